@@ -1,0 +1,94 @@
+"""Pure masked-language-model training on text, without labels."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from mtlib.errors import UserError
+from mtlib.masking import ExactMasking, MaskingPolicy, maskable_positions
+from mtlib.objectives.output import ObjectiveOutput
+from mtlib.plm import SharedPLM
+
+Replacement = Literal["mask", "80_10_10"]
+REPLACEMENTS = ("mask", "80_10_10")
+
+
+def masked_lm_loss(mlm_logits: Tensor, mlm_targets: Tensor, n_masked: Tensor | None = None) -> Tensor:
+    """L_MLM = -(1/N) sum over masked tokens of log p(x_i | masked text), in nats.
+
+    Args:
+        mlm_logits: `(n_masked, vocab)`, masked places only.
+        mlm_targets: the original ids there, `(n_masked,)`.
+        n_masked: N, when this batch is a slice of a larger one; default its own count.
+
+    Returns:
+        Scalar, in float32; 0 with a zero gradient where nothing is masked, never NaN.
+    """
+    total = cross_entropy(mlm_logits.float(), mlm_targets, reduction="sum")
+    n_masked = torch.as_tensor(len(mlm_targets) if n_masked is None else n_masked, device=total.device)
+    return total / n_masked.clamp(min=1)
+
+
+def replace_masked(input_ids: Tensor, mask: Tensor, tokenizer, replacement: Replacement = "mask") -> Tensor:
+    """What stands at the masked places for the model to read, `(batch, seq)`.
+
+    `"mask"`: always the mask token (the paper). `"80_10_10"`: BERT's rule, 80 % mask token, 10 % a random token,
+    10 % the original, drawn from torch's global generator.
+    """
+    masked_ids = input_ids.masked_fill(mask, tokenizer.mask_token_id)
+    if replacement == "mask":
+        return masked_ids
+    draw = torch.rand(input_ids.shape, device=input_ids.device)
+    random_ids = torch.randint(len(tokenizer), input_ids.shape, device=input_ids.device)
+    masked_ids = torch.where(mask & (draw >= 0.8), random_ids, masked_ids)
+    return torch.where(mask & (draw >= 0.9), input_ids, masked_ids)
+
+
+def check_replacement(value: str) -> None:
+    if value not in REPLACEMENTS:
+        raise UserError(f"replacement is {value!r}; expected one of {', '.join(REPLACEMENTS)}.")
+
+
+def draw_mask(plm: SharedPLM, batch: dict, masking: MaskingPolicy, generator: torch.Generator | None) -> dict:
+    """The batch with a fresh `mask`, unless it brings its own."""
+    if "mask" in batch:
+        return batch
+    return {**batch, "mask": masking(batch["input_ids"], maskable_positions(batch, plm.tokenizer), generator)}
+
+
+@dataclass(frozen=True)
+class MaskedLM:
+    """Masked-LM training of trunk and head, as in pre-training; the classifier head gets no gradient.
+
+    Args:
+        masking: policy; 15 % is the convention of pre-training.
+        replacement: see `replace_masked`.
+    """
+
+    masking: MaskingPolicy = field(default_factory=lambda: ExactMasking(0.15))
+    replacement: Replacement = "mask"
+
+    def __post_init__(self):
+        check_replacement(self.replacement)
+
+    def prepare(self, plm: SharedPLM, batch: dict, generator: torch.Generator | None = None) -> dict:
+        return draw_mask(plm, batch, self.masking, generator)
+
+    def __call__(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
+        batch = self.prepare(plm, batch)
+        mask = batch["mask"]  # (batch, seq)
+        masked_ids = replace_masked(batch["input_ids"], mask, plm.tokenizer, self.replacement)
+        mlm_logits = plm.masked_lm_logits(batch, mask, masked_ids)  # (n_masked, vocab)
+        targets = batch["input_ids"][mask]  # (n_masked,)
+        loss = masked_lm_loss(mlm_logits, targets, batch.get("n_masked"))
+        return ObjectiveOutput(
+            loss,
+            {
+                "mlm_loss": loss,
+                "n_masked": mask.sum(),
+                "n_correct": (mlm_logits.detach().argmax(-1) == targets).sum(),
+            },
+        )

@@ -1,0 +1,8 @@
+"""Where the bundled data lies: beside the package in a checkout, inside it when installed from a wheel."""
+
+from pathlib import Path
+
+_PACKAGE = Path(__file__).resolve().parent
+DATA_DIR = _PACKAGE / "bundled" if (_PACKAGE / "bundled").is_dir() else _PACKAGE.parent / "data"
+MINI_MODEL_DIR = DATA_DIR / "models" / "mini"
+TESTBED_DIR = DATA_DIR / "testbed"

@@ -1,0 +1,329 @@
+"""One pretrained language model with two heads: it fills masks and it classifies.
+
+`SharedPLM` works for every Hugging Face encoder with a masked-LM head, and for BART, without a table of
+architectures. The classifier owns the trunk; the masked-LM model is pointed at it through its
+`base_model_prefix` and its output layer is tied again to the trunk's embeddings.
+"""
+
+import json
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from transformers import (
+    AutoConfig,
+    AutoModelForMaskedLM,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+
+from mtlib.errors import UserError
+
+Fill = Literal["argmax", "sample", "top_k"]
+FILLS = ("argmax", "sample", "top_k")
+
+_HEAD_FILE = "masked_lm_head.safetensors"
+_SEPARATE_FOLDER = "masked_lm"
+_LOADING = {"trust_remote_code": False, "use_safetensors": True, "dtype": torch.float32}
+
+
+class FilledMasks(NamedTuple):
+    """What `SharedPLM.fill_masks` returns."""
+
+    mlm_logits: Tensor  # (n_masked, vocab), rows in reading order of the mask
+    perturbed_ids: Tensor  # (batch, seq)
+
+
+class SharedPLM(nn.Module):
+    """A trunk, a classifier head and a masked-LM head.
+
+    Args:
+        classifier: a `*ForSequenceClassification` model; its trunk is the one that is kept.
+        mlm: a `*ForMaskedLM` model (or `BartForConditionalGeneration`) of the same architecture.
+        tokenizer: must have a mask token.
+        shared: one trunk for both heads (the default, and what equation 1 needs), or each its own.
+    """
+
+    def __init__(
+        self,
+        classifier: PreTrainedModel,
+        mlm: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        shared: bool = True,
+    ):
+        super().__init__()
+        _require_mask_token(tokenizer)
+        self.classifier = classifier
+        self.mlm = mlm
+        self.tokenizer = tokenizer
+        self.shared = shared
+        if shared:
+            setattr(mlm, mlm.base_model_prefix, classifier.base_model)
+            mlm.tie_weights()
+        self._keys = tuple(name for name in tokenizer.model_input_names if name != "input_ids")
+        structural = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
+        forbidden = torch.zeros(mlm.get_output_embeddings().weight.shape[0], dtype=torch.bool)
+        forbidden[sorted(structural)] = True
+        forbidden[len(tokenizer) :] = True  # rows that pad the embedding matrix are no tokens
+        self.register_buffer("_forbidden", forbidden, persistent=False)  # (vocab,)
+
+    @classmethod
+    def from_pretrained(
+        cls, name_or_path: str | Path, num_labels: int | None = None, shared: bool | None = None, **config_changes
+    ) -> "SharedPLM":
+        """Load a masked LM and give it a new classifier head, or read back what `save_pretrained` wrote.
+
+        Args:
+            name_or_path: hub id or folder. A folder written by `save_pretrained` comes back whole.
+            num_labels: classes of a new head; None takes the checkpoint's own.
+            shared: one trunk (default for a plain masked LM) or two; None takes what a saved folder has.
+            config_changes: changes to the model's configuration, for example `hidden_dropout_prob=0.0`.
+
+        The new head is drawn from torch's global generator: seed it first (`transformers.set_seed`).
+
+        Raises:
+            UserError: no such model; no mask token; no masked-LM weights in the checkpoint; another number of labels
+                than a saved classifier has.
+        """
+        name_or_path = str(name_or_path)
+        tokenizer = _load(AutoTokenizer, name_or_path)
+        _require_mask_token(tokenizer)
+        if num_labels is not None:
+            config_changes["num_labels"] = num_labels
+        saved = _saved_form(name_or_path)
+        if saved is None:
+            config = _load(AutoConfig, name_or_path, **config_changes)
+            # the head that is new must not be reported as missing: both heads of a masked LM's classifier are meant to be
+            classifier = _load(AutoModelForSequenceClassification, name_or_path, config=config, **_LOADING)
+            mlm = _load_masked_lm(name_or_path, config)
+            return cls(classifier, mlm, tokenizer, shared is not False)
+        if shared is not None and shared != (saved == "shared"):
+            raise UserError(
+                f"{name_or_path} was saved with {'one trunk' if saved == 'shared' else 'two trunks'}, but "
+                f"shared={shared} was asked for; leave `shared` out to load it as it is."
+            )
+        return cls._read_back(Path(name_or_path), saved, tokenizer, config_changes)
+
+    @classmethod
+    def _read_back(cls, folder: Path, saved: str, tokenizer, config_changes: dict) -> "SharedPLM":
+        own = AutoConfig.from_pretrained(folder).num_labels
+        if config_changes.get("num_labels", own) != own:
+            raise UserError(
+                f"{folder} holds a classifier for {own} labels, but num_labels={config_changes['num_labels']} was asked "
+                "for; load the masked LM it came from to get a new head."
+            )
+        config = AutoConfig.from_pretrained(folder, **config_changes)
+        classifier = _load(AutoModelForSequenceClassification, str(folder), config=config, **_LOADING)
+        if saved == "separate":
+            mlm = _load_masked_lm(str(folder / _SEPARATE_FOLDER), config)
+            return cls(classifier, mlm, tokenizer, shared=False)
+        plm = cls(classifier, AutoModelForMaskedLM.from_config(config, dtype=torch.float32), tokenizer)
+        plm.load_masked_lm_head(folder)
+        return plm
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write a plain sequence-classification checkpoint with the masked-LM head beside it.
+
+        `transformers.pipeline("text-classification", folder)` loads it as it is.
+        """
+        folder = Path(folder)
+        self.classifier.save_pretrained(folder)
+        self.tokenizer.save_pretrained(folder)
+        if self.shared:
+            save_file(self._head_state(), folder / _HEAD_FILE, metadata={"format": "pt"})
+        else:
+            self.mlm.save_pretrained(folder / _SEPARATE_FOLDER)
+
+    def load_masked_lm_head(self, folder: str | Path) -> None:
+        """Read the masked-LM head that `save_pretrained` left in `folder` into this model."""
+        state = load_file(Path(folder) / _HEAD_FILE)
+        expected = self._head_state().keys()
+        if state.keys() != expected:
+            raise UserError(
+                f"{Path(folder) / _HEAD_FILE} holds {sorted(state)}, but this model's head needs {sorted(expected)}; "
+                "it was saved from another architecture."
+            )
+        self.mlm.load_state_dict(state, strict=False)
+
+    @property
+    def config(self) -> PreTrainedConfig:
+        return self.classifier.config
+
+    @property
+    def device(self) -> torch.device:
+        return self.classifier.device
+
+    @property
+    def trunk(self) -> PreTrainedModel:
+        """The classifier's trunk, which is also the masked LM's when it is shared."""
+        return self.classifier.base_model
+
+    @property
+    def mlm_trunk(self) -> PreTrainedModel:
+        return self.mlm.base_model
+
+    def forward(self, objective, batch):
+        """Run `objective(self, batch)`.
+
+        All training goes through here, so that what wraps a model (autocast, DistributedDataParallel) sees one call.
+        """
+        return objective(self, batch)
+
+    def classify(self, batch) -> Tensor:
+        """Class logits `(batch, num_labels)` of `batch["input_ids"]` as it stands."""
+        return self.classifier(**self._inputs(batch), return_dict=True).logits
+
+    def masked_lm_logits(self, batch, mask: Tensor, masked_ids: Tensor | None = None) -> Tensor:
+        """Masked-LM logits at the masked places only, `(n_masked, vocab)`, rows in reading order of `mask`.
+
+        A forward hook replaces the trunk's `last_hidden_state` by its rows at the mask before the head sees it: at
+        5 % masked the vocabulary product shrinks twenty times.
+
+        Args:
+            batch: `input_ids` `(batch, seq)` holds the original text.
+            mask: bool `(batch, seq)`.
+            masked_ids: what the trunk reads, `(batch, seq)`; by default the mask token at every masked place.
+
+        An encoder-decoder (BART) reads the original text, shifted right, in its decoder: Hugging Face's own recipe would
+        show the decoder padding instead (`notes` in the README).
+        """
+        if masked_ids is None:
+            masked_ids = batch["input_ids"].masked_fill(mask, self.tokenizer.mask_token_id)
+        inputs = self._inputs(batch) | {"input_ids": masked_ids}
+        if self.config.is_encoder_decoder:
+            inputs["decoder_input_ids"] = self._shifted_right(batch["input_ids"])
+            inputs["use_cache"] = False
+        with _only_rows(self.mlm_trunk, mask):
+            return self.mlm(**inputs, return_dict=True).logits[0]  # (n_masked, vocab)
+
+    def fill_masks(
+        self,
+        batch,
+        mask: Tensor,
+        fill: Fill = "argmax",
+        top_k: int = 10,
+        masked_ids: Tensor | None = None,
+        generator: torch.Generator | None = None,
+    ) -> FilledMasks:
+        """Let the masked LM fill the masked places with its own predictions.
+
+        Structural tokens ([CLS], [SEP], [PAD], [MASK], `</s>` ...) are never filled in, since they would change what
+        the classifier reads as the text's shape; [UNK] may be. No gradient flows through the filled-in ids.
+
+        Args:
+            batch: `input_ids` `(batch, seq)` holds the original text.
+            mask: bool `(batch, seq)`.
+            fill: "argmax", "sample" (from the whole distribution) or "top_k" (from the `top_k` likeliest).
+            masked_ids: see `masked_lm_logits`.
+            generator: for sampling.
+
+        Returns:
+            `(mlm_logits (n_masked, vocab), perturbed_ids (batch, seq))`.
+        """
+        mlm_logits = self.masked_lm_logits(batch, mask, masked_ids)
+        scores = mlm_logits.detach().float().masked_fill(self._forbidden, -torch.inf)  # (n_masked, vocab)
+        perturbed_ids = batch["input_ids"].clone()
+        perturbed_ids[mask] = _pick(scores, fill, top_k, generator)
+        return FilledMasks(mlm_logits, perturbed_ids)
+
+    def _inputs(self, batch) -> dict:
+        return {"input_ids": batch["input_ids"]} | {key: batch[key] for key in self._keys if key in batch}
+
+    def _shifted_right(self, input_ids: Tensor) -> Tensor:
+        shifted = input_ids.roll(1, dims=1)
+        shifted[:, 0] = self.config.decoder_start_token_id
+        return shifted  # (batch, seq)
+
+    def _head_state(self) -> dict[str, Tensor]:
+        """The masked LM's tensors that are its own: neither the trunk's nor tied to it."""
+        trunk = {tensor.data_ptr() for tensor in self.trunk.state_dict().values()}
+        prefix = self.mlm.base_model_prefix + "."
+        state, seen = {}, set()
+        for name, tensor in self.mlm.state_dict().items():
+            if not name.startswith(prefix) and tensor.data_ptr() not in trunk | seen:
+                seen.add(tensor.data_ptr())
+                state[name] = tensor.contiguous()
+        return state
+
+
+@contextmanager
+def _only_rows(trunk: nn.Module, mask: Tensor):
+    def gather(module, args, output):
+        output.last_hidden_state = output.last_hidden_state[mask].unsqueeze(0)  # (1, n_masked, hidden)
+        return output
+
+    handle = trunk.register_forward_hook(gather)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+def _pick(scores: Tensor, fill: str, top_k: int, generator) -> Tensor:
+    """One token per row of `scores` `(n_masked, vocab)`."""
+    if fill == "argmax":
+        return scores.argmax(dim=-1)  # (n_masked,)
+    if fill not in FILLS:
+        raise UserError(f"fill is {fill!r}; expected one of {', '.join(FILLS)}.")
+    if fill == "top_k":
+        if not 1 <= top_k <= scores.shape[-1]:
+            raise UserError(f"top_k is {top_k}; expected a number from 1 to the vocabulary size {scores.shape[-1]}.")
+        floor = scores.topk(top_k, dim=-1).values[:, -1:]  # (n_masked, 1)
+        scores = scores.masked_fill(scores < floor, -torch.inf)
+    if len(scores) == 0:
+        return scores.argmax(dim=-1)
+    return torch.multinomial(scores.softmax(dim=-1), 1, generator=generator).squeeze(1)  # (n_masked,)
+
+
+def _require_mask_token(tokenizer) -> None:
+    if tokenizer.mask_token_id is None:
+        raise UserError(
+            f"The tokenizer of {tokenizer.name_or_path!r} ({type(tokenizer).__name__}) has no mask token: Mask-tuning "
+            "needs a masked language model such as bert-base-uncased, roberta-base or facebook/bart-base."
+        )
+
+
+def _load(auto_class, name_or_path: str, **kwargs):
+    try:
+        return auto_class.from_pretrained(name_or_path, **kwargs)
+    except (OSError, ValueError) as error:
+        what = auto_class.__name__.removeprefix("Auto").removeprefix("ModelFor")
+        raise UserError(
+            f"Cannot load {what} from {name_or_path!r}: {str(error).splitlines()[0]} "
+            "Expected a folder with config.json, tokenizer and safetensors weights, or the id of such a model on the hub "
+            "(which needs a network)."
+        ) from error
+
+
+def _load_masked_lm(name_or_path: str, config) -> PreTrainedModel:
+    mlm, report = _load(AutoModelForMaskedLM, name_or_path, config=config, output_loading_info=True, **_LOADING)
+    missing = [key for key in report["missing_keys"] if not key.startswith(mlm.base_model_prefix + ".")]
+    if missing:
+        raise UserError(
+            f"{name_or_path!r} has no masked-LM head (missing {', '.join(sorted(missing))}): its predictions would be "
+            "random. Use a checkpoint that was saved from a masked LM."
+        )
+    return mlm
+
+
+def _saved_form(name_or_path: str) -> Literal["shared", "separate"] | None:
+    """How `save_pretrained` wrote this folder, or None for anything else."""
+    folder = Path(name_or_path)
+    if (folder / _HEAD_FILE).is_file():
+        return "shared"
+    if (folder / _SEPARATE_FOLDER / "config.json").is_file():
+        return "separate"
+    if (folder / "config.json").is_file():
+        architectures = json.loads((folder / "config.json").read_text()).get("architectures") or []
+        if any(name.endswith("ForSequenceClassification") for name in architectures):
+            raise UserError(
+                f"{folder} is a classifier without its masked-LM head; expected {_HEAD_FILE} beside it. "
+                "Only checkpoints that mtlib saved can be trained further with Mask-tuning."
+            )
+    return None

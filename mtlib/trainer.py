@@ -1,0 +1,299 @@
+"""Training with any objective: the stock Trainer, with its loss, its log and its batches made right for ours."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import nn
+from transformers import DataCollatorWithPadding, Trainer, TrainingArguments
+from transformers.trainer_pt_utils import LengthGroupedSampler
+
+from mtlib.errors import UserError
+from mtlib.objectives import FineTuning, MaskTuning, Objective
+from mtlib.plm import SharedPLM
+
+UPDATES = ("joint", "alternating")
+_MLM_OPTIMIZER = "mlm_optimizer.pt"
+
+
+@dataclass
+class ObjectiveArguments(TrainingArguments):
+    """transformers' `TrainingArguments` with what Mask-tuning adds.
+
+    Other defaults than the stock ones: batches grouped by length, columns kept, no reporting to services.
+
+    Args:
+        mlm_head_learning_rate: rate of the masked-LM head; default `learning_rate`.
+        classifier_learning_rate: rate of the classifier head; default `learning_rate`.
+        update: "joint", one step on equation 1; or "alternating", one AdamW step on alpha * L_MLM, then one on
+            (1 - alpha) * L_FT, each with its own moments (our second reading of the paper's "two training phases";
+            alpha is then all but inert, since Adam divides the scale of a loss out).
+        gradient_diagnostics_steps: every so many steps log the norms of both losses' trunk gradients and their
+            cosine; 0 is off. Costs one more forward and two backward passes each time, changes nothing else.
+    """
+
+    mlm_head_learning_rate: float | None = None
+    classifier_learning_rate: float | None = None
+    update: Literal["joint", "alternating"] = "joint"
+    gradient_diagnostics_steps: int = 0
+    train_sampling_strategy: str = field(default="group_by_length")
+    remove_unused_columns: bool = field(default=False)
+    report_to: Any = field(default="none")
+
+    def __post_init__(self):
+        if self.update not in UPDATES:
+            raise UserError(f"update is {self.update!r}; expected one of {', '.join(UPDATES)}.")
+        if self.update == "alternating" and (self.gradient_accumulation_steps != 1 or self.fp16):
+            raise UserError(
+                'update="alternating" steps twice per batch: it needs gradient_accumulation_steps=1 and no fp16 '
+                "(use bf16 or float32, and a larger batch)."
+            )
+        super().__post_init__()
+
+
+class ObjectiveTrainer(Trainer):
+    """transformers' Trainer around `objective(plm, batch)`; everything else (bf16, several GPUs, resuming) is stock.
+
+    - Mean losses are means over the whole optimiser step, however it is cut into accumulation steps or processes:
+      8 x 1, 4 x 2 and 2 x 4 train alike. Stock transformers 5 gets this wrong for these heads (transformers#47688).
+    - The masks of an optimiser step depend on `(seed, step, process)` only, so a resumed run draws the same ones.
+    - The log carries the objective's parts beside `loss`: `mlm_loss`, `ft_loss`, `n_masked` and `share_changed`.
+    - Evaluation and prediction classify the text as it stands.
+
+    Args:
+        plm: the model.
+        objective: what to minimise.
+        args: `ObjectiveArguments`.
+        train_dataset: tokenised examples with `labels`, and `length` to group by.
+        kwargs: any other argument of Trainer (callbacks, optimizers, ...).
+    """
+
+    # compute_loss divides by the counts of the whole step, so the Trainer must not divide again
+    loss_is_scaled_for_ga = True
+
+    def __init__(self, plm: SharedPLM, objective: Objective, args: ObjectiveArguments, train_dataset=None, **kwargs):
+        if args.update == "alternating" and not isinstance(objective, MaskTuning):
+            raise UserError(f'update="alternating" needs the two losses of MaskTuning, not {type(objective).__name__}.')
+        if args.update == "alternating" and args.world_size > 1:
+            raise UserError('update="alternating" runs in one process; use update="joint" on several GPUs.')
+        kwargs.setdefault("data_collator", Collator(plm.tokenizer))
+        super().__init__(model=plm, args=args, train_dataset=train_dataset, processing_class=plm.tokenizer, **kwargs)
+        self.objective = objective
+        self.mlm_optimizer: torch.optim.Optimizer | None = None
+        self._parts: dict[str, torch.Tensor] = {}
+        self._steps_in_parts = 0
+        self._diagnostics: list[dict[str, torch.Tensor]] = []
+
+    @property
+    def plm(self) -> SharedPLM:
+        return self.accelerator.unwrap_model(self.model, keep_torch_compile=False)
+
+    # --- one step ---
+
+    def get_batch_samples(self, epoch_iterator, num_batches, device):
+        """The slices of one optimiser step, with masks drawn and the counts of the whole step attached."""
+        batches, _ = super().get_batch_samples(epoch_iterator, num_batches, device)
+        generator = torch.Generator().manual_seed(self._mask_seed())
+        batches = [self.objective.prepare(self.plm, batch, generator) for batch in batches]
+        n_examples = sum(len(batch["input_ids"]) for batch in batches)
+        n_masked = sum(batch["mask"].sum() for batch in batches) if "mask" in batches[0] else 0
+        counts = torch.as_tensor([n_examples, n_masked], device=device)
+        if self.args.world_size > 1:
+            counts = self.accelerator.reduce(counts, "sum")
+        self._steps_in_parts += 1
+        return [{**batch, "n_examples": counts[0], "n_masked": counts[1]} for batch in batches], None
+
+    def training_step(self, model, inputs, num_items_in_batch=None):
+        every = self.args.gradient_diagnostics_steps
+        if every and self.state.global_step % every == 0 and isinstance(self.objective, MaskTuning):
+            with self.compute_loss_context_manager():
+                self._diagnostics.append(gradient_diagnostics(self.plm, self.objective, self._prepare_inputs(inputs)))
+        if self.args.update == "alternating":
+            return self._alternating_step(model, inputs)
+        return super().training_step(model, inputs, num_items_in_batch)
+
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        output = model(self.objective, inputs)
+        self._note(output.parts)
+        # DistributedDataParallel averages gradients over processes, whereas the slices' losses are to be summed
+        loss = output.loss * self.args.world_size
+        return (loss, output) if return_outputs else loss
+
+    def prediction_step(self, model, inputs, prediction_loss_only, ignore_keys=None):
+        inputs = self._prepare_inputs(inputs)
+        with torch.no_grad(), self.compute_loss_context_manager():
+            output = model(FineTuning(), inputs)
+        if prediction_loss_only:
+            return output.loss, None, None
+        return output.loss, output.logits.float(), inputs["labels"]
+
+    def _alternating_step(self, model, inputs):
+        model.train()
+        phases = self.objective.phases(self.plm, self._prepare_inputs(inputs))
+        loss = self._backward(model, *next(phases))
+        self.accelerator.clip_grad_norm_(model.parameters(), self.args.max_grad_norm or float("inf"))
+        schedule = self.optimizer.param_groups[0]
+        for group in self.mlm_optimizer.param_groups:
+            group["lr"] = group["initial_lr"] * schedule["lr"] / schedule["initial_lr"]
+        self.mlm_optimizer.step()
+        model.zero_grad()
+        return loss + self._backward(model, *next(phases))  # the Trainer clips and steps for the second phase
+
+    def _backward(self, model, objective, batch):
+        with self.compute_loss_context_manager():
+            output = model(objective, batch)
+        self._note(output.parts)
+        self.accelerator.backward(output.loss)
+        return output.loss.detach()
+
+    # --- optimisers, order of the data, checkpoints ---
+
+    def create_optimizer(self, model=None):
+        """AdamW with a rate for the trunk, one for the masked-LM head and one for the classifier head."""
+        if self.optimizer is None:
+            optimizer_class, options = self.get_optimizer_cls_and_kwargs(self.args, self.plm)
+            self.optimizer = optimizer_class(self._parameter_groups(), **options)
+            if self.args.update == "alternating":
+                self.mlm_optimizer = optimizer_class(self._parameter_groups(), **options)
+                for group in self.mlm_optimizer.param_groups:
+                    group["initial_lr"] = group["lr"]
+        return self.optimizer
+
+    def _parameter_groups(self) -> list[dict]:
+        plm, args = self.plm, self.args
+        trunk = {id(p) for part in (plm.trunk, plm.mlm_trunk) for p in part.parameters()}
+        classifier = {id(p) for p in plm.classifier.parameters()} - trunk
+        decayed = set(self.get_decay_parameter_names(plm))
+        groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+        for name, parameter in plm.named_parameters():
+            if id(parameter) in trunk:
+                rate = args.learning_rate
+            elif id(parameter) in classifier:
+                rate = args.classifier_learning_rate or args.learning_rate
+            else:
+                rate = args.mlm_head_learning_rate or args.learning_rate
+            groups.setdefault((rate, args.weight_decay if name in decayed else 0.0), []).append(parameter)
+        return [{"params": params, "lr": rate, "weight_decay": decay} for (rate, decay), params in groups.items()]
+
+    def _get_train_sampler(self, train_dataset=None):
+        dataset = self.train_dataset if train_dataset is None else train_dataset
+        if self.args.train_sampling_strategy != "group_by_length" or "length" not in dataset.column_names:
+            return super()._get_train_sampler(train_dataset)
+        seed = self.args.seed if self.args.data_seed is None else self.args.data_seed
+        batch = self.args.train_batch_size * self.args.gradient_accumulation_steps * self.args.world_size
+        return _LengthGroups(batch, list(dataset["length"]), seed, self)
+
+    def _save(self, output_dir=None, state_dict=None):
+        # not the stock way, which would pickle the arguments and trip over tied tensors
+        if self.args.should_save:
+            self.plm.save_pretrained(output_dir or self.args.output_dir)
+
+    def _load_from_checkpoint(self, resume_from_checkpoint, model=None):
+        self.plm.load_state_dict(SharedPLM.from_pretrained(resume_from_checkpoint).state_dict())
+
+    def _save_optimizer_and_scheduler(self, output_dir):
+        super()._save_optimizer_and_scheduler(output_dir)
+        if self.mlm_optimizer is not None and self.args.should_save:
+            torch.save(self.mlm_optimizer.state_dict(), Path(output_dir) / _MLM_OPTIMIZER)
+
+    def _load_optimizer_and_scheduler(self, checkpoint):
+        super()._load_optimizer_and_scheduler(checkpoint)
+        if self.mlm_optimizer is not None and checkpoint is not None:
+            state = torch.load(Path(checkpoint) / _MLM_OPTIMIZER, map_location="cpu", weights_only=True)
+            self.mlm_optimizer.load_state_dict(state)
+
+    # --- log ---
+
+    def log(self, logs, start_time=None):
+        if "loss" in logs:
+            logs |= self._take_parts()
+        super().log(logs, start_time)
+
+    def _note(self, parts: dict[str, torch.Tensor]) -> None:
+        """Add up the parts on their device; they are fetched only when logged."""
+        if self.model.training:
+            for name, value in parts.items():
+                self._parts[name] = self._parts.get(name, 0) + value.detach()
+
+    def _take_parts(self) -> dict[str, float]:
+        sums = {name: value.double() for name, value in self._parts.items()}
+        if self.args.world_size > 1:
+            sums = self.accelerator.reduce(sums, "sum")
+        logs = {}
+        for name, value in sums.items():
+            if name in ("n_changed", "n_correct"):
+                logs[name.replace("n_", "share_")] = (value / sums["n_masked"].clamp(min=1)).item()
+            else:
+                logs[name] = value.item() / self._steps_in_parts
+        if self._diagnostics:
+            for name in self._diagnostics[0]:
+                logs[name] = torch.stack([entry[name] for entry in self._diagnostics]).mean().item()
+        self._parts, self._steps_in_parts, self._diagnostics = {}, 0, []
+        return logs
+
+    def _mask_seed(self) -> int:
+        # spread far apart, so that neighbouring seeds and steps share no stream
+        return (self.args.seed * 1_000_003 + self.state.global_step) * 4_099 + self.args.process_index
+
+
+class Collator:
+    """Pads the model's inputs to the longest of the batch and keeps `labels`; other columns are left behind."""
+
+    def __init__(self, tokenizer):
+        self.keys = {*tokenizer.model_input_names, "labels"}
+        self.pad = DataCollatorWithPadding(tokenizer)
+
+    def __call__(self, examples: list[dict]) -> dict[str, torch.Tensor]:
+        return dict(self.pad([{key: example[key] for key in self.keys & example.keys()} for example in examples]))
+
+
+def gradient_diagnostics(plm: SharedPLM, objective: MaskTuning, batch: dict) -> dict[str, torch.Tensor]:
+    """Norms of the trunk's gradients of L_MLM and L_FT (unweighted) on one batch, and their cosine.
+
+    The random state is put back afterwards, so that looking does not change the training.
+    """
+    parameters = [parameter for parameter in plm.trunk.parameters() if parameter.requires_grad]
+    devices = [plm.device] if plm.device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices):
+        parts = objective(plm, batch).parts
+    mlm, ft = (_flat_gradient(parts[name], parameters) for name in ("mlm_loss", "ft_loss"))
+    return {
+        "mlm_grad_norm": mlm.norm(),
+        "ft_grad_norm": ft.norm(),
+        "grad_cosine": torch.nn.functional.cosine_similarity(mlm, ft, dim=0),
+    }
+
+
+def precision(device: torch.device | None = None) -> dict[str, bool]:
+    """`{"bf16": ..., "use_cpu": ...}`: bf16 autocast where the device computes in it, float32 elsewhere."""
+    device = device or torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if device.type == "cuda":
+        return {"bf16": torch.cuda.is_bf16_supported(including_emulation=False), "use_cpu": False}
+    return {"bf16": torch.cpu._is_avx512_bf16_supported(), "use_cpu": True}
+
+
+def _flat_gradient(loss: torch.Tensor, parameters: list[nn.Parameter]) -> torch.Tensor:
+    if not loss.requires_grad:
+        return torch.zeros(sum(p.numel() for p in parameters), device=loss.device)
+    gradients = torch.autograd.grad(loss, parameters, retain_graph=True, allow_unused=True)
+    return torch.cat(
+        [(torch.zeros_like(p) if g is None else g).flatten() for p, g in zip(parameters, gradients, strict=True)]
+    )
+
+
+class _LengthGroups(LengthGroupedSampler):
+    """Batches of like lengths, in an order that depends on `(seed, epoch)` alone.
+
+    The stock sampler draws from the global generator, whose state a resumed run does not have at an epoch's start.
+    """
+
+    def __init__(self, batch_size: int, lengths: list[int], seed: int, trainer: Trainer):
+        super().__init__(batch_size, lengths=lengths, generator=torch.Generator())
+        self.seed = seed
+        self.trainer = trainer
+
+    def __iter__(self):
+        epoch = int((self.trainer.state.epoch or 0) + 1e-6)
+        self.generator.manual_seed(self.seed * 1_000_003 + epoch)
+        return super().__iter__()
