@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import torch
 from torch import nn
+from torch.utils.data import SequentialSampler
 from transformers import DataCollatorWithPadding, Trainer, TrainingArguments
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
@@ -183,6 +184,10 @@ class ObjectiveTrainer(Trainer):
         seed = self.args.seed if self.args.data_seed is None else self.args.data_seed
         batch = self.args.train_batch_size * self.args.gradient_accumulation_steps * self.args.world_size
         return _LengthGroups(batch, list(dataset["length"]), seed, self)
+
+    def _get_eval_sampler(self, eval_dataset):
+        # the stock one also groups by length, and then returns predictions in an order the caller cannot know
+        return SequentialSampler(eval_dataset) if self.args.world_size <= 1 else None
 
     def _save(self, output_dir=None, state_dict=None):
         # not the stock way, which would pickle the arguments and trip over tied tensors

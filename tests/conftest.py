@@ -1,0 +1,74 @@
+"""Tiny models made from configurations, so that no test needs a download."""
+
+import os
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+import pytest
+import torch
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from transformers import (
+    AutoModelForMaskedLM,
+    AutoModelForSequenceClassification,
+    BertConfig,
+    PreTrainedTokenizerFast,
+    set_seed,
+)
+
+from mtlib.plm import SharedPLM
+
+WORDS = "the a film story plot is was very not good bad great awful boring funny and of to ##ly ##ing ##s slow warm".split()
+BERT_SPECIALS = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
+ROBERTA_SPECIALS = {"cls": "<s>", "pad": "<pad>", "sep": "</s>", "unk": "<unk>", "mask": "<mask>"}
+SENTENCES = ["the film is very good", "the plot was slow and boring", "a warm story", "not funny"]
+
+
+def make_tokenizer(specials: dict[str, str] = BERT_SPECIALS, double_separator: bool = False) -> PreTrainedTokenizerFast:
+    """A WordPiece tokenizer; with `ROBERTA_SPECIALS` its ids are RoBERTa's (0 <s>, 1 <pad>, 2 </s>)."""
+    vocabulary = {token: index for index, token in enumerate([*specials.values(), *WORDS])}
+    backend = Tokenizer(models.WordPiece(vocabulary, unk_token=specials["unk"]))
+    backend.normalizer = normalizers.Lowercase()
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    first, last = specials["cls"], specials["sep"]
+    between = f"{last} {last}" if double_separator else last
+    backend.post_processor = processors.TemplateProcessing(
+        single=f"{first} $A {last}",
+        pair=f"{first} $A {between} $B:1 {last}:1",
+        special_tokens=[(first, vocabulary[first]), (last, vocabulary[last])],
+    )
+    names = {f"{name}_token": token for name, token in specials.items()}
+    inputs = ["input_ids", "attention_mask"] + ([] if double_separator else ["token_type_ids"])
+    return PreTrainedTokenizerFast(tokenizer_object=backend, model_input_names=inputs, model_max_length=64, **names)
+
+
+def tiny_bert_config(**changes) -> BertConfig:
+    settings = {
+        "vocab_size": len(WORDS) + 5, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,
+        "intermediate_size": 32, "max_position_embeddings": 64, "num_labels": 2,
+    }  # fmt: skip
+    return BertConfig(**settings | changes)
+
+
+def make_plm(config=None, tokenizer=None, shared: bool = True, seed: int = 0) -> SharedPLM:
+    set_seed(seed)
+    config = config or tiny_bert_config()
+    classifier = AutoModelForSequenceClassification.from_config(config)
+    return SharedPLM(classifier, AutoModelForMaskedLM.from_config(config), tokenizer or make_tokenizer(), shared)
+
+
+def make_batch(plm: SharedPLM, texts=SENTENCES, labels=None) -> dict[str, torch.Tensor]:
+    batch = dict(plm.tokenizer(texts, padding=True, return_tensors="pt"))
+    batch["labels"] = torch.tensor(labels if labels is not None else [i % 2 for i in range(len(texts))])
+    return batch
+
+
+@pytest.fixture
+def plm() -> SharedPLM:
+    return make_plm()
+
+
+@pytest.fixture
+def still_plm() -> SharedPLM:
+    """Without dropout, so that two passes give the same numbers."""
+    return make_plm(tiny_bert_config(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0))

@@ -1,0 +1,174 @@
+import math
+
+import pytest
+import torch
+from transformers import AutoModelForMaskedLM
+
+from mtlib.errors import UserError
+from mtlib.masking import BernoulliMasking, ExactMasking
+from mtlib.objectives import FineTuning, MaskedLM, MaskTuning, fine_tuning_loss, mask_tuning_loss, masked_lm_loss
+from mtlib.objectives.masked_lm import replace_masked
+from mtlib.trainer import gradient_diagnostics
+from tests.conftest import make_batch, make_plm, make_tokenizer, tiny_bert_config
+
+NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+
+
+def test_equation_1_by_hand():
+    # two masked tokens over a vocabulary of two; probabilities of the originals 3/4 and 1/2
+    mlm_logits = torch.tensor([[math.log(3.0), 0.0], [0.0, 0.0]])
+    mlm_targets = torch.tensor([0, 1])
+    # two examples, gold probabilities 1/5 and 1/2
+    logits = torch.tensor([[0.0, math.log(4.0)], [1.0, 1.0]])
+    labels = torch.tensor([0, 0])
+    loss, parts = mask_tuning_loss(mlm_logits, mlm_targets, logits, labels, alpha=0.6)
+    mlm = (math.log(4 / 3) + math.log(2)) / 2
+    ft = (math.log(5) + math.log(2)) / 2
+    assert parts["mlm_loss"].item() == pytest.approx(mlm)
+    assert parts["ft_loss"].item() == pytest.approx(ft)
+    assert loss.item() == pytest.approx(0.6 * mlm + 0.4 * ft)
+
+
+def test_slices_of_a_batch_add_up_to_it():
+    torch.manual_seed(0)
+    mlm_logits, targets = torch.randn(7, 11), torch.randint(11, (7,))
+    logits, labels = torch.randn(6, 3), torch.randint(3, (6,))
+    whole, _ = mask_tuning_loss(mlm_logits, targets, logits, labels, 0.7)
+    slices = [(slice(0, 1), slice(0, 4)), (slice(1, 7), slice(4, 6))]
+    parts = [mask_tuning_loss(mlm_logits[m], targets[m], logits[b], labels[b], 0.7, 7, 6)[0] for m, b in slices]
+    torch.testing.assert_close(sum(parts), whole)
+
+
+def test_nothing_masked_is_zero_not_nan():
+    empty = torch.zeros(0, 11, requires_grad=True)
+    loss = masked_lm_loss(empty, torch.zeros(0, dtype=torch.long))
+    loss.backward()
+    assert loss.item() == 0.0
+
+
+def test_half_precision_logits_are_summed_in_single():
+    logits, labels = torch.randn(4, 3).bfloat16(), torch.tensor([0, 1, 2, 0])
+    assert fine_tuning_loss(logits, labels).dtype == torch.float32
+
+
+@pytest.mark.parametrize("alpha", [-0.1, 1.5, float("nan"), "0.6", None])
+def test_bad_alpha(alpha):
+    with pytest.raises(UserError, match="alpha is"):
+        MaskTuning(alpha)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"fill": "beam"}, "fill is 'beam'"), ({"top_k": 0}, "top_k is 0"), ({"replacement": "all"}, "replacement is 'all'")],
+)
+def test_bad_options(options, message):
+    with pytest.raises(UserError, match=message):
+        MaskTuning(**options)
+
+
+class TestLimits:
+    def test_alpha_0_and_no_masks_is_fine_tuning(self, still_plm):
+        batch = make_batch(still_plm)
+        tuned = MaskTuning(0.0, ExactMasking(0.0, at_least=0))(still_plm, batch)
+        plain = FineTuning()(still_plm, batch)
+        assert torch.equal(tuned.loss, plain.loss) and torch.equal(tuned.logits, plain.logits)
+
+    def test_alpha_1_gives_the_trunk_the_stock_masked_lm_gradient(self, still_plm):
+        stock = AutoModelForMaskedLM.from_config(still_plm.config)
+        stock.load_state_dict(still_plm.mlm.state_dict(), strict=False)
+        batch = MaskTuning().prepare(still_plm, make_batch(still_plm))
+        MaskTuning(1.0)(still_plm, batch).loss.backward()
+        labels = batch["input_ids"].masked_fill(~batch["mask"], -100)
+        masked = batch["input_ids"].masked_fill(batch["mask"], still_plm.tokenizer.mask_token_id)
+        stock(
+            input_ids=masked, attention_mask=batch["attention_mask"], token_type_ids=batch["token_type_ids"], labels=labels
+        ).loss.backward()
+        ours = dict(still_plm.mlm.named_parameters())
+        for name, parameter in stock.named_parameters():
+            torch.testing.assert_close(ours[name].grad, parameter.grad, atol=1e-6, rtol=1e-5)
+        assert all(p.grad.abs().sum() == 0 for p in still_plm.classifier.classifier.parameters())
+
+    def test_no_gradient_passes_through_filled_tokens(self, still_plm):
+        batch = make_batch(still_plm)
+        parts = MaskTuning(0.5, ExactMasking(0.5))(still_plm, batch).parts
+        head = list(still_plm.mlm.cls.predictions.transform.parameters())
+        through_fill = torch.autograd.grad(parts["ft_loss"], head, allow_unused=True, retain_graph=True)
+        assert all(gradient is None for gradient in through_fill)
+        assert all(gradient is not None for gradient in torch.autograd.grad(parts["mlm_loss"], head))
+
+    def test_the_classifier_reads_the_filled_text(self, still_plm):
+        batch = MaskTuning().prepare(still_plm, make_batch(still_plm))
+        output = MaskTuning(0.5)(still_plm, batch)
+        perturbed = still_plm.fill_masks(batch, batch["mask"]).perturbed_ids
+        assert torch.equal(output.perturbed_ids, perturbed)
+        torch.testing.assert_close(output.logits, still_plm.classify({**batch, "input_ids": perturbed}))
+        assert output.parts["n_masked"] == batch["mask"].sum() == 4
+        assert output.parts["n_changed"] == (perturbed != batch["input_ids"]).sum()
+
+
+@pytest.mark.parametrize("objective", [FineTuning(), MaskTuning(), MaskTuning(masking=BernoulliMasking(0.0)), MaskedLM()])
+@pytest.mark.parametrize("texts", [["good"], [""], ["", ""], ["[MASK] [SEP]"], ["zebra"], ["", "the film is good"]])
+def test_degenerate_texts_never_give_nan(plm, objective, texts):
+    output = objective(plm, make_batch(plm, texts))
+    output.loss.backward()
+    assert torch.isfinite(output.loss)
+    assert all(torch.isfinite(p.grad).all() for p in plm.parameters() if p.grad is not None)
+
+
+def test_no_example_goes_unmasked(plm):
+    batch = MaskTuning().prepare(plm, make_batch(plm))
+    assert (batch["mask"].sum(1) >= 1).all()
+
+
+def test_phases_are_the_two_halves_of_equation_1(still_plm):
+    objective = MaskTuning(0.7)
+    batch = objective.prepare(still_plm, make_batch(still_plm))
+    phases = objective.phases(still_plm, batch)
+    losses = []
+    for phase, phase_batch in phases:
+        losses.append(phase(still_plm, phase_batch).loss)
+    torch.testing.assert_close(sum(losses), objective(still_plm, batch).loss)
+
+
+def test_masked_lm_counts_right_predictions(still_plm):
+    batch = MaskedLM(ExactMasking(0.5)).prepare(still_plm, make_batch(still_plm))
+    parts = MaskedLM()(still_plm, batch).parts
+    predicted = still_plm.masked_lm_logits(batch, batch["mask"]).argmax(-1)
+    assert parts["n_correct"] == (predicted == batch["input_ids"][batch["mask"]]).sum()
+
+
+def test_80_10_10():
+    tokenizer = make_tokenizer()
+    ids = torch.full((100, 100), 7)
+    mask = torch.rand(100, 100) < 0.5
+    masked = replace_masked(ids, mask, tokenizer, "80_10_10")
+    assert torch.equal(masked[~mask], ids[~mask])
+    shares = torch.stack([(masked[mask] == tokenizer.mask_token_id), (masked[mask] == 7)]).float().mean(1)
+    assert shares[0].item() == pytest.approx(0.8, abs=0.03) and shares[1].item() == pytest.approx(0.1, abs=0.03)
+    assert (replace_masked(ids, mask, tokenizer)[mask] == tokenizer.mask_token_id).all()
+
+
+def test_gradient_diagnostics_by_hand():
+    plm = make_plm(tiny_bert_config(**NO_DROPOUT))
+    batch = MaskTuning().prepare(plm, make_batch(plm))
+    before = torch.get_rng_state()
+    found = gradient_diagnostics(plm, MaskTuning(), batch)
+    assert torch.equal(before, torch.get_rng_state())
+    gradients = {}
+    for name in ("mlm_loss", "ft_loss"):
+        plm.zero_grad()
+        MaskTuning()(plm, batch).parts[name].backward()
+        gradients[name] = torch.cat(
+            [(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in plm.trunk.parameters()]
+        )
+    mlm, ft = gradients["mlm_loss"], gradients["ft_loss"]
+    torch.testing.assert_close(found["mlm_grad_norm"], mlm.norm())
+    torch.testing.assert_close(found["ft_grad_norm"], ft.norm())
+    torch.testing.assert_close(found["grad_cosine"], mlm @ ft / mlm.norm() / ft.norm())
+
+
+def test_separate_trunks_split_the_gradient():
+    plm = make_plm(tiny_bert_config(**NO_DROPOUT), shared=False)
+    parts = MaskTuning()(plm, make_batch(plm)).parts
+    crossed = torch.autograd.grad(parts["mlm_loss"], list(plm.trunk.parameters()), allow_unused=True)
+    assert all(gradient is None for gradient in crossed)

@@ -1,0 +1,264 @@
+import pytest
+import torch
+from transformers import (
+    AlbertConfig,
+    AutoTokenizer,
+    BartConfig,
+    DebertaV2Config,
+    DistilBertConfig,
+    ElectraConfig,
+    GPT2Config,
+    GPT2ForSequenceClassification,
+    ModernBertConfig,
+    MPNetConfig,
+    RobertaConfig,
+    pipeline,
+    set_seed,
+)
+
+from mtlib.errors import UserError
+from mtlib.masking import ExactMasking, maskable_positions
+from mtlib.objectives import MaskTuning
+from mtlib.plm import SharedPLM
+from tests.conftest import BERT_SPECIALS, ROBERTA_SPECIALS, WORDS, make_batch, make_plm, make_tokenizer, tiny_bert_config
+
+SIZE = {"vocab_size": len(WORDS) + 5, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+FORM = SIZE | {"intermediate_size": 32, "max_position_embeddings": 66}
+ROBERTA_IDS = {"bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2}
+PAIR_OF_SPECIALS = (ROBERTA_SPECIALS, True)
+ARCHITECTURES = {
+    "bert": (tiny_bert_config(), (BERT_SPECIALS, False)),
+    "roberta": (RobertaConfig(**FORM, **ROBERTA_IDS), PAIR_OF_SPECIALS),
+    "albert": (AlbertConfig(**FORM, embedding_size=8, pad_token_id=0), (BERT_SPECIALS, False)),
+    "distilbert": (
+        DistilBertConfig(vocab_size=SIZE["vocab_size"], dim=16, hidden_dim=32, n_layers=2, n_heads=2),
+        (BERT_SPECIALS, True),
+    ),
+    "electra": (ElectraConfig(**FORM, embedding_size=8), (BERT_SPECIALS, False)),
+    "deberta_v2": (DebertaV2Config(**FORM), (BERT_SPECIALS, False)),
+    "mpnet": (MPNetConfig(**FORM, **ROBERTA_IDS), PAIR_OF_SPECIALS),
+    "modernbert": (
+        ModernBertConfig(
+            **FORM, pad_token_id=0, cls_token_id=2, sep_token_id=3, bos_token_id=2, eos_token_id=3, reference_compile=False
+        ),
+        (BERT_SPECIALS, True),
+    ),
+    "bart": (
+        BartConfig(
+            vocab_size=SIZE["vocab_size"], d_model=16, encoder_layers=2, decoder_layers=2, encoder_attention_heads=2,
+            decoder_attention_heads=2, encoder_ffn_dim=32, decoder_ffn_dim=32, max_position_embeddings=64,
+            decoder_start_token_id=2, forced_eos_token_id=2, **ROBERTA_IDS,
+        ),
+        PAIR_OF_SPECIALS,
+    ),
+}  # fmt: skip
+TEXTS = ["the film is very good and not boring", "the plot was slow", "a warm story of a film"]
+
+
+def architecture(name: str, shared: bool = True) -> SharedPLM:
+    config, (specials, double) = ARCHITECTURES[name]
+    return make_plm(config, make_tokenizer(specials, double), shared)
+
+
+def masked_batch(plm, texts=TEXTS):
+    batch = make_batch(plm, texts)
+    generator = torch.Generator().manual_seed(1)
+    return batch, ExactMasking(0.3)(batch["input_ids"], maskable_positions(batch, plm.tokenizer), generator)
+
+
+def full_head_logits(plm, batch, mask):
+    """What the stock model gives when its head runs over every place."""
+    inputs = {key: value for key, value in batch.items() if key != "labels"}
+    inputs["input_ids"] = batch["input_ids"].masked_fill(mask, plm.tokenizer.mask_token_id)
+    if plm.config.is_encoder_decoder:
+        start = torch.full_like(batch["input_ids"][:, :1], plm.config.decoder_start_token_id)
+        inputs["decoder_input_ids"] = torch.cat([start, batch["input_ids"][:, :-1]], dim=1)
+    return plm.mlm(**inputs).logits[mask]
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+class TestEveryArchitecture:
+    def test_head_at_masked_places_equals_full_head(self, name):
+        plm = architecture(name).eval()
+        batch, mask = masked_batch(plm)
+        rows = plm.masked_lm_logits(batch, mask)
+        full = full_head_logits(plm, batch, mask)
+        assert rows.shape == (mask.sum(), plm.config.vocab_size)
+        torch.testing.assert_close(rows, full, atol=1e-5, rtol=1e-5)
+
+    def test_one_trunk_with_tied_embeddings(self, name):
+        plm = architecture(name)
+        assert plm.mlm_trunk is plm.trunk
+        if plm.config.tie_word_embeddings and name != "albert" and name != "electra":
+            assert plm.mlm.get_output_embeddings().weight is plm.trunk.get_input_embeddings().weight
+
+    def test_every_parameter_gets_a_gradient(self, name):
+        plm = architecture(name)
+        batch = make_batch(plm, TEXTS)
+        MaskTuning(0.5, ExactMasking(0.3))(plm, batch).loss.backward()
+        idle = {n for n, p in plm.named_parameters() if p.grad is None}
+        # pooler and next-sentence parts that the architecture's own classifier does not read
+        assert not idle - {n for n in idle if "pooler" in n or "embeddings.position" in n}, idle
+
+    def test_saved_and_read_back_whole(self, name, tmp_path):
+        plm = architecture(name).eval()
+        batch, mask = masked_batch(plm)
+        plm.save_pretrained(tmp_path)
+        again = SharedPLM.from_pretrained(tmp_path).eval()
+        assert again.shared and again.config.num_labels == plm.config.num_labels
+        torch.testing.assert_close(again.classify(batch), plm.classify(batch))
+        torch.testing.assert_close(again.masked_lm_logits(batch, mask), plm.masked_lm_logits(batch, mask))
+
+    def test_training_step_on_degenerate_texts(self, name):
+        plm = architecture(name)
+        loss = MaskTuning(0.6)(plm, make_batch(plm, ["good", "", "zebra"])).loss
+        loss.backward()
+        assert torch.isfinite(loss)
+
+
+def test_structural_tokens_are_never_filled_in_but_unknown_may_be():
+    for name in ("bert", "roberta", "bart"):
+        plm = architecture(name).eval()
+        tokenizer = plm.tokenizer
+        structural = sorted(set(tokenizer.all_special_ids) - {tokenizer.unk_token_id})
+        batch, mask = masked_batch(plm)
+        bias = torch.zeros(plm.config.vocab_size)
+        bias[structural] = 100.0  # the head insists on them
+        bias[tokenizer.unk_token_id] = 50.0
+        plm.masked_lm_logits = lambda *_, n=int(mask.sum()), bias=bias: bias.repeat(n, 1)
+        for fill in ("argmax", "sample", "top_k"):
+            perturbed = plm.fill_masks(batch, mask, fill, top_k=1).perturbed_ids
+            assert (perturbed[mask] == tokenizer.unk_token_id).all()
+            assert torch.equal(perturbed[~mask], batch["input_ids"][~mask])
+
+
+def test_bart_classifier_survives_filled_text_of_every_length():
+    plm = architecture("bart")
+    batch = make_batch(plm, ["good", "the film is very good and not boring"])
+    for seed in range(5):
+        torch.manual_seed(seed)
+        assert torch.isfinite(MaskTuning(0.5, ExactMasking(1.0), fill="sample")(plm, batch).loss)
+
+
+def test_roberta_positions_do_not_move_when_text_is_refilled():
+    plm = architecture("roberta").eval()
+    batch, mask = masked_batch(plm)
+    perturbed = plm.fill_masks(batch, mask, "sample").perturbed_ids
+    padding = plm.tokenizer.pad_token_id
+    assert torch.equal(perturbed == padding, batch["input_ids"] == padding)
+
+
+def test_rows_that_pad_the_embedding_are_never_filled_in():
+    plm = make_plm(tiny_bert_config(vocab_size=len(WORDS) + 5 + 7))
+    batch, mask = masked_batch(plm)
+    for seed in range(20):
+        filled = plm.fill_masks(batch, mask, "sample", generator=torch.Generator().manual_seed(seed))
+        assert filled.perturbed_ids.max() < len(plm.tokenizer)
+
+
+def test_fills(still_plm):
+    batch, mask = masked_batch(still_plm.eval())
+    logits, argmax = still_plm.fill_masks(batch, mask)
+    allowed = logits.masked_fill(still_plm._forbidden, -torch.inf)
+    assert torch.equal(argmax[mask], allowed.argmax(-1))
+    seen = [set() for _ in range(int(mask.sum()))]
+    for seed in range(60):
+        drawn = still_plm.fill_masks(batch, mask, "top_k", 3, generator=torch.Generator().manual_seed(seed))
+        for row, token in enumerate(drawn.perturbed_ids[mask].tolist()):
+            seen[row].add(token)
+    best = [set(row) for row in allowed.topk(3).indices.tolist()]
+    assert seen == best
+    with pytest.raises(UserError, match="fill is 'beam'"):
+        still_plm.fill_masks(batch, mask, "beam")
+    with pytest.raises(UserError, match="top_k is 0"):
+        still_plm.fill_masks(batch, mask, "top_k", 0)
+
+
+def test_nothing_masked_gives_no_rows_and_the_text_back(plm):
+    batch, mask = masked_batch(plm)
+    for fill in ("argmax", "sample", "top_k"):
+        logits, perturbed = plm.fill_masks(batch, torch.zeros_like(mask), fill)
+        assert logits.shape == (0, plm.config.vocab_size) and torch.equal(perturbed, batch["input_ids"])
+
+
+def test_a_masked_lm_gets_a_seeded_new_head(plm, tmp_path):
+    plm.mlm.save_pretrained(tmp_path)
+    plm.tokenizer.save_pretrained(tmp_path)
+    heads = []
+    for seed in (1, 1, 2):
+        set_seed(seed)
+        loaded = SharedPLM.from_pretrained(tmp_path, num_labels=3)
+        assert loaded.config.num_labels == 3
+        heads.append(loaded.classifier.classifier.weight)
+    assert torch.equal(heads[0], heads[1]) and not torch.equal(heads[0], heads[2])
+    batch, mask = masked_batch(plm.eval())
+    torch.testing.assert_close(loaded.eval().masked_lm_logits(batch, mask), plm.masked_lm_logits(batch, mask))
+
+
+def test_half_precision_checkpoints_are_trained_in_single(plm, tmp_path):
+    plm.mlm.half().save_pretrained(tmp_path)
+    plm.tokenizer.save_pretrained(tmp_path)
+    assert {p.dtype for p in SharedPLM.from_pretrained(tmp_path, num_labels=2).parameters()} == {torch.float32}
+
+
+def test_separate_trunks(tmp_path):
+    plm = architecture("bert", shared=False).eval()
+    assert plm.mlm_trunk is not plm.trunk
+    batch, mask = masked_batch(plm)
+    plm.save_pretrained(tmp_path)
+    again = SharedPLM.from_pretrained(tmp_path).eval()
+    assert not again.shared
+    torch.testing.assert_close(again.masked_lm_logits(batch, mask), plm.masked_lm_logits(batch, mask))
+    with pytest.raises(UserError, match="saved with two trunks"):
+        SharedPLM.from_pretrained(tmp_path, shared=True)
+
+
+def test_pipeline_loads_the_checkpoint(plm, tmp_path):
+    plm.eval().save_pretrained(tmp_path)
+    classify = pipeline("text-classification", str(tmp_path), device="cpu")
+    scores = {row["label"]: row["score"] for row in classify("the film is good", top_k=None)}
+    expected = plm.classify(make_batch(plm, ["the film is good"])).softmax(-1)[0]
+    torch.testing.assert_close(torch.tensor([scores["LABEL_0"], scores["LABEL_1"]]), expected, atol=1e-5, rtol=1e-5)
+
+
+class TestBadCheckpoints:
+    def test_no_mask_token(self, tmp_path):
+        tokenizer = make_tokenizer()
+        tokenizer.mask_token = None
+        tokenizer.save_pretrained(tmp_path)
+        GPT2ForSequenceClassification(GPT2Config(vocab_size=40, n_embd=16, n_layer=1, n_head=2)).save_pretrained(tmp_path)
+        with pytest.raises(UserError, match="has no mask token"):
+            SharedPLM.from_pretrained(tmp_path, num_labels=2)
+
+    def test_missing(self, tmp_path):
+        with pytest.raises(UserError, match="Cannot load"):
+            SharedPLM.from_pretrained(tmp_path / "nothing", num_labels=2)
+
+    def test_classifier_without_masked_lm_head(self, plm, tmp_path):
+        plm.classifier.save_pretrained(tmp_path)
+        plm.tokenizer.save_pretrained(tmp_path)
+        with pytest.raises(UserError, match="classifier without its masked-LM head"):
+            SharedPLM.from_pretrained(tmp_path, num_labels=2)
+
+    def test_trunk_without_masked_lm_head(self, plm, tmp_path):
+        plm.trunk.save_pretrained(tmp_path)
+        plm.tokenizer.save_pretrained(tmp_path)
+        with pytest.raises(UserError, match="has no masked-LM head"):
+            SharedPLM.from_pretrained(tmp_path, num_labels=2)
+
+    def test_another_number_of_labels(self, plm, tmp_path):
+        plm.save_pretrained(tmp_path)
+        with pytest.raises(UserError, match="classifier for 2 labels, but num_labels=3"):
+            SharedPLM.from_pretrained(tmp_path, num_labels=3)
+
+    def test_head_of_another_architecture(self, plm, tmp_path):
+        plm.save_pretrained(tmp_path)
+        other = architecture("roberta")
+        with pytest.raises(UserError, match="saved from another architecture"):
+            other.load_masked_lm_head(tmp_path)
+
+
+def test_saved_tokenizer_reads_plain_english(plm, tmp_path):
+    plm.save_pretrained(tmp_path)
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path)
+    assert tokenizer.unk_token_id not in tokenizer("The film is not good")["input_ids"]

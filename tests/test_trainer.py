@@ -1,0 +1,208 @@
+import shutil
+
+import pytest
+import torch
+from datasets import Dataset
+from transformers import Trainer, TrainingArguments, set_seed
+
+from mtlib.errors import UserError
+from mtlib.masking import ExactMasking
+from mtlib.objectives import FineTuning, MaskedLM, MaskTuning
+from mtlib.plm import SharedPLM
+from mtlib.trainer import Collator, ObjectiveArguments, ObjectiveTrainer
+from tests.conftest import WORDS, make_plm, make_tokenizer, tiny_bert_config
+
+NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+PLAIN_WORDS = [word for word in WORDS if not word.startswith("##")]
+
+
+def examples(n: int, length: bool = True) -> Dataset:
+    generator = torch.Generator().manual_seed(0)
+    rows = []
+    for i in range(n):
+        words = torch.randint(len(PLAIN_WORDS), (3 + i % 7,), generator=generator).tolist()
+        row = dict(make_tokenizer()(" ".join(PLAIN_WORDS[w] for w in words)))
+        rows.append(row | {"labels": i % 2} | ({"length": len(row["input_ids"])} if length else {}))
+    return Dataset.from_list(rows)
+
+
+def arguments(folder, **changes) -> ObjectiveArguments:
+    settings = {
+        "output_dir": str(folder), "per_device_train_batch_size": 8, "max_steps": 6, "learning_rate": 1e-3,
+        "logging_steps": 1, "save_strategy": "no", "use_cpu": True, "disable_tqdm": True,
+    }  # fmt: skip
+    return ObjectiveArguments(**settings | changes)
+
+
+def train(folder, objective, plm=None, data=None, resume=None, **changes) -> ObjectiveTrainer:
+    plm = plm or make_plm(tiny_bert_config(**NO_DROPOUT))
+    trainer = ObjectiveTrainer(plm, objective, arguments(folder, **changes), data or examples(48))
+    trainer.train(resume_from_checkpoint=resume)
+    return trainer
+
+
+def history(trainer, *names) -> list[tuple]:
+    names = names or ("loss", "grad_norm")
+    return [tuple(entry[name] for name in names) for entry in trainer.state.log_history if "loss" in entry]
+
+
+def test_fine_tuning_is_stock_fine_tuning_loss_by_loss(tmp_path):
+    """Dropout on: the random numbers are drawn alike too."""
+    data = examples(48, length=False)
+    settings = {"max_steps": 20, "train_sampling_strategy": "random"}
+    ours = train(tmp_path / "ours", FineTuning(), make_plm(), data, **settings)
+    stock_arguments = {
+        key: getattr(ours.args, key)
+        for key in ("per_device_train_batch_size", "max_steps", "learning_rate", "logging_steps", "use_cpu", "disable_tqdm")
+    }
+    plm = make_plm()
+    stock = Trainer(
+        plm.classifier,
+        TrainingArguments(str(tmp_path / "stock"), save_strategy="no", report_to="none", **stock_arguments),
+        train_dataset=data,
+        data_collator=Collator(plm.tokenizer),
+    )
+    stock.train()
+    assert history(ours) == history(stock)
+
+
+def test_mask_tuning_without_alpha_and_masks_is_fine_tuning(tmp_path):
+    plain = train(tmp_path / "a", FineTuning(), max_steps=20)
+    tuned = train(tmp_path / "b", MaskTuning(0.0, ExactMasking(0.0, at_least=0)), max_steps=20)
+    for a, b in zip(history(plain), history(tuned), strict=True):
+        assert a == pytest.approx(b, rel=1e-6)
+
+
+@pytest.mark.parametrize("objective", [FineTuning(), MaskTuning(0.6, ExactMasking(0.3))], ids=["fine", "mask"])
+def test_accumulation_trains_alike(tmp_path, objective):
+    runs = {}
+    for size, slices in ((8, 1), (4, 2), (2, 4)):
+        trainer = train(
+            tmp_path, objective, per_device_train_batch_size=size, gradient_accumulation_steps=slices, max_steps=6
+        )
+        runs[slices] = torch.tensor(history(trainer))
+    torch.testing.assert_close(runs[2], runs[1], rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(runs[4], runs[1], rtol=1e-4, atol=1e-6)
+
+
+def test_parts_are_logged_and_make_up_the_loss(tmp_path):
+    trainer = train(tmp_path, MaskTuning(0.6), gradient_accumulation_steps=2)
+    for loss, mlm, ft, masked, changed in history(
+        trainer, "loss", "mlm_loss", "ft_loss", "n_masked", "share_changed"
+    ):
+        assert loss == pytest.approx(0.6 * mlm + 0.4 * ft, rel=1e-4)
+        assert masked == 16 and 0 <= changed <= 1
+
+
+def test_evaluation_classifies_the_text_as_it_stands(tmp_path):
+    trainer = train(tmp_path, MaskTuning(0.6, ExactMasking(1.0)))
+    data = examples(5)
+    predicted = trainer.predict(data)
+    batch = Collator(trainer.plm.tokenizer)(list(data))
+    expected = trainer.plm.eval().classify(batch).detach()
+    torch.testing.assert_close(torch.tensor(predicted.predictions), expected, rtol=1e-4, atol=1e-5)
+    assert not any(key.startswith("eval_mlm") for key in trainer.evaluate(data))
+
+
+@pytest.mark.parametrize("update", ["joint", "alternating"])
+def test_every_trainable_parameter_moves(tmp_path, update):
+    plm = make_plm(tiny_bert_config(max_position_embeddings=12))
+    before = {name: parameter.clone() for name, parameter in plm.named_parameters()}
+    train(tmp_path, MaskTuning(0.5, ExactMasking(0.5)), plm, update=update, max_steps=12)
+    still = [name for name, parameter in plm.named_parameters() if torch.equal(parameter, before[name])]
+    assert still == []
+
+
+def test_learning_rates_of_trunk_and_heads(tmp_path):
+    plm = make_plm()
+    before = {name: parameter.clone() for name, parameter in plm.named_parameters()}
+    rates = {"learning_rate": 1e-3, "classifier_learning_rate": 1e-2, "mlm_head_learning_rate": 1e-4}
+    # Adam's first step has the size of the rate, whatever the gradient
+    train(tmp_path, MaskTuning(0.5), plm, max_steps=1, lr_scheduler_type="constant", **rates)
+    moved = {n: (p - before[n]).abs().max().item() for n, p in plm.named_parameters()}
+    assert moved["classifier.classifier.weight"] == pytest.approx(1e-2, rel=0.01)
+    assert moved["mlm.cls.predictions.transform.dense.weight"] == pytest.approx(1e-4, rel=0.01)
+    assert moved["classifier.bert.encoder.layer.0.output.dense.weight"] == pytest.approx(1e-3, rel=0.01)
+
+
+def test_alternating_makes_alpha_all_but_inert(tmp_path):
+    ends = {}
+    for alpha in (0.2, 0.8):
+        trainer = train(tmp_path, MaskTuning(alpha), update="alternating", max_grad_norm=0.0, max_steps=4)
+        joint = train(tmp_path, MaskTuning(alpha), max_grad_norm=0.0, max_steps=4)
+        ends[alpha] = [t.plm.classifier.classifier.weight.detach() for t in (trainer, joint)]
+    alternating, joint = ((ends[0.2][i] - ends[0.8][i]).abs().max().item() for i in (0, 1))
+    assert alternating < joint / 10
+
+
+def test_diagnostics_are_logged_and_change_nothing(tmp_path):
+    plain = train(tmp_path, MaskTuning(), make_plm())
+    watched = train(tmp_path, MaskTuning(), make_plm(), gradient_diagnostics_steps=2)
+    assert history(plain) == history(watched)
+    logged = [entry for entry in watched.state.log_history if "mlm_grad_norm" in entry]
+    assert len(logged) == 3 and all(-1 <= entry["grad_cosine"] <= 1 for entry in logged)
+
+
+@pytest.mark.parametrize("stop", [3, 6, 8])
+@pytest.mark.parametrize("update", ["joint", "alternating"])
+def test_resumed_run_ends_as_the_uninterrupted_one(tmp_path, stop, update):
+    """Stops in the first epoch, at its end, and in the second; dropout on."""
+    settings = {"max_steps": 10, "save_strategy": "steps", "save_steps": stop, "update": update}
+    whole = train(tmp_path / "whole", MaskTuning(), make_plm(), **settings)
+    for folder in (tmp_path / "whole").iterdir():
+        if folder.name != f"checkpoint-{stop}":
+            shutil.rmtree(folder)
+    resumed = train(tmp_path / "whole", MaskTuning(), make_plm(seed=9), resume=True, **settings)
+    assert history(resumed) == history(whole)
+    for (name, a), (_, b) in zip(whole.plm.named_parameters(), resumed.plm.named_parameters(), strict=True):
+        assert torch.equal(a, b), name
+
+
+def test_checkpoints_hold_no_pickled_arguments(tmp_path):
+    train(tmp_path, FineTuning(), save_strategy="steps", save_steps=6)
+    checkpoint = tmp_path / "checkpoint-6"
+    assert not (checkpoint / "training_args.bin").exists()
+    assert SharedPLM.from_pretrained(checkpoint).shared
+
+
+def test_two_epochs_have_different_orders_of_like_lengths(tmp_path):
+    trainer = ObjectiveTrainer(make_plm(), FineTuning(), arguments(tmp_path), examples(400))
+    sampler = trainer._get_train_sampler()
+    trainer.state.epoch = 0
+    first = list(sampler)
+    assert list(sampler) == first and sorted(first) == list(range(400))
+    trainer.state.epoch = 1.0
+    assert list(sampler) != first
+    lengths = trainer.train_dataset["length"]
+    spread = [max(lengths[i] for i in first[b : b + 8]) - min(lengths[i] for i in first[b : b + 8]) for b in range(0, 400, 8)]
+    assert sum(spread) / len(spread) < 1
+
+
+def test_masked_lm_objective_learns(tmp_path):
+    trainer = train(tmp_path, MaskedLM(ExactMasking(0.3)), max_steps=40, learning_rate=1e-2)
+    losses = [loss for (loss,) in history(trainer, "mlm_loss")]
+    assert sum(losses[-5:]) < sum(losses[:5])
+    assert all(0 <= share <= 1 for (share,) in history(trainer, "share_correct"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"update": "both"}, "update is 'both'"),
+        ({"update": "alternating", "gradient_accumulation_steps": 2}, "needs gradient_accumulation_steps=1"),
+    ],
+)
+def test_bad_arguments(tmp_path, changes, message):
+    with pytest.raises(UserError, match=message):
+        arguments(tmp_path, **changes)
+
+
+def test_alternating_needs_two_losses(tmp_path):
+    with pytest.raises(UserError, match="needs the two losses of MaskTuning, not FineTuning"):
+        train(tmp_path, FineTuning(), update="alternating")
+
+
+def test_trains_on_a_dataset_without_lengths(tmp_path):
+    set_seed(0)
+    trainer = train(tmp_path, MaskTuning(), data=examples(48, length=False))
+    assert len(history(trainer)) == 6
