@@ -127,8 +127,8 @@ def _continues_word(tokenizer) -> Tensor:
         marks = tuple(mark for mark in ("Ġ", "▁") if any(piece.startswith(mark) for piece in pieces))
         if not marks:
             raise UserError(
-                f"The tokenizer {type(tokenizer).__name__} marks neither word beginnings (Ġ, ▁) nor continuations (##), "
-                "so whole words cannot be told apart; use ExactMasking."
+                f"The tokenizer {type(tokenizer).__name__} marks neither word beginnings (Ġ, ▁) nor continuations "
+                "(##), so whole words cannot be told apart; use ExactMasking."
             )
         flags = [not piece.startswith(marks) for piece in pieces]
     return torch.tensor(flags)

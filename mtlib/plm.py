@@ -99,7 +99,6 @@ class SharedPLM(nn.Module):
         saved = _saved_form(name_or_path)
         if saved is None:
             config = _load(AutoConfig, name_or_path, **config_changes)
-            # the head that is new must not be reported as missing: both heads of a masked LM's classifier are meant to be
             classifier = _load(AutoModelForSequenceClassification, name_or_path, config=config, **_LOADING)
             mlm = _load_masked_lm(name_or_path, config)
             return cls(classifier, mlm, tokenizer, shared is not False)
@@ -115,8 +114,8 @@ class SharedPLM(nn.Module):
         own = AutoConfig.from_pretrained(folder).num_labels
         if config_changes.get("num_labels", own) != own:
             raise UserError(
-                f"{folder} holds a classifier for {own} labels, but num_labels={config_changes['num_labels']} was asked "
-                "for; load the masked LM it came from to get a new head."
+                f"{folder} holds a classifier for {own} labels, but num_labels={config_changes['num_labels']} was "
+                "asked for; load the masked LM it came from to get a new head."
             )
         config = AutoConfig.from_pretrained(folder, **config_changes)
         classifier = _load(AutoModelForSequenceClassification, str(folder), config=config, **_LOADING)
@@ -190,8 +189,8 @@ class SharedPLM(nn.Module):
             mask: bool `(batch, seq)`.
             masked_ids: what the trunk reads, `(batch, seq)`; by default the mask token at every masked place.
 
-        An encoder-decoder (BART) reads the original text, shifted right, in its decoder: Hugging Face's own recipe would
-        show the decoder padding instead (`notes` in the README).
+        An encoder-decoder (BART) reads the original text, shifted right, in its decoder: Hugging Face's masked-LM
+        collator would show it padding there instead.
         """
         if masked_ids is None:
             masked_ids = batch["input_ids"].masked_fill(mask, self.tokenizer.mask_token_id)
@@ -296,8 +295,8 @@ def _load(auto_class, name_or_path: str, **kwargs):
         what = auto_class.__name__.removeprefix("Auto").removeprefix("ModelFor")
         raise UserError(
             f"Cannot load {what} from {name_or_path!r}: {str(error).splitlines()[0]} "
-            "Expected a folder with config.json, tokenizer and safetensors weights, or the id of such a model on the hub "
-            "(which needs a network)."
+            "Expected a folder with config.json, tokenizer and safetensors weights, or the id of such a model on the "
+            "hub (which needs a network)."
         ) from error
 
 

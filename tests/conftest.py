@@ -18,7 +18,12 @@ from transformers import (
 
 from mtlib.plm import SharedPLM
 
-WORDS = "the a film story plot is was very not good bad great awful boring funny and of to ##ly ##ing ##s slow warm".split()
+# fmt: off
+WORDS = [
+    "the", "a", "film", "story", "plot", "is", "was", "very", "not", "good", "bad", "great", "awful", "boring",
+    "funny", "and", "of", "to", "##ly", "##ing", "##s", "slow", "warm",
+]
+# fmt: on
 BERT_SPECIALS = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
 ROBERTA_SPECIALS = {"cls": "<s>", "pad": "<pad>", "sep": "</s>", "unk": "<unk>", "mask": "<mask>"}
 SENTENCES = ["the film is very good", "the plot was slow and boring", "a warm story", "not funny"]

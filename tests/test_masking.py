@@ -55,7 +55,15 @@ def test_masks_spare_specials_and_ignore_padding(policy, lengths, seed, extra, l
 
 
 def test_rounding_is_pythons():
-    assert [int(draw(ExactMasking(0.05), batch_of([n])).sum()) for n in (1, 9, 10, 29, 30, 50, 70)] == [1, 1, 1, 1, 2, 2, 4]
+    assert [int(draw(ExactMasking(0.05), batch_of([n])).sum()) for n in (1, 9, 10, 29, 30, 50, 70)] == [
+        1,
+        1,
+        1,
+        1,
+        2,
+        2,
+        4,
+    ]
 
 
 def test_bernoulli_rate_and_limits():

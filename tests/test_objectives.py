@@ -59,7 +59,11 @@ def test_bad_alpha(alpha):
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"fill": "beam"}, "fill is 'beam'"), ({"top_k": 0}, "top_k is 0"), ({"replacement": "all"}, "replacement is 'all'")],
+    [
+        ({"fill": "beam"}, "fill is 'beam'"),
+        ({"top_k": 0}, "top_k is 0"),
+        ({"replacement": "all"}, "replacement is 'all'"),
+    ],
 )
 def test_bad_options(options, message):
     with pytest.raises(UserError, match=message):
@@ -81,7 +85,10 @@ class TestLimits:
         labels = batch["input_ids"].masked_fill(~batch["mask"], -100)
         masked = batch["input_ids"].masked_fill(batch["mask"], still_plm.tokenizer.mask_token_id)
         stock(
-            input_ids=masked, attention_mask=batch["attention_mask"], token_type_ids=batch["token_type_ids"], labels=labels
+            input_ids=masked,
+            attention_mask=batch["attention_mask"],
+            token_type_ids=batch["token_type_ids"],
+            labels=labels,
         ).loss.backward()
         ours = dict(still_plm.mlm.named_parameters())
         for name, parameter in stock.named_parameters():
@@ -106,7 +113,9 @@ class TestLimits:
         assert output.parts["n_changed"] == (perturbed != batch["input_ids"]).sum()
 
 
-@pytest.mark.parametrize("objective", [FineTuning(), MaskTuning(), MaskTuning(masking=BernoulliMasking(0.0)), MaskedLM()])
+@pytest.mark.parametrize(
+    "objective", [FineTuning(), MaskTuning(), MaskTuning(masking=BernoulliMasking(0.0)), MaskedLM()]
+)
 @pytest.mark.parametrize("texts", [["good"], [""], ["", ""], ["[MASK] [SEP]"], ["zebra"], ["", "the film is good"]])
 def test_degenerate_texts_never_give_nan(plm, objective, texts):
     output = objective(plm, make_batch(plm, texts))

@@ -20,7 +20,15 @@ from mtlib.errors import UserError
 from mtlib.masking import ExactMasking, maskable_positions
 from mtlib.objectives import MaskTuning
 from mtlib.plm import SharedPLM
-from tests.conftest import BERT_SPECIALS, ROBERTA_SPECIALS, WORDS, make_batch, make_plm, make_tokenizer, tiny_bert_config
+from tests.conftest import (
+    BERT_SPECIALS,
+    ROBERTA_SPECIALS,
+    WORDS,
+    make_batch,
+    make_plm,
+    make_tokenizer,
+    tiny_bert_config,
+)
 
 SIZE = {"vocab_size": len(WORDS) + 5, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
 FORM = SIZE | {"intermediate_size": 32, "max_position_embeddings": 66}
@@ -39,7 +47,8 @@ ARCHITECTURES = {
     "mpnet": (MPNetConfig(**FORM, **ROBERTA_IDS), PAIR_OF_SPECIALS),
     "modernbert": (
         ModernBertConfig(
-            **FORM, pad_token_id=0, cls_token_id=2, sep_token_id=3, bos_token_id=2, eos_token_id=3, reference_compile=False
+            **FORM, pad_token_id=0, cls_token_id=2, sep_token_id=3, bos_token_id=2, eos_token_id=3,
+            reference_compile=False,
         ),
         (BERT_SPECIALS, True),
     ),
@@ -125,7 +134,8 @@ def test_structural_tokens_are_never_filled_in_but_unknown_may_be():
         bias = torch.zeros(plm.config.vocab_size)
         bias[structural] = 100.0  # the head insists on them
         bias[tokenizer.unk_token_id] = 50.0
-        plm.masked_lm_logits = lambda *_, n=int(mask.sum()), bias=bias: bias.repeat(n, 1)
+        insisting = bias.repeat(int(mask.sum()), 1)
+        plm.masked_lm_logits = lambda *_, insisting=insisting: insisting
         for fill in ("argmax", "sample", "top_k"):
             perturbed = plm.fill_masks(batch, mask, fill, top_k=1).perturbed_ids
             assert (perturbed[mask] == tokenizer.unk_token_id).all()
@@ -226,7 +236,9 @@ class TestBadCheckpoints:
         tokenizer = make_tokenizer()
         tokenizer.mask_token = None
         tokenizer.save_pretrained(tmp_path)
-        GPT2ForSequenceClassification(GPT2Config(vocab_size=40, n_embd=16, n_layer=1, n_head=2)).save_pretrained(tmp_path)
+        GPT2ForSequenceClassification(GPT2Config(vocab_size=40, n_embd=16, n_layer=1, n_head=2)).save_pretrained(
+            tmp_path
+        )
         with pytest.raises(UserError, match="has no mask token"):
             SharedPLM.from_pretrained(tmp_path, num_labels=2)
 

@@ -53,7 +53,14 @@ def test_fine_tuning_is_stock_fine_tuning_loss_by_loss(tmp_path):
     ours = train(tmp_path / "ours", FineTuning(), make_plm(), data, **settings)
     stock_arguments = {
         key: getattr(ours.args, key)
-        for key in ("per_device_train_batch_size", "max_steps", "learning_rate", "logging_steps", "use_cpu", "disable_tqdm")
+        for key in (
+            "per_device_train_batch_size",
+            "max_steps",
+            "learning_rate",
+            "logging_steps",
+            "use_cpu",
+            "disable_tqdm",
+        )
     }
     plm = make_plm()
     stock = Trainer(
@@ -87,9 +94,7 @@ def test_accumulation_trains_alike(tmp_path, objective):
 
 def test_parts_are_logged_and_make_up_the_loss(tmp_path):
     trainer = train(tmp_path, MaskTuning(0.6), gradient_accumulation_steps=2)
-    for loss, mlm, ft, masked, changed in history(
-        trainer, "loss", "mlm_loss", "ft_loss", "n_masked", "share_changed"
-    ):
+    for loss, mlm, ft, masked, changed in history(trainer, "loss", "mlm_loss", "ft_loss", "n_masked", "share_changed"):
         assert loss == pytest.approx(0.6 * mlm + 0.4 * ft, rel=1e-4)
         assert masked == 16 and 0 <= changed <= 1
 
@@ -174,7 +179,9 @@ def test_two_epochs_have_different_orders_of_like_lengths(tmp_path):
     trainer.state.epoch = 1.0
     assert list(sampler) != first
     lengths = trainer.train_dataset["length"]
-    spread = [max(lengths[i] for i in first[b : b + 8]) - min(lengths[i] for i in first[b : b + 8]) for b in range(0, 400, 8)]
+    spread = [
+        max(lengths[i] for i in first[b : b + 8]) - min(lengths[i] for i in first[b : b + 8]) for b in range(0, 400, 8)
+    ]
     assert sum(spread) / len(spread) < 1
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from datasets import Dataset
+from datasets import Dataset, concatenate_datasets
 from safetensors.torch import load_file
 from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, BertForSequenceClassification, set_seed
 
@@ -81,9 +81,11 @@ def domains(corpus: Path) -> list[str]:
 def read_lines(corpus: Path, name: str) -> list[str]:
     """The lines of a domain in random order; the first hundredth is held out."""
     packed = corpus / f"{name}.txt.xz"
-    opened = lzma.open(packed, "rt", encoding="utf-8") if packed.exists() else open(corpus / f"{name}.txt", encoding="utf-8")
-    with opened as lines:
-        lines = [line.strip() for line in lines if line.strip()]
+    if packed.exists():
+        text = lzma.decompress(packed.read_bytes()).decode()
+    else:
+        text = (corpus / f"{name}.txt").read_text(encoding="utf-8")
+    lines = [line.strip() for line in text.split("\n") if line.strip()]
     random.Random(f"{SEED}/{name}").shuffle(lines)
     return lines
 
@@ -209,8 +211,6 @@ def train(start: Path, work: Path, arguments) -> None:
     plm = SharedPLM(classifier, mlm, tokenizer)
     names = sorted(path.name for path in (work / "examples" / "train").iterdir())
     held_out = {name: load(work / "examples" / "held_out" / name) for name in names}
-    from datasets import concatenate_datasets
-
     train_set = concatenate_datasets([load(work / "examples" / "train" / name) for name in names])
     settings = ObjectiveArguments(
         output_dir=str(work / "checkpoints"), num_train_epochs=1, per_device_train_batch_size=arguments.batch,
@@ -238,7 +238,8 @@ def train(start: Path, work: Path, arguments) -> None:
 def evaluate(plm: SharedPLM, examples: Dataset) -> dict[str, float]:
     """Accuracy and perplexity at 15 % masked places that are the same in every call."""
     plm.eval()
-    objective, collate, generator = MaskedLM(ExactMasking(0.15)), Collator(plm.tokenizer), torch.Generator().manual_seed(0)
+    objective, collate = MaskedLM(ExactMasking(0.15)), Collator(plm.tokenizer)
+    generator = torch.Generator().manual_seed(0)
     loss = correct = masked = 0
     for start in range(0, len(examples), 128):
         batch = collate([examples[i] for i in range(start, min(start + 128, len(examples)))])

@@ -1,0 +1,3 @@
+from mtlib.cli import main
+
+main()

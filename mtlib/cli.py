@@ -1,0 +1,192 @@
+"""`python -m mtlib ...`. Heavy modules are imported inside the commands, so that `--help` answers at once."""
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from mtlib.errors import UserError
+
+app = typer.Typer(
+    help="Mask-tuning (arXiv 2307.10457): runs, tables, data.", no_args_is_help=True, pretty_exceptions_enable=False
+)
+data_app = typer.Typer(help="Check and download data.", no_args_is_help=True)
+app.add_typer(data_app, name="data")
+console = Console()
+
+
+def main() -> None:
+    try:
+        app()
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    except BrokenPipeError:  # the reader of a pipe (`| head`) has gone
+        sys.stderr.close()
+        sys.exit(0)
+
+
+@app.command()
+def run(
+    task: Annotated[str, typer.Option(help="sentiment, nli or paraphrase")],
+    method: Annotated[str, typer.Option(help="fine_tuning or mask_tuning")],
+    source: Annotated[str, typer.Option(help="testbed, hub, or a folder of original releases")] = "testbed",
+    model: Annotated[str, typer.Option(help="mini (bundled), a hub id, or a folder with a masked LM")] = "mini",
+    seed: Annotated[int, typer.Option(help="of the new head, dropout, the order of the data and the masks")] = 0,
+    alpha: Annotated[float | None, typer.Option(help="weight of the masked-LM loss [default: the paper's]")] = None,
+    mask_rate: Annotated[float, typer.Option(help="share of the tokens that is masked")] = 0.05,
+    masking: Annotated[str, typer.Option(help="exact, bernoulli or whole_word")] = "exact",
+    fill: Annotated[str, typer.Option(help="argmax, sample or top_k")] = "argmax",
+    top_k: Annotated[int, typer.Option(help="for --fill top_k")] = 10,
+    replacement: Annotated[str, typer.Option(help="mask or 80_10_10")] = "mask",
+    separate: Annotated[bool, typer.Option("--separate", help="two trunks instead of a shared one")] = False,
+    update: Annotated[str, typer.Option(help="joint (equation 1) or alternating")] = "joint",
+    epochs: Annotated[float, typer.Option(help="passes over the training set")] = 3.0,
+    batch_size: Annotated[int | None, typer.Option(help="[default: the paper's, 16 or 32]")] = None,
+    accumulation: Annotated[int, typer.Option(help="slices a batch is cut into to save memory")] = 1,
+    learning_rate: Annotated[float | None, typer.Option(help="of the trunk [default: by method and model]")] = None,
+    classifier_learning_rate: Annotated[float | None, typer.Option(help="[default: as above]")] = None,
+    mlm_head_learning_rate: Annotated[float | None, typer.Option(help="[default: as above]")] = None,
+    warmup: Annotated[float, typer.Option(help="share of the steps with a rising rate")] = 0.0,
+    weight_decay: Annotated[float, typer.Option(help="of AdamW")] = 0.0,
+    train_size: Annotated[int | None, typer.Option(help="training examples [default: all]")] = None,
+    max_length: Annotated[int, typer.Option(help="tokens per training example")] = 128,
+    eval_max_length: Annotated[int | None, typer.Option(help="tokens per test example [default: --max-length]")] = None,
+    sets: Annotated[list[str] | None, typer.Option(help="evaluation set, repeatable [default: all]")] = None,
+    split: Annotated[list[str] | None, typer.Option(help="SET=OPTION where the paper leaves it open")] = None,
+    hans_rule: Annotated[str, typer.Option(help="how three labels fold into two: max or sum")] = "max",
+    precision: Annotated[str, typer.Option(help="auto, float32 or bf16")] = "auto",
+    gradient_diagnostics_steps: Annotated[int, typer.Option(help="log both losses' gradients this often")] = 0,
+    out: Annotated[Path, typer.Option(help="folder for records")] = Path("runs"),
+    restart: Annotated[bool, typer.Option("--restart", help="do not resume an interrupted run")] = False,
+    keep_model: Annotated[Path | None, typer.Option(help="write the trained model here")] = None,
+) -> None:
+    """Train, evaluate and write one record. A finished run is skipped, an interrupted one resumes."""
+    from mtlib import runs
+
+    config = runs.RunConfig(
+        task=task, method=method, source=source, model=model, seed=seed, alpha=alpha, mask_rate=mask_rate,
+        masking=masking, fill=fill, top_k=top_k, replacement=replacement, shared=not separate, update=update,
+        epochs=epochs, batch_size=batch_size, accumulation=accumulation, learning_rate=learning_rate,
+        classifier_learning_rate=classifier_learning_rate, mlm_head_learning_rate=mlm_head_learning_rate, warmup=warmup,
+        weight_decay=weight_decay, train_size=train_size, max_length=max_length, eval_max_length=eval_max_length,
+        sets=tuple(sets or ()), splits=_pairs(split or []), hans_rule=hans_rule, precision=precision,
+        gradient_diagnostics_steps=gradient_diagnostics_steps,
+    )  # fmt: skip
+    path, was_there = runs.run(config, out, resume=not restart, keep_model=keep_model)
+    record = runs.read_records([path])[0]
+    console.print(f"{'already there' if was_there else 'written'}: {path}")
+    for name, metrics in record["metrics"].items():
+        console.print(f"  {name:24} {100 * metrics['accuracy']:6.2f} %  ({metrics['correct']} of {metrics['n']})")
+
+
+class Form(StrEnum):
+    terminal = "terminal"
+    markdown = "markdown"
+    csv = "csv"
+
+
+@app.command()
+def tables(
+    folders: Annotated[list[Path] | None, typer.Argument(help="folders with records [default: runs]")] = None,
+    form: Annotated[Form, typer.Option("--format", help="how to print them")] = Form.terminal,
+    per_seed: Annotated[bool, typer.Option("--per-seed", help="every seed's value below its row")] = False,
+) -> None:
+    """Method x evaluation set: mean ± sd in per cent, and the paired difference to fine-tuning (95 % interval)."""
+    from mtlib import runs
+    from mtlib import tables as made
+
+    found = made.make_tables(runs.read_records(folders or [Path("runs")]))
+    if form is Form.csv:
+        print(made.csv_text(found), end="")
+        return
+    for table in found:
+        if form is Form.markdown:
+            print(made.markdown(table, per_seed), end="\n\n")
+        else:
+            console.print(_rich_table(table.heading, ["method", "n", *table.columns], [
+                [name, n, *cells] for name, n, cells in made.texts(table, per_seed)]))  # fmt: skip
+
+
+@data_app.command()
+def verify(source: Annotated[str, typer.Option(help="a folder of original releases")]) -> None:
+    """Check every file of the releases: rows, labels, checksums. Exit code 1 if one fails."""
+    from mtlib import sources
+
+    rows = sources.verify(source)
+    width = max(len(row.file) for row in rows)
+    for row in rows:
+        of = f"of {row.expected:,}" if row.expected != row.rows and row.expected else ""
+        print(f"{row.status:9} {row.file:{width}} {_number(row.rows):>7} {of:>10}  {row.labels}; checksum {row.sha256}")
+    print("\nNotes")
+    for row in rows:
+        if row.note:
+            print(f"  {row.file}: {row.note}")
+    print()
+    counts = {status: sum(row.status == status for row in rows) for status in ("ok", "deviation", "missing", "FAIL")}
+    print(", ".join(f"{n} {status}" for status, n in counts.items()))
+    if counts["FAIL"]:
+        raise typer.Exit(1)
+
+
+@data_app.command()
+def fetch(
+    sets: Annotated[list[str] | None, typer.Argument(help="sets [default: all that can be downloaded]")] = None,
+    cache: Annotated[Path | None, typer.Option(help="folder for raw files [default: in the hub's cache]")] = None,
+) -> None:
+    """Download sets into the cache; a cut download resumes, a checksum is verified."""
+    from rich.progress import Progress
+
+    from mtlib import sources
+
+    wanted = sets or [name for name, data_set in sources.SETS.items() if data_set.remote is not None]
+    with Progress(console=console, disable=not console.is_terminal) as progress:
+        bars = {}
+
+        def show(file: str, done: int, total: int) -> None:
+            if file not in bars:
+                bars[file] = progress.add_task(file, total=total)
+            progress.update(bars[file], completed=done, total=total)
+
+        for name in wanted:
+            paths = sources.fetch([name], cache or sources.CACHE_DIR, show)
+            console.print(f"{name}: {len(paths)} file(s)")
+
+
+@app.command()
+def doctor() -> None:
+    """One line per requirement, then the device and whether the hub answers. Exit code 1 if a requirement fails."""
+    from mtlib import environment
+
+    found = environment.checks()
+    marks = {True: "[green]OK  [/]", False: "[red]FAIL[/]", None: "    "}
+    for check in found:
+        console.print(f"{marks[check.ok]} {check.name:16} {check.found}", highlight=False)
+    if any(check.ok is False for check in found):
+        raise typer.Exit(1)
+
+
+def _pairs(texts: list[str]) -> dict[str, str]:
+    pairs = {}
+    for text in texts:
+        name, equals, option = text.partition("=")
+        if not equals:
+            raise UserError(f"--split is {text!r}; expected SET=OPTION, for example imdb_contrast=test.")
+        pairs[name] = option
+    return pairs
+
+
+def _rich_table(title: str, columns: list[str], rows: list[list[str]]):
+    from rich.table import Table
+
+    table = Table(*columns, title=title, title_justify="left")
+    for row in rows:
+        table.add_row(*map(str, row))
+    return table
+
+
+def _number(value: int | None) -> str:
+    return "" if value is None else f"{value:,}"

@@ -1,0 +1,426 @@
+"""One run: a configuration in, a record out. Finished runs are skipped, interrupted ones resume."""
+
+import hashlib
+import json
+import os
+import resource
+import shutil
+import sys
+import time
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import torch
+from datasets import Dataset, disable_progress_bars
+from transformers import TrainerCallback, set_seed
+
+from mtlib import environment
+from mtlib.errors import UserError
+from mtlib.masking import check_rate
+from mtlib.methods import MASKINGS, METHODS, default_rates, make_objective
+from mtlib.objectives.masked_lm import REPLACEMENTS
+from mtlib.paths import MINI_MODEL_DIR
+from mtlib.plm import FILLS, SharedPLM
+from mtlib.sources import describe, load, split_options
+from mtlib.tasks import get_task, score
+from mtlib.trainer import UPDATES, ObjectiveArguments, ObjectiveTrainer, precision
+
+SCHEMA_VERSION = 1
+BUNDLED_MODEL = "mini"
+_CHOICES = {
+    "method": METHODS,
+    "masking": MASKINGS,
+    "fill": FILLS,
+    "replacement": REPLACEMENTS,
+    "update": UPDATES,
+    "hans_rule": ("max", "sum"),
+    "precision": ("auto", "float32", "bf16"),
+}
+# what only Mask-tuning reads; None in the configuration of any other method
+_MASK_TUNING_ONLY = (
+    "alpha", "mask_rate", "masking", "fill", "top_k", "replacement", "shared", "update", "mlm_head_learning_rate",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Everything that decides a run's numbers. `None` stands for the default named beside it.
+
+    Args:
+        task: "sentiment", "nli" or "paraphrase".
+        method: see `mtlib.methods.METHODS`.
+        source: "testbed", "hub" or a folder of original releases.
+        model: "mini" (bundled), a hub id or a folder with a masked LM.
+        seed: of the new head, dropout, the order of the data and the masks.
+        alpha: weight of the masked-LM loss; None: the paper's value for the task.
+        mask_rate: share of tokens masked, in [0, 1].
+        masking: "exact", "bernoulli" or "whole_word".
+        fill: "argmax", "sample" or "top_k" (from the `top_k` likeliest).
+        replacement: "mask" or "80_10_10".
+        shared: one trunk for both heads, or each its own.
+        update: "joint" or "alternating".
+        epochs: passes over the training set.
+        batch_size: examples per optimiser step; None: the paper's value for the task.
+        accumulation: slices a batch is cut into to save memory; the numbers stay the same.
+        learning_rate, classifier_learning_rate, mlm_head_learning_rate: peak rates; None: `methods.default_rates`, or
+            for the heads the trunk's rate where that is given.
+        warmup: share of the steps with a rising rate.
+        weight_decay: of AdamW.
+        train_size: this many training examples, drawn once for all seeds; None: all.
+        max_length: tokens per training example.
+        eval_max_length: tokens per test example; None: `max_length`.
+        sets: evaluation sets; empty: all of the task.
+        splits: `{set: option}` where the paper leaves the split open; see `sources.split_options`.
+        hans_rule: how three labels fold into two, "max" or "sum".
+        precision: "auto" (bf16 where the device computes in it), "float32" or "bf16".
+        gradient_diagnostics_steps: see `ObjectiveArguments`.
+    """
+
+    task: str
+    method: str
+    source: str = "testbed"
+    model: str = BUNDLED_MODEL
+    seed: int = 0
+    alpha: float | None = None
+    mask_rate: float | None = 0.05
+    masking: str | None = "exact"
+    fill: str | None = "argmax"
+    top_k: int | None = 10
+    replacement: str | None = "mask"
+    shared: bool | None = True
+    update: str | None = "joint"
+    epochs: float = 3.0
+    batch_size: int | None = None
+    accumulation: int = 1
+    learning_rate: float | None = None
+    classifier_learning_rate: float | None = None
+    mlm_head_learning_rate: float | None = None
+    warmup: float = 0.0
+    weight_decay: float = 0.0
+    train_size: int | None = None
+    max_length: int = 128
+    eval_max_length: int | None = None
+    sets: tuple[str, ...] = ()
+    splits: dict[str, str] = field(default_factory=dict)
+    hans_rule: str = "max"
+    precision: str = "auto"
+    gradient_diagnostics_steps: int = 0
+
+    def __post_init__(self):
+        task = get_task(self.task)
+        for name, choices in _CHOICES.items():
+            value = getattr(self, name)
+            if value not in choices and not (value is None and name in _MASK_TUNING_ONLY):
+                raise UserError(f"{name} is {value!r}; expected one of {', '.join(choices)}.")
+        for name in ("alpha", "mask_rate", "warmup"):
+            if getattr(self, name) is not None:
+                check_rate(name, getattr(self, name))
+        for name in ("learning_rate", "classifier_learning_rate", "mlm_head_learning_rate", "epochs", "batch_size",
+                     "accumulation", "train_size", "max_length", "eval_max_length", "top_k"):  # fmt: skip
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise UserError(f"{name} is {value!r}; expected a number above 0.")
+        if self.weight_decay < 0 or self.gradient_diagnostics_steps < 0 or self.seed < 0:
+            raise UserError("weight_decay, gradient_diagnostics_steps and seed must be 0 or more.")
+        known = (*task.id_sets(self.source), *task.ood_sets(self.source))
+        for name in (*self.sets, *self.splits):
+            if name not in known:
+                raise UserError(
+                    f"{name!r} is no evaluation set of {self.task} from {_kind_of(self.source)!r}; expected "
+                    f"{', '.join(known)}."
+                )
+        for name, option in self.splits.items():
+            if option not in split_options(name):
+                raise UserError(f"{name} has no split {option!r}; expected one of {', '.join(split_options(name))}.")
+
+    @property
+    def evaluation_sets(self) -> tuple[str, ...]:
+        task = get_task(self.task)
+        return self.sets or (*task.id_sets(self.source), *task.ood_sets(self.source))
+
+    def resolved(self) -> "RunConfig":
+        """The same run with every default filled in, and None for what its method does not read."""
+        task = get_task(self.task)
+        rates = default_rates(self.method, self.model == BUNDLED_MODEL)
+        given = self.learning_rate
+        filled = replace(
+            self,
+            alpha=task.alpha if self.alpha is None else self.alpha,
+            batch_size=self.batch_size or task.batch_size,
+            learning_rate=given or rates.trunk,
+            classifier_learning_rate=self.classifier_learning_rate or given or rates.classifier,
+            mlm_head_learning_rate=self.mlm_head_learning_rate or given or rates.mlm_head,
+            eval_max_length=self.eval_max_length or self.max_length,
+            sets=self.evaluation_sets,
+            splits={name: self.splits.get(name, split_options(name)[0]) for name in self.evaluation_sets
+                    if len(split_options(name)) > 1},
+            precision=("bf16" if precision()["bf16"] else "float32") if self.precision == "auto" else self.precision,
+        )  # fmt: skip
+        if filled.method == "mask_tuning":
+            return replace(filled, top_k=filled.top_k if filled.fill == "top_k" else None)
+        return replace(filled, gradient_diagnostics_steps=0, **dict.fromkeys(_MASK_TUNING_ONLY))
+
+    def public(self) -> dict:
+        """For the record: no path of one machine."""
+        return asdict(self) | {"source": _kind_of(self.source), "model": Path(self.model).name if _is_folder(self.model)
+                               else self.model, "sets": list(self.sets)}  # fmt: skip
+
+
+def run(config: RunConfig, out: Path, resume: bool = True, keep_model: Path | None = None) -> tuple[Path, bool]:
+    """Train, evaluate and write the record; everything that can be checked is checked before training starts.
+
+    Args:
+        config: what to run.
+        out: folder for records. Checkpoints lie in `out/.work` until the record is written.
+        resume: go on from the last checkpoint of an interrupted run of the same configuration.
+        keep_model: write the trained model here too.
+
+    Returns:
+        The record's path, and whether it was already there (then nothing was run).
+    """
+    started = datetime.now(UTC)
+    config = config.resolved()
+    _make_writable(out)
+    disable_progress_bars()
+    model_path = MINI_MODEL_DIR if config.model == BUNDLED_MODEL else config.model
+    data = _read_sets(config)
+    identity = _identity(config, model_path, data)
+    record_path = out / f"{_slug(config)}-{identity[:10]}.json"
+    if record_path.exists():
+        return record_path, True
+
+    set_seed(config.seed)
+    plm = SharedPLM.from_pretrained(model_path, num_labels=len(get_task(config.task).labels), shared=config.shared)
+    examples = _tokenise(data["train"].dataset, plm.tokenizer, config.max_length)
+    work = out / ".work" / record_path.stem
+    clock = _Clock(work)
+    trainer = _make_trainer(config, plm, examples, work, clock)
+    checkpoint = _last_checkpoint(work) if resume else None
+    clock.start(resumed=checkpoint is not None)
+    trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+    seconds = clock.elapsed()
+
+    metrics, evaluation_seconds = {}, time.perf_counter()
+    for name in config.sets:
+        metrics[name] = _evaluate(trainer, name, data[name].dataset, config)
+    record = {
+        "schema_version": SCHEMA_VERSION,
+        "identity": identity,
+        "config": config.public(),
+        "metrics": metrics,
+        "history": [entry for entry in trainer.state.log_history if "loss" in entry],
+        "cost": {
+            "train_seconds": round(seconds, 2),
+            "evaluation_seconds": round(time.perf_counter() - evaluation_seconds, 2),
+            "steps": trainer.state.global_step,
+            "examples_seen": round(len(examples) * config.epochs),
+            "examples_per_second": round(len(examples) * config.epochs / seconds, 2),
+            "peak_memory_mb": _peak_memory_mb(),
+            "interruptions": clock.interruptions,
+        },
+        "data": {name: part.description for name, part in data.items()},
+        "environment": environment.describe(),
+        "started": started.isoformat(timespec="seconds"),
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    if keep_model is not None:
+        plm.save_pretrained(keep_model)
+    write_atomically(record_path, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+    shutil.rmtree(work, ignore_errors=True)
+    return record_path, False
+
+
+def read_records(folders: list[Path]) -> list[dict]:
+    """Every record in the folders (one JSON per run, or `.jsonl` with one per line), in order of file name."""
+    records = {}
+    for folder in folders:
+        if not folder.exists():
+            raise UserError(f"{folder} does not exist; expected a folder with run records (`--out` of `mtlib run`).")
+        paths = sorted([*folder.glob("*.json"), *folder.glob("*.jsonl")]) if folder.is_dir() else [folder]
+        for path in paths:
+            for line in path.read_text().splitlines() if path.suffix == ".jsonl" else [path.read_text()]:
+                try:
+                    record = json.loads(line)
+                except json.JSONDecodeError as error:
+                    raise UserError(f"{path} is not JSON ({error}); move it away or run it again.") from error
+                if "metrics" in record and "config" in record:
+                    if record["schema_version"] != SCHEMA_VERSION:
+                        raise UserError(
+                            f"{path} has schema version {record['schema_version']}; this mtlib reads {SCHEMA_VERSION}."
+                        )
+                    records[record["identity"]] = record
+    return list(records.values())
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Either the whole file is there or none of it."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    with open(part, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(part, path)
+
+
+@dataclass(frozen=True)
+class _Part:
+    dataset: Dataset
+    description: dict
+
+
+def _read_sets(config: RunConfig) -> dict[str, _Part]:
+    """The training set (as "train") and the evaluation sets."""
+    name = get_task(config.task).train_set(config.source)
+    train = load(name, config.source)
+    description = describe(name, config.source)
+    if config.train_size is not None:
+        if config.train_size > len(train):
+            raise UserError(f"train_size is {config.train_size}, but {name} has {len(train)} examples.")
+        chosen = np.random.default_rng(0).permutation(len(train))[: config.train_size]
+        train = train.select(sorted(chosen.tolist()))
+        description["used_rows"] = config.train_size
+    if len(train) == 0:
+        raise UserError(f"{name} from {config.source} is empty; expected at least one training example.")
+    parts = {"train": _Part(train, description)}
+    for name in config.sets:
+        option = config.splits.get(name)
+        parts[name] = _Part(load(name, config.source, option), describe(name, config.source, option))
+    return parts
+
+
+def _identity(config: RunConfig, model_path: str | Path, data: dict[str, _Part]) -> str:
+    """A hash of all that decides the numbers: configuration, weights of a local model, content of the data."""
+    what = {
+        "schema_version": SCHEMA_VERSION,
+        "config": config.public(),
+        "weights": _weights_sha256(Path(model_path)),
+        "data": {name: part.description["content_sha256"] for name, part in data.items()},
+    }
+    return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
+
+
+def _weights_sha256(folder: Path) -> str | None:
+    files = sorted(folder.glob("*.safetensors")) if folder.is_dir() else []
+    digest = hashlib.sha256()
+    for path in files:
+        with open(path, "rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest() if files else None
+
+
+def _tokenise(dataset: Dataset, tokenizer, max_length: int) -> Dataset:
+    """Columns of model inputs, `labels` and `length`."""
+
+    def encode(rows):
+        # text that spells out a special token ("[SEP]", "</s>") is text
+        encoded = tokenizer(
+            rows["text"], rows.get("text_pair"), truncation=True, max_length=max_length, split_special_tokens=True
+        )
+        return {**encoded, "labels": rows["label"], "length": [len(ids) for ids in encoded["input_ids"]]}
+
+    return dataset.map(encode, batched=True, remove_columns=dataset.column_names, keep_in_memory=True)
+
+
+def _make_trainer(
+    config: RunConfig, plm: SharedPLM, examples: Dataset, work: Path, clock: "_Clock"
+) -> ObjectiveTrainer:
+    if config.batch_size % config.accumulation:
+        raise UserError(f"batch_size {config.batch_size} cannot be cut into {config.accumulation} equal slices.")
+    steps = max(1, round(-(-len(examples) // config.batch_size) * config.epochs))
+    arguments = ObjectiveArguments(
+        output_dir=str(work),
+        num_train_epochs=config.epochs,
+        per_device_train_batch_size=config.batch_size // config.accumulation,
+        gradient_accumulation_steps=config.accumulation,
+        per_device_eval_batch_size=64,
+        learning_rate=config.learning_rate,
+        classifier_learning_rate=config.classifier_learning_rate,
+        mlm_head_learning_rate=config.mlm_head_learning_rate,
+        warmup_steps=config.warmup,
+        weight_decay=config.weight_decay,
+        max_grad_norm=1.0,
+        update=config.update or "joint",
+        gradient_diagnostics_steps=config.gradient_diagnostics_steps,
+        seed=config.seed,
+        bf16=config.precision == "bf16",
+        use_cpu=precision()["use_cpu"],
+        logging_steps=max(1, steps // 100),
+        save_steps=max(50, steps // 10),
+        save_total_limit=1,
+        disable_tqdm=not sys.stderr.isatty(),
+        logging_nan_inf_filter=False,
+    )
+    return ObjectiveTrainer(plm, make_objective(config, plm.tokenizer), arguments, examples, callbacks=[clock])
+
+
+def _evaluate(trainer: ObjectiveTrainer, name: str, dataset: Dataset, config: RunConfig) -> dict:
+    examples = _tokenise(dataset, trainer.plm.tokenizer, config.eval_max_length)
+    order = np.argsort(np.asarray(examples["length"]), kind="stable")  # like lengths together: little padding
+    logits = np.empty((len(examples), trainer.plm.config.num_labels), dtype=np.float32)
+    logits[order] = trainer.predict(examples.select(order)).predictions
+    groups = dataset["group"] if "group" in dataset.column_names else [""] * len(dataset)
+    return score(name, logits, np.asarray(dataset["label"]), list(groups), config.hans_rule)
+
+
+class _Clock(TrainerCallback):
+    """Training time over all sessions of an interrupted run: kept beside the checkpoints."""
+
+    def __init__(self, work: Path):
+        self.file = work / "clock.json"
+        self.before, self.interruptions, self.begun = 0.0, 0, 0.0
+
+    def start(self, resumed: bool) -> None:
+        if resumed and self.file.exists():
+            kept = json.loads(self.file.read_text())
+            self.before, self.interruptions = kept["seconds"], kept["interruptions"] + 1
+        self.begun = time.perf_counter()
+
+    def elapsed(self) -> float:
+        return self.before + time.perf_counter() - self.begun
+
+    def on_save(self, args, state, control, **kwargs):
+        kept = {"seconds": self.elapsed(), "interruptions": self.interruptions}
+        write_atomically(self.file, json.dumps(kept))
+
+
+def _last_checkpoint(work: Path) -> Path | None:
+    """The last complete one: the trainer's state is what a checkpoint gets last."""
+    steps = {}
+    for folder in work.glob("checkpoint-*"):
+        try:
+            json.loads((folder / "trainer_state.json").read_text())
+            steps[int(folder.name.partition("-")[2])] = folder
+        except (OSError, json.JSONDecodeError):
+            shutil.rmtree(folder, ignore_errors=True)
+    return steps[max(steps)] if steps else None
+
+
+def _make_writable(out: Path) -> None:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        write_atomically(out / ".writable", "")
+        (out / ".writable").unlink()
+    except OSError as error:
+        raise UserError(f"cannot write to {out}: {error.strerror}; give another folder with --out.") from error
+
+
+def _peak_memory_mb() -> int:
+    if torch.cuda.is_available():
+        return round(torch.cuda.max_memory_allocated() / 2**20)
+    unit = 1 if sys.platform == "darwin" else 1024  # bytes there, KiB elsewhere
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20)
+
+
+def _slug(config: RunConfig) -> str:
+    model = Path(config.model).name.lower().replace("_", "-")
+    return f"{config.task}-{config.method}-{model}-seed{config.seed}"
+
+
+def _kind_of(source: str) -> str:
+    return source if source in ("testbed", "hub") else "folder"
+
+
+def _is_folder(model: str) -> bool:
+    return Path(model).is_dir()

@@ -1,0 +1,192 @@
+"""Tables made from run records alone."""
+
+import csv
+import io
+import math
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from scipy import stats
+
+from mtlib.errors import UserError
+from mtlib.methods import METHODS
+
+# told apart in the table's heading rather than in a column
+_HEADING = ("task", "source", "model")
+_NOT_A_SETTING = (*_HEADING, "method", "seed", "sets", "splits", "gradient_diagnostics_steps", "precision")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Accuracies in per cent, one per seed."""
+
+    by_seed: dict[int, float]
+
+    @property
+    def n(self) -> int:
+        return len(self.by_seed)
+
+    @property
+    def mean(self) -> float:
+        return sum(self.by_seed.values()) / self.n
+
+    @property
+    def sd(self) -> float | None:
+        """Sample standard deviation; None for a single seed."""
+        if self.n < 2:
+            return None
+        return math.sqrt(sum((value - self.mean) ** 2 for value in self.by_seed.values()) / (self.n - 1))
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Paired difference to fine-tuning over the seeds both have, in points."""
+
+    mean: float
+    low: float | None
+    high: float | None
+    n: int
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method with one choice of settings."""
+
+    method: str
+    settings: str
+    cells: dict[str, Cell]
+
+
+@dataclass(frozen=True)
+class Table:
+    """All methods on one task, source and model. `columns` are evaluation sets, some with a measure of their own."""
+
+    heading: str
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+    def difference(self, row: Row, column: str) -> Difference | None:
+        """To the fine-tuning row that shares the budget (`epochs`, `train_size`, ...), where there is exactly one."""
+        baselines = [other for other in self.rows if other.method == "fine_tuning" and column in other.cells]
+        if row.method == "fine_tuning" or len(baselines) != 1 or column not in row.cells:
+            return None
+        ours, theirs = row.cells[column].by_seed, baselines[0].cells[column].by_seed
+        return paired_difference([ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())])
+
+
+def paired_difference(differences: list[float]) -> Difference | None:
+    """Mean with its 95 % interval by Student's t (none for a single pair)."""
+    n = len(differences)
+    if n == 0:
+        return None
+    mean = sum(differences) / n
+    if n == 1:
+        return Difference(mean, None, None, n)
+    error = math.sqrt(sum((d - mean) ** 2 for d in differences) / (n - 1) / n)
+    half = float(stats.t.ppf(0.975, n - 1)) * error
+    return Difference(mean, mean - half, mean + half, n)
+
+
+def make_tables(records: Iterable[dict]) -> list[Table]:
+    """Group records into tables; settings become part of a row's name only where they differ within the table."""
+    by_heading = defaultdict(list)
+    for record in records:
+        by_heading[tuple(record["config"][name] for name in _HEADING)].append(record)
+    if not by_heading:
+        raise UserError("no run records found; make some with `python -m mtlib run --out FOLDER`.")
+    return [_make_table(heading, group) for heading, group in sorted(by_heading.items())]
+
+
+def markdown(table: Table, per_seed: bool = False) -> str:
+    lines = [
+        f"**{table.heading}**",
+        "",
+        f"| method | n | {' | '.join(table.columns)} |",
+        f"| --- | ---: | {' | '.join('---:' for _ in table.columns)} |",
+    ]
+    for name, n, cells in texts(table, per_seed):
+        lines.append(f"| {name} | {n} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def csv_text(tables: Iterable[Table]) -> str:
+    """One line per table, row, column and seed, in per cent: for other programs."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["table", "method", "settings", "column", "seed", "accuracy_percent"])
+    for table in tables:
+        for row in table.rows:
+            for column, cell in row.cells.items():
+                for seed, value in sorted(cell.by_seed.items()):
+                    writer.writerow([table.heading, row.method, row.settings, column, seed, f"{value:.4f}"])
+    return out.getvalue()
+
+
+def texts(table: Table, per_seed: bool = False) -> list[tuple[str, str, list[str]]]:
+    """`(row name, n, cells)` as text: mean ± sd in per cent, then the paired difference with its 95 % interval."""
+    lines = []
+    for row in table.rows:
+        name = row.method + (f" ({row.settings})" if row.settings else "")
+        n = max(cell.n for cell in row.cells.values())
+        lines.append((name, str(n), [_cell_text(row.cells.get(column)) for column in table.columns]))
+        differences = [table.difference(row, column) for column in table.columns]
+        if any(differences):
+            lines.append(("· difference to fine_tuning", "", [_difference_text(d) for d in differences]))
+        if per_seed:
+            for seed in sorted({seed for cell in row.cells.values() for seed in cell.by_seed}):
+                values = [_seed_text(row.cells.get(column), seed) for column in table.columns]
+                lines.append((f"· seed {seed}", "", values))
+    return lines
+
+
+def _make_table(heading: tuple, records: list[dict]) -> Table:
+    groups = defaultdict(list)
+    for record in records:
+        groups[record["config"]["method"], _frozen_settings(record)].append(record)
+    method_order = {name: place for place, name in enumerate(METHODS)}
+    rows, columns = [], {}
+    in_order = sorted(groups.items(), key=lambda item: (method_order[item[0][0]], item[0][1]))
+    for (method, settings), group in in_order:
+        cells: dict[str, dict[int, float]] = defaultdict(dict)
+        for record in group:
+            for set_name, metrics in record["metrics"].items():
+                for column, value in _measures(set_name, metrics):
+                    cells[column][record["config"]["seed"]] = 100 * value
+                    columns.setdefault(column)
+        siblings = [dict(other) for name, other in groups if name == method]
+        differing = ", ".join(
+            f"{name} {value}" for name, value in settings if len({str(other.get(name)) for other in siblings}) > 1
+        )
+        rows.append(Row(method, differing, {column: Cell(by_seed) for column, by_seed in cells.items()}))
+    return Table(" · ".join(map(str, heading)), tuple(columns), tuple(rows))
+
+
+def _frozen_settings(record: dict) -> tuple:
+    settings = {name: value for name, value in record["config"].items() if name not in _NOT_A_SETTING}
+    return tuple(sorted((name, str(value)) for name, value in settings.items()))
+
+
+def _measures(set_name: str, metrics: dict):
+    yield set_name, metrics["accuracy"]
+    for name in ("original", "consistency"):
+        if name in metrics:
+            yield f"{set_name} {name}", metrics[name]
+
+
+def _cell_text(cell: Cell | None) -> str:
+    if cell is None:
+        return "not run"
+    return f"{cell.mean:.2f}" if cell.sd is None else f"{cell.mean:.2f} ± {cell.sd:.2f}"
+
+
+def _difference_text(difference: Difference | None) -> str:
+    if difference is None:
+        return ""
+    if difference.low is None:
+        return f"{difference.mean:+.2f}"
+    return f"{difference.mean:+.2f} [{difference.low:+.2f}, {difference.high:+.2f}]"
+
+
+def _seed_text(cell: Cell | None, seed: int) -> str:
+    return "not run" if cell is None or seed not in cell.by_seed else f"{cell.by_seed[seed]:.2f}"
