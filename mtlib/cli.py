@@ -15,7 +15,8 @@ app = typer.Typer(
 )
 data_app = typer.Typer(help="Check and download data.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
-console = Console()
+# a table in a file or a pipe is as wide as it needs to be
+console = Console() if sys.stdout.isatty() else Console(width=10_000)
 
 
 def main() -> None:

@@ -41,7 +41,7 @@ def make_objective(config: "RunConfig", tokenizer) -> Objective:
     if config.method == "fine_tuning":
         return FineTuning()
     if config.method == "mask_tuning":
-        return MaskTuning(config.alpha, make_masking(config, tokenizer), config.fill, config.top_k, config.replacement)
+        return MaskTuning(config.alpha, make_masking(config, tokenizer), config.fill, config.top_k or 10, config.replacement)
     raise UserError(f"unknown method {config.method!r}; expected one of {', '.join(METHODS)}.")
 
 

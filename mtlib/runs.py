@@ -1,5 +1,6 @@
 """One run: a configuration in, a record out. Finished runs are skipped, interrupted ones resume."""
 
+import contextlib
 import hashlib
 import json
 import os
@@ -14,7 +15,8 @@ from pathlib import Path
 import numpy as np
 import torch
 from datasets import Dataset, disable_progress_bars
-from transformers import TrainerCallback, set_seed
+from transformers import PrinterCallback, TrainerCallback, set_seed
+from transformers.utils import logging
 
 from mtlib import environment
 from mtlib.errors import UserError
@@ -184,6 +186,7 @@ def run(config: RunConfig, out: Path, resume: bool = True, keep_model: Path | No
     config = config.resolved()
     _make_writable(out)
     disable_progress_bars()
+    logging.disable_progress_bar()
     model_path = MINI_MODEL_DIR if config.model == BUNDLED_MODEL else config.model
     data = _read_sets(config)
     identity = _identity(config, model_path, data)
@@ -229,6 +232,8 @@ def run(config: RunConfig, out: Path, resume: bool = True, keep_model: Path | No
         plm.save_pretrained(keep_model)
     write_atomically(record_path, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
     shutil.rmtree(work, ignore_errors=True)
+    with contextlib.suppress(OSError):  # other runs may be using it
+        work.parent.rmdir()
     return record_path, False
 
 
@@ -352,7 +357,9 @@ def _make_trainer(
         disable_tqdm=not sys.stderr.isatty(),
         logging_nan_inf_filter=False,
     )
-    return ObjectiveTrainer(plm, make_objective(config, plm.tokenizer), arguments, examples, callbacks=[clock])
+    trainer = ObjectiveTrainer(plm, make_objective(config, plm.tokenizer), arguments, examples, callbacks=[clock])
+    trainer.remove_callback(PrinterCallback)
+    return trainer
 
 
 def _evaluate(trainer: ObjectiveTrainer, name: str, dataset: Dataset, config: RunConfig) -> dict:
@@ -383,6 +390,10 @@ class _Clock(TrainerCallback):
     def on_save(self, args, state, control, **kwargs):
         kept = {"seconds": self.elapsed(), "interruptions": self.interruptions}
         write_atomically(self.file, json.dumps(kept))
+        if args.disable_tqdm:  # no bar in a log file or in CI: a line now and then instead
+            loss = next((entry["loss"] for entry in reversed(state.log_history) if "loss" in entry), float("nan"))
+            line = f"step {state.global_step} of {state.max_steps}, loss {loss:.3f}, {self.elapsed():.0f} s"
+            print(line, file=sys.stderr, flush=True)
 
 
 def _last_checkpoint(work: Path) -> Path | None:

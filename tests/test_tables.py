@@ -1,0 +1,84 @@
+import pytest
+from scipy import stats
+
+from mtlib import tables
+from mtlib.errors import UserError
+
+
+def record(method, seed, accuracy, source="testbed", **settings):
+    contrast = {"accuracy": accuracy - 0.1, "original": accuracy, "consistency": accuracy - 0.2}
+    return {
+        "config": {"task": "sentiment", "method": method, "source": source, "model": "mini", "seed": seed, **settings},
+        "metrics": {"dev": {"accuracy": accuracy}, "contrast": contrast},
+    }
+
+
+RECORDS = [
+    *(record("fine_tuning", seed, accuracy) for seed, accuracy in ((0, 0.80), (1, 0.82), (2, 0.84))),
+    *(record("mask_tuning", seed, accuracy) for seed, accuracy in ((0, 0.81), (1, 0.85), (2, 0.86), (3, 0.99))),
+]
+
+
+def test_mean_and_deviation_by_hand():
+    (table,) = tables.make_tables(RECORDS)
+    assert table.heading == "sentiment · testbed · mini"
+    assert table.columns == ("dev", "contrast", "contrast original", "contrast consistency")
+    fine, mask = table.rows
+    assert fine.cells["dev"].mean == pytest.approx(82) and fine.cells["dev"].sd == pytest.approx(2)
+    assert fine.cells["contrast consistency"].mean == pytest.approx(62)
+    assert (fine.cells["dev"].n, mask.cells["dev"].n) == (3, 4)
+    assert fine.settings == mask.settings == ""
+
+
+def test_differences_are_paired_over_common_seeds():
+    (table,) = tables.make_tables(RECORDS)
+    fine, mask = table.rows
+    difference = table.difference(mask, "dev")
+    assert difference.n == 3 and difference.mean == pytest.approx(2)
+    expected = stats.ttest_rel([81, 85, 86], [80, 82, 84]).confidence_interval(0.95)
+    assert (difference.low, difference.high) == (pytest.approx(expected.low), pytest.approx(expected.high))
+    assert table.difference(fine, "dev") is None
+
+
+def test_settings_that_differ_name_their_rows():
+    (table,) = tables.make_tables(
+        [*RECORDS[:3], record("mask_tuning", 0, 0.7, alpha=0.1), record("mask_tuning", 0, 0.8, alpha=0.6)]
+    )
+    assert [(row.method, row.settings) for row in table.rows] == [
+        ("fine_tuning", ""),
+        ("mask_tuning", "alpha 0.1"),
+        ("mask_tuning", "alpha 0.6"),
+    ]
+
+
+def test_no_difference_where_the_baseline_is_not_one():
+    baselines = [record("fine_tuning", 0, 0.8, epochs=epochs) for epochs in (3, 6)]
+    (table,) = tables.make_tables([*baselines, record("mask_tuning", 0, 0.9, epochs=3)])
+    assert table.difference(table.rows[-1], "dev") is None
+
+
+def test_one_table_per_source():
+    found = tables.make_tables([*RECORDS, record("fine_tuning", 0, 0.5, source="hub")])
+    assert [table.heading for table in found] == ["sentiment · hub · mini", "sentiment · testbed · mini"]
+
+
+def test_texts():
+    (table,) = tables.make_tables([*RECORDS, {**record("mask_tuning", 4, 0.9), "metrics": {"other": {"accuracy": 1.0}}}])
+    lines = tables.texts(table, per_seed=True)
+    assert lines[0][:2] == ("fine_tuning", "3") and lines[0][2][0] == "82.00 ± 2.00" and lines[0][2][-1] == "not run"
+    assert lines[1] == ("· seed 0", "", ["80.00", "70.00", "80.00", "60.00", "not run"])
+    assert "· difference to fine_tuning" in [line[0] for line in lines]
+    text = tables.markdown(table)
+    assert "| fine_tuning | 3 | 82.00 ± 2.00 |" in text
+    assert tables.csv_text([table]).splitlines()[1] == "sentiment · testbed · mini,fine_tuning,,dev,0,80.0000"
+
+
+def test_single_seed_has_no_deviation():
+    assert tables.Cell({0: 50.0}).sd is None
+    assert tables.paired_difference([1.5]) == tables.Difference(1.5, None, None, 1)
+    assert tables.paired_difference([]) is None
+
+
+def test_no_records():
+    with pytest.raises(UserError, match="no run records found"):
+        tables.make_tables([])
