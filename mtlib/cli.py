@@ -115,9 +115,9 @@ def tables(
 @data_app.command()
 def verify(source: Annotated[str, typer.Option(help="a folder of original releases")]) -> None:
     """Check every file of the releases: rows, labels, checksums. Exit code 1 if one fails."""
-    from mtlib import sources
+    from mtlib import verification
 
-    rows = sources.verify(source)
+    rows = verification.verify(source)
     width = max(len(row.file) for row in rows)
     for row in rows:
         of = f"of {row.expected:,}" if row.expected != row.rows and row.expected else ""
@@ -141,9 +141,10 @@ def fetch(
     """Download sets into the cache; a cut download resumes, a checksum is verified."""
     from rich.progress import Progress
 
-    from mtlib import sources
+    from mtlib import downloads
+    from mtlib.registry import SETS
 
-    wanted = sets or [name for name, data_set in sources.SETS.items() if data_set.remote is not None]
+    wanted = sets or [name for name, data_set in SETS.items() if data_set.remote is not None]
     with Progress(console=console, disable=not console.is_terminal) as progress:
         bars = {}
 
@@ -153,7 +154,7 @@ def fetch(
             progress.update(bars[file], completed=done, total=total)
 
         for name in wanted:
-            paths = sources.fetch([name], cache or sources.CACHE_DIR, show)
+            paths = downloads.fetch([name], cache or downloads.CACHE_DIR, show)
             console.print(f"{name}: {len(paths)} file(s)")
 
 

@@ -25,7 +25,7 @@ from mtlib.methods import MASKINGS, METHODS, default_rates, make_objective
 from mtlib.objectives.masked_lm import REPLACEMENTS
 from mtlib.paths import MINI_MODEL_DIR
 from mtlib.plm import FILLS, SharedPLM
-from mtlib.sources import describe, load, split_options
+from mtlib.sources import load_described, split_options
 from mtlib.tasks import get_task, score
 from mtlib.trainer import UPDATES, ObjectiveArguments, ObjectiveTrainer, precision
 
@@ -278,8 +278,7 @@ class _Part:
 def _read_sets(config: RunConfig) -> dict[str, _Part]:
     """The training set (as "train") and the evaluation sets."""
     name = get_task(config.task).train_set(config.source)
-    train = load(name, config.source)
-    description = describe(name, config.source)
+    train, description = load_described(name, config.source)
     if config.train_size is not None:
         if config.train_size > len(train):
             raise UserError(f"train_size is {config.train_size}, but {name} has {len(train)} examples.")
@@ -290,8 +289,7 @@ def _read_sets(config: RunConfig) -> dict[str, _Part]:
         raise UserError(f"{name} from {config.source} is empty; expected at least one training example.")
     parts = {"train": _Part(train, description)}
     for name in config.sets:
-        option = config.splits.get(name)
-        parts[name] = _Part(load(name, config.source, option), describe(name, config.source, option))
+        parts[name] = _Part(*load_described(name, config.source, config.splits.get(name)))
     return parts
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mtlib.errors import UserError
-from mtlib.sources import HANS, NLI, PARAPHRASE, SENTIMENT
+from mtlib.registry import HANS, NLI, PARAPHRASE, SENTIMENT
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,9 @@ def sentences(n: int, start: int = 0) -> list[dict]:
     for i in range(start, start + n):
         label = i % 2
         word = (GOOD if label else BAD)[i // 2 % 4]
-        rows.append({"text": f"the {'film' if i % 3 else 'plot'} is {word}", "label": label, "uid": str(i), "group": ""})
+        rows.append(
+            {"text": f"the {'film' if i % 3 else 'plot'} is {word}", "label": label, "uid": str(i), "group": ""}
+        )
     return rows
 
 
@@ -160,7 +162,10 @@ class TestBadInput:
             ({"batch_size": -1}, "batch_size is -1"),
             ({"learning_rate": 0.0}, "learning_rate is 0.0"),
             ({"seed": -1}, "must be 0 or more"),
-            ({"sets": ("sst3",)}, "'sst3' is no evaluation set of sentiment from 'testbed'; expected testbed_sentiment"),
+            (
+                {"sets": ("sst3",)},
+                "'sst3' is no evaluation set of sentiment from 'testbed'; expected testbed_sentiment",
+            ),
             ({"splits": {"hans": "dev"}}, "'hans' is no evaluation set"),
         ],
     )
@@ -189,7 +194,7 @@ class TestBadInput:
 
     def test_missing_file(self, testbed, model, tmp_path):
         (testbed / "testbed_contrast.jsonl").unlink()
-        with pytest.raises(UserError, match="testbed_contrast.jsonl not found"):
+        with pytest.raises(UserError, match=r"testbed_contrast\.jsonl not found"):
             run(config(model), tmp_path / "out")
 
     def test_missing_model(self, testbed, tmp_path):
@@ -198,7 +203,7 @@ class TestBadInput:
 
     def test_folder_that_cannot_be_written(self, testbed, model, tmp_path):
         (tmp_path / "file").write_text("")
-        with pytest.raises(UserError, match="cannot write to .*give another folder with --out"):
+        with pytest.raises(UserError, match=r"cannot write to .*give another folder with --out"):
             run(config(model), tmp_path / "file")
 
     def test_uneven_slices(self, testbed, model, tmp_path):

@@ -2,10 +2,8 @@
 
 import dataclasses
 import hashlib
-import http.server
 import json
 import os
-import threading
 from pathlib import Path
 
 import datasets
@@ -13,171 +11,26 @@ import pytest
 
 from mtlib import sources
 from mtlib.errors import UserError
-from mtlib.sources import SETS, Copy, RawFiles, describe, fetch, load, split_options, verify
-
-# ------------------------------------------------------------------------------------- made-up releases, two rows each
-
-PARSES = ["sentence1_binary_parse", "sentence2_binary_parse", "sentence1_parse", "sentence2_parse"]
-MNLI_HEADER = [
-    "index",
-    "promptID",
-    "pairID",
-    "genre",
-    *PARSES,
-    "sentence1",
-    "sentence2",
-    "label1",
-    "label2",
-    "label3",
-    "label4",
-    "label5",
-    "gold_label",
-]
-MNLI_TRAIN_HEADER = [name for name in MNLI_HEADER if name not in ("label2", "label3", "label4", "label5")]
-HANS_HEADER = ["gold_label", *PARSES, "sentence1", "sentence2", "pairID", "heuristic", "subcase", "template"]
-QQP_HEADER = ["id", "qid1", "qid2", "question1", "question2", "is_duplicate"]
-
-
-def tsv(*rows, end="\n") -> bytes:
-    return "".join("\t".join(row) + end for row in rows).encode()
-
-
-def mnli_row(header, index, genre, premise, hypothesis, gold):
-    cells = {"index": index, "genre": genre, "sentence1": premise, "sentence2": hypothesis, "gold_label": gold}
-    return [cells.get(name, "") for name in header]
-
-
-def hans_row(number, premise, hypothesis, gold, heuristic, subcase):
-    return [gold, "", "", "", "", premise, hypothesis, f"ex{number}", heuristic, subcase, "NA"]
-
-
-def jsonl(*rows) -> bytes:
-    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
-
-
-MADE_UP = {
-    "sst2/SST-2/train.tsv": tsv(
-        ["sentence", "label"], ["a warm film ", "1"], ['"quoted" and dull ', "0"], ["so-so ", "0"]
-    ),
-    "sst2/SST-2/dev.tsv": tsv(["sentence", "label"], ['" a tale with an open quote ', "1"], ["it drags ", "0"]),
-    "imdb_contrast/IMDb/data/dev_original.tsv": b'Sentiment\tText\nNegative\t"Dull.<br /><br />She called it ""art""."\nPositive\tA joy to watch.\n',
-    "imdb_contrast/IMDb/data/dev_contrast.tsv": b'Sentiment\tText\nPositive\t"Grand.<br />She called it ""art""."\nNegative\tA pain to watch.\n',
-    "imdb_contrast/IMDb/data/test_original.tsv": b"Sentiment\tText\nPositive\tI laughed.\nNegative\tI slept.\n",
-    "imdb_contrast/IMDb/data/test_contrast.tsv": b"Sentiment\tText\nNegative\tI frowned.\nPositive\tI woke up.\n",
-    "imdb_cad/sentiment/combined/paired/dev_paired.tsv": b"Sentiment\tText\tbatch_id\nNegative\tBad sound.\t7\nPositive\tGood sound.\t7\n",
-    "imdb_cad/sentiment/combined/paired/test_paired.tsv":  # one field runs over two lines
-    b'Sentiment\tText\tbatch_id\r\nPositive\t"Good cast,\ngood plot."\t7\r\nNegative\tBad cast, bad plot.\t7\r\n',
-    "mnli/MNLI/train.tsv": tsv(
-        MNLI_TRAIN_HEADER,
-        mnli_row(MNLI_TRAIN_HEADER, "31", "fiction", "The cat sat.", "A cat sat.", "entailment"),
-        mnli_row(MNLI_TRAIN_HEADER, "1000000", "", "The dog ran.", "The dog slept.", "contradiction"),
-    ),
-    "mnli/MNLI/dev_matched.tsv": tsv(
-        MNLI_HEADER,
-        mnli_row(MNLI_HEADER, "0", "travel", '"Stop," she said', "She spoke. ", "entailment"),
-        mnli_row(MNLI_HEADER, "1", "travel", "It may rain.", "It will snow.", "-"),
-        mnli_row(MNLI_HEADER, "2", "slate", "The bus left.", "It was late.", "neutral"),
-    ),
-    "mnli/MNLI/dev_mismatched.tsv": tsv(
-        MNLI_HEADER,
-        mnli_row(MNLI_HEADER, "0", "", "We do n't know .", "We know .", "contradiction"),
-        mnli_row(MNLI_HEADER, "1", "", "They paid .", "They paid cash .", "neutral"),
-    ),
-    "hans/heuristics_evaluation_set.txt": tsv(
-        HANS_HEADER,
-        hans_row(
-            0,
-            "The baker saw the clerk .",
-            "The clerk saw the baker .",
-            "non-entailment",
-            "lexical_overlap",
-            "ln_subject/object_swap",
-        ),
-        hans_row(
-            1,
-            "Before the rain fell , the clerk left .",
-            "The rain fell .",
-            "entailment",
-            "constituent",
-            "ce_after_since_clause",
-        ),
-    ),
-    "qqp/QQP/train.tsv": tsv(
-        QQP_HEADER,
-        ["133", "1", "2", '"What does ""gist"" mean?"', "What is a gist?", "1"],
-        ["97", "3", "4", "Why does it break here", ""],  # the official file has lines broken in two
-        ["How long is a mile?", "How long is a knot?", "0"],
-        ["134", "5", "6", 'Is 5" long?', '"Who" said "no"', "0"],
-    ),
-    "qqp/QQP/dev.tsv": tsv(
-        QQP_HEADER,
-        ["1", "", "", "How old is he?", "What is his age?", "1"],
-        ["2", "", "", "Who won?", '"""Who"" lost?"', "0"],
-    ),
-    "paws/paws_qqp/output/train.tsv": tsv(
-        ["id", "sentence1", "sentence2", "label"],
-        ["1", "Can cats chase dogs ?", "Can dogs chase cats ?", "0"],
-        ["2", "Is tea hot ?", "Is tea hot ?", "1"],
-        end="\r\n",
-    ),
-    "paws/paws_qqp/output/dev_and_test.tsv": tsv(
-        ["id", "sentence1", "sentence2", "label"],
-        ["1", "b'Is caf\\xc3\\xa9 a noun ?'", 'b"It \'s not a noun ?"', "0"],
-        ["2", "b'Say \\'hi\\' , \\\\o/'", "Plain text stays .", "1"],
-    ),
-    "paws/final/dev.tsv": tsv(["id", "sentence1", "sentence2", "label"], ["1", "He met her .", "She met him .", "0"]),
-    "paws/final/test.tsv": tsv(["id", "sentence1", "sentence2", "label"], ["1", "It is so .", "So it is .", "1"]),
-    **{
-        f"anli/anli_v1.0/R{round_}/{split}.jsonl": jsonl(
-            {"uid": f"{split}-a", "context": "Bread — baked daily.", "hypothesis": "There is bread. ", "label": "e"},
-            {"uid": f"{split}-b", "context": "Bread.\tMilk.", "hypothesis": "It is cheap.", "label": "n", "reason": ""},
-            {"uid": f"{split}-c", "context": '"Bread"', "hypothesis": "No bread.", "label": "c"},
-        )
-        for round_ in (1, 2, 3)
-        for split in ("dev", "test")
-    },
-}
-KEPT_ROWS = {path: content.rstrip().count(b"\n") for path, content in MADE_UP.items()}
-KEPT_ROWS |= {path: rows + 1 for path, rows in KEPT_ROWS.items() if path.endswith(".jsonl")}
-KEPT_ROWS |= {
-    "mnli/MNLI/dev_matched.tsv": 2,
-    "qqp/QQP/train.tsv": 2,
-    "imdb_cad/sentiment/combined/paired/test_paired.tsv": 2,
-}
-
-
-def expect(monkeypatch, set_name: str, **changes) -> None:
-    """Give every file of a set other registered facts, as `rows=2` or `rows={path: 2}`."""
-
-    def changed(file):
-        own = {key: value[file.path] if isinstance(value, dict) else value for key, value in changes.items()}
-        return dataclasses.replace(file, **own)
-
-    data_set = SETS[set_name]
-    monkeypatch.setitem(SETS, set_name, dataclasses.replace(data_set, files=tuple(map(changed, data_set.files))))
+from mtlib.registry import SETS, Copy, Hub
+from mtlib.releases import parse
+from mtlib.sources import describe, load, load_described, split_options
+from mtlib.verification import verify
+from tests.made_up_releases import (
+    MADE_UP,
+    expect,
+    jsonl,
+    on_the_hub,
+    real_sets,
+    rows_of,
+    tsv,
+    write,
+    write_releases,
+)
 
 
 @pytest.fixture
 def releases(tmp_path, monkeypatch) -> Path:
-    """A folder with all the made-up files, and a registry that expects their sizes."""
-    for path, content in MADE_UP.items():
-        write(tmp_path, path, content)
-    for name in real_sets():
-        expect(monkeypatch, name, rows=KEPT_ROWS, sha256="", copies=())
-    return tmp_path
-
-
-def write(root: Path, path: str, content: bytes) -> None:
-    (root / path).parent.mkdir(parents=True, exist_ok=True)
-    (root / path).write_bytes(content)
-
-
-def real_sets() -> list[str]:
-    return [name for name in SETS if not name.startswith("testbed_")]
-
-
-def rows_of(dataset: datasets.Dataset) -> list[tuple]:
-    return [tuple(row.values()) for row in dataset]
+    return write_releases(tmp_path, monkeypatch)
 
 
 # -------------------------------------------------------------------------------------------------- layouts and quirks
@@ -444,80 +297,25 @@ def test_an_incomplete_evaluation_set_is_read_only_if_its_checksum_is_known(rele
     assert record["files"] == [{"path": path, "sha256": sha256, "rows": 2, "official_rows": 40_430}]
 
 
+@pytest.mark.parametrize("set_name", ["sst2", "hans"])
+def test_one_reading_gives_rows_and_record(releases, set_name):
+    dataset, record = load_described(set_name, str(releases))
+    assert rows_of(dataset) == rows_of(load(set_name, str(releases)))
+    assert record == describe(set_name, str(releases))
+    lines = [json.dumps([row["text"], row.get("text_pair"), row["label"]]) + "\n" for row in dataset]
+    assert record["content_sha256"] == hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
 def test_describe_names_the_split_and_no_machine_path(releases):
     record = describe("imdb_cad", str(releases))
     assert (record["source"], record["splits"], record["rows"]) == ("folder", "dev+test", 4)
     assert str(releases) not in json.dumps(record)
 
 
-# -------------------------------------------------------------------------------------------------------------- verify
-
-
-def test_verify_reports_each_file_and_never_raises(releases, monkeypatch):
-    dev = "sst2/SST-2/dev.tsv"
-    expect(monkeypatch, "sst2", copies=(Copy(hashlib.sha256(MADE_UP[dev]).hexdigest(), 2),))
-    expect(monkeypatch, "hans", sha256="0" * 64)
-    expect(monkeypatch, "mnli_train", rows=392_702)
-    (releases / "paws/final/dev.tsv").unlink()
-    (releases / "anli/anli_v1.0/R3/dev.jsonl").write_bytes(b"{")
-    (releases / "qqp/QQP/dev.tsv").write_bytes(b"\xff")
-    found = {row.file: row for row in verify(str(releases))}
-    assert set(found) == set(MADE_UP)
-    assert (found[dev].status, found[dev].sha256, found[dev].labels) == ("ok", "known copy", "1 negative / 1 positive")
-    hans = found["hans/heuristics_evaluation_set.txt"]
-    assert (hans.status, hans.sha256) == ("deviation", "MISMATCH")
-    assert found["mnli/MNLI/train.tsv"].note == "a subset, 2 of 392,702 rows"
-    assert (found["mnli/MNLI/train.tsv"].status, found["mnli/MNLI/train.tsv"].sha256) == ("deviation", "not registered")
-    assert found["paws/final/dev.tsv"].status == "missing"
-    assert "expected a JSON object" in found["anli/anli_v1.0/R3/dev.jsonl"].note
-    failed = {path for path, row in found.items() if row.status == "FAIL"}
-    assert failed == {"anli/anli_v1.0/R3/dev.jsonl", "qqp/QQP/dev.tsv"}
-
-
-def test_verify_looks_at_other_files_of_the_releases_that_are_there(releases):
-    path = "imdb_cad/sentiment/orig/dev.tsv"
-    write(releases, path, b"Sentiment\tText\nPositive\tGood.\n")
-    row = next(row for row in verify(str(releases)) if row.file == path)
-    assert (row.status, row.rows, row.expected) == ("FAIL", 1, 245)
-
-
-def test_verify_of_no_folder_is_an_error():
-    with pytest.raises(UserError, match="is no folder"):
-        verify("nowhere")
-
-
 # ----------------------------------------------------------------------------------------------------------------- hub
 
-HUB_COLUMNS = {
-    "nyu-mll/glue sst2": ("sentence",),
-    "nyu-mll/glue mnli": ("premise", "hypothesis"),
-    "nyu-mll/glue qqp": ("question1", "question2"),
-    "facebook/anli plain_text": ("premise", "hypothesis"),
-    "jhu-cogsci/hans None": ("premise", "hypothesis"),
-    "google-research-datasets/paws labeled_final": ("sentence1", "sentence2"),
-}
 
-
-def on_the_hub(set_name: str, splits: str, releases: Path) -> datasets.Dataset:
-    """The made-up release in the hub's columns."""
-    hub = SETS[set_name].remote
-    ours = load(set_name, str(releases), splits)
-    columns = {"label": ours["label"][:]}
-    for theirs, text in zip(HUB_COLUMNS[f"{hub.id} {hub.config}"], ("text", "text_pair"), strict=False):
-        columns[theirs] = [f"{value} " for value in ours[text]]
-    numbers = [uid.rpartition("/")[2] for uid in ours["uid"]]
-    if hub.id == "nyu-mll/glue":
-        columns["idx"] = [int(number) for number in numbers]
-    elif hub.id == "facebook/anli":
-        columns["uid"] = numbers
-    elif hub.id == "jhu-cogsci/hans":
-        columns["heuristic"], columns["subcase"] = zip(*(group.split("/", 1) for group in ours["group"]), strict=True)
-    else:
-        columns["id"] = [int(number) for number in numbers]
-    return datasets.Dataset.from_dict(columns)
-
-
-@pytest.mark.parametrize("set_name", [name for name in real_sets() if isinstance(SETS[name].remote, sources.Hub)])
+@pytest.mark.parametrize("set_name", [name for name in real_sets() if isinstance(SETS[name].remote, Hub)])
 def test_hub_and_folder_give_the_same_rows(releases, monkeypatch, set_name):
     asked = []
     splits = split_options(set_name)[0]
@@ -577,130 +375,6 @@ def test_bad_answers_of_the_hub_are_user_errors(releases, monkeypatch, rows, mes
         load("sst2", "hub")
 
 
-# --------------------------------------------------------------------------------------------------------------- fetch
-
-
-class RangeHandler(http.server.BaseHTTPRequestHandler):
-    """Serves `files`, honours Range, and breaks off after `cut` bytes of a response."""
-
-    def do_GET(self):
-        self.server.asked.append((self.path, self.headers.get("Range")))
-        content = self.server.files.get(self.path)
-        if content is None:
-            self.send_error(404)
-            return
-        start = int((self.headers.get("Range") or "bytes=0-")[6:-1]) if self.server.ranges else 0
-        if start >= len(content):
-            self.send_error(416)
-            return
-        self.send_response(206 if start else 200)
-        self.send_header("Content-Length", str(len(content) - start))
-        self.end_headers()
-        cut, self.server.cut = self.server.cut, None
-        self.wfile.write(content[start:][:cut])
-
-    def log_message(self, *_):
-        pass
-
-
-@pytest.fixture
-def server(monkeypatch):
-    """A local server with the made-up CAD files, and a registry that expects their checksums."""
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setitem(SETS, "imdb_cad", dataclasses.replace(SETS["imdb_cad"], remote=RawFiles("owner/cad", "c0ffee")))
-    paths = [file.path for file in SETS["imdb_cad"].files]
-    expect(monkeypatch, "imdb_cad", rows=2, sha256={path: hashlib.sha256(MADE_UP[path]).hexdigest() for path in paths})
-    http_server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), RangeHandler)
-    http_server.files = {f"/owner/cad/c0ffee/{path.partition('/')[2]}": MADE_UP[path] for path in paths}
-    http_server.asked, http_server.cut, http_server.ranges = [], None, True
-    threading.Thread(target=http_server.serve_forever, args=(0.01,), daemon=True).start()
-    yield http_server
-    http_server.shutdown()
-    http_server.server_close()
-
-
-def base_of(server) -> str:
-    return f"http://127.0.0.1:{server.server_port}"
-
-
-DEV = "imdb_cad/sentiment/combined/paired/dev_paired.tsv"
-
-
-def test_fetch_writes_release_layout_and_asks_only_once(server, tmp_path):
-    seen = []
-    paths = fetch(["imdb_cad", "testbed_contrast"], tmp_path, lambda *step: seen.append(step), raw_base=base_of(server))
-    assert paths == [tmp_path / file.path for file in SETS["imdb_cad"].files]
-    assert seen[0] == (DEV, len(MADE_UP[DEV]), len(MADE_UP[DEV]))
-    assert load("imdb_cad", str(tmp_path)).num_rows == 4
-    assert fetch(["imdb_cad"], tmp_path, raw_base=base_of(server)) == paths
-    assert len(server.asked) == 2
-    assert not list(tmp_path.rglob("*.part"))
-
-
-def test_hub_source_of_raw_files_goes_through_the_cache(server, tmp_path, monkeypatch):
-    monkeypatch.setattr(sources, "CACHE_DIR", tmp_path)
-    fetch(["imdb_cad"], tmp_path, raw_base=base_of(server))
-    assert load("imdb_cad", "hub").num_rows == 4
-    assert describe("imdb_cad", "hub")["revision"] == "owner/cad@c0ffee"
-
-
-@pytest.mark.parametrize("ranges", [True, False])
-def test_a_cut_download_resumes(server, tmp_path, ranges):
-    server.cut, server.ranges = 20, ranges
-    with pytest.raises(UserError, match=f"ended after 20 of {len(MADE_UP[DEV])} bytes.*it resumes"):
-        fetch(["imdb_cad"], tmp_path, raw_base=base_of(server))
-    assert (tmp_path / f"{DEV}.part").read_bytes() == MADE_UP[DEV][:20]
-    assert not (tmp_path / DEV).exists()
-    fetch(["imdb_cad"], tmp_path, raw_base=base_of(server))
-    assert server.asked[1][1] == "bytes=20-"
-    assert (tmp_path / DEV).read_bytes() == MADE_UP[DEV]
-
-
-def test_a_download_cut_after_its_last_byte_is_finished(server, tmp_path):
-    write(tmp_path, f"{DEV}.part", MADE_UP[DEV])
-    fetch(["imdb_cad"], tmp_path, raw_base=base_of(server))
-    assert (tmp_path / DEV).read_bytes() == MADE_UP[DEV]
-
-
-def test_a_wrong_checksum_is_an_error_and_removes_nothing(server, tmp_path):
-    url = next(iter(server.files))
-    right, server.files[url] = server.files[url], b"something else"
-    found = hashlib.sha256(b"something else").hexdigest()
-    for _ in range(2):
-        with pytest.raises(UserError, match=f"expected sha256 [0-9a-f]{{64}}, found {found}.*delete it"):
-            fetch(["imdb_cad"], tmp_path, raw_base=base_of(server))
-    assert (tmp_path / f"{DEV}.part").read_bytes() == b"something else"
-    (tmp_path / f"{DEV}.part").unlink()
-    server.files[url] = right
-    fetch(["imdb_cad"], tmp_path, raw_base=base_of(server))
-    (tmp_path / DEV).write_bytes(b"edited by hand")
-    with pytest.raises(UserError, match="expected sha256"):
-        fetch(["imdb_cad"], tmp_path, raw_base=base_of(server))
-    assert (tmp_path / DEV).read_bytes() == b"edited by hand"
-
-
-def test_fetch_failures_say_what_to_do(server, tmp_path):
-    server.files.clear()
-    with pytest.raises(UserError, match=r"the server answered 404.*put them into the source folder"):
-        fetch(["imdb_cad"], tmp_path, raw_base=base_of(server))
-    with pytest.raises(UserError, match=r"download failed.*it resumes"):
-        fetch(["imdb_cad"], tmp_path, raw_base="http://127.0.0.1:1")
-    with pytest.raises(UserError, match=r"paws_qqp cannot be downloaded.*dev_and_test.tsv"):
-        fetch(["paws_qqp"], tmp_path)
-    with pytest.raises(UserError, match="unknown set 'cad'"):
-        fetch(["cad"], tmp_path)
-    (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match=r"cannot write to .*give another cache folder"):
-        fetch(["imdb_cad"], tmp_path / "file", raw_base=base_of(server))
-
-
-def test_fetch_reads_hub_sets_into_the_hubs_cache(releases, monkeypatch, tmp_path):
-    cached = on_the_hub("sst2", "dev", releases)
-    cached.save_to_disk(tmp_path / "cache")
-    monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: datasets.load_from_disk(tmp_path / "cache"))
-    assert [path.suffix for path in fetch(["sst2"], tmp_path)] == [".arrow"]
-
-
 # --------------------------------------------------------------------------------------------------- the real releases
 
 RELEASES = os.environ.get("MTLIB_RELEASES", "")
@@ -743,13 +417,6 @@ def test_real_sets_have_the_published_counts(set_name, splits):
 
 
 @needs_releases
-def test_real_files_verify():
-    rows = verify(RELEASES)
-    assert {row.status for row in rows} == {"ok", "deviation"}
-    assert {row.sha256 for row in rows} == {"as published", "known copy"}
-
-
-@needs_releases
 def test_real_cad_halves_agree_with_the_files_of_originals_and_edits():
     dataset = load("imdb_cad", RELEASES)
     published = {}
@@ -757,7 +424,7 @@ def test_real_cad_halves_agree_with_the_files_of_originals_and_edits():
         for split in ("dev", "test"):
             file = dataclasses.replace(SETS["imdb_contrast"].files[0], half=half)
             path = Path(RELEASES) / f"imdb_cad/sentiment/{folder}/{split}.tsv"
-            part, _ = sources._read_file(SETS["imdb_contrast"], file, path.read_bytes(), path)
+            part, _ = parse(SETS["imdb_contrast"], file, path.read_bytes(), path)
             published.setdefault(half, set()).update(zip(part["text"], part["label"], strict=True))
     strangers = [
         row["group"] for row in dataset if (row["text"], row["label"]) not in published[row["group"].rpartition(":")[2]]

@@ -63,7 +63,9 @@ def test_one_table_per_source():
 
 
 def test_texts():
-    (table,) = tables.make_tables([*RECORDS, {**record("mask_tuning", 4, 0.9), "metrics": {"other": {"accuracy": 1.0}}}])
+    (table,) = tables.make_tables(
+        [*RECORDS, {**record("mask_tuning", 4, 0.9), "metrics": {"other": {"accuracy": 1.0}}}]
+    )
     lines = tables.texts(table, per_seed=True)
     assert lines[0][:2] == ("fine_tuning", "3") and lines[0][2][0] == "82.00 ± 2.00" and lines[0][2][-1] == "not run"
     assert lines[1] == ("· seed 0", "", ["80.00", "70.00", "80.00", "60.00", "not run"])

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mtlib.errors import UserError
-from mtlib.sources import SETS
+from mtlib.registry import SETS
 from mtlib.tasks import CONTRAST_SETS, FOLDED_SETS, TASKS, get_task, kind, score
 
 

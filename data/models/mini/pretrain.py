@@ -65,6 +65,7 @@ def parse_arguments():
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--rate", type=float, default=4e-4)
     parser.add_argument("--mask-rate", type=float, default=0.15)
+    parser.add_argument("--steps", type=int, default=-1, help="stop after so many, with the rate falling to 0 there")
     return parser.parse_args()
 
 
@@ -213,18 +214,18 @@ def train(start: Path, work: Path, arguments) -> None:
     held_out = {name: load(work / "examples" / "held_out" / name) for name in names}
     train_set = concatenate_datasets([load(work / "examples" / "train" / name) for name in names])
     settings = ObjectiveArguments(
-        output_dir=str(work / "checkpoints"), num_train_epochs=1, per_device_train_batch_size=arguments.batch,
+        output_dir=str(work / "checkpoints"), num_train_epochs=1, max_steps=arguments.steps, per_device_train_batch_size=arguments.batch,
         learning_rate=arguments.rate, warmup_steps=0.03, weight_decay=0.01, adam_beta2=0.98, max_grad_norm=1.0,
         logging_steps=50, save_steps=250, save_total_limit=2, disable_tqdm=True, seed=SEED, **precision(),
     )  # fmt: skip
     trainer = ObjectiveTrainer(plm, MaskedLM(ExactMasking(arguments.mask_rate)), settings, train_set)
     trainer.train(resume_from_checkpoint=any((work / "checkpoints").glob("checkpoint-*")))
-    tokens = int(sum(train_set["length"]))
+    tokens = int(sum(train_set["length"]) * min(1.0, trainer.state.epoch))
     report = {
         "tokens_seen": tokens,
         "seconds": trainer.state.log_history[-1]["train_runtime"],
         "settings": {key: str(value) for key, value in vars(arguments).items() if key in (
-            "tokens", "layers", "vocabulary", "length", "batch", "rate", "mask_rate")},
+            "tokens", "layers", "vocabulary", "length", "batch", "rate", "mask_rate", "steps")},
         "held_out": {name: evaluate(plm, examples) for name, examples in held_out.items()},
     }  # fmt: skip
     (work / "report.json").write_text(json.dumps(report, indent=2))

@@ -1,0 +1,33 @@
+# `make test` sets up everything it needs in .venv beside this file; the second time it needs no network.
+ROOT := $(patsubst %/,%,$(dir $(abspath $(lastword $(MAKEFILE_LIST)))))
+PYTHON ?= python3
+TORCH ?= 2.13.0
+BIN := .venv/bin
+SHELL := /bin/bash
+
+.PHONY: test lint setup lock clean
+
+test: setup
+	cd "$(ROOT)" && $(BIN)/python -m pytest
+
+lint: setup
+	cd "$(ROOT)" && $(BIN)/python -m ruff check . && $(BIN)/python -m ruff format --check .
+
+# a stamp file of our own rather than a target: its path may hold blanks, which make's targets may not
+setup:
+	@cd "$(ROOT)" && cat requirements.lock pyproject.toml | cmp --quiet - .venv/.installed || { \
+	  set -e; export PIP_DISABLE_PIP_VERSION_CHECK=1; echo "setting up .venv (a few minutes, once)"; \
+	  $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "mtlib needs Python 3.11 or newer; set PYTHON=...")'; \
+	  $(PYTHON) -m venv .venv; \
+	  $(BIN)/python -m pip install --quiet -r requirements.lock; \
+	  $(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .; \
+	  cat requirements.lock pyproject.toml > .venv/.installed; }
+
+# exact versions of all that `setup` installs, from the ranges in pyproject.toml
+lock:
+	cd "$(ROOT)" && rm -rf .venv-lock && $(PYTHON) -m venv .venv-lock \
+	  && .venv-lock/bin/python -m pip install --quiet torch==$(TORCH) hatchling editables ".[test]" \
+	  && .venv-lock/bin/python -m pip freeze --exclude mtlib | sed 's/+cpu$$//' > requirements.lock; rm -rf .venv-lock
+
+clean:
+	rm -rf "$(ROOT)/.venv"

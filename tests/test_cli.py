@@ -1,0 +1,127 @@
+import os
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from importlib import metadata
+
+import pytest
+from typer.testing import CliRunner
+
+from mtlib import cli, environment, runs
+from mtlib.errors import UserError
+from tests.test_runs import model, testbed  # noqa: F401  (fixtures)
+
+
+def call(*arguments) -> str:
+    result = CliRunner().invoke(cli.app, list(map(str, arguments)))
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_run_then_tables(testbed, model, tmp_path):  # noqa: F811
+    common = ["--task", "sentiment", "--model", model, "--out", tmp_path, "--epochs", 1, "--learning-rate", 1e-3]
+    for method in ("fine_tuning", "mask_tuning"):
+        for seed in (0, 1):
+            output = call("run", *common, "--method", method, "--seed", seed)
+            assert "written:" in output and "testbed_counterfactual" in output
+    assert "already there" in call("run", *common, "--method", "mask_tuning", "--seed", 1)
+    table = call("tables", tmp_path, "--format", "markdown", "--per-seed")
+    assert "| fine_tuning | 2 |" in table and "| · seed 1 |" in table and "difference to fine_tuning" in table
+    assert "mask_tuning" in call("tables", tmp_path)
+    assert len(call("tables", tmp_path, "--format", "csv").splitlines()) == 1 + 2 * 2 * 7
+
+
+def test_options_reach_the_configuration(monkeypatch, tmp_path):
+    seen = []
+
+    def remember(config, out, resume, keep_model):
+        seen.append(config)
+        raise UserError("far enough")
+
+    monkeypatch.setattr(runs, "run", remember)
+    with pytest.raises(UserError, match="far enough"):
+        call(
+            *("run", "--task", "sentiment", "--method", "mask_tuning", "--source", tmp_path, "--seed", 7),
+            *("--alpha", 0.3, "--mask-rate", 0.1, "--separate", "--update", "alternating"),
+            *("--sets", "imdb_contrast", "--sets", "sst2", "--split", "imdb_contrast=test"),
+        )
+    (config,) = seen
+    assert (config.alpha, config.mask_rate, config.shared, config.update) == (0.3, 0.1, False, "alternating")
+    assert config.sets == ("imdb_contrast", "sst2") and config.splits == {"imdb_contrast": "test"} and config.seed == 7
+
+
+def test_every_option_of_a_run_can_be_given():
+    given = {name for parameter in cli.app.registered_commands[0].callback.__annotations__ for name in [parameter]}
+    renamed = {"shared": "separate", "splits": "split"}
+    for field in runs.RunConfig.__dataclass_fields__:
+        assert renamed.get(field, field) in given
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("run --task sentimnt --method mask_tuning", "unknown task 'sentimnt'"),
+        ("run --task nli --method mask_tuning --alpha 2", "alpha is 2.0"),
+        ("run --task nli --method mask_tuning --split hans", "--split is 'hans'; expected SET=OPTION"),
+        ("run --task nli --method mask_tuning --source /no/such", "source '/no/such' is no folder"),
+        ("tables /no/such", "does not exist"),
+        ("data verify --source /no/such", "is no folder"),
+        ("data fetch sst3", "sst3"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(arguments, message):
+    done = subprocess.run(
+        [sys.executable, "-m", "mtlib", *arguments.split()],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"COLUMNS": "200"},
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ") and message in done.stderr and "Traceback" not in done.stderr
+
+
+def test_help_imports_nothing_heavy():
+    code = (
+        "import sys, mtlib.cli; print([m for m in ('torch', 'transformers', 'datasets', 'scipy') if m in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
+
+
+def test_verify_fails_on_a_corrupt_file(tmp_path):
+    (tmp_path / "sst2" / "SST-2").mkdir(parents=True)
+    (tmp_path / "sst2" / "SST-2" / "dev.tsv").write_text("sentence\tlabel\ngood\t1\n")
+    result = CliRunner().invoke(cli.app, ["data", "verify", "--source", str(tmp_path)])
+    assert result.exit_code == 1 and "FAIL" in result.output and "sst2/SST-2/dev.tsv" in result.output
+
+
+class TestDoctor:
+    def test_lines(self, monkeypatch):
+        monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+        output = CliRunner().invoke(cli.app, ["doctor"]).output
+        assert f"torch            {metadata.version('torch')}" in output
+        assert "bf16" in output and "HF_HUB_OFFLINE is set" in output
+
+    def test_a_requirement_that_fails(self, monkeypatch):
+        monkeypatch.setattr(environment.metadata, "requires", lambda _: ["torch>=99", "nosuchpackage>=1"])
+        monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+        result = CliRunner().invoke(cli.app, ["doctor"])
+        assert result.exit_code == 1
+        assert "FAIL torch" in result.output and "FAIL nosuchpackage    not installed" in result.output
+
+    @pytest.mark.parametrize(
+        ("error", "text"),
+        [
+            (urllib.error.URLError("no route"), "does not answer (no route)"),
+            (urllib.error.HTTPError("", 403, "", {}, None), "answers with 403"),
+        ],
+    )
+    def test_hub(self, monkeypatch, error, text):
+        def fail(*args, **kwargs):
+            raise error
+
+        monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+        monkeypatch.setattr(urllib.request, "urlopen", fail)
+        assert text in environment._hub().found
