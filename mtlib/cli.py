@@ -67,8 +67,9 @@ def run(
 ) -> None:
     """Train, evaluate and write one record. A finished run is skipped, an interrupted one resumes."""
     from mtlib import runs
+    from mtlib.config import RunConfig
 
-    config = runs.RunConfig(
+    config = RunConfig(
         task=task, method=method, source=source, model=model, seed=seed, alpha=alpha, mask_rate=mask_rate,
         masking=masking, fill=fill, top_k=top_k, replacement=replacement, shared=not separate, update=update,
         epochs=epochs, batch_size=batch_size, accumulation=accumulation, learning_rate=learning_rate,

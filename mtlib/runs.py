@@ -8,7 +8,7 @@ import resource
 import shutil
 import sys
 import time
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -19,155 +19,15 @@ from transformers import PrinterCallback, TrainerCallback, set_seed
 from transformers.utils import logging
 
 from mtlib import environment
+from mtlib.config import RunConfig
 from mtlib.errors import UserError
-from mtlib.masking import check_rate
-from mtlib.methods import MASKINGS, METHODS, default_rates, make_objective
-from mtlib.objectives.masked_lm import REPLACEMENTS
-from mtlib.paths import MINI_MODEL_DIR
-from mtlib.plm import FILLS, SharedPLM
-from mtlib.sources import load_described, split_options
+from mtlib.methods import make_objective
+from mtlib.plm import SharedPLM
+from mtlib.sources import load_described
 from mtlib.tasks import get_task, score
-from mtlib.trainer import UPDATES, ObjectiveArguments, ObjectiveTrainer, precision
+from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer, precision
 
 SCHEMA_VERSION = 1
-BUNDLED_MODEL = "mini"
-_CHOICES = {
-    "method": METHODS,
-    "masking": MASKINGS,
-    "fill": FILLS,
-    "replacement": REPLACEMENTS,
-    "update": UPDATES,
-    "hans_rule": ("max", "sum"),
-    "precision": ("auto", "float32", "bf16"),
-}
-# what only Mask-tuning reads; None in the configuration of any other method
-_MASK_TUNING_ONLY = (
-    "alpha", "mask_rate", "masking", "fill", "top_k", "replacement", "shared", "update", "mlm_head_learning_rate",
-)  # fmt: skip
-
-
-@dataclass(frozen=True)
-class RunConfig:
-    """Everything that decides a run's numbers. `None` stands for the default named beside it.
-
-    Args:
-        task: "sentiment", "nli" or "paraphrase".
-        method: see `mtlib.methods.METHODS`.
-        source: "testbed", "hub" or a folder of original releases.
-        model: "mini" (bundled), a hub id or a folder with a masked LM.
-        seed: of the new head, dropout, the order of the data and the masks.
-        alpha: weight of the masked-LM loss; None: the paper's value for the task.
-        mask_rate: share of tokens masked, in [0, 1].
-        masking: "exact", "bernoulli" or "whole_word".
-        fill: "argmax", "sample" or "top_k" (from the `top_k` likeliest).
-        replacement: "mask" or "80_10_10".
-        shared: one trunk for both heads, or each its own.
-        update: "joint" or "alternating".
-        epochs: passes over the training set.
-        batch_size: examples per optimiser step; None: the paper's value for the task.
-        accumulation: slices a batch is cut into to save memory; the numbers stay the same.
-        learning_rate, classifier_learning_rate, mlm_head_learning_rate: peak rates; None: `methods.default_rates`, or
-            for the heads the trunk's rate where that is given.
-        warmup: share of the steps with a rising rate.
-        weight_decay: of AdamW.
-        train_size: this many training examples, drawn once for all seeds; None: all.
-        max_length: tokens per training example.
-        eval_max_length: tokens per test example; None: `max_length`.
-        sets: evaluation sets; empty: all of the task.
-        splits: `{set: option}` where the paper leaves the split open; see `sources.split_options`.
-        hans_rule: how three labels fold into two, "max" or "sum".
-        precision: "auto" (bf16 where the device computes in it), "float32" or "bf16".
-        gradient_diagnostics_steps: see `ObjectiveArguments`.
-    """
-
-    task: str
-    method: str
-    source: str = "testbed"
-    model: str = BUNDLED_MODEL
-    seed: int = 0
-    alpha: float | None = None
-    mask_rate: float | None = 0.05
-    masking: str | None = "exact"
-    fill: str | None = "argmax"
-    top_k: int | None = 10
-    replacement: str | None = "mask"
-    shared: bool | None = True
-    update: str | None = "joint"
-    epochs: float = 3.0
-    batch_size: int | None = None
-    accumulation: int = 1
-    learning_rate: float | None = None
-    classifier_learning_rate: float | None = None
-    mlm_head_learning_rate: float | None = None
-    warmup: float = 0.0
-    weight_decay: float = 0.0
-    train_size: int | None = None
-    max_length: int = 128
-    eval_max_length: int | None = None
-    sets: tuple[str, ...] = ()
-    splits: dict[str, str] = field(default_factory=dict)
-    hans_rule: str = "max"
-    precision: str = "auto"
-    gradient_diagnostics_steps: int = 0
-
-    def __post_init__(self):
-        task = get_task(self.task)
-        for name, choices in _CHOICES.items():
-            value = getattr(self, name)
-            if value not in choices and not (value is None and name in _MASK_TUNING_ONLY):
-                raise UserError(f"{name} is {value!r}; expected one of {', '.join(choices)}.")
-        for name in ("alpha", "mask_rate", "warmup"):
-            if getattr(self, name) is not None:
-                check_rate(name, getattr(self, name))
-        for name in ("learning_rate", "classifier_learning_rate", "mlm_head_learning_rate", "epochs", "batch_size",
-                     "accumulation", "train_size", "max_length", "eval_max_length", "top_k"):  # fmt: skip
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise UserError(f"{name} is {value!r}; expected a number above 0.")
-        if self.weight_decay < 0 or self.gradient_diagnostics_steps < 0 or self.seed < 0:
-            raise UserError("weight_decay, gradient_diagnostics_steps and seed must be 0 or more.")
-        known = (*task.id_sets(self.source), *task.ood_sets(self.source))
-        for name in (*self.sets, *self.splits):
-            if name not in known:
-                raise UserError(
-                    f"{name!r} is no evaluation set of {self.task} from {_kind_of(self.source)!r}; expected "
-                    f"{', '.join(known)}."
-                )
-        for name, option in self.splits.items():
-            if option not in split_options(name):
-                raise UserError(f"{name} has no split {option!r}; expected one of {', '.join(split_options(name))}.")
-
-    @property
-    def evaluation_sets(self) -> tuple[str, ...]:
-        task = get_task(self.task)
-        return self.sets or (*task.id_sets(self.source), *task.ood_sets(self.source))
-
-    def resolved(self) -> "RunConfig":
-        """The same run with every default filled in, and None for what its method does not read."""
-        task = get_task(self.task)
-        rates = default_rates(self.method, self.model == BUNDLED_MODEL)
-        given = self.learning_rate
-        filled = replace(
-            self,
-            alpha=task.alpha if self.alpha is None else self.alpha,
-            batch_size=self.batch_size or task.batch_size,
-            learning_rate=given or rates.trunk,
-            classifier_learning_rate=self.classifier_learning_rate or given or rates.classifier,
-            mlm_head_learning_rate=self.mlm_head_learning_rate or given or rates.mlm_head,
-            eval_max_length=self.eval_max_length or self.max_length,
-            sets=self.evaluation_sets,
-            splits={name: self.splits.get(name, split_options(name)[0]) for name in self.evaluation_sets
-                    if len(split_options(name)) > 1},
-            precision=("bf16" if precision()["bf16"] else "float32") if self.precision == "auto" else self.precision,
-        )  # fmt: skip
-        if filled.method == "mask_tuning":
-            return replace(filled, top_k=filled.top_k if filled.fill == "top_k" else None)
-        return replace(filled, gradient_diagnostics_steps=0, **dict.fromkeys(_MASK_TUNING_ONLY))
-
-    def public(self) -> dict:
-        """For the record: no path of one machine."""
-        return asdict(self) | {"source": _kind_of(self.source), "model": Path(self.model).name if _is_folder(self.model)
-                               else self.model, "sets": list(self.sets)}  # fmt: skip
 
 
 def run(config: RunConfig, out: Path, resume: bool = True, keep_model: Path | None = None) -> tuple[Path, bool]:
@@ -187,15 +47,16 @@ def run(config: RunConfig, out: Path, resume: bool = True, keep_model: Path | No
     _make_writable(out)
     disable_progress_bars()
     logging.disable_progress_bar()
-    model_path = MINI_MODEL_DIR if config.model == BUNDLED_MODEL else config.model
     data = _read_sets(config)
-    identity = _identity(config, model_path, data)
+    identity = _identity(config, data)
     record_path = out / f"{_slug(config)}-{identity[:10]}.json"
     if record_path.exists():
         return record_path, True
 
     set_seed(config.seed)
-    plm = SharedPLM.from_pretrained(model_path, num_labels=len(get_task(config.task).labels), shared=config.shared)
+    plm = SharedPLM.from_pretrained(
+        config.model_path, num_labels=len(get_task(config.task).labels), shared=config.shared
+    )
     examples = _tokenise(data["train"].dataset, plm.tokenizer, config.max_length)
     work = out / ".work" / record_path.stem
     clock = _Clock(work)
@@ -293,12 +154,12 @@ def _read_sets(config: RunConfig) -> dict[str, _Part]:
     return parts
 
 
-def _identity(config: RunConfig, model_path: str | Path, data: dict[str, _Part]) -> str:
+def _identity(config: RunConfig, data: dict[str, _Part]) -> str:
     """A hash of all that decides the numbers: configuration, weights of a local model, content of the data."""
     what = {
         "schema_version": SCHEMA_VERSION,
         "config": config.public(),
-        "weights": _weights_sha256(Path(model_path)),
+        "weights": _weights_sha256(Path(config.model_path)),
         "data": {name: part.description["content_sha256"] for name, part in data.items()},
     }
     return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
@@ -425,11 +286,3 @@ def _peak_memory_mb() -> int:
 def _slug(config: RunConfig) -> str:
     model = Path(config.model).name.lower().replace("_", "-")
     return f"{config.task}-{config.method}-{model}-seed{config.seed}"
-
-
-def _kind_of(source: str) -> str:
-    return source if source in ("testbed", "hub") else "folder"
-
-
-def _is_folder(model: str) -> bool:
-    return Path(model).is_dir()

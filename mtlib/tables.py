@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from scipy import stats
 
+from mtlib.config import METHODS
 from mtlib.errors import UserError
-from mtlib.methods import METHODS
 
 # told apart in the table's heading rather than in a column
 _HEADING = ("task", "source", "model")

@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from mtlib import cli, environment, runs
+from mtlib.config import RunConfig
 from mtlib.errors import UserError
 from tests.test_runs import model, testbed  # noqa: F401  (fixtures)
 
@@ -56,7 +57,7 @@ def test_options_reach_the_configuration(monkeypatch, tmp_path):
 def test_every_option_of_a_run_can_be_given():
     given = {name for parameter in cli.app.registered_commands[0].callback.__annotations__ for name in [parameter]}
     renamed = {"shared": "separate", "splits": "split"}
-    for field in runs.RunConfig.__dataclass_fields__:
+    for field in RunConfig.__dataclass_fields__:
         assert renamed.get(field, field) in given
 
 

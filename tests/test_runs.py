@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from mtlib import runs, sources
+from mtlib.config import RunConfig
 from mtlib.errors import UserError
-from mtlib.runs import RunConfig, read_records, run
+from mtlib.runs import read_records, run
 from mtlib.tasks import get_task
 from tests.conftest import make_plm
 

@@ -214,7 +214,8 @@ def train(start: Path, work: Path, arguments) -> None:
     held_out = {name: load(work / "examples" / "held_out" / name) for name in names}
     train_set = concatenate_datasets([load(work / "examples" / "train" / name) for name in names])
     settings = ObjectiveArguments(
-        output_dir=str(work / "checkpoints"), num_train_epochs=1, max_steps=arguments.steps, per_device_train_batch_size=arguments.batch,
+        output_dir=str(work / "checkpoints"), num_train_epochs=1, max_steps=arguments.steps,
+        per_device_train_batch_size=arguments.batch,
         learning_rate=arguments.rate, warmup_steps=0.03, weight_decay=0.01, adam_beta2=0.98, max_grad_norm=1.0,
         logging_steps=50, save_steps=250, save_total_limit=2, disable_tqdm=True, seed=SEED, **precision(),
     )  # fmt: skip
