@@ -113,6 +113,21 @@ def tables(
                 [name, n, *cells] for name, n, cells in made.texts(table, per_seed)]))  # fmt: skip
 
 
+@app.command()
+def bundle(
+    folders: Annotated[list[Path], typer.Argument(help="folders with records")],
+    to: Annotated[Path, typer.Option(help="a .jsonl file; records it already has are kept")],
+) -> None:
+    """Put the records of many runs into one file, a line each."""
+    from mtlib import runs
+
+    if to.suffix != ".jsonl":
+        raise UserError(f"--to is {to}; expected a file name that ends in .jsonl.")
+    records = runs.read_records([*([to] if to.exists() else []), *folders])
+    runs.write_atomically(to, "".join(runs.json_line(record) for record in records))
+    console.print(f"{len(records)} records: {to}")
+
+
 @data_app.command()
 def verify(source: Annotated[str, typer.Option(help="a folder of original releases")]) -> None:
     """Check every file of the releases: rows, labels, checksums. Exit code 1 if one fails."""

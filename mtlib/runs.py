@@ -120,6 +120,15 @@ def read_records(folders: list[Path]) -> list[dict]:
     return list(records.values())
 
 
+def json_line(record: dict) -> str:
+    """A record on one line, with the numbers of its history rounded to five digits."""
+    history = [
+        {name: float(f"{value:.5g}") if isinstance(value, float) else value for name, value in entry.items()}
+        for entry in record["history"]
+    ]
+    return json.dumps(record | {"history": history}, ensure_ascii=False, separators=(",", ":")) + "\n"
+
+
 def write_atomically(path: Path, text: str) -> None:
     """Either the whole file is there or none of it."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")

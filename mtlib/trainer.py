@@ -66,7 +66,7 @@ class ObjectiveTrainer(Trainer):
         plm: the model.
         objective: what to minimise.
         args: `ObjectiveArguments`.
-        train_dataset: tokenised examples with `labels`, and `length` to group by.
+        train_dataset: `datasets.Dataset` of tokenised examples with `labels` (and `length`, which saves counting).
         kwargs: any other argument of Trainer (callbacks, optimizers, ...).
     """
 
@@ -179,11 +179,13 @@ class ObjectiveTrainer(Trainer):
 
     def _get_train_sampler(self, train_dataset=None):
         dataset = self.train_dataset if train_dataset is None else train_dataset
-        if self.args.train_sampling_strategy != "group_by_length" or "length" not in dataset.column_names:
+        if self.args.train_sampling_strategy != "group_by_length":
             return super()._get_train_sampler(train_dataset)
+        has_lengths = "length" in dataset.column_names
+        lengths = list(dataset["length"]) if has_lengths else [len(ids) for ids in dataset["input_ids"]]
         seed = self.args.seed if self.args.data_seed is None else self.args.data_seed
         batch = self.args.train_batch_size * self.args.gradient_accumulation_steps * self.args.world_size
-        return _LengthGroups(batch, list(dataset["length"]), seed, self)
+        return _LengthGroups(batch, lengths, seed, self)
 
     def _get_eval_sampler(self, eval_dataset):
         # the stock one also groups by length, and then returns predictions in an order the caller cannot know

@@ -33,6 +33,13 @@ def test_run_then_tables(testbed, model, tmp_path):  # noqa: F811
     assert "| fine_tuning | 2 |" in table and "| · seed 1 |" in table and "difference to fine_tuning" in table
     assert "mask_tuning" in call("tables", tmp_path)
     assert len(call("tables", tmp_path, "--format", "csv").splitlines()) == 1 + 2 * 2 * 7
+    bundle = tmp_path / "bundle" / "all.jsonl"
+    bundle.parent.mkdir()
+    call("bundle", tmp_path, "--to", bundle)
+    for record in tmp_path.glob("*.json"):
+        record.unlink()
+    call("bundle", tmp_path, "--to", bundle)  # what it has is kept
+    assert call("tables", bundle.parent, "--format", "markdown", "--per-seed") == table
 
 
 def test_options_reach_the_configuration(monkeypatch, tmp_path):
@@ -69,6 +76,7 @@ def test_every_option_of_a_run_can_be_given():
         ("run --task nli --method mask_tuning --split hans", "--split is 'hans'; expected SET=OPTION"),
         ("run --task nli --method mask_tuning --source /no/such", "source '/no/such' is no folder"),
         ("tables /no/such", "does not exist"),
+        ("bundle runs --to records.json", "expected a file name that ends in .jsonl"),
         ("data verify --source /no/such", "is no folder"),
         ("data fetch sst3", "sst3"),
     ],
