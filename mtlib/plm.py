@@ -7,6 +7,7 @@ architectures. The classifier owns the trunk; the masked-LM model is pointed at 
 
 import json
 from contextlib import contextmanager
+from inspect import signature
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -66,7 +67,8 @@ class SharedPLM(nn.Module):
         if shared:
             setattr(mlm, mlm.base_model_prefix, classifier.base_model)
             mlm.tie_weights()
-        self._keys = tuple(name for name in tokenizer.model_input_names if name != "input_ids")
+        accepted = signature(classifier.forward).parameters.keys() & signature(mlm.forward).parameters.keys()
+        self._keys = tuple(name for name in tokenizer.model_input_names if name in accepted - {"input_ids"})
         structural = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
         forbidden = torch.zeros(mlm.get_output_embeddings().weight.shape[0], dtype=torch.bool)
         forbidden[sorted(structural)] = True
@@ -302,7 +304,8 @@ def _load(auto_class, name_or_path: str, **kwargs):
 
 def _load_masked_lm(name_or_path: str, config) -> PreTrainedModel:
     mlm, report = _load(AutoModelForMaskedLM, name_or_path, config=config, output_loading_info=True, **_LOADING)
-    missing = [key for key in report["missing_keys"] if not key.startswith(mlm.base_model_prefix + ".")]
+    head = {name for name, _ in mlm.named_parameters() if not name.startswith(mlm.base_model_prefix + ".")}
+    missing = head & set(report["missing_keys"])
     if missing:
         raise UserError(
             f"{name_or_path!r} has no masked-LM head (missing {', '.join(sorted(missing))}): its predictions would be "

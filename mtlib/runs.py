@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from accelerate import PartialState
 from datasets import Dataset, disable_progress_bars
 from transformers import PrinterCallback, TrainerCallback, set_seed
 from transformers.utils import logging
@@ -57,6 +58,7 @@ def run(config: RunConfig, out: Path, resume: bool = True, keep_model: Path | No
     plm = SharedPLM.from_pretrained(
         config.model_path, num_labels=len(get_task(config.task).labels), shared=config.shared
     )
+    _check_lengths(config, plm)
     examples = _tokenise(data["train"].dataset, plm.tokenizer, config.max_length)
     work = out / ".work" / record_path.stem
     clock = _Clock(work)
@@ -69,6 +71,8 @@ def run(config: RunConfig, out: Path, resume: bool = True, keep_model: Path | No
     metrics, evaluation_seconds = {}, time.perf_counter()
     for name in config.sets:
         metrics[name] = _evaluate(trainer, name, data[name].dataset, config)
+    if not trainer.args.should_save:  # another process of this run writes the record
+        return record_path, False
     record = {
         "schema_version": SCHEMA_VERSION,
         "identity": identity,
@@ -196,16 +200,26 @@ def _tokenise(dataset: Dataset, tokenizer, max_length: int) -> Dataset:
     return dataset.map(encode, batched=True, remove_columns=dataset.column_names, keep_in_memory=True)
 
 
+def _check_lengths(config: RunConfig, plm: SharedPLM) -> None:
+    longest = min(plm.tokenizer.model_max_length, getattr(plm.config, "max_position_embeddings", 10**9))
+    for name in ("max_length", "eval_max_length"):
+        if getattr(config, name) > longest:
+            raise UserError(f"{name} is {getattr(config, name)}; {config.model} reads at most {longest} tokens.")
+
+
 def _make_trainer(
     config: RunConfig, plm: SharedPLM, examples: Dataset, work: Path, clock: "_Clock"
 ) -> ObjectiveTrainer:
-    if config.batch_size % config.accumulation:
-        raise UserError(f"batch_size {config.batch_size} cannot be cut into {config.accumulation} equal slices.")
+    slices = config.accumulation * PartialState().num_processes
+    if config.batch_size % slices:
+        raise UserError(
+            f"batch_size {config.batch_size} cannot be cut into {slices} equal slices (accumulation x processes)."
+        )
     steps = max(1, round(-(-len(examples) // config.batch_size) * config.epochs))
     arguments = ObjectiveArguments(
         output_dir=str(work),
         num_train_epochs=config.epochs,
-        per_device_train_batch_size=config.batch_size // config.accumulation,
+        per_device_train_batch_size=config.batch_size // slices,
         gradient_accumulation_steps=config.accumulation,
         per_device_eval_batch_size=64,
         learning_rate=config.learning_rate,

@@ -23,7 +23,7 @@ def call(*arguments) -> str:
 
 
 def test_run_then_tables(testbed, model, tmp_path):  # noqa: F811
-    common = ["--task", "sentiment", "--model", model, "--out", tmp_path, "--epochs", 1, "--learning-rate", 1e-3]
+    common = ["--task", "sentiment", "--model", model, "--out", tmp_path, "--epochs", 1, "--max-length", 64]
     for method in ("fine_tuning", "mask_tuning"):
         for seed in (0, 1):
             output = call("run", *common, "--method", method, "--seed", seed)

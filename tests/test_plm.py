@@ -40,7 +40,7 @@ ARCHITECTURES = {
     "albert": (AlbertConfig(**FORM, embedding_size=8, pad_token_id=0), (BERT_SPECIALS, False)),
     "distilbert": (
         DistilBertConfig(vocab_size=SIZE["vocab_size"], dim=16, hidden_dim=32, n_layers=2, n_heads=2),
-        (BERT_SPECIALS, True),
+        (BERT_SPECIALS, False),
     ),
     "electra": (ElectraConfig(**FORM, embedding_size=8), (BERT_SPECIALS, False)),
     "deberta_v2": (DebertaV2Config(**FORM), (BERT_SPECIALS, False)),

@@ -64,8 +64,8 @@ def model(tmp_path_factory) -> Path:
 
 
 def config(model, **changes) -> RunConfig:
-    settings = {"task": "sentiment", "method": "mask_tuning", "model": str(model), "learning_rate": 3e-3, "epochs": 2}
-    return RunConfig(**settings | changes)
+    settings = {"task": "sentiment", "method": "mask_tuning", "model": str(model), "max_length": 64}
+    return RunConfig(**settings | {"learning_rate": 3e-3, "epochs": 2} | changes)
 
 
 def test_record(testbed, model, tmp_path):
@@ -207,6 +207,10 @@ class TestBadInput:
         with pytest.raises(UserError, match=r"cannot write to .*give another folder with --out"):
             run(config(model), tmp_path / "file")
 
+    def test_longer_than_the_model_reads(self, testbed, model, tmp_path):
+        with pytest.raises(UserError, match=r"eval_max_length is 65; .* reads at most 64 tokens"):
+            run(config(model, max_length=64, eval_max_length=65), tmp_path / "out")
+
     def test_uneven_slices(self, testbed, model, tmp_path):
         with pytest.raises(UserError, match="batch_size 16 cannot be cut into 3 equal slices"):
             run(config(model, accumulation=3), tmp_path / "out")
@@ -233,6 +237,7 @@ main()
 
 def start(testbed: Path, model: Path, out: Path) -> subprocess.Popen:
     options = ["--task", "sentiment", "--method", "mask_tuning", "--model", model, "--out", out, "--epochs", "60"]
+    options += ["--max-length", "64"]
     return subprocess.Popen(
         [sys.executable, "-c", COMMAND, testbed, "run", *options],
         env=os.environ | {"HF_HUB_OFFLINE": "1"},
