@@ -34,7 +34,9 @@ def main() -> None:
 def run(
     task: Annotated[str, typer.Option(help="sentiment, nli or paraphrase")],
     method: Annotated[str, typer.Option(help="fine_tuning or mask_tuning")],
-    source: Annotated[str, typer.Option(help="testbed, hub, or a folder of original releases")] = "testbed",
+    source: Annotated[
+        str, typer.Option(help="testbed, hub, or a folder of original releases or of `mtlib testbed`")
+    ] = "testbed",
     model: Annotated[str, typer.Option(help="mini (bundled), a hub id, or a folder with a masked LM")] = "mini",
     seed: Annotated[int, typer.Option(help="of the new head, dropout, the order of the data and the masks")] = 0,
     alpha: Annotated[float | None, typer.Option(help="weight of the masked-LM loss [default: the paper's]")] = None,
@@ -126,6 +128,21 @@ def bundle(
     records = runs.read_records([*([to] if to.exists() else []), *folders])
     runs.write_atomically(to, "".join(runs.json_line(record) for record in records))
     console.print(f"{len(records)} records: {to}")
+
+
+@app.command()
+def testbed(
+    out: Annotated[Path, typer.Option(help="a new folder, then a --source of `run`")],
+    strength: Annotated[float, typer.Option(help="of the planted shortcut, 0 (none) to 1 (always right)")] = 0.9,
+    seed: Annotated[int, typer.Option(help="same strength and seed, same bytes")] = 0,
+) -> None:
+    """Generate the testbed with its shortcut at another strength."""
+    from mtlib.testbed import write
+
+    if out.exists() and any(out.iterdir()):
+        raise UserError(f"{out} is not empty; give a new folder with --out.")
+    write(out, strength, seed)
+    console.print(f"written: {out}")
 
 
 @data_app.command()

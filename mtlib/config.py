@@ -8,7 +8,7 @@ from mtlib.masking import check_rate
 from mtlib.objectives.masked_lm import REPLACEMENTS
 from mtlib.paths import MINI_MODEL_DIR
 from mtlib.plm import FILLS
-from mtlib.sources import split_options
+from mtlib.sources import source_kind, split_options
 from mtlib.tasks import get_task
 from mtlib.trainer import UPDATES, precision
 
@@ -61,7 +61,7 @@ class RunConfig:
     Args:
         task: "sentiment", "nli" or "paraphrase".
         method: "fine_tuning" or "mask_tuning".
-        source: "testbed", "hub" or a folder of original releases.
+        source: "testbed", "hub", a folder of original releases, or one that `mtlib testbed` wrote.
         model: "mini" (bundled), a hub id or a folder with a masked LM.
         seed: of the new head, dropout, the order of the data and the masks.
         alpha: weight of the masked-LM loss; None: the paper's value for the task.
@@ -180,8 +180,3 @@ class RunConfig:
         """For the record: no path of one machine."""
         model = Path(self.model).name if Path(self.model).is_dir() else self.model
         return asdict(self) | {"source": source_kind(self.source), "model": model, "sets": list(self.sets)}
-
-
-def source_kind(source: str) -> str:
-    """`"testbed"`, `"hub"` or `"folder"`: what a record says instead of a path."""
-    return source if source in ("testbed", "hub") else "folder"

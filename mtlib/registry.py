@@ -575,7 +575,7 @@ SETS: dict[str, DataSet] = {
             ("testbed_sentiment_train", SENTIMENT, False, False),
             ("testbed_sentiment", SENTIMENT, False, False),
             ("testbed_contrast", SENTIMENT, False, True),
-            ("testbed_counterfactual", SENTIMENT, False, True),
+            ("testbed_counterfactual", SENTIMENT, False, False),
             ("testbed_nli_train", NLI, True, False),
             ("testbed_nli_m", NLI, True, False),
             ("testbed_nli_mm", NLI, True, False),

@@ -24,7 +24,7 @@ import datasets
 
 from mtlib.downloads import CACHE_DIR, fetch, load_from_hub
 from mtlib.errors import UserError
-from mtlib.paths import TESTBED_DIR
+from mtlib.paths import SETTINGS_FILE, TESTBED_DIR
 from mtlib.registry import SETS, DataSet, Hub, ReleaseFile, get_set, is_bundled
 from mtlib.releases import check_unique, deviation, in_our_columns, locate, parse, read_bytes, release_folder
 
@@ -62,7 +62,7 @@ def load_described(set_name: str, source: str, splits: str | None = None) -> tup
     official = [file.rows for file in data_set.files if file.split in wanted]
     description = {
         "set": set_name,
-        "source": source if source in ("testbed", "hub") else "folder",
+        "source": source_kind(source),
         "splits": option,
         "revision": revision,
         "files": [part.file for part in parts],
@@ -73,6 +73,21 @@ def load_described(set_name: str, source: str, splits: str | None = None) -> tup
         "deviations": [text for part in parts for text in part.deviations],
     }
     return datasets.Dataset.from_dict(columns, features=datasets.Features(features)), description
+
+
+def is_testbed(source: str) -> bool:
+    """The bundled testbed, or a folder that its generator wrote at another strength."""
+    return source == "testbed" or (Path(source) / SETTINGS_FILE).is_file()
+
+
+def source_kind(source: str) -> str:
+    """What a record says instead of a path: "testbed" (with its settings where generated), "hub" or "folder"."""
+    if source in ("testbed", "hub"):
+        return source
+    if is_testbed(source):
+        settings = json.loads((Path(source) / SETTINGS_FILE).read_text())
+        return f"testbed (strength {settings['strength']:g}, seed {settings['seed']})"
+    return "folder"
 
 
 def split_options(set_name: str) -> tuple[str, ...]:
@@ -96,8 +111,8 @@ def _read_parts(
     set_name: str, data_set: DataSet, source: str, wanted: tuple[str, ...]
 ) -> tuple[list[_Part], str | None]:
     """The parts of the wanted splits, and the revision if they came from a server."""
-    if source == "testbed":
-        return _read_folder(data_set, wanted, TESTBED_DIR), None
+    if is_testbed(source):
+        return _read_folder(data_set, wanted, TESTBED_DIR if source == "testbed" else Path(source)), None
     if source != "hub":
         return _read_folder(data_set, wanted, release_folder(source)), None
     if isinstance(data_set.remote, Hub):
@@ -184,9 +199,11 @@ def _chosen_splits(set_name: str, data_set: DataSet, splits: str | None) -> tupl
 
 def _check_source_fits(set_name: str, source: str) -> None:
     bundled = is_bundled(set_name)
-    if bundled and source != "testbed":
-        raise UserError(f'{set_name} is bundled; source must be "testbed", found {source!r}')
-    if source == "testbed" and not bundled:
+    if bundled and not is_testbed(source):
+        raise UserError(
+            f'{set_name} is bundled; source must be "testbed" or a folder written by `mtlib testbed`, found {source!r}'
+        )
+    if is_testbed(source) and not bundled:
         sets = ", ".join(filter(is_bundled, SETS))
         raise UserError(
             f'{set_name} is not bundled; give source "hub" or a folder of original releases, or take one '

@@ -8,6 +8,7 @@ import numpy as np
 
 from mtlib.errors import UserError
 from mtlib.registry import HANS, NLI, PARAPHRASE, SENTIMENT
+from mtlib.sources import is_testbed
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Task:
         return self._sets(source).id[0]
 
     def _sets(self, source: str) -> TaskSets:
-        return self.testbed if source == "testbed" else self.real
+        return self.testbed if is_testbed(source) else self.real
 
 
 TASKS: dict[str, Task] = {
@@ -89,7 +90,7 @@ TASKS: dict[str, Task] = {
 # Sets with two labels, entailment or not, that a model with three labels is tested on.
 FOLDED_SETS = ("hans", "testbed_overlap")
 # Sets of pairs: an original and its edited version, whose gold labels differ.
-CONTRAST_SETS = ("imdb_contrast", "imdb_cad", "testbed_contrast", "testbed_counterfactual")
+CONTRAST_SETS = ("imdb_contrast", "imdb_cad", "testbed_contrast")
 
 
 def get_task(name: str) -> Task:
