@@ -1,47 +1,46 @@
 #!/usr/bin/env bash
-# SST-2 with the bundled model: first the learning-rate grid on in-distribution dev alone, then the comparison.
-#   data/results/sst2_study.sh FOLDER [PYTHON]      FOLDER: original releases of SST-2, IMDB contrast sets and IMDB-CAD
-# Resumable: what has a record is skipped. Records go to runs/sst2_grid and runs/sst2.
+# SST-2 with the bundled model. Each arm: four learning rates compared on in-distribution dev alone (seed 0), then the
+# best of them with every seed on every set. Resumable: what has a record is skipped.
+#   data/results/sst2_study.sh FOLDER [ARM ...]     ARM: fine_tuning, joint, alternating (default: all)
+#   FOLDER: original releases of SST-2, the IMDB contrast sets and IMDB-CAD; PYTHON: the interpreter, default .venv's
 set -euo pipefail
-source_folder=$1
-python=${2:-.venv/bin/python}
+folder=$(realpath "$1"); shift
+arms=("$@"); [ ${#arms[@]} -gt 0 ] || arms=(fine_tuning joint alternating)
 cd "$(dirname "$0")/../.."
+python=${PYTHON:-.venv/bin/python}
 
-size=6000      # of 67,349 training phrases, the same ones for every run
-seeds=(0 1 2)
+size=6000               # of 67,349 training phrases, the same ones in every run
 rates=(1e-4 2e-4 5e-4 1e-3)
+seeds=(0 1 2)
 
-train() {  # METHOD, then any other options
-  "$python" -m mtlib run --task sentiment --source "$source_folder" --train-size "$size" --method "$@"
-}
+train() { "$python" -m mtlib run --task sentiment --source "$folder" --train-size "$size" "$@"; }
 
-for rate in "${rates[@]}"; do
-  train fine_tuning --learning-rate "$rate" --sets sst2 --out runs/sst2_grid
-  train mask_tuning --learning-rate "$rate" --sets sst2 --out runs/sst2_grid
-  train mask_tuning --learning-rate "$rate" --update alternating --sets sst2 --out runs/sst2_grid
-done
-
-# the best rate of each row of the grid, by sst2 (dev) accuracy
-best() {  # METHOD UPDATE
-  "$python" - "$1" "$2" <<'PY'
+best_rate() {  # of the records in a folder, by sst2 dev accuracy
+  "$python" - "$1" <<'PY'
 import sys
 from pathlib import Path
 from mtlib.runs import read_records
-method, update = sys.argv[1:]
-found = [r for r in read_records([Path("runs/sst2_grid")])
-         if r["config"]["method"] == method and (r["config"]["update"] or "-") == update]
-print(max(found, key=lambda r: r["metrics"]["sst2"]["accuracy"])["config"]["learning_rate"])
+best = max(read_records([Path(sys.argv[1])]), key=lambda record: record["metrics"]["sst2"]["accuracy"])
+print(best["config"]["learning_rate"])
 PY
 }
-fine=$(best fine_tuning -) joint=$(best mask_tuning joint) alternating=$(best mask_tuning alternating)
-echo "chosen rates: fine_tuning $fine, mask_tuning joint $joint, alternating $alternating"
 
-for seed in "${seeds[@]}"; do
-  train fine_tuning --learning-rate "$fine" --seed "$seed" --out runs/sst2
-  train mask_tuning --learning-rate "$joint" --seed "$seed" --out runs/sst2
-  train mask_tuning --learning-rate "$alternating" --update alternating --seed "$seed" --out runs/sst2
+for arm in "${arms[@]}"; do
+  case $arm in
+    fine_tuning) options=(--method fine_tuning) ;;
+    joint) options=(--method mask_tuning) ;;
+    alternating) options=(--method mask_tuning --update alternating) ;;
+    *) echo "unknown arm $arm; expected fine_tuning, joint or alternating" >&2; exit 2 ;;
+  esac
+  for rate in "${rates[@]}"; do
+    train "${options[@]}" --learning-rate "$rate" --sets sst2 --out "runs/sst2_grid/$arm"
+  done
+  rate=$(best_rate "runs/sst2_grid/$arm")
+  echo "$arm: rate $rate"
+  for seed in "${seeds[@]}"; do
+    train "${options[@]}" --learning-rate "$rate" --seed "$seed" --out runs/sst2
+  done
+  "$python" -m mtlib bundle "runs/sst2_grid/$arm" --to data/results/sst2_grid.jsonl
+  "$python" -m mtlib bundle runs/sst2 --to data/results/sst2.jsonl
 done
-
-"$python" -m mtlib bundle runs/sst2_grid --to data/results/sst2_grid.jsonl
-"$python" -m mtlib bundle runs/sst2 --to data/results/sst2.jsonl
 "$python" -m mtlib tables data/results/sst2.jsonl --format markdown --per-seed
