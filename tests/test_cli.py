@@ -8,7 +8,7 @@ from importlib import metadata
 import pytest
 from typer.testing import CliRunner
 
-from mtlib import cli, environment, runs
+from mtlib import cli, environment, runs, sources
 from mtlib.config import RunConfig
 from mtlib.errors import UserError
 from tests.test_runs import model, testbed  # noqa: F401  (fixtures)
@@ -97,6 +97,16 @@ def test_help_imports_nothing_heavy():
         "import sys, mtlib.cli; print([m for m in ('torch', 'transformers', 'datasets', 'scipy') if m in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
+
+
+def test_testbed_at_another_strength(tmp_path):
+    call("testbed", "--strength", 0.5, "--seed", 1, "--out", tmp_path / "new")
+    assert (tmp_path / "new" / "testbed.json").read_text() == '{"strength": 0.5, "seed": 1}\n'
+    assert len(sources.load("testbed_contrast", str(tmp_path / "new"))) == 1000
+    with pytest.raises(UserError, match="is not empty; give a new folder"):
+        call("testbed", "--out", tmp_path / "new")
+    with pytest.raises(UserError, match=r"strength is 1\.5"):
+        call("testbed", "--strength", 1.5, "--out", tmp_path / "other")
 
 
 def test_verify_fails_on_a_corrupt_file(tmp_path):

@@ -13,6 +13,7 @@ import pytest
 from mtlib import runs, sources
 from mtlib.config import RunConfig
 from mtlib.errors import UserError
+from mtlib.paths import SETTINGS_FILE
 from mtlib.runs import read_records, run
 from mtlib.tasks import get_task
 from tests.conftest import make_plm
@@ -42,6 +43,7 @@ def write_testbed(folder: Path, train: int = 64) -> Path:
         "testbed_contrast": pairs,
         "testbed_counterfactual": pairs,
     }
+    (folder / SETTINGS_FILE).write_text('{"strength": 0.25, "seed": 1}')
     for name, rows in sets.items():
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return folder
@@ -84,6 +86,13 @@ def test_record(testbed, model, tmp_path):
     assert record["environment"]["torch"] and record["cost"]["peak_memory_mb"] > 0
     assert str(tmp_path) not in path.read_text(), "a record names no path of one machine"
     assert list((tmp_path / "out").iterdir()) == [path]
+
+
+def test_a_generated_testbed_is_a_source_and_the_record_says_which(model, tmp_path):
+    source = str(write_testbed(tmp_path / "generated"))
+    record = read_records([run(config(model, source=source, epochs=1), tmp_path / "out")[0]])[0]
+    assert record["config"]["source"] == "testbed (strength 0.25, seed 1)"
+    assert record["data"]["train"]["set"] == "testbed_sentiment_train"
 
 
 def test_same_seed_same_numbers_other_seed_others(testbed, model, tmp_path):
@@ -225,21 +234,12 @@ class TestBadInput:
 
 # --- interrupted runs, in processes of their own ---
 
-COMMAND = """
-import sys
-from pathlib import Path
-from mtlib import sources
-sources.TESTBED_DIR = Path(sys.argv.pop(1))
-from mtlib.cli import main
-main()
-"""
-
 
 def start(testbed: Path, model: Path, out: Path) -> subprocess.Popen:
     options = ["--task", "sentiment", "--method", "mask_tuning", "--model", model, "--out", out, "--epochs", "60"]
     options += ["--max-length", "64"]
     return subprocess.Popen(
-        [sys.executable, "-c", COMMAND, testbed, "run", *options],
+        [sys.executable, "-m", "mtlib", "run", "--source", testbed, *options],
         env=os.environ | {"HF_HUB_OFFLINE": "1"},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from mtlib.errors import UserError
-from mtlib.paths import TESTBED_DIR
+from mtlib.paths import SETTINGS_FILE, TESTBED_DIR
 from mtlib.testbed.generator import SETS, SetSpec, Writer, agreement, generate, make_set, shortcut_label, write
 from mtlib.testbed.grammar import GRAMMAR_DIR, LABELS, load_grammar
 from mtlib.testbed.probes import (
@@ -57,8 +57,8 @@ def grammars():
 
 def test_regeneration_gives_the_committed_bytes(tmp_path):
     write(tmp_path)
-    for name in SETS:
-        assert (tmp_path / f"{name}.jsonl").read_bytes() == (TESTBED_DIR / f"{name}.jsonl").read_bytes(), name
+    for name in (*(f"{name}.jsonl" for name in SETS), SETTINGS_FILE):
+        assert (tmp_path / name).read_bytes() == (TESTBED_DIR / name).read_bytes(), name
 
 
 def test_sizes_columns_and_bytes(sets):

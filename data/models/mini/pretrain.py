@@ -224,7 +224,7 @@ def train(start: Path, work: Path, arguments) -> None:
     tokens = int(sum(train_set["length"]) * min(1.0, trainer.state.epoch))
     report = {
         "tokens_seen": tokens,
-        "seconds": trainer.state.log_history[-1]["train_runtime"],
+        "seconds_of_last_session": trainer.state.log_history[-1]["train_runtime"],
         "settings": {key: str(value) for key, value in vars(arguments).items() if key in (
             "tokens", "layers", "vocabulary", "length", "batch", "rate", "mask_rate", "steps")},
         "held_out": {name: evaluate(plm, examples) for name, examples in held_out.items()},
