@@ -23,6 +23,7 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
+from transformers.utils import logging
 
 from mtlib.errors import UserError
 
@@ -291,6 +292,9 @@ def _require_mask_token(tokenizer) -> None:
 
 
 def _load(auto_class, name_or_path: str, **kwargs):
+    # transformers' report would list the other head as unexpected and the new one as missing: both are meant to be
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity_error()
     try:
         return auto_class.from_pretrained(name_or_path, **kwargs)
     except (OSError, ValueError) as error:
@@ -300,6 +304,8 @@ def _load(auto_class, name_or_path: str, **kwargs):
             "Expected a folder with config.json, tokenizer and safetensors weights, or the id of such a model on the "
             "hub (which needs a network)."
         ) from error
+    finally:
+        logging.set_verbosity(verbosity)
 
 
 def _load_masked_lm(name_or_path: str, config) -> PreTrainedModel:
