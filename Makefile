@@ -1,5 +1,5 @@
 # `make test` sets up everything it needs in .venv beside this file; the second time it needs no network.
-ROOT := $(patsubst %/,%,$(dir $(abspath $(lastword $(MAKEFILE_LIST)))))
+ROOT := $(shell cd "$(dir $(lastword $(MAKEFILE_LIST)))" && pwd)
 PYTHON ?= python3
 TORCH ?= 2.13.0
 BIN := .venv/bin
@@ -25,9 +25,9 @@ setup:
 
 # exact versions of all that `setup` installs, from the ranges in pyproject.toml
 lock:
-	cd "$(ROOT)" && rm -rf .venv-lock && $(PYTHON) -m venv .venv-lock \
-	  && .venv-lock/bin/python -m pip install --quiet torch==$(TORCH) hatchling editables ".[test]" \
-	  && .venv-lock/bin/python -m pip freeze --exclude mtlib | sed 's/+cpu$$//' > requirements.lock; rm -rf .venv-lock
+	set -e -o pipefail; cd "$(ROOT)"; rm -rf .venv-lock; trap 'rm -rf .venv-lock' EXIT; $(PYTHON) -m venv .venv-lock; \
+	  .venv-lock/bin/python -m pip install --quiet torch==$(TORCH) hatchling editables ".[test]"; \
+	  .venv-lock/bin/python -m pip freeze --exclude mtlib | sed 's/+cpu$$//' > requirements.lock
 
 clean:
 	rm -rf "$(ROOT)/.venv"

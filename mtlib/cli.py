@@ -1,5 +1,6 @@
 """`python -m mtlib ...`. Heavy modules are imported inside the commands, so that `--help` answers at once."""
 
+import os
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -81,6 +82,8 @@ def run(
         gradient_diagnostics_steps=gradient_diagnostics_steps,
     )  # fmt: skip
     path, was_there = runs.run(config, out, resume=not restart, keep_model=keep_model)
+    if os.environ.get("RANK", "0") != "0":  # of several processes, one reports
+        return
     record = runs.read_records([path])[0]
     console.print(f"{'already there' if was_there else 'written'}: {path}")
     for name, metrics in record["metrics"].items():
@@ -125,6 +128,7 @@ def bundle(
 
     if to.suffix != ".jsonl":
         raise UserError(f"--to is {to}; expected a file name that ends in .jsonl.")
+    to.parent.mkdir(parents=True, exist_ok=True)
     records = runs.read_records([*([to] if to.exists() else []), *folders])
     runs.write_atomically(to, "".join(runs.json_line(record) for record in records))
     console.print(f"{len(records)} records: {to}")

@@ -120,9 +120,10 @@ class RunConfig:
 
     def __post_init__(self):
         task = get_task(self.task)
+        masks = self.method == "mask_tuning"
         for name, choices in _CHOICES.items():
             value = getattr(self, name)
-            if value not in choices and not (value is None and name in _MASK_TUNING_ONLY):
+            if value not in choices and (masks or value is not None or name not in _MASK_TUNING_ONLY):
                 raise UserError(f"{name} is {value!r}; expected one of {', '.join(choices)}.")
         for name in ("alpha", "mask_rate", "warmup"):
             if getattr(self, name) is not None:
@@ -132,8 +133,11 @@ class RunConfig:
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise UserError(f"{name} is {value!r}; expected a number above 0.")
-        if self.weight_decay < 0 or self.gradient_diagnostics_steps < 0 or self.seed < 0:
-            raise UserError("weight_decay, gradient_diagnostics_steps and seed must be 0 or more.")
+        if self.mask_rate is None and masks:
+            raise UserError("mask_rate is None; expected a number from 0 to 1.")
+        for name in ("weight_decay", "gradient_diagnostics_steps", "seed"):
+            if getattr(self, name) < 0:
+                raise UserError(f"{name} is {getattr(self, name)!r}; expected 0 or more.")
         known = (*task.id_sets(self.source), *task.ood_sets(self.source))
         for name in (*self.sets, *self.splits):
             if name not in known:

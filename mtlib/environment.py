@@ -41,7 +41,7 @@ def commit() -> str | None:
     try:
         head = _git(root, "rev-parse", "HEAD")
         return head + ("+changes" if _git(root, "status", "--porcelain", "--untracked-files=no") else "")
-    except (OSError, subprocess.CalledProcessError):
+    except (OSError, subprocess.SubprocessError):
         return None
 
 
@@ -60,8 +60,13 @@ def checks() -> list[Check]:
 
 
 def _requirements() -> list[Check]:
-    found = []
-    for line in metadata.requires("mtlib") or []:
+    wanted, python = Requirement("python>=3.11"), platform.python_version()
+    found = [Check("python", wanted.specifier.contains(python), f"{python} (needs {wanted.specifier})")]
+    try:
+        lines = metadata.requires("mtlib") or []
+    except metadata.PackageNotFoundError:
+        return [*found, Check("mtlib", False, "not installed: run `make test` or `pip install -e .` in the checkout")]
+    for line in lines:
         requirement = Requirement(line)
         optional = requirement.marker is not None and "extra" in str(requirement.marker)
         if requirement.marker is not None and not optional and not requirement.marker.evaluate():
@@ -85,15 +90,15 @@ def _bundled_model() -> Check:
 def _machine() -> list[Check]:
     import torch
 
-    lines = [Check("python", None, platform.python_version()), Check("cores", None, str(os.cpu_count()))]
+    from mtlib.trainer import precision
+
+    lines = [Check("cores", None, str(os.cpu_count()))]
     if torch.cuda.is_available():
         memory = torch.cuda.get_device_properties(0).total_memory / 2**30
         lines.append(Check("GPU", None, f"{torch.cuda.get_device_name()}, {memory:.0f} GiB"))
-        bf16 = torch.cuda.is_bf16_supported(including_emulation=False)
     else:
         lines.append(Check("GPU", None, "none: the CPU will do"))
-        bf16 = torch.cpu._is_avx512_bf16_supported()
-    return [*lines, Check("bf16", None, "yes" if bf16 else "no: float32 is used")]
+    return [*lines, Check("bf16", None, "yes" if precision()["bf16"] else "no: float32 is used")]
 
 
 def _hub() -> Check:

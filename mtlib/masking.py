@@ -121,14 +121,15 @@ def _draw_device(candidates: Tensor, generator) -> torch.device:
 
 def _continues_word(tokenizer) -> Tensor:
     pieces = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
-    if any(piece.startswith("##") for piece in pieces):
+    # the commonest mark decides: byte-level vocabularies hold a few ordinary tokens such as "##" too
+    count, mark = max((sum(piece.startswith(mark) for piece in pieces), mark) for mark in ("##", "Ġ", "▁"))
+    if mark == "##" and count:
         flags = [piece.startswith("##") for piece in pieces]
     else:
-        marks = tuple(mark for mark in ("Ġ", "▁") if any(piece.startswith(mark) for piece in pieces))
-        if not marks:
+        if not count:
             raise UserError(
                 f"The tokenizer {type(tokenizer).__name__} marks neither word beginnings (Ġ, ▁) nor continuations "
                 "(##), so whole words cannot be told apart; use ExactMasking."
             )
-        flags = [not piece.startswith(marks) for piece in pieces]
+        flags = [not piece.startswith(mark) for piece in pieces]
     return torch.tensor(flags)

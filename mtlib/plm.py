@@ -102,7 +102,10 @@ class SharedPLM(nn.Module):
         saved = _saved_form(name_or_path)
         if saved is None:
             config = _load(AutoConfig, name_or_path, **config_changes)
-            classifier = _load(AutoModelForSequenceClassification, name_or_path, config=config, **_LOADING)
+            classifier, report = _load(
+                AutoModelForSequenceClassification, name_or_path, config=config, output_loading_info=True, **_LOADING
+            )
+            _require_weights(name_or_path, classifier, report, prefix=classifier.base_model_prefix + ".")
             mlm = _load_masked_lm(name_or_path, config)
             return cls(classifier, mlm, tokenizer, shared is not False)
         if shared is not None and shared != (saved == "shared"):
@@ -121,7 +124,10 @@ class SharedPLM(nn.Module):
                 "asked for; load the masked LM it came from to get a new head."
             )
         config = AutoConfig.from_pretrained(folder, **config_changes)
-        classifier = _load(AutoModelForSequenceClassification, str(folder), config=config, **_LOADING)
+        classifier, report = _load(
+            AutoModelForSequenceClassification, str(folder), config=config, output_loading_info=True, **_LOADING
+        )
+        _require_weights(str(folder), classifier, report)
         if saved == "separate":
             mlm = _load_masked_lm(str(folder / _SEPARATE_FOLDER), config)
             return cls(classifier, mlm, tokenizer, shared=False)
@@ -306,6 +312,16 @@ def _load(auto_class, name_or_path: str, **kwargs):
         ) from error
     finally:
         logging.set_verbosity(verbosity)
+
+
+def _require_weights(name_or_path: str, model: PreTrainedModel, report: dict, prefix: str = "") -> None:
+    """A new head may be missing from a checkpoint, and the pooler that a masked LM has no use for; nothing else."""
+    needed = {name for name, _ in model.named_parameters() if name.startswith(prefix) and "pooler" not in name}
+    if missing := sorted(needed & set(report["missing_keys"])):
+        raise UserError(
+            f"{name_or_path!r} lacks {len(missing)} weights of {type(model).__name__}, for example {missing[0]}: the "
+            "checkpoint is torn or of another architecture; get it again."
+        )
 
 
 def _load_masked_lm(name_or_path: str, config) -> PreTrainedModel:

@@ -7,6 +7,7 @@ import os
 import resource
 import shutil
 import sys
+import tempfile
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -26,7 +27,7 @@ from mtlib.methods import make_objective
 from mtlib.plm import SharedPLM
 from mtlib.sources import load_described
 from mtlib.tasks import get_task, score
-from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer, precision
+from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer, last_checkpoint, precision
 
 SCHEMA_VERSION = 1
 
@@ -43,27 +44,32 @@ def run(config: RunConfig, out: Path, resume: bool = True, keep_model: Path | No
     Returns:
         The record's path, and whether it was already there (then nothing was run).
     """
-    started = datetime.now(UTC)
+    started, surroundings = datetime.now(UTC), environment.describe()
     config = config.resolved()
-    _make_writable(out)
+    for folder in filter(None, (out, keep_model)):
+        _make_writable(folder)
     disable_progress_bars()
     logging.disable_progress_bar()
     data = _read_sets(config)
     identity = _identity(config, data)
     record_path = out / f"{_slug(config)}-{identity[:10]}.json"
     if record_path.exists():
+        if keep_model is not None and not any(keep_model.iterdir()):
+            raise UserError(f"{record_path} is finished, but its model was not kept; run it again with another --out.")
         return record_path, True
 
     set_seed(config.seed)
-    plm = SharedPLM.from_pretrained(
-        config.model_path, num_labels=len(get_task(config.task).labels), shared=config.shared
-    )
+    labels = get_task(config.task).labels
+    plm = SharedPLM.from_pretrained(config.model_path, num_labels=len(labels), shared=config.shared)
+    plm.config.id2label, plm.config.label2id = dict(enumerate(labels)), {name: i for i, name in enumerate(labels)}
     _check_lengths(config, plm)
     examples = _tokenise(data["train"].dataset, plm.tokenizer, config.max_length)
     work = out / ".work" / record_path.stem
     clock = _Clock(work)
     trainer = _make_trainer(config, plm, examples, work, clock)
-    checkpoint = _last_checkpoint(work) if resume else None
+    if not resume:
+        shutil.rmtree(work, ignore_errors=True)
+    checkpoint = last_checkpoint(work)
     clock.start(resumed=checkpoint is not None)
     trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     seconds = clock.elapsed()
@@ -71,12 +77,11 @@ def run(config: RunConfig, out: Path, resume: bool = True, keep_model: Path | No
     metrics, evaluation_seconds = {}, time.perf_counter()
     for name in config.sets:
         metrics[name] = _evaluate(trainer, name, data[name].dataset, config)
-    if not trainer.args.should_save:  # another process of this run writes the record
-        return record_path, False
     record = {
         "schema_version": SCHEMA_VERSION,
         "identity": identity,
         "config": config.public(),
+        "model": {"files_sha256": _model_sha256(config), "revision": getattr(plm.config, "_commit_hash", None)},
         "metrics": metrics,
         "history": [entry for entry in trainer.state.log_history if "loss" in entry],
         "cost": {
@@ -89,16 +94,18 @@ def run(config: RunConfig, out: Path, resume: bool = True, keep_model: Path | No
             "interruptions": clock.interruptions,
         },
         "data": {name: part.description for name, part in data.items()},
-        "environment": environment.describe(),
+        "environment": surroundings,
         "started": started.isoformat(timespec="seconds"),
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-    if keep_model is not None:
-        plm.save_pretrained(keep_model)
-    write_atomically(record_path, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
-    shutil.rmtree(work, ignore_errors=True)
-    with contextlib.suppress(OSError):  # other runs may be using it
-        work.parent.rmdir()
+    if trainer.args.should_save:  # of several processes, one
+        write_atomically(record_path, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+        if keep_model is not None:
+            plm.save_pretrained(keep_model)
+        shutil.rmtree(work, ignore_errors=True)
+        with contextlib.suppress(OSError):  # other runs may be using it
+            work.parent.rmdir()
+    trainer.accelerator.wait_for_everyone()
     return record_path, False
 
 
@@ -155,12 +162,12 @@ def _read_sets(config: RunConfig) -> dict[str, _Part]:
     train, description = load_described(name, config.source)
     if config.train_size is not None:
         if config.train_size > len(train):
-            raise UserError(f"train_size is {config.train_size}, but {name} has {len(train)} examples.")
+            raise UserError(
+                f"train_size is {config.train_size}, but {name} has {len(train)} examples; give at most so many."
+            )
         chosen = np.random.default_rng(0).permutation(len(train))[: config.train_size]
         train = train.select(sorted(chosen.tolist()))
         description["used_rows"] = config.train_size
-    if len(train) == 0:
-        raise UserError(f"{name} from {config.source} is empty; expected at least one training example.")
     parts = {"train": _Part(train, description)}
     for name in config.sets:
         parts[name] = _Part(*load_described(name, config.source, config.splits.get(name)))
@@ -172,19 +179,23 @@ def _identity(config: RunConfig, data: dict[str, _Part]) -> str:
     what = {
         "schema_version": SCHEMA_VERSION,
         "config": config.public(),
-        "weights": _weights_sha256(Path(config.model_path)),
+        "model": _model_sha256(config),
         "data": {name: part.description["content_sha256"] for name, part in data.items()},
     }
     return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
 
 
-def _weights_sha256(folder: Path) -> str | None:
-    files = sorted(folder.glob("*.safetensors")) if folder.is_dir() else []
+def _model_sha256(config: RunConfig) -> str | None:
+    """Of the weights, configuration and tokenizer in a local folder; None for a hub model."""
+    folder = Path(config.model_path)
+    if not folder.is_dir():
+        return None
     digest = hashlib.sha256()
-    for path in files:
-        with open(path, "rb") as file:
-            digest.update(hashlib.file_digest(file, "sha256").digest())
-    return digest.hexdigest() if files else None
+    for path in sorted([*folder.glob("*.safetensors"), folder / "config.json", *folder.glob("tokenizer*.json")]):
+        if path.is_file():
+            with open(path, "rb") as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()
 
 
 def _tokenise(dataset: Dataset, tokenizer, max_length: int) -> Dataset:
@@ -210,12 +221,13 @@ def _check_lengths(config: RunConfig, plm: SharedPLM) -> None:
 def _make_trainer(
     config: RunConfig, plm: SharedPLM, examples: Dataset, work: Path, clock: "_Clock"
 ) -> ObjectiveTrainer:
-    slices = config.accumulation * PartialState().num_processes
+    slices = config.accumulation * PartialState(cpu=precision()["use_cpu"]).num_processes
     if config.batch_size % slices:
         raise UserError(
             f"batch_size {config.batch_size} cannot be cut into {slices} equal slices (accumulation x processes)."
         )
     steps = max(1, round(-(-len(examples) // config.batch_size) * config.epochs))
+    log_every = max(1, steps // 100)
     arguments = ObjectiveArguments(
         output_dir=str(work),
         num_train_epochs=config.epochs,
@@ -233,8 +245,8 @@ def _make_trainer(
         seed=config.seed,
         bf16=config.precision == "bf16",
         use_cpu=precision()["use_cpu"],
-        logging_steps=max(1, steps // 100),
-        save_steps=max(50, steps // 10),
+        logging_steps=log_every,
+        save_steps=log_every * max(1, round(max(50, steps / 10) / log_every)),  # or a resumed log would lack steps
         save_total_limit=1,
         disable_tqdm=not sys.stderr.isatty(),
         logging_nan_inf_filter=False,
@@ -263,7 +275,8 @@ class _Clock(TrainerCallback):
     def start(self, resumed: bool) -> None:
         if resumed and self.file.exists():
             kept = json.loads(self.file.read_text())
-            self.before, self.interruptions = kept["seconds"], kept["interruptions"] + 1
+            self.before, self.interruptions = kept["seconds"], kept["interruptions"]
+        self.interruptions += resumed
         self.begun = time.perf_counter()
 
     def elapsed(self) -> float:
@@ -272,31 +285,21 @@ class _Clock(TrainerCallback):
     def on_save(self, args, state, control, **kwargs):
         kept = {"seconds": self.elapsed(), "interruptions": self.interruptions}
         write_atomically(self.file, json.dumps(kept))
-        if args.disable_tqdm:  # no bar in a log file or in CI: a line now and then instead
+        if (
+            args.disable_tqdm and state.is_world_process_zero
+        ):  # no bar in a log file or in CI: a line now and then instead
             loss = next((entry["loss"] for entry in reversed(state.log_history) if "loss" in entry), float("nan"))
             line = f"step {state.global_step} of {state.max_steps}, loss {loss:.3f}, {self.elapsed():.0f} s"
             print(line, file=sys.stderr, flush=True)
 
 
-def _last_checkpoint(work: Path) -> Path | None:
-    """The last complete one: the trainer's state is what a checkpoint gets last."""
-    steps = {}
-    for folder in work.glob("checkpoint-*"):
-        try:
-            json.loads((folder / "trainer_state.json").read_text())
-            steps[int(folder.name.partition("-")[2])] = folder
-        except (OSError, json.JSONDecodeError):
-            shutil.rmtree(folder, ignore_errors=True)
-    return steps[max(steps)] if steps else None
-
-
 def _make_writable(out: Path) -> None:
     try:
         out.mkdir(parents=True, exist_ok=True)
-        write_atomically(out / ".writable", "")
-        (out / ".writable").unlink()
+        with tempfile.TemporaryFile(dir=out):
+            pass
     except OSError as error:
-        raise UserError(f"cannot write to {out}: {error.strerror}; give another folder with --out.") from error
+        raise UserError(f"cannot write to {out}: {error.strerror}; give another folder.") from error
 
 
 def _peak_memory_mb() -> int:

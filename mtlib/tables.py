@@ -14,7 +14,9 @@ from mtlib.errors import UserError
 
 # told apart in the table's heading rather than in a column
 _HEADING = ("task", "source", "model")
-_NOT_A_SETTING = (*_HEADING, "method", "seed", "sets", "splits", "gradient_diagnostics_steps", "precision")
+_NOT_A_SETTING = (*_HEADING, "method", "seed", "sets", "gradient_diagnostics_steps")
+# what two rows must share for their difference to be one of methods
+_BUDGET = ("train_size", "epochs", "batch_size", "max_length", "eval_max_length", "splits", "hans_rule", "precision")
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,7 @@ class Row:
 
     method: str
     settings: str
+    budget: tuple
     cells: dict[str, Cell]
 
 
@@ -67,8 +70,12 @@ class Table:
     rows: tuple[Row, ...]
 
     def difference(self, row: Row, column: str) -> Difference | None:
-        """To the fine-tuning row that shares the budget (`epochs`, `train_size`, ...), where there is exactly one."""
-        baselines = [other for other in self.rows if other.method == "fine_tuning" and column in other.cells]
+        """To the fine-tuning row of the same budget (`epochs`, `train_size`, ...), where there is exactly one."""
+        baselines = [
+            other
+            for other in self.rows
+            if other.method == "fine_tuning" and other.budget == row.budget and column in other.cells
+        ]
         if row.method == "fine_tuning" or len(baselines) != 1 or column not in row.cells:
             return None
         ours, theirs = row.cells[column].by_seed, baselines[0].cells[column].by_seed
@@ -152,13 +159,20 @@ def _make_table(heading: tuple, records: list[dict]) -> Table:
         for record in group:
             for set_name, metrics in record["metrics"].items():
                 for column, value in _measures(set_name, metrics):
-                    cells[column][record["config"]["seed"]] = 100 * value
+                    seed = record["config"]["seed"]
+                    if seed in cells[column]:
+                        raise UserError(
+                            f"two different runs of {method} have seed {seed} and the same settings (other weights or "
+                            "data under one name?); put them into folders of their own and make a table of each."
+                        )
+                    cells[column][seed] = 100 * value
                     columns.setdefault(column)
         siblings = [dict(other) for name, other in groups if name == method]
         differing = ", ".join(
             f"{name} {value}" for name, value in settings if len({str(other.get(name)) for other in siblings}) > 1
         )
-        rows.append(Row(method, differing, {column: Cell(by_seed) for column, by_seed in cells.items()}))
+        budget = tuple(str(group[0]["config"].get(name)) for name in _BUDGET)
+        rows.append(Row(method, differing, budget, {column: Cell(by_seed) for column, by_seed in cells.items()}))
     return Table(" · ".join(map(str, heading)), tuple(columns), tuple(rows))
 
 

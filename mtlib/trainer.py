@@ -1,5 +1,7 @@
 """Training with any objective: the stock Trainer, with its loss, its log and its batches made right for ours."""
 
+import json
+import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -11,7 +13,7 @@ from transformers import DataCollatorWithPadding, Trainer, TrainingArguments
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
 from mtlib.errors import UserError
-from mtlib.objectives import FineTuning, MaskTuning, Objective
+from mtlib.objectives import FineTuning, MaskedLM, MaskTuning, Objective
 from mtlib.plm import SharedPLM
 
 UPDATES = ("joint", "alternating")
@@ -26,7 +28,7 @@ class ObjectiveArguments(TrainingArguments):
 
     Args:
         mlm_head_learning_rate: rate of the masked-LM head; default `learning_rate`.
-        classifier_learning_rate: rate of the classifier head; default `learning_rate`.
+        classifier_learning_rate: rate of the classifier head, pooler included; default `learning_rate`.
         update: "joint", one step on equation 1; or "alternating", one AdamW step on alpha * L_MLM, then one on
             (1 - alpha) * L_FT, each with its own moments (our second reading of the paper's "two training phases";
             alpha is then all but inert, since Adam divides the scale of a loss out).
@@ -60,7 +62,7 @@ class ObjectiveTrainer(Trainer):
       8 x 1, 4 x 2 and 2 x 4 train alike. Stock transformers 5 gets this wrong for these heads (transformers#47688).
     - The masks of an optimiser step depend on `(seed, step, process)` only, so a resumed run draws the same ones.
     - The log carries the objective's parts beside `loss`: `mlm_loss`, `ft_loss`, `n_masked` and `share_changed`.
-    - Evaluation and prediction classify the text as it stands.
+    - Evaluation and prediction classify the text as it stands; for `MaskedLM`, `eval_loss` is the masked-LM loss.
 
     Args:
         plm: the model.
@@ -78,6 +80,10 @@ class ObjectiveTrainer(Trainer):
             raise UserError(f'update="alternating" needs the two losses of MaskTuning, not {type(objective).__name__}.')
         if args.update == "alternating" and args.world_size > 1:
             raise UserError('update="alternating" runs in one process; use update="joint" on several GPUs.')
+        _check_examples(plm, objective, train_dataset)
+        if args.n_gpu > 1:
+            # one process drives one GPU: DataParallel cannot split our batches, `accelerate launch` can
+            args._n_gpu = 1
         kwargs.setdefault("data_collator", Collator(plm.tokenizer))
         super().__init__(model=plm, args=args, train_dataset=train_dataset, processing_class=plm.tokenizer, **kwargs)
         self.objective = objective
@@ -106,6 +112,7 @@ class ObjectiveTrainer(Trainer):
         return [{**batch, "n_examples": counts[0], "n_masked": counts[1]} for batch in batches], None
 
     def training_step(self, model, inputs, num_items_in_batch=None):
+        model.train()
         every = self.args.gradient_diagnostics_steps
         if every and self.state.global_step % every == 0 and isinstance(self.objective, MaskTuning):
             with self.compute_loss_context_manager():
@@ -124,13 +131,18 @@ class ObjectiveTrainer(Trainer):
     def prediction_step(self, model, inputs, prediction_loss_only, ignore_keys=None):
         inputs = self._prepare_inputs(inputs)
         with torch.no_grad(), self.compute_loss_context_manager():
+            if isinstance(self.objective, MaskedLM):
+                # the same masks for the same batch in every evaluation
+                batch = self.objective.prepare(self.plm, inputs, torch.Generator().manual_seed(self.args.seed))
+                return model(self.objective, batch).loss, None, None
+            if "labels" not in inputs:
+                return None, self.plm.classify(inputs).float(), None
             output = model(FineTuning(), inputs)
         if prediction_loss_only:
             return output.loss, None, None
         return output.loss, output.logits.float(), inputs["labels"]
 
     def _alternating_step(self, model, inputs):
-        model.train()
         phases = self.objective.phases(self.plm, self._prepare_inputs(inputs))
         loss = self._backward(model, *next(phases))
         self.accelerator.clip_grad_norm_(model.parameters(), self.args.max_grad_norm or float("inf"))
@@ -164,6 +176,9 @@ class ObjectiveTrainer(Trainer):
     def _parameter_groups(self) -> list[dict]:
         plm, args = self.plm, self.args
         trunk = {id(p) for part in (plm.trunk, plm.mlm_trunk) for p in part.parameters()}
+        # a pooler lies in the trunk but serves the classifier alone, and a plain masked LM brings none: it is new
+        pooler = getattr(plm.trunk, "pooler", None)
+        trunk -= set() if pooler is None else {id(p) for p in pooler.parameters()}
         classifier = {id(p) for p in plm.classifier.parameters()} - trunk
         decayed = set(self.get_decay_parameter_names(plm))
         groups: dict[tuple[float, float], list[nn.Parameter]] = {}
@@ -198,6 +213,9 @@ class ObjectiveTrainer(Trainer):
 
     def _load_from_checkpoint(self, resume_from_checkpoint, model=None):
         self.plm.load_state_dict(SharedPLM.from_pretrained(resume_from_checkpoint).state_dict())
+
+    def _load_best_model(self):
+        self._load_from_checkpoint(self.state.best_model_checkpoint)
 
     def _save_optimizer_and_scheduler(self, output_dir):
         super()._save_optimizer_and_scheduler(output_dir)
@@ -256,15 +274,19 @@ class Collator:
 
 
 def gradient_diagnostics(plm: SharedPLM, objective: MaskTuning, batch: dict) -> dict[str, torch.Tensor]:
-    """Norms of the trunk's gradients of L_MLM and L_FT (unweighted) on one batch, and their cosine.
+    """Norms of the trunk's gradients of L_MLM and L_FT (unweighted means of one batch), and their cosine.
 
-    The random state is put back afterwards, so that looking does not change the training.
+    Over the parameters that both losses reach (a pooler, for one, serves the classifier alone). The random state is
+    put back afterwards, so that looking does not change the training.
     """
     parameters = [parameter for parameter in plm.trunk.parameters() if parameter.requires_grad]
     devices = [plm.device] if plm.device.type == "cuda" else []
+    own_counts = {name: value for name, value in batch.items() if name not in ("n_examples", "n_masked")}
     with torch.random.fork_rng(devices=devices):
-        parts = objective(plm, batch).parts
-    mlm, ft = (_flat_gradient(parts[name], parameters) for name in ("mlm_loss", "ft_loss"))
+        parts = objective(plm, own_counts).parts
+    gradients = zip(*(_gradients(parts[name], parameters) for name in ("mlm_loss", "ft_loss")), strict=True)
+    shared = [pair for pair in gradients if None not in pair] or [(torch.zeros(1), torch.zeros(1))]
+    mlm, ft = (torch.cat([gradient.flatten() for gradient in side]) for side in zip(*shared, strict=True))
     return {
         "mlm_grad_norm": mlm.norm(),
         "ft_grad_norm": ft.norm(),
@@ -280,13 +302,40 @@ def precision(device: torch.device | None = None) -> dict[str, bool]:
     return {"bf16": torch.cpu._is_avx512_bf16_supported(), "use_cpu": True}
 
 
-def _flat_gradient(loss: torch.Tensor, parameters: list[nn.Parameter]) -> torch.Tensor:
-    if not loss.requires_grad:
-        return torch.zeros(sum(p.numel() for p in parameters), device=loss.device)
-    gradients = torch.autograd.grad(loss, parameters, retain_graph=True, allow_unused=True)
-    return torch.cat(
-        [(torch.zeros_like(p) if g is None else g).flatten() for p, g in zip(parameters, gradients, strict=True)]
-    )
+def last_checkpoint(folder: Path) -> Path | None:
+    """The last complete checkpoint in a folder; torn ones (the trainer's state is written last) are removed."""
+    steps = {}
+    for checkpoint in folder.glob("checkpoint-*"):
+        try:
+            json.loads((checkpoint / "trainer_state.json").read_text())
+            steps[int(checkpoint.name.partition("-")[2])] = checkpoint
+        except (OSError, json.JSONDecodeError):
+            shutil.rmtree(checkpoint, ignore_errors=True)
+    return steps[max(steps)] if steps else None
+
+
+def _check_examples(plm: SharedPLM, objective: Objective, dataset) -> None:
+    if isinstance(objective, MaskTuning) and objective.fill == "top_k" and objective.top_k > len(plm.tokenizer):
+        raise UserError(f"top_k is {objective.top_k}; the vocabulary has {len(plm.tokenizer)} tokens.")
+    if dataset is None:
+        return
+    if len(dataset) == 0:
+        raise UserError("the training set is empty; expected at least one example.")
+    if not isinstance(objective, MaskedLM):
+        if "labels" not in dataset.column_names:
+            raise UserError(f"the training set has no column `labels`; it has {', '.join(dataset.column_names)}.")
+        found = sorted(set(dataset["labels"]))
+        if found[0] < 0 or found[-1] >= plm.config.num_labels:
+            raise UserError(
+                f"the training set has labels {found[0]} to {found[-1]}; a classifier with num_labels="
+                f"{plm.config.num_labels} takes 0 to {plm.config.num_labels - 1}."
+            )
+
+
+def _gradients(loss: torch.Tensor, parameters: list[nn.Parameter]) -> tuple:
+    if not loss.requires_grad:  # nothing was masked
+        return (None,) * len(parameters)
+    return torch.autograd.grad(loss, parameters, retain_graph=True, allow_unused=True)
 
 
 class _LengthGroups(LengthGroupedSampler):

@@ -74,6 +74,16 @@ def test_card_figures_are_those_of_the_training_report():
         assert f"| {domain} | {100 * scores['accuracy']:.1f} | {scores['perplexity']:.1f} |" in card
 
 
+def test_card_describes_the_shape():
+    config = json.loads((MINI_MODEL_DIR / "config.json").read_text())
+    card = (MINI_MODEL_DIR / "README.md").read_text()
+    assert (
+        f"({config['num_hidden_layers']} layers x {config['hidden_size']}, {config['num_attention_heads']} heads,"
+        in card
+    )
+    assert f"{config['vocab_size']:,} word pieces" in card
+
+
 def test_readme_example_runs_as_printed(tmp_path):
     (snippet,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.S)
     done = subprocess.run(

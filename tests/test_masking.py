@@ -95,10 +95,10 @@ def test_whole_words_are_masked_with_all_their_pieces():
 def test_whole_words_of_a_tokenizer_that_marks_beginnings():
     class Marked:
         def __len__(self):
-            return 6
+            return 7
 
         def convert_ids_to_tokens(self, ids):
-            return [["<s>", "</s>", "Ġthe", "Ġfilm", "ing", "The"][i] for i in ids]
+            return [["<s>", "</s>", "Ġthe", "Ġfilm", "ing", "The", "##"][i] for i in ids]
 
     ids = torch.tensor([[0, 5, 3, 4, 4, 2, 1]])  # <s> The film ing ing the </s>
     mask = WholeWordMasking(1 / 3, Marked())(ids, torch.tensor([[0, 1, 1, 1, 1, 1, 0]]).bool())

@@ -1,5 +1,6 @@
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import (
     AlbertConfig,
     AutoTokenizer,
@@ -142,20 +143,18 @@ def test_structural_tokens_are_never_filled_in_but_unknown_may_be():
             assert torch.equal(perturbed[~mask], batch["input_ids"][~mask])
 
 
-def test_bart_classifier_survives_filled_text_of_every_length():
-    plm = architecture("bart")
+@pytest.mark.parametrize(("name", "token"), [("bart", "</s>"), ("roberta", "<pad>")])
+def test_a_head_that_insists_on_structural_tokens_does_no_harm(name, token):
+    """BART's classifier counts `</s>`, RoBERTa's positions count `<pad>`: neither may be filled in."""
+    plm = architecture(name)
+    with torch.no_grad():
+        bias = plm.mlm.final_logits_bias if name == "bart" else plm.mlm.lm_head.bias
+        bias[..., plm.tokenizer.convert_tokens_to_ids(token)] += 100.0
     batch = make_batch(plm, ["good", "the film is very good and not boring"])
-    for seed in range(5):
-        torch.manual_seed(seed)
-        assert torch.isfinite(MaskTuning(0.5, ExactMasking(1.0), fill="sample")(plm, batch).loss)
-
-
-def test_roberta_positions_do_not_move_when_text_is_refilled():
-    plm = architecture("roberta").eval()
-    batch, mask = masked_batch(plm)
-    perturbed = plm.fill_masks(batch, mask, "sample").perturbed_ids
-    padding = plm.tokenizer.pad_token_id
-    assert torch.equal(perturbed == padding, batch["input_ids"] == padding)
+    output = MaskTuning(0.5, ExactMasking(1.0))(plm, batch)
+    assert torch.isfinite(output.loss)
+    structural = plm.tokenizer.convert_tokens_to_ids(token)
+    assert torch.equal(output.perturbed_ids == structural, batch["input_ids"] == structural)
 
 
 def test_rows_that_pad_the_embedding_are_never_filled_in():
@@ -245,6 +244,19 @@ class TestBadCheckpoints:
     def test_missing(self, tmp_path):
         with pytest.raises(UserError, match="Cannot load"):
             SharedPLM.from_pretrained(tmp_path / "nothing", num_labels=2)
+
+    @pytest.mark.parametrize("saved_by_mtlib", [False, True])
+    def test_torn(self, plm, tmp_path, saved_by_mtlib):
+        if saved_by_mtlib:
+            plm.save_pretrained(tmp_path)
+        else:
+            plm.mlm.save_pretrained(tmp_path)
+            plm.tokenizer.save_pretrained(tmp_path)
+        weights = load_file(tmp_path / "model.safetensors")
+        weights.pop("bert.encoder.layer.1.output.dense.weight")
+        save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
+        with pytest.raises(UserError, match=r"lacks 1 weights of .*bert.encoder.layer.1.output.dense.weight"):
+            SharedPLM.from_pretrained(tmp_path, num_labels=2)
 
     def test_classifier_without_masked_lm_head(self, plm, tmp_path):
         plm.classifier.save_pretrained(tmp_path)

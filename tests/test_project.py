@@ -63,7 +63,11 @@ def test_package_modules_import_one_way():
     assert found - {"__init__"} <= set(order), found - set(order)
     for path in (ROOT / "mtlib").rglob("*.py"):
         own = path.stem if path.parent.name == "mtlib" else path.parent.name
-        for name in re.findall(r"^\s*from mtlib\.(\w+)[\w.]* import", path.read_text(), flags=re.M):
+        code = path.read_text()
+        names = re.findall(r"^\s*from mtlib\.(\w+)[\w.]* import", code, flags=re.M)
+        for line in re.findall(r"^\s*from mtlib import (.+)", code, flags=re.M):
+            names += [name.split(" as ")[0].strip() for name in line.split(",")]
+        for name in names:
             assert own == "__init__" or name == own or order.index(name) < order.index(own), f"{own} imports {name}"
 
 

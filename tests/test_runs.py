@@ -16,7 +16,7 @@ from mtlib.errors import UserError
 from mtlib.paths import SETTINGS_FILE
 from mtlib.runs import read_records, run
 from mtlib.tasks import get_task
-from tests.conftest import make_plm
+from tests.conftest import make_plm, tiny_bert_config
 
 GOOD, BAD = ["good", "great", "funny", "warm"], ["bad", "awful", "boring", "slow"]
 
@@ -138,7 +138,21 @@ def test_train_size_is_the_same_subset_for_every_seed(testbed, model):
 
 def test_kept_model_can_be_loaded(testbed, model, tmp_path):
     run(config(model, epochs=1), tmp_path / "out", keep_model=tmp_path / "kept")
-    assert runs.SharedPLM.from_pretrained(tmp_path / "kept").config.num_labels == 2
+    assert runs.SharedPLM.from_pretrained(tmp_path / "kept").config.id2label == {0: "negative", 1: "positive"}
+    with pytest.raises(UserError, match="is finished, but its model was not kept"):
+        run(config(model, epochs=1), tmp_path / "out", keep_model=tmp_path / "kept too")
+
+
+def test_restart_forgets_the_interrupted_run(testbed, model, tmp_path, monkeypatch):
+    monkeypatch.setattr(runs, "score", lambda *_: 1 / 0)  # fails after training
+    with pytest.raises(ZeroDivisionError):
+        run(config(model), tmp_path / "out")
+    monkeypatch.undo()
+    monkeypatch.setattr(sources, "TESTBED_DIR", testbed)
+    (work,) = (tmp_path / "out" / ".work").iterdir()
+    (work / "left").touch()
+    record = read_records([run(config(model), tmp_path / "out", resume=False)[0]])[0]
+    assert record["cost"]["interruptions"] == 0 and not work.exists()
 
 
 def test_text_that_spells_a_special_token_is_text(model):
@@ -171,7 +185,9 @@ class TestBadInput:
             ({"epochs": 0}, "epochs is 0; expected a number above 0"),
             ({"batch_size": -1}, "batch_size is -1"),
             ({"learning_rate": 0.0}, "learning_rate is 0.0"),
-            ({"seed": -1}, "must be 0 or more"),
+            ({"seed": -1}, "seed is -1; expected 0 or more"),
+            ({"masking": None}, "masking is None"),
+            ({"mask_rate": None}, "mask_rate is None"),
             (
                 {"sets": ("sst3",)},
                 "'sst3' is no evaluation set of sentiment from 'testbed'; expected testbed_sentiment",
@@ -193,7 +209,7 @@ class TestBadInput:
 
     def test_empty_training_set(self, testbed, model, tmp_path):
         (testbed / "testbed_sentiment_train.jsonl").write_text("")
-        with pytest.raises(UserError, match="testbed_sentiment_train"):
+        with pytest.raises(UserError, match=r"testbed_sentiment_train\.jsonl: .*0"):
             run(config(model), tmp_path / "out")
 
     def test_label_out_of_range(self, testbed, model, tmp_path):
@@ -213,7 +229,7 @@ class TestBadInput:
 
     def test_folder_that_cannot_be_written(self, testbed, model, tmp_path):
         (tmp_path / "file").write_text("")
-        with pytest.raises(UserError, match=r"cannot write to .*give another folder with --out"):
+        with pytest.raises(UserError, match=r"cannot write to .*give another folder"):
             run(config(model), tmp_path / "file")
 
     def test_longer_than_the_model_reads(self, testbed, model, tmp_path):
@@ -236,7 +252,7 @@ class TestBadInput:
 
 
 def start(testbed: Path, model: Path, out: Path) -> subprocess.Popen:
-    options = ["--task", "sentiment", "--method", "mask_tuning", "--model", model, "--out", out, "--epochs", "60"]
+    options = ["--task", "sentiment", "--method", "mask_tuning", "--model", model, "--out", out, "--epochs", "61"]
     options += ["--max-length", "64"]
     return subprocess.Popen(
         [sys.executable, "-m", "mtlib", "run", "--source", testbed, *options],
@@ -247,10 +263,10 @@ def start(testbed: Path, model: Path, out: Path) -> subprocess.Popen:
 
 
 def test_killed_run_resumes_and_ends_as_the_uninterrupted_one(model, tmp_path):
-    testbed = write_testbed(tmp_path / "testbed", train=160)  # 600 steps, a checkpoint every 60
+    testbed = write_testbed(tmp_path / "testbed", train=160)  # 610 steps
     killed = start(testbed, model, tmp_path / "killed")
     deadline = time.monotonic() + 120
-    while not list((tmp_path / "killed").glob(".work/*/checkpoint-*/trainer_state.json")):
+    while not list((tmp_path / "killed").glob(".work/*/clock.json")):
         assert killed.poll() is None and time.monotonic() < deadline, "no checkpoint to interrupt at"
         time.sleep(0.01)
     killed.send_signal(signal.SIGKILL)
@@ -271,4 +287,27 @@ def test_torn_checkpoint_is_passed_over(tmp_path):
         (tmp_path / f"checkpoint-{step}").mkdir()
         if state is not None:
             (tmp_path / f"checkpoint-{step}" / "trainer_state.json").write_text(state)
-    assert runs._last_checkpoint(tmp_path).name == "checkpoint-50"
+    assert runs.last_checkpoint(tmp_path).name == "checkpoint-50"
+    assert not (tmp_path / "checkpoint-100").exists()
+
+
+def test_two_processes_train_as_one(model, tmp_path):
+    """The same global batch, cut over two gloo processes; without dropout, and with every token masked."""
+    testbed = write_testbed(tmp_path / "testbed")
+    still = tmp_path / "still-bert"
+    plm = make_plm(tiny_bert_config(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0))
+    plm.mlm.save_pretrained(still)
+    plm.tokenizer.save_pretrained(still)
+    options = ["run", "--task", "sentiment", "--method", "mask_tuning", "--mask-rate", "1", "--model", still]
+    options += ["--source", testbed, "--epochs", "2", "--max-length", "64", "--precision", "float32", "--out"]
+    launch = ["-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", "0", "--standalone"]
+    environment = os.environ | {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    for processes, out in ((launch, tmp_path / "two"), ([], tmp_path / "one")):
+        command = [sys.executable, *processes, "-m", "mtlib", *options, out]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+    one, two = (read_records([tmp_path / out])[0] for out in ("one", "two"))
+    assert len(one["history"]) == len(two["history"]) == 8
+    for ours, theirs in zip(one["history"], two["history"], strict=True):
+        for name in ("loss", "grad_norm", "mlm_loss", "ft_loss", "n_masked"):
+            assert ours[name] == pytest.approx(theirs[name], rel=1e-4), name

@@ -51,9 +51,24 @@ def test_settings_that_differ_name_their_rows():
     ]
 
 
+def test_differences_need_the_same_budget():
+    (table,) = tables.make_tables([record("fine_tuning", 0, 0.8, epochs=6), record("mask_tuning", 0, 0.9, epochs=3)])
+    assert table.difference(table.rows[-1], "dev") is None
+
+
+def test_two_runs_in_one_cell_are_refused():
+    with pytest.raises(UserError, match="two different runs of fine_tuning have seed 0 and the same settings"):
+        tables.make_tables([record("fine_tuning", 0, 0.8), record("fine_tuning", 0, 0.9)])
+
+
+def test_other_splits_are_another_row():
+    runs = [record("fine_tuning", 0, 0.8, splits={"contrast": option}) for option in ("test", "dev+test")]
+    assert len(tables.make_tables(runs)[0].rows) == 2
+
+
 def test_no_difference_where_the_baseline_is_not_one():
-    baselines = [record("fine_tuning", 0, 0.8, epochs=epochs) for epochs in (3, 6)]
-    (table,) = tables.make_tables([*baselines, record("mask_tuning", 0, 0.9, epochs=3)])
+    baselines = [record("fine_tuning", 0, 0.8, learning_rate=rate) for rate in (1e-4, 2e-4)]
+    (table,) = tables.make_tables([*baselines, record("mask_tuning", 0, 0.9, learning_rate=1e-4)])
     assert table.difference(table.rows[-1], "dev") is None
 
 

@@ -36,7 +36,7 @@ def arguments(folder, **changes) -> ObjectiveArguments:
 
 def train(folder, objective, plm=None, data=None, resume=None, **changes) -> ObjectiveTrainer:
     plm = plm or make_plm(tiny_bert_config(**NO_DROPOUT))
-    trainer = ObjectiveTrainer(plm, objective, arguments(folder, **changes), data or examples(48))
+    trainer = ObjectiveTrainer(plm, objective, arguments(folder, **changes), examples(48) if data is None else data)
     trainer.train(resume_from_checkpoint=resume)
     return trainer
 
@@ -126,6 +126,7 @@ def test_learning_rates_of_trunk_and_heads(tmp_path):
     train(tmp_path, MaskTuning(0.5), plm, max_steps=1, lr_scheduler_type="constant", **rates)
     moved = {n: (p - before[n]).abs().max().item() for n, p in plm.named_parameters()}
     assert moved["classifier.classifier.weight"] == pytest.approx(1e-2, rel=0.01)
+    assert moved["classifier.bert.pooler.dense.weight"] == pytest.approx(1e-2, rel=0.01)
     assert moved["mlm.cls.predictions.transform.dense.weight"] == pytest.approx(1e-4, rel=0.01)
     assert moved["classifier.bert.encoder.layer.0.output.dense.weight"] == pytest.approx(1e-3, rel=0.01)
 
@@ -202,6 +203,35 @@ def test_masked_lm_objective_learns(tmp_path):
 def test_bad_arguments(tmp_path, changes, message):
     with pytest.raises(UserError, match=message):
         arguments(tmp_path, **changes)
+
+
+def test_bad_examples(tmp_path):
+    data = examples(8)
+    with pytest.raises(UserError, match="training set is empty"):
+        train(tmp_path, FineTuning(), data=data.select([]))
+    with pytest.raises(UserError, match="labels 0 to 1; a classifier with num_labels=1 takes 0 to 0"):
+        train(tmp_path, FineTuning(), make_plm(tiny_bert_config(num_labels=1)), data)
+    with pytest.raises(UserError, match="no column `labels`"):
+        train(tmp_path, MaskTuning(), data=data.remove_columns("labels"))
+    with pytest.raises(UserError, match="top_k is 99; the vocabulary has 28 tokens"):
+        train(tmp_path, MaskTuning(fill="top_k", top_k=99), data=data)
+
+
+def test_predicts_without_labels_and_evaluates_masked_lms(tmp_path):
+    data = examples(5).remove_columns("labels")
+    trainer = train(tmp_path, MaskedLM())
+    assert trainer.evaluate(data)["eval_loss"] == pytest.approx(trainer.evaluate(data)["eval_loss"])
+    assert train(tmp_path, FineTuning()).predict(data).predictions.shape == (5, 2)
+
+
+def test_best_checkpoint_is_loaded_back(tmp_path):
+    settings = {"save_strategy": "steps", "save_steps": 2, "eval_strategy": "steps", "eval_steps": 2}
+    settings |= {"load_best_model_at_end": True, "metric_for_best_model": "eval_loss", "learning_rate": 5e-2}
+    trainer = ObjectiveTrainer(
+        make_plm(), FineTuning(), arguments(tmp_path, **settings), examples(48), eval_dataset=examples(8)
+    )
+    trainer.train()
+    assert trainer.evaluate()["eval_loss"] == pytest.approx(trainer.state.best_metric, rel=1e-5)
 
 
 def test_alternating_needs_two_losses(tmp_path):

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# SST-2 with the bundled model. Each arm: four learning rates compared on in-distribution dev alone (seed 0), then the
+# SST-2 with the bundled model. Each arm: five learning rates compared on in-distribution dev alone (seed 0), then the
 # best of them with every seed on every set. Resumable: what has a record is skipped.
 #   data/results/sst2_study.sh FOLDER [ARM ...]     ARM: fine_tuning, joint, alternating (default: all)
 #   FOLDER: original releases of SST-2, the IMDB contrast sets and IMDB-CAD; PYTHON: the interpreter, default .venv's
@@ -10,7 +10,7 @@ cd "$(dirname "$0")/../.."
 python=${PYTHON:-.venv/bin/python}
 
 size=6000               # of 67,349 training phrases, the same ones in every run
-rates=(1e-4 2e-4 5e-4 1e-3)
+rates=(5e-5 1e-4 2e-4 5e-4 1e-3)
 seeds=(0 1 2)
 
 train() { "$python" -m mtlib run --task sentiment --source "$folder" --train-size "$size" "$@"; }
@@ -40,7 +40,9 @@ for arm in "${arms[@]}"; do
   for seed in "${seeds[@]}"; do
     train "${options[@]}" --learning-rate "$rate" --seed "$seed" --out runs/sst2
   done
-  "$python" -m mtlib bundle "runs/sst2_grid/$arm" --to data/results/sst2_grid.jsonl
-  "$python" -m mtlib bundle runs/sst2 --to data/results/sst2.jsonl
 done
+for arm in "${arms[@]}"; do
+  "$python" -m mtlib bundle "runs/sst2_grid/$arm" --to data/results/sst2_grid.jsonl
+done
+"$python" -m mtlib bundle runs/sst2 --to data/results/sst2.jsonl
 "$python" -m mtlib tables data/results/sst2.jsonl --format markdown --per-seed

@@ -24,7 +24,7 @@ from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, BertForSequ
 from mtlib.masking import ExactMasking
 from mtlib.objectives import MaskedLM
 from mtlib.plm import SharedPLM
-from mtlib.trainer import Collator, ObjectiveArguments, ObjectiveTrainer, precision
+from mtlib.trainer import Collator, ObjectiveArguments, ObjectiveTrainer, last_checkpoint, precision
 
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 # share of the training tokens; what a corpus lacks is left out and the rest scaled up
@@ -42,12 +42,13 @@ def main():
     work.mkdir(parents=True, exist_ok=True)
     if arguments.export:
         return export(work, arguments.export)
-    start = work / "start"
-    if not (start / "config.json").exists():
+    start, prepared = work / "start", work / "examples" / "complete"
+    if not prepared.exists():
         corpus = {name: read_lines(arguments.corpus, name) for name in domains(arguments.corpus)}
         build_start(arguments.warm_start, corpus, arguments.layers, arguments.vocabulary, start)
         tokenizer = AutoTokenizer.from_pretrained(start)
         build_examples(corpus, tokenizer, arguments.tokens, arguments.length, work / "examples")
+        prepared.touch()
     train(start, work, arguments)
     return None
 
@@ -96,7 +97,7 @@ def build_examples(corpus: dict[str, list[str]], tokenizer, budget: int, length:
     shares = {name: MIXTURE.get(name, 0.05) for name in corpus}
     total = sum(shares.values())
     for name, lines in corpus.items():
-        held_out = lines[: len(lines) // 100]
+        held_out = lines[: n_held_out(lines)]
         save(chunks(held_out, tokenizer, length, 40_000), out / "held_out" / name)
         wanted = int(budget * shares[name] / total)
         save(chunks(lines[len(held_out) :], tokenizer, length, wanted), out / "train" / name)
@@ -108,6 +109,7 @@ def chunks(lines: list[str], tokenizer, length: int, wanted: int) -> list[list[i
     pieces, count = [], 0
     first, last = tokenizer.cls_token_id, tokenizer.sep_token_id
     while count < wanted:
+        before = count
         for start in range(0, len(lines), 1000):
             for ids in tokenizer(lines[start : start + 1000], add_special_tokens=False)["input_ids"]:
                 for at in range(0, len(ids), length - 2):
@@ -117,7 +119,13 @@ def chunks(lines: list[str], tokenizer, length: int, wanted: int) -> list[list[i
                         count += len(piece) + 2
             if count >= wanted:
                 break
+        if count == before:
+            raise SystemExit("a domain has no line of four tokens or more left to train on; add text to it.")
     return pieces
+
+
+def n_held_out(lines: list[str]) -> int:
+    return max(1, len(lines) // 100)
 
 
 def save(pieces: list[list[int]], folder: Path) -> None:
@@ -168,7 +176,7 @@ def choose_vocabulary(tokenizer, corpus: dict[str, list[str]], size: int) -> lis
     """The special tokens, every single ASCII character, and the most frequent pieces of the corpus."""
     counts: Counter = Counter()
     for name, lines in corpus.items():
-        sample = lines[len(lines) // 100 :][: int(400_000 * MIXTURE.get(name, 0.05))]
+        sample = lines[n_held_out(lines) :][: int(400_000 * MIXTURE.get(name, 0.05))]
         for start in range(0, len(sample), 1000):
             for ids in tokenizer(sample[start : start + 1000], add_special_tokens=False)["input_ids"]:
                 counts.update(ids)
@@ -220,7 +228,8 @@ def train(start: Path, work: Path, arguments) -> None:
         logging_steps=50, save_steps=250, save_total_limit=2, disable_tqdm=True, seed=SEED, **precision(),
     )  # fmt: skip
     trainer = ObjectiveTrainer(plm, MaskedLM(ExactMasking(arguments.mask_rate)), settings, train_set)
-    trainer.train(resume_from_checkpoint=any((work / "checkpoints").glob("checkpoint-*")))
+    checkpoint = last_checkpoint(work / "checkpoints")
+    trainer.train(resume_from_checkpoint=checkpoint and str(checkpoint))
     tokens = int(sum(train_set["length"]) * min(1.0, trainer.state.epoch))
     report = {
         "tokens_seen": tokens,
