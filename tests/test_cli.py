@@ -32,7 +32,7 @@ def test_run_then_tables(testbed, model, tmp_path):  # noqa: F811
     table = call("tables", tmp_path, "--format", "markdown", "--per-seed")
     assert "| fine_tuning | 2 |" in table and "| · seed 1 |" in table and "difference to fine_tuning" in table
     assert "mask_tuning" in call("tables", tmp_path)
-    assert len(call("tables", tmp_path, "--format", "csv").splitlines()) == 1 + 2 * 2 * 7
+    assert len(call("tables", tmp_path, "--format", "csv").splitlines()) == 1 + 2 * 2 * 5
     bundle = tmp_path / "bundle" / "all.jsonl"
     bundle.parent.mkdir()
     call("bundle", tmp_path, "--to", bundle)

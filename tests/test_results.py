@@ -1,0 +1,37 @@
+"""What the README and data/results/README.md print is what the records say."""
+
+from pathlib import Path
+
+from mtlib.config import BUNDLED_RATES
+from mtlib.runs import read_records
+from mtlib.tables import make_tables, markdown
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "data" / "results"
+
+
+def test_readme_tables_are_made_from_the_records():
+    readme = (ROOT / "README.md").read_text()
+    for table in make_tables(read_records([RESULTS / "sst2.jsonl"])):
+        assert markdown(table) in readme
+
+
+def test_learning_rates_are_the_best_of_the_grid():
+    page = (RESULTS / "README.md").read_text()
+    best = {}
+    for record in read_records([RESULTS / "sst2_grid.jsonl"]):
+        config, metrics = record["config"], record["metrics"]
+        assert list(metrics) == ["sst2"], "nothing is chosen on a test set"
+        accuracy, rate = metrics["sst2"]["accuracy"], config["learning_rate"]
+        assert f"| {config['method']} | {rate:.0e} | {100 * accuracy:.2f} |" in page
+        best[config["method"]] = max(best.get(config["method"], (0, 0)), (accuracy, rate))
+    for method, rates in BUNDLED_RATES.items():
+        assert rates.trunk == rates.classifier == rates.mlm_head == best[method][1]
+
+
+def test_records_name_no_machine():
+    for path in RESULTS.glob("*.jsonl"):
+        for record in read_records([path]):
+            assert record["config"]["source"] in ("hub", "folder") or record["config"]["source"].startswith("testbed")
+            assert "/" not in record["config"]["model"]
+            assert record["environment"]["commit"] and "+changes" not in record["environment"]["commit"]
