@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# The testbed's fourth probe: the bundled model fine-tuned on each task, with the shortcut at three strengths.
+# The testbed's fourth probe: the bundled model fine-tuned on each task, with its shortcut (0.9) and without (0).
 #   data/results/testbed_study.sh [PYTHON]
 set -euo pipefail
 python=${1:-.venv/bin/python}
 cd "$(dirname "$0")/../.."
-for strength in 0.9 0 0.5; do
+for strength in 0.9 0; do
   source=testbed
   if [ "$strength" != 0.9 ]; then
     source=runs/testbed_$strength
