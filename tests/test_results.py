@@ -5,6 +5,7 @@ from pathlib import Path
 from mtlib.config import BUNDLED_RATES
 from mtlib.runs import read_records
 from mtlib.tables import make_tables, markdown
+from mtlib.tasks import TASKS, get_task
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "data" / "results"
@@ -35,3 +36,17 @@ def test_records_name_no_machine():
             assert record["config"]["source"] in ("hub", "folder") or record["config"]["source"].startswith("testbed")
             assert "/" not in record["config"]["model"]
             assert record["environment"]["commit"] and "+changes" not in record["environment"]["commit"]
+
+
+def test_the_testbed_does_what_it_is_for():
+    """A model learns it in distribution, falls off it, and falls less where nothing is planted."""
+    gaps = {}
+    for record in read_records([RESULTS / "testbed.jsonl"]):
+        task = get_task(record["config"]["task"])
+        accuracy = {name: metrics["accuracy"] for name, metrics in record["metrics"].items()}
+        dev, worst = accuracy[task.dev_set("testbed")], min(accuracy[name] for name in task.ood_sets("testbed"))
+        gaps[task.name, record["config"]["source"]] = dev - worst
+        assert dev >= 0.85
+    for task in TASKS:
+        assert gaps[task, "testbed"] >= 0.15
+        assert gaps[task, "testbed (strength 0, seed 0)"] < gaps[task, "testbed"] - 0.1
