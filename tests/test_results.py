@@ -40,13 +40,17 @@ def test_records_name_no_machine():
 
 def test_the_testbed_does_what_it_is_for():
     """A model learns it in distribution, falls off it, and falls less where nothing is planted."""
-    gaps = {}
+    gaps, cells = {}, {}
     for record in read_records([RESULTS / "testbed.jsonl"]):
         task = get_task(record["config"]["task"])
         accuracy = {name: metrics["accuracy"] for name, metrics in record["metrics"].items()}
         dev, worst = accuracy[task.dev_set("testbed")], min(accuracy[name] for name in task.ood_sets("testbed"))
         gaps[task.name, record["config"]["source"]] = dev - worst
+        cells[task.name, record["config"]["source"]] = f"{100 * dev:.1f} against {100 * worst:.1f}"
         assert dev >= 0.85
+    readme = (ROOT / "README.md").read_text()
     for task in TASKS:
+        planted, none = cells[task, "testbed"], cells[task, "testbed (strength 0, seed 0)"]
+        assert f"| {task} | {planted} | {none} |" in readme
         assert gaps[task, "testbed"] >= 0.15
         assert gaps[task, "testbed (strength 0, seed 0)"] < gaps[task, "testbed"] - 0.1
