@@ -138,7 +138,7 @@ class RunConfig:
         for name in ("weight_decay", "gradient_diagnostics_steps", "seed"):
             if getattr(self, name) < 0:
                 raise UserError(f"{name} is {getattr(self, name)!r}; expected 0 or more.")
-        known = (*task.id_sets(self.source), *task.ood_sets(self.source))
+        known = task.evaluation_sets(self.source)
         for name in (*self.sets, *self.splits):
             if name not in known:
                 raise UserError(
@@ -155,8 +155,7 @@ class RunConfig:
 
     @property
     def evaluation_sets(self) -> tuple[str, ...]:
-        task = get_task(self.task)
-        return self.sets or (*task.id_sets(self.source), *task.ood_sets(self.source))
+        return self.sets or get_task(self.task).evaluation_sets(self.source)
 
     def resolved(self) -> "RunConfig":
         """The same run with every default filled in, and None for what its method does not read."""

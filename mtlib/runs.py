@@ -51,7 +51,8 @@ def run(config: RunConfig, out: Path, resume: bool = True, keep_model: Path | No
     disable_progress_bars()
     logging.disable_progress_bar()
     data = _read_sets(config)
-    identity = _identity(config, data)
+    model_sha256 = _model_sha256(config)
+    identity = _identity(config, model_sha256, data)
     record_path = out / f"{_slug(config)}-{identity[:10]}.json"
     if record_path.exists():
         if keep_model is not None and not any(keep_model.iterdir()):
@@ -81,7 +82,7 @@ def run(config: RunConfig, out: Path, resume: bool = True, keep_model: Path | No
         "schema_version": SCHEMA_VERSION,
         "identity": identity,
         "config": config.public(),
-        "model": {"files_sha256": _model_sha256(config), "revision": getattr(plm.config, "_commit_hash", None)},
+        "model": {"files_sha256": model_sha256, "revision": getattr(plm.config, "_commit_hash", None)},
         "metrics": metrics,
         "history": [entry for entry in trainer.state.log_history if "loss" in entry],
         "cost": {
@@ -174,12 +175,12 @@ def _read_sets(config: RunConfig) -> dict[str, _Part]:
     return parts
 
 
-def _identity(config: RunConfig, data: dict[str, _Part]) -> str:
+def _identity(config: RunConfig, model_sha256: str | None, data: dict[str, _Part]) -> str:
     """A hash of all that decides the numbers: configuration, weights of a local model, content of the data."""
     what = {
         "schema_version": SCHEMA_VERSION,
         "config": config.public(),
-        "model": _model_sha256(config),
+        "model": model_sha256,
         "data": {name: part.description["content_sha256"] for name, part in data.items()},
     }
     return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()

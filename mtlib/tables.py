@@ -3,6 +3,7 @@
 import csv
 import io
 import math
+import statistics
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -31,14 +32,12 @@ class Cell:
 
     @property
     def mean(self) -> float:
-        return sum(self.by_seed.values()) / self.n
+        return statistics.fmean(self.by_seed.values())
 
     @property
     def sd(self) -> float | None:
         """Sample standard deviation; None for a single seed."""
-        if self.n < 2:
-            return None
-        return math.sqrt(sum((value - self.mean) ** 2 for value in self.by_seed.values()) / (self.n - 1))
+        return statistics.stdev(self.by_seed.values()) if self.n > 1 else None
 
 
 @dataclass(frozen=True)
@@ -87,11 +86,10 @@ def paired_difference(differences: list[float]) -> Difference | None:
     n = len(differences)
     if n == 0:
         return None
-    mean = sum(differences) / n
+    mean = statistics.fmean(differences)
     if n == 1:
         return Difference(mean, None, None, n)
-    error = math.sqrt(sum((d - mean) ** 2 for d in differences) / (n - 1) / n)
-    half = float(stats.t.ppf(0.975, n - 1)) * error
+    half = float(stats.t.ppf(0.975, n - 1)) * statistics.stdev(differences) / math.sqrt(n)
     return Difference(mean, mean - half, mean + half, n)
 
 

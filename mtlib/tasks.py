@@ -43,6 +43,9 @@ class Task:
         """Out-of-distribution evaluation sets: for reporting only, never for choosing anything."""
         return self._sets(source).ood
 
+    def evaluation_sets(self, source: str) -> tuple[str, ...]:
+        return (*self.id_sets(source), *self.ood_sets(source))
+
     def dev_set(self, source: str) -> str:
         """The one set that settings may be chosen on."""
         return self._sets(source).id[0]

@@ -237,9 +237,8 @@ class ObjectiveTrainer(Trainer):
 
     def _note(self, parts: dict[str, torch.Tensor]) -> None:
         """Add up the parts on their device; they are fetched only when logged."""
-        if self.model.training:
-            for name, value in parts.items():
-                self._parts[name] = self._parts.get(name, 0) + value.detach()
+        for name, value in parts.items():
+            self._parts[name] = self._parts.get(name, 0) + value.detach()
 
     def _take_parts(self) -> dict[str, float]:
         sums = {name: value.double() for name, value in self._parts.items()}
@@ -294,10 +293,9 @@ def gradient_diagnostics(plm: SharedPLM, objective: MaskTuning, batch: dict) -> 
     }
 
 
-def precision(device: torch.device | None = None) -> dict[str, bool]:
+def precision() -> dict[str, bool]:
     """`{"bf16": ..., "use_cpu": ...}`: bf16 autocast where the device computes in it, float32 elsewhere."""
-    device = device or torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if device.type == "cuda":
+    if torch.cuda.is_available():
         return {"bf16": torch.cuda.is_bf16_supported(including_emulation=False), "use_cpu": False}
     return {"bf16": torch.cpu._is_avx512_bf16_supported(), "use_cpu": True}
 
