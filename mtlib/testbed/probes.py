@@ -71,11 +71,11 @@ def bag_of_words(task: str, train: Rows, sets: dict[str, Rows]) -> dict[str, lis
 PROBES = {"majority": majority, "shortcut only": shortcut, "bag of words": bag_of_words}
 
 
-def wilson(correct: int, n: int, z: float = 1.96) -> tuple[float, float]:
-    """The Wilson score interval of a share (95 % for z = 1.96)."""
-    p, zz = correct / n, z * z
-    centre, half = p + zz / (2 * n), z * math.sqrt(p * (1 - p) / n + zz / (4 * n * n))
-    return (centre - half) / (1 + zz / n), (centre + half) / (1 + zz / n)
+def wilson(correct: int, n: int) -> tuple[float, float]:
+    """The 95 % Wilson score interval of a share."""
+    from scipy.stats import binomtest
+
+    return tuple(binomtest(correct, n).proportion_ci(0.95, method="wilson"))
 
 
 def pmi(rows: Rows, lures: list[int], label: int) -> float:
