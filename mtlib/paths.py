@@ -6,6 +6,9 @@ _PACKAGE = Path(__file__).resolve().parent
 DATA_DIR = _PACKAGE / "bundled" if (_PACKAGE / "bundled").is_dir() else _PACKAGE.parent / "data"
 MINI_MODEL_DIR = DATA_DIR / "models" / "mini"
 TESTBED_DIR = DATA_DIR / "testbed"
+# in a checkout only
+NOTEBOOK_DIR = _PACKAGE.parent / "notebooks"
+FIGURE_DIR = _PACKAGE.parent / "figures"
 
 # what the testbed's generator leaves beside the sets it writes
 SETTINGS_FILE = "testbed.json"

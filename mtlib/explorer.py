@@ -1,0 +1,149 @@
+"""One example looked at closely: what is masked, what the model would fill in, and what that does to both losses."""
+
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from html import escape
+
+import torch
+
+from mtlib.masking import MaskingPolicy
+from mtlib.objectives import MaskTuning, mask_tuning_loss
+from mtlib.plm import SharedPLM
+
+
+@dataclass(frozen=True)
+class Place:
+    """One masked place: the original token, and the likeliest fillers with their probabilities, best first."""
+
+    position: int
+    original: str
+    fillers: tuple[tuple[str, float], ...]
+    original_probability: float
+
+
+@dataclass(frozen=True)
+class Exploration:
+    """Equation 1 on one example, in evaluation mode (no dropout). Losses in nats, probabilities by class."""
+
+    tokens: tuple[str, ...]
+    perturbed: tuple[str, ...]
+    places: tuple[Place, ...]
+    labels: tuple[str, ...]
+    gold: int
+    before: tuple[float, ...]
+    after: tuple[float, ...]
+    mlm_loss: float
+    ft_loss: float
+    alpha: float
+
+    @property
+    def loss(self) -> float:
+        return self.alpha * self.mlm_loss + (1 - self.alpha) * self.ft_loss
+
+
+@torch.no_grad()
+def explore(
+    plm: SharedPLM,
+    masking: MaskingPolicy,
+    text: str,
+    gold: int,
+    text_pair: str | None = None,
+    alpha: float = 0.6,
+    seed: int = 0,
+    n_fillers: int = 5,
+) -> Exploration:
+    """Mask `text` (with `text_pair`) by `masking`, fill it, and classify it before and after.
+
+    Args:
+        plm: the model, before or after training; its mode is put back.
+        gold: class index of the true label.
+        seed: of the masks.
+        n_fillers: how many candidates to list per masked place.
+    """
+    was_training = plm.training
+    plm.eval()
+    encoded = plm.tokenizer(text, text_pair or None, truncation=True, return_tensors="pt", split_special_tokens=True)
+    batch = {**encoded.to(plm.device), "labels": torch.tensor([gold], device=plm.device)}
+    objective = MaskTuning(alpha, masking)
+    batch = objective.prepare(plm, batch, torch.Generator().manual_seed(seed))
+    filled, mask = objective.perturb(plm, batch), batch["mask"]  # (1, seq)
+    logits = plm.classify({**batch, "input_ids": filled.perturbed_ids})  # (1, num_labels)
+    targets = batch["input_ids"][mask]  # (n_masked,)
+    _, parts = mask_tuning_loss(filled.mlm_logits, targets, logits, batch["labels"], alpha)
+    words = plm.tokenizer.convert_ids_to_tokens
+    places = []
+    for row, position in enumerate(mask[0].nonzero().flatten().tolist()):
+        probabilities = filled.mlm_logits[row].float().softmax(-1)  # (vocab,)
+        best = probabilities.topk(min(n_fillers, len(probabilities)))
+        fillers = zip(words(best.indices.tolist()), best.values.tolist(), strict=True)
+        places.append(Place(position, words(int(targets[row])), tuple(fillers), probabilities[targets[row]].item()))
+    found = Exploration(
+        tokens=tuple(words(batch["input_ids"][0].tolist())),
+        perturbed=tuple(words(filled.perturbed_ids[0].tolist())),
+        places=tuple(places),
+        labels=tuple(plm.config.id2label[index] for index in range(plm.config.num_labels)),
+        gold=gold,
+        before=tuple(plm.classify(batch)[0].float().softmax(-1).tolist()),
+        after=tuple(logits[0].float().softmax(-1).tolist()),
+        mlm_loss=parts["mlm_loss"].item(),
+        ft_loss=parts["ft_loss"].item(),
+        alpha=alpha,
+    )
+    plm.train(was_training)
+    return found
+
+
+def as_html(found: Exploration) -> str:
+    """The exploration as tables; marks are told by tag as well as colour, so that they survive without styles."""
+    masked = {place.position for place in found.places}
+
+    def line(tokens, tag: str) -> str:
+        return " ".join(f"<{tag}>{escape(t)}</{tag}>" if i in masked else escape(t) for i, t in enumerate(tokens))
+
+    fillers = "".join(
+        f"<tr><td><b>{escape(place.original)}</b> ({place.original_probability:.1%})</td><td>"
+        + ", ".join(f"{escape(token)} {probability:.1%}" for token, probability in place.fillers)
+        + "</td></tr>"
+        for place in found.places
+    )
+    classes = "".join(
+        f"<tr><td>{escape(label)}{' (gold)' if index == found.gold else ''}</td>"
+        f"<td>{before:.1%}</td><td>{after:.1%}</td></tr>"
+        for index, (label, before, after) in enumerate(zip(found.labels, found.before, found.after, strict=True))
+    )
+    hidden = ["[MASK]" if i in masked else token for i, token in enumerate(found.tokens)]
+    return (
+        f"<p>original: {line(found.tokens, 'b')}<br>masked: {line(hidden, 'b')}<br>"
+        f"refilled: {line(found.perturbed, 'mark')}</p>"
+        f"<table><tr><th>masked token (its probability)</th><th>best fillers</th></tr>{fillers}</table>"
+        f"<table><tr><th>class</th><th>original</th><th>refilled</th></tr>{classes}</table>"
+        f"<p>mlm_loss {found.mlm_loss:.3f}, ft_loss {found.ft_loss:.3f}, at alpha {found.alpha:g}: "
+        f"<b>loss {found.loss:.3f}</b> nats</p>"
+    )
+
+
+def highlight_edit(original: str, edited: str) -> tuple[str, str]:
+    """Both texts as HTML: words that only the first has inside `<del>`, words that only the second has in `<ins>`."""
+    first, second = original.split(), edited.split()
+    left, right = [], []
+    for tag, a, b, c, d in SequenceMatcher(None, first, second, autojunk=False).get_opcodes():
+        one, other = escape(" ".join(first[a:b])), escape(" ".join(second[c:d]))
+        left.append(one if tag == "equal" else f"<del>{one}</del>" * bool(one))
+        right.append(other if tag == "equal" else f"<ins>{other}</ins>" * bool(other))
+    return " ".join(filter(None, left)), " ".join(filter(None, right))
+
+
+def highlight_words(text: str, words: set[str]) -> str:
+    """`text` as HTML with every word of `words` (lower case) inside `<mark>`."""
+    marked = []
+    for word in text.split():
+        bare = word.lower().strip(".,;:!?\"'()")
+        marked.append(f"<mark>{escape(word)}</mark>" if bare in words else escape(word))
+    return " ".join(marked)
+
+
+def html_table(header: list[str], rows: list[list[str]]) -> str:
+    """Cells are HTML already; escape what is not."""
+    head = "".join(f"<th>{name}</th>" for name in header)
+    body = "".join("<tr>" + "".join(f'<td style="text-align:left">{c}</td>' for c in row) + "</tr>" for row in rows)
+    return f"<table><tr>{head}</tr>{body}</table>"
