@@ -4,11 +4,15 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from html import escape
 
+import numpy as np
 import torch
+from torch.nn.functional import cross_entropy
+from transformers import TrainerCallback
 
 from mtlib.masking import MaskingPolicy
 from mtlib.objectives import MaskTuning, mask_tuning_loss
 from mtlib.plm import SharedPLM
+from mtlib.trainer import Collator
 
 
 @dataclass(frozen=True)
@@ -91,6 +95,45 @@ def explore(
     )
     plm.train(was_training)
     return found
+
+
+@torch.no_grad()
+def example_losses(plm: SharedPLM, objective: MaskTuning, examples, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """`(mlm_loss, ft_loss)` of each example, in nats, each `(n,)`: without dropout, the same masks for the same seed.
+
+    An example's `mlm_loss` is the mean over its own masked tokens (equation 1 takes the mean over the batch's).
+    """
+    was_training = plm.training
+    plm.eval()
+    batch = {key: value.to(plm.device) for key, value in Collator(plm.tokenizer)(list(examples)).items()}
+    batch = objective.prepare(plm, batch, torch.Generator().manual_seed(seed))
+    filled, mask = objective.perturb(plm, batch), batch["mask"]  # (n, seq)
+    logits = plm.classify({**batch, "input_ids": filled.perturbed_ids}).float()  # (n, num_labels)
+    per_token = cross_entropy(filled.mlm_logits.float(), batch["input_ids"][mask], reduction="none")  # (n_masked,)
+    summed = torch.zeros(mask.shape, device=mask.device).masked_scatter(mask, per_token).sum(1)  # (n,)
+    mlm_loss = summed / mask.sum(1).clamp(min=1)
+    ft_loss = cross_entropy(logits, batch["labels"], reduction="none")
+    plm.train(was_training)
+    return mlm_loss.cpu().numpy(), ft_loss.cpu().numpy()
+
+
+class LossSnapshots(TrainerCallback):
+    """`example_losses` of the same examples at the start, the end and evenly between: `snapshots[title]`."""
+
+    def __init__(self, plm: SharedPLM, objective: MaskTuning, examples, n: int = 4):
+        self.plm, self.objective, self.examples, self.n = plm, objective, examples, n
+        self.snapshots: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+
+    def on_train_begin(self, args, state, control, **kwargs):
+        self.steps = {round(state.max_steps * part / (self.n - 1)) for part in range(self.n)}
+        self._look(state)
+
+    def on_step_end(self, args, state, control, **kwargs):
+        self._look(state)
+
+    def _look(self, state) -> None:
+        if state.global_step in self.steps:
+            self.snapshots[f"step {state.global_step}"] = example_losses(self.plm, self.objective, self.examples)
 
 
 def as_html(found: Exploration) -> str:

@@ -172,15 +172,16 @@ def groups(records: Sequence[dict], set_name: str, title: str = "", most: int = 
 def curve(points: Mapping[float, Sequence[dict]], label: str, title: str = "") -> tuple[Figure, str]:
     """Accuracy on every set against a setting (alpha, masking rate, strength): mean over seeds, 95 % band."""
     values = sorted(points)
+    places = range(len(values))
     figure, (axis,) = new(7.0, 3.6)
     sets, words = list(next(iter(points.values()))[0]["metrics"]), []
     for place, name in enumerate(sets):
         found = np.array([interval([record["metrics"][name] for record in points[value]]) for value in values])
-        axis.plot(values, found[:, 0], _LINES[place % 4], marker=_MARKERS[place % 6], color=_PALETTE[place % 10],
+        axis.plot(places, found[:, 0], _LINES[place % 4], marker=_MARKERS[place % 6], color=_PALETTE[place % 10],
                   label=f"{name} ({kind(name)})")  # fmt: skip
-        axis.fill_between(values, found[:, 1], found[:, 2], color=_PALETTE[place % 10], alpha=0.12, lw=0)
+        axis.fill_between(places, found[:, 1], found[:, 2], color=_PALETTE[place % 10], alpha=0.12, lw=0)
         words.append(f"{name} " + ", ".join(f"{v:g}: {m:.0f} %" for v, m in zip(values, found[:, 0], strict=True)))
-    axis.set_xticks(values)
+    axis.set_xticks(places, [f"{value:g}" for value in values])  # a grid is rarely even: equal steps, true labels
     axis.set_ylim(0, 100)
     axis.set_xlabel(label)
     axis.set_ylabel("accuracy, %")

@@ -3,6 +3,7 @@
 The cells of a notebook are the same under every profile; only what this module resolves differs.
 """
 
+import hashlib
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from mtlib import runs
 from mtlib.config import RunConfig
 from mtlib.errors import UserError
 from mtlib.masking import check_rate
+from mtlib.plm import SharedPLM
 from mtlib.tasks import get_task
 
 FOLDER = Path(__file__).parent
@@ -57,9 +59,20 @@ class Settings:
         return RunConfig(method=method, seed=seed, **chosen | changes)
 
     def records(self, method: str, seeds: tuple[int, ...] | None = None, **changes) -> list[dict]:
-        """A record per seed: run now, or read where an earlier call has left it."""
-        paths = [runs.run(self.config(method, seed, **changes), self.out)[0] for seed in seeds or self.seeds]
+        """A record per seed: run now, or read where an earlier call has left it. The first seed's model is kept."""
+        configs = [self.config(method, seed, **changes) for seed in seeds or self.seeds]
+        paths = [runs.run(one, self.out, keep_model=self._model_folder(one))[0] for one in configs]
         return runs.read_records(paths)
+
+    def model_of(self, method: str, **changes) -> SharedPLM:
+        """What the first seed's run ended with."""
+        config = self.config(method, self.seeds[0], **changes)
+        runs.run(config, self.out, keep_model=self._model_folder(config))
+        return SharedPLM.from_pretrained(self._model_folder(config))
+
+    def _model_folder(self, config: RunConfig) -> Path | None:
+        name = hashlib.sha256(repr(config).encode()).hexdigest()[:10]
+        return self.out / "models" / f"{config.method}-{name}" if config.seed == self.seeds[0] else None
 
     def __str__(self) -> str:
         width = max(len(field.name) for field in fields(self))
