@@ -40,8 +40,8 @@ class LearningRates:
 
 # The paper searched {2, 3, 4, 5}e-5 and does not say what it chose; the first is Hugging Face's recipe for GLUE.
 PAPER_RATES = LearningRates(2e-5, 2e-5, 2e-5)
-# For the bundled model. fine_tuning, mask_tuning: chosen on SST-2 dev alone (the grid is in data/results/README.md).
-# The others have no recorded grid: they classify with cross-entropy alone, and start from fine_tuning's rate.
+# For the bundled model. fine_tuning and mask_tuning: chosen on SST-2 dev alone (the grid is in data/results/README.md).
+# augmented, no_integrated_loss, sequential and perturb_first have no recorded grid.
 BUNDLED_RATES = {
     "fine_tuning": LearningRates(1e-4, 1e-4, 1e-4),
     "mask_tuning": LearningRates(5e-4, 5e-4, 5e-4),

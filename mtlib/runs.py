@@ -346,7 +346,9 @@ class _Clock(TrainerCallback):
         if resumed and self.file.exists():
             kept = json.loads(self.file.read_text())
             self.seconds, self.interruptions = kept["seconds"], kept["interruptions"]
-        self.interruptions += resumed
+        if resumed:
+            self.interruptions += 1
+            self._keep()
 
     def enter(self, stage: str) -> None:
         self.stage, self.begun = stage, time.perf_counter() - self.seconds.get(stage, 0.0)
@@ -354,7 +356,7 @@ class _Clock(TrainerCallback):
     def stop(self) -> dict[str, float]:
         """The seconds of every stage so far, kept for a resumed run."""
         self.seconds[self.stage] = time.perf_counter() - self.begun
-        write_atomically(self.file, json.dumps({"seconds": self.seconds, "interruptions": self.interruptions}))
+        self._keep()
         return self.seconds
 
     def on_save(self, args, state, control, **kwargs):
@@ -365,6 +367,10 @@ class _Clock(TrainerCallback):
             loss = next((entry["loss"] for entry in reversed(state.log_history) if "loss" in entry), float("nan"))
             line = f"{self.stage}: step {state.global_step} of {state.max_steps}, loss {loss:.3f}, {seconds:.0f} s"
             print(line, file=sys.stderr, flush=True)
+
+    def _keep(self) -> None:
+        if PartialState().is_main_process:
+            write_atomically(self.file, json.dumps({"seconds": self.seconds, "interruptions": self.interruptions}))
 
 
 def _make_writable(out: Path) -> None:

@@ -160,6 +160,11 @@ class ObjectiveTrainer(Trainer):
         self.accelerator.backward(output.loss)
         return output.loss.detach()
 
+    def _run_epoch(self, **kwargs):
+        # a training cut off after its last step has none left; within an epoch the stock loop would take one more
+        if self.state.global_step < self.state.max_steps:
+            super()._run_epoch(**kwargs)
+
     # --- optimisers, order of the data, checkpoints ---
 
     def create_optimizer(self, model=None):
