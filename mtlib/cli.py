@@ -18,6 +18,7 @@ app = typer.Typer(
 )
 data_app = typer.Typer(help="Check and download data.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
+METHODS = "fine_tuning, mask_tuning, augmented, no_integrated_loss, sequential, perturb_first"
 # a table in a file or a pipe is as wide as it needs to be
 console = Console() if sys.stdout.isatty() else Console(width=10_000)
 
@@ -36,7 +37,7 @@ def main() -> None:
 @app.command()
 def run(
     task: Annotated[str, typer.Option(help="sentiment, nli or paraphrase")],
-    method: Annotated[str, typer.Option(help="fine_tuning or mask_tuning")],
+    method: Annotated[str, typer.Option(help=f"one of {METHODS}")],
     source: Annotated[
         str, typer.Option(help="testbed, hub, or a folder of original releases or of `mtlib testbed`")
     ] = "testbed",

@@ -46,13 +46,21 @@ def commit() -> str | None:
         return None
 
 
+def in_notebook() -> bool:
+    """True inside a Jupyter kernel, whoever runs it."""
+    return _kernel() is not None
+
+
 def is_interactive() -> bool:
     """True in a notebook that a person has open: only there may a cell ask for input.
 
     papermill, nbconvert and `jupyter execute` run the same kernel, but tell it that nobody answers.
     """
-    kernel = getattr(sys.modules["IPython"].get_ipython(), "kernel", None) if "IPython" in sys.modules else None
-    return getattr(kernel, "_allow_stdin", False)
+    return getattr(_kernel(), "_allow_stdin", False)
+
+
+def _kernel():
+    return getattr(sys.modules["IPython"].get_ipython(), "kernel", None) if "IPython" in sys.modules else None
 
 
 def device_note() -> str:

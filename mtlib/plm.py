@@ -35,6 +35,11 @@ _SEPARATE_FOLDER = "masked_lm"
 _LOADING = {"trust_remote_code": False, "use_safetensors": True, "dtype": torch.float32}
 
 
+def check_top_k(top_k: int, tokenizer) -> None:
+    if top_k > len(tokenizer):
+        raise UserError(f"top_k is {top_k}; the vocabulary has {len(tokenizer)} tokens.")
+
+
 class FilledMasks(NamedTuple):
     """What `SharedPLM.fill_masks` returns."""
 
