@@ -6,6 +6,8 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from datasets import Dataset, concatenate_datasets
+from rich.console import Console
+from rich.progress import track
 from torch.utils.data import DataLoader
 
 from mtlib.masking import MaskingPolicy
@@ -56,6 +58,7 @@ class Refill:
         ids = list(examples["input_ids"])
         order = np.argsort([len(row) for row in ids], kind="stable")  # like lengths together: little padding
         batches = DataLoader(examples.select(order), batch_size, collate_fn=Collator(plm.tokenizer))
+        console = Console(stderr=True)
         counts = {"n_masked": 0, "n_changed": 0}
         rows = iter(order.tolist())
         training, devices = plm.training, [plm.device] if plm.device.type == "cuda" else []
@@ -63,7 +66,7 @@ class Refill:
         with torch.random.fork_rng(devices):
             torch.manual_seed(seed)  # what sampled fills and the 80/10/10 rule draw from
             masks = torch.Generator().manual_seed(seed)
-            for batch in batches:
+            for batch in track(batches, "refilling", console=console, transient=True, disable=not console.is_terminal):
                 batch = {name: tensor.to(plm.device) for name, tensor in batch.items()}
                 batch = draw_mask(plm, batch, self.masking, masks)
                 masked_ids = replace_masked(batch["input_ids"], batch["mask"], plm.tokenizer, self.replacement)
