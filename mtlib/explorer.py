@@ -143,24 +143,24 @@ def as_html(found: Exploration) -> str:
     def line(tokens, tag: str) -> str:
         return " ".join(f"<{tag}>{escape(t)}</{tag}>" if i in masked else escape(t) for i, t in enumerate(tokens))
 
-    fillers = "".join(
-        f"<tr><td><b>{escape(place.original)}</b> ({place.original_probability:.1%})</td><td>"
-        + ", ".join(f"{escape(token)} {probability:.1%}" for token, probability in place.fillers)
-        + "</td></tr>"
+    fillers = [
+        [
+            f"<b>{escape(place.original)}</b> ({place.original_probability:.1%})",
+            ", ".join(f"{escape(token)} {probability:.1%}" for token, probability in place.fillers),
+        ]
         for place in found.places
-    )
-    classes = "".join(
-        f"<tr><td>{escape(label)}{' (gold)' if index == found.gold else ''}</td>"
-        f"<td>{before:.1%}</td><td>{after:.1%}</td></tr>"
+    ]
+    classes = [
+        [f"{escape(label)}{' (gold)' if index == found.gold else ''}", f"{before:.1%}", f"{after:.1%}"]
         for index, (label, before, after) in enumerate(zip(found.labels, found.before, found.after, strict=True))
-    )
+    ]
     hidden = ["[MASK]" if i in masked else token for i, token in enumerate(found.tokens)]
     return (
         f"<p>original: {line(found.tokens, 'b')}<br>masked: {line(hidden, 'b')}<br>"
         f"refilled: {line(found.perturbed, 'mark')}</p>"
-        f"<table><tr><th>masked token (its probability)</th><th>best fillers</th></tr>{fillers}</table>"
-        f"<table><tr><th>class</th><th>original</th><th>refilled</th></tr>{classes}</table>"
-        f"<p>mlm_loss {found.mlm_loss:.3f}, ft_loss {found.ft_loss:.3f}, at alpha {found.alpha:g}: "
+        + html_table(["masked token (its probability)", "best fillers"], fillers)
+        + html_table(["class", "original", "refilled"], classes)
+        + f"<p>mlm_loss {found.mlm_loss:.3f}, ft_loss {found.ft_loss:.3f}, at alpha {found.alpha:g}: "
         f"<b>loss {found.loss:.3f}</b> nats</p>"
     )
 
@@ -187,6 +187,6 @@ def highlight_words(text: str, words: set[str]) -> str:
 
 def html_table(header: list[str], rows: list[list[str]]) -> str:
     """Cells are HTML already; escape what is not."""
-    head = "".join(f"<th>{name}</th>" for name in header)
+    head = "".join(f'<th style="text-align:left">{name}</th>' for name in header)
     body = "".join("<tr>" + "".join(f'<td style="text-align:left">{c}</td>' for c in row) + "</tr>" for row in rows)
     return f"<table><tr>{head}</tr>{body}</table>"

@@ -81,11 +81,13 @@ def gap(records: Sequence[dict], title: str = "", width: float = 7.0) -> tuple[F
     methods = _methods(records)
     sets = sorted(records[0]["metrics"], key=lambda name: kind(name) != "id")
     figure, (axis,) = new(width, 1.1 + 0.42 * len(sets) + 0.1 * len(methods))
+    words = {}
     for place, method in enumerate(methods):
         rows = _of(records, method)
         offset = 0.16 * (place - (len(methods) - 1) / 2)
         for row, name in enumerate(sets):
             mean, low, high = interval([record["metrics"][name] for record in rows])
+            words.setdefault(method, []).append(f"{name} {mean:.1f} %")
             axis.errorbar(
                 mean, row + offset, xerr=[[mean - low], [high - mean]], fmt=_MARKERS[place], capsize=3,
                 color=_colour(method), label=f"{method} (n = {len(rows)})" if row == 0 else None,
@@ -101,13 +103,7 @@ def gap(records: Sequence[dict], title: str = "", width: float = 7.0) -> tuple[F
     axis.set_xlabel("accuracy, %")
     axis.set_title(title)
     figure.legend(loc="outside lower center", ncols=3)
-    return figure, "Accuracy by evaluation set with 95 % intervals: " + "; ".join(
-        f"{method} "
-        + ", ".join(
-            f"{name} {interval([record['metrics'][name] for record in _of(records, method)])[0]:.1f} %" for name in sets
-        )
-        for method in methods
-    ) + "."  # fmt: skip
+    return figure, _sentence("Accuracy by evaluation set with 95 % intervals", words)
 
 
 @_styled
@@ -117,7 +113,7 @@ def differences(table: Table, title: str = "") -> tuple[Figure, str]:
     if not rows:
         raise UserError("no difference to show; expected fine-tuning and another method on the same seeds and budget.")
     figure, (axis,) = new(7.0, 1.2 + 0.45 * len(table.columns))
-    words = []
+    words = {}
     for place, row in enumerate(rows):
         name = row.method + (f" ({row.settings})" if row.settings else "")
         for line, column in enumerate(table.columns):
@@ -129,7 +125,7 @@ def differences(table: Table, title: str = "") -> tuple[Figure, str]:
                           xerr=[[found.mean - low], [high - found.mean]], fmt=_MARKERS[place], capsize=3,
                           color=_PALETTE[place + 1],
                           label=f"{name} (n = {found.n})" if line == 0 else None)  # fmt: skip
-            words.append(f"{name} on {column} {found.mean:+.1f}")
+            words.setdefault(name, []).append(f"{column} {found.mean:+.1f}")
     axis.axvline(0, color="0.3", lw=0.8)
     axis.set_yticks(range(len(table.columns)), table.columns)
     axis.set_ylim(len(table.columns) - 0.5, -0.5)
@@ -137,7 +133,7 @@ def differences(table: Table, title: str = "") -> tuple[Figure, str]:
     axis.set_xlabel("difference to fine-tuning, points (right of 0: better)")
     axis.set_title(title)
     figure.legend(loc="outside lower center", ncols=1)
-    return figure, f"Paired differences to fine-tuning in points: {'; '.join(words)}."
+    return figure, _sentence("Paired differences to fine-tuning in points", words)
 
 
 @_styled
@@ -174,20 +170,20 @@ def curve(points: Mapping[float, Sequence[dict]], label: str, title: str = "") -
     values = sorted(points)
     places = range(len(values))
     figure, (axis,) = new(7.0, 3.6)
-    sets, words = list(next(iter(points.values()))[0]["metrics"]), []
+    sets, words = list(next(iter(points.values()))[0]["metrics"]), {}
     for place, name in enumerate(sets):
         found = np.array([interval([record["metrics"][name] for record in points[value]]) for value in values])
         axis.plot(places, found[:, 0], _LINES[place % 4], marker=_MARKERS[place % 6], color=_PALETTE[place % 10],
                   label=f"{name} ({kind(name)})")  # fmt: skip
         axis.fill_between(places, found[:, 1], found[:, 2], color=_PALETTE[place % 10], alpha=0.12, lw=0)
-        words.append(f"{name} " + ", ".join(f"{v:g}: {m:.0f} %" for v, m in zip(values, found[:, 0], strict=True)))
+        words[name] = [f"{mean:.0f} % at {value:g}" for value, mean in zip(values, found[:, 0], strict=True)]
     axis.set_xticks(places, [f"{value:g}" for value in values])  # a grid is rarely even: equal steps, true labels
     axis.set_ylim(0, 100)
     axis.set_xlabel(label)
     axis.set_ylabel("accuracy, %")
     axis.set_title(title)
     figure.legend(loc="outside lower center", ncols=2)
-    return figure, f"Accuracy against {label}: {'; '.join(words)}."
+    return figure, _sentence(f"Accuracy against {label}", words)
 
 
 def interval(metrics: Sequence[dict]) -> tuple[float, float, float]:
@@ -205,7 +201,7 @@ def probes(counts: Mapping[str, Mapping[str, tuple[int, int]]], title: str = "")
     """Accuracy of simple rules on every evaluation set; `counts` maps rule to set to (correct, n)."""
     sets = sorted(next(iter(counts.values())), key=lambda name: kind(name) != "id")
     figure, (axis,) = new(7.0, 1.2 + 0.5 * len(sets))
-    words, height = [], 0.8 / len(counts)
+    words, height = {}, 0.8 / len(counts)
     for place, (rule, found) in enumerate(counts.items()):
         for line, name in enumerate(sets):
             correct, n = found[name]
@@ -214,7 +210,7 @@ def probes(counts: Mapping[str, Mapping[str, tuple[int, int]]], title: str = "")
             axis.barh(at, mean, height * 0.9, color=_PALETTE[place], hatch=("", "//", "..", "xx")[place % 4], alpha=0.8,
                       edgecolor="white", label=rule if line == 0 else None)  # fmt: skip
             axis.plot([low, high], [at, at], color="0.2", lw=1.2)
-            words.append(f"{rule} on {name} {mean:.0f} %")
+            words.setdefault(rule, []).append(f"{name} {mean:.0f} %")
     axis.axhline(sum(kind(name) == "id" for name in sets) - 0.5, color="0.3", lw=0.8)
     axis.set_yticks(range(len(sets)), [f"{name} ({kind(name)})" for name in sets])
     axis.set_ylim(len(sets) - 0.5, -0.5)
@@ -223,7 +219,7 @@ def probes(counts: Mapping[str, Mapping[str, tuple[int, int]]], title: str = "")
     axis.set_xlabel("accuracy, % (line: 95 % Wilson interval)")
     axis.set_title(title)
     figure.legend(loc="outside lower center", ncols=4)
-    return figure, f"Accuracy of simple rules: {'; '.join(words)}."
+    return figure, _sentence("Accuracy of simple rules", words)
 
 
 @_styled
@@ -231,19 +227,19 @@ def dial(counts: Mapping[float, Mapping[str, tuple[int, int]]], title: str = "")
     """How often the shortcut is right, against its strength; `counts` maps strength to set to (correct, n)."""
     strengths = sorted(counts)
     figure, (axis,) = new(7.0, 3.4)
-    words = []
+    words = {}
     for place, name in enumerate(counts[strengths[0]]):
         values = [100 * counts[s][name][0] / counts[s][name][1] for s in strengths]
         axis.plot(strengths, values, _LINES[place % 4], marker=_MARKERS[place % 6], color=_PALETTE[place],
                   label=f"{name} ({kind(name)})")  # fmt: skip
-        words.append(f"{name} " + ", ".join(f"{s:g}: {v:.0f} %" for s, v in zip(strengths, values, strict=True)))
+        words[name] = [f"{v:.0f} % at {s:g}" for s, v in zip(strengths, values, strict=True)]
     axis.set_xticks(strengths)
     axis.set_ylim(-3, 103)
     axis.set_xlabel("strength of the planted shortcut")
     axis.set_ylabel("rows where it is right, %")
     axis.set_title(title)
     figure.legend(loc="outside lower center", ncols=2)
-    return figure, f"Share of rows where the shortcut is right, by strength: {'; '.join(words)}."
+    return figure, _sentence("Share of rows where the shortcut is right, by its strength", words)
 
 
 # ------------------------------------------------------------------------------------------------------ over training
@@ -257,7 +253,7 @@ def learning_curves(
     figure, axes = new(7.0, 3.2, len(parts))
     words = []
     for axis, part in zip(axes, parts, strict=True):
-        for place, method in enumerate(_rows(records)):
+        for place, method in enumerate(_methods(records)):
             runs = [record for record in records if _row(record) == method]
             steps, values = _series(runs, part)
             if not steps.size:
@@ -282,7 +278,7 @@ def gradients(records: Sequence[dict], title: str = "") -> tuple[Figure, str]:
     """Norms of both losses' gradients on the trunk (log scale) and their cosine, over training."""
     figure, (norms, cosine) = new(7.0, 3.2, 2)
     words = []
-    for place, name in enumerate(_rows(records)):
+    for place, name in enumerate(_methods(records)):
         runs = [record for record in records if _row(record) == name]
         for part, mark in (("mlm_grad_norm", "L_MLM"), ("ft_grad_norm", "L_FT")):
             steps, values = _series(runs, part)
@@ -313,7 +309,7 @@ def loss_scatter(snapshots: Mapping[str, tuple[np.ndarray, np.ndarray]], title: 
     `(mlm_loss, ft_loss)`, each `(n,)`.
     """
     figure, axes = new(2.9 * len(snapshots), 3.3, len(snapshots), sharex=True, sharey=True)
-    half, words = np.log(2), []
+    half, words = np.log(2), {}
     for axis, (name, (mlm, ft)) in zip(axes, snapshots.items(), strict=True):
         axis.scatter(mlm, ft, s=9, alpha=0.45, color=_PALETTE[0], linewidths=0)
         axis.axvline(half, color="0.4", lw=0.8)
@@ -329,21 +325,23 @@ def loss_scatter(snapshots: Mapping[str, tuple[np.ndarray, np.ndarray]], title: 
                   bbox={"facecolor": "white", "alpha": 0.8, "edgecolor": "0.8"})  # fmt: skip
         axis.set_title(name)
         axis.set_xlabel("mlm_loss, nats")
-        words.append(f"{name}: " + ", ".join(f"{label} {100 * share:.0f} %" for label, share in shares.items()))
+        words[name] = [f"{label} {100 * share:.0f} %" for label, share in shares.items()]
     axes[0].set_ylabel("ft_loss, nats")
     figure.suptitle(title, x=0.01, ha="left", fontsize=11)
-    return figure, f"Losses of single examples, by the paper's scenarios: {'; '.join(words)}."
+    return figure, _sentence("Losses of single examples, by the paper's scenarios", words)
 
 
 # ------------------------------------------------------------------------------------------------------------ helpers
 
 
+def _sentence(lead: str, words: Mapping[str, Sequence[str]]) -> str:
+    return f"{lead}: " + "; ".join(f"{name}: {', '.join(parts)}" for name, parts in words.items()) + "."
+
+
 def _methods(records: Iterable[dict]) -> list[str]:
+    """The lines of a plot, in the order of the paper's tables."""
     found = {_row(record): record["config"]["method"] for record in records}
     return sorted(found, key=lambda name: (METHODS.index(found[name]), name))
-
-
-_rows = _methods
 
 
 def _row(record: dict) -> str:

@@ -30,6 +30,16 @@ if "google.colab" in sys.modules:
     assert repository, "fill in `repository` above, then run this cell again"
     %pip install -q "mtlib @ {repository}@v{version}"
 """
+_TEMPLATE = """\
+{%- extends 'classic/index.html.j2' -%}
+{%- block input_group -%}
+{%- if 'solution' in cell.metadata.get('tags', []) -%}
+<details><summary>Solution</summary>{{ super() }}</details>
+{%- else -%}
+{{ super() }}
+{%- endif -%}
+{%- endblock input_group -%}
+"""
 _TYPES = {"str": str, "int": int, "float": float, "bool": bool}
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -185,7 +195,7 @@ def _html(notebook) -> str:
     from nbconvert import HTMLExporter
 
     # the default template, "lab", leaves out the images' alternative texts (jupyter/nbconvert#2021)
-    text, _ = HTMLExporter(template_name="classic").from_notebook_node(notebook)
+    text, _ = HTMLExporter(template_name="classic", raw_template=_TEMPLATE).from_notebook_node(notebook)
     return text
 
 
