@@ -331,6 +331,54 @@ def loss_scatter(snapshots: Mapping[str, tuple[np.ndarray, np.ndarray]], title: 
     return figure, _sentence("Losses of single examples, by the paper's scenarios", words)
 
 
+@_styled
+def shares_over(series: Mapping[str, Mapping[int, tuple]], x: str, y: str, title: str = "") -> tuple[Figure, str]:
+    """Shares with their intervals against a count; `series` maps a name to `{x: Share}`."""
+    figure, (axis,) = new(6.0, 3.2)
+    words = {}
+    for place, (name, found) in enumerate(series.items()):
+        values, low, high = (100 * np.array([getattr(part, end) for part in found.values()])
+                             for end in ("share", "low", "high"))  # fmt: skip
+        at = np.array(list(found)) + 0.06 * (place - (len(series) - 1) / 2)
+        axis.errorbar(at, values, yerr=[values - low, high - values], fmt=_MARKERS[place] + _LINES[place], capsize=3,
+                      color=_PALETTE[place], label=f"{name} (n = {next(iter(found.values())).n})")  # fmt: skip
+        words[name] = [f"{value:.0f} % at {x} {position}" for value, position in zip(values, found, strict=True)]
+    axis.set_xticks(list(next(iter(series.values()))))
+    axis.set_ylim(0, 100)
+    axis.set_xlabel(x)
+    axis.set_ylabel(y)
+    axis.set_title(title)
+    axis.legend()
+    return figure, _sentence(y, words)
+
+
+@_styled
+def stacked(shares: Mapping[str, Mapping[str, float]], title: str = "") -> tuple[Figure, str]:
+    """Shares that add up to one, a bar per row."""
+    figure, (axis,) = new(7.0, 1.0 + 0.45 * len(shares))
+    names = list(next(iter(shares.values())))
+    for line, found in enumerate(shares.values()):
+        start = 0.0
+        for place, name in enumerate(names):
+            width = 100 * found[name]
+            axis.barh(line, width, 0.7, left=start, color=_PALETTE[place], hatch=("", "//", "..", "xx")[place % 4],
+                      edgecolor="white", label=name if line == 0 else None)  # fmt: skip
+            if width >= 4:
+                axis.text(start + width / 2, line, f"{width:.0f}", ha="center", va="center", fontsize=9,
+                          bbox={"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 1})  # fmt: skip
+            start += width
+    axis.set_yticks(range(len(shares)), list(shares))
+    axis.set_ylim(len(shares) - 0.5, -0.5)
+    axis.set_xlim(0, 100)
+    axis.grid(visible=False)
+    axis.set_xlabel("share, %")
+    axis.set_title(title)
+    figure.legend(loc="outside lower center", ncols=4)
+    return figure, _sentence(
+        title, {row: [f"{name} {100 * found[name]:.0f} %" for name in names] for row, found in shares.items()}
+    )
+
+
 # ------------------------------------------------------------------------------------------------------------ helpers
 
 

@@ -54,7 +54,8 @@ class Settings:
 
     def config(self, method: str, seed: int = 0, **changes) -> RunConfig:
         """One run of `method` under these settings; `changes` are any other field of `RunConfig`."""
-        chosen = {"task": self.task, "source": self.source, "model": self.model, "alpha": self.alpha,
+        alpha = self.alpha if method == "mask_tuning" else None  # the other methods have their own, or none
+        chosen = {"task": self.task, "source": self.source, "model": self.model, "alpha": alpha,
                   "mask_rate": self.mask_rate, "train_size": self.train_size, "epochs": self.epochs}  # fmt: skip
         return RunConfig(method=method, seed=seed, **chosen | changes)
 
