@@ -132,7 +132,7 @@ def differences(table: Table, title: str = "") -> tuple[Figure, str]:
     axis.margins(x=0.08)
     axis.set_xlabel("difference to fine-tuning, points (right of 0: better)")
     axis.set_title(title)
-    figure.legend(loc="outside lower center", ncols=1)
+    figure.legend(loc="outside lower center", ncols=3)
     return figure, _sentence("Paired differences to fine-tuning in points", words)
 
 

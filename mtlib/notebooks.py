@@ -34,7 +34,7 @@ _TEMPLATE = """\
 {%- extends 'classic/index.html.j2' -%}
 {%- block input_group -%}
 {%- if 'solution' in cell.metadata.get('tags', []) -%}
-<details><summary>Solution</summary>{{ super() }}</details>
+<details style="margin-left: 9em"><summary>Solution</summary>{{ super() }}</details>
 {%- else -%}
 {{ super() }}
 {%- endif -%}
