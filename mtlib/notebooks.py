@@ -263,6 +263,14 @@ def _write_summary(out: Path, results: list[Result]) -> None:
     (out / "summary.md").write_text("\n".join(lines) + "\n")
 
 
+def update_readme() -> None:
+    """Put the table of the notebooks as they are now into the README, between its two comments."""
+    path = NOTEBOOK_DIR.parent / "README.md"
+    before, begin, rest = path.read_text().partition("--publish` -->\n")
+    _, end, after = rest.partition("<!-- end of the table -->")
+    path.write_text(before + begin + table() + "\n" + end + after)
+
+
 def table() -> str:
     """The README's notebook table, from the notebooks themselves."""
     lines = ["| notebook | what you learn | minutes, 2 CPU cores | parameters |", "| --- | --- | ---: | --- |"]
