@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from datasets import Dataset
-from transformers import PrinterCallback, PreTrainedTokenizerBase, set_seed
+from transformers import PreTrainedTokenizerBase, PrinterCallback, set_seed
 
 from mtlib.config import BUNDLED_MODEL, default_rates
 from mtlib.errors import UserError
@@ -130,6 +130,25 @@ def record_fills(
 def filled_text(row: dict) -> str:
     """The sentence of a row with this one place filled and all others as they were."""
     return row["text"][: row["start"]] + row["predicted"] + row["text"][row["end"] :]
+
+
+def marked_text(row: dict) -> str:
+    """`filled_text` with the filling between ⟦ and ⟧, the blank before it inside."""
+    return f"{row['text'][: row['start']]}⟦{row['predicted']}⟧{row['text'][row['end'] :]}"
+
+
+def unmarked(text: str, original: str) -> dict:
+    """`text`, `start`, `end` and `predicted` of a row, from `marked_text` and what stood there originally."""
+    before, opened, rest = text.partition("⟦")
+    predicted, closed, after = rest.partition("⟧")
+    if not opened or not closed:
+        raise UserError(f"{text!r} has no filling between ⟦ and ⟧.")
+    return {
+        "text": before + original + after,
+        "start": len(before),
+        "end": len(before) + len(original),
+        "predicted": predicted,
+    }
 
 
 def perturbed_examples(rows: list[dict], examples: Dataset) -> list[dict]:
@@ -286,7 +305,9 @@ def _check(plm: SharedPLM, objective: Objective, examples: Dataset) -> None:
     if not isinstance(objective, (MaskedLM, MaskTuning)):
         raise UserError(f"{type(objective).__name__} masks nothing; expected MaskedLM or MaskTuning.")
     if missing := {"text", "label", "uid"} - set(examples.column_names):
-        raise UserError(f"the examples lack {', '.join(sorted(missing))}; they have {', '.join(examples.column_names)}.")
+        raise UserError(
+            f"the examples lack {', '.join(sorted(missing))}; they have {', '.join(examples.column_names)}."
+        )
     if len(set(examples["uid"])) != len(examples):
         raise UserError("two examples have the same uid; give each its own.")
     if not plm.tokenizer.is_fast:

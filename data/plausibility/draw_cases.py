@@ -84,7 +84,7 @@ def draw_case(plm, continues, task: str, text: str, weights, whole_words: bool, 
     place, filler = rendered(
         plm.tokenizer, continues, text, start, end, filler_id, next_continues=bool(continues[ids[position + 1]])
     )
-    return task, f"{text[:place]}[[{filler}]]{text[end:]}", text[place:end], filler
+    return task, f"{text[:place]}⟦{filler}⟧{text[end:]}", text[place:end], filler
 
 
 if __name__ == "__main__":
