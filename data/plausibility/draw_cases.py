@@ -22,9 +22,13 @@ from mtlib.sources import load
 from mtlib.tasks import TASKS
 
 WAYS = ("likeliest", "ranks 2 to 10", "ranks 11 to 300", "any")
-# sentences per task, own sentences, weights of the ways, whole words only; the second batch, drawn after the first was
-# labelled, has more fillers that fit, since these turned out to be few
-BATCHES = ((44, 68, (0.4, 0.25, 0.2, 0.15), False), (28, 56, (0.5, 0.4, 0.1, 0.0), True))
+# sentences per task, own sentences, weights of the ways, whole words only. The second batch, drawn after the first was
+# labelled, has more fillers that fit, since these turned out to be few; the third was drawn to measure the judge on.
+BATCHES = (
+    (44, 68, (0.4, 0.25, 0.2, 0.15), False),
+    (28, 56, (0.5, 0.4, 0.1, 0.0), True),
+    (38, 40, (0.5, 0.35, 0.1, 0.05), False),
+)
 
 
 def main(path: Path) -> None:
