@@ -1,14 +1,14 @@
 """A proxy for a person's "does this word fit here?": tags of the two words, and a masked LM's odds between them.
 
 It is measured against hand labels, data/plausibility/cases.csv; `python -m mtlib.plausibility` sets its weights on
-one half of them, measures it on the other, and writes the README there. It knows grammar better than sense, so its
+two thirds of them, measures it on the others, and writes the README there. It knows grammar better than sense, so its
 counts are to be read beside its agreement with the labels, and never as a person's judgement.
 """
 
 import csv
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from string import Template
 from typing import NamedTuple
@@ -24,12 +24,14 @@ from mtlib.plm import SharedPLM
 from mtlib.pos_probe import PosProbe, Span
 
 CASES_FILE, WEIGHTS_FILE = PLAUSIBILITY_DIR / "cases.csv", PLAUSIBILITY_DIR / "weights.json"
+EVIDENCE_FILE = PLAUSIBILITY_DIR / "evidence.csv"
 FEATURES = ("same_part_of_speech", "same_tag", "known_word", "log_odds", "neighbour_log_odds")
 NEIGHBOURS = 2
 _BATCH = 32
 # tags that stand in the same places: "their" and "the", "but" and "since"
 _STANDS_AS = {"PRON/PRP$": "DET", "CCONJ": "SCONJ"}
 _CLIP, _RIDGE = 10.0, 1.0
+_FITTING = 282  # the first two batches of cases.csv
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ class PlausibilityJudge:
     Args:
         scorer: the masked LM that gives the odds. The default is the untouched bundled model: for an arm that started
             from it, it is not an independent judge; pass another (a hub model) to have one.
-        weights: by feature, and "bias"; default those set on half of the hand labels with the bundled model. Another
+        weights: by feature, and "bias"; default those set on the hand labels with the bundled model. Another
             scorer should get its own, from `fit_weights`.
         probe: default the bundled one.
     """
@@ -157,6 +159,7 @@ def word_scores(plm: SharedPLM, words: Sequence[tuple[str, str, str]]) -> list[W
         inputs += [(number, 0, encoded, i, last) for i in range(first, last + 1)]
         inputs += [(number, 1, encoded, i, i) for i in near]
         n_pieces.append(len(pieces))
+    inputs.sort(key=lambda entry: len(entry[2]["input_ids"]))  # like lengths together: little padding
     sums = np.zeros((len(words), 2))  # (words, [own, neighbours])
     for first in range(0, len(inputs), _BATCH):
         numbers, kinds, encoded, positions, ends = zip(*inputs[first : first + _BATCH], strict=True)
@@ -187,9 +190,28 @@ def read_cases(path: Path = CASES_FILE) -> list[dict]:
     ]
 
 
-def halves(cases: list) -> tuple[list, list]:
-    """Even rows, which weights are set on, and odd rows, which the judge is measured on."""
-    return cases[::2], cases[1::2]
+def read_evidence(path: Path = EVIDENCE_FILE) -> list[Evidence]:
+    """The evidence on each hand-labelled case, in order, as the default judge found it."""
+    with open(path, newline="", encoding="utf-8") as file:
+        return [
+            Evidence(row["original_tag"], row["filler_tag"], row["known_word"] == "1", float(row["log_odds"]),
+                     float(row["neighbour_log_odds"]))
+            for row in csv.DictReader(file)
+        ]  # fmt: skip
+
+
+def write_evidence(evidence: Sequence[Evidence], path: Path = EVIDENCE_FILE) -> None:
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["uid", *(field.name for field in fields(Evidence))])
+        for case, found in zip(read_cases(), evidence, strict=True):
+            odds = (f"{found.log_odds:.4f}", f"{found.neighbour_log_odds:.4f}")
+            writer.writerow([case["uid"], found.original_tag, found.filler_tag, int(found.known_word), *odds])
+
+
+def fitting_and_held_out(cases: list) -> tuple[list, list]:
+    """The cases that weights are set on, and those that were drawn and labelled afterwards to measure the judge on."""
+    return cases[:_FITTING], cases[_FITTING:]
 
 
 def fit_weights(
@@ -197,8 +219,10 @@ def fit_weights(
 ) -> dict[str, float]:
     """Logistic regression of the labels on the features, with a ridge: 0 for features that are left out.
 
-    Minimises sum log(1 + exp(-s z)) + |w|^2 / 2, with z = bias + w . features and s = 1 where plausible, else -1; the
-    bias is not penalised. Raises `UserError` where all labels are one.
+    Minimises sum log(1 + exp(-s z)) + |w|^2 / 2, with z = bias + w . features and s = 1 where plausible, else -1. Then
+    the bias is moved until as many cases (or as near as ties allow) are called plausible as are labelled so: the judge
+    is there to count shares, and the bias of least error calls too few plausible where most are not. Raises
+    `UserError` where all labels are one.
     """
     from scipy.optimize import minimize
 
@@ -214,7 +238,10 @@ def fit_weights(
         gradient = np.concatenate([[slope.sum()], slope @ x + _RIDGE * parameters[1:]])
         return np.logaddexp(0, -sign * z).sum() + _RIDGE * (parameters[1:] ** 2).sum() / 2, gradient
 
-    bias, *found = minimize(loss, np.zeros(1 + len(used)), jac=True).x.tolist()
+    _, *found = minimize(loss, np.zeros(1 + len(used)), jac=True).x.tolist()
+    scores = np.unique(x @ found)  # ascending
+    cuts = [scores[0] - 1, *((scores[1:] + scores[:-1]) / 2), scores[-1] + 1]
+    bias = -float(min(cuts, key=lambda cut: abs((x @ found > cut).sum() - sum(plausible))))
     return {**dict.fromkeys(FEATURES, 0.0), **dict(zip(features, found, strict=True)), "bias": bias}
 
 
@@ -263,18 +290,21 @@ def measure(labels: Sequence[bool], verdicts: Sequence[bool]) -> Measured:
     return Measured(agreement(labels, verdicts), *counts)
 
 
-def measure_rules() -> tuple[dict[str, float], dict[str, Measured]]:
-    """Weights from one half of the cases, and what the judge and simpler rules reach on the other.
+def measure_rules(evidence: Sequence[Evidence]) -> tuple[dict[str, float], dict[str, Measured]]:
+    """Weights from the cases for fitting, and what the judge and simpler rules reach on those held out.
 
     Beside the judge: the same fitted with the tags alone or the odds alone, and the constant answer.
-    `judge, fitted half` is the judge on the cases that its weights were set on.
+    `judge, where fitted` is the judge on the cases that its weights were set on.
+
+    Args:
+        evidence: on each of `read_cases`, in order.
     """
     cases = read_cases()
-    evidence = PlausibilityJudge(weights=dict.fromkeys((*FEATURES, "bias"), 0.0)).evidence(cases)
-    fitting, held_out = halves(list(zip(evidence, (case["plausible"] for case in cases), strict=True)))
+    labelled = list(zip(evidence, (case["plausible"] for case in cases), strict=True))
+    fitting, held_out = fitting_and_held_out(labelled)
     parts = {"judge": FEATURES, "tags alone": FEATURES[:3], "odds alone": FEATURES[3:], "constant": ()}
     weights = {
-        name: {feature: round(value, 2) for feature, value in fit_weights(*zip(*fitting, strict=True), used).items()}
+        name: {feature: round(value, 3) for feature, value in fit_weights(*zip(*fitting, strict=True), used).items()}
         for name, used in parts.items()
     }
 
@@ -282,7 +312,7 @@ def measure_rules() -> tuple[dict[str, float], dict[str, Measured]]:
         return measure([label for _, label in of], [plausibility_score(found, own) >= 0 for found, _ in of])
 
     found = {name: measured(held_out, own) for name, own in weights.items()}
-    return weights["judge"], {**found, "judge, fitted half": measured(fitting, weights["judge"])}
+    return weights["judge"], {**found, "judge, where fitted": measured(fitting, weights["judge"])}
 
 
 def card(weights: dict[str, float], measured: dict[str, Measured]) -> str:
@@ -303,11 +333,12 @@ def card(weights: dict[str, float], measured: dict[str, Measured]) -> str:
         plausible=sum(case["plausible"] for case in cases),
         by_task=", ".join(f"{task} {sum(found)} of {len(found)}" for task, found in sorted(by_task.items())),
         rows="\n".join(lines),
-        weights="\n".join(f"| {name} | {value:+.2f} |" for name, value in weights.items()),
+        weights="\n".join(f"| {name} | {value:+.3f} |" for name, value in weights.items()),
     )
 
 
 if __name__ == "__main__":
-    fitted, measures = measure_rules()
+    write_evidence(PlausibilityJudge(weights=dict.fromkeys((*FEATURES, "bias"), 0.0)).evidence(read_cases()))
+    fitted, measures = measure_rules(read_evidence())
     WEIGHTS_FILE.write_text(json.dumps(fitted, indent=1) + "\n")
     (PLAUSIBILITY_DIR / "README.md").write_text(card(fitted, measures), encoding="utf-8")

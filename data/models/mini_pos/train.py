@@ -147,21 +147,24 @@ def evaluate(probe: PosProbe, states: torch.Tensor, tags: torch.Tensor, left_out
 CARD = """\
 # mini_pos: part-of-speech probe on the bundled masked LM
 
-A linear classifier of words on the frozen states of `data/models/mini`, layer {layer} of 4: {tags} tags x 384, float16, 27 kB.
-`mtlib.pos_probe.PosProbe` runs it; the plausibility proxy (`data/plausibility`) asks whether a filled-in word has the tag of the word it stands
-for. This page is written by `train.py`.
+A linear classifier of words on the frozen states of `data/models/mini`, layer {layer} of 4: {tags} tags x 384, float16,
+27 kB. `mtlib.pos_probe.PosProbe` runs it; the plausibility proxy (`data/plausibility`) asks it whether a filled-in word
+has the tag of the word it stands for. This page is written by `train.py`.
 
-    python data/models/mini_pos/train.py UD_FOLDER        # about 6 minutes on one CPU core
+    python data/models/mini_pos/train.py UD_FOLDER        # about 6 minutes on a CPU core
 
-A word's vector is the mean of its pieces' states. Tags are universal parts of speech; for nouns, verbs, auxiliaries, adjectives and adverbs
-with the Penn tag that tells number, tense or degree, and possessives (`PRON/PRP$`) apart from other pronouns.
+A word's vector is the mean of its pieces' states. Tags are universal parts of speech; for nouns, verbs, auxiliaries,
+adjectives and adverbs with the Penn tag that tells number, tense or degree, and possessives (`PRON/PRP$`) apart from
+other pronouns.
 
 ## Data and licence
 
-Trained on Universal Dependencies English EWT (web text: weblogs, newsgroups, e-mails, reviews, answers), train; layer chosen on dev with a
-quarter of train; test only reported. The treebank is licensed under CC BY-SA 4.0 (UniversalDependencies/UD_English-EWT); no sentence of it is part
-of this project. The probe holds statistics derived from it and is offered under the same licence, CC BY-SA 4.0; `train.py` is under the project's.
-The bundled masked LM has read plain text of EWT's sources, without tags, so dev and test are not wholly new to it.
+Trained on Universal Dependencies English EWT (web text: weblogs, newsgroups, e-mails, reviews, answers), commit
+15d613d8447b3478787d4c278730a1e48a945efb; train is put together from the per-document files, without dev's and test's
+sentences. The layer was chosen on dev with a quarter of train; test is only reported. The treebank is licensed under
+CC BY-SA 4.0 (UniversalDependencies/UD_English-EWT); no sentence of it is part of this project. The probe holds
+statistics derived from it and is offered under the same licence, CC BY-SA 4.0; `train.py` is under the project's. The
+bundled masked LM has read plain text of EWT's sources, without tags, so dev and test are not wholly new to it.
 
 ## Accuracy
 
@@ -169,7 +172,8 @@ The bundled masked LM has read plain text of EWT's sources, without tags, so dev
 | --- | ---: | ---: | ---: |
 {sets}
 
-Left out of the counts: words that do not begin and end with a word piece ("do" in "don't"; {left_out} in test), and words with a rare pair of tags.
+Left out of the counts: words that do not begin and end with a word piece ("do" in "don't"; {left_out} in test), and words
+with a rare pair of tags.
 By layer on dev, trained on a quarter of train: {layers}.
 
 | tag | words in dev | right, % | words in test | right, % |
