@@ -172,8 +172,8 @@ bundled masked LM has read plain text of EWT's sources, without tags, so dev and
 | --- | ---: | ---: | ---: |
 {sets}
 
-Left out of the counts: words that do not begin and end with a word piece ("do" in "don't"; {left_out} in test), and words
-with a rare pair of tags.
+Left out of the counts: words that do not begin and end with a word piece ("do" in "don't"; {left_out} in test), and
+words with a rare pair of tags.
 By layer on dev, trained on a quarter of train: {layers}.
 
 | tag | words in dev | right, % | words in test | right, % |
