@@ -5,10 +5,17 @@ TORCH ?= 2.13.0
 BIN := .venv/bin
 SHELL := /bin/bash
 
-.PHONY: test lint setup lock clean
+.PHONY: test lint tutorial lab setup lock clean
 
 test: setup
 	cd "$(ROOT)" && $(BIN)/python -m pytest
+
+# all notebooks on the bundled data; then open build/notebooks/*.html
+tutorial: setup
+	cd "$(ROOT)" && $(BIN)/python -m mtlib notebooks
+
+lab: setup
+	cd "$(ROOT)" && $(BIN)/python -m jupyterlab notebooks
 
 lint: setup
 	cd "$(ROOT)" && $(BIN)/python -m ruff check . && $(BIN)/python -m ruff format --check .
@@ -26,7 +33,7 @@ setup:
 # exact versions of all that `setup` installs, from the ranges in pyproject.toml
 lock:
 	set -e -o pipefail; cd "$(ROOT)"; rm -rf .venv-lock; trap 'rm -rf .venv-lock' EXIT; $(PYTHON) -m venv .venv-lock; \
-	  .venv-lock/bin/python -m pip install --quiet torch==$(TORCH) hatchling editables ".[test]"; \
+	  .venv-lock/bin/python -m pip install --quiet torch==$(TORCH) hatchling editables ".[notebooks,test]"; \
 	  .venv-lock/bin/python -m pip freeze --exclude mtlib | sed 's/+cpu$$//' > requirements.lock
 
 clean:

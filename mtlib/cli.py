@@ -12,10 +12,13 @@ from rich.console import Console
 from mtlib.errors import UserError
 
 app = typer.Typer(
-    help="Mask-tuning (arXiv 2307.10457): runs, tables, data.", no_args_is_help=True, pretty_exceptions_enable=False
+    help="Mask-tuning (arXiv 2307.10457): runs, tables, notebooks, figures, data.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
 )
 data_app = typer.Typer(help="Check and download data.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
+METHODS = "fine_tuning, mask_tuning, augmented, no_integrated_loss, sequential, perturb_first"
 # a table in a file or a pipe is as wide as it needs to be
 console = Console() if sys.stdout.isatty() else Console(width=10_000)
 
@@ -34,7 +37,7 @@ def main() -> None:
 @app.command()
 def run(
     task: Annotated[str, typer.Option(help="sentiment, nli or paraphrase")],
-    method: Annotated[str, typer.Option(help="fine_tuning or mask_tuning")],
+    method: Annotated[str, typer.Option(help=f"one of {METHODS}")],
     source: Annotated[
         str, typer.Option(help="testbed, hub, or a folder of original releases or of `mtlib testbed`")
     ] = "testbed",
@@ -78,7 +81,8 @@ def run(
         epochs=epochs, batch_size=batch_size, accumulation=accumulation, learning_rate=learning_rate,
         classifier_learning_rate=classifier_learning_rate, mlm_head_learning_rate=mlm_head_learning_rate, warmup=warmup,
         weight_decay=weight_decay, train_size=train_size, max_length=max_length, eval_max_length=eval_max_length,
-        sets=tuple(sets or ()), splits=_pairs(split or []), hans_rule=hans_rule, precision=precision,
+        sets=tuple(sets or ()), splits=_named_values(split or [], "--split", "imdb_contrast=test"), hans_rule=hans_rule,
+        precision=precision,
         gradient_diagnostics_steps=gradient_diagnostics_steps,
     )  # fmt: skip
     path, was_there = runs.run(config, out, resume=not restart, keep_model=keep_model)
@@ -196,6 +200,74 @@ def fetch(
 
 
 @app.command()
+def notebooks(
+    names: Annotated[list[str] | None, typer.Argument(help="such as 03 or 03_mask_tuning [default: all]")] = None,
+    profile: Annotated[str, typer.Option(help="smoke, cpu, gpu or paper: how much is run")] = "cpu",
+    parameter: Annotated[
+        list[str] | None, typer.Option("-p", "--parameter", help="NAME=VALUE, of the parameters cells; repeatable")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="folder for executed copies, HTML, summary and run records")] = Path(
+        "build/notebooks"
+    ),
+    resume: Annotated[bool, typer.Option("--resume", help="keep what an earlier call in --out finished")] = False,
+    list_parameters: Annotated[bool, typer.Option("--list", help="only list the parameters")] = False,
+    publish: Annotated[
+        bool, typer.Option("--publish", help="for maintainers: store the outputs in notebooks/ (cpu profile only)")
+    ] = False,
+) -> None:
+    """Run the notebooks in order with papermill. An unknown parameter stops it before anything runs."""
+    from mtlib import notebooks as runner
+    from mtlib import profiles
+
+    paths = runner.find(names or [])
+    if list_parameters:
+        console.print(_rich_table("parameters", ["notebook", "name", "type", "default", "meaning"], [
+            [path.stem, name, one["inferred_type_name"], one["default"], one["help"]]
+            for path in paths for name, one in runner.parameters_of(path).items()]))  # fmt: skip
+        return
+    given = _named_values(parameter or [], "-p", "alpha=0.7")
+    if "profile" in given:
+        raise UserError("give the profile with --profile, not with -p.")
+    minutes = profiles.limits(profile)
+    limits = {path.stem: minutes.get(path.stem, minutes["other"]) for path in paths}
+    values = runner.check_parameters(paths, given if profile == "cpu" else {**given, "profile": profile})
+    if publish and (profile != "cpu" or given or resume):
+        raise UserError("--publish stores a fresh run of the cpu profile; leave out --resume, -p and other profiles.")
+
+    def report(result: runner.Result) -> None:
+        console.print(f"{result.name:24} {result.status:8} {result.seconds / 60:6.1f} min", highlight=False)
+        if result.error:
+            print(result.error, file=sys.stderr)
+        elif publish:
+            runner.publish(out / f"{result.name}.ipynb", runner.NOTEBOOK_DIR / f"{result.name}.ipynb", result.seconds)
+
+    results = runner.run_notebooks(values, out, limits, resume, report)
+    total = sum(result.seconds for result in results if result.status != "kept")
+    rows = []
+    for result in results:
+        slowest = "\n".join(f"{seconds:5.0f} s  {where}" for seconds, where in result.slowest)
+        rows.append([result.name, result.status, f"{result.seconds / 60:.1f}", slowest])
+    console.print(
+        _rich_table(f"{total / 60:.1f} minutes, {out}", ["notebook", "status", "minutes", "slowest cells"], rows)
+    )
+    if any(result.status == "failed" for result in results):
+        raise typer.Exit(1)
+
+
+@app.command()
+def figures(
+    out: Annotated[Path | None, typer.Option(help="folder [default: figures/ of the checkout]")] = None,
+) -> None:
+    """Draw the repository's figures, PNG and SVG, from data/results."""
+    from mtlib import figures as drawn
+    from mtlib.paths import DATA_DIR, FIGURE_DIR
+
+    for name, (figure, alt) in drawn.standard(DATA_DIR / "results").items():
+        for path in drawn.save(figure, out or FIGURE_DIR, name, alt):
+            console.print(f"written: {path}")
+
+
+@app.command()
 def doctor() -> None:
     """One line per requirement, then the device and whether the hub answers. Exit code 1 if a requirement fails."""
     from mtlib import environment
@@ -208,14 +280,14 @@ def doctor() -> None:
         raise typer.Exit(1)
 
 
-def _pairs(texts: list[str]) -> dict[str, str]:
-    pairs = {}
+def _named_values(texts: list[str], option: str, example: str) -> dict[str, str]:
+    values = {}
     for text in texts:
-        name, equals, option = text.partition("=")
+        name, equals, value = text.partition("=")
         if not equals:
-            raise UserError(f"--split is {text!r}; expected SET=OPTION, for example imdb_contrast=test.")
-        pairs[name] = option
-    return pairs
+            raise UserError(f"{option} is {text!r}; expected NAME=VALUE, for example {example}.")
+        values[name] = value
+    return values
 
 
 def _rich_table(title: str, columns: list[str], rows: list[list[str]]):

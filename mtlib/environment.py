@@ -3,6 +3,7 @@
 import os
 import platform
 import subprocess
+import sys
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
@@ -43,6 +44,38 @@ def commit() -> str | None:
         return head + ("+changes" if _git(root, "status", "--porcelain", "--untracked-files=no") else "")
     except (OSError, subprocess.SubprocessError):
         return None
+
+
+def in_notebook() -> bool:
+    """True inside a Jupyter kernel, whoever runs it."""
+    return _kernel() is not None
+
+
+def is_interactive() -> bool:
+    """True in a notebook that a person has open: only there may a cell ask for input.
+
+    papermill, nbconvert and `jupyter execute` run the same kernel, but tell it that nobody answers.
+    """
+    return getattr(_kernel(), "_allow_stdin", False)
+
+
+def _kernel():
+    return getattr(sys.modules["IPython"].get_ipython(), "kernel", None) if "IPython" in sys.modules else None
+
+
+def device_note() -> str:
+    """Where training will run, and what to do if that is not what one expects: advice, never an error."""
+    import torch
+
+    from mtlib.trainer import precision
+
+    kind = "bf16" if precision()["bf16"] else "float32"
+    if torch.cuda.is_available():
+        return f"GPU: {torch.cuda.get_device_name()}, {kind}."
+    return (
+        f"CPU, {torch.get_num_threads()} threads, {kind}: right for the profiles `smoke` and `cpu`. For `gpu` and "
+        "`paper` take a machine with a GPU (on Colab: Runtime > Change runtime type > T4 GPU)."
+    )
 
 
 @dataclass(frozen=True)

@@ -78,6 +78,16 @@ class WholeWordMasking:
         return maskable & chosen.gather(1, own_begin)  # (batch, seq)
 
 
+def masking_policy(name: str, rate: float, tokenizer) -> MaskingPolicy:
+    """ "exact", "bernoulli" or "whole_word" at `rate`; the two that count mask at least one, unless the rate is 0."""
+    at_least = 1 if rate > 0 else 0
+    if name == "bernoulli":
+        return BernoulliMasking(rate)
+    if name == "whole_word":
+        return WholeWordMasking(rate, tokenizer, at_least)
+    return ExactMasking(rate, at_least)
+
+
 def maskable_positions(batch, tokenizer) -> Tensor:
     """True where an ordinary token stands, bool `(batch, seq)`: no special token (nor [UNK]), no padding.
 

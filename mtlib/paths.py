@@ -8,6 +8,9 @@ MINI_MODEL_DIR = DATA_DIR / "models" / "mini"
 MINI_POS_DIR = DATA_DIR / "models" / "mini_pos"
 PLAUSIBILITY_DIR = DATA_DIR / "plausibility"
 TESTBED_DIR = DATA_DIR / "testbed"
+# in a checkout only
+NOTEBOOK_DIR = _PACKAGE.parent / "notebooks"
+FIGURE_DIR = _PACKAGE.parent / "figures"
 
 # what the testbed's generator leaves beside the sets it writes
 SETTINGS_FILE = "testbed.json"

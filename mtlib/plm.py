@@ -35,6 +35,11 @@ _SEPARATE_FOLDER = "masked_lm"
 _LOADING = {"trust_remote_code": False, "use_safetensors": True, "dtype": torch.float32}
 
 
+def check_top_k(top_k: int, tokenizer) -> None:
+    if top_k > len(tokenizer):
+        raise UserError(f"top_k is {top_k}; the vocabulary has {len(tokenizer)} tokens.")
+
+
 class FilledMasks(NamedTuple):
     """What `SharedPLM.fill_masks` returns."""
 
@@ -303,8 +308,9 @@ def _require_mask_token(tokenizer) -> None:
 
 def _load(auto_class, name_or_path: str, **kwargs):
     # transformers' report would list the other head as unexpected and the new one as missing: both are meant to be
-    verbosity = logging.get_verbosity()
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
+    logging.disable_progress_bar()
     try:
         return auto_class.from_pretrained(name_or_path, **kwargs)
     except (OSError, ValueError) as error:
@@ -316,6 +322,8 @@ def _load(auto_class, name_or_path: str, **kwargs):
         ) from error
     finally:
         logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()
 
 
 def _require_weights(name_or_path: str, model: PreTrainedModel, report: dict, prefix: str = "") -> None:

@@ -9,6 +9,7 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,29 +18,40 @@ import numpy as np
 import torch
 from accelerate import PartialState
 from datasets import Dataset, disable_progress_bars
-from transformers import PrinterCallback, TrainerCallback, set_seed
+from transformers import PrinterCallback, ProgressCallback, TrainerCallback, set_seed
+from transformers.trainer import DEFAULT_PROGRESS_CALLBACK
 from transformers.utils import logging
 
 from mtlib import environment
 from mtlib.config import RunConfig
 from mtlib.errors import UserError
-from mtlib.methods import make_objective
+from mtlib.examples import predict_with, tokenise
+from mtlib.methods import Stage, recipe
 from mtlib.plm import SharedPLM
 from mtlib.sources import load_described
 from mtlib.tasks import get_task, score
 from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer, last_checkpoint, precision
 
 SCHEMA_VERSION = 1
+_MODEL = "model"  # in the folder of a finished stage, with _RESULT in it
+_RESULT = "stage.json"
 
 
-def run(config: RunConfig, out: Path, resume: bool = True, keep_model: Path | None = None) -> tuple[Path, bool]:
+def run(
+    config: RunConfig,
+    out: Path,
+    resume: bool = True,
+    keep_model: Path | None = None,
+    callbacks: Sequence[TrainerCallback] = (),
+) -> tuple[Path, bool]:
     """Train, evaluate and write the record; everything that can be checked is checked before training starts.
 
     Args:
         config: what to run.
         out: folder for records. Checkpoints lie in `out/.work` until the record is written.
-        resume: go on from the last checkpoint of an interrupted run of the same configuration.
+        resume: go on from the last stage and checkpoint of an interrupted run of the same configuration.
         keep_model: write the trained model here too.
+        callbacks: for the Trainer of every stage.
 
     Returns:
         The record's path, and whether it was already there (then nothing was run).
@@ -63,17 +75,27 @@ def run(config: RunConfig, out: Path, resume: bool = True, keep_model: Path | No
     labels = get_task(config.task).labels
     plm = SharedPLM.from_pretrained(config.model_path, num_labels=len(labels), shared=config.shared)
     plm.config.id2label, plm.config.label2id = dict(enumerate(labels)), {name: i for i, name in enumerate(labels)}
+    revision = getattr(plm.config, "_commit_hash", None)
     _check_lengths(config, plm)
-    examples = _tokenise(data["train"].dataset, plm.tokenizer, config.max_length)
+    _slices(config)
+    stages = recipe(config, plm.tokenizer)
+    examples = tokenise(data["train"].dataset, plm.tokenizer, config.max_length)
     work = out / ".work" / record_path.stem
-    clock = _Clock(work)
-    trainer = _make_trainer(config, plm, examples, work, clock)
     if not resume:
         shutil.rmtree(work, ignore_errors=True)
-    checkpoint = last_checkpoint(work)
-    clock.start(resumed=checkpoint is not None)
-    trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
-    seconds = clock.elapsed()
+    folders = [work / stage.name if len(stages) > 1 else work for stage in stages]
+    clock = _Clock(work, resumed=any((f / _MODEL).exists() or last_checkpoint(f) for f in folders))
+    callbacks, results = [clock, *callbacks], []
+    for stage, folder in zip(stages[:-1], folders[:-1], strict=True):
+        if not (folder / _MODEL).exists():
+            clock.enter(stage.name)
+            _finish(*_train(config, stage, plm, examples, folder, callbacks), folder, clock)
+        results.append(json.loads((folder / _MODEL / _RESULT).read_text()))
+        plm = SharedPLM.from_pretrained(folder / _MODEL)  # read back by every run, interrupted here or not
+    clock.enter(stages[-1].name)
+    trainer, result = _train(config, stages[-1], plm, examples, folders[-1], callbacks)
+    results.append(result)
+    seconds = clock.stop()
 
     metrics, evaluation_seconds = {}, time.perf_counter()
     for name in config.sets:
@@ -82,15 +104,16 @@ def run(config: RunConfig, out: Path, resume: bool = True, keep_model: Path | No
         "schema_version": SCHEMA_VERSION,
         "identity": identity,
         "config": config.public(),
-        "model": {"files_sha256": model_sha256, "revision": getattr(plm.config, "_commit_hash", None)},
+        "model": {"files_sha256": model_sha256, "revision": revision},
         "metrics": metrics,
-        "history": [entry for entry in trainer.state.log_history if "loss" in entry],
-        "cost": {
-            "train_seconds": round(seconds, 2),
+        "history": [
+            entry | ({"stage": stage.name} if len(stages) > 1 else {})
+            for stage, result in zip(stages, results, strict=True)
+            for entry in result["history"]
+        ],
+        "cost": _cost(stages, results, seconds)
+        | {
             "evaluation_seconds": round(time.perf_counter() - evaluation_seconds, 2),
-            "steps": trainer.state.global_step,
-            "examples_seen": round(len(examples) * config.epochs),
-            "examples_per_second": round(len(examples) * config.epochs / seconds, 2),
             "peak_memory_mb": _peak_memory_mb(),
             "interruptions": clock.interruptions,
         },
@@ -199,19 +222,6 @@ def _model_sha256(config: RunConfig) -> str | None:
     return digest.hexdigest()
 
 
-def _tokenise(dataset: Dataset, tokenizer, max_length: int) -> Dataset:
-    """Columns of model inputs, `labels` and `length`."""
-
-    def encode(rows):
-        # text that spells out a special token ("[SEP]", "</s>") is text
-        encoded = tokenizer(
-            rows["text"], rows.get("text_pair"), truncation=True, max_length=max_length, split_special_tokens=True
-        )
-        return {**encoded, "labels": rows["label"], "length": [len(ids) for ids in encoded["input_ids"]]}
-
-    return dataset.map(encode, batched=True, remove_columns=dataset.column_names, keep_in_memory=True)
-
-
 def _check_lengths(config: RunConfig, plm: SharedPLM) -> None:
     longest = min(plm.tokenizer.model_max_length, getattr(plm.config, "max_position_embeddings", 10**9))
     for name in ("max_length", "eval_max_length"):
@@ -219,25 +229,75 @@ def _check_lengths(config: RunConfig, plm: SharedPLM) -> None:
             raise UserError(f"{name} is {getattr(config, name)}; {config.model} reads at most {longest} tokens.")
 
 
-def _make_trainer(
-    config: RunConfig, plm: SharedPLM, examples: Dataset, work: Path, clock: "_Clock"
-) -> ObjectiveTrainer:
+def _slices(config: RunConfig) -> int:
     slices = config.accumulation * PartialState(cpu=precision()["use_cpu"]).num_processes
     if config.batch_size % slices:
         raise UserError(
             f"batch_size {config.batch_size} cannot be cut into {slices} equal slices (accumulation x processes)."
         )
+    return slices
+
+
+def _train(
+    config: RunConfig, stage: Stage, plm: SharedPLM, examples: Dataset, folder: Path, callbacks: list[TrainerCallback]
+) -> tuple[ObjectiveTrainer, dict]:
+    """One stage from its start or its last checkpoint: the trainer, and what the record keeps of it."""
+    counts = {}
+    if stage.refill is not None:
+        device = PartialState().device
+        with torch.autocast(device.type, torch.bfloat16, enabled=config.precision == "bf16"):
+            examples, masked, changed = stage.refill(plm.to(device), examples, config.seed)
+        counts = {"masked": masked, "changed": changed}
+    trainer = _make_trainer(config, stage, plm, examples, folder, callbacks)
+    checkpoint = last_checkpoint(folder)
+    trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+    cost = {"steps": trainer.state.global_step, "examples_seen": round(len(examples) * config.epochs), **counts}
+    return trainer, {"cost": cost, "history": [entry for entry in trainer.state.log_history if "loss" in entry]}
+
+
+def _finish(trainer: ObjectiveTrainer, result: dict, folder: Path, clock: "_Clock") -> None:
+    """Leave the model of a stage for the next one; a run that is cut off later does not come back to it."""
+    clock.stop()
+    if trainer.args.should_save:
+        part = folder / f"{_MODEL}.part"
+        shutil.rmtree(part, ignore_errors=True)
+        trainer.plm.save_pretrained(part)
+        (part / _RESULT).write_text(json.dumps(result))
+        os.replace(part, folder / _MODEL)
+    trainer.accelerator.wait_for_everyone()
+
+
+def _cost(stages: tuple[Stage, ...], results: list[dict], seconds: dict[str, float]) -> dict:
+    """Totals over the stages (refilling included in the seconds), and each stage by itself."""
+    total = sum(seconds.values())
+    examples_seen = sum(result["cost"]["examples_seen"] for result in results)
+    return {
+        "train_seconds": round(total, 2),
+        "steps": sum(result["cost"]["steps"] for result in results),
+        "examples_seen": examples_seen,
+        "examples_per_second": round(examples_seen / total, 2),
+        "stages": [
+            {"name": stage.name, "seconds": round(seconds[stage.name], 2), **result["cost"]}
+            for stage, result in zip(stages, results, strict=True)
+        ],
+    }
+
+
+def _make_trainer(
+    config: RunConfig, stage: Stage, plm: SharedPLM, examples: Dataset, folder: Path, callbacks: list[TrainerCallback]
+) -> ObjectiveTrainer:
+    slices = _slices(config)
     steps = max(1, round(-(-len(examples) // config.batch_size) * config.epochs))
     log_every = max(1, steps // 100)
     arguments = ObjectiveArguments(
-        output_dir=str(work),
+        output_dir=str(folder),
         num_train_epochs=config.epochs,
         per_device_train_batch_size=config.batch_size // slices,
         gradient_accumulation_steps=config.accumulation,
         per_device_eval_batch_size=64,
-        learning_rate=config.learning_rate,
-        classifier_learning_rate=config.classifier_learning_rate,
-        mlm_head_learning_rate=config.mlm_head_learning_rate,
+        learning_rate=stage.rates.trunk,
+        classifier_learning_rate=stage.rates.classifier,
+        mlm_head_learning_rate=stage.rates.mlm_head,
         warmup_steps=config.warmup,
         weight_decay=config.weight_decay,
         max_grad_norm=1.0,
@@ -249,49 +309,63 @@ def _make_trainer(
         logging_steps=log_every,
         save_steps=log_every * max(1, round(max(50, steps / 10) / log_every)),  # or a resumed log would lack steps
         save_total_limit=1,
-        disable_tqdm=not sys.stderr.isatty(),
+        disable_tqdm=not (sys.stderr.isatty() or environment.is_interactive()),
         logging_nan_inf_filter=False,
     )
-    trainer = ObjectiveTrainer(plm, make_objective(config, plm.tokenizer), arguments, examples, callbacks=[clock])
-    trainer.remove_callback(PrinterCallback)
+    trainer = ObjectiveTrainer(plm, stage.objective, arguments, examples, callbacks=callbacks)
+    for stock in (PrinterCallback, DEFAULT_PROGRESS_CALLBACK):
+        trainer.remove_callback(stock)
+    if not arguments.disable_tqdm:
+        trainer.add_callback(_Bar)
     return trainer
 
 
 def _evaluate(trainer: ObjectiveTrainer, name: str, dataset: Dataset, config: RunConfig) -> dict:
-    examples = _tokenise(dataset, trainer.plm.tokenizer, config.eval_max_length)
-    order = np.argsort(np.asarray(examples["length"]), kind="stable")  # like lengths together: little padding
-    logits = np.empty((len(examples), trainer.plm.config.num_labels), dtype=np.float32)
-    logits[order] = trainer.predict(examples.select(order)).predictions
+    logits = predict_with(trainer, dataset, config.eval_max_length)
     groups = dataset["group"] if "group" in dataset.column_names else [""] * len(dataset)
     return score(name, logits, np.asarray(dataset["label"]), list(groups), config.hans_rule)
 
 
+class _Bar(ProgressCallback):
+    """A bar without the log lines between: the record has them."""
+
+    def on_log(self, *args, **kwargs):
+        pass
+
+
 class _Clock(TrainerCallback):
-    """Training time over all sessions of an interrupted run: kept beside the checkpoints."""
+    """Training time by stage, over all sessions of an interrupted run: kept beside the checkpoints."""
 
-    def __init__(self, work: Path):
+    def __init__(self, work: Path, resumed: bool):
         self.file = work / "clock.json"
-        self.before, self.interruptions, self.begun = 0.0, 0, 0.0
-
-    def start(self, resumed: bool) -> None:
+        self.seconds, self.interruptions, self.stage, self.begun = {}, 0, "", 0.0
         if resumed and self.file.exists():
             kept = json.loads(self.file.read_text())
-            self.before, self.interruptions = kept["seconds"], kept["interruptions"]
-        self.interruptions += resumed
-        self.begun = time.perf_counter()
+            self.seconds, self.interruptions = kept["seconds"], kept["interruptions"]
+        if resumed:
+            self.interruptions += 1
+            self._keep()
 
-    def elapsed(self) -> float:
-        return self.before + time.perf_counter() - self.begun
+    def enter(self, stage: str) -> None:
+        self.stage, self.begun = stage, time.perf_counter() - self.seconds.get(stage, 0.0)
+
+    def stop(self) -> dict[str, float]:
+        """The seconds of every stage so far, kept for a resumed run."""
+        self.seconds[self.stage] = time.perf_counter() - self.begun
+        self._keep()
+        return self.seconds
 
     def on_save(self, args, state, control, **kwargs):
-        kept = {"seconds": self.elapsed(), "interruptions": self.interruptions}
-        write_atomically(self.file, json.dumps(kept))
-        if (
-            args.disable_tqdm and state.is_world_process_zero
-        ):  # no bar in a log file or in CI: a line now and then instead
+        seconds = self.stop()[self.stage]
+        # no bar in a log file or in CI: a line now and then instead; in a notebook run headless neither
+        if args.disable_tqdm and state.is_world_process_zero and not environment.in_notebook():
             loss = next((entry["loss"] for entry in reversed(state.log_history) if "loss" in entry), float("nan"))
-            line = f"step {state.global_step} of {state.max_steps}, loss {loss:.3f}, {self.elapsed():.0f} s"
+            line = f"{self.stage}: step {state.global_step} of {state.max_steps}, loss {loss:.3f}, {seconds:.0f} s"
             print(line, file=sys.stderr, flush=True)
+
+    def _keep(self) -> None:
+        if PartialState().is_main_process:
+            write_atomically(self.file, json.dumps({"seconds": self.seconds, "interruptions": self.interruptions}))
 
 
 def _make_writable(out: Path) -> None:

@@ -127,7 +127,7 @@ def score(set_name: str, logits: np.ndarray, labels: np.ndarray, groups: Sequenc
       labels inside, `per_subcase` that of each "heuristic/subcase".
     - Contrast sets and IMDB-CAD: the headline is the edited halves; `original` is the accuracy on the other halves,
       `consistency` the share of pairs with both halves right; in counts `original_correct`, `consistent`, of `pairs`.
-    - The rest: `per_group` if there is more than one group.
+    - The rest: `per_group` if there is more than one group, and not one for every row.
 
     Raises `UserError` if shapes do not fit, a logit is not finite, a label is out of range or a pair incomplete.
     """
@@ -143,7 +143,7 @@ def score(set_name: str, logits: np.ndarray, labels: np.ndarray, groups: Sequenc
     if set_name in CONTRAST_SETS:
         return _score_contrast(set_name, right, labels, groups)
     metrics = _metrics(right, labels)
-    if len(set(groups)) > 1:
+    if 1 < len(set(groups)) < len(groups):
         metrics["per_group"] = _per_group(right, groups)
     return metrics
 

@@ -14,7 +14,7 @@ from transformers.trainer_pt_utils import LengthGroupedSampler
 
 from mtlib.errors import UserError
 from mtlib.objectives import FineTuning, MaskedLM, MaskTuning, Objective
-from mtlib.plm import SharedPLM
+from mtlib.plm import SharedPLM, check_top_k
 
 UPDATES = ("joint", "alternating")
 _MLM_OPTIMIZER = "mlm_optimizer.pt"
@@ -159,6 +159,11 @@ class ObjectiveTrainer(Trainer):
         self._note(output.parts)
         self.accelerator.backward(output.loss)
         return output.loss.detach()
+
+    def _run_epoch(self, **kwargs):
+        # a training cut off after its last step has none left; within an epoch the stock loop would take one more
+        if self.state.global_step < self.state.max_steps:
+            super()._run_epoch(**kwargs)
 
     # --- optimisers, order of the data, checkpoints ---
 
@@ -313,8 +318,8 @@ def last_checkpoint(folder: Path) -> Path | None:
 
 
 def _check_examples(plm: SharedPLM, objective: Objective, dataset) -> None:
-    if isinstance(objective, MaskTuning) and objective.fill == "top_k" and objective.top_k > len(plm.tokenizer):
-        raise UserError(f"top_k is {objective.top_k}; the vocabulary has {len(plm.tokenizer)} tokens.")
+    if isinstance(objective, MaskTuning) and objective.fill == "top_k":
+        check_top_k(objective.top_k, plm.tokenizer)
     if dataset is None:
         return
     if len(dataset) == 0:

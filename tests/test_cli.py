@@ -73,7 +73,7 @@ def test_every_option_of_a_run_can_be_given():
     [
         ("run --task sentimnt --method mask_tuning", "unknown task 'sentimnt'"),
         ("run --task nli --method mask_tuning --alpha 2", "alpha is 2.0"),
-        ("run --task nli --method mask_tuning --split hans", "--split is 'hans'; expected SET=OPTION"),
+        ("run --task nli --method mask_tuning --split hans", "--split is 'hans'; expected NAME=VALUE"),
         ("run --task nli --method mask_tuning --source /no/such", "source '/no/such' is no folder"),
         ("tables /no/such", "does not exist"),
         ("bundle runs --to records.json", "expected a file name that ends in .jsonl"),

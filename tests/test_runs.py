@@ -13,6 +13,7 @@ import pytest
 from mtlib import runs, sources
 from mtlib.config import RunConfig
 from mtlib.errors import UserError
+from mtlib.examples import tokenise
 from mtlib.paths import SETTINGS_FILE
 from mtlib.runs import read_records, run
 from mtlib.tasks import get_task
@@ -81,6 +82,13 @@ def test_record(testbed, model, tmp_path):
     assert record["metrics"]["testbed_contrast"]["pairs"] == 8
     assert record["config"]["alpha"] == get_task("sentiment").alpha and record["config"]["batch_size"] == 16
     assert record["cost"]["steps"] == 8 and record["cost"]["examples_seen"] == 128
+    (stage,) = record["cost"]["stages"]
+    assert stage == {
+        "name": "mask_tuning",
+        "seconds": record["cost"]["train_seconds"],
+        "steps": 8,
+        "examples_seen": 128,
+    }
     assert [entry["step"] for entry in record["history"]] == list(range(1, 9))
     assert record["data"]["train"]["rows"] == 64
     assert record["environment"]["torch"] and record["cost"]["peak_memory_mb"] > 0
@@ -155,17 +163,28 @@ def test_restart_forgets_the_interrupted_run(testbed, model, tmp_path, monkeypat
     assert record["cost"]["interruptions"] == 0 and not work.exists()
 
 
+def test_a_run_cut_off_after_its_last_step_takes_no_other(testbed, model, tmp_path, monkeypatch):
+    settings = config(model, epochs=1.5)  # ends within an epoch
+    whole = read_records([run(settings, tmp_path / "whole")[0]])[0]
+    with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):
+        patch.setattr(runs, "score", lambda *_: 1 / 0)  # fails after training
+        run(settings, tmp_path / "out")
+    record = read_records([run(settings, tmp_path / "out")[0]])[0]
+    assert record["history"] == whole["history"] and record["metrics"] == whole["metrics"]
+    assert record["cost"]["steps"] == 6 and record["cost"]["interruptions"] == 1
+
+
 def test_text_that_spells_a_special_token_is_text(model):
     tokenizer = make_plm().tokenizer
     data = sources.datasets.Dataset.from_list([{"text": "good [SEP] film", "label": 0}])
-    ids = runs._tokenise(data, tokenizer, 16)["input_ids"][0]
+    ids = tokenise(data, tokenizer, 16)["input_ids"][0]
     assert list(ids).count(tokenizer.sep_token_id) == 1
 
 
 def test_long_texts_are_cut(model):
     tokenizer = make_plm().tokenizer
     data = sources.datasets.Dataset.from_list([{"text": "good " * 50, "label": 0}])
-    assert runs._tokenise(data, tokenizer, 16)["length"][0] == 16
+    assert tokenise(data, tokenizer, 16)["length"][0] == 16
 
 
 class TestBadInput:

@@ -2,6 +2,7 @@ import pytest
 from scipy import stats
 
 from mtlib import tables
+from mtlib.config import METHODS
 from mtlib.errors import UserError
 
 
@@ -38,6 +39,24 @@ def test_differences_are_paired_over_common_seeds():
     expected = stats.ttest_rel([81, 85, 86], [80, 82, 84]).confidence_interval(0.95)
     assert (difference.low, difference.high) == (pytest.approx(expected.low), pytest.approx(expected.high))
     assert table.difference(fine, "dev") is None
+
+
+def test_methods_stand_in_the_order_of_the_paper_each_against_fine_tuning():
+    """What a method does not read is None in its record, and no difference between rows."""
+    runs = [
+        record(method, 0, 0.8, **{"epochs": 3.0, "alpha": None, "mask_rate": None} | read)
+        for method, read in (
+            ("perturb_first", {"mask_rate": 0.05}),
+            ("sequential", {"mask_rate": 0.05}),
+            ("no_integrated_loss", {"mask_rate": 0.05, "alpha": 0.0}),
+            ("augmented", {"mask_rate": 0.05}),
+            ("mask_tuning", {"mask_rate": 0.05, "alpha": 0.6}),
+            ("fine_tuning", {}),
+        )
+    ]
+    (table,) = tables.make_tables(runs)
+    assert [(row.method, row.settings) for row in table.rows] == [(method, "") for method in METHODS]
+    assert all(table.difference(row, "dev").mean == 0 for row in table.rows[1:])
 
 
 def test_settings_that_differ_name_their_rows():

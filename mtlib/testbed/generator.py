@@ -18,6 +18,7 @@ import json
 import math
 import re
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -72,13 +73,16 @@ SETS = {
 }
 
 
-def generate(strength: float = 0.9, seed: int = 0, grammar_dir: Path = GRAMMAR_DIR) -> dict[str, list[dict]]:
-    """All sets by name: rows of text, (text_pair,) label, uid, group. Same arguments, same rows."""
+def generate(
+    strength: float = 0.9, seed: int = 0, grammar_dir: Path = GRAMMAR_DIR, tasks: Iterable[str] = tuple(LABELS)
+) -> dict[str, list[dict]]:
+    """All sets of the tasks by name: rows of text, (text_pair,) label, uid, group. Same arguments, same rows."""
     check_strength(strength)
     sets, owner = {}, {}
-    grammars = {task: load_grammar(task, grammar_dir) for task in LABELS}
+    grammars = {task: load_grammar(task, grammar_dir) for task in tasks}
     for name, spec in SETS.items():
-        sets[name] = make_set(name, spec, grammars[spec.task], strength, seed, owner)
+        if spec.task in grammars:
+            sets[name] = make_set(name, spec, grammars[spec.task], strength, seed, owner)
     return sets
 
 
@@ -104,6 +108,16 @@ def shortcut_label(grammar: Grammar, text: str, text_pair: str | None = None) ->
             return 2
         return 0 if len(words & pair_words) / len(pair_words) >= grammar.shortcut["overlap"] else 1
     return int(len(words & pair_words) / len(words | pair_words) >= grammar.shortcut["overlap"])
+
+
+def shortcut_words(grammar: Grammar, text: str, text_pair: str | None = None) -> set[str]:
+    """The words (lower case) that `shortcut_label` reads: lures, a negation, or what two texts share."""
+    words, pair_words = set(tokens(text)), set(tokens(text_pair or ""))
+    if grammar.task == "sentiment":
+        return words & (grammar.lure_words[0] | grammar.lure_words[1])
+    if grammar.task == "nli" and (negation := pair_words & set(grammar.shortcut["negation"])):
+        return negation
+    return words & pair_words
 
 
 def agreement(strength: float, n_labels: int) -> float:

@@ -1,0 +1,192 @@
+"""One example looked at closely: what is masked, what the model would fill in, and what that does to both losses."""
+
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from html import escape
+
+import numpy as np
+import torch
+from torch.nn.functional import cross_entropy
+from transformers import TrainerCallback
+
+from mtlib.masking import MaskingPolicy
+from mtlib.objectives import MaskTuning, mask_tuning_loss
+from mtlib.plm import SharedPLM
+from mtlib.trainer import Collator
+
+
+@dataclass(frozen=True)
+class Place:
+    """One masked place: the original token, and the likeliest fillers with their probabilities, best first."""
+
+    position: int
+    original: str
+    fillers: tuple[tuple[str, float], ...]
+    original_probability: float
+
+
+@dataclass(frozen=True)
+class Exploration:
+    """Equation 1 on one example, in evaluation mode (no dropout). Losses in nats, probabilities by class."""
+
+    tokens: tuple[str, ...]
+    perturbed: tuple[str, ...]
+    places: tuple[Place, ...]
+    labels: tuple[str, ...]
+    gold: int
+    before: tuple[float, ...]
+    after: tuple[float, ...]
+    mlm_loss: float
+    ft_loss: float
+    alpha: float
+
+    @property
+    def loss(self) -> float:
+        return self.alpha * self.mlm_loss + (1 - self.alpha) * self.ft_loss
+
+
+@torch.no_grad()
+def explore(
+    plm: SharedPLM,
+    masking: MaskingPolicy,
+    text: str,
+    gold: int,
+    text_pair: str | None = None,
+    alpha: float = 0.6,
+    seed: int = 0,
+    n_fillers: int = 5,
+) -> Exploration:
+    """Mask `text` (with `text_pair`) by `masking`, fill it, and classify it before and after.
+
+    Args:
+        plm: the model, before or after training; its mode is put back.
+        gold: class index of the true label.
+        seed: of the masks.
+        n_fillers: how many candidates to list per masked place.
+    """
+    was_training = plm.training
+    plm.eval()
+    encoded = plm.tokenizer(text, text_pair or None, truncation=True, return_tensors="pt", split_special_tokens=True)
+    batch = {**encoded.to(plm.device), "labels": torch.tensor([gold], device=plm.device)}
+    objective = MaskTuning(alpha, masking)
+    batch = objective.prepare(plm, batch, torch.Generator().manual_seed(seed))
+    filled, mask = objective.perturb(plm, batch), batch["mask"]  # (1, seq)
+    logits = plm.classify({**batch, "input_ids": filled.perturbed_ids})  # (1, num_labels)
+    targets = batch["input_ids"][mask]  # (n_masked,)
+    _, parts = mask_tuning_loss(filled.mlm_logits, targets, logits, batch["labels"], alpha)
+    words = plm.tokenizer.convert_ids_to_tokens
+    places = []
+    for row, position in enumerate(mask[0].nonzero().flatten().tolist()):
+        probabilities = filled.mlm_logits[row].float().softmax(-1)  # (vocab,)
+        best = probabilities.topk(min(n_fillers, len(probabilities)))
+        fillers = zip(words(best.indices.tolist()), best.values.tolist(), strict=True)
+        places.append(Place(position, words(int(targets[row])), tuple(fillers), probabilities[targets[row]].item()))
+    found = Exploration(
+        tokens=tuple(words(batch["input_ids"][0].tolist())),
+        perturbed=tuple(words(filled.perturbed_ids[0].tolist())),
+        places=tuple(places),
+        labels=tuple(plm.config.id2label[index] for index in range(plm.config.num_labels)),
+        gold=gold,
+        before=tuple(plm.classify(batch)[0].float().softmax(-1).tolist()),
+        after=tuple(logits[0].float().softmax(-1).tolist()),
+        mlm_loss=parts["mlm_loss"].item(),
+        ft_loss=parts["ft_loss"].item(),
+        alpha=alpha,
+    )
+    plm.train(was_training)
+    return found
+
+
+@torch.no_grad()
+def example_losses(plm: SharedPLM, objective: MaskTuning, examples, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """`(mlm_loss, ft_loss)` of each example, in nats, each `(n,)`: without dropout, the same masks for the same seed.
+
+    An example's `mlm_loss` is the mean over its own masked tokens (equation 1 takes the mean over the batch's).
+    """
+    was_training = plm.training
+    plm.eval()
+    batch = {key: value.to(plm.device) for key, value in Collator(plm.tokenizer)(list(examples)).items()}
+    batch = objective.prepare(plm, batch, torch.Generator().manual_seed(seed))
+    filled, mask = objective.perturb(plm, batch), batch["mask"]  # (n, seq)
+    logits = plm.classify({**batch, "input_ids": filled.perturbed_ids}).float()  # (n, num_labels)
+    per_token = cross_entropy(filled.mlm_logits.float(), batch["input_ids"][mask], reduction="none")  # (n_masked,)
+    summed = torch.zeros(mask.shape, device=mask.device).masked_scatter(mask, per_token).sum(1)  # (n,)
+    mlm_loss = summed / mask.sum(1).clamp(min=1)
+    ft_loss = cross_entropy(logits, batch["labels"], reduction="none")
+    plm.train(was_training)
+    return mlm_loss.cpu().numpy(), ft_loss.cpu().numpy()
+
+
+class LossSnapshots(TrainerCallback):
+    """`example_losses` of the same examples at the start, the end and evenly between: `snapshots[title]`."""
+
+    def __init__(self, plm: SharedPLM, objective: MaskTuning, examples, n: int = 4):
+        self.plm, self.objective, self.examples, self.n = plm, objective, examples, n
+        self.snapshots: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+
+    def on_train_begin(self, args, state, control, **kwargs):
+        self.steps = {round(state.max_steps * part / (self.n - 1)) for part in range(self.n)}
+        self._look(state)
+
+    def on_step_end(self, args, state, control, **kwargs):
+        self._look(state)
+
+    def _look(self, state) -> None:
+        if state.global_step in self.steps:
+            self.snapshots[f"step {state.global_step}"] = example_losses(self.plm, self.objective, self.examples)
+
+
+def as_html(found: Exploration) -> str:
+    """The exploration as tables; marks are told by tag as well as colour, so that they survive without styles."""
+    masked = {place.position for place in found.places}
+
+    def line(tokens, tag: str) -> str:
+        return " ".join(f"<{tag}>{escape(t)}</{tag}>" if i in masked else escape(t) for i, t in enumerate(tokens))
+
+    fillers = [
+        [
+            f"<b>{escape(place.original)}</b> ({place.original_probability:.1%})",
+            ", ".join(f"{escape(token)} {probability:.1%}" for token, probability in place.fillers),
+        ]
+        for place in found.places
+    ]
+    classes = [
+        [f"{escape(label)}{' (gold)' if index == found.gold else ''}", f"{before:.1%}", f"{after:.1%}"]
+        for index, (label, before, after) in enumerate(zip(found.labels, found.before, found.after, strict=True))
+    ]
+    hidden = ["[MASK]" if i in masked else token for i, token in enumerate(found.tokens)]
+    return (
+        f"<p>original: {line(found.tokens, 'b')}<br>masked: {line(hidden, 'b')}<br>"
+        f"refilled: {line(found.perturbed, 'mark')}</p>"
+        + html_table(["masked token (its probability)", "best fillers"], fillers)
+        + html_table(["class", "original", "refilled"], classes)
+        + f"<p>mlm_loss {found.mlm_loss:.3f}, ft_loss {found.ft_loss:.3f}, at alpha {found.alpha:g}: "
+        f"<b>loss {found.loss:.3f}</b> nats</p>"
+    )
+
+
+def highlight_edit(original: str, edited: str) -> tuple[str, str]:
+    """Both texts as HTML: words that only the first has inside `<del>`, words that only the second has in `<ins>`."""
+    first, second = original.split(), edited.split()
+    left, right = [], []
+    for tag, a, b, c, d in SequenceMatcher(None, first, second, autojunk=False).get_opcodes():
+        one, other = escape(" ".join(first[a:b])), escape(" ".join(second[c:d]))
+        left.append(one if tag == "equal" else f"<del>{one}</del>" * bool(one))
+        right.append(other if tag == "equal" else f"<ins>{other}</ins>" * bool(other))
+    return " ".join(filter(None, left)), " ".join(filter(None, right))
+
+
+def highlight_words(text: str, words: set[str]) -> str:
+    """`text` as HTML with every word of `words` (lower case) inside `<mark>`."""
+    marked = []
+    for word in text.split():
+        bare = word.lower().strip(".,;:!?\"'()")
+        marked.append(f"<mark>{escape(word)}</mark>" if bare in words else escape(word))
+    return " ".join(marked)
+
+
+def html_table(header: list[str], rows: list[list[str]]) -> str:
+    """Cells are HTML already; escape what is not."""
+    head = "".join(f'<th style="text-align:left">{name}</th>' for name in header)
+    body = "".join("<tr>" + "".join(f'<td style="text-align:left">{c}</td>' for c in row) + "</tr>" for row in rows)
+    return f"<table><tr>{head}</tr>{body}</table>"

@@ -1,0 +1,445 @@
+"""Every plot, in one look: made from run records, shown or saved with a sentence that says what it shows.
+
+Colours are seaborn's colour-blind palette; a second cue (marker, line style, hatching) always goes with them.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import seaborn
+from matplotlib.figure import Figure
+from scipy import stats
+
+from mtlib.config import METHODS
+from mtlib.errors import UserError
+from mtlib.tables import Table, make_tables
+from mtlib.tasks import kind
+
+_PALETTE = seaborn.color_palette("colorblind").as_hex()
+_MARKERS = "osD^vP"
+_LINES = ("-", "--", "-.", ":")
+COLOURS = {method: _PALETTE[place] for place, method in enumerate(METHODS)}
+_STYLE = {
+    "figure.dpi": 110,
+    "savefig.dpi": 160,
+    "font.size": 10,
+    "axes.titlesize": 11,
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.3,
+    "legend.frameon": False,
+    "svg.hashsalt": "mtlib",  # the same figure gives the same file
+}
+
+
+_styled = matplotlib.rc_context(_STYLE)  # as a decorator: the reader's own settings stay what they are
+
+
+@_styled
+def new(width: float = 7.0, height: float = 3.4, columns: int = 1, **kwargs) -> tuple[Figure, np.ndarray]:
+    """A figure in the house style and its axes as a flat array; no pyplot, so nothing stays open."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, figure.subplots(1, columns, squeeze=False, **kwargs).ravel()
+
+
+@_styled
+def show(figure: Figure, alt: str) -> None:
+    """Display in a notebook, with the sentence as alternative text and as the caption below."""
+    from io import BytesIO
+
+    from IPython.display import Markdown, display
+
+    png = BytesIO()
+    figure.savefig(png, format="png", dpi=_STYLE["figure.dpi"])
+    display({"image/png": png.getvalue(), "text/plain": alt}, raw=True, metadata={"image/png": {"alt": alt}})
+    display(Markdown(f"*{alt}*"))
+
+
+@_styled
+def save(figure: Figure, folder: Path, name: str, alt: str) -> list[Path]:
+    """`name.png` and `name.svg`, with the sentence in the files' own metadata."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / f"{name}.png", folder / f"{name}.svg"]
+    figure.savefig(paths[0], metadata={"Description": alt, "Software": None})
+    figure.savefig(paths[1], metadata={"Description": alt, "Date": None, "Creator": None})
+    return paths
+
+
+# ------------------------------------------------------------------------------------------------ accuracy per set
+
+
+@_styled
+def gap(records: Sequence[dict], title: str = "", width: float = 7.0) -> tuple[Figure, str]:
+    """Accuracy on every evaluation set, one marker per method; in distribution above the line, out of it below.
+
+    Bars are 95 % intervals: over seeds (Student's t) where there are several, else of the one proportion (Wilson).
+    """
+    methods = _methods(records)
+    sets = sorted(records[0]["metrics"], key=lambda name: kind(name) != "id")
+    figure, (axis,) = new(width, 1.1 + 0.42 * len(sets) + 0.1 * len(methods))
+    words = {}
+    for place, method in enumerate(methods):
+        rows = _of(records, method)
+        offset = 0.16 * (place - (len(methods) - 1) / 2)
+        for row, name in enumerate(sets):
+            mean, low, high = interval([record["metrics"][name] for record in rows])
+            words.setdefault(method, []).append(f"{name} {mean:.1f} %")
+            axis.errorbar(
+                mean, row + offset, xerr=[[mean - low], [high - mean]], fmt=_MARKERS[place], capsize=3,
+                color=_colour(method), label=f"{method} (n = {len(rows)})" if row == 0 else None,
+            )  # fmt: skip
+    for row, name in enumerate(sets):
+        majority = 100 * records[0]["metrics"][name]["majority"]
+        axis.plot([majority, majority], [row - 0.35, row + 0.35], ":", color="0.5", lw=1.5,
+                  label="best constant answer" if row == 0 else None)  # fmt: skip
+    axis.axhline(sum(kind(name) == "id" for name in sets) - 0.5, color="0.3", lw=0.8)
+    axis.set_yticks(range(len(sets)), [f"{name} ({kind(name)})" for name in sets])
+    axis.set_ylim(len(sets) - 0.5, -0.5)
+    axis.set_xlim(0, 100)
+    axis.set_xlabel("accuracy, %")
+    axis.set_title(title)
+    figure.legend(loc="outside lower center", ncols=3)
+    return figure, _sentence("Accuracy by evaluation set with 95 % intervals", words)
+
+
+@_styled
+def differences(table: Table, title: str = "") -> tuple[Figure, str]:
+    """Every row's difference to fine-tuning, paired by seed, with its 95 % t interval."""
+    rows = [row for row in table.rows if any(table.difference(row, column) for column in table.columns)]
+    if not rows:
+        raise UserError("no difference to show; expected fine-tuning and another method on the same seeds and budget.")
+    figure, (axis,) = new(7.0, 1.2 + 0.45 * len(table.columns))
+    words = {}
+    for place, row in enumerate(rows):
+        name = row.method + (f" ({row.settings})" if row.settings else "")
+        for line, column in enumerate(table.columns):
+            found = table.difference(row, column)
+            if found is None:
+                continue
+            low, high = (found.mean, found.mean) if found.low is None else (found.low, found.high)
+            axis.errorbar(found.mean, line + 0.18 * (place - (len(rows) - 1) / 2),
+                          xerr=[[found.mean - low], [high - found.mean]], fmt=_MARKERS[place], capsize=3,
+                          color=_PALETTE[place + 1],
+                          label=f"{name} (n = {found.n})" if line == 0 else None)  # fmt: skip
+            words.setdefault(name, []).append(f"{column} {found.mean:+.1f}")
+    axis.axvline(0, color="0.3", lw=0.8)
+    axis.set_yticks(range(len(table.columns)), table.columns)
+    axis.set_ylim(len(table.columns) - 0.5, -0.5)
+    axis.margins(x=0.08)
+    axis.set_xlabel("difference to fine-tuning, points (right of 0: better)")
+    axis.set_title(title)
+    figure.legend(loc="outside lower center", ncols=1)
+    return figure, _sentence("Paired differences to fine-tuning in points", words)
+
+
+@_styled
+def groups(records: Sequence[dict], set_name: str, title: str = "", most: int = 16) -> tuple[Figure, str]:
+    """Accuracy by group of one set (HANS heuristic and gold label, construction), worst first, mean over seeds."""
+    cells: dict[str, list[dict]] = {}
+    for record in records:
+        for name, metrics in _flat_groups(record["metrics"][set_name]).items():
+            cells.setdefault(name, []).append(metrics)
+    if not cells:
+        raise UserError(f"{set_name} has no groups; take a set that has some, for example testbed_overlap or hans.")
+    found = sorted((interval(metrics), name) for name, metrics in cells.items())
+    shown = found if len(found) <= most else [*found[: most // 2], *found[-(most // 2) :]]
+    figure, (axis,) = new(7.0, 1.0 + 0.27 * len(shown))
+    for line, ((mean, low, high), _) in enumerate(shown):
+        axis.barh(line, mean, color=_PALETTE[0], alpha=0.75)
+        axis.plot([low, high], [line, line], color="0.2", lw=1.2)
+    axis.set_yticks(range(len(shown)), [f"{name} (n = {cells[name][0]['n']})" for _, name in shown])
+    axis.set_ylim(len(shown) - 0.5, -0.5)
+    axis.set_xlim(0, 100)
+    axis.grid(axis="y", visible=False)
+    axis.set_xlabel("accuracy, %")
+    axis.set_title(title or f"{set_name} by group")
+    worst, best = shown[0], shown[-1]
+    return figure, (
+        f"{set_name} by group, from {worst[1]} at {worst[0][0]:.0f} % to {best[1]} at {best[0][0]:.0f} %"
+        + (f"; the {most // 2} lowest and {most // 2} highest of {len(found)}." if len(found) > most else ".")
+    )
+
+
+@_styled
+def curve(points: Mapping[float, Sequence[dict]], label: str, title: str = "") -> tuple[Figure, str]:
+    """Accuracy on every set against a setting (alpha, masking rate, strength): mean over seeds, 95 % band."""
+    values = sorted(points)
+    places = range(len(values))
+    figure, (axis,) = new(7.0, 3.6)
+    sets, words = list(next(iter(points.values()))[0]["metrics"]), {}
+    for place, name in enumerate(sets):
+        found = np.array([interval([record["metrics"][name] for record in points[value]]) for value in values])
+        axis.plot(places, found[:, 0], _LINES[place % 4], marker=_MARKERS[place % 6], color=_PALETTE[place % 10],
+                  label=f"{name} ({kind(name)})")  # fmt: skip
+        axis.fill_between(places, found[:, 1], found[:, 2], color=_PALETTE[place % 10], alpha=0.12, lw=0)
+        words[name] = [f"{mean:.0f} % at {value:g}" for value, mean in zip(values, found[:, 0], strict=True)]
+    axis.set_xticks(places, [f"{value:g}" for value in values])  # a grid is rarely even: equal steps, true labels
+    axis.set_ylim(0, 100)
+    axis.set_xlabel(label)
+    axis.set_ylabel("accuracy, %")
+    axis.set_title(title)
+    figure.legend(loc="outside lower center", ncols=2)
+    return figure, _sentence(f"Accuracy against {label}", words)
+
+
+def interval(metrics: Sequence[dict]) -> tuple[float, float, float]:
+    """(mean, low, high) in per cent, 95 %: Student's t over several runs, Wilson for a single one; within 0 to 100."""
+    values = np.array([100 * entry["accuracy"] for entry in metrics])
+    if len(values) == 1:
+        found = stats.binomtest(metrics[0]["correct"], metrics[0]["n"]).proportion_ci(method="wilson")
+        return float(values[0]), 100 * found.low, 100 * found.high
+    half = stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
+    return float(values.mean()), max(0.0, float(values.mean() - half)), min(100.0, float(values.mean() + half))
+
+
+@_styled
+def probes(counts: Mapping[str, Mapping[str, tuple[int, int]]], title: str = "") -> tuple[Figure, str]:
+    """Accuracy of simple rules on every evaluation set; `counts` maps rule to set to (correct, n)."""
+    sets = sorted(next(iter(counts.values())), key=lambda name: kind(name) != "id")
+    figure, (axis,) = new(7.0, 1.2 + 0.5 * len(sets))
+    words, height = {}, 0.8 / len(counts)
+    for place, (rule, found) in enumerate(counts.items()):
+        for line, name in enumerate(sets):
+            correct, n = found[name]
+            mean, low, high = interval([{"accuracy": correct / n, "correct": correct, "n": n}])
+            at = line + height * (place - (len(counts) - 1) / 2)
+            axis.barh(at, mean, height * 0.9, color=_PALETTE[place], hatch=("", "//", "..", "xx")[place % 4], alpha=0.8,
+                      edgecolor="white", label=rule if line == 0 else None)  # fmt: skip
+            axis.plot([low, high], [at, at], color="0.2", lw=1.2)
+            words.setdefault(rule, []).append(f"{name} {mean:.0f} %")
+    axis.axhline(sum(kind(name) == "id" for name in sets) - 0.5, color="0.3", lw=0.8)
+    axis.set_yticks(range(len(sets)), [f"{name} ({kind(name)})" for name in sets])
+    axis.set_ylim(len(sets) - 0.5, -0.5)
+    axis.set_xlim(0, 100)
+    axis.grid(axis="y", visible=False)
+    axis.set_xlabel("accuracy, % (line: 95 % Wilson interval)")
+    axis.set_title(title)
+    figure.legend(loc="outside lower center", ncols=4)
+    return figure, _sentence("Accuracy of simple rules", words)
+
+
+@_styled
+def dial(counts: Mapping[float, Mapping[str, tuple[int, int]]], title: str = "") -> tuple[Figure, str]:
+    """How often the shortcut is right, against its strength; `counts` maps strength to set to (correct, n)."""
+    strengths = sorted(counts)
+    figure, (axis,) = new(7.0, 3.4)
+    words = {}
+    for place, name in enumerate(counts[strengths[0]]):
+        values = [100 * counts[s][name][0] / counts[s][name][1] for s in strengths]
+        axis.plot(strengths, values, _LINES[place % 4], marker=_MARKERS[place % 6], color=_PALETTE[place],
+                  label=f"{name} ({kind(name)})")  # fmt: skip
+        words[name] = [f"{v:.0f} % at {s:g}" for s, v in zip(strengths, values, strict=True)]
+    axis.set_xticks(strengths)
+    axis.set_ylim(-3, 103)
+    axis.set_xlabel("strength of the planted shortcut")
+    axis.set_ylabel("rows where it is right, %")
+    axis.set_title(title)
+    figure.legend(loc="outside lower center", ncols=2)
+    return figure, _sentence("Share of rows where the shortcut is right, by its strength", words)
+
+
+# ------------------------------------------------------------------------------------------------------ over training
+
+
+@_styled
+def learning_curves(
+    records: Sequence[dict], parts: Sequence[str] = ("ft_loss",), title: str = ""
+) -> tuple[Figure, str]:
+    """Parts of the loss over training, a line per run and a thick one for their mean, a panel per part."""
+    figure, axes = new(7.0, 3.2, len(parts))
+    words = []
+    for axis, part in zip(axes, parts, strict=True):
+        for place, method in enumerate(_methods(records)):
+            runs = [record for record in records if _row(record) == method]
+            steps, values = _series(runs, part)
+            if not steps.size:
+                continue
+            colour = _colour(runs[0]["config"]["method"]) if place < 2 else _PALETTE[place]
+            smooth = [_smooth(row) for row in values]
+            for row in smooth:
+                axis.plot(steps, row, color=colour, alpha=0.3, lw=0.8)
+            mean = np.mean(smooth, axis=0)
+            axis.plot(steps, mean, _LINES[place % 4], color=colour, lw=2, label=f"{method} (n = {len(runs)})")
+            words.append(f"{part} of {method} from {mean[0]:.2f} to {mean[-1]:.2f}")
+        axis.set_ylim(bottom=0)
+        axis.set_xlabel("optimiser step")
+        axis.set_ylabel(f"{part}, nats")
+        axis.legend()
+    figure.suptitle(title, x=0.01, ha="left", fontsize=11)
+    return figure, f"Training losses, running means: {'; '.join(words)}."
+
+
+@_styled
+def gradients(records: Sequence[dict], title: str = "") -> tuple[Figure, str]:
+    """Norms of both losses' gradients on the trunk (log scale) and their cosine, over training."""
+    figure, (norms, cosine) = new(7.0, 3.2, 2)
+    words = []
+    for place, name in enumerate(_methods(records)):
+        runs = [record for record in records if _row(record) == name]
+        for part, mark in (("mlm_grad_norm", "L_MLM"), ("ft_grad_norm", "L_FT")):
+            steps, values = _series(runs, part)
+            mean = values.mean(axis=0)
+            norms.plot(steps, mean, _LINES[place], color=_PALETTE[0 if mark == "L_MLM" else 1],
+                       label=f"{mark}, {name}")  # fmt: skip
+            words.append(f"norm of {mark} ({name}) {mean.min():.2f} to {mean.max():.2f}")
+        steps, values = _series(runs, "grad_cosine")
+        cosine.plot(steps, values.mean(axis=0), _LINES[place], color=_PALETTE[2 + place], label=name)
+        words.append(f"cosine ({name}) {values.mean(axis=0).min():+.2f} to {values.mean(axis=0).max():+.2f}")
+    norms.set_yscale("log")
+    norms.set_ylabel("gradient norm on the trunk")
+    cosine.axhline(0, color="0.3", lw=0.8)
+    cosine.set_ylim(-1, 1)
+    cosine.set_ylabel("cosine of the two gradients")
+    for axis in (norms, cosine):
+        axis.set_xlabel("optimiser step")
+        axis.legend(fontsize=8)
+    figure.suptitle(title, x=0.01, ha="left", fontsize=11)
+    return figure, f"Gradients on the shared trunk: {'; '.join(words)}."
+
+
+@_styled
+def loss_scatter(snapshots: Mapping[str, tuple[np.ndarray, np.ndarray]], title: str = "") -> tuple[Figure, str]:
+    """Per example, `mlm_loss` against `ft_loss`, a panel per moment; the paper's scenarios are the four quadrants.
+
+    The lines stand at ln 2, where the right token, or label of two, has probability 1/2. `snapshots` maps a title to
+    `(mlm_loss, ft_loss)`, each `(n,)`.
+    """
+    figure, axes = new(2.9 * len(snapshots), 3.3, len(snapshots), sharex=True, sharey=True)
+    half, words = np.log(2), {}
+    for axis, (name, (mlm, ft)) in zip(axes, snapshots.items(), strict=True):
+        axis.scatter(mlm, ft, s=9, alpha=0.45, color=_PALETTE[0], linewidths=0)
+        axis.axvline(half, color="0.4", lw=0.8)
+        axis.axhline(half, color="0.4", lw=0.8)
+        shares = {
+            "I.1": np.mean((mlm <= half) & (ft <= half)),
+            "I.2": np.mean((mlm <= half) & (ft > half)),
+            "II, label right": np.mean((mlm > half) & (ft <= half)),
+            "II, label wrong": np.mean((mlm > half) & (ft > half)),
+        }
+        text = "\n".join(f"{label}: {100 * share:.0f} %" for label, share in shares.items())
+        axis.text(0.97, 0.97, text, transform=axis.transAxes, ha="right", va="top", fontsize=8,
+                  bbox={"facecolor": "white", "alpha": 0.8, "edgecolor": "0.8"})  # fmt: skip
+        axis.set_title(name)
+        axis.set_xlabel("mlm_loss, nats")
+        words[name] = [f"{label} {100 * share:.0f} %" for label, share in shares.items()]
+    axes[0].set_ylabel("ft_loss, nats")
+    figure.suptitle(title, x=0.01, ha="left", fontsize=11)
+    return figure, _sentence("Losses of single examples, by the paper's scenarios", words)
+
+
+@_styled
+def shares_over(series: Mapping[str, Mapping[int, tuple]], x: str, y: str, title: str = "") -> tuple[Figure, str]:
+    """Shares with their intervals against a count; `series` maps a name to `{x: Share}`."""
+    figure, (axis,) = new(6.0, 3.2)
+    words = {}
+    for place, (name, found) in enumerate(series.items()):
+        values, low, high = (100 * np.array([getattr(part, end) for part in found.values()])
+                             for end in ("share", "low", "high"))  # fmt: skip
+        at = np.array(list(found)) + 0.06 * (place - (len(series) - 1) / 2)
+        axis.errorbar(at, values, yerr=[values - low, high - values], fmt=_MARKERS[place] + _LINES[place], capsize=3,
+                      color=_PALETTE[place], label=f"{name} (n = {next(iter(found.values())).n})")  # fmt: skip
+        words[name] = [f"{value:.0f} % at {x} {position}" for value, position in zip(values, found, strict=True)]
+    axis.set_xticks(list(next(iter(series.values()))))
+    axis.set_ylim(0, 100)
+    axis.set_xlabel(x)
+    axis.set_ylabel(y)
+    axis.set_title(title)
+    axis.legend()
+    return figure, _sentence(y, words)
+
+
+@_styled
+def stacked(shares: Mapping[str, Mapping[str, float]], title: str = "") -> tuple[Figure, str]:
+    """Shares that add up to one, a bar per row."""
+    figure, (axis,) = new(7.0, 1.0 + 0.45 * len(shares))
+    names = list(next(iter(shares.values())))
+    for line, found in enumerate(shares.values()):
+        start = 0.0
+        for place, name in enumerate(names):
+            width = 100 * found[name]
+            axis.barh(line, width, 0.7, left=start, color=_PALETTE[place], hatch=("", "//", "..", "xx")[place % 4],
+                      edgecolor="white", label=name if line == 0 else None)  # fmt: skip
+            if width >= 4:
+                axis.text(start + width / 2, line, f"{width:.0f}", ha="center", va="center", fontsize=9,
+                          bbox={"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 1})  # fmt: skip
+            start += width
+    axis.set_yticks(range(len(shares)), list(shares))
+    axis.set_ylim(len(shares) - 0.5, -0.5)
+    axis.set_xlim(0, 100)
+    axis.grid(visible=False)
+    axis.set_xlabel("share, %")
+    axis.set_title(title)
+    figure.legend(loc="outside lower center", ncols=4)
+    return figure, _sentence(
+        title, {row: [f"{name} {100 * found[name]:.0f} %" for name in names] for row, found in shares.items()}
+    )
+
+
+# ------------------------------------------------------------------------------------------------------------ helpers
+
+
+def _sentence(lead: str, words: Mapping[str, Sequence[str]]) -> str:
+    return f"{lead}: " + "; ".join(f"{name}: {', '.join(parts)}" for name, parts in words.items()) + "."
+
+
+def _methods(records: Iterable[dict]) -> list[str]:
+    """The lines of a plot, in the order of the paper's tables."""
+    found = {_row(record): record["config"]["method"] for record in records}
+    return sorted(found, key=lambda name: (METHODS.index(found[name]), name))
+
+
+def _row(record: dict) -> str:
+    """What a line of a plot is called: the method, and the update where it is not equation 1's."""
+    config = record["config"]
+    return config["method"] + (" (alternating)" if config.get("update") == "alternating" else "")
+
+
+def _of(records: Iterable[dict], row: str) -> list[dict]:
+    return [record for record in records if _row(record) == row]
+
+
+def _colour(row: str) -> str:
+    return _PALETTE[5] if "alternating" in row else COLOURS[row.split()[0]]
+
+
+def _flat_groups(metrics: dict) -> dict[str, dict]:
+    """Groups of a scored set; HANS's heuristics are split by gold label."""
+    flat = {}
+    for name, entry in metrics.get("per_group", {}).items():
+        inner = {label: cell for label, cell in entry.items() if isinstance(cell, dict)}
+        flat |= {f"{name}, gold {label}": cell for label, cell in inner.items()} or {name: entry}
+    return flat
+
+
+def _series(records: Sequence[dict], part: str) -> tuple[np.ndarray, np.ndarray]:
+    """`steps (n,)` and `values (runs, n)` of one entry of the log, at the steps all runs have it."""
+    by_run = [{entry["step"]: entry[part] for entry in record["history"] if part in entry} for record in records]
+    steps = sorted(set.intersection(*(set(found) for found in by_run)))
+    return np.array(steps), np.array([[found[step] for step in steps] for found in by_run])
+
+
+def _smooth(values: np.ndarray, window: int = 9) -> np.ndarray:
+    """Running mean over `window` log entries, shorter at the ends."""
+    window = min(window, len(values))
+    sums = np.convolve(values, np.ones(window), mode="same")
+    return sums / np.convolve(np.ones(len(values)), np.ones(window), mode="same")
+
+
+# ------------------------------------------------------------------------------------------- the repository's figures
+
+
+def standard(results: Path) -> dict[str, tuple[Figure, str]]:
+    """The figures of `python -m mtlib figures`, by name, from the records in `results`."""
+    from mtlib.runs import read_records
+
+    study = read_records([results / "sst2.jsonl"])
+    found = {
+        "sst2_gap": gap(study, "SST-2 and its out-of-distribution sets, bundled model"),
+        "sst2_differences": differences(make_tables(study)[0], "Mask-tuning against fine-tuning, SST-2"),
+        "sst2_losses": learning_curves(study, ("mlm_loss", "ft_loss"), "Training on SST-2"),
+    }
+    return found

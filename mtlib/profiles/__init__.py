@@ -1,0 +1,129 @@
+"""How much a notebook runs: named files of settings (`smoke`, `cpu`, `gpu`, `paper`), resolved into one frozen object.
+
+The cells of a notebook are the same under every profile; only what this module resolves differs.
+"""
+
+import hashlib
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import yaml
+
+from mtlib import runs
+from mtlib.config import RunConfig
+from mtlib.errors import UserError
+from mtlib.masking import check_rate
+from mtlib.plm import SharedPLM
+from mtlib.tasks import get_task
+
+FOLDER = Path(__file__).parent
+PROFILES = tuple(sorted((path.stem for path in FOLDER.glob("*.yaml")), key=["smoke", "cpu", "gpu", "paper"].index))
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a notebook runs on, with nothing left open.
+
+    Args:
+        profile: "smoke", "cpu", "gpu" or "paper".
+        task: "sentiment", "nli" or "paraphrase".
+        source: "testbed", "hub" or a folder of original releases.
+        model: "mini", a hub id or a folder with a masked LM.
+        seeds: one run each; differences between methods are paired by seed.
+        alpha: weight of the masked-LM loss.
+        mask_rate: share of tokens masked.
+        train_size: training examples; None is all of them.
+        epochs: passes over them.
+        alphas: the grid of the alpha curve.
+        strengths: of the planted shortcut, for the dial (testbed only).
+        out: folder for records and trained models.
+    """
+
+    profile: str
+    task: str
+    source: str
+    model: str
+    seeds: tuple[int, ...]
+    alpha: float
+    mask_rate: float
+    train_size: int | None
+    epochs: float
+    alphas: tuple[float, ...]
+    strengths: tuple[float, ...]
+    out: Path
+
+    def config(self, method: str, seed: int = 0, **changes) -> RunConfig:
+        """One run of `method` under these settings; `changes` are any other field of `RunConfig`."""
+        alpha = self.alpha if method == "mask_tuning" else None  # the other methods have their own, or none
+        chosen = {"task": self.task, "source": self.source, "model": self.model, "alpha": alpha,
+                  "mask_rate": self.mask_rate, "train_size": self.train_size, "epochs": self.epochs}  # fmt: skip
+        return RunConfig(method=method, seed=seed, **chosen | changes)
+
+    def records(self, method: str, seeds: tuple[int, ...] | None = None, **changes) -> list[dict]:
+        """A record per seed: run now, or read where an earlier call has left it. The first seed's model is kept."""
+        configs = [self.config(method, seed, **changes) for seed in seeds or self.seeds]
+        paths = [runs.run(one, self.out, keep_model=self._model_folder(one))[0] for one in configs]
+        return runs.read_records(paths)
+
+    def model_of(self, method: str, **changes) -> SharedPLM:
+        """What the first seed's run ended with."""
+        config = self.config(method, self.seeds[0], **changes)
+        runs.run(config, self.out, keep_model=self._model_folder(config))
+        return SharedPLM.from_pretrained(self._model_folder(config))
+
+    def _model_folder(self, config: RunConfig) -> Path | None:
+        name = hashlib.sha256(repr(config).encode()).hexdigest()[:10]
+        return self.out / "models" / f"{config.method}-{name}" if config.seed == self.seeds[0] else None
+
+    def __str__(self) -> str:
+        width = max(len(field.name) for field in fields(self))
+        return "\n".join(f"{field.name:{width}}  {_text(getattr(self, field.name))}" for field in fields(self))
+
+
+def load(profile: str) -> dict:
+    """The profile's file as it is written."""
+    if profile not in PROFILES:
+        raise UserError(f"unknown profile {profile!r}; expected one of {', '.join(PROFILES)}.")
+    return yaml.safe_load((FOLDER / f"{profile}.yaml").read_text())
+
+
+def resolve(profile: str = "cpu", task: str = "sentiment", out: str | Path = "runs", **given) -> Settings:
+    """A profile with what the reader gave in its place; None leaves the profile's value.
+
+    Args:
+        profile: name of the file of settings.
+        task: alpha is the paper's for this task unless given.
+        out: folder for records, relative to the working directory.
+        given: any of `Settings`; `seeds` also as a number of seeds.
+
+    Raises:
+        UserError: an unknown profile, task or name, or a value out of range, before anything is run.
+    """
+    values = load(profile)
+    values.pop("minutes")
+    known = {field.name for field in fields(Settings)}
+    if unknown := sorted(given.keys() - known):
+        raise UserError(f"unknown setting {unknown[0]!r}; expected one of {', '.join(sorted(known))}.")
+    values |= {"alpha": get_task(task).alpha} | {name: value for name, value in given.items() if value is not None}
+    if isinstance(values["seeds"], int):
+        if values["seeds"] < 1:
+            raise UserError(f"seeds is {values['seeds']}; expected 1 or more.")
+        values["seeds"] = range(values["seeds"])
+    for name in ("seeds", "alphas", "strengths"):
+        values[name] = tuple(values[name])
+    for alpha in values["alphas"]:
+        check_rate("alphas", alpha)
+    settings = Settings(profile=profile, task=task, out=Path(out), **values)
+    settings.config("mask_tuning")  # complains of what RunConfig would complain of later
+    return settings
+
+
+def limits(profile: str) -> dict[str, float]:
+    """Minutes after which the runner stops a notebook, by notebook name ("other" for the rest)."""
+    return load(profile)["minutes"]
+
+
+def _text(value) -> str:
+    if value is None:
+        return "all"
+    return ", ".join(f"{item:g}" for item in value) if isinstance(value, tuple) else str(value)
