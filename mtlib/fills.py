@@ -24,7 +24,7 @@ from mtlib.plm import SharedPLM
 from mtlib.runs import write_atomically
 from mtlib.sources import load
 from mtlib.tasks import get_task
-from mtlib.trainer import Collator, ObjectiveArguments, ObjectiveTrainer
+from mtlib.trainer import Collator, ObjectiveArguments, ObjectiveTrainer, precision
 
 ARMS = ("plain_mlm", "mask_tuning")
 
@@ -113,7 +113,12 @@ def record_fills(
     collator.keys.add("row")
     recorder = _Recorder(objective)
     with tempfile.TemporaryDirectory() as folder:
-        settings = {"save_strategy": "no", "logging_strategy": "no", "disable_tqdm": True, "use_cpu": not _has_gpu()}
+        settings = {
+            "save_strategy": "no",
+            "logging_strategy": "no",
+            "disable_tqdm": True,
+            "use_cpu": precision()["use_cpu"],
+        }
         trainer = ObjectiveTrainer(
             plm, recorder, ObjectiveArguments(folder, **settings | arguments), data, data_collator=collator
         )
@@ -312,7 +317,3 @@ def _check(plm: SharedPLM, objective: Objective, examples: Dataset) -> None:
         raise UserError("two examples have the same uid; give each its own.")
     if not plm.tokenizer.is_fast:
         raise UserError(f"{type(plm.tokenizer).__name__} tells no character offsets; a fast tokenizer is needed.")
-
-
-def _has_gpu() -> bool:
-    return torch.cuda.is_available()
