@@ -66,7 +66,7 @@ class WholeWordMasking:
 
     def __init__(self, rate: float, tokenizer, at_least: int = 1):
         self.exact = ExactMasking(rate, at_least)
-        self.continues_word = _continues_word(tokenizer)  # (vocab,)
+        self.continues_word = continues_word(tokenizer)  # (vocab,)
 
     def __call__(self, input_ids: Tensor, maskable: Tensor, generator: torch.Generator | None = None) -> Tensor:
         continues = self.continues_word.to(input_ids.device)[input_ids]  # (batch, seq)
@@ -103,6 +103,29 @@ def maskable_positions(batch, tokenizer) -> Tensor:
     return maskable
 
 
+def continues_word(tokenizer) -> Tensor:
+    """True for the vocabulary entries that go on with a word rather than begin one, bool `(vocab,)`.
+
+    WordPiece marks continuations (`##ing`), byte-level BPE and SentencePiece mark beginnings (`Ġ`, `▁`).
+
+    Raises:
+        UserError: the vocabulary marks neither.
+    """
+    pieces = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
+    # the commonest mark decides: byte-level vocabularies hold a few ordinary tokens such as "##" too
+    count, mark = max((sum(piece.startswith(mark) for piece in pieces), mark) for mark in ("##", "Ġ", "▁"))
+    if mark == "##" and count:
+        flags = [piece.startswith("##") for piece in pieces]
+    else:
+        if not count:
+            raise UserError(
+                f"The tokenizer {type(tokenizer).__name__} marks neither word beginnings (Ġ, ▁) nor continuations "
+                "(##), so whole words cannot be told apart; use ExactMasking."
+            )
+        flags = [not piece.startswith(mark) for piece in pieces]
+    return torch.tensor(flags)
+
+
 def check_rate(name: str, value: float) -> None:
     """Raise unless `value` is a number in [0, 1]."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0.0 <= value <= 1.0:
@@ -127,19 +150,3 @@ def _scores(candidates: Tensor, generator) -> Tensor:
 
 def _draw_device(candidates: Tensor, generator) -> torch.device:
     return candidates.device if generator is None else generator.device
-
-
-def _continues_word(tokenizer) -> Tensor:
-    pieces = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
-    # the commonest mark decides: byte-level vocabularies hold a few ordinary tokens such as "##" too
-    count, mark = max((sum(piece.startswith(mark) for piece in pieces), mark) for mark in ("##", "Ġ", "▁"))
-    if mark == "##" and count:
-        flags = [piece.startswith("##") for piece in pieces]
-    else:
-        if not count:
-            raise UserError(
-                f"The tokenizer {type(tokenizer).__name__} marks neither word beginnings (Ġ, ▁) nor continuations "
-                "(##), so whole words cannot be told apart; use ExactMasking."
-            )
-        flags = [not piece.startswith(mark) for piece in pieces]
-    return torch.tensor(flags)

@@ -171,6 +171,7 @@ def _execute(path: Path, parameters: dict, out: Path, limit: float, result: Resu
             parameters,
             cwd=out,
             progress_bar=False,
+            extra_arguments=["--log-level=ERROR"],  # ipykernel warns of every kernel that listens on localhost
             # nbclient limits each cell; what is left of the notebook's time is the limit of the next one
             timeout_func=lambda cell: max(1, int(limit - (time.monotonic() - started))),
         )

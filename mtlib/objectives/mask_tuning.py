@@ -85,7 +85,7 @@ class MaskTuning:
             batch.get("n_examples"),
         )
         parts |= perturbation_counts(batch["input_ids"], filled.perturbed_ids, mask)
-        return ObjectiveOutput(loss, parts, logits, filled.perturbed_ids)
+        return ObjectiveOutput(loss, parts, logits, filled.perturbed_ids, filled.mlm_logits)
 
     def phases(self, plm: SharedPLM, batch: dict):
         """The two halves of equation 1 as objectives of their own, for the alternating update.

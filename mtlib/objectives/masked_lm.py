@@ -81,14 +81,12 @@ class MaskedLM:
         batch = self.prepare(plm, batch)
         mask = batch["mask"]  # (batch, seq)
         masked_ids = replace_masked(batch["input_ids"], mask, plm.tokenizer, self.replacement)
-        mlm_logits = plm.masked_lm_logits(batch, mask, masked_ids)  # (n_masked, vocab)
+        filled = plm.fill_masks(batch, mask, masked_ids=masked_ids)
         targets = batch["input_ids"][mask]  # (n_masked,)
-        loss = masked_lm_loss(mlm_logits, targets, batch.get("n_masked"))
-        return ObjectiveOutput(
-            loss,
-            {
-                "mlm_loss": loss,
-                "n_masked": mask.sum(),
-                "n_correct": (mlm_logits.detach().argmax(-1) == targets).sum(),
-            },
-        )
+        loss = masked_lm_loss(filled.mlm_logits, targets, batch.get("n_masked"))
+        parts = {
+            "mlm_loss": loss,
+            "n_masked": mask.sum(),
+            "n_correct": (filled.perturbed_ids[mask] == targets).sum(),
+        }
+        return ObjectiveOutput(loss, parts, perturbed_ids=filled.perturbed_ids, mlm_logits=filled.mlm_logits)

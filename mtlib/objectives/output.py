@@ -18,13 +18,16 @@ class ObjectiveOutput:
         parts: named scalars that add up over the slices of a batch. The losses (`mlm_loss`, `ft_loss`, unweighted)
             still carry their graph, the counts (`n_masked`, `n_changed`, ...) do not.
         logits: class logits `(batch, num_labels)`, or None for an objective without a classifier.
-        perturbed_ids: what the classifier read, `(batch, seq)`, where it is not the original text.
+        perturbed_ids: the text with its masks filled, `(batch, seq)`, for an objective that masks; a classifier head
+            read this instead of the original text.
+        mlm_logits: masked-LM logits at the masked places, `(n_masked, vocab)`, rows in reading order of the mask.
     """
 
     loss: Tensor
     parts: dict[str, Tensor] = field(default_factory=dict)
     logits: Tensor | None = None
     perturbed_ids: Tensor | None = None
+    mlm_logits: Tensor | None = None
 
 
 class Objective(Protocol):
