@@ -12,6 +12,7 @@ from scipy import stats
 from mtlib import figures, tables
 from mtlib.errors import UserError
 from mtlib.paths import DATA_DIR, FIGURE_DIR
+from mtlib.runs import read_records
 
 SETS = ("testbed_sentiment", "testbed_contrast")
 
@@ -265,7 +266,7 @@ class TestTheRepositorysFigures:
         return figures.standard(DATA_DIR / "results")
 
     def test_sentences_hold_the_tables_numbers(self, standard):
-        (table,) = tables.make_tables(figures_records())
+        (table,) = tables.make_tables(read_records([DATA_DIR / "results" / "sst2.jsonl"]))
         fine, mask = (next(row for row in table.rows if row.method == m) for m in ("fine_tuning", "mask_tuning"))
         assert f"fine_tuning: sst2 {fine.cells['sst2'].mean:.1f} %" in standard["sst2_gap"][1]
         assert f"mask_tuning: sst2 {mask.cells['sst2'].mean:.1f} %" in standard["sst2_gap"][1]
@@ -282,8 +283,3 @@ class TestTheRepositorysFigures:
             assert description(FIGURE_DIR / f"{name}.svg") == alt, "run `python -m mtlib figures`"
             assert alt.encode("latin-1", "replace") in (FIGURE_DIR / f"{name}.png").read_bytes()
 
-
-def figures_records():
-    from mtlib.runs import read_records
-
-    return read_records([DATA_DIR / "results" / "sst2.jsonl"])
