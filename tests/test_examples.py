@@ -1,15 +1,22 @@
 """Rows in, answers out, in the order of the rows."""
 
 import numpy as np
+import pytest
 import torch
 from datasets import Dataset
 
-from mtlib.examples import predict, tokenise
+from mtlib.examples import predict, predict_with, tokenise
 from mtlib.objectives import FineTuning
-from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer
+from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer, precision
 from tests.conftest import make_plm, tiny_bert_config
 
 WORDS = "the film is very good and funny but not boring or slow and awful".split()
+
+
+@pytest.fixture
+def telling_plm():
+    """Weights so large that its answers differ from row to row."""
+    return make_plm(tiny_bert_config(initializer_range=0.5))
 
 
 def rows(n: int, pair: bool = False) -> Dataset:
@@ -31,21 +38,20 @@ def one_by_one(plm, dataset) -> np.ndarray:
     return torch.cat(logits).numpy()
 
 
-def test_predictions_stand_in_the_order_of_the_rows(plm):
-    dataset = rows(150)  # more than two batches
+def test_predictions_stand_in_the_order_of_the_rows(telling_plm):
+    plm, dataset = telling_plm, rows(150)  # more than two batches
     found = predict(plm, dataset)
     assert found.shape == (150, 2) and found.dtype == np.float32
     expected = one_by_one(plm, dataset)
-    assert np.ptp(expected, axis=0).min() > 0.01, "the rows differ, so an order shows"
-    np.testing.assert_allclose(found, expected, atol=0.02 if bf16() else 1e-5)
+    assert np.median(np.abs(expected - expected[::-1])) > 0.2, "the rows differ, so an order shows"
+    np.testing.assert_allclose(found, expected, atol=0.1 if precision()["bf16"] else 1e-4)
 
 
 def test_pairs_and_three_labels():
-    plm = make_plm(tiny_bert_config(num_labels=3))
-    dataset = rows(20, pair=True)
+    plm, dataset = make_plm(tiny_bert_config(num_labels=3, initializer_range=0.5)), rows(20, pair=True)
     found = predict(plm, dataset)
     assert found.shape == (20, 3)
-    np.testing.assert_allclose(found, one_by_one(plm, dataset), atol=0.02 if bf16() else 1e-5)
+    np.testing.assert_allclose(found, one_by_one(plm, dataset), atol=0.1 if precision()["bf16"] else 1e-4)
 
 
 def test_dropout_is_off_and_the_weights_stay(plm):
@@ -70,15 +76,7 @@ def test_text_that_spells_a_special_token_is_text(plm):
 
 
 def test_a_trainer_that_is_there_already(plm, tmp_path):
-    from mtlib.examples import predict_with
-
     arguments = ObjectiveArguments(str(tmp_path), per_device_eval_batch_size=4, use_cpu=True, disable_tqdm=True)
     dataset = rows(10)
     found = predict_with(ObjectiveTrainer(plm, FineTuning(), arguments), dataset, 128)
     np.testing.assert_allclose(found, one_by_one(plm, dataset), atol=1e-5)
-
-
-def bf16() -> bool:
-    from mtlib.trainer import precision
-
-    return precision()["bf16"]

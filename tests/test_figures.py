@@ -282,4 +282,3 @@ class TestTheRepositorysFigures:
         for name, (_, alt) in standard.items():
             assert description(FIGURE_DIR / f"{name}.svg") == alt, "run `python -m mtlib figures`"
             assert alt.encode("latin-1", "replace") in (FIGURE_DIR / f"{name}.png").read_bytes()
-

@@ -318,9 +318,15 @@ def test_publish_puts_the_outputs_into_the_source(folder, tmp_path):
 
 
 def test_publish_keeps_what_is_the_notebooks_own(tmp_path):
-    cell = new_code_cell("1", metadata={"tags": [], "papermill": {"duration": 1.0}, "execution": {}, "cellView": "form"})
+    cell = new_code_cell(
+        "1", metadata={"tags": [], "papermill": {"duration": 1.0}, "execution": {}, "cellView": "form"}
+    )
     cell.outputs = [new_output("execute_result", {"text/plain": "1"})]
-    metadata = {"papermill": {"input_path": "/home/me"}, "widgets": {}, "mtlib": {"learn": "all", "source_sha256": "old"}}
+    metadata = {
+        "papermill": {"input_path": "/home/me"},
+        "widgets": {},
+        "mtlib": {"learn": "all", "source_sha256": "old"},
+    }
     nbformat.write(new_notebook(cells=[cell], metadata=metadata), tmp_path / "a.ipynb")
     publish(tmp_path / "a.ipynb", tmp_path / "b.ipynb", 61.7)
     published = nbformat.read(tmp_path / "b.ipynb", as_version=4)

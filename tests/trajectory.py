@@ -36,7 +36,12 @@ PARTS = {
 
 
 def train(
-    method: str, steps: int = STEPS, alpha: float = 0.6, dropout: float = 0.1, other_masks: bool = False, threads: int = 1
+    method: str,
+    steps: int = STEPS,
+    alpha: float = 0.6,
+    dropout: float = 0.1,
+    other_masks: bool = False,
+    threads: int = 1,
 ) -> dict[str, list[float]]:
     """`{part: one number per step}` of seed 0 on the bundled testbed and model, in float32 on the CPU.
 
@@ -103,7 +108,9 @@ def weights_sha256() -> str:
 def update() -> None:
     where = surroundings()
     if not where["commit"] or where["commit"].endswith("+changes"):
-        raise UserError("the working tree differs from its commit; commit first, so that the record names what it is of.")
+        raise UserError(
+            "the working tree differs from its commit; commit first, so that the record names what it is of."
+        )
     record = {
         "environment": where,
         "weights_sha256": weights_sha256(),
