@@ -143,15 +143,15 @@ class TestPlots:
         assert list(axis.lines[0].get_xdata()) == [0, 0.9] and list(axis.lines[0].get_ydata()) == [25, 91]
 
     def test_learning_curves(self):
-        """The mean of two runs at the steps that both have; a window of nine over three entries takes in all."""
+        """The mean of two runs at the three steps that both have, each smoothed over three entries, two at the ends."""
         first = record(history=[(1, {"ft_loss": 3.0}), (2, {"ft_loss": 2.0}), (3, {"ft_loss": 1.0})])
-        second = record(seed=1, history=[(1, {"ft_loss": 1.0}), (3, {"ft_loss": 1.0}), (4, {"ft_loss": 9.0})])
+        second = record(seed=1, history=[(step, {"ft_loss": 1.0 if step < 4 else 9.0}) for step in (1, 2, 3, 4)])
         figure, alt = figures.learning_curves([first, second], ("ft_loss", "mlm_loss"))
         losses, empty = figure.axes
         *_, mean = losses.lines
-        assert list(mean.get_xdata()) == [1, 3]
-        assert list(mean.get_ydata()) == pytest.approx([1.5, 1.5])  # both ends see (2 + 1) / 2
-        assert "ft_loss of fine_tuning from 1.50 to 1.50" in alt and "mlm_loss" not in alt
+        assert list(mean.get_xdata()) == [1, 2, 3]
+        assert list(mean.get_ydata()) == pytest.approx([(2.5 + 1) / 2, (2 + 1) / 2, (1.5 + 1) / 2])
+        assert "ft_loss of fine_tuning from 1.75 to 1.25" in alt and "mlm_loss" not in alt
         assert not empty.lines and {"ft_loss, nats", "optimiser step", "fine_tuning (n = 2)"} <= set(texts(figure))
 
     def test_gradients(self):
@@ -260,11 +260,12 @@ def test_shown_figures_carry_their_sentence(monkeypatch):
     assert data["image/png"].startswith(b"\x89PNG")
 
 
-class TestTheRepositorysFigures:
-    @pytest.fixture(scope="class")
-    def standard(self):
-        return figures.standard(DATA_DIR / "results")
+@pytest.fixture(scope="module")
+def standard():
+    return figures.standard(DATA_DIR / "results")
 
+
+class TestTheRepositorysFigures:
     def test_sentences_hold_the_tables_numbers(self, standard):
         (table,) = tables.make_tables(read_records([DATA_DIR / "results" / "sst2.jsonl"]))
         fine, mask = (next(row for row in table.rows if row.method == m) for m in ("fine_tuning", "mask_tuning"))
@@ -281,4 +282,4 @@ class TestTheRepositorysFigures:
         assert found == expected, "run `python -m mtlib figures` and commit figures/"
         for name, (_, alt) in standard.items():
             assert description(FIGURE_DIR / f"{name}.svg") == alt, "run `python -m mtlib figures`"
-            assert alt.encode("latin-1", "replace") in (FIGURE_DIR / f"{name}.png").read_bytes()
+            assert alt.encode() in (FIGURE_DIR / f"{name}.png").read_bytes()

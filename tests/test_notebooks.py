@@ -113,7 +113,7 @@ class TestContract:
         assert re.search(r"\*\*In the paper\*\*.*Section", opening.source)
         assert re.search(r"\*\*Time\*\*.*minute", opening.source)
         whole = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
-        titles, *bodies = re.split(r"^## ", whole, flags=re.M)
+        _, *bodies = re.split(r"^## ", whole, flags=re.M)
         numbered = [body for body in bodies if re.match(r"\d", body)]
         assert [int(body.split()[0]) for body in numbered] == list(range(1, len(numbered) + 1))
         for body in numbered[:-1]:

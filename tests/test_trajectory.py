@@ -79,7 +79,7 @@ def test_recording_refuses_a_tree_with_changes(monkeypatch, tmp_path, commit):
 def test_recording_writes_what_is_compared(monkeypatch, tmp_path):
     monkeypatch.setattr(trajectory.environment, "commit", lambda: "abc")
     monkeypatch.setattr(trajectory, "FILE", tmp_path / "trajectory.json")
-    monkeypatch.setattr(trajectory, "train", lambda method: dict.fromkeys(trajectory.PARTS[method], [1 / 3]))
+    monkeypatch.setattr(trajectory, "train", lambda method: {part: [1 / 3] for part in trajectory.PARTS[method]})
     trajectory.update()
     record = json.loads(trajectory.FILE.read_text())
     assert record["environment"]["commit"] == "abc" and record["weights_sha256"] == trajectory.weights_sha256()

@@ -1,4 +1,4 @@
-"""The first 30 optimiser steps of two methods, as recorded in trajectory.json: what a change of the arithmetic shows in.
+"""The first 30 optimiser steps of two methods, as recorded in trajectory.json: a change of the arithmetic shows there.
 
 Record anew, from a clean checkout and only where a change of the numbers is meant:
 
