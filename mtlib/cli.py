@@ -242,6 +242,8 @@ def notebooks(
             runner.publish(out / f"{result.name}.ipynb", runner.NOTEBOOK_DIR / f"{result.name}.ipynb", result.seconds)
 
     results = runner.run_notebooks(values, out, limits, resume, report)
+    if publish:
+        runner.update_readme()
     total = sum(result.seconds for result in results if result.status != "kept")
     rows = []
     for result in results:

@@ -3,6 +3,7 @@
 Colours are seaborn's colour-blind palette; a second cue (marker, line style, hatching) always goes with them.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from scipy import stats
 from mtlib.config import METHODS
 from mtlib.errors import UserError
 from mtlib.tables import Table, make_tables
-from mtlib.tasks import kind
+from mtlib.tasks import TASKS, kind
 
 _PALETTE = seaborn.color_palette("colorblind").as_hex()
 _MARKERS = "osD^vP"
@@ -132,8 +133,34 @@ def differences(table: Table, title: str = "") -> tuple[Figure, str]:
     axis.margins(x=0.08)
     axis.set_xlabel("difference to fine-tuning, points (right of 0: better)")
     axis.set_title(title)
-    figure.legend(loc="outside lower center", ncols=1)
+    figure.legend(loc="outside lower center", ncols=3)
     return figure, _sentence("Paired differences to fine-tuning in points", words)
+
+
+@_styled
+def planted(records: Sequence[dict], title: str = "") -> tuple[Figure, str]:
+    """In distribution against out of it, by task and by strength of the testbed's planted shortcut (0: none)."""
+    figure, (axis,) = new(7.0, 1.2 + 0.42 * len(records))
+    lines, words = [], {}
+    in_order = sorted(records, key=lambda record: (list(TASKS).index(record["config"]["task"]), -_strength(record)))
+    for line, record in enumerate(in_order):
+        task, found = record["config"]["task"], {}
+        for name, metrics in record["metrics"].items():
+            found.setdefault(kind(name), []).append(interval([metrics])[0])
+        worst = min(found["ood"])
+        axis.plot([worst, found["id"][0]], [line, line], "-", color="0.6", lw=2, zorder=1)
+        for place, (of, label) in enumerate((("id", "in distribution"), ("ood", "out of distribution"))):
+            axis.plot(found[of], [line] * len(found[of]), _MARKERS[place], color=_PALETTE[place], ms=8,
+                      label=label if line == 0 else None)  # fmt: skip
+        lines.append(f"{task}, {'no shortcut' if _strength(record) == 0 else f'shortcut {_strength(record):g}'}")
+        words[lines[-1]] = [f"{found['id'][0]:.0f} % in, {worst:.0f} % worst out of distribution"]
+    axis.set_yticks(range(len(lines)), lines)
+    axis.set_ylim(len(lines) - 0.5, -0.5)
+    axis.set_xlim(0, 100)
+    axis.set_xlabel("accuracy, %")
+    axis.set_title(title)
+    figure.legend(loc="outside lower center", ncols=2)
+    return figure, _sentence("Fine-tuned bundled model on the testbed", words)
 
 
 @_styled
@@ -332,6 +359,54 @@ def loss_scatter(snapshots: Mapping[str, tuple[np.ndarray, np.ndarray]], title: 
     return figure, _sentence("Losses of single examples, by the paper's scenarios", words)
 
 
+@_styled
+def shares_over(series: Mapping[str, Mapping[int, tuple]], x: str, y: str, title: str = "") -> tuple[Figure, str]:
+    """Shares with their intervals against a count; `series` maps a name to `{x: Share}`."""
+    figure, (axis,) = new(6.0, 3.2)
+    words = {}
+    for place, (name, found) in enumerate(series.items()):
+        values, low, high = (100 * np.array([getattr(part, end) for part in found.values()])
+                             for end in ("share", "low", "high"))  # fmt: skip
+        at = np.array(list(found)) + 0.06 * (place - (len(series) - 1) / 2)
+        axis.errorbar(at, values, yerr=[values - low, high - values], fmt=_MARKERS[place] + _LINES[place], capsize=3,
+                      color=_PALETTE[place], label=f"{name} (n = {next(iter(found.values())).n})")  # fmt: skip
+        words[name] = [f"{value:.0f} % at {x} {position}" for value, position in zip(values, found, strict=True)]
+    axis.set_xticks(list(next(iter(series.values()))))
+    axis.set_ylim(0, 100)
+    axis.set_xlabel(x)
+    axis.set_ylabel(y)
+    axis.set_title(title)
+    axis.legend()
+    return figure, _sentence(y, words)
+
+
+@_styled
+def stacked(shares: Mapping[str, Mapping[str, float]], title: str = "") -> tuple[Figure, str]:
+    """Shares that add up to one, a bar per row."""
+    figure, (axis,) = new(7.0, 1.0 + 0.45 * len(shares))
+    names = list(next(iter(shares.values())))
+    for line, found in enumerate(shares.values()):
+        start = 0.0
+        for place, name in enumerate(names):
+            width = 100 * found[name]
+            axis.barh(line, width, 0.7, left=start, color=_PALETTE[place], hatch=("", "//", "..", "xx")[place % 4],
+                      edgecolor="white", label=name if line == 0 else None)  # fmt: skip
+            if width >= 4:
+                axis.text(start + width / 2, line, f"{width:.0f}", ha="center", va="center", fontsize=9,
+                          bbox={"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 1})  # fmt: skip
+            start += width
+    axis.set_yticks(range(len(shares)), list(shares))
+    axis.set_ylim(len(shares) - 0.5, -0.5)
+    axis.set_xlim(0, 100)
+    axis.grid(visible=False)
+    axis.set_xlabel("share, %")
+    axis.set_title(title)
+    figure.legend(loc="outside lower center", ncols=4)
+    return figure, _sentence(
+        title, {row: [f"{name} {100 * found[name]:.0f} %" for name in names] for row, found in shares.items()}
+    )
+
+
 # ------------------------------------------------------------------------------------------------------------ helpers
 
 
@@ -349,6 +424,12 @@ def _row(record: dict) -> str:
     """What a line of a plot is called: the method, and the update where it is not equation 1's."""
     config = record["config"]
     return config["method"] + (" (alternating)" if config.get("update") == "alternating" else "")
+
+
+def _strength(record: dict) -> float:
+    """Of the planted shortcut; the bundled testbed's is 0.9."""
+    found = re.search(r"strength ([\d.]+)", record["config"]["source"])
+    return float(found.group(1)) if found else 0.9
 
 
 def _of(records: Iterable[dict], row: str) -> list[dict]:
@@ -390,7 +471,9 @@ def standard(results: Path) -> dict[str, tuple[Figure, str]]:
     from mtlib.runs import read_records
 
     study = read_records([results / "sst2.jsonl"])
+    testbed = read_records([results / "testbed.jsonl"])
     found = {
+        "testbed_shortcut": planted(testbed, "What a planted shortcut does to a fine-tuned model"),
         "sst2_gap": gap(study, "SST-2 and its out-of-distribution sets, bundled model"),
         "sst2_differences": differences(make_tables(study)[0], "Mask-tuning against fine-tuning, SST-2"),
         "sst2_losses": learning_curves(study, ("mlm_loss", "ft_loss"), "Training on SST-2"),

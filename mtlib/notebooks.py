@@ -34,7 +34,7 @@ _TEMPLATE = """\
 {%- extends 'classic/index.html.j2' -%}
 {%- block input_group -%}
 {%- if 'solution' in cell.metadata.get('tags', []) -%}
-<details><summary>Solution</summary>{{ super() }}</details>
+<details style="margin-left: 9em"><summary>Solution</summary>{{ super() }}</details>
 {%- else -%}
 {{ super() }}
 {%- endif -%}
@@ -261,6 +261,14 @@ def _write_summary(out: Path, results: list[Result]) -> None:
         slowest = "; ".join(f"{html.escape(where)} ({seconds:.0f})" for seconds, where in result.slowest)
         lines.append(f"| {result.name} | {result.status} | {result.seconds / 60:.1f} | {slowest} |")
     (out / "summary.md").write_text("\n".join(lines) + "\n")
+
+
+def update_readme() -> None:
+    """Put the table of the notebooks as they are now into the README, between its two comments."""
+    path = NOTEBOOK_DIR.parent / "README.md"
+    before, begin, rest = path.read_text().partition("--publish` -->\n")
+    _, end, after = rest.partition("<!-- end of the table -->")
+    path.write_text(before + begin + table() + "\n" + end + after)
 
 
 def table() -> str:

@@ -68,7 +68,7 @@ class Table:
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
 
-    def difference(self, row: Row, column: str) -> Difference | None:
+    def difference(self, row: Row, column: str, level: float = 0.95) -> Difference | None:
         """To the fine-tuning row of the same budget (`epochs`, `train_size`, ...), where there is exactly one."""
         baselines = [
             other
@@ -78,18 +78,18 @@ class Table:
         if row.method == "fine_tuning" or len(baselines) != 1 or column not in row.cells:
             return None
         ours, theirs = row.cells[column].by_seed, baselines[0].cells[column].by_seed
-        return paired_difference([ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())])
+        return paired_difference([ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())], level)
 
 
-def paired_difference(differences: list[float]) -> Difference | None:
-    """Mean with its 95 % interval by Student's t (none for a single pair)."""
+def paired_difference(differences: list[float], level: float = 0.95) -> Difference | None:
+    """Mean with its interval by Student's t (none for a single pair)."""
     n = len(differences)
     if n == 0:
         return None
     mean = statistics.fmean(differences)
     if n == 1:
         return Difference(mean, None, None, n)
-    half = float(stats.t.ppf(0.975, n - 1)) * statistics.stdev(differences) / math.sqrt(n)
+    half = float(stats.t.ppf((1 + level) / 2, n - 1)) * statistics.stdev(differences) / math.sqrt(n)
     return Difference(mean, mean - half, mean + half, n)
 
 

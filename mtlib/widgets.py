@@ -10,6 +10,7 @@ from mtlib.environment import is_interactive
 from mtlib.explorer import as_html, explore, highlight_words, html_table
 from mtlib.masking import masking_policy
 from mtlib.plm import SharedPLM
+from mtlib.tasks import get_task
 from mtlib.testbed import generate, load_grammar, shortcut_label, shortcut_words
 from mtlib.testbed.probes import evaluation_sets, run_probe, shortcut
 
@@ -79,7 +80,7 @@ def shortcut_dial(task: str = "sentiment", strength: float = 0.9, n_examples: in
 
 def dial_html(task: str, strength: float, n_examples: int = 6) -> str:
     """Share of rows where the shortcut is right, set by set, and the first rows of train with its words marked."""
-    sets, grammar = generate(strength, tasks=[task]), load_grammar(task)
+    sets, grammar, names = generate(strength, tasks=[task]), load_grammar(task), get_task(task).labels
     train = f"testbed_{task}_train"
     found = run_probe(shortcut, task, [], {name: sets[name] for name in (train, *evaluation_sets(task))})
     rows = [[name, f"{100 * correct / n:.1f} %"] for name, (correct, n) in found.items()]
@@ -88,7 +89,7 @@ def dial_html(task: str, strength: float, n_examples: int = 6) -> str:
         words = shortcut_words(grammar, row["text"], row.get("text_pair"))
         texts = [highlight_words(text, words) for text in (row["text"], row.get("text_pair")) if text]
         suggests = shortcut_label(grammar, row["text"], row.get("text_pair"))
-        examples.append(["<br>".join(texts), str(row["label"]), str(suggests)])
+        examples.append(["<br>".join(texts), names[row["label"]], names[suggests]])
     return html_table(["set", "the shortcut is right"], rows) + html_table(
         ["training example", "label", "shortcut says"], examples
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 import yaml
+from datasets import disable_progress_bars
 
 from mtlib import runs
 from mtlib.config import RunConfig
@@ -54,7 +55,8 @@ class Settings:
 
     def config(self, method: str, seed: int = 0, **changes) -> RunConfig:
         """One run of `method` under these settings; `changes` are any other field of `RunConfig`."""
-        chosen = {"task": self.task, "source": self.source, "model": self.model, "alpha": self.alpha,
+        alpha = self.alpha if method == "mask_tuning" else None  # the other methods have their own, or none
+        chosen = {"task": self.task, "source": self.source, "model": self.model, "alpha": alpha,
                   "mask_rate": self.mask_rate, "train_size": self.train_size, "epochs": self.epochs}  # fmt: skip
         return RunConfig(method=method, seed=seed, **chosen | changes)
 
@@ -89,6 +91,8 @@ def load(profile: str) -> dict:
 def resolve(profile: str = "cpu", task: str = "sentiment", out: str | Path = "runs", **given) -> Settings:
     """A profile with what the reader gave in its place; None leaves the profile's value.
 
+    Also switches off the progress bars of `datasets`, which would stay in the notebook.
+
     Args:
         profile: name of the file of settings.
         task: alpha is the paper's for this task unless given.
@@ -98,6 +102,7 @@ def resolve(profile: str = "cpu", task: str = "sentiment", out: str | Path = "ru
     Raises:
         UserError: an unknown profile, task or name, or a value out of range, before anything is run.
     """
+    disable_progress_bars()
     values = load(profile)
     values.pop("minutes")
     known = {field.name for field in fields(Settings)}
