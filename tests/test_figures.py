@@ -2,6 +2,7 @@
 
 import re
 import xml.etree.ElementTree as ElementTree
+from types import SimpleNamespace
 
 import matplotlib
 import numpy as np
@@ -141,6 +142,49 @@ class TestPlots:
         )
         (axis,) = figure.axes
         assert list(axis.lines[0].get_xdata()) == [0, 0.9] and list(axis.lines[0].get_ydata()) == [25, 91]
+
+    def test_planted(self):
+        """A line per run, by task and from the strongest shortcut to none; the worst set out of distribution counts."""
+        sets = ("testbed_sentiment", "testbed_contrast", "testbed_counterfactual")
+        runs = []
+        for source, correct in (("testbed (strength 0, seed 0)", (80, 70, 75)), ("testbed", (95, 20, 10))):
+            runs.append(record(source=source))
+            runs[-1]["config"]["source"] = source
+            runs[-1]["metrics"] = dict(zip(sets, map(metrics, correct), strict=True))
+        figure, alt = figures.planted(runs)
+        assert alt == (
+            "Fine-tuned bundled model on the testbed: "
+            "sentiment, shortcut 0.9: 95 % in, 10 % worst out of distribution; "
+            "sentiment, no shortcut: 80 % in, 70 % worst out of distribution."
+        )
+        (axis,) = figure.axes
+        assert [list(line.get_xdata()) for line in axis.lines[:3]] == [[10, 95], [95], [20, 10]]
+        assert {"in distribution", "out of distribution", "sentiment, no shortcut"} <= set(texts(figure))
+
+    def test_shares_over(self):
+        def share(value):
+            return SimpleNamespace(share=value, low=value - 0.1, high=value + 0.2, n=40)
+
+        series = {"one": {1: share(0.5), 2: share(0.25)}, "two": {1: share(0.3), 2: share(0.4)}}
+        figure, alt = figures.shares_over(series, "masks", "kept, %")
+        assert alt == "kept, %: one: 50 % at masks 1, 25 % at masks 2; two: 30 % at masks 1, 40 % at masks 2."
+        (axis,) = figure.axes
+        first = axis.containers[0]
+        assert list(first.lines[0].get_ydata()) == [50, 25]
+        (bars,) = first.lines[2]
+        assert [[y for _, y in ends] for ends in bars.get_segments()] == [
+            pytest.approx([40, 70]),
+            pytest.approx([15, 45]),
+        ]
+        assert {"masks", "kept, %", "one (n = 40)", "two (n = 40)"} <= set(texts(figure))
+
+    def test_stacked(self):
+        figure, alt = figures.stacked({"a": {"kept": 0.5, "lost": 0.48, "new": 0.02}}, "What becomes of it")
+        assert alt == "What becomes of it: a: kept 50 %, lost 48 %, new 2 %."
+        (axis,) = figure.axes
+        assert [patch.get_x() for patch in axis.patches] == pytest.approx([0, 50, 98])
+        assert [patch.get_width() for patch in axis.patches] == pytest.approx([50, 48, 2])
+        assert [text.get_text() for text in axis.texts] == ["50", "48"], "no number in a sliver"
 
     def test_learning_curves(self):
         """The mean of two runs at the three steps that both have, each smoothed over three entries, two at the ends."""
