@@ -346,10 +346,10 @@ def test_the_hash_is_of_the_code_alone():
     def made(*cells):
         return sha256_of(new_notebook(cells=list(cells)))
 
-    code = new_code_cell("a = 1")
+    code, again = new_code_cell("a = 1"), new_code_cell("a = 1")
     injected = new_code_cell("a = 2", metadata={"tags": ["injected-parameters"]})
     assert made(code) == made(new_markdown_cell("text"), code) == made(code, injected)
-    assert len({made(code), made(new_code_cell("a = 2")), made(code, code)}) == 3
+    assert len({made(code), made(new_code_cell("a = 2")), made(code, again)}) == 3
 
 
 def test_table_for_the_readme(folder):
@@ -426,7 +426,7 @@ class TestWholeRun:
         for png, metadata in found:
             pixels = imread(io.BytesIO(png), format="png")  # (height, width, channels)
             assert min(pixels.shape[:2]) > 100
-            colours = np.unique(pixels.reshape(-1, pixels.shape[2]), axis=0)
+            colours = np.unique(np.rint(255 * pixels[..., :3]) @ [65536, 256, 1])
             assert len(colours) > 8, "blank"
             assert len(metadata["alt"]) > 20 and "nan" not in metadata["alt"]
 
