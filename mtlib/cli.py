@@ -294,10 +294,11 @@ def _named_values(texts: list[str], option: str, example: str) -> dict[str, str]
 
 def _rich_table(title: str, columns: list[str], rows: list[list[str]]):
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(*columns, title=title, title_justify="left")
+    table = Table(*columns, title=Text(title), title_justify="left")
     for row in rows:
-        table.add_row(*map(str, row))
+        table.add_row(*(Text(str(cell)) for cell in row))  # not markup: `Optional[int]` is what it says
     return table
 
 

@@ -295,7 +295,8 @@ def learning_curves(
         axis.set_ylim(bottom=0)
         axis.set_xlabel("optimiser step")
         axis.set_ylabel(f"{part}, nats")
-        axis.legend()
+        if axis.lines:  # else no run has this part
+            axis.legend()
     figure.suptitle(title, x=0.01, ha="left", fontsize=11)
     return figure, f"Training losses, running means: {'; '.join(words)}."
 

@@ -115,6 +115,8 @@ def resolve(profile: str = "cpu", task: str = "sentiment", out: str | Path = "ru
         values["seeds"] = range(values["seeds"])
     for name in ("seeds", "alphas", "strengths"):
         values[name] = tuple(values[name])
+    if not values["seeds"]:
+        raise UserError("seeds is empty; expected 1 or more.")
     for alpha in values["alphas"]:
         check_rate("alphas", alpha)
     settings = Settings(profile=profile, task=task, out=Path(out), **values)

@@ -1,0 +1,134 @@
+"""The first 30 optimiser steps of two methods, as recorded in trajectory.json: a change of the arithmetic shows there.
+
+Record anew, from a clean checkout and only where a change of the numbers is meant:
+
+    python -m tests.trajectory --update
+"""
+
+import argparse
+import hashlib
+import json
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import torch
+from transformers import PrinterCallback, set_seed
+from transformers.utils import logging
+
+from mtlib import environment
+from mtlib.config import BUNDLED_RATES
+from mtlib.errors import UserError
+from mtlib.examples import tokenise
+from mtlib.objectives import FineTuning, MaskTuning
+from mtlib.paths import MINI_MODEL_DIR
+from mtlib.plm import SharedPLM
+from mtlib.runs import write_atomically
+from mtlib.sources import load
+from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer
+
+FILE = Path(__file__).with_name("trajectory.json")
+STEPS, BATCH = 30, 8
+PARTS = {
+    "fine_tuning": ("loss", "ft_loss", "grad_norm"),
+    "mask_tuning": ("loss", "mlm_loss", "ft_loss", "grad_norm"),
+}
+
+
+def train(
+    method: str,
+    steps: int = STEPS,
+    alpha: float = 0.6,
+    dropout: float = 0.1,
+    other_masks: bool = False,
+    threads: int = 1,
+) -> dict[str, list[float]]:
+    """`{part: one number per step}` of seed 0 on the bundled testbed and model, in float32 on the CPU.
+
+    The arguments after `steps` change one thing each, to see whether the comparison notices it.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        return _train(method, steps, alpha, dropout, other_masks)
+    finally:
+        torch.set_num_threads(before)
+
+
+def _train(method: str, steps: int, alpha: float, dropout: float, other_masks: bool) -> dict[str, list[float]]:
+    set_seed(0)
+    plm = SharedPLM.from_pretrained(
+        MINI_MODEL_DIR, num_labels=2, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout
+    )
+    examples = tokenise(load("testbed_sentiment_train").select(range(STEPS * BATCH)), plm.tokenizer)
+    rates = BUNDLED_RATES[method]
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = ObjectiveArguments(
+            folder,
+            max_steps=steps,
+            per_device_train_batch_size=BATCH,
+            learning_rate=rates.trunk,
+            classifier_learning_rate=rates.classifier,
+            mlm_head_learning_rate=rates.mlm_head,
+            seed=0,
+            use_cpu=True,
+            logging_steps=1,
+            save_strategy="no",
+            disable_tqdm=True,
+        )
+        objective = MaskTuning(alpha) if method == "mask_tuning" else FineTuning()
+        trainer = (_OtherMasks if other_masks else ObjectiveTrainer)(plm, objective, arguments, examples)
+        trainer.remove_callback(PrinterCallback)
+        trainer.train()
+    history = [entry for entry in trainer.state.log_history if "loss" in entry]
+    return {part: [entry[part] for entry in history] for part in PARTS[method]}
+
+
+class _OtherMasks(ObjectiveTrainer):
+    def _mask_seed(self) -> int:
+        return super()._mask_seed() + 1
+
+
+def gaps(found: dict[str, list[float]], recorded: dict[str, list[float]]) -> tuple[float, float]:
+    """The largest relative gap of any part at any step, and the mean of them all."""
+    assert found.keys() == recorded.keys()
+    ours, theirs = (np.array([numbers[part] for part in recorded]) for numbers in (found, recorded))
+    relative = np.abs(ours - theirs) / np.abs(theirs)  # (parts, steps)
+    return float(relative.max()), float(relative.mean())
+
+
+def surroundings() -> dict:
+    return environment.describe() | {"mkl": torch.backends.mkl.is_available()}
+
+
+def weights_sha256() -> str:
+    return hashlib.sha256((MINI_MODEL_DIR / "model.safetensors").read_bytes()).hexdigest()
+
+
+def update() -> None:
+    where = surroundings()
+    if not where["commit"] or where["commit"].endswith("+changes"):
+        raise UserError(
+            "the working tree differs from its commit; commit first, so that the record names what it is of."
+        )
+    record = {
+        "environment": where,
+        "weights_sha256": weights_sha256(),
+        "methods": {method: _rounded(train(method)) for method in PARTS},
+    }
+    write_atomically(FILE, json.dumps(record, indent=1) + "\n")
+
+
+def _rounded(numbers: dict[str, list[float]]) -> dict[str, list[float]]:
+    return {part: [float(f"{value:.7g}") for value in values] for part, values in numbers.items()}
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--update", action="store_true", required=True, help="record anew")
+    parser.parse_args()
+    logging.disable_progress_bar()
+    try:
+        update()
+    except UserError as error:
+        parser.exit(2, f"error: {error}\n")
