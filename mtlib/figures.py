@@ -458,7 +458,7 @@ def _series(records: Sequence[dict], part: str) -> tuple[np.ndarray, np.ndarray]
 
 def _smooth(values: np.ndarray, window: int = 9) -> np.ndarray:
     """Running mean over `window` log entries, shorter at the ends."""
-    window = min(window, len(values))
+    window = min(window, len(values) - 1 + len(values) % 2)  # odd, so that it lies even to both sides
     sums = np.convolve(values, np.ones(window), mode="same")
     return sums / np.convolve(np.ones(len(values)), np.ones(window), mode="same")
 

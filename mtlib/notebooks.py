@@ -16,6 +16,7 @@ from pathlib import Path
 
 import nbformat
 
+import mtlib
 from mtlib.errors import UserError
 from mtlib.paths import NOTEBOOK_DIR
 
@@ -164,6 +165,9 @@ def _execute(path: Path, parameters: dict, out: Path, limit: float, result: Resu
 
     copy, started = out / path.name, time.monotonic()
     os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")  # ipykernel's debugger warns of frozen modules
+    # a kernel starts in `out`; it is to take the mtlib that runs here, not another that may be installed
+    here, known = str(Path(mtlib.__file__).parents[1]), os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [here, *(path for path in known if path != here)]))
     try:
         papermill.execute_notebook(
             path,
@@ -180,7 +184,7 @@ def _execute(path: Path, parameters: dict, out: Path, limit: float, result: Resu
         traceback = _ANSI.sub("", "\n".join(error.traceback))
         result.status, result.error = "failed", f"cell [{error.exec_count}]:\n{error.source}\n\n{traceback}"
     except CellTimeoutError as error:
-        result.status, result.error = "failed", f"over its limit of {limit / 60:g} minutes.\n{error}"
+        result.status, result.error = "failed", f"over its limit of {limit / 60:.2g} minutes.\n{error}"
     except (DeadKernelError, NoSuchKernel) as error:
         result.status, result.error = "failed", f"{type(error).__name__}: {error} (out of memory?)"
     result.seconds = round(time.monotonic() - started, 1)
@@ -269,6 +273,8 @@ def update_readme() -> None:
     path = NOTEBOOK_DIR.parent / "README.md"
     before, begin, rest = path.read_text().partition("--publish` -->\n")
     _, end, after = rest.partition("<!-- end of the table -->")
+    if not begin or not end:
+        raise UserError(f"{path} has lost the two comments around the notebook table; put them back.")
     path.write_text(before + begin + table() + "\n" + end + after)
 
 

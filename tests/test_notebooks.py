@@ -371,6 +371,8 @@ RECORDS = {
     "01_data": 0,
     "02_baseline": SMOKE["seeds"],
     "03_mask_tuning": 2 * SMOKE["seeds"] + len(SMOKE["alphas"]),  # joint and alternating, and the curve's own
+    "04_ablations": 4 * SMOKE["seeds"],
+    "05_diversity": 0,
 }
 
 
@@ -395,7 +397,6 @@ class Left:
 def left(tmp_path_factory) -> Left:
     with pytest.MonkeyPatch.context() as patch:
         # kernels start in another folder: they too must import this checkout, not one installed elsewhere
-        patch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
         return Left(tmp_path_factory.mktemp("smoke"))
 
 
