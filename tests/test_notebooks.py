@@ -5,7 +5,6 @@ import base64
 import io
 import json
 import math
-import os
 import re
 from pathlib import Path
 
@@ -395,9 +394,7 @@ class Left:
 
 @pytest.fixture(scope="module")
 def left(tmp_path_factory) -> Left:
-    with pytest.MonkeyPatch.context() as patch:
-        # kernels start in another folder: they too must import this checkout, not one installed elsewhere
-        return Left(tmp_path_factory.mktemp("smoke"))
+    return Left(tmp_path_factory.mktemp("smoke"))
 
 
 class TestWholeRun:
