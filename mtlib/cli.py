@@ -257,6 +257,33 @@ def notebooks(
 
 
 @app.command()
+def bench(
+    names: Annotated[list[str] | None, typer.Argument(help="benchmarks [default: all]")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="fewer repeats, smaller data")] = False,
+    json_file: Annotated[Path | None, typer.Option("--json", help="write what was measured here")] = None,
+) -> None:
+    """Measure speed and memory as ratios, both sides in turn in one process. Leave the machine alone meanwhile."""
+    import json
+
+    from mtlib import bench as measuring
+    from mtlib.runs import write_atomically
+
+    if json_file is not None:
+        json_file.parent.mkdir(parents=True, exist_ok=True)
+
+    def report(found: measuring.Measured) -> None:
+        console.print(
+            f"{found.name:11} {found.ratio:6.2f} ({found.low:.2f} to {found.high:.2f}), wanted {found.wanted}: "
+            f"{'met' if found.met else 'not met'}. {found.what} against {found.against}", highlight=False,
+        )  # fmt: skip
+
+    found = measuring.run(names or [], quick, report)
+    if json_file is not None:
+        write_atomically(json_file, json.dumps(found, indent=1) + "\n")
+        console.print(f"written: {json_file}")
+
+
+@app.command()
 def figures(
     out: Annotated[Path | None, typer.Option(help="folder [default: figures/ of the checkout]")] = None,
 ) -> None:

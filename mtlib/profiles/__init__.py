@@ -11,7 +11,7 @@ import yaml
 from datasets import disable_progress_bars
 
 from mtlib import runs
-from mtlib.config import RunConfig
+from mtlib.config import METHODS, RunConfig
 from mtlib.errors import UserError
 from mtlib.masking import check_rate
 from mtlib.plm import SharedPLM
@@ -35,6 +35,7 @@ class Settings:
         mask_rate: share of tokens masked.
         train_size: training examples; None is all of them.
         epochs: passes over them.
+        learning_rates: by method, in place of `config.default_rates`; for trunk and heads alike.
         alphas: the grid of the alpha curve.
         strengths: of the planted shortcut, for the dial (testbed only).
         out: folder for records and trained models.
@@ -49,6 +50,7 @@ class Settings:
     mask_rate: float
     train_size: int | None
     epochs: float
+    learning_rates: dict[str, float]
     alphas: tuple[float, ...]
     strengths: tuple[float, ...]
     out: Path
@@ -57,7 +59,8 @@ class Settings:
         """One run of `method` under these settings; `changes` are any other field of `RunConfig`."""
         alpha = self.alpha if method == "mask_tuning" else None  # the other methods have their own, or none
         chosen = {"task": self.task, "source": self.source, "model": self.model, "alpha": alpha,
-                  "mask_rate": self.mask_rate, "train_size": self.train_size, "epochs": self.epochs}  # fmt: skip
+                  "mask_rate": self.mask_rate, "train_size": self.train_size, "epochs": self.epochs,
+                  "learning_rate": self.learning_rates.get(method)}  # fmt: skip
         return RunConfig(method=method, seed=seed, **chosen | changes)
 
     def records(self, method: str, seeds: tuple[int, ...] | None = None, **changes) -> list[dict]:
@@ -108,6 +111,8 @@ def resolve(profile: str = "cpu", task: str = "sentiment", out: str | Path = "ru
     known = {field.name for field in fields(Settings)}
     if unknown := sorted(given.keys() - known):
         raise UserError(f"unknown setting {unknown[0]!r}; expected one of {', '.join(sorted(known))}.")
+    if given.get("model") not in (None, values["model"]):
+        values["learning_rates"] = {}  # chosen for the profile's model
     values |= {"alpha": get_task(task).alpha} | {name: value for name, value in given.items() if value is not None}
     if isinstance(values["seeds"], int):
         if values["seeds"] < 1:
@@ -119,6 +124,9 @@ def resolve(profile: str = "cpu", task: str = "sentiment", out: str | Path = "ru
         raise UserError("seeds is empty; expected 1 or more.")
     for alpha in values["alphas"]:
         check_rate("alphas", alpha)
+    for method in values["learning_rates"]:
+        if method not in METHODS:
+            raise UserError(f"learning_rates names {method!r}; expected one of {', '.join(METHODS)}.")
     settings = Settings(profile=profile, task=task, out=Path(out), **values)
     settings.config("mask_tuning")  # complains of what RunConfig would complain of later
     return settings
@@ -132,4 +140,6 @@ def limits(profile: str) -> dict[str, float]:
 def _text(value) -> str:
     if value is None:
         return "all"
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {item:g}" for name, item in value.items()) or "the methods' own"
     return ", ".join(f"{item:g}" for item in value) if isinstance(value, tuple) else str(value)

@@ -1,0 +1,382 @@
+"""How fast things are, as ratios measured side by side in one process: `python -m mtlib bench`.
+
+Absolute times belong to a machine; a ratio of two things measured in turn, on the same data, says something about the
+code. Each benchmark gives a pair of callables that return seconds (or MB); they take turns, and the ratio is that of
+their medians.
+"""
+
+import itertools
+import multiprocessing
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+
+import torch
+from datasets import Dataset, disable_progress_bars
+from transformers import (
+    AutoModelForMaskedLM,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    BertConfig,
+    PrinterCallback,
+    Trainer,
+    TrainingArguments,
+    pipeline,
+    set_seed,
+)
+from transformers.utils import logging
+
+from mtlib import environment
+from mtlib.errors import UserError
+from mtlib.examples import predict, tokenise
+from mtlib.masking import ExactMasking
+from mtlib.objectives import FineTuning, MaskTuning, Objective, masked_lm_loss
+from mtlib.paths import MINI_MODEL_DIR
+from mtlib.plm import SharedPLM
+from mtlib.refill import Refill
+from mtlib.sources import load
+from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer, precision
+
+# words in SST-2's 67,349 training phrases: the middles of eleven equal parts
+_SST2_WORDS = (1, 2, 3, 4, 5, 7, 9, 11, 14, 19, 27)
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """One row of the table. `wanted` is the bound on the ratio, `most` whether it is an upper one."""
+
+    name: str
+    what: str
+    against: str
+    wanted: float
+    most: bool
+    make: Callable[[bool], tuple[Callable[[], float], Callable[[], float]]]
+    repeats: int = 5
+
+
+@dataclass(frozen=True)
+class Measured:
+    """`ratio` of the two medians, `low` and `high` the quartiles of the ratios of neighbours in time."""
+
+    name: str
+    what: str
+    against: str
+    ratio: float
+    low: float
+    high: float
+    wanted: str
+    met: bool
+    ours: float
+    theirs: float
+    unit: str
+    repeats: int
+
+
+def run(names: Sequence[str] = (), quick: bool = False, report: Callable[[Measured], None] = print) -> dict:
+    """Measure, one benchmark after the other, and return what `data/results/bench_*.json` holds.
+
+    Args:
+        names: which ones; all by default.
+        quick: fewer repeats and smaller data, for a first look.
+        report: called with each result.
+    """
+    known = {benchmark.name: benchmark for benchmark in BENCHMARKS}
+    for name in names:
+        if name not in known:
+            raise UserError(f"no benchmark {name!r}; expected one of {', '.join(known)}.")
+    disable_progress_bars()
+    logging.disable_progress_bar()
+    measured = []
+    for benchmark in [known[name] for name in names] or BENCHMARKS:
+        measured.append(measure(benchmark, quick))
+        report(measured[-1])
+    return {"environment": environment.describe(), "quick": quick, "measured": [asdict(entry) for entry in measured]}
+
+
+def markdown(found: dict) -> str:
+    """The README's table of what `run` returned."""
+    lines = ["| what | against | ratio (quartiles) | wanted | met |", "| --- | --- | ---: | ---: | --- |"]
+    for entry in found["measured"]:
+        sense = "x the time" if entry["wanted"].endswith("less") else "x faster"
+        if entry["unit"] == "MB":
+            sense = "x the memory"
+        lines.append(
+            f"| {entry['what']} | {entry['against']} | {entry['ratio']:.2f} {sense} ({entry['low']:.2f} to "
+            f"{entry['high']:.2f}) | {entry['wanted']} | {'yes' if entry['met'] else 'no'} |"
+        )
+    return "\n".join(lines)
+
+
+def measure(benchmark: Benchmark, quick: bool) -> Measured:
+    """Both sides in turn, after one round that does not count."""
+    ours, theirs = benchmark.make(quick)
+    repeats = min(3, benchmark.repeats) if quick else benchmark.repeats
+    ours(), theirs()
+    pairs = [(ours(), theirs()) for _ in range(repeats)]
+    # "or less" is told as ours / theirs, "or more" (times faster) as theirs / ours
+    ratios = sorted(a / b if benchmark.most else b / a for a, b in pairs)
+    mine, other = (statistics.median(side) for side in zip(*pairs, strict=True))
+    ratio = mine / other if benchmark.most else other / mine
+    low, _, high = statistics.quantiles(ratios, n=4) if repeats > 1 else (ratio, ratio, ratio)
+    bound = f"{benchmark.wanted:g} or {'less' if benchmark.most else 'more'}"
+    met = ratio <= benchmark.wanted if benchmark.most else ratio >= benchmark.wanted
+    unit = "MB" if benchmark.name == "memory" else "s"
+    return Measured(
+        benchmark.name, benchmark.what, benchmark.against, round(ratio, 3), round(low, 3), round(high, 3), bound, met,
+        round(mine, 4), round(other, 4), unit, repeats,
+    )  # fmt: skip
+
+
+# --------------------------------------------------------------------------------------------------------- benchmarks
+
+
+def _step(quick: bool):
+    """One optimiser step on the same batch, losses and clipping included."""
+    examples = _phrases(16)
+    return _trainer_steps(MaskTuning(), examples, 20), _trainer_steps(FineTuning(), examples, 20)
+
+
+def _epoch(quick: bool):
+    """A training as one runs it: ours (grouped by length, bf16 where the CPU has it), and run_glue.py's defaults."""
+    rows = _phrase_rows(320 if quick else 960)
+    ours = _trainer_epoch(MaskTuning(), rows)
+
+    def stock() -> float:
+        set_seed(0)
+        tokenizer = AutoTokenizer.from_pretrained(MINI_MODEL_DIR)
+        model = AutoModelForSequenceClassification.from_pretrained(MINI_MODEL_DIR, num_labels=2)
+        data = rows.map(
+            lambda part: tokenizer(part["text"], padding="max_length", max_length=128, truncation=True),
+            batched=True, keep_in_memory=True, remove_columns=["text", "uid", "group"],
+        ).rename_column("label", "labels")  # fmt: skip
+        with tempfile.TemporaryDirectory() as folder:
+            trainer = Trainer(model, TrainingArguments(folder, **_quiet(), **_on_cpu()), train_dataset=data)
+            trainer.remove_callback(PrinterCallback)
+            return _seconds(trainer.train)
+
+    return ours, stock
+
+
+def _head(quick: bool):
+    """Forward and backward of L_MLM with BERT-base's vocabulary: the head at the masked places, and everywhere."""
+    set_seed(0)
+    config = BertConfig(
+        vocab_size=30_522, hidden_size=384, num_hidden_layers=4, num_attention_heads=12, intermediate_size=1536,
+        hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+    )  # fmt: skip
+    tokenizer = AutoTokenizer.from_pretrained(MINI_MODEL_DIR)
+    models = AutoModelForSequenceClassification.from_config(config), AutoModelForMaskedLM.from_config(config)
+    plm = SharedPLM(*models, tokenizer).train()
+    ids = torch.randint(1000, len(tokenizer), (32, 32))
+    batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    mask = ExactMasking(0.05)(ids, torch.ones_like(ids, dtype=torch.bool), torch.Generator().manual_seed(0))
+
+    def ours():
+        return masked_lm_loss(plm.masked_lm_logits(batch, mask), ids[mask])
+
+    def full():
+        labels = ids.masked_fill(~mask, -100)
+        return plm.mlm(ids.masked_fill(mask, tokenizer.mask_token_id), batch["attention_mask"], labels=labels).loss
+
+    gap = abs(ours().item() - full().item())
+    if gap > 1e-5:
+        raise UserError(f"the two losses differ by {gap:.1e}; expected 1e-5 or less: this is a bug, please report it.")
+
+    def timed(loss: Callable[[], torch.Tensor]) -> Callable[[], float]:
+        def steps() -> float:
+            plm.zero_grad()
+            return _seconds(lambda: [loss().backward() for _ in range(5)])
+
+        return steps
+
+    return timed(ours), timed(full)
+
+
+def _refilling(quick: bool):
+    """Sentences masked and refilled per second: `Refill` against transformers' fill-mask pipeline in batches."""
+    plm = SharedPLM.from_pretrained(MINI_MODEL_DIR, num_labels=2)
+    rows = _phrase_rows(256 if quick else 1024)
+    examples = tokenise(rows, plm.tokenizer)
+    refill = Refill(ExactMasking(0.05))
+    fill_mask = pipeline("fill-mask", model=str(MINI_MODEL_DIR), device=plm.device)
+    masked = []
+    for text in rows["text"]:
+        words = text.split()
+        words[len(words) // 2] = plm.tokenizer.mask_token
+        masked.append(" ".join(words))
+
+    def ours() -> float:
+        with torch.autocast("cpu", torch.bfloat16, enabled=precision()["bf16"]):
+            return _seconds(lambda: refill(plm, examples, seed=0))
+
+    return ours, lambda: _seconds(lambda: fill_mask(Dataset.from_dict({"t": masked})["t"][:], batch_size=64))
+
+
+def _evaluation(quick: bool):
+    """Class logits of HANS-like pairs (`testbed_overlap`): ours against Trainer.predict with padding to 128."""
+    data = load("testbed_overlap").select(range(256 if quick else 1024))
+    plm = SharedPLM.from_pretrained(MINI_MODEL_DIR, num_labels=3)
+    padded = data.map(
+        lambda part: plm.tokenizer(
+            part["text"], part["text_pair"], padding="max_length", max_length=128, truncation=True
+        ),
+        batched=True, keep_in_memory=True, remove_columns=data.column_names,
+    )  # fmt: skip
+
+    def stock() -> float:
+        with tempfile.TemporaryDirectory() as folder:
+            arguments = TrainingArguments(folder, per_device_eval_batch_size=64, **_quiet(), **_on_cpu())
+            return _seconds(lambda: Trainer(plm.classifier, arguments).predict(padded))
+
+    return lambda: _seconds(lambda: predict(plm, data)), stock
+
+
+def _memory(quick: bool):
+    """Peak resident memory of a training process with many examples and with few."""
+    many, few = (8_000, 1_000) if quick else (67_000, 4_000)
+    return lambda: _in_process(_train_some, many)[1], lambda: _in_process(_train_some, few)[1]
+
+
+def _scale(quick: bool):
+    """Seconds per example, tokenising included, on a tiny model, so that it is the handling of data that shows."""
+    many, few = (8_000, 1_000) if quick else (64_000, 4_000)
+    return (
+        lambda: _in_process(_train_all, many)[0] / many,
+        lambda: _in_process(_train_all, few)[0] / few,
+    )
+
+
+def _start(quick: bool):
+    """Seconds until `python -m mtlib --help` answers; the other side is one second."""
+    command = [sys.executable, "-m", "mtlib", "--help"]
+    return lambda: _seconds(lambda: subprocess.run(command, check=True, capture_output=True)), lambda: 1.0
+
+
+BENCHMARKS = (
+    Benchmark("step", "one Mask-tuning step", "one fine-tuning step, same batch", 2.1, True, _step, repeats=9),
+    Benchmark(
+        "epoch", "one epoch of Mask-tuning, SST-2-like lengths",
+        "one epoch of stock fine-tuning, padded to 128, float32", 0.5, True, _epoch,
+    ),
+    Benchmark(
+        "head", "masked-LM head at the masked places (5 %)", "full-vocabulary logits, 30,522 tokens; same loss", 1.5,
+        False, _head, repeats=9,
+    ),
+    Benchmark("refill", "refilling sentences", 'pipeline("fill-mask"), batches of 64', 20, False, _refilling),
+    Benchmark("evaluation", "predicting HANS-like pairs", "Trainer.predict, padded to 128", 3, False, _evaluation),
+    Benchmark("memory", "peak memory, 67,000 training examples", "4,000 training examples", 1.1, True, _memory, 3),
+    Benchmark("scale", "time per example, 64,000 examples", "4,000 examples", 1.05, True, _scale, repeats=3),
+    Benchmark("start", "python -m mtlib --help", "one second", 1.0, True, _start),
+)  # fmt: skip
+
+
+# ------------------------------------------------------------------------------------------------------------ helpers
+
+
+def _phrase_rows(n: int) -> Dataset:
+    """Testbed sentences, each with itself behind it, cut to the lengths of SST-2's phrases."""
+    rows = load("testbed_sentiment_train")
+    rows = rows.select([i % len(rows) for i in range(n)])
+    words = [_SST2_WORDS[i % len(_SST2_WORDS)] for i in range(n)]
+    texts = [" ".join((text.split() * 2)[:count]) for text, count in zip(rows["text"], words, strict=True)]
+    return rows.remove_columns("text").add_column("text", texts)
+
+
+def _phrases(n: int) -> Dataset:
+    return tokenise(_phrase_rows(n), AutoTokenizer.from_pretrained(MINI_MODEL_DIR))
+
+
+def _quiet() -> dict:
+    return {
+        "save_strategy": "no", "logging_strategy": "no", "disable_tqdm": True, "report_to": "none",
+        "num_train_epochs": 1, "per_device_train_batch_size": 16, "seed": 0,
+    }  # fmt: skip
+
+
+def _on_cpu() -> dict:
+    return {"use_cpu": precision()["use_cpu"]}
+
+
+def _trainer(objective: Objective, examples: Dataset, folder: str, **settings) -> ObjectiveTrainer:
+    set_seed(0)
+    plm = SharedPLM.from_pretrained(MINI_MODEL_DIR, num_labels=2)
+    arguments = ObjectiveArguments(folder, **_quiet() | precision() | settings)
+    trainer = ObjectiveTrainer(plm, objective, arguments, examples)
+    trainer.remove_callback(PrinterCallback)
+    return trainer
+
+
+def _trainer_steps(objective: Objective, examples: Dataset, steps: int) -> Callable[[], float]:
+    """Seconds per step of whole trainings on one batch, their start not counted."""
+
+    def timed() -> float:
+        with tempfile.TemporaryDirectory() as folder:
+            trainer = _trainer(objective, examples, folder, max_steps=steps)
+            times = []
+            step = trainer.training_step
+
+            def noted(*args, **kwargs):
+                times.append(time.perf_counter())
+                return step(*args, **kwargs)
+
+            trainer.training_step = noted
+            trainer.train()
+        return statistics.median(later - sooner for sooner, later in itertools.pairwise(times))
+
+    return timed
+
+
+def _trainer_epoch(objective: Objective, rows: Dataset) -> Callable[[], float]:
+    def timed() -> float:
+        examples = tokenise(rows, AutoTokenizer.from_pretrained(MINI_MODEL_DIR))
+        with tempfile.TemporaryDirectory() as folder:
+            return _seconds(_trainer(objective, examples, folder).train)
+
+    return timed
+
+
+def _seconds(work: Callable) -> float:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    begun = time.perf_counter()
+    work()
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return time.perf_counter() - begun
+
+
+def _in_process(work: Callable[[int], None], n: int) -> tuple[float, float]:
+    """(seconds, peak MB) of `work(n)` in a fresh process, whose imports are not timed."""
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(1) as pool:
+        return pool.apply(_alone, (work, n))
+
+
+def _alone(work: Callable[[int], None], n: int) -> tuple[float, float]:
+    disable_progress_bars()
+    logging.disable_progress_bar()
+    seconds = _seconds(lambda: work(n))
+    return seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
+
+
+def _train_some(n: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        _trainer(MaskTuning(), _phrases(n), folder, max_steps=20).train()
+
+
+def _train_all(n: int) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(MINI_MODEL_DIR)
+    config = BertConfig(
+        vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=64
+    )
+    models = AutoModelForSequenceClassification.from_config(config), AutoModelForMaskedLM.from_config(config)
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = ObjectiveArguments(folder, **_quiet() | _on_cpu() | {"per_device_train_batch_size": 64})
+        trainer = ObjectiveTrainer(SharedPLM(*models, tokenizer), MaskTuning(), arguments, _phrases(n))
+        trainer.remove_callback(PrinterCallback)
+        trainer.train()

@@ -1,0 +1,65 @@
+"""The benchmarks' arithmetic and form; no test asserts on a time."""
+
+import itertools
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from mtlib import bench, cli
+from mtlib.errors import UserError
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def made_up(ours, theirs, most: bool, wanted: float) -> bench.Benchmark:
+    def make(quick):
+        mine, other = itertools.cycle(ours), itertools.cycle(theirs)
+        return lambda: next(mine), lambda: next(other)
+
+    return bench.Benchmark("made_up", "this", "that", wanted, most, make, repeats=len(ours) - 1)
+
+
+def test_ratio_of_medians_after_one_round_that_does_not_count():
+    found = bench.measure(made_up([100.0, 2.0, 4.0, 3.0], [100.0, 1.0, 2.0, 2.0], most=True, wanted=2.0), quick=False)
+    assert (found.ours, found.theirs, found.ratio) == (3.0, 2.0, 1.5)
+    assert found.met and found.wanted == "2 or less" and found.repeats == 3
+    assert found.low == 1.5 and found.high == 2.0  # quartiles of 2.0, 2.0, 1.5
+
+
+def test_times_faster_is_told_the_other_way_round():
+    found = bench.measure(made_up([9.0, 1.0, 1.0, 1.0], [9.0, 3.0, 3.0, 3.0], most=False, wanted=4.0), quick=False)
+    assert found.ratio == 3.0 and not found.met and found.wanted == "4 or more"
+
+
+def test_unknown_benchmark():
+    with pytest.raises(UserError, match="no benchmark 'speed'; expected one of step, epoch"):
+        bench.run(["speed"])
+
+
+def test_masked_places_give_the_loss_of_the_full_vocabulary():
+    ours, theirs = bench._head(quick=True)  # raises if they differ by more than 1e-5
+    assert ours() > 0 and theirs() > 0
+
+
+def test_command_writes_what_it_measured(tmp_path):
+    result = CliRunner().invoke(cli.app, ["bench", "start", "--quick", "--json", str(tmp_path / "bench.json")])
+    assert result.exit_code == 0, result.output
+    found = json.loads((tmp_path / "bench.json").read_text())
+    (entry,) = found["measured"]
+    assert entry["name"] == "start" and entry["ours"] > 0 and found["environment"]["torch"] and found["quick"]
+    assert entry["what"] in result.output
+
+
+def test_readme_shows_the_recorded_measurements():
+    found = json.loads((ROOT / "data" / "results" / "bench_cpu.json").read_text())
+    assert not found["quick"] and [entry["name"] for entry in found["measured"]] == [b.name for b in bench.BENCHMARKS]
+    assert bench.markdown(found) in (ROOT / "README.md").read_text()
+    assert "+changes" not in found["environment"]["commit"]
+
+
+def test_phrases_have_the_lengths_of_sst2():
+    rows = bench._phrase_rows(22)
+    assert [len(text.split()) for text in rows["text"]][:8] == list(bench._SST2_WORDS[:8])
+    assert len(rows) == 22 and set(rows["label"]) <= {0, 1}
