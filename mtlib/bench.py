@@ -25,6 +25,7 @@ from transformers import (
     BertConfig,
     PrinterCallback,
     Trainer,
+    TrainerCallback,
     TrainingArguments,
     pipeline,
     set_seed,
@@ -96,6 +97,12 @@ def run(names: Sequence[str] = (), quick: bool = False, report: Callable[[Measur
         measured.append(measure(benchmark, quick))
         report(measured[-1])
     return {"environment": environment.describe(), "quick": quick, "measured": [asdict(entry) for entry in measured]}
+
+
+def run_throughput(shape: str, quick: bool = False) -> dict:
+    """`throughput` with what it was measured on."""
+    found = throughput(shape, batch_size=8 if quick else 32, steps=6 if quick else 30)
+    return {"environment": environment.describe(), "quick": quick, "throughput": [asdict(entry) for entry in found]}
 
 
 def markdown(found: dict) -> str:
@@ -273,6 +280,94 @@ BENCHMARKS = (
     Benchmark("scale", "time per example, 64,000 examples", "4,000 examples", 1.05, True, _scale, repeats=3),
     Benchmark("start", "python -m mtlib --help", "one second", 1.0, True, _start),
 )  # fmt: skip
+
+
+# --------------------------------------------------------------------------------------------------------- throughput
+
+# dense bf16 peak in TFLOP/s by part of the device's name, from the makers' data sheets
+_PEAK_TFLOPS = {"H200": 989.0, "H100": 989.0, "A100": 312.0, "L4": 121.0}
+SHAPES = {"bert-base": (12, 768, 30_522), "mini": (4, 384, 10_000)}  # layers, hidden size, vocabulary
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """One training at one length. `utilisation` is model FLOPs by the device's peak, None where that is unknown."""
+
+    method: str
+    length: str
+    sequences_per_second: float
+    ratio_to_fine_tuning: float
+    tflops: float
+    utilisation: float | None
+    peak_memory_mb: int | None
+
+
+def throughput(shape: str = "bert-base", batch_size: int = 32, steps: int = 30) -> list[Throughput]:
+    """Fine-tuning and Mask-tuning on random weights and tokens, at 32, 128 and mixed lengths, in bf16 where there is.
+
+    Model FLOPs are 6 per parameter of the layers and token, plus 12 x layers x hidden x length per token for the
+    attention, for each forward and backward pass; Mask-tuning has two, and its head at the masked places.
+    """
+    if shape not in SHAPES:
+        raise UserError(f"no shape {shape!r}; expected one of {', '.join(SHAPES)}.")
+    layers, hidden, vocabulary = SHAPES[shape]
+    config = BertConfig(
+        vocab_size=vocabulary, hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=hidden // 64,
+        intermediate_size=4 * hidden,
+    )  # fmt: skip
+    tokenizer, gpu = AutoTokenizer.from_pretrained(MINI_MODEL_DIR), torch.cuda.is_available()
+    peak = next((tf for name, tf in _PEAK_TFLOPS.items() if gpu and name in torch.cuda.get_device_name()), None)
+    found = []
+    for length in ("32", "128", "mixed"):
+        generator, speeds = torch.Generator().manual_seed(0), {}
+        n = batch_size * steps
+        lengths = (
+            torch.randint(8, 129, (n,), generator=generator) if length == "mixed" else torch.full((n,), int(length))
+        )
+        ids = [
+            torch.randint(1000, len(tokenizer), (count,), generator=generator).tolist() for count in lengths.tolist()
+        ]
+        examples = Dataset.from_dict({
+            "input_ids": ids, "attention_mask": [[1] * len(row) for row in ids], "labels": [i % 2 for i in range(n)],
+            "length": lengths.tolist(),
+        })  # fmt: skip
+        for method, objective in (("fine_tuning", FineTuning()), ("mask_tuning", MaskTuning())):
+            set_seed(0)
+            models = AutoModelForSequenceClassification.from_config(config), AutoModelForMaskedLM.from_config(config)
+            if gpu:
+                torch.cuda.reset_peak_memory_stats()
+            per_step = _steps_of(SharedPLM(*models, tokenizer), objective, examples, batch_size)
+            flops_per_token = 6 * 12 * layers * hidden**2 + 12 * layers * hidden * lengths.double().mean().item()
+            flops = flops_per_token * lengths.sum().item() / steps
+            if method == "mask_tuning":
+                flops = 2 * flops + 6 * vocabulary * hidden * 0.05 * lengths.sum().item() / steps
+            speeds[method] = batch_size / per_step
+            found.append(Throughput(
+                method, length, round(speeds[method], 1), round(speeds["fine_tuning"] / speeds[method], 2),
+                round(flops / per_step / 1e12, 3), peak and round(flops / per_step / 1e12 / peak, 3),
+                round(torch.cuda.max_memory_allocated() / 2**20) if gpu else None,
+            ))  # fmt: skip
+    return found
+
+
+def _steps_of(plm: SharedPLM, objective: Objective, examples: Dataset, batch_size: int) -> float:
+    """Seconds per step over an epoch without its first third, the device's queue emptied at both ends."""
+    marks = []
+
+    class Marks(TrainerCallback):
+        def on_step_end(self, args, state, control, **kwargs):
+            if state.global_step in (state.max_steps // 3, state.max_steps):
+                if torch.cuda.is_available():
+                    torch.cuda.synchronize()
+                marks.append((state.global_step, time.perf_counter()))
+
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = ObjectiveArguments(folder, **_quiet() | precision() | {"per_device_train_batch_size": batch_size})
+        trainer = ObjectiveTrainer(plm, objective, arguments, examples, callbacks=[Marks()])
+        trainer.remove_callback(PrinterCallback)
+        trainer.train()
+    (first, begun), (last, ended) = marks
+    return (ended - begun) / (last - first)
 
 
 # ------------------------------------------------------------------------------------------------------------ helpers

@@ -260,6 +260,9 @@ def notebooks(
 def bench(
     names: Annotated[list[str] | None, typer.Argument(help="benchmarks [default: all]")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="fewer repeats, smaller data")] = False,
+    throughput: Annotated[
+        str | None, typer.Option(help="instead: sequences per second of bert-base or mini on this device")
+    ] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="write what was measured here")] = None,
 ) -> None:
     """Measure speed and memory as ratios, both sides in turn in one process. Leave the machine alone meanwhile."""
@@ -277,7 +280,12 @@ def bench(
             f"{'met' if found.met else 'not met'}. {found.what} against {found.against}", highlight=False,
         )  # fmt: skip
 
-    found = measuring.run(names or [], quick, report)
+    if throughput is None:
+        found = measuring.run(names or [], quick, report)
+    else:
+        found = measuring.run_throughput(throughput, quick)
+        rows = [["unknown" if value is None else value for value in row.values()] for row in found["throughput"]]
+        console.print(_rich_table(throughput, list(found["throughput"][0]), rows))
     if json_file is not None:
         write_atomically(json_file, json.dumps(found, indent=1) + "\n")
         console.print(f"written: {json_file}")

@@ -19,9 +19,8 @@ from mtlib.tables import Table, make_tables
 from mtlib.tasks import TASKS, kind
 
 _PALETTE = seaborn.color_palette("colorblind").as_hex()
-_MARKERS = "osD^vP"
+_MARKERS = "osD^vPhX"
 _LINES = ("-", "--", "-.", ":")
-COLOURS = {method: _PALETTE[place] for place, method in enumerate(METHODS)}
 _STYLE = {
     "figure.dpi": 110,
     "savefig.dpi": 160,
@@ -89,9 +88,10 @@ def gap(records: Sequence[dict], title: str = "", width: float = 7.0) -> tuple[F
         for row, name in enumerate(sets):
             mean, low, high = interval([record["metrics"][name] for record in rows])
             words.setdefault(method, []).append(f"{name} {mean:.1f} %")
+            look = _look(method, place)
             axis.errorbar(
-                mean, row + offset, xerr=[[mean - low], [high - mean]], fmt=_MARKERS[place], capsize=3,
-                color=_colour(method), label=f"{method} (n = {len(rows)})" if row == 0 else None,
+                mean, row + offset, xerr=[[mean - low], [high - mean]], fmt=look["marker"], capsize=3,
+                color=look["color"], label=f"{method} (n = {len(rows)})" if row == 0 else None,
             )  # fmt: skip
     for row, name in enumerate(sets):
         majority = 100 * records[0]["metrics"][name]["majority"]
@@ -117,14 +117,15 @@ def differences(table: Table, title: str = "") -> tuple[Figure, str]:
     words = {}
     for place, row in enumerate(rows):
         name = row.method + (f" ({row.settings})" if row.settings else "")
+        look = _look(name.replace("update ", "").replace(" (joint)", ""), place)
         for line, column in enumerate(table.columns):
             found = table.difference(row, column)
             if found is None:
                 continue
             low, high = (found.mean, found.mean) if found.low is None else (found.low, found.high)
             axis.errorbar(found.mean, line + 0.18 * (place - (len(rows) - 1) / 2),
-                          xerr=[[found.mean - low], [high - found.mean]], fmt=_MARKERS[place], capsize=3,
-                          color=_PALETTE[place + 1],
+                          xerr=[[found.mean - low], [high - found.mean]], fmt=look["marker"], capsize=3,
+                          color=look["color"],
                           label=f"{name} (n = {found.n})" if line == 0 else None)  # fmt: skip
             words.setdefault(name, []).append(f"{column} {found.mean:+.1f}")
     axis.axvline(0, color="0.3", lw=0.8)
@@ -133,7 +134,7 @@ def differences(table: Table, title: str = "") -> tuple[Figure, str]:
     axis.margins(x=0.08)
     axis.set_xlabel("difference to fine-tuning, points (right of 0: better)")
     axis.set_title(title)
-    figure.legend(loc="outside lower center", ncols=3)
+    figure.legend(loc="outside lower center", ncols=2)
     return figure, _sentence("Paired differences to fine-tuning in points", words)
 
 
@@ -200,7 +201,7 @@ def curve(points: Mapping[float, Sequence[dict]], label: str, title: str = "") -
     sets, words = list(next(iter(points.values()))[0]["metrics"]), {}
     for place, name in enumerate(sets):
         found = np.array([interval([record["metrics"][name] for record in points[value]]) for value in values])
-        axis.plot(places, found[:, 0], _LINES[place % 4], marker=_MARKERS[place % 6], color=_PALETTE[place % 10],
+        axis.plot(places, found[:, 0], _LINES[place % 4], marker=_MARKERS[place % len(_MARKERS)], color=_PALETTE[place % 10],
                   label=f"{name} ({kind(name)})")  # fmt: skip
         axis.fill_between(places, found[:, 1], found[:, 2], color=_PALETTE[place % 10], alpha=0.12, lw=0)
         words[name] = [f"{mean:.0f} % at {value:g}" for value, mean in zip(values, found[:, 0], strict=True)]
@@ -257,7 +258,7 @@ def dial(counts: Mapping[float, Mapping[str, tuple[int, int]]], title: str = "")
     words = {}
     for place, name in enumerate(counts[strengths[0]]):
         values = [100 * counts[s][name][0] / counts[s][name][1] for s in strengths]
-        axis.plot(strengths, values, _LINES[place % 4], marker=_MARKERS[place % 6], color=_PALETTE[place],
+        axis.plot(strengths, values, _LINES[place % 4], marker=_MARKERS[place % len(_MARKERS)], color=_PALETTE[place],
                   label=f"{name} ({kind(name)})")  # fmt: skip
         words[name] = [f"{v:.0f} % at {s:g}" for s, v in zip(strengths, values, strict=True)]
     axis.set_xticks(strengths)
@@ -277,26 +278,27 @@ def learning_curves(
     records: Sequence[dict], parts: Sequence[str] = ("ft_loss",), title: str = ""
 ) -> tuple[Figure, str]:
     """Parts of the loss over training, a line per run and a thick one for their mean, a panel per part."""
-    figure, axes = new(7.0, 3.2, len(parts))
-    words = []
+    figure, axes = new(7.0, 3.4, len(parts))
+    words, lines = [], {}
     for axis, part in zip(axes, parts, strict=True):
         for place, method in enumerate(_methods(records)):
             runs = [record for record in records if _row(record) == method]
             steps, values = _series(runs, part)
             if not steps.size:
                 continue
-            colour = _colour(runs[0]["config"]["method"]) if place < 2 else _PALETTE[place]
+            look = _look(method, place)
             smooth = [_smooth(row) for row in values]
             for row in smooth:
-                axis.plot(steps, row, color=colour, alpha=0.3, lw=0.8)
+                axis.plot(steps, row, color=look["color"], alpha=0.3, lw=0.8)
             mean = np.mean(smooth, axis=0)
-            axis.plot(steps, mean, _LINES[place % 4], color=colour, lw=2, label=f"{method} (n = {len(runs)})")
+            (line,) = axis.plot(steps, mean, look["linestyle"], color=look["color"], lw=2)
+            lines[f"{method} (n = {len(runs)})"] = line
             words.append(f"{part} of {method} from {mean[0]:.2f} to {mean[-1]:.2f}")
         axis.set_ylim(bottom=0)
         axis.set_xlabel("optimiser step")
         axis.set_ylabel(f"{part}, nats")
-        if axis.lines:  # else no run has this part
-            axis.legend()
+    if lines:  # else no run has any of these parts
+        figure.legend(lines.values(), lines.keys(), loc="outside lower center", ncols=3)
     figure.suptitle(title, x=0.01, ha="left", fontsize=11)
     return figure, f"Training losses, running means: {'; '.join(words)}."
 
@@ -304,7 +306,7 @@ def learning_curves(
 @_styled
 def gradients(records: Sequence[dict], title: str = "") -> tuple[Figure, str]:
     """Norms of both losses' gradients on the trunk (log scale) and their cosine, over training."""
-    figure, (norms, cosine) = new(7.0, 3.2, 2)
+    figure, (norms, cosine) = new(7.0, 3.7, 2)
     words = []
     for place, name in enumerate(_methods(records)):
         runs = [record for record in records if _row(record) == name]
@@ -324,7 +326,8 @@ def gradients(records: Sequence[dict], title: str = "") -> tuple[Figure, str]:
     cosine.set_ylabel("cosine of the two gradients")
     for axis in (norms, cosine):
         axis.set_xlabel("optimiser step")
-        axis.legend(fontsize=8)
+    figure.legend(*norms.get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=9)
+    cosine.legend(loc="lower right", fontsize=9)
     figure.suptitle(title, x=0.01, ha="left", fontsize=11)
     return figure, f"Gradients on the shared trunk: {'; '.join(words)}."
 
@@ -336,7 +339,7 @@ def loss_scatter(snapshots: Mapping[str, tuple[np.ndarray, np.ndarray]], title: 
     The lines stand at ln 2, where the right token, or label of two, has probability 1/2. `snapshots` maps a title to
     `(mlm_loss, ft_loss)`, each `(n,)`.
     """
-    figure, axes = new(2.9 * len(snapshots), 3.3, len(snapshots), sharex=True, sharey=True)
+    figure, axes = new(2.3 * len(snapshots), 3.2, len(snapshots), sharex=True, sharey=True)
     half, words = np.log(2), {}
     for axis, (name, (mlm, ft)) in zip(axes, snapshots.items(), strict=True):
         axis.scatter(mlm, ft, s=9, alpha=0.45, color=_PALETTE[0], linewidths=0)
@@ -349,7 +352,7 @@ def loss_scatter(snapshots: Mapping[str, tuple[np.ndarray, np.ndarray]], title: 
             "II, label wrong": np.mean((mlm > half) & (ft > half)),
         }
         text = "\n".join(f"{label}: {100 * share:.0f} %" for label, share in shares.items())
-        axis.text(0.97, 0.97, text, transform=axis.transAxes, ha="right", va="top", fontsize=8,
+        axis.text(0.97, 0.97, text, transform=axis.transAxes, ha="right", va="top", fontsize=7.5,
                   bbox={"facecolor": "white", "alpha": 0.8, "edgecolor": "0.8"})  # fmt: skip
         axis.set_title(name)
         axis.set_xlabel("mlm_loss, nats")
@@ -436,8 +439,11 @@ def _of(records: Iterable[dict], row: str) -> list[dict]:
     return [record for record in records if _row(record) == row]
 
 
-def _colour(row: str) -> str:
-    return _PALETTE[5] if "alternating" in row else COLOURS[row.split()[0]]
+def _look(row: str, place: int) -> dict[str, str]:
+    """Colour, marker and line of a row: the same for a method in every figure, else by its place."""
+    looks = [*METHODS, "", "mask_tuning (alternating)"]  # between them a colour too pale for lines
+    at = looks.index(row) if row in looks else len(looks) + place
+    return {"color": _PALETTE[at % 10], "marker": _MARKERS[at % len(_MARKERS)], "linestyle": _LINES[at % 4]}
 
 
 def _flat_groups(metrics: dict) -> dict[str, dict]:

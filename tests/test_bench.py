@@ -52,6 +52,21 @@ def test_command_writes_what_it_measured(tmp_path):
     assert entry["what"] in result.output
 
 
+def test_throughput_counts_sequences_and_flops():
+    rows = bench.throughput("mini", batch_size=2, steps=3)
+    assert [(row.method, row.length) for row in rows] == [
+        (method, length) for length in ("32", "128", "mixed") for method in ("fine_tuning", "mask_tuning")
+    ]
+    by_length = {row.length: row for row in rows if row.method == "fine_tuning"}
+    # TFLOP per sequence: 32 tokens x (72 x layers x hidden^2 + 12 x layers x hidden x length)
+    expected = 32 * (72 * 4 * 384**2 + 12 * 4 * 384 * 32) / 1e12
+    row = by_length["32"]
+    assert row.tflops / row.sequences_per_second == pytest.approx(expected, rel=0.2)  # both are rounded
+    assert all(row.sequences_per_second > 0 and row.tflops > 0 for row in rows)
+    with pytest.raises(UserError, match="no shape 'big'; expected one of bert-base, mini"):
+        bench.throughput("big")
+
+
 def test_readme_shows_the_recorded_measurements():
     found = json.loads((ROOT / "data" / "results" / "bench_cpu.json").read_text())
     assert not found["quick"] and [entry["name"] for entry in found["measured"]] == [b.name for b in bench.BENCHMARKS]

@@ -35,7 +35,8 @@ class Settings:
         mask_rate: share of tokens masked.
         train_size: training examples; None is all of them.
         epochs: passes over them.
-        learning_rates: by method, in place of `config.default_rates`; for trunk and heads alike.
+        learning_rates: by method ("alternating" for Mask-tuning with that update), in place of
+            `config.default_rates`; for trunk and heads alike.
         alphas: the grid of the alpha curve.
         strengths: of the planted shortcut, for the dial (testbed only).
         out: folder for records and trained models.
@@ -57,10 +58,11 @@ class Settings:
 
     def config(self, method: str, seed: int = 0, **changes) -> RunConfig:
         """One run of `method` under these settings; `changes` are any other field of `RunConfig`."""
+        rate = self.learning_rates.get("alternating" if changes.get("update") == "alternating" else method)
         alpha = self.alpha if method == "mask_tuning" else None  # the other methods have their own, or none
         chosen = {"task": self.task, "source": self.source, "model": self.model, "alpha": alpha,
                   "mask_rate": self.mask_rate, "train_size": self.train_size, "epochs": self.epochs,
-                  "learning_rate": self.learning_rates.get(method)}  # fmt: skip
+                  "learning_rate": rate}  # fmt: skip
         return RunConfig(method=method, seed=seed, **chosen | changes)
 
     def records(self, method: str, seeds: tuple[int, ...] | None = None, **changes) -> list[dict]:
@@ -125,8 +127,8 @@ def resolve(profile: str = "cpu", task: str = "sentiment", out: str | Path = "ru
     for alpha in values["alphas"]:
         check_rate("alphas", alpha)
     for method in values["learning_rates"]:
-        if method not in METHODS:
-            raise UserError(f"learning_rates names {method!r}; expected one of {', '.join(METHODS)}.")
+        if method not in (*METHODS, "alternating"):
+            raise UserError(f"learning_rates names {method!r}; expected one of {', '.join(METHODS)}, alternating.")
     settings = Settings(profile=profile, task=task, out=Path(out), **values)
     settings.config("mask_tuning")  # complains of what RunConfig would complain of later
     return settings
