@@ -201,8 +201,8 @@ def curve(points: Mapping[float, Sequence[dict]], label: str, title: str = "") -
     sets, words = list(next(iter(points.values()))[0]["metrics"]), {}
     for place, name in enumerate(sets):
         found = np.array([interval([record["metrics"][name] for record in points[value]]) for value in values])
-        axis.plot(places, found[:, 0], _LINES[place % 4], marker=_MARKERS[place % len(_MARKERS)], color=_PALETTE[place % 10],
-                  label=f"{name} ({kind(name)})")  # fmt: skip
+        axis.plot(places, found[:, 0], _LINES[place % 4], marker=_MARKERS[place % len(_MARKERS)],
+                  color=_PALETTE[place % 10], label=f"{name} ({kind(name)})")  # fmt: skip
         axis.fill_between(places, found[:, 1], found[:, 2], color=_PALETTE[place % 10], alpha=0.12, lw=0)
         words[name] = [f"{mean:.0f} % at {value:g}" for value, mean in zip(values, found[:, 0], strict=True)]
     axis.set_xticks(places, [f"{value:g}" for value in values])  # a grid is rarely even: equal steps, true labels

@@ -165,13 +165,19 @@ def _make_table(heading: tuple, records: list[dict]) -> Table:
                         )
                     cells[column][seed] = 100 * value
                     columns.setdefault(column)
-        siblings = [dict(other) for name, other in groups if name == method]
-        differing = ", ".join(
-            f"{name} {value}" for name, value in settings if len({str(other.get(name)) for other in siblings}) > 1
-        )
+        differing = _telling_apart(settings, [dict(other) for name, other in groups if name == method])
         budget = tuple(str(group[0]["config"].get(name)) for name in _BUDGET)
         rows.append(Row(method, differing, budget, {column: Cell(by_seed) for column, by_seed in cells.items()}))
     return Table(" · ".join(map(str, heading)), tuple(columns), tuple(rows))
+
+
+def _telling_apart(settings: tuple, siblings: list[dict]) -> str:
+    """The settings in which rows of one method differ; learning rates only where nothing else tells the rows apart."""
+    differing = {name: value for name, value in settings if len({other.get(name) for other in siblings}) > 1}
+    for names in ([name for name in differing if not name.endswith("learning_rate")], list(differing)):
+        if len({tuple(other.get(name) for name in names) for other in siblings}) == len(siblings):
+            return ", ".join(f"{name} {differing[name]}" for name in names)
+    return ""
 
 
 def _frozen_settings(record: dict) -> tuple:

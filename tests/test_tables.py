@@ -118,3 +118,13 @@ def test_single_seed_has_no_deviation():
 def test_no_records():
     with pytest.raises(UserError, match="no run records found"):
         tables.make_tables([])
+
+
+def test_rows_are_told_apart_by_rates_only_where_nothing_else_does():
+    joint = {"alpha": "0.6", "learning_rate": "0.0005", "update": "joint"}
+    alternating = {"alpha": "0.6", "learning_rate": "0.0002", "update": "alternating"}
+    assert tables._telling_apart(tuple(joint.items()), [joint, alternating]) == "update joint"
+    slower = joint | {"learning_rate": "0.0001"}
+    assert tables._telling_apart(tuple(slower.items()), [joint, slower]) == "learning_rate 0.0001"
+    assert tables._telling_apart(tuple(slower.items()), [joint, slower, alternating]) == "learning_rate 0.0001, update joint"
+    assert tables._telling_apart(tuple(joint.items()), [joint]) == ""
