@@ -22,7 +22,7 @@ _PALETTE = seaborn.color_palette("colorblind").as_hex()
 _MARKERS = "osD^vPhX"
 _LINES = ("-", "--", "-.", ":")
 _STYLE = {
-    "figure.dpi": 110,
+    "figure.dpi": 100,
     "savefig.dpi": 160,
     "font.size": 10,
     "axes.titlesize": 11,
@@ -54,7 +54,7 @@ def show(figure: Figure, alt: str) -> None:
     from IPython.display import Markdown, display
 
     png = BytesIO()
-    figure.savefig(png, format="png", dpi=_STYLE["figure.dpi"])
+    figure.savefig(png, format="png", dpi=_STYLE["figure.dpi"], pil_kwargs={"optimize": True})
     display({"image/png": png.getvalue(), "text/plain": alt}, raw=True, metadata={"image/png": {"alt": alt}})
     display(Markdown(f"*{alt}*"))
 

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -287,7 +287,8 @@ def gradient_diagnostics(plm: SharedPLM, objective: MaskTuning, batch: dict) -> 
     devices = [plm.device] if plm.device.type == "cuda" else []
     own_counts = {name: value for name, value in batch.items() if name not in ("n_examples", "n_masked")}
     with torch.random.fork_rng(devices=devices):
-        parts = objective(plm, own_counts).parts
+        # the parts are unweighted; at a weight of 0 or 1 one of them would have no graph
+        parts = replace(objective, alpha=0.5)(plm, own_counts).parts
     gradients = zip(*(_gradients(parts[name], parameters) for name in ("mlm_loss", "ft_loss")), strict=True)
     shared = [pair for pair in gradients if None not in pair] or [(torch.zeros(1), torch.zeros(1))]
     mlm, ft = (torch.cat([gradient.flatten() for gradient in side]) for side in zip(*shared, strict=True))

@@ -93,7 +93,7 @@ class TestLimits:
         ours = dict(still_plm.mlm.named_parameters())
         for name, parameter in stock.named_parameters():
             torch.testing.assert_close(ours[name].grad, parameter.grad, atol=1e-6, rtol=1e-5)
-        assert all(p.grad.abs().sum() == 0 for p in still_plm.classifier.classifier.parameters())
+        assert all(p.grad is None for p in still_plm.classifier.classifier.parameters())
 
     def test_no_gradient_passes_through_filled_tokens(self, still_plm):
         batch = make_batch(still_plm)

@@ -126,5 +126,8 @@ def test_rows_are_told_apart_by_rates_only_where_nothing_else_does():
     assert tables._telling_apart(tuple(joint.items()), [joint, alternating]) == "update joint"
     slower = joint | {"learning_rate": "0.0001"}
     assert tables._telling_apart(tuple(slower.items()), [joint, slower]) == "learning_rate 0.0001"
-    assert tables._telling_apart(tuple(slower.items()), [joint, slower, alternating]) == "learning_rate 0.0001, update joint"
+    assert (
+        tables._telling_apart(tuple(slower.items()), [joint, slower, alternating])
+        == "learning_rate 0.0001, update joint"
+    )
     assert tables._telling_apart(tuple(joint.items()), [joint]) == ""

@@ -72,9 +72,12 @@ class MaskTuning:
 
     def __call__(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
         batch = self.prepare(plm, batch)
-        filled = self.perturb(plm, batch)
+        # a loss of weight 0 is computed without a graph: its backward pass would only yield zeros
+        with torch.set_grad_enabled(torch.is_grad_enabled() and self.alpha > 0):
+            filled = self.perturb(plm, batch)
         mask = batch["mask"]  # (batch, seq)
-        logits = plm.classify({**batch, "input_ids": filled.perturbed_ids})  # (batch, num_labels)
+        with torch.set_grad_enabled(torch.is_grad_enabled() and self.alpha < 1):
+            logits = plm.classify({**batch, "input_ids": filled.perturbed_ids})  # (batch, num_labels)
         loss, parts = mask_tuning_loss(
             filled.mlm_logits,
             batch["input_ids"][mask],
