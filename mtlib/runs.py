@@ -33,6 +33,8 @@ from mtlib.tasks import get_task, score
 from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer, last_checkpoint, precision
 
 SCHEMA_VERSION = 1
+# it remarks on file systems whose times it does not trust; checkpoints are told apart by number
+logging.get_logger("transformers.trainer_utils").setLevel(logging.ERROR)
 _MODEL = "model"  # in the folder of a finished stage, with _RESULT in it
 _RESULT = "stage.json"
 
