@@ -92,12 +92,20 @@ def test_text_lists_every_field():
     assert shown["train_size"] == "all" and shown["alphas"] == "0, 0.25" and shown["model"] == "bert-base-uncased"
 
 
+def test_learning_rates_are_for_the_profiles_model():
+    assert resolve("cpu").config("fine_tuning").learning_rate == 2e-4
+    assert resolve("cpu", model="bert-base-uncased").config("fine_tuning").learning_rate is None
+    assert resolve("cpu").config("mask_tuning").learning_rate is None
+    with pytest.raises(UserError, match="learning_rates names 'tuning'; expected one of fine_tuning"):
+        resolve("cpu", learning_rates={"tuning": 1e-4})
+
+
 def test_configurations():
     settings = resolve("cpu", "nli", alpha=0.3)
     config = settings.config("mask_tuning", 2, update="alternating")
     assert config == RunConfig(
-        task="nli", method="mask_tuning", seed=2, alpha=0.3, mask_rate=0.05, train_size=1200, epochs=2,
-        update="alternating",
+        task="nli", method="mask_tuning", seed=2, alpha=0.3, mask_rate=0.05, train_size=settings.train_size, epochs=2,
+        update="alternating", learning_rate=dict(settings.learning_rates)["alternating"],
     )  # fmt: skip
     assert settings.config("mask_tuning", alpha=0.9).alpha == 0.9
     with pytest.raises(UserError, match="method is 'magic'"):

@@ -35,7 +35,7 @@ class Settings:
         mask_rate: share of tokens masked.
         train_size: training examples; None is all of them.
         epochs: passes over them.
-        learning_rates: by method ("alternating" for Mask-tuning with that update), in place of
+        learning_rates: pairs of method and rate ("alternating" for Mask-tuning with that update), in place of
             `config.default_rates`; for trunk and heads alike.
         alphas: the grid of the alpha curve.
         strengths: of the planted shortcut, for the dial (testbed only).
@@ -51,14 +51,14 @@ class Settings:
     mask_rate: float
     train_size: int | None
     epochs: float
-    learning_rates: dict[str, float]
+    learning_rates: tuple[tuple[str, float], ...]
     alphas: tuple[float, ...]
     strengths: tuple[float, ...]
     out: Path
 
     def config(self, method: str, seed: int = 0, **changes) -> RunConfig:
         """One run of `method` under these settings; `changes` are any other field of `RunConfig`."""
-        rate = self.learning_rates.get("alternating" if changes.get("update") == "alternating" else method)
+        rate = dict(self.learning_rates).get("alternating" if changes.get("update") == "alternating" else method)
         alpha = self.alpha if method == "mask_tuning" else None  # the other methods have their own, or none
         chosen = {"task": self.task, "source": self.source, "model": self.model, "alpha": alpha,
                   "mask_rate": self.mask_rate, "train_size": self.train_size, "epochs": self.epochs,
@@ -129,6 +129,7 @@ def resolve(profile: str = "cpu", task: str = "sentiment", out: str | Path = "ru
     for method in values["learning_rates"]:
         if method not in (*METHODS, "alternating"):
             raise UserError(f"learning_rates names {method!r}; expected one of {', '.join(METHODS)}, alternating.")
+    values["learning_rates"] = tuple(values["learning_rates"].items())
     settings = Settings(profile=profile, task=task, out=Path(out), **values)
     settings.config("mask_tuning")  # complains of what RunConfig would complain of later
     return settings
@@ -142,6 +143,8 @@ def limits(profile: str) -> dict[str, float]:
 def _text(value) -> str:
     if value is None:
         return "all"
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {item:g}" for name, item in value.items()) or "the methods' own"
-    return ", ".join(f"{item:g}" for item in value) if isinstance(value, tuple) else str(value)
+    if not isinstance(value, tuple):
+        return str(value)
+    return (
+        ", ".join(f"{item[0]} {item[1]:g}" if isinstance(item, tuple) else f"{item:g}" for item in value) or "default"
+    )
