@@ -113,7 +113,7 @@ def differences(table: Table, title: str = "") -> tuple[Figure, str]:
     rows = [row for row in table.rows if any(table.difference(row, column) for column in table.columns)]
     if not rows:
         raise UserError("no difference to show; expected fine-tuning and another method on the same seeds and budget.")
-    figure, (axis,) = new(7.0, 1.2 + 0.45 * len(table.columns))
+    figure, (axis,) = new(7.0, 1.4 + max(0.45, 0.16 * len(rows)) * len(table.columns))
     words = {}
     for place, row in enumerate(rows):
         name = row.method + (f" ({row.settings})" if row.settings else "")
@@ -123,7 +123,7 @@ def differences(table: Table, title: str = "") -> tuple[Figure, str]:
             if found is None:
                 continue
             low, high = (found.mean, found.mean) if found.low is None else (found.low, found.high)
-            axis.errorbar(found.mean, line + 0.18 * (place - (len(rows) - 1) / 2),
+            axis.errorbar(found.mean, line + min(0.18, 0.8 / len(rows)) * (place - (len(rows) - 1) / 2),
                           xerr=[[found.mean - low], [high - found.mean]], fmt=look["marker"], capsize=3,
                           color=look["color"],
                           label=f"{name} (n = {found.n})" if line == 0 else None)  # fmt: skip

@@ -179,7 +179,8 @@ def perturbed_examples(rows: list[dict], examples: Dataset) -> list[dict]:
 
 
 def write_rows(path: Path, rows: list[dict]) -> None:
-    """Rows as JSON lines."""
+    """Rows as JSON lines; the folder is made if need be."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
 
 

@@ -162,8 +162,8 @@ def test_bad_input_is_told():
 
 
 def test_rows_survive_the_file(recorded, tmp_path):
-    write_rows(tmp_path / "rows.jsonl", recorded["plain_mlm"])
-    assert read_rows(tmp_path / "rows.jsonl") == recorded["plain_mlm"]
+    write_rows(tmp_path / "new" / "rows.jsonl", recorded["plain_mlm"])
+    assert read_rows(tmp_path / "new" / "rows.jsonl") == recorded["plain_mlm"]
 
 
 def test_the_papers_study_in_small(tmp_path):
