@@ -296,7 +296,7 @@ def test_a_failure_stops_the_rest_and_resume_goes_on_from_there(folder, tmp_path
 def test_time_limit(folder, tmp_path):
     path = write(folder, "01_one", "import time\nfor _ in range(600): time.sleep(0.1)")
     (result,) = run_notebooks({path: {}}, tmp_path / "out", {"01_one": 2 / 60})
-    assert result.status == "failed" and result.error.startswith("over its limit of 0.0333333 minutes.")
+    assert result.status == "failed" and result.error.startswith("over its limit of 0.033 minutes.")
     assert "time.sleep(0.1)" in result.error
     assert 1 <= result.seconds < 30
     assert summary(tmp_path / "out")["01_one"].error == result.error
