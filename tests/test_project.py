@@ -57,8 +57,9 @@ def test_package_modules_import_one_way():
     order = [
         "errors", "paths", "testbed", "registry", "releases", "downloads", "sources", "verification", "tasks",
         "masking", "plm", "objectives", "trainer", "refill", "examples", "config",
-        "methods", "environment", "claims", "runs", "tables", "agreement", "fills", "pos_probe", "plausibility", "diversity",
-        "annotation", "profiles", "store", "sweep", "engines", "ray_engine", "sweep_report", "explorer", "figures", "widgets", "notebooks",
+        "methods", "environment", "claims", "runs", "tables", "agreement", "fills", "pos_probe", "plausibility",
+        "diversity", "annotation", "profiles", "store", "sweep", "engines", "ray_engine", "sweep_report",
+        "explorer", "figures", "widgets", "notebooks",
         "cli", "__main__",
     ]  # fmt: skip
     found = {path.stem for path in (ROOT / "mtlib").glob("*.py")} | {"objectives", "testbed", "profiles"}

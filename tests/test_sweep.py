@@ -120,7 +120,7 @@ def test_options_give_the_configuration_back(monkeypatch):
     monkeypatch.setattr(runs, "run", lambda config, *_, **__: seen.append(config) or 1 / 0)
     for one in (
         RunConfig("sentiment", "fine_tuning"),
-        RunConfig("nli", "mask_tuning", model="x/y", seed=3, alpha=0.0, fill="top_k", top_k=3, shared=False, epochs=0.5),
+        RunConfig("nli", "mask_tuning", model="x/y", seed=3, alpha=0.0, fill="top_k", shared=False, epochs=2.5),
         RunConfig("sentiment", "mask_tuning", source="hub", sets=("sst2", "imdb_cad"), splits={"imdb_cad": "test"},
                   update="alternating", learning_rate=5e-5, precision="float32", gradient_diagnostics_steps=2),
     ):  # fmt: skip
@@ -139,15 +139,15 @@ def test_planned_names_are_those_of_the_records(testbed, model, tmp_path):  # no
 
 
 def test_costs_come_from_records_of_the_same_task_method_and_model(tmp_path):
-    def record(task="nli", method="fine_tuning", model="mini", train_seconds=60.0):
-        return {"config": {"task": task, "method": method, "model": model, "epochs": 2},
+    def record(task="nli", method="fine_tuning", name="mini", train_seconds=60.0):
+        return {"config": {"task": task, "method": method, "model": name, "epochs": 2},
                 "data": {"train": {"rows": 500, "used_rows": 100}, "a": {"rows": 10}, "b": {"rows": 30}},
                 "cost": {"train_seconds": train_seconds, "evaluation_seconds": 4.0}}  # fmt: skip
 
     run = Planned(RunConfig("nli", "fine_tuning", epochs=3), "x.json", examples=50, tests=20)
     assert seconds(run, [record()]) == pytest.approx(60 / 200 * 50 * 3 + 4 / 40 * 20)
     assert seconds(run, [record(), record(train_seconds=6e3), record(train_seconds=120.0)]) == pytest.approx(92)
-    others = [record("sentiment"), record(method="mask_tuning"), record(model="bert")]
+    others = [record("sentiment"), record(method="mask_tuning"), record(name="bert")]
     assert seconds(run, others) is None and seconds(run, []) is None
 
 
