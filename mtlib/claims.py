@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
 
 from mtlib.errors import UserError
 
@@ -29,12 +28,12 @@ def claim(path: Path) -> Iterator[None]:
     Raises:
         Busy: another process holds it.
     """
-    file = _lock(path)
+    lock = _lock(path)
     try:
         yield
     finally:
-        path.unlink(missing_ok=True)  # still locked: whoever waits at this file will see that it is no longer the one
-        file.close()
+        path.unlink(missing_ok=True)  # still locked: whoever has opened this file sees that it is no longer the one
+        os.close(lock)
         with contextlib.suppress(OSError):  # others may be using the folder
             path.parent.rmdir()
 
@@ -52,41 +51,41 @@ def holder(path: Path) -> str | None:
         return None
 
 
-def _lock(path: Path) -> IO[str]:
+def _lock(path: Path) -> int:
+    """A descriptor of the file, locked."""
     patience = 5  # somebody may only be asking for the `holder`
     while True:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            file = open(path, "a+", encoding="utf-8")  # noqa: SIM115  (open for as long as the lock is held)
+            lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         except FileNotFoundError:  # the folder has just gone with the last run in it
             continue
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except (BlockingIOError, PermissionError):
-            file.seek(0)
-            who = file.read().strip()
-            file.close()
-            if patience:
-                patience -= 1
-                time.sleep(0.05)
-                continue
-            raise Busy(f"{path.stem} is being run by {who or 'another process'}; wait for it, or stop it.") from None
+            who = os.read(lock, 1000).decode().strip()
+            os.close(lock)
+            if not patience:
+                raise Busy(
+                    f"{path.stem} is being run by {who or 'another process'}; wait for it, or stop it."
+                ) from None
+            patience -= 1
+            time.sleep(0.05)
+            continue
         except OSError as error:
-            print(
-                f"no locks in {path.parent} ({error.strerror}): see to it that each run is started once",
-                file=sys.stderr,
-            )
-        if _is_current(file, path):
-            file.truncate(0)
-            file.write(f"{platform.node()}, process {os.getpid()}\n")
-            file.flush()
-            return file
-        file.close()
+            text = f"no locks in {path.parent} ({error.strerror}): see to it that each run is started once"
+            print(text, file=sys.stderr)
+        if _is_current(lock, path):
+            with contextlib.suppress(OSError):  # a full disk; the lock holds all the same
+                os.truncate(lock, 0)
+                os.write(lock, f"{platform.node()}, process {os.getpid()}\n".encode())
+            return lock
+        os.close(lock)
 
 
-def _is_current(file: IO[str], path: Path) -> bool:
+def _is_current(lock: int, path: Path) -> bool:
     """Whether the open file is the one that stands at the path, not one that its last holder has removed."""
     try:
-        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+        return os.path.samestat(os.fstat(lock), path.stat())
     except FileNotFoundError:
         return False

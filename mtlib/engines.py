@@ -1,6 +1,5 @@
 """Carrying out the runs of a sweep, and the engine that does so with processes of this machine."""
 
-import contextlib
 import os
 import subprocess
 import sys
@@ -10,6 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Protocol
+
+import torch
 
 from mtlib.claims import Busy
 from mtlib.errors import UserError
@@ -30,12 +31,14 @@ class Outcome:
         status: "there" (nothing to do), "written", "failed", or "busy" (another process is at it: try again later).
         detail: for a failed one its error.
         seconds: how long it took here.
+        log: for a failed one the file with all it had to say, if there is one.
     """
 
     run: Planned
     status: str
     detail: str = ""
     seconds: float = 0.0
+    log: str = ""
 
 
 class Engine(Protocol):
@@ -88,6 +91,9 @@ def execute(
                     waiting.append(outcome.run)
                 else:
                     ended.append(outcome)
+            for outcome in ended:
+                if outcome.status != "failed":
+                    store.remove_logs(outcome.run.file)
             outcomes += ended
             report(ended, engine.active(), len(waiting))
             if not ended:
@@ -122,6 +128,7 @@ class LocalEngine:
     def __init__(self, store: Store, processes: int = 1, retries: int = 2):
         self.store, self.processes, self.retries = store, processes, retries
         self._free = list(range(processes))
+        self._threads = max(1, torch.get_num_threads() // processes)
         self._gpus = _visible_gpus()
         self._children: list[_Child] = []
 
@@ -167,7 +174,7 @@ class LocalEngine:
         log = self.store.log(child.run.file)
         log.parent.mkdir(parents=True, exist_ok=True)
         child.log = open(log, "w", encoding="utf-8")  # noqa: SIM115  (open while the process runs)
-        environment = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // self.processes))} | os.environ
+        environment = {"OMP_NUM_THREADS": str(self._threads)} | os.environ
         if self._gpus:
             environment["CUDA_VISIBLE_DEVICES"] = self._gpus[child.slot % len(self._gpus)]
         child.process = subprocess.Popen(
@@ -180,23 +187,21 @@ class LocalEngine:
 
     def _outcome(self, child: "_Child", code: int) -> Outcome:
         took, log = time.monotonic() - child.begun, Path(child.log.name)
-        if code == Busy.EXIT_CODE:
-            _remove_log(log)
-            return Outcome(child.run, "busy")
         if code == 0:
             try:
                 self.store.put(self.store.folder / child.run.file)
             except UserError as error:
                 return Outcome(child.run, "failed", str(error), took)
-            _remove_log(log)
             return Outcome(child.run, "written", seconds=took)
+        if code == Busy.EXIT_CODE:
+            log.unlink()
+            return Outcome(child.run, "busy")
         if code < 0:
-            return Outcome(
-                child.run, "failed", f"its process was killed (signal {-code}) {child.deaths + 1} times", took
-            )
-        lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
-        last = next((line for line in reversed(lines) if line.strip()), f"exit code {code}")
-        return Outcome(child.run, "failed", last.removeprefix("error: "), took)
+            text = f"its process was killed (signal {-code}) {child.deaths + 1} times"
+        else:
+            lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
+            text = next((line for line in reversed(lines) if line.strip()), f"exit code {code}").removeprefix("error: ")
+        return Outcome(child.run, "failed", text, took, str(log))
 
 
 @dataclass
@@ -209,16 +214,8 @@ class _Child:
     deaths: int = 0
 
 
-def _remove_log(path: Path) -> None:
-    path.unlink(missing_ok=True)
-    with contextlib.suppress(OSError):  # others have files there
-        path.parent.rmdir()
-
-
 def _visible_gpus() -> list[str]:
     given = os.environ.get("CUDA_VISIBLE_DEVICES")
     if given is not None:
         return [name for name in given.split(",") if name]
-    import torch
-
     return [str(index) for index in range(torch.cuda.device_count())]

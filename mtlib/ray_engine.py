@@ -34,6 +34,7 @@ class RayEngine:
         except ImportError as error:
             raise UserError("--engine ray needs Ray on every machine: `pip install 'mtlib[cluster]'`.") from error
         self._ray, self.store = ray, store
+        self._pending: dict = {}
         self._own = not ray.is_initialized()
         if self._own:
             new = {"include_dashboard": False} if address == "local" else {}
@@ -55,7 +56,6 @@ class RayEngine:
             )
         # a fresh worker for each run: peak memory is a process's, and a GPU's memory is given back for certain
         self._task = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=retries, max_calls=1)(_run_on_worker)
-        self._pending: dict = {}
 
     def has_room(self) -> bool:
         return True  # Ray keeps the queue
@@ -73,7 +73,7 @@ class RayEngine:
         return [(run, time.monotonic() - begun) for run, begun in self._pending.values()]
 
     def close(self) -> None:
-        for reference in getattr(self, "_pending", {}):
+        for reference in self._pending:
             with contextlib.suppress(self._ray.exceptions.RayError):
                 self._ray.cancel(reference, force=True)
         if self._own:
@@ -83,27 +83,28 @@ class RayEngine:
         run, begun = self._pending.pop(reference)
         took = time.monotonic() - begun
         try:
-            status, detail = self._ray.get(reference)
+            status, detail, log = self._ray.get(reference)
         except self._ray.exceptions.RayError as error:  # the worker has died once too often, or cannot load mtlib
             return Outcome(run, "failed", f"{type(error).__name__}: {str(error).strip().splitlines()[0]}", took)
         if status == "written" and detail != run.file:
             text = f"the worker made {detail}: it has other data, another model or another mtlib than this machine"
             return Outcome(run, "failed", text, took)
-        return Outcome(run, status, detail, took)
+        return Outcome(run, status, detail, took, log)
 
 
-def _run_on_worker(config: RunConfig, out: str, name: str) -> tuple[str, str]:
-    """Status and detail of an outcome; for a record written, its name."""
+def _run_on_worker(config: RunConfig, out: str, name: str) -> tuple[str, str, str]:
+    """Status, detail and log of an outcome; for a record written, its name as the detail."""
     store = Store(out)
     try:
         path, _ = runs.run(config, store.folder)
         store.put(path)
-        return "written", path.name
+        return "written", path.name, ""
     except Busy as error:
-        return "busy", str(error)
+        return "busy", str(error), ""
     except Exception as error:
-        with contextlib.suppress(OSError):
-            store.log(name).parent.mkdir(parents=True, exist_ok=True)
-            store.log(name).write_text(traceback.format_exc(), encoding="utf-8")
+        log = store.log(name)
+        with contextlib.suppress(OSError):  # a full disk
+            log.parent.mkdir(parents=True, exist_ok=True)
+            log.write_text(traceback.format_exc(), encoding="utf-8")
         text = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
-        return "failed", f"{text} (on {platform.node()})"
+        return "failed", text, f"{log} on {platform.node()}"

@@ -1,8 +1,10 @@
 """Where the records of a sweep end up: a folder, or any address that fsspec can write to (`s3://bucket/folder`)."""
 
+import contextlib
 import hashlib
 import json
 import os
+import platform
 import tempfile
 import uuid
 from pathlib import Path
@@ -54,9 +56,14 @@ class Store:
 
     def put(self, path: Path) -> None:
         """Have the record of a finished run where it belongs, whole or not at all."""
-        if self._system is not None:
+        if self._system is None:
+            return
+        try:
             self._write(path.name, path.read_bytes())
-            path.unlink()
+        except FileNotFoundError:  # another sweep on this machine has just done so
+            if not self.has(path.name):
+                raise
+        path.unlink(missing_ok=True)
 
     def records(self) -> list[dict]:
         if self._system is None:
@@ -69,8 +76,16 @@ class Store:
         return holder(runs.lock_path(self.folder / name))
 
     def log(self, name: str) -> Path:
-        """Where a run's error output goes, on the machine that runs it."""
-        return runs.lock_path(self.folder / name).with_suffix(".log")
+        """Where this process puts a run's error output. Not shared: two sweeps may start a run at the same moment."""
+        return runs.lock_path(self.folder / name).with_suffix(f".{platform.node()}-{os.getpid()}.log")
+
+    def remove_logs(self, name: str) -> None:
+        """Those of a run that is finished, whoever wrote them."""
+        lock = runs.lock_path(self.folder / name)
+        for path in lock.parent.glob(f"{lock.stem}.*.log"):
+            path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # there is none, or others have files in it
+            lock.parent.rmdir()
 
     def _write(self, name: str, content: bytes, keep: bool = True) -> None:
         part = f"{self._root}/.{name}.{uuid.uuid4().hex}.part"

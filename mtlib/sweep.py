@@ -112,11 +112,17 @@ def seconds(run: Planned, records: Sequence[dict]) -> float | None:
     return statistics.median(training) * run.examples * run.config.epochs + statistics.median(testing) * run.tests
 
 
-def varied(configs: Sequence[RunConfig]) -> dict[str, list]:
-    """The settings in which runs differ, after defaults are filled in, with every run's value."""
-    resolved = [config.resolved() for config in configs]
-    columns = {name: [getattr(config, name) for config in resolved] for name in RunConfig.__dataclass_fields__}
-    return {name: values for name, values in columns.items() if any(value != values[0] for value in values)}
+def columns(configs: Sequence[RunConfig]) -> dict[str, list]:
+    """What tells the runs of a sweep apart: settings that vary, with every run's value, defaults filled in."""
+    resolved, found = [config.resolved() for config in configs], {}
+    for name in RunConfig.__dataclass_fields__:
+        values = [getattr(config, name) for config in resolved]
+        as_given = [getattr(config, name) for config in configs]  # the sets vary with the task: no need to say so
+        if name in _LISTS.values() or any(
+            value != values[0] and given != as_given[0] for value, given in zip(values, as_given, strict=True)
+        ):
+            found[name] = values
+    return found
 
 
 def options(config: RunConfig) -> list[str]:

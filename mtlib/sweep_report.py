@@ -15,7 +15,7 @@ from mtlib.engines import Outcome
 from mtlib.errors import UserError
 from mtlib.paths import DATA_DIR
 from mtlib.store import Store
-from mtlib.sweep import Planned, options, seconds, varied
+from mtlib.sweep import Planned, columns, options, seconds
 
 _SHOWN = 8  # runs in hand that the live table lists
 
@@ -27,11 +27,11 @@ def dry_run(console: Console, planned: Sequence[Planned], trouble: UserError | N
         trouble: why some runs' data or model could not be read, if so.
     """
     here, reference = store.records(), runs.read_records([DATA_DIR / "results"])
-    columns = varied([run.config for run in planned])
-    table = Table("", *columns, "record", "cost", title_justify="left", title=f"{len(planned)} runs")
+    settings = columns([run.config for run in planned])
+    table = Table("", *settings, "record", "cost", title_justify="left", title=f"{len(planned)} runs")
     total, unknown, used = 0.0, 0, []
     for number, run in enumerate(planned):
-        values = [_text(name, values[number]) for name, values in columns.items()]
+        values = [_text(name, values[number]) for name, values in settings.items()]
         there = run.file is not None and store.has(run.file)
         state = "there" if there else "?" if run.file is None else "running" if store.holder(run.file) else "to do"
         cost = None
@@ -99,12 +99,11 @@ def summary(console: Console, outcomes: Sequence[Outcome], store: Store) -> bool
     )
     for outcome in outcomes:
         if outcome.status == "failed":
-            log = store.log(outcome.run.file)
             alone = shlex.join(
                 ["python", "-m", "mtlib", "run", *options(outcome.run.config), "--out", str(store.folder)]
             )
             lines = [f"failed: {_stem(outcome.run)}", f"  {outcome.detail}", f"  by itself: {alone}"]
-            lines += [f"  log: {log}"] if log.exists() else []
+            lines += [f"  log: {outcome.log}"] if outcome.log else []
             console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
     return not counts["failed"]
 

@@ -1,5 +1,7 @@
 """The local engine, with everything going wrong that can. Every run is a process of its own."""
 
+from pathlib import Path
+
 import fsspec
 import pytest
 
@@ -24,7 +26,7 @@ def test_killed_worker_failing_run_and_records_at_an_address(model, tmp_path, mo
     outcomes = run_with_a_killed_worker(file, place, LocalEngine(place, processes=2))
     good, bad = sorted(outcomes, key=lambda outcome: outcome.run.config.max_length)
     assert good.status == "written" and bad.status == "failed", outcomes
-    assert bad.detail.startswith("max_length is 65; ") and bad.detail in place.log(bad.run.file).read_text()
+    assert bad.detail.startswith("max_length is 65; ") and bad.detail in Path(bad.log).read_text()
     (record,) = place.records()
     assert record["cost"]["interruptions"] == 1 and record["cost"]["steps"] == 310
     assert [path.rpartition("/")[2] for path in fsspec.filesystem("memory").find("/faults")] == [good.run.file]
@@ -61,7 +63,7 @@ def test_the_last_line_of_an_error_is_what_is_reported(tmp_path, monkeypatch):
 def test_processes_share_cores_and_take_turns_at_gpus(tmp_path, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    monkeypatch.setattr(engines.os, "cpu_count", lambda: 6)
+    monkeypatch.setattr(engines.torch, "get_num_threads", lambda: 6)
     script = 'echo "gpu $CUDA_VISIBLE_DEVICES threads $OMP_NUM_THREADS" >&2; sleep 0.5; exit 1'
     monkeypatch.setattr(engines.sys, "executable", _script(tmp_path, script))
     place = Store(str(tmp_path / "out"))

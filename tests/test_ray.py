@@ -38,7 +38,7 @@ def test_killed_worker_and_failing_run(address, model, tmp_path):  # noqa: F811
     outcomes = run_with_a_killed_worker(file, place, RayEngine(place))
     good, bad = sorted(outcomes, key=lambda outcome: outcome.run.config.max_length)
     assert good.status == "written" and bad.status == "failed", outcomes
-    assert bad.detail.startswith("max_length is 65; ") and "Traceback" in place.log(bad.run.file).read_text()
+    assert bad.detail.startswith("max_length is 65; ") and "Traceback" in Path(bad.log.split(" on ")[0]).read_text()
     (record,) = place.records()
     assert record["cost"]["interruptions"] == 1 and record["cost"]["steps"] == 310
     assert [path.name for path in place.folder.glob("*.json*")] == [good.run.file]
@@ -71,5 +71,5 @@ def test_another_machine_with_other_data(address, model, tmp_path):  # noqa: F81
     (run,), _ = plan(expand(file))
     engine = RayEngine(place)
     engine._pending["x"] = (run, 0.0)
-    engine._ray = type("Ray", (), {"get": lambda _: ("written", "other.json"), "exceptions": ray.exceptions})
+    engine._ray = type("Ray", (), {"get": lambda _: ("written", "other.json", ""), "exceptions": ray.exceptions})
     assert engine._outcome("x").detail.startswith("the worker made other.json")

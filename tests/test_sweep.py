@@ -16,7 +16,7 @@ from mtlib.config import METHODS, RunConfig
 from mtlib.engines import Outcome
 from mtlib.errors import UserError
 from mtlib.store import Store
-from mtlib.sweep import Planned, expand, options, plan, seconds, varied
+from mtlib.sweep import Planned, columns, expand, options, plan, seconds
 from tests.test_cli import call
 from tests.test_runs import config, model, testbed  # noqa: F401  (fixtures)
 
@@ -151,10 +151,10 @@ def test_costs_come_from_records_of_the_same_task_method_and_model(tmp_path):
     assert seconds(run, others) is None and seconds(run, []) is None
 
 
-def test_varied_settings():
-    configs = [RunConfig("nli", "fine_tuning", alpha=0.1), RunConfig("sentiment", "fine_tuning", alpha=0.2)]
-    assert varied(configs)["task"] == ["nli", "sentiment"]
-    assert not {"alpha", "seed", "method"} & varied(configs).keys()
+def test_columns_of_a_list_of_runs():
+    configs = [RunConfig("nli", "mask_tuning"), RunConfig("sentiment", "mask_tuning", alpha=0.2)]
+    assert columns(configs) == {"task": ["nli", "sentiment"], "method": ["mask_tuning"] * 2, "model": ["mini"] * 2,
+                                "seed": [0, 0], "alpha": [0.7, 0.2]}  # fmt: skip
 
 
 # ------------------------------------------------------------------------------------------------------ command line
