@@ -172,8 +172,11 @@ class LocalEngine:
 
     def _launch(self, child: "_Child") -> None:
         log = self.store.log(child.run.file)
-        log.parent.mkdir(parents=True, exist_ok=True)
-        child.log = open(log, "w", encoding="utf-8")  # noqa: SIM115  (open while the process runs)
+        try:
+            log.parent.mkdir(parents=True, exist_ok=True)
+            child.log = open(log, "w", encoding="utf-8")  # noqa: SIM115  (open while the process runs)
+        except OSError as error:
+            raise UserError(f"cannot write to {log.parent}: {error.strerror}; the sweep is stopped.") from error
         environment = {"OMP_NUM_THREADS": str(self._threads)} | os.environ
         if self._gpus:
             environment["CUDA_VISIBLE_DEVICES"] = self._gpus[child.slot % len(self._gpus)]
@@ -188,8 +191,11 @@ class LocalEngine:
     def _outcome(self, child: "_Child", code: int) -> Outcome:
         took, log = time.monotonic() - child.begun, Path(child.log.name)
         if code == 0:
+            record = self.store.folder / child.run.file
             try:
-                self.store.put(self.store.folder / child.run.file)
+                if not record.exists() and not self.store.has(record.name):
+                    raise UserError("its data or its model has changed since the sweep began; start the sweep again.")
+                self.store.put(record)
             except UserError as error:
                 return Outcome(child.run, "failed", str(error), took)
             return Outcome(child.run, "written", seconds=took)

@@ -1,6 +1,7 @@
 """The engine that does a sweep's runs on a Ray cluster (extra `cluster`)."""
 
 import contextlib
+import logging
 import platform
 import time
 import traceback
@@ -39,7 +40,7 @@ class RayEngine:
         if self._own:
             new = {"include_dashboard": False} if address == "local" else {}
             try:
-                ray.init(address=address, log_to_driver=False, logging_level="ERROR", **new)
+                ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **new)
             except (ConnectionError, ValueError) as error:
                 raise UserError(
                     f"no Ray cluster at {address!r} ({error}); start one with `ray start --head`, or give "
