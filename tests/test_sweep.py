@@ -286,7 +286,7 @@ def test_file_system_without_locks(tmp_path, monkeypatch, capsys):
 
 
 def test_a_run_that_another_process_is_at(testbed, model, tmp_path, monkeypatch):  # noqa: F811
-    one = config(model, epochs=1)
+    one = config(model, epochs=1.0)
     lock = runs.lock_path(runs.record_path(one, tmp_path))
     monkeypatch.setattr(cli.sys, "argv", ["mtlib", "run", *options(one), "--out", str(tmp_path)])
     with claim(lock), pytest.raises(SystemExit) as ended:
