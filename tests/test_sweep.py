@@ -301,7 +301,8 @@ def test_full_disk_leaves_nothing_half_written(testbed, model, tmp_path, monkeyp
     with monkeypatch.context() as patch, pytest.raises(UserError, match=r"cannot write to .*No space left .*make room"):
         patch.setattr(runs.os, "fsync", full)
         runs.run(config(model, epochs=1), tmp_path / "out")
-    assert not [path for path in (tmp_path / "out").rglob("*") if path.suffix in (".json", ".part", ".lock")]
+    assert [path.name for path in (tmp_path / "out").iterdir()] == [".work"]
+    assert not [path for path in (tmp_path / "out").rglob("*") if path.suffix in (".part", ".lock")]
     assert not runs.run(config(model, epochs=1), tmp_path / "out")[1]
 
 
