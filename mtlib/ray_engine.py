@@ -43,8 +43,8 @@ class RayEngine:
                 ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **new)
             except (ConnectionError, ValueError) as error:
                 raise UserError(
-                    f"no Ray cluster at {address!r} ({error}); start one with `ray start --head`, or give "
-                    "--address local."
+                    f"no Ray cluster at {address!r}, or it wants its token here ({error}); start one with `ray start "
+                    "--head`, or give --address local."
                 ) from error
         machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         if gpus is None:

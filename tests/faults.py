@@ -2,9 +2,8 @@
 
 import os
 import signal
-import subprocess
-import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from mtlib import engines
@@ -13,7 +12,6 @@ from mtlib.store import Store
 from mtlib.sweep import expand, plan
 from tests.test_runs import write_testbed
 
-ENVIRONMENT = os.environ | {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
 STEPS = 310
 
 
@@ -52,23 +50,32 @@ def run_with_a_killed_worker(file: Path, store: Store, engine: engines.Engine) -
     return outcomes
 
 
-def start_driver(file: Path, out: Path, *arguments: str) -> subprocess.Popen:
-    command = [sys.executable, "-m", "mtlib", "sweep", str(file), "--out", str(out), *arguments]
-    return subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def kill_driver_in_mid_run(driver: subprocess.Popen, out: Path) -> None:
+def kill_in_mid_run(driver: int, out: Path) -> None:
+    """Kill the process that drives a sweep once its first run has left a checkpoint."""
     deadline = time.monotonic() + 120
     while not checkpointed(out):
-        assert driver.poll() is None and time.monotonic() < deadline, driver.communicate()[1]
+        assert os.waitpid(driver, os.WNOHANG) == (0, 0) and time.monotonic() < deadline, "no checkpoint to interrupt at"
         time.sleep(0.02)
-    driver.send_signal(signal.SIGKILL)
-    driver.communicate()
+    os.kill(driver, signal.SIGKILL)
+    os.waitpid(driver, 0)
     assert not list(out.glob("*.json"))
 
 
-def check_each_recorded_once(out: Path, planned: list) -> list[dict]:
+def run_two_at_once(file: Path, out: Path, make_engine) -> list[engines.Outcome]:
+    """Two sweeps of one file into one folder, each in a thread and with an engine of its own."""
+    planned, _ = plan(expand(file))
+
+    def drive(_):
+        place = Store(str(out))
+        return engines.execute(planned, make_engine(place), place, lambda *_: None)
+
+    with ThreadPoolExecutor(2) as pool:
+        return [outcome for outcomes in pool.map(drive, range(2)) for outcome in outcomes]
+
+
+def check_each_recorded_once(out: Path, file: Path) -> list[dict]:
     """Nothing but whole records, one for each run."""
+    planned, _ = plan(expand(file))
     assert sorted(path.name for path in out.iterdir()) == sorted(run.file for run in planned)
     records = read_records([out])
     assert all(record["cost"]["steps"] == STEPS for record in records)
