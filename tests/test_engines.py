@@ -10,13 +10,7 @@ from mtlib import engines, store
 from mtlib.engines import LocalEngine, Outcome
 from mtlib.store import Store
 from mtlib.sweep import Planned, expand, plan
-from tests.faults import (
-    check_each_recorded_once,
-    kill_in_mid_run,
-    run_two_at_once,
-    run_with_a_killed_worker,
-    write_sweep,
-)
+from tests.faults import Killer, check_each_recorded_once, kill_in_mid_run, run_two_at_once, write_sweep
 from tests.test_runs import config, model  # noqa: F401  (fixture)
 
 
@@ -24,9 +18,10 @@ def test_killed_worker_failing_run_and_records_at_an_address(model, tmp_path, mo
     monkeypatch.setattr(store.tempfile, "gettempdir", lambda: str(tmp_path / "tmp"))
     place = Store("memory://faults/records")
     file = write_sweep(tmp_path, model, "max_length: [64, 65]")  # the model reads 64
-    outcomes = run_with_a_killed_worker(file, place, LocalEngine(place, processes=2))
+    killer = Killer(place.folder)
+    outcomes = engines.execute(plan(expand(file))[0], LocalEngine(place, processes=2), place, killer)
     good, bad = sorted(outcomes, key=lambda outcome: outcome.run.config.max_length)
-    assert good.status == "written" and bad.status == "failed", outcomes
+    assert killer.killed and good.status == "written" and bad.status == "failed", outcomes
     assert bad.detail.startswith("max_length is 65; ") and bad.detail in Path(bad.log).read_text()
     (record,) = place.records()
     assert record["cost"]["interruptions"] == 1 and record["cost"]["steps"] == 310
@@ -44,7 +39,7 @@ def test_driver_killed_and_two_more_on_one_folder(model, tmp_path, monkeypatch):
     kill_in_mid_run(driver, out)  # its run goes on without it
     outcomes = run_two_at_once(file, out, LocalEngine)
     assert len(outcomes) == 4 and {outcome.status for outcome in outcomes} == {"there", "written"}, outcomes
-    assert [record["cost"]["interruptions"] for record in check_each_recorded_once(out, file)] == [0, 0]
+    assert [record["cost"]["interruptions"] for record in check_each_recorded_once(out, outcomes)] == [0, 0]
 
 
 def test_a_worker_killed_again_and_again(tmp_path, monkeypatch):
