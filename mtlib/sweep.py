@@ -79,13 +79,16 @@ class Planned:
 
 def plan(configs: Sequence[RunConfig]) -> tuple[list[Planned], UserError | None]:
     """The runs with the names of their records, and the last error where data or a model could not be read."""
-    cache, planned, trouble = {}, [], None
+    cache, planned, trouble, broken = {}, [], None, set()
     for config in configs:
+        reads = repr((config.task, config.source, config.model, config.sets, config.splits, config.train_size))
         try:
-            inputs = runs.read_inputs(config, cache)
+            inputs = None if reads in broken else runs.read_inputs(config, cache)
         except UserError as error:
+            inputs, trouble = None, error
+        if inputs is None:  # once is enough: a server that does not answer takes its time
+            broken.add(reads)
             planned.append(Planned(config, None))
-            trouble = error
             continue
         train, *tests = inputs.sets.values()
         name = runs.record_path(config, Path(), inputs).name
