@@ -33,7 +33,7 @@ setup:
 # exact versions of all that `setup` installs, from the ranges in pyproject.toml
 lock:
 	set -e -o pipefail; cd "$(ROOT)"; rm -rf .venv-lock; trap 'rm -rf .venv-lock' EXIT; $(PYTHON) -m venv .venv-lock; \
-	  .venv-lock/bin/python -m pip install --quiet torch==$(TORCH) hatchling editables ".[notebooks,test]"; \
+	  .venv-lock/bin/python -m pip install --quiet torch==$(TORCH) hatchling editables ".[notebooks,cluster,test]"; \
 	  .venv-lock/bin/python -m pip freeze --exclude mtlib | sed 's/+cpu$$//' > requirements.lock
 
 clean:

@@ -1,6 +1,7 @@
 """`python -m mtlib ...`. Heavy modules are imported inside the commands, so that `--help` answers at once."""
 
 import os
+import signal
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -28,7 +29,7 @@ def main() -> None:
         app()
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+        sys.exit(getattr(error, "EXIT_CODE", 2))
     except BrokenPipeError:  # the reader of a pipe (`| head`) has gone
         sys.stderr.close()
         sys.exit(0)
@@ -136,6 +137,59 @@ def bundle(
     records = runs.read_records([*([to] if to.exists() else []), *folders])
     runs.write_atomically(to, "".join(runs.json_line(record) for record in records))
     console.print(f"{len(records)} records: {to}")
+
+
+class EngineName(StrEnum):
+    local = "local"
+    ray = "ray"
+
+
+@app.command()
+def sweep(
+    file: Annotated[Path, typer.Argument(help="YAML: lists of tasks, models, methods, seeds and any setting of `run`")],
+    out: Annotated[str, typer.Option(help="for records: a folder, or an address such as s3://bucket/folder")] = "runs",
+    engine: Annotated[EngineName, typer.Option(help="processes of this machine, or a Ray cluster")] = EngineName.local,
+    processes: Annotated[int | None, typer.Option(help="runs at once, for the local engine [default: 1]")] = None,
+    address: Annotated[
+        str | None, typer.Option(help="of the Ray cluster; local: a new one on this machine [default: auto]")
+    ] = None,
+    cpus_per_run: Annotated[float | None, typer.Option(help="for Ray [default: 1]")] = None,
+    gpus_per_run: Annotated[
+        float | None, typer.Option(help="for Ray, 0 to 1 [default: 1 where the cluster has GPUs]")
+    ] = None,
+    retries: Annotated[int, typer.Option(help="how often a run is taken up again whose process was killed")] = 2,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="only list the runs, with estimated costs")] = False,
+) -> None:
+    """Do every run of a grid whose record is not there. Exit code 1 if one fails; the others are done all the same."""
+    from mtlib import engines, sweep_report
+    from mtlib import sweep as grid
+    from mtlib.store import Store
+
+    _check_engine_options(engine, processes, address, cpus_per_run, gpus_per_run, retries)
+    configs, store = grid.expand(file), Store(out)
+    if dry_run:
+        sweep_report.dry_run(console, *grid.plan(configs), store)
+        return
+    planned, trouble = grid.plan(configs)
+    if trouble is not None:
+        raise UserError(f"{file}: {trouble}")
+    store.check_writable()
+    if engine is EngineName.ray:
+        from mtlib.ray_engine import RayEngine
+
+        if any(config.precision == "auto" for config in configs):
+            raise UserError(
+                f"{file}: precision is 'auto', which each machine of a cluster may take for something else; give "
+                "`precision: bf16` or `precision: float32`."
+            )
+        chosen = RayEngine(store, address or "auto", cpus_per_run or 1, gpus_per_run, retries)
+    else:
+        chosen = engines.LocalEngine(store, processes or 1, retries)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that a job scheduler's stop ends the runs too
+    with sweep_report.Progress(console, len(planned)) as progress:
+        outcomes = engines.execute(planned, chosen, store, progress)
+    if not sweep_report.summary(console, outcomes, store):
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -315,6 +369,30 @@ def doctor() -> None:
         console.print(f"{marks[check.ok]} {check.name:16} {check.found}", highlight=False)
     if any(check.ok is False for check in found):
         raise typer.Exit(1)
+
+
+def _check_engine_options(
+    engine: EngineName,
+    processes: int | None,
+    address: str | None,
+    cpus_per_run: float | None,
+    gpus_per_run: float | None,
+    retries: int,
+) -> None:
+    ray_only = {"--address": address, "--cpus-per-run": cpus_per_run, "--gpus-per-run": gpus_per_run}
+    for option, value in ({"--processes": processes} if engine is EngineName.ray else ray_only).items():
+        if value is not None:
+            raise UserError(f"{option} is {value!r}, but --engine {engine} does not read it; leave it out.")
+    for option, value in (("--processes", processes), ("--cpus-per-run", cpus_per_run)):
+        if value is not None and not value > 0:
+            raise UserError(f"{option} is {value!r}; expected a number above 0.")
+    if retries < 0:
+        raise UserError(f"--retries is {retries}; expected 0 or more.")
+    if gpus_per_run is not None and not 0 <= gpus_per_run <= 1:
+        raise UserError(
+            f"--gpus-per-run is {gpus_per_run:g}; expected 0 to 1, for a run drives one GPU. Several GPUs in one run: "
+            "`accelerate launch -m mtlib run ...`."
+        )
 
 
 def _named_values(texts: list[str], option: str, example: str) -> dict[str, str]:

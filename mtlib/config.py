@@ -56,6 +56,16 @@ def default_rates(method: str, model: str) -> LearningRates:
     return BUNDLED_RATES[method] if model == BUNDLED_MODEL else PAPER_RATES
 
 
+def without_unread(settings: dict) -> dict:
+    """Settings of a `RunConfig` less those that `settings["method"]` does not read, or has a fixed value for.
+
+    `RunConfig` refuses some of them; a grid over several methods gives them to all.
+    """
+    reads = _READS.get(settings["method"], _READ_BY_SOME)  # an unknown method is for RunConfig to complain of
+    unread = _READ_BY_SOME - {*reads} | ({"alpha"} if settings["method"] in _FIXED_ALPHA else set())
+    return {name: value for name, value in settings.items() if name not in unread}
+
+
 _CHOICES = {
     "method": METHODS,
     "masking": MASKINGS,

@@ -1,6 +1,7 @@
 """One run: a configuration in, a record out. Finished runs are skipped, interrupted ones resume."""
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -9,7 +10,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,6 +24,7 @@ from transformers.trainer import DEFAULT_PROGRESS_CALLBACK
 from transformers.utils import logging
 
 from mtlib import environment
+from mtlib.claims import claim
 from mtlib.config import RunConfig
 from mtlib.errors import UserError
 from mtlib.examples import predict_with, tokenise
@@ -57,22 +59,81 @@ def run(
 
     Returns:
         The record's path, and whether it was already there (then nothing was run).
+
+    Raises:
+        Busy: another process is at this run, in this folder.
+        UserError: bad input, or a folder that cannot be written (any more).
     """
-    started, surroundings = datetime.now(UTC), environment.describe()
     config = config.resolved()
     for folder in filter(None, (out, keep_model)):
-        _make_writable(folder)
+        make_writable(folder)
     disable_progress_bars()
     logging.disable_progress_bar()
     data = _read_sets(config)
-    model_sha256 = _model_sha256(config)
-    identity = _identity(config, model_sha256, data)
-    record_path = out / f"{_slug(config)}-{identity[:10]}.json"
-    if record_path.exists():
-        if keep_model is not None and not any(keep_model.iterdir()):
-            raise UserError(f"{record_path} is finished, but its model was not kept; run it again with another --out.")
-        return record_path, True
+    inputs = Inputs(_model_sha256(config), {name: part.description for name, part in data.items()})
+    path = record_path(config, out, inputs)
+    state = PartialState(cpu=precision()["use_cpu"])
+    with _disk_errors(out), claim(lock_path(path)) if state.is_main_process else contextlib.nullcontext():
+        state.wait_for_everyone()  # or one of several processes might look before another's record is there
+        if not path.exists():
+            _complete(config, data, inputs, path, resume, keep_model, callbacks)
+            return path, False
+    if keep_model is not None and not any(keep_model.iterdir()):
+        raise UserError(f"{path} is finished, but its model was not kept; run it again with another --out.")
+    return path, True
 
+
+@dataclass(frozen=True)
+class Inputs:
+    """What decides a run's numbers besides its configuration.
+
+    Args:
+        model_sha256: of the files of a local model; None for one from the hub.
+        sets: descriptions of the training set (as "train") and of the evaluation sets; see `sources.describe`.
+    """
+
+    model_sha256: str | None
+    sets: dict[str, dict]
+
+
+def read_inputs(config: RunConfig, cache: dict | None = None) -> Inputs:
+    """The inputs of a run, without running it; `cache`, given to many calls, has each set and model read once."""
+    config, cache = config.resolved(), {} if cache is None else cache
+    if config.model_path not in cache:
+        cache[config.model_path] = _model_sha256(config)
+    sets = {}
+    for name, key in _set_keys(config).items():
+        if key not in cache:
+            cache[key] = load_described(*key)[1]
+        sets[name] = dict(cache[key])
+    _note_train_size(config, sets["train"])
+    return Inputs(cache[config.model_path], sets)
+
+
+def record_path(config: RunConfig, out: Path, inputs: Inputs | None = None) -> Path:
+    """Where `run` writes, or has written, the record; the data and the model are read to tell."""
+    config = config.resolved()
+    identity = _identity(config, read_inputs(config) if inputs is None else inputs)
+    model = Path(config.model).name.lower().replace("_", "-")
+    return out / f"{config.task}-{config.method}-{model}-seed{config.seed}-{identity[:10]}.json"
+
+
+def lock_path(record: Path) -> Path:
+    """The lock file of a run, by its record's path: whoever runs it holds it (`claims`)."""
+    return record.parent / ".work" / f"{record.stem}.lock"
+
+
+def _complete(
+    config: RunConfig,
+    data: dict[str, "_Part"],
+    inputs: Inputs,
+    path: Path,
+    resume: bool,
+    keep_model: Path | None,
+    callbacks: Sequence[TrainerCallback],
+) -> None:
+    """Train, evaluate and write the record of a run that nobody else is at."""
+    started, surroundings = datetime.now(UTC), environment.describe()
     set_seed(config.seed)
     labels = get_task(config.task).labels
     plm = SharedPLM.from_pretrained(config.model_path, num_labels=len(labels), shared=config.shared)
@@ -82,7 +143,7 @@ def run(
     _slices(config)
     stages = recipe(config, plm.tokenizer)
     examples = tokenise(data["train"].dataset, plm.tokenizer, config.max_length)
-    work = out / ".work" / record_path.stem
+    work = path.parent / ".work" / path.stem
     if not resume:
         shutil.rmtree(work, ignore_errors=True)
     folders = [work / stage.name if len(stages) > 1 else work for stage in stages]
@@ -104,9 +165,9 @@ def run(
         metrics[name] = _evaluate(trainer, name, data[name].dataset, config)
     record = {
         "schema_version": SCHEMA_VERSION,
-        "identity": identity,
+        "identity": _identity(config, inputs),
         "config": config.public(),
-        "model": {"files_sha256": model_sha256, "revision": revision},
+        "model": {"files_sha256": inputs.model_sha256, "revision": revision},
         "metrics": metrics,
         "history": [
             entry | ({"stage": stage.name} if len(stages) > 1 else {})
@@ -119,20 +180,17 @@ def run(
             "peak_memory_mb": _peak_memory_mb(),
             "interruptions": clock.interruptions,
         },
-        "data": {name: part.description for name, part in data.items()},
+        "data": inputs.sets,
         "environment": surroundings,
         "started": started.isoformat(timespec="seconds"),
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     if trainer.args.should_save:  # of several processes, one
-        write_atomically(record_path, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+        write_atomically(path, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
         if keep_model is not None:
             plm.save_pretrained(keep_model)
         shutil.rmtree(work, ignore_errors=True)
-        with contextlib.suppress(OSError):  # other runs may be using it
-            work.parent.rmdir()
     trainer.accelerator.wait_for_everyone()
-    return record_path, False
 
 
 def read_records(folders: list[Path]) -> list[dict]:
@@ -169,11 +227,15 @@ def json_line(record: dict) -> str:
 def write_atomically(path: Path, text: str) -> None:
     """Either the whole file is there or none of it."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    with open(part, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(part, path)
+    try:
+        with open(part, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise
 
 
 @dataclass(frozen=True)
@@ -184,29 +246,40 @@ class _Part:
 
 def _read_sets(config: RunConfig) -> dict[str, _Part]:
     """The training set (as "train") and the evaluation sets."""
-    name = get_task(config.task).train_set(config.source)
-    train, description = load_described(name, config.source)
+    parts = {name: _Part(*load_described(*key)) for name, key in _set_keys(config).items()}
+    train, description = parts["train"].dataset, parts["train"].description
+    _note_train_size(config, description)
     if config.train_size is not None:
-        if config.train_size > len(train):
-            raise UserError(
-                f"train_size is {config.train_size}, but {name} has {len(train)} examples; give at most so many."
-            )
         chosen = np.random.default_rng(0).permutation(len(train))[: config.train_size]
-        train = train.select(sorted(chosen.tolist()))
-        description["used_rows"] = config.train_size
-    parts = {"train": _Part(train, description)}
-    for name in config.sets:
-        parts[name] = _Part(*load_described(name, config.source, config.splits.get(name)))
+        parts["train"] = _Part(train.select(sorted(chosen.tolist())), description)
     return parts
 
 
-def _identity(config: RunConfig, model_sha256: str | None, data: dict[str, _Part]) -> str:
+def _set_keys(config: RunConfig) -> dict[str, tuple[str, str, str | None]]:
+    """Set, source and split of everything that a run reads."""
+    return {"train": (get_task(config.task).train_set(config.source), config.source, None)} | {
+        name: (name, config.source, config.splits.get(name)) for name in config.sets
+    }
+
+
+def _note_train_size(config: RunConfig, description: dict) -> None:
+    if config.train_size is None:
+        return
+    if config.train_size > description["rows"]:
+        raise UserError(
+            f"train_size is {config.train_size}, but {description['set']} has {description['rows']} examples; give at "
+            "most so many."
+        )
+    description["used_rows"] = config.train_size
+
+
+def _identity(config: RunConfig, inputs: Inputs) -> str:
     """A hash of all that decides the numbers: configuration, weights of a local model, content of the data."""
     what = {
         "schema_version": SCHEMA_VERSION,
         "config": config.public(),
-        "model": model_sha256,
-        "data": {name: part.description["content_sha256"] for name, part in data.items()},
+        "model": inputs.model_sha256,
+        "data": {name: description["content_sha256"] for name, description in inputs.sets.items()},
     }
     return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
 
@@ -370,7 +443,8 @@ class _Clock(TrainerCallback):
             write_atomically(self.file, json.dumps({"seconds": self.seconds, "interruptions": self.interruptions}))
 
 
-def _make_writable(out: Path) -> None:
+def make_writable(out: Path) -> None:
+    """See to it that there is a folder that files can be written to, or raise `UserError`."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=out):
@@ -379,13 +453,29 @@ def _make_writable(out: Path) -> None:
         raise UserError(f"cannot write to {out}: {error.strerror}; give another folder.") from error
 
 
+@contextlib.contextmanager
+def _disk_errors(out: Path) -> Iterator[None]:
+    """What a full disk and a folder gone read-only look like to the user."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        reason = None
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+            reason = error.strerror
+        elif out.is_dir() and shutil.disk_usage(out).free < 2**20:  # libraries turn the error into one of their own
+            reason = os.strerror(errno.ENOSPC)
+        if reason is None:
+            raise
+        raise UserError(
+            f"cannot write to {out}: {reason}; make room or give another folder, then start the run again (in the same "
+            "folder it goes on from its last checkpoint)."
+        ) from error
+
+
 def _peak_memory_mb() -> int:
     if torch.cuda.is_available():
         return round(torch.cuda.max_memory_allocated() / 2**20)
     unit = 1 if sys.platform == "darwin" else 1024  # bytes there, KiB elsewhere
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20)
-
-
-def _slug(config: RunConfig) -> str:
-    model = Path(config.model).name.lower().replace("_", "-")
-    return f"{config.task}-{config.method}-{model}-seed{config.seed}"

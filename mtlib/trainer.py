@@ -60,7 +60,7 @@ class ObjectiveTrainer(Trainer):
 
     - Mean losses are means over the whole optimiser step, however it is cut into accumulation steps or processes:
       8 x 1, 4 x 2 and 2 x 4 train alike. Stock transformers 5 gets this wrong for these heads (transformers#47688).
-    - The masks of an optimiser step depend on `(seed, step, process)` only, so a resumed run draws the same ones.
+    - The masks of an optimiser step depend on `(seed, step)` only, however it is cut; so a resumed run draws the same.
     - The log carries the objective's parts beside `loss`: `mlm_loss`, `ft_loss`, `n_masked` and `share_changed`.
     - Evaluation and prediction classify the text as it stands; for `MaskedLM`, `eval_loss` is the masked-LM loss.
 
@@ -102,7 +102,7 @@ class ObjectiveTrainer(Trainer):
         """The slices of one optimiser step, with masks drawn and the counts of the whole step attached."""
         batches, _ = super().get_batch_samples(epoch_iterator, num_batches, device)
         generator = torch.Generator().manual_seed(self._mask_seed())
-        batches = [self.objective.prepare(self.plm, batch, generator) for batch in batches]
+        batches = [self._with_masks(batch, generator) for batch in batches]
         n_examples = sum(len(batch["input_ids"]) for batch in batches)
         n_masked = sum(batch["mask"].sum() for batch in batches) if "mask" in batches[0] else 0
         counts = torch.as_tensor([n_examples, n_masked], device=device)
@@ -110,6 +110,19 @@ class ObjectiveTrainer(Trainer):
             counts = self.accelerator.reduce(counts, "sum")
         self._steps_in_parts += 1
         return [{**batch, "n_examples": counts[0], "n_masked": counts[1]} for batch in batches], None
+
+    def _with_masks(self, batch, generator):
+        if self.args.world_size == 1 or isinstance(self.objective, FineTuning):
+            return self.objective.prepare(self.plm, batch, generator)
+        # every process draws the masks of all, in the order in which one process would, and keeps its own rows
+        n, length = batch["input_ids"].shape
+        whole = {
+            name: self.accelerator.gather(self.accelerator.pad_across_processes(batch[name], dim=1, pad_index=pad))
+            for name, pad in (("input_ids", self.plm.tokenizer.pad_token_id), ("attention_mask", 0))
+        }
+        mask = self.objective.prepare(self.plm, whole, generator)["mask"]  # (batch of all, longest of all)
+        first = self.args.process_index * n
+        return {**batch, "mask": mask[first : first + n, :length]}
 
     def training_step(self, model, inputs, num_items_in_batch=None):
         model.train()
@@ -263,7 +276,7 @@ class ObjectiveTrainer(Trainer):
 
     def _mask_seed(self) -> int:
         # spread far apart, so that neighbouring seeds and steps share no stream
-        return (self.args.seed * 1_000_003 + self.state.global_step) * 4_099 + self.args.process_index
+        return (self.args.seed * 1_000_003 + self.state.global_step) * 4_099
 
 
 class Collator:

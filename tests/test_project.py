@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-CONDA_NAMES = {"torch": "pytorch"}
+CONDA_NAMES = {"torch": "pytorch", "ray": "ray-core"}
 
 
 def declared() -> dict[str, Requirement]:
@@ -57,8 +57,9 @@ def test_package_modules_import_one_way():
     order = [
         "errors", "paths", "testbed", "registry", "releases", "downloads", "sources", "verification", "tasks",
         "masking", "plm", "objectives", "trainer", "refill", "examples", "config",
-        "methods", "environment", "runs", "tables", "agreement", "fills", "pos_probe", "plausibility", "diversity",
-        "annotation", "profiles", "explorer", "figures", "widgets", "notebooks",
+        "methods", "environment", "claims", "runs", "tables", "agreement", "fills", "pos_probe", "plausibility",
+        "diversity", "annotation", "profiles", "store", "sweep", "engines", "ray_engine", "sweep_report",
+        "explorer", "figures", "widgets", "notebooks",
         "bench", "cli", "__main__",
     ]  # fmt: skip
     found = {path.stem for path in (ROOT / "mtlib").glob("*.py")} | {"objectives", "testbed", "profiles"}

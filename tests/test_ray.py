@@ -1,0 +1,71 @@
+"""The Ray engine on a cluster of two workers on this machine."""
+
+import os
+import secrets
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+# Ray asks every process that joins a cluster for its token: one for these tests alone, read when Ray is imported
+os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'mtlib[cluster]'")
+
+from mtlib import engines  # noqa: E402
+from mtlib.errors import UserError  # noqa: E402
+from mtlib.ray_engine import RayEngine  # noqa: E402
+from mtlib.store import Store  # noqa: E402
+from mtlib.sweep import expand, plan  # noqa: E402
+from tests.faults import (  # noqa: E402
+    Killer,
+    check_each_recorded_once,
+    kill_in_mid_run,
+    run_two_at_once,
+    write_sweep,
+)
+from tests.test_runs import model  # noqa: E402, F401  (fixture)
+
+
+@pytest.fixture(scope="module")
+def address():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", "1")
+        patch.setenv("PYTHONPATH", str(Path(__file__).resolve().parents[1]), prepend=os.pathsep)
+        ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False)
+        yield ray.get_runtime_context().gcs_address
+        ray.shutdown()
+
+
+def test_everything_goes_wrong(address, model, tmp_path, monkeypatch):  # noqa: F811
+    """The driver is killed, two more start at once, a worker is killed, and one run fails whatever is done."""
+    monkeypatch.setattr(engines, "_BUSY", 1.0)
+    file, out = write_sweep(tmp_path, model, "max_length: [64, 65]"), tmp_path / "out"  # the model reads 64
+    command = [sys.executable, "-m", "mtlib", "sweep", file, "--out", f"file://{out}", "--engine", "ray"]
+    with subprocess.Popen([*command, "--address", address], stdout=subprocess.DEVNULL) as driver:
+        kill_in_mid_run(driver.pid, out)  # Ray ends its runs
+    killer = Killer(out)
+    outcomes = run_two_at_once(file, out, RayEngine, killer)
+    good, bad = ([one for one in outcomes if one.run.config.max_length == length] for length in (64, 65))
+    assert killer.killed and {one.status for one in good} <= {"there", "written"}, outcomes
+    for outcome in bad:
+        assert outcome.status == "failed" and outcome.detail.startswith("max_length is 65; "), outcome
+        assert "Traceback" in Path(outcome.log.split(" on ")[0]).read_text()
+    (record,) = check_each_recorded_once(out, outcomes)
+    assert record["cost"]["interruptions"] in (1, 2)  # the worker may have been killed before it noted the first
+
+
+def test_a_request_that_no_machine_can_meet(address, tmp_path):
+    with pytest.raises(UserError, match=r"a run asks for 3 CPUs \+ 0 GPUs; the machines of the cluster have 2 \+ 0"):
+        RayEngine(Store(str(tmp_path)), cpus=3)
+
+
+def test_another_machine_with_other_data(address, model, tmp_path):  # noqa: F811
+    """As if it stood elsewhere: what the driver expects is not what the worker makes."""
+    file = write_sweep(tmp_path, model, "max_length: 65")
+    place = Store(str(tmp_path / "out"))
+    (run,), _ = plan(expand(file))
+    engine = RayEngine(place)
+    engine._pending["x"] = (run, 0.0)
+    engine._ray = type("Ray", (), {"get": lambda _: ("written", "other.json", ""), "exceptions": ray.exceptions})
+    assert engine._outcome("x").detail.startswith("the worker made other.json")
