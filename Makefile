@@ -5,10 +5,14 @@ TORCH ?= 2.13.0
 BIN := .venv/bin
 SHELL := /bin/bash
 
-.PHONY: test lint tutorial lab setup lock clean
+.PHONY: test faults lint tutorial lab setup lock clean
 
 test: setup
 	cd "$(ROOT)" && $(BIN)/python -m pytest
+
+# sweeps whose processes are killed, also on a Ray cluster of two workers: some minutes
+faults: setup
+	cd "$(ROOT)" && MTLIB_FAULTS=1 $(BIN)/python -m pytest tests/test_engines.py tests/test_ray.py
 
 # all notebooks on the bundled data; then open build/notebooks/*.html
 tutorial: setup

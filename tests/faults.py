@@ -7,6 +7,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
+
 from mtlib import engines
 from mtlib.claims import holder
 from mtlib.runs import read_records
@@ -15,6 +17,8 @@ from mtlib.sweep import expand, plan
 from tests.test_runs import write_testbed
 
 STEPS = 310
+# minutes of killed processes, and a Ray cluster: `make faults` runs them
+needs_minutes = pytest.mark.skipif(not os.environ.get("MTLIB_FAULTS"), reason="takes minutes: make faults")
 
 
 def write_sweep(folder: Path, model: Path, rest: str) -> Path:

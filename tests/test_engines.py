@@ -10,10 +10,11 @@ from mtlib import engines, store
 from mtlib.engines import LocalEngine, Outcome
 from mtlib.store import Store
 from mtlib.sweep import Planned, expand, plan
-from tests.faults import Killer, check_each_recorded_once, kill_in_mid_run, run_two_at_once, write_sweep
+from tests.faults import Killer, check_each_recorded_once, kill_in_mid_run, needs_minutes, run_two_at_once, write_sweep
 from tests.test_runs import config, model  # noqa: F401  (fixture)
 
 
+@needs_minutes
 def test_killed_worker_failing_run_and_records_at_an_address(model, tmp_path, monkeypatch):  # noqa: F811
     monkeypatch.setattr(store.tempfile, "gettempdir", lambda: str(tmp_path / "tmp"))
     place = Store("memory://faults/records")
@@ -29,6 +30,7 @@ def test_killed_worker_failing_run_and_records_at_an_address(model, tmp_path, mo
     assert not place.has(bad.run.file) and not list(place.folder.glob("*.json"))
 
 
+@needs_minutes
 def test_driver_killed_and_two_more_on_one_folder(model, tmp_path, monkeypatch):  # noqa: F811
     monkeypatch.setattr(engines, "_BUSY", 1.0)
     file, out = write_sweep(tmp_path, model, "max_length: 64\nseeds: 2"), tmp_path / "out"

@@ -21,10 +21,13 @@ from tests.faults import (  # noqa: E402
     Killer,
     check_each_recorded_once,
     kill_in_mid_run,
+    needs_minutes,
     run_two_at_once,
     write_sweep,
 )
 from tests.test_runs import model  # noqa: E402, F401  (fixture)
+
+pytestmark = needs_minutes
 
 
 @pytest.fixture(scope="module")
