@@ -25,7 +25,7 @@ from mtlib.runs import SCHEMA_VERSION, read_records
 
 NOTEBOOKS = find()
 ROOT = Path(__file__).resolve().parents[1]
-MACHINE_PATHS = ("/tmp/", "/home/", "/root/", "/work/")
+MACHINE_PATHS = tuple(f"/{name}/" for name in ("tmp", "home", "root", "work"))
 
 
 def tagged(notebook, tag: str) -> list:
