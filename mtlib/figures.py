@@ -98,11 +98,7 @@ def gap(records: Sequence[dict], title: str = "", width: float = 7.0) -> tuple[F
         axis.plot([majority, majority], [row - 0.35, row + 0.35], ":", color="0.5", lw=1.5,
                   label="best constant answer" if row == 0 else None)  # fmt: skip
     axis.axhline(sum(kind(name) == "id" for name in sets) - 0.5, color="0.3", lw=0.8)
-    axis.set_yticks(range(len(sets)), [f"{name} ({kind(name)})" for name in sets])
-    axis.set_ylim(len(sets) - 0.5, -0.5)
-    axis.set_xlim(0, 100)
-    axis.set_xlabel("accuracy, %")
-    axis.set_title(title)
+    _rows_of_per_cent(axis, [f"{name} ({kind(name)})" for name in sets], "accuracy, %", title)
     figure.legend(loc="outside lower center", ncols=3)
     return figure, _sentence("Accuracy by evaluation set with 95 % intervals", words)
 
@@ -155,11 +151,7 @@ def planted(records: Sequence[dict], title: str = "") -> tuple[Figure, str]:
                       label=label if line == 0 else None)  # fmt: skip
         lines.append(f"{task}, {'no shortcut' if _strength(record) == 0 else f'shortcut {_strength(record):g}'}")
         words[lines[-1]] = [f"{found['id'][0]:.0f} % in, {worst:.0f} % worst out of distribution"]
-    axis.set_yticks(range(len(lines)), lines)
-    axis.set_ylim(len(lines) - 0.5, -0.5)
-    axis.set_xlim(0, 100)
-    axis.set_xlabel("accuracy, %")
-    axis.set_title(title)
+    _rows_of_per_cent(axis, lines, "accuracy, %", title)
     figure.legend(loc="outside lower center", ncols=2)
     return figure, _sentence("Fine-tuned bundled model on the testbed", words)
 
@@ -179,12 +171,13 @@ def groups(records: Sequence[dict], set_name: str, title: str = "", most: int = 
     for line, ((mean, low, high), _) in enumerate(shown):
         axis.barh(line, mean, color=_PALETTE[0], alpha=0.75)
         axis.plot([low, high], [line, line], color="0.2", lw=1.2)
-    axis.set_yticks(range(len(shown)), [f"{name} (n = {cells[name][0]['n']})" for _, name in shown])
-    axis.set_ylim(len(shown) - 0.5, -0.5)
-    axis.set_xlim(0, 100)
+    _rows_of_per_cent(
+        axis,
+        [f"{name} (n = {cells[name][0]['n']})" for _, name in shown],
+        "accuracy, %",
+        title or f"{set_name} by group",
+    )
     axis.grid(axis="y", visible=False)
-    axis.set_xlabel("accuracy, %")
-    axis.set_title(title or f"{set_name} by group")
     worst, best = shown[0], shown[-1]
     return figure, (
         f"{set_name} by group, from {worst[1]} at {worst[0][0]:.0f} % to {best[1]} at {best[0][0]:.0f} %"
@@ -240,12 +233,10 @@ def probes(counts: Mapping[str, Mapping[str, tuple[int, int]]], title: str = "")
             axis.plot([low, high], [at, at], color="0.2", lw=1.2)
             words.setdefault(rule, []).append(f"{name} {mean:.0f} %")
     axis.axhline(sum(kind(name) == "id" for name in sets) - 0.5, color="0.3", lw=0.8)
-    axis.set_yticks(range(len(sets)), [f"{name} ({kind(name)})" for name in sets])
-    axis.set_ylim(len(sets) - 0.5, -0.5)
-    axis.set_xlim(0, 100)
+    _rows_of_per_cent(
+        axis, [f"{name} ({kind(name)})" for name in sets], "accuracy, % (line: 95 % Wilson interval)", title
+    )
     axis.grid(axis="y", visible=False)
-    axis.set_xlabel("accuracy, % (line: 95 % Wilson interval)")
-    axis.set_title(title)
     figure.legend(loc="outside lower center", ncols=4)
     return figure, _sentence("Accuracy of simple rules", words)
 
@@ -398,12 +389,8 @@ def stacked(shares: Mapping[str, Mapping[str, float]], title: str = "") -> tuple
                 axis.text(start + width / 2, line, f"{width:.0f}", ha="center", va="center", fontsize=9,
                           bbox={"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 1})  # fmt: skip
             start += width
-    axis.set_yticks(range(len(shares)), list(shares))
-    axis.set_ylim(len(shares) - 0.5, -0.5)
-    axis.set_xlim(0, 100)
+    _rows_of_per_cent(axis, list(shares), "share, %", title)
     axis.grid(visible=False)
-    axis.set_xlabel("share, %")
-    axis.set_title(title)
     figure.legend(loc="outside lower center", ncols=4)
     return figure, _sentence(
         title, {row: [f"{name} {100 * found[name]:.0f} %" for name in names] for row, found in shares.items()}
@@ -411,6 +398,15 @@ def stacked(shares: Mapping[str, Mapping[str, float]], title: str = "") -> tuple
 
 
 # ------------------------------------------------------------------------------------------------------------ helpers
+
+
+def _rows_of_per_cent(axis, labels: Sequence[str], x: str, title: str) -> None:
+    """A row per label from the top down, 0 to 100 % across."""
+    axis.set_yticks(range(len(labels)), labels)
+    axis.set_ylim(len(labels) - 0.5, -0.5)
+    axis.set_xlim(0, 100)
+    axis.set_xlabel(x)
+    axis.set_title(title)
 
 
 def _sentence(lead: str, words: Mapping[str, Sequence[str]]) -> str:
