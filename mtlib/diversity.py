@@ -15,6 +15,7 @@ from torch.nn.functional import cosine_similarity
 
 from mtlib.errors import UserError
 from mtlib.plm import SharedPLM
+from mtlib.testbed.probes import wilson
 
 Category = Literal["same", "plausible_different", "implausible", "unk"]
 CATEGORIES: tuple[Category, ...] = ("same", "plausible_different", "implausible", "unk")
@@ -40,12 +41,10 @@ class Share(NamedTuple):
 
 def share(count: int, n: int) -> Share:
     """A share with its 95 % Wilson score interval."""
-    from scipy.stats import binomtest
-
     if n == 0:
         return Share(0, 0, math.nan, math.nan, math.nan)
-    interval = binomtest(count, n).proportion_ci(0.95, method="wilson")
-    return Share(count, n, count / n, float(interval.low), float(interval.high))
+    low, high = wilson(count, n)
+    return Share(count, n, count / n, float(low), float(high))
 
 
 # ---------------------------------------------------------------------------------------------------------- categories

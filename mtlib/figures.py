@@ -17,6 +17,7 @@ from mtlib.config import METHODS
 from mtlib.errors import UserError
 from mtlib.tables import Table, make_tables
 from mtlib.tasks import TASKS, kind
+from mtlib.testbed.probes import wilson
 
 _PALETTE = seaborn.color_palette("colorblind").as_hex()
 _MARKERS = "osD^vPhX"
@@ -211,8 +212,8 @@ def interval(metrics: Sequence[dict]) -> tuple[float, float, float]:
     """(mean, low, high) in per cent, 95 %: Student's t over several runs, Wilson for a single one; within 0 to 100."""
     values = np.array([100 * entry["accuracy"] for entry in metrics])
     if len(values) == 1:
-        found = stats.binomtest(metrics[0]["correct"], metrics[0]["n"]).proportion_ci(method="wilson")
-        return float(values[0]), 100 * found.low, 100 * found.high
+        low, high = wilson(metrics[0]["correct"], metrics[0]["n"])
+        return float(values[0]), 100 * low, 100 * high
     half = stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
     return float(values.mean()), max(0.0, float(values.mean() - half)), min(100.0, float(values.mean() + half))
 

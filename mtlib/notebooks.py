@@ -19,6 +19,7 @@ import nbformat
 import mtlib
 from mtlib.errors import UserError
 from mtlib.paths import NOTEBOOK_DIR
+from mtlib.runs import make_writable, write_atomically
 
 SUMMARY = "summary.json"
 # First code cell of every notebook; a test holds them equal. The reader fills in where the repository was found.
@@ -139,10 +140,7 @@ def run_notebooks(
     Returns:
         A result per notebook, also written to `out/summary.json` and `out/summary.md`.
     """
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"cannot write to {out}: {error.strerror}; give another folder.") from error
+    make_writable(out)
     before = {result.name: result for result in _read_summary(out)} if resume else {}
     results = [Result(path.stem, key=_key(path, parameters)) for path, parameters in values.items()]
     for result, (path, parameters) in zip(results, values.items(), strict=True):
@@ -260,7 +258,7 @@ def _read_summary(out: Path) -> list[Result]:
 
 
 def _write_summary(out: Path, results: list[Result]) -> None:
-    (out / SUMMARY).write_text(json.dumps([asdict(result) for result in results], indent=1) + "\n")
+    write_atomically(out / SUMMARY, json.dumps([asdict(result) for result in results], indent=1) + "\n")
     lines = ["| notebook | status | minutes | slowest cells (seconds) |", "| --- | --- | ---: | --- |"]
     for result in results:
         slowest = "; ".join(f"{html.escape(where)} ({seconds:.0f})" for seconds, where in result.slowest)
