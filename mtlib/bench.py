@@ -156,7 +156,8 @@ def _epoch(quick: bool):
     def stock() -> float:
         set_seed(0)
         tokenizer = AutoTokenizer.from_pretrained(MINI_MODEL_DIR)
-        model = AutoModelForSequenceClassification.from_pretrained(MINI_MODEL_DIR, num_labels=2)
+        # in the checkpoint's own float16, which from_pretrained would take, a CPU is many times slower
+        model = AutoModelForSequenceClassification.from_pretrained(MINI_MODEL_DIR, num_labels=2, dtype=torch.float32)
         data = rows.map(
             lambda part: tokenizer(part["text"], padding="max_length", max_length=128, truncation=True),
             batched=True, keep_in_memory=True, remove_columns=["text", "uid", "group"],
@@ -210,7 +211,7 @@ def _refilling(quick: bool):
     rows = _phrase_rows(256 if quick else 1024)
     examples = tokenise(rows, plm.tokenizer)
     refill = Refill(ExactMasking(0.05))
-    fill_mask = pipeline("fill-mask", model=str(MINI_MODEL_DIR), device=plm.device)
+    fill_mask = pipeline("fill-mask", model=str(MINI_MODEL_DIR), device=plm.device, dtype=torch.float32)
     masked = []
     for text in rows["text"]:
         words = text.split()

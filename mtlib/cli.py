@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -127,15 +128,18 @@ def tables(
 def bundle(
     folders: Annotated[list[Path], typer.Argument(help="folders with records")],
     to: Annotated[Path, typer.Option(help="a .jsonl file; records it already has are kept")],
+    history: Annotated[int | None, typer.Option(help="log entries kept of each run [default: all]")] = None,
 ) -> None:
     """Put the records of many runs into one file, a line each."""
     from mtlib import runs
 
     if to.suffix != ".jsonl":
         raise UserError(f"--to is {to}; expected a file name that ends in .jsonl.")
+    if history is not None and history < 1:
+        raise UserError(f"--history is {history}; expected 1 or more.")
     to.parent.mkdir(parents=True, exist_ok=True)
     records = runs.read_records([*([to] if to.exists() else []), *folders])
-    runs.write_atomically(to, "".join(runs.json_line(record) for record in records))
+    runs.write_atomically(to, "".join(runs.json_line(record, history) for record in records))
     console.print(f"{len(records)} records: {to}")
 
 
@@ -167,27 +171,81 @@ def sweep(
 
     _check_engine_options(engine, processes, address, cpus_per_run, gpus_per_run, retries)
     configs, store = grid.expand(file), Store(out)
-    if dry_run:
-        sweep_report.dry_run(console, *grid.plan(configs), store)
-        return
     planned, trouble = grid.plan(configs)
+    if dry_run:
+        sweep_report.dry_run(console, planned, trouble, store)
+        return
     if trouble is not None:
         raise UserError(f"{file}: {trouble}")
-    store.check_writable()
-    if engine is EngineName.ray:
-        from mtlib.ray_engine import RayEngine
+    if engine is EngineName.local:
+        _carry_out(planned, store, lambda: engines.LocalEngine(store, processes or 1, retries))
+        return
+    from mtlib.ray_engine import RayEngine
 
-        if any(config.precision == "auto" for config in configs):
-            raise UserError(
-                f"{file}: precision is 'auto', which each machine of a cluster may take for something else; give "
-                "`precision: bf16` or `precision: float32`."
-            )
-        chosen = RayEngine(store, address or "auto", cpus_per_run or 1, gpus_per_run, retries)
-    else:
-        chosen = engines.LocalEngine(store, processes or 1, retries)
+    if any(config.precision == "auto" for config in configs):
+        raise UserError(
+            f"{file}: precision is 'auto', which each machine of a cluster may take for something else; give "
+            "`precision: bf16` or `precision: float32`."
+        )
+    _carry_out(planned, store, lambda: RayEngine(store, address or "auto", cpus_per_run or 1, gpus_per_run, retries))
+
+
+@app.command()
+def study(
+    source: Annotated[str, typer.Argument(help="folder of original releases, or hub")],
+    model: Annotated[str, typer.Option(help="mini (bundled), a hub id or a folder")] = "mini",
+    size: Annotated[str, typer.Option(help="training examples: smoke (16), cpu, full (all)")] = "cpu",
+    task: Annotated[list[str] | None, typer.Option(help="repeatable [default: all three]")] = None,
+    block: Annotated[list[str] | None, typer.Option(help="what after the grid, repeatable [default: all]")] = None,
+    out: Annotated[Path, typer.Option(help="folder for records")] = Path("runs/study"),
+    processes: Annotated[int, typer.Option(help="runs at once")] = 1,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="only list the runs, with estimated costs")] = False,
+) -> None:
+    """The study of data/results/PLAN.md: a grid of learning rates, then every arm at its best one. Resumable."""
+    from mtlib import engines, runs, sweep_report
+    from mtlib import study as plan_of
+    from mtlib import sweep as grid
+    from mtlib.config import RunConfig
+    from mtlib.store import Store
+
+    if processes < 1:
+        raise UserError(f"--processes is {processes}; expected 1 or more.")
+    chosen = plan_of.Study(source, model, size, tuple(task or plan_of.TASKS))
+    store, blocks = Store(str(out)), chosen.runs({})
+    for name in block or []:
+        if name not in blocks:
+            raise UserError(f"--block is {name!r}; expected one of {', '.join(blocks)}.")
+
+    def carry_out(configs: list[RunConfig]) -> list[grid.Planned]:
+        planned, trouble = grid.plan(configs)
+        if trouble is not None:
+            raise trouble
+        _carry_out(planned, store, lambda: engines.LocalEngine(store, processes))
+        return planned
+
+    first = grid.plan(chosen.grid())[0] if dry_run else carry_out(chosen.grid())
+    paths = [store.folder / run.file for run in first if run.file is not None and store.has(run.file)]
+    blocks = chosen.runs(plan_of.best_rates(runs.read_records(paths)))
+    rest = [config for name, configs in blocks.items() if name in (block or blocks) for config in configs]
+    if not dry_run:
+        carry_out(rest)
+        return
+    sweep_report.dry_run(console, *grid.plan([*chosen.grid(), *rest]), store)
+    if len(paths) < len(first):
+        console.print(
+            f"the grid of learning rates lacks {len(first) - len(paths)} runs: the runs after it are listed at the "
+            "rates that it would choose now, or the default ones"
+        )
+
+
+def _carry_out(planned: list, store, make_engine: Callable) -> None:
+    """Have the record of every run in the store, with progress and a summary. Exit code 1 if one fails."""
+    from mtlib import engines, sweep_report
+
+    store.check_writable()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that a job scheduler's stop ends the runs too
     with sweep_report.Progress(console, len(planned)) as progress:
-        outcomes = engines.execute(planned, chosen, store, progress)
+        outcomes = engines.execute(planned, make_engine(), store, progress)
     if not sweep_report.summary(console, outcomes, store):
         raise typer.Exit(1)
 

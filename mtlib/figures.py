@@ -15,9 +15,11 @@ from scipy import stats
 
 from mtlib.config import METHODS
 from mtlib.errors import UserError
+from mtlib.study import arm_of
 from mtlib.tables import Table, make_tables
 from mtlib.tasks import TASKS, kind
 from mtlib.testbed.probes import wilson
+from mtlib.verdicts import Cell
 
 _PALETTE = seaborn.color_palette("colorblind").as_hex()
 _MARKERS = "osD^vPhX"
@@ -187,6 +189,30 @@ def groups(records: Sequence[dict], set_name: str, title: str = "", most: int = 
 
 
 @_styled
+def group_means(records: Sequence[dict], set_name: str, title: str = "") -> tuple[Figure, str]:
+    """Accuracy by group of one set, a marker per method: mean over seeds with 95 % intervals."""
+    methods = _methods(records)
+    names = list(_flat_groups(records[0]["metrics"][set_name]))
+    figure, (axis,) = new(7.0, 1.1 + 0.5 * len(names))
+    words = {}
+    for place, method in enumerate(methods):
+        rows = [_flat_groups(record["metrics"][set_name]) for record in _of(records, method)]
+        look = _look(method, place)
+        for line, name in enumerate(names):
+            mean, low, high = interval([row[name] for row in rows])
+            axis.errorbar(
+                mean, line + 0.14 * (place - (len(methods) - 1) / 2), xerr=[[mean - low], [high - mean]], capsize=2,
+                fmt=look["marker"], ms=5, color=look["color"],
+                label=f"{method} (n = {len(rows)})" if line == 0 else None,
+            )  # fmt: skip
+            words.setdefault(method, []).append(f"{name} {mean:.0f} %")
+    labels = [f"{name} (n = {_flat_groups(records[0]['metrics'][set_name])[name]['n']})" for name in names]
+    _rows_of_per_cent(axis, labels, "accuracy, %", title)
+    figure.legend(loc="outside lower center", ncols=3)
+    return figure, _sentence(f"{set_name} by group with 95 % intervals", words)
+
+
+@_styled
 def curve(points: Mapping[float, Sequence[dict]], label: str, title: str = "") -> tuple[Figure, str]:
     """Accuracy on every set against a setting (alpha, masking rate, strength): mean over seeds, 95 % band."""
     values = sorted(points)
@@ -260,6 +286,38 @@ def dial(counts: Mapping[float, Mapping[str, tuple[int, int]]], title: str = "")
     axis.set_title(title)
     figure.legend(loc="outside lower center", ncols=2)
     return figure, _sentence("Share of rows where the shortcut is right, by its strength", words)
+
+
+@_styled
+def claims(found: Mapping[str, Sequence[Cell]], title: str = "") -> tuple[Figure, str]:
+    """Differences of two arms, a panel per claim and a row per evaluation set, with 95 % t intervals.
+
+    `found` maps a panel's title to the claim's cells. Hollow: both arms at chance. A set that was not run has no mark.
+    """
+    sets = list(dict.fromkeys(cell.set_name for cells in found.values() for cell in cells))
+    columns = min(3, len(found))
+    lines = -(-len(found) // columns)
+    figure = Figure(figsize=(9.0, lines * (1.0 + 0.22 * len(sets)) + 0.4), layout="constrained")
+    axes = figure.subplots(lines, columns, squeeze=False, sharey=True, sharex=True).ravel()
+    words, tasks = {}, list(TASKS)
+    for axis, (name, cells) in zip(axes, found.items(), strict=False):
+        for cell in cells:
+            if cell.difference is None:
+                continue
+            place, line, shift = tasks.index(cell.task), sets.index(cell.set_name), cell.difference
+            axis.errorbar(shift.mean, line, xerr=[[shift.mean - shift.low], [shift.high - shift.mean]], capsize=2,
+                          fmt=_MARKERS[place], color=_PALETTE[place], ms=5,
+                          markerfacecolor="white" if cell.at_chance else _PALETTE[place])  # fmt: skip
+            words.setdefault(name, []).append(f"{cell.set_name} {shift.mean:+.1f}")
+        axis.axvline(0, color="0.3", lw=0.8)
+        axis.set_title(name, fontsize=9)
+        axis.set_yticks(range(len(sets)), [f"{one} ({kind(one)})" for one in sets], fontsize=8)
+        axis.set_ylim(len(sets) - 0.5, -0.5)
+    for axis in axes[len(found) :]:
+        axis.set_visible(False)
+    figure.supxlabel("difference, points (right of 0: the first is better); hollow: both at chance", fontsize=9)
+    figure.suptitle(title, x=0.01, ha="left", fontsize=11)
+    return figure, _sentence("Paired differences in points", words)
 
 
 # ------------------------------------------------------------------------------------------------------ over training
@@ -421,9 +479,9 @@ def _methods(records: Iterable[dict]) -> list[str]:
 
 
 def _row(record: dict) -> str:
-    """What a line of a plot is called: the method, and the update where it is not equation 1's."""
+    """What a line of a plot is called: the study's arm, else the method and the update where it is not equation 1's."""
     config = record["config"]
-    return config["method"] + (" (alternating)" if config.get("update") == "alternating" else "")
+    return arm_of(config) or config["method"] + (" (alternating)" if config.get("update") == "alternating" else "")
 
 
 def _strength(record: dict) -> float:
@@ -438,7 +496,8 @@ def _of(records: Iterable[dict], row: str) -> list[dict]:
 
 def _look(row: str, place: int) -> dict[str, str]:
     """Colour, marker and line of a row: the same for a method in every figure, else by its place."""
-    looks = [*METHODS, "", "mask_tuning (alternating)"]  # between them a colour too pale for lines
+    # the gaps are colours too pale for lines
+    looks = [*METHODS, "", "mask_tuning (alternating)", "", "fine_tuning (6 epochs)"]
     at = looks.index(row) if row in looks else len(looks) + place
     return {"color": _PALETTE[at % 10], "marker": _MARKERS[at % len(_MARKERS)], "linestyle": _LINES[at % 4]}
 

@@ -215,11 +215,17 @@ def read_records(folders: list[Path]) -> list[dict]:
     return list(records.values())
 
 
-def json_line(record: dict) -> str:
-    """A record on one line, with the numbers of its history rounded to five digits."""
+def json_line(record: dict, most: int | None = None) -> str:
+    """A record on one line, with the numbers of its history rounded to five digits, and at most `most` entries of it.
+
+    Those that stay are spread evenly, the last one among them; each is as it was logged (a mean over its own interval).
+    """
+    entries = record["history"]
+    if most is not None and len(entries) > most:
+        entries = [entries[round((i + 1) * len(entries) / most) - 1] for i in range(most)]
     history = [
         {name: float(f"{value:.5g}") if isinstance(value, float) else value for name, value in entry.items()}
-        for entry in record["history"]
+        for entry in entries
     ]
     return json.dumps(record | {"history": history}, ensure_ascii=False, separators=(",", ":")) + "\n"
 

@@ -1,0 +1,125 @@
+"""The paper's Tables I and III (`data/paper`), and what their own numbers say about them."""
+
+from collections.abc import Sequence
+from functools import cache
+from typing import NamedTuple
+
+import pandas
+from scipy import stats
+
+from mtlib.paths import DATA_DIR
+
+# the paper's data sets, as its columns name them, in ours; where it leaves open which one, the likeliest stands first
+SETS = {
+    "SST-2": ("sst2",),
+    "IMDB-Cont": ("imdb_contrast",),
+    "IMDB-CAD": ("imdb_cad",),
+    "MNLI-m": ("mnli_m",),
+    "MNLI-mm": ("mnli_mm",),
+    "HANS": ("hans",),
+    "AdvNLI": ("anli_r1", "anli_r2", "anli_r3"),
+    "QQP": ("qqp",),
+    "PAWS": ("paws_qqp", "paws_wiki"),
+}
+# the rows of Table III, and in Table I those it shares with it
+METHODS = {
+    "fine_tuning": "Fine-tuning on original train set",
+    "augmented": "Fine-tuning on augmented train set",
+    "no_integrated_loss": "Mask-tuning w/o integrated loss",
+    "sequential": "Sequential Training",
+    "mask_tuning": "Mask-tuning",
+}
+_OURS = {text: name for name, text in METHODS.items()} | {"Fine-tuning": "fine_tuning"}
+
+
+@cache
+def _read() -> pandas.DataFrame:
+    parts = [pandas.read_csv(DATA_DIR / "paper" / name) for name in ("table1.csv", "table3.csv")]
+    found = pandas.concat(parts, ignore_index=True)
+    return found.assign(method=[_OURS.get(name, name) for name in found["method"]])
+
+
+def values() -> pandas.DataFrame:
+    """Every cell of both tables: `table`, `model`, `method` (our name if any), `dataset`, `split`, `value`, `std`."""
+    return _read().copy()
+
+
+def grid(table: str) -> pandas.DataFrame:
+    """`value` with a row per model and method and a column per data set, in the paper's order; NaN for none."""
+    found = _read()[_read()["table"] == table]
+    rows = found[["model", "method"]].drop_duplicates().itertuples(index=False)
+    return found.pivot(index=["model", "method"], columns="dataset", values="value").loc[
+        list(map(tuple, rows)), list(SETS)
+    ]
+
+
+def disagreements() -> pandas.DataFrame:
+    """Cells that Tables I and III both hold, with another value or another ±."""
+    found = _read()
+    keys = ["model", "method", "dataset"]
+    both = found[found["table"] == "I"].merge(found[found["table"] == "III"], on=keys, suffixes=(" in I", " in III"))
+    other_std = both["std in I"].fillna(-1) != both["std in III"].fillna(-1)
+    differs = (both["value in I"] != both["value in III"]) | other_std
+    return both.loc[differs, [*keys, "value in I", "std in I", "value in III", "std in III"]].reset_index(drop=True)
+
+
+def outliers(points: float = 20.0) -> pandas.DataFrame:
+    """Cells of Table III that lie more than so many points off the median of their model and data set."""
+    found = _read()[_read()["table"] == "III"]
+    median = found.groupby(["model", "dataset"])["value"].transform("median")
+    return found.loc[(found["value"] - median).abs() > points, ["model", "method", "dataset", "value"]].assign(
+        median=median
+    )
+
+
+def not_beaten(table: str) -> pandas.DataFrame:
+    """Cells of a table that are not below Mask-tuning's of the same model: its claim is to be above them all."""
+    wide = grid(table)
+    ours = wide.xs("mask_tuning", level="method")
+    rows = [
+        {"model": model, "method": method, "dataset": name, "value": row[name], "Mask-tuning": ours.loc[model, name]}
+        for (model, method), row in wide.iterrows()
+        if method != "mask_tuning" and model in ours.index
+        for name in SETS
+        if row[name] >= ours.loc[model, name]
+    ]
+    return pandas.DataFrame(rows)
+
+
+def change(method: str, base: str = "fine_tuning") -> pandas.DataFrame:
+    """`method` minus `base` in Table III, points: a row per model, a column per data set."""
+    wide = grid("III")
+    return (wide.xs(method, level="method") - wide.xs(base, level="method")).round(2).loc[list(wide.index.unique(0))]
+
+
+class Digits(NamedTuple):
+    """How many of `tried` printed values are k / `n` in per cent to two digits; `by_chance` is the share expected.
+
+    `p` is the probability of so many hits or more by chance (binomial, one-sided, not corrected for the number of
+    sizes that were tried).
+    """
+
+    dataset: str
+    n: int
+    hits: int
+    tried: int
+    by_chance: float
+    p: float
+
+
+def digits(dataset: str, sizes: Sequence[int]) -> list[Digits]:
+    """Which size of test set the printed digits of a column fit, if the rows without ± are single runs.
+
+    The accuracy of one run on `n` examples is k / n. Values: the distinct ones of Table III's rows without ±
+    (fine-tuning and the ablations, all models), rounded or cut off to two digits.
+    """
+    found = _read()
+    rows = found[(found["table"] == "III") & (found["dataset"] == dataset) & found["std"].isna()]
+    printed = {round(100 * value) for value in rows["value"]}  # in hundredths of a per cent
+    results = []
+    for n in sizes:
+        reachable = {10_000 * k // n for k in range(n + 1)} | {(20_000 * k + n) // (2 * n) for k in range(n + 1)}
+        hits, by_chance = len(printed & reachable), len(reachable) / 10_001
+        p = float(stats.binom.sf(hits - 1, len(printed), by_chance))
+        results.append(Digits(dataset, n, hits, len(printed), by_chance, p))
+    return results

@@ -1,0 +1,99 @@
+"""Verdicts by the plan's rules, on records made up so that the answer is known."""
+
+import pytest
+
+from mtlib.config import RunConfig
+from mtlib.verdicts import CLAIMS, VERDICTS, Cell, Claim, cells, overall
+
+Q1 = CLAIMS[0]
+
+
+def records(arm: dict, accuracies: list[float], name="imdb_cad", task="sentiment", majority=0.5) -> list[dict]:
+    return [
+        {
+            "config": vars(RunConfig(task=task, seed=seed, **arm).resolved()),
+            "metrics": {name: {"accuracy": accuracy, "majority": majority}},
+        }
+        for seed, accuracy in enumerate(accuracies)
+    ]
+
+
+def cell(differences: list[float], claim: Claim = Q1, base=0.7) -> Cell:
+    found = records({"method": "fine_tuning"}, [base] * len(differences))
+    found += records({"method": "mask_tuning"}, [base + value for value in differences])
+    return next(one for one in cells(claim, found) if one.set_name == "imdb_cad")
+
+
+def test_difference_is_paired_and_in_points():
+    found = cell([0.01, 0.02, 0.03])
+    assert found.difference.mean == pytest.approx(2.0) and found.difference.n == 3
+    # t(0.975, 2) = 4.3027, sd 1, n 3
+    assert found.difference.high - found.difference.mean == pytest.approx(4.3027 / 3**0.5, rel=1e-4)
+
+
+# sd 0.79 points, n 5: half a 95 % interval is 0.98 points, at the level for eight sets (t(0.996875, 4) = 5.2) 1.8
+SPREAD = [0.004, 0.009, 0.014, 0.019, 0.024]
+
+
+@pytest.mark.parametrize(
+    ("differences", "verdict"),
+    [
+        ([0.020, 0.021, 0.019, 0.020, 0.020], "reproduced"),
+        ([-0.020, -0.021, -0.019, -0.020, -0.020], "contradicted"),
+        (SPREAD, "leaning"),
+        ([-value for value in SPREAD], "leaning against"),
+        ([value + 0.006 for value in SPREAD], "reproduced"),
+        ([value - 0.006 for value in SPREAD], "undecided"),
+        ([0.01, 0.01], "not run"),
+    ],
+)
+def test_verdict(differences, verdict):
+    assert cell(differences).verdict == verdict
+
+
+def test_sign_that_the_paper_expects_may_be_negative():
+    lower = Claim("Q6", "lower", "mask_tuning", "fine_tuning", ("ood",), -1)
+    assert cell([-0.020, -0.021, -0.019], lower).verdict == "reproduced"
+    assert cell([-value for value in SPREAD], lower).verdict == "leaning"
+    own = Claim("Q7", "no sign", "mask_tuning", "fine_tuning", ("ood",), 0)
+    assert cell(SPREAD, own).verdict == "" and cell(SPREAD, own).difference.mean == pytest.approx(1.4)
+
+
+def test_fewer_sets_need_less():
+    small = cells(Q1, [*records({"method": "fine_tuning"}, [0.7] * 5),
+                       *records({"method": "mask_tuning"}, [0.7 + value + 0.001 for value in SPREAD])],
+                  tasks=("sentiment",))  # fmt: skip
+    assert [(one.set_name, one.verdict) for one in small] == [("imdb_contrast", "not run"), ("imdb_cad", "reproduced")]
+
+
+def test_seeds_that_only_one_arm_has_are_left_out():
+    found = records({"method": "fine_tuning"}, [0.7] * 5) + records({"method": "mask_tuning"}, [0.8] * 3)
+    (one,) = [one for one in cells(Q1, found) if one.set_name == "imdb_cad"]
+    assert one.difference.n == 3
+
+
+def test_cells_at_chance_are_marked():
+    found = [*records({"method": "fine_tuning"}, [0.50] * 3), *records({"method": "mask_tuning"}, [0.515] * 3)]
+    assert [one.at_chance for one in cells(Q1, found) if one.set_name == "imdb_cad"] == [True]
+    found = [*records({"method": "fine_tuning"}, [0.50] * 3), *records({"method": "mask_tuning"}, [0.53] * 3)]
+    assert [one.at_chance for one in cells(Q1, found) if one.set_name == "imdb_cad"] == [False]
+
+
+def test_overall():
+    def of(*verdicts):
+        return overall([Cell("sentiment", "sst2", None, verdict, False) for verdict in verdicts])
+
+    assert of("reproduced", "reproduced", "undecided") == "reproduced"
+    assert of("reproduced", "undecided") == "undecided"  # not more than half
+    assert of("reproduced", "reproduced", "leaning against") == "mixed"
+    assert of("contradicted", "contradicted", "undecided", "not run") == "contradicted"
+    assert of("leaning", "leaning") == "undecided"
+    assert of("not run", "not run") == "not run"
+
+
+def test_every_claim_names_arms_that_exist():
+    from mtlib.study import ARMS, VARIANTS
+
+    names = {arm.name for arm in (*ARMS, *VARIANTS)}
+    assert {name for claim in CLAIMS for name in (claim.arm, claim.base)} <= names
+    assert {one.verdict for one in cells(Q1, [])} == {"not run"} and "not run" in VERDICTS
