@@ -7,7 +7,6 @@ their medians.
 
 import itertools
 import multiprocessing
-import resource
 import statistics
 import subprocess
 import sys
@@ -457,7 +456,7 @@ def _alone(work: Callable[[int], None], n: int) -> tuple[float, float]:
     disable_progress_bars()
     logging.disable_progress_bar()
     seconds = _seconds(lambda: work(n))
-    return seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
+    return seconds, environment.peak_memory_mb()
 
 
 def _train_some(n: int) -> None:

@@ -5,7 +5,6 @@ import errno
 import hashlib
 import json
 import os
-import resource
 import shutil
 import sys
 import tempfile
@@ -177,7 +176,7 @@ def _complete(
         "cost": _cost(stages, results, seconds)
         | {
             "evaluation_seconds": round(time.perf_counter() - evaluation_seconds, 2),
-            "peak_memory_mb": _peak_memory_mb(),
+            "peak_memory_mb": round(environment.peak_memory_mb()),
             "interruptions": clock.interruptions,
         },
         "data": inputs.sets,
@@ -478,10 +477,3 @@ def _disk_errors(out: Path) -> Iterator[None]:
             f"cannot write to {out}: {reason}; make room or give another folder, then start the run again (in the same "
             "folder it goes on from its last checkpoint)."
         ) from error
-
-
-def _peak_memory_mb() -> int:
-    if torch.cuda.is_available():
-        return round(torch.cuda.max_memory_allocated() / 2**20)
-    unit = 1 if sys.platform == "darwin" else 1024  # bytes there, KiB elsewhere
-    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20)
