@@ -75,27 +75,41 @@ class Measured:
     theirs: float
     unit: str
     repeats: int
+    commit: str | None
 
 
-def run(names: Sequence[str] = (), quick: bool = False, report: Callable[[Measured], None] = print) -> dict:
+def run(
+    names: Sequence[str] = (),
+    quick: bool = False,
+    report: Callable[[Measured], None] = print,
+    before: dict | None = None,
+) -> dict:
     """Measure, one benchmark after the other, and return what `data/results/bench_*.json` holds.
 
     Args:
         names: which ones; all by default.
         quick: fewer repeats and smaller data, for a first look.
         report: called with each result.
+        before: what an earlier call returned; its results are kept for benchmarks that are not measured now.
     """
     known = {benchmark.name: benchmark for benchmark in BENCHMARKS}
+    here = environment.describe()
+    commit = here.pop("commit")
+    if before is not None and (before.get("environment"), before.get("quick")) != (here, quick):
+        raise UserError(
+            "these results come from another machine, other versions or another --quick; give another file."
+        )
     for name in names:
         if name not in known:
             raise UserError(f"no benchmark {name!r}; expected one of {', '.join(known)}.")
     disable_progress_bars()
     logging.disable_progress_bar()
-    measured = []
+    measured = {entry["name"]: entry for entry in (before or {}).get("measured", ())}
     for benchmark in [known[name] for name in names] or BENCHMARKS:
-        measured.append(measure(benchmark, quick))
-        report(measured[-1])
-    return {"environment": environment.describe(), "quick": quick, "measured": [asdict(entry) for entry in measured]}
+        found = measure(benchmark, quick, commit)
+        measured[benchmark.name] = asdict(found)
+        report(found)
+    return {"environment": here, "quick": quick, "measured": [measured[name] for name in known if name in measured]}
 
 
 def run_throughput(shape: str, quick: bool = False) -> dict:
@@ -118,7 +132,7 @@ def markdown(found: dict) -> str:
     return "\n".join(lines)
 
 
-def measure(benchmark: Benchmark, quick: bool) -> Measured:
+def measure(benchmark: Benchmark, quick: bool, commit: str | None = None) -> Measured:
     """Both sides in turn, after one round that does not count."""
     ours, theirs = benchmark.make(quick)
     repeats = min(3, benchmark.repeats) if quick else benchmark.repeats
@@ -134,7 +148,7 @@ def measure(benchmark: Benchmark, quick: bool) -> Measured:
     unit = "MB" if benchmark.name == "memory" else "s"
     return Measured(
         benchmark.name, benchmark.what, benchmark.against, round(ratio, 3), round(low, 3), round(high, 3), bound, met,
-        round(mine, 4), round(other, 4), unit, repeats,
+        round(mine, 4), round(other, 4), unit, repeats, commit,
     )  # fmt: skip
 
 
@@ -303,11 +317,7 @@ class Throughput:
 
 
 def throughput(shape: str = "bert-base", batch_size: int = 32, steps: int = 30) -> list[Throughput]:
-    """Fine-tuning and Mask-tuning on random weights and tokens, at 32, 128 and mixed lengths, in bf16 where there is.
-
-    Model FLOPs are 6 per parameter of the layers and token, plus 12 x layers x hidden x length per token for the
-    attention, for each forward and backward pass; Mask-tuning has two, and its head at the masked places.
-    """
+    """Both methods on random weights and tokens, at lengths of 32, 128 and mixed, in bf16 where there is."""
     if shape not in SHAPES:
         raise UserError(f"no shape {shape!r}; expected one of {', '.join(SHAPES)}.")
     layers, hidden, vocabulary = SHAPES[shape]
@@ -337,10 +347,7 @@ def throughput(shape: str = "bert-base", batch_size: int = 32, steps: int = 30) 
             if gpu:
                 torch.cuda.reset_peak_memory_stats()
             per_step = _steps_of(SharedPLM(*models, tokenizer), objective, examples, batch_size)
-            flops_per_token = 6 * 12 * layers * hidden**2 + 12 * layers * hidden * lengths.double().mean().item()
-            flops = flops_per_token * lengths.sum().item() / steps
-            if method == "mask_tuning":
-                flops = 2 * flops + 6 * vocabulary * hidden * 0.05 * lengths.sum().item() / steps
+            flops = model_flops(method, shape, lengths.double().mean().item()) * batch_size
             speeds[method] = batch_size / per_step
             found.append(Throughput(
                 method, length, round(speeds[method], 1), round(speeds["fine_tuning"] / speeds[method], 2),
@@ -348,6 +355,17 @@ def throughput(shape: str = "bert-base", batch_size: int = 32, steps: int = 30) 
                 round(torch.cuda.max_memory_allocated() / 2**20) if gpu else None,
             ))  # fmt: skip
     return found
+
+
+def model_flops(method: str, shape: str, length: float) -> float:
+    """Floating-point operations of one example's forward and backward passes: "fine_tuning" or "mask_tuning".
+
+    6 per weight of the layers and token, and 12 x layers x hidden x length per token for the attention; Mask-tuning has
+    two such passes, and its head's vocabulary product at 5 % of the tokens. Other parts are small and left out.
+    """
+    layers, hidden, vocabulary = SHAPES[shape]
+    one_pass = (6 * 12 * layers * hidden**2 + 12 * layers * hidden * length) * length
+    return one_pass if method == "fine_tuning" else 2 * one_pass + 6 * vocabulary * hidden * 0.05 * length
 
 
 def _steps_of(plm: SharedPLM, objective: Objective, examples: Dataset, batch_size: int) -> float:

@@ -375,7 +375,9 @@ def bench(
     throughput: Annotated[
         str | None, typer.Option(help="instead: sequences per second of bert-base or mini on this device")
     ] = None,
-    json_file: Annotated[Path | None, typer.Option("--json", help="write what was measured here")] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="write what was measured here; results of other benchmarks are kept")
+    ] = None,
 ) -> None:
     """Measure speed and memory as ratios, both sides in turn in one process. Leave the machine alone meanwhile."""
     import json
@@ -383,8 +385,11 @@ def bench(
     from mtlib import bench as measuring
     from mtlib.runs import write_atomically
 
+    before = None
     if json_file is not None:
         json_file.parent.mkdir(parents=True, exist_ok=True)
+        if json_file.exists() and throughput is None:
+            before = json.loads(json_file.read_text())
 
     def report(found: measuring.Measured) -> None:
         console.print(
@@ -393,7 +398,7 @@ def bench(
         )  # fmt: skip
 
     if throughput is None:
-        found = measuring.run(names or [], quick, report)
+        found = measuring.run(names or [], quick, report, before)
     else:
         found = measuring.run_throughput(throughput, quick)
         rows = [["unknown" if value is None else value for value in row.values()] for row in found["throughput"]]

@@ -194,7 +194,7 @@ def group_means(records: Sequence[dict], set_name: str, title: str = "") -> tupl
     methods = _methods(records)
     names = list(_flat_groups(records[0]["metrics"][set_name]))
     figure, (axis,) = new(7.0, 1.1 + 0.5 * len(names))
-    words = {}
+    found = {}
     for place, method in enumerate(methods):
         rows = [_flat_groups(record["metrics"][set_name]) for record in _of(records, method)]
         look = _look(method, place)
@@ -205,20 +205,24 @@ def group_means(records: Sequence[dict], set_name: str, title: str = "") -> tupl
                 fmt=look["marker"], ms=5, color=look["color"],
                 label=f"{method} (n = {len(rows)})" if line == 0 else None,
             )  # fmt: skip
-            words.setdefault(method, []).append(f"{name} {mean:.0f} %")
+            found.setdefault(method, []).append((mean, name))
+    words = {
+        method: [f"{name} {mean:.0f} %" for mean, name in (min(means), max(means))] for method, means in found.items()
+    }
     labels = [f"{name} (n = {_flat_groups(records[0]['metrics'][set_name])[name]['n']})" for name in names]
     _rows_of_per_cent(axis, labels, "accuracy, %", title)
     figure.legend(loc="outside lower center", ncols=3)
-    return figure, _sentence(f"{set_name} by group with 95 % intervals", words)
+    return figure, _sentence(f"{set_name} by group, each method's lowest and highest", words)
 
 
 @_styled
 def curve(points: Mapping[float, Sequence[dict]], label: str, title: str = "") -> tuple[Figure, str]:
-    """Accuracy on every set against a setting (alpha, masking rate, strength): mean over seeds, 95 % band."""
+    """Accuracy on the sets that all records have, against a setting: mean over seeds, 95 % band."""
     values = sorted(points)
     places = range(len(values))
     figure, (axis,) = new(7.0, 3.6)
-    sets, words = list(next(iter(points.values()))[0]["metrics"]), {}
+    every = [record["metrics"] for records in points.values() for record in records]
+    sets, words = [name for name in every[0] if all(name in metrics for metrics in every)], {}
     for place, name in enumerate(sets):
         found = np.array([interval([record["metrics"][name] for record in points[value]]) for value in values])
         axis.plot(places, found[:, 0], _LINES[place % 4], marker=_MARKERS[place % len(_MARKERS)],
@@ -292,9 +296,12 @@ def dial(counts: Mapping[float, Mapping[str, tuple[int, int]]], title: str = "")
 def claims(found: Mapping[str, Sequence[Cell]], title: str = "") -> tuple[Figure, str]:
     """Differences of two arms, a panel per claim and a row per evaluation set, with 95 % t intervals.
 
-    `found` maps a panel's title to the claim's cells. Hollow: both arms at chance. A set that was not run has no mark.
+    `found` maps a panel's title to the claim's cells. Hollow: both arms at chance. Sets that were not run are left out.
     """
-    sets = list(dict.fromkeys(cell.set_name for cells in found.values() for cell in cells))
+    run = [cell for cells in found.values() for cell in cells if cell.difference is not None]
+    if not run:
+        raise UserError("no difference to show; expected two arms of a claim with three seeds in common.")
+    sets = sorted({cell.set_name: cell for cell in run}, key=lambda name: kind(name) != "id")
     columns = min(3, len(found))
     lines = -(-len(found) // columns)
     figure = Figure(figsize=(9.0, lines * (1.0 + 0.22 * len(sets)) + 0.4), layout="constrained")
@@ -308,7 +315,10 @@ def claims(found: Mapping[str, Sequence[Cell]], title: str = "") -> tuple[Figure
             axis.errorbar(shift.mean, line, xerr=[[shift.mean - shift.low], [shift.high - shift.mean]], capsize=2,
                           fmt=_MARKERS[place], color=_PALETTE[place], ms=5,
                           markerfacecolor="white" if cell.at_chance else _PALETTE[place])  # fmt: skip
-            words.setdefault(name, []).append(f"{cell.set_name} {shift.mean:+.1f}")
+        shown = [cell.difference for cell in cells if cell.difference is not None]
+        above, below = sum(one.low > 0 for one in shown), sum(one.high < 0 for one in shown)
+        words[name.replace("\n", " ")] = [f"above 0 on {above}, below on {below} of {len(shown)} sets"]
+        axis.tick_params(labelbottom=True)
         axis.axvline(0, color="0.3", lw=0.8)
         axis.set_title(name, fontsize=9)
         axis.set_yticks(range(len(sets)), [f"{one} ({kind(one)})" for one in sets], fontsize=8)
@@ -317,7 +327,7 @@ def claims(found: Mapping[str, Sequence[Cell]], title: str = "") -> tuple[Figure
         axis.set_visible(False)
     figure.supxlabel("difference, points (right of 0: the first is better); hollow: both at chance", fontsize=9)
     figure.suptitle(title, x=0.01, ha="left", fontsize=11)
-    return figure, _sentence("Paired differences in points", words)
+    return figure, _sentence("Whole 95 % intervals of paired differences", words)
 
 
 # ------------------------------------------------------------------------------------------------------ over training

@@ -42,6 +42,7 @@ _TEMPLATE = """\
 {%- endif -%}
 {%- endblock input_group -%}
 """
+_PLACES = ("source", "model", "records")  # parameters that may be a path
 _TYPES = {"str": str, "int": int, "float": float, "bool": bool}
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -114,7 +115,8 @@ def _typed(name: str, text: str, annotation: str):
             return text.lower() == "true"
     else:
         try:
-            return _TYPES[wanted](text)
+            # a notebook runs in another folder than the one it is called from
+            return os.path.abspath(text) if name in _PLACES and Path(text).exists() else _TYPES[wanted](text)
         except ValueError:
             pass
     raise UserError(f"parameter {name} is {text!r}; expected {'true or false' if wanted == 'bool' else wanted}.")

@@ -1,10 +1,14 @@
 """What the study's records say about the paper's claims, by the rules that `data/results/PLAN.md` set beforehand."""
 
+import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from mtlib.study import arm_of
+import pandas
+
+from mtlib import paper
+from mtlib.study import ARMS, VARIANTS, arm_of
 from mtlib.tables import Difference, paired_difference
 from mtlib.tasks import TASKS, kind
 
@@ -99,6 +103,79 @@ def overall(found: Sequence[Cell]) -> str:
         if not (worse if word == "reproduced" else better) and 2 * counts[word] > counts.total():
             return word
     return "undecided"
+
+
+def summary(records: Sequence[dict]) -> pandas.DataFrame:
+    """A row per claim of the paper: its verdict, and how many sets got which."""
+    rows = []
+    for claim in CLAIMS:
+        if claim.sign:
+            found = cells(claim, records)
+            counts = Counter(cell.verdict for cell in found)
+            rows.append({
+                "": claim.question,
+                "claim": claim.text,
+                "compared": f"{claim.arm} - {claim.base}",
+                "paper says": "> 0" if claim.sign > 0 else "< 0",
+                "verdict": overall(found),
+                **{word: counts[word] for word in VERDICTS},
+                "at chance": sum(cell.at_chance for cell in found),
+            })  # fmt: skip
+    return pandas.DataFrame(rows).set_index("")
+
+
+def by_arm(records: Iterable[dict]) -> dict[tuple[str, str], list[dict]]:
+    """Records by task and arm, in the order of `study.ARMS` and `VARIANTS`; points of curves are left out."""
+    found = defaultdict(list)
+    for record in records:
+        found[record["config"]["task"], arm_of(record["config"])].append(record)
+    order = [(task, arm.name) for task in TASKS for arm in (*ARMS, *VARIANTS)]
+    return {key: found[key] for key in order if key in found}
+
+
+def beside(table: str, records: Iterable[dict]) -> pandas.DataFrame:
+    """The paper's Table "I" or "III", ours below each method: mean ± sd (seeds) in per cent, or "not run"."""
+    found, wide, rows = by_arm(records), paper.grid(table), []
+    for method in paper.METHODS:
+        printed = [model for model in wide.index.unique("model") if (model, method) in wide.index]
+        for model in printed:
+            cells_of_row = wide.loc[(model, method)].map("{:.2f}".format)
+            rows.append({"method": method, "model": f"paper: {model}", **cells_of_row})
+        if printed:
+            mine = {name: _mean_text(found, method, sets[0]) for name, sets in paper.SETS.items()}
+            rows.append({"method": method, "model": "here", **mine})
+    return pandas.DataFrame(rows).set_index(["method", "model"])
+
+
+def cost(records: Iterable[dict]) -> pandas.DataFrame:
+    """Medians over the runs of every arm: seconds of training, ratio to fine-tuning on the task, peak memory."""
+    found, rows = by_arm(records), []
+    for (task, arm), group in found.items():
+        seconds = statistics.median(record["cost"]["train_seconds"] for record in group)
+        plain = [record["cost"]["train_seconds"] for record in found.get((task, "fine_tuning"), [])]
+        rows.append({
+            "task": task,
+            "arm": arm,
+            "runs": len(group),
+            "steps": group[0]["cost"]["steps"],
+            "seconds": round(seconds),
+            "x fine-tuning": round(seconds / statistics.median(plain), 2) if plain else None,
+            "peak memory, MB": round(statistics.median(record["cost"]["peak_memory_mb"] for record in group)),
+        })  # fmt: skip
+    return pandas.DataFrame(rows).set_index(["task", "arm"])
+
+
+def _mean_text(found: dict[tuple[str, str], list[dict]], arm: str, set_name: str) -> str:
+    values = [
+        100 * record["metrics"][set_name]["accuracy"]
+        for (_, name), group in found.items()
+        for record in group
+        if name == arm and set_name in record["metrics"]
+    ]
+    if not values:
+        return "not run"
+    spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
+    return f"{statistics.fmean(values):.1f}{spread} ({len(values)})"
 
 
 def _verdict(points: list[float], sign: int, m: int) -> str:

@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from mtlib import bench, cli
 from mtlib.errors import UserError
+from mtlib.paths import DATA_DIR
 
 
 def made_up(ours, theirs, most: bool, wanted: float) -> bench.Benchmark:
@@ -49,6 +50,21 @@ def test_command_writes_what_it_measured(tmp_path):
     assert entry["what"] in result.output
 
 
+def test_results_of_other_benchmarks_are_kept(tmp_path):
+    path = tmp_path / "bench.json"
+    command = ["bench", "start", "--quick", "--json", str(path)]
+    CliRunner().invoke(cli.app, command)
+    before = json.loads(path.read_text())
+    before["measured"].insert(0, before["measured"][0] | {"name": "step", "ratio": 1.23})
+    path.write_text(json.dumps(before))
+    assert CliRunner().invoke(cli.app, command).exit_code == 0
+    assert [entry["name"] for entry in json.loads(path.read_text())["measured"]] == ["step", "start"]
+    path.write_text(json.dumps(before | {"environment": before["environment"] | {"device": "another"}}))
+    result = CliRunner().invoke(cli.app, command)
+    assert isinstance(result.exception, UserError) and "another machine" in str(result.exception)
+    assert json.loads(path.read_text())["measured"] == before["measured"]
+
+
 def test_throughput_counts_sequences_and_flops():
     rows = bench.throughput("mini", batch_size=2, steps=3)
     assert [(row.method, row.length) for row in rows] == [
@@ -62,6 +78,20 @@ def test_throughput_counts_sequences_and_flops():
     assert all(row.sequences_per_second > 0 and row.tflops > 0 for row in rows)
     with pytest.raises(UserError, match="no shape 'big'; expected one of bert-base, mini"):
         bench.throughput("big")
+
+
+def test_model_flops_by_hand():
+    # 12 layers x 12 x 768^2 weights, 6 operations each; attention 12 x 12 x 768 x length; per token
+    one = (6 * 12 * 12 * 768**2 + 12 * 12 * 768 * 100) * 100
+    assert bench.model_flops("fine_tuning", "bert-base", 100) == one
+    assert bench.model_flops("mask_tuning", "bert-base", 100) == 2 * one + 6 * 30_522 * 768 * 5
+
+
+def test_readme_table_is_made_from_the_results():
+    found = json.loads((DATA_DIR / "results" / "bench_cpu.json").read_text())
+    assert [entry["name"] for entry in found["measured"]] == [benchmark.name for benchmark in bench.BENCHMARKS]
+    assert not found["quick"] and not any("+changes" in entry["commit"] for entry in found["measured"])
+    assert bench.markdown(found) in (DATA_DIR.parent / "README.md").read_text()
 
 
 def test_phrases_have_the_lengths_of_sst2():

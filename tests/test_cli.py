@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from mtlib import cli, environment, runs, sources
 from mtlib.config import RunConfig
 from mtlib.errors import UserError
+from mtlib.runs import read_records
 from tests.test_runs import model, testbed  # noqa: F401  (fixtures)
 
 
@@ -40,6 +41,12 @@ def test_run_then_tables(testbed, model, tmp_path):  # noqa: F811
         record.unlink()
     call("bundle", tmp_path, "--to", bundle)  # what it has is kept
     assert call("tables", bundle.parent, "--format", "markdown", "--per-seed") == table
+    short = tmp_path / "short.jsonl"
+    call("bundle", bundle, "--to", short, "--history", 2)
+    for long, cut in zip(read_records([bundle]), read_records([short]), strict=True):
+        middle, last = cut["history"]
+        assert len(long["history"]) > 2 and middle in long["history"] and last == long["history"][-1]
+        assert cut | {"history": []} == long | {"history": []}
 
 
 def test_options_reach_the_configuration(monkeypatch, tmp_path):
@@ -77,6 +84,7 @@ def test_every_option_of_a_run_can_be_given():
         ("run --task nli --method mask_tuning --source /no/such", "source '/no/such' is no folder"),
         ("tables /no/such", "does not exist"),
         ("bundle runs --to records.json", "expected a file name that ends in .jsonl"),
+        ("bundle runs --to records.jsonl --history 0", "--history is 0; expected 1 or more"),
         ("data verify --source /no/such", "is no folder"),
         ("data fetch sst3", "sst3"),
     ],

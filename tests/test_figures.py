@@ -14,6 +14,7 @@ from mtlib import figures, tables
 from mtlib.errors import UserError
 from mtlib.paths import DATA_DIR, FIGURE_DIR
 from mtlib.runs import read_records
+from mtlib.verdicts import Cell
 
 SETS = ("testbed_sentiment", "testbed_contrast")
 
@@ -253,6 +254,43 @@ class TestGroups:
     def test_a_set_without_groups_is_an_error(self):
         with pytest.raises(UserError, match="testbed_contrast has no groups"):
             figures.groups(RECORDS, "testbed_contrast")
+
+
+class TestClaims:
+    def cell(self, name, mean, half, task="sentiment", at_chance=False):
+        return Cell(task, name, tables.Difference(mean, mean - half, mean + half, 5), "", at_chance)
+
+    def test_a_panel_per_claim_and_a_row_per_set_that_was_run(self):
+        found = {
+            "a - b": [self.cell("imdb_cad", 2.0, 1.0), self.cell("sst2", -3.0, 1.0)],
+            "c - d": [self.cell("sst2", 0.5, 1.0), Cell("nli", "hans", None, "not run", False)],
+        }
+        figure, alt = figures.claims(found)
+        assert [label for label in texts(figure) if "(" in label][:2] == ["sst2 (id)", "imdb_cad (ood)"]
+        assert not any("hans" in text for text in texts(figure))
+        assert "a - b: above 0 on 1, below on 1 of 2 sets" in alt and "c - d: above 0 on 0, below on 0 of 1" in alt
+
+    def test_hollow_where_both_are_at_chance(self):
+        figure, _ = figures.claims({"a - b": [self.cell("sst2", 0.1, 1.0, at_chance=True)]})
+        (line,) = [line for line in figure.axes[0].lines if line.get_marker() == "o"]
+        assert line.get_markerfacecolor() == "white"
+
+    def test_nothing_run_is_an_error(self):
+        with pytest.raises(UserError, match="no difference to show"):
+            figures.claims({"a - b": [Cell("nli", "hans", None, "not run", False)]})
+
+
+def test_groups_by_method_are_means_over_seeds():
+    def hans(method, seed, *correct):
+        halves = dict(zip(("entailment", "non-entailment"), map(metrics, correct), strict=True))
+        found = record(method, seed)
+        found["metrics"] = {"hans": metrics(50, per_group={"subsequence": {**metrics(50), **halves}})}
+        return found
+
+    records = [hans("fine_tuning", 0, 98, 2), hans("fine_tuning", 1, 100, 4), hans("mask_tuning", 0, 80, 20)]
+    figure, alt = figures.group_means(records, "hans")
+    assert "subsequence, gold non-entailment (n = 100)" in texts(figure) and "fine_tuning (n = 2)" in texts(figure)
+    assert "fine_tuning: subsequence, gold non-entailment 3 %, subsequence, gold entailment 99 %" in alt
 
 
 def test_readers_settings_stay_what_they_are(tmp_path):

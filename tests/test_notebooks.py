@@ -224,6 +224,16 @@ def test_a_parameter_goes_to_the_notebooks_that_have_it_in_the_declared_type(fol
     assert check_parameters([one], {"most": "4"}) == {one: {"most": 4}}
 
 
+def test_a_place_means_the_same_to_a_notebook_that_runs_elsewhere(folder, tmp_path, monkeypatch):
+    lines = 'source: str = ""  # testbed, hub or a folder\nname: str = ""  # a word'
+    one = write(folder, "01_one", parameters=lines)
+    (tmp_path / "releases").mkdir()
+    monkeypatch.chdir(tmp_path)
+    values = check_parameters([one], {"source": "releases", "name": "releases"})[one]
+    assert values == {"source": str(tmp_path / "releases"), "name": "releases"}
+    assert check_parameters([one], {"source": "hub"})[one] == {"source": "hub"}
+
+
 def test_find(folder):
     with pytest.raises(UserError, match="no notebooks in"):
         find()

@@ -3,7 +3,7 @@
 import pytest
 
 from mtlib.config import RunConfig
-from mtlib.verdicts import CLAIMS, VERDICTS, Cell, Claim, cells, overall
+from mtlib.verdicts import CLAIMS, VERDICTS, Cell, Claim, beside, cells, cost, overall, summary
 
 Q1 = CLAIMS[0]
 
@@ -97,3 +97,38 @@ def test_every_claim_names_arms_that_exist():
     names = {arm.name for arm in (*ARMS, *VARIANTS)}
     assert {name for claim in CLAIMS for name in (claim.arm, claim.base)} <= names
     assert {one.verdict for one in cells(Q1, [])} == {"not run"} and "not run" in VERDICTS
+
+
+FOUND = [
+    *records({"method": "fine_tuning"}, [0.70, 0.72, 0.74]),
+    *records({"method": "mask_tuning"}, [0.80]),
+    *records({"method": "mask_tuning", "alpha": 0.1}, [0.99]),  # a point of the curve
+]
+
+
+class TestTables:
+    def test_ours_beside_the_papers(self):
+        table = beside("I", FOUND)
+        assert table.loc[("fine_tuning", "paper: BERT-base"), "IMDB-CAD"] == "87.00"
+        assert table.loc[("fine_tuning", "here"), "IMDB-CAD"] == "72.0 ± 2.0 (3)"
+        assert table.loc[("mask_tuning", "here"), "IMDB-CAD"] == "80.0 (1)"
+        assert table.loc[("mask_tuning", "here"), "HANS"] == "not run"
+        assert list(table.index.unique("method")) == ["fine_tuning", "mask_tuning"]  # Table I has no ablations
+        assert len(beside("III", FOUND)) == 5 * 4
+
+    def test_summary_counts_the_sets(self):
+        table = summary(FOUND + records({"method": "sequential"}, [0.60, 0.62, 0.64]))
+        assert table.loc["Q6", "verdict"] == "reproduced" and table.loc["Q6", "reproduced"] == 1
+        assert (table.loc["Q1", "verdict"], table.loc["Q1", "not run"]) == ("not run", 8)
+        assert (table.loc[:, list(VERDICTS)].sum(axis=1) == [8, 4, 12, 12, 12, 12]).all()
+
+    def test_cost_is_a_ratio_of_medians(self):
+        def costing(arm, seconds):
+            found = records(arm, [0.5] * len(seconds))
+            for one, value in zip(found, seconds, strict=True):
+                one["cost"] = {"train_seconds": value, "peak_memory_mb": 1000, "steps": 10}
+            return found
+
+        table = cost(costing({"method": "fine_tuning"}, [9, 10, 30]) + costing({"method": "mask_tuning"}, [19, 21, 60]))
+        assert table.loc[("sentiment", "mask_tuning"), "x fine-tuning"] == 2.1
+        assert table.loc[("sentiment", "fine_tuning"), "runs"] == 3
