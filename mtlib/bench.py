@@ -467,7 +467,10 @@ def _in_process(work: Callable[[int], None], n: int) -> tuple[float, float]:
     """(seconds, peak MB) of `work(n)` in a fresh process, whose imports are not timed."""
     context = multiprocessing.get_context("spawn")
     with context.Pool(1) as pool:
-        return pool.apply(_alone, (work, n))
+        found = pool.apply(_alone, (work, n))
+        pool.close()  # leaving the block would kill the process, and its semaphores would be reported as leaked
+        pool.join()
+    return found
 
 
 def _alone(work: Callable[[int], None], n: int) -> tuple[float, float]:

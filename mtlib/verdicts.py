@@ -165,6 +165,13 @@ def cost(records: Iterable[dict]) -> pandas.DataFrame:
     return pandas.DataFrame(rows).set_index(["task", "arm"])
 
 
+def markdown(frame: pandas.DataFrame) -> str:
+    """A table for a README, with its index in the first columns."""
+    flat = frame.reset_index()
+    lines = [list(flat.columns), ["---"] * len(flat.columns), *flat.itertuples(index=False)]
+    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
+
+
 def _mean_text(found: dict[tuple[str, str], list[dict]], arm: str, set_name: str) -> str:
     values = [
         100 * record["metrics"][set_name]["accuracy"]

@@ -1,9 +1,12 @@
 """What the README and data/results/README.md print is what the records say."""
 
+from dataclasses import replace
 from pathlib import Path
 
+from mtlib import verdicts
 from mtlib.config import BUNDLED_RATES, LearningRates
 from mtlib.runs import read_records
+from mtlib.study import ARMS, Study, arm_of, best_rates
 from mtlib.tables import make_tables, markdown
 from mtlib.tasks import TASKS, get_task
 
@@ -29,6 +32,45 @@ def test_learning_rates_are_the_best_of_the_grid():
     for method, (_, rate) in best.items():
         assert BUNDLED_RATES[method] == LearningRates(rate, rate, rate)
     assert best.keys() == {"fine_tuning", "mask_tuning"}, "config.py says which methods have a recorded grid"
+
+
+def study_records() -> tuple[list[dict], list[dict]]:
+    """The grid of learning rates, and the rest."""
+    found = read_records([RESULTS / "study.jsonl"])
+    grid = [record for record in found if len(record["metrics"]) == 1]
+    return grid, [record for record in found if len(record["metrics"]) > 1]
+
+
+def test_pages_print_what_the_study_found():
+    readme, page = (ROOT / "README.md").read_text(), (RESULTS / "README.md").read_text()
+    grid, rest = study_records()
+    main = [record for record in rest if arm_of(record["config"]) in {arm.name for arm in ARMS}]
+    for table in make_tables(main):
+        assert markdown(table) in readme
+    assert verdicts.markdown(verdicts.summary(rest)) in readme
+    assert verdicts.markdown(verdicts.cost(rest)) in page
+    for record in grid:
+        config, (metrics,) = record["config"], record["metrics"].values()
+        arm, rate = arm_of(config), config["learning_rate"]
+        assert f"| {config['task']} | {arm} | {rate:.0e} | {100 * metrics['accuracy']:.2f} |" in page
+
+
+def test_the_study_was_done_as_planned():
+    grid, rest = study_records()
+    rates = best_rates(grid)
+    planned = {
+        repr(one.public())
+        for task in {record["config"]["task"] for record in rest}
+        for configs in Study("hub", tasks=(task,)).runs(rates).values()
+        for one in (replace(config, precision="bf16").resolved() for config in configs)
+    }
+    for record in rest:
+        assert repr(record["config"] | {"source": "hub"}) in planned, record["identity"]
+        assert "+changes" not in record["environment"]["commit"]
+
+
+def test_records_are_small():
+    assert sum(path.stat().st_size for path in RESULTS.glob("*.json*")) < 5_000_000
 
 
 def test_records_name_no_machine():

@@ -3,7 +3,7 @@
 import pytest
 
 from mtlib.config import RunConfig
-from mtlib.verdicts import CLAIMS, VERDICTS, Cell, Claim, beside, cells, cost, overall, summary
+from mtlib.verdicts import CLAIMS, VERDICTS, Cell, Claim, beside, cells, cost, markdown, overall, summary
 
 Q1 = CLAIMS[0]
 
@@ -121,6 +121,11 @@ class TestTables:
         assert table.loc["Q6", "verdict"] == "reproduced" and table.loc["Q6", "reproduced"] == 1
         assert (table.loc["Q1", "verdict"], table.loc["Q1", "not run"]) == ("not run", 8)
         assert (table.loc[:, list(VERDICTS)].sum(axis=1) == [8, 4, 12, 12, 12, 12]).all()
+
+    def test_markdown(self):
+        lines = markdown(beside("I", FOUND)).splitlines()
+        assert lines[0].startswith("| method | model | SST-2 | IMDB-Cont |") and lines[1].startswith("| --- | --- |")
+        assert lines[2].startswith("| fine_tuning | paper: BERT-base | 92.43 |") and len(lines) == 2 + 8
 
     def test_cost_is_a_ratio_of_medians(self):
         def costing(arm, seconds):
