@@ -223,7 +223,18 @@ def study(
         _carry_out(planned, store, lambda: engines.LocalEngine(store, processes))
         return planned
 
-    first = grid.plan(chosen.grid())[0] if dry_run else carry_out(chosen.grid())
+    if dry_run:
+        first, _ = grid.plan(chosen.grid())
+    else:
+        wanted = [config for name, configs in blocks.items() if name in (block or blocks) for config in configs]
+        _, trouble = grid.plan(wanted)  # what cannot be read later is said before the first run
+        if trouble is not None:
+            raise trouble
+        try:
+            first = carry_out(chosen.grid())
+        except typer.Exit:
+            console.print("the grid of learning rates is not whole: nothing after it was started")
+            raise
     paths = [store.folder / run.file for run in first if run.file is not None and store.has(run.file)]
     blocks = chosen.runs(plan_of.best_rates(runs.read_records(paths)))
     rest = [config for name, configs in blocks.items() if name in (block or blocks) for config in configs]
@@ -388,8 +399,11 @@ def bench(
     before = None
     if json_file is not None:
         json_file.parent.mkdir(parents=True, exist_ok=True)
-        if json_file.exists() and throughput is None:
+        if json_file.exists():
             before = json.loads(json_file.read_text())
+            kind = "measured" if throughput is None else "throughput"
+            if kind not in before:
+                raise UserError(f"{json_file} holds results of another kind (no {kind!r}); give another file.")
 
     def report(found: measuring.Measured) -> None:
         console.print(

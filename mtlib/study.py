@@ -89,7 +89,7 @@ class Study:
     def grid(self) -> list[RunConfig]:
         """Every arm with a rate of its own at every rate, one seed, scored on in-distribution dev data alone."""
         return [
-            self._config(task, arm.settings, GRID_SEED, rate, sets=(get_task(task).dev_set(self.source),))
+            self._config(task, arm.settings, GRID_SEED, rate, sets=tuple(_scored_in_grid(task)))
             for task in self.tasks
             for arm in ARMS
             if not arm.rate_of
@@ -134,12 +134,32 @@ class Study:
         )  # fmt: skip
 
 
+def split(records: Iterable[dict]) -> tuple[list[dict], list[dict]]:
+    """Records of the grid of learning rates (scored on the dev set alone), and all others.
+
+    Raises:
+        UserError: records of one task differ in what the study keeps fixed, so that they cannot be compared.
+    """
+    found, fixed = ([], []), {}
+    for record in records:
+        config = record["config"]
+        for name in _FIXED:
+            first = fixed.setdefault((config["task"], name), config.get(name))
+            if config.get(name) != first:
+                raise UserError(
+                    f"records of {config['task']} with {name} {first!r} and {config.get(name)!r} are no one study; put "
+                    "them into files of their own."
+                )
+        found[list(record["metrics"]) != _scored_in_grid(config["task"])].append(record)
+    return found
+
+
 def best_rates(records: Iterable[dict]) -> dict[tuple[str, str], float]:
     """By task and arm the learning rate with the highest dev accuracy, the lowest of equals, in records of a grid."""
     best = {}
     for record in records:
         config, metrics = record["config"], record["metrics"]
-        if list(metrics) != [get_task(config["task"]).dev_set("hub")]:
+        if list(metrics) != _scored_in_grid(config["task"]):
             raise UserError(
                 f"a record of the grid was scored on {', '.join(metrics)}; expected in-distribution dev data alone: "
                 "nothing is chosen on a test set."
@@ -166,6 +186,12 @@ def curve_point(config: dict, name: str) -> float | None:
     return own[name] if own | {name: paper[name]} == paper else None
 
 
+def _scored_in_grid(task: str) -> list[str]:
+    return [get_task(task).dev_set("hub")]
+
+
+_FIXED = ("source", "model", "train_size", "batch_size", "max_length", "eval_max_length", "hans_rule", "precision",
+          "warmup", "weight_decay")  # fmt: skip
 _TELLING = ("method", "epochs", "update", "alpha", "mask_rate", "masking", "fill", "replacement", "shared")
 
 

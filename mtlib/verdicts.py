@@ -8,12 +8,13 @@ from dataclasses import dataclass
 import pandas
 
 from mtlib import paper
-from mtlib.study import ARMS, VARIANTS, arm_of
+from mtlib.errors import UserError
+from mtlib.study import ARMS, VARIANTS, arm_of, split
 from mtlib.tables import Difference, paired_difference
 from mtlib.tasks import TASKS, kind
 
 FEWEST_SEEDS = 3
-AT_CHANCE = 2.0  # points above the majority class
+AT_CHANCE = 2.0  # points to the majority class
 VERDICTS = ("reproduced", "leaning", "undecided", "leaning against", "contradicted", "not run")
 
 
@@ -50,7 +51,7 @@ class Cell:
 
     Args:
         task, set_name: where.
-        difference: paired by seed, in points, with its 95 % t interval; None where a seed's pair is missing.
+        difference: paired by seed, in points, with its 95 % t interval; None below three seeds in common.
         verdict: one of `VERDICTS`; "" for a question without an expected sign.
         at_chance: both arms' means lie within two points of the majority class: the cell tells nothing.
     """
@@ -68,10 +69,10 @@ def cells(claim: Claim, records: Iterable[dict], tasks: Sequence[str] = tuple(TA
     With m such sets the interval that decides has level 1 - 0.05 / m (Bonferroni).
     """
     found = defaultdict(dict)  # (task, arm, set) -> seed -> metrics
-    for record in records:
-        config = record["config"]
-        for name, metrics in record["metrics"].items():
-            found[config["task"], arm_of(config), name][config["seed"]] = metrics
+    for (task, arm), group in by_arm(records).items():
+        for record in group:
+            for name, metrics in record["metrics"].items():
+                found[task, arm, name][record["config"]["seed"]] = metrics
     places = [
         (task, name) for task in tasks for name in TASKS[task].evaluation_sets("hub") if kind(name) in claim.kinds
     ]
@@ -86,13 +87,13 @@ def cells(claim: Claim, records: Iterable[dict], tasks: Sequence[str] = tuple(TA
         majority = 100 * ours[seeds[0]]["majority"]
         means = [sum(100 * side[seed]["accuracy"] for seed in seeds) / len(seeds) for side in (ours, theirs)]
         verdict = _verdict(points, claim.sign, len(places)) if claim.sign else ""
-        at_chance = all(mean <= majority + AT_CHANCE for mean in means)
+        at_chance = all(abs(mean - majority) <= AT_CHANCE for mean in means)
         results.append(Cell(task, name, paired_difference(points), verdict, at_chance))
     return results
 
 
 def overall(found: Sequence[Cell]) -> str:
-    """One word for a claim: "reproduced", "contradicted", "mixed", "undecided" or "not run"."""
+    """One word for a claim, over the sets that were run: "reproduced", "contradicted", "mixed", "undecided"."""
     counts = Counter(cell.verdict for cell in found if cell.verdict != "not run")
     if not counts:
         return "not run"
@@ -118,17 +119,41 @@ def summary(records: Sequence[dict]) -> pandas.DataFrame:
                 "compared": f"{claim.arm} - {claim.base}",
                 "paper says": "> 0" if claim.sign > 0 else "< 0",
                 "verdict": overall(found),
-                **{word: counts[word] for word in VERDICTS},
+                "sets run": f"{sum(cell.verdict != 'not run' for cell in found)} of {len(found)}",
+                **{word: counts[word] for word in VERDICTS[:-1]},
                 "at chance": sum(cell.at_chance for cell in found),
             })  # fmt: skip
     return pandas.DataFrame(rows).set_index("")
 
 
+def answers(records: Sequence[dict]) -> pandas.DataFrame:
+    """Our own questions: the difference in points with its 95 % interval, a column per set that was run."""
+    rows = []
+    for claim in CLAIMS:
+        found = {cell.set_name: cell.difference for cell in cells(claim, records)} if not claim.sign else {}
+        texts = {
+            name: f"{one.mean:+.1f} [{one.low:+.1f}, {one.high:+.1f}]" for name, one in found.items() if one is not None
+        }
+        if not claim.sign:
+            rows.append({"": claim.question, "compared": f"{claim.arm} - {claim.base}", **texts})
+    return pandas.DataFrame(rows).set_index("").fillna("not run")
+
+
 def by_arm(records: Iterable[dict]) -> dict[tuple[str, str], list[dict]]:
-    """Records by task and arm, in the order of `study.ARMS` and `VARIANTS`; points of curves are left out."""
+    """Records by task and arm, in the order of `study.ARMS` and `VARIANTS`, without the grid and the curves' points.
+
+    Raises:
+        UserError: records that are not of one study, or two of one arm and seed.
+    """
     found = defaultdict(list)
-    for record in records:
-        found[record["config"]["task"], arm_of(record["config"])].append(record)
+    for record in split(records)[1]:
+        key = record["config"]["task"], arm_of(record["config"])
+        if any(record["config"]["seed"] == other["config"]["seed"] for other in found[key]) and key[1]:
+            raise UserError(
+                f"two records of {key[0]}, {key[1]} have seed {record['config']['seed']} (other learning rates?); a "
+                "study has one."
+            )
+        found[key].append(record)
     order = [(task, arm.name) for task in TASKS for arm in (*ARMS, *VARIANTS)]
     return {key: found[key] for key in order if key in found}
 
@@ -148,19 +173,27 @@ def beside(table: str, records: Iterable[dict]) -> pandas.DataFrame:
 
 
 def cost(records: Iterable[dict]) -> pandas.DataFrame:
-    """Medians over the runs of every arm: seconds of training, ratio to fine-tuning on the task, peak memory."""
+    """Medians over the runs of every arm: seconds of training, peak memory, and both by fine-tuning's."""
     found, rows = by_arm(records), []
     for (task, arm), group in found.items():
         seconds = statistics.median(record["cost"]["train_seconds"] for record in group)
-        plain = [record["cost"]["train_seconds"] for record in found.get((task, "fine_tuning"), [])]
+        memory = statistics.median(record["cost"]["peak_memory_mb"] for record in group)
+        plain = [record["cost"] for record in found.get((task, "fine_tuning"), [])]
+        times = {
+            name: round(value / statistics.median(one[entry] for one in plain), 2) if plain else None
+            for name, value, entry in (
+                ("time / fine-tuning", seconds, "train_seconds"),
+                ("memory / fine-tuning", memory, "peak_memory_mb"),
+            )
+        }
         rows.append({
             "task": task,
             "arm": arm,
             "runs": len(group),
             "steps": group[0]["cost"]["steps"],
             "seconds": round(seconds),
-            "x fine-tuning": round(seconds / statistics.median(plain), 2) if plain else None,
-            "peak memory, MB": round(statistics.median(record["cost"]["peak_memory_mb"] for record in group)),
+            "peak memory, MB": round(memory),
+            **times,
         })  # fmt: skip
     return pandas.DataFrame(rows).set_index(["task", "arm"])
 

@@ -63,6 +63,8 @@ def test_results_of_other_benchmarks_are_kept(tmp_path):
     result = CliRunner().invoke(cli.app, command)
     assert isinstance(result.exception, UserError) and "another machine" in str(result.exception)
     assert json.loads(path.read_text())["measured"] == before["measured"]
+    result = CliRunner().invoke(cli.app, ["bench", "--throughput", "mini", "--json", str(path)])
+    assert isinstance(result.exception, UserError) and "another kind (no 'throughput')" in str(result.exception)
 
 
 def test_throughput_counts_sequences_and_flops():

@@ -48,5 +48,7 @@ def test_changes_against_fine_tuning():
 def test_digits(dataset, n, hits, tried):
     (found,) = paper.digits(dataset, [n])
     assert (found.hits, found.tried) == (hits, tried)
-    assert found.by_chance == pytest.approx(1.5 * n / 10_001, rel=0.1)  # two of three k / n round up or down alike
+    assert found.by_chance == pytest.approx(
+        1.5 * n / 10_001, rel=0.1
+    )  # of k / n about half round up, and cut off and rounded then differ
     assert (found.p < 1e-3) == (hits > 0)

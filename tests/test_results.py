@@ -6,7 +6,7 @@ from pathlib import Path
 from mtlib import verdicts
 from mtlib.config import BUNDLED_RATES, LearningRates
 from mtlib.runs import read_records
-from mtlib.study import ARMS, Study, arm_of, best_rates
+from mtlib.study import ARMS, Study, arm_of, best_rates, split
 from mtlib.tables import make_tables, markdown
 from mtlib.tasks import TASKS, get_task
 
@@ -34,21 +34,16 @@ def test_learning_rates_are_the_best_of_the_grid():
     assert best.keys() == {"fine_tuning", "mask_tuning"}, "config.py says which methods have a recorded grid"
 
 
-def study_records() -> tuple[list[dict], list[dict]]:
-    """The grid of learning rates, and the rest."""
-    found = read_records([RESULTS / "study.jsonl"])
-    grid = [record for record in found if len(record["metrics"]) == 1]
-    return grid, [record for record in found if len(record["metrics"]) > 1]
-
-
 def test_pages_print_what_the_study_found():
     readme, page = (ROOT / "README.md").read_text(), (RESULTS / "README.md").read_text()
-    grid, rest = study_records()
+    records = read_records([RESULTS / "study.jsonl"])
+    grid, rest = split(records)
     main = [record for record in rest if arm_of(record["config"]) in {arm.name for arm in ARMS}]
     for table in make_tables(main):
         assert markdown(table) in readme
-    assert verdicts.markdown(verdicts.summary(rest)) in readme
-    assert verdicts.markdown(verdicts.cost(rest)) in page
+    assert verdicts.markdown(verdicts.summary(records)) in readme
+    assert verdicts.markdown(verdicts.answers(records)) in readme
+    assert verdicts.markdown(verdicts.cost(records)) in page
     for record in grid:
         config, (metrics,) = record["config"], record["metrics"].values()
         arm, rate = arm_of(config), config["learning_rate"]
@@ -56,11 +51,17 @@ def test_pages_print_what_the_study_found():
 
 
 def test_the_study_was_done_as_planned():
-    grid, rest = study_records()
+    grid, rest = split(read_records([RESULTS / "study.jsonl"]))
     rates = best_rates(grid)
+    tasks = {record["config"]["task"] for record in grid}
+    assert sorted((one.task, one.method, str(one.update), one.learning_rate, one.seed) for one in Study("hub").grid()
+                  if one.task in tasks) == sorted(
+        (one["task"], one["method"], one["update"] or "joint", one["learning_rate"], one["seed"])
+        for one in (record["config"] for record in grid)
+    )  # fmt: skip
     planned = {
         repr(one.public())
-        for task in {record["config"]["task"] for record in rest}
+        for task in tasks
         for configs in Study("hub", tasks=(task,)).runs(rates).values()
         for one in (replace(config, precision="bf16").resolved() for config in configs)
     }

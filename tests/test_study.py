@@ -9,7 +9,7 @@ from mtlib.config import RunConfig
 from mtlib.engines import Outcome
 from mtlib.errors import UserError
 from mtlib.runs import read_records
-from mtlib.study import ARMS, VARIANTS, Study, arm_of, best_rates, curve_point
+from mtlib.study import ARMS, VARIANTS, Study, arm_of, best_rates, curve_point, split
 from tests.conftest import make_plm, make_tokenizer, tiny_bert_config
 from tests.made_up_releases import write_releases
 from tests.test_cli import call
@@ -72,6 +72,32 @@ def test_best_rate_is_the_most_accurate_on_dev_and_the_lowest_of_equals():
 def test_nothing_is_chosen_on_a_test_set():
     with pytest.raises(UserError, match="scored on sst2, imdb_cad; expected in-distribution dev data alone"):
         best_rates([record(method="fine_tuning", sets=("sst2", "imdb_cad"))])
+
+
+def test_split():
+    grid = record(method="fine_tuning")
+    rest = [
+        record(method="fine_tuning", sets=("sst2", "imdb_cad")),
+        record("nli", sets=("hans",), method="fine_tuning"),
+    ]
+    assert split([grid, *rest]) == ([grid], rest)
+
+
+@pytest.mark.parametrize("change", [{"model": "roberta-base"}, {"train_size": 6000}, {"max_length": 64}])
+def test_records_of_two_studies_are_refused(change):
+    records = [record(method="fine_tuning"), record(method="mask_tuning", **change)]
+    with pytest.raises(UserError, match=f"with {next(iter(change))} .* are no one study"):
+        split(records)
+
+
+def test_a_set_that_cannot_be_read_is_told_before_the_first_run(model, tmp_path, monkeypatch):
+    releases = write_releases(tmp_path / "releases", monkeypatch)
+    monkeypatch.setitem(study.SIZES, "smoke", dict.fromkeys(study.TASKS))
+    (path,) = releases.rglob("heuristics_evaluation_set.txt")  # the grid does not need it
+    path.unlink()
+    with pytest.raises(UserError, match="heuristics_evaluation_set"):
+        call("study", releases, "--model", model, "--size", "smoke", "--task", "nli", "--out", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(

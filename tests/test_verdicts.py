@@ -3,7 +3,21 @@
 import pytest
 
 from mtlib.config import RunConfig
-from mtlib.verdicts import CLAIMS, VERDICTS, Cell, Claim, beside, cells, cost, markdown, overall, summary
+from mtlib.errors import UserError
+from mtlib.verdicts import (
+    CLAIMS,
+    VERDICTS,
+    Cell,
+    Claim,
+    answers,
+    beside,
+    by_arm,
+    cells,
+    cost,
+    markdown,
+    overall,
+    summary,
+)
 
 Q1 = CLAIMS[0]
 
@@ -79,6 +93,20 @@ def test_cells_at_chance_are_marked():
     assert [one.at_chance for one in cells(Q1, found) if one.set_name == "imdb_cad"] == [False]
 
 
+def test_far_below_the_majority_is_not_at_chance():
+    found = [*records({"method": "fine_tuning"}, [0.33] * 3, majority=0.69),
+             *records({"method": "mask_tuning"}, [0.47] * 3, majority=0.69)]  # fmt: skip
+    assert not next(one for one in cells(Q1, found) if one.set_name == "imdb_cad").at_chance
+
+
+def test_the_grid_is_no_run_of_an_arm_and_an_arm_has_one_run_a_seed():
+    main = records({"method": "fine_tuning"}, [0.70] * 3) + records({"method": "mask_tuning"}, [0.80] * 3)
+    grid = records({"method": "mask_tuning", "learning_rate": 1e-4}, [0.1], name="sst2")
+    assert cells(Q1, main + grid) == cells(Q1, main) and len(by_arm(main + grid)["sentiment", "mask_tuning"]) == 3
+    with pytest.raises(UserError, match="two records of sentiment, mask_tuning have seed 0"):
+        cells(Q1, main + records({"method": "mask_tuning", "learning_rate": 1e-4}, [0.1]))
+
+
 def test_overall():
     def of(*verdicts):
         return overall([Cell("sentiment", "sst2", None, verdict, False) for verdict in verdicts])
@@ -119,8 +147,14 @@ class TestTables:
     def test_summary_counts_the_sets(self):
         table = summary(FOUND + records({"method": "sequential"}, [0.60, 0.62, 0.64]))
         assert table.loc["Q6", "verdict"] == "reproduced" and table.loc["Q6", "reproduced"] == 1
-        assert (table.loc["Q1", "verdict"], table.loc["Q1", "not run"]) == ("not run", 8)
-        assert (table.loc[:, list(VERDICTS)].sum(axis=1) == [8, 4, 12, 12, 12, 12]).all()
+        assert (table.loc["Q1", "verdict"], table.loc["Q1", "sets run"]) == ("not run", "0 of 8")
+        assert table.loc["Q6", "sets run"] == "1 of 12"
+        assert (table.loc[:, list(VERDICTS[:-1])].sum(axis=1) == [0, 0, 0, 0, 0, 1]).all()
+
+    def test_answers_to_our_own_questions(self):
+        table = answers(FOUND[:3] + records({"method": "fine_tuning", "epochs": 6.0}, [0.60] * 3)
+                        + records({"method": "mask_tuning"}, [0.63, 0.63, 0.63]))  # fmt: skip
+        assert table.loc["Q7", "imdb_cad"] == "+3.0 [+3.0, +3.0]" and table.loc["Q8", "imdb_cad"] == "not run"
 
     def test_markdown(self):
         lines = markdown(beside("I", FOUND)).splitlines()
@@ -135,5 +169,6 @@ class TestTables:
             return found
 
         table = cost(costing({"method": "fine_tuning"}, [9, 10, 30]) + costing({"method": "mask_tuning"}, [19, 21, 60]))
-        assert table.loc[("sentiment", "mask_tuning"), "x fine-tuning"] == 2.1
+        assert table.loc[("sentiment", "mask_tuning"), "time / fine-tuning"] == 2.1
+        assert table.loc[("sentiment", "mask_tuning"), "memory / fine-tuning"] == 1.0
         assert table.loc[("sentiment", "fine_tuning"), "runs"] == 3
