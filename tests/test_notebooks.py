@@ -16,10 +16,11 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 from typer.testing import CliRunner
 
 import mtlib
-from mtlib import cli, notebooks
+from mtlib import cli, notebooks, verdicts
 from mtlib.errors import UserError
 from mtlib.notebooks import INSTALL_CELL, Result, check_parameters, find, parameters_of, publish, run_notebooks
 from mtlib.notebooks import source_sha256 as sha256_of
+from mtlib.paths import DATA_DIR
 from mtlib.profiles import load
 from mtlib.runs import SCHEMA_VERSION, read_records
 
@@ -382,6 +383,7 @@ RECORDS = {
     "03_mask_tuning": 2 * SMOKE["seeds"] + len(SMOKE["alphas"]),  # joint and alternating, and the curve's own
     "04_ablations": 4 * SMOKE["seeds"],
     "05_diversity": 0,
+    "06_reproduction": 0,
 }
 
 
@@ -444,6 +446,16 @@ class TestWholeRun:
         assert len(folded) == len(tagged(executed, "solution"))
         assert "No description has been provided for this image" not in page
         assert page.count("<img") == page.count(" alt=") >= len(images(executed))
+
+    def test_reproduction_shows_the_verdicts_of_the_records(self, left):
+        summary = verdicts.summary(read_records([DATA_DIR / "results" / "study.jsonl"]))
+        shown = [
+            re.findall("<td>(reproduced|contradicted|mixed|undecided|not run)</td>", output.data["text/html"])
+            for cell in code_cells(left.executed(ROOT / "06_reproduction.ipynb"))
+            if cell.source == "verdicts.summary(found)"
+            for output in cell.outputs
+        ]
+        assert shown == [summary["verdict"].tolist()]
 
     def test_number_of_records(self, left):
         before = 0
