@@ -19,7 +19,7 @@ from mtlib.study import arm_of
 from mtlib.tables import Table, make_tables
 from mtlib.tasks import TASKS, kind
 from mtlib.testbed.probes import wilson
-from mtlib.verdicts import Cell
+from mtlib.verdicts import Cell, panels
 
 _PALETTE = seaborn.color_palette("colorblind").as_hex()
 _MARKERS = "osD^vPhX"
@@ -542,12 +542,11 @@ def standard(results: Path) -> dict[str, tuple[Figure, str]]:
     """The figures of `python -m mtlib figures`, by name, from the records in `results`."""
     from mtlib.runs import read_records
 
-    study = read_records([results / "sst2.jsonl"])
-    testbed = read_records([results / "testbed.jsonl"])
-    found = {
+    study, sst2, testbed = (read_records([results / f"{name}.jsonl"]) for name in ("study", "sst2", "testbed"))
+    return {
+        "study_claims": claims(panels(study), "The study: differences in accuracy with 95 % intervals over seeds"),
         "testbed_shortcut": planted(testbed, "What a planted shortcut does to a fine-tuned model"),
-        "sst2_gap": gap(study, "SST-2 and its out-of-distribution sets, bundled model"),
-        "sst2_differences": differences(make_tables(study)[0], "Mask-tuning against fine-tuning, SST-2"),
-        "sst2_losses": learning_curves(study, ("mlm_loss", "ft_loss"), "Training on SST-2"),
+        "sst2_gap": gap(sst2, "SST-2 and its out-of-distribution sets, bundled model"),
+        "sst2_differences": differences(make_tables(sst2)[0], "Mask-tuning against fine-tuning, SST-2"),
+        "sst2_losses": learning_curves(sst2, ("mlm_loss", "ft_loss"), "Training on SST-2"),
     }
-    return found

@@ -139,6 +139,19 @@ def answers(records: Sequence[dict]) -> pandas.DataFrame:
     return pandas.DataFrame(rows).set_index("").fillna("not run")
 
 
+def panels(records: Sequence[dict]) -> dict[str, list[Cell]]:
+    """The comparisons that were run, for `figures.claims`: claims about the same two arms together."""
+    asked, found = defaultdict(list), defaultdict(list)
+    for claim in CLAIMS:
+        asked[claim.arm, claim.base].append(claim.question)
+        found[claim.arm, claim.base] += cells(claim, records)
+    return {
+        f"{', '.join(asked[pair])}: {pair[0]}\n- {pair[1]}": cells_of_pair
+        for pair, cells_of_pair in found.items()
+        if any(cell.difference is not None for cell in cells_of_pair)
+    }
+
+
 def by_arm(records: Iterable[dict]) -> dict[tuple[str, str], list[dict]]:
     """Records by task and arm, in the order of `study.ARMS` and `VARIANTS`, without the grid and the curves' points.
 
