@@ -186,6 +186,18 @@ def curve_point(config: dict, name: str) -> float | None:
     return own[name] if own | {name: paper[name]} == paper else None
 
 
+def curve(records: Iterable[dict], task: str, name: str) -> dict[float, list[dict]]:
+    """Mask-tuning's records by "alpha" or "mask_rate", at the seeds that every point has."""
+    points = {}
+    for record in split(records)[1]:
+        value = curve_point(record["config"], name) if record["config"]["task"] == task else None
+        if value is not None:
+            points.setdefault(value, []).append(record)
+    seeds = [{record["config"]["seed"] for record in group} for group in points.values()]
+    common = set.intersection(*seeds) if seeds else set()
+    return {value: [one for one in points[value] if one["config"]["seed"] in common] for value in sorted(points)}
+
+
 def _scored_in_grid(task: str) -> list[str]:
     return [get_task(task).dev_set("hub")]
 

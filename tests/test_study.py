@@ -83,6 +83,19 @@ def test_split():
     assert split([grid, *rest]) == ([grid], rest)
 
 
+def test_curve_has_the_seeds_that_all_its_points_have():
+    sets = ("sst2", "imdb_cad")
+    records = [record(method="mask_tuning", seed=seed, sets=sets) for seed in (0, 1, 2)]
+    records += [record(method="mask_tuning", alpha=0.1, seed=seed, sets=sets) for seed in (0, 2)]
+    records += [record(method="mask_tuning", mask_rate=0.3, sets=sets), record(method="fine_tuning", sets=sets)]
+    found = study.curve(records, "sentiment", "alpha")
+    assert {value: [one["config"]["seed"] for one in group] for value, group in found.items()} == {
+        0.1: [0, 2],
+        0.6: [0, 2],
+    }
+    assert study.curve(records, "nli", "alpha") == {}
+
+
 @pytest.mark.parametrize("change", [{"model": "roberta-base"}, {"train_size": 6000}, {"max_length": 64}])
 def test_records_of_two_studies_are_refused(change):
     records = [record(method="fine_tuning"), record(method="mask_tuning", **change)]
