@@ -81,21 +81,10 @@ def gap(records: Sequence[dict], title: str = "", width: float = 7.0) -> tuple[F
 
     Bars are 95 % intervals: over seeds (Student's t) where there are several, else of the one proportion (Wilson).
     """
-    methods = _methods(records)
     sets = sorted(records[0]["metrics"], key=lambda name: kind(name) != "id")
-    figure, (axis,) = new(width, 1.1 + 0.42 * len(sets) + 0.1 * len(methods))
-    words = {}
-    for place, method in enumerate(methods):
-        rows = _of(records, method)
-        offset = 0.16 * (place - (len(methods) - 1) / 2)
-        for row, name in enumerate(sets):
-            mean, low, high = interval([record["metrics"][name] for record in rows])
-            words.setdefault(method, []).append(f"{name} {mean:.1f} %")
-            look = _look(method, place)
-            axis.errorbar(
-                mean, row + offset, xerr=[[mean - low], [high - mean]], fmt=look["marker"], capsize=3,
-                color=look["color"], label=f"{method} (n = {len(rows)})" if row == 0 else None,
-            )  # fmt: skip
+    figure, (axis,) = new(width, 1.1 + 0.42 * len(sets) + 0.1 * len(_methods(records)))
+    means = _means_by_method(axis, records, sets, lambda record: record["metrics"], 0.16)
+    words = {method: [f"{name} {mean:.1f} %" for mean, name in found] for method, found in means.items()}
     for row, name in enumerate(sets):
         majority = 100 * records[0]["metrics"][name]["majority"]
         axis.plot([majority, majority], [row - 0.35, row + 0.35], ":", color="0.5", lw=1.5,
@@ -191,23 +180,11 @@ def groups(records: Sequence[dict], set_name: str, title: str = "", most: int = 
 @_styled
 def group_means(records: Sequence[dict], set_name: str, title: str = "") -> tuple[Figure, str]:
     """Accuracy by group of one set, a marker per method: mean over seeds with 95 % intervals."""
-    methods = _methods(records)
     names = list(_flat_groups(records[0]["metrics"][set_name]))
     figure, (axis,) = new(7.0, 1.1 + 0.5 * len(names))
-    found = {}
-    for place, method in enumerate(methods):
-        rows = [_flat_groups(record["metrics"][set_name]) for record in _of(records, method)]
-        look = _look(method, place)
-        for line, name in enumerate(names):
-            mean, low, high = interval([row[name] for row in rows])
-            axis.errorbar(
-                mean, line + 0.14 * (place - (len(methods) - 1) / 2), xerr=[[mean - low], [high - mean]], capsize=2,
-                fmt=look["marker"], ms=5, color=look["color"],
-                label=f"{method} (n = {len(rows)})" if line == 0 else None,
-            )  # fmt: skip
-            found.setdefault(method, []).append((mean, name))
+    means = _means_by_method(axis, records, names, lambda record: _flat_groups(record["metrics"][set_name]), 0.14)
     words = {
-        method: [f"{name} {mean:.0f} %" for mean, name in (min(means), max(means))] for method, means in found.items()
+        method: [f"{name} {mean:.0f} %" for mean, name in (min(found), max(found))] for method, found in means.items()
     }
     labels = [f"{name} (n = {_flat_groups(records[0]['metrics'][set_name])[name]['n']})" for name in names]
     _rows_of_per_cent(axis, labels, "accuracy, %", title)
@@ -467,6 +444,21 @@ def stacked(shares: Mapping[str, Mapping[str, float]], title: str = "") -> tuple
 
 
 # ------------------------------------------------------------------------------------------------------------ helpers
+
+
+def _means_by_method(axis, records: Sequence[dict], names: Sequence[str], metrics_of, spread: float) -> dict:
+    """A line per name, on it a marker per method with its 95 % interval: `{method: [(mean, name), ...]}`."""
+    methods, found = _methods(records), {}
+    for place, method in enumerate(methods):
+        rows, look = _of(records, method), _look(method, place)
+        for line, name in enumerate(names):
+            mean, low, high = interval([metrics_of(record)[name] for record in rows])
+            axis.errorbar(
+                mean, line + spread * (place - (len(methods) - 1) / 2), xerr=[[mean - low], [high - mean]], capsize=3,
+                fmt=look["marker"], color=look["color"], label=f"{method} (n = {len(rows)})" if line == 0 else None,
+            )  # fmt: skip
+            found.setdefault(method, []).append((mean, name))
+    return found
 
 
 def _rows_of_per_cent(axis, labels: Sequence[str], x: str, title: str) -> None:
