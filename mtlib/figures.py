@@ -275,26 +275,25 @@ def claims(found: Mapping[str, Sequence[Cell]], title: str = "") -> tuple[Figure
 
     `found` maps a panel's title to the claim's cells. Hollow: both arms at chance. Sets that were not run are left out.
     """
-    run = [cell for cells in found.values() for cell in cells if cell.difference is not None]
-    if not run:
+    run = {name: [cell for cell in cells if cell.difference is not None] for name, cells in found.items()}
+    sets = sorted(
+        dict.fromkeys(c.set_name for cells in run.values() for c in cells), key=lambda name: kind(name) != "id"
+    )
+    if not sets:
         raise UserError("no difference to show; expected two arms of a claim with three seeds in common.")
-    sets = sorted({cell.set_name: cell for cell in run}, key=lambda name: kind(name) != "id")
     columns = min(3, len(found))
     lines = -(-len(found) // columns)
     figure = Figure(figsize=(9.0, lines * (1.0 + 0.22 * len(sets)) + 0.4), layout="constrained")
     axes = figure.subplots(lines, columns, squeeze=False, sharey=True, sharex=True).ravel()
     words, tasks = {}, list(TASKS)
-    for axis, (name, cells) in zip(axes, found.items(), strict=False):
+    for axis, (name, cells) in zip(axes, run.items(), strict=False):
         for cell in cells:
-            if cell.difference is None:
-                continue
             place, line, shift = tasks.index(cell.task), sets.index(cell.set_name), cell.difference
             axis.errorbar(shift.mean, line, xerr=[[shift.mean - shift.low], [shift.high - shift.mean]], capsize=2,
                           fmt=_MARKERS[place], color=_PALETTE[place], ms=5,
                           markerfacecolor="white" if cell.at_chance else _PALETTE[place])  # fmt: skip
-        shown = [cell.difference for cell in cells if cell.difference is not None]
-        above, below = sum(one.low > 0 for one in shown), sum(one.high < 0 for one in shown)
-        words[name.replace("\n", " ")] = [f"above 0 on {above}, below on {below} of {len(shown)} sets"]
+        above, below = sum(cell.difference.low > 0 for cell in cells), sum(cell.difference.high < 0 for cell in cells)
+        words[name.replace("\n", " ")] = [f"above 0 on {above}, below on {below} of {len(cells)} sets"]
         axis.tick_params(labelbottom=True)
         axis.axvline(0, color="0.3", lw=0.8)
         axis.set_title(name, fontsize=9)
