@@ -387,6 +387,37 @@ def _steps_of(plm: SharedPLM, objective: Objective, examples: Dataset, batch_siz
     return (ended - begun) / (last - first)
 
 
+# ------------------------------------------------------------------------------------------------------------ profile
+
+# what torch's profiler calls the operations that take a share worth naming
+_KINDS = {
+    "matrix products": ("aten::mm", "aten::addmm", "aten::bmm"),
+    "random numbers of dropout": ("aten::bernoulli_",),
+    "copies between number formats": ("aten::copy_",),
+    "optimiser": ("aten::_fused_adamw_",),
+}
+
+
+def profile(quick: bool = False) -> dict[str, dict[str, float]]:
+    """Per cent of the processor's time in a training step, by method and kind of operation; 16 SST-2-like phrases.
+
+    Self time of torch's profiler over 40 steps (quick: 5), on as many threads as torch has (`OMP_NUM_THREADS`).
+    """
+    disable_progress_bars()
+    logging.disable_progress_bar()
+    examples, shares = _phrases(16), {}
+    for method, objective in (("fine_tuning", FineTuning()), ("mask_tuning", MaskTuning())):
+        with tempfile.TemporaryDirectory() as folder:
+            trainer = _trainer(objective, examples, folder, max_steps=5 if quick else 40)
+            with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
+                trainer.train()
+        times = {event.key: event.self_cpu_time_total for event in profiler.key_averages()}
+        found = {kind: sum(times.get(name, 0) for name in names) for kind, names in _KINDS.items()}
+        found["everything else"] = sum(times.values()) - sum(found.values())
+        shares[method] = {kind: 100 * time / sum(times.values()) for kind, time in found.items()}
+    return shares
+
+
 # ------------------------------------------------------------------------------------------------------------ helpers
 
 

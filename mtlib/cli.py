@@ -211,23 +211,23 @@ def study(
     if processes < 1:
         raise UserError(f"--processes is {processes}; expected 1 or more.")
     chosen = plan_of.Study(source, model, size, tuple(task or plan_of.TASKS))
-    store, blocks = Store(str(out)), chosen.runs({})
+    store, blocks, cache = Store(str(out)), chosen.runs({}), {}
     for name in block or []:
         if name not in blocks:
             raise UserError(f"--block is {name!r}; expected one of {', '.join(blocks)}.")
 
     def carry_out(configs: list[RunConfig]) -> list[grid.Planned]:
-        planned, trouble = grid.plan(configs)
+        planned, trouble = grid.plan(configs, cache)
         if trouble is not None:
             raise trouble
         _carry_out(planned, store, lambda: engines.LocalEngine(store, processes))
         return planned
 
     if dry_run:
-        first, _ = grid.plan(chosen.grid())
+        first, _ = grid.plan(chosen.grid(), cache)
     else:
         wanted = [config for name, configs in blocks.items() if name in (block or blocks) for config in configs]
-        _, trouble = grid.plan(wanted)  # what cannot be read later is said before the first run
+        _, trouble = grid.plan(wanted, cache)  # what cannot be read later is said before the first run
         if trouble is not None:
             raise trouble
         try:
@@ -241,7 +241,7 @@ def study(
     if not dry_run:
         carry_out(rest)
         return
-    sweep_report.dry_run(console, *grid.plan([*chosen.grid(), *rest]), store)
+    sweep_report.dry_run(console, *grid.plan([*chosen.grid(), *rest], cache), store)
     if len(paths) < len(first):
         console.print(
             f"the grid of learning rates lacks {len(first) - len(paths)} runs: the runs after it are listed at the "
@@ -386,6 +386,7 @@ def bench(
     throughput: Annotated[
         str | None, typer.Option(help="instead: sequences per second of bert-base or mini on this device")
     ] = None,
+    profile: Annotated[bool, typer.Option("--profile", help="instead: where a step's processor time goes")] = False,
     json_file: Annotated[
         Path | None, typer.Option("--json", help="write what was measured here; results of other benchmarks are kept")
     ] = None,
@@ -396,6 +397,13 @@ def bench(
     from mtlib import bench as measuring
     from mtlib.runs import write_atomically
 
+    if profile:
+        if names or throughput or json_file:
+            raise UserError("--profile prints one table; give neither benchmarks, nor --throughput, nor --json.")
+        shares = measuring.profile(quick)
+        rows = [[kind, *(f"{one[kind]:.1f} %" for one in shares.values())] for kind in next(iter(shares.values()))]
+        console.print(_rich_table("share of a step's time", ["", *shares], rows))
+        return
     before = None
     if json_file is not None:
         json_file.parent.mkdir(parents=True, exist_ok=True)

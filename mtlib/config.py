@@ -198,6 +198,7 @@ class RunConfig:
         given = self.learning_rate
         filled = replace(
             self,
+            epochs=float(self.epochs),  # 3 and 3.0 are one run, with one record
             alpha=_FIXED_ALPHA.get(self.method, task.alpha if self.alpha is None else self.alpha),
             top_k=self.top_k if self.fill == "top_k" else None,
             batch_size=self.batch_size or task.batch_size,

@@ -77,9 +77,13 @@ class Planned:
     tests: int = 0
 
 
-def plan(configs: Sequence[RunConfig]) -> tuple[list[Planned], UserError | None]:
-    """The runs with the names of their records, and the last error where data or a model could not be read."""
-    cache, planned, trouble, broken = {}, [], None, set()
+def plan(configs: Sequence[RunConfig], cache: dict | None = None) -> tuple[list[Planned], UserError | None]:
+    """The runs with the names of their records, and the last error where data or a model could not be read.
+
+    `cache`, given to several calls, has each set and model read once; see `runs.read_inputs`.
+    """
+    cache = {} if cache is None else cache
+    planned, trouble, broken = [], None, set()
     for config in configs:
         reads = repr((config.task, config.source, config.model, config.sets, config.splits, config.train_size))
         try:

@@ -100,3 +100,14 @@ def test_phrases_have_the_lengths_of_sst2():
     rows = bench._phrase_rows(22)
     assert [len(text.split()) for text in rows["text"]][:8] == list(bench._SST2_WORDS[:8])
     assert len(rows) == 22 and set(rows["label"]) <= {0, 1}
+
+
+def test_profile_shares_add_up():
+    for shares in bench.profile(quick=True).values():
+        assert sum(shares.values()) == pytest.approx(100)
+        assert all(share > 0 for share in shares.values())  # a renamed operation would leave its kind empty
+
+
+def test_profile_stands_alone():
+    result = CliRunner().invoke(cli.app, ["bench", "step", "--profile"])
+    assert isinstance(result.exception, UserError) and "neither benchmarks" in str(result.exception)

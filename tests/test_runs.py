@@ -131,6 +131,10 @@ def test_settings_a_method_does_not_read_do_not_matter(model):
     assert plain.alpha is None
 
 
+def test_whole_numbers_of_epochs_are_one_run(model):
+    assert repr(config(model, epochs=2).resolved()) == repr(config(model, epochs=2.0).resolved())
+
+
 def test_learning_rates_by_default(model):
     assert config(model, learning_rate=None).resolved().learning_rate == 2e-5
     resolved = config(model, learning_rate=1e-3, classifier_learning_rate=2e-3).resolved()

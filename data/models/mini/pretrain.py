@@ -34,18 +34,22 @@ MIXTURE = {
     "dictionary": 0.04,
 }  # fmt: skip
 SEED = 0
+HELD_OUT_LENGTH = 64  # whatever the training pieces are, so that models can be compared
 
 
-def main():
-    arguments = parse_arguments()
+def main(given: list[str] | None = None):
+    arguments = parse_arguments(given)
     work = arguments.work
     work.mkdir(parents=True, exist_ok=True)
     if arguments.export:
         return export(work, arguments.export)
     start, prepared = work / "start", work / "examples" / "complete"
     if not prepared.exists():
-        corpus = {name: read_lines(arguments.corpus, name) for name in domains(arguments.corpus)}
-        build_start(arguments.warm_start, corpus, arguments.layers, arguments.vocabulary, start)
+        if arguments.warm_start is None or arguments.corpus is None:
+            raise SystemExit(f"{work} holds no prepared text yet: --warm-start and --corpus are needed to make it.")
+        corpus = read_corpus(arguments.corpus)
+        kept = choose_vocabulary(AutoTokenizer.from_pretrained(arguments.warm_start), corpus, arguments.vocabulary)
+        build_start(arguments.warm_start, kept, arguments.layers, start, arguments.from_scratch)
         tokenizer = AutoTokenizer.from_pretrained(start)
         build_examples(corpus, tokenizer, arguments.tokens, arguments.length, work / "examples")
         prepared.touch()
@@ -53,7 +57,7 @@ def main():
     return None
 
 
-def parse_arguments():
+def parse_arguments(given: list[str] | None = None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, required=True, help="folder for checkpoints and the prepared text")
     parser.add_argument("--warm-start", type=Path)
@@ -61,16 +65,21 @@ def parse_arguments():
     parser.add_argument("--export", type=Path, help="write the finished model here instead of training")
     parser.add_argument("--tokens", type=int, default=20_000_000)
     parser.add_argument("--layers", type=int, nargs="+", default=[0, 1, 2, 3], help="layers taken from the warm start")
+    parser.add_argument("--from-scratch", action="store_true", help="of the warm start take the vocabulary alone")
     parser.add_argument("--vocabulary", type=int, default=10_000)
-    parser.add_argument("--length", type=int, default=64)
-    parser.add_argument("--batch", type=int, default=64)
-    parser.add_argument("--rate", type=float, default=4e-4)
+    parser.add_argument("--length", type=int, default=64, help="tokens per training piece at most")
+    parser.add_argument("--batch", type=int, default=96)
+    parser.add_argument("--rate", type=float, default=1e-3)
     parser.add_argument("--mask-rate", type=float, default=0.15)
     parser.add_argument("--steps", type=int, default=-1, help="stop after so many, with the rate falling to 0 there")
-    return parser.parse_args()
+    return parser.parse_args(given)
 
 
 # --- text ---
+
+
+def read_corpus(folder: Path) -> dict[str, list[str]]:
+    return {name: read_lines(folder, name) for name in domains(folder)}
 
 
 def domains(corpus: Path) -> list[str]:
@@ -98,14 +107,14 @@ def build_examples(corpus: dict[str, list[str]], tokenizer, budget: int, length:
     total = sum(shares.values())
     for name, lines in corpus.items():
         held_out = lines[: n_held_out(lines)]
-        save(chunks(held_out, tokenizer, length, 40_000), out / "held_out" / name)
+        save(chunks(held_out, tokenizer, HELD_OUT_LENGTH, 40_000), out / "held_out" / name)
         wanted = int(budget * shares[name] / total)
         save(chunks(lines[len(held_out) :], tokenizer, length, wanted), out / "train" / name)
         print(f"{name}: {wanted} tokens", flush=True)
 
 
 def chunks(lines: list[str], tokenizer, length: int, wanted: int) -> list[list[int]]:
-    """Pieces from the lines, again from the start where a domain has too few (each pass is masked anew)."""
+    """At least `wanted` tokens in pieces, a thousand lines at a time; from the start again where lines are too few."""
     pieces, count = [], 0
     first, last = tokenizer.cls_token_id, tokenizer.sep_token_id
     while count < wanted:
@@ -144,14 +153,16 @@ def load(folder: Path) -> Dataset:
 # --- model ---
 
 
-def build_start(warm_start: Path, corpus: dict[str, list[str]], layers: list[int], vocabulary: int, out: Path) -> None:
+def build_start(warm_start: Path, kept: list[str], layers: list[int], out: Path, from_scratch: bool = False) -> None:
     """Cut the warm start's vocabulary and layers down; the masked-LM head is new, its output tied to the embeddings."""
     full = AutoTokenizer.from_pretrained(warm_start)
-    kept = choose_vocabulary(full, corpus, vocabulary)
     out.mkdir(parents=True, exist_ok=True)
     write_tokenizer(warm_start, kept, out)
     weights = load_file(warm_start / "model.safetensors")
     settings = json.loads((warm_start / "config.json").read_text())
+    for layer in layers:
+        if not 0 <= layer < settings["num_hidden_layers"]:
+            raise SystemExit(f"--layers has layer {layer}; {warm_start} has {settings['num_hidden_layers']}, from 0.")
     config = BertConfig(
         vocab_size=len(kept), hidden_size=settings["hidden_size"], num_hidden_layers=len(layers),
         num_attention_heads=settings["num_attention_heads"], intermediate_size=settings["intermediate_size"],
@@ -167,8 +178,9 @@ def build_start(warm_start: Path, corpus: dict[str, list[str]], layers: list[int
             state[name] = tensor
         elif name.startswith("encoder.layer.") and int(parts[2]) in layers:
             state[".".join([*parts[:2], str(layers.index(int(parts[2]))), *parts[3:]])] = tensor
-    report = model.bert.load_state_dict(state, strict=False)
-    assert not report.unexpected_keys and all("position_ids" in key for key in report.missing_keys), report
+    if not from_scratch:
+        report = model.bert.load_state_dict(state, strict=False)
+        assert not report.unexpected_keys and all("position_ids" in key for key in report.missing_keys), report
     model.save_pretrained(out)
 
 
@@ -214,7 +226,9 @@ def train(start: Path, work: Path, arguments) -> None:
     set_seed(SEED)
     tokenizer = AutoTokenizer.from_pretrained(start)
     no_dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    mlm = BertForMaskedLM.from_pretrained(start, **no_dropout)
+    # torch's fused attention is a third slower here than plain products, forward and backward, on a CPU in bf16
+    attention = "sdpa" if torch.cuda.is_available() else "eager"
+    mlm = BertForMaskedLM.from_pretrained(start, attn_implementation=attention, **no_dropout)
     classifier = BertForSequenceClassification(mlm.config)
     classifier.bert.load_state_dict(mlm.bert.state_dict(), strict=False)
     plm = SharedPLM(classifier, mlm, tokenizer)
@@ -233,16 +247,17 @@ def train(start: Path, work: Path, arguments) -> None:
     tokens = int(sum(train_set["length"]) * min(1.0, trainer.state.epoch))
     report = {
         "tokens_seen": tokens,
+        "started_from": "random weights" if arguments.from_scratch else "warm start",
         "seconds_of_last_session": trainer.state.log_history[-1]["train_runtime"],
         "settings": {key: str(value) for key, value in vars(arguments).items() if key in (
             "tokens", "layers", "vocabulary", "length", "batch", "rate", "mask_rate", "steps")},
         "held_out": {name: evaluate(plm, examples) for name, examples in held_out.items()},
     }  # fmt: skip
-    (work / "report.json").write_text(json.dumps(report, indent=2))
     for name, scores in report["held_out"].items():
         print(name, scores, flush=True)
-    plm.save_pretrained(work / "final")
+    mlm.bert.pooler = None  # the classifier's
     mlm.save_pretrained(work / "final_mlm")
+    (work / "report.json").write_text(json.dumps(report, indent=2))  # last: it says that the model is there
 
 
 @torch.no_grad()
@@ -264,6 +279,8 @@ def evaluate(plm: SharedPLM, examples: Dataset) -> dict[str, float]:
 
 def export(work: Path, out: Path) -> None:
     """The finished model in float16 with its tokenizer: what the project ships."""
+    if not (work / "report.json").exists():
+        raise SystemExit(f"{work} holds no finished training (report.json): nothing to export.")
     model = BertForMaskedLM.from_pretrained(work / "final_mlm")
     model.config.hidden_dropout_prob = model.config.attention_probs_dropout_prob = 0.1
     model.half().save_pretrained(out)
