@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import torch
 from datasets import Dataset, disable_progress_bars
@@ -95,10 +95,7 @@ def run(
     known = {benchmark.name: benchmark for benchmark in BENCHMARKS}
     here = environment.describe()
     commit = here.pop("commit")
-    if before is not None and (before.get("environment"), before.get("quick")) != (here, quick):
-        raise UserError(
-            "these results come from another machine, other versions or another --quick; give another file."
-        )
+    _check_before(before, here, quick)
     for name in names:
         if name not in known:
             raise UserError(f"no benchmark {name!r}; expected one of {', '.join(known)}.")
@@ -106,16 +103,34 @@ def run(
     logging.disable_progress_bar()
     measured = {entry["name"]: entry for entry in (before or {}).get("measured", ())}
     for benchmark in [known[name] for name in names] or BENCHMARKS:
+        if quick and benchmark.name in _QUICK_SIZES:
+            many, few = _QUICK_SIZES[benchmark.name]
+            benchmark = replace(benchmark, what=many, against=few)
         found = measure(benchmark, quick, commit)
         measured[benchmark.name] = asdict(found)
         report(found)
     return {"environment": here, "quick": quick, "measured": [measured[name] for name in known if name in measured]}
 
 
-def run_throughput(shape: str, quick: bool = False) -> dict:
-    """`throughput` with what it was measured on."""
+def run_throughput(shape: str, quick: bool = False, before: dict | None = None) -> dict:
+    """`throughput` by shape with what it was measured on; `before`, from an earlier call, keeps its other shapes."""
+    here = environment.describe()
+    commit = here.pop("commit")
+    _check_before(before, here, quick)
     found = throughput(shape, batch_size=8 if quick else 32, steps=6 if quick else 30)
-    return {"environment": environment.describe(), "quick": quick, "throughput": [asdict(entry) for entry in found]}
+    measured = {"commit": commit, "rows": [asdict(entry) for entry in found]}
+    return {
+        "environment": here,
+        "quick": quick,
+        "throughput": {**(before or {}).get("throughput", {}), shape: measured},
+    }
+
+
+def _check_before(before: dict | None, here: dict, quick: bool) -> None:
+    if before is not None and (before.get("environment"), before.get("quick")) != (here, quick):
+        raise UserError(
+            "these results come from another machine, other versions or another --quick; give another file."
+        )
 
 
 def markdown(found: dict) -> str:
@@ -258,13 +273,13 @@ def _evaluation(quick: bool):
 
 def _memory(quick: bool):
     """Peak resident memory of a training process with many examples and with few."""
-    many, few = (8_000, 1_000) if quick else (67_000, 4_000)
+    many, few = _FEW_EXAMPLES if quick else (67_000, 4_000)
     return lambda: _in_process(_train_some, many)[1], lambda: _in_process(_train_some, few)[1]
 
 
 def _scale(quick: bool):
     """Seconds per example, tokenising included, on a tiny model, so that it is the handling of data that shows."""
-    many, few = (8_000, 1_000) if quick else (64_000, 4_000)
+    many, few = _FEW_EXAMPLES if quick else (64_000, 4_000)
     return (
         lambda: _in_process(_train_all, many)[0] / many,
         lambda: _in_process(_train_all, few)[0] / few,
@@ -277,6 +292,11 @@ def _start(quick: bool):
     return lambda: _seconds(lambda: subprocess.run(command, check=True, capture_output=True)), lambda: 1.0
 
 
+_FEW_EXAMPLES = (8_000, 1_000)
+_QUICK_SIZES = {
+    "memory": ("peak memory, 8,000 training examples", "1,000 training examples"),
+    "scale": ("time per example, 8,000 examples", "1,000 examples"),
+}
 BENCHMARKS = (
     Benchmark("step", "one Mask-tuning step", "one fine-tuning step, same batch", 2.1, True, _step, repeats=9),
     Benchmark(

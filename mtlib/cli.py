@@ -309,6 +309,7 @@ def fetch(
     from mtlib.registry import SETS
 
     wanted = sets or [name for name, data_set in SETS.items() if data_set.remote is not None]
+    downloads.check(wanted)
     with Progress(console=console, disable=not console.is_terminal) as progress:
         bars = {}
 
@@ -422,9 +423,10 @@ def bench(
     if throughput is None:
         found = measuring.run(names or [], quick, report, before)
     else:
-        found = measuring.run_throughput(throughput, quick)
-        rows = [["unknown" if value is None else value for value in row.values()] for row in found["throughput"]]
-        console.print(_rich_table(throughput, list(found["throughput"][0]), rows))
+        found = measuring.run_throughput(throughput, quick, before)
+        measured = found["throughput"][throughput]["rows"]
+        rows = [["unknown" if value is None else value for value in row.values()] for row in measured]
+        console.print(_rich_table(throughput, list(measured[0]), rows))
     if json_file is not None:
         write_atomically(json_file, json.dumps(found, indent=1) + "\n")
         console.print(f"written: {json_file}")

@@ -1,5 +1,6 @@
 """What decides a run's numbers: `RunConfig`, its defaults and its checks."""
 
+import math
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -18,6 +19,7 @@ _READS = {
     "fine_tuning": (),
     "mask_tuning": (*_PERTURBATION, "alpha", "shared", "update", "mlm_head_learning_rate"),
     "augmented": _PERTURBATION,
+    # the rate of its head is without effect at alpha 0; it stays here for the identities of the records there are
     "no_integrated_loss": (*_PERTURBATION, "alpha", "shared", "mlm_head_learning_rate"),
     "sequential": (*_PERTURBATION, "mlm_head_learning_rate"),
     "perturb_first": _PERTURBATION,
@@ -27,6 +29,7 @@ _FIXED_ALPHA = {"no_integrated_loss": 0.0}
 METHODS = tuple(_READS)  # in the order of the paper's tables
 MASKINGS = ("exact", "bernoulli", "whole_word")
 BUNDLED_MODEL = "mini"
+NAMES = (BUNDLED_MODEL, "testbed", "hub")  # of a model or a source; no paths, even where such a folder lies about
 
 
 @dataclass(frozen=True)
@@ -97,11 +100,12 @@ class RunConfig:
         update: "joint" or "alternating" (mask_tuning alone).
         epochs: passes over the training set, in each stage (`augmented` doubles the set).
         batch_size: examples per optimiser step; None: the paper's value for the task.
-        accumulation: slices a batch is cut into to save memory; the numbers stay the same.
+        accumulation: slices a batch is cut into to save memory; losses stay means over the whole batch, and masks
+            are the same, but dropout and sampled fillings draw other numbers.
         learning_rate, classifier_learning_rate, mlm_head_learning_rate: peak rates; None: `default_rates`, or
             for the heads the trunk's rate where that is given. The first stage of `sequential` trains trunk and head
             at `mlm_head_learning_rate`.
-        warmup: share of the steps with a rising rate.
+        warmup: share of the steps with a rising rate, below 1.
         weight_decay: of AdamW.
         train_size: this many training examples, drawn once for all seeds; None: all.
         max_length: tokens per training example.
@@ -153,10 +157,12 @@ class RunConfig:
         for name in ("alpha", "mask_rate", "warmup"):
             if getattr(self, name) is not None:
                 check_rate(name, getattr(self, name))
+        if self.warmup == 1:  # transformers would take it for a number of steps
+            raise UserError("warmup is 1; expected a share of the steps below 1, for example 0.06.")
         for name in ("learning_rate", "classifier_learning_rate", "mlm_head_learning_rate", "epochs", "batch_size",
                      "accumulation", "train_size", "max_length", "eval_max_length", "top_k"):  # fmt: skip
             value = getattr(self, name)
-            if value is not None and not value > 0:
+            if value is not None and not 0 < value < math.inf:
                 raise UserError(f"{name} is {value!r}; expected a number above 0.")
         if self.mask_rate is None and "mask_rate" in reads:
             raise UserError("mask_rate is None; expected a number from 0 to 1.")
@@ -169,8 +175,11 @@ class RunConfig:
                 "take mask_tuning."
             )
         for name in ("weight_decay", "gradient_diagnostics_steps", "seed"):
-            if getattr(self, name) < 0:
-                raise UserError(f"{name} is {getattr(self, name)!r}; expected 0 or more.")
+            if not 0 <= getattr(self, name) < (2**32 if name == "seed" else math.inf):
+                most = " and less than 2**32" if name == "seed" else ""
+                raise UserError(f"{name} is {getattr(self, name)!r}; expected 0 or more{most}.")
+        if len(set(self.sets)) < len(self.sets):
+            raise UserError(f"sets names a set twice: {', '.join(self.sets)}.")
         known = task.evaluation_sets(self.source)
         for name in (*self.sets, *self.splits):
             if name not in known:

@@ -72,20 +72,23 @@ def categorise(rows: Sequence[dict], plausible: Callable[[list[dict]], Sequence[
     return categories
 
 
-def example_categories(rows: Sequence[dict], categories: Sequence[Category]) -> dict[tuple[int, str], Category]:
-    """The category of each `(epoch, uid)`, which is what the paper counts.
+def example_categories(
+    rows: Sequence[dict], categories: Sequence[Category], over_epochs: bool = False
+) -> dict[tuple[int, str], Category] | dict[str, Category]:
+    """The category of each `(epoch, uid)`; with `over_epochs`, of each `uid`.
 
     An example with several masked places is "unk" if any place is, else "implausible" if any is, else
-    "plausible_different" if any differs, else "same". An example without a masked place is not counted.
+    "plausible_different" if any differs, else "same". An example without a masked place is not counted. The paper
+    counts examples over three epochs ("at least in one of the three epochs") and does not say how it ranks the four.
 
     Raises:
         UserError: rows of several arms, which would be counted as one example.
     """
     if len({row.get("arm") for row in rows}) > 1:
         raise UserError("the rows are of several arms; categorise one arm at a time.")
-    found: dict[tuple[int, str], Category] = {}
+    found: dict = {}
     for row, category in zip(rows, categories, strict=True):
-        key = (row["epoch"], row["uid"])
+        key = row["uid"] if over_epochs else (row["epoch"], row["uid"])
         found[key] = min(category, found.get(key, "same"), key=_GRAVITY.index)
     return found
 

@@ -31,6 +31,7 @@ def fetch(
     sha256; hub sets go to the hub's own cache. `progress(file, bytes_done, bytes_total)` is called for raw files.
     Raises `UserError` for a set that cannot be downloaded, for a failed or cut download and for a wrong checksum.
     """
+    check(set_names)
     paths = []
     for name in set_names:
         data_set = get_set(name)
@@ -38,13 +39,19 @@ def fetch(
             continue
         if isinstance(data_set.remote, RawFiles):
             paths += [_fetch_raw(data_set, file, Path(cache_dir), progress, raw_base) for file in data_set.files]
-        elif isinstance(data_set.remote, Hub):
+        else:
             for split in data_set.remote.splits.values():
                 hub_rows = load_from_hub(name, data_set.remote, split)
                 paths += [Path(cached["filename"]) for cached in hub_rows.cache_files]
-        else:
-            raise UserError(f"{name} cannot be downloaded. {data_set.when_gone}")
     return paths
+
+
+def check(set_names: list[str]) -> None:
+    """Raise `UserError` for the first name that is no set, or a set that cannot be downloaded."""
+    for name in set_names:
+        data_set = get_set(name)
+        if data_set.remote is None and not is_bundled(name):
+            raise UserError(f"{name} cannot be downloaded. {data_set.when_gone}")
 
 
 def load_from_hub(set_name: str, hub: Hub, split: str) -> datasets.Dataset:

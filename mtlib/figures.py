@@ -3,7 +3,6 @@
 Colours are seaborn's colour-blind palette; a second cue (marker, line style, hatching) always goes with them.
 """
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from mtlib.errors import UserError
 from mtlib.study import arm_of
 from mtlib.tables import Table, make_tables
 from mtlib.tasks import TASKS, kind
-from mtlib.testbed.probes import wilson
+from mtlib.testbed.probes import recorded_strength, wilson
 from mtlib.verdicts import Cell, panels
 
 _PALETTE = seaborn.color_palette("colorblind").as_hex()
@@ -166,7 +165,7 @@ def groups(records: Sequence[dict], set_name: str, title: str = "", most: int = 
     _rows_of_per_cent(
         axis,
         [f"{name} (n = {cells[name][0]['n']})" for _, name in shown],
-        "accuracy, %",
+        "accuracy, % (line: 95 % interval)",
         title or f"{set_name} by group",
     )
     axis.grid(axis="y", visible=False)
@@ -208,7 +207,7 @@ def curve(points: Mapping[float, Sequence[dict]], label: str, title: str = "") -
         words[name] = [f"{mean:.0f} % at {value:g}" for value, mean in zip(values, found[:, 0], strict=True)]
     axis.set_xticks(places, [f"{value:g}" for value in values])  # a grid is rarely even: equal steps, true labels
     axis.set_ylim(0, 100)
-    axis.set_xlabel(label)
+    axis.set_xlabel(f"{label} (not to scale)")
     axis.set_ylabel("accuracy, %")
     axis.set_title(title)
     figure.legend(loc="outside lower center", ncols=2)
@@ -486,9 +485,7 @@ def _row(record: dict) -> str:
 
 
 def _strength(record: dict) -> float:
-    """Of the planted shortcut; the bundled testbed's is 0.9."""
-    found = re.search(r"strength ([\d.]+)", record["config"]["source"])
-    return float(found.group(1)) if found else 0.9
+    return recorded_strength(record["config"]["source"])
 
 
 def _of(records: Iterable[dict], row: str) -> list[dict]:

@@ -186,7 +186,8 @@ def write_rows(path: Path, rows: list[dict]) -> None:
 
 def read_rows(path: Path) -> list[dict]:
     """Rows that `write_rows` wrote."""
-    return [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
+    lines = Path(path).read_text(encoding="utf-8").split("\n")  # not splitlines, which cuts at more than these
+    return [json.loads(line) for line in lines if line]
 
 
 def rendered(

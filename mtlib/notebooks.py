@@ -17,6 +17,7 @@ from pathlib import Path
 import nbformat
 
 import mtlib
+from mtlib.config import NAMES
 from mtlib.errors import UserError
 from mtlib.paths import NOTEBOOK_DIR
 from mtlib.runs import make_writable, write_atomically
@@ -116,7 +117,8 @@ def _typed(name: str, text: str, annotation: str):
     else:
         try:
             # a notebook runs in another folder than the one it is called from
-            return os.path.abspath(text) if name in _PLACES and Path(text).exists() else _TYPES[wanted](text)
+            is_path = name in _PLACES and text not in NAMES and Path(text).exists()
+            return os.path.abspath(text) if is_path else _TYPES[wanted](text)
         except ValueError:
             pass
     raise UserError(f"parameter {name} is {text!r}; expected {'true or false' if wanted == 'bool' else wanted}.")
@@ -136,22 +138,24 @@ def run_notebooks(
         out: folder for executed copies, HTML and the summary; also the notebooks' working directory, so that a
             record one of them makes is found by the next.
         minutes: time limit by notebook name.
-        resume: keep what an earlier call in `out` finished with the same cells and parameters.
+        resume: keep what earlier calls in `out` finished with the same cells and parameters.
         report: called with each result as it is known.
 
     Returns:
-        A result per notebook, also written to `out/summary.json` and `out/summary.md`.
+        A result per notebook, also written to `out/summary.json` and `out/summary.md`, which keep those of other
+        notebooks.
     """
     make_writable(out)
-    before = {result.name: result for result in _read_summary(out)} if resume else {}
+    before = {result.name: result for result in _read_summary(out)}
     results = [Result(path.stem, key=_key(path, parameters)) for path, parameters in values.items()]
     for result, (path, parameters) in zip(results, values.items(), strict=True):
         old = before.get(result.name)
-        if old is not None and old.key == result.key and old.status in ("ok", "kept"):
+        if resume and old is not None and old.key == result.key and old.status in ("ok", "kept"):
             result.status, result.seconds, result.slowest = "kept", old.seconds, old.slowest
         else:
             _execute(path, parameters, out, 60 * minutes[path.stem], result)
-        _write_summary(out, results)
+        known = before | {one.name: one for one in results if one.status != "not run" or one.name not in before}
+        _write_summary(out, [known[name] for name in sorted(known)])
         report(result)
         if result.status == "failed":
             break

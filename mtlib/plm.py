@@ -6,6 +6,7 @@ architectures. The classifier owns the trunk; the masked-LM model is pointed at 
 """
 
 import json
+import shutil
 from contextlib import contextmanager
 from inspect import signature
 from pathlib import Path
@@ -143,9 +144,12 @@ class SharedPLM(nn.Module):
     def save_pretrained(self, folder: str | Path) -> None:
         """Write a plain sequence-classification checkpoint with the masked-LM head beside it.
 
-        `transformers.pipeline("text-classification", folder)` loads it as it is.
+        `transformers.pipeline("text-classification", folder)` loads it as it is. What an earlier call left there is
+        replaced, also where that model had one trunk and this one has two.
         """
         folder = Path(folder)
+        (folder / _HEAD_FILE).unlink(missing_ok=True)
+        shutil.rmtree(folder / _SEPARATE_FOLDER, ignore_errors=True)
         self.classifier.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
         if self.shared:

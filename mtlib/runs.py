@@ -38,6 +38,7 @@ SCHEMA_VERSION = 1
 logging.get_logger("transformers.trainer_utils").setLevel(logging.ERROR)
 _MODEL = "model"  # in the folder of a finished stage, with _RESULT in it
 _RESULT = "stage.json"
+_KEPT = "run.json"  # in the folder of a kept model
 
 
 def run(
@@ -53,7 +54,7 @@ def run(
         config: what to run.
         out: folder for records. Checkpoints lie in `out/.work` until the record is written.
         resume: go on from the last stage and checkpoint of an interrupted run of the same configuration.
-        keep_model: write the trained model here too.
+        keep_model: write the trained model here too; a new or empty folder, or one that holds this very run's model.
         callbacks: for the Trainer of every stage.
 
     Returns:
@@ -75,10 +76,15 @@ def run(
     with _disk_errors(out), claim(lock_path(path)) if state.is_main_process else contextlib.nullcontext():
         state.wait_for_everyone()  # or one of several processes might look before another's record is there
         if not path.exists():
+            if keep_model is not None and (kept := _kept(keep_model)) not in (None, _identity(config, inputs)):
+                raise UserError(f"{keep_model} holds {kept}; give an empty folder to keep the model in, or delete it.")
             _complete(config, data, inputs, path, resume, keep_model, callbacks)
             return path, False
-    if keep_model is not None and not any(keep_model.iterdir()):
-        raise UserError(f"{path} is finished, but its model was not kept; run it again with another --out.")
+    if keep_model is not None and _kept(keep_model) != _identity(config, inputs):
+        raise UserError(
+            f"{path} is finished, but {keep_model} does not hold its model ({_kept(keep_model) or 'it is empty'}); "
+            "to train it again give another --out, and an empty folder to keep the model in."
+        )
     return path, True
 
 
@@ -185,11 +191,28 @@ def _complete(
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     if trainer.args.should_save:  # of several processes, one
+        if keep_model is not None:  # before the record, which says that all is done
+            _keep(plm, Path(keep_model).absolute(), record["identity"])
         write_atomically(path, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
-        if keep_model is not None:
-            plm.save_pretrained(keep_model)
         shutil.rmtree(work, ignore_errors=True)
     trainer.accelerator.wait_for_everyone()
+
+
+def _keep(plm: SharedPLM, folder: Path, identity: str) -> None:
+    """The trained model, and whose it is: whole or not at all. `folder` is empty, or holds the same run's model."""
+    part = folder.with_name(f".{folder.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    plm.save_pretrained(part)
+    (part / _KEPT).write_text(json.dumps({"identity": identity}) + "\n")
+    shutil.rmtree(folder)
+    os.replace(part, folder)
+
+
+def _kept(folder: Path) -> str | None:
+    """The identity of the run whose model lies in `folder`, some words where that is not known, None if it is empty."""
+    if (folder / _KEPT).is_file():
+        return json.loads((folder / _KEPT).read_text())["identity"]
+    return "files that are no kept model of a run" if any(folder.iterdir()) else None
 
 
 def read_records(folders: list[Path]) -> list[dict]:
@@ -200,7 +223,11 @@ def read_records(folders: list[Path]) -> list[dict]:
             raise UserError(f"{folder} does not exist; expected a folder with run records (`--out` of `mtlib run`).")
         paths = sorted([*folder.glob("*.json"), *folder.glob("*.jsonl")]) if folder.is_dir() else [folder]
         for path in paths:
-            for line in path.read_text().splitlines() if path.suffix == ".jsonl" else [path.read_text()]:
+            for line in (
+                path.read_text(encoding="utf-8").rstrip("\n").split("\n")
+                if path.suffix == ".jsonl"
+                else [path.read_text()]
+            ):
                 try:
                     record = json.loads(line)
                 except json.JSONDecodeError as error:
@@ -295,7 +322,9 @@ def _model_sha256(config: RunConfig) -> str | None:
     if not folder.is_dir():
         return None
     digest = hashlib.sha256()
-    for path in sorted([*folder.glob("*.safetensors"), folder / "config.json", *folder.glob("tokenizer*.json")]):
+    decisive = ("*.safetensors", "config.json", "tokenizer*.json", "vocab.*", "merges.txt", "*.model",
+                "special_tokens_map.json", "masked_lm/*.safetensors")  # fmt: skip
+    for path in sorted({path for pattern in decisive for path in folder.glob(pattern)}):
         if path.is_file():
             with open(path, "rb") as file:
                 digest.update(hashlib.file_digest(file, "sha256").digest())

@@ -26,7 +26,7 @@ from pathlib import Path
 import yaml
 
 from mtlib import profiles, runs
-from mtlib.config import RunConfig, without_unread
+from mtlib.config import BUNDLED_MODEL, NAMES, RunConfig, without_unread
 from mtlib.errors import UserError
 
 _LISTS = {"tasks": "task", "models": "model", "methods": "method", "seeds": "seed"}
@@ -46,7 +46,7 @@ def expand(file: Path) -> list[RunConfig]:
     Raises:
         UserError: naming the file, the key, the value and what was expected.
     """
-    grid = _read(file)
+    grid, rates = _read(file)
     first = {KEYS[key]: values[0] for key, values in grid.items() if key in ("tasks", "source")}
     for key, values in grid.items():  # each by itself, as a method that reads everything would take it
         if key not in ("sets", "splits"):  # these depend on the task
@@ -55,6 +55,12 @@ def expand(file: Path) -> list[RunConfig]:
     found = {}
     for values in itertools.product(*grid.values()):
         settings = without_unread(dict(zip(map(KEYS.get, grid), values, strict=True)))
+        if "learning_rate" not in grid:
+            alternating = settings.get("update") == "alternating"
+            rate = rates.get(
+                (settings.get("model", BUNDLED_MODEL), "alternating" if alternating else settings["method"])
+            )
+            settings |= {} if rate is None else {"learning_rate": rate}
         config = _build(file, settings)
         found.setdefault(repr(config.resolved()), config)
     return list(found.values())
@@ -154,13 +160,13 @@ def options(config: RunConfig) -> list[str]:
 # ------------------------------------------------------------------------------------------------- reading the file
 
 
-def _read(file: Path) -> dict[str, list]:
-    """Every key of the file, and of its profile, with its values in RunConfig's types."""
+def _read(file: Path) -> tuple[dict[str, list], dict[tuple[str, str], float]]:
+    """Every key of the file, and of its profile, with its values in RunConfig's types; rates by model and method."""
     given = _load(file)
-    settings = {}
+    settings, rates = {}, {}
     if "profile" in given:
         try:
-            settings = _settings_of_profile(given.pop("profile"))
+            settings, rates = _settings_of_profile(given.pop("profile"))
         except UserError as error:
             raise UserError(f"{file}, profile: {error}") from error
     settings |= given
@@ -173,21 +179,23 @@ def _read(file: Path) -> dict[str, list]:
         if key not in settings:
             raise UserError(f"{file}: {key} is missing; expected a list, for example `{key}: {_example(key)}`.")
     order = [key for field in RunConfig.__dataclass_fields__ for key in KEYS if KEYS[key] == field]
-    return {key: _values(file, key, settings[key]) for key in order if key in settings}  # tasks are the outermost loop
+    # tasks are the outermost loop
+    return {key: _values(file, key, settings[key]) for key in order if key in settings}, rates
 
 
 def _example(key: str) -> str:
     return {"tasks": "[sentiment, nli]", "methods": "[fine_tuning, mask_tuning]"}[key]
 
 
-def _settings_of_profile(name) -> dict:
+def _settings_of_profile(name) -> tuple[dict, dict[tuple[str, str], float]]:
     values = profiles.load(name)
     # the paper's alpha (null) is what the profile's notebooks compare methods at, the grid what they draw the curve of
-    return {
+    settings = {
         "models": values["model"],
         "alpha": [None, *values["alphas"]],
         **{key: values[key] for key in ("source", "seeds", "mask_rate", "train_size", "epochs")},
     }
+    return settings, {(values["model"], method): rate for method, rate in values.get("learning_rates", {}).items()}
 
 
 def _values(file: Path, key: str, given) -> list:
@@ -217,7 +225,7 @@ def _typed(file: Path, key: str, value):
     if not fits or (isinstance(value, float) and not math.isfinite(value)):
         expected = " or ".join(text for kind, text in _KINDS.items() if kind in kinds)
         raise UserError(f"{file}: {key} is {found!r}; expected {expected}, or a list of such.")
-    if key in ("source", "models") and Path(value).is_dir():
+    if key in ("source", "models") and value not in NAMES and Path(value).is_dir():
         return os.path.abspath(value)  # it must mean the same to a process that works in another folder
     return value
 

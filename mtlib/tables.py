@@ -158,10 +158,11 @@ def _make_table(heading: tuple, records: list[dict]) -> Table:
             for set_name, metrics in record["metrics"].items():
                 for column, value in _measures(set_name, metrics):
                     seed = record["config"]["seed"]
-                    if seed in cells[column]:
+                    if cells[column].get(seed, 100 * value) != 100 * value:
                         raise UserError(
-                            f"two different runs of {method} have seed {seed} and the same settings (other weights or "
-                            "data under one name?); put them into folders of their own and make a table of each."
+                            f"two different runs of {method} have seed {seed} and the same settings; they "
+                            f"differ on {column} (other weights or data under one name, another device?); put them "
+                            "into folders of their own and make a table of each."
                         )
                     cells[column][seed] = 100 * value
                     columns.setdefault(column)

@@ -67,6 +67,16 @@ def test_results_of_other_benchmarks_are_kept(tmp_path):
     assert isinstance(result.exception, UserError) and "another kind (no 'throughput')" in str(result.exception)
 
 
+def test_throughput_of_other_shapes_is_kept(tmp_path, monkeypatch):
+    row = bench.Throughput("fine_tuning", "32", 1.0, 1.0, 1.0, None, None)
+    monkeypatch.setattr(bench, "throughput", lambda shape, **settings: [row])
+    path = tmp_path / "throughput.json"
+    for shape in ("mini", "bert-base"):
+        done = CliRunner().invoke(cli.app, ["bench", "--throughput", shape, "--json", str(path)])
+        assert done.exit_code == 0, done.output
+    assert list(json.loads(path.read_text())["throughput"]) == ["mini", "bert-base"]
+
+
 def test_throughput_counts_sequences_and_flops():
     rows = bench.throughput("mini", batch_size=2, steps=3)
     assert [(row.method, row.length) for row in rows] == [

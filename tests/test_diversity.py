@@ -121,12 +121,12 @@ def test_recorded_is_what_the_training_step_predicted():
     assert [row["rank_original"] for row in rows] == ranks.tolist()
 
 
-def test_recording_changes_no_training_step():
+def test_recording_changes_no_training_step(tmp_path):
     watched, plain = make_plm(), make_plm()
     examples = make_examples(8)
     record_fills(watched, TUNING, examples, **SETTINGS)
     data = examples.map(lambda row: plain.tokenizer(row["text"]) | {"labels": row["label"]})
-    arguments = ObjectiveArguments("unused", save_strategy="no", use_cpu=True, disable_tqdm=True, **SETTINGS)
+    arguments = ObjectiveArguments(str(tmp_path), save_strategy="no", use_cpu=True, disable_tqdm=True, **SETTINGS)
     data = data.remove_columns(["text", "label", "uid"])
     ObjectiveTrainer(plain, TUNING, arguments, data, data_collator=Collator(plain.tokenizer)).train()
     for a, b in zip(watched.parameters(), plain.parameters(), strict=True):
@@ -164,6 +164,9 @@ def test_bad_input_is_told():
 def test_rows_survive_the_file(recorded, tmp_path):
     write_rows(tmp_path / "new" / "rows.jsonl", recorded["plain_mlm"])
     assert read_rows(tmp_path / "new" / "rows.jsonl") == recorded["plain_mlm"]
+    odd = [{"text": "a good\x85film\u2028"}, {"text": ""}]
+    write_rows(tmp_path / "odd.jsonl", odd)
+    assert read_rows(tmp_path / "odd.jsonl") == odd
 
 
 def test_the_papers_study_in_small(tmp_path):
@@ -241,6 +244,9 @@ def test_the_gravest_place_decides_an_example():
     assert example_categories(rows, [name for _, name in names]) == {
         (1, "a"): "plausible_different", (1, "b"): "implausible", (1, "c"): "same", (1, "d"): "unk", (2, "a"): "same",
     }  # fmt: skip
+    assert example_categories(rows, [name for _, name in names], over_epochs=True) == {
+        "a": "plausible_different", "b": "implausible", "c": "same", "d": "unk",
+    }  # fmt: skip
     with pytest.raises(UserError, match="several arms"):
         example_categories([ROW | {"arm": "x"}, ROW | {"arm": "y"}], ["same", "same"])
 
@@ -284,13 +290,17 @@ def test_untouched_texts_lie_at_distance_0_and_keep_their_label():
 
 
 def test_label_consistency_counts_flips():
-    plm = make_plm()
-    with torch.no_grad():  # a classifier that looks at nothing but its bias, then one that answers otherwise
-        plm.classifier.classifier.weight.zero_()
-        plm.classifier.classifier.bias.copy_(torch.tensor([0.0, 1.0]))
-    examples = make_examples(3)
+    plm, examples = make_plm().eval(), make_examples(4)
+    with torch.no_grad():  # a classifier that gives two of the four sentences either label
+        batch = plm.tokenizer(list(examples["text"]), padding=True, return_tensors="pt")
+        lead = plm.classify(batch) @ torch.tensor([-1.0, 1.0])
+        plm.classifier.classifier.bias[0] += lead.sort().values[1:3].mean()
+    texts = [examples["text"][i] for i in lead.argsort().tolist()]
+    swap = dict(zip(texts, texts[2:] + texts[:2], strict=True))  # one label's texts for the other's
     rows = [{"epoch": 1, **example} for example in examples]
-    assert label_consistency(plm, examples, rows).share == 1
+    flipped = [rows[0] | {"text": swap[rows[0]["text"]]}, *rows[1:3], rows[3] | {"text": swap[rows[3]["text"]]}]
+    assert label_consistency(plm, examples, rows)[:2] == (4, 4)
+    assert label_consistency(plm, examples, flipped)[:2] == (2, 4)
 
 
 def test_self_bleu_of_copies_and_of_strangers():

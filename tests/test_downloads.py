@@ -121,6 +121,13 @@ def test_a_wrong_checksum_is_an_error_and_removes_nothing(server, tmp_path):
     assert (tmp_path / DEV).read_bytes() == b"edited by hand"
 
 
+def test_all_names_are_checked_before_the_first_download(server, tmp_path):
+    for wrong in ("sst3", "paws_qqp"):
+        with pytest.raises(UserError, match=wrong):
+            fetch(["imdb_cad", wrong], tmp_path, raw_base=base_of(server))
+    assert not [*tmp_path.rglob("*.tsv")]
+
+
 def test_fetch_failures_say_what_to_do(server, tmp_path):
     server.files.clear()
     with pytest.raises(UserError, match=r"the server answered 404.*put them into the source folder"):

@@ -121,7 +121,7 @@ class TestPlots:
         assert [label.get_text() for label in axis.get_xticklabels()] == ["0", "0.01", "0.9"]
         assert list(axis.lines[0].get_ydata()) == pytest.approx([0, 1, 90])
         assert "testbed_sentiment: 0 % at 0, 1 % at 0.01, 90 % at 0.9" in alt
-        assert {"alpha", "accuracy, %", "testbed_contrast (ood)"} <= set(texts(figure))
+        assert {"alpha (not to scale)", "accuracy, %", "testbed_contrast (ood)"} <= set(texts(figure))
 
     def test_probes(self):
         counts = {"majority": {"testbed_contrast": (50, 100), "testbed_sentiment": (52, 100)},

@@ -210,6 +210,12 @@ def test_half_precision_checkpoints_are_trained_in_single(plm, tmp_path):
     assert {p.dtype for p in SharedPLM.from_pretrained(tmp_path, num_labels=2).parameters()} == {torch.float32}
 
 
+def test_saving_replaces_what_lay_there_in_the_other_form(tmp_path):
+    for shared in (True, False, True):
+        architecture("bert", shared=shared).save_pretrained(tmp_path)
+        assert SharedPLM.from_pretrained(tmp_path).shared == shared
+
+
 def test_separate_trunks(tmp_path):
     plm = architecture("bert", shared=False).eval()
     assert plm.mlm_trunk is not plm.trunk

@@ -105,6 +105,11 @@ def test_from_scratch_takes_the_vocabulary_alone(finished, warm_start, corpus, t
     assert json.loads((work / "report.json").read_text())["started_from"] == "random weights"
 
 
+def test_other_options_on_prepared_text_are_refused(finished, warm_start, corpus):
+    with pytest.raises(SystemExit, match=r"was prepared with .*give another --work"):
+        pretrained(finished, warm_start, corpus, "--layers", "0", "3")
+
+
 def test_unknown_layer(warm_start, corpus, tmp_path):
     with pytest.raises(SystemExit, match=r"layer 6; .* has 6"):
         pretrained(tmp_path, warm_start, corpus, "--layers", "0", "6")

@@ -95,7 +95,7 @@ def test_text_lists_every_field():
 def test_learning_rates_are_for_the_profiles_model():
     assert resolve("cpu").config("fine_tuning").learning_rate == 2e-4
     assert resolve("cpu", model="bert-base-uncased").config("fine_tuning").learning_rate is None
-    assert resolve("cpu").config("mask_tuning").learning_rate is None
+    assert resolve("cpu").config("mask_tuning", update="alternating").learning_rate == 2e-4
     with pytest.raises(UserError, match="learning_rates names 'tuning'; expected one of fine_tuning"):
         resolve("cpu", learning_rates={"tuning": 1e-4})
 

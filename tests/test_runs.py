@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -151,8 +152,52 @@ def test_train_size_is_the_same_subset_for_every_seed(testbed, model):
 def test_kept_model_can_be_loaded(testbed, model, tmp_path):
     run(config(model, epochs=1), tmp_path / "out", keep_model=tmp_path / "kept")
     assert runs.SharedPLM.from_pretrained(tmp_path / "kept").config.id2label == {0: "negative", 1: "positive"}
-    with pytest.raises(UserError, match="is finished, but its model was not kept"):
+    _, was_there = run(config(model, epochs=1), tmp_path / "out", keep_model=tmp_path / "kept")
+    assert was_there and not [*tmp_path.glob(".*.part")]
+    with pytest.raises(UserError, match=r"is finished, but .*kept too does not hold its model .it is empty."):
         run(config(model, epochs=1), tmp_path / "out", keep_model=tmp_path / "kept too")
+    # another run's model is neither taken for this one's nor overwritten
+    before = {path.name: path.read_bytes() for path in (tmp_path / "kept").iterdir()}
+    with pytest.raises(UserError, match=r"kept holds .*; give an empty folder"):
+        run(config(model, epochs=1, seed=1), tmp_path / "out", keep_model=tmp_path / "kept")
+    run(config(model, epochs=1, seed=1), tmp_path / "out")
+    with pytest.raises(UserError, match="kept does not hold its model"):
+        run(config(model, epochs=1, seed=1), tmp_path / "out", keep_model=tmp_path / "kept")
+    assert {path.name: path.read_bytes() for path in (tmp_path / "kept").iterdir()} == before
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "mine.txt").write_text("not to be lost")
+    with pytest.raises(UserError, match="holds files that are no kept model"):
+        run(config(model, epochs=1, seed=2), tmp_path / "out", keep_model=tmp_path / "notes")
+
+
+def test_a_model_that_could_not_be_kept_leaves_the_run_unfinished(testbed, model, tmp_path, monkeypatch):
+    whole, save = runs.SharedPLM.save_pretrained, []
+
+    def cut(plm, folder):
+        whole(plm, folder)
+        if ".kept.part" in str(folder) and not save:
+            save.append(folder)
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(runs.SharedPLM, "save_pretrained", cut)
+    with pytest.raises(KeyboardInterrupt):
+        run(config(model, epochs=1), tmp_path / "out", keep_model=tmp_path / "kept")
+    assert not [*(tmp_path / "out").glob("*.json")] and not [*(tmp_path / "kept").iterdir()]
+    path, was_there = run(config(model, epochs=1), tmp_path / "out", keep_model=tmp_path / "kept")
+    assert not was_there and (tmp_path / "kept" / "model.safetensors").exists()
+    assert not [*(tmp_path / "out" / ".work").glob(path.stem + "/*")] and not (tmp_path / ".kept.part").exists()
+
+
+@pytest.mark.parametrize("name", ["vocab.txt", "merges.txt", "masked_lm/model.safetensors", "tokenizer.model"])
+def test_all_files_that_decide_are_part_of_the_identity(testbed, model, tmp_path, name):
+    shutil.copytree(model, tmp_path / "model")
+    one = config(tmp_path / "model")
+    before = runs.record_path(one, tmp_path)
+    (tmp_path / "model" / "README.md").write_text("decides nothing")
+    assert runs.record_path(one, tmp_path) == before
+    (tmp_path / "model" / name).parent.mkdir(exist_ok=True)
+    (tmp_path / "model" / name).write_text("something else")
+    assert runs.record_path(one, tmp_path) != before
 
 
 def test_restart_forgets_the_interrupted_run(testbed, model, tmp_path, monkeypatch):
@@ -209,6 +254,11 @@ class TestBadInput:
             ({"batch_size": -1}, "batch_size is -1"),
             ({"learning_rate": 0.0}, "learning_rate is 0.0"),
             ({"seed": -1}, "seed is -1; expected 0 or more"),
+            ({"seed": 2**32}, r"seed is 4294967296; expected 0 or more and less than 2\*\*32"),
+            ({"epochs": float("inf")}, "epochs is inf; expected a number above 0"),
+            ({"weight_decay": float("nan")}, "weight_decay is nan; expected 0 or more"),
+            ({"warmup": 1.0}, "warmup is 1; expected a share of the steps below 1"),
+            ({"sets": ("testbed_sentiment",) * 2}, "names a set twice"),
             ({"masking": None}, "masking is None"),
             ({"mask_rate": None}, "mask_rate is None"),
             (

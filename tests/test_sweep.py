@@ -59,6 +59,25 @@ class TestExpand:
         assert {one.train_size for one in configs} == {32} and {one.seed for one in configs} == {0, 1}
         assert {one.alpha for one in configs if one.method == "mask_tuning"} == {None, 0.0}
 
+    def test_learning_rates_of_a_profile(self, tmp_path):
+        text = "profile: cpu\ntasks: sentiment\nmethods: [fine_tuning, sequential, mask_tuning]\nseeds: 1\nalpha: 0.1\n"
+        configs = expand(write(tmp_path, text + "update: [joint, alternating]"))
+        rates = {(one.method, one.update): one.learning_rate for one in configs}
+        assert rates == {
+            ("fine_tuning", "joint"): 2e-4, ("sequential", "joint"): 5e-4,
+            ("mask_tuning", "joint"): 5e-4, ("mask_tuning", "alternating"): 2e-4,
+        }  # fmt: skip
+        assert {one.learning_rate for one in expand(write(tmp_path, text + "learning_rate: 1e-3"))} == {1e-3}
+        # they were chosen for the profile's model
+        assert {one.learning_rate for one in expand(write(tmp_path, text + "models: other"))} == {None}
+
+    def test_names_mean_the_same_beside_folders_of_that_name(self, tmp_path, monkeypatch):
+        for name in ("mini", "testbed"):
+            (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path)
+        (one,) = expand(write(tmp_path, "tasks: sentiment\nmethods: fine_tuning\nmodels: mini\nsource: testbed"))
+        assert (one.model, one.source) == ("mini", "testbed")
+
     def test_files_of_this_repository(self):
         assert len(expand(SWEEPS / "testbed.yaml")) == 3 * 2 * 3
         # 10 values of alpha for Mask-tuning, of which the paper's is one; one of every other method

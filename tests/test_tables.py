@@ -1,3 +1,5 @@
+import json
+
 import pytest
 from scipy import stats
 
@@ -73,6 +75,15 @@ def test_settings_that_differ_name_their_rows():
 def test_differences_need_the_same_budget():
     (table,) = tables.make_tables([record("fine_tuning", 0, 0.8, epochs=6), record("mask_tuning", 0, 0.9, epochs=3)])
     assert table.difference(table.rows[-1], "dev") is None
+
+
+def test_a_run_of_some_sets_and_one_of_all_go_into_one_row():
+    whole = record("fine_tuning", 0, 0.8)
+    part = json.loads(json.dumps(whole))
+    part["metrics"]["more"] = part["metrics"]["dev"]
+    (table,) = tables.make_tables([whole, part])
+    (row,) = table.rows
+    assert {name: cell.n for name, cell in row.cells.items()}["dev"] == 1 and "more" in row.cells
 
 
 def test_two_runs_in_one_cell_are_refused():

@@ -220,13 +220,18 @@ def recorded(path: Path = DATA_DIR / "results" / "testbed.jsonl") -> dict[float,
         record = json.loads(line)
         config = record["config"]
         if config["method"] == "fine_tuning" and config["seed"] == 0:
-            setting = re.search(r"strength ([\d.]+)", config["source"])
-            counts = found.setdefault(float(setting[1]) if setting else 0.9, {})
+            counts = found.setdefault(recorded_strength(config["source"]), {})
             for name, metrics in record["metrics"].items():
                 # a contrast set's record tells its halves apart, the other probes take all rows
                 correct = metrics["correct"] + metrics.get("original_correct", 0)
                 counts[name] = (correct, metrics["n"] + metrics.get("pairs", 0))
     return found
+
+
+def recorded_strength(source: str) -> float:
+    """Of the planted shortcut, by a record's `source`; the bundled testbed's is 0.9."""
+    setting = re.search(r"strength ([\d.e-]+)", source)
+    return float(setting[1]) if setting else 0.9
 
 
 if __name__ == "__main__":

@@ -45,7 +45,11 @@ def main(given: list[str] | None = None):
     for name in arguments.only:
         work = arguments.work / name.replace(" ", "_").replace("%", "percent").replace(",", "")
         given = [*CHOICES[name], "--work", str(work), "--tokens", str(arguments.tokens)]
-        if not (work / "report.json").exists():
+        if (work / "report.json").exists():
+            tokens = json.loads((work / "report.json").read_text())["settings"]["tokens"]
+            if tokens != str(arguments.tokens):
+                raise SystemExit(f"{work} was trained with --tokens {tokens}; give that, or another --work.")
+        else:
             pretrain_one(pretrain.parse_arguments(given), arguments.warm_start, corpus)
         pretrain.export(work, work / "model")
         for seed in SEEDS:

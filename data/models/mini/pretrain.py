@@ -34,6 +34,7 @@ MIXTURE = {
     "dictionary": 0.04,
 }  # fmt: skip
 SEED = 0
+PREPARING = ("tokens", "layers", "from_scratch", "vocabulary", "length")  # options that decide start and text
 HELD_OUT_LENGTH = 64  # whatever the training pieces are, so that models can be compared
 
 
@@ -44,6 +45,11 @@ def main(given: list[str] | None = None):
     if arguments.export:
         return export(work, arguments.export)
     start, prepared = work / "start", work / "examples" / "complete"
+    preparing = {name: getattr(arguments, name) for name in PREPARING}
+    if prepared.exists() and json.loads(prepared.read_text()) != preparing:
+        raise SystemExit(
+            f"{work} was prepared with {prepared.read_text()}, not {json.dumps(preparing)}; give another --work."
+        )
     if not prepared.exists():
         if arguments.warm_start is None or arguments.corpus is None:
             raise SystemExit(f"{work} holds no prepared text yet: --warm-start and --corpus are needed to make it.")
@@ -52,7 +58,7 @@ def main(given: list[str] | None = None):
         build_start(arguments.warm_start, kept, arguments.layers, start, arguments.from_scratch)
         tokenizer = AutoTokenizer.from_pretrained(start)
         build_examples(corpus, tokenizer, arguments.tokens, arguments.length, work / "examples")
-        prepared.touch()
+        prepared.write_text(json.dumps(preparing))
     train(start, work, arguments)
     return None
 
