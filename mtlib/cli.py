@@ -433,6 +433,17 @@ def bench(
 
 
 @app.command()
+def pages() -> None:
+    """For maintainers: put the tables made from data/results into README.md and data/results/README.md."""
+    from mtlib import pages as made
+    from mtlib.paths import DATA_DIR
+
+    found = made.parts(DATA_DIR / "results")
+    for page in (DATA_DIR.parent / "README.md", DATA_DIR / "results" / "README.md"):
+        console.print(f"{page.relative_to(DATA_DIR.parent)}: {', '.join(made.fill(page, found))}")
+
+
+@app.command()
 def figures(
     out: Annotated[Path | None, typer.Option(help="folder [default: figures/ of the checkout]")] = None,
 ) -> None:

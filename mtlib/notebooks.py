@@ -17,6 +17,7 @@ from pathlib import Path
 import nbformat
 
 import mtlib
+from mtlib import pages
 from mtlib.config import NAMES
 from mtlib.errors import UserError
 from mtlib.paths import NOTEBOOK_DIR
@@ -31,7 +32,7 @@ import sys
 repository = ""  # the address you would clone this project from, for example git+https://...
 if "google.colab" in sys.modules:
     assert repository, "fill in `repository` above, then run this cell again"
-    %pip install -q "mtlib @ {repository}@v{version}"
+    %pip install -q "mtlib[notebooks] @ {repository}@v{version}"
 """
 _TEMPLATE = """\
 {%- extends 'classic/index.html.j2' -%}
@@ -273,13 +274,10 @@ def _write_summary(out: Path, results: list[Result]) -> None:
 
 
 def update_readme() -> None:
-    """Put the table of the notebooks as they are now into the README, between its two comments."""
-    path = NOTEBOOK_DIR.parent / "README.md"
-    before, begin, rest = path.read_text().partition("--publish` -->\n")
-    _, end, after = rest.partition("<!-- end of the table -->")
-    if not begin or not end:
-        raise UserError(f"{path} has lost the two comments around the notebook table; put them back.")
-    path.write_text(before + begin + table() + "\n" + end + after)
+    """Put the table of the notebooks as they are now into the README."""
+    page = NOTEBOOK_DIR.parent / "README.md"
+    if not pages.fill(page, {"notebooks": table()}):
+        raise UserError(f"{page} has lost its `<!-- made: notebooks -->`; put it back, with `<!-- end -->` below it.")
 
 
 def table() -> str:

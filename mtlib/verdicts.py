@@ -9,7 +9,7 @@ import pandas
 
 from mtlib import paper
 from mtlib.errors import UserError
-from mtlib.study import ARMS, VARIANTS, arm_of, split
+from mtlib.study import ARMS, VARIANTS, arm_of, curve, split
 from mtlib.tables import Difference, paired_difference
 from mtlib.tasks import TASKS, kind
 
@@ -185,6 +185,22 @@ def beside(table: str, records: Iterable[dict]) -> pandas.DataFrame:
     return pandas.DataFrame(rows).set_index(["method", "model"])
 
 
+def curves(records: Sequence[dict]) -> pandas.DataFrame:
+    """The points of the alpha and masking-rate curves: mean ± sd in per cent on every set, at the seeds all have."""
+    rows = []
+    for task in TASKS:
+        for name in ("alpha", "mask_rate"):
+            points = curve(records, task, name)
+            for value, group in points.items() if len(points) > 1 else ():
+                scores = defaultdict(list)
+                for record in group:
+                    for set_name, metrics in record["metrics"].items():
+                        scores[set_name].append(100 * metrics["accuracy"])
+                texts = {set_name: _spread_text(values) for set_name, values in scores.items()}
+                rows.append({"task": task, "setting": name, "value": f"{value:g}", "seeds": len(group), **texts})
+    return pandas.DataFrame(rows, columns=None if rows else ["task"]).set_index("task").fillna("")
+
+
 def cost(records: Iterable[dict]) -> pandas.DataFrame:
     """Medians over the runs of every arm: seconds of training, peak memory, and both by fine-tuning's."""
     found, rows = by_arm(records), []
@@ -227,8 +243,12 @@ def _mean_text(found: dict[tuple[str, str], list[dict]], arm: str, set_name: str
     ]
     if not values:
         return "not run"
+    return f"{_spread_text(values)} ({len(values)})"
+
+
+def _spread_text(values: list[float]) -> str:
     spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
-    return f"{statistics.fmean(values):.1f}{spread} ({len(values)})"
+    return f"{statistics.fmean(values):.1f}{spread}"
 
 
 def _verdict(points: list[float], sign: int, m: int) -> str:

@@ -319,7 +319,7 @@ def test_publish_puts_the_outputs_into_the_source(folder, tmp_path):
     path = write(folder, "01_one", "print(n + 1)")
     before = nbformat.read(path, as_version=4)
     readme = tmp_path / "README.md"
-    readme.write_text("# Top\n<!-- by `--publish` -->\nold\n<!-- end of the table -->\nrest\n")
+    readme.write_text("# Top\n<!-- made: notebooks -->\nold\n<!-- end -->\nrest\n")
     result = call("--publish", "--out", tmp_path / "out")
     assert result.exit_code == 0, result.output
     published = nbformat.read(path, as_version=4)
@@ -330,7 +330,7 @@ def test_publish_puts_the_outputs_into_the_source(folder, tmp_path):
     assert published.cells[-1].outputs[0].text == "2\n" and published.cells[-1].execution_count == 2
     assert published.metadata.keys() == {"kernelspec", "language_info", "mtlib"}
     page = readme.read_text()
-    assert page == f"# Top\n<!-- by `--publish` -->\n{notebooks.table()}\n<!-- end of the table -->\nrest\n"
+    assert page == f"# Top\n<!-- made: notebooks -->\n\n{notebooks.table()}\n\n<!-- end -->\nrest\n"
     assert "| not run |" not in page
     for cell, old in zip(published.cells, before.cells, strict=True):
         assert (cell.id, cell.source, cell.metadata) == (old.id, old.source, old.metadata)

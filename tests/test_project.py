@@ -57,7 +57,7 @@ def test_package_modules_import_one_way():
     order = [
         "errors", "paths", "testbed", "registry", "releases", "downloads", "sources", "verification", "tasks",
         "masking", "plm", "objectives", "trainer", "refill", "examples", "config",
-        "methods", "environment", "claims", "runs", "tables", "study", "paper", "verdicts",
+        "methods", "environment", "claims", "runs", "tables", "study", "paper", "verdicts", "pages",
         "agreement", "fills", "pos_probe", "plausibility",
         "diversity", "annotation", "profiles", "store", "sweep", "engines", "ray_engine", "sweep_report",
         "explorer", "figures", "widgets", "notebooks",

@@ -3,21 +3,34 @@
 from dataclasses import replace
 from pathlib import Path
 
-from mtlib import verdicts
+import pytest
+
+from mtlib import pages
 from mtlib.config import BUNDLED_RATES, LearningRates
+from mtlib.errors import UserError
 from mtlib.runs import read_records
-from mtlib.study import ARMS, Study, arm_of, best_rates, split
-from mtlib.tables import make_tables, markdown
+from mtlib.study import Study, best_rates, split
 from mtlib.tasks import TASKS, get_task
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "data" / "results"
 
 
-def test_readme_tables_are_made_from_the_records():
-    readme = (ROOT / "README.md").read_text()
-    for table in make_tables(read_records([RESULTS / "sst2.jsonl"])):
-        assert markdown(table) in readme
+def test_pages_print_what_the_records_say(tmp_path):
+    """`python -m mtlib pages` would change nothing."""
+    found, printed = pages.parts(RESULTS), []
+    for page in (ROOT / "README.md", RESULTS / "README.md"):
+        (tmp_path / page.name).write_text(page.read_text())
+        printed += pages.fill(tmp_path / page.name, found)
+        assert (tmp_path / page.name).read_text() == page.read_text(), f"{page.name}: run `python -m mtlib pages`"
+    assert sorted(printed) == sorted(found)
+
+
+def test_a_place_that_is_not_closed(tmp_path):
+    (tmp_path / "page.md").write_text("<!-- made: a -->\nold\n")
+    with pytest.raises(UserError, match=r"0 places .*made: a"):
+        pages.fill(tmp_path / "page.md", {"a": "new"})
+    assert (tmp_path / "page.md").read_text() == "<!-- made: a -->\nold\n"
 
 
 def test_learning_rates_are_the_best_of_the_grid():
@@ -32,22 +45,6 @@ def test_learning_rates_are_the_best_of_the_grid():
     for method, (_, rate) in best.items():
         assert BUNDLED_RATES[method] == LearningRates(rate, rate, rate)
     assert best.keys() == {"fine_tuning", "mask_tuning"}, "config.py says which methods have a recorded grid"
-
-
-def test_pages_print_what_the_study_found():
-    readme, page = (ROOT / "README.md").read_text(), (RESULTS / "README.md").read_text()
-    records = read_records([RESULTS / "study.jsonl"])
-    grid, rest = split(records)
-    main = [record for record in rest if arm_of(record["config"]) in {arm.name for arm in ARMS}]
-    for table in make_tables(main):
-        assert markdown(table) in readme
-    assert verdicts.markdown(verdicts.summary(records)) in readme
-    assert verdicts.markdown(verdicts.answers(records)) in readme
-    assert verdicts.markdown(verdicts.cost(records)) in page
-    for record in grid:
-        config, (metrics,) = record["config"], record["metrics"].values()
-        arm, rate = arm_of(config), config["learning_rate"]
-        assert f"| {config['task']} | {arm} | {rate:.0e} | {100 * metrics['accuracy']:.2f} |" in page
 
 
 def test_the_study_was_done_as_planned():

@@ -1,0 +1,61 @@
+"""What README.md and data/results/README.md print of the records in data/results: `python -m mtlib pages`.
+
+A page holds each part between `<!-- made: NAME -->` and `<!-- end -->`.
+"""
+
+import re
+from pathlib import Path
+
+from mtlib import verdicts
+from mtlib.errors import UserError
+from mtlib.runs import read_records
+from mtlib.study import ARMS, arm_of, split
+from mtlib.tables import make_tables, markdown
+from mtlib.tasks import TASKS
+
+_PART = r"(<!-- made: {} -->\n).*?(<!-- end -->)"
+
+
+def parts(results: Path) -> dict[str, str]:
+    """Every part by name, as Markdown, from the records in `results`."""
+    study = read_records([results / "study.jsonl"])
+    arms = [arm.name for arm in ARMS]
+    grid, rest = split(study)
+    rates = [
+        (list(TASKS).index(config["task"]), arms.index(arm_of(config)), config["learning_rate"], accuracy)
+        for config, accuracy in ((one["config"], next(iter(one["metrics"].values()))["accuracy"]) for one in grid)
+    ]
+    return {
+        "study verdicts": verdicts.markdown(verdicts.summary(study)),
+        "study answers": verdicts.markdown(verdicts.answers(study)),
+        "study main": _tables([record for record in rest if arm_of(record["config"]) in arms]),
+        "study curves": verdicts.markdown(verdicts.curves(study)),
+        "study cost": verdicts.markdown(verdicts.cost(study)),
+        "study rates": "\n".join(
+            ["| task | arm | learning rate | dev accuracy, % |", "| --- | --- | ---: | ---: |"]
+            + [f"| {list(TASKS)[task]} | {arms[arm]} | {rate:.0e} | {100 * accuracy:.2f} |"
+               for task, arm, rate, accuracy in sorted(rates)]
+        ),
+        "larger training set": _tables(read_records([results / "sst2.jsonl"])),
+    }  # fmt: skip
+
+
+def fill(page: Path, found: dict[str, str]) -> list[str]:
+    """Put the parts that `page` has places for into it, and return their names."""
+    text, names = page.read_text(encoding="utf-8"), []
+    for name in re.findall(r"<!-- made: (.*?) -->", text):
+        if name not in found:
+            continue  # made by another command
+        text, count = re.subn(
+            _PART.format(re.escape(name)), lambda match, name=name: f"{match[1]}\n{found[name]}\n\n{match[2]}", text,
+            flags=re.S,
+        )  # fmt: skip
+        if count != 1:
+            raise UserError(f"{page} has {count} places `<!-- made: {name} --> ... <!-- end -->`; expected one.")
+        names.append(name)
+    page.write_text(text, encoding="utf-8")
+    return names
+
+
+def _tables(records: list[dict]) -> str:
+    return "\n\n".join(markdown(table) for table in make_tables(records))
