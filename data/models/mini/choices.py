@@ -14,7 +14,6 @@ from pathlib import Path
 from statistics import mean, stdev
 
 import pretrain
-from transformers import AutoTokenizer
 
 from mtlib.config import RunConfig
 from mtlib.runs import read_records, run
@@ -50,22 +49,15 @@ def main(given: list[str] | None = None):
             if tokens != str(arguments.tokens):
                 raise SystemExit(f"{work} was trained with --tokens {tokens}; give that, or another --work.")
         else:
-            pretrain_one(pretrain.parse_arguments(given), arguments.warm_start, corpus)
+            settings = pretrain.parse_arguments([*given, "--warm-start", str(arguments.warm_start)])
+            pretrain.prepare(settings, corpus)
+            pretrain.train(work / "start", work, settings)
         pretrain.export(work, work / "model")
         for seed in SEEDS:
             run(fine_tuning(work / "model", arguments.sst2, seed), work / "sst2")
         print(name, *summary(work).items(), flush=True)
         found = json.loads(arguments.to.read_text()) if arguments.to.exists() else {}
         arguments.to.write_text(json.dumps(found | {name: summary(work)}, indent=2) + "\n")
-
-
-def pretrain_one(settings: argparse.Namespace, warm_start: Path, corpus: dict[str, list[str]]) -> None:
-    start, examples = settings.work / "start", settings.work / "examples"
-    full = AutoTokenizer.from_pretrained(warm_start)
-    kept = pretrain.choose_vocabulary(full, corpus, settings.vocabulary)
-    pretrain.build_start(warm_start, kept, settings.layers, start, settings.from_scratch)
-    pretrain.build_examples(corpus, AutoTokenizer.from_pretrained(start), settings.tokens, settings.length, examples)
-    pretrain.train(start, settings.work, settings)
 
 
 def fine_tuning(model: Path, folder: Path, seed: int) -> RunConfig:

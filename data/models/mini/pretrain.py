@@ -53,14 +53,19 @@ def main(given: list[str] | None = None):
     if not prepared.exists():
         if arguments.warm_start is None or arguments.corpus is None:
             raise SystemExit(f"{work} holds no prepared text yet: --warm-start and --corpus are needed to make it.")
-        corpus = read_corpus(arguments.corpus)
-        kept = choose_vocabulary(AutoTokenizer.from_pretrained(arguments.warm_start), corpus, arguments.vocabulary)
-        build_start(arguments.warm_start, kept, arguments.layers, start, arguments.from_scratch)
-        tokenizer = AutoTokenizer.from_pretrained(start)
-        build_examples(corpus, tokenizer, arguments.tokens, arguments.length, work / "examples")
+        prepare(arguments, read_corpus(arguments.corpus))
         prepared.write_text(json.dumps(preparing))
     train(start, work, arguments)
     return None
+
+
+def prepare(arguments: argparse.Namespace, corpus: dict[str, list[str]]) -> None:
+    """The model to start from and the pieces to train on, in `arguments.work`."""
+    start, warm_start = arguments.work / "start", arguments.warm_start
+    kept = choose_vocabulary(AutoTokenizer.from_pretrained(warm_start), corpus, arguments.vocabulary)
+    build_start(warm_start, kept, arguments.layers, start, arguments.from_scratch)
+    tokenizer = AutoTokenizer.from_pretrained(start)
+    build_examples(corpus, tokenizer, arguments.tokens, arguments.length, arguments.work / "examples")
 
 
 def parse_arguments(given: list[str] | None = None):
