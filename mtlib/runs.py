@@ -192,7 +192,7 @@ def _complete(
     }
     if trainer.args.should_save:  # of several processes, one
         if keep_model is not None:  # before the record, which says that all is done
-            _keep(plm, Path(keep_model).absolute(), record["identity"])
+            _keep(plm, Path(keep_model).resolve(), record["identity"])  # a link stays, its target is replaced
         write_atomically(path, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
         shutil.rmtree(work, ignore_errors=True)
     trainer.accelerator.wait_for_everyone()
