@@ -223,11 +223,11 @@ def read_records(folders: list[Path]) -> list[dict]:
             raise UserError(f"{folder} does not exist; expected a folder with run records (`--out` of `mtlib run`).")
         paths = sorted([*folder.glob("*.json"), *folder.glob("*.jsonl")]) if folder.is_dir() else [folder]
         for path in paths:
-            for line in (
-                path.read_text(encoding="utf-8").rstrip("\n").split("\n")
-                if path.suffix == ".jsonl"
-                else [path.read_text()]
-            ):
+            whole = path.read_text(encoding="utf-8")
+            lines = whole.split("\n") if path.suffix == ".jsonl" else [whole]  # splitlines would cut at more than these
+            if path.suffix == ".jsonl" and not lines[-1]:
+                lines.pop()  # after the last line's end
+            for line in lines:
                 try:
                     record = json.loads(line)
                 except json.JSONDecodeError as error:

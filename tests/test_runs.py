@@ -387,3 +387,17 @@ def test_two_processes_train_as_one(model, tmp_path):
     for ours, theirs in zip(one["history"], two["history"], strict=True):
         for name in ("loss", "grad_norm", "mlm_loss", "ft_loss", "n_masked"):
             assert ours[name] == pytest.approx(theirs[name], rel=1e-4), name
+
+
+def test_a_file_of_no_records_and_odd_characters_in_one(tmp_path):
+    (tmp_path / "none.jsonl").write_text("")
+    assert read_records([tmp_path]) == []
+    record = {
+        "schema_version": runs.SCHEMA_VERSION,
+        "identity": "x",
+        "config": {},
+        "metrics": {},
+        "text": "a\x85b\u2028c",
+    }
+    (tmp_path / "one.jsonl").write_text(json.dumps(record, ensure_ascii=False) + "\n", encoding="utf-8")
+    assert read_records([tmp_path]) == [record]
