@@ -192,20 +192,16 @@ def _complete(
     }
     if trainer.args.should_save:  # of several processes, one
         if keep_model is not None:  # before the record, which says that all is done
-            _keep(plm, Path(keep_model).resolve(), record["identity"])  # a link stays, its target is replaced
+            _keep(plm, Path(keep_model), record["identity"])
         write_atomically(path, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
         shutil.rmtree(work, ignore_errors=True)
     trainer.accelerator.wait_for_everyone()
 
 
 def _keep(plm: SharedPLM, folder: Path, identity: str) -> None:
-    """The trained model, and whose it is: whole or not at all. `folder` is empty, or holds the same run's model."""
-    part = folder.with_name(f".{folder.name}.part")
-    shutil.rmtree(part, ignore_errors=True)
-    plm.save_pretrained(part)
-    (part / _KEPT).write_text(json.dumps({"identity": identity}) + "\n")
-    shutil.rmtree(folder)
-    os.replace(part, folder)
+    """The trained model, and before it whose it is: if saving is cut off, the same run may do it again."""
+    (folder / _KEPT).write_text(json.dumps({"identity": identity}) + "\n")
+    plm.save_pretrained(folder)
 
 
 def _kept(folder: Path) -> str | None:

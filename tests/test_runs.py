@@ -153,7 +153,7 @@ def test_kept_model_can_be_loaded(testbed, model, tmp_path):
     run(config(model, epochs=1), tmp_path / "out", keep_model=tmp_path / "kept")
     assert runs.SharedPLM.from_pretrained(tmp_path / "kept").config.id2label == {0: "negative", 1: "positive"}
     _, was_there = run(config(model, epochs=1), tmp_path / "out", keep_model=tmp_path / "kept")
-    assert was_there and not [*tmp_path.glob(".*.part")]
+    assert was_there
     with pytest.raises(UserError, match=r"is finished, but .*kept too does not hold its model .it is empty."):
         run(config(model, epochs=1), tmp_path / "out", keep_model=tmp_path / "kept too")
     # another run's model is neither taken for this one's nor overwritten
@@ -175,17 +175,20 @@ def test_a_model_that_could_not_be_kept_leaves_the_run_unfinished(testbed, model
 
     def cut(plm, folder):
         whole(plm, folder)
-        if ".kept.part" in str(folder) and not save:
+        if Path(folder).name == "kept" and not save:
             save.append(folder)
+            (Path(folder) / "config.json").unlink()
             raise KeyboardInterrupt
 
     monkeypatch.setattr(runs.SharedPLM, "save_pretrained", cut)
     with pytest.raises(KeyboardInterrupt):
         run(config(model, epochs=1), tmp_path / "out", keep_model=tmp_path / "kept")
-    assert not [*(tmp_path / "out").glob("*.json")] and not [*(tmp_path / "kept").iterdir()]
+    assert not [*(tmp_path / "out").glob("*.json")] and not (tmp_path / "kept" / "config.json").exists()
+    with pytest.raises(UserError, match=r"kept holds .*; give an empty folder"):
+        run(config(model, epochs=1, seed=1), tmp_path / "out", keep_model=tmp_path / "kept")
     path, was_there = run(config(model, epochs=1), tmp_path / "out", keep_model=tmp_path / "kept")
-    assert not was_there and (tmp_path / "kept" / "model.safetensors").exists()
-    assert not [*(tmp_path / "out" / ".work").glob(path.stem + "/*")] and not (tmp_path / ".kept.part").exists()
+    assert not was_there and (tmp_path / "kept" / "config.json").exists()
+    assert not [*(tmp_path / "out" / ".work").glob(path.stem + "/*")]
 
 
 @pytest.mark.parametrize("name", ["vocab.txt", "merges.txt", "masked_lm/model.safetensors", "tokenizer.model"])
