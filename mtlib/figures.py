@@ -272,7 +272,8 @@ def dial(counts: Mapping[float, Mapping[str, tuple[int, int]]], title: str = "")
 def claims(found: Mapping[str, Sequence[Cell]], title: str = "") -> tuple[Figure, str]:
     """Differences of two arms, a panel per claim and a row per evaluation set, with 95 % t intervals.
 
-    `found` maps a panel's title to the claim's cells. Hollow: both arms at chance. Sets that were not run are left out.
+    `found` maps a panel's title to the claim's cells. Hollow: both arms at chance, or one has not learned
+    the task. Sets that were not run are left out.
     """
     run = {name: [cell for cell in cells if cell.difference is not None] for name, cells in found.items()}
     sets = sorted(
@@ -288,9 +289,10 @@ def claims(found: Mapping[str, Sequence[Cell]], title: str = "") -> tuple[Figure
     for axis, (name, cells) in zip(axes, run.items(), strict=False):
         for cell in cells:
             place, line, shift = tasks.index(cell.task), sets.index(cell.set_name), cell.difference
+            hollow = cell.at_chance or cell.verdict == "not learned"
             axis.errorbar(shift.mean, line, xerr=[[shift.mean - shift.low], [shift.high - shift.mean]], capsize=2,
                           fmt=_MARKERS[place], color=_PALETTE[place], ms=5,
-                          markerfacecolor="white" if cell.at_chance else _PALETTE[place])  # fmt: skip
+                          markerfacecolor="white" if hollow else _PALETTE[place])  # fmt: skip
         above, below = sum(cell.difference.low > 0 for cell in cells), sum(cell.difference.high < 0 for cell in cells)
         words[name.replace("\n", " ")] = [f"above 0 on {above}, below on {below} of {len(cells)} sets"]
         axis.tick_params(labelbottom=True)
@@ -300,7 +302,9 @@ def claims(found: Mapping[str, Sequence[Cell]], title: str = "") -> tuple[Figure
         axis.set_ylim(len(sets) - 0.5, -0.5)
     for axis in axes[len(found) :]:
         axis.set_visible(False)
-    figure.supxlabel("difference, points (right of 0: the first is better); hollow: both at chance", fontsize=9)
+    figure.supxlabel(
+        "difference, points (right of 0: the first is better); hollow: at chance or not learned", fontsize=9
+    )
     figure.suptitle(title, x=0.01, ha="left", fontsize=11)
     return figure, _sentence("Whole 95 % intervals of paired differences", words)
 

@@ -1,5 +1,6 @@
 """What the study's records say about the paper's claims, by the rules that `data/results/PLAN.md` set beforehand."""
 
+import math
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -15,7 +16,7 @@ from mtlib.tasks import TASKS, kind
 
 FEWEST_SEEDS = 3
 AT_CHANCE = 2.0  # points to the majority class
-VERDICTS = ("reproduced", "leaning", "undecided", "leaning against", "contradicted", "not run")
+VERDICTS = ("reproduced", "leaning", "undecided", "leaning against", "contradicted", "not learned", "not run")
 
 
 @dataclass(frozen=True)
@@ -52,8 +53,10 @@ class Cell:
     Args:
         task, set_name: where.
         difference: paired by seed, in points, with its 95 % t interval; None below three seeds in common.
-        verdict: one of `VERDICTS`; "" for a question without an expected sign.
-        at_chance: both arms' means lie within two points of the majority class: the cell tells nothing.
+        verdict: one of `VERDICTS`; "" for a question without an expected sign. "not learned": out of distribution, and
+            an arm's mean on the task's dev set is at most two points above the majority class. It gives one answer to
+            nearly everything, which is no generalisation even where that answer is right more often than the other's.
+        at_chance: both arms' means lie within two points of the set's majority class: the cell tells nothing.
     """
 
     task: str
@@ -84,19 +87,22 @@ def cells(claim: Claim, records: Iterable[dict], tasks: Sequence[str] = tuple(TA
             results.append(Cell(task, name, None, "not run", False))
             continue
         points = [100 * (ours[seed]["accuracy"] - theirs[seed]["accuracy"]) for seed in seeds]
-        majority = 100 * ours[seeds[0]]["majority"]
-        means = [sum(100 * side[seed]["accuracy"] for seed in seeds) / len(seeds) for side in (ours, theirs)]
         verdict = _verdict(points, claim.sign, len(places)) if claim.sign else ""
-        at_chance = all(abs(mean - majority) <= AT_CHANCE for mean in means)
+        dev = TASKS[task].dev_set("hub")
+        if kind(name) == "ood" and any(
+            _above_majority(found[task, arm, dev], seeds) <= AT_CHANCE for arm in (claim.arm, claim.base)
+        ):
+            verdict = "not learned"
+        at_chance = all(abs(_above_majority(side, seeds)) <= AT_CHANCE for side in (ours, theirs))
         results.append(Cell(task, name, paired_difference(points), verdict, at_chance))
     return results
 
 
 def overall(found: Sequence[Cell]) -> str:
-    """One word for a claim, over the sets that were run: "reproduced", "contradicted", "mixed", "undecided"."""
-    counts = Counter(cell.verdict for cell in found if cell.verdict != "not run")
+    """One word for a claim, over the sets with a verdict: "reproduced", "contradicted", "mixed", "undecided"."""
+    counts = Counter(cell.verdict for cell in found if cell.verdict not in ("not learned", "not run"))
     if not counts:
-        return "not run"
+        return "not learned" if any(cell.verdict == "not learned" for cell in found) else "not run"
     better, worse = counts["reproduced"] + counts["leaning"], counts["contradicted"] + counts["leaning against"]
     if better and worse:
         return "mixed"
@@ -130,11 +136,12 @@ def answers(records: Sequence[dict]) -> pandas.DataFrame:
     """Our own questions: the difference in points with its 95 % interval, a column per set that was run."""
     rows = []
     for claim in CLAIMS:
-        found = {cell.set_name: cell.difference for cell in cells(claim, records)} if not claim.sign else {}
-        texts = {
-            name: f"{one.mean:+.1f} [{one.low:+.1f}, {one.high:+.1f}]" for name, one in found.items() if one is not None
-        }
         if not claim.sign:
+            texts = {
+                cell.set_name: cell.verdict or f"{one.mean:+.1f} [{one.low:+.1f}, {one.high:+.1f}]"
+                for cell in cells(claim, records)
+                if (one := cell.difference) is not None
+            }
             rows.append({"": claim.question, "compared": f"{claim.arm} - {claim.base}", **texts})
     return pandas.DataFrame(rows).set_index("").fillna("not run")
 
@@ -249,6 +256,13 @@ def _mean_text(found: dict[tuple[str, str], list[dict]], arm: str, set_name: str
 def _spread_text(values: list[float]) -> str:
     spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
     return f"{statistics.fmean(values):.1f}{spread}"
+
+
+def _above_majority(by_seed: dict[int, dict], seeds: list[int]) -> float:
+    """Mean accuracy minus the share of the majority class, in points; nan where a seed lacks the set."""
+    if not all(seed in by_seed for seed in seeds):
+        return math.nan
+    return 100 * statistics.fmean(by_seed[seed]["accuracy"] - by_seed[seed]["majority"] for seed in seeds)
 
 
 def _verdict(points: list[float], sign: int, m: int) -> str:

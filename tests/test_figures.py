@@ -274,6 +274,10 @@ class TestClaims:
         figure, _ = figures.claims({"a - b": [self.cell("sst2", 0.1, 1.0, at_chance=True)]})
         (line,) = [line for line in figure.axes[0].lines if line.get_marker() == "o"]
         assert line.get_markerfacecolor() == "white"
+        unlearned = Cell("paraphrase", "paws_qqp", tables.Difference(30.0, 29.0, 31.0, 5), "not learned", False)
+        figure, _ = figures.claims({"a - b": [unlearned]})
+        (line,) = [line for line in figure.axes[0].lines if line.get_marker() == "D"]
+        assert line.get_markerfacecolor() == "white"
 
     def test_nothing_run_is_an_error(self):
         with pytest.raises(UserError, match="no difference to show"):

@@ -99,6 +99,25 @@ def test_far_below_the_majority_is_not_at_chance():
     assert not next(one for one in cells(Q1, found) if one.set_name == "imdb_cad").at_chance
 
 
+def test_an_arm_that_has_not_learned_gets_no_verdict_out_of_distribution():
+    """One answer to everything: no better than the majority in distribution, and right on most of PAWS."""
+
+    def of(arm, dev, paws):
+        found = records(arm, dev, name="qqp", task="paraphrase", majority=0.62)
+        for record, accuracy in zip(found, paws, strict=True):
+            record["metrics"]["paws_qqp"] = {"accuracy": accuracy, "majority": 0.72}
+        return found
+
+    plain = of({"method": "fine_tuning"}, [0.75, 0.76, 0.75], [0.40, 0.41, 0.42])
+    for dev, verdicts in {0.635: ("contradicted", "not learned"), 0.645: ("contradicted", "reproduced")}.items():
+        found = plain + of({"method": "mask_tuning"}, [dev] * 3, [0.72] * 3)
+        of_set = {cell.set_name: cell for claim in CLAIMS[:2] for cell in cells(claim, found)}
+        assert (of_set["qqp"].verdict, of_set["paws_qqp"].verdict) == verdicts
+        assert of_set["paws_qqp"].difference.mean == pytest.approx(31.0) and not of_set["paws_qqp"].at_chance
+    found += of({"method": "fine_tuning", "epochs": 6.0}, [0.62] * 3, [0.72] * 3)
+    assert answers(found).loc["Q7", ["qqp", "paws_qqp"]].tolist() == ["+2.5 [+2.5, +2.5]", "not learned"]
+
+
 def test_the_grid_is_no_run_of_an_arm_and_an_arm_has_one_run_a_seed():
     main = records({"method": "fine_tuning"}, [0.70] * 3) + records({"method": "mask_tuning"}, [0.80] * 3)
     grid = records({"method": "mask_tuning", "learning_rate": 1e-4}, [0.1], name="sst2")
@@ -117,6 +136,8 @@ def test_overall():
     assert of("contradicted", "contradicted", "undecided", "not run") == "contradicted"
     assert of("leaning", "leaning") == "undecided"
     assert of("not run", "not run") == "not run"
+    assert of("reproduced", "not learned", "not learned") == "reproduced"
+    assert of("not learned", "not run") == "not learned"
 
 
 def test_every_claim_names_arms_that_exist():
