@@ -21,21 +21,14 @@ def parts(results: Path) -> dict[str, str]:
     study = read_records([results / "study.jsonl"])
     arms = [arm.name for arm in ARMS]
     grid, rest = split(study)
-    rates = [
-        (list(TASKS).index(config["task"]), arms.index(arm_of(config)), config["learning_rate"], accuracy)
-        for config, accuracy in ((one["config"], next(iter(one["metrics"].values()))["accuracy"]) for one in grid)
-    ]
     return {
         "study verdicts": verdicts.markdown(verdicts.summary(study)),
         "study answers": verdicts.markdown(verdicts.answers(study)),
         "study main": _tables([record for record in rest if arm_of(record["config"]) in arms]),
         "study curves": verdicts.markdown(verdicts.curves(study)),
         "study cost": verdicts.markdown(verdicts.cost(study)),
-        "study rates": "\n".join(
-            ["| task | arm | learning rate | dev accuracy, % |", "| --- | --- | ---: | ---: |"]
-            + [f"| {list(TASKS)[task]} | {arms[arm]} | {rate:.0e} | {100 * accuracy:.2f} |"
-               for task, arm, rate, accuracy in sorted(rates)]
-        ),
+        "study rates": _rates(grid),
+        "study pilot": _rates(read_records([results / "study_pilot.jsonl"])),
         "larger training set": _tables(read_records([results / "sst2.jsonl"])),
     }  # fmt: skip
 
@@ -55,6 +48,22 @@ def fill(page: Path, found: dict[str, str]) -> list[str]:
         names.append(name)
     page.write_text(text, encoding="utf-8")
     return names
+
+
+def _rates(records: list[dict]) -> str:
+    """Dev accuracy by learning rate; every record was scored on one set."""
+    tasks, arms, rows = list(TASKS), [arm.name for arm in ARMS], []
+    for record in records:
+        config, train = record["config"], record["data"]["train"]
+        ((_, scores),) = record["metrics"].items()
+        place = tasks.index(config["task"]), arms.index(arm_of(config))
+        examples = train.get("used_rows", train["rows"])
+        rows.append((*place, examples, config["batch_size"], config["learning_rate"], scores["accuracy"]))
+    lines = ["| task | arm | examples | batch | learning rate | dev accuracy, % |"]
+    lines.append("| --- | --- | ---: | ---: | ---: | ---: |")
+    for task, arm, examples, batch, rate, accuracy in sorted(rows):
+        lines.append(f"| {tasks[task]} | {arms[arm]} | {examples:,} | {batch} | {rate:.0e} | {100 * accuracy:.2f} |")
+    return "\n".join(lines)
 
 
 def _tables(records: list[dict]) -> str:
