@@ -289,12 +289,10 @@ def claims(found: Mapping[str, Sequence[Cell]], title: str = "") -> tuple[Figure
     for axis, (name, cells) in zip(axes, run.items(), strict=False):
         for cell in cells:
             place, line, shift = tasks.index(cell.task), sets.index(cell.set_name), cell.difference
-            hollow = cell.at_chance or cell.verdict == "not learned"
             axis.errorbar(shift.mean, line, xerr=[[shift.mean - shift.low], [shift.high - shift.mean]], capsize=2,
                           fmt=_MARKERS[place], color=_PALETTE[place], ms=5,
-                          markerfacecolor="white" if hollow else _PALETTE[place])  # fmt: skip
-        above, below = sum(cell.difference.low > 0 for cell in cells), sum(cell.difference.high < 0 for cell in cells)
-        words[name.replace("\n", " ")] = [f"above 0 on {above}, below on {below} of {len(cells)} sets"]
+                          markerfacecolor="white" if cell.says_nothing else _PALETTE[place])  # fmt: skip
+        words[name.replace("\n", " ")] = _sides(cells)
         axis.tick_params(labelbottom=True)
         axis.axvline(0, color="0.3", lw=0.8)
         axis.set_title(name, fontsize=9)
@@ -306,7 +304,19 @@ def claims(found: Mapping[str, Sequence[Cell]], title: str = "") -> tuple[Figure
         "difference, points (right of 0: the first is better); hollow: at chance or not learned", fontsize=9
     )
     figure.suptitle(title, x=0.01, ha="left", fontsize=11)
-    return figure, _sentence("Whole 95 % intervals of paired differences", words)
+    return figure, _sentence("Evaluation sets whose 95 % interval of the difference lies above or below 0", words)
+
+
+def _sides(cells: Sequence[Cell]) -> list[str]:
+    """How many 95 % intervals lie on which side of 0, for the alt text; hollow ones count by themselves."""
+    parts = []
+    for name, words in (("id", "in distribution"), ("ood", "out of it")):
+        solid = [cell.difference for cell in cells if kind(cell.set_name) == name and not cell.says_nothing]
+        if solid:
+            above, below = sum(one.low > 0 for one in solid), sum(one.high < 0 for one in solid)
+            parts.append(f"{words} {above} above and {below} below of {len(solid)}")
+    hollow = sum(cell.says_nothing for cell in cells)
+    return parts + ([f"{hollow} hollow"] if hollow else [])
 
 
 # ------------------------------------------------------------------------------------------------------ over training

@@ -6,7 +6,9 @@ A page holds each part between `<!-- made: NAME -->` and `<!-- end -->`.
 import re
 from pathlib import Path
 
-from mtlib import verdicts
+import pandas
+
+from mtlib import figures, verdicts
 from mtlib.errors import UserError
 from mtlib.runs import read_records
 from mtlib.study import ARMS, arm_of, split
@@ -21,11 +23,13 @@ def parts(results: Path) -> dict[str, str]:
     study = read_records([results / "study.jsonl"])
     arms = [arm.name for arm in ARMS]
     grid, rest = split(study)
+    tasks = [task for task in TASKS if any(record["config"]["task"] == task for record in rest)]
     return {
         "study verdicts": verdicts.markdown(verdicts.summary(study)),
-        "study answers": verdicts.markdown(verdicts.answers(study)),
-        "study main": _tables([record for record in rest if arm_of(record["config"]) in arms]),
-        "study curves": verdicts.markdown(verdicts.curves(study)),
+        "study figure": f"![{figures.standard(results)['study_claims'][1]}](figures/study_claims.png)",
+        "study sets": _by_task({task: verdicts.by_set(study, task) for task in tasks}),
+        "study main": _tables([record for record in rest if arm_of(record["config"]) in arms]) + _unlearned(study),
+        "study curves": _by_task({task: verdicts.curves(study, task) for task in tasks}),
         "study cost": verdicts.markdown(verdicts.cost(study)),
         "study rates": _rates(grid),
         "study pilot": _rates(read_records([results / "study_pilot.jsonl"])),
@@ -48,6 +52,19 @@ def fill(page: Path, found: dict[str, str]) -> list[str]:
         names.append(name)
     page.write_text(text, encoding="utf-8")
     return names
+
+
+def _by_task(frames: dict[str, pandas.DataFrame]) -> str:
+    return "\n\n".join(f"**{task}**\n\n{verdicts.markdown(frame)}" for task, frame in frames.items() if len(frame))
+
+
+def _unlearned(records: list[dict]) -> str:
+    found = [f"{arm} on {task}" for task, arm in verdicts.unlearned(records)]
+    return (
+        f"\n\nNot learned, so that what they score out of distribution means nothing: {', '.join(found)}."
+        if found
+        else ""
+    )
 
 
 def _rates(records: list[dict]) -> str:

@@ -65,6 +65,10 @@ class Cell:
     verdict: str
     at_chance: bool
 
+    @property
+    def says_nothing(self) -> bool:
+        return self.at_chance or self.verdict == "not learned"
+
 
 def cells(claim: Claim, records: Iterable[dict], tasks: Sequence[str] = tuple(TASKS)) -> list[Cell]:
     """The claim on every set of its kinds, "not run" included.
@@ -132,18 +136,26 @@ def summary(records: Sequence[dict]) -> pandas.DataFrame:
     return pandas.DataFrame(rows).set_index("")
 
 
-def answers(records: Sequence[dict]) -> pandas.DataFrame:
-    """Our own questions: the difference in points with its 95 % interval, a column per set that was run."""
+def by_set(records: Sequence[dict], task: str) -> pandas.DataFrame:
+    """Every question on every set of a task: difference in points, 95 % interval; for the paper's claims a verdict."""
     rows = []
     for claim in CLAIMS:
-        if not claim.sign:
-            texts = {
-                cell.set_name: cell.verdict or f"{one.mean:+.1f} [{one.low:+.1f}, {one.high:+.1f}]"
-                for cell in cells(claim, records)
-                if (one := cell.difference) is not None
-            }
-            rows.append({"": claim.question, "compared": f"{claim.arm} - {claim.base}", **texts})
-    return pandas.DataFrame(rows).set_index("").fillna("not run")
+        texts = {cell.set_name: _cell_text(cell) for cell in cells(claim, records) if cell.task == task}
+        rows.append({"": claim.question, "asked": claim.text, "compared": f"{claim.arm} - {claim.base}", **texts})
+    names = TASKS[task].evaluation_sets("hub")
+    return pandas.DataFrame(rows, columns=["", "asked", "compared", *names]).set_index("").fillna("")
+
+
+def unlearned(records: Iterable[dict]) -> list[tuple[str, str]]:
+    """Task and arm where the mean over all seeds on the dev set is at most two points above the majority class."""
+    found = []
+    for (task, arm), group in by_arm(records).items():
+        dev = TASKS[task].dev_set("hub")
+        by_seed = {record["config"]["seed"]: record["metrics"].get(dev) for record in group}
+        scored = {seed: metrics for seed, metrics in by_seed.items() if metrics}
+        if _above_majority(scored, list(by_seed)) <= AT_CHANCE:
+            found.append((task, arm))
+    return found
 
 
 def panels(records: Sequence[dict]) -> dict[str, list[Cell]]:
@@ -192,20 +204,17 @@ def beside(table: str, records: Iterable[dict]) -> pandas.DataFrame:
     return pandas.DataFrame(rows).set_index(["method", "model"])
 
 
-def curves(records: Sequence[dict]) -> pandas.DataFrame:
-    """The points of the alpha and masking-rate curves: mean ± sd in per cent on every set, at the seeds all have."""
+def curves(records: Sequence[dict], task: str) -> pandas.DataFrame:
+    """The points of a task's alpha and masking-rate curves: mean ± sd in per cent, at the seeds and sets all have."""
     rows = []
-    for task in TASKS:
-        for name in ("alpha", "mask_rate"):
-            points = curve(records, task, name)
-            for value, group in points.items() if len(points) > 1 else ():
-                scores = defaultdict(list)
-                for record in group:
-                    for set_name, metrics in record["metrics"].items():
-                        scores[set_name].append(100 * metrics["accuracy"])
-                texts = {set_name: _spread_text(values) for set_name, values in scores.items()}
-                rows.append({"task": task, "setting": name, "value": f"{value:g}", "seeds": len(group), **texts})
-    return pandas.DataFrame(rows, columns=None if rows else ["task"]).set_index("task").fillna("")
+    for name in ("alpha", "mask_rate"):
+        points = curve(records, task, name)
+        every = [record["metrics"] for group in points.values() for record in group]
+        sets = [one for one in (every[0] if every else ()) if all(one in metrics for metrics in every)]
+        for value, group in points.items() if len(points) > 1 else ():
+            texts = {one: _spread_text([100 * record["metrics"][one]["accuracy"] for record in group]) for one in sets}
+            rows.append({"setting": name, "value": f"{value:g}", "seeds": len(group), **texts})
+    return pandas.DataFrame(rows, columns=None if rows else ["setting"]).set_index("setting").fillna("not run")
 
 
 def cost(records: Iterable[dict]) -> pandas.DataFrame:
@@ -256,6 +265,14 @@ def _mean_text(found: dict[tuple[str, str], list[dict]], arm: str, set_name: str
 def _spread_text(values: list[float]) -> str:
     spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
     return f"{statistics.fmean(values):.1f}{spread}"
+
+
+def _cell_text(cell: Cell) -> str:
+    one = cell.difference
+    if one is None or cell.verdict == "not learned":
+        return cell.verdict
+    text = f"{one.mean:+.1f} [{one.low:+.1f}, {one.high:+.1f}]" + (" (at chance)" if cell.at_chance else "")
+    return f"{cell.verdict}: {text}" if cell.verdict else text
 
 
 def _above_majority(by_seed: dict[int, dict], seeds: list[int]) -> float:

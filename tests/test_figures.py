@@ -268,14 +268,16 @@ class TestClaims:
         figure, alt = figures.claims(found)
         assert [label for label in texts(figure) if "(" in label][:2] == ["sst2 (id)", "imdb_cad (ood)"]
         assert not any("hans" in text for text in texts(figure))
-        assert "a - b: above 0 on 1, below on 1 of 2 sets" in alt and "c - d: above 0 on 0, below on 0 of 1" in alt
+        assert "a - b: in distribution 0 above and 1 below of 1, out of it 1 above and 0 below of 1;" in alt
+        assert alt.endswith("c - d: in distribution 0 above and 0 below of 1.")
 
     def test_hollow_where_both_are_at_chance(self):
         figure, _ = figures.claims({"a - b": [self.cell("sst2", 0.1, 1.0, at_chance=True)]})
         (line,) = [line for line in figure.axes[0].lines if line.get_marker() == "o"]
         assert line.get_markerfacecolor() == "white"
         unlearned = Cell("paraphrase", "paws_qqp", tables.Difference(30.0, 29.0, 31.0, 5), "not learned", False)
-        figure, _ = figures.claims({"a - b": [unlearned]})
+        figure, alt = figures.claims({"a - b": [unlearned]})
+        assert alt.endswith("a - b: 1 hollow.")
         (line,) = [line for line in figure.axes[0].lines if line.get_marker() == "D"]
         assert line.get_markerfacecolor() == "white"
 

@@ -57,10 +57,10 @@ def test_package_modules_import_one_way():
     order = [
         "errors", "paths", "testbed", "registry", "releases", "downloads", "sources", "verification", "tasks",
         "masking", "plm", "objectives", "trainer", "refill", "examples", "config",
-        "methods", "environment", "claims", "runs", "tables", "study", "paper", "verdicts", "pages",
+        "methods", "environment", "claims", "runs", "tables", "study", "paper", "verdicts",
         "agreement", "fills", "pos_probe", "plausibility",
         "diversity", "annotation", "profiles", "store", "sweep", "engines", "ray_engine", "sweep_report",
-        "explorer", "figures", "widgets", "notebooks",
+        "explorer", "figures", "widgets", "pages", "notebooks",
         "bench", "cli", "__main__",
     ]  # fmt: skip
     found = {path.stem for path in (ROOT / "mtlib").glob("*.py")} | {"objectives", "testbed", "profiles"}

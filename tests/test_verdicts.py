@@ -9,14 +9,16 @@ from mtlib.verdicts import (
     VERDICTS,
     Cell,
     Claim,
-    answers,
     beside,
     by_arm,
+    by_set,
     cells,
     cost,
+    curves,
     markdown,
     overall,
     summary,
+    unlearned,
 )
 
 Q1 = CLAIMS[0]
@@ -115,7 +117,9 @@ def test_an_arm_that_has_not_learned_gets_no_verdict_out_of_distribution():
         assert (of_set["qqp"].verdict, of_set["paws_qqp"].verdict) == verdicts
         assert of_set["paws_qqp"].difference.mean == pytest.approx(31.0) and not of_set["paws_qqp"].at_chance
     found += of({"method": "fine_tuning", "epochs": 6.0}, [0.62] * 3, [0.72] * 3)
-    assert answers(found).loc["Q7", ["qqp", "paws_qqp"]].tolist() == ["+2.5 [+2.5, +2.5]", "not learned"]
+    table = by_set(found, "paraphrase")
+    assert table.loc["Q7", ["qqp", "paws_qqp"]].tolist() == ["+2.5 [+2.5, +2.5]", "not learned"]
+    assert unlearned(found) == [("paraphrase", "fine_tuning (6 epochs)")]
 
 
 def test_the_grid_is_no_run_of_an_arm_and_an_arm_has_one_run_a_seed():
@@ -172,10 +176,24 @@ class TestTables:
         assert table.loc["Q6", "sets run"] == "1 of 12"
         assert (table.loc[:, list(VERDICTS[:-1])].sum(axis=1) == [0, 0, 0, 0, 0, 1]).all()
 
-    def test_answers_to_our_own_questions(self):
-        table = answers(FOUND[:3] + records({"method": "fine_tuning", "epochs": 6.0}, [0.60] * 3)
-                        + records({"method": "mask_tuning"}, [0.63, 0.63, 0.63]))  # fmt: skip
-        assert table.loc["Q7", "imdb_cad"] == "+3.0 [+3.0, +3.0]" and table.loc["Q8", "imdb_cad"] == "not run"
+    def test_every_question_on_every_set(self):
+        table = by_set(FOUND[:3] + records({"method": "fine_tuning", "epochs": 6.0}, [0.50] * 3)
+                       + records({"method": "mask_tuning"}, [0.51, 0.51, 0.51]), "sentiment")  # fmt: skip
+        assert list(table.columns[2:]) == ["sst2", "imdb_contrast", "imdb_cad"] and len(table) == len(CLAIMS)
+        assert table.loc["Q1", "imdb_cad"] == "contradicted: -21.0 [-26.0, -16.0]"  # half: t 4.3027 x 2 / sqrt 3
+        assert (table.loc["Q1", "imdb_contrast"], table.loc["Q1", "sst2"]) == ("not run", "")  # not a set of the claim
+        assert table.loc["Q7", "imdb_cad"] == "+1.0 [+1.0, +1.0] (at chance)"
+        assert table.loc["Q8", "imdb_cad"] == "not run" and unlearned(FOUND) == []
+
+    def test_curves_have_the_sets_that_all_points_have(self):
+        points = {0.7: [0.51, 0.53], 0.1: [0.61, 0.63], 0.0: [0.71]}
+        found = [one for alpha, scores in points.items()
+                 for one in records({"method": "mask_tuning", "alpha": alpha}, scores, "hans", "nli")]  # fmt: skip
+        found[0]["metrics"]["mnli_mm"] = {"accuracy": 0.5, "majority": 0.4}
+        table = curves(found, "nli")
+        assert list(table.columns) == ["value", "seeds", "hans"]
+        assert table.values.tolist() == [["0", 1, "71.0"], ["0.1", 1, "61.0"], ["0.7", 1, "51.0"]]
+        assert curves(found, "sentiment").empty
 
     def test_markdown(self):
         lines = markdown(beside("I", FOUND)).splitlines()
