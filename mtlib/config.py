@@ -1,7 +1,10 @@
 """What decides a run's numbers: `RunConfig`, its defaults and its checks."""
 
 import math
+import numbers
+import typing
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from pathlib import Path
 
 from mtlib.errors import UserError
@@ -80,6 +83,9 @@ _CHOICES = {
 }
 
 
+_TYPES = {int: (numbers.Integral, "a whole number"), float: (numbers.Real, "a number"), bool: (bool, "true or false")}
+
+
 @dataclass(frozen=True)
 class RunConfig:
     """Everything that decides a run's numbers. `None` stands for the default named beside it.
@@ -148,6 +154,12 @@ class RunConfig:
     gradient_diagnostics_steps: int = 0
 
     def __post_init__(self):
+        for name, (kind, optional) in _numbers().items():
+            value, (accepted, text) = getattr(self, name), _TYPES[kind]
+            if value is None and optional:
+                continue
+            if not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool):
+                raise UserError(f"{name} is {value!r}; expected {text}.")
         task = get_task(self.task)
         reads = _READS.get(self.method, ())
         for name, choices in _CHOICES.items():
@@ -201,24 +213,24 @@ class RunConfig:
 
     def resolved(self) -> "RunConfig":
         """The same run with every default filled in, and None for what its method does not read."""
-        task = get_task(self.task)
-        reads = _READS[self.method]
+        task, reads = get_task(self.task), _READS[self.method]
         rates = default_rates(self.method, self.model)
-        given = self.learning_rate
+        given = {name: (kind, getattr(self, name)) for name, (kind, _) in _numbers().items()}
+        # 3 and 3.0 are one run, with one record
+        own = replace(self, **{name: kind(value) for name, (kind, value) in given.items() if value is not None})
         filled = replace(
-            self,
-            epochs=float(self.epochs),  # 3 and 3.0 are one run, with one record
-            alpha=_FIXED_ALPHA.get(self.method, task.alpha if self.alpha is None else self.alpha),
-            top_k=self.top_k if self.fill == "top_k" else None,
-            batch_size=self.batch_size or task.batch_size,
-            learning_rate=given or rates.trunk,
-            classifier_learning_rate=self.classifier_learning_rate or given or rates.classifier,
-            mlm_head_learning_rate=self.mlm_head_learning_rate or given or rates.mlm_head,
-            eval_max_length=self.eval_max_length or self.max_length,
-            sets=self.evaluation_sets,
-            splits={name: self.splits.get(name, split_options(name)[0]) for name in self.evaluation_sets
+            own,
+            alpha=_FIXED_ALPHA.get(own.method, task.alpha if own.alpha is None else own.alpha),
+            top_k=own.top_k if own.fill == "top_k" else None,
+            batch_size=own.batch_size or task.batch_size,
+            learning_rate=own.learning_rate or rates.trunk,
+            classifier_learning_rate=own.classifier_learning_rate or own.learning_rate or rates.classifier,
+            mlm_head_learning_rate=own.mlm_head_learning_rate or own.learning_rate or rates.mlm_head,
+            eval_max_length=own.eval_max_length or own.max_length,
+            sets=own.evaluation_sets,
+            splits={name: own.splits.get(name, split_options(name)[0]) for name in own.evaluation_sets
                     if len(split_options(name)) > 1},
-            precision=("bf16" if precision()["bf16"] else "float32") if self.precision == "auto" else self.precision,
+            precision=("bf16" if precision()["bf16"] else "float32") if own.precision == "auto" else own.precision,
         )  # fmt: skip
         unread = dict.fromkeys(_READ_BY_SOME - {*reads})
         if "alpha" not in reads:  # there are no two gradients to compare
@@ -229,3 +241,15 @@ class RunConfig:
         """For the record: no path of one machine."""
         model = Path(self.model).name if Path(self.model).is_dir() else self.model
         return asdict(self) | {"source": source_kind(self.source), "model": model, "sets": list(self.sets)}
+
+
+@cache
+def _numbers() -> dict[str, tuple[type, bool]]:
+    """The fields of `RunConfig` that are numbers or flags: their type, and whether None may stand there."""
+    found = {}
+    for name, hint in typing.get_type_hints(RunConfig).items():
+        kinds = typing.get_args(hint) or (hint,)
+        for kind in _TYPES:
+            if kind in kinds:
+                found[name] = (kind, type(None) in kinds)
+    return found

@@ -1,41 +1,62 @@
 """Between texts and model: a set's rows as model inputs, and a model's answers to a set's rows."""
 
-import tempfile
-
 import numpy as np
+import torch
 from datasets import Dataset
+from torch.utils.data import DataLoader
 
-from mtlib.objectives import FineTuning
 from mtlib.plm import SharedPLM
-from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer, precision
+from mtlib.trainer import Collator, ObjectiveTrainer, precision
 
 
 def tokenise(dataset: Dataset, tokenizer, max_length: int = 128) -> Dataset:
-    """Columns of model inputs, `labels` and `length`, from `text`, `text_pair` (where there is one) and `label`."""
+    """Columns of model inputs, `labels` and `length`, from `text`, `text_pair` and `label` (where they are there)."""
 
     def encode(rows):
         # text that spells out a special token ("[SEP]", "</s>") is text
         encoded = tokenizer(
             rows["text"], rows.get("text_pair"), truncation=True, max_length=max_length, split_special_tokens=True
         )
-        return {**encoded, "labels": rows["label"], "length": [len(ids) for ids in encoded["input_ids"]]}
+        labels = {"labels": rows["label"]} if "label" in rows else {}
+        return {**encoded, **labels, "length": [len(ids) for ids in encoded["input_ids"]]}
 
     return dataset.map(encode, batched=True, remove_columns=dataset.column_names, keep_in_memory=True)
 
 
-def predict(plm: SharedPLM, dataset: Dataset, max_length: int = 128) -> np.ndarray:
-    """Class logits `(n, num_labels)` of the texts as they stand, in the order of `dataset`."""
-    with tempfile.TemporaryDirectory() as folder:
-        arguments = ObjectiveArguments(
-            output_dir=folder, per_device_eval_batch_size=64, disable_tqdm=True, **precision()
-        )
-        return predict_with(ObjectiveTrainer(plm, FineTuning(), arguments), dataset, max_length)
+@torch.no_grad()
+def predict(plm: SharedPLM, dataset: Dataset, max_length: int = 128, batch_size: int = 64) -> np.ndarray:
+    """Class logits `(n, num_labels)` of the texts as they stand, in the order of `dataset`; labels are not read.
+
+    In bf16 where the device computes in it. The model is moved to the GPU if there is one; its mode, its precision and
+    the random states stay as they were.
+    """
+    examples, order = _by_length(dataset, plm.tokenizer, max_length)
+    logits, training = [torch.empty(0, plm.config.num_labels)], plm.training
+    device = torch.device("cpu" if precision()["use_cpu"] else "cuda")
+    plm.to(device).eval()
+    with torch.autocast(device.type, torch.bfloat16, enabled=precision()["bf16"]):
+        # a generator of its own: the loader would draw from the global one
+        for batch in DataLoader(examples, batch_size, collate_fn=Collator(plm.tokenizer), generator=torch.Generator()):
+            logits.append(plm.classify({name: tensor.to(device) for name, tensor in batch.items()}).float().cpu())
+    plm.train(training)
+    return _in_order(torch.cat(logits).numpy(), order)
 
 
 def predict_with(trainer: ObjectiveTrainer, dataset: Dataset, max_length: int) -> np.ndarray:
-    """`predict` with a trainer that is there already."""
-    examples = tokenise(dataset, trainer.plm.tokenizer, max_length)
-    order = np.argsort(np.asarray(examples["length"]), kind="stable")  # like lengths together: little padding
-    logits = np.empty((len(examples), trainer.plm.config.num_labels), dtype=np.float32)
-    logits[order] = trainer.predict(examples.select(order)).predictions
-    return logits
+    """`predict` with the trainer of the model, on all its processes."""
+    examples, order = _by_length(dataset, trainer.plm.tokenizer, max_length)
+    return _in_order(trainer.predict(examples).predictions, order)
+
+
+def _by_length(dataset: Dataset, tokenizer, max_length: int) -> tuple[Dataset, np.ndarray]:
+    """The texts as model inputs, like lengths together (little padding), and which row each one is."""
+    texts = dataset.select_columns([name for name in ("text", "text_pair") if name in dataset.column_names])
+    examples = tokenise(texts, tokenizer, max_length)
+    order = np.argsort([len(ids) for ids in examples["input_ids"]], kind="stable") if len(examples) else np.arange(0)
+    return examples.select(order), order
+
+
+def _in_order(logits: np.ndarray, order: np.ndarray) -> np.ndarray:
+    ordered = np.empty_like(logits)
+    ordered[order] = logits
+    return ordered

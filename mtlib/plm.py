@@ -1,8 +1,8 @@
 """One pretrained language model with two heads: it fills masks and it classifies.
 
-`SharedPLM` works for every Hugging Face encoder with a masked-LM head, and for BART, without a table of
-architectures. The classifier owns the trunk; the masked-LM model is pointed at it through its
-`base_model_prefix` and its output layer is tied again to the trunk's embeddings.
+`SharedPLM` works for nearly every Hugging Face encoder with a masked-LM head (not for Funnel, whose classifier has a
+trunk of its own kind), and for BART, without a table of architectures. The classifier owns the trunk; the masked-LM
+model is pointed at it through its `base_model_prefix` and its output layer is tied again to the trunk's embeddings.
 """
 
 import json
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import (
@@ -72,6 +73,12 @@ class SharedPLM(nn.Module):
         self.tokenizer = tokenizer
         self.shared = shared
         if shared:
+            if type(mlm.base_model) is not type(classifier.base_model):
+                raise UserError(
+                    f"{type(classifier).__name__} has a {type(classifier.base_model).__name__} for a trunk, "
+                    f"{type(mlm).__name__} a {type(mlm.base_model).__name__}: they cannot share one. Take another "
+                    "model, or two trunks (shared=False)."
+                )
             setattr(mlm, mlm.base_model_prefix, classifier.base_model)
             mlm.tie_weights()
         accepted = signature(classifier.forward).parameters.keys() & signature(mlm.forward).parameters.keys()
@@ -92,13 +99,14 @@ class SharedPLM(nn.Module):
             name_or_path: hub id or folder. A folder written by `save_pretrained` comes back whole.
             num_labels: classes of a new head; None takes the checkpoint's own.
             shared: one trunk (default for a plain masked LM) or two; None takes what a saved folder has.
-            config_changes: changes to the model's configuration, for example `hidden_dropout_prob=0.0`.
+            config_changes: changes to the model's configuration by its own names, for example BERT's
+                `hidden_dropout_prob=0.0`.
 
         The new head is drawn from torch's global generator: seed it first (`transformers.set_seed`).
 
         Raises:
             UserError: no such model; no mask token; no masked-LM weights in the checkpoint; another number of labels
-                than a saved classifier has.
+                than a saved classifier has; a setting that its configuration does not know.
         """
         name_or_path = str(name_or_path)
         tokenizer = _load(AutoTokenizer, name_or_path)
@@ -107,7 +115,7 @@ class SharedPLM(nn.Module):
             config_changes["num_labels"] = num_labels
         saved = _saved_form(name_or_path)
         if saved is None:
-            config = _load(AutoConfig, name_or_path, **config_changes)
+            config = _load_config(name_or_path, config_changes)
             classifier, report = _load(
                 AutoModelForSequenceClassification, name_or_path, config=config, output_loading_info=True, **_LOADING
             )
@@ -123,13 +131,13 @@ class SharedPLM(nn.Module):
 
     @classmethod
     def _read_back(cls, folder: Path, saved: str, tokenizer, config_changes: dict) -> "SharedPLM":
-        own = AutoConfig.from_pretrained(folder).num_labels
+        own = _load_config(str(folder), {}).num_labels
         if config_changes.get("num_labels", own) != own:
             raise UserError(
                 f"{folder} holds a classifier for {own} labels, but num_labels={config_changes['num_labels']} was "
                 "asked for; load the masked LM it came from to get a new head."
             )
-        config = AutoConfig.from_pretrained(folder, **config_changes)
+        config = _load_config(str(folder), config_changes)
         classifier, report = _load(
             AutoModelForSequenceClassification, str(folder), config=config, output_loading_info=True, **_LOADING
         )
@@ -151,6 +159,8 @@ class SharedPLM(nn.Module):
         (folder / _HEAD_FILE).unlink(missing_ok=True)
         shutil.rmtree(folder / _SEPARATE_FOLDER, ignore_errors=True)
         self.classifier.save_pretrained(folder)
+        # whole: what equals the default of any model would be left out, and BART's own is three labels
+        self.config.to_json_file(folder / "config.json", use_diff=False)
         self.tokenizer.save_pretrained(folder)
         if self.shared:
             save_file(self._head_state(), folder / _HEAD_FILE, metadata={"format": "pt"})
@@ -159,7 +169,10 @@ class SharedPLM(nn.Module):
 
     def load_masked_lm_head(self, folder: str | Path) -> None:
         """Read the masked-LM head that `save_pretrained` left in `folder` into this model."""
-        state = load_file(Path(folder) / _HEAD_FILE)
+        try:
+            state = load_file(Path(folder) / _HEAD_FILE)
+        except SafetensorError as error:
+            raise UserError(f"{Path(folder) / _HEAD_FILE} is torn ({error}); get it again.") from error
         expected = self._head_state().keys()
         if state.keys() != expected:
             raise UserError(
@@ -184,6 +197,11 @@ class SharedPLM(nn.Module):
     @property
     def mlm_trunk(self) -> PreTrainedModel:
         return self.mlm.base_model
+
+    def activation_checkpointing_enable(self, **kwargs) -> None:
+        """What `gradient_checkpointing=True` calls: no activations are kept, at the price of another forward pass."""
+        for model in (self.classifier,) if self.shared else (self.classifier, self.mlm):
+            model.activation_checkpointing_enable(**kwargs)
 
     def forward(self, objective, batch):
         """Run `objective(self, batch)`.
@@ -317,7 +335,7 @@ def _load(auto_class, name_or_path: str, **kwargs):
     logging.disable_progress_bar()
     try:
         return auto_class.from_pretrained(name_or_path, **kwargs)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         what = auto_class.__name__.removeprefix("Auto").removeprefix("ModelFor")
         raise UserError(
             f"Cannot load {what} from {name_or_path!r}: {str(error).splitlines()[0]} "
@@ -328,6 +346,16 @@ def _load(auto_class, name_or_path: str, **kwargs):
         logging.set_verbosity(verbosity)
         if bars:
             logging.enable_progress_bar()
+
+
+def _load_config(name_or_path: str, changes: dict) -> PreTrainedConfig:
+    config, unknown = _load(AutoConfig, name_or_path, return_unused_kwargs=True, **changes)
+    if unknown:
+        raise UserError(
+            f"the configuration of {name_or_path!r} ({type(config).__name__}) has no {', '.join(unknown)}; expected "
+            "names that stand in its config.json."
+        )
+    return config
 
 
 def _require_weights(name_or_path: str, model: PreTrainedModel, report: dict, prefix: str = "") -> None:

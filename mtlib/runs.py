@@ -329,7 +329,12 @@ def _model_sha256(config: RunConfig) -> str | None:
 
 def _check_lengths(config: RunConfig, plm: SharedPLM) -> None:
     longest = min(plm.tokenizer.model_max_length, getattr(plm.config, "max_position_embeddings", 10**9))
+    structural = plm.tokenizer.num_special_tokens_to_add(get_task(config.task).pair)
     for name in ("max_length", "eval_max_length"):
+        if getattr(config, name) <= structural:  # tokenizers then cut nothing at all
+            raise UserError(
+                f"{name} is {getattr(config, name)}; {config.model} adds {structural} tokens to every text."
+            )
         if getattr(config, name) > longest:
             raise UserError(f"{name} is {getattr(config, name)}; {config.model} reads at most {longest} tokens.")
 

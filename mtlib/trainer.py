@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from accelerate.utils import extract_model_from_parallel
 from torch import nn
 from torch.utils.data import SequentialSampler
 from transformers import DataCollatorWithPadding, Trainer, TrainingArguments
@@ -60,6 +61,7 @@ class ObjectiveTrainer(Trainer):
 
     - Mean losses are means over the whole optimiser step, however it is cut into accumulation steps or processes:
       8 x 1, 4 x 2 and 2 x 4 train alike. Stock transformers 5 gets this wrong for these heads (transformers#47688).
+      (Several processes fill the last step of an epoch up with repeated examples, if it does not divide.)
     - The masks of an optimiser step depend on `(seed, step)` only, however it is cut; so a resumed run draws the same.
     - The log carries the objective's parts beside `loss`: `mlm_loss`, `ft_loss`, `n_masked` and `share_changed`.
     - Evaluation and prediction classify the text as it stands; for `MaskedLM`, `eval_loss` is the masked-LM loss.
@@ -76,11 +78,10 @@ class ObjectiveTrainer(Trainer):
     loss_is_scaled_for_ga = True
 
     def __init__(self, plm: SharedPLM, objective: Objective, args: ObjectiveArguments, train_dataset=None, **kwargs):
-        if args.update == "alternating" and not isinstance(objective, MaskTuning):
-            raise UserError(f'update="alternating" needs the two losses of MaskTuning, not {type(objective).__name__}.')
-        if args.update == "alternating" and args.world_size > 1:
-            raise UserError('update="alternating" runs in one process; use update="joint" on several GPUs.')
+        _check_arguments(plm, objective, args, kwargs)
         _check_examples(plm, objective, train_dataset)
+        # an earlier trainer in bf16 has left its autocast around the model's forward
+        plm = extract_model_from_parallel(plm, keep_fp32_wrapper=False)
         if args.n_gpu > 1:
             # one process drives one GPU: DataParallel cannot split our batches, `accelerate launch` can
             args._n_gpu = 1
@@ -148,8 +149,8 @@ class ObjectiveTrainer(Trainer):
                 # the same masks for the same batch in every evaluation
                 batch = self.objective.prepare(self.plm, inputs, torch.Generator().manual_seed(self.args.seed))
                 return model(self.objective, batch).loss, None, None
-            if "labels" not in inputs:
-                return None, self.plm.classify(inputs).float(), None
+            if "labels" not in inputs:  # through the model, which brings the autocast
+                return None, model(SharedPLM.classify, inputs).float(), None
             output = model(FineTuning(), inputs)
         if prediction_loss_only:
             return output.loss, None, None
@@ -204,9 +205,10 @@ class ObjectiveTrainer(Trainer):
             if id(parameter) in trunk:
                 rate = args.learning_rate
             elif id(parameter) in classifier:
-                rate = args.classifier_learning_rate or args.learning_rate
+                rate = args.classifier_learning_rate
             else:
-                rate = args.mlm_head_learning_rate or args.learning_rate
+                rate = args.mlm_head_learning_rate
+            rate = args.learning_rate if rate is None else rate  # 0 freezes
             groups.setdefault((rate, args.weight_decay if name in decayed else 0.0), []).append(parameter)
         return [{"params": params, "lr": rate, "weight_decay": decay} for (rate, decay), params in groups.items()]
 
@@ -331,6 +333,22 @@ def last_checkpoint(folder: Path) -> Path | None:
     return steps[max(steps)] if steps else None
 
 
+def _check_arguments(plm: SharedPLM, objective: Objective, args: ObjectiveArguments, others: dict) -> None:
+    if args.update == "alternating" and not isinstance(objective, MaskTuning):
+        raise UserError(f'update="alternating" needs the two losses of MaskTuning, not {type(objective).__name__}.')
+    if args.update == "alternating" and args.world_size > 1:
+        raise UserError('update="alternating" runs in one process; use update="joint" on several GPUs.')
+    for name, value in (("label_smoothing_factor", args.label_smoothing_factor),
+                        ("neftune_noise_alpha", args.neftune_noise_alpha),
+                        ("compute_loss_func", others.get("compute_loss_func"))):  # fmt: skip
+        if value:
+            raise UserError(f"{name} is {value!r}, but the loss is the objective's; leave {name} out.")
+    if args.update == "alternating" and (others.get("optimizers") or (None,))[0] is not None:
+        raise UserError('update="alternating" makes its own two optimisers; leave `optimizers` out, or its first.')
+    if args.gradient_diagnostics_steps and not plm.shared and isinstance(objective, MaskTuning):
+        raise UserError("gradient_diagnostics_steps compares two losses on one trunk; this model has two, set it to 0.")
+
+
 def _check_examples(plm: SharedPLM, objective: Objective, dataset) -> None:
     if isinstance(objective, MaskTuning) and objective.fill == "top_k":
         check_top_k(objective.top_k, plm.tokenizer)
@@ -341,7 +359,13 @@ def _check_examples(plm: SharedPLM, objective: Objective, dataset) -> None:
     if not isinstance(objective, MaskedLM):
         if "labels" not in dataset.column_names:
             raise UserError(f"the training set has no column `labels`; it has {', '.join(dataset.column_names)}.")
-        found = sorted(set(dataset["labels"]))
+        labels = list(dataset.with_format(None)["labels"])
+        for label in labels:
+            if type(label) is not int:
+                raise UserError(
+                    f"the training set has the label {label!r}; expected class numbers, whole and from 0 on."
+                )
+        found = sorted(set(labels))
         if found[0] < 0 or found[-1] >= plm.config.num_labels:
             raise UserError(
                 f"the training set has labels {found[0]} to {found[-1]}; a classifier with num_labels="

@@ -87,3 +87,33 @@ def test_a_trainer_that_is_there_already(plm, tmp_path):
     dataset = rows(10)
     found = predict_with(ObjectiveTrainer(plm, FineTuning(), arguments), dataset, 128)
     np.testing.assert_allclose(found, one_by_one(plm, dataset), atol=1e-5)
+
+
+def test_unlabelled_and_no_texts(plm):
+    dataset = rows(10)
+    labels = dataset.remove_columns("label").add_column("label", [-1] * 10)  # as in GLUE's test sets
+    expected = predict(plm, dataset)
+    assert np.array_equal(predict(plm, dataset.remove_columns("label")), expected)
+    assert np.array_equal(predict(plm, labels), expected)
+    assert predict(plm, dataset.select([])).shape == (0, 2)
+
+
+def test_predicting_leaves_no_trace_in_a_training(plm, tmp_path, monkeypatch):
+    """Neither its precision nor the random numbers that the next step draws."""
+    monkeypatch.setattr(examples, "precision", lambda: {"bf16": True, "use_cpu": True})
+    state, forward = torch.get_rng_state(), plm.forward
+    plm.train()
+    assert predict(plm, rows(10)).dtype == np.float32 and plm.training
+    assert torch.equal(torch.get_rng_state(), state) and plm.forward == forward
+
+
+def test_precision_of_an_earlier_trainer_does_not_stay(plm, tmp_path):
+    batch = plm.tokenizer(["good film"], return_tensors="pt") | {"labels": torch.tensor([1])}
+    for bf16, dtype in ((True, torch.bfloat16), (False, torch.float32)):
+        arguments = ObjectiveArguments(str(tmp_path), bf16=bf16, use_cpu=True, disable_tqdm=True)
+        ObjectiveTrainer(plm, FineTuning(), arguments).predict(tokenise(rows(4), plm.tokenizer))
+        seen = []
+        hook = plm.classifier.register_forward_hook(lambda *args, seen=seen: seen.append(args[-1].logits.dtype))
+        plm(FineTuning(), batch)
+        hook.remove()
+        assert seen == [dtype]

@@ -1,7 +1,9 @@
 """The paper's ablation methods: what each trains on, and at which settings two of them are the same."""
 
+import json
 import re
 
+import numpy as np
 import pytest
 import torch
 from datasets import Dataset
@@ -88,6 +90,9 @@ class TestSettings:
 
     def test_alpha_of_no_integrated_loss(self):
         assert RunConfig("nli", "no_integrated_loss", alpha=0).resolved().alpha == 0.0
+        whole = RunConfig("nli", "mask_tuning", alpha=1, mask_rate=0, warmup=0, epochs=np.int64(3), seed=np.int64(1))
+        point = RunConfig("nli", "mask_tuning", alpha=1.0, mask_rate=0.0, warmup=0.0, epochs=3.0, seed=1)
+        assert json.dumps(whole.resolved().public()) == json.dumps(point.resolved().public())  # one run, one record
         with pytest.raises(UserError, match=r"alpha is 0\.6, but no_integrated_loss is Mask-tuning with alpha 0"):
             RunConfig("nli", "no_integrated_loss", alpha=0.6)
 

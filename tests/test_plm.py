@@ -8,6 +8,7 @@ from transformers import (
     DebertaV2Config,
     DistilBertConfig,
     ElectraConfig,
+    FunnelConfig,
     GPT2Config,
     GPT2ForSequenceClassification,
     ModernBertConfig,
@@ -118,6 +119,15 @@ class TestEveryArchitecture:
         assert again.shared and again.config.num_labels == plm.config.num_labels
         torch.testing.assert_close(again.classify(batch), plm.classify(batch))
         torch.testing.assert_close(again.masked_lm_logits(batch, mask), plm.masked_lm_logits(batch, mask))
+
+    @pytest.mark.parametrize("num_labels", [1, 2, 4])
+    def test_read_back_with_as_many_labels(self, name, num_labels, tmp_path):
+        """Two are the default of all configurations, and left out of their files, but BART's own default is three."""
+        config, (specials, double) = ARCHITECTURES[name]
+        config = type(config)(**config.to_dict() | {"num_labels": num_labels, "id2label": None, "label2id": None})
+        assert config.num_labels == num_labels
+        make_plm(config, make_tokenizer(specials, double)).save_pretrained(tmp_path)
+        assert SharedPLM.from_pretrained(tmp_path).config.num_labels == num_labels
 
     def test_training_step_on_degenerate_texts(self, name):
         plm = architecture(name)
@@ -263,6 +273,28 @@ class TestBadCheckpoints:
         save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
         with pytest.raises(UserError, match=r"lacks 1 weights of .*bert.encoder.layer.1.output.dense.weight"):
             SharedPLM.from_pretrained(tmp_path, num_labels=2)
+
+    @pytest.mark.parametrize("name", ["model.safetensors", "masked_lm_head.safetensors"])
+    def test_cut_off(self, plm, tmp_path, name):
+        plm.save_pretrained(tmp_path)
+        whole = (tmp_path / name).read_bytes()
+        (tmp_path / name).write_bytes(whole[: len(whole) // 2])
+        with pytest.raises(UserError, match=r"Cannot load|is torn"):
+            SharedPLM.from_pretrained(tmp_path)
+
+    @pytest.mark.parametrize("saved_by_mtlib", [False, True])
+    def test_a_setting_that_the_model_does_not_have(self, plm, tmp_path, saved_by_mtlib):
+        (plm if saved_by_mtlib else plm.mlm).save_pretrained(tmp_path)
+        plm.tokenizer.save_pretrained(tmp_path)
+        assert SharedPLM.from_pretrained(tmp_path, hidden_dropout_prob=0.3).config.hidden_dropout_prob == 0.3
+        with pytest.raises(UserError, match=r"BertConfig. has no hiden_dropout_prob"):
+            SharedPLM.from_pretrained(tmp_path, hiden_dropout_prob=0.0)
+
+    def test_trunks_of_two_kinds(self):
+        size = {"block_sizes": [1, 1], "d_model": 16, "n_head": 2, "d_head": 8, "d_inner": 32}
+        config = FunnelConfig(vocab_size=SIZE["vocab_size"], **size)
+        with pytest.raises(UserError, match=r"FunnelBaseModel .* they cannot share one"):
+            make_plm(config)
 
     def test_classifier_without_masked_lm_head(self, plm, tmp_path):
         plm.classifier.save_pretrained(tmp_path)

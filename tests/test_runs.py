@@ -263,6 +263,11 @@ class TestBadInput:
             ({"warmup": 1.0}, "warmup is 1; expected a share of the steps below 1"),
             ({"sets": ("testbed_sentiment",) * 2}, "names a set twice"),
             ({"masking": None}, "masking is None"),
+            ({"batch_size": 16.0}, r"batch_size is 16\.0; expected a whole number"),
+            ({"seed": None}, "seed is None; expected a whole number"),
+            ({"seed": True}, "seed is True; expected a whole number"),
+            ({"epochs": "3"}, "epochs is '3'; expected a number"),
+            ({"shared": "no"}, "shared is 'no'; expected true or false"),
             ({"mask_rate": None}, "mask_rate is None"),
             (
                 {"sets": ("sst3",)},
@@ -311,6 +316,10 @@ class TestBadInput:
     def test_longer_than_the_model_reads(self, testbed, model, tmp_path):
         with pytest.raises(UserError, match=r"eval_max_length is 65; .* reads at most 64 tokens"):
             run(config(model, max_length=64, eval_max_length=65), tmp_path / "out")
+
+    def test_too_short_for_any_text(self, testbed, model, tmp_path):
+        with pytest.raises(UserError, match=r"max_length is 2; .* adds 2 tokens to every text"):
+            run(config(model, max_length=2), tmp_path / "out")
 
     def test_uneven_slices(self, testbed, model, tmp_path):
         with pytest.raises(UserError, match="batch_size 16 cannot be cut into 3 equal slices"):

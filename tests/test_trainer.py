@@ -243,3 +243,63 @@ def test_trains_on_a_dataset_without_lengths(tmp_path):
     set_seed(0)
     trainer = train(tmp_path, MaskTuning(), data=examples(48, length=False))
     assert len(history(trainer)) == 6
+
+
+def test_a_rate_of_zero_freezes_a_head(tmp_path):
+    plm = make_plm()
+    heads = {"classifier": plm.classifier.classifier, "mlm_head": plm.mlm.cls.predictions.transform}
+    before = {name: head.state_dict()[next(iter(head.state_dict()))].clone() for name, head in heads.items()}
+    trunk = plm.trunk.encoder.layer[0].output.dense.weight.clone()
+    train(tmp_path, MaskTuning(0.5), plm, classifier_learning_rate=0.0, mlm_head_learning_rate=0.0)
+    for name, head in heads.items():
+        assert torch.equal(before[name], next(iter(head.state_dict().values()))), name
+    assert not torch.equal(trunk, plm.trunk.encoder.layer[0].output.dense.weight)
+
+
+@pytest.mark.filterwarnings("ignore:`gradient_checkpointing` is deprecated")  # its new name is not in transformers 5.20
+@pytest.mark.parametrize("shared", [True, False])
+def test_activation_checkpointing_changes_nothing(tmp_path, shared):
+    """Dropout on: its random numbers are put back for the second forward pass."""
+    runs = [
+        history(train(tmp_path / str(on), MaskTuning(0.5), make_plm(shared=shared), gradient_checkpointing=on))
+        for on in (False, True)
+    ]
+    assert torch.tensor(runs[0]) == pytest.approx(torch.tensor(runs[1]), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"label_smoothing_factor": 0.1}, "label_smoothing_factor is 0.1, but the loss is the objective's"),
+        ({"neftune_noise_alpha": 5.0}, "neftune_noise_alpha is 5.0"),
+    ],
+)
+def test_settings_without_effect_are_refused(tmp_path, changes, message):
+    with pytest.raises(UserError, match=message):
+        train(tmp_path, MaskTuning(), **changes)
+
+
+def test_arguments_without_effect_are_refused(tmp_path):
+    def loss(*args):
+        raise AssertionError
+
+    plm = make_plm()
+    with pytest.raises(UserError, match="compute_loss_func is"):
+        ObjectiveTrainer(plm, MaskTuning(), arguments(tmp_path), examples(8), compute_loss_func=loss)
+    optimizer = torch.optim.SGD(plm.parameters(), lr=0.1)
+    with pytest.raises(UserError, match="makes its own two optimisers"):
+        ObjectiveTrainer(plm, MaskTuning(), arguments(tmp_path, update="alternating"), examples(8),
+                         optimizers=(optimizer, None))  # fmt: skip
+    with pytest.raises(UserError, match="this model has two"):
+        train(tmp_path, MaskTuning(), make_plm(shared=False), gradient_diagnostics_steps=1)
+
+
+@pytest.mark.parametrize("label", [0.0, True, "positive", None])
+def test_labels_that_are_no_class_numbers(tmp_path, label):
+    data = examples(8).remove_columns("labels").add_column("labels", [label] * 8)
+    with pytest.raises(UserError, match=f"has the label {label!r}; expected class numbers"):
+        train(tmp_path, FineTuning(), data=data)
+
+
+def test_labels_of_a_formatted_dataset(tmp_path):
+    assert train(tmp_path, FineTuning(), data=examples(8).with_format("torch"), max_steps=1).state.global_step == 1
