@@ -81,6 +81,7 @@ class AnnotationSession:
         item = self.current
         if item is None:
             raise UserError(f"all {len(self.items)} questions are answered; go back to change one.")
+        self._check_alone()
         line = _line((item.item, item.text, item.original, ANSWERS[letter]))
         with open(self.path, "a", encoding="utf-8", newline="") as file:  # the whole line in one write
             file.write(line)
@@ -92,19 +93,24 @@ class AnnotationSession:
         """Take the last answer back and ask again; returns the question, None if there was no answer."""
         if not self.answers:
             return None
+        self._check_alone()
         last, _ = self.answers.popitem()
         by_name = {item.item: item for item in self.items}
         kept = [(name, by_name[name].text, by_name[name].original, given) for name, given in self.answers.items()]
         write_atomically(self.path, _line(_COLUMNS) + "".join(map(_line, kept)))
         return by_name[last]
 
+    def _check_alone(self) -> None:
+        if answers(self.path) != self.answers:
+            raise UserError(f"{self.path} has changed: is another session of it open? Begin this one again.")
+
     def _resume(self) -> dict[str, str]:
-        if not self.path.exists():
+        written = self.path.read_bytes() if self.path.is_file() else b""
+        whole = written[: written.rfind(b"\n") + 1]
+        if not whole:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(self.path, _line(_COLUMNS))
             return {}
-        written = self.path.read_bytes()
-        whole = written[: written.rfind(b"\n") + 1]
         if whole != written:  # the last line was cut off in the writing: its question is asked again
             write_atomically(self.path, whole.decode("utf-8"))
         answers = {row["item"]: row["answer"] for row in _read(self.path)}
@@ -238,9 +244,25 @@ def _line(values: Sequence[str]) -> str:
 def _read(path: Path) -> list[dict]:
     if not Path(path).exists():
         raise UserError(f"{path} does not exist; expected the CSV of an annotation session.")
-    with open(path, newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    for row in rows:
-        if set(row) != set(_COLUMNS) or row["answer"] not in ANSWERS.values():
-            raise UserError(f"{path} is no annotation file; expected the columns {', '.join(_COLUMNS)}, found {row}.")
+    try:
+        with open(path, newline="", encoding="utf-8-sig") as file:  # spreadsheets put a mark before UTF-8
+            reader = csv.DictReader(file)
+            columns, rows = reader.fieldnames or [], list(reader)
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(
+            f"cannot read {path} ({error}); expected the CSV of an annotation session, in UTF-8."
+        ) from error
+    if set(columns) != set(_COLUMNS):
+        raise UserError(
+            f"{path} is no annotation file; expected the columns {', '.join(_COLUMNS)}, found {', '.join(columns)}."
+        )
+    seen = set()
+    for line, row in enumerate(rows, start=2):
+        if row["answer"] not in ANSWERS.values() or None in row:
+            raise UserError(
+                f"{path}, row {line}: the answer is {row['answer']!r}; expected {' or '.join(ANSWERS.values())}."
+            )
+        if row["item"] in seen:
+            raise UserError(f"{path}, row {line}: {row['item']} is answered twice; keep one of the two rows.")
+        seen.add(row["item"])
     return rows

@@ -197,8 +197,8 @@ def rendered(
     """A vocabulary entry as it reads at one place of a text: the place's start (its blank included), and the string.
 
     A piece that continues a word is glued to what stands before; one that begins a word gets a blank where the masked
-    one had one, or where two words would run together. A word in place of a capitalised one is capitalised, since
-    lower-cased vocabularies cannot do it.
+    one had one, or where two words would run together. Where the tokenizer lower-cases, a word in place of a
+    capitalised one is capitalised, which no entry of such a vocabulary could be.
 
     Args:
         continues: from `masking.continues_word`.
@@ -209,7 +209,8 @@ def rendered(
     glued = bool(continues[filler_id])
     if glued and len(surface) > 2:
         surface = surface.removeprefix("##")
-    if text[start:end][:1].isupper() and surface.islower() and not glued:
+    lower_cases = tokenizer.tokenize("A") == tokenizer.tokenize("a")
+    if lower_cases and text[start:end][:1].isupper() and surface.islower() and not glued:
         surface = surface.capitalize()
     place = start
     while place > 0 and text[place - 1].isspace():

@@ -118,8 +118,18 @@ class PlausibilityJudge:
         ]
 
     def __call__(self, rows: Sequence[dict]) -> list[bool]:
-        """Whether each filling is plausible, by proxy."""
-        return [plausibility_score(found, self.weights) >= 0 for found in self.evidence(rows)]
+        """Whether each filling is plausible, by proxy.
+
+        One that cannot be read, or stands for what cannot be (a blank, half a character: byte-level vocabularies have
+        such entries), is not.
+        """
+        readable = [row for row in rows if self._has_words(row)]
+        plausible = iter(plausibility_score(found, self.weights) >= 0 for found in self.evidence(readable))
+        return [self._has_words(row) and next(plausible) for row in rows]
+
+    def _has_words(self, row: dict) -> bool:
+        words = row["predicted"].strip(), row["text"][row["start"] : row["end"]].strip()
+        return all(one.tokenizer.tokenize(word) for one in (self.probe, self.scorer) for word in words)
 
 
 def plausibility_score(evidence: Evidence, weights: dict[str, float]) -> float:

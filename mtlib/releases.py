@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from mtlib.errors import UserError
-from mtlib.registry import Columns, DataSet, ReleaseFile
+from mtlib.registry import SETS, Columns, DataSet, ReleaseFile
 
 
 def release_folder(source: str) -> Path:
@@ -97,6 +97,8 @@ def in_our_columns(
 
 def deviation(data_set: DataSet, file: ReleaseFile, rows: int, sha256: str) -> str:
     """How a file differs from the published one ("" if it does not); `UserError` if it must not be used."""
+    if elsewhere := _paths_by_sha256().get(sha256, {file.path}) - {file.path}:
+        raise UserError(f"{file.path} is the published {', '.join(sorted(elsewhere))}; put each file in its own place.")
     known = next((copy for copy in file.copies if copy.sha256 == sha256), None)
     if known and known.rows == rows:
         return known.note
@@ -110,6 +112,16 @@ def deviation(data_set: DataSet, file: ReleaseFile, rows: int, sha256: str) -> s
         f"{file.path}: expected {expected}, found {rows:,}, and it is no copy known by its checksum; a "
         f"score on it would not compare. {data_set.when_gone}"
     )
+
+
+def _paths_by_sha256() -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for data_set in SETS.values():
+        for file in data_set.files:
+            for sha256 in (file.sha256, *(copy.sha256 for copy in file.copies)):
+                found.setdefault(sha256, set()).add(file.path)
+    found.pop("", None)  # not known
+    return found
 
 
 def check_unique(set_name: str, uids: list[str]) -> None:

@@ -56,6 +56,8 @@ def load_described(set_name: str, source: str, splits: str | None = None) -> tup
     parts, revision = _read_parts(set_name, data_set, source, wanted)
     columns = {name: [value for part in parts for value in part.columns[name]] for name in parts[0].columns}
     check_unique(set_name, columns["uid"])
+    if len(columns["text"]) > 1 and len(set(columns["text"])) == 1:
+        raise UserError(f"{set_name}: all {len(columns['text'])} rows have the text {columns['text'][0][:60]!r}.")
     if data_set.paired:
         _check_pairs(set_name, columns["group"], columns["label"])
     features = {name: datasets.Value("int64" if name == "label" else "string") for name in columns}
@@ -85,7 +87,7 @@ def source_kind(source: str) -> str:
     if source in ("testbed", "hub"):
         return source
     if is_testbed(source):
-        settings = json.loads((Path(source) / SETTINGS_FILE).read_text())
+        settings = _testbed_settings(Path(source))
         return f"testbed (strength {settings['strength']:g}, seed {settings['seed']})"
     return "folder"
 
@@ -112,13 +114,31 @@ def _read_parts(
 ) -> tuple[list[_Part], str | None]:
     """The parts of the wanted splits, and the revision if they came from a server."""
     if is_testbed(source):
-        return _read_folder(data_set, wanted, TESTBED_DIR if source == "testbed" else Path(source)), None
+        root = TESTBED_DIR if source == "testbed" else Path(source)
+        parts, written = _read_folder(data_set, wanted, root), _testbed_settings(root).get("sha256", {})
+        for part in parts:
+            path, sha256 = part.file["path"], part.file["sha256"]
+            if written.get(path, sha256) != sha256:
+                raise UserError(f"{root / path} is not the file that `mtlib testbed` wrote; {_REWRITE}.")
+        return parts, None
     if source != "hub":
         return _read_folder(data_set, wanted, release_folder(source)), None
     if isinstance(data_set.remote, Hub):
         return _read_hub(set_name, data_set, wanted)
     fetch([set_name], CACHE_DIR)
     return _read_folder(data_set, wanted, CACHE_DIR), f"{data_set.remote.repository}@{data_set.remote.commit}"
+
+
+_REWRITE = "write the folder again, or restore data/testbed if it is the bundled one"
+
+
+def _testbed_settings(root: Path) -> dict:
+    try:
+        settings = json.loads((root / SETTINGS_FILE).read_text())
+        float(settings["strength"]), int(settings["seed"])
+        return settings
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{root / SETTINGS_FILE} is not what `mtlib testbed` wrote; {_REWRITE}.") from error
 
 
 def _read_folder(data_set: DataSet, wanted: tuple[str, ...], root: Path) -> list[_Part]:

@@ -134,10 +134,10 @@ def texts(table: Table, per_seed: bool = False) -> list[tuple[str, str, list[str
     for row in table.rows:
         name = row.method + (f" ({row.settings})" if row.settings else "")
         n = max(cell.n for cell in row.cells.values())
-        lines.append((name, str(n), [_cell_text(row.cells.get(column)) for column in table.columns]))
+        lines.append((name, str(n), [_cell_text(row.cells.get(column), n) for column in table.columns]))
         differences = [table.difference(row, column) for column in table.columns]
         if any(differences):
-            lines.append(("· difference to fine_tuning", "", [_difference_text(d) for d in differences]))
+            lines.append(("· difference to fine_tuning", "", [_difference_text(d, n) for d in differences]))
         if per_seed:
             for seed in sorted({seed for cell in row.cells.values() for seed in cell.by_seed}):
                 values = [_seed_text(row.cells.get(column), seed) for column in table.columns]
@@ -193,18 +193,23 @@ def _measures(set_name: str, metrics: dict):
             yield f"{set_name} {name}", metrics[name]
 
 
-def _cell_text(cell: Cell | None) -> str:
+def _cell_text(cell: Cell | None, n: int) -> str:
     if cell is None:
         return "not run"
-    return f"{cell.mean:.2f}" if cell.sd is None else f"{cell.mean:.2f} ± {cell.sd:.2f}"
+    text = f"{cell.mean:.2f}" if cell.sd is None else f"{cell.mean:.2f} ± {cell.sd:.2f}"
+    return text + _unlike(cell.n, n)
 
 
-def _difference_text(difference: Difference | None) -> str:
+def _difference_text(difference: Difference | None, n: int) -> str:
     if difference is None:
         return ""
-    if difference.low is None:
-        return f"{difference.mean:+.2f}"
-    return f"{difference.mean:+.2f} [{difference.low:+.2f}, {difference.high:+.2f}]"
+    interval = "" if difference.low is None else f" [{difference.low:+.2f}, {difference.high:+.2f}]"
+    return f"{difference.mean:+.2f}{interval}" + _unlike(difference.n, n)
+
+
+def _unlike(own: int, n: int) -> str:
+    """The number of seeds, or of pairs of them, where it is not the one that stands in the row's column n."""
+    return "" if own == n else f" (n {own})"
 
 
 def _seed_text(cell: Cell | None, seed: int) -> str:

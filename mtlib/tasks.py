@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mtlib.errors import UserError
-from mtlib.registry import HANS, NLI, PARAPHRASE, SENTIMENT
+from mtlib.registry import HANS, NLI, PARAPHRASE, SENTIMENT, get_set
 from mtlib.sources import is_testbed
 
 
@@ -119,7 +119,8 @@ def score(set_name: str, logits: np.ndarray, labels: np.ndarray, groups: Sequenc
     """Metrics of one set, ready for JSON: `n`, `correct`, `accuracy` (a fraction), `majority` and the set's own.
 
     `logits` is (n, num_labels), `labels` is (n,), `groups` the set's `group` column. `majority` is the accuracy of
-    the best constant answer on the same rows.
+    the best constant answer on the same rows; `per_label` the score on the rows of each gold label, which tells an arm
+    that has learned to tell them apart from one that merely gives one answer more often.
 
     - HANS and its likes: three labels fold into two by `hans_rule`. "max" takes the largest logit, then merges
       neutral and contradiction (HANS README); "sum" first adds their probabilities (Clark et al. 2019). `rule` is the
@@ -142,7 +143,7 @@ def score(set_name: str, logits: np.ndarray, labels: np.ndarray, groups: Sequenc
     right = logits.argmax(axis=1) == labels  # (n,)
     if set_name in CONTRAST_SETS:
         return _score_contrast(set_name, right, labels, groups)
-    metrics = _metrics(right, labels)
+    metrics = _metrics(set_name, right, labels)
     if 1 < len(set(groups)) < len(groups):
         metrics["per_group"] = _per_group(right, groups)
     return metrics
@@ -159,7 +160,7 @@ def _score_folded(set_name: str, logits: np.ndarray, labels: np.ndarray, groups:
         inside = heuristics == heuristic
         metrics.update(_per_group(right[inside], np.array([HANS[label] for label in labels[inside]])))
     return {
-        **_metrics(right, labels),
+        **_metrics(set_name, right, labels),
         "rule": rule,
         "by_rule": {name: _accuracy(right) for name, right in right_by_rule.items()},
         "per_group": per_group,
@@ -195,7 +196,7 @@ def _score_contrast(set_name: str, right: np.ndarray, labels: np.ndarray, groups
     original = np.array([halves["original"][pair] for pair in halves["edited"]])
     both = right[edited] & right[original]
     return {
-        **_metrics(right[edited], labels[edited]),
+        **_metrics(set_name, right[edited], labels[edited]),
         "original": _accuracy(right[original]),
         "original_correct": int(right[original].sum()),
         "consistency": _accuracy(both),
@@ -204,9 +205,14 @@ def _score_contrast(set_name: str, right: np.ndarray, labels: np.ndarray, groups
     }
 
 
-def _metrics(right: np.ndarray, labels: np.ndarray) -> dict:
+def _metrics(set_name: str, right: np.ndarray, labels: np.ndarray) -> dict:
     most_frequent = Counter(labels.tolist()).most_common(1)[0][1]
-    return {**_counts(right), "majority": most_frequent / len(labels)}
+    names = np.array(get_set(set_name).label_names)
+    return {
+        **_counts(right),
+        "majority": most_frequent / len(labels),
+        "per_label": _per_group(right, names[labels]),
+    }
 
 
 def _counts(right: np.ndarray) -> dict:

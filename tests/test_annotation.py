@@ -102,6 +102,51 @@ def test_bad_input_is_told(tmp_path):
         answers(tmp_path / "none.csv")
 
 
+def test_files_that_were_edited(tmp_path):
+    session = AnnotationSession(ROWS, "first", tmp_path)
+    session.answer("p")
+    session.answer("i")
+    whole = session.path.read_text()
+    header, one, two = whole.splitlines(keepends=True)
+    edited = tmp_path / "edited.csv"
+    edited.write_text("\ufeff" + whole)  # as a spreadsheet writes it
+    assert answers(edited) == session.answers
+    for content, message in {
+        header + one + two + one: "row 4: .* is answered twice",
+        header + one.replace("plausible", "Plausible"): "row 2: the answer is 'Plausible'; expected plausible or",
+        "": "no annotation file; expected the columns",
+        one + two: "no annotation file; expected the columns",
+    }.items():
+        edited.write_text(content)
+        with pytest.raises(UserError, match=message):
+            answers(edited)
+    edited.write_bytes(whole.replace("good", "caf\xe9").encode("latin-1", "replace"))
+    with pytest.raises(UserError, match="in UTF-8"):
+        answers(edited)
+    with pytest.raises(UserError, match="cannot read"):
+        answers(tmp_path)
+
+
+@pytest.mark.parametrize("content", ["", "item,te"])
+def test_a_file_cut_off_in_its_header_is_begun_again(tmp_path, content):
+    (tmp_path / "first.csv").write_text(content)
+    session = AnnotationSession(ROWS, "first", tmp_path)
+    session.answer("p")
+    assert answers(session.path) == session.answers and len(session.answers) == 1
+
+
+def test_a_second_session_on_one_file(tmp_path):
+    first, second = (AnnotationSession(ROWS, "first", tmp_path) for _ in range(2))
+    first.answer("p")
+    with pytest.raises(UserError, match="is another session of it open"):
+        second.answer("p")
+    third = AnnotationSession(ROWS, "first", tmp_path)
+    first.answer("i")
+    with pytest.raises(UserError, match="is another session of it open"):
+        third.back()
+    assert answers(first.path) == first.answers
+
+
 def test_comparison_adjudication_and_categories(tmp_path):
     for name, implausible in (("first", {"of", "dog"}), ("second", {"of", "cast"})):
         answer_all(AnnotationSession(ROWS, name, tmp_path), implausible)

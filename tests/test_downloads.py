@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import http.server
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import datasets
@@ -66,6 +67,21 @@ def base_of(server) -> str:
 
 
 DEV = "imdb_cad/sentiment/combined/paired/dev_paired.tsv"
+
+
+def test_several_at_once_download_once(server, tmp_path):
+    arrived = threading.Barrier(4, timeout=10)
+
+    def fetch_one(_):
+        arrived.wait()
+        return fetch(["imdb_cad"], tmp_path, raw_base=base_of(server))
+
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(fetch_one, range(4)))
+    assert all(paths == results[0] for paths in results)
+    assert sorted(path for path, _ in server.asked) == sorted(server.files)
+    for file in SETS["imdb_cad"].files:
+        assert (tmp_path / file.path).read_bytes() == MADE_UP[file.path]
 
 
 def test_fetch_writes_release_layout_and_asks_only_once(server, tmp_path):

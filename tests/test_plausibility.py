@@ -144,6 +144,16 @@ def test_evidence_of_clear_cases(mini):
     assert judge.evidence([]) == [] and judge([]) == []
 
 
+def test_what_cannot_be_read_is_implausible(mini):
+    """Byte-level vocabularies have entries of a blank, or of half a character."""
+    judge, text = PlausibilityJudge(scorer=mini), "The dogs are running through the snow."
+    row = {"text": text, "start": text.index(" dogs"), "end": text.index(" are")}
+    rows = [row | {"predicted": filler} for filler in (" ", " dogs", "\ufffd", "")]
+    rows.append({"text": "The \ufffd barks.", "start": 3, "end": 5, "predicted": " dog"})
+    (alone,) = judge([rows[1]])
+    assert judge(rows) == [False, alone, False, False, False] and alone
+
+
 def test_possessives_stand_as_determiners_and_names_as_nouns():
     def pair(a: str, b: str) -> tuple[bool, bool]:
         found = Evidence(a, b, True, 0.0, 0.0)

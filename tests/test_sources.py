@@ -9,10 +9,11 @@ from pathlib import Path
 import datasets
 import pytest
 
-from mtlib import sources
+from mtlib import sources, testbed
 from mtlib.errors import UserError
+from mtlib.paths import SETTINGS_FILE
 from mtlib.registry import SETS, Copy, Hub
-from mtlib.releases import parse
+from mtlib.releases import deviation, parse
 from mtlib.sources import describe, load, load_described, split_options
 from mtlib.verification import verify
 from tests.made_up_releases import (
@@ -142,8 +143,35 @@ def test_defaults_are_those_of_the_registry():
     assert split_options("sst2") == ("dev",)
 
 
+def test_a_testbed_folder_that_is_not_as_it_was_written(tmp_path):
+    testbed.write(tmp_path, 0.5)
+    assert describe("testbed_sentiment", str(tmp_path))["source"] == "testbed (strength 0.5, seed 0)"
+    whole = (tmp_path / "testbed_sentiment.jsonl").read_bytes()
+    (tmp_path / "testbed_sentiment.jsonl").write_bytes(b"".join(whole.splitlines(keepends=True)[:300]))
+    with pytest.raises(UserError, match=r"testbed_sentiment.jsonl is not the file that `mtlib testbed` wrote"):
+        load("testbed_sentiment", str(tmp_path))
+    (tmp_path / SETTINGS_FILE).write_text("{}")
+    with pytest.raises(UserError, match=r"testbed.json is not what `mtlib testbed` wrote"):
+        load("testbed_sentiment", str(tmp_path))
+
+
+def test_a_file_in_the_place_of_another():
+    (first,), (second,) = (
+        [file for file in SETS[name].files if file.split == "test"] for name in ("anli_r1", "anli_r2")
+    )
+    with pytest.raises(UserError, match=r"R1/test.jsonl is the published .*R2/test.jsonl"):
+        deviation(SETS["anli_r1"], first, first.rows, second.copies[0].sha256)
+
+
+def test_one_text_in_every_row(releases):
+    write(releases, "sst2/SST-2/dev.tsv", tsv(["sentence", "label"], [" ", "1"], ["", "0"]))
+    with pytest.raises(UserError, match="all 2 rows have the text ''"):
+        load("sst2", str(releases))
+
+
 def test_testbed_sets_are_read_from_the_bundled_folder(tmp_path, monkeypatch):
     monkeypatch.setattr(sources, "TESTBED_DIR", tmp_path)
+    write(tmp_path, SETTINGS_FILE, b'{"strength": 0.9, "seed": 0}')
     row = {"text": "Tea is hot.", "text_pair": "Hot is tea.", "label": 1, "uid": "s-0", "group": "swap"}
     write(tmp_path, "testbed_scramble.jsonl", jsonl(row))
     assert list(load("testbed_scramble")) == [row]

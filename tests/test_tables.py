@@ -102,6 +102,16 @@ def test_no_difference_where_the_baseline_is_not_one():
     assert table.difference(table.rows[-1], "dev") is None
 
 
+def test_other_numbers_of_seeds_than_the_rows_are_printed():
+    found = [record("fine_tuning", seed, 0.8 + seed / 100) for seed in (0, 1)]
+    found += [record("mask_tuning", seed, 0.9 + seed / 50) for seed in range(4)]
+    found[-1]["metrics"]["other"] = {"accuracy": 0.5}
+    lines = {name: (n, cells) for name, n, cells in tables.texts(tables.make_tables(found)[0])}
+    n, cells = lines["mask_tuning"]
+    assert n == "4" and cells[-1] == "50.00 (n 1)" and "(n" not in "".join(cells[:-1])
+    assert lines["· difference to fine_tuning"][1][0].endswith("] (n 2)")
+
+
 def test_one_table_per_source():
     found = tables.make_tables([*RECORDS, record("fine_tuning", 0, 0.5, source="hub")])
     assert [table.heading for table in found] == ["sentiment · hub · mini", "sentiment · testbed · mini"]

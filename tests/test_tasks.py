@@ -68,7 +68,18 @@ def test_unknown_names():
 
 def test_plain_accuracy_and_constant_baseline():
     metrics = score("sst2", one_hot([1, 1, 0, 1, 1], 2), np.array([1, 0, 0, 1, 0]), [""] * 5)
-    assert metrics == {"n": 5, "correct": 3, "accuracy": 0.6, "majority": 0.6}
+    assert metrics == {
+        "n": 5, "correct": 3, "accuracy": 0.6, "majority": 0.6,
+        "per_label": {"positive": {"n": 2, "correct": 2, "accuracy": 1.0},
+                      "negative": {"n": 3, "correct": 1, "accuracy": 1 / 3}},
+    }  # fmt: skip
+
+
+def test_labels_of_folded_sets_are_the_sets_own():
+    metrics = score("hans", np.array([[9, 0, 0], [0, 9, 0], [0, 0, 9]]), np.array([0, 0, 1]), ["a/b"] * 3)
+    assert {name: found["correct"] for name, found in metrics["per_label"].items()} == {
+        "entailment": 1, "non-entailment": 1,
+    }  # fmt: skip
 
 
 def test_groups_are_broken_down_when_there_are_several():
@@ -148,6 +159,9 @@ def test_contrast_sets_score_edited_halves_originals_and_consistency(set_name):
     labels = np.array([0, 1, 1, 0, 0, 1])
     # right:        yes yes no | 8: yes, 9: yes, 7: no  ->  originals 2 of 3, edited 2 of 3, both only in pair 8
     metrics = score(set_name, one_hot([0, 1, 0, 0, 0, 0], 2), labels, groups)
+    assert metrics.pop("per_label") == {
+        "positive": {"n": 1, "correct": 0, "accuracy": 0.0}, "negative": {"n": 2, "correct": 2, "accuracy": 1.0},
+    }  # fmt: skip
     assert metrics == {
         "n": 3,
         "correct": 2,

@@ -580,6 +580,10 @@ def test_grammar_without_a_cell(tmp_path):
 def test_missing_and_broken_files(tmp_path):
     with pytest.raises(UserError, match=r"sentiment.yaml is missing, expected a grammar file"):
         load_grammar("sentiment", tmp_path)
+    for content in (b"", b"- a list", b"a: caf\xe9"):
+        (tmp_path / "sentiment.yaml").write_bytes(content)
+        with pytest.raises(UserError, match="is not valid YAML, expected a mapping"):
+            load_grammar("sentiment", tmp_path)
     (tmp_path / "sentiment.yaml").write_text("a: [", encoding="utf-8")
     with pytest.raises(UserError, match="is not valid YAML"):
         load_grammar("sentiment", tmp_path)

@@ -14,6 +14,7 @@ At s = 0 every lure is equally frequent with every label (the shortcut is indepe
 it is always right.
 """
 
+import hashlib
 import json
 import math
 import re
@@ -88,13 +89,16 @@ def generate(
 
 def write(out_dir: str | Path, strength: float = 0.9, seed: int = 0) -> None:
     """Write every set to `out_dir` as <set>.jsonl, and the dial's setting beside them; `out_dir` is then a source."""
-    sets = generate(strength, seed)
+    sets, sha256 = generate(strength, seed), {}
     Path(out_dir).mkdir(parents=True, exist_ok=True)
-    settings = json.dumps({"strength": strength, "seed": seed}) + "\n"
-    (Path(out_dir) / SETTINGS_FILE).write_bytes(settings.encode())
+    (Path(out_dir) / SETTINGS_FILE).unlink(missing_ok=True)  # gone first, back last: it says that all sets are whole
     for name, rows in sets.items():
         lines = [json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n" for row in rows]
-        (Path(out_dir) / f"{name}.jsonl").write_bytes("".join(lines).encode("utf-8"))
+        content = "".join(lines).encode("utf-8")
+        (Path(out_dir) / f"{name}.jsonl").write_bytes(content)
+        sha256[f"{name}.jsonl"] = hashlib.sha256(content).hexdigest()
+    settings = json.dumps({"strength": strength, "seed": seed, "sha256": sha256}, indent=1) + "\n"
+    (Path(out_dir) / SETTINGS_FILE).write_bytes(settings.encode())
 
 
 def shortcut_label(grammar: Grammar, text: str, text_pair: str | None = None) -> int:

@@ -130,8 +130,11 @@ def read_yaml(folder: Path, file: str) -> dict:
     if not path.is_file():
         raise UserError(f"{path} is missing, expected a grammar file there; restore it or give another grammar_dir")
     try:
-        return yaml.load(path.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except yaml.YAMLError as error:
+        found = yaml.load(path.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        if not isinstance(found, dict):
+            raise yaml.YAMLError(f"found {type(found).__name__}")
+        return found
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UserError(
             f"{path} is not valid YAML, expected a mapping of words and templates; mend it: {error}"
         ) from error
