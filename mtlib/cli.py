@@ -25,6 +25,11 @@ METHODS = "fine_tuning, mask_tuning, augmented, no_integrated_loss, sequential, 
 console = Console() if sys.stdout.isatty() else Console(width=10_000)
 
 
+def _print(line: str) -> None:
+    """A line that may hold a path: its brackets are no markup."""
+    console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
 def main() -> None:
     try:
         app()
@@ -91,7 +96,7 @@ def run(
     if os.environ.get("RANK", "0") != "0":  # of several processes, one reports
         return
     record = runs.read_records([path])[0]
-    console.print(f"{'already there' if was_there else 'written'}: {path}")
+    _print(f"{'already there' if was_there else 'written'}: {path}")
     for name, metrics in record["metrics"].items():
         console.print(f"  {name:24} {100 * metrics['accuracy']:6.2f} %  ({metrics['correct']} of {metrics['n']})")
 
@@ -137,10 +142,10 @@ def bundle(
         raise UserError(f"--to is {to}; expected a file name that ends in .jsonl.")
     if history is not None and history < 1:
         raise UserError(f"--history is {history}; expected 1 or more.")
-    to.parent.mkdir(parents=True, exist_ok=True)
+    runs.make_writable(to.parent)
     records = runs.read_records([*([to] if to.exists() else []), *folders])
     runs.write_atomically(to, "".join(runs.json_line(record, history) for record in records))
-    console.print(f"{len(records)} records: {to}")
+    _print(f"{len(records)} records: {to}")
 
 
 class EngineName(StrEnum):
@@ -268,12 +273,14 @@ def testbed(
     seed: Annotated[int, typer.Option(help="same strength and seed, same bytes")] = 0,
 ) -> None:
     """Generate the testbed with its shortcut at another strength."""
+    from mtlib.runs import make_writable
     from mtlib.testbed import write
 
-    if out.exists() and any(out.iterdir()):
+    make_writable(out)
+    if any(out.iterdir()):
         raise UserError(f"{out} is not empty; give a new folder with --out.")
     write(out, strength, seed)
-    console.print(f"written: {out}")
+    _print(f"written: {out}")
 
 
 @data_app.command()
@@ -293,6 +300,8 @@ def verify(source: Annotated[str, typer.Option(help="a folder of original releas
     print()
     counts = {status: sum(row.status == status for row in rows) for status in ("ok", "deviation", "missing", "FAIL")}
     print(", ".join(f"{n} {status}" for status, n in counts.items()))
+    if counts["missing"] == len(rows):
+        raise UserError(f"{source} holds none of the files; expected for example {rows[0].file} below it.")
     if counts["FAIL"]:
         raise typer.Exit(1)
 
@@ -357,6 +366,8 @@ def notebooks(
     values = runner.check_parameters(paths, given if profile == "cpu" else {**given, "profile": profile})
     if publish and (profile != "cpu" or given or resume):
         raise UserError("--publish stores a fresh run of the cpu profile; leave out --resume, -p and other profiles.")
+    if publish and (out / "runs").exists():
+        raise UserError(f"--publish stores a fresh run, but {out / 'runs'} has earlier ones; delete it, or give --out.")
 
     def report(result: runner.Result) -> None:
         console.print(f"{result.name:24} {result.status:8} {result.seconds / 60:6.1f} min", highlight=False)
@@ -396,8 +407,10 @@ def bench(
     import json
 
     from mtlib import bench as measuring
-    from mtlib.runs import write_atomically
+    from mtlib.runs import make_writable, write_atomically
 
+    if names and throughput:
+        raise UserError("--throughput measures by itself; give no benchmarks with it.")
     if profile:
         if names or throughput or json_file:
             raise UserError("--profile prints one table; give neither benchmarks, nor --throughput, nor --json.")
@@ -407,7 +420,7 @@ def bench(
         return
     before = None
     if json_file is not None:
-        json_file.parent.mkdir(parents=True, exist_ok=True)
+        make_writable(json_file.parent)
         if json_file.exists():
             before = json.loads(json_file.read_text())
             kind = "measured" if throughput is None else "throughput"
@@ -429,15 +442,17 @@ def bench(
         console.print(_rich_table(throughput, list(measured[0]), rows))
     if json_file is not None:
         write_atomically(json_file, json.dumps(found, indent=1) + "\n")
-        console.print(f"written: {json_file}")
+        _print(f"written: {json_file}")
 
 
 @app.command()
 def pages() -> None:
     """For maintainers: put the tables made from data/results into README.md and data/results/README.md."""
     from mtlib import pages as made
-    from mtlib.paths import DATA_DIR
+    from mtlib.paths import DATA_DIR, NOTEBOOK_DIR
 
+    if not NOTEBOOK_DIR.is_dir():
+        raise UserError("no pages to fill: they come with a checkout of the repository, not with pip.")
     found = made.parts(DATA_DIR / "results")
     for page in (DATA_DIR.parent / "README.md", DATA_DIR / "results" / "README.md"):
         console.print(f"{page.relative_to(DATA_DIR.parent)}: {', '.join(made.fill(page, found))}")
@@ -450,10 +465,14 @@ def figures(
     """Draw the repository's figures, PNG and SVG, from data/results."""
     from mtlib import figures as drawn
     from mtlib.paths import DATA_DIR, FIGURE_DIR
+    from mtlib.runs import make_writable
 
+    if out is None and not FIGURE_DIR.is_dir():
+        raise UserError("there is no checkout whose figures/ to write to; give a folder with --out.")
+    make_writable(out or FIGURE_DIR)
     for name, (figure, alt) in drawn.standard(DATA_DIR / "results").items():
         for path in drawn.save(figure, out or FIGURE_DIR, name, alt):
-            console.print(f"written: {path}")
+            _print(f"written: {path}")
 
 
 @app.command()

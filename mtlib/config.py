@@ -239,7 +239,7 @@ class RunConfig:
 
     def public(self) -> dict:
         """For the record: no path of one machine."""
-        model = Path(self.model).name if Path(self.model).is_dir() else self.model
+        model = Path(self.model).absolute().name if Path(self.model).is_dir() else self.model
         return asdict(self) | {"source": source_kind(self.source), "model": model, "sets": list(self.sets)}
 
 

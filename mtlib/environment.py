@@ -122,10 +122,12 @@ def _bundled_model() -> Check:
 
 
 def _machine() -> list[Check]:
-    import torch
+    try:
+        import torch
 
-    from mtlib.trainer import precision
-
+        from mtlib.trainer import precision
+    except ImportError as error:
+        return [Check("import", False, f"{error}; install the requirements marked FAIL")]
     lines = [Check("cores", None, str(os.cpu_count()))]
     if torch.cuda.is_available():
         memory = torch.cuda.get_device_properties(0).total_memory / 2**30

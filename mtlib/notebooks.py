@@ -32,7 +32,7 @@ import sys
 repository = ""  # the address you would clone this project from, for example git+https://...
 if "google.colab" in sys.modules:
     assert repository, "fill in `repository` above, then run this cell again"
-    %pip install -q "mtlib[notebooks] @ {repository}@v{version}"
+    %pip install -q "mtlib[notebooks] @ {repository}"
 """
 _TEMPLATE = """\
 {%- extends 'classic/index.html.j2' -%}

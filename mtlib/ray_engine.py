@@ -2,7 +2,9 @@
 
 import contextlib
 import logging
+import os
 import platform
+import sys
 import time
 import traceback
 
@@ -30,6 +32,7 @@ class RayEngine:
     def __init__(
         self, store: Store, address: str = "auto", cpus: float = 1, gpus: float | None = None, retries: int = 2
     ):
+        os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "3")  # 20, its default, are a quarter of an hour of silence
         try:
             import ray
         except ImportError as error:
@@ -39,6 +42,8 @@ class RayEngine:
         self._own = not ray.is_initialized()
         if self._own:
             new = {"include_dashboard": False} if address == "local" else {}
+            if address != "local":
+                print(f"connecting to the Ray cluster at {address!r} ...", file=sys.stderr, flush=True)
             try:
                 ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **new)
             except (ConnectionError, ValueError) as error:

@@ -38,7 +38,7 @@ SCHEMA_VERSION = 1
 logging.get_logger("transformers.trainer_utils").setLevel(logging.ERROR)
 _MODEL = "model"  # in the folder of a finished stage, with _RESULT in it
 _RESULT = "stage.json"
-_KEPT = "run.json"  # in the folder of a kept model
+KEPT = "run.json"  # in the folder of a kept model
 
 
 def run(
@@ -119,7 +119,7 @@ def record_path(config: RunConfig, out: Path, inputs: Inputs | None = None) -> P
     """Where `run` writes, or has written, the record; the data and the model are read to tell."""
     config = config.resolved()
     identity = _identity(config, read_inputs(config) if inputs is None else inputs)
-    model = Path(config.model).name.lower().replace("_", "-")
+    model = Path(config.public()["model"]).name.lower().replace("_", "-")
     return out / f"{config.task}-{config.method}-{model}-seed{config.seed}-{identity[:10]}.json"
 
 
@@ -200,14 +200,14 @@ def _complete(
 
 def _keep(plm: SharedPLM, folder: Path, identity: str) -> None:
     """The trained model, and before it whose it is: if saving is cut off, the same run may do it again."""
-    (folder / _KEPT).write_text(json.dumps({"identity": identity}) + "\n")
+    (folder / KEPT).write_text(json.dumps({"identity": identity}) + "\n")
     plm.save_pretrained(folder)
 
 
 def _kept(folder: Path) -> str | None:
     """The identity of the run whose model lies in `folder`, some words where that is not known, None if it is empty."""
-    if (folder / _KEPT).is_file():
-        return json.loads((folder / _KEPT).read_text())["identity"]
+    if (folder / KEPT).is_file():
+        return json.loads((folder / KEPT).read_text())["identity"]
     return "files that are no kept model of a run" if any(folder.iterdir()) else None
 
 

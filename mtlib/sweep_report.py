@@ -94,9 +94,8 @@ def summary(console: Console, outcomes: Sequence[Outcome], store: Store) -> bool
     """Print what became of the runs, and of failed ones how to see more; True if none has failed."""
     counts = Counter(outcome.status for outcome in outcomes)
     done = [f"{counts['there']} were there", f"{counts['written']} written", f"{counts['failed']} failed"]
-    console.print(
-        f"{len(outcomes)} runs: {', '.join(done)}; records in {store.address}", highlight=False, soft_wrap=True
-    )
+    text = f"{len(outcomes)} runs: {', '.join(done)}; records in {store.address}"
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
     for outcome in outcomes:
         if outcome.status == "failed":
             alone = shlex.join(

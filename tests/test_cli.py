@@ -1,3 +1,4 @@
+import json
 import os
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from typer.testing import CliRunner
 from mtlib import cli, environment, runs, sources
 from mtlib.config import RunConfig
 from mtlib.errors import UserError
+from mtlib.paths import DATA_DIR
 from mtlib.runs import read_records
 from tests.test_runs import model, testbed  # noqa: F401  (fixtures)
 
@@ -109,7 +111,8 @@ def test_help_imports_nothing_heavy():
 
 def test_testbed_at_another_strength(tmp_path):
     call("testbed", "--strength", 0.5, "--seed", 1, "--out", tmp_path / "new")
-    assert (tmp_path / "new" / "testbed.json").read_text() == '{"strength": 0.5, "seed": 1}\n'
+    settings = json.loads((tmp_path / "new" / "testbed.json").read_text())
+    assert (settings["strength"], settings["seed"], len(settings["sha256"])) == (0.5, 1, 12)
     assert len(sources.load("testbed_contrast", str(tmp_path / "new"))) == 1000
     with pytest.raises(UserError, match="is not empty; give a new folder"):
         call("testbed", "--out", tmp_path / "new")
@@ -124,7 +127,44 @@ def test_verify_fails_on_a_corrupt_file(tmp_path):
     assert result.exit_code == 1 and "FAIL" in result.output and "sst2/SST-2/dev.tsv" in result.output
 
 
+def test_verify_fails_where_nothing_is(tmp_path):
+    with pytest.raises(UserError, match="holds none of the files; expected for example"):
+        call("data", "verify", "--source", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["testbed", "--out"],
+        ["figures", "--out"],
+        ["bundle", DATA_DIR / "results" / "sst2_grid.jsonl", "--to"],
+        ["bench", "start", "--json"],
+    ],
+)
+def test_a_place_that_cannot_be_written_is_told_before_the_work(tmp_path, arguments):
+    (tmp_path / "file").write_text("")
+    place = tmp_path / "file" / {"--to": "a.jsonl", "--json": "a.json"}.get(arguments[-1], "")
+    with pytest.raises(UserError, match="cannot write to"):
+        call(*arguments, place)
+
+
+def test_brackets_in_a_path_are_no_markup(tmp_path):
+    place = tmp_path / "x[old].jsonl"
+    result = CliRunner().invoke(cli.app, ["bundle", str(DATA_DIR / "results" / "sst2_grid.jsonl"), "--to", str(place)])
+    assert place.exists() and f"records: {place}" in result.output.replace("\n", "")
+
+
+def test_benchmarks_beside_throughput_are_refused():
+    with pytest.raises(UserError, match="give no benchmarks with it"):
+        call("bench", "start", "--throughput", "mini")
+
+
 class TestDoctor:
+    def test_what_cannot_be_imported(self, monkeypatch):
+        monkeypatch.setitem(sys.modules, "torch", None)
+        (found,) = environment._machine()
+        assert found.ok is False and "torch" in found.found
+
     def test_lines(self, monkeypatch):
         monkeypatch.setenv("HF_HUB_OFFLINE", "1")
         output = CliRunner().invoke(cli.app, ["doctor"]).output

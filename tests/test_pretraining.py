@@ -1,10 +1,11 @@
 """The scripts that make the bundled masked LM, whole, on a tiny warm start and a tiny corpus."""
 
 import json
+import shutil
 import sys
 
 import pytest
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer, BertConfig, BertModel, set_seed
 
 from mtlib.paths import MINI_MODEL_DIR
@@ -88,11 +89,25 @@ def test_export_is_a_model_that_fills(finished, tmp_path):
     assert plm.config.num_hidden_layers == 2 and plm.config.hidden_dropout_prob == 0.1
 
 
-def test_started_again_it_goes_on_from_its_checkpoint(finished, warm_start, corpus, tmp_path, capsys):
-    trained = load_file(finished / "final_mlm" / "model.safetensors")
-    pretrained(finished, warm_start, corpus, "--layers", "0", "2")
-    again = load_file(finished / "final_mlm" / "model.safetensors")
+def test_started_again_it_goes_on_from_its_checkpoint(finished, warm_start, corpus, tmp_path):
+    work = shutil.copytree(finished, tmp_path / "work")
+    trained = load_file(work / "final_mlm" / "model.safetensors")
+    (work / "report.json").unlink()  # as if it had been cut off before its end
+    start = load_file(work / "start" / "model.safetensors")  # none but the checkpoint knows the weights
+    save_file(
+        {name: value * 0 for name, value in start.items()}, work / "start" / "model.safetensors", {"format": "pt"}
+    )
+    pretrained(work, warm_start, corpus, "--layers", "0", "2")
+    again = load_file(work / "final_mlm" / "model.safetensors")
     assert trained.keys() == again.keys() and all(trained[name].equal(again[name]) for name in trained)
+
+
+def test_what_is_finished_stays(finished, warm_start, corpus, capsys):
+    before = (finished / "report.json").read_bytes()
+    pretrained(finished, warm_start, corpus, "--layers", "0", "2")
+    assert "is finished" in capsys.readouterr().out and (finished / "report.json").read_bytes() == before
+    with pytest.raises(SystemExit, match=r"was begun with .*give another --work"):
+        pretrained(finished, warm_start, corpus, "--layers", "0", "2", "--rate", "0.5")
 
 
 def test_from_scratch_takes_the_vocabulary_alone(finished, warm_start, corpus, tmp_path):
@@ -106,7 +121,7 @@ def test_from_scratch_takes_the_vocabulary_alone(finished, warm_start, corpus, t
 
 
 def test_other_options_on_prepared_text_are_refused(finished, warm_start, corpus):
-    with pytest.raises(SystemExit, match=r"was prepared with .*give another --work"):
+    with pytest.raises(SystemExit, match=r"was begun with .*give another --work"):
         pretrained(finished, warm_start, corpus, "--layers", "0", "3")
 
 

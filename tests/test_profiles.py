@@ -144,5 +144,14 @@ def test_model_of_trains_where_nothing_is_there_and_tells_configurations_apart(s
     assert not torch.equal(head, other)
 
 
+def test_runs_of_another_caller_are_read_and_their_model_is_trained_when_needed(settings):
+    runs.run(settings.config("fine_tuning", 4, max_length=64), settings.out)  # by `sweep`, which keeps no model
+    (record,) = settings.records("fine_tuning", seeds=(4,), max_length=64)
+    assert not (settings.out / "models").exists()
+    plm = settings.model_of("fine_tuning", max_length=64)
+    assert plm.config.num_labels == 2 and len(list(settings.out.glob("*.json"))) == 1
+    assert settings.records("fine_tuning", seeds=(4,), max_length=64) == [record]
+
+
 def test_what_lies_in_the_folder_of_profiles():
     assert {path.name for path in profiles.FOLDER.glob("*.yaml")} == {f"{name}.yaml" for name in PROFILES}

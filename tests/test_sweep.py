@@ -15,6 +15,7 @@ from mtlib.claims import Busy, claim, holder
 from mtlib.config import METHODS, RunConfig
 from mtlib.engines import Outcome
 from mtlib.errors import UserError
+from mtlib.registry import SETS
 from mtlib.store import Store
 from mtlib.sweep import Planned, columns, expand, options, plan, seconds
 from tests.test_cli import call
@@ -81,7 +82,10 @@ class TestExpand:
     def test_files_of_this_repository(self):
         assert len(expand(SWEEPS / "testbed.yaml")) == 3 * 2 * 3
         # 10 values of alpha for Mask-tuning, of which the paper's is one; one of every other method
-        assert len(expand(SWEEPS / "paper.yaml")) == 3 * 3 * 5 * (10 + 4)
+        found = expand(SWEEPS / "paper.yaml")
+        assert len(found) == 3 * 3 * 5 * (10 + 4)
+        remote = {name for name, data_set in SETS.items() if data_set.remote is not None}
+        assert all(set(one.evaluation_sets) <= remote for one in found if one.source == "hub")
 
     def test_paths_become_absolute(self, tmp_path, monkeypatch):
         (tmp_path / "data").mkdir()

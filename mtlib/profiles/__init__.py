@@ -4,6 +4,7 @@ The cells of a notebook are the same under every profile; only what this module 
 """
 
 import hashlib
+import tempfile
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -66,16 +67,24 @@ class Settings:
         return RunConfig(method=method, seed=seed, **chosen | changes)
 
     def records(self, method: str, seeds: tuple[int, ...] | None = None, **changes) -> list[dict]:
-        """A record per seed: run now, or read where an earlier call has left it. The first seed's model is kept."""
+        """A record per seed: run now (the first seed's model is kept), or read where any earlier call has left it."""
         configs = [self.config(method, seed, **changes) for seed in seeds or self.seeds]
-        paths = [runs.run(one, self.out, keep_model=self._model_folder(one))[0] for one in configs]
+        paths = [runs.record_path(one, self.out) for one in configs]
+        for config, path in zip(configs, paths, strict=True):
+            if not path.exists():
+                runs.run(config, self.out, keep_model=self._model_folder(config))
         return runs.read_records(paths)
 
     def model_of(self, method: str, **changes) -> SharedPLM:
-        """What the first seed's run ended with."""
+        """What the first seed's run ended with; trained again where its record is there and its model is not."""
         config = self.config(method, self.seeds[0], **changes)
-        runs.run(config, self.out, keep_model=self._model_folder(config))
-        return SharedPLM.from_pretrained(self._model_folder(config))
+        folder = self._model_folder(config)
+        if runs.record_path(config, self.out).exists() and not (folder / runs.KEPT).exists():
+            with tempfile.TemporaryDirectory() as again:
+                runs.run(config, Path(again), keep_model=folder)
+        else:
+            runs.run(config, self.out, keep_model=folder)
+        return SharedPLM.from_pretrained(folder)
 
     def _model_folder(self, config: RunConfig) -> Path | None:
         name = hashlib.sha256(repr(config).encode()).hexdigest()[:10]

@@ -34,7 +34,8 @@ MIXTURE = {
     "dictionary": 0.04,
 }  # fmt: skip
 SEED = 0
-PREPARING = ("tokens", "layers", "from_scratch", "vocabulary", "length")  # options that decide start and text
+# what one work folder is for; --steps may be given later
+DECIDING = ("tokens", "layers", "from_scratch", "vocabulary", "length", "batch", "rate", "mask_rate")
 HELD_OUT_LENGTH = 64  # whatever the training pieces are, so that models can be compared
 
 
@@ -45,16 +46,19 @@ def main(given: list[str] | None = None):
     if arguments.export:
         return export(work, arguments.export)
     start, prepared = work / "start", work / "examples" / "complete"
-    preparing = {name: getattr(arguments, name) for name in PREPARING}
-    if prepared.exists() and json.loads(prepared.read_text()) != preparing:
+    deciding = {name: getattr(arguments, name) for name in DECIDING}
+    if prepared.exists() and json.loads(prepared.read_text()) != deciding:
         raise SystemExit(
-            f"{work} was prepared with {prepared.read_text()}, not {json.dumps(preparing)}; give another --work."
+            f"{work} was begun with {prepared.read_text()}, not {json.dumps(deciding)}; give another --work."
         )
+    if (work / "report.json").exists():
+        print(f"{work} is finished; its report is in report.json.")
+        return None
     if not prepared.exists():
         if arguments.warm_start is None or arguments.corpus is None:
             raise SystemExit(f"{work} holds no prepared text yet: --warm-start and --corpus are needed to make it.")
         prepare(arguments, read_corpus(arguments.corpus))
-        prepared.write_text(json.dumps(preparing))
+        prepared.write_text(json.dumps(deciding))
     train(start, work, arguments)
     return None
 
