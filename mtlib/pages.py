@@ -29,6 +29,7 @@ def parts(results: Path) -> dict[str, str]:
         "study figure": f"![{figures.standard(results)['study_claims'][1]}](figures/study_claims.png)",
         "study sets": _by_task({task: verdicts.by_set(study, task) for task in tasks}),
         "study main": _tables([record for record in rest if arm_of(record["config"]) in arms]) + _unlearned(study),
+        "study labels": _by_task({task: verdicts.by_label(study, task) for task in tasks}),
         "study curves": _by_task({task: verdicts.curves(study, task) for task in tasks}),
         "study cost": verdicts.markdown(verdicts.cost(study)),
         "study rates": _rates(grid),

@@ -204,6 +204,39 @@ def beside(table: str, records: Iterable[dict]) -> pandas.DataFrame:
     return pandas.DataFrame(rows).set_index(["method", "model"])
 
 
+def by_label(records: Sequence[dict], task: str) -> pandas.DataFrame:
+    """Accuracy on each gold label of every set of a task, and their mean (balanced accuracy), in per cent.
+
+    An arm that only gives one answer more often gains accuracy where that answer is common; its balanced accuracy
+    stays. With the difference to fine-tuning, paired by seed. Records from before it was kept are left out.
+    """
+    scores = defaultdict(dict)  # (set, arm) -> seed -> label -> per cent
+    for (of_task, arm), group in by_arm(records).items():
+        for record in group if of_task == task and arm else ():
+            for name, metrics in record["metrics"].items():
+                if "per_label" in metrics:
+                    labels = {label: 100 * found["accuracy"] for label, found in metrics["per_label"].items()}
+                    scores[name, arm][record["config"]["seed"]] = dict(sorted(labels.items()))
+    rows = []
+    for name in TASKS[task].evaluation_sets("hub"):
+        for arm in (one.name for one in (*ARMS, *VARIANTS) if (name, one.name) in scores):
+            own, plain = (
+                {seed: statistics.fmean(labels.values()) for seed, labels in scores[name, one].items()}
+                for one in (arm, "fine_tuning")
+            )
+            points = [own[seed] - plain[seed] for seed in sorted(own.keys() & plain.keys())]
+            difference = paired_difference(points) if arm != "fine_tuning" and len(points) >= FEWEST_SEEDS else None
+            means = {label: statistics.fmean(found[label] for found in scores[name, arm].values())
+                     for label in next(iter(scores[name, arm].values()))}  # fmt: skip
+            rows.append({
+                "set": name, "arm": arm, "seeds": len(own),
+                "on each gold label": ", ".join(f"{label} {mean:.1f}" for label, mean in means.items()),
+                "balanced": _spread_text(list(own.values())),
+                "difference to fine_tuning": "" if difference is None else _difference_text(difference),
+            })  # fmt: skip
+    return pandas.DataFrame(rows, columns=None if rows else ["set"]).set_index("set")
+
+
 def curves(records: Sequence[dict], task: str) -> pandas.DataFrame:
     """The points of a task's alpha and masking-rate curves: mean ± sd in per cent, at the seeds and sets all have."""
     rows = []
@@ -271,8 +304,12 @@ def _cell_text(cell: Cell) -> str:
     one = cell.difference
     if one is None or cell.verdict == "not learned":
         return cell.verdict
-    text = f"{one.mean:+.1f} [{one.low:+.1f}, {one.high:+.1f}]" + (" (at chance)" if cell.at_chance else "")
+    text = _difference_text(one) + (" (at chance)" if cell.at_chance else "")
     return f"{cell.verdict}: {text}" if cell.verdict else text
+
+
+def _difference_text(one: Difference) -> str:
+    return f"{one.mean:+.1f} [{one.low:+.1f}, {one.high:+.1f}]"
 
 
 def _above_majority(by_seed: dict[int, dict], seeds: list[int]) -> float:

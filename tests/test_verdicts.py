@@ -11,6 +11,7 @@ from mtlib.verdicts import (
     Claim,
     beside,
     by_arm,
+    by_label,
     by_set,
     cells,
     cost,
@@ -184,6 +185,24 @@ class TestTables:
         assert (table.loc["Q1", "imdb_contrast"], table.loc["Q1", "sst2"]) == ("not run", "")  # not a set of the claim
         assert table.loc["Q7", "imdb_cad"] == "+1.0 [+1.0, +1.0] (at chance)"
         assert table.loc["Q8", "imdb_cad"] == "not run" and unlearned(FOUND) == []
+
+    def test_one_answer_more_often_gains_no_balanced_accuracy(self):
+        def of(arm, no, yes):
+            found = records(arm, [0.0] * len(no), name="paws_qqp", task="paraphrase")
+            for record, *accuracies in zip(found, no, yes, strict=True):
+                labels = dict(
+                    zip(("paraphrase", "not paraphrase"), ({"accuracy": one} for one in accuracies), strict=True)
+                )
+                record["metrics"]["paws_qqp"]["per_label"] = labels
+            return found
+
+        plain = of({"method": "fine_tuning"}, [0.5, 0.5, 0.5, 0.5], [0.4, 0.5, 0.6, 0.9])
+        table = by_label(plain + of({"method": "mask_tuning"}, [0.1, 0.1, 0.1], [0.8, 0.9, 1.0]), "paraphrase")
+        assert table["arm"].tolist() == ["fine_tuning", "mask_tuning"] and table["seeds"].tolist() == [4, 3]
+        assert table["on each gold label"].iloc[1] == "not paraphrase 90.0, paraphrase 10.0"
+        assert table["balanced"].tolist() == ["55.0 ± 10.8", "50.0 ± 5.0"]
+        assert table["difference to fine_tuning"].tolist() == ["", "+0.0 [-0.0, +0.0]"]
+        assert by_label(FOUND, "sentiment").empty  # from before labels were kept
 
     def test_curves_have_the_sets_that_all_points_have(self):
         points = {0.7: [0.51, 0.53], 0.1: [0.61, 0.63], 0.0: [0.71]}
