@@ -97,9 +97,9 @@ def in_our_columns(
 
 def deviation(data_set: DataSet, file: ReleaseFile, rows: int, sha256: str) -> str:
     """How a file differs from the published one ("" if it does not); `UserError` if it must not be used."""
-    if elsewhere := _paths_by_sha256().get(sha256, {file.path}) - {file.path}:
-        raise UserError(f"{file.path} is the published {', '.join(sorted(elsewhere))}; put each file in its own place.")
     known = next((copy for copy in file.copies if copy.sha256 == sha256), None)
+    if known is None and sha256 != file.sha256 and (elsewhere := _paths_by_sha256().get(sha256)):
+        raise UserError(f"{file.path} is the published {', '.join(sorted(elsewhere))}; put each file in its own place.")
     if known and known.rows == rows:
         return known.note
     if rows == file.rows or (file.rows is None and rows):
