@@ -26,7 +26,7 @@ def parts(results: Path) -> dict[str, str]:
     tasks = [task for task in TASKS if any(record["config"]["task"] == task for record in rest)]
     return {
         "study verdicts": verdicts.markdown(verdicts.summary(study)),
-        "study figure": f"![{figures.standard(results)['study_claims'][1]}](figures/study_claims.png)",
+        "study figure": f"![{figures.claims(verdicts.panels(study))[1]}](figures/study_claims.png)",
         "study sets": _by_task({task: verdicts.by_set(study, task) for task in tasks}),
         "study main": _tables([record for record in rest if arm_of(record["config"]) in arms]) + _unlearned(study),
         "study labels": _by_task({task: verdicts.by_label(study, task) for task in tasks}),
@@ -61,11 +61,8 @@ def _by_task(frames: dict[str, pandas.DataFrame]) -> str:
 
 def _unlearned(records: list[dict]) -> str:
     found = [f"{arm} on {task}" for task, arm in verdicts.unlearned(records)]
-    return (
-        f"\n\nNot learned, so that what they score out of distribution means nothing: {', '.join(found)}."
-        if found
-        else ""
-    )
+    text = f"Not learned, so that what they score out of distribution means nothing: {', '.join(found)}."
+    return f"\n\n{text}" if found else ""
 
 
 def _rates(records: list[dict]) -> str:

@@ -9,6 +9,7 @@ import csv
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from itertools import compress
 from pathlib import Path
 from string import Template
 from typing import NamedTuple
@@ -123,9 +124,9 @@ class PlausibilityJudge:
         One that cannot be read, or stands for what cannot be (a blank, half a character: byte-level vocabularies have
         such entries), is not.
         """
-        readable = [row for row in rows if self._has_words(row)]
-        plausible = iter(plausibility_score(found, self.weights) >= 0 for found in self.evidence(readable))
-        return [self._has_words(row) and next(plausible) for row in rows]
+        readable = [self._has_words(row) for row in rows]
+        evidence = iter(self.evidence(list(compress(rows, readable))))
+        return [has_words and plausibility_score(next(evidence), self.weights) >= 0 for has_words in readable]
 
     def _has_words(self, row: dict) -> bool:
         words = row["predicted"].strip(), row["text"][row["start"] : row["end"]].strip()
