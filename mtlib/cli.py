@@ -36,6 +36,15 @@ def main() -> None:
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(getattr(error, "EXIT_CODE", 2))
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.split(".")[0] == "mtlib":  # a fault of ours: the traceback is wanted
+            raise
+        print(
+            f"error: this command needs the package {error.name}, which is not installed; `pip install "
+            "'mtlib[notebooks]'` brings all of them, `python -m mtlib doctor` lists what is there.",
+            file=sys.stderr,
+        )
+        sys.exit(2)
     except BrokenPipeError:  # the reader of a pipe (`| head`) has gone
         sys.stderr.close()
         sys.exit(0)

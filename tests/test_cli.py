@@ -154,6 +154,16 @@ def test_brackets_in_a_path_are_no_markup(tmp_path):
     assert place.exists() and f"records: {place}" in result.output.replace("\n", "")
 
 
+def test_a_package_of_an_extra_that_is_not_there(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["mtlib", "figures"])
+    monkeypatch.setitem(sys.modules, "seaborn", None)
+    monkeypatch.delitem(sys.modules, "mtlib.figures", raising=False)  # as if nothing had imported it yet
+    monkeypatch.delattr("mtlib.figures", raising=False)
+    with pytest.raises(SystemExit, match="2"):
+        cli.main()
+    assert "needs the package seaborn" in capsys.readouterr().err
+
+
 def test_benchmarks_beside_throughput_are_refused():
     with pytest.raises(UserError, match="give no benchmarks with it"):
         call("bench", "start", "--throughput", "mini")
