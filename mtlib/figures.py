@@ -21,7 +21,7 @@ from mtlib.testbed.probes import recorded_strength, wilson
 from mtlib.verdicts import Cell, panels
 
 _PALETTE = seaborn.color_palette("colorblind").as_hex()
-_MARKERS = "osD^vPhX"
+_MARKERS = "osD^vPhX<>"
 _LINES = ("-", "--", "-.", ":")
 _STYLE = {
     "figure.dpi": 100,
@@ -81,7 +81,8 @@ def gap(records: Sequence[dict], title: str = "", width: float = 7.0) -> tuple[F
     Bars are 95 % intervals: over seeds (Student's t) where there are several, else of the one proportion (Wilson).
     """
     sets = sorted(records[0]["metrics"], key=lambda name: kind(name) != "id")
-    figure, (axis,) = new(width, 1.1 + 0.42 * len(sets) + 0.1 * len(_methods(records)))
+    n = len(_methods(records))
+    figure, (axis,) = new(width, 1.1 + max(0.42, 0.1 * n) * len(sets) + 0.1 * n)
     means = _means_by_method(axis, records, sets, lambda record: record["metrics"], 0.16)
     words = {method: [f"{name} {mean:.1f} %" for mean, name in found] for method, found in means.items()}
     for row, name in enumerate(sets):
@@ -90,7 +91,7 @@ def gap(records: Sequence[dict], title: str = "", width: float = 7.0) -> tuple[F
                   label="best constant answer" if row == 0 else None)  # fmt: skip
     axis.axhline(sum(kind(name) == "id" for name in sets) - 0.5, color="0.3", lw=0.8)
     _rows_of_per_cent(axis, [f"{name} ({kind(name)})" for name in sets], "accuracy, %", title)
-    figure.legend(loc="outside lower center", ncols=3)
+    _legend_below(figure, axis)
     return figure, _sentence("Accuracy by evaluation set with 95 % intervals", words)
 
 
@@ -187,7 +188,7 @@ def group_means(records: Sequence[dict], set_name: str, title: str = "") -> tupl
     }
     labels = [f"{name} (n = {_flat_groups(records[0]['metrics'][set_name])[name]['n']})" for name in names]
     _rows_of_per_cent(axis, labels, "accuracy, %", title)
-    figure.legend(loc="outside lower center", ncols=3)
+    _legend_below(figure, axis)
     return figure, _sentence(f"{set_name} by group, each method's lowest and highest", words)
 
 
@@ -461,6 +462,7 @@ def stacked(shares: Mapping[str, Mapping[str, float]], title: str = "") -> tuple
 def _means_by_method(axis, records: Sequence[dict], names: Sequence[str], metrics_of, spread: float) -> dict:
     """A line per name, on it a marker per method with its 95 % interval: `{method: [(mean, name), ...]}`."""
     methods, found = _methods(records), {}
+    spread = min(spread, 0.8 / len(methods))  # lines are 1 apart
     for place, method in enumerate(methods):
         rows, look = _of(records, method), _look(method, place)
         for line, name in enumerate(names):
@@ -480,6 +482,13 @@ def _rows_of_per_cent(axis, labels: Sequence[str], x: str, title: str) -> None:
     axis.set_xlim(0, 100)
     axis.set_xlabel(x)
     axis.set_title(title)
+
+
+def _legend_below(figure: Figure, axis) -> None:
+    """In three columns, or in two where the labels are too long for that."""
+    _, labels = axis.get_legend_handles_labels()
+    width = sum(max(map(len, column), default=0) for column in np.array_split(labels, 3))  # characters
+    figure.legend(loc="outside lower center", ncols=3 if width <= 80 else 2)
 
 
 def _sentence(lead: str, words: Mapping[str, Sequence[str]]) -> str:

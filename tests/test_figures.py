@@ -10,7 +10,7 @@ import pytest
 from matplotlib.figure import Figure
 from scipy import stats
 
-from mtlib import figures, tables
+from mtlib import figures, study, tables
 from mtlib.errors import UserError
 from mtlib.paths import DATA_DIR, FIGURE_DIR
 from mtlib.runs import read_records
@@ -92,6 +92,23 @@ class TestPlots:
         _, alt = figures.gap([*RECORDS, record("mask_tuning", 0, (70, 60), update="alternating")])
         assert "mask_tuning: testbed_sentiment 82.0 %" in alt
         assert "mask_tuning (alternating): testbed_sentiment 70.0 %" in alt
+
+    def test_gap_of_the_studys_seven_arms_has_room(self):
+        """On real records: every marker on its own line, no two looks alike, the legend inside the figure."""
+        _, rest = study.split(read_records([DATA_DIR / "results" / "study.jsonl"]))
+        arms = {arm.name for arm in study.ARMS}
+        rest = [one for one in rest if one["config"]["task"] == "sentiment" and study.arm_of(one["config"]) in arms]
+        figure, _ = figures.gap(rest)
+        figure.canvas.draw()
+        (axis,) = figure.axes
+        markers = [container.lines[0] for container in axis.containers]
+        assert len(markers) == 7 * 3
+        for marker in markers:
+            (place,) = marker.get_ydata()
+            assert abs(place - round(place)) < 0.45
+        assert len({marker.get_marker() for marker in markers}) == 7
+        for box in (one.get_window_extent() for one in figure.legends):
+            assert box.x0 >= 0 and box.x1 <= figure.bbox.width
 
     def test_gap_puts_in_distribution_first_whatever_the_order(self):
         turned = [one | {"metrics": dict(reversed(one["metrics"].items()))} for one in RECORDS]
