@@ -488,7 +488,7 @@ def _legend_below(figure: Figure, axis) -> None:
     """In three columns, or in two where the labels are too long for that."""
     _, labels = axis.get_legend_handles_labels()
     width = sum(max(map(len, column), default=0) for column in np.array_split(labels, 3))  # characters
-    figure.legend(loc="outside lower center", ncols=3 if width <= 80 else 2)
+    figure.legend(loc="outside lower center", ncols=3 if width <= 66 else 2)
 
 
 def _sentence(lead: str, words: Mapping[str, Sequence[str]]) -> str:

@@ -110,6 +110,15 @@ class TestPlots:
         for box in (one.get_window_extent() for one in figure.legends):
             assert box.x0 >= 0 and box.x1 <= figure.bbox.width
 
+    @pytest.mark.parametrize("arms", [("fine_tuning",), ("fine_tuning", "no_integrated_loss")])
+    def test_a_legend_stays_inside_the_figure(self, arms):
+        longest = record("mask_tuning", 0, (70, 60), update="alternating")
+        others = [record(arm, seed, (80, 50)) for arm in arms for seed in range(2)]
+        figure, _ = figures.gap([*others, record("mask_tuning", 0), longest])
+        figure.canvas.draw()
+        (box,) = (legend.get_window_extent() for legend in figure.legends)
+        assert box.x0 >= 0 and box.x1 <= figure.bbox.width
+
     def test_gap_puts_in_distribution_first_whatever_the_order(self):
         turned = [one | {"metrics": dict(reversed(one["metrics"].items()))} for one in RECORDS]
         assert figures.gap(turned)[1] == figures.gap(RECORDS)[1]
