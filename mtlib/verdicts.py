@@ -215,8 +215,7 @@ def by_label(records: Sequence[dict], task: str) -> pandas.DataFrame:
         for record in group if of_task == task and arm else ():
             for name, metrics in record["metrics"].items():
                 if "per_label" in metrics:
-                    labels = {label: 100 * found["accuracy"] for label, found in metrics["per_label"].items()}
-                    scores[name, arm][record["config"]["seed"]] = dict(sorted(labels.items()))
+                    scores[name, arm][record["config"]["seed"]] = _on_gold_labels(metrics)
     rows = []
     for name in TASKS[task].evaluation_sets("hub"):
         for arm in (one.name for one in (*ARMS, *VARIANTS) if (name, one.name) in scores):
@@ -238,14 +237,22 @@ def by_label(records: Sequence[dict], task: str) -> pandas.DataFrame:
 
 
 def curves(records: Sequence[dict], task: str) -> pandas.DataFrame:
-    """The points of a task's alpha and masking-rate curves: mean ± sd in per cent, at the seeds and sets all have."""
+    """The points of a task's alpha and masking-rate curves: mean ± sd in per cent, at the seeds and sets all have.
+
+    Balanced accuracy (`by_label`) follows the accuracy on a set where all of them have it.
+    """
     rows = []
     for name in ("alpha", "mask_rate"):
         points = curve(records, task, name)
         every = [record["metrics"] for group in points.values() for record in group]
         sets = [one for one in (every[0] if every else ()) if all(one in metrics for metrics in every)]
         for value, group in points.items() if len(points) > 1 else ():
-            texts = {one: _spread_text([100 * record["metrics"][one]["accuracy"] for record in group]) for one in sets}
+            texts = {}
+            for one in sets:
+                texts[one] = _spread_text([100 * record["metrics"][one]["accuracy"] for record in group])
+                if all("per_label" in metrics[one] for metrics in every):
+                    balanced = [statistics.fmean(_on_gold_labels(record["metrics"][one]).values()) for record in group]
+                    texts[f"{one}, balanced"] = _spread_text(balanced)
             rows.append({"setting": name, "value": f"{value:g}", "seeds": len(group), **texts})
     return pandas.DataFrame(rows, columns=None if rows else ["setting"]).set_index("setting").fillna("not run")
 
@@ -293,6 +300,10 @@ def _mean_text(found: dict[tuple[str, str], list[dict]], arm: str, set_name: str
     if not values:
         return "not run"
     return f"{_spread_text(values)} ({len(values)})"
+
+
+def _on_gold_labels(metrics: dict) -> dict[str, float]:
+    return {label: 100 * found["accuracy"] for label, found in sorted(metrics["per_label"].items())}
 
 
 def _spread_text(values: list[float]) -> str:

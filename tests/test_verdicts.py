@@ -212,6 +212,18 @@ class TestTables:
         assert table.values.tolist() == [["0", 1, "71.0"], ["0.1", 1, "61.0"], ["0.7", 1, "51.0"]]
         assert curves(found, "sentiment").empty
 
+    def test_curves_have_the_balanced_accuracy_where_every_point_has_it(self):
+        at = [{"method": "mask_tuning", "alpha": alpha} for alpha in (0.8, 0.1)]
+        found = [one for arm in at for one in records(arm, [0.7, 0.7], "paws_qqp", "paraphrase")]
+        for record in found:
+            record["metrics"]["paws_qqp"]["per_label"] = {"paraphrase": {"accuracy": record["config"]["alpha"]},
+                                                          "not paraphrase": {"accuracy": 0.9}}  # fmt: skip
+        table = curves(found, "paraphrase")
+        assert table["paws_qqp"].tolist() == ["70.0 ± 0.0"] * 2
+        assert table["paws_qqp, balanced"].tolist() == ["50.0 ± 0.0", "85.0 ± 0.0"]
+        del found[0]["metrics"]["paws_qqp"]["per_label"]
+        assert list(curves(found, "paraphrase").columns) == ["value", "seeds", "paws_qqp"]
+
     def test_markdown(self):
         lines = markdown(beside("I", FOUND)).splitlines()
         assert lines[0].startswith("| method | model | SST-2 | IMDB-Cont |") and lines[1].startswith("| --- | --- |")
