@@ -184,7 +184,8 @@ def groups(records: Sequence[dict], set_name: str, title: str = "", most: int = 
 def group_means(records: Sequence[dict], set_name: str, title: str = "") -> tuple[Figure, str]:
     """Accuracy by group of one set, a marker per method: mean over seeds with 95 % intervals."""
     names = list(_flat_groups(records[0]["metrics"][set_name]))
-    figure, (axis,) = new(7.0, 1.1 + 0.5 * len(names))
+    n = len(_methods(records))
+    figure, (axis,) = new(7.0, 1.1 + max(0.5, 0.12 * n) * len(names) + 0.1 * n)
     means = _means_by_method(axis, records, names, lambda record: _flat_groups(record["metrics"][set_name]), 0.14)
     words = {
         method: [f"{name} {mean:.0f} %" for mean, name in (min(found), max(found))] for method, found in means.items()
