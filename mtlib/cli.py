@@ -456,15 +456,15 @@ def bench(
 
 @app.command()
 def pages() -> None:
-    """For maintainers: put the tables made from data/results into README.md and data/results/README.md."""
+    """For maintainers: put the tables made from data/results into README.md and data/results/STUDY.md."""
     from mtlib import pages as made
     from mtlib.paths import DATA_DIR, NOTEBOOK_DIR
 
     if not NOTEBOOK_DIR.is_dir():
         raise UserError("no pages to fill: they come with a checkout of the repository, not with pip.")
     found = made.parts(DATA_DIR / "results")
-    for page in (DATA_DIR.parent / "README.md", DATA_DIR / "results" / "README.md"):
-        console.print(f"{page.relative_to(DATA_DIR.parent)}: {', '.join(made.fill(page, found))}")
+    for page in made.PAGES:
+        console.print(f"{page}: {', '.join(made.fill(DATA_DIR.parent / page, found))}")
 
 
 @app.command()

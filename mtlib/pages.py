@@ -1,4 +1,4 @@
-"""What README.md and data/results/README.md print of the records in data/results: `python -m mtlib pages`.
+"""What the pages print of the records in data/results: `python -m mtlib pages`.
 
 A page holds each part between `<!-- made: NAME -->` and `<!-- end -->`.
 """
@@ -15,6 +15,7 @@ from mtlib.study import ARMS, arm_of, split
 from mtlib.tables import make_tables, markdown
 from mtlib.tasks import TASKS
 
+PAGES = ("README.md", "data/results/STUDY.md")  # in a checkout
 _PART = r"(<!-- made: {} -->\n).*?(<!-- end -->)"
 
 

@@ -1,4 +1,4 @@
-"""What the README and data/results/README.md print is what the records say."""
+"""What the pages print is what the records say."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +19,7 @@ RESULTS = ROOT / "data" / "results"
 def test_pages_print_what_the_records_say(tmp_path):
     """`python -m mtlib pages` would change nothing."""
     found, printed = pages.parts(RESULTS), []
-    for page in (ROOT / "README.md", RESULTS / "README.md"):
+    for page in map(ROOT.joinpath, pages.PAGES):
         (tmp_path / page.name).write_text(page.read_text())
         printed += pages.fill(tmp_path / page.name, found)
         assert (tmp_path / page.name).read_text() == page.read_text(), f"{page.name}: run `python -m mtlib pages`"
