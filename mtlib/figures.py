@@ -12,13 +12,14 @@ import seaborn
 from matplotlib.figure import Figure
 from scipy import stats
 
+from mtlib import study
 from mtlib.config import METHODS
 from mtlib.errors import UserError
 from mtlib.study import arm_of
 from mtlib.tables import Table, make_tables
 from mtlib.tasks import TASKS, kind
 from mtlib.testbed.probes import recorded_strength, wilson
-from mtlib.verdicts import Cell, panels
+from mtlib.verdicts import Cell, by_arm, panels
 
 _PALETTE = seaborn.color_palette("colorblind").as_hex()
 _MARKERS = "osD^vPhX<>"
@@ -553,13 +554,32 @@ def _smooth(values: np.ndarray, window: int = 9) -> np.ndarray:
 # ------------------------------------------------------------------------------------------- the repository's figures
 
 
+def of_study(records: Sequence[dict]) -> dict[str, tuple[Figure, str]]:
+    """The figures of the reproduction study by name; those for which `records` lack the runs are left out."""
+    arms, found = by_arm(records), {}
+    runs = {task: [run for arm in study.ARMS for run in arms.get((task, arm.name), [])] for task in TASKS}
+    if shown := panels(records):
+        found["claims"] = claims(shown, "The study: differences in accuracy with 95 % intervals over seeds")
+    for task in filter(runs.get, TASKS):
+        found[f"gap_{task}"] = gap(runs[task], f"{task}: in distribution above the line, out of it below")
+    if runs["nli"]:
+        found["hans"] = group_means(runs["nli"], "hans", "HANS by heuristic and gold label")
+    for name, label in (("mask_rate", "masking rate asked for"), ("alpha", "alpha, weight of the masked-LM loss")):
+        for task in TASKS:
+            points = study.curve(records, task, name)
+            if len(points) >= 3:
+                seeds = len(next(iter(points.values())))
+                found[f"{name}_{task}"] = curve(points, label, f"{task}: accuracy (seeds a point: {seeds})")
+    return found
+
+
 def standard(results: Path) -> dict[str, tuple[Figure, str]]:
     """The figures of `python -m mtlib figures`, by name, from the records in `results`."""
     from mtlib.runs import read_records
 
-    study, sst2, testbed = (read_records([results / f"{name}.jsonl"]) for name in ("study", "sst2", "testbed"))
+    runs, sst2, testbed = (read_records([results / f"{name}.jsonl"]) for name in ("study", "sst2", "testbed"))
     return {
-        "study_claims": claims(panels(study), "The study: differences in accuracy with 95 % intervals over seeds"),
+        **{f"study_{name}": drawn for name, drawn in of_study(runs).items()},
         "testbed_shortcut": planted(testbed, "What a planted shortcut does to a fine-tuned model"),
         "sst2_gap": gap(sst2, "SST-2 and its out-of-distribution sets, bundled model"),
         "sst2_differences": differences(make_tables(sst2)[0], "Mask-tuning against fine-tuning, SST-2"),

@@ -25,9 +25,17 @@ def parts(results: Path) -> dict[str, str]:
     arms = [arm.name for arm in ARMS]
     grid, rest = split(study)
     tasks = [task for task in TASKS if any(record["config"]["task"] == task for record in rest)]
+    drawn = figures.of_study(study)
+
+    def image(name: str, folder: str = "../../figures") -> str:
+        return f"![{drawn[name][1]}]({folder}/study_{name}.png)"
+
     return {
         "study verdicts": verdicts.markdown(verdicts.summary(study)),
-        "study figure": f"![{figures.claims(verdicts.panels(study))[1]}](figures/study_claims.png)",
+        "study figure": image("claims", "figures"),
+        "study gaps": "\n\n".join(image(f"gap_{task}") for task in tasks),
+        "study hans": image("hans"),
+        "study curve figures": "\n\n".join(image(name) for name in drawn if name.startswith(("alpha", "mask_rate"))),
         "study sets": _by_task({task: verdicts.by_set(study, task) for task in tasks}),
         "study main": _tables([record for record in rest if arm_of(record["config"]) in arms]) + _unlearned(study),
         "study labels": _by_task({task: verdicts.by_label(study, task) for task in tasks}),

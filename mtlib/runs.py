@@ -211,10 +211,10 @@ def _kept(folder: Path) -> str | None:
     return "files that are no kept model of a run" if any(folder.iterdir()) else None
 
 
-def read_records(folders: list[Path]) -> list[dict]:
+def read_records(folders: Sequence[Path | str]) -> list[dict]:
     """Every record in the folders (one JSON per run, or `.jsonl` with one per line), in order of file name."""
     records = {}
-    for folder in folders:
+    for folder in map(Path, folders):
         if not folder.exists():
             raise UserError(f"{folder} does not exist; expected a folder with run records (`--out` of `mtlib run`).")
         paths = sorted([*folder.glob("*.json"), *folder.glob("*.jsonl")]) if folder.is_dir() else [folder]

@@ -330,7 +330,7 @@ class TestBadInput:
         with pytest.raises(UserError, match=r"a\.json is not JSON"):
             read_records([tmp_path])
         with pytest.raises(UserError, match="does not exist"):
-            read_records([tmp_path / "b"])
+            read_records([str(tmp_path / "b")])
 
 
 # --- interrupted runs, in processes of their own ---
