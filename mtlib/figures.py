@@ -19,7 +19,7 @@ from mtlib.study import arm_of
 from mtlib.tables import Table, make_tables
 from mtlib.tasks import TASKS, kind
 from mtlib.testbed.probes import recorded_strength, wilson
-from mtlib.verdicts import Cell, by_arm, panels
+from mtlib.verdicts import Cell, balanced, by_arm, panels
 
 _PALETTE = seaborn.color_palette("colorblind").as_hex()
 _MARKERS = "osD^vPhX<>"
@@ -199,7 +199,10 @@ def group_means(records: Sequence[dict], set_name: str, title: str = "") -> tupl
 
 @_styled
 def curve(points: Mapping[float, Sequence[dict]], label: str, title: str = "") -> tuple[Figure, str]:
-    """Accuracy on the sets that all records have, against a setting: mean over seeds, 95 % band."""
+    """Accuracy on the sets that all records have, against a setting: mean over seeds, 95 % band.
+
+    Where one label of a set is common, so that accuracy rewards giving it often, balanced accuracy stands beside it.
+    """
     values = sorted(points)
     places = range(len(values))
     figure, (axis,) = new(7.0, 3.6)
@@ -210,7 +213,12 @@ def curve(points: Mapping[float, Sequence[dict]], label: str, title: str = "") -
         axis.plot(places, found[:, 0], _LINES[place % 4], marker=_MARKERS[place % len(_MARKERS)],
                   color=_PALETTE[place % 10], label=f"{name} ({kind(name)})")  # fmt: skip
         axis.fill_between(places, found[:, 1], found[:, 2], color=_PALETTE[place % 10], alpha=0.12, lw=0)
-        words[name] = [f"{mean:.0f} % at {value:g}" for value, mean in zip(values, found[:, 0], strict=True)]
+        words[name] = _at(values, found[:, 0])
+        if all(_uneven(metrics[name]) for metrics in every):
+            means = [np.mean([balanced(record["metrics"][name]) for record in points[value]]) for value in values]
+            axis.plot(places, means, ":", marker=_MARKERS[place % len(_MARKERS)], markerfacecolor="white",
+                      color=_PALETTE[place % 10], label=f"{name}, balanced accuracy")  # fmt: skip
+            words[f"{name}, balanced"] = _at(values, means)
     axis.set_xticks(places, [f"{value:g}" for value in values])  # a grid is rarely even: equal steps, true labels
     axis.set_ylim(0, 100)
     axis.set_xlabel(f"{label} (not to scale)")
@@ -218,6 +226,15 @@ def curve(points: Mapping[float, Sequence[dict]], label: str, title: str = "") -
     axis.set_title(title)
     figure.legend(loc="outside lower center", ncols=2)
     return figure, _sentence(f"Accuracy against {label}", words)
+
+
+def _at(values: Sequence[float], means: Sequence[float]) -> list[str]:
+    return [f"{mean:.0f} % at {value:g}" for value, mean in zip(values, means, strict=True)]
+
+
+def _uneven(metrics: dict) -> bool:
+    """Whether a set's commonest label is more than a fifth above an even share."""
+    return "per_label" in metrics and metrics["majority"] * len(metrics["per_label"]) > 1.2
 
 
 def interval(metrics: Sequence[dict]) -> tuple[float, float, float]:

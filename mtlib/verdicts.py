@@ -251,10 +251,14 @@ def curves(records: Sequence[dict], task: str) -> pandas.DataFrame:
             for one in sets:
                 texts[one] = _spread_text([100 * record["metrics"][one]["accuracy"] for record in group])
                 if all("per_label" in metrics[one] for metrics in every):
-                    balanced = [statistics.fmean(_on_gold_labels(record["metrics"][one]).values()) for record in group]
-                    texts[f"{one}, balanced"] = _spread_text(balanced)
+                    texts[f"{one}, balanced"] = _spread_text([balanced(record["metrics"][one]) for record in group])
             rows.append({"setting": name, "value": f"{value:g}", "seeds": len(group), **texts})
     return pandas.DataFrame(rows, columns=None if rows else ["setting"]).set_index("setting").fillna("not run")
+
+
+def balanced(metrics: dict) -> float:
+    """Balanced accuracy, the mean of the accuracies on each gold label, in per cent."""
+    return statistics.fmean(_on_gold_labels(metrics).values())
 
 
 def cost(records: Iterable[dict]) -> pandas.DataFrame:

@@ -149,6 +149,24 @@ class TestPlots:
         assert "testbed_sentiment: 0 % at 0, 1 % at 0.01, 90 % at 0.9" in alt
         assert {"alpha (not to scale)", "accuracy, %", "testbed_contrast (ood)"} <= set(texts(figure))
 
+    def test_curve_has_balanced_accuracy_where_one_label_is_common(self):
+        def point(right, majority):
+            one = record("mask_tuning", 0, (sum(right), 50))
+            labels = {
+                "negative": {"n": 80, "accuracy": right[0] / 80},
+                "positive": {"n": 20, "accuracy": right[1] / 20},
+            }
+            one["metrics"]["testbed_sentiment"] |= {"majority": majority, "per_label": labels}
+            return [one]
+
+        settings = {0.0: point((80, 0), 0.8), 0.5: point((60, 10), 0.8)}
+        figure, alt = figures.curve(settings, "alpha")
+        lines = {line.get_label(): list(line.get_ydata()) for line in figure.axes[0].lines}
+        assert lines["testbed_sentiment, balanced accuracy"] == pytest.approx([50, 62.5])
+        assert "testbed_sentiment, balanced: 50 % at 0, 62 % at 0.5" in alt
+        _, alt = figures.curve(settings | {0.5: point((60, 10), 0.55)}, "alpha")
+        assert "balanced" not in alt
+
     def test_probes(self):
         counts = {"majority": {"testbed_contrast": (50, 100), "testbed_sentiment": (52, 100)},
                   "shortcut only": {"testbed_contrast": (10, 100), "testbed_sentiment": (90, 100)}}  # fmt: skip
