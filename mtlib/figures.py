@@ -80,11 +80,11 @@ def save(figure: Figure, folder: Path, name: str, alt: str) -> list[Path]:
 
 @_styled
 def gap(records: Sequence[dict], title: str = "", width: float = 7.0) -> tuple[Figure, str]:
-    """Accuracy on every evaluation set, one marker per method; in distribution above the line, out of it below.
+    """Accuracy on the sets that all records have, one marker per method; in distribution on top, out of it below.
 
     Bars are 95 % intervals: over seeds (Student's t) where there are several, else of the one proportion (Wilson).
     """
-    sets = sorted(records[0]["metrics"], key=lambda name: kind(name) != "id")
+    sets = sorted(_common_sets(records), key=lambda name: kind(name) != "id")
     n = len(_methods(records))
     figure, (axis,) = new(width, 1.1 + max(0.42, 0.1 * n) * len(sets) + 0.1 * n)
     means = _means_by_method(axis, records, sets, lambda record: record["metrics"], 0.16)
@@ -206,15 +206,14 @@ def curve(points: Mapping[float, Sequence[dict]], label: str, title: str = "") -
     values = sorted(points)
     places = range(len(values))
     figure, (axis,) = new(7.0, 3.6)
-    every = [record["metrics"] for records in points.values() for record in records]
-    sets, words = [name for name in every[0] if all(name in metrics for metrics in every)], {}
-    for place, name in enumerate(sets):
+    every, words = [record for records in points.values() for record in records], {}
+    for place, name in enumerate(_common_sets(every)):
         found = np.array([interval([record["metrics"][name] for record in points[value]]) for value in values])
         axis.plot(places, found[:, 0], _LINES[place % 4], marker=_MARKERS[place % len(_MARKERS)],
                   color=_PALETTE[place % 10], label=f"{name} ({kind(name)})")  # fmt: skip
         axis.fill_between(places, found[:, 1], found[:, 2], color=_PALETTE[place % 10], alpha=0.12, lw=0)
         words[name] = _at(values, found[:, 0])
-        if all(_uneven(metrics[name]) for metrics in every):
+        if all(_uneven(record["metrics"][name]) for record in every):
             means = [np.mean([balanced(record["metrics"][name]) for record in points[value]]) for value in values]
             axis.plot(places, means, ":", marker=_MARKERS[place % len(_MARKERS)], markerfacecolor="white",
                       color=_PALETTE[place % 10], label=f"{name}, balanced accuracy")  # fmt: skip
@@ -226,6 +225,10 @@ def curve(points: Mapping[float, Sequence[dict]], label: str, title: str = "") -
     axis.set_title(title)
     figure.legend(loc="outside lower center", ncols=2)
     return figure, _sentence(f"Accuracy against {label}", words)
+
+
+def _common_sets(records: Sequence[dict]) -> list[str]:
+    return [name for name in records[0]["metrics"] if all(name in record["metrics"] for record in records)]
 
 
 def _at(values: Sequence[float], means: Sequence[float]) -> list[str]:

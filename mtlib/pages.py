@@ -16,7 +16,7 @@ from mtlib.tables import make_tables, markdown
 from mtlib.tasks import TASKS
 
 PAGES = ("README.md", "data/results/STUDY.md")  # in a checkout
-_PART = r"(<!-- made: {} -->\n).*?(<!-- end -->)"
+_PART = r"(<!-- made: {} -->\n)(?:(?!<!-- made:).)*?(<!-- end -->)"
 
 
 def parts(results: Path) -> dict[str, str]:
@@ -83,11 +83,12 @@ def _rates(records: list[dict]) -> str:
         place = tasks.index(config["task"]), arms.index(arm_of(config))
         examples = train.get("used_rows", train["rows"])
         rows.append((*place, examples, config["batch_size"], config["learning_rate"], scores["accuracy"]))
-    lines = ["| task | arm | examples | batch | learning rate | dev accuracy, % |"]
-    lines.append("| --- | --- | ---: | ---: | ---: | ---: |")
-    for task, arm, examples, batch, rate, accuracy in sorted(rows):
-        lines.append(f"| {tasks[task]} | {arms[arm]} | {examples:,} | {batch} | {rate:.0e} | {100 * accuracy:.2f} |")
-    return "\n".join(lines)
+    names = ("task", "arm", "examples", "batch", "learning rate", "dev accuracy, %")
+    texts = [
+        (tasks[task], arms[arm], f"{examples:,}", batch, f"{rate:.0e}", f"{100 * accuracy:.2f}")
+        for task, arm, examples, batch, rate, accuracy in sorted(rows)
+    ]
+    return verdicts.markdown(pandas.DataFrame(texts, columns=names).set_index("task"))
 
 
 def _tables(records: list[dict]) -> str:

@@ -4,6 +4,7 @@
 rates that it chose, everything else.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -189,15 +190,34 @@ def curve_point(config: dict, name: str) -> float | None:
 
 
 def curve(records: Iterable[dict], task: str, name: str) -> dict[float, list[dict]]:
-    """Mask-tuning's records by "alpha" or "mask_rate", at the seeds that every point has."""
+    """Mask-tuning's records by "alpha" or "mask_rate", at the seeds that every point has; {} if they have none.
+
+    Raises:
+        UserError: records that are not of one study, two of one point and seed, or points at several learning rates.
+    """
     points = {}
     for record in split(records)[1]:
         value = curve_point(record["config"], name) if record["config"]["task"] == task else None
         if value is not None:
             points.setdefault(value, []).append(record)
+    for value, group in points.items():
+        check_one_run_a_seed(group, f"{task}, {name} {value:g}")
+    rates = sorted({record["config"]["learning_rate"] for group in points.values() for record in group})
+    if len(rates) > 1:
+        raise UserError(
+            f"{task}'s curve of {name} has points at learning rates {', '.join(map(str, rates))}; expected one rate."
+        )
     seeds = [{record["config"]["seed"] for record in group} for group in points.values()]
     common = set.intersection(*seeds) if seeds else set()
-    return {value: [one for one in points[value] if one["config"]["seed"] in common] for value in sorted(points)}
+    in_order = sorted(points) if common else ()
+    return {value: [one for one in points[value] if one["config"]["seed"] in common] for value in in_order}
+
+
+def check_one_run_a_seed(records: Iterable[dict], what: str) -> None:
+    """Raise `UserError` if two of the `records` have one seed."""
+    for seed, count in Counter(record["config"]["seed"] for record in records).items():
+        if count > 1:
+            raise UserError(f"{count} records of {what} have seed {seed} (other learning rates?); a study has one.")
 
 
 def _scored_in_grid(task: str) -> list[str]:

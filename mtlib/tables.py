@@ -42,7 +42,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Difference:
-    """Paired difference to fine-tuning over the seeds both have, in points."""
+    """Mean of differences paired by seed, in points, with its interval."""
 
     mean: float
     low: float | None

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import pandas
 
 from mtlib import paper
-from mtlib.errors import UserError
-from mtlib.study import ARMS, VARIANTS, arm_of, curve, split
+from mtlib.study import ARMS, VARIANTS, arm_of, check_one_run_a_seed, curve, split
 from mtlib.tables import Difference, paired_difference
 from mtlib.tasks import TASKS, kind
 
@@ -54,8 +53,8 @@ class Cell:
         task, set_name: where.
         difference: paired by seed, in points, with its 95 % t interval; None below three seeds in common.
         verdict: one of `VERDICTS`; "" for a question without an expected sign. "not learned": out of distribution, and
-            an arm's mean on the task's dev set is at most two points above the majority class. It gives one answer to
-            nearly everything, which is no generalisation even where that answer is right more often than the other's.
+            an arm's mean on the task's dev set is at most two points above the majority class. It is hardly better
+            than one answer to everything, which is no generalisation even where that answer is often right.
         at_chance: both arms' means lie within two points of the set's majority class: the cell tells nothing.
     """
 
@@ -102,9 +101,13 @@ def cells(claim: Claim, records: Iterable[dict], tasks: Sequence[str] = tuple(TA
     return results
 
 
+def with_verdict(found: Sequence[Cell]) -> list[Cell]:
+    return [cell for cell in found if cell.verdict not in ("not learned", "not run")]
+
+
 def overall(found: Sequence[Cell]) -> str:
     """One word for a claim, over the sets with a verdict: "reproduced", "contradicted", "mixed", "undecided"."""
-    counts = Counter(cell.verdict for cell in found if cell.verdict not in ("not learned", "not run"))
+    counts = Counter(cell.verdict for cell in with_verdict(found))
     if not counts:
         return "not learned" if any(cell.verdict == "not learned" for cell in found) else "not run"
     better, worse = counts["reproduced"] + counts["leaning"], counts["contradicted"] + counts["leaning against"]
@@ -129,7 +132,7 @@ def summary(records: Sequence[dict]) -> pandas.DataFrame:
                 "compared": f"{claim.arm} - {claim.base}",
                 "paper says": "> 0" if claim.sign > 0 else "< 0",
                 "verdict": overall(found),
-                "sets run": f"{sum(cell.verdict != 'not run' for cell in found)} of {len(found)}",
+                "sets with a verdict": f"{len(with_verdict(found))} of {len(found)}",
                 **{word: counts[word] for word in VERDICTS[:-1]},
                 "at chance": sum(cell.at_chance for cell in found),
             })  # fmt: skip
@@ -179,15 +182,11 @@ def by_arm(records: Iterable[dict]) -> dict[tuple[str, str], list[dict]]:
     """
     found = defaultdict(list)
     for record in split(records)[1]:
-        key = record["config"]["task"], arm_of(record["config"])
-        if any(record["config"]["seed"] == other["config"]["seed"] for other in found[key]) and key[1]:
-            raise UserError(
-                f"two records of {key[0]}, {key[1]} have seed {record['config']['seed']} (other learning rates?); a "
-                "study has one."
-            )
-        found[key].append(record)
-    order = [(task, arm.name) for task in TASKS for arm in (*ARMS, *VARIANTS)]
-    return {key: found[key] for key in order if key in found}
+        found[record["config"]["task"], arm_of(record["config"])].append(record)
+    order = [(task, arm.name) for task in TASKS for arm in (*ARMS, *VARIANTS) if (task, arm.name) in found]
+    for task, arm in order:
+        check_one_run_a_seed(found[task, arm], f"{task}, {arm}")
+    return {key: found[key] for key in order}
 
 
 def beside(table: str, records: Iterable[dict]) -> pandas.DataFrame:
@@ -207,12 +206,13 @@ def beside(table: str, records: Iterable[dict]) -> pandas.DataFrame:
 def by_label(records: Sequence[dict], task: str) -> pandas.DataFrame:
     """Accuracy on each gold label of every set of a task, and their mean (balanced accuracy), in per cent.
 
-    An arm that only gives one answer more often gains accuracy where that answer is common; its balanced accuracy
-    stays. With the difference to fine-tuning, paired by seed. Records from before it was kept are left out.
+    An arm that only gives one answer more often, whatever the text, gains accuracy where that answer is common; its
+    balanced accuracy tends to that of a guess. With the difference to fine-tuning, paired by seed. Records from
+    before it was kept are left out.
     """
     scores = defaultdict(dict)  # (set, arm) -> seed -> label -> per cent
     for (of_task, arm), group in by_arm(records).items():
-        for record in group if of_task == task and arm else ():
+        for record in group if of_task == task else ():
             for name, metrics in record["metrics"].items():
                 if "per_label" in metrics:
                     scores[name, arm][record["config"]["seed"]] = _on_gold_labels(metrics)
@@ -284,7 +284,7 @@ def cost(records: Iterable[dict]) -> pandas.DataFrame:
             "peak memory, MB": round(memory),
             **times,
         })  # fmt: skip
-    return pandas.DataFrame(rows).set_index(["task", "arm"])
+    return pandas.DataFrame(rows, columns=None if rows else ["task", "arm"]).set_index(["task", "arm"])
 
 
 def markdown(frame: pandas.DataFrame) -> str:

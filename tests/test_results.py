@@ -33,6 +33,14 @@ def test_a_place_that_is_not_closed(tmp_path):
     assert (tmp_path / "page.md").read_text() == "<!-- made: a -->\nold\n"
 
 
+def test_a_place_that_is_not_closed_before_the_next(tmp_path):
+    text = "<!-- made: a -->\nold\n<!-- made: b -->\nkept\n<!-- end -->\n"
+    (tmp_path / "page.md").write_text(text)
+    with pytest.raises(UserError, match=r"0 places .*made: a"):
+        pages.fill(tmp_path / "page.md", {"a": "new"})
+    assert (tmp_path / "page.md").read_text() == text
+
+
 def test_learning_rates_are_the_best_of_the_grid():
     page = (RESULTS / "README.md").read_text()
     best = {}

@@ -4,6 +4,7 @@ import pytest
 
 from mtlib.config import RunConfig
 from mtlib.errors import UserError
+from mtlib.study import curve
 from mtlib.verdicts import (
     CLAIMS,
     VERDICTS,
@@ -127,7 +128,7 @@ def test_the_grid_is_no_run_of_an_arm_and_an_arm_has_one_run_a_seed():
     main = records({"method": "fine_tuning"}, [0.70] * 3) + records({"method": "mask_tuning"}, [0.80] * 3)
     grid = records({"method": "mask_tuning", "learning_rate": 1e-4}, [0.1], name="sst2")
     assert cells(Q1, main + grid) == cells(Q1, main) and len(by_arm(main + grid)["sentiment", "mask_tuning"]) == 3
-    with pytest.raises(UserError, match="two records of sentiment, mask_tuning have seed 0"):
+    with pytest.raises(UserError, match="2 records of sentiment, mask_tuning have seed 0"):
         cells(Q1, main + records({"method": "mask_tuning", "learning_rate": 1e-4}, [0.1]))
 
 
@@ -173,8 +174,8 @@ class TestTables:
     def test_summary_counts_the_sets(self):
         table = summary(FOUND + records({"method": "sequential"}, [0.60, 0.62, 0.64]))
         assert table.loc["Q6", "verdict"] == "reproduced" and table.loc["Q6", "reproduced"] == 1
-        assert (table.loc["Q1", "verdict"], table.loc["Q1", "sets run"]) == ("not run", "0 of 8")
-        assert table.loc["Q6", "sets run"] == "1 of 12"
+        assert (table.loc["Q1", "verdict"], table.loc["Q1", "sets with a verdict"]) == ("not run", "0 of 8")
+        assert table.loc["Q6", "sets with a verdict"] == "1 of 12"
         assert (table.loc[:, list(VERDICTS[:-1])].sum(axis=1) == [0, 0, 0, 0, 0, 1]).all()
 
     def test_every_question_on_every_set(self):
@@ -224,6 +225,18 @@ class TestTables:
         del found[0]["metrics"]["paws_qqp"]["per_label"]
         assert list(curves(found, "paraphrase").columns) == ["value", "seeds", "paws_qqp"]
 
+    def test_curves_have_one_run_a_seed_at_one_learning_rate(self):
+        found = records({"method": "mask_tuning", "alpha": 0.1}, [0.7, 0.7]) + records({"method": "mask_tuning"}, [0.7])
+        with pytest.raises(UserError, match=r"2 records of sentiment, alpha 0\.1 have seed 0"):
+            curves(found + records({"method": "mask_tuning", "alpha": 0.1}, [0.8]), "sentiment")
+        slower = records({"method": "mask_tuning", "alpha": 0.3, "learning_rate": 1e-5}, [0.8])
+        with pytest.raises(
+            UserError, match=r"curve of alpha has points at learning rates 1e-05, 0\.0005; expected one"
+        ):
+            curves(found + slower, "sentiment")
+        apart = records({"method": "mask_tuning", "alpha": 0.3}, [0.7, 0.7, 0.7])[2:]  # another seed alone
+        assert curves(found + apart, "sentiment").empty and curve(found + apart, "sentiment", "alpha") == {}
+
     def test_markdown(self):
         lines = markdown(beside("I", FOUND)).splitlines()
         assert lines[0].startswith("| method | model | SST-2 | IMDB-Cont |") and lines[1].startswith("| --- | --- |")
@@ -240,3 +253,4 @@ class TestTables:
         assert table.loc[("sentiment", "mask_tuning"), "time / fine-tuning"] == 2.1
         assert table.loc[("sentiment", "mask_tuning"), "memory / fine-tuning"] == 1.0
         assert table.loc[("sentiment", "fine_tuning"), "runs"] == 3
+        assert cost([]).empty
