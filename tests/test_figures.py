@@ -123,6 +123,12 @@ class TestPlots:
         turned = [one | {"metrics": dict(reversed(one["metrics"].items()))} for one in RECORDS]
         assert figures.gap(turned)[1] == figures.gap(RECORDS)[1]
 
+    def test_gap_has_the_sets_that_all_records_have(self):
+        lacking = record("mask_tuning", 0, (80, 50))
+        del lacking["metrics"][SETS[1]]
+        (axis,) = figures.gap([record(), lacking])[0].axes
+        assert [label.get_text() for label in axis.get_yticklabels()] == [f"{SETS[0]} (id)"]
+
     def test_differences(self):
         """Paired by seed: 80 - 90 and 84 - 92, 50 - 40 and 50 - 44."""
         (table,) = tables.make_tables(RECORDS)
