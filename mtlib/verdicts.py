@@ -102,6 +102,7 @@ def cells(claim: Claim, records: Iterable[dict], tasks: Sequence[str] = tuple(TA
 
 
 def with_verdict(found: Sequence[Cell]) -> list[Cell]:
+    """The cells that a claim's word is over."""
     return [cell for cell in found if cell.verdict not in ("not learned", "not run")]
 
 
