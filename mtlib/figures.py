@@ -15,11 +15,10 @@ from scipy import stats
 from mtlib import study
 from mtlib.config import METHODS
 from mtlib.errors import UserError
-from mtlib.study import arm_of
 from mtlib.tables import Table, make_tables
 from mtlib.tasks import TASKS, kind
 from mtlib.testbed.probes import recorded_strength, wilson
-from mtlib.verdicts import Cell, balanced, by_arm, panels
+from mtlib.verdicts import Cell, balanced, by_arm, common_sets, panels
 
 _PALETTE = seaborn.color_palette("colorblind").as_hex()
 _MARKERS = "osD^vPhX<>"
@@ -84,7 +83,7 @@ def gap(records: Sequence[dict], title: str = "", width: float = 7.0) -> tuple[F
 
     Bars are 95 % intervals: over seeds (Student's t) where there are several, else of the one proportion (Wilson).
     """
-    sets = sorted(_common_sets(records), key=lambda name: kind(name) != "id")
+    sets = sorted(common_sets(records), key=lambda name: kind(name) != "id")
     n = len(_methods(records))
     figure, (axis,) = new(width, 1.1 + max(0.42, 0.1 * n) * len(sets) + 0.1 * n)
     means = _means_by_method(axis, records, sets, lambda record: record["metrics"], 0.16)
@@ -207,7 +206,7 @@ def curve(points: Mapping[float, Sequence[dict]], label: str, title: str = "") -
     places = range(len(values))
     figure, (axis,) = new(7.0, 3.6)
     every, words = [record for records in points.values() for record in records], {}
-    for place, name in enumerate(_common_sets(every)):
+    for place, name in enumerate(common_sets(every)):
         found = np.array([interval([record["metrics"][name] for record in points[value]]) for value in values])
         axis.plot(places, found[:, 0], _LINES[place % 4], marker=_MARKERS[place % len(_MARKERS)],
                   color=_PALETTE[place % 10], label=f"{name} ({kind(name)})")  # fmt: skip
@@ -225,10 +224,6 @@ def curve(points: Mapping[float, Sequence[dict]], label: str, title: str = "") -
     axis.set_title(title)
     figure.legend(loc="outside lower center", ncols=2)
     return figure, _sentence(f"Accuracy against {label}", words)
-
-
-def _common_sets(records: Sequence[dict]) -> list[str]:
-    return [name for name in records[0]["metrics"] if all(name in record["metrics"] for record in records)]
 
 
 def _at(values: Sequence[float], means: Sequence[float]) -> list[str]:
@@ -529,7 +524,9 @@ def _methods(records: Iterable[dict]) -> list[str]:
 def _row(record: dict) -> str:
     """What a line of a plot is called: the study's arm, else the method and the update where it is not equation 1's."""
     config = record["config"]
-    return arm_of(config) or config["method"] + (" (alternating)" if config.get("update") == "alternating" else "")
+    return study.arm_of(config) or config["method"] + (
+        " (alternating)" if config.get("update") == "alternating" else ""
+    )
 
 
 def _strength(record: dict) -> float:

@@ -211,23 +211,22 @@ def by_label(records: Sequence[dict], task: str) -> pandas.DataFrame:
     balanced accuracy tends to that of a guess. With the difference to fine-tuning, paired by seed. Records from
     before it was kept are left out.
     """
-    scores = defaultdict(dict)  # (set, arm) -> seed -> label -> per cent
+    scores = defaultdict(dict)  # (set, arm) -> seed -> metrics
     for (of_task, arm), group in by_arm(records).items():
         for record in group if of_task == task else ():
             for name, metrics in record["metrics"].items():
                 if "per_label" in metrics:
-                    scores[name, arm][record["config"]["seed"]] = _on_gold_labels(metrics)
+                    scores[name, arm][record["config"]["seed"]] = metrics
     rows = []
     for name in TASKS[task].evaluation_sets("hub"):
         for arm in (one.name for one in (*ARMS, *VARIANTS) if (name, one.name) in scores):
             own, plain = (
-                {seed: statistics.fmean(labels.values()) for seed, labels in scores[name, one].items()}
-                for one in (arm, "fine_tuning")
+                {seed: balanced(metrics) for seed, metrics in scores[name, one].items()} for one in (arm, "fine_tuning")
             )
             points = [own[seed] - plain[seed] for seed in sorted(own.keys() & plain.keys())]
             difference = paired_difference(points) if arm != "fine_tuning" and len(points) >= FEWEST_SEEDS else None
-            means = {label: statistics.fmean(found[label] for found in scores[name, arm].values())
-                     for label in next(iter(scores[name, arm].values()))}  # fmt: skip
+            by_seed = [_on_gold_labels(metrics) for metrics in scores[name, arm].values()]
+            means = {label: statistics.fmean(one[label] for one in by_seed) for label in by_seed[0]}
             rows.append({
                 "set": name, "arm": arm, "seeds": len(own),
                 "on each gold label": ", ".join(f"{label} {mean:.1f}" for label, mean in means.items()),
@@ -245,16 +244,20 @@ def curves(records: Sequence[dict], task: str) -> pandas.DataFrame:
     rows = []
     for name in ("alpha", "mask_rate"):
         points = curve(records, task, name)
-        every = [record["metrics"] for group in points.values() for record in group]
-        sets = [one for one in (every[0] if every else ()) if all(one in metrics for metrics in every)]
+        every = [record for group in points.values() for record in group]
         for value, group in points.items() if len(points) > 1 else ():
             texts = {}
-            for one in sets:
+            for one in common_sets(every):
                 texts[one] = _spread_text([100 * record["metrics"][one]["accuracy"] for record in group])
-                if all("per_label" in metrics[one] for metrics in every):
+                if all("per_label" in record["metrics"][one] for record in every):
                     texts[f"{one}, balanced"] = _spread_text([balanced(record["metrics"][one]) for record in group])
             rows.append({"setting": name, "value": f"{value:g}", "seeds": len(group), **texts})
     return pandas.DataFrame(rows, columns=None if rows else ["setting"]).set_index("setting").fillna("not run")
+
+
+def common_sets(records: Sequence[dict]) -> list[str]:
+    """The evaluation sets that all records have, in the order of the first."""
+    return [name for name in records[0]["metrics"] if all(name in record["metrics"] for record in records)]
 
 
 def balanced(metrics: dict) -> float:
