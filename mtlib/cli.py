@@ -66,7 +66,7 @@ def run(
     top_k: Annotated[int, typer.Option(help="for --fill top_k")] = 10,
     replacement: Annotated[str, typer.Option(help="mask or 80_10_10")] = "mask",
     separate: Annotated[bool, typer.Option("--separate", help="two trunks instead of a shared one")] = False,
-    update: Annotated[str, typer.Option(help="joint (equation 1) or alternating")] = "joint",
+    update: Annotated[str, typer.Option(help="joint (equation 1), balanced or alternating")] = "joint",
     epochs: Annotated[float, typer.Option(help="passes over the training set")] = 3.0,
     batch_size: Annotated[int | None, typer.Option(help="[default: the paper's, 16 or 32]")] = None,
     accumulation: Annotated[int, typer.Option(help="slices a batch is cut into to save memory")] = 1,

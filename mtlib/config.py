@@ -103,7 +103,7 @@ class RunConfig:
         fill: "argmax", "sample" or "top_k" (from the `top_k` likeliest).
         replacement: "mask" or "80_10_10".
         shared: one trunk for both heads, or each its own.
-        update: "joint" or "alternating" (mask_tuning alone).
+        update: "joint", "balanced" or "alternating" (mask_tuning alone).
         epochs: passes over the training set, in each stage (`augmented` doubles the set).
         batch_size: examples per optimiser step; None: the paper's value for the task.
         accumulation: slices a batch is cut into to save memory; losses stay means over the whole batch, and masks
@@ -178,8 +178,10 @@ class RunConfig:
                 raise UserError(f"{name} is {value!r}; expected a number above 0.")
         if self.mask_rate is None and "mask_rate" in reads:
             raise UserError("mask_rate is None; expected a number from 0 to 1.")
-        if self.update == "alternating" and "update" not in reads:
-            raise UserError(f"update is 'alternating', but {self.method} has one loss per step; leave update out.")
+        if self.update not in (None, "joint") and "update" not in reads:
+            raise UserError(f"update is {self.update!r}, but {self.method} has one loss per step; leave update out.")
+        if self.update == "balanced" and self.shared is False:
+            raise UserError("update is 'balanced', which weighs two gradients on one trunk; leave `separate` out.")
         fixed = _FIXED_ALPHA.get(self.method)
         if fixed is not None and self.alpha not in (None, fixed):
             raise UserError(

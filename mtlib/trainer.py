@@ -16,9 +16,11 @@ from transformers.trainer_pt_utils import LengthGroupedSampler
 from mtlib.errors import UserError
 from mtlib.objectives import FineTuning, MaskedLM, MaskTuning, Objective
 from mtlib.plm import SharedPLM, check_top_k
+from mtlib.updates import BalancedUpdate
 
-UPDATES = ("joint", "alternating")
+UPDATES = ("joint", "balanced", "alternating")
 _MLM_OPTIMIZER = "mlm_optimizer.pt"
+_BALANCE = "balanced_update.json"
 
 
 @dataclass
@@ -30,7 +32,8 @@ class ObjectiveArguments(TrainingArguments):
     Args:
         mlm_head_learning_rate: rate of the masked-LM head; default `learning_rate`.
         classifier_learning_rate: rate of the classifier head, pooler included; default `learning_rate`.
-        update: "joint", one step on equation 1; or "alternating", one AdamW step on alpha * L_MLM, then one on
+        update: "joint", one step on equation 1; "balanced", the same with both gradients brought to one length on
+            the shared trunk (`updates.BalancedUpdate`; ours); or "alternating", one AdamW step on alpha * L_MLM, then one on
             (1 - alpha) * L_FT, each with its own moments (our second reading of the paper's "two training phases";
             alpha is then all but inert, since Adam divides the scale of a loss out).
         gradient_diagnostics_steps: every so many steps log the norms of both losses' trunk gradients and their
@@ -39,7 +42,7 @@ class ObjectiveArguments(TrainingArguments):
 
     mlm_head_learning_rate: float | None = None
     classifier_learning_rate: float | None = None
-    update: Literal["joint", "alternating"] = "joint"
+    update: Literal["joint", "balanced", "alternating"] = "joint"
     gradient_diagnostics_steps: int = 0
     train_sampling_strategy: str = field(default="group_by_length")
     remove_unused_columns: bool = field(default=False)
@@ -53,6 +56,8 @@ class ObjectiveArguments(TrainingArguments):
                 'update="alternating" steps twice per batch: it needs gradient_accumulation_steps=1 and no fp16 '
                 "(use bf16 or float32, and a larger batch)."
             )
+        if self.update == "balanced" and self.fp16:
+            raise UserError('update="balanced" measures gradients, which fp16 scales; use bf16 or float32.')
         super().__post_init__()
 
 
@@ -89,6 +94,7 @@ class ObjectiveTrainer(Trainer):
         super().__init__(model=plm, args=args, train_dataset=train_dataset, processing_class=plm.tokenizer, **kwargs)
         self.objective = objective
         self.mlm_optimizer: torch.optim.Optimizer | None = None
+        self.balance = BalancedUpdate() if args.update == "balanced" else None
         self._parts: dict[str, torch.Tensor] = {}
         self._steps_in_parts = 0
         self._diagnostics: list[dict[str, torch.Tensor]] = []
@@ -133,6 +139,8 @@ class ObjectiveTrainer(Trainer):
                 self._diagnostics.append(gradient_diagnostics(self.plm, self.objective, self._prepare_inputs(inputs)))
         if self.args.update == "alternating":
             return self._alternating_step(model, inputs)
+        if self.balance is not None:
+            return self._balanced_step(model, inputs)
         return super().training_step(model, inputs, num_items_in_batch)
 
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
@@ -167,12 +175,35 @@ class ObjectiveTrainer(Trainer):
         model.zero_grad()
         return loss + self._backward(model, *next(phases))  # the Trainer clips and steps for the second phase
 
-    def _backward(self, model, objective, batch):
+    def _balanced_step(self, model, inputs):
+        alpha, losses = self.objective.alpha, {}
+        phases = self.objective.phases(self.plm, self._prepare_inputs(inputs))
+
+        def backward(name):
+            losses[name] = self._backward(model, *next(phases), part=name)
+
+        if alpha == 0:
+            with torch.no_grad():
+                losses["mlm_loss"] = self._forward(model, *next(phases)).parts["mlm_loss"]
+        self.balance.add_slice(
+            model, (lambda: backward("mlm_loss")) if alpha > 0 else None, lambda: backward("ft_loss")
+        )
+        if self.accelerator.sync_gradients:
+            self.balance.combine(model, alpha)
+        return alpha * losses["mlm_loss"] + (1 - alpha) * losses["ft_loss"]
+
+    def _forward(self, model, objective, batch):
         with self.compute_loss_context_manager():
             output = model(objective, batch)
         self._note(output.parts)
-        self.accelerator.backward(output.loss)
-        return output.loss.detach()
+        return output
+
+    def _backward(self, model, objective, batch, part: str | None = None):
+        """Run the objective forward and backward; `part` names the unweighted loss to take instead of its own."""
+        output = self._forward(model, objective, batch)
+        loss = (output.loss if part is None else output.parts[part]) * self.args.world_size
+        self.accelerator.backward(loss)
+        return loss.detach()
 
     def _run_epoch(self, **kwargs):
         # a training cut off after its last step has none left; within an epoch the stock loop would take one more
@@ -241,12 +272,17 @@ class ObjectiveTrainer(Trainer):
         super()._save_optimizer_and_scheduler(output_dir)
         if self.mlm_optimizer is not None and self.args.should_save:
             torch.save(self.mlm_optimizer.state_dict(), Path(output_dir) / _MLM_OPTIMIZER)
+        if self.balance is not None and self.balance.ft_norm is not None and self.args.should_save:
+            (Path(output_dir) / _BALANCE).write_text(json.dumps({"ft_norm": self.balance.ft_norm.item()}))
 
     def _load_optimizer_and_scheduler(self, checkpoint):
         super()._load_optimizer_and_scheduler(checkpoint)
         if self.mlm_optimizer is not None and checkpoint is not None:
             state = torch.load(Path(checkpoint) / _MLM_OPTIMIZER, map_location="cpu", weights_only=True)
             self.mlm_optimizer.load_state_dict(state)
+        if self.balance is not None and checkpoint is not None and (Path(checkpoint) / _BALANCE).exists():
+            kept = json.loads((Path(checkpoint) / _BALANCE).read_text())
+            self.balance.ft_norm = torch.tensor(kept["ft_norm"], device=self.args.device)
 
     # --- log ---
 
@@ -334,8 +370,10 @@ def last_checkpoint(folder: Path) -> Path | None:
 
 
 def _check_arguments(plm: SharedPLM, objective: Objective, args: ObjectiveArguments, others: dict) -> None:
-    if args.update == "alternating" and not isinstance(objective, MaskTuning):
-        raise UserError(f'update="alternating" needs the two losses of MaskTuning, not {type(objective).__name__}.')
+    if args.update != "joint" and not isinstance(objective, MaskTuning):
+        raise UserError(f'update="{args.update}" needs the two losses of MaskTuning, not {type(objective).__name__}.')
+    if args.update == "balanced" and not plm.shared:
+        raise UserError('update="balanced" weighs two gradients on one trunk; this model has two, use update="joint".')
     if args.update == "alternating" and args.world_size > 1:
         raise UserError('update="alternating" runs in one process; use update="joint" on several GPUs.')
     for name, value in (("label_smoothing_factor", args.label_smoothing_factor),

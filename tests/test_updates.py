@@ -1,0 +1,116 @@
+"""The balanced update: hand-computed, its two limits, and the trainings that must come out alike."""
+
+import pytest
+import torch
+from torch import nn
+
+from mtlib.errors import UserError
+from mtlib.masking import ExactMasking
+from mtlib.objectives import FineTuning, MaskedLM, MaskTuning
+from mtlib.updates import BalancedUpdate
+from tests.conftest import make_plm, tiny_bert_config
+from tests.test_trainer import NO_DROPOUT, history, train
+
+PLAIN = {"max_grad_norm": 0.0, "max_steps": 4}
+
+
+class TwoHeads(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.trunk = nn.Parameter(torch.zeros(2))
+        self.mlm_head = nn.Parameter(torch.zeros(2))
+        self.classifier = nn.Parameter(torch.zeros(2))
+
+
+def backward(model: TwoHeads, head: str, direction: list[float]):
+    """A loss with gradient `direction` on the trunk and on its own head."""
+    return lambda: ((model.trunk + getattr(model, head)) @ torch.tensor(direction)).backward()
+
+
+def test_gradient_by_hand():
+    model, update = TwoHeads(), BalancedUpdate()
+    update.add_slice(model, backward(model, "mlm_head", [0.0, 20.0]), backward(model, "classifier", [3.0, 4.0]))
+    update.combine(model, alpha=0.6)
+    # |g_FT| is 5, so g_MLM becomes (0, 5): 0.6 * (0, 5) + 0.4 * (3, 4)
+    torch.testing.assert_close(model.trunk.grad, torch.tensor([1.2, 4.6]))
+    torch.testing.assert_close(model.mlm_head.grad, torch.tensor([0.0, 20.0]))
+    torch.testing.assert_close(model.classifier.grad, torch.tensor([3.0, 4.0]))
+    for parameter in model.parameters():
+        parameter.grad = None
+    update.add_slice(model, backward(model, "mlm_head", [0.0, 2.0]), backward(model, "classifier", [0.0, 25.0]))
+    update.combine(model, alpha=0.6)
+    assert update.ft_norm.item() == pytest.approx(0.95 * 5 + 0.05 * 25)  # 6
+    torch.testing.assert_close(model.trunk.grad, torch.tensor([0.0, 0.6 * 6 + 0.4 * 25]))
+
+
+def test_slices_are_summed_before_they_are_measured():
+    whole, cut = TwoHeads(), TwoHeads()
+    updates = BalancedUpdate(), BalancedUpdate()
+    updates[0].add_slice(whole, backward(whole, "mlm_head", [6.0, 8.0]), backward(whole, "classifier", [1.0, 1.0]))
+    for mlm, ft in (([6.0, 0.0], [1.0, 0.0]), ([0.0, 8.0], [0.0, 1.0])):
+        updates[1].add_slice(cut, backward(cut, "mlm_head", mlm), backward(cut, "classifier", ft))
+    for update, model in zip(updates, (whole, cut), strict=True):
+        update.combine(model, 0.3)
+    for a, b in zip(whole.parameters(), cut.parameters(), strict=True):
+        torch.testing.assert_close(a.grad, b.grad)
+
+
+def test_nothing_masked_leaves_the_classification_gradient():
+    model, update = TwoHeads(), BalancedUpdate()
+    update.add_slice(model, backward(model, "mlm_head", [0.0, 0.0]), backward(model, "classifier", [3.0, 4.0]))
+    update.combine(model, alpha=0.6)
+    torch.testing.assert_close(model.trunk.grad, torch.tensor([1.2, 1.6]))
+
+
+def test_alpha_0_is_no_integrated_loss(tmp_path):
+    """Dropout on: the random numbers are drawn alike too."""
+    masking = ExactMasking(0.3)
+    joint = train(tmp_path, MaskTuning(0.0, masking), make_plm(), max_steps=6)
+    balanced = train(tmp_path, MaskTuning(0.0, masking), make_plm(), max_steps=6, update="balanced")
+    assert history(balanced) == history(joint)
+    for a, b in zip(joint.plm.parameters(), balanced.plm.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_alpha_1_trains_the_trunk_on_the_masked_lm_alone(tmp_path):
+    """SGD with the scale put back: the trunk moves along L_MLM's gradient."""
+    masking, moves = ExactMasking(0.3), {}
+    for name, objective, changes in (
+        ("mlm", MaskedLM(masking), {}),
+        ("balanced", MaskTuning(1.0, masking), {"update": "balanced"}),
+    ):
+        plm = make_plm(tiny_bert_config(**NO_DROPOUT))
+        before = {key: p.clone() for key, p in plm.trunk.named_parameters() if "pooler" not in key}
+        train(tmp_path, objective, plm, optim="sgd", lr_scheduler_type="constant", **PLAIN | {"max_steps": 1}, **changes)
+        after = dict(plm.trunk.named_parameters())
+        moves[name] = torch.cat([(after[key] - value).flatten() for key, value in before.items()])
+    assert torch.cosine_similarity(moves["mlm"], moves["balanced"], dim=0) > 0.9999
+
+
+def test_accumulation_trains_alike(tmp_path):
+    runs = {}
+    for size, slices in ((8, 1), (4, 2), (2, 4)):
+        cut = {"per_device_train_batch_size": size, "gradient_accumulation_steps": slices}
+        trainer = train(tmp_path, MaskTuning(0.6, ExactMasking(0.3)), update="balanced", **cut)
+        runs[slices] = torch.tensor(history(trainer))
+    torch.testing.assert_close(runs[2], runs[1], rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(runs[4], runs[1], rtol=1e-4, atol=1e-6)
+
+
+def test_a_resumed_training_ends_like_an_uninterrupted_one(tmp_path):
+    objective, saved = MaskTuning(0.6, ExactMasking(0.3)), {"save_strategy": "steps", "save_steps": 3}
+    whole = train(tmp_path / "whole", objective, make_plm(), update="balanced", **saved)
+    resumed = train(
+        tmp_path / "resumed", objective, make_plm(seed=9), update="balanced", **saved,
+        resume=str(tmp_path / "whole" / "checkpoint-3"),
+    )  # fmt: skip
+    assert history(resumed)[-3:] == history(whole)[-3:]
+    for a, b in zip(whole.plm.parameters(), resumed.plm.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_what_it_cannot_do_is_an_error(tmp_path):
+    with pytest.raises(UserError, match="two losses"):
+        train(tmp_path, FineTuning(), update="balanced")
+    with pytest.raises(UserError, match="has two"):
+        train(tmp_path, MaskTuning(), make_plm(shared=False), update="balanced")
