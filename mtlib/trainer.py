@@ -33,9 +33,9 @@ class ObjectiveArguments(TrainingArguments):
         mlm_head_learning_rate: rate of the masked-LM head; default `learning_rate`.
         classifier_learning_rate: rate of the classifier head, pooler included; default `learning_rate`.
         update: "joint", one step on equation 1; "balanced", the same with both gradients brought to one length on
-            the shared trunk (`updates.BalancedUpdate`; ours); or "alternating", one AdamW step on alpha * L_MLM, then one on
-            (1 - alpha) * L_FT, each with its own moments (our second reading of the paper's "two training phases";
-            alpha is then all but inert, since Adam divides the scale of a loss out).
+            the shared trunk (`updates.BalancedUpdate`; ours); or "alternating", one AdamW step on alpha * L_MLM, then
+            one on (1 - alpha) * L_FT, each with its own moments (our second reading of the paper's "two training
+            phases"; alpha is then all but inert, since Adam divides the scale of a loss out).
         gradient_diagnostics_steps: every so many steps log the norms of both losses' trunk gradients and their
             cosine; 0 is off. Costs one more forward and two backward passes each time, changes nothing else.
     """

@@ -11,8 +11,6 @@ from mtlib.updates import BalancedUpdate
 from tests.conftest import make_plm, tiny_bert_config
 from tests.test_trainer import NO_DROPOUT, history, train
 
-PLAIN = {"max_grad_norm": 0.0, "max_steps": 4}
-
 
 class TwoHeads(nn.Module):
     def __init__(self):
@@ -81,7 +79,8 @@ def test_alpha_1_trains_the_trunk_on_the_masked_lm_alone(tmp_path):
     ):
         plm = make_plm(tiny_bert_config(**NO_DROPOUT))
         before = {key: p.clone() for key, p in plm.trunk.named_parameters() if "pooler" not in key}
-        train(tmp_path, objective, plm, optim="sgd", lr_scheduler_type="constant", **PLAIN | {"max_steps": 1}, **changes)
+        plain = {"optim": "sgd", "lr_scheduler_type": "constant", "max_grad_norm": 0.0, "max_steps": 1}
+        train(tmp_path, objective, plm, **plain, **changes)
         after = dict(plm.trunk.named_parameters())
         moves[name] = torch.cat([(after[key] - value).flatten() for key, value in before.items()])
     assert torch.cosine_similarity(moves["mlm"], moves["balanced"], dim=0) > 0.9999
