@@ -31,15 +31,15 @@ from transformers import (
 )
 from transformers.utils import logging
 
-from mtlib import environment
+from mtlib.data.encoding import predict, tokenise
+from mtlib.data.sources import load
 from mtlib.errors import UserError
-from mtlib.examples import predict, tokenise
 from mtlib.masking import ExactMasking
 from mtlib.objectives import FineTuning, MaskTuning, Objective, masked_lm_loss
 from mtlib.paths import MINI_MODEL_DIR
 from mtlib.plm import SharedPLM
 from mtlib.refill import Refill
-from mtlib.sources import load
+from mtlib.runs import environment
 from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer, precision
 
 # words in SST-2's 67,349 training phrases: the middles of eleven equal parts

@@ -88,8 +88,8 @@ def run(
     keep_model: Annotated[Path | None, typer.Option(help="write the trained model here")] = None,
 ) -> None:
     """Train, evaluate and write one record. A finished run is skipped, an interrupted one resumes."""
-    from mtlib import runs
-    from mtlib.config import RunConfig
+    from mtlib.runs import run as runs
+    from mtlib.runs.config import RunConfig
 
     config = RunConfig(
         task=task, method=method, source=source, model=model, seed=seed, alpha=alpha, mask_rate=mask_rate,
@@ -123,8 +123,8 @@ def tables(
     per_seed: Annotated[bool, typer.Option("--per-seed", help="every seed's value below its row")] = False,
 ) -> None:
     """Method x evaluation set: mean ± sd in per cent, and the paired difference to fine-tuning (95 % interval)."""
-    from mtlib import runs
-    from mtlib import tables as made
+    from mtlib.analysis import tables as made
+    from mtlib.runs import run as runs
 
     found = made.make_tables(runs.read_records(folders or [Path("runs")]))
     if form is Form.csv:
@@ -145,7 +145,7 @@ def bundle(
     history: Annotated[int | None, typer.Option(help="log entries kept of each run [default: all]")] = None,
 ) -> None:
     """Put the records of many runs into one file, a line each."""
-    from mtlib import runs
+    from mtlib.runs import run as runs
 
     if to.suffix != ".jsonl":
         raise UserError(f"--to is {to}; expected a file name that ends in .jsonl.")
@@ -179,9 +179,9 @@ def sweep(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="only list the runs, with estimated costs")] = False,
 ) -> None:
     """Do every run of a grid whose record is not there. Exit code 1 if one fails; the others are done all the same."""
-    from mtlib import engines, sweep_report
-    from mtlib import sweep as grid
-    from mtlib.store import Store
+    from mtlib.sweeps import engines, grid
+    from mtlib.sweeps import progress as sweep_report
+    from mtlib.sweeps.store import Store
 
     _check_engine_options(engine, processes, address, cpus_per_run, gpus_per_run, retries)
     configs, store = grid.expand(file), Store(out)
@@ -194,7 +194,7 @@ def sweep(
     if engine is EngineName.local:
         _carry_out(planned, store, lambda: engines.LocalEngine(store, processes or 1, retries))
         return
-    from mtlib.ray_engine import RayEngine
+    from mtlib.sweeps.ray_engine import RayEngine
 
     if any(config.precision == "auto" for config in configs):
         raise UserError(
@@ -216,11 +216,12 @@ def study(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="only list the runs, with estimated costs")] = False,
 ) -> None:
     """The study of data/results/PLAN.md: a grid of learning rates, then every arm at its best one. Resumable."""
-    from mtlib import engines, runs, sweep_report
-    from mtlib import study as plan_of
-    from mtlib import sweep as grid
-    from mtlib.config import RunConfig
-    from mtlib.store import Store
+    from mtlib.runs import run as runs
+    from mtlib.runs.config import RunConfig
+    from mtlib.study import plan as plan_of
+    from mtlib.sweeps import engines, grid
+    from mtlib.sweeps import progress as sweep_report
+    from mtlib.sweeps.store import Store
 
     if processes < 1:
         raise UserError(f"--processes is {processes}; expected 1 or more.")
@@ -265,7 +266,8 @@ def study(
 
 def _carry_out(planned: list, store, make_engine: Callable) -> None:
     """Have the record of every run in the store, with progress and a summary. Exit code 1 if one fails."""
-    from mtlib import engines, sweep_report
+    from mtlib.sweeps import engines
+    from mtlib.sweeps import progress as sweep_report
 
     store.check_writable()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that a job scheduler's stop ends the runs too
@@ -282,7 +284,7 @@ def testbed(
     seed: Annotated[int, typer.Option(help="same strength and seed, same bytes")] = 0,
 ) -> None:
     """Generate the testbed with its shortcut at another strength."""
-    from mtlib.runs import make_writable
+    from mtlib.runs.run import make_writable
     from mtlib.testbed import write
 
     make_writable(out)
@@ -295,7 +297,7 @@ def testbed(
 @data_app.command()
 def verify(source: Annotated[str, typer.Option(help="a folder of original releases")]) -> None:
     """Check every file of the releases: rows, labels, checksums. Exit code 1 if one fails."""
-    from mtlib import verification
+    from mtlib.data import verification
 
     rows = verification.verify(source)
     width = max(len(row.file) for row in rows)
@@ -323,8 +325,8 @@ def fetch(
     """Download sets into the cache; a cut download resumes, a checksum is verified."""
     from rich.progress import Progress
 
-    from mtlib import downloads
-    from mtlib.registry import SETS
+    from mtlib.data import downloads
+    from mtlib.data.registry import SETS
 
     wanted = sets or [name for name, data_set in SETS.items() if data_set.remote is not None]
     downloads.check(wanted)
@@ -358,8 +360,8 @@ def notebooks(
     ] = False,
 ) -> None:
     """Run the notebooks in order with papermill. An unknown parameter stops it before anything runs."""
-    from mtlib import notebooks as runner
-    from mtlib import profiles
+    from mtlib.runs import profiles
+    from mtlib.tutorial import runner
 
     paths = runner.find(names or [])
     if list_parameters:
@@ -416,7 +418,7 @@ def bench(
     import json
 
     from mtlib import bench as measuring
-    from mtlib.runs import make_writable, write_atomically
+    from mtlib.runs.run import make_writable, write_atomically
 
     if names and throughput:
         raise UserError("--throughput measures by itself; give no benchmarks with it.")
@@ -457,8 +459,8 @@ def bench(
 @app.command()
 def pages() -> None:
     """For maintainers: put the tables made from data/results into README.md and data/results/STUDY.md."""
-    from mtlib import pages as made
     from mtlib.paths import DATA_DIR, NOTEBOOK_DIR
+    from mtlib.tutorial import page_tables as made
 
     if not NOTEBOOK_DIR.is_dir():
         raise UserError("no pages to fill: they come with a checkout of the repository, not with pip.")
@@ -472,9 +474,9 @@ def figures(
     out: Annotated[Path | None, typer.Option(help="folder [default: figures/ of the checkout]")] = None,
 ) -> None:
     """Draw the repository's figures, PNG and SVG, from data/results."""
-    from mtlib import figures as drawn
+    from mtlib.analysis import figures as drawn
     from mtlib.paths import DATA_DIR, FIGURE_DIR
-    from mtlib.runs import make_writable
+    from mtlib.runs.run import make_writable
 
     if out is None and not FIGURE_DIR.is_dir():
         raise UserError("there is no checkout whose figures/ to write to; give a folder with --out.")
@@ -487,7 +489,7 @@ def figures(
 @app.command()
 def doctor() -> None:
     """One line per requirement, then the device and whether the hub answers. Exit code 1 if a requirement fails."""
-    from mtlib import environment
+    from mtlib.runs import environment
 
     found = environment.checks()
     marks = {True: "[green]OK  [/]", False: "[red]FAIL[/]", None: "    "}

@@ -9,12 +9,15 @@ from importlib import metadata
 import pytest
 from typer.testing import CliRunner
 
-from mtlib import cli, environment, runs, sources
-from mtlib.config import RunConfig
+from mtlib import cli
+from mtlib.data import sources
 from mtlib.errors import UserError
 from mtlib.paths import DATA_DIR
-from mtlib.runs import read_records
-from tests.test_runs import model, testbed  # noqa: F401  (fixtures)
+from mtlib.runs import environment
+from mtlib.runs import run as runs
+from mtlib.runs.config import RunConfig
+from mtlib.runs.run import read_records
+from tests.runs.test_runs import model, testbed  # noqa: F401  (fixtures)
 
 
 def call(*arguments) -> str:
@@ -157,8 +160,8 @@ def test_brackets_in_a_path_are_no_markup(tmp_path):
 def test_a_package_of_an_extra_that_is_not_there(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["mtlib", "figures"])
     monkeypatch.setitem(sys.modules, "seaborn", None)
-    monkeypatch.delitem(sys.modules, "mtlib.figures", raising=False)  # as if nothing had imported it yet
-    monkeypatch.delattr("mtlib.figures", raising=False)
+    monkeypatch.delitem(sys.modules, "mtlib.analysis.figures", raising=False)  # as if nothing had imported it yet
+    monkeypatch.delattr("mtlib.analysis.figures", raising=False)
     with pytest.raises(SystemExit, match="2"):
         cli.main()
     assert "needs the package seaborn" in capsys.readouterr().err

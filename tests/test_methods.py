@@ -9,16 +9,17 @@ import torch
 from datasets import Dataset
 from transformers import TrainerCallback
 
-from mtlib import cli, runs
-from mtlib.config import METHODS, RunConfig
+from mtlib import cli
 from mtlib.errors import UserError
 from mtlib.masking import BernoulliMasking, ExactMasking
 from mtlib.methods import recipe
 from mtlib.objectives import FineTuning, MaskedLM, MaskTuning
 from mtlib.refill import Refill
+from mtlib.runs import run as runs
+from mtlib.runs.config import METHODS, RunConfig
 from tests.conftest import BERT_SPECIALS, make_plm, make_tokenizer, tiny_bert_config
+from tests.runs.test_runs import config, model, testbed  # noqa: F401  (fixtures)
 from tests.test_plm import architecture
-from tests.test_runs import config, model, testbed  # noqa: F401  (fixtures)
 from tests.test_trainer import NO_DROPOUT, train
 
 TEXTS = ["not funny", "the film is very good and not boring", "the plot was slow", "a warm story of a film"] * 5

@@ -16,15 +16,15 @@ import torch
 from transformers import PrinterCallback, set_seed
 from transformers.utils import logging
 
-from mtlib import environment
-from mtlib.config import BUNDLED_RATES
+from mtlib.data.encoding import tokenise
+from mtlib.data.sources import load
 from mtlib.errors import UserError
-from mtlib.examples import tokenise
 from mtlib.objectives import FineTuning, MaskTuning
 from mtlib.paths import MINI_MODEL_DIR
 from mtlib.plm import SharedPLM
-from mtlib.runs import write_atomically
-from mtlib.sources import load
+from mtlib.runs import environment
+from mtlib.runs.config import BUNDLED_RATES
+from mtlib.runs.run import write_atomically
 from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer
 
 FILE = Path(__file__).with_name("trajectory.json")

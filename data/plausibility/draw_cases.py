@@ -14,12 +14,12 @@ from pathlib import Path
 
 import torch
 
-from mtlib.fills import rendered
+from mtlib.data.sources import load
+from mtlib.data.tasks import TASKS
+from mtlib.diversity.fillings import rendered
 from mtlib.masking import continues_word, maskable_positions
 from mtlib.paths import MINI_MODEL_DIR
 from mtlib.plm import SharedPLM
-from mtlib.sources import load
-from mtlib.tasks import TASKS
 
 WAYS = ("likeliest", "ranks 2 to 10", "ranks 11 to 300", "any")
 # sentences per task, own sentences, weights of the ways, whole words only. The second batch, drawn after the first was

@@ -15,8 +15,8 @@ from statistics import mean, stdev
 
 import pretrain
 
-from mtlib.config import RunConfig
-from mtlib.runs import read_records, run
+from mtlib.runs.config import RunConfig
+from mtlib.runs.run import read_records, run
 
 CHOICES = {
     "defaults": [],

@@ -14,9 +14,9 @@ from pathlib import Path
 import torch
 from torch.nn.functional import cross_entropy
 
+from mtlib.diversity.pos_probe import SETTINGS_FILE, PosProbe, Span
 from mtlib.paths import MINI_MODEL_DIR
 from mtlib.plm import SharedPLM
-from mtlib.pos_probe import SETTINGS_FILE, PosProbe, Span
 
 HERE = Path(__file__).resolve().parent
 # of these the Penn tag tells number, tense or degree, or sets possessives ("their") apart, which stand where a

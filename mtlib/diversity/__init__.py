@@ -1,0 +1,1 @@
+"""What masked tokens turn into (Section V of the paper)."""

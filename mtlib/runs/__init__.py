@@ -1,0 +1,1 @@
+"""One run: a configuration in, a record out."""

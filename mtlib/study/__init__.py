@@ -1,0 +1,1 @@
+"""The reproduction study: its plan, the paper's tables, and the claims."""

@@ -1,0 +1,1 @@
+"""Many runs: which, by whom, and where their records go."""

@@ -1,0 +1,100 @@
+"""Where the records of a sweep end up: a folder, or any address that fsspec can write to (`s3://bucket/folder`)."""
+
+import contextlib
+import hashlib
+import json
+import os
+import platform
+import tempfile
+import uuid
+from pathlib import Path
+
+import fsspec
+from fsspec.implementations.local import LocalFileSystem
+
+from mtlib.errors import UserError
+from mtlib.runs import run as runs
+from mtlib.runs.locks import holder
+
+
+class Store:
+    """Records by file name.
+
+    Runs work in `folder`: the place itself where that is a folder, else a temporary folder of the machine, from which
+    `put` moves finished records. An interrupted run resumes where its folder is, so with an address only on the machine
+    that began it.
+
+    Args:
+        out: folder, or address such as `s3://bucket/folder`; credentials are the file system's own affair. `address` is
+            the same for any process: an absolute path, or `out`.
+    """
+
+    def __init__(self, out: str):
+        try:
+            self._system, self._root = fsspec.url_to_fs(out) if "://" in out else (None, out)
+        except (ImportError, ValueError) as error:
+            raise UserError(f"cannot write to {out}: {error}") from error
+        if self._system is None or isinstance(self._system, LocalFileSystem):
+            self._system, self.folder = None, Path(self._root).absolute()
+            self.address = str(self.folder)
+        else:
+            self.address = out
+            name = hashlib.sha256(out.encode()).hexdigest()[:10]
+            self.folder = Path(tempfile.gettempdir()) / f"mtlib-{os.getuid()}" / name
+
+    def check_writable(self) -> None:
+        """Raise `UserError` where a record could not be written."""
+        runs.make_writable(self.folder)
+        if self._system is not None:
+            self._write(f".{uuid.uuid4().hex}.probe", b"", keep=False)
+
+    def has(self, name: str) -> bool:
+        if self._system is None:
+            return (self.folder / name).exists()
+        self._system.invalidate_cache()
+        return self._system.exists(f"{self._root}/{name}")
+
+    def put(self, path: Path) -> None:
+        """Have the record of a finished run where it belongs, whole or not at all."""
+        if self._system is None:
+            return
+        try:
+            self._write(path.name, path.read_bytes())
+        except FileNotFoundError:  # another sweep on this machine has just done so
+            if not self.has(path.name):
+                raise
+        path.unlink(missing_ok=True)
+
+    def records(self) -> list[dict]:
+        if self._system is None:
+            return runs.read_records([self.folder]) if self.folder.is_dir() else []
+        contents = [self._system.cat_file(path) for path in self._system.glob(f"{self._root}/*.json")]
+        return [record for record in map(json.loads, contents) if "metrics" in record]
+
+    def holder(self, name: str) -> str | None:
+        """Who is at a run, as far as can be seen from here."""
+        return holder(runs.lock_path(self.folder / name))
+
+    def log(self, name: str) -> Path:
+        """Where this process puts a run's error output. Not shared: two sweeps may start a run at the same moment."""
+        return runs.lock_path(self.folder / name).with_suffix(f".{platform.node()}-{os.getpid()}.log")
+
+    def remove_logs(self, name: str) -> None:
+        """Those of a run that is finished, whoever wrote them."""
+        lock = runs.lock_path(self.folder / name)
+        for path in lock.parent.glob(f"{lock.stem}.*.log"):
+            path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # there is none, or others have files in it
+            lock.parent.rmdir()
+
+    def _write(self, name: str, content: bytes, keep: bool = True) -> None:
+        part = f"{self._root}/.{name}.{uuid.uuid4().hex}.part"
+        try:
+            self._system.makedirs(self._root, exist_ok=True)
+            self._system.pipe_file(part, content)
+            if keep:  # a rename, or where there is none (object stores) a copy, which is there whole or not at all
+                self._system.mv(part, f"{self._root}/{name}")
+            else:
+                self._system.rm_file(part)
+        except Exception as error:  # each file system has its own
+            raise UserError(f"cannot write to {self.address}: {error or type(error).__name__}") from error

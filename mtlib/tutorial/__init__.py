@@ -1,0 +1,1 @@
+"""What the notebooks need: their runner, and what they show."""

@@ -1,0 +1,96 @@
+"""What the pages print of the records in data/results: `python -m mtlib pages`.
+
+A page holds each part between `<!-- made: NAME -->` and `<!-- end -->`.
+"""
+
+import re
+from pathlib import Path
+
+import pandas
+
+from mtlib.analysis import figures
+from mtlib.analysis.tables import make_tables, markdown
+from mtlib.data.tasks import TASKS
+from mtlib.errors import UserError
+from mtlib.runs.run import read_records
+from mtlib.study import claims as verdicts
+from mtlib.study.plan import ARMS, arm_of, split
+
+PAGES = ("README.md", "data/results/STUDY.md")  # in a checkout
+_PART = r"(<!-- made: {} -->\n)(?:(?!<!-- made:).)*?(<!-- end -->)"
+
+
+def parts(results: Path) -> dict[str, str]:
+    """Every part by name, as Markdown, from the records in `results`."""
+    study = read_records([results / "study.jsonl"])
+    arms = [arm.name for arm in ARMS]
+    grid, rest = split(study)
+    tasks = [task for task in TASKS if any(record["config"]["task"] == task for record in rest)]
+    drawn = figures.of_study(study)
+
+    def image(name: str, folder: str = "../../figures") -> str:
+        return f"![{drawn[name][1]}]({folder}/study_{name}.png)"
+
+    return {
+        "study verdicts": verdicts.markdown(verdicts.summary(study)),
+        "study figure": image("claims", "figures"),
+        "study gaps": "\n\n".join(image(f"gap_{task}") for task in tasks),
+        "study hans": image("hans"),
+        "study curve figures": "\n\n".join(image(name) for name in drawn if name.startswith(("alpha", "mask_rate"))),
+        "study sets": _by_task({task: verdicts.by_set(study, task) for task in tasks}),
+        "study main": _tables([record for record in rest if arm_of(record["config"]) in arms]) + _unlearned(study),
+        "study labels": _by_task({task: verdicts.by_label(study, task) for task in tasks}),
+        "study curves": _by_task({task: verdicts.curves(study, task) for task in tasks}),
+        "study cost": verdicts.markdown(verdicts.cost(study)),
+        "study rates": _rates(grid),
+        "study pilot": _rates(read_records([results / "study_pilot.jsonl"])),
+        "larger training set": _tables(read_records([results / "sst2.jsonl"])),
+    }  # fmt: skip
+
+
+def fill(page: Path, found: dict[str, str]) -> list[str]:
+    """Put the parts that `page` has places for into it, and return their names."""
+    text, names = page.read_text(encoding="utf-8"), []
+    for name in re.findall(r"<!-- made: (.*?) -->", text):
+        if name not in found:
+            continue  # made by another command
+        text, count = re.subn(
+            _PART.format(re.escape(name)), lambda match, name=name: f"{match[1]}\n{found[name]}\n\n{match[2]}", text,
+            flags=re.S,
+        )  # fmt: skip
+        if count != 1:
+            raise UserError(f"{page} has {count} places `<!-- made: {name} --> ... <!-- end -->`; expected one.")
+        names.append(name)
+    page.write_text(text, encoding="utf-8")
+    return names
+
+
+def _by_task(frames: dict[str, pandas.DataFrame]) -> str:
+    return "\n\n".join(f"**{task}**\n\n{verdicts.markdown(frame)}" for task, frame in frames.items() if len(frame))
+
+
+def _unlearned(records: list[dict]) -> str:
+    found = [f"{arm} on {task}" for task, arm in verdicts.unlearned(records)]
+    text = f"Not learned, so that what they score out of distribution means nothing: {', '.join(found)}."
+    return f"\n\n{text}" if found else ""
+
+
+def _rates(records: list[dict]) -> str:
+    """Dev accuracy by learning rate; every record was scored on one set."""
+    tasks, arms, rows = list(TASKS), [arm.name for arm in ARMS], []
+    for record in records:
+        config, train = record["config"], record["data"]["train"]
+        ((_, scores),) = record["metrics"].items()
+        place = tasks.index(config["task"]), arms.index(arm_of(config))
+        examples = train.get("used_rows", train["rows"])
+        rows.append((*place, examples, config["batch_size"], config["learning_rate"], scores["accuracy"]))
+    names = ("task", "arm", "examples", "batch", "learning rate", "dev accuracy, %")
+    texts = [
+        (tasks[task], arms[arm], f"{examples:,}", batch, f"{rate:.0e}", f"{100 * accuracy:.2f}")
+        for task, arm, examples, batch, rate, accuracy in sorted(rows)
+    ]
+    return verdicts.markdown(pandas.DataFrame(texts, columns=names).set_index("task"))
+
+
+def _tables(records: list[dict]) -> str:
+    return "\n\n".join(markdown(table) for table in make_tables(records))

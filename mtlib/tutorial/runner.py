@@ -1,0 +1,292 @@
+"""Run the notebooks in order with papermill, strictly: nothing starts before every name, type and value is known.
+
+A notebook's `parameters` cell is its interface: one typed, commented assignment per line. papermill only warns of a
+name that is not there, and injects whatever type it is given; here both are errors (compare nteract/papermill#869).
+"""
+
+import hashlib
+import html
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import nbformat
+
+import mtlib
+from mtlib.errors import UserError
+from mtlib.paths import NOTEBOOK_DIR
+from mtlib.runs.config import NAMES
+from mtlib.runs.run import make_writable, write_atomically
+from mtlib.tutorial import page_tables as pages
+
+SUMMARY = "summary.json"
+# First code cell of every notebook; a test holds them equal. The reader fills in where the repository was found.
+INSTALL_CELL = """\
+# On Colab: installs mtlib (about a minute). Anywhere else this cell does nothing.
+import sys
+
+repository = ""  # the address you would clone this project from, for example git+https://...
+if "google.colab" in sys.modules:
+    assert repository, "fill in `repository` above, then run this cell again"
+    %pip install -q "mtlib[notebooks] @ {repository}"
+"""
+_TEMPLATE = """\
+{%- extends 'classic/index.html.j2' -%}
+{%- block input_group -%}
+{%- if 'solution' in cell.metadata.get('tags', []) -%}
+<details style="margin-left: 9em"><summary>Solution</summary>{{ super() }}</details>
+{%- else -%}
+{{ super() }}
+{%- endif -%}
+{%- endblock input_group -%}
+"""
+_PLACES = ("source", "model", "records")  # parameters that may be a path
+_TYPES = {"str": str, "int": int, "float": float, "bool": bool}
+_ANSI = re.compile(r"\x1b\[[0-9;]*m")
+
+
+@dataclass
+class Result:
+    """One notebook's fate. `slowest` holds (seconds, where), longest first; `key` tells what was run."""
+
+    name: str
+    status: str = "not run"  # ok, failed, kept (from an earlier call) or not run
+    seconds: float = 0.0
+    slowest: list[tuple[float, str]] = field(default_factory=list)
+    error: str = ""
+    key: str = ""
+
+
+def find(names: Sequence[str] = ()) -> list[Path]:
+    """The notebooks of these names ("03", "03_mask_tuning" or a file name), in order; all of them by default."""
+    there = sorted(NOTEBOOK_DIR.glob("[0-9][0-9]_*.ipynb"))
+    if not there:
+        raise UserError(f"no notebooks in {NOTEBOOK_DIR}; they come with a checkout of the repository, not with pip.")
+    chosen = set()
+    for name in names:
+        stem = Path(name).name.removesuffix(".ipynb")
+        fitting = [path for path in there if stem in (path.stem, path.stem[:2])]
+        if not fitting:
+            raise UserError(f"no notebook {name!r}; expected one of {', '.join(path.stem for path in there)}.")
+        chosen.update(fitting)
+    return [path for path in there if not names or path in chosen]
+
+
+def parameters_of(path: Path) -> dict[str, dict]:
+    """`{name: {inferred_type_name, default, help}}` as papermill reads them from the `parameters` cell."""
+    from papermill import inspect_notebook
+
+    return inspect_notebook(path)
+
+
+def check_parameters(paths: Sequence[Path], given: Mapping[str, str]) -> dict[Path, dict]:
+    """The values each notebook gets, in the declared types.
+
+    A name must be a parameter of at least one of the notebooks; it goes to those that have it.
+
+    Raises:
+        UserError: no notebook has the name, or the text does not read as the type.
+    """
+    declared = {path: parameters_of(path) for path in paths}
+    for name in given:
+        if not any(name in parameters for parameters in declared.values()):
+            known = sorted({known for parameters in declared.values() for known in parameters})
+            raise UserError(f"unknown parameter {name!r}; the chosen notebooks have {', '.join(known)}.")
+    return {
+        path: {
+            name: _typed(name, text, parameters[name]["inferred_type_name"])
+            for name, text in given.items()
+            if name in parameters
+        }
+        for path, parameters in declared.items()
+    }
+
+
+def _typed(name: str, text: str, annotation: str):
+    """`text` as `str`, `int`, `float`, `bool`, or an `Optional` of these ("None" is then None)."""
+    optional = re.fullmatch(r"Optional\[(\w+)\]", annotation)
+    wanted = optional.group(1) if optional else annotation
+    if optional and text == "None":
+        return None
+    if wanted == "bool":
+        if text.lower() in ("true", "false"):
+            return text.lower() == "true"
+    else:
+        try:
+            # a notebook runs in another folder than the one it is called from
+            is_path = name in _PLACES and text not in NAMES and Path(text).exists()
+            return os.path.abspath(text) if is_path else _TYPES[wanted](text)
+        except ValueError:
+            pass
+    raise UserError(f"parameter {name} is {text!r}; expected {'true or false' if wanted == 'bool' else wanted}.")
+
+
+def run_notebooks(
+    values: Mapping[Path, dict],
+    out: Path,
+    minutes: Mapping[str, float],
+    resume: bool = False,
+    report: Callable[[Result], None] = lambda result: None,
+) -> list[Result]:
+    """Execute notebooks one after the other; the first that fails ends it.
+
+    Args:
+        values: parameters by notebook, from `check_parameters`.
+        out: folder for executed copies, HTML and the summary; also the notebooks' working directory, so that a
+            record one of them makes is found by the next.
+        minutes: time limit by notebook name.
+        resume: keep what earlier calls in `out` finished with the same cells and parameters.
+        report: called with each result as it is known.
+
+    Returns:
+        A result per notebook, also written to `out/summary.json` and `out/summary.md`, which keep those of other
+        notebooks.
+    """
+    make_writable(out)
+    before = {result.name: result for result in _read_summary(out)}
+    results = [Result(path.stem, key=_key(path, parameters)) for path, parameters in values.items()]
+    for result, (path, parameters) in zip(results, values.items(), strict=True):
+        old = before.get(result.name)
+        if resume and old is not None and old.key == result.key and old.status in ("ok", "kept"):
+            result.status, result.seconds, result.slowest = "kept", old.seconds, old.slowest
+        else:
+            _execute(path, parameters, out, 60 * minutes[path.stem], result)
+        known = before | {one.name: one for one in results if one.status != "not run" or one.name not in before}
+        _write_summary(out, [known[name] for name in sorted(known)])
+        report(result)
+        if result.status == "failed":
+            break
+    return results
+
+
+def _execute(path: Path, parameters: dict, out: Path, limit: float, result: Result) -> None:
+    import papermill
+    from jupyter_client.kernelspec import NoSuchKernel
+    from nbclient.exceptions import CellTimeoutError, DeadKernelError
+
+    copy, started = out / path.name, time.monotonic()
+    os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")  # ipykernel's debugger warns of frozen modules
+    # a kernel starts in `out`; it is to take the mtlib that runs here, not another that may be installed
+    here, known = str(Path(mtlib.__file__).parents[1]), os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [here, *(path for path in known if path != here)]))
+    try:
+        papermill.execute_notebook(
+            path,
+            copy,
+            parameters,
+            cwd=out,
+            progress_bar=False,
+            extra_arguments=["--log-level=ERROR"],  # ipykernel warns of every kernel that listens on localhost
+            # nbclient limits each cell; what is left of the notebook's time is the limit of the next one
+            timeout_func=lambda cell: max(1, int(limit - (time.monotonic() - started))),
+        )
+        result.status = "ok"
+    except papermill.PapermillExecutionError as error:
+        traceback = _ANSI.sub("", "\n".join(error.traceback))
+        result.status, result.error = "failed", f"cell [{error.exec_count}]:\n{error.source}\n\n{traceback}"
+    except CellTimeoutError as error:
+        result.status, result.error = "failed", f"over its limit of {limit / 60:.2g} minutes.\n{error}"
+    except (DeadKernelError, NoSuchKernel) as error:
+        result.status, result.error = "failed", f"{type(error).__name__}: {error} (out of memory?)"
+    result.seconds = round(time.monotonic() - started, 1)
+    if copy.exists():
+        executed = nbformat.read(copy, as_version=4)
+        result.slowest = _slowest(executed)
+        executed.metadata.pop("widgets", None)
+        nbformat.write(executed, copy)
+        copy.with_suffix(".html").write_text(_html(executed), encoding="utf-8")
+
+
+def _html(notebook) -> str:
+    from nbconvert import HTMLExporter
+
+    # the default template, "lab", leaves out the images' alternative texts (jupyter/nbconvert#2021)
+    text, _ = HTMLExporter(template_name="classic", raw_template=_TEMPLATE).from_notebook_node(notebook)
+    return text
+
+
+def _slowest(notebook, n: int = 3) -> list[tuple[float, str]]:
+    """The `n` longest cells as (seconds, "heading: first line of code")."""
+    heading, found = "", []
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            headings = re.findall(r"^#+ (.+)$", cell.source, flags=re.M)
+            heading = headings[-1] if headings else heading
+        elif seconds := cell.metadata.get("papermill", {}).get("duration"):
+            lines = [line for line in cell.source.splitlines() if line.strip() and not line.startswith("#")]
+            found.append((round(seconds, 1), f"{heading}: {lines[0][:60] if lines else ''}"))
+    return sorted(found, reverse=True)[:n]
+
+
+def source_sha256(notebook) -> str:
+    """Of the code cells in order: outputs made by other code than this are out of date."""
+    code = [cell.source for cell in notebook.cells if cell.cell_type == "code" and not _injected(cell)]
+    return hashlib.sha256(json.dumps(code).encode()).hexdigest()
+
+
+def publish(executed: Path, target: Path, seconds: float) -> None:
+    """Put an executed copy in place of its source: outputs, and in the metadata what they were made from.
+
+    Widget state goes (GitHub does not render a notebook whose state is incomplete), and so does whatever belongs to
+    the run alone: papermill's timings and paths.
+    """
+    notebook = nbformat.read(executed, as_version=4)
+    if any(_injected(cell) for cell in notebook.cells):
+        raise UserError(f"{target.name} was run with parameters of its own; only a default run is published.")
+    own = notebook.metadata.get("mtlib", {})
+    notebook.metadata.pop("papermill", None)
+    notebook.metadata.pop("widgets", None)
+    notebook.metadata["language_info"] = {"name": "python"}
+    notebook.metadata["mtlib"] = own | {"source_sha256": source_sha256(notebook), "cpu_seconds": round(seconds)}
+    for cell in notebook.cells:
+        cell.metadata.pop("papermill", None)
+        cell.metadata.pop("execution", None)
+        if cell.metadata.get("tags") == []:
+            del cell.metadata["tags"]
+    nbformat.write(notebook, target)
+
+
+def _injected(cell) -> bool:
+    return "injected-parameters" in cell.metadata.get("tags", [])
+
+
+def _key(path: Path, parameters: dict) -> str:
+    notebook = nbformat.read(path, as_version=4)
+    return hashlib.sha256(json.dumps([source_sha256(notebook), parameters], sort_keys=True).encode()).hexdigest()
+
+
+def _read_summary(out: Path) -> list[Result]:
+    file = out / SUMMARY
+    return [Result(**entry) for entry in json.loads(file.read_text())] if file.exists() else []
+
+
+def _write_summary(out: Path, results: list[Result]) -> None:
+    write_atomically(out / SUMMARY, json.dumps([asdict(result) for result in results], indent=1) + "\n")
+    lines = ["| notebook | status | minutes | slowest cells (seconds) |", "| --- | --- | ---: | --- |"]
+    for result in results:
+        slowest = "; ".join(f"{html.escape(where)} ({seconds:.0f})" for seconds, where in result.slowest)
+        lines.append(f"| {result.name} | {result.status} | {result.seconds / 60:.1f} | {slowest} |")
+    (out / "summary.md").write_text("\n".join(lines) + "\n")
+
+
+def update_readme() -> None:
+    """Put the table of the notebooks as they are now into the README."""
+    page = NOTEBOOK_DIR.parent / "README.md"
+    if not pages.fill(page, {"notebooks": table()}):
+        raise UserError(f"{page} has lost its `<!-- made: notebooks -->`; put it back, with `<!-- end -->` below it.")
+
+
+def table() -> str:
+    """The README's notebook table, from the notebooks themselves."""
+    lines = ["| notebook | what you learn | minutes, 2 CPU cores | parameters |", "| --- | --- | ---: | --- |"]
+    for path in find():
+        notebook = nbformat.read(path, as_version=4)
+        own = notebook.metadata.get("mtlib", {})
+        names = ", ".join(f"`{name}`" for name in parameters_of(path))
+        minutes = f"{own['cpu_seconds'] / 60:.1f}" if "cpu_seconds" in own else "not run"
+        lines.append(f"| [{path.stem}](notebooks/{path.name}) | {own.get('learn', '')} | {minutes} | {names} |")
+    return "\n".join(lines)

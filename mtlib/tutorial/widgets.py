@@ -1,0 +1,95 @@
+"""The notebooks' two widgets. Each repeats what a static picture above it shows, with the reader's own values.
+
+A widget is shown only where a person can move it: run headless it would leave an empty box, and its state in the file.
+"""
+
+from collections.abc import Mapping
+
+from mtlib.data.tasks import get_task
+from mtlib.masking import masking_policy
+from mtlib.plm import SharedPLM
+from mtlib.runs.config import MASKINGS
+from mtlib.runs.environment import is_interactive
+from mtlib.testbed import generate, load_grammar, shortcut_label, shortcut_words
+from mtlib.testbed.probes import evaluation_sets, run_probe, shortcut
+from mtlib.tutorial.explorer import as_html, explore, highlight_words, html_table
+
+
+def mask_explorer(
+    models: Mapping[str, SharedPLM], text: str, gold: int, text_pair: str | None = None, alpha: float = 0.6
+):
+    """Own sentence, rate, policy, seed, model and alpha: masks, fillers, class probabilities and both losses.
+
+    Args:
+        models: by the name to show, for example before and after training.
+        text, text_pair, gold: what it starts with.
+
+    Returns:
+        The widget, or None where nobody could use it.
+    """
+    if not is_interactive():
+        return None
+    import ipywidgets as w
+
+    labels = next(iter(models.values())).config.id2label
+    wide = w.Layout(width="95%")
+    controls = {
+        "model": w.ToggleButtons(options=list(models), description="model"),
+        "text": w.Text(text, description="text", layout=wide, continuous_update=False),
+        "text_pair": w.Text(text_pair or "", description="second text", layout=wide, continuous_update=False),
+        "gold": w.Dropdown(options=[(name, i) for i, name in labels.items()], value=gold, description="gold label"),
+        "rate": w.FloatSlider(0.05, min=0.01, max=0.5, step=0.01, description="mask rate", continuous_update=False),
+        "policy": w.Dropdown(options=list(MASKINGS), description="policy"),
+        "seed": w.IntSlider(0, min=0, max=50, description="seed", continuous_update=False),
+        "alpha": w.FloatSlider(alpha, min=0.0, max=1.0, step=0.05, description="alpha", continuous_update=False),
+    }
+    if text_pair is None:
+        del controls["text_pair"]
+    output = w.HTML()
+
+    def update(_=None):
+        value = {name: control.value for name, control in controls.items()}
+        plm = models[value["model"]]
+        masking = masking_policy(value["policy"], value["rate"], plm.tokenizer)
+        output.value = as_html(
+            explore(plm, masking, value["text"], value["gold"], value.get("text_pair"), value["alpha"], value["seed"])
+        )
+
+    for control in controls.values():
+        control.observe(update, names="value")
+    update()
+    return w.VBox([*controls.values(), output])
+
+
+def shortcut_dial(task: str = "sentiment", strength: float = 0.9, n_examples: int = 6):
+    """A slider for the strength of the planted shortcut: how often it is right, on some examples and on whole sets."""
+    if not is_interactive():
+        return None
+    import ipywidgets as w
+
+    slider = w.FloatSlider(strength, min=0, max=1, step=0.1, description="strength", continuous_update=False)
+    output = w.HTML()
+
+    def update(_=None):
+        output.value = dial_html(task, slider.value, n_examples)
+
+    slider.observe(update, names="value")
+    update()
+    return w.VBox([slider, output])
+
+
+def dial_html(task: str, strength: float, n_examples: int = 6) -> str:
+    """Share of rows where the shortcut is right, set by set, and the first rows of train with its words marked."""
+    sets, grammar, names = generate(strength, tasks=[task]), load_grammar(task), get_task(task).labels
+    train = f"testbed_{task}_train"
+    found = run_probe(shortcut, task, [], {name: sets[name] for name in (train, *evaluation_sets(task))})
+    rows = [[name, f"{100 * correct / n:.1f} %"] for name, (correct, n) in found.items()]
+    examples = []
+    for row in sets[train][:n_examples]:
+        words = shortcut_words(grammar, row["text"], row.get("text_pair"))
+        texts = [highlight_words(text, words) for text in (row["text"], row.get("text_pair")) if text]
+        suggests = shortcut_label(grammar, row["text"], row.get("text_pair"))
+        examples.append(["<br>".join(texts), names[row["label"]], names[suggests]])
+    return html_table(["set", "the shortcut is right"], rows) + html_table(
+        ["training example", "label", "shortcut says"], examples
+    )

@@ -1,0 +1,425 @@
+"""Every plot on small hand-made records, and the repository's own figures."""
+
+import re
+import xml.etree.ElementTree as ElementTree
+from types import SimpleNamespace
+
+import matplotlib
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from scipy import stats
+
+from mtlib.analysis import figures, tables
+from mtlib.errors import UserError
+from mtlib.paths import DATA_DIR, FIGURE_DIR
+from mtlib.runs.run import read_records
+from mtlib.study import plan as study
+from mtlib.study.claims import Cell
+
+SETS = ("testbed_sentiment", "testbed_contrast")
+
+
+def metrics(correct, n=100, **more):
+    return {"accuracy": correct / n, "correct": correct, "n": n, "majority": 0.5, **more}
+
+
+def record(method="fine_tuning", seed=0, correct=(90, 40), history=(), **settings):
+    config = {"task": "sentiment", "method": method, "source": "testbed", "model": "mini", "seed": seed, **settings}
+    return {
+        "config": config,
+        "metrics": dict(zip(SETS, map(metrics, correct), strict=True)),
+        "history": [{"step": step, **entry} for step, entry in history],
+    }
+
+
+RECORDS = [
+    record("fine_tuning", 0, (90, 40)),
+    record("fine_tuning", 1, (92, 44)),
+    record("mask_tuning", 0, (80, 50)),
+    record("mask_tuning", 1, (84, 50)),
+]
+
+
+def texts(figure: Figure) -> list[str]:
+    figure.canvas.draw()
+    found = [axis.get_title(loc=where) for axis in figure.axes for where in ("left", "center")]
+    found += [axis.get_xlabel() for axis in figure.axes] + [axis.get_ylabel() for axis in figure.axes]
+    found += [label.get_text() for axis in figure.axes for label in axis.get_xticklabels() + axis.get_yticklabels()]
+    legends = [*figure.legends, *(axis.get_legend() for axis in figure.axes if axis.get_legend())]
+    return found + [text.get_text() for legend in legends for text in legend.get_texts()]
+
+
+class TestInterval:
+    def test_several_runs_by_hand(self):
+        """80, 82, 84: mean 82, deviation 2, and t(2 degrees) = 4.3027."""
+        mean, low, high = figures.interval([metrics(c) for c in (80, 82, 84)])
+        assert mean == pytest.approx(82)
+        assert high - mean == mean - low == pytest.approx(4.302653 * 2 / 3**0.5, rel=1e-6)
+        expected = stats.ttest_1samp([80, 82, 84], 0).confidence_interval(0.95)
+        assert (low, high) == (pytest.approx(expected.low), pytest.approx(expected.high))
+
+    def test_one_run_is_wilson_by_hand(self):
+        """(p + z²/2n ± z sqrt(p(1-p)/n + z²/4n²)) / (1 + z²/n) with p = 0.9, n = 100, z = 1.959964."""
+        z, p, n = 1.959964, 0.9, 100
+        middle, half = p + z**2 / (2 * n), z * (p * (1 - p) / n + z**2 / (4 * n**2)) ** 0.5
+        mean, low, high = figures.interval([metrics(90)])
+        assert mean == pytest.approx(90)
+        assert low == pytest.approx(100 * (middle - half) / (1 + z**2 / n), rel=1e-5)
+        assert high == pytest.approx(100 * (middle + half) / (1 + z**2 / n), rel=1e-5)
+
+    def test_stays_between_0_and_100(self):
+        assert figures.interval([metrics(1), metrics(9)])[1] == 0
+        assert figures.interval([metrics(91), metrics(99)])[2] == 100
+        assert figures.interval([metrics(0)])[1] == pytest.approx(0)
+        assert figures.interval([metrics(50), metrics(50)]) == (50, 50, 50)
+
+
+class TestPlots:
+    def test_gap(self):
+        figure, alt = figures.gap(RECORDS, "a title")
+        assert alt == (
+            "Accuracy by evaluation set with 95 % intervals: "
+            "fine_tuning: testbed_sentiment 91.0 %, testbed_contrast 42.0 %; "
+            "mask_tuning: testbed_sentiment 82.0 %, testbed_contrast 50.0 %."
+        )
+        shown = texts(figure)
+        assert {"a title", "accuracy, %", "testbed_sentiment (id)", "testbed_contrast (ood)", "best constant answer",
+                "fine_tuning (n = 2)", "mask_tuning (n = 2)"} <= set(shown)  # fmt: skip
+        (axis,) = figure.axes
+        assert len(axis.containers) == 4, "an error bar for each method and set"
+
+    def test_gap_tells_the_updates_apart(self):
+        _, alt = figures.gap([*RECORDS, record("mask_tuning", 0, (70, 60), update="alternating")])
+        assert "mask_tuning: testbed_sentiment 82.0 %" in alt
+        assert "mask_tuning (alternating): testbed_sentiment 70.0 %" in alt
+
+    def test_gap_of_the_studys_seven_arms_has_room(self):
+        """On real records: every marker on its own line, no two looks alike, the legend inside the figure."""
+        _, rest = study.split(read_records([DATA_DIR / "results" / "study.jsonl"]))
+        arms = {arm.name for arm in study.ARMS}
+        rest = [one for one in rest if one["config"]["task"] == "sentiment" and study.arm_of(one["config"]) in arms]
+        figure, _ = figures.gap(rest)
+        figure.canvas.draw()
+        (axis,) = figure.axes
+        markers = [container.lines[0] for container in axis.containers]
+        assert len(markers) == 7 * 3
+        for marker in markers:
+            (place,) = marker.get_ydata()
+            assert abs(place - round(place)) < 0.45
+        assert len({marker.get_marker() for marker in markers}) == 7
+        for box in (one.get_window_extent() for one in figure.legends):
+            assert box.x0 >= 0 and box.x1 <= figure.bbox.width
+
+    @pytest.mark.parametrize("arms", [("fine_tuning",), ("fine_tuning", "no_integrated_loss")])
+    def test_a_legend_stays_inside_the_figure(self, arms):
+        longest = record("mask_tuning", 0, (70, 60), update="alternating")
+        others = [record(arm, seed, (80, 50)) for arm in arms for seed in range(2)]
+        figure, _ = figures.gap([*others, record("mask_tuning", 0), longest])
+        figure.canvas.draw()
+        (box,) = (legend.get_window_extent() for legend in figure.legends)
+        assert box.x0 >= 0 and box.x1 <= figure.bbox.width
+
+    def test_gap_puts_in_distribution_first_whatever_the_order(self):
+        turned = [one | {"metrics": dict(reversed(one["metrics"].items()))} for one in RECORDS]
+        assert figures.gap(turned)[1] == figures.gap(RECORDS)[1]
+
+    def test_gap_has_the_sets_that_all_records_have(self):
+        lacking = record("mask_tuning", 0, (80, 50))
+        del lacking["metrics"][SETS[1]]
+        (axis,) = figures.gap([record(), lacking])[0].axes
+        assert [label.get_text() for label in axis.get_yticklabels()] == [f"{SETS[0]} (id)"]
+
+    def test_differences(self):
+        """Paired by seed: 80 - 90 and 84 - 92, 50 - 40 and 50 - 44."""
+        (table,) = tables.make_tables(RECORDS)
+        figure, alt = figures.differences(table, "a title")
+        assert alt == (
+            "Paired differences to fine-tuning in points: mask_tuning: testbed_sentiment -9.0, testbed_contrast +8.0."
+        )
+        assert {"a title", "mask_tuning (n = 2)", *SETS} <= set(texts(figure))
+        (axis,) = figure.axes
+        assert [bar.lines[0].get_xdata()[0] for bar in axis.containers] == pytest.approx([-9, 8])
+
+    def test_no_difference_is_an_error(self):
+        (table,) = tables.make_tables(RECORDS[:2])
+        with pytest.raises(UserError, match="no difference to show"):
+            figures.differences(table)
+
+    def test_curve_has_even_steps_and_true_labels(self):
+        points = {value: [record("mask_tuning", 0, (round(100 * value), 50))] for value in (0.9, 0.0, 0.01)}
+        figure, alt = figures.curve(points, "alpha", "a title")
+        (axis,) = figure.axes
+        assert list(axis.get_xticks()) == [0, 1, 2]
+        assert [label.get_text() for label in axis.get_xticklabels()] == ["0", "0.01", "0.9"]
+        assert list(axis.lines[0].get_ydata()) == pytest.approx([0, 1, 90])
+        assert "testbed_sentiment: 0 % at 0, 1 % at 0.01, 90 % at 0.9" in alt
+        assert {"alpha (not to scale)", "accuracy, %", "testbed_contrast (ood)"} <= set(texts(figure))
+
+    def test_curve_has_balanced_accuracy_where_one_label_is_common(self):
+        def point(right, majority):
+            one = record("mask_tuning", 0, (sum(right), 50))
+            labels = {
+                "negative": {"n": 80, "accuracy": right[0] / 80},
+                "positive": {"n": 20, "accuracy": right[1] / 20},
+            }
+            one["metrics"]["testbed_sentiment"] |= {"majority": majority, "per_label": labels}
+            return [one]
+
+        settings = {0.0: point((80, 0), 0.8), 0.5: point((60, 10), 0.8)}
+        figure, alt = figures.curve(settings, "alpha")
+        lines = {line.get_label(): list(line.get_ydata()) for line in figure.axes[0].lines}
+        assert lines["testbed_sentiment, balanced accuracy"] == pytest.approx([50, 62.5])
+        assert "testbed_sentiment, balanced: 50 % at 0, 62 % at 0.5" in alt
+        _, alt = figures.curve(settings | {0.5: point((60, 10), 0.55)}, "alpha")
+        assert "balanced" not in alt
+
+    def test_probes(self):
+        counts = {"majority": {"testbed_contrast": (50, 100), "testbed_sentiment": (52, 100)},
+                  "shortcut only": {"testbed_contrast": (10, 100), "testbed_sentiment": (90, 100)}}  # fmt: skip
+        figure, alt = figures.probes(counts)
+        assert alt == (
+            "Accuracy of simple rules: majority: testbed_sentiment 52 %, testbed_contrast 50 %; "
+            "shortcut only: testbed_sentiment 90 %, testbed_contrast 10 %."
+        )
+        (axis,) = figure.axes
+        assert sorted(patch.get_width() for patch in axis.patches) == pytest.approx([10, 50, 52, 90])
+        assert len({patch.get_hatch() for patch in axis.patches}) == 2, "a second cue besides colour"
+
+    def test_dial(self):
+        counts = {0.9: {SETS[0]: (91, 100)}, 0.0: {SETS[0]: (1, 4)}}
+        figure, alt = figures.dial(counts)
+        assert alt == (
+            "Share of rows where the shortcut is right, by its strength: testbed_sentiment: 25 % at 0, 91 % at 0.9."
+        )
+        (axis,) = figure.axes
+        assert list(axis.lines[0].get_xdata()) == [0, 0.9] and list(axis.lines[0].get_ydata()) == [25, 91]
+
+    def test_planted(self):
+        """A line per run, by task and from the strongest shortcut to none; the worst set out of distribution counts."""
+        sets = ("testbed_sentiment", "testbed_contrast", "testbed_counterfactual")
+        runs = []
+        for source, correct in (("testbed (strength 0, seed 0)", (80, 70, 75)), ("testbed", (95, 20, 10))):
+            runs.append(record(source=source))
+            runs[-1]["config"]["source"] = source
+            runs[-1]["metrics"] = dict(zip(sets, map(metrics, correct), strict=True))
+        figure, alt = figures.planted(runs)
+        assert alt == (
+            "Fine-tuned bundled model on the testbed: "
+            "sentiment, shortcut 0.9: 95 % in, 10 % worst out of distribution; "
+            "sentiment, no shortcut: 80 % in, 70 % worst out of distribution."
+        )
+        (axis,) = figure.axes
+        assert [list(line.get_xdata()) for line in axis.lines[:3]] == [[10, 95], [95], [20, 10]]
+        assert {"in distribution", "out of distribution", "sentiment, no shortcut"} <= set(texts(figure))
+
+    def test_shares_over(self):
+        def share(value):
+            return SimpleNamespace(share=value, low=value - 0.1, high=value + 0.2, n=40)
+
+        series = {"one": {1: share(0.5), 2: share(0.25)}, "two": {1: share(0.3), 2: share(0.4)}}
+        figure, alt = figures.shares_over(series, "masks", "kept, %")
+        assert alt == "kept, %: one: 50 % at masks 1, 25 % at masks 2; two: 30 % at masks 1, 40 % at masks 2."
+        (axis,) = figure.axes
+        first = axis.containers[0]
+        assert list(first.lines[0].get_ydata()) == [50, 25]
+        (bars,) = first.lines[2]
+        assert [[y for _, y in ends] for ends in bars.get_segments()] == [
+            pytest.approx([40, 70]),
+            pytest.approx([15, 45]),
+        ]
+        assert {"masks", "kept, %", "one (n = 40)", "two (n = 40)"} <= set(texts(figure))
+
+    def test_stacked(self):
+        figure, alt = figures.stacked({"a": {"kept": 0.5, "lost": 0.48, "new": 0.02}}, "What becomes of it")
+        assert alt == "What becomes of it: a: kept 50 %, lost 48 %, new 2 %."
+        (axis,) = figure.axes
+        assert [patch.get_x() for patch in axis.patches] == pytest.approx([0, 50, 98])
+        assert [patch.get_width() for patch in axis.patches] == pytest.approx([50, 48, 2])
+        assert [text.get_text() for text in axis.texts] == ["50", "48"], "no number in a sliver"
+
+    def test_learning_curves(self):
+        """The mean of two runs at the three steps that both have, each smoothed over three entries, two at the ends."""
+        first = record(history=[(1, {"ft_loss": 3.0}), (2, {"ft_loss": 2.0}), (3, {"ft_loss": 1.0})])
+        second = record(seed=1, history=[(step, {"ft_loss": 1.0 if step < 4 else 9.0}) for step in (1, 2, 3, 4)])
+        figure, alt = figures.learning_curves([first, second], ("ft_loss", "mlm_loss"))
+        losses, empty = figure.axes
+        *_, mean = losses.lines
+        assert list(mean.get_xdata()) == [1, 2, 3]
+        assert list(mean.get_ydata()) == pytest.approx([(2.5 + 1) / 2, (2 + 1) / 2, (1.5 + 1) / 2])
+        assert "ft_loss of fine_tuning from 1.75 to 1.25" in alt and "mlm_loss" not in alt
+        assert not empty.lines and {"ft_loss, nats", "optimiser step", "fine_tuning (n = 2)"} <= set(texts(figure))
+
+    def test_gradients(self):
+        history = [(1, {"mlm_grad_norm": 20.0, "ft_grad_norm": 1.0, "grad_cosine": 0.25}), (2, {"loss": 1.0}),
+                   (3, {"mlm_grad_norm": 10.0, "ft_grad_norm": 0.5, "grad_cosine": -0.25})]  # fmt: skip
+        figure, alt = figures.gradients([record("mask_tuning", history=history)])
+        assert alt == (
+            "Gradients on the shared trunk: norm of L_MLM (mask_tuning) 10.00 to 20.00; norm of L_FT (mask_tuning) "
+            "0.50 to 1.00; cosine (mask_tuning) -0.25 to +0.25."
+        )
+        assert figure.axes[0].get_yscale() == "log"
+
+    def test_loss_scatter(self):
+        """One example in each of the paper's four fields; ln 2 itself counts as right."""
+        low, high = np.log(2), 2.0
+        figure, alt = figures.loss_scatter({"start": (np.array([low, low, high, high]), np.array([low, high] * 2))})
+        assert "start: I.1 25 %, I.2 25 %, II, label right 25 %, II, label wrong 25 %" in alt
+        assert {"start", "mlm_loss, nats", "ft_loss, nats"} <= set(texts(figure))
+        _, alt = figures.loss_scatter({"a": (np.zeros(3), np.zeros(3)), "b": (np.ones(2), np.zeros(2))})
+        assert "a: I.1 100 %" in alt and "b: I.1 0 %, I.2 0 %, II, label right 100 %" in alt
+
+
+class TestGroups:
+    def many(self, numbers):
+        one = record()
+        one["metrics"]["testbed_sentiment"]["per_group"] = {f"g{c:02}": metrics(c, 50) for c in numbers}
+        return [one]
+
+    def test_sorted_worst_first(self):
+        figure, alt = figures.groups(self.many([50, 5, 25]), "testbed_sentiment")
+        assert alt == "testbed_sentiment by group, from g05 at 10 % to g50 at 100 %."
+        (axis,) = figure.axes
+        assert [patch.get_width() for patch in axis.patches] == [10, 50, 100]
+        assert [label.get_text() for label in axis.get_yticklabels()] == [f"g{c} (n = 50)" for c in ("05", "25", "50")]
+
+    def test_picks_both_ends_of_many(self):
+        figure, alt = figures.groups(self.many(range(20)), "testbed_sentiment", most=4)
+        assert alt.endswith("from g00 at 0 % to g19 at 38 %; the 2 lowest and 2 highest of 20.")
+        names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+        assert names == [f"g{c} (n = 50)" for c in ("00", "01", "18", "19")]
+
+    def test_heuristics_are_split_by_gold_label_and_averaged_over_seeds(self):
+        runs = []
+        for seed, correct in ((0, 10), (1, 20)):
+            inner = {"entailment": metrics(90), "non-entailment": metrics(correct)}
+            one = record(seed=seed)
+            one["metrics"]["testbed_overlap"] = metrics(50, per_group={"lexical_overlap": {**metrics(50), **inner}})
+            runs.append(one)
+        _, alt = figures.groups(runs, "testbed_overlap")
+        assert alt == (
+            "testbed_overlap by group, from lexical_overlap, gold non-entailment at 15 % "
+            "to lexical_overlap, gold entailment at 90 %."
+        )
+
+    def test_a_set_without_groups_is_an_error(self):
+        with pytest.raises(UserError, match="testbed_contrast has no groups"):
+            figures.groups(RECORDS, "testbed_contrast")
+
+
+class TestClaims:
+    def cell(self, name, mean, half, task="sentiment", at_chance=False):
+        return Cell(task, name, tables.Difference(mean, mean - half, mean + half, 5), "", at_chance)
+
+    def test_a_panel_per_claim_and_a_row_per_set_that_was_run(self):
+        found = {
+            "a - b": [self.cell("imdb_cad", 2.0, 1.0), self.cell("sst2", -3.0, 1.0)],
+            "c - d": [self.cell("sst2", 0.5, 1.0), Cell("nli", "hans", None, "not run", False)],
+        }
+        figure, alt = figures.claims(found)
+        assert [label for label in texts(figure) if "(" in label][:2] == ["sst2 (id)", "imdb_cad (ood)"]
+        assert not any("hans" in text for text in texts(figure))
+        assert "a - b: in distribution 0 above and 1 below of 1, out of it 1 above and 0 below of 1;" in alt
+        assert alt.endswith("c - d: in distribution 0 above and 0 below of 1.")
+
+    def test_hollow_where_both_are_at_chance(self):
+        figure, _ = figures.claims({"a - b": [self.cell("sst2", 0.1, 1.0, at_chance=True)]})
+        (line,) = [line for line in figure.axes[0].lines if line.get_marker() == "o"]
+        assert line.get_markerfacecolor() == "white"
+        unlearned = Cell("paraphrase", "paws_qqp", tables.Difference(30.0, 29.0, 31.0, 5), "not learned", False)
+        figure, alt = figures.claims({"a - b": [unlearned]})
+        assert alt.endswith("a - b: 1 hollow.")
+        (line,) = [line for line in figure.axes[0].lines if line.get_marker() == "D"]
+        assert line.get_markerfacecolor() == "white"
+
+    def test_nothing_run_is_an_error(self):
+        with pytest.raises(UserError, match="no difference to show"):
+            figures.claims({"a - b": [Cell("nli", "hans", None, "not run", False)]})
+
+
+def test_groups_by_method_are_means_over_seeds():
+    def hans(method, seed, *correct):
+        halves = dict(zip(("entailment", "non-entailment"), map(metrics, correct), strict=True))
+        found = record(method, seed)
+        found["metrics"] = {"hans": metrics(50, per_group={"subsequence": {**metrics(50), **halves}})}
+        return found
+
+    records = [hans("fine_tuning", 0, 98, 2), hans("fine_tuning", 1, 100, 4), hans("mask_tuning", 0, 80, 20)]
+    figure, alt = figures.group_means(records, "hans")
+    assert "subsequence, gold non-entailment (n = 100)" in texts(figure) and "fine_tuning (n = 2)" in texts(figure)
+    assert "fine_tuning: subsequence, gold non-entailment 3 %, subsequence, gold entailment 99 %" in alt
+
+
+def test_readers_settings_stay_what_they_are(tmp_path):
+    before = dict(matplotlib.rcParams)
+    figure, alt = figures.gap(RECORDS)
+    figures.save(figure, tmp_path, "gap", alt)
+    figures.probes({"majority": {SETS[0]: (1, 2)}})
+    assert dict(matplotlib.rcParams) == before
+
+
+def test_every_method_has_a_colour_of_its_own():
+    looks = [figures._look(row, 0) for row in (*figures.METHODS, "mask_tuning (alternating)")]
+    assert len({(look["color"], look["marker"]) for look in looks}) == len(looks)
+
+
+def test_nothing_stays_open():
+    import matplotlib.pyplot as plt
+
+    figures.gap(RECORDS)
+    assert plt.get_fignums() == []
+
+
+def description(svg) -> str:
+    """What the file says of itself (Dublin Core, as matplotlib writes it)."""
+    found = ElementTree.parse(svg).find(".//{http://purl.org/dc/elements/1.1/}description")
+    return found.text
+
+
+def test_saved_files_are_the_same_bytes_twice_and_say_what_they_show(tmp_path):
+    for folder in ("a", "b"):
+        figure, alt = figures.gap(RECORDS)
+        paths = figures.save(figure, tmp_path / folder, "gap", alt)
+        assert [path.name for path in paths] == ["gap.png", "gap.svg"]
+    for name in ("gap.png", "gap.svg"):
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+    assert description(tmp_path / "a" / "gap.svg") == alt
+    assert alt.encode() in (tmp_path / "a" / "gap.png").read_bytes()
+    assert (tmp_path / "a" / "gap.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_shown_figures_carry_their_sentence(monkeypatch):
+    from IPython import display
+
+    seen = []
+    monkeypatch.setattr(display, "display", lambda *args, **kwargs: seen.append((args, kwargs)))
+    figures.show(*figures.gap(RECORDS))
+    (((data,), options), ((caption,), _)) = seen
+    alt = data["text/plain"]
+    assert options["metadata"]["image/png"]["alt"] == alt and caption.data == f"*{alt}*"
+    assert data["image/png"].startswith(b"\x89PNG")
+
+
+@pytest.fixture(scope="module")
+def standard():
+    return figures.standard(DATA_DIR / "results")
+
+
+class TestTheRepositorysFigures:
+    def test_sentences_hold_the_tables_numbers(self, standard):
+        (table,) = tables.make_tables(read_records([DATA_DIR / "results" / "sst2.jsonl"]))
+        fine, mask = (next(row for row in table.rows if row.method == m) for m in ("fine_tuning", "mask_tuning"))
+        assert f"fine_tuning: sst2 {fine.cells['sst2'].mean:.1f} %" in standard["sst2_gap"][1]
+        assert f"mask_tuning: sst2 {mask.cells['sst2'].mean:.1f} %" in standard["sst2_gap"][1]
+        assert f"sst2 {table.difference(mask, 'sst2').mean:+.1f}" in standard["sst2_differences"][1]
+        for figure, alt in standard.values():
+            assert isinstance(figure, Figure) and re.search(r"\d", alt)
+
+    def test_committed_files_are_what_is_drawn_now(self, standard):
+        """Names and sentences: every number of a plot is in them, and no byte of the renderer is."""
+        found = {path.name for path in FIGURE_DIR.glob("*")}
+        expected = {f"{name}{ending}" for name in standard for ending in (".png", ".svg")}
+        assert found == expected, "run `python -m mtlib figures` and commit figures/"
+        for name, (_, alt) in standard.items():
+            assert description(FIGURE_DIR / f"{name}.svg") == alt, "run `python -m mtlib figures`"
+            assert alt.encode() in (FIGURE_DIR / f"{name}.png").read_bytes()

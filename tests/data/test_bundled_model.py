@@ -1,0 +1,98 @@
+"""The masked LM that comes with the project, and the README's example that uses it."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoTokenizer, pipeline
+
+from mtlib.masking import WholeWordMasking, maskable_positions
+from mtlib.paths import MINI_MODEL_DIR
+from mtlib.plm import SharedPLM
+
+ROOT = Path(__file__).resolve().parents[2]
+ENGLISH = [
+    "The soup was cold, but the waiter couldn't have been nicer!",
+    "Is there a way to learn Spanish quickly without a teacher?",
+    "A man in a blue shirt is playing the guitar on stage; nobody listens.",
+    "in 1997, 3 of the 12 committee members (from Ohio & Texas) paid $40 - 50% more.",
+]
+
+
+@pytest.fixture(scope="module")
+def mini() -> SharedPLM:
+    torch.manual_seed(0)
+    return SharedPLM.from_pretrained(MINI_MODEL_DIR, num_labels=2).eval()
+
+
+def test_is_small_and_holds_no_code():
+    files = [path for path in MINI_MODEL_DIR.iterdir() if path.is_file()]
+    assert sum(path.stat().st_size for path in files) < 24e6
+    assert {path.suffix for path in files} <= {".safetensors", ".json", ".md", ".py", ""}
+    assert {"README.md", "NOTICE", "pretrain.py"} <= {path.name for path in files}
+
+
+def test_plain_english_has_no_unknown_token():
+    tokenizer = AutoTokenizer.from_pretrained(MINI_MODEL_DIR)
+    for text in ENGLISH:
+        ids = tokenizer(text)["input_ids"]
+        assert tokenizer.unk_token_id not in ids
+        words = re.sub(r"\W+", "", text.lower())
+        assert re.sub(r"\W+", "", tokenizer.decode(ids, skip_special_tokens=True)) == words
+
+
+def test_truncates_only_when_asked():
+    tokenizer = AutoTokenizer.from_pretrained(MINI_MODEL_DIR)
+    assert len(tokenizer("film " * 300)["input_ids"]) == 302
+
+
+def test_fills_with_words_that_fit(mini):
+    fill = pipeline("fill-mask", model=mini.mlm, tokenizer=mini.tokenizer, device="cpu", top_k=10)
+    for text, fitting in {
+        "she opened the [MASK] .": {"door", "window", "book", "box", "letter"},
+        "the food was [MASK] and the staff were friendly .": {"good", "great", "delicious", "excellent", "amazing"},
+        "he drove the [MASK] to work .": {"car", "truck", "bus", "train", "horse"},
+    }.items():
+        assert {row["token_str"] for row in fill(text)} & fitting, text
+
+
+def test_its_pieces_know_their_words(mini):
+    batch = dict(mini.tokenizer(ENGLISH, padding=True, return_tensors="pt"))
+    maskable = maskable_positions(batch, mini.tokenizer)
+    assert not WholeWordMasking(1.0, mini.tokenizer)(batch["input_ids"], maskable).logical_xor(maskable).any()
+
+
+def test_card_figures_are_those_of_the_training_report():
+    report = json.loads((MINI_MODEL_DIR / "pretraining.json").read_text())
+    card = (MINI_MODEL_DIR / "README.md").read_text()
+    for domain, scores in report["held_out"].items():
+        assert f"| {domain} | {100 * scores['accuracy']:.1f} | {scores['perplexity']:.1f} |" in card
+
+
+def test_card_describes_the_shape():
+    config = json.loads((MINI_MODEL_DIR / "config.json").read_text())
+    card = (MINI_MODEL_DIR / "README.md").read_text()
+    assert (
+        f"({config['num_hidden_layers']} layers x {config['hidden_size']}, {config['num_attention_heads']} heads,"
+        in card
+    )
+    assert f"{config['vocab_size']:,} word pieces" in card
+
+
+def test_readme_example_runs_as_printed(tmp_path):
+    (snippet,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.S)
+    done = subprocess.run(
+        [sys.executable, "-c", snippet],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"HF_HUB_OFFLINE": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+    classify = pipeline("text-classification", str(tmp_path / "out" / "model"), device="cpu")
+    assert classify("a dull, lifeless plot")[0]["label"] in ("LABEL_0", "LABEL_1")

@@ -1,0 +1,119 @@
+"""Rows in, answers out, in the order of the rows."""
+
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset
+
+from mtlib.data import encoding as examples
+from mtlib.data.encoding import predict, predict_with, tokenise
+from mtlib.objectives import FineTuning
+from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer
+from tests.conftest import make_plm, tiny_bert_config
+
+WORDS = ["the", "film", "is", "very", "good", "and", "funny", "not", "boring", "slow", "awful", "warm", "story"]
+
+
+@pytest.fixture(autouse=True)
+def float32(monkeypatch):
+    """Also where the processor computes in bf16."""
+    monkeypatch.setattr(examples, "precision", lambda: {"bf16": False, "use_cpu": True})
+
+
+@pytest.fixture
+def telling_plm():
+    """Weights so large that its answers differ from row to row."""
+    return make_plm(tiny_bert_config(initializer_range=0.5))
+
+
+def rows(n: int, pair: bool = False) -> Dataset:
+    """Texts of 1 to 13 words in no order of length."""
+    lengths = np.random.default_rng(0).integers(1, 14, n)
+    texts = [" ".join(np.roll(WORDS, i)[:length]) for i, length in enumerate(lengths)]
+    return Dataset.from_list(
+        [{"text": text, "label": i % 2} | ({"text_pair": texts[-i]} if pair else {}) for i, text in enumerate(texts)]
+    )
+
+
+def one_by_one(plm, dataset) -> np.ndarray:
+    plm.eval()
+    with torch.no_grad():
+        logits = [
+            plm.classify(plm.tokenizer(row["text"], row.get("text_pair"), return_tensors="pt")).float()
+            for row in dataset
+        ]
+    return torch.cat(logits).numpy()
+
+
+def test_predictions_stand_in_the_order_of_the_rows(telling_plm):
+    plm, dataset = telling_plm, rows(150)  # more than two batches
+    found = predict(plm, dataset)
+    assert found.shape == (150, 2) and found.dtype == np.float32
+    expected = one_by_one(plm, dataset)
+    assert np.median(np.abs(expected - expected[::-1])) > 0.2, "the rows differ, so an order shows"
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def test_pairs_and_three_labels():
+    plm, dataset = make_plm(tiny_bert_config(num_labels=3, initializer_range=0.5)), rows(20, pair=True)
+    found = predict(plm, dataset)
+    assert found.shape == (20, 3)
+    np.testing.assert_allclose(found, one_by_one(plm, dataset), atol=1e-4)
+
+
+def test_dropout_is_off_and_the_weights_stay(plm):
+    before = {name: value.clone() for name, value in plm.state_dict().items()}
+    plm.train()
+    first, second = predict(plm, rows(10)), predict(plm, rows(10))
+    assert np.array_equal(first, second)
+    assert all(torch.equal(before[name], value) for name, value in plm.state_dict().items())
+
+
+def test_long_texts_are_cut(plm):
+    (row,) = tokenise(Dataset.from_list([{"text": " ".join(WORDS), "label": 1}]), plm.tokenizer, max_length=6)
+    assert len(row["input_ids"]) == row["length"] == 6 and row["labels"] == 1
+    whole = Dataset.from_list([{"text": " ".join(WORDS), "label": 1}])
+    cut = Dataset.from_list([{"text": " ".join(WORDS[:4]), "label": 1}])
+    assert np.array_equal(predict(plm, whole, max_length=6), predict(plm, cut))
+
+
+def test_text_that_spells_a_special_token_is_text(plm):
+    (row,) = tokenise(Dataset.from_list([{"text": "good [SEP] bad", "label": 0}]), plm.tokenizer)
+    assert row["input_ids"].count(plm.tokenizer.sep_token_id) == 1
+
+
+def test_a_trainer_that_is_there_already(plm, tmp_path):
+    arguments = ObjectiveArguments(str(tmp_path), per_device_eval_batch_size=4, use_cpu=True, disable_tqdm=True)
+    dataset = rows(10)
+    found = predict_with(ObjectiveTrainer(plm, FineTuning(), arguments), dataset, 128)
+    np.testing.assert_allclose(found, one_by_one(plm, dataset), atol=1e-5)
+
+
+def test_unlabelled_and_no_texts(plm):
+    dataset = rows(10)
+    labels = dataset.remove_columns("label").add_column("label", [-1] * 10)  # as in GLUE's test sets
+    expected = predict(plm, dataset)
+    assert np.array_equal(predict(plm, dataset.remove_columns("label")), expected)
+    assert np.array_equal(predict(plm, labels), expected)
+    assert predict(plm, dataset.select([])).shape == (0, 2)
+
+
+def test_predicting_leaves_no_trace_in_a_training(plm, tmp_path, monkeypatch):
+    """Neither its precision nor the random numbers that the next step draws."""
+    monkeypatch.setattr(examples, "precision", lambda: {"bf16": True, "use_cpu": True})
+    state, forward = torch.get_rng_state(), plm.forward
+    plm.train()
+    assert predict(plm, rows(10)).dtype == np.float32 and plm.training
+    assert torch.equal(torch.get_rng_state(), state) and plm.forward == forward
+
+
+def test_precision_of_an_earlier_trainer_does_not_stay(plm, tmp_path):
+    batch = plm.tokenizer(["good film"], return_tensors="pt") | {"labels": torch.tensor([1])}
+    for bf16, dtype in ((True, torch.bfloat16), (False, torch.float32)):
+        arguments = ObjectiveArguments(str(tmp_path), bf16=bf16, use_cpu=True, disable_tqdm=True)
+        ObjectiveTrainer(plm, FineTuning(), arguments).predict(tokenise(rows(4), plm.tokenizer))
+        seen = []
+        hook = plm.classifier.register_forward_hook(lambda *args, seen=seen: seen.append(args[-1].logits.dtype))
+        plm(FineTuning(), batch)
+        hook.remove()
+        assert seen == [dtype]

@@ -1,0 +1,471 @@
+"""The loaders on small made-up files in each release layout, quirks included, and on the real files if at hand."""
+
+import dataclasses
+import hashlib
+import json
+import os
+from pathlib import Path
+
+import datasets
+import pytest
+
+from mtlib import testbed
+from mtlib.data import sources
+from mtlib.data.registry import SETS, Copy, Hub
+from mtlib.data.releases import deviation, parse
+from mtlib.data.sources import describe, load, load_described, split_options
+from mtlib.data.verification import verify
+from mtlib.errors import UserError
+from mtlib.paths import SETTINGS_FILE
+from tests.data.made_up_releases import (
+    MADE_UP,
+    expect,
+    jsonl,
+    on_the_hub,
+    real_sets,
+    rows_of,
+    tsv,
+    write,
+    write_releases,
+)
+
+
+@pytest.fixture
+def releases(tmp_path, monkeypatch) -> Path:
+    return write_releases(tmp_path, monkeypatch)
+
+
+# -------------------------------------------------------------------------------------------------- layouts and quirks
+
+
+@pytest.mark.parametrize("set_name", real_sets())
+def test_every_set_has_the_same_columns(releases, set_name):
+    columns = ["text", *(["text_pair"] if SETS[set_name].pair else []), "label", "uid", "group"]
+    for splits in split_options(set_name):
+        dataset = load(set_name, str(releases), splits)
+        assert dataset.column_names == columns
+        assert dataset.features["label"].dtype == "int64"
+        assert len(set(dataset["uid"])) == len(dataset) > 0
+        assert all(text == text.strip() != "" for text in dataset["text"])
+
+
+def test_sst2_is_read_with_quoting_off_and_stripped(releases):
+    assert rows_of(load("sst2", str(releases))) == [
+        ('" a tale with an open quote', 1, "0", ""),
+        ("it drags", 0, "1", ""),
+    ]
+
+
+def test_contrast_pairs_rows_of_two_files_and_decodes_csv_and_line_breaks(releases):
+    rows = rows_of(load("imdb_contrast", str(releases)))
+    assert rows[:4] == [
+        ('Dull. She called it "art".', 0, "dev-0:original", "dev-0:original"),
+        ("A joy to watch.", 1, "dev-1:original", "dev-1:original"),
+        ('Grand. She called it "art".', 1, "dev-0:edited", "dev-0:edited"),
+        ("A pain to watch.", 0, "dev-1:edited", "dev-1:edited"),
+    ]
+    assert [group for *_, group in rows[4:]] == ["test-0:original", "test-1:original", "test-0:edited", "test-1:edited"]
+    assert rows_of(load("imdb_contrast", str(releases), "test")) == rows[4:]
+
+
+def test_cad_pairs_come_from_batch_id(releases):
+    assert rows_of(load("imdb_cad", str(releases))) == [
+        ("Bad sound.", 0, "dev-7:original", "dev-7:original"),
+        ("Good sound.", 1, "dev-7:edited", "dev-7:edited"),
+        ("Good cast,\ngood plot.", 1, "test-7:original", "test-7:original"),
+        ("Bad cast, bad plot.", 0, "test-7:edited", "test-7:edited"),
+    ]
+
+
+def test_mnli_keeps_quotation_marks_and_drops_rows_without_gold_label(releases):
+    assert rows_of(load("mnli_m", str(releases))) == [
+        ('"Stop," she said', "She spoke.", 0, "0", "travel"),
+        ("The bus left.", "It was late.", 1, "2", "slate"),
+    ]
+    assert [row[2:] for row in rows_of(load("mnli_train", str(releases)))] == [(0, "31", "fiction"), (2, "1000000", "")]
+
+
+def test_hans_has_two_labels_and_groups_by_heuristic_and_subcase(releases):
+    assert [row[2:] for row in rows_of(load("hans", str(releases)))] == [
+        (1, "ex0", "lexical_overlap/ln_subject/object_swap"),
+        (0, "ex1", "constituent/ce_after_since_clause"),
+    ]
+
+
+def test_anli_reads_context_and_names_the_round(releases):
+    rows = rows_of(load("anli_r2", str(releases), "dev+test"))
+    assert rows[0] == ("Bread — baked daily.", "There is bread.", 0, "dev-a", "r2")
+    assert [row[2] for row in rows] == [0, 1, 2, 0, 1, 2]
+    assert rows[1][0] == "Bread.\tMilk."
+
+
+def test_qqp_decodes_only_fields_that_are_csv_quoted_and_skips_broken_lines(releases):
+    rows = rows_of(load("qqp_train", str(releases)))
+    assert [row[:3] for row in rows] == [
+        ('What does "gist" mean?', "What is a gist?", 1),
+        ('Is 5" long?', '"Who" said "no"', 0),
+    ]
+    assert describe("qqp_train", str(releases))["deviations"] == [
+        "qqp/QQP/train.tsv: 2 broken lines skipped, as the official readers do"
+    ]
+    assert load("qqp", str(releases))["text_pair"][1] == '"Who" lost?'
+
+
+def test_paws_reads_crlf_and_bytes_literals(releases):
+    assert rows_of(load("paws_qqp", str(releases), "both")) == [
+        ("Can cats chase dogs ?", "Can dogs chase cats ?", 0, "train/1", "paws_qqp/train"),
+        ("Is tea hot ?", "Is tea hot ?", 1, "train/2", "paws_qqp/train"),
+        ("Is café a noun ?", "It 's not a noun ?", 0, "dev_and_test/1", "paws_qqp/dev_and_test"),
+        ("Say 'hi' , \\o/", "Plain text stays .", 1, "dev_and_test/2", "paws_qqp/dev_and_test"),
+    ]
+
+
+def test_byte_order_mark_and_crlf_are_tolerated_everywhere(releases):
+    plain = {name: rows_of(load(name, str(releases))) for name in real_sets()}
+    for path, content in MADE_UP.items():
+        if b"\r\n" not in content and b"good plot" not in content:
+            content = content.replace(b"\n", b"\r\n")
+        write(releases, path, b"\xef\xbb\xbf" + content)
+    assert {name: rows_of(load(name, str(releases))) for name in real_sets()} == plain
+
+
+def test_an_unpacked_release_is_a_source_by_itself(releases):
+    assert rows_of(load("sst2", str(releases / "sst2"))) == rows_of(load("sst2", str(releases)))
+
+
+def test_defaults_are_those_of_the_registry():
+    assert {name: split_options(name) for name in real_sets() if len(split_options(name)) > 1} == {
+        "imdb_contrast": ("dev+test", "test"),
+        "imdb_cad": ("dev+test", "test"),
+        **{f"anli_r{round_}": ("test", "dev", "dev+test") for round_ in (1, 2, 3)},
+        "paws_qqp": ("train", "dev_and_test", "both"),
+        "paws_wiki": ("test", "dev"),
+    }
+    assert split_options("sst2") == ("dev",)
+
+
+def test_a_testbed_folder_that_is_not_as_it_was_written(tmp_path):
+    testbed.write(tmp_path, 0.5)
+    assert describe("testbed_sentiment", str(tmp_path))["source"] == "testbed (strength 0.5, seed 0)"
+    whole = (tmp_path / "testbed_sentiment.jsonl").read_bytes()
+    (tmp_path / "testbed_sentiment.jsonl").write_bytes(b"".join(whole.splitlines(keepends=True)[:300]))
+    with pytest.raises(UserError, match=r"testbed_sentiment.jsonl is not the file that `mtlib testbed` wrote"):
+        load("testbed_sentiment", str(tmp_path))
+    (tmp_path / SETTINGS_FILE).write_text("{}")
+    with pytest.raises(UserError, match=r"testbed.json is not what `mtlib testbed` wrote"):
+        load("testbed_sentiment", str(tmp_path))
+
+
+def test_a_file_in_the_place_of_another():
+    (first,), (second,) = (
+        [file for file in SETS[name].files if file.split == "test"] for name in ("anli_r1", "anli_r2")
+    )
+    with pytest.raises(UserError, match=r"R1/test.jsonl is the published .*R2/test.jsonl"):
+        deviation(SETS["anli_r1"], first, first.rows, second.copies[0].sha256)
+
+
+def test_one_text_in_every_row(releases):
+    write(releases, "sst2/SST-2/dev.tsv", tsv(["sentence", "label"], [" ", "1"], ["", "0"]))
+    with pytest.raises(UserError, match="all 2 rows have the text ''"):
+        load("sst2", str(releases))
+
+
+def test_testbed_sets_are_read_from_the_bundled_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(sources, "TESTBED_DIR", tmp_path)
+    write(tmp_path, SETTINGS_FILE, b'{"strength": 0.9, "seed": 0}')
+    row = {"text": "Tea is hot.", "text_pair": "Hot is tea.", "label": 1, "uid": "s-0", "group": "swap"}
+    write(tmp_path, "testbed_scramble.jsonl", jsonl(row))
+    assert list(load("testbed_scramble")) == [row]
+    write(
+        tmp_path,
+        "testbed_contrast.jsonl",
+        jsonl(
+            {"text": "Fine.", "label": 1, "uid": "a", "group": "0:original"},
+            {"text": "Poor.", "label": 0, "uid": "b", "group": "0:edited"},
+        ),
+    )
+    assert load("testbed_contrast")["label"][:] == [1, 0]
+    record = describe("testbed_scramble", "testbed")
+    assert (record["official_rows"], record["files"][0]["rows"]) == (None, 1)
+
+
+# ----------------------------------------------------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("imdb",), "unknown set 'imdb'; expected one of sst2_train, sst2"),
+        (("sst2",), 'sst2 is not bundled; give source "hub" or a folder'),
+        (("testbed_contrast", "hub"), 'testbed_contrast is bundled; source must be "testbed"'),
+        (("sst2", "nowhere"), "source 'nowhere' is no folder"),
+        (("imdb_cad", "hub", "tset"), r"no split option 'tset'; expected one of dev\+test, test"),
+        (("paws_qqp", "hub"), "cannot be downloaded.*qqp_generate_data.py"),
+    ],
+)
+def test_wrong_names_say_what_was_expected(arguments, message):
+    with pytest.raises(UserError, match=message):
+        load(*arguments)
+
+
+def test_missing_testbed_file_says_which(tmp_path, monkeypatch):
+    monkeypatch.setattr(sources, "TESTBED_DIR", tmp_path)
+    with pytest.raises(UserError, match=r"testbed_scramble.jsonl not found.*comes with the project"):
+        load("testbed_scramble")
+
+
+@pytest.mark.parametrize(
+    ("set_name", "path", "content", "message"),
+    [
+        ("sst2", "sst2/SST-2/dev.tsv", None, r"sst2/SST-2/dev.tsv not found in .*On the hub"),
+        (
+            "sst2",
+            "sst2/SST-2/dev.tsv",
+            b"",
+            r"expected the columns label, sentence; label, sentence missing, found \[''\]",
+        ),
+        ("sst2", "sst2/SST-2/dev.tsv", b"text\tlabel\nfine\t1\n", r"sentence missing, found \['text', 'label'\]"),
+        (
+            "sst2",
+            "sst2/SST-2/dev.tsv",
+            b"sentence\tlabel\nfine\t1\npoor\t2\n",
+            "dev.tsv, line 3: unknown label '2' in column 'label', expected one of 0, 1",
+        ),
+        (
+            "sst2",
+            "sst2/SST-2/dev.tsv",
+            b"sentence\tlabel\nfine\t1\npo",
+            "line 3: expected 2 tab-separated fields, found 1",
+        ),
+        ("sst2", "sst2/SST-2/dev.tsv", b"sentence\tlabel\nfine\t1\n", "expected 2 rows, found 1"),
+        ("sst2", "sst2/SST-2/dev.tsv", b"sentence\tlabel\n", "expected 2 rows, found 0"),
+        ("sst2_train", "sst2/SST-2/train.tsv", b"sentence\tlabel\n", "expected 3 rows, found 0"),
+        (
+            "sst2",
+            "sst2/SST-2/dev.tsv",
+            b"sentence\tlabel\ncaf\xe9\t1\n",
+            "expected UTF-8 text, found byte 0xe9 at offset",
+        ),
+        ("sst2", "sst2/SST-2/dev.tsv", b"PK\x03\x04\x14\x00\x9c", "expected UTF-8 text"),
+        (
+            "imdb_cad",
+            "imdb_cad/sentiment/combined/paired/dev_paired.tsv",
+            b'Sentiment\tText\tbatch_id\nNegative\t"never closed\t7\n',
+            "the file is cut off or corrupt",
+        ),
+        (
+            "imdb_cad",
+            "imdb_cad/sentiment/combined/paired/dev_paired.tsv",
+            b"Sentiment\tText\tbatch_id\nNegative\tBad.\n",
+            "line 2: expected 3 fields, found 2",
+        ),
+        (
+            "imdb_cad",
+            "imdb_cad/sentiment/combined/paired/dev_paired.tsv",
+            b"Sentiment\tText\tbatch_id\nNegative\tBad.\t7\nNegative\tWorse.\t7\n",
+            "pair 'dev-7': expected one original and one edited",
+        ),
+        (
+            "imdb_cad",
+            "imdb_cad/sentiment/combined/paired/dev_paired.tsv",
+            b"Sentiment\tText\tbatch_id\nNegative\tBad.\t7\nPositive\tGood.\t8\n",
+            "pair 'dev-7'.*found {'original': 0}",
+        ),
+        ("anli_r1", "anli/anli_v1.0/R1/test.jsonl", b'{"uid": "a", "context": "x"', "line 1: expected a JSON object"),
+        (
+            "anli_r1",
+            "anli/anli_v1.0/R1/test.jsonl",
+            b"[1]\n",
+            "line 1: expected the columns context, hypothesis, label",
+        ),
+        (
+            "anli_r1",
+            "anli/anli_v1.0/R1/test.jsonl",
+            b'{"uid": 1, "context": null, "hypothesis": "x", "label": "e"}\n',
+            "line 1: expected text in 'context', found None",
+        ),
+        (
+            "anli_r1",
+            "anli/anli_v1.0/R1/test.jsonl",
+            MADE_UP["anli/anli_v1.0/R1/test.jsonl"].replace(b"test-b", b"test-a"),
+            "uid 'test-a' occurs 2 times",
+        ),
+        (
+            "paws_wiki",
+            "paws/final/test.tsv",
+            tsv(["id", "sentence1", "sentence2", "label"], ["1", "b'\\q\\x'", "x", "1"]),
+            "line 2: cannot decode 'sentence1'",
+        ),
+    ],
+)
+def test_bad_files_say_which_what_and_what_to_do(releases, set_name, path, content, message):
+    if content is None:
+        (releases / path).unlink()
+    else:
+        (releases / path).write_bytes(content)
+    with pytest.raises(UserError, match=message):
+        load(set_name, str(releases))
+    # pairs lie in several files, which are verified one by one: only loading the set can tell
+    status = "missing" if content is None else "ok" if message.startswith("pair ") else "FAIL"
+    assert {row.status for row in verify(str(releases)) if row.file == path} == {status}
+
+
+def test_training_sets_may_be_subsets_and_the_record_says_so(releases, monkeypatch):
+    expect(monkeypatch, "sst2_train", rows=67_349)
+    assert describe("sst2_train", str(releases))["deviations"] == ["sst2/SST-2/train.tsv: a subset, 3 of 67,349 rows"]
+
+
+def test_an_incomplete_evaluation_set_is_read_only_if_its_checksum_is_known(releases, monkeypatch):
+    path = "qqp/QQP/dev.tsv"
+    expect(monkeypatch, "qqp", rows=40_430)
+    with pytest.raises(UserError, match="expected 40,430 rows, found 2, and it is no copy known"):
+        load("qqp", str(releases))
+    sha256 = hashlib.sha256(MADE_UP[path]).hexdigest()
+    expect(monkeypatch, "qqp", copies=(Copy(sha256, 2, "not the official split"),))
+    record = describe("qqp", str(releases))
+    assert (record["rows"], record["official_rows"]) == (2, 40_430)
+    assert record["deviations"] == [f"{path}: not the official split"]
+    assert record["files"] == [{"path": path, "sha256": sha256, "rows": 2, "official_rows": 40_430}]
+
+
+@pytest.mark.parametrize("set_name", ["sst2", "hans"])
+def test_one_reading_gives_rows_and_record(releases, set_name):
+    dataset, record = load_described(set_name, str(releases))
+    assert rows_of(dataset) == rows_of(load(set_name, str(releases)))
+    assert record == describe(set_name, str(releases))
+    lines = [json.dumps([row["text"], row.get("text_pair"), row["label"]]) + "\n" for row in dataset]
+    assert record["content_sha256"] == hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def test_describe_names_the_split_and_no_machine_path(releases):
+    record = describe("imdb_cad", str(releases))
+    assert (record["source"], record["splits"], record["rows"]) == ("folder", "dev+test", 4)
+    assert str(releases) not in json.dumps(record)
+
+
+# ----------------------------------------------------------------------------------------------------------------- hub
+
+
+@pytest.mark.parametrize("set_name", [name for name in real_sets() if isinstance(SETS[name].remote, Hub)])
+def test_hub_and_folder_give_the_same_rows(releases, monkeypatch, set_name):
+    asked = []
+    splits = split_options(set_name)[0]
+    answer = on_the_hub(set_name, splits, releases)
+
+    def load_dataset(path, name=None, *, split, revision):
+        asked.append((path, name, split, revision))
+        return answer
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    hub, folder = load(set_name, "hub"), load(set_name, str(releases))
+    genre_less = [column for column in hub.column_names if not (column == "group" and "mnli" in set_name)]
+    assert rows_of(hub.select_columns(genre_less)) == rows_of(folder.select_columns(genre_less))
+    remote = SETS[set_name].remote
+    assert asked == [(remote.id, remote.config, remote.splits[SETS[set_name].files[-1].split], remote.revision)]
+    records = [describe(set_name, source) for source in ("hub", str(releases))]
+    assert records[0]["content_sha256"] == records[1]["content_sha256"]
+    assert records[0]["revision"] == f"{remote.id}@{remote.revision}"
+
+
+def test_hub_qqp_fields_are_decoded_as_in_the_release(releases, monkeypatch):
+    rows = {
+        "question1": ["How old is he?", "Who won?"],
+        "question2": ["What is his age?", '"""Who"" lost?"'],
+        "label": [1, 0],
+        "idx": [0, 1],
+    }
+    monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: datasets.Dataset.from_dict(rows))
+    assert rows_of(load("qqp", "hub")) == rows_of(load("qqp", str(releases)))
+
+
+def test_record_names_the_commit_that_the_hub_resolved(releases, monkeypatch):
+    answer = on_the_hub("hans", "evaluation", releases)
+    answer.info.download_checksums = {f"hf://datasets/jhu-cogsci/hans@{'a' * 40}/validation.parquet": {}}
+    monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: answer)
+    assert describe("hans", "hub")["revision"] == f"jhu-cogsci/hans@{'a' * 40}"
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ({"sentence": ["a", "b"], "label": [-1, 0]}, "split validation, line 1: unknown label '-1'"),
+        ({"text": ["a", "b"], "label": [1, 0]}, r"expected columns \['label', 'sentence'\], found \['text', 'label'\]"),
+        ({"sentence": ["a"], "label": [1]}, "expected 2 rows, found 1"),
+        ({"sentence": ["a", None], "label": [1, 0]}, "line 2: expected text in 'sentence', found None"),
+        (ConnectionError("no route"), "could not read nyu-mll/glue.*ConnectionError: no route.*or give a folder"),
+    ],
+)
+def test_bad_answers_of_the_hub_are_user_errors(releases, monkeypatch, rows, message):
+    def load_dataset(*_, **__):
+        if isinstance(rows, Exception):
+            raise rows
+        return datasets.Dataset.from_dict(rows)
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    with pytest.raises(UserError, match=message):
+        load("sst2", "hub")
+
+
+# --------------------------------------------------------------------------------------------------- the real releases
+
+RELEASES = os.environ.get("MTLIB_RELEASES", "")
+needs_releases = pytest.mark.skipif(not RELEASES, reason="MTLIB_RELEASES names no folder with the original releases")
+
+# (set, splits): rows per label
+COUNTS = {
+    ("sst2_train", "train"): (29_780, 37_569),
+    ("sst2", "dev"): (428, 444),
+    ("imdb_contrast", "dev+test"): (588, 588),
+    ("imdb_contrast", "test"): (488, 488),
+    ("imdb_cad", "dev+test"): (733, 733),
+    ("imdb_cad", "test"): (488, 488),
+    ("mnli_train", "train"): (3_565, 3_470, 3_436),
+    ("mnli_m", "dev_matched"): (3_479, 3_123, 3_213),
+    ("mnli_mm", "dev_mismatched"): (3_463, 3_129, 3_240),
+    ("hans", "evaluation"): (15_000, 15_000),
+    ("anli_r1", "test"): (334, 333, 333),
+    ("anli_r1", "dev"): (334, 333, 333),
+    ("anli_r2", "test"): (334, 333, 333),
+    ("anli_r2", "dev"): (334, 333, 333),
+    ("anli_r3", "test"): (402, 402, 396),
+    ("anli_r3", "dev"): (402, 399, 396),
+    ("anli_r3", "dev+test"): (804, 801, 792),
+    ("qqp_train", "train"): (5_904, 3_405),
+    ("qqp", "dev"): (623, 377),
+    ("paws_qqp", "train"): (8_212, 3_776),
+    ("paws_qqp", "dev_and_test"): (486, 191),
+    ("paws_qqp", "both"): (8_698, 3_967),
+    ("paws_wiki", "dev"): (4_461, 3_539),
+    ("paws_wiki", "test"): (4_464, 3_536),
+}
+
+
+@needs_releases
+@pytest.mark.parametrize(("set_name", "splits"), COUNTS)
+def test_real_sets_have_the_published_counts(set_name, splits):
+    labels = load(set_name, RELEASES, splits)["label"][:]
+    assert tuple(labels.count(label) for label in range(len(SETS[set_name].label_names))) == COUNTS[set_name, splits]
+
+
+@needs_releases
+def test_real_cad_halves_agree_with_the_files_of_originals_and_edits():
+    dataset = load("imdb_cad", RELEASES)
+    published = {}
+    for half, folder in (("original", "orig"), ("edited", "new")):
+        for split in ("dev", "test"):
+            file = dataclasses.replace(SETS["imdb_contrast"].files[0], half=half)
+            path = Path(RELEASES) / f"imdb_cad/sentiment/{folder}/{split}.tsv"
+            part, _ = parse(SETS["imdb_contrast"], file, path.read_bytes(), path)
+            published.setdefault(half, set()).update(zip(part["text"], part["label"], strict=True))
+    strangers = [
+        row["group"] for row in dataset if (row["text"], row["label"]) not in published[row["group"].rpartition(":")[2]]
+    ]
+    assert strangers == ["test-7823:original"]  # known: slightly changed in the paired file
+
+
+@needs_releases
+def test_real_bytes_literals_decode_to_the_same_text(tmp_path):
+    literal = Path(RELEASES) / "paws/paws_qqp/output_python3/dev_and_test.tsv"
+    write(tmp_path, "paws/paws_qqp/output/dev_and_test.tsv", literal.read_bytes())
+    decoded = load("paws_qqp", str(tmp_path), "dev_and_test")
+    assert rows_of(decoded) == rows_of(load("paws_qqp", RELEASES, "dev_and_test"))

@@ -1,0 +1,416 @@
+"""Whole runs on a few made-up sentences in the testbed's layout."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from mtlib.data import sources
+from mtlib.data.encoding import tokenise
+from mtlib.data.tasks import get_task
+from mtlib.errors import UserError
+from mtlib.paths import SETTINGS_FILE
+from mtlib.runs import run as runs
+from mtlib.runs.config import RunConfig
+from mtlib.runs.run import read_records, run
+from tests.conftest import make_plm, tiny_bert_config
+
+GOOD, BAD = ["good", "great", "funny", "warm"], ["bad", "awful", "boring", "slow"]
+
+
+def sentences(n: int, start: int = 0) -> list[dict]:
+    rows = []
+    for i in range(start, start + n):
+        label = i % 2
+        word = (GOOD if label else BAD)[i // 2 % 4]
+        rows.append(
+            {"text": f"the {'film' if i % 3 else 'plot'} is {word}", "label": label, "uid": str(i), "group": ""}
+        )
+    return rows
+
+
+def write_testbed(folder: Path, train: int = 64) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    pairs = sentences(16)
+    for i, row in enumerate(pairs):
+        row["group"] = f"{i // 2}:{'edited' if i % 2 else 'original'}"
+    sets = {
+        "testbed_sentiment_train": sentences(train),
+        "testbed_sentiment": sentences(20, 100),
+        "testbed_contrast": pairs,
+        "testbed_counterfactual": pairs,
+    }
+    (folder / SETTINGS_FILE).write_text('{"strength": 0.25, "seed": 1}')
+    for name, rows in sets.items():
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+@pytest.fixture
+def testbed(tmp_path, monkeypatch) -> Path:
+    folder = write_testbed(tmp_path / "testbed")
+    monkeypatch.setattr(sources, "TESTBED_DIR", folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("model") / "tiny-bert"
+    plm = make_plm()
+    plm.mlm.save_pretrained(folder)
+    plm.tokenizer.save_pretrained(folder)
+    return folder
+
+
+def config(model, **changes) -> RunConfig:
+    settings = {"task": "sentiment", "method": "mask_tuning", "model": str(model), "max_length": 64}
+    return RunConfig(**settings | {"learning_rate": 3e-3, "epochs": 2} | changes)
+
+
+def test_record(testbed, model, tmp_path):
+    path, was_there = run(config(model, seed=3), tmp_path / "out")
+    record = json.loads(path.read_text())
+    assert not was_there and path.name.startswith("sentiment-mask_tuning-tiny-bert-seed3-")
+    assert record["schema_version"] == runs.SCHEMA_VERSION
+    assert list(record["metrics"]) == ["testbed_sentiment", "testbed_contrast", "testbed_counterfactual"]
+    for metrics in record["metrics"].values():
+        assert metrics["accuracy"] == metrics["correct"] / metrics["n"]
+    assert record["metrics"]["testbed_contrast"]["pairs"] == 8
+    assert record["config"]["alpha"] == get_task("sentiment").alpha and record["config"]["batch_size"] == 16
+    assert record["cost"]["steps"] == 8 and record["cost"]["examples_seen"] == 128
+    (stage,) = record["cost"]["stages"]
+    assert stage == {
+        "name": "mask_tuning",
+        "seconds": record["cost"]["train_seconds"],
+        "steps": 8,
+        "examples_seen": 128,
+    }
+    assert [entry["step"] for entry in record["history"]] == list(range(1, 9))
+    assert record["data"]["train"]["rows"] == 64
+    assert record["environment"]["torch"] and record["cost"]["peak_memory_mb"] > 0
+    assert str(tmp_path) not in path.read_text(), "a record names no path of one machine"
+    assert list((tmp_path / "out").iterdir()) == [path]
+
+
+def test_a_generated_testbed_is_a_source_and_the_record_says_which(model, tmp_path):
+    source = str(write_testbed(tmp_path / "generated"))
+    record = read_records([run(config(model, source=source, epochs=1), tmp_path / "out")[0]])[0]
+    assert record["config"]["source"] == "testbed (strength 0.25, seed 1)"
+    assert record["data"]["train"]["set"] == "testbed_sentiment_train"
+
+
+def test_same_seed_same_numbers_other_seed_others(testbed, model, tmp_path):
+    records = [
+        read_records([run(config(model, seed=seed), tmp_path / name)[0]])[0]
+        for name, seed in (("a", 0), ("b", 0), ("c", 1))
+    ]
+    assert records[0]["metrics"] == records[1]["metrics"] and records[0]["history"] == records[1]["history"]
+    assert records[0]["history"] != records[2]["history"]
+
+
+def test_finished_runs_are_skipped_until_something_changes(testbed, model, tmp_path):
+    out = tmp_path / "out"
+    first, _ = run(config(model), out)
+    before = first.read_bytes()
+    assert run(config(model), out) == (first, True)
+    assert first.read_bytes() == before
+    other, was_there = run(config(model, alpha=0.5), out)
+    assert not was_there and other != first
+    write_testbed(testbed, train=32)  # other data under the same name
+    third, was_there = run(config(model), out)
+    assert not was_there and third not in (first, other) and first.exists()
+
+
+def test_settings_a_method_does_not_read_do_not_matter(model):
+    plain = config(model, method="fine_tuning").resolved()
+    assert config(model, method="fine_tuning", alpha=0.1, mask_rate=0.3).resolved() == plain
+    assert plain.alpha is None
+
+
+def test_whole_numbers_of_epochs_are_one_run(model):
+    assert repr(config(model, epochs=2).resolved()) == repr(config(model, epochs=2.0).resolved())
+
+
+def test_learning_rates_by_default(model):
+    assert config(model, learning_rate=None).resolved().learning_rate == 2e-5
+    resolved = config(model, learning_rate=1e-3, classifier_learning_rate=2e-3).resolved()
+    assert (resolved.classifier_learning_rate, resolved.mlm_head_learning_rate) == (2e-3, 1e-3)
+
+
+def test_train_size_is_the_same_subset_for_every_seed(testbed, model):
+    texts = [
+        runs._read_sets(config(model, train_size=10, seed=seed).resolved())["train"].dataset["uid"] for seed in (0, 1)
+    ]
+    assert list(texts[0]) == list(texts[1]) and len(texts[0]) == 10
+
+
+def test_kept_model_can_be_loaded(testbed, model, tmp_path):
+    run(config(model, epochs=1), tmp_path / "out", keep_model=tmp_path / "kept")
+    assert runs.SharedPLM.from_pretrained(tmp_path / "kept").config.id2label == {0: "negative", 1: "positive"}
+    _, was_there = run(config(model, epochs=1), tmp_path / "out", keep_model=tmp_path / "kept")
+    assert was_there
+    with pytest.raises(UserError, match=r"is finished, but .*kept too does not hold its model .it is empty."):
+        run(config(model, epochs=1), tmp_path / "out", keep_model=tmp_path / "kept too")
+    # another run's model is neither taken for this one's nor overwritten
+    before = {path.name: path.read_bytes() for path in (tmp_path / "kept").iterdir()}
+    with pytest.raises(UserError, match=r"kept holds .*; give an empty folder"):
+        run(config(model, epochs=1, seed=1), tmp_path / "out", keep_model=tmp_path / "kept")
+    run(config(model, epochs=1, seed=1), tmp_path / "out")
+    with pytest.raises(UserError, match="kept does not hold its model"):
+        run(config(model, epochs=1, seed=1), tmp_path / "out", keep_model=tmp_path / "kept")
+    assert {path.name: path.read_bytes() for path in (tmp_path / "kept").iterdir()} == before
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "mine.txt").write_text("not to be lost")
+    with pytest.raises(UserError, match="holds files that are no kept model"):
+        run(config(model, epochs=1, seed=2), tmp_path / "out", keep_model=tmp_path / "notes")
+
+
+def test_a_model_that_could_not_be_kept_leaves_the_run_unfinished(testbed, model, tmp_path, monkeypatch):
+    whole, save = runs.SharedPLM.save_pretrained, []
+
+    def cut(plm, folder):
+        whole(plm, folder)
+        if Path(folder).name == "kept" and not save:
+            save.append(folder)
+            (Path(folder) / "config.json").unlink()
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(runs.SharedPLM, "save_pretrained", cut)
+    with pytest.raises(KeyboardInterrupt):
+        run(config(model, epochs=1), tmp_path / "out", keep_model=tmp_path / "kept")
+    assert not [*(tmp_path / "out").glob("*.json")] and not (tmp_path / "kept" / "config.json").exists()
+    with pytest.raises(UserError, match=r"kept holds .*; give an empty folder"):
+        run(config(model, epochs=1, seed=1), tmp_path / "out", keep_model=tmp_path / "kept")
+    path, was_there = run(config(model, epochs=1), tmp_path / "out", keep_model=tmp_path / "kept")
+    assert not was_there and (tmp_path / "kept" / "config.json").exists()
+    assert not [*(tmp_path / "out" / ".work").glob(path.stem + "/*")]
+
+
+@pytest.mark.parametrize("name", ["vocab.txt", "merges.txt", "masked_lm/model.safetensors", "tokenizer.model"])
+def test_all_files_that_decide_are_part_of_the_identity(testbed, model, tmp_path, name):
+    shutil.copytree(model, tmp_path / "model")
+    one = config(tmp_path / "model")
+    before = runs.record_path(one, tmp_path)
+    (tmp_path / "model" / "README.md").write_text("decides nothing")
+    assert runs.record_path(one, tmp_path) == before
+    (tmp_path / "model" / name).parent.mkdir(exist_ok=True)
+    (tmp_path / "model" / name).write_text("something else")
+    assert runs.record_path(one, tmp_path) != before
+
+
+def test_restart_forgets_the_interrupted_run(testbed, model, tmp_path, monkeypatch):
+    monkeypatch.setattr(runs, "score", lambda *_: 1 / 0)  # fails after training
+    with pytest.raises(ZeroDivisionError):
+        run(config(model), tmp_path / "out")
+    monkeypatch.undo()
+    monkeypatch.setattr(sources, "TESTBED_DIR", testbed)
+    (work,) = (tmp_path / "out" / ".work").iterdir()
+    (work / "left").touch()
+    record = read_records([run(config(model), tmp_path / "out", resume=False)[0]])[0]
+    assert record["cost"]["interruptions"] == 0 and not work.exists()
+
+
+def test_a_run_cut_off_after_its_last_step_takes_no_other(testbed, model, tmp_path, monkeypatch):
+    settings = config(model, epochs=1.5)  # ends within an epoch
+    whole = read_records([run(settings, tmp_path / "whole")[0]])[0]
+    with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):
+        patch.setattr(runs, "score", lambda *_: 1 / 0)  # fails after training
+        run(settings, tmp_path / "out")
+    record = read_records([run(settings, tmp_path / "out")[0]])[0]
+    assert record["history"] == whole["history"] and record["metrics"] == whole["metrics"]
+    assert record["cost"]["steps"] == 6 and record["cost"]["interruptions"] == 1
+
+
+def test_text_that_spells_a_special_token_is_text(model):
+    tokenizer = make_plm().tokenizer
+    data = sources.datasets.Dataset.from_list([{"text": "good [SEP] film", "label": 0}])
+    ids = tokenise(data, tokenizer, 16)["input_ids"][0]
+    assert list(ids).count(tokenizer.sep_token_id) == 1
+
+
+def test_long_texts_are_cut(model):
+    tokenizer = make_plm().tokenizer
+    data = sources.datasets.Dataset.from_list([{"text": "good " * 50, "label": 0}])
+    assert tokenise(data, tokenizer, 16)["length"][0] == 16
+
+
+class TestBadInput:
+    """Each is refused before any training, with the value, what was expected and what to do."""
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"task": "sentimnt"}, "unknown task 'sentimnt'; expected one of sentiment, nli, paraphrase"),
+            ({"method": "masktuning"}, "method is 'masktuning'; expected one of fine_tuning, mask_tuning"),
+            ({"alpha": 1.2}, "alpha is 1.2; expected a number from 0 to 1"),
+            ({"mask_rate": -0.05}, "mask_rate is -0.05; expected a number from 0 to 1"),
+            ({"masking": "words"}, "masking is 'words'"),
+            ({"fill": "beam"}, "fill is 'beam'"),
+            ({"update": "both"}, "update is 'both'"),
+            ({"precision": "fp8"}, "precision is 'fp8'"),
+            ({"epochs": 0}, "epochs is 0; expected a number above 0"),
+            ({"batch_size": -1}, "batch_size is -1"),
+            ({"learning_rate": 0.0}, "learning_rate is 0.0"),
+            ({"seed": -1}, "seed is -1; expected 0 or more"),
+            ({"seed": 2**32}, r"seed is 4294967296; expected 0 or more and less than 2\*\*32"),
+            ({"epochs": float("inf")}, "epochs is inf; expected a number above 0"),
+            ({"weight_decay": float("nan")}, "weight_decay is nan; expected 0 or more"),
+            ({"warmup": 1.0}, "warmup is 1; expected a share of the steps below 1"),
+            ({"sets": ("testbed_sentiment",) * 2}, "names a set twice"),
+            ({"masking": None}, "masking is None"),
+            ({"batch_size": 16.0}, r"batch_size is 16\.0; expected a whole number"),
+            ({"seed": None}, "seed is None; expected a whole number"),
+            ({"seed": True}, "seed is True; expected a whole number"),
+            ({"epochs": "3"}, "epochs is '3'; expected a number"),
+            ({"shared": "no"}, "shared is 'no'; expected true or false"),
+            ({"mask_rate": None}, "mask_rate is None"),
+            (
+                {"sets": ("sst3",)},
+                "'sst3' is no evaluation set of sentiment from 'testbed'; expected testbed_sentiment",
+            ),
+            ({"splits": {"hans": "dev"}}, "'hans' is no evaluation set"),
+        ],
+    )
+    def test_configuration(self, model, changes, message):
+        with pytest.raises(UserError, match=message):
+            config(model, **changes)
+
+    def test_split(self, model, tmp_path):
+        with pytest.raises(UserError, match="imdb_contrast has no split 'train'"):
+            config(model, source=str(tmp_path), splits={"imdb_contrast": "train"})
+
+    def test_more_examples_than_there_are(self, testbed, model, tmp_path):
+        with pytest.raises(UserError, match="train_size is 65, but testbed_sentiment_train has 64"):
+            run(config(model, train_size=65), tmp_path / "out")
+
+    def test_empty_training_set(self, testbed, model, tmp_path):
+        (testbed / "testbed_sentiment_train.jsonl").write_text("")
+        with pytest.raises(UserError, match=r"testbed_sentiment_train\.jsonl: .*0"):
+            run(config(model), tmp_path / "out")
+
+    def test_label_out_of_range(self, testbed, model, tmp_path):
+        row = {"text": "good", "label": 7, "uid": "0", "group": ""}
+        (testbed / "testbed_sentiment.jsonl").write_text(json.dumps(row) + "\n")
+        with pytest.raises(UserError, match="7"):
+            run(config(model), tmp_path / "out")
+
+    def test_missing_file(self, testbed, model, tmp_path):
+        (testbed / "testbed_contrast.jsonl").unlink()
+        with pytest.raises(UserError, match=r"testbed_contrast\.jsonl not found"):
+            run(config(model), tmp_path / "out")
+
+    def test_missing_model(self, testbed, tmp_path):
+        with pytest.raises(UserError, match="Cannot load"):
+            run(config(tmp_path / "no-model"), tmp_path / "out")
+
+    def test_folder_that_cannot_be_written(self, testbed, model, tmp_path):
+        (tmp_path / "file").write_text("")
+        with pytest.raises(UserError, match=r"cannot write to .*give another folder"):
+            run(config(model), tmp_path / "file")
+
+    def test_longer_than_the_model_reads(self, testbed, model, tmp_path):
+        with pytest.raises(UserError, match=r"eval_max_length is 65; .* reads at most 64 tokens"):
+            run(config(model, max_length=64, eval_max_length=65), tmp_path / "out")
+
+    def test_too_short_for_any_text(self, testbed, model, tmp_path):
+        with pytest.raises(UserError, match=r"max_length is 2; .* adds 2 tokens to every text"):
+            run(config(model, max_length=2), tmp_path / "out")
+
+    def test_uneven_slices(self, testbed, model, tmp_path):
+        with pytest.raises(UserError, match="batch_size 16 cannot be cut into 3 equal slices"):
+            run(config(model, accumulation=3), tmp_path / "out")
+
+    def test_broken_record(self, tmp_path):
+        (tmp_path / "a.json").write_text("{")
+        with pytest.raises(UserError, match=r"a\.json is not JSON"):
+            read_records([tmp_path])
+        with pytest.raises(UserError, match="does not exist"):
+            read_records([str(tmp_path / "b")])
+
+
+# --- interrupted runs, in processes of their own ---
+
+
+def start(testbed: Path, model: Path, out: Path) -> subprocess.Popen:
+    options = ["--task", "sentiment", "--method", "mask_tuning", "--model", model, "--out", out, "--epochs", "31"]
+    options += ["--max-length", "64"]
+    return subprocess.Popen(
+        [sys.executable, "-m", "mtlib", "run", "--source", testbed, *options],
+        env=os.environ | {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+
+
+def test_killed_run_resumes_and_ends_as_the_uninterrupted_one(model, tmp_path):
+    testbed = write_testbed(tmp_path / "testbed", train=160)  # 310 steps
+    killed = start(testbed, model, tmp_path / "killed")
+    deadline = time.monotonic() + 120
+    while not list((tmp_path / "killed").glob(".work/*/clock.json")):
+        assert killed.poll() is None and time.monotonic() < deadline, "no checkpoint to interrupt at"
+        time.sleep(0.01)
+    killed.send_signal(signal.SIGKILL)
+    killed.communicate()
+    assert not list((tmp_path / "killed").glob("*.json"))
+    for out in ("killed", "whole"):
+        process = start(testbed, model, tmp_path / out)
+        errors = process.communicate(timeout=300)[1].decode()
+        assert process.returncode == 0, errors
+    killed, whole = (read_records([tmp_path / out])[0] for out in ("killed", "whole"))
+    assert killed["cost"]["interruptions"] == 1 and whole["cost"]["interruptions"] == 0
+    assert killed["metrics"] == whole["metrics"]
+    assert killed["history"] == whole["history"]
+
+
+def test_torn_checkpoint_is_passed_over(tmp_path):
+    for step, state in ((50, "{}"), (100, '{"epoch": 1.'), (150, None)):
+        (tmp_path / f"checkpoint-{step}").mkdir()
+        if state is not None:
+            (tmp_path / f"checkpoint-{step}" / "trainer_state.json").write_text(state)
+    assert runs.last_checkpoint(tmp_path).name == "checkpoint-50"
+    assert not (tmp_path / "checkpoint-100").exists()
+
+
+def test_two_processes_train_as_one(model, tmp_path):
+    """The same global batch, cut over two gloo processes; without dropout."""
+    testbed = write_testbed(tmp_path / "testbed")
+    train = testbed / "testbed_sentiment_train.jsonl"
+    lines = train.read_text().splitlines(keepends=True)  # of several lengths, so that the processes pad differently
+    train.write_text("".join(line.replace(" is ", " is" + " very" * (i % 5) + " ") for i, line in enumerate(lines)))
+    still = tmp_path / "still-bert"
+    plm = make_plm(tiny_bert_config(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0))
+    plm.mlm.save_pretrained(still)
+    plm.tokenizer.save_pretrained(still)
+    options = ["run", "--task", "sentiment", "--method", "mask_tuning", "--mask-rate", "0.4", "--model", still]
+    options += ["--source", testbed, "--epochs", "2", "--max-length", "64", "--precision", "float32", "--out"]
+    launch = ["-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", "0", "--standalone"]
+    environment = os.environ | {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    for processes, out in ((launch, tmp_path / "two"), ([], tmp_path / "one")):
+        command = [sys.executable, *processes, "-m", "mtlib", *options, out]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+    one, two = (read_records([tmp_path / out])[0] for out in ("one", "two"))
+    assert len(one["history"]) == len(two["history"]) == 8
+    for ours, theirs in zip(one["history"], two["history"], strict=True):
+        for name in ("loss", "grad_norm", "mlm_loss", "ft_loss", "n_masked"):
+            assert ours[name] == pytest.approx(theirs[name], rel=1e-4), name
+
+
+def test_a_file_of_no_records_and_odd_characters_in_one(tmp_path):
+    (tmp_path / "none.jsonl").write_text("")
+    assert read_records([tmp_path]) == []
+    record = {
+        "schema_version": runs.SCHEMA_VERSION,
+        "identity": "x",
+        "config": {},
+        "metrics": {},
+        "text": "a\x85b\u2028c",
+    }
+    (tmp_path / "one.jsonl").write_text(json.dumps(record, ensure_ascii=False) + "\n", encoding="utf-8")
+    assert read_records([tmp_path]) == [record]

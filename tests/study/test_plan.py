@@ -1,0 +1,197 @@
+"""The study's runs, the choice of learning rates, and the command that carries it out."""
+
+import itertools
+
+import pytest
+
+from mtlib.errors import UserError
+from mtlib.runs import run as runs
+from mtlib.runs.config import RunConfig
+from mtlib.runs.run import read_records
+from mtlib.study import plan as study
+from mtlib.study.plan import ARMS, VARIANTS, Study, arm_of, best_rates, curve_point, split
+from mtlib.sweeps import engines
+from mtlib.sweeps.engines import Outcome
+from tests.conftest import make_plm, make_tokenizer, tiny_bert_config
+from tests.data.made_up_releases import write_releases
+from tests.test_cli import call
+
+
+def record(task="sentiment", accuracy=0.5, sets=("sst2",), **settings) -> dict:
+    config = RunConfig(task=task, **settings).resolved()
+    return {"config": vars(config), "metrics": {name: {"accuracy": accuracy} for name in sets}}
+
+
+def test_grid_has_every_arm_with_a_rate_of_its_own_and_no_test_set():
+    grid = Study("hub").grid()
+    arms = [arm for arm in ARMS if not arm.rate_of]
+    assert len(grid) == 3 * len(arms) * 3
+    assert {(one.task, one.sets) for one in grid} == {
+        ("sentiment", ("sst2",)), ("nli", ("mnli_m",)), ("paraphrase", ("qqp",))
+    }  # fmt: skip
+    assert {one.seed for one in grid} == {0} and {one.learning_rate for one in grid} == {1e-4, 2e-4, 5e-4}
+    assert {one.learning_rate for one in Study("hub", "bert-base-uncased").grid()} == {2e-5, 3e-5, 4e-5, 5e-5}
+
+
+def test_runs_take_the_rates_that_were_chosen_and_are_balanced_wherever_cut():
+    blocks = Study("hub", size="full").runs({("sentiment", "mask_tuning"): 5e-4, ("sentiment", "fine_tuning"): 1e-4})
+    assert list(blocks) == ["main", "alpha", "mask_rate", "variants"]
+    main = blocks["main"]
+    assert len(main) == 3 * 5 * len(ARMS) and [one.seed for one in main] == sorted(one.seed for one in main)
+    rate = {(one.task, arm_of(vars(one.resolved()))): one.learning_rate for one in main if one.task == "sentiment"}
+    assert rate["sentiment", "mask_tuning"] == 5e-4
+    assert rate["sentiment", "fine_tuning"] == rate["sentiment", "fine_tuning (6 epochs)"] == 1e-4
+    sentiment = [one for one in blocks["variants"] if one.task == "sentiment"]
+    assert {one.learning_rate for one in sentiment} == {5e-4}
+    assert {one.train_size for configs in blocks.values() for one in configs} == {None}
+
+
+def test_every_run_is_told_from_its_configuration_alone():
+    blocks = Study("hub").runs({})
+    names = [arm.name for arm in ARMS]
+    configs = [vars(one.resolved()) for one in blocks["main"]]
+    assert [arm_of(one) for one in configs[: len(ARMS)]] == names
+    assert {arm_of(vars(one.resolved())) for one in blocks["variants"]} == {arm.name for arm in VARIANTS}
+    for name in ("alpha", "mask_rate"):
+        on_curve = [curve_point(vars(one.resolved()), name) for one in blocks[name]]
+        assert set(on_curve) == set({"alpha": study.ALPHAS, "mask_rate": study.MASK_RATES}[name])
+        other = {"alpha": "mask_rate", "mask_rate": "alpha"}[name]
+        assert all(curve_point(vars(one.resolved()), other) is None for one in blocks[name])
+    paper = next(one for one in configs if arm_of(one) == "mask_tuning" and one["task"] == "nli")
+    assert (curve_point(paper, "alpha"), curve_point(paper, "mask_rate")) == (0.7, 0.05)
+    every = [*configs, *(vars(one.resolved()) for name in blocks if name != "main" for one in blocks[name])]
+    same = [a for a, b in itertools.combinations(every, 2) if a == b]
+    assert not same
+
+
+def test_best_rate_is_the_most_accurate_on_dev_and_the_lowest_of_equals():
+    rates = {1e-4: 0.8, 2e-4: 0.9, 5e-4: 0.9}
+    records = [record(method="fine_tuning", learning_rate=rate, accuracy=value) for rate, value in rates.items()]
+    records += [record(method="mask_tuning", update="alternating", learning_rate=5e-4, accuracy=0.1)]
+    assert best_rates(records) == {("sentiment", "fine_tuning"): 2e-4, ("sentiment", "mask_tuning (alternating)"): 5e-4}
+
+
+def test_nothing_is_chosen_on_a_test_set():
+    with pytest.raises(UserError, match="scored on sst2, imdb_cad; expected in-distribution dev data alone"):
+        best_rates([record(method="fine_tuning", sets=("sst2", "imdb_cad"))])
+
+
+def test_split():
+    grid = record(method="fine_tuning")
+    rest = [
+        record(method="fine_tuning", sets=("sst2", "imdb_cad")),
+        record("nli", sets=("hans",), method="fine_tuning"),
+    ]
+    assert split([grid, *rest]) == ([grid], rest)
+
+
+def test_curve_has_the_seeds_that_all_its_points_have():
+    sets = ("sst2", "imdb_cad")
+    records = [record(method="mask_tuning", seed=seed, sets=sets) for seed in (0, 1, 2)]
+    records += [record(method="mask_tuning", alpha=0.1, seed=seed, sets=sets) for seed in (0, 2)]
+    records += [record(method="mask_tuning", mask_rate=0.3, sets=sets), record(method="fine_tuning", sets=sets)]
+    found = study.curve(records, "sentiment", "alpha")
+    assert {value: [one["config"]["seed"] for one in group] for value, group in found.items()} == {
+        0.1: [0, 2],
+        0.6: [0, 2],
+    }
+    assert study.curve(records, "nli", "alpha") == {}
+
+
+@pytest.mark.parametrize("change", [{"model": "roberta-base"}, {"train_size": 6000}, {"max_length": 64}])
+def test_records_of_two_studies_are_refused(change):
+    records = [record(method="fine_tuning"), record(method="mask_tuning", **change)]
+    with pytest.raises(UserError, match=f"with {next(iter(change))} .* are no one study"):
+        split(records)
+
+
+def test_a_set_that_cannot_be_read_is_told_before_the_first_run(model, tmp_path, monkeypatch):
+    releases = write_releases(tmp_path / "releases", monkeypatch)
+    monkeypatch.setitem(study.SIZES, "smoke", dict.fromkeys(study.TASKS))
+    (path,) = releases.rglob("heuristics_evaluation_set.txt")  # the grid does not need it
+    path.unlink()
+    with pytest.raises(UserError, match="heuristics_evaluation_set"):
+        call("study", releases, "--model", model, "--size", "smoke", "--task", "nli", "--out", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"source": "testbed"}, "source is 'testbed'; expected hub or a folder of original releases"),
+        ({"source": "hub", "size": "huge"}, "size is 'huge'; expected one of smoke, cpu, full"),
+        ({"source": "hub", "tasks": ("poetry",)}, "unknown task 'poetry'"),
+    ],
+)
+def test_bad_input(arguments, text):
+    with pytest.raises(UserError, match=text):
+        Study(**arguments)
+
+
+class InProcess:
+    """An engine that needs no second interpreter, in which the made-up releases would be unknown."""
+
+    def __init__(self, store, processes=1, retries=2):
+        self.store, self.done = store, []
+
+    def has_room(self):
+        return True
+
+    def start(self, run):
+        runs.run(run.config, self.store.folder)
+        self.done.append(Outcome(run, "written"))
+
+    def finished(self):
+        done, self.done = self.done, []
+        return done
+
+    def active(self):
+        return []
+
+    def close(self):
+        pass
+
+
+@pytest.fixture
+def model(tmp_path):
+    """One that reads the study's 128 tokens."""
+    tokenizer = make_tokenizer()
+    tokenizer.model_max_length = 128
+    plm = make_plm(tiny_bert_config(max_position_embeddings=128), tokenizer)
+    plm.mlm.save_pretrained(tmp_path / "tiny-bert")
+    tokenizer.save_pretrained(tmp_path / "tiny-bert")
+    return tmp_path / "tiny-bert"
+
+
+def test_command_does_the_grid_then_the_rest_at_its_rates_and_resumes(model, tmp_path, monkeypatch):
+    monkeypatch.setattr(engines, "LocalEngine", InProcess)
+    monkeypatch.setattr(study, "MAIN_SEEDS", (0, 1))
+    monkeypatch.setattr(study, "PAPER_GRID", (1e-4, 1e-2))
+    monkeypatch.setitem(study.SIZES, "smoke", dict.fromkeys(study.TASKS))
+    releases, out = write_releases(tmp_path / "releases", monkeypatch), tmp_path / "out"
+    command = ["study", releases, "--model", model, "--size", "smoke", "--task", "sentiment", "--out", out]
+
+    listed = call(*command, "--block", "main", "--dry-run")
+    assert not out.exists() and "26 runs" in listed and "lacks 12 runs" in listed
+    output = call(*command, "--block", "main")
+    assert "12 runs: 0 were there, 12 written" in output and "14 runs: 0 were there, 14 written" in output
+    records = read_records([out])
+    grid = [one for one in records if len(one["metrics"]) == 1]
+    rates = best_rates(grid)
+    main = [one for one in records if len(one["metrics"]) == 3]
+    assert len(main) == 2 * len(ARMS) and len(grid) == 12
+    for one in main:
+        arm = arm_of(one["config"])
+        wanted = {"fine_tuning (6 epochs)": "fine_tuning"}.get(arm, arm)
+        assert one["config"]["learning_rate"] == rates["sentiment", wanted]
+
+    files = {path: path.read_bytes() for path in out.glob("*.json")}
+    output = call(*command, "--block", "main")
+    assert "12 runs: 12 were there" in output and "14 runs: 14 were there" in output
+    assert files == {path: path.read_bytes() for path in out.glob("*.json")}
+    assert "lacks" not in call(*command, "--block", "main", "--dry-run")
+
+
+def test_command_refuses_an_unknown_block(tmp_path):
+    with pytest.raises(UserError, match="--block is 'all'; expected one of main, alpha, mask_rate, variants"):
+        call("study", "hub", "--block", "all", "--out", tmp_path)

@@ -1,0 +1,84 @@
+"""What the tests of both engines do to a sweep: kill a worker, kill the driver, start two at once."""
+
+import contextlib
+import os
+import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from mtlib.runs.locks import holder
+from mtlib.runs.run import read_records
+from mtlib.sweeps import engines
+from mtlib.sweeps.grid import expand, plan
+from mtlib.sweeps.store import Store
+from tests.runs.test_runs import write_testbed
+
+STEPS = 310
+# minutes of killed processes, and a Ray cluster: `make faults` runs them
+needs_minutes = pytest.mark.skipif(not os.environ.get("MTLIB_FAULTS"), reason="takes minutes: make faults")
+
+
+def write_sweep(folder: Path, model: Path, rest: str) -> Path:
+    """Runs of 310 steps with a checkpoint every 50, a few seconds each."""
+    testbed = write_testbed(folder / "testbed", train=160)
+    file = folder / "sweep.yaml"
+    file.write_text(
+        f"tasks: sentiment\nmethods: mask_tuning\nmodels: {model}\nsource: {testbed}\nepochs: 31\n"
+        f"precision: float32\n{rest}\n"
+    )
+    return file
+
+
+def at_work(folder: Path) -> list[int]:
+    """Processes that are at a run that has a checkpoint."""
+    holders = [holder(clock.parent.with_suffix(".lock")) or "" for clock in folder.glob(".work/*/clock.json")]
+    return [int(who.rpartition(" ")[2]) for who in holders if ", process " in who]
+
+
+class Killer:
+    """A progress report that kills the first worker seen to have a checkpoint."""
+
+    def __init__(self, folder: Path):
+        self.folder, self.killed = folder, False
+
+    def __call__(self, *_):
+        if not self.killed and (processes := at_work(self.folder)):
+            with contextlib.suppress(ProcessLookupError):  # a lock taken over that still names the one before
+                os.kill(processes[0], signal.SIGKILL)
+                self.killed = True
+
+
+def kill_in_mid_run(driver: int, out: Path) -> None:
+    """Kill the process that drives a sweep once its first run has left a checkpoint."""
+    deadline = time.monotonic() + 120
+    while not at_work(out):
+        assert os.waitpid(driver, os.WNOHANG) == (0, 0) and time.monotonic() < deadline, "no checkpoint to interrupt at"
+        time.sleep(0.02)
+    os.kill(driver, signal.SIGKILL)
+    os.waitpid(driver, 0)
+    assert not list(out.glob("*.json"))
+
+
+def run_two_at_once(file: Path, out: Path, make_engine, report=lambda *_: None) -> list[engines.Outcome]:
+    """Two sweeps of one file into one folder, each in a thread and with an engine of its own."""
+    planned, _ = plan(expand(file))
+
+    def drive(_):
+        place = Store(str(out))
+        return engines.execute(planned, make_engine(place), place, report)
+
+    with ThreadPoolExecutor(2) as pool:
+        return [outcome for outcomes in pool.map(drive, range(2)) for outcome in outcomes]
+
+
+def check_each_recorded_once(out: Path, outcomes: list[engines.Outcome]) -> list[dict]:
+    """Nothing but whole records, one for each run that has not failed; `.work` for what has."""
+    names = {outcome.run.file for outcome in outcomes if outcome.status != "failed"}
+    assert {path.name for path in out.iterdir()} - {".work"} == names
+    assert (out / ".work").exists() == any(outcome.status == "failed" for outcome in outcomes)
+    records = read_records([out])
+    assert [record["cost"]["steps"] for record in records] == [STEPS] * len(names)
+    return records

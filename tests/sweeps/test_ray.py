@@ -1,0 +1,77 @@
+"""The Ray engine on a cluster of two workers on this machine."""
+
+import os
+import secrets
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+# Ray asks every process that joins a cluster for its token: one for these tests alone, read when Ray is imported
+os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'mtlib[cluster]'")
+
+from mtlib.errors import UserError  # noqa: E402
+from mtlib.sweeps import engines  # noqa: E402
+from mtlib.sweeps.grid import expand, plan  # noqa: E402
+from mtlib.sweeps.ray_engine import RayEngine  # noqa: E402
+from mtlib.sweeps.store import Store  # noqa: E402
+from tests.runs.test_runs import model  # noqa: E402, F401  (fixture)
+from tests.sweeps.faults import (  # noqa: E402
+    Killer,
+    check_each_recorded_once,
+    kill_in_mid_run,
+    needs_minutes,
+    run_two_at_once,
+    write_sweep,
+)
+
+pytestmark = needs_minutes
+
+
+@pytest.fixture(scope="module")
+def address():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", "1")
+        patch.setenv("PYTHONPATH", str(Path(__file__).resolve().parents[2]), prepend=os.pathsep)
+        ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False)
+        yield ray.get_runtime_context().gcs_address
+        ray.shutdown()
+
+
+def test_driver_and_worker_killed_and_two_sweeps_at_once(address, model, tmp_path, monkeypatch):  # noqa: F811
+    monkeypatch.setattr(engines, "_BUSY", 1.0)
+    file, out = write_sweep(tmp_path, model, "max_length: 64"), tmp_path / "out"
+    command = [sys.executable, "-m", "mtlib", "sweep", file, "--out", f"file://{out}", "--engine", "ray"]
+    with subprocess.Popen([*command, "--address", address], stdout=subprocess.DEVNULL) as driver:
+        kill_in_mid_run(driver.pid, out)  # Ray ends its run
+    killer = Killer(out)
+    outcomes = run_two_at_once(file, out, RayEngine, killer)
+    assert killer.killed and {outcome.status for outcome in outcomes} <= {"there", "written"}, outcomes
+    (record,) = check_each_recorded_once(out, outcomes)
+    assert record["cost"]["interruptions"] in (1, 2)  # the worker may have been killed before it noted the first
+
+
+def test_a_run_that_always_fails(address, model, tmp_path):  # noqa: F811
+    place = Store(str(tmp_path / "out"))
+    planned, _ = plan(expand(write_sweep(tmp_path, model, "max_length: 65")))  # the model reads 64
+    (outcome,) = engines.execute(planned, RayEngine(place), place, lambda *_: None)
+    assert outcome.status == "failed" and outcome.detail.startswith("max_length is 65; "), outcome
+    assert "Traceback" in Path(outcome.log.split(" on ")[0]).read_text()
+
+
+def test_a_request_that_no_machine_can_meet(address, tmp_path):
+    with pytest.raises(UserError, match=r"a run asks for 3 CPUs \+ 0 GPUs; the machines of the cluster have 2 \+ 0"):
+        RayEngine(Store(str(tmp_path)), cpus=3)
+
+
+def test_another_machine_with_other_data(address, model, tmp_path):  # noqa: F811
+    """As if it stood elsewhere: what the driver expects is not what the worker makes."""
+    file = write_sweep(tmp_path, model, "max_length: 65")
+    place = Store(str(tmp_path / "out"))
+    (run,), _ = plan(expand(file))
+    engine = RayEngine(place)
+    engine._pending["x"] = (run, 0.0)
+    engine._ray = type("Ray", (), {"get": lambda _: ("written", "other.json", ""), "exceptions": ray.exceptions})
+    assert engine._outcome("x").detail.startswith("the worker made other.json")

@@ -1,0 +1,264 @@
+"""One example looked at closely, in numbers and in HTML, and the two widgets around it."""
+
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset
+
+from mtlib.data.encoding import tokenise
+from mtlib.masking import BernoulliMasking, ExactMasking
+from mtlib.objectives import MaskTuning
+from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer
+from mtlib.tutorial import widgets
+from mtlib.tutorial.explorer import (
+    Exploration,
+    LossSnapshots,
+    Place,
+    as_html,
+    example_losses,
+    explore,
+    highlight_edit,
+    highlight_words,
+    html_table,
+)
+from tests.conftest import make_batch
+
+TEXT = "the film is very good and funny"
+
+
+class TestExplore:
+    def test_against_the_definition(self, plm):
+        """Stock passes over the whole vocabulary, by hand; dropout is off though the model is training."""
+        plm.train()
+        found = explore(plm, ExactMasking(0.3), TEXT, gold=1, alpha=0.7, seed=3)
+        assert plm.training
+
+        plm.eval()
+        ids = plm.tokenizer(TEXT, return_tensors="pt")["input_ids"]
+        assert found.tokens == tuple(plm.tokenizer.convert_ids_to_tokens(ids[0].tolist()))
+        places = [place.position for place in found.places]
+        assert len(places) == 2, "round(0.3 * 7)"
+        masked = ids.clone()
+        masked[0, places] = plm.tokenizer.mask_token_id
+        with torch.no_grad():
+            log_probabilities = plm.mlm(input_ids=masked).logits[0].log_softmax(-1)  # (seq, vocab)
+            perturbed = ids.clone()
+            for place in found.places:
+                row = log_probabilities[place.position]
+                target = ids[0, place.position]
+                assert place.original == plm.tokenizer.convert_ids_to_tokens(target.item())
+                assert place.original_probability == pytest.approx(row[target].exp().item(), rel=1e-5)
+                best = row.topk(5)
+                assert [token for token, _ in place.fillers] == plm.tokenizer.convert_ids_to_tokens(
+                    best.indices.tolist()
+                )
+                assert [p for _, p in place.fillers] == pytest.approx(best.values.exp().tolist(), rel=1e-5)
+                ordinary = row.clone()
+                ordinary[[i for i in plm.tokenizer.all_special_ids if i != plm.tokenizer.unk_token_id]] = -torch.inf
+                perturbed[0, place.position] = ordinary.argmax()
+            before = plm.classifier(input_ids=ids).logits[0].softmax(-1)
+            after = plm.classifier(input_ids=perturbed).logits[0].softmax(-1)
+        assert found.perturbed == tuple(plm.tokenizer.convert_ids_to_tokens(perturbed[0].tolist()))
+        assert found.before == pytest.approx(before.tolist(), rel=1e-5)
+        assert found.after == pytest.approx(after.tolist(), rel=1e-5)
+        mlm_loss = -np.mean([log_probabilities[i, ids[0, i]].item() for i in places])
+        assert found.mlm_loss == pytest.approx(mlm_loss, rel=1e-5)
+        assert found.ft_loss == pytest.approx(-after[1].log().item(), rel=1e-5)
+        assert found.loss == pytest.approx(0.7 * mlm_loss + 0.3 * -after[1].log().item(), rel=1e-5)
+        assert (found.labels, found.gold, found.alpha) == (("LABEL_0", "LABEL_1"), 1, 0.7)
+
+    def test_losses_are_mask_tunings(self, still_plm):
+        found = explore(still_plm, ExactMasking(0.3), TEXT, gold=0, alpha=0.4, seed=5)
+        batch = make_batch(still_plm, [TEXT], [0])
+        objective = MaskTuning(0.4, ExactMasking(0.3))
+        output = objective(still_plm, objective.prepare(still_plm, batch, torch.Generator().manual_seed(5)))
+        assert (found.loss, found.mlm_loss, found.ft_loss) == pytest.approx(
+            (output.loss.item(), output.parts["mlm_loss"].item(), output.parts["ft_loss"].item()), rel=1e-5
+        )
+
+    def test_same_seed_same_masks_whatever_was_drawn_before(self, plm):
+        def places(seed):
+            torch.rand(seed + 1)
+            return [place.position for place in explore(plm, ExactMasking(0.3), TEXT, 0, seed=seed).places]
+
+        drawn = [places(seed) for seed in range(6)]
+        assert drawn == [places(seed) for seed in range(6)]
+        assert len({tuple(one) for one in drawn}) > 1
+
+    @pytest.mark.parametrize("training", [True, False])
+    def test_mode_is_put_back(self, plm, training):
+        plm.train(training)
+        explore(plm, ExactMasking(), TEXT, 0)
+        assert plm.training is training
+
+    def test_nothing_masked(self, plm):
+        found = explore(plm, BernoulliMasking(0.0), TEXT, 1)
+        assert found.places == () and found.perturbed == found.tokens
+        assert found.mlm_loss == 0 and found.before == found.after
+        assert found.loss == pytest.approx(0.4 * found.ft_loss)
+        assert "<b>[MASK]</b>" not in as_html(found)
+
+    def test_pair(self, plm):
+        found = explore(plm, ExactMasking(1.0), "a film", 0, text_pair="a story")
+        assert found.tokens == ("[CLS]", "a", "film", "[SEP]", "a", "story", "[SEP]")
+        assert [place.position for place in found.places] == [1, 2, 4, 5], "words of both, no special token"
+
+    def test_no_more_fillers_than_words(self, plm):
+        (place,) = explore(plm, ExactMasking(0.0), "funny", 0, n_fillers=1000).places
+        assert len(place.fillers) == plm.config.vocab_size
+        assert sum(p for _, p in place.fillers) == pytest.approx(1, abs=1e-5)
+
+
+class TestHtml:
+    def test_tokens_are_escaped(self):
+        found = Exploration(
+            tokens=("[CLS]", "<b>", "&"), perturbed=("[CLS]", "<i>", "&"),
+            places=(Place(1, "<b>", (("<i>", 0.75), ("x", 0.25)), 0.125),), labels=("<no>", "yes"), gold=1,
+            before=(0.25, 0.75), after=(0.5, 0.5), mlm_loss=2.0, ft_loss=1.0, alpha=0.5,
+        )  # fmt: skip
+        page = as_html(found)
+        assert "original: [CLS] <b>&lt;b&gt;</b> &amp;" in page
+        assert "masked: [CLS] <b>[MASK]</b> &amp;" in page
+        assert "refilled: [CLS] <mark>&lt;i&gt;</mark> &amp;" in page
+        assert "<b>&lt;b&gt;</b> (12.5%)" in page and "&lt;i&gt; 75.0%, x 25.0%" in page
+        assert "&lt;no&gt;" in page and "<no>" not in page
+        assert "mlm_loss 2.000, ft_loss 1.000, at alpha 0.5: <b>loss 1.500</b> nats" in page
+
+    @pytest.mark.parametrize(
+        ("original", "edited", "expected"),
+        [
+            ("a good film", "a bad film", ("a <del>good</del> film", "a <ins>bad</ins> film")),
+            ("same", "same", ("same", "same")),
+            ("", "new words", ("", "<ins>new words</ins>")),
+            ("gone", "", ("<del>gone</del>", "")),
+            ("a b c", "a c", ("a <del>b</del> c", "a c")),
+            ("a c", "a b c", ("a c", "a <ins>b</ins> c")),
+            ("1 < 2", "1 < 3", ("1 &lt; <del>2</del>", "1 &lt; <ins>3</ins>")),
+        ],
+    )
+    def test_highlight_edit(self, original, edited, expected):
+        assert highlight_edit(original, edited) == expected
+
+    def test_highlight_edit_of_long_texts(self):
+        """A word that stands in more than one line of a hundred is no junk."""
+        text = " ".join(["the same words again"] * 100)
+        assert highlight_edit(text, text + " more") == (text, text + " <ins>more</ins>")
+
+    @pytest.mark.parametrize(
+        ("text", "words", "expected"),
+        [
+            ("The film, by Film Inc.", {"film"}, "The <mark>film,</mark> by <mark>Film</mark> Inc."),
+            ("nothing here", {"film"}, "nothing here"),
+            ("<b> film", {"film"}, "&lt;b&gt; <mark>film</mark>"),
+            ("(good)!", {"good"}, "<mark>(good)!</mark>"),
+            ("films", {"film"}, "films"),
+        ],
+    )
+    def test_highlight_words(self, text, words, expected):
+        assert highlight_words(text, words) == expected
+
+    def test_table(self):
+        left = 'style="text-align:left"'
+        assert html_table(["a"], [["<b>1</b>"], ["2"]]) == (
+            f"<table><tr><th {left}>a</th></tr><tr><td {left}><b>1</b></td></tr><tr><td {left}>2</td></tr></table>"
+        )
+
+
+def examples(plm, texts) -> Dataset:
+    return tokenise(Dataset.from_list([{"text": t, "label": i % 2} for i, t in enumerate(texts)]), plm.tokenizer)
+
+
+class TestExampleLosses:
+    def test_means_are_equation_1s_where_all_have_as_many_masks(self, still_plm):
+        texts = [TEXT, "a warm story", "the plot was slow", "not funny"]
+        objective = MaskTuning(0.6, ExactMasking(0.05))  # one each
+        mlm_loss, ft_loss = example_losses(still_plm, objective, examples(still_plm, texts), seed=2)
+        assert mlm_loss.shape == ft_loss.shape == (4,)
+        batch = make_batch(still_plm, texts)
+        output = objective(still_plm, objective.prepare(still_plm, batch, torch.Generator().manual_seed(2)))
+        assert mlm_loss.mean() == pytest.approx(output.parts["mlm_loss"].item(), rel=1e-5)
+        assert ft_loss.mean() == pytest.approx(output.parts["ft_loss"].item(), rel=1e-5)
+
+    def test_each_example_by_itself(self, plm):
+        """All masked, so that no draw matters: the batch gives what each gives alone, and the mode is put back."""
+        texts = [TEXT, "a story"]
+        plm.train()
+        mlm_loss, ft_loss = example_losses(plm, MaskTuning(0.6, ExactMasking(1.0)), examples(plm, texts))
+        assert plm.training
+        for i, text in enumerate(texts):
+            alone = explore(plm, ExactMasking(1.0), text, gold=i % 2)
+            assert (mlm_loss[i], ft_loss[i]) == pytest.approx((alone.mlm_loss, alone.ft_loss), rel=1e-4)
+
+    def test_an_example_without_a_mask_has_no_masked_lm_loss(self, plm):
+        mlm_loss, ft_loss = example_losses(plm, MaskTuning(0.6, BernoulliMasking(0.0)), examples(plm, [TEXT]))
+        assert mlm_loss.tolist() == [0.0] and ft_loss[0] > 0
+
+
+@pytest.mark.parametrize(("n", "expected"), [(4, [0, 2, 4, 6]), (2, [0, 6]), (3, [0, 3, 6])])
+def test_snapshots_at_the_start_the_end_and_between(plm, tmp_path, n, expected):
+    data = examples(plm, [TEXT, "a warm story"] * 6)
+    objective = MaskTuning(0.6, ExactMasking(0.05))
+    watch = LossSnapshots(plm, objective, data.select(range(3)), n)
+    before = example_losses(plm, objective, data.select(range(3)))
+    arguments = ObjectiveArguments(
+        str(tmp_path), max_steps=6, per_device_train_batch_size=2, learning_rate=1e-2, use_cpu=True, disable_tqdm=True,
+        save_strategy="no", logging_strategy="no",
+    )  # fmt: skip
+    ObjectiveTrainer(plm, objective, arguments, data, callbacks=[watch]).train()
+    assert list(watch.snapshots) == [f"step {step}" for step in expected]
+    after = example_losses(plm, objective, data.select(range(3)))
+    first, last = watch.snapshots["step 0"], watch.snapshots["step 6"]
+    np.testing.assert_array_equal(first, before)
+    np.testing.assert_array_equal(last, after)
+    assert not np.allclose(first, last)
+
+
+class TestWidgets:
+    def test_nothing_is_shown_where_nobody_can_move_it(self, plm):
+        assert widgets.mask_explorer({"only": plm}, TEXT, 1) is None
+        assert widgets.shortcut_dial() is None
+
+    @pytest.fixture
+    def somebody(self, monkeypatch):
+        monkeypatch.setattr(widgets, "is_interactive", lambda: True)
+
+    def test_every_control_of_the_mask_explorer_changes_the_page(self, somebody, plm, still_plm):
+        with torch.no_grad():
+            still_plm.classifier.classifier.bias[0] += 1
+        box = widgets.mask_explorer({"before": plm, "after": still_plm}, TEXT, 1, alpha=0.5)
+        *controls, output = box.children
+        by_name = {control.description: control for control in controls}
+        assert list(by_name) == ["model", "text", "gold label", "mask rate", "policy", "seed", "alpha"]
+        assert output.value == as_html(explore(plm, ExactMasking(0.05), TEXT, 1, alpha=0.5, seed=0))
+        seen = [output.value]
+        changes = {"mask rate": 0.5, "seed": 3, "alpha": 0.9, "gold label": 0, "model": "after", "policy": "bernoulli",
+                   "text": "the plot was slow"}  # fmt: skip
+        for name, value in changes.items():
+            by_name[name].value = value
+            assert output.value not in seen, name
+            seen.append(output.value)
+        expected = explore(still_plm, BernoulliMasking(0.5), "the plot was slow", 0, alpha=0.9, seed=3)
+        assert output.value == as_html(expected)
+
+    def test_mask_explorer_of_pairs(self, somebody, plm):
+        box = widgets.mask_explorer({"only": plm}, "a film", 0, text_pair="a story")
+        *controls, output = box.children
+        second = next(control for control in controls if control.description == "second text")
+        assert second.value == "a story" and lines(output).count("[SEP]") == 3 * 2
+        second.value = ""
+        assert lines(output).count("[SEP]") == 3
+
+    def test_shortcut_dial(self, somebody):
+        slider, output = widgets.shortcut_dial("paraphrase", strength=1.0, n_examples=2).children
+        always = output.value
+        assert always == widgets.dial_html("paraphrase", 1.0, 2)
+        left = 'style="text-align:left"'
+        assert f"<td {left}>testbed_paraphrase_train</td><td {left}>100.0 %</td>" in always
+        assert always.count("<tr>") == 1 + 3 + 1 + 2 and "<mark>" in always
+        slider.value = 0.0
+        assert f"<td {left}>testbed_paraphrase_train</td><td {left}>50.0 %</td>" in output.value
+
+
+def lines(output) -> str:
+    """The original, the masked and the refilled text, without the tables below."""
+    return output.value.partition("</p>")[0]

@@ -1,0 +1,505 @@
+"""The notebooks: what each of them promises, the runner, and what a whole run of them leaves behind."""
+
+import ast
+import base64
+import io
+import json
+import math
+import re
+from pathlib import Path
+
+import nbformat
+import numpy as np
+import pytest
+from matplotlib.image import imread
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+from typer.testing import CliRunner
+
+from mtlib import cli
+from mtlib.errors import UserError
+from mtlib.paths import DATA_DIR
+from mtlib.runs.profiles import load
+from mtlib.runs.run import SCHEMA_VERSION, read_records
+from mtlib.study import claims as verdicts
+from mtlib.tutorial import runner as notebooks
+from mtlib.tutorial.runner import INSTALL_CELL, Result, check_parameters, find, parameters_of, publish, run_notebooks
+from mtlib.tutorial.runner import source_sha256 as sha256_of
+
+NOTEBOOKS = find()
+ROOT = Path(__file__).resolve().parents[2]
+MACHINE_PATHS = tuple(f"/{name}/" for name in ("tmp", "home", "root", "work"))
+
+
+def tagged(notebook, tag: str) -> list:
+    return [cell for cell in notebook.cells if tag in cell.metadata.get("tags", [])]
+
+
+def code_cells(notebook) -> list:
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def images(notebook) -> list[tuple[bytes, dict]]:
+    """Every image in the outputs, with its metadata."""
+    return [
+        (base64.b64decode(output.data["image/png"]), output.metadata.get("image/png", {}))
+        for cell in code_cells(notebook)
+        for output in cell.outputs
+        if "image/png" in output.get("data", {})
+    ]
+
+
+def errors(notebook) -> list:
+    return [output for cell in code_cells(notebook) for output in cell.outputs if output.output_type == "error"]
+
+
+@pytest.fixture(params=NOTEBOOKS, ids=lambda path: path.stem)
+def path(request) -> Path:
+    return request.param
+
+
+@pytest.fixture
+def notebook(path):
+    return nbformat.read(path, as_version=4)
+
+
+class TestContract:
+    def test_format(self, path, notebook):
+        nbformat.validate(json.loads(path.read_text()))
+        assert notebook.metadata.kernelspec.name == "python3"
+        assert (notebook.nbformat, notebook.nbformat_minor) >= (4, 5), "cells have ids from 4.5 on"
+        ids = [cell["id"] for cell in json.loads(path.read_text())["cells"]]
+        assert len(ids) == len(set(ids))
+        assert path.stat().st_size < 500_000
+        assert "widgets" not in notebook.metadata
+
+    def test_parameters(self, path, notebook):
+        (cell,) = tagged(notebook, "parameters")
+        lines = [line for line in cell.source.splitlines() if line and line != "from typing import Optional"]
+        for line in lines:
+            assert re.fullmatch(r"\w+: [\w\[\]]+ = .+  # .+", line), line
+        found = parameters_of(path)
+        assert list(found) == [statement.target.id for statement in ast.parse("\n".join(lines)).body]
+        for name, one in found.items():
+            assert one["help"].strip() and one["inferred_type_name"] != "None", name
+            inner = re.sub(r"Optional\[(\w+)\]", r"\1", one["inferred_type_name"])
+            text, value = {"str": ("a", "a"), "int": ("2", 2), "float": ("2", 2.0), "bool": ("true", True)}[inner]
+            typed = check_parameters([path], {name: text})[path][name]
+            assert typed == value and type(typed) is type(value), name
+            default = ast.literal_eval(one["default"])
+            assert type(default) is type(value) or (default is None and inner != one["inferred_type_name"]), name
+        assert found["profile"]["default"] == '"cpu"'
+
+    def test_install_cell(self, notebook):
+        (cell,) = tagged(notebook, "install")
+        assert code_cells(notebook)[0] is cell
+        # the version alone is filled in: `{repository}` is IPython's
+        assert cell.source == INSTALL_CELL.rstrip("\n")
+        for other in code_cells(notebook):
+            for line in other.source.splitlines():
+                assert other is cell or not re.match(r"\s*(!|[%]?pip\b|%conda\b)", line), line
+            assert not re.search(r"\blogin\b|\btoken\s*=", other.source), other.source
+
+    def test_no_path_of_one_machine(self, notebook):
+        for cell in notebook.cells:
+            outputs = [
+                {**output, "data": {kind: text for kind, text in output.get("data", {}).items() if "image" not in kind}}
+                for output in cell.get("outputs", [])
+            ]
+            text = cell.source + json.dumps(outputs)
+            assert not any(part in text for part in MACHINE_PATHS), cell.id
+
+    def test_sections(self, notebook):
+        opening = notebook.cells[0]
+        assert opening.cell_type == "markdown" and opening.source.startswith("# ")
+        for promised in ("**What you will see.**", "**In the paper**", "https://arxiv.org/abs/2307.10457", "**Time**"):
+            assert promised in opening.source, promised
+        assert re.search(r"\*\*In the paper\*\*.*Section", opening.source)
+        assert re.search(r"\*\*Time\*\*.*minute", opening.source)
+        whole = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+        _, *bodies = re.split(r"^## ", whole, flags=re.M)
+        numbered = [body for body in bodies if re.match(r"\d", body)]
+        assert [int(body.split()[0]) for body in numbered] == list(range(1, len(numbered) + 1))
+        for body in numbered[:-1]:
+            assert "**To think about**" in body and "**Exercise.**" in body, body.splitlines()[0]
+
+    def test_solutions_are_folded(self, notebook):
+        solutions = []
+        for cell, following in zip(notebook.cells, [*notebook.cells[1:], None], strict=True):
+            if cell.cell_type == "markdown" and "**Exercise.**" in cell.source:
+                assert following is not None and following in tagged(notebook, "solution"), cell.source[-200:]
+                solutions.append(following)
+        assert solutions == tagged(notebook, "solution"), "a solution without an exercise before it"
+        for cell in solutions:
+            assert cell.metadata.jupyter.source_hidden is True and cell.metadata.cellView == "form"
+            assert cell.source.startswith("# @title Solution")
+            assert "assert " in cell.source, "a solution checks itself"
+
+    def test_what_the_readme_shows_of_it(self, notebook):
+        assert notebook.metadata.mtlib["learn"] and notebook.metadata.mtlib["needs"]
+
+    def test_outputs_are_there_and_made_by_this_code(self, path, notebook):
+        advice = "run `python -m mtlib notebooks --publish` and commit it"
+        own = notebook.metadata.mtlib
+        assert own.get("source_sha256") == sha256_of(notebook), f"{path.name} has outputs of other code; {advice}"
+        assert own["cpu_seconds"] > 0
+        for cell in code_cells(notebook):
+            assert cell.execution_count is not None, f"{path.name} was not run to its end; {advice}"
+        assert any(cell.outputs for cell in code_cells(notebook)) and not errors(notebook)
+
+    def test_pictures_have_alternative_texts(self, notebook):
+        for _, metadata in images(notebook):
+            assert len(metadata["alt"]) > 20
+
+
+# ------------------------------------------------------------------------------------------------------- the runner
+
+PARAMETERS = """\
+from typing import Optional
+
+n: int = 1  # a whole number
+rate: float = 0.1  # a share
+flag: bool = True  # yes or no
+name: str = "x"  # a word
+most: Optional[int] = 5  # a number or None"""
+SHOW = """\
+import json
+from pathlib import Path
+
+Path("left.json").write_text(json.dumps([[type(v).__name__, v] for v in (n, rate, flag, name, most)]))"""
+
+
+def write(folder: Path, stem: str, *sources: str, parameters: str = PARAMETERS) -> Path:
+    cells = [new_markdown_cell("# Title"), new_code_cell(parameters, metadata={"tags": ["parameters"]})]
+    cells += [new_code_cell(source) for source in sources]
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    nbformat.write(new_notebook(cells=cells, metadata=kernel | {"widgets": {"state": {}}}), folder / f"{stem}.ipynb")
+    return folder / f"{stem}.ipynb"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch) -> Path:
+    folder = tmp_path / "notebooks"
+    folder.mkdir()
+    monkeypatch.setattr(notebooks, "NOTEBOOK_DIR", folder)
+    return folder
+
+
+def call(*arguments):
+    return CliRunner().invoke(cli.app, ["notebooks", *map(str, arguments)])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("07", "no notebook '07'; expected one of 01_one, 02_two"),
+        ("-p rat=0.5", "unknown parameter 'rat'; the chosen notebooks have flag, most, n, name, rate, word"),
+        ("01 -p word=a", "unknown parameter 'word'"),
+        ("-p n=0.5", "parameter n is '0.5'; expected int"),
+        ("-p n=None", "parameter n is 'None'; expected int"),
+        ("-p rate=much", "parameter rate is 'much'; expected float"),
+        ("-p flag=1", "parameter flag is '1'; expected true or false"),
+        ("-p most=some", "parameter most is 'some'; expected int"),
+        ("-p n", "-p is 'n'; expected NAME=VALUE"),
+        ("-p profile=smoke", "give the profile with --profile"),
+        ("--profile huge", "unknown profile 'huge'"),
+        ("--publish -p n=2", "--publish stores a fresh run of the cpu profile"),
+        ("--publish --resume", "--publish stores a fresh run of the cpu profile"),
+    ],
+)
+def test_bad_input_stops_before_anything_runs(folder, tmp_path, arguments, message):
+    write(folder, "01_one", SHOW)
+    write(folder, "02_two", parameters='word: str = "x"  # a word')
+    result = call(*arguments.split(), "--out", tmp_path / "out")
+    assert isinstance(result.exception, UserError) and message in str(result.exception)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_parameter_goes_to_the_notebooks_that_have_it_in_the_declared_type(folder):
+    one, two = write(folder, "01_one"), write(folder, "02_two", parameters='word: str = "x"  # a word')
+    given = {"n": "3", "rate": "1", "flag": "False", "name": "7", "most": "None", "word": "None"}
+    values = check_parameters([one, two], given)
+    assert values == {
+        one: {"n": 3, "rate": 1.0, "flag": False, "name": "7", "most": None},
+        two: {"word": "None"},
+    }
+    assert type(values[one]["rate"]) is float
+    assert check_parameters([one], {"most": "4"}) == {one: {"most": 4}}
+
+
+def test_a_place_means_the_same_to_a_notebook_that_runs_elsewhere(folder, tmp_path, monkeypatch):
+    lines = 'source: str = ""  # testbed, hub or a folder\nname: str = ""  # a word'
+    one = write(folder, "01_one", parameters=lines)
+    (tmp_path / "releases").mkdir()
+    monkeypatch.chdir(tmp_path)
+    values = check_parameters([one], {"source": "releases", "name": "releases"})[one]
+    assert values == {"source": str(tmp_path / "releases"), "name": "releases"}
+    assert check_parameters([one], {"source": "hub"})[one] == {"source": "hub"}
+
+
+def test_find(folder):
+    with pytest.raises(UserError, match="no notebooks in"):
+        find()
+    paths = [write(folder, stem) for stem in ("02_two", "01_one")]
+    write(folder, "draft")
+    assert find() == find(["02", "01_one"]) == [paths[1], paths[0]]
+    assert find(["notebooks/02_two.ipynb"]) == [paths[0]]
+
+
+def test_list_of_parameters(folder):
+    write(folder, "01_one")
+    result = call("--list")
+    assert result.exit_code == 0
+    for part in ("rate", "float", "0.1", "a share", "Optional[int]", "a number or None"):
+        assert part in result.output
+
+
+def summary(out: Path) -> dict[str, Result]:
+    return {entry["name"]: Result(**entry) for entry in json.loads((out / "summary.json").read_text())}
+
+
+def test_a_failure_stops_the_rest_and_resume_goes_on_from_there(folder, tmp_path):
+    out = tmp_path / "out"
+    write(folder, "01_one", SHOW, "# wait\nimport time; time.sleep(0.3)")
+    write(folder, "02_two", "before = 1", "# the sum\nlost = before + 'no number'")
+    write(folder, "03_three", "pass")
+    given = ("-p", "n=3", "-p", "rate=1", "-p", "flag=false", "-p", "name=7", "-p", "most=None", "--out", out)
+    result = call(*given)
+    assert result.exit_code == 1
+    assert "# the sum\nlost = before + 'no number'" in result.output and "TypeError" in result.output
+    assert "\x1b[" not in result.output
+
+    found = summary(out)
+    assert [one.status for one in found.values()] == ["ok", "failed", "not run"]
+    assert found["01_one"].error == "" and found["01_one"].seconds > 0.3
+    assert found["01_one"].slowest[0][1] == "Title: import time; time.sleep(0.3)"
+    assert found["01_one"].slowest[0][0] >= 0.3
+    assert "lost = before" in found["02_two"].error and "unsupported operand" in found["02_two"].error
+    page = (out / "summary.md").read_text()
+    assert "| 02_two | failed |" in page and "| 03_three | not run | 0.0 |  |" in page
+
+    # typed as declared, in the folder of the results
+    typed = [["int", 3], ["float", 1.0], ["bool", False], ["str", "7"], ["NoneType", None]]
+    assert json.loads((out / "left.json").read_text()) == typed
+    for name in ("01_one", "02_two"):
+        executed = nbformat.read(out / f"{name}.ipynb", as_version=4)
+        assert "widgets" not in executed.metadata and "Title" in (out / f"{name}.html").read_text()
+    assert len(errors(executed)) == 1
+    assert not (out / "03_three.ipynb").exists()
+
+    # the code of the second is mended: the first is kept, the rest run
+    first = (out / "01_one.ipynb").read_bytes()
+    write(folder, "02_two", "before = 1", "lost = before + 1")
+    result = call(*given, "--resume")
+    assert result.exit_code == 0, result.output
+    assert [one.status for one in summary(out).values()] == ["kept", "ok", "ok"]
+    assert (out / "01_one.ipynb").read_bytes() == first
+    assert summary(out)["01_one"].seconds == found["01_one"].seconds
+
+    # other parameters: the first runs again, and the others are not forgotten
+    result = call("01", "-p", "n=4", "--out", out, "--resume")
+    assert [one.status for one in summary(out).values()] == ["ok", "ok", "ok"]
+    assert json.loads((out / "left.json").read_text())[0] == ["int", 4]
+    result = call(*given, "--resume")
+    assert [one.status for one in summary(out).values()] == ["ok", "kept", "kept"]
+
+    with pytest.raises(UserError, match="was run with parameters of its own"):
+        publish(out / "01_one.ipynb", tmp_path / "published.ipynb", 1.0)
+    assert not (tmp_path / "published.ipynb").exists()
+
+
+def test_time_limit(folder, tmp_path):
+    path = write(folder, "01_one", "import time\nfor _ in range(600): time.sleep(0.1)")
+    (result,) = run_notebooks({path: {}}, tmp_path / "out", {"01_one": 2 / 60})
+    assert result.status == "failed" and result.error.startswith("over its limit of 0.033 minutes.")
+    assert "time.sleep(0.1)" in result.error
+    assert 1 <= result.seconds < 30
+    assert summary(tmp_path / "out")["01_one"].error == result.error
+
+
+def test_publish_refuses_runs_of_earlier_calls(folder, tmp_path):
+    write(folder, "01_one", SHOW)
+    (tmp_path / "out" / "runs").mkdir(parents=True)
+    result = call("--publish", "--out", tmp_path / "out")
+    assert "has earlier ones; delete it, or give --out" in str(result.exception)
+
+
+def test_publish_puts_the_outputs_into_the_source(folder, tmp_path):
+    path = write(folder, "01_one", "print(n + 1)")
+    before = nbformat.read(path, as_version=4)
+    readme = tmp_path / "README.md"
+    readme.write_text("# Top\n<!-- made: notebooks -->\nold\n<!-- end -->\nrest\n")
+    result = call("--publish", "--out", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    published = nbformat.read(path, as_version=4)
+    nbformat.validate(published)
+    own = published.metadata.mtlib
+    assert own.source_sha256 == sha256_of(before) == sha256_of(published)
+    assert own.cpu_seconds == round(summary(tmp_path / "out")["01_one"].seconds)
+    assert published.cells[-1].outputs[0].text == "2\n" and published.cells[-1].execution_count == 2
+    assert published.metadata.keys() == {"kernelspec", "language_info", "mtlib"}
+    page = readme.read_text()
+    assert page == f"# Top\n<!-- made: notebooks -->\n\n{notebooks.table()}\n\n<!-- end -->\nrest\n"
+    assert "| not run |" not in page
+    for cell, old in zip(published.cells, before.cells, strict=True):
+        assert (cell.id, cell.source, cell.metadata) == (old.id, old.source, old.metadata)
+
+
+def test_publish_keeps_what_is_the_notebooks_own(tmp_path):
+    cell = new_code_cell(
+        "1", metadata={"tags": [], "papermill": {"duration": 1.0}, "execution": {}, "cellView": "form"}
+    )
+    cell.outputs = [new_output("execute_result", {"text/plain": "1"})]
+    metadata = {
+        "papermill": {"input_path": "/home/me"},
+        "widgets": {},
+        "mtlib": {"learn": "all", "source_sha256": "old"},
+    }
+    nbformat.write(new_notebook(cells=[cell], metadata=metadata), tmp_path / "a.ipynb")
+    publish(tmp_path / "a.ipynb", tmp_path / "b.ipynb", 61.7)
+    published = nbformat.read(tmp_path / "b.ipynb", as_version=4)
+    assert published.cells[0].metadata == {"cellView": "form"} and published.cells[0].outputs == cell.outputs
+    assert published.metadata.mtlib == {"learn": "all", "source_sha256": sha256_of(published), "cpu_seconds": 62}
+    assert "/home/me" not in (tmp_path / "b.ipynb").read_text()
+
+
+def test_the_hash_is_of_the_code_alone():
+    def made(*cells):
+        return sha256_of(new_notebook(cells=list(cells)))
+
+    code, again = new_code_cell("a = 1"), new_code_cell("a = 1")
+    injected = new_code_cell("a = 2", metadata={"tags": ["injected-parameters"]})
+    assert made(code) == made(new_markdown_cell("text"), code) == made(code, injected)
+    assert len({made(code), made(new_code_cell("a = 2")), made(code, again)}) == 3
+
+
+def test_table_for_the_readme(folder):
+    path = write(folder, "01_one")
+    assert notebooks.table().splitlines()[-1] == (
+        "| [01_one](notebooks/01_one.ipynb) |  | not run | `n`, `rate`, `flag`, `name`, `most` |"
+    )
+    notebook = nbformat.read(path, as_version=4)
+    notebook.metadata["mtlib"] = {"learn": "everything", "cpu_seconds": 90}
+    nbformat.write(notebook, path)
+    assert "| everything | 1.5 |" in notebooks.table()
+
+
+# ------------------------------------------------------------------------------------- every notebook, run as a whole
+
+# new records after each notebook in the smoke profile; a notebook that trains nothing, or only reads, leaves none
+SMOKE = load("smoke")
+RECORDS = {
+    "01_data": 0,
+    "02_baseline": SMOKE["seeds"],
+    "03_mask_tuning": 2 * SMOKE["seeds"] + len(SMOKE["alphas"]),  # joint and alternating, and the curve's own
+    "04_ablations": 4 * SMOKE["seeds"],
+    "05_diversity": 0,
+    "06_reproduction": 0,
+}
+
+
+class Left:
+    """What a run of all notebooks in order leaves in its folder."""
+
+    def __init__(self, out: Path):
+        self.out, self.records_after = out, {}
+
+        def report(result: Result) -> None:
+            self.records_after[result.name] = len(list((out / "runs").glob("*.json")))
+
+        values = check_parameters(NOTEBOOKS, {"profile": "smoke"})
+        # ten times what they take here, since a limit is not what is tested
+        self.results = run_notebooks(values, out, {path.stem: 20 for path in NOTEBOOKS}, report=report)
+
+    def executed(self, path: Path):
+        return nbformat.read(self.out / path.name, as_version=4)
+
+
+@pytest.fixture(scope="module")
+def left(tmp_path_factory) -> Left:
+    return Left(tmp_path_factory.mktemp("smoke"))
+
+
+class TestWholeRun:
+    def test_every_notebook_ends_well(self, left):
+        for result in left.results:
+            assert result.status == "ok", f"{result.name}: {result.error}"
+        assert [result.name for result in left.results] == [path.stem for path in NOTEBOOKS]
+        assert "failed" not in (left.out / "summary.md").read_text()
+
+    def test_every_cell_was_run(self, left, path):
+        executed = left.executed(path)
+        assert not errors(executed)
+        for cell in code_cells(executed):
+            assert cell.execution_count is not None and cell.metadata.papermill.status == "completed", cell.source
+        assert executed.metadata.papermill.parameters == {"profile": "smoke"}
+        assert "widgets" not in executed.metadata
+        assert sha256_of(executed) == sha256_of(nbformat.read(path, as_version=4))
+
+    def test_no_warning_is_printed(self, left, path):
+        for cell in code_cells(left.executed(path)):
+            for output in cell.outputs:
+                assert output.get("name") != "stderr", f"{cell.source}\n{output.get('text')}"
+
+    def test_pictures_are_drawn_and_described(self, left, path):
+        found = images(left.executed(path))
+        assert found, "a notebook without a picture"
+        for png, metadata in found:
+            pixels = imread(io.BytesIO(png), format="png")  # (height, width, channels)
+            assert min(pixels.shape[:2]) > 100
+            colours = np.unique(np.rint(255 * pixels[..., :3]) @ [65536, 256, 1])
+            assert len(colours) > 8, "blank"
+            assert len(metadata["alt"]) > 20 and "nan" not in metadata["alt"]
+
+    def test_page_has_the_texts_and_folds_the_solutions(self, left, path):
+        page, executed = (left.out / f"{path.stem}.html").read_text(), left.executed(path)
+        folded = re.findall(r"<details[^>]*><summary>Solution</summary>", page)
+        assert len(folded) == len(tagged(executed, "solution"))
+        assert "No description has been provided for this image" not in page
+        assert page.count("<img") == page.count(" alt=") >= len(images(executed))
+
+    def test_reproduction_shows_the_verdicts_of_the_records(self, left):
+        summary = verdicts.summary(read_records([DATA_DIR / "results" / "study.jsonl"]))
+        shown = [
+            re.findall("<td>(reproduced|contradicted|mixed|undecided|not run)</td>", output.data["text/html"])
+            for cell in code_cells(left.executed(ROOT / "06_reproduction.ipynb"))
+            if cell.source == "verdicts.summary(found)"
+            for output in cell.outputs
+        ]
+        assert shown == [summary["verdict"].tolist()]
+
+    def test_number_of_records(self, left):
+        before = 0
+        for name, after in left.records_after.items():
+            if name in RECORDS:
+                assert after - before == RECORDS[name], name
+            before = after
+
+    def test_records(self, left):
+        records = read_records([left.out / "runs"])
+        assert len(records) == len(list((left.out / "runs").glob("*.json"))) > 0
+        for record in records:
+            assert record["schema_version"] == SCHEMA_VERSION
+            assert record["config"]["source"] == "testbed" and record["config"]["model"] == "mini"
+            assert record["metrics"] and record["cost"]["steps"] > 0 and record["cost"]["train_seconds"] > 0
+            for metrics in record["metrics"].values():
+                assert 0 <= metrics["accuracy"] <= 1 and 0 <= metrics["correct"] <= metrics["n"] > 0
+                assert metrics["accuracy"] == metrics["correct"] / metrics["n"]
+            assert record["history"]
+            for entry in record["history"]:
+                numbers = [value for value in entry.values() if isinstance(value, int | float)]
+                assert all(map(math.isfinite, numbers)), entry
+            assert record["environment"]["torch"] and record["data"]["train"]["rows"] > 0
+        assert not list(left.out.rglob("*.part")) and not (left.out / "runs" / ".work").exists()
+
+    def test_fine_tuning_is_trained_once_for_all_notebooks(self, left):
+        chosen = [
+            record["config"]["seed"]
+            for record in read_records([left.out / "runs"])
+            if record["config"]["method"] == "fine_tuning" and record["config"]["train_size"] == SMOKE["train_size"]
+        ]
+        assert sorted(chosen) == list(range(SMOKE["seeds"]))
+
+    def test_first_loss_is_that_of_a_classifier_that_knows_nothing(self, left):
+        for record in read_records([left.out / "runs"]):
+            if record["config"]["method"] in ("fine_tuning", "mask_tuning"):
+                assert record["history"][0]["ft_loss"] == pytest.approx(math.log(2), abs=0.3)
