@@ -7,7 +7,7 @@ stages import the objectives when they are called.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from mtlib.errors import UserError
 
@@ -18,11 +18,6 @@ Masking = Literal["exact", "bernoulli", "whole_word"]
 Fill = Literal["argmax", "sample", "top_k"]
 Replacement = Literal["mask", "80_10_10"]
 Update = Literal["joint", "balanced", "alternating"]
-
-
-def setting(default, help: str):
-    """A field with its default and the words that the command line prints for it."""
-    return field(default=default, metadata={"help": help})
 
 
 @dataclass(frozen=True)
@@ -41,30 +36,30 @@ class NoSettings:
 
 @dataclass(frozen=True)
 class PerturbationSettings:
-    """How a text becomes its perturbed copy."""
+    """How a text becomes its perturbed copy. (The words beside a type are the command line's help.)"""
 
-    mask_rate: float = setting(0.05, "share of the tokens that is masked")
-    masking: Masking = setting("exact", "which tokens are masked")
-    fill: Fill = setting("argmax", "how a mask is filled")
-    top_k: int = setting(10, "for fill top_k")
-    replacement: Replacement = setting("mask", "what stands at a masked place")
+    mask_rate: Annotated[float, "share of the tokens that is masked"] = 0.05
+    masking: Annotated[Masking, "which tokens are masked"] = "exact"
+    fill: Annotated[Fill, "how a mask is filled"] = "argmax"
+    top_k: Annotated[int, "for fill top_k"] = 10
+    replacement: Annotated[Replacement, "what stands at a masked place"] = "mask"
 
 
 @dataclass(frozen=True)
 class SharedTrunkSettings(PerturbationSettings):
-    shared: bool = setting(True, "one trunk for both heads, or each its own")
+    shared: Annotated[bool, "one trunk for both heads, or each its own"] = True
 
 
 @dataclass(frozen=True)
 class MaskTuningSettings(SharedTrunkSettings):
-    alpha: float | None = setting(None, "weight of the masked-LM loss [default: the paper's for the task]")
-    update: Update = setting("joint", "how the two losses become a step; joint is equation 1")
-    mlm_head_learning_rate: float | None = setting(None, "of the masked-LM head [default: by method and model]")
+    alpha: Annotated[float | None, "weight of the masked-LM loss [default: the paper's for the task]"] = None
+    update: Annotated[Update, "how the two losses become a step; joint is equation 1"] = "joint"
+    mlm_head_learning_rate: Annotated[float | None, "of the masked-LM head [default: by method and model]"] = None
 
 
 @dataclass(frozen=True)
 class SequentialSettings(PerturbationSettings):
-    mlm_head_learning_rate: float | None = setting(None, "of the first stage [default: by method and model]")
+    mlm_head_learning_rate: Annotated[float | None, "of the first stage [default: by method and model]"] = None
 
 
 @dataclass(frozen=True)
@@ -191,7 +186,7 @@ METHODS: dict[str, Method] = {
     for method in (
         Method(
             "fine_tuning", "fine-tuning", "the baseline: the original texts, L_FT", _fine_tuning,
-            paper="Fine-tuning", colour="#0173b2", marker="o",
+            paper="Fine-tuning on original train set", colour="#0173b2", marker="o",
         ),
         Method(
             "mask_tuning", "Mask-tuning", "equation 1 on texts refilled in each step", _mask_tuning,
@@ -200,7 +195,7 @@ METHODS: dict[str, Method] = {
         ),
         Method(
             "augmented", "augmented", "the original texts and a copy refilled once, L_FT", _augmented,
-            PerturbationSettings, paper="Fine-tuning with augmented train set", colour="#029e73", marker="D",
+            PerturbationSettings, paper="Fine-tuning on augmented train set", colour="#029e73", marker="D",
         ),
         Method(
             "no_integrated_loss", "no integrated loss", "Mask-tuning without L_MLM", _no_integrated_loss,
@@ -210,7 +205,7 @@ METHODS: dict[str, Method] = {
         Method(
             "sequential", "sequential", "masked-LM training, then fine-tuning on texts refilled once", _sequential,
             SequentialSettings, LearningRates(1e-4, 1e-4, 5e-4),
-            paper="Sequential training", colour="#cc78bc", marker="v",
+            paper="Sequential Training", colour="#cc78bc", marker="v",
         ),
         Method(
             "perturb_first", "perturb first", "texts refilled once, L_FT", _perturb_first,

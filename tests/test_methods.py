@@ -12,11 +12,11 @@ from transformers import TrainerCallback
 from mtlib import cli
 from mtlib.errors import UserError
 from mtlib.masking import BernoulliMasking, ExactMasking
-from mtlib.methods import recipe
 from mtlib.objectives import FineTuning, MaskedLM, MaskTuning
 from mtlib.refill import Refill
 from mtlib.runs import run as runs
 from mtlib.runs.config import METHODS, RunConfig
+from mtlib.runs.recipe import recipe
 from tests.conftest import BERT_SPECIALS, make_plm, make_tokenizer, tiny_bert_config
 from tests.runs.test_runs import config, model, testbed  # noqa: F401  (fixtures)
 from tests.test_plm import architecture

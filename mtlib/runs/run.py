@@ -26,11 +26,11 @@ from mtlib.data.encoding import predict_with, tokenise
 from mtlib.data.sources import load_described
 from mtlib.data.tasks import get_task, score
 from mtlib.errors import UserError
-from mtlib.methods import Stage, recipe
 from mtlib.plm import SharedPLM
 from mtlib.runs import environment
 from mtlib.runs.config import RunConfig
 from mtlib.runs.locks import claim
+from mtlib.runs.recipe import Stage, recipe
 from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer, last_checkpoint, precision
 
 SCHEMA_VERSION = 1
