@@ -13,7 +13,7 @@ from mtlib import cli
 from mtlib.errors import UserError
 from mtlib.masking import BernoulliMasking, ExactMasking
 from mtlib.objectives import FineTuning, MaskedLM, MaskTuning
-from mtlib.refill import Refill
+from mtlib.stages import Refill
 from mtlib.runs import run as runs
 from mtlib.runs.config import METHODS, RunConfig
 from mtlib.runs.recipe import recipe
