@@ -21,7 +21,7 @@ from mtlib.methods import Fill, LearningRates, Replacement
 from mtlib.objectives import Objective
 from mtlib.objectives.mask_tuning import perturbation_counts
 from mtlib.objectives.masked_lm import check_replacement, draw_mask, replace_masked
-from mtlib.plm import SharedPLM, check_fill
+from mtlib.plm import SharedPLM, check_fill, check_top_k
 
 
 class Prepared(NamedTuple):
@@ -43,6 +43,9 @@ class Preparer(ABC):
             examples: tokenised, as the preparer before left them.
             seed: of all that is random here.
         """
+
+    def check(self, plm: SharedPLM) -> None:  # noqa: B027  (most have nothing to check)
+        """Raise `UserError` where this cannot be done with the model, before any work starts."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +116,10 @@ class Refill(Preparer):
     def __post_init__(self):
         check_replacement(self.replacement)
         check_fill(self.fill, self.top_k)
+
+    def check(self, plm: SharedPLM) -> None:
+        if self.fill == "top_k":
+            check_top_k(self.top_k, plm.tokenizer)
 
     @torch.no_grad()
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0, batch_size: int = 64) -> Prepared:

@@ -4,11 +4,11 @@ import pytest
 import torch
 from transformers import AutoModelForMaskedLM
 
+from mtlib.diagnostics import gradient_diagnostics
 from mtlib.errors import UserError
 from mtlib.masking import BernoulliMasking, ExactMasking
 from mtlib.objectives import FineTuning, MaskedLM, MaskTuning, fine_tuning_loss, mask_tuning_loss, masked_lm_loss
 from mtlib.objectives.masked_lm import replace_masked
-from mtlib.diagnostics import gradient_diagnostics
 from tests.conftest import make_batch, make_plm, make_tokenizer, tiny_bert_config
 
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}

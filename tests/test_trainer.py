@@ -5,11 +5,11 @@ import torch
 from datasets import Dataset
 from transformers import Trainer, TrainingArguments, set_seed
 
+from mtlib.collator import Collator
 from mtlib.errors import UserError
 from mtlib.masking import ExactMasking
 from mtlib.objectives import FineTuning, MaskedLM, MaskTuning
 from mtlib.plm import SharedPLM
-from mtlib.collator import Collator
 from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer
 from tests.conftest import WORDS, make_plm, make_tokenizer, tiny_bert_config
 

@@ -35,16 +35,16 @@ class RunConfig:
     model: Annotated[str, "mini (bundled), a hub id, or a folder with a masked LM"] = BUNDLED_MODEL
     seed: Annotated[int, "of the new head, dropout, the order of the data and the masks"] = 0
     epochs: Annotated[float, "passes over the training set in each stage; augmented doubles the set"] = 3.0
-    batch_size: Annotated[int | None, "examples per optimiser step [default: the paper's, 16 or 32]"] = None
+    batch_size: Annotated[int | None, "examples per optimiser step (default: the paper's, 16 or 32)"] = None
     accumulation: Annotated[int, "slices a batch is cut into to save memory; losses and masks stay the same"] = 1
-    learning_rate: Annotated[float | None, "peak rate of the trunk [default: by method and model]"] = None
-    classifier_learning_rate: Annotated[float | None, "of the classifier head [default: as above]"] = None
+    learning_rate: Annotated[float | None, "peak rate of the trunk (default: by method and model)"] = None
+    classifier_learning_rate: Annotated[float | None, "of the classifier head (default: as above)"] = None
     warmup: Annotated[float, "share of the steps with a rising rate, below 1"] = 0.0
     weight_decay: Annotated[float, "of AdamW"] = 0.0
-    train_size: Annotated[int | None, "training examples, drawn once for all seeds [default: all]"] = None
+    train_size: Annotated[int | None, "training examples, drawn once for all seeds (default: all)"] = None
     max_length: Annotated[int, "tokens per training example"] = 128
-    eval_max_length: Annotated[int | None, "tokens per test example [default: as in training]"] = None
-    sets: Annotated[tuple[str, ...], "evaluation set, repeatable [default: all of the task]"] = ()
+    eval_max_length: Annotated[int | None, "tokens per test example (default: as in training)"] = None
+    sets: Annotated[tuple[str, ...], "evaluation set, repeatable (default: all of the task)"] = ()
     splits: Annotated[dict[str, str], "SET=OPTION where the paper leaves the split open"] = field(default_factory=dict)
     hans_rule: Annotated[Literal["max", "sum"], "how three labels fold into two"] = "max"
     precision: Annotated[Literal["auto", "float32", "bf16"], "auto: bf16 where the device computes in it"] = "auto"

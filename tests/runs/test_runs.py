@@ -17,8 +17,10 @@ from mtlib.data.tasks import get_task
 from mtlib.errors import UserError
 from mtlib.paths import SETTINGS_FILE
 from mtlib.runs import run as runs
-from mtlib.runs.config import RunConfig
-from mtlib.runs.run import read_records, run
+from mtlib.runs.config import RunConfig, configure, read_by
+from mtlib.runs.inputs import record_path
+from mtlib.runs.records import SCHEMA_VERSION, read_records
+from mtlib.runs.run import run
 from tests.conftest import make_plm, tiny_bert_config
 
 GOOD, BAD = ["good", "great", "funny", "warm"], ["bad", "awful", "boring", "slow"]
@@ -70,14 +72,14 @@ def model(tmp_path_factory) -> Path:
 
 def config(model, **changes) -> RunConfig:
     settings = {"task": "sentiment", "method": "mask_tuning", "model": str(model), "max_length": 64}
-    return RunConfig(**settings | {"learning_rate": 3e-3, "epochs": 2} | changes)
+    return configure(**settings | {"learning_rate": 3e-3, "epochs": 2} | changes)
 
 
 def test_record(testbed, model, tmp_path):
     path, was_there = run(config(model, seed=3), tmp_path / "out")
     record = json.loads(path.read_text())
     assert not was_there and path.name.startswith("sentiment-mask_tuning-tiny-bert-seed3-")
-    assert record["schema_version"] == runs.SCHEMA_VERSION
+    assert record["schema_version"] == SCHEMA_VERSION
     assert list(record["metrics"]) == ["testbed_sentiment", "testbed_contrast", "testbed_counterfactual"]
     for metrics in record["metrics"].values():
         assert metrics["accuracy"] == metrics["correct"] / metrics["n"]
@@ -127,10 +129,13 @@ def test_finished_runs_are_skipped_until_something_changes(testbed, model, tmp_p
     assert not was_there and third not in (first, other) and first.exists()
 
 
-def test_settings_a_method_does_not_read_do_not_matter(model):
-    plain = config(model, method="fine_tuning").resolved()
-    assert config(model, method="fine_tuning", alpha=0.1, mask_rate=0.3).resolved() == plain
-    assert plain.alpha is None
+def test_settings_a_method_does_not_read_are_refused(model):
+    with pytest.raises(UserError, match=r"alpha is 0\.1, but fine_tuning does not read it; .*: mask_tuning"):
+        config(model, method="fine_tuning", alpha=0.1)
+    with pytest.raises(UserError, match="no method reads 'alpah'"):
+        config(model, alpah=0.1)
+    assert read_by("fine_tuning", {"alpha": 0.1, "epochs": 2}) == {"epochs": 2}
+    assert config(model, method="fine_tuning").resolved().public()["alpha"] is None
 
 
 def test_whole_numbers_of_epochs_are_one_run(model):
@@ -196,12 +201,12 @@ def test_a_model_that_could_not_be_kept_leaves_the_run_unfinished(testbed, model
 def test_all_files_that_decide_are_part_of_the_identity(testbed, model, tmp_path, name):
     shutil.copytree(model, tmp_path / "model")
     one = config(tmp_path / "model")
-    before = runs.record_path(one, tmp_path)
+    before = record_path(one, tmp_path)
     (tmp_path / "model" / "README.md").write_text("decides nothing")
-    assert runs.record_path(one, tmp_path) == before
+    assert record_path(one, tmp_path) == before
     (tmp_path / "model" / name).parent.mkdir(exist_ok=True)
     (tmp_path / "model" / name).write_text("something else")
-    assert runs.record_path(one, tmp_path) != before
+    assert record_path(one, tmp_path) != before
 
 
 def test_restart_forgets_the_interrupted_run(testbed, model, tmp_path, monkeypatch):
@@ -406,7 +411,7 @@ def test_a_file_of_no_records_and_odd_characters_in_one(tmp_path):
     (tmp_path / "none.jsonl").write_text("")
     assert read_records([tmp_path]) == []
     record = {
-        "schema_version": runs.SCHEMA_VERSION,
+        "schema_version": SCHEMA_VERSION,
         "identity": "x",
         "config": {},
         "metrics": {},
