@@ -23,7 +23,8 @@ class Collator:
 
     def __call__(self, examples: list[dict]) -> dict[str, torch.Tensor]:
         batch = dict(self.pad([{key: example[key] for key in self.keys & example.keys()} for example in examples]))
-        for name, padding in self.columns.items():
+        for name in self.columns.keys() & examples[0].keys():  # texts to predict on have none of them
+            padding = self.columns[name]
             batch[name] = self._stacked([example[name] for example in examples], padding)
         return batch
 

@@ -142,7 +142,7 @@ class ObjectiveTrainer(Trainer):
         """The rows of all processes, padded to the longest."""
         padding = {"input_ids": self.plm.tokenizer.pad_token_id} | dict(self.objective.columns)
         whole = {}
-        for name, rows in batch.items():
+        for name, rows in sorted(batch.items()):  # in one order in all processes
             if rows.ndim > 1:
                 rows = self.accelerator.pad_across_processes(rows, dim=1, pad_index=padding.get(name, 0))
             whole[name] = self.accelerator.gather(rows)
@@ -350,6 +350,11 @@ def _check_examples(plm: SharedPLM, objective: Objective, dataset) -> None:
         return
     if len(dataset) == 0:
         raise UserError("the training set is empty; expected at least one example.")
+    if missing := sorted(objective.columns.keys() - {*dataset.column_names}):
+        raise UserError(
+            f"the training set has no column {', '.join(missing)}, which {type(objective).__name__} needs; it has "
+            f"{', '.join(dataset.column_names)}."
+        )
     if objective.classifies:
         if "labels" not in dataset.column_names:
             raise UserError(f"the training set has no column `labels`; it has {', '.join(dataset.column_names)}.")

@@ -133,10 +133,12 @@ def test_phases_are_the_two_halves_of_equation_1(still_plm):
     objective = MaskTuning(0.7)
     batch = objective.prepare(still_plm, make_batch(still_plm))
     phases = objective.phases(still_plm, batch)
-    losses = []
-    for phase, phase_batch in phases:
-        losses.append(phase(still_plm, phase_batch).loss)
-    torch.testing.assert_close(sum(losses), objective(still_plm, batch).loss)
+    first = next(phases)
+    filled = first.loss(still_plm, first.batch)
+    second = phases.send(filled)
+    assert (first.weight, second.weight) == (0.7, pytest.approx(0.3))
+    loss = first.weight * filled.loss + second.weight * second.loss(still_plm, second.batch).loss
+    torch.testing.assert_close(loss, objective(still_plm, batch).loss)
 
 
 def test_masked_lm_counts_right_predictions(still_plm):
