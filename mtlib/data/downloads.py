@@ -122,9 +122,9 @@ def _download(url: str, part: Path, name: str, progress: Callable | None, when_g
 
 
 def _check_download(path: Path, file: ReleaseFile) -> None:
-    found = hashlib.sha256(path.read_bytes()).hexdigest()
-    if found != file.sha256:
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    if sha256 != file.sha256:
         raise UserError(
-            f"{path}: expected sha256 {file.sha256}, found {found}. The file was kept for inspection; "
+            f"{path}: expected sha256 {file.sha256}, found {sha256}. The file was kept for inspection; "
             f"delete it and fetch again"
         )
