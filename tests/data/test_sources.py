@@ -13,10 +13,12 @@ from mtlib import testbed
 from mtlib.data import sources
 from mtlib.data.registry import SETS, Copy, Hub
 from mtlib.data.releases import deviation, parse
-from mtlib.data.sources import describe, load, load_described, split_options
+from mtlib.data.sources import describe, is_testbed, load, load_described, source_kind, split_options
+from mtlib.data.tasks import get_task
 from mtlib.data.verification import verify
 from mtlib.errors import UserError
 from mtlib.paths import SETTINGS_FILE
+from mtlib.runs.config import RunConfig
 from tests.data.made_up_releases import (
     MADE_UP,
     expect,
@@ -154,6 +156,54 @@ def test_a_testbed_folder_that_is_not_as_it_was_written(tmp_path):
     (tmp_path / SETTINGS_FILE).write_text("{}")
     with pytest.raises(UserError, match=r"testbed.json is not what `mtlib testbed` wrote"):
         load("testbed_sentiment", str(tmp_path))
+
+
+def test_a_set_is_read_once_until_its_file_changes(releases, monkeypatch):
+    read, file = [], releases / "sst2/SST-2/dev.tsv"
+    monkeypatch.setattr(sources, "read_bytes", lambda path: read.append(path) or path.read_bytes())
+    first, again = load("sst2", str(releases)), load("sst2", str(releases))
+    monkeypatch.chdir(releases)
+    assert rows_of(first) == rows_of(again) == rows_of(load("sst2", "."))
+    assert describe("sst2", str(releases))["rows"] == 2
+    assert read == [file]
+    os.utime(file, ns=(0, 0))
+    assert rows_of(load("sst2", str(releases))) == rows_of(first) and read == [file] * 2
+    file.write_bytes(tsv(["sentence", "label"], ["it grips", "1"], ["it drags", "0"]))
+    assert rows_of(load("sst2", str(releases)))[0][0] == "it grips"
+    assert sources._read.cache_info().maxsize == 8, "however many sets are read, few are kept"
+
+
+def test_callers_cannot_spoil_what_others_read(releases):
+    dataset, record = load_described("sst2", str(releases))
+    rows = dataset[:]
+    dataset.set_format("numpy")
+    dataset.info.description = "mine"
+    record["files"].clear()
+    again, record = load_described("sst2", str(releases))
+    assert again[:] == rows and again.info.description == "" and len(record["files"]) == 1
+
+
+def test_the_hub_is_the_hub_wherever_one_stands(tmp_path, monkeypatch):
+    write(tmp_path, f"hub/{SETTINGS_FILE}", b'{"strength": 0.9, "seed": 0}')
+    monkeypatch.chdir(tmp_path)
+    assert not is_testbed("hub") and source_kind("hub") == "hub"
+    assert get_task("sentiment").train_set("hub") == "sst2_train"
+    assert is_testbed("./hub") and get_task("sentiment").train_set("./hub") == "testbed_sentiment_train"
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda source: load("sst2", source),
+        lambda source: get_task("sentiment").train_set(source),
+        lambda source: RunConfig(task="sentiment", method="fine_tuning", source=source),
+        source_kind,
+    ],
+)
+@pytest.mark.parametrize("source", [None, 3])
+def test_a_source_that_is_no_text(use, source):
+    with pytest.raises(UserError, match=rf'source is {source}; expected "testbed", "hub" or the path'):
+        use(source)
 
 
 def test_a_file_in_the_place_of_another():

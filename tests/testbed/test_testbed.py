@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import sys
 from collections import Counter
 
 import pytest
@@ -12,19 +13,10 @@ from mtlib.errors import UserError
 from mtlib.paths import SETTINGS_FILE, TESTBED_DIR
 from mtlib.testbed.generator import SETS, SetSpec, Writer, agreement, generate, make_set, shortcut_label, write
 from mtlib.testbed.grammar import GRAMMAR_DIR, LABELS, load_grammar
-from mtlib.testbed.probes import (
-    datasheet,
-    evaluation_sets,
-    leakage,
-    majority,
-    pmi,
-    read_sets,
-    run_probes,
-    shortcut,
-    texts,
-    vocabulary,
-    wilson,
-)
+from mtlib.testbed.probes import evaluation_sets, majority, shortcut, texts, wilson
+
+sys.path.insert(0, str(TESTBED_DIR))
+from make_datasheet import datasheet, leakage, pmi, read_sets, run_probes, vocabulary
 
 SIZES = {
     "testbed_sentiment_train": 4000,
