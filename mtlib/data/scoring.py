@@ -99,11 +99,7 @@ def _score_paired(set_name: str, right: np.ndarray, labels: np.ndarray, groups: 
 def _metrics(set_name: str, right: np.ndarray, labels: np.ndarray) -> dict:
     most_frequent = Counter(labels.tolist()).most_common(1)[0][1]
     names = np.array(get_set(set_name).label_names)
-    return {
-        **_counts(right),
-        "majority": most_frequent / len(labels),
-        "per_label": _per_group(right, names[labels]),
-    }
+    return {**_counts(right), "majority": most_frequent / len(labels), "per_label": _per_group(right, names[labels])}
 
 
 def _counts(right: np.ndarray) -> dict:

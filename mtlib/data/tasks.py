@@ -71,9 +71,7 @@ TASKS: dict[str, Task] = {
         batch_size=32,
         real=TaskSets("mnli_train", ("mnli_m", "mnli_mm"), ("hans", "anli_r1", "anli_r2", "anli_r3")),
         testbed=TaskSets(
-            "testbed_nli_train",
-            ("testbed_nli_m", "testbed_nli_mm"),
-            ("testbed_overlap", "testbed_adversarial"),
+            "testbed_nli_train", ("testbed_nli_m", "testbed_nli_mm"), ("testbed_overlap", "testbed_adversarial")
         ),
     ),
     "paraphrase": Task(

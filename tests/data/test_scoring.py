@@ -45,15 +45,7 @@ def test_groups_are_broken_down_when_there_are_several():
 
 # Probabilities (entailment, neutral, contradiction). In rows 1 and 4 no label has half of the mass: entailment is the
 # largest, so "max" says entailment, but the other two together outweigh it, so "sum" says non-entailment.
-HANS_PROBABILITIES = np.array(
-    [
-        [0.7, 0.2, 0.1],
-        [0.4, 0.3, 0.3],
-        [0.1, 0.8, 0.1],
-        [0.2, 0.1, 0.7],
-        [0.45, 0.35, 0.2],
-    ]
-)
+HANS_PROBABILITIES = np.array([[0.7, 0.2, 0.1], [0.4, 0.3, 0.3], [0.1, 0.8, 0.1], [0.2, 0.1, 0.7], [0.45, 0.35, 0.2]])
 HANS_LABELS = np.array([0, 1, 0, 1, 0])
 HANS_GROUPS = [
     "subsequence/se_PP_on_subj",

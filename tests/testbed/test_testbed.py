@@ -96,11 +96,7 @@ def test_contrast_pairs_are_minimal(sets):
     rows = sets["testbed_contrast"]
     for original, edited in zip(rows[::2], rows[1::2], strict=True):
         pair, version = original["group"].split(":")
-        assert (version, edited["group"], edited["label"]) == (
-            "original",
-            f"{pair}:edited",
-            1 - original["label"],
-        )
+        assert (version, edited["group"], edited["label"]) == ("original", f"{pair}:edited", 1 - original["label"])
         kept = Counter(original["text"].lower().split()) & Counter(edited["text"].lower().split())
         assert sum(kept.values()) >= 2, original
 
@@ -127,11 +123,7 @@ BY_HAND = {
         ("not-one", 1, "Not one of our guests hated the detective novel."),
         ("wrong", 1, "The critics called the detective novel awful, but they were wrong."),
         ("not-true", 0, "It is simply not true that the detective novel was wonderful."),
-        (
-            "although",
-            1,
-            "Although the heroine never comes to life, the detective novel was wonderful overall.",
-        ),
+        ("although", 1, "Although the heroine never comes to life, the detective novel was wonderful overall."),
         ("rather-than", 0, "The detective novel bored rather than delighted my parents."),
         ("when-it-counted", 1, "The detective novel began as a failure but ended as a triumph."),
         ("not-all", 1, "None of the detective novels by Ingrid Halvorsen were awful."),
@@ -177,12 +169,7 @@ BY_HAND = {
             "Anna Adler did not forget to peel the potatoes on Monday.",
             "Anna Adler never peeled the potatoes.",
         ),
-        (
-            "hoped+affirm-same",
-            1,
-            "Anna Adler hoped to peel the potatoes on Monday.",
-            "Anna Adler peeled the potatoes.",
-        ),
+        ("hoped+affirm-same", 1, "Anna Adler hoped to peel the potatoes on Monday.", "Anna Adler peeled the potatoes."),
         (
             "hoped+deny-not",
             1,
@@ -238,12 +225,7 @@ BY_HAND = {
             "The doctor thanked the farmer.",
         ),
         ("subsequence/entailed_adjective", 0, "The young doctor danced on Monday.", "The doctor danced."),
-        (
-            "constituent/condition",
-            1,
-            "If the doctor danced, the farmer thanked the plumber.",
-            "The doctor danced.",
-        ),
+        ("constituent/condition", 1, "If the doctor danced, the farmer thanked the plumber.", "The doctor danced."),
         (
             "negation/without",
             2,
@@ -291,18 +273,8 @@ BY_HAND = {
             "In winter, how do I change a flat tyre?",
             "During the cold months, how do I replace a punctured wheel?",
         ),
-        (
-            "how+how-other",
-            0,
-            "How do I change a flat tyre?",
-            "How do I power up a vehicle that runs on current?",
-        ),
-        (
-            "where-reworded",
-            1,
-            "Where can I find a good bookshop in Oslo?",
-            "Which part of Oslo has decent bookshops?",
-        ),
+        ("how+how-other", 0, "How do I change a flat tyre?", "How do I power up a vehicle that runs on current?"),
+        ("where-reworded", 1, "Where can I find a good bookshop in Oslo?", "Which part of Oslo has decent bookshops?"),
         ("food-other", 0, "Can a dog eat rice?", "Can a dog eat lentils?"),
         (
             "compare-opposite",
@@ -481,16 +453,8 @@ def edited_grammar(tmp_path, task, edit):
             lambda raw: raw["templates"]["train"][0].update(text="the {gizmo} broke."),
             r"template 'plain' has the unknown slot {gizmo}.*add it",
         ),
-        (
-            "sentiment",
-            lambda raw: raw["domains"]["film"].pop("head"),
-            r"unknown slot {head}.*in every domain",
-        ),
-        (
-            "sentiment",
-            lambda raw: raw["words"].update(real=""),
-            r"word list 'real' is '', expected at least one word",
-        ),
+        ("sentiment", lambda raw: raw["domains"]["film"].pop("head"), r"unknown slot {head}.*in every domain"),
+        ("sentiment", lambda raw: raw["words"].update(real=""), r"word list 'real' is '', expected at least one word"),
         (
             "sentiment",
             lambda raw: raw["words"]["adj"].update(pos=[]),
@@ -527,11 +491,7 @@ def edited_grammar(tmp_path, task, edit):
             r"has label 2, expected one of \[0, 1\]",
         ),
         ("nli", lambda raw: raw["templates"]["train"][0].pop("text"), r"needs an id and a text"),
-        (
-            "nli",
-            lambda raw: raw["templates"]["train"][0].update(text="the {A sat."),
-            r"brace that is no slot",
-        ),
+        ("nli", lambda raw: raw["templates"]["train"][0].update(text="the {A sat."), r"brace that is no slot"),
         (
             "nli",
             lambda raw: raw["templates"]["train"][0].update(text="the {A.1.gerund} sat."),
