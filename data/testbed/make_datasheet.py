@@ -15,7 +15,7 @@ from string import Template
 
 from mtlib.errors import UserError
 from mtlib.paths import TESTBED_DIR
-from mtlib.testbed.generator import SETS, generate, shortcut_label
+from mtlib.testbed.generator import SPECS, generate, shortcut_label
 from mtlib.testbed.grammar import GRAMMAR_DIR, LABELS, load_grammar, tokens
 from mtlib.testbed.probes import PROBES, Probe, Rows, evaluation_sets, recorded, run_probe, texts, wilson
 
@@ -30,13 +30,13 @@ def main() -> None:
 
 
 def read_sets(folder: Path = TESTBED_DIR) -> dict[str, Rows]:
-    missing = [name for name in SETS if not (Path(folder) / f"{name}.jsonl").is_file()]
+    missing = [name for name in SPECS if not (Path(folder) / f"{name}.jsonl").is_file()]
     if missing:
         raise UserError(
             f"{folder} lacks {', '.join(missing)}; write the files with mtlib.testbed.write({str(folder)!r})"
         )
     return {
-        name: [json.loads(line) for line in (Path(folder) / f"{name}.jsonl").open(encoding="utf-8")] for name in SETS
+        name: [json.loads(line) for line in (Path(folder) / f"{name}.jsonl").open(encoding="utf-8")] for name in SPECS
     }
 
 
@@ -98,7 +98,7 @@ def sets_table(sets: dict[str, Rows]) -> str:
             copies = len(rows) - len({frozenset(texts(row)) for row in rows})
             right = sum(min(shortcut_label(grammar, *texts(row)), max(counts)) == row["label"] for row in rows)
             groups = len({row["group"] for row in rows})
-            kinds = "pairs" if SETS[name].edited else "rewrites" if SETS[name].unseen_words else groups
+            kinds = "pairs" if SPECS[name].edited else "rewrites" if SPECS[name].unseen_words else groups
             balance = " / ".join(str(counts[label]) for label in sorted(counts))
             shares = f"{copies / len(rows):.1%}", f"{right / len(rows):.1%}"
             lines.append((name, len(rows), balance, kinds, len(vocabulary(rows)), f"{length:.1f}", *shares))
@@ -110,7 +110,7 @@ def vocabulary_text(sets: dict[str, Rows]) -> str:
     lines = []
     for task in LABELS:
         train = vocabulary(sets[f"testbed_{task}_train"])
-        everything = set.union(*(vocabulary(sets[name]) for name, spec in SETS.items() if spec.task == task))
+        everything = set.union(*(vocabulary(sets[name]) for name, spec in SPECS.items() if spec.task == task))
         words = {name: vocabulary(sets[name]) for name in evaluation_sets(task)}
         new = ", ".join(f"{name} {len(types - train) / len(types):.0%}" for name, types in words.items())
         templates = sum(len({t.id.split("+")[0] for t in ts}) for ts in load_grammar(task).templates.values())
