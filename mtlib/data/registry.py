@@ -176,7 +176,8 @@ def _columns(entry: dict) -> Columns:
     return Columns(**entry | {"labels": {label: number for number, label in enumerate(entry["labels"])}})
 
 
-SETS: dict[str, DataSet] = {
-    name: _data_set(name, entry)
-    for name, entry in yaml.safe_load(Path(__file__).with_name("registry.yaml").read_text(encoding="utf-8")).items()
-}
+_ENTRIES = yaml.load(
+    Path(__file__).with_name("registry.yaml").read_text(encoding="utf-8"),
+    getattr(yaml, "CSafeLoader", yaml.SafeLoader),  # the one in C takes 4 ms instead of 130
+)
+SETS: dict[str, DataSet] = {name: _data_set(name, entry) for name, entry in _ENTRIES.items()}
