@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 from mtlib.data.registry import NLI, PARAPHRASE, SENTIMENT
-from mtlib.data.scoring import score  # noqa: F401  (runs/run.py imports it from here)
 from mtlib.data.sources import is_testbed
 from mtlib.errors import UserError
 

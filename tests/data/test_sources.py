@@ -17,7 +17,7 @@ from mtlib.data.tasks import get_task
 from mtlib.data.verification import verify
 from mtlib.errors import UserError
 from mtlib.paths import SETTINGS_FILE, TESTBED_DIR
-from mtlib.runs.config import RunConfig
+from mtlib.runs.config import configure
 from tests.data.made_up_releases import (
     MADE_UP,
     expect,
@@ -197,7 +197,7 @@ def test_the_hub_is_the_hub_wherever_one_stands(tmp_path, monkeypatch):
     [
         lambda source: load("sst2", source),
         lambda source: get_task("sentiment").train_set(source),
-        lambda source: RunConfig(task="sentiment", method="fine_tuning", source=source),
+        lambda source: configure(task="sentiment", method="fine_tuning", source=source),
         source_kind,
     ],
 )
