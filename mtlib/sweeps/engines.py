@@ -197,13 +197,11 @@ class LocalEngine(Engine):
             child.output.seek(0)
             answer = json.loads(child.output.read().splitlines()[-1])
         else:
-            end = (
-                f"was killed (signal {-code}) {child.deaths + 1} times" if code < 0 else f"ended with exit code {code}"
-            )
-            answer = {"status": "failed", "detail": f"its process {end}"}
+            killed = f"its process was killed (signal {-code}) {child.deaths + 1} times"
+            answer = {"status": "failed", "detail": killed if code < 0 else f"its process ended with exit code {code}"}
         if answer["status"] == "failed":
             return answer | {"log": str(child.log), "environment": self._environment}
-        child.log.unlink()
+        child.log.unlink(missing_ok=True)  # another sweep that finished this run may have removed it
         return answer
 
 

@@ -30,6 +30,7 @@ from mtlib.runs import run as runs
 from mtlib.runs.config import BUNDLED_MODEL, NAMES, RunConfig, without_unread
 
 # -------------------------------------------------------------------- all that sweeps know of a configuration's fields
+# (the one place that changes when `runs.config` has these functions: import them, `settings_of` is `values` there)
 
 
 def configure(**settings) -> RunConfig:
