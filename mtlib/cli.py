@@ -188,21 +188,20 @@ def sweep(
     retries: Annotated[int, typer.Option(help="how often a run is taken up again whose process was killed")] = 2,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="only list the runs, with estimated costs")] = False,
 ) -> None:
-    """Do every run of a grid whose record is not there. Exit code 1 if one fails; the others are done all the same."""
-    from mtlib.sweeps import engines, grid
-    from mtlib.sweeps import progress as sweep_report
+    """Run every configuration of a grid that has no record yet. Exit code 1 if one fails; the others go on."""
+    from mtlib.sweeps import engines, grid, progress
     from mtlib.sweeps.store import Store
 
     _check_engine_options(engine, processes, address, cpus_per_run, gpus_per_run, retries)
     configs, store = grid.expand(file), Store(out)
-    planned, trouble = grid.plan(configs)
+    grid_runs, trouble = grid.identify(configs)
     if dry_run:
-        sweep_report.dry_run(console, planned, trouble, store)
+        progress.dry_run(console, grid_runs, trouble, store)
         return
     if trouble is not None:
         raise UserError(f"{file}: {trouble}")
     if engine is EngineName.local:
-        _carry_out(planned, store, lambda: engines.LocalEngine(store, processes or 1, retries))
+        _carry_out(grid_runs, store, lambda: engines.LocalEngine(store, processes or 1, retries))
         return
     from mtlib.sweeps.ray_engine import RayEngine
 
@@ -211,7 +210,7 @@ def sweep(
             f"{file}: precision is 'auto', which each machine of a cluster may take for something else; give "
             "`precision: bf16` or `precision: float32`."
         )
-    _carry_out(planned, store, lambda: RayEngine(store, address or "auto", cpus_per_run or 1, gpus_per_run, retries))
+    _carry_out(grid_runs, store, lambda: RayEngine(store, address or "auto", cpus_per_run or 1, gpus_per_run, retries))
 
 
 @app.command()
@@ -229,8 +228,7 @@ def study(
     from mtlib.runs.config import RunConfig
     from mtlib.runs.records import read_records
     from mtlib.study import plan as plan_of
-    from mtlib.sweeps import engines, grid
-    from mtlib.sweeps import progress as sweep_report
+    from mtlib.sweeps import engines, grid, progress
     from mtlib.sweeps.store import Store
 
     if processes < 1:
@@ -241,18 +239,18 @@ def study(
         if name not in blocks:
             raise UserError(f"--block is {name!r}; expected one of {', '.join(blocks)}.")
 
-    def carry_out(configs: list[RunConfig]) -> list[grid.Planned]:
-        planned, trouble = grid.plan(configs, cache)
+    def carry_out(configs: list[RunConfig]) -> list[grid.GridRun]:
+        grid_runs, trouble = grid.identify(configs, cache)
         if trouble is not None:
             raise trouble
-        _carry_out(planned, store, lambda: engines.LocalEngine(store, processes))
-        return planned
+        _carry_out(grid_runs, store, lambda: engines.LocalEngine(store, processes))
+        return grid_runs
 
     if dry_run:
-        first, _ = grid.plan(chosen.grid(), cache)
+        first, _ = grid.identify(chosen.grid(), cache)
     else:
         wanted = [config for name, configs in blocks.items() if name in (block or blocks) for config in configs]
-        _, trouble = grid.plan(wanted, cache)  # what cannot be read later is said before the first run
+        _, trouble = grid.identify(wanted, cache)  # what cannot be read later is said before the first run
         if trouble is not None:
             raise trouble
         try:
@@ -266,7 +264,7 @@ def study(
     if not dry_run:
         carry_out(rest)
         return
-    sweep_report.dry_run(console, *grid.plan([*chosen.grid(), *rest], cache), store)
+    progress.dry_run(console, *grid.identify([*chosen.grid(), *rest], cache), store)
     if len(paths) < len(first):
         console.print(
             f"the grid of learning rates lacks {len(first) - len(paths)} runs: the runs after it are listed at the "
@@ -274,16 +272,16 @@ def study(
         )
 
 
-def _carry_out(planned: list, store, make_engine: Callable) -> None:
+def _carry_out(grid_runs: list, store, make_engine: Callable) -> None:
     """Have the record of every run in the store, with progress and a summary. Exit code 1 if one fails."""
-    from mtlib.sweeps import engines
-    from mtlib.sweeps import progress as sweep_report
+    from mtlib.sweeps.engines import execute
+    from mtlib.sweeps.progress import Progress, summary
 
     store.check_writable()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that a job scheduler's stop ends the runs too
-    with sweep_report.Progress(console, len(planned)) as progress:
-        outcomes = engines.execute(planned, make_engine(), store, progress)
-    if not sweep_report.summary(console, outcomes, store):
+    with Progress(console, len(grid_runs)) as progress:
+        outcomes = execute(grid_runs, make_engine(), store, progress)
+    if not summary(console, outcomes, store):
         raise typer.Exit(1)
 
 
@@ -502,11 +500,11 @@ def doctor() -> None:
     """One line per requirement, then the device and whether the hub answers. Exit code 1 if a requirement fails."""
     from mtlib.runs import environment
 
-    found = environment.checks()
+    checks = environment.checks()
     marks = {True: "[green]OK  [/]", False: "[red]FAIL[/]", None: "    "}
-    for check in found:
-        console.print(f"{marks[check.ok]} {check.name:16} {check.found}", highlight=False)
-    if any(check.ok is False for check in found):
+    for check in checks:
+        console.print(f"{marks[check.ok]} {check.name:16} {check.detail}", highlight=False)
+    if any(check.ok is False for check in checks):
         raise typer.Exit(1)
 
 
@@ -518,8 +516,8 @@ def _check_engine_options(
     gpus_per_run: float | None,
     retries: int,
 ) -> None:
-    ray_only = {"--address": address, "--cpus-per-run": cpus_per_run, "--gpus-per-run": gpus_per_run}
-    for option, value in ({"--processes": processes} if engine is EngineName.ray else ray_only).items():
+    for_ray = {"--address": address, "--cpus-per-run": cpus_per_run, "--gpus-per-run": gpus_per_run}
+    for option, value in ({"--processes": processes} if engine is EngineName.ray else for_ray).items():
         if value is not None:
             raise UserError(f"{option} is {value!r}, but --engine {engine} does not read it; leave it out.")
     for option, value in (("--processes", processes), ("--cpus-per-run", cpus_per_run)):

@@ -54,6 +54,17 @@ class Store:
         self._system.invalidate_cache()
         return self._system.exists(f"{self._root}/{name}")
 
+    def state(self, name: str) -> str | None:
+        """What a record says of its run: "there", or "diverged" if training did; None where there is no record."""
+        if not self.has(name):
+            return None
+        path = self.folder / name
+        content = path.read_bytes() if self._system is None else self._system.cat_file(f"{self._root}/{name}")
+        try:
+            return "diverged" if json.loads(content).get("diverged") else "there"
+        except ValueError as error:
+            raise UserError(f"{name} in {self.address} is not JSON ({error}); move it away or run it again.") from error
+
     def put(self, path: Path) -> None:
         """Have the record of a finished run where it belongs, whole or not at all."""
         if self._system is None:
@@ -72,7 +83,7 @@ class Store:
         return [record for record in map(json.loads, contents) if "metrics" in record]
 
     def holder(self, name: str) -> str | None:
-        """Who is at a run, as far as can be seen from here."""
+        """Who is doing a run, as far as can be seen from here."""
         return holder(runs.lock_path(self.folder / name))
 
     def log(self, name: str) -> Path:

@@ -45,7 +45,7 @@ def test_what_the_profiles_promise():
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("settings", "message"),
     [
         ({"profile": "huge"}, "unknown profile 'huge'; expected one of smoke, cpu, gpu, paper"),
         ({"profile": "../cpu"}, "unknown profile"),
@@ -54,7 +54,7 @@ def test_what_the_profiles_promise():
         ({"minutes": {"other": 1}}, "unknown setting 'minutes'"),
         ({"seeds": 0}, "seeds is 0; expected 1 or more"),
         ({"seeds": -1}, "seeds is -1; expected 1 or more"),
-        ({"seeds": ()}, "seeds is empty; expected 1 or more"),
+        ({"seeds": ()}, "seeds is (); expected 1 or more"),
         ({"alpha": 1.5}, "alpha is 1.5"),
         ({"alphas": (0.5, 2.0)}, "alphas is 2.0"),
         ({"mask_rate": -0.1}, "mask_rate is -0.1"),
@@ -62,9 +62,9 @@ def test_what_the_profiles_promise():
         ({"epochs": 0}, "epochs is 0"),
     ],
 )
-def test_bad_settings_are_errors(given, message):
+def test_bad_settings_are_errors(settings, message):
     with pytest.raises(UserError) as error:
-        resolve(**given)
+        resolve(**settings)
     assert message in str(error.value)
 
 
