@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from mtlib.errors import UserError
-from mtlib.sweeps.grid import GridRun, settings_of
+from mtlib.sweeps.grid import GridRun
 from mtlib.sweeps.store import Store
 
 _TICK = 0.2  # seconds between looks at what has ended
@@ -175,7 +175,7 @@ class LocalEngine(Engine):
                 child.process.wait()
 
     def _submit(self, run: GridRun) -> "_Child":
-        task = {"settings": settings_of(run.config), "out": self.store.address, "file": run.file}
+        task = {"settings": run.config.values(), "out": self.store.address, "file": run.file}
         slot = self._free.pop(0)
         gpu = {"CUDA_VISIBLE_DEVICES": self._gpus[slot % len(self._gpus)]} if self._gpus else {}
         child = _Child(json.dumps(task), self._environment | gpu, slot, self.store.log(run.file))

@@ -19,57 +19,15 @@ import statistics
 import types
 import typing
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 
 from mtlib.errors import UserError
 from mtlib.runs import profiles
-from mtlib.runs import run as runs
-from mtlib.runs.config import BUNDLED_MODEL, NAMES, RunConfig, without_unread
-
-# -------------------------------------------------------------------- all that sweeps know of a configuration's fields
-# (the one place that changes when `runs.config` has these functions: import them, `settings_of` is `values` there)
-
-
-def configure(**settings) -> RunConfig:
-    return RunConfig(**settings | {"sets": tuple(settings.get("sets", ()))})
-
-
-def settings_of(config: RunConfig) -> dict:
-    """All settings of a run, as plain values of which `configure` makes it again."""
-    return asdict(config) | {"sets": list(config.sets)}
-
-
-def setting_types() -> dict[str, type]:
-    return typing.get_type_hints(RunConfig)
-
-
-def read_by(method: str, settings: dict) -> dict:
-    return without_unread(settings | {"method": method})
-
-
-def command_line(config: RunConfig) -> list[str]:
-    """The options of `mtlib run` that give this configuration: those that are not the defaults."""
-    options = []
-    for name, field in RunConfig.__dataclass_fields__.items():
-        value = getattr(config, name)
-        if value is None or value == field.default or value == {}:
-            continue
-        match name:
-            case "shared":
-                options.append("--separate")
-            case "sets":
-                options += [word for name in value for word in ("--sets", name)]
-            case "splits":
-                options += [word for pair in value.items() for word in ("--split", "=".join(pair))]
-            case _:
-                options += [f"--{name.replace('_', '-')}", str(value)]
-    return options
-
-
-# -------------------------------------------------------------------------------------------------- the runs of a grid
+from mtlib.runs.config import BUNDLED_MODEL, NAMES, RunConfig, configure, read_by, setting_types
+from mtlib.runs.inputs import read_inputs, record_path
 
 _PLURAL = {"task": "tasks", "method": "methods", "model": "models", "seed": "seeds"}  # as they stand in the file
 KEYS = {_PLURAL.get(name, name): name for name in setting_types()}
@@ -119,15 +77,15 @@ class GridRun:
 def identify(configs: Sequence[RunConfig], cache: dict | None = None) -> tuple[list[GridRun], UserError | None]:
     """The runs with the names of their records, and the last error where data or a model could not be read.
 
-    `cache`, passed to several calls, has each set and model read once; see `runs.read_inputs`.
+    `cache`, passed to several calls, has each set and model read once; see `inputs.read_inputs`.
     """
     cache = {} if cache is None else cache
     identified, trouble, unreadable = [], None, set()
     for config in configs:
-        settings = settings_of(config)
+        settings = config.values()
         reads = repr([settings[name] for name in ("task", "source", "model", "sets", "splits", "train_size")])
         try:
-            inputs = None if reads in unreadable else runs.read_inputs(config, cache)
+            inputs = None if reads in unreadable else read_inputs(config, cache)
         except UserError as error:
             inputs, trouble = None, error
         if inputs is None:  # once is enough: a server that does not answer takes its time
@@ -135,7 +93,7 @@ def identify(configs: Sequence[RunConfig], cache: dict | None = None) -> tuple[l
             identified.append(GridRun(config, None))
             continue
         train, *tests = inputs.sets.values()
-        name = runs.record_path(config, Path(), inputs).name
+        name = record_path(config, Path(), inputs).name
         examples = train.get("used_rows", train["rows"])
         identified.append(GridRun(config, name, examples, sum(test["rows"] for test in tests)))
     return identified, trouble
@@ -162,8 +120,8 @@ def expected_seconds(run: GridRun, records: Sequence[dict]) -> float | None:
 
 def columns(configs: Sequence[RunConfig]) -> dict[str, list]:
     """What tells the runs of a sweep apart: settings that vary, with every run's value, defaults filled in."""
-    resolved = [settings_of(config.resolved()) for config in configs]
-    written = [settings_of(config) for config in configs]
+    resolved = [config.resolved().values() for config in configs]
+    written = [config.values() for config in configs]
 
     def varies(name: str) -> bool:  # as written too: the default sets vary with the task, no need to say so
         values, texts = ([settings.get(name) for settings in several] for several in (resolved, written))

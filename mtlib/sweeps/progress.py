@@ -12,9 +12,10 @@ from rich.text import Text
 
 from mtlib.errors import UserError
 from mtlib.paths import DATA_DIR
-from mtlib.runs.run import read_records
+from mtlib.runs.config import command_line
+from mtlib.runs.records import read_records
 from mtlib.sweeps.engines import Outcome
-from mtlib.sweeps.grid import GridRun, columns, command_line, expected_seconds
+from mtlib.sweeps.grid import GridRun, columns, expected_seconds
 from mtlib.sweeps.store import Store
 
 _SHOWN = 8  # active runs that the live table lists

@@ -7,7 +7,7 @@ import sys
 
 from mtlib.errors import UserError
 from mtlib.sweeps.engines import Engine
-from mtlib.sweeps.grid import GridRun, settings_of
+from mtlib.sweeps.grid import GridRun
 from mtlib.sweeps.store import Store
 from mtlib.sweeps.worker import carry_out
 
@@ -53,7 +53,7 @@ class RayEngine(Engine):
             self._ray.shutdown()
 
     def _submit(self, run: GridRun):
-        return self._task.remote(settings_of(run.config), self.store.address, run.file)
+        return self._task.remote(run.config.values(), self.store.address, run.file)
 
     def _ended(self) -> list:
         return self._ray.wait(list(self._tasks), num_returns=len(self._tasks), timeout=0)[0] if self._tasks else []

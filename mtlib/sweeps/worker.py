@@ -9,9 +9,9 @@ import sys
 import traceback
 
 from mtlib.errors import UserError
-from mtlib.runs import run as runs
+from mtlib.runs.config import configure
 from mtlib.runs.locks import Busy
-from mtlib.sweeps.grid import configure
+from mtlib.runs.run import run
 from mtlib.sweeps.store import Store
 
 
@@ -28,7 +28,7 @@ def carry_out(settings: dict, out: str, file: str) -> dict[str, str]:
     """
     try:
         store = Store(out)
-        record, _ = runs.run(configure(**settings), store.folder)
+        record, _ = run(configure(**settings), store.folder)
         if record.name != file:
             raise UserError(
                 f"the worker made {record.name} instead of {file}: its data, its model or its mtlib is not what the "

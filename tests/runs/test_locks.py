@@ -8,6 +8,7 @@ import pytest
 from mtlib import cli
 from mtlib.runs import locks
 from mtlib.runs import run as runs
+from mtlib.runs.inputs import record_path
 from mtlib.runs.locks import Busy, claim, holder
 from mtlib.sweeps.grid import command_line
 from tests.runs.test_runs import config, model, testbed  # noqa: F401  (fixtures)
@@ -46,7 +47,7 @@ def test_file_system_without_locks(tmp_path, monkeypatch, capsys):
 
 def test_a_run_that_another_process_is_at(testbed, model, tmp_path, monkeypatch):  # noqa: F811
     settings = config(model, epochs=1.0)
-    lock = runs.lock_path(runs.record_path(settings, tmp_path))
+    lock = runs.lock_path(record_path(settings, tmp_path))
     monkeypatch.setattr(cli.sys, "argv", ["mtlib", "run", *command_line(settings), "--out", str(tmp_path)])
     with claim(lock), pytest.raises(SystemExit) as ended:
         cli.main()

@@ -12,6 +12,7 @@ from mtlib.runs import profiles
 from mtlib.runs import run as runs
 from mtlib.runs.config import RunConfig
 from mtlib.runs.profiles import PROFILES, Settings, limits, load, resolve
+from mtlib.runs.records import read_records
 from tests.conftest import make_batch
 from tests.runs.test_runs import model, testbed  # noqa: F401  (fixtures)
 
@@ -137,10 +138,10 @@ def test_records_run_once_and_keep_the_first_seeds_model(settings, monkeypatch):
 
 def test_model_of_trains_where_nothing_is_there_and_tells_configurations_apart(settings):
     first = settings.model_of("fine_tuning", max_length=64)
-    (record,) = runs.read_records([settings.out])
+    (record,) = read_records([settings.out])
     assert record["config"]["seed"] == 4
     second = settings.model_of("fine_tuning", max_length=64, learning_rate=3e-3)
-    assert len(list((settings.out / "models").iterdir())) == len(runs.read_records([settings.out])) == 2
+    assert len(list((settings.out / "models").iterdir())) == len(read_records([settings.out])) == 2
     head, other = first.classifier.classifier.weight, second.classifier.classifier.weight
     assert not torch.equal(head, other)
 

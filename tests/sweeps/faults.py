@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mtlib.runs.locks import holder
-from mtlib.runs.run import read_records
+from mtlib.runs.records import read_records
 from mtlib.sweeps import engines
 from mtlib.sweeps.grid import expand, identify
 from mtlib.sweeps.store import Store

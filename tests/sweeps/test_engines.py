@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from mtlib.runs import run as runs
+from mtlib.runs.inputs import record_path
 from mtlib.runs.locks import claim
 from mtlib.sweeps import engines, store
 from mtlib.sweeps.engines import LocalEngine, Outcome
@@ -60,7 +61,7 @@ def test_driver_killed_and_two_more_on_one_folder(model, tmp_path, monkeypatch):
 
 def test_worker_writes_a_record_once_and_says_when_another_is_at_it(testbed, model, tmp_path):  # noqa: F811
     settings = settings_of(config(model, epochs=1.0))
-    path = runs.record_path(config(model, epochs=1.0), tmp_path)
+    path = record_path(config(model, epochs=1.0), tmp_path)
     with claim(runs.lock_path(path)):
         answer = carry_out(settings, str(tmp_path), path.name)
         assert answer["status"] == "busy" and "is being run by" in answer["detail"]

@@ -9,6 +9,7 @@ from mtlib.data.registry import SETS
 from mtlib.errors import UserError
 from mtlib.methods import METHODS
 from mtlib.runs import run as runs
+from mtlib.runs.inputs import record_path
 from mtlib.sweeps.grid import GridRun, columns, command_line, configure, expand, expected_seconds, identify, settings_of
 from tests.runs.test_runs import config, model, testbed  # noqa: F401  (fixtures)
 from tests.test_cli import call
@@ -159,7 +160,7 @@ def test_a_runs_file_is_its_record(testbed, model, tmp_path):  # noqa: F811
     ((run,), trouble) = identify([subset])
     assert trouble is None and (run.examples, run.tests) == (32, 20 + 16 + 16)
     path, _ = runs.run(subset, tmp_path / "out")
-    assert path.name == run.file and runs.record_path(subset, tmp_path / "out") == path
+    assert path.name == run.file and record_path(subset, tmp_path / "out") == path
 
 
 def test_costs_come_from_records_of_the_same_task_method_and_model():

@@ -17,8 +17,10 @@ from mtlib.errors import UserError
 from mtlib.masking import check_rate
 from mtlib.methods import METHODS
 from mtlib.plm import SharedPLM
-from mtlib.runs import run as runs
-from mtlib.runs.config import RunConfig, without_unread
+from mtlib.runs.config import RunConfig, configure, read_by
+from mtlib.runs.inputs import read_inputs, record_path, shipped_record
+from mtlib.runs.records import read_records
+from mtlib.runs.run import KEPT, run
 
 FOLDER = Path(__file__).parent
 PROFILES = tuple(sorted((path.stem for path in FOLDER.glob("*.yaml")), key=["smoke", "cpu", "gpu", "paper"].index))
@@ -62,28 +64,33 @@ class Settings:
     def config(self, method: str, seed: int = 0, **changes) -> RunConfig:
         """One run of `method` under these settings; `changes` are any other setting of a run."""
         names = ("task", "source", "model", "alpha", "mask_rate", "train_size", "epochs")
-        settings = without_unread({"method": method, "seed": seed} | {name: getattr(self, name) for name in names})
+        settings = {"method": method, "seed": seed} | {name: getattr(self, name) for name in names}
+        settings = read_by(method, settings)
         settings["learning_rate"] = rate_of(dict(self.learning_rates), {"method": method} | changes)
-        return RunConfig(**settings | changes)
+        return configure(**settings | changes)
 
     def records(self, method: str, seeds: tuple[int, ...] | None = None, **changes) -> list[dict]:
-        """A record per seed: run now (the first seed's model is kept), or read where any earlier call has left it."""
+        """A record per seed: from an earlier call, from the project's own records, or from a run made now.
+
+        Of a run made now for the first seed the model is kept too.
+        """
         configs = [self.config(method, seed, **changes) for seed in seeds or self.seeds]
-        paths = [runs.record_path(config, self.out) for config in configs]
+        paths = [record_path(config, self.out) for config in configs]
         for config, path in zip(configs, paths, strict=True):
             if not path.exists():
-                runs.run(config, self.out, keep_model=self._model_folder(config))
-        return runs.read_records(paths)
+                shipped = shipped_record(config, read_inputs(config)) is not None
+                run(config, self.out, keep_model=None if shipped else self._model_folder(config))
+        return read_records(paths)
 
     def model_of(self, method: str, **changes) -> SharedPLM:
         """What the first seed's run ended with; trained again where its record is there and its model is not."""
         config = self.config(method, self.seeds[0], **changes)
         folder = self._model_folder(config)
-        if runs.record_path(config, self.out).exists() and not (folder / runs.KEPT).exists():
+        if record_path(config, self.out).exists() and not (folder / KEPT).exists():
             with tempfile.TemporaryDirectory() as again:
-                runs.run(config, Path(again), keep_model=folder)
+                run(config, Path(again), keep_model=folder)
         else:
-            runs.run(config, self.out, keep_model=folder)
+            run(config, self.out, keep_model=folder)
         return SharedPLM.from_pretrained(folder)
 
     def _model_folder(self, config: RunConfig) -> Path | None:
