@@ -366,16 +366,15 @@ def notebooks(
     paths = runner.find(names or [])
     if list_parameters:
         console.print(_rich_table("parameters", ["notebook", "name", "type", "default", "meaning"], [
-            [path.stem, name, one["inferred_type_name"], one["default"], one["help"]]
-            for path in paths for name, one in runner.parameters_of(path).items()]))  # fmt: skip
+            [path.stem, name, about["inferred_type_name"], about["default"], about["help"]]
+            for path in paths for name, about in runner.parameters_of(path).items()]))  # fmt: skip
         return
-    given = _named_values(parameter or [], "-p", "alpha=0.7")
-    if "profile" in given:
+    texts = _named_values(parameter or [], "-p", "alpha=0.7")
+    if "profile" in texts:
         raise UserError("give the profile with --profile, not with -p.")
-    minutes = profiles.limits(profile)
-    limits = {path.stem: minutes.get(path.stem, minutes["other"]) for path in paths}
-    values = runner.check_parameters(paths, given if profile == "cpu" else {**given, "profile": profile})
-    if publish and (profile != "cpu" or given or resume):
+    silent_minutes = profiles.silent_minutes(profile)
+    values = runner.check_parameters(paths, texts if profile == "cpu" else {**texts, "profile": profile})
+    if publish and (profile != "cpu" or texts or resume):
         raise UserError("--publish stores a fresh run of the cpu profile; leave out --resume, -p and other profiles.")
     if publish and (out / "runs").exists():
         raise UserError(f"--publish stores a fresh run, but {out / 'runs'} has earlier ones; delete it, or give --out.")
@@ -387,17 +386,14 @@ def notebooks(
         elif publish:
             runner.publish(out / f"{result.name}.ipynb", runner.NOTEBOOK_DIR / f"{result.name}.ipynb", result.seconds)
 
-    results = runner.run_notebooks(values, out, limits, resume, report)
+    results = runner.run_notebooks(values, out, silent_minutes, resume, report)
     if publish:
         runner.update_readme()
     total = sum(result.seconds for result in results if result.status != "kept")
-    rows = []
-    for result in results:
-        slowest = "\n".join(f"{seconds:5.0f} s  {where}" for seconds, where in result.slowest)
-        rows.append([result.name, result.status, f"{result.seconds / 60:.1f}", slowest])
-    console.print(
-        _rich_table(f"{total / 60:.1f} minutes, {out}", ["notebook", "status", "minutes", "slowest cells"], rows)
-    )
+    console.print(_rich_table(f"{total / 60:.1f} minutes, {out}", ["notebook", "status", "minutes", "slowest cells"], [
+        [result.name, result.status, f"{result.seconds / 60:.1f}",
+         "\n".join(f"{seconds:5.0f} s  {where}" for seconds, where in result.slowest)]
+        for result in results]))  # fmt: skip
     if any(result.status == "failed" for result in results):
         raise typer.Exit(1)
 

@@ -18,7 +18,7 @@ from mtlib.tutorial.explorer import as_html, explore, highlight_words, html_tabl
 def mask_explorer(
     models: Mapping[str, SharedPLM], text: str, gold: int, text_pair: str | None = None, alpha: float = 0.6
 ):
-    """Own sentence, rate, policy, seed, model and alpha: masks, fillers, class probabilities and both losses.
+    """The reader's sentence, rate, policy, seed, model and alpha: masks, fillers, class probabilities, both losses.
 
     Args:
         models: by the name to show, for example before and after training.
@@ -82,8 +82,8 @@ def dial_html(task: str, strength: float, n_examples: int = 6) -> str:
     """Share of rows where the shortcut is right, set by set, and the first rows of train with its words marked."""
     sets, grammar, names = generate(strength, tasks=[task]), load_grammar(task), get_task(task).labels
     train = f"testbed_{task}_train"
-    found = run_probe(shortcut, task, [], {name: sets[name] for name in (train, *evaluation_sets(task))})
-    rows = [[name, f"{100 * correct / n:.1f} %"] for name, (correct, n) in found.items()]
+    counts = run_probe(shortcut, task, [], {name: sets[name] for name in (train, *evaluation_sets(task))})
+    rows = [[name, f"{100 * correct / n:.1f} %"] for name, (correct, n) in counts.items()]
     examples = []
     for row in sets[train][:n_examples]:
         words = shortcut_words(grammar, row["text"], row.get("text_pair"))

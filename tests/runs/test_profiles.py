@@ -11,7 +11,7 @@ from mtlib.errors import UserError
 from mtlib.runs import profiles
 from mtlib.runs import run as runs
 from mtlib.runs.config import RunConfig
-from mtlib.runs.profiles import PROFILES, Settings, limits, load, resolve
+from mtlib.runs.profiles import PROFILES, Settings, load, resolve, silent_minutes
 from tests.conftest import make_batch
 from tests.runs.test_runs import model, testbed  # noqa: F401  (fixtures)
 
@@ -30,7 +30,7 @@ def test_every_profile_resolves_for_every_task(profile, task, monkeypatch):
     for name in ("source", "model", "mask_rate", "train_size", "epochs"):
         assert getattr(settings, name) == written[name], name
     assert settings.alphas == tuple(written["alphas"]) and settings.strengths == tuple(written["strengths"])
-    assert limits(profile)["other"] > 0
+    assert silent_minutes(profile) > 0
     for method in ("fine_tuning", "mask_tuning"):
         assert settings.config(method).resolved().method == method
 
@@ -51,7 +51,7 @@ def test_what_the_profiles_promise():
         ({"profile": "../cpu"}, "unknown profile"),
         ({"task": "sentimnt"}, "unknown task 'sentimnt'"),
         ({"seed": 1}, "unknown setting 'seed'; expected one of alpha, alphas"),
-        ({"minutes": {"other": 1}}, "unknown setting 'minutes'"),
+        ({"silent_minutes": 1}, "unknown setting 'silent_minutes'"),
         ({"seeds": 0}, "seeds is 0; expected 1 or more"),
         ({"seeds": -1}, "seeds is -1; expected 1 or more"),
         ({"seeds": ()}, "seeds is empty; expected 1 or more"),
