@@ -416,39 +416,34 @@ def bench(
     from mtlib import bench as measuring
     from mtlib.runs.run import make_writable, write_atomically
 
-    if names and throughput:
-        raise UserError("--throughput measures by itself; give no benchmarks with it.")
+    if profile and (names or throughput or json_file):
+        raise UserError("--profile prints one table; give neither benchmarks, nor --throughput, nor --json.")
+    if throughput and (names or json_file):
+        raise UserError("--throughput prints one table; give neither benchmarks nor --json.")
     if profile:
-        if names or throughput or json_file:
-            raise UserError("--profile prints one table; give neither benchmarks, nor --throughput, nor --json.")
         shares = measuring.profile(quick)
-        rows = [[kind, *(f"{one[kind]:.1f} %" for one in shares.values())] for kind in next(iter(shares.values()))]
+        rows = [[kind, *(f"{by_kind[kind]:.1f} %" for by_kind in shares.values())] for kind in shares["fine_tuning"]]
         console.print(_rich_table("share of a step's time", ["", *shares], rows))
+        return
+    if throughput:
+        speeds = measuring.throughput(throughput, **({"batch_size": 8, "steps": 6} if quick else {}))
+        rows = [["unknown" if value is None else value for value in row.values()] for row in speeds]
+        console.print(_rich_table(throughput, list(speeds[0]), rows))
         return
     before = None
     if json_file is not None:
         make_writable(json_file.parent)
-        if json_file.exists():
-            before = json.loads(json_file.read_text())
-            kind = "measured" if throughput is None else "throughput"
-            if kind not in before:
-                raise UserError(f"{json_file} holds results of another kind (no {kind!r}); give another file.")
+        before = json.loads(json_file.read_text()) if json_file.exists() else None
 
-    def report(found: measuring.Measured) -> None:
+    def report(result: measuring.Measured) -> None:
         console.print(
-            f"{found.name:11} {found.ratio:6.2f} ({found.low:.2f} to {found.high:.2f}), wanted {found.wanted}: "
-            f"{'met' if found.met else 'not met'}. {found.what} against {found.against}", highlight=False,
+            f"{result.name:11} {result.ratio:6.2f} ({result.low:.2f} to {result.high:.2f}), wanted {result.wanted}: "
+            f"{'met' if result.met else 'not met'}. {result.what} against {result.against}", highlight=False,
         )  # fmt: skip
 
-    if throughput is None:
-        found = measuring.run(names or [], quick, report, before)
-    else:
-        found = measuring.run_throughput(throughput, quick, before)
-        measured = found["throughput"][throughput]["rows"]
-        rows = [["unknown" if value is None else value for value in row.values()] for row in measured]
-        console.print(_rich_table(throughput, list(measured[0]), rows))
+    results = measuring.run(names or [], quick, report, before)
     if json_file is not None:
-        write_atomically(json_file, json.dumps(found, indent=1) + "\n")
+        write_atomically(json_file, json.dumps(results, indent=1) + "\n")
         _print(f"written: {json_file}")
 
 
@@ -456,13 +451,13 @@ def bench(
 def pages() -> None:
     """For maintainers: put the tables made from data/results into README.md and data/results/STUDY.md."""
     from mtlib.paths import DATA_DIR, NOTEBOOK_DIR
-    from mtlib.tutorial import page_tables as made
+    from mtlib.tutorial import page_tables
 
     if not NOTEBOOK_DIR.is_dir():
         raise UserError("no pages to fill: they come with a checkout of the repository, not with pip.")
-    found = made.parts(DATA_DIR / "results")
-    for page in made.PAGES:
-        console.print(f"{page}: {', '.join(made.fill(DATA_DIR.parent / page, found))}")
+    parts = page_tables.parts(DATA_DIR / "results")
+    for page in page_tables.PAGES:
+        console.print(f"{page}: {', '.join(page_tables.fill(DATA_DIR.parent / page, parts))}")
 
 
 @app.command()
