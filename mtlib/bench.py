@@ -39,8 +39,8 @@ from mtlib.masking import ExactMasking
 from mtlib.objectives import FineTuning, MaskTuning, Objective, masked_lm_loss
 from mtlib.paths import MINI_MODEL_DIR
 from mtlib.plm import SharedPLM
-from mtlib.refill import Refill
 from mtlib.runs import environment
+from mtlib.stages import Refill
 from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer, precision
 
 # words in SST-2's 67,349 training phrases: the middles of eleven equal parts

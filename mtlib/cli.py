@@ -1,17 +1,21 @@
 """`python -m mtlib ...`. Heavy modules are imported inside the commands, so that `--help` answers at once."""
 
+import dataclasses
+import inspect
 import os
 import signal
 import sys
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal, get_args, get_origin
 
 import typer
 from rich.console import Console
 
 from mtlib.errors import UserError
+from mtlib.methods import METHODS, readers, settings_of_any_method
+from mtlib.runs.config import settings_with_help
 
 app = typer.Typer(
     help="Mask-tuning (arXiv 2307.10457): runs, tables, notebooks, figures, data.",
@@ -20,7 +24,8 @@ app = typer.Typer(
 )
 data_app = typer.Typer(help="Check and download data.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
-METHODS = "fine_tuning, mask_tuning, augmented, no_integrated_loss, sequential, perturb_first"
+# settings that not every method reads, with the methods that do
+_READ_BY = {name: readers(name) for name in settings_of_any_method()}
 # a table in a file or a pipe is as wide as it needs to be
 console = Console() if sys.stdout.isatty() else Console(width=10_000)
 
@@ -50,62 +55,67 @@ def main() -> None:
         sys.exit(0)
 
 
+def _run_options() -> list[inspect.Parameter]:
+    """An option for every setting of a run and of the methods, with the help that stands beside it."""
+    options = []
+    for name, (hint, text, default) in settings_with_help().items():
+        kind, option, value = hint, f"--{name.replace('_', '-')}", default
+        if get_origin(hint) is Literal:
+            kind, text = str, f"{text}: {', '.join(get_args(hint))}"
+        elif name == "method":
+            text = f"{text}: {', '.join(METHODS)}"
+        elif name == "shared":
+            kind, option, value, text = bool, "--separate", False, "two trunks instead of a shared one"
+        elif name in ("sets", "splits"):
+            kind, value, option = list[str] | None, None, "--sets" if name == "sets" else "--split"
+        if name in _READ_BY:
+            others = [method for method in METHODS if method not in _READ_BY[name]]
+            rule = f"not {', '.join(others)}" if len(others) < len(_READ_BY[name]) else ", ".join(_READ_BY[name])
+            text = f"{text} ({rule})"
+            value = None if name != "shared" else False  # what is not given is the method's own default
+            kind = kind if name == "shared" else kind | None
+        if value is dataclasses.MISSING:
+            value = inspect.Parameter.empty
+        annotation = Annotated[kind, typer.Option(option, help=text)]
+        options.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=value, annotation=annotation))
+    return options
+
+
+def _with_run_options(command: Callable) -> Callable:
+    """The command with the options of a run before its own."""
+    own = [p for p in inspect.signature(command).parameters.values() if p.kind is not p.VAR_KEYWORD]
+    options = [*_run_options(), *(p.replace(kind=p.KEYWORD_ONLY) for p in own)]
+    command.__signature__ = inspect.Signature(options)
+    command.__annotations__ = {option.name: option.annotation for option in options}
+    return command
+
+
 @app.command()
+@_with_run_options
 def run(
-    task: Annotated[str, typer.Option(help="sentiment, nli or paraphrase")],
-    method: Annotated[str, typer.Option(help=f"one of {METHODS}")],
-    source: Annotated[
-        str, typer.Option(help="testbed, hub, or a folder of original releases or of `mtlib testbed`")
-    ] = "testbed",
-    model: Annotated[str, typer.Option(help="mini (bundled), a hub id, or a folder with a masked LM")] = "mini",
-    seed: Annotated[int, typer.Option(help="of the new head, dropout, the order of the data and the masks")] = 0,
-    alpha: Annotated[float | None, typer.Option(help="weight of the masked-LM loss [default: the paper's]")] = None,
-    mask_rate: Annotated[float, typer.Option(help="share of the tokens that is masked")] = 0.05,
-    masking: Annotated[str, typer.Option(help="exact, bernoulli or whole_word")] = "exact",
-    fill: Annotated[str, typer.Option(help="argmax, sample or top_k")] = "argmax",
-    top_k: Annotated[int, typer.Option(help="for --fill top_k")] = 10,
-    replacement: Annotated[str, typer.Option(help="mask or 80_10_10")] = "mask",
-    separate: Annotated[bool, typer.Option("--separate", help="two trunks instead of a shared one")] = False,
-    update: Annotated[str, typer.Option(help="joint (equation 1), balanced or alternating")] = "joint",
-    epochs: Annotated[float, typer.Option(help="passes over the training set")] = 3.0,
-    batch_size: Annotated[int | None, typer.Option(help="[default: the paper's, 16 or 32]")] = None,
-    accumulation: Annotated[int, typer.Option(help="slices a batch is cut into to save memory")] = 1,
-    learning_rate: Annotated[float | None, typer.Option(help="of the trunk [default: by method and model]")] = None,
-    classifier_learning_rate: Annotated[float | None, typer.Option(help="[default: as above]")] = None,
-    mlm_head_learning_rate: Annotated[float | None, typer.Option(help="[default: as above]")] = None,
-    warmup: Annotated[float, typer.Option(help="share of the steps with a rising rate")] = 0.0,
-    weight_decay: Annotated[float, typer.Option(help="of AdamW")] = 0.0,
-    train_size: Annotated[int | None, typer.Option(help="training examples [default: all]")] = None,
-    max_length: Annotated[int, typer.Option(help="tokens per training example")] = 128,
-    eval_max_length: Annotated[int | None, typer.Option(help="tokens per test example [default: --max-length]")] = None,
-    sets: Annotated[list[str] | None, typer.Option(help="evaluation set, repeatable [default: all]")] = None,
-    split: Annotated[list[str] | None, typer.Option(help="SET=OPTION where the paper leaves it open")] = None,
-    hans_rule: Annotated[str, typer.Option(help="how three labels fold into two: max or sum")] = "max",
-    precision: Annotated[str, typer.Option(help="auto, float32 or bf16")] = "auto",
-    gradient_diagnostics_steps: Annotated[int, typer.Option(help="log both losses' gradients this often")] = 0,
     out: Annotated[Path, typer.Option(help="folder for records")] = Path("runs"),
     restart: Annotated[bool, typer.Option("--restart", help="do not resume an interrupted run")] = False,
     keep_model: Annotated[Path | None, typer.Option(help="write the trained model here")] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="train also what the project has the record of")] = False,
+    **settings,
 ) -> None:
     """Train, evaluate and write one record. A finished run is skipped, an interrupted one resumes."""
-    from mtlib.runs import run as runs
-    from mtlib.runs.config import RunConfig
+    from mtlib.runs.config import configure
+    from mtlib.runs.records import read_records
+    from mtlib.runs.run import run
 
-    config = RunConfig(
-        task=task, method=method, source=source, model=model, seed=seed, alpha=alpha, mask_rate=mask_rate,
-        masking=masking, fill=fill, top_k=top_k, replacement=replacement, shared=not separate, update=update,
-        epochs=epochs, batch_size=batch_size, accumulation=accumulation, learning_rate=learning_rate,
-        classifier_learning_rate=classifier_learning_rate, mlm_head_learning_rate=mlm_head_learning_rate, warmup=warmup,
-        weight_decay=weight_decay, train_size=train_size, max_length=max_length, eval_max_length=eval_max_length,
-        sets=tuple(sets or ()), splits=_named_values(split or [], "--split", "imdb_contrast=test"), hans_rule=hans_rule,
-        precision=precision,
-        gradient_diagnostics_steps=gradient_diagnostics_steps,
-    )  # fmt: skip
-    path, was_there = runs.run(config, out, resume=not restart, keep_model=keep_model)
+    settings["shared"] = False if settings["shared"] else None  # the option says --separate
+    settings = {name: value for name, value in settings.items() if value is not None or name not in _READ_BY}
+    settings["sets"] = tuple(settings["sets"] or ())
+    settings["splits"] = _named_values(settings["splits"] or [], "--split", "imdb_contrast=test")
+    path, was_there = run(configure(**settings), out, resume=not restart, keep_model=keep_model, fresh=fresh)
     if os.environ.get("RANK", "0") != "0":  # of several processes, one reports
         return
-    record = runs.read_records([path])[0]
-    _print(f"{'already there' if was_there else 'written'}: {path}")
+    record = read_records([path])[0]
+    made = record["environment"]
+    _print(f"already there, made on {made['device']} at {made['commit']}: {path}" if was_there else f"written: {path}")
+    if record.get("diverged"):
+        console.print("  the loss was no longer finite: the run has diverged, try a lower learning rate")
     for name, metrics in record["metrics"].items():
         console.print(f"  {name:24} {100 * metrics['accuracy']:6.2f} %  ({metrics['correct']} of {metrics['n']})")
 
@@ -124,9 +134,9 @@ def tables(
 ) -> None:
     """Method x evaluation set: mean ± sd in per cent, and the paired difference to fine-tuning (95 % interval)."""
     from mtlib.analysis import tables as made
-    from mtlib.runs import run as runs
+    from mtlib.runs.records import read_records
 
-    found = made.make_tables(runs.read_records(folders or [Path("runs")]))
+    found = made.make_tables(read_records(folders or [Path("runs")]))
     if form is Form.csv:
         print(made.csv_text(found), end="")
         return
@@ -145,15 +155,15 @@ def bundle(
     history: Annotated[int | None, typer.Option(help="log entries kept of each run [default: all]")] = None,
 ) -> None:
     """Put the records of many runs into one file, a line each."""
-    from mtlib.runs import run as runs
+    from mtlib.runs.records import json_line, make_writable, read_records, write_atomically
 
     if to.suffix != ".jsonl":
         raise UserError(f"--to is {to}; expected a file name that ends in .jsonl.")
     if history is not None and history < 1:
         raise UserError(f"--history is {history}; expected 1 or more.")
-    runs.make_writable(to.parent)
-    records = runs.read_records([*([to] if to.exists() else []), *folders])
-    runs.write_atomically(to, "".join(runs.json_line(record, history) for record in records))
+    make_writable(to.parent)
+    records = read_records([*([to] if to.exists() else []), *folders])
+    write_atomically(to, "".join(json_line(record, history) for record in records))
     _print(f"{len(records)} records: {to}")
 
 
@@ -216,8 +226,8 @@ def study(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="only list the runs, with estimated costs")] = False,
 ) -> None:
     """The study of data/results/PLAN.md: a grid of learning rates, then every arm at its best one. Resumable."""
-    from mtlib.runs import run as runs
     from mtlib.runs.config import RunConfig
+    from mtlib.runs.records import read_records
     from mtlib.study import plan as plan_of
     from mtlib.sweeps import engines, grid
     from mtlib.sweeps import progress as sweep_report
@@ -251,7 +261,7 @@ def study(
             console.print("the grid of learning rates is not whole: nothing after it was started")
             raise
     paths = [store.folder / run.file for run in first if run.file is not None and store.has(run.file)]
-    blocks = chosen.runs(plan_of.best_rates(runs.read_records(paths)))
+    blocks = chosen.runs(plan_of.best_rates(read_records(paths)))
     rest = [config for name, configs in blocks.items() if name in (block or blocks) for config in configs]
     if not dry_run:
         carry_out(rest)
@@ -284,7 +294,7 @@ def testbed(
     seed: Annotated[int, typer.Option(help="same strength and seed, same bytes")] = 0,
 ) -> None:
     """Generate the testbed with its shortcut at another strength."""
-    from mtlib.runs.run import make_writable
+    from mtlib.runs.records import make_writable
     from mtlib.testbed import write
 
     make_writable(out)
@@ -414,7 +424,7 @@ def bench(
     import json
 
     from mtlib import bench as measuring
-    from mtlib.runs.run import make_writable, write_atomically
+    from mtlib.runs.records import make_writable, write_atomically
 
     if profile and (names or throughput or json_file):
         raise UserError("--profile prints one table; give neither benchmarks, nor --throughput, nor --json.")
@@ -467,7 +477,7 @@ def figures(
     """Draw the repository's figures, PNG and SVG, from data/results."""
     from mtlib.analysis import figures as drawn
     from mtlib.paths import DATA_DIR, FIGURE_DIR
-    from mtlib.runs.run import make_writable
+    from mtlib.runs.records import make_writable
 
     if out is None and not FIGURE_DIR.is_dir():
         raise UserError("there is no checkout whose figures/ to write to; give a folder with --out.")

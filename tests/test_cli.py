@@ -16,7 +16,7 @@ from mtlib.paths import DATA_DIR
 from mtlib.runs import environment
 from mtlib.runs import run as runs
 from mtlib.runs.config import RunConfig
-from mtlib.runs.run import read_records
+from mtlib.runs.records import read_records
 from tests.runs.test_runs import model, testbed  # noqa: F401  (fixtures)
 
 

@@ -5,11 +5,12 @@ import torch
 from datasets import Dataset
 from transformers import Trainer, TrainingArguments, set_seed
 
+from mtlib.collator import Collator
 from mtlib.errors import UserError
 from mtlib.masking import ExactMasking
 from mtlib.objectives import FineTuning, MaskedLM, MaskTuning
 from mtlib.plm import SharedPLM
-from mtlib.trainer import Collator, ObjectiveArguments, ObjectiveTrainer
+from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer
 from tests.conftest import WORDS, make_plm, make_tokenizer, tiny_bert_config
 
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
