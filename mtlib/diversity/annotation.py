@@ -21,7 +21,7 @@ from pathlib import Path
 from mtlib.diversity.agreement import Agreement, agreement
 from mtlib.diversity.fillings import marked_text, unmarked
 from mtlib.errors import UserError
-from mtlib.runs.run import write_atomically
+from mtlib.runs.records import write_atomically
 
 ANSWERS = {"p": "plausible", "i": "implausible"}
 BACK = "b"

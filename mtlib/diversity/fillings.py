@@ -23,8 +23,8 @@ from mtlib.objectives import MaskedLM, MaskTuning, Objective, ObjectiveOutput
 from mtlib.paths import MINI_MODEL_DIR
 from mtlib.plm import SharedPLM
 from mtlib.runs.config import BUNDLED_MODEL, default_rates
-from mtlib.runs.run import write_atomically
-from mtlib.trainer import Collator, ObjectiveArguments, ObjectiveTrainer, precision
+from mtlib.runs.records import write_atomically
+from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer, precision
 
 ARMS = ("plain_mlm", "mask_tuning")
 
@@ -103,13 +103,11 @@ def record_fillings(
     encodings = _encode(plm.tokenizer, examples, max_length)
     columns = {name: [encoding[name] for encoding in encodings] for name in plm.tokenizer.model_input_names}
     data = Dataset.from_dict({**columns, "labels": examples["label"], "row": range(len(examples))})
-    collator = Collator(plm.tokenizer)
-    collator.keys.add("row")
     recorder = _Recorder(objective)
     with tempfile.TemporaryDirectory() as folder:
         quiet = {"save_strategy": "no", "logging_strategy": "no", "disable_tqdm": True}
         settings = ObjectiveArguments(folder, **quiet | {"use_cpu": precision()["use_cpu"]} | arguments)
-        trainer = ObjectiveTrainer(plm, recorder, settings, data, data_collator=collator)
+        trainer = ObjectiveTrainer(plm, recorder, settings, data)
         if trainer.args.world_size > 1:
             raise UserError("fillings are recorded in one process; start it without torchrun or accelerate launch.")
         trainer.remove_callback(PrinterCallback)
@@ -210,18 +208,27 @@ def rendered(
     return place, surface
 
 
-class _Recorder:
+class _Recorder(Objective):
     """Wraps an objective, and records what each masked place was filled with."""
 
     def __init__(self, objective: Objective):
+        super().__init__()
         self.objective = objective
+        self.classifies, self.learning_rate = objective.classifies, objective.learning_rate
         self.times_seen: Counter[int] = Counter()
         self.fillings: list[dict] = []
+
+    @property
+    def columns(self) -> dict[str, int | float]:
+        return {**self.objective.columns, "row": -1}
+
+    def check(self, plm: SharedPLM) -> None:
+        self.objective.check(plm)
 
     def prepare(self, plm: SharedPLM, batch: dict, generator: torch.Generator | None = None) -> dict:
         return self.objective.prepare(plm, batch, generator)
 
-    def __call__(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
+    def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
         output = self.objective(plm, batch)
         mask = batch["mask"]  # (batch, seq)
         logits = output.mlm_logits.detach().float()  # (n_masked, vocab)

@@ -10,11 +10,11 @@ import torch
 from torch.nn.functional import cross_entropy
 from transformers import TrainerCallback
 
+from mtlib.collator import Collator
 from mtlib.data.encoding import evaluating
 from mtlib.masking import MaskingPolicy
 from mtlib.objectives import MaskTuning, mask_tuning_loss
 from mtlib.plm import SharedPLM
-from mtlib.trainer import Collator
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def explore(
     objective = MaskTuning(alpha, masking)
     batch = objective.prepare(plm, batch, torch.Generator().manual_seed(seed))
     with evaluating(plm):
-        filled, mask = objective.perturb(plm, batch), batch["mask"]  # (1, seq)
+        filled, mask = objective.masked_lm(plm, batch), batch["mask"]  # (1, seq)
         before = plm.classify(batch)  # (1, num_labels)
         after = plm.classify({**batch, "input_ids": filled.perturbed_ids})  # (1, num_labels)
     targets = batch["input_ids"][mask]  # (n_masked,)
@@ -113,7 +113,7 @@ def example_losses(plm: SharedPLM, objective: MaskTuning, examples, seed: int = 
     batch = {key: value.to(plm.device) for key, value in Collator(plm.tokenizer)(list(examples)).items()}
     batch = objective.prepare(plm, batch, torch.Generator().manual_seed(seed))
     with evaluating(plm):
-        filled, mask = objective.perturb(plm, batch), batch["mask"]  # (n, seq)
+        filled, mask = objective.masked_lm(plm, batch), batch["mask"]  # (n, seq)
         logits = plm.classify({**batch, "input_ids": filled.perturbed_ids}).float()  # (n, num_labels)
     per_token = cross_entropy(filled.mlm_logits.float(), batch["input_ids"][mask], reduction="none")  # (n_masked,)
     summed = torch.zeros(mask.shape, device=mask.device).masked_scatter(mask, per_token).sum(1)  # (n,)

@@ -12,7 +12,7 @@ from mtlib.analysis import figures
 from mtlib.analysis.tables import make_tables, markdown
 from mtlib.data.tasks import TASKS
 from mtlib.errors import UserError
-from mtlib.runs.run import read_records
+from mtlib.runs.records import read_records
 from mtlib.study import claims as verdicts
 from mtlib.study.plan import ARMS, arm_of, split
 

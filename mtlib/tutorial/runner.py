@@ -21,7 +21,7 @@ import mtlib
 from mtlib.errors import UserError
 from mtlib.paths import NOTEBOOK_DIR
 from mtlib.runs.config import NAMES
-from mtlib.runs.run import make_writable, write_atomically
+from mtlib.runs.records import make_writable, write_atomically
 from mtlib.tutorial import page_tables
 
 SUMMARY = "summary.json"

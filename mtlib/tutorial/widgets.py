@@ -6,9 +6,8 @@ A widget is shown only where a person can move it: run headless it would leave a
 from collections.abc import Mapping
 
 from mtlib.data.tasks import get_task
-from mtlib.masking import masking_policy
+from mtlib.masking import POLICIES, masking_policy
 from mtlib.plm import SharedPLM
-from mtlib.runs.config import MASKINGS
 from mtlib.runs.environment import is_interactive
 from mtlib.testbed import generate, load_grammar, shortcut_label, shortcut_words
 from mtlib.testbed.probes import evaluation_sets, run_probe, shortcut
@@ -39,7 +38,7 @@ def mask_explorer(
         "text_pair": w.Text(text_pair or "", description="second text", layout=wide, continuous_update=False),
         "gold": w.Dropdown(options=[(name, i) for i, name in labels.items()], value=gold, description="gold label"),
         "rate": w.FloatSlider(0.05, min=0.01, max=0.5, step=0.01, description="mask rate", continuous_update=False),
-        "policy": w.Dropdown(options=list(MASKINGS), description="policy"),
+        "policy": w.Dropdown(options=list(POLICIES), description="policy"),
         "seed": w.IntSlider(0, min=0, max=50, description="seed", continuous_update=False),
         "alpha": w.FloatSlider(alpha, min=0.0, max=1.0, step=0.05, description="alpha", continuous_update=False),
     }

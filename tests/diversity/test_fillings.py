@@ -20,7 +20,7 @@ from mtlib.diversity.fillings import (
 from mtlib.errors import UserError
 from mtlib.masking import BernoulliMasking, ExactMasking, continues_word
 from mtlib.objectives import FineTuning, MaskedLM, MaskTuning
-from mtlib.trainer import Collator, ObjectiveArguments, ObjectiveTrainer
+from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer
 from tests.conftest import SENTENCES, make_batch, make_plm, make_tokenizer, tiny_bert_config
 
 PLAIN, TUNING = MaskedLM(ExactMasking(0.3)), MaskTuning(0.6, ExactMasking(0.3))
@@ -105,7 +105,7 @@ def test_recording_changes_no_training_step(tmp_path):
     data = examples.map(lambda row: plain.tokenizer(row["text"]) | {"labels": row["label"]})
     arguments = ObjectiveArguments(str(tmp_path), save_strategy="no", use_cpu=True, disable_tqdm=True, **SETTINGS)
     data = data.remove_columns(["text", "label", "uid"])
-    ObjectiveTrainer(plain, TUNING, arguments, data, data_collator=Collator(plain.tokenizer)).train()
+    ObjectiveTrainer(plain, TUNING, arguments, data).train()
     for a, b in zip(watched.parameters(), plain.parameters(), strict=True):
         assert torch.equal(a, b)
 
