@@ -313,7 +313,8 @@ def verify(source: Annotated[str, typer.Option(help="a folder of original releas
     width = max(len(row.file) for row in rows)
     for row in rows:
         of = f"of {row.expected:,}" if row.expected != row.rows and row.expected else ""
-        print(f"{row.status:9} {row.file:{width}} {_number(row.rows):>7} {of:>10}  {row.labels}; checksum {row.sha256}")
+        counted = f"{_number(row.rows):>7} {of:>10}  {row.labels}"
+        print(f"{row.status:9} {row.file:{width}} {counted}; checksum {row.checksum}")
     print("\nNotes")
     for row in rows:
         if row.note:

@@ -1,5 +1,6 @@
 """Between texts and model: a set's rows as model inputs, and a model's answers to a set's rows."""
 
+from collections.abc import Collection
 from contextlib import contextmanager
 
 import numpy as np
@@ -7,12 +8,22 @@ import torch
 from datasets import Dataset
 from torch.utils.data import DataLoader
 
+from mtlib.errors import UserError
 from mtlib.plm import SharedPLM
 from mtlib.trainer import Collator, ObjectiveTrainer, precision
 
 
-def tokenise(dataset: Dataset, tokenizer, max_length: int = 128) -> Dataset:
-    """Columns of model inputs, `labels` and `length`, from `text`, `text_pair` and `label` (where they are there)."""
+def tokenise(dataset: Dataset, tokenizer, max_length: int = 128, keep: Collection[str] = ()) -> Dataset:
+    """Columns of model inputs, `labels` and `length`, from `text`, `text_pair` and `label` (where they are there).
+
+    `keep` names columns of `dataset` that are carried through unchanged, for objectives that need more than these.
+    Raises `UserError` for a name that is no column, or that a column of model inputs already has.
+    """
+    for name in keep:
+        if name not in dataset.column_names:
+            raise UserError(f"keep names {name!r}; expected some of the columns {', '.join(dataset.column_names)}")
+        if name in ("labels", "length", *tokenizer.model_input_names):
+            raise UserError(f"keep names {name!r}, which tokenising writes itself; rename that column of the dataset")
 
     def encode(rows):
         # text that spells out a special token ("[SEP]", "</s>") is text
@@ -22,7 +33,8 @@ def tokenise(dataset: Dataset, tokenizer, max_length: int = 128) -> Dataset:
         labels = {"labels": rows["label"]} if "label" in rows else {}
         return {**encoded, **labels, "length": [len(ids) for ids in encoded["input_ids"]]}
 
-    return dataset.map(encode, batched=True, remove_columns=dataset.column_names, keep_in_memory=True)
+    dropped = [name for name in dataset.column_names if name not in keep]
+    return dataset.map(encode, batched=True, remove_columns=dropped, keep_in_memory=True)
 
 
 @torch.no_grad()

@@ -22,7 +22,7 @@ from mtlib import cli
 from mtlib.errors import UserError
 from mtlib.paths import DATA_DIR
 from mtlib.runs.profiles import load
-from mtlib.runs.run import SCHEMA_VERSION, read_records
+from mtlib.runs.records import SCHEMA_VERSION, read_records
 from mtlib.study import claims as verdicts
 from mtlib.tutorial import runner, watchdog
 from mtlib.tutorial.runner import INSTALL_CELL, Result, check_parameters, find, parameters_of, publish, run_notebooks
