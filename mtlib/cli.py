@@ -375,16 +375,15 @@ def notebooks(
     paths = runner.find(names or [])
     if list_parameters:
         console.print(_rich_table("parameters", ["notebook", "name", "type", "default", "meaning"], [
-            [path.stem, name, one["inferred_type_name"], one["default"], one["help"]]
-            for path in paths for name, one in runner.parameters_of(path).items()]))  # fmt: skip
+            [path.stem, name, about["inferred_type_name"], about["default"], about["help"]]
+            for path in paths for name, about in runner.parameters_of(path).items()]))  # fmt: skip
         return
-    given = _named_values(parameter or [], "-p", "alpha=0.7")
-    if "profile" in given:
+    texts = _named_values(parameter or [], "-p", "alpha=0.7")
+    if "profile" in texts:
         raise UserError("give the profile with --profile, not with -p.")
-    minutes = profiles.limits(profile)
-    limits = {path.stem: minutes.get(path.stem, minutes["other"]) for path in paths}
-    values = runner.check_parameters(paths, given if profile == "cpu" else {**given, "profile": profile})
-    if publish and (profile != "cpu" or given or resume):
+    silent_minutes = profiles.silent_minutes(profile)
+    values = runner.check_parameters(paths, texts if profile == "cpu" else {**texts, "profile": profile})
+    if publish and (profile != "cpu" or texts or resume):
         raise UserError("--publish stores a fresh run of the cpu profile; leave out --resume, -p and other profiles.")
     if publish and (out / "runs").exists():
         raise UserError(f"--publish stores a fresh run, but {out / 'runs'} has earlier ones; delete it, or give --out.")
@@ -396,17 +395,14 @@ def notebooks(
         elif publish:
             runner.publish(out / f"{result.name}.ipynb", runner.NOTEBOOK_DIR / f"{result.name}.ipynb", result.seconds)
 
-    results = runner.run_notebooks(values, out, limits, resume, report)
+    results = runner.run_notebooks(values, out, silent_minutes, resume, report)
     if publish:
         runner.update_readme()
     total = sum(result.seconds for result in results if result.status != "kept")
-    rows = []
-    for result in results:
-        slowest = "\n".join(f"{seconds:5.0f} s  {where}" for seconds, where in result.slowest)
-        rows.append([result.name, result.status, f"{result.seconds / 60:.1f}", slowest])
-    console.print(
-        _rich_table(f"{total / 60:.1f} minutes, {out}", ["notebook", "status", "minutes", "slowest cells"], rows)
-    )
+    console.print(_rich_table(f"{total / 60:.1f} minutes, {out}", ["notebook", "status", "minutes", "slowest cells"], [
+        [result.name, result.status, f"{result.seconds / 60:.1f}",
+         "\n".join(f"{seconds:5.0f} s  {where}" for seconds, where in result.slowest)]
+        for result in results]))  # fmt: skip
     if any(result.status == "failed" for result in results):
         raise typer.Exit(1)
 
@@ -429,39 +425,34 @@ def bench(
     from mtlib import bench as measuring
     from mtlib.runs.records import make_writable, write_atomically
 
-    if names and throughput:
-        raise UserError("--throughput measures by itself; give no benchmarks with it.")
+    if profile and (names or throughput or json_file):
+        raise UserError("--profile prints one table; give neither benchmarks, nor --throughput, nor --json.")
+    if throughput and (names or json_file):
+        raise UserError("--throughput prints one table; give neither benchmarks nor --json.")
     if profile:
-        if names or throughput or json_file:
-            raise UserError("--profile prints one table; give neither benchmarks, nor --throughput, nor --json.")
         shares = measuring.profile(quick)
-        rows = [[kind, *(f"{one[kind]:.1f} %" for one in shares.values())] for kind in next(iter(shares.values()))]
+        rows = [[kind, *(f"{by_kind[kind]:.1f} %" for by_kind in shares.values())] for kind in shares["fine_tuning"]]
         console.print(_rich_table("share of a step's time", ["", *shares], rows))
+        return
+    if throughput:
+        speeds = measuring.throughput(throughput, **({"batch_size": 8, "steps": 6} if quick else {}))
+        rows = [["unknown" if value is None else value for value in row.values()] for row in speeds]
+        console.print(_rich_table(throughput, list(speeds[0]), rows))
         return
     before = None
     if json_file is not None:
         make_writable(json_file.parent)
-        if json_file.exists():
-            before = json.loads(json_file.read_text())
-            kind = "measured" if throughput is None else "throughput"
-            if kind not in before:
-                raise UserError(f"{json_file} holds results of another kind (no {kind!r}); give another file.")
+        before = json.loads(json_file.read_text()) if json_file.exists() else None
 
-    def report(found: measuring.Measured) -> None:
+    def report(result: measuring.Measured) -> None:
         console.print(
-            f"{found.name:11} {found.ratio:6.2f} ({found.low:.2f} to {found.high:.2f}), wanted {found.wanted}: "
-            f"{'met' if found.met else 'not met'}. {found.what} against {found.against}", highlight=False,
+            f"{result.name:11} {result.ratio:6.2f} ({result.low:.2f} to {result.high:.2f}), wanted {result.wanted}: "
+            f"{'met' if result.met else 'not met'}. {result.what} against {result.against}", highlight=False,
         )  # fmt: skip
 
-    if throughput is None:
-        found = measuring.run(names or [], quick, report, before)
-    else:
-        found = measuring.run_throughput(throughput, quick, before)
-        measured = found["throughput"][throughput]["rows"]
-        rows = [["unknown" if value is None else value for value in row.values()] for row in measured]
-        console.print(_rich_table(throughput, list(measured[0]), rows))
+    results = measuring.run(names or [], quick, report, before)
     if json_file is not None:
-        write_atomically(json_file, json.dumps(found, indent=1) + "\n")
+        write_atomically(json_file, json.dumps(results, indent=1) + "\n")
         _print(f"written: {json_file}")
 
 
@@ -469,13 +460,13 @@ def bench(
 def pages() -> None:
     """For maintainers: put the tables made from data/results into README.md and data/results/STUDY.md."""
     from mtlib.paths import DATA_DIR, NOTEBOOK_DIR
-    from mtlib.tutorial import page_tables as made
+    from mtlib.tutorial import page_tables
 
     if not NOTEBOOK_DIR.is_dir():
         raise UserError("no pages to fill: they come with a checkout of the repository, not with pip.")
-    found = made.parts(DATA_DIR / "results")
-    for page in made.PAGES:
-        console.print(f"{page}: {', '.join(made.fill(DATA_DIR.parent / page, found))}")
+    parts = page_tables.parts(DATA_DIR / "results")
+    for page in page_tables.PAGES:
+        console.print(f"{page}: {', '.join(page_tables.fill(DATA_DIR.parent / page, parts))}")
 
 
 @app.command()

@@ -167,11 +167,6 @@ def test_a_package_of_an_extra_that_is_not_there(monkeypatch, capsys):
     assert "needs the package seaborn" in capsys.readouterr().err
 
 
-def test_benchmarks_beside_throughput_are_refused():
-    with pytest.raises(UserError, match="give no benchmarks with it"):
-        call("bench", "start", "--throughput", "mini")
-
-
 class TestDoctor:
     def test_what_cannot_be_imported(self, monkeypatch):
         monkeypatch.setitem(sys.modules, "torch", None)

@@ -1,6 +1,7 @@
 """Between texts and model: a set's rows as model inputs, and a model's answers to a set's rows."""
 
 from collections.abc import Collection
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -44,14 +45,13 @@ def predict(plm: SharedPLM, dataset: Dataset, max_length: int = 128, batch_size:
     the random states stay as they were.
     """
     examples, order = _by_length(dataset, plm.tokenizer, max_length)
-    logits, training = [torch.empty(0, plm.config.num_labels)], plm.training
+    logits = [torch.empty(0, plm.config.num_labels)]
     device = torch.device("cpu" if precision()["use_cpu"] else "cuda")
-    plm.to(device).eval()
-    with torch.autocast(device.type, torch.bfloat16, enabled=precision()["bf16"]):
+    plm.to(device)
+    with evaluating(plm), torch.autocast(device.type, torch.bfloat16, enabled=precision()["bf16"]):
         # a generator of its own: the loader would draw from the global one
         for batch in DataLoader(examples, batch_size, collate_fn=Collator(plm.tokenizer), generator=torch.Generator()):
             logits.append(plm.classify({name: tensor.to(device) for name, tensor in batch.items()}).float().cpu())
-    plm.train(training)
     return _in_order(torch.cat(logits).numpy(), order)
 
 
@@ -59,6 +59,18 @@ def predict_with(trainer: ObjectiveTrainer, dataset: Dataset, max_length: int) -
     """`predict` with the trainer of the model, on all its processes."""
     examples, order = _by_length(dataset, trainer.plm.tokenizer, max_length)
     return _in_order(trainer.predict(examples).predictions, order)
+
+
+@contextmanager
+def evaluating(model: torch.nn.Module):
+    """Evaluation mode (no dropout) inside the block; every module's own mode is put back after it."""
+    training = [module for module in model.modules() if module.training]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True
 
 
 def _by_length(dataset: Dataset, tokenizer, max_length: int) -> tuple[Dataset, np.ndarray]:

@@ -8,9 +8,9 @@ import pytest
 from mtlib import cli
 from mtlib.runs import locks
 from mtlib.runs import run as runs
+from mtlib.runs.config import command_line
 from mtlib.runs.inputs import record_path
 from mtlib.runs.locks import Busy, claim, holder
-from mtlib.sweeps.grid import command_line
 from tests.runs.test_runs import config, model, testbed  # noqa: F401  (fixtures)
 
 

@@ -10,8 +10,8 @@ from mtlib.data.tasks import TASKS
 from mtlib.errors import UserError
 from mtlib.runs import profiles
 from mtlib.runs import run as runs
-from mtlib.runs.config import RunConfig
-from mtlib.runs.profiles import PROFILES, Settings, limits, load, resolve
+from mtlib.runs.config import configure
+from mtlib.runs.profiles import PROFILES, Settings, load, resolve
 from mtlib.runs.records import read_records
 from tests.conftest import make_batch
 from tests.runs.test_runs import model, testbed  # noqa: F401  (fixtures)
@@ -31,7 +31,7 @@ def test_every_profile_resolves_for_every_task(profile, task, monkeypatch):
     for name in ("source", "model", "mask_rate", "train_size", "epochs"):
         assert getattr(settings, name) == written[name], name
     assert settings.alphas == tuple(written["alphas"]) and settings.strengths == tuple(written["strengths"])
-    assert limits(profile)["other"] > 0
+    assert silent_minutes(profile) > 0
     for method in ("fine_tuning", "mask_tuning"):
         assert settings.config(method).resolved().method == method
 
@@ -52,7 +52,7 @@ def test_what_the_profiles_promise():
         ({"profile": "../cpu"}, "unknown profile"),
         ({"task": "sentimnt"}, "unknown task 'sentimnt'"),
         ({"seed": 1}, "unknown setting 'seed'; expected one of alpha, alphas"),
-        ({"minutes": {"other": 1}}, "unknown setting 'minutes'"),
+        ({"silent_minutes": 1}, "unknown setting 'silent_minutes'"),
         ({"seeds": 0}, "seeds is 0; expected 1 or more"),
         ({"seeds": -1}, "seeds is -1; expected 1 or more"),
         ({"seeds": ()}, "seeds is (); expected 1 or more"),
@@ -105,7 +105,7 @@ def test_learning_rates_are_for_the_profiles_model():
 def test_configurations():
     settings = resolve("cpu", "nli", alpha=0.3)
     config = settings.config("mask_tuning", 2, update="alternating")
-    assert config == RunConfig(
+    assert config == configure(
         task="nli", method="mask_tuning", seed=2, alpha=0.3, mask_rate=0.05, train_size=settings.train_size, epochs=2,
         update="alternating", learning_rate=dict(settings.learning_rates)["alternating"],
     )  # fmt: skip

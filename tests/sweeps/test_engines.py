@@ -11,7 +11,7 @@ from mtlib.runs.inputs import record_path
 from mtlib.runs.locks import claim
 from mtlib.sweeps import engines, store
 from mtlib.sweeps.engines import LocalEngine, Outcome
-from mtlib.sweeps.grid import GridRun, expand, identify, settings_of
+from mtlib.sweeps.grid import GridRun, expand, identify
 from mtlib.sweeps.store import Store
 from mtlib.sweeps.worker import carry_out
 from tests.runs.test_runs import config, model, testbed  # noqa: F401  (fixtures)
@@ -60,7 +60,7 @@ def test_driver_killed_and_two_more_on_one_folder(model, tmp_path, monkeypatch):
 
 
 def test_worker_writes_a_record_once_and_says_when_another_is_at_it(testbed, model, tmp_path):  # noqa: F811
-    settings = settings_of(config(model, epochs=1.0))
+    settings = config(model, epochs=1.0).values()
     path = record_path(config(model, epochs=1.0), tmp_path)
     with claim(runs.lock_path(path)):
         answer = carry_out(settings, str(tmp_path), path.name)
@@ -88,7 +88,7 @@ def test_worker_answers_with_what_became_of_the_run(tmp_path, monkeypatch, recor
         return folder / "a.json", False
 
     monkeypatch.setattr(runs, "run", run)
-    answer = json.loads(json.dumps(carry_out(settings_of(config("x")), str(tmp_path), "a.json")))
+    answer = json.loads(json.dumps(carry_out(config("x").values(), str(tmp_path), "a.json")))
     assert (answer["status"], answer["detail"]) == (status, detail)
     assert ("Traceback" in answer.get("traceback", "")) == (status == "failed")
 

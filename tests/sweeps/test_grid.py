@@ -9,8 +9,9 @@ from mtlib.data.registry import SETS
 from mtlib.errors import UserError
 from mtlib.methods import METHODS
 from mtlib.runs import run as runs
+from mtlib.runs.config import command_line, configure
 from mtlib.runs.inputs import record_path
-from mtlib.sweeps.grid import GridRun, columns, command_line, configure, expand, expected_seconds, identify, settings_of
+from mtlib.sweeps.grid import GridRun, columns, expand, expected_seconds, identify
 from tests.runs.test_runs import config, model, testbed  # noqa: F401  (fixtures)
 from tests.test_cli import call
 
@@ -148,7 +149,7 @@ def test_options_and_plain_values_give_the_configuration_back(monkeypatch):
          "gradient_diagnostics_steps": 2},
     ):  # fmt: skip
         written = configure(**settings)
-        assert configure(**json.loads(json.dumps(settings_of(written)))) == written
+        assert configure(**json.loads(json.dumps(written.values()))) == written
         with pytest.raises(ZeroDivisionError):
             call("run", *command_line(written))
         assert seen[-1] == written

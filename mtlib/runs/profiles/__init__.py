@@ -130,7 +130,7 @@ def resolve(profile: str = "cpu", task: str = "sentiment", out: str | Path = "ru
     """
     disable_progress_bars()
     values = load(profile)
-    values.pop("minutes")
+    values.pop("silent_minutes")
     known = {field.name for field in fields(Settings)}
     if unknown := sorted(settings.keys() - known):
         raise UserError(f"unknown setting {unknown[0]!r}; expected one of {', '.join(sorted(known))}.")
@@ -152,9 +152,9 @@ def resolve(profile: str = "cpu", task: str = "sentiment", out: str | Path = "ru
     return resolved
 
 
-def limits(profile: str) -> dict[str, float]:
-    """Minutes after which the runner stops a notebook, by notebook name ("other" for the rest)."""
-    return load(profile)["minutes"]
+def silent_minutes(profile: str) -> float:
+    """Minutes without output and without a training step after which the runner stops a notebook."""
+    return load(profile)["silent_minutes"]
 
 
 def _text(value) -> str:
