@@ -11,7 +11,7 @@ from mtlib.errors import UserError
 from mtlib.runs import profiles
 from mtlib.runs import run as runs
 from mtlib.runs.config import configure
-from mtlib.runs.profiles import PROFILES, Settings, load, resolve
+from mtlib.runs.profiles import PROFILES, Settings, load, resolve, silent_minutes
 from mtlib.runs.records import read_records
 from tests.conftest import make_batch
 from tests.runs.test_runs import model, testbed  # noqa: F401  (fixtures)
@@ -109,7 +109,7 @@ def test_configurations():
         task="nli", method="mask_tuning", seed=2, alpha=0.3, mask_rate=0.05, train_size=settings.train_size, epochs=2,
         update="alternating", learning_rate=dict(settings.learning_rates)["alternating"],
     )  # fmt: skip
-    assert settings.config("mask_tuning", alpha=0.9).alpha == 0.9
+    assert settings.config("mask_tuning", alpha=0.9).settings.alpha == 0.9
     with pytest.raises(UserError, match="method is 'magic'"):
         settings.config("magic")
 
