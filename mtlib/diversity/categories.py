@@ -13,9 +13,9 @@ import torch
 from datasets import Dataset
 from torch.nn.functional import cosine_similarity
 
+from mtlib.analysis.statistics import wilson
 from mtlib.errors import UserError
 from mtlib.plm import SharedPLM
-from mtlib.testbed.probes import wilson
 
 Category = Literal["same", "plausible_different", "implausible", "unk"]
 CATEGORIES: tuple[Category, ...] = ("same", "plausible_different", "implausible", "unk")

@@ -9,6 +9,7 @@ from datasets import Dataset
 from sklearn.metrics import cohen_kappa_score
 from transformers import AutoModelForMaskedLM
 
+from mtlib.analysis.statistics import wilson
 from mtlib.diversity.agreement import agreement
 from mtlib.diversity.categories import (
     CATEGORIES,
@@ -39,7 +40,6 @@ from mtlib.diversity.fillings import (
 from mtlib.errors import UserError
 from mtlib.masking import BernoulliMasking, ExactMasking, continues_word
 from mtlib.objectives import FineTuning, MaskedLM, MaskTuning
-from mtlib.testbed.probes import wilson
 from mtlib.trainer import Collator, ObjectiveArguments, ObjectiveTrainer
 from tests.conftest import SENTENCES, make_batch, make_plm, make_tokenizer, tiny_bert_config
 
