@@ -169,12 +169,10 @@ def by_arm(records: Iterable[dict]) -> dict[tuple[str, str], list[dict]]:
 
 def scores_of_arms(records: Iterable[dict]) -> pandas.DataFrame:
     """`frame` of the runs in `by_arm`, whose rows are named by their arms, with the points `above_majority`."""
-    arms = by_arm(records)
-    scores = frame([record for group in arms.values() for record in group], arm_of)
-    scores = scores.assign(above_majority=scores["accuracy"] - scores["majority"]).set_index(
-        ["task", "row"], drop=False
-    )
-    return scores.loc[list(arms)].reset_index(drop=True) if arms else scores
+    scores = frame([record for group in by_arm(records).values() for record in group], arm_of)
+    order = [*TASKS, *(arm.name for arm in EVERY_ARM)]
+    in_order = scores.sort_values(["task", "row"], key=lambda names: names.map(order.index), ignore_index=True)
+    return in_order.assign(above_majority=in_order["accuracy"] - in_order["majority"])
 
 
 def beside(table: str, records: Iterable[dict]) -> pandas.DataFrame:

@@ -5,18 +5,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from mtlib.analysis.figures import curve, differences, gap, group_means, learning_curves, planted
-from mtlib.analysis.figures.style import (
-    MARKERS,
-    PALETTE,
-    id_first,
-    label,
-    new,
-    rows_down,
-    sentence,
-    styled,
-    with_kind,
-)  # fmt: skip
+from mtlib.analysis.figures import curve, differences, gap, group_means, learning_curves, planted, style
 from mtlib.analysis.tables import make_tables
 from mtlib.data.tasks import TASKS, kind
 from mtlib.errors import UserError
@@ -56,7 +45,7 @@ def of_study(records: Sequence[dict]) -> dict[str, tuple[Figure, str]]:
     return drawn
 
 
-@styled
+@style.styled
 def claims(by_panel: Mapping[tuple[str, str, str], Sequence[Comparison]], title: str = "") -> tuple[Figure, str]:
     """Differences of two arms, a panel per claim and a row per evaluation set, with 95 % t intervals.
 
@@ -64,13 +53,13 @@ def claims(by_panel: Mapping[tuple[str, str, str], Sequence[Comparison]], title:
     learned the task. Sets that were not run are left out.
     """
     run = {panel: [cell for cell in cells if cell.difference is not None] for panel, cells in by_panel.items()}
-    sets = id_first(dict.fromkeys(cell.set_name for cells in run.values() for cell in cells))
+    sets = style.id_first(dict.fromkeys(cell.set_name for cells in run.values() for cell in cells))
     if not sets:
         raise UserError("no difference to show; expected two arms of a claim with three seeds in common.")
     columns = min(3, len(run))
     lines = -(-len(run) // columns)
     height = lines * (1.0 + 0.22 * len(sets)) + 0.4
-    figure, axes = new(9.0, height, columns, lines, sharey=True, sharex=True)
+    figure, axes = style.new(9.0, height, columns, lines, sharey=True, sharex=True)
     words = {}
     for axis, ((questions, arm, base), cells) in zip(axes, run.items(), strict=False):
         for cell in cells:
@@ -78,22 +67,22 @@ def claims(by_panel: Mapping[tuple[str, str, str], Sequence[Comparison]], title:
         words[f"{questions}: {arm} - {base}"] = _sides(cells)
         axis.tick_params(labelbottom=True)
         axis.axvline(0, color="0.3", lw=0.8)
-        rows_down(axis, map(with_kind, sets))
+        style.rows_down(axis, map(style.with_kind, sets))
         axis.tick_params(axis="y", labelsize=8)
-        axis.set_title(f"{questions}: {label(arm)}\n- {label(base)}", fontsize=9)
+        axis.set_title(f"{questions}: {style.label(arm)}\n- {style.label(base)}", fontsize=9)
     for axis in axes[len(run) :]:
         axis.set_visible(False)
     text = "difference, points (right of 0: the first is better); hollow: at chance or not learned"
     figure.supxlabel(text, fontsize=9)
     figure.suptitle(title, x=0.01, ha="left", fontsize=11)
-    return figure, sentence("Evaluation sets whose 95 % interval of the difference lies above or below 0", words)
+    return figure, style.sentence("Evaluation sets whose 95 % interval of the difference lies above or below 0", words)
 
 
 def _draw(axis, cell: Comparison, line: int) -> None:
-    place, shift = list(TASKS).index(cell.task), cell.difference
+    shift, look = cell.difference, style.series(list(TASKS).index(cell.task)) | {"linestyle": ""}
     axis.errorbar(
-        shift.mean, line, xerr=[[shift.mean - shift.low], [shift.high - shift.mean]], capsize=2, fmt=MARKERS[place],
-        color=PALETTE[place], ms=5, markerfacecolor="white" if cell.says_nothing else PALETTE[place],
+        shift.mean, line, xerr=[[shift.mean - shift.low], [shift.high - shift.mean]], capsize=2, ms=5, **look,
+        markerfacecolor="white" if cell.says_nothing else look["color"],
     )  # fmt: skip
 
 

@@ -71,6 +71,21 @@ def test_best_rate_is_the_most_accurate_on_dev_and_the_lowest_of_equals():
     assert best_rates(records) == {("sentiment", "fine_tuning"): 2e-4, ("sentiment", "mask_tuning (alternating)"): 5e-4}
 
 
+def test_a_diverged_run_is_the_worst_of_the_grid_and_no_point_of_a_curve():
+    worst = record(method="fine_tuning", learning_rate=5e-4, sets=("sst2",)) | {"metrics": {}, "diverged": True}
+    worst["config"] = worst["config"] | {"sets": ["sst2"]}
+    grid = [worst, record(method="fine_tuning", learning_rate=1e-4, accuracy=0.1)]
+    assert split(grid) == (grid, []) and best_rates(grid) == {("sentiment", "fine_tuning"): 1e-4}
+    point = record(method="mask_tuning", alpha=0.1, sets=("sst2", "imdb_cad"))
+    other = record(method="mask_tuning", alpha=0.3) | {"metrics": {}, "diverged": True}
+    assert study.points_of_curve([point, other], "sentiment", "alpha") == {0.1: [point]}
+
+
+def test_the_balanced_update_is_an_arm_of_its_own():
+    config = record(method="mask_tuning", update="balanced")["config"]
+    assert arm_of(config) == "mask_tuning (balanced)" and curve_point(config, "alpha") is None
+
+
 def test_nothing_is_chosen_on_a_test_set():
     with pytest.raises(UserError, match="scored on sst2, imdb_cad; expected in-distribution dev data alone"):
         best_rates([record(method="fine_tuning", sets=("sst2", "imdb_cad"))])
@@ -90,12 +105,12 @@ def test_curve_has_the_seeds_that_all_its_points_have():
     records = [record(method="mask_tuning", seed=seed, sets=sets) for seed in (0, 1, 2)]
     records += [record(method="mask_tuning", alpha=0.1, seed=seed, sets=sets) for seed in (0, 2)]
     records += [record(method="mask_tuning", mask_rate=0.3, sets=sets), record(method="fine_tuning", sets=sets)]
-    found = study.curve(records, "sentiment", "alpha")
-    assert {value: [one["config"]["seed"] for one in group] for value, group in found.items()} == {
+    points = study.points_of_curve(records, "sentiment", "alpha")
+    assert {value: [run["config"]["seed"] for run in group] for value, group in points.items()} == {
         0.1: [0, 2],
         0.6: [0, 2],
     }
-    assert study.curve(records, "nli", "alpha") == {}
+    assert study.points_of_curve(records, "nli", "alpha") == {}
 
 
 @pytest.mark.parametrize("change", [{"model": "roberta-base"}, {"train_size": 6000}, {"max_length": 64}])

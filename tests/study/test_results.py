@@ -7,7 +7,7 @@ import pytest
 
 from mtlib.data.tasks import TASKS, get_task
 from mtlib.errors import UserError
-from mtlib.runs.config import BUNDLED_RATES, LearningRates
+from mtlib.methods import METHODS, LearningRates
 from mtlib.runs.run import read_records
 from mtlib.study.plan import Study, best_rates, split
 from mtlib.tutorial import page_tables as pages
@@ -51,8 +51,8 @@ def test_learning_rates_are_the_best_of_the_grid():
         assert f"| {config['method']} | {rate:.0e} | {100 * accuracy:.2f} |" in page
         best[config["method"]] = max(best.get(config["method"], (0, 0)), (accuracy, rate))
     for method, (_, rate) in best.items():
-        assert BUNDLED_RATES[method] == LearningRates(rate, rate, rate)
-    assert best.keys() == {"fine_tuning", "mask_tuning"}, "config.py says which methods have a recorded grid"
+        assert METHODS[method].rates == LearningRates(rate, rate, rate)
+    assert best.keys() == {"fine_tuning", "mask_tuning"}, "methods.py says which methods have a recorded grid"
 
 
 def test_the_study_was_done_as_planned():

@@ -5,44 +5,43 @@ from collections.abc import Mapping
 import numpy as np
 from matplotlib.figure import Figure
 
-from mtlib.analysis.figures.style import HATCHES, LINES, MARKERS, PALETTE, new, rows_down, sentence, styled
+from mtlib.analysis.figures import style
 
 
-@styled
+@style.styled
 def shares_over(series: Mapping[str, Mapping[int, tuple]], x: str, y: str, title: str = "") -> tuple[Figure, str]:
     """Shares with their intervals against a count; `series` maps a name to `{x: Share}`."""
-    figure, (axis,) = new(6.0, 3.2)
+    figure, (axis,) = style.new(6.0, 3.2)
     words = {}
     for place, (name, shares) in enumerate(series.items()):
         values, low, high = (100 * np.array([getattr(share, end) for share in shares.values()])
                              for end in ("share", "low", "high"))  # fmt: skip
         at = np.array(list(shares)) + 0.06 * (place - (len(series) - 1) / 2)
-        axis.errorbar(at, values, yerr=[values - low, high - values], fmt=MARKERS[place] + LINES[place], capsize=3,
-                      color=PALETTE[place], label=f"{name} (n = {next(iter(shares.values())).n})")  # fmt: skip
+        axis.errorbar(at, values, yerr=[values - low, high - values], capsize=3, **style.series(place),
+                      label=f"{name} (n = {next(iter(shares.values())).n})")  # fmt: skip
         words[name] = [f"{value:.0f} % at {x} {position}" for value, position in zip(values, shares, strict=True)]
     axis.set_xticks(list(next(iter(series.values()))))
     axis.set(ylim=(0, 100), xlabel=x, ylabel=y, title=title)
     axis.legend()
-    return figure, sentence(y, words)
+    return figure, style.sentence(y, words)
 
 
-@styled
+@style.styled
 def stacked(shares: Mapping[str, Mapping[str, float]], title: str = "") -> tuple[Figure, str]:
     """Shares that add up to one, a bar per row."""
-    figure, (axis,) = new(7.0, 1.0 + 0.45 * len(shares))
+    figure, (axis,) = style.new(7.0, 1.0 + 0.45 * len(shares))
     names = list(next(iter(shares.values())))
     for line, parts in enumerate(shares.values()):
         start = 0.0
         for place, name in enumerate(names):
             width = 100 * parts[name]
-            axis.barh(line, width, 0.7, left=start, color=PALETTE[place], hatch=HATCHES[place % 4],
-                      edgecolor="white", label=name if line == 0 else None)  # fmt: skip
+            axis.barh(line, width, 0.7, left=start, **style.bar(place), label=name if line == 0 else None)
             if width >= 4:
                 axis.text(start + width / 2, line, f"{width:.0f}", ha="center", va="center", fontsize=9,
                           bbox={"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 1})  # fmt: skip
             start += width
-    rows_down(axis, list(shares), xlabel="share, %", title=title, xlim=(0, 100))
+    style.rows_down(axis, list(shares), xlabel="share, %", title=title, xlim=(0, 100))
     axis.grid(visible=False)
     figure.legend(loc="outside lower center", ncols=4)
     words = {row: [f"{name} {100 * parts[name]:.0f} %" for name in names] for row, parts in shares.items()}
-    return figure, sentence(title, words)
+    return figure, style.sentence(title, words)

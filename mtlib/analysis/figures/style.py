@@ -16,7 +16,6 @@ from mtlib.methods import METHODS
 PALETTE = seaborn.color_palette("colorblind").as_hex()  # for what is no method: sets, losses, tasks
 MARKERS = "osD^vPhX<>"
 LINES = ("-", "--", "-.", ":")
-HATCHES = ("", "//", "..", "xx")
 _STYLE = {
     "figure.dpi": 100,
     "savefig.dpi": 160,
@@ -56,6 +55,16 @@ def looks(rows: Sequence[str]) -> dict[str, Look]:
     unknown = [row for row in rows if row not in known]
     known |= {row: _SPARE[place % len(_SPARE)] for place, row in enumerate(unknown)}
     return {row: Look(label(row), *known[row]) for row in rows}
+
+
+def series(place: int) -> dict[str, str]:
+    """The look of a line that stands for no method, by its place."""
+    return {"color": PALETTE[place % 10], "marker": MARKERS[place % 10], "linestyle": LINES[place % 4]}
+
+
+def bar(place: int) -> dict[str, str]:
+    """The look of a bar, by its place."""
+    return {"color": PALETTE[place % 10], "hatch": ("", "//", "..", "xx")[place % 4], "edgecolor": "white"}
 
 
 def label(row: str) -> str:

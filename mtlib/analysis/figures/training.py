@@ -6,19 +6,19 @@ import numpy as np
 import pandas
 from matplotlib.figure import Figure
 
-from mtlib.analysis.figures.style import LINES, PALETTE, looks, new, sentence, styled
+from mtlib.analysis.figures import style
 from mtlib.analysis.frame import by_row
 from mtlib.errors import UserError
 
 
-@styled
+@style.styled
 def learning_curves(
     records: Sequence[dict], parts: Sequence[str] = ("ft_loss",), title: str = ""
 ) -> tuple[Figure, str]:
     """Parts of the loss over training, a line per run and a thick one for their mean, a panel per part."""
-    figure, axes = new(7.0, 3.4, len(parts))
+    figure, axes = style.new(7.0, 3.4, len(parts))
     rows = by_row(records)
-    shown, words, lines = looks(list(rows)), [], {}
+    shown, words, lines = style.looks(list(rows)), [], {}
     for axis, part in zip(axes, parts, strict=True):
         for place, (row, runs) in enumerate(rows.items()):
             smooth = _smooth(_logged(runs, part))
@@ -26,7 +26,7 @@ def learning_curves(
                 continue
             axis.plot(smooth, color=shown[row].colour, alpha=0.3, lw=0.8)
             mean = smooth.mean(axis="columns")
-            (line,) = axis.plot(mean, LINES[place % 4], color=shown[row].colour, lw=2)
+            (line,) = axis.plot(mean, style.LINES[place % 4], color=shown[row].colour, lw=2)
             lines[f"{shown[row].label} (n = {len(runs)})"] = line
             words.append(f"{part} of {row} from {mean.iloc[0]:.2f} to {mean.iloc[-1]:.2f}")
         axis.set(ylim=(0, None), xlabel="optimiser step", ylabel=f"{part}, nats")
@@ -36,22 +36,22 @@ def learning_curves(
     return figure, f"Training losses, running means: {'; '.join(words)}."
 
 
-@styled
+@style.styled
 def gradients(records: Sequence[dict], title: str = "") -> tuple[Figure, str]:
     """Norms of both losses' gradients on the trunk (log scale) and their cosine, over training.
 
     Raises:
         UserError: a run did not log its gradients.
     """
-    figure, (norms, cosine) = new(7.0, 3.7, 2)
+    figure, (norms, cosine) = style.new(7.0, 3.7, 2)
     rows, words = by_row(records), []
-    for place, (row, look) in enumerate(looks(list(rows)).items()):
-        for part, loss, colour in (("mlm_grad_norm", "L_MLM", PALETTE[0]), ("ft_grad_norm", "L_FT", PALETTE[1])):
+    for place, (row, look) in enumerate(style.looks(list(rows)).items()):
+        for colour, part, loss in ((0, "mlm_grad_norm", "L_MLM"), (1, "ft_grad_norm", "L_FT")):
             mean = _mean_gradient(rows[row], part, row)
-            norms.plot(mean, LINES[place % 4], color=colour, label=f"{loss}, {look.label}")
+            norms.plot(mean, style.LINES[place % 4], color=style.PALETTE[colour], label=f"{loss}, {look.label}")
             words.append(f"norm of {loss} ({row}) {mean.min():.2f} to {mean.max():.2f}")
         mean = _mean_gradient(rows[row], "grad_cosine", row)
-        cosine.plot(mean, LINES[place % 4], color=PALETTE[(2 + place) % 10], label=look.label)
+        cosine.plot(mean, style.LINES[place % 4], color=style.PALETTE[(2 + place) % 10], label=look.label)
         words.append(f"cosine ({row}) {mean.min():+.2f} to {mean.max():+.2f}")
     cosine.axhline(0, color="0.3", lw=0.8)
     norms.set(yscale="log", xlabel="optimiser step", ylabel="gradient norm on the trunk")
@@ -62,17 +62,17 @@ def gradients(records: Sequence[dict], title: str = "") -> tuple[Figure, str]:
     return figure, f"Gradients on the shared trunk: {'; '.join(words)}."
 
 
-@styled
+@style.styled
 def loss_scatter(snapshots: Mapping[str, tuple[np.ndarray, np.ndarray]], title: str = "") -> tuple[Figure, str]:
     """Per example, `mlm_loss` against `ft_loss`, a panel per moment; the paper's scenarios are the four quadrants.
 
     The lines stand at ln 2, where the right token, or label of two, has probability 1/2. `snapshots` maps a title to
     `(mlm_loss, ft_loss)`, each `(n,)`.
     """
-    figure, axes = new(2.3 * len(snapshots), 3.2, len(snapshots), sharex=True, sharey=True)
+    figure, axes = style.new(2.3 * len(snapshots), 3.2, len(snapshots), sharex=True, sharey=True)
     half, words = np.log(2), {}
     for axis, (name, (mlm, ft)) in zip(axes, snapshots.items(), strict=True):
-        axis.scatter(mlm, ft, s=9, alpha=0.45, color=PALETTE[0], linewidths=0)
+        axis.scatter(mlm, ft, s=9, alpha=0.45, color=style.PALETTE[0], linewidths=0)
         axis.axvline(half, color="0.4", lw=0.8)
         axis.axhline(half, color="0.4", lw=0.8)
         shares = {
@@ -89,7 +89,7 @@ def loss_scatter(snapshots: Mapping[str, tuple[np.ndarray, np.ndarray]], title: 
         words[name] = [f"{label} {100 * share:.0f} %" for label, share in shares.items()]
     axes[0].set_ylabel("ft_loss, nats")
     figure.suptitle(title, x=0.01, ha="left", fontsize=11)
-    return figure, sentence("Losses of single examples, by the paper's scenarios", words)
+    return figure, style.sentence("Losses of single examples, by the paper's scenarios", words)
 
 
 def _mean_gradient(records: Sequence[dict], part: str, row: str) -> pandas.Series:
