@@ -48,14 +48,14 @@ def parts(results: Path) -> dict[str, str]:
     }  # fmt: skip
 
 
-def fill(page: Path, found: dict[str, str]) -> list[str]:
+def fill(page: Path, parts_by_name: dict[str, str]) -> list[str]:
     """Put the parts that `page` has places for into it, and return their names."""
     text, names = page.read_text(encoding="utf-8"), []
     for name in re.findall(r"<!-- made: (.*?) -->", text):
-        if name not in found:
+        if name not in parts_by_name:
             continue  # made by another command
         text, count = re.subn(
-            _PART.format(re.escape(name)), lambda match, name=name: f"{match[1]}\n{found[name]}\n\n{match[2]}", text,
+            _PART.format(re.escape(name)), lambda match, name=name: f"{match[1]}\n{parts_by_name[name]}\n\n{match[2]}", text,
             flags=re.S,
         )  # fmt: skip
         if count != 1:
@@ -70,9 +70,9 @@ def _by_task(frames: dict[str, pandas.DataFrame]) -> str:
 
 
 def _unlearned(records: list[dict]) -> str:
-    found = [f"{arm} on {task}" for task, arm in verdicts.unlearned(records)]
-    text = f"Not learned, so that what they score out of distribution means nothing: {', '.join(found)}."
-    return f"\n\n{text}" if found else ""
+    arms = [f"{arm} on {task}" for task, arm in verdicts.unlearned(records)]
+    text = f"Not learned, so that what they score out of distribution means nothing: {', '.join(arms)}."
+    return f"\n\n{text}" if arms else ""
 
 
 def _rates(records: list[dict]) -> str:

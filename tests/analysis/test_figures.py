@@ -235,9 +235,7 @@ class TestPlots:
         assert figure.axes[0].get_yscale() == "log"
 
     def test_gradients_that_were_not_logged(self):
-        with pytest.raises(
-            UserError, match="mask_tuning have no mlm_grad_norm .*--gradient-diagnostics"
-        ):
+        with pytest.raises(UserError, match=r"mask_tuning have no mlm_grad_norm .*--gradient-diagnostics"):
             figures.gradients([record("mask_tuning", history=[(1, {"loss": 1.0})])])
 
     def test_loss_scatter(self):
