@@ -48,14 +48,14 @@ def parts(results: Path) -> dict[str, str]:
     }  # fmt: skip
 
 
-def fill(page: Path, parts_by_name: dict[str, str]) -> list[str]:
+def fill(page: Path, texts: dict[str, str]) -> list[str]:
     """Put the parts that `page` has places for into it, and return their names."""
     text, names = page.read_text(encoding="utf-8"), []
     for name in re.findall(r"<!-- made: (.*?) -->", text):
-        if name not in parts_by_name:
+        if name not in texts:
             continue  # made by another command
         text, count = re.subn(
-            _PART.format(re.escape(name)), lambda match, name=name: f"{match[1]}\n{parts_by_name[name]}\n\n{match[2]}", text,
+            _PART.format(re.escape(name)), lambda match, name=name: f"{match[1]}\n{texts[name]}\n\n{match[2]}", text,
             flags=re.S,
         )  # fmt: skip
         if count != 1:
