@@ -136,16 +136,18 @@ def tables(
     from mtlib.analysis import tables as made
     from mtlib.runs.records import read_records
 
-    found = made.make_tables(read_records(folders or [Path("runs")]))
+    every = made.make_tables(read_records(folders or [Path("runs")]))
     if form is Form.csv:
-        print(made.csv_text(found), end="")
+        print(made.csv_text(every), end="")
         return
-    for table in found:
+    for table in every:
         if form is Form.markdown:
             print(made.markdown(table, per_seed), end="\n\n")
         else:
             console.print(_rich_table(table.heading, ["method", "n", *table.columns], [
                 [name, n, *cells] for name, n, cells in made.texts(table, per_seed)]))  # fmt: skip
+            if table.note:
+                _print(table.note)
 
 
 @app.command()
@@ -474,15 +476,16 @@ def figures(
     out: Annotated[Path | None, typer.Option(help="folder [default: figures/ of the checkout]")] = None,
 ) -> None:
     """Draw the repository's figures, PNG and SVG, from data/results."""
-    from mtlib.analysis import figures as drawn
+    from mtlib.analysis.figures import save
     from mtlib.paths import DATA_DIR, FIGURE_DIR
     from mtlib.runs.records import make_writable
+    from mtlib.study.figures import standard
 
     if out is None and not FIGURE_DIR.is_dir():
         raise UserError("there is no checkout whose figures/ to write to; give a folder with --out.")
     make_writable(out or FIGURE_DIR)
-    for name, (figure, alt) in drawn.standard(DATA_DIR / "results").items():
-        for path in drawn.save(figure, out or FIGURE_DIR, name, alt):
+    for name, (figure, alt) in standard(DATA_DIR / "results").items():
+        for path in save(figure, out or FIGURE_DIR, name, alt):
             _print(f"written: {path}")
 
 

@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import subprocess
 import sys
 import urllib.error
@@ -160,8 +161,8 @@ def test_brackets_in_a_path_are_no_markup(tmp_path):
 def test_a_package_of_an_extra_that_is_not_there(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["mtlib", "figures"])
     monkeypatch.setitem(sys.modules, "seaborn", None)
-    monkeypatch.delitem(sys.modules, "mtlib.analysis.figures", raising=False)  # as if nothing had imported it yet
-    monkeypatch.delattr("mtlib.analysis.figures", raising=False)
+    for module in [name for name in sys.modules if re.match(r"mtlib\.(analysis|study)\.figures", name)]:
+        monkeypatch.delitem(sys.modules, module)  # as if nothing had imported it yet
     with pytest.raises(SystemExit, match="2"):
         cli.main()
     assert "needs the package seaborn" in capsys.readouterr().err

@@ -13,11 +13,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from string import Template
 
+from mtlib.analysis.statistics import wilson
 from mtlib.errors import UserError
 from mtlib.paths import TESTBED_DIR
 from mtlib.testbed.generator import SPECS, generate, shortcut_label
 from mtlib.testbed.grammar import GRAMMAR_DIR, LABELS, load_grammar, tokens
-from mtlib.testbed.probes import PROBES, Probe, Rows, evaluation_sets, recorded, run_probe, texts, wilson
+from mtlib.testbed.probes import PROBES, Probe, Rows, evaluation_sets, recorded, run_probe, texts
 
 Counts = dict[str, dict[str, tuple[int, int]]]  # (correct, n) by probe and evaluation set
 

@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, NamedTuple
 
+from mtlib.analysis.statistics import wilson
 from mtlib.errors import UserError
-from mtlib.testbed.probes import wilson
 
 Category = Literal["same", "plausible_different", "implausible", "unk"]
 CATEGORIES: tuple[Category, ...] = ("same", "plausible_different", "implausible", "unk")

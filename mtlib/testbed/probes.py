@@ -74,13 +74,6 @@ def texts(row: dict) -> tuple[str, str | None]:
     return row["text"], row.get("text_pair")
 
 
-def wilson(correct: int, n: int) -> tuple[float, float]:
-    """The 95 % Wilson score interval of a share."""
-    from scipy.stats import binomtest
-
-    return tuple(binomtest(correct, n).proportion_ci(0.95, method="wilson"))
-
-
 # ------------------------------------------------------------------------------- what run records say about the testbed
 
 

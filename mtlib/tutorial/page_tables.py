@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pandas
 
-from mtlib.analysis import figures
 from mtlib.analysis.tables import make_tables, markdown
 from mtlib.data.tasks import TASKS
 from mtlib.errors import UserError
 from mtlib.runs.records import read_records
 from mtlib.study import claims as verdicts
+from mtlib.study import figures
 from mtlib.study.plan import ARMS, arm_of, split
 
 PAGES = ("README.md", "data/results/STUDY.md")  # in a checkout

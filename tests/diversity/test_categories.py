@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from mtlib.analysis.statistics import wilson
 from mtlib.diversity.categories import (
     CATEGORIES,
     PAPER_SHARES,
@@ -13,7 +14,6 @@ from mtlib.diversity.categories import (
     share,
 )
 from mtlib.errors import UserError
-from mtlib.testbed.probes import wilson
 from tests.diversity.test_fillings import ROW
 
 

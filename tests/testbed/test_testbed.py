@@ -13,7 +13,7 @@ from mtlib.errors import UserError
 from mtlib.paths import SETTINGS_FILE, TESTBED_DIR
 from mtlib.testbed.generator import SPECS, SetSpec, Writer, agreement, generate, make_set, shortcut_label, write
 from mtlib.testbed.grammar import GRAMMAR_DIR, LABELS, load_grammar
-from mtlib.testbed.probes import evaluation_sets, majority, shortcut, texts, wilson
+from mtlib.testbed.probes import evaluation_sets, majority, shortcut, texts
 
 sys.path.insert(0, str(TESTBED_DIR))
 from make_datasheet import datasheet, leakage, pmi, read_sets, run_probes, vocabulary
@@ -546,8 +546,7 @@ def test_missing_and_broken_files(tmp_path):
 # -------------------------------------------------------------------------------- the datasheet
 
 
-def test_wilson_and_pmi_by_hand():
-    assert wilson(8, 10) == pytest.approx((0.4902, 0.9433), abs=1e-4)
+def test_pmi_by_hand():
     rows = [{"label": label} for label in (0, 0, 1, 1)]
     assert pmi(rows, [0, 0, 1, 1], 0) == 1.0  # log2 (1/2) / (1/2 * 1/2)
     assert pmi(rows, [0, 1, 0, 1], 1) == 0.0

@@ -15,7 +15,7 @@ from statistics import mean, stdev
 
 import pretrain
 
-from mtlib.runs.config import RunConfig
+from mtlib.runs.config import RunConfig, configure
 from mtlib.runs.records import read_records
 from mtlib.runs.run import run
 
@@ -62,7 +62,7 @@ def main(given: list[str] | None = None):
 
 
 def fine_tuning(model: Path, folder: Path, seed: int) -> RunConfig:
-    return RunConfig(
+    return configure(
         task="sentiment", method="fine_tuning", source=str(folder), model=str(model), seed=seed, train_size=PHRASES,
         epochs=EPOCHS, learning_rate=RATE, sets=("sst2",),
     )  # fmt: skip
