@@ -9,10 +9,10 @@ import torch
 from mtlib.data.tasks import TASKS
 from mtlib.errors import UserError
 from mtlib.runs import profiles
-from mtlib.runs import run as runs
 from mtlib.runs.config import configure
 from mtlib.runs.profiles import PROFILES, Settings, load, resolve, silent_minutes
 from mtlib.runs.records import read_records
+from mtlib.runs.run import run
 from tests.conftest import make_batch
 from tests.runs.test_runs import model, testbed  # noqa: F401  (fixtures)
 
@@ -124,7 +124,7 @@ def test_records_run_once_and_keep_the_first_seeds_model(settings, monkeypatch):
     assert [record["config"]["seed"] for record in records] == [4, 2]
     assert len(list((settings.out / "models").iterdir())) == 1
 
-    monkeypatch.setattr(runs, "_train", None)  # from here on nothing can be trained
+    monkeypatch.setattr("mtlib.runs.training._train", None)  # from here on nothing can be trained
     assert settings.records("mask_tuning", max_length=64) == records
     assert settings.records("mask_tuning", seeds=(2,), max_length=64) == records[1:]
     plm = settings.model_of("mask_tuning", max_length=64)
@@ -147,7 +147,7 @@ def test_model_of_trains_where_nothing_is_there_and_tells_configurations_apart(s
 
 
 def test_runs_of_another_caller_are_read_and_their_model_is_trained_when_needed(settings):
-    runs.run(settings.config("fine_tuning", 4, max_length=64), settings.out)  # by `sweep`, which keeps no model
+    run(settings.config("fine_tuning", 4, max_length=64), settings.out)  # by `sweep`, which keeps no model
     (record,) = settings.records("fine_tuning", seeds=(4,), max_length=64)
     assert not (settings.out / "models").exists()
     plm = settings.model_of("fine_tuning", max_length=64)

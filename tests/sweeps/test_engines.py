@@ -87,7 +87,7 @@ def test_worker_answers_with_what_became_of_the_run(tmp_path, monkeypatch, recor
         (folder / "a.json").write_text(json.dumps(record))
         return folder / "a.json", False
 
-    monkeypatch.setattr(runs, "run", run)
+    monkeypatch.setattr("mtlib.sweeps.worker.run", run)
     answer = json.loads(json.dumps(carry_out(config("x").values(), str(tmp_path), "a.json")))
     assert (answer["status"], answer["detail"]) == (status, detail)
     assert ("Traceback" in answer.get("traceback", "")) == (status == "failed")

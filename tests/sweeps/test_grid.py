@@ -60,14 +60,14 @@ class TestExpand:
     def test_profile(self, tmp_path):
         configs = expand(write(tmp_path, "profile: smoke\ntasks: nli\nmethods: [mask_tuning, fine_tuning]\nseeds: 2"))
         assert {config.train_size for config in configs} == {32} and {config.seed for config in configs} == {0, 1}
-        assert {config.alpha for config in configs if config.method == "mask_tuning"} == {None, 0.0}
+        assert {config.settings.alpha for config in configs if config.method == "mask_tuning"} == {None, 0.0}
 
     def test_learning_rates_of_a_profile(self, tmp_path):
         text = "profile: cpu\ntasks: sentiment\nmethods: [fine_tuning, sequential, mask_tuning]\nseeds: 1\nalpha: 0.1\n"
         configs = expand(write(tmp_path, text + "update: [joint, alternating]"))
-        rates = {(config.method, config.update): config.learning_rate for config in configs}
+        rates = {(config.method, config.values().get("update")): config.learning_rate for config in configs}
         assert rates == {
-            ("fine_tuning", "joint"): 2e-4, ("sequential", "joint"): 5e-4,
+            ("fine_tuning", None): 2e-4, ("sequential", None): 5e-4,
             ("mask_tuning", "joint"): 5e-4, ("mask_tuning", "alternating"): 2e-4,
         }  # fmt: skip
         assert {config.learning_rate for config in expand(write(tmp_path, text + "learning_rate: 1e-3"))} == {1e-3}
