@@ -186,6 +186,18 @@ class TestRefill:
         assert list(both)[:20] == list(data)
         assert list(both)[20:] == list(Refill(EXACT)(plm, data).examples)
 
+    @pytest.mark.parametrize(
+        ("settings", "message"),
+        [
+            ({"fill": "likeliest"}, "fill is 'likeliest'; expected one of argmax, sample, top_k"),
+            ({"fill": "top_k", "top_k": 0}, "top_k is 0; expected 1 or more"),
+            ({"replacement": "none"}, "replacement is 'none'"),
+        ],
+    )
+    def test_bad_settings(self, settings, message):
+        with pytest.raises(UserError, match=message):
+            Refill(EXACT, **settings)
+
 
 class Watch(TrainerCallback):
     """The model's weights at the start and the end of each stage."""
