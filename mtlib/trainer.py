@@ -364,10 +364,10 @@ def _check_examples(plm: SharedPLM, objective: Objective, dataset) -> None:
                 raise UserError(
                     f"the training set has the label {label!r}; expected class numbers, whole and from 0 on."
                 )
-        found = sorted(set(labels))
-        if found[0] < 0 or found[-1] >= plm.config.num_labels:
+        classes = sorted(set(labels))
+        if classes[0] < 0 or classes[-1] >= plm.config.num_labels:
             raise UserError(
-                f"the training set has labels {found[0]} to {found[-1]}; a classifier with num_labels="
+                f"the training set has labels {classes[0]} to {classes[-1]}; a classifier with num_labels="
                 f"{plm.config.num_labels} takes 0 to {plm.config.num_labels - 1}."
             )
 
