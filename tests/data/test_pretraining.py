@@ -15,6 +15,7 @@ from mtlib.plm import SharedPLM
 sys.path.insert(0, str(MINI_MODEL_DIR))
 import choices
 import pretrain
+from pretrain import lm_training
 
 
 @pytest.fixture(scope="module")
@@ -66,17 +67,20 @@ def test_start_has_the_chosen_layers_and_rows(finished, warm_start):
 
 def test_held_out_lines_are_not_trained_on(finished, corpus):
     tokenizer = AutoTokenizer.from_pretrained(finished / "start")
-    lines = pretrain.read_lines(corpus, "reviews")
-    held_out = pretrain.load(finished / "examples" / "held_out" / "reviews")["input_ids"]
-    trained = {tuple(ids) for ids in pretrain.load(finished / "examples" / "train" / "reviews")["input_ids"]}
+    lines = lm_training.read_lines(corpus, "reviews")
+    held_out = lm_training.Pieces.load(finished / "examples" / "held_out" / "reviews").rows()
+    trained = {tuple(ids) for ids in lm_training.Pieces.load(finished / "examples" / "train" / "reviews").rows()}
     assert tokenizer.decode(held_out[0], skip_special_tokens=True) == lines[0].lower()
     assert not trained & {tuple(ids) for ids in held_out} and len(trained) > 50
 
 
 def test_report_counts_what_was_seen(finished):
     report = json.loads((finished / "report.json").read_text())
-    lengths = [sum(pretrain.load(finished / "examples" / "train" / name)["length"]) for name in ("reviews", "books_1")]
-    assert report["tokens_seen"] == sum(lengths) and report["started_from"] == "warm start"
+    folders = [finished / "examples" / "train" / name for name in ("reviews", "books_1")]
+    assert (
+        report["tokens_seen"] == lm_training.Pieces.load(*folders).lengths.sum()
+        and report["started_from"] == "warm start"
+    )
     assert {name: scores["n_masked"] > 0 for name, scores in report["held_out"].items()} == {
         "books_1": True, "reviews": True,
     }  # fmt: skip
