@@ -255,7 +255,9 @@ def train(work: Path, arguments: argparse.Namespace) -> dict:
         "steps": trainer.state.global_step,
         "seconds_of_last_session": log[-1]["train_runtime"],
         "settings": {
-            name: str(value) for name, value in vars(arguments).items() if value is not None and type(value) is not Path
+            name: str(value)
+            for name, value in vars(arguments).items()
+            if value is not None and not isinstance(value, Path)
         },
         "curve": [entry for entry in log if "held_out_accuracy" in entry],
         "held_out": {name: evaluate(plm, texts) for name, texts in held_out.items()},
@@ -294,7 +296,7 @@ def freeze_below(plm: SharedPLM, n_layers: int) -> None:
     if not stacks:
         raise SystemExit(
             f"{type(plm.trunk).__name__} has no list of {depth} layers to train the upper ones of; "
-            "leave --train-layers out to train all weights."
+            "expected an encoder with one, such as BERT or MPNet."
         )
     if not 0 <= n_layers <= depth:
         raise SystemExit(f"--train-layers is {n_layers}; expected 0 to {depth}, the layers of the checkpoint.")

@@ -55,41 +55,43 @@ def parse_arguments(command_line: list[str] | None = None) -> argparse.Namespace
 
 def build_start(checkpoint: Path, out: Path) -> None:
     """The checkpoint with a new masked-LM head, as a masked-LM checkpoint with its tokenizer."""
-    tokenizer, (model, report) = AutoTokenizer.from_pretrained(checkpoint), load_encoder(checkpoint)
+    model, tokenizer, missing = load_encoder(checkpoint)
     if tokenizer.mask_token_id is None:
-        raise SystemExit(f"{checkpoint} has no mask token, so it cannot be trained to fill masks.")
-    prefix = model.base_model_prefix + "."
-    missing = {name for name, _ in model.named_parameters()} & set(report["missing_keys"])
-    torn = sorted(name for name in missing if name.startswith(prefix))
+        raise SystemExit(f"{checkpoint} has no mask token; expected a tokenizer with one, such as BERT's.")
+    torn = sorted(name for name in missing if name.startswith(model.base_model_prefix + "."))
     if torn:
         raise SystemExit(
             f"{checkpoint} lacks {len(torn)} weights of {type(model).__name__}, for example {torn[0]}; "
-            "expected the whole encoder."
+            "expected the whole encoder, get it again."
         )
     if not missing:
-        raise SystemExit(f"{checkpoint} has a masked-LM head already; there is nothing to restore.")
+        raise SystemExit(
+            f"{checkpoint} has a masked-LM head already; expected an encoder without one, use it as it is."
+        )
     start_at_identity(model)
     model.save_pretrained(out)
     tokenizer.save_pretrained(out)
 
 
-def load_encoder(checkpoint: Path):
+def load_encoder(checkpoint: Path) -> tuple:
+    """The model with a new head, the tokenizer, and the names of the weights that the checkpoint does not hold."""
     verbosity = logging.get_verbosity()
     logging.set_verbosity_error()  # its report would call the missing head a fault
     try:
         model, report = AutoModelForMaskedLM.from_pretrained(
             checkpoint, dtype=torch.float32, use_safetensors=True, output_loading_info=True
         )
+        tokenizer = AutoTokenizer.from_pretrained(checkpoint)
     except (OSError, ValueError) as error:
         raise SystemExit(
-            f"{checkpoint} is no encoder that transformers knows a masked-LM head for ({str(error).splitlines()[0]}); "
-            "expected a folder such as BERT's, RoBERTa's or MPNet's."
+            f"Cannot load an encoder with a masked-LM head from {checkpoint}: {str(error).splitlines()[0]} Expected a "
+            "folder with config.json, tokenizer and safetensors weights of an encoder such as BERT, RoBERTa or MPNet."
         ) from error
     finally:
         logging.set_verbosity(verbosity)
     if model.config.is_encoder_decoder:
         raise SystemExit(f"{checkpoint} is an encoder-decoder ({type(model).__name__}); expected an encoder.")
-    return model, report
+    return model, tokenizer, {name for name, _ in model.named_parameters()} & set(report["missing_keys"])
 
 
 def start_at_identity(model) -> None:
