@@ -24,7 +24,7 @@ CHOICES = {
     "layers 0 1 2": ["--layers", "0", "1", "2"],
     "layers 0 2 4": ["--layers", "0", "2", "4"],
     "layers 0 1 3 5": ["--layers", "0", "1", "3", "5"],
-    "length 128": ["--length", "128", "--batch", "64"],
+    "length 128": ["--length", "128", "--batch", "32"],
     "30 % masked": ["--mask-rate", "0.3"],
     "rate 4e-4": ["--rate", "4e-4"],
     "vocabulary 6,000": ["--vocabulary", "6000"],
