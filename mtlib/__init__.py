@@ -1,7 +1,38 @@
 """Mask-tuning (arXiv 2307.10457): fine-tune a masked language model on its own perturbed inputs.
 
-Importing the package imports nothing heavy; take what you need from its modules
-(`mtlib.masking`, `mtlib.plm`, `mtlib.objectives`, `mtlib.trainer`, ...).
+    from mtlib import FineTuning, MaskTuning, ObjectiveArguments, ObjectiveTrainer, SharedPLM
+
+Importing the package imports nothing heavy; each name is loaded when it is first used.
 """
 
+from importlib import import_module
+
 __version__ = "0.1.0"
+
+_MODULES = {
+    "BernoulliMasking": "mtlib.masking",
+    "ExactMasking": "mtlib.masking",
+    "MaskingPolicy": "mtlib.masking",
+    "WholeWordMasking": "mtlib.masking",
+    "FineTuning": "mtlib.objectives",
+    "MaskTuning": "mtlib.objectives",
+    "MaskedLM": "mtlib.objectives",
+    "Objective": "mtlib.objectives",
+    "ObjectiveOutput": "mtlib.objectives",
+    "ObjectiveArguments": "mtlib.trainer",
+    "ObjectiveTrainer": "mtlib.trainer",
+    "METHODS": "mtlib.methods",
+    "SharedPLM": "mtlib.plm",
+    "UserError": "mtlib.errors",
+}
+__all__ = sorted(_MODULES)
+
+
+def __getattr__(name: str):
+    if name not in _MODULES:
+        raise AttributeError(f"module 'mtlib' has no attribute {name!r}")
+    return getattr(import_module(_MODULES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

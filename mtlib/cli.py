@@ -1,17 +1,21 @@
 """`python -m mtlib ...`. Heavy modules are imported inside the commands, so that `--help` answers at once."""
 
+import dataclasses
+import inspect
 import os
 import signal
 import sys
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal, get_args, get_origin
 
 import typer
 from rich.console import Console
 
 from mtlib.errors import UserError
+from mtlib.methods import METHODS, readers, settings_of_any_method
+from mtlib.runs.config import settings_with_help
 
 app = typer.Typer(
     help="Mask-tuning (arXiv 2307.10457): runs, tables, notebooks, figures, data.",
@@ -20,7 +24,8 @@ app = typer.Typer(
 )
 data_app = typer.Typer(help="Check and download data.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
-METHODS = "fine_tuning, mask_tuning, augmented, no_integrated_loss, sequential, perturb_first"
+# settings that not every method reads, with the methods that do
+_READ_BY = {name: readers(name) for name in settings_of_any_method()}
 # a table in a file or a pipe is as wide as it needs to be
 console = Console() if sys.stdout.isatty() else Console(width=10_000)
 
@@ -50,62 +55,67 @@ def main() -> None:
         sys.exit(0)
 
 
+def _run_options() -> list[inspect.Parameter]:
+    """An option for every setting of a run and of the methods, with the help that stands beside it."""
+    options = []
+    for name, (hint, text, default) in settings_with_help().items():
+        kind, option, value = hint, f"--{name.replace('_', '-')}", default
+        if get_origin(hint) is Literal:
+            kind, text = str, f"{text}: {', '.join(get_args(hint))}"
+        elif name == "method":
+            text = f"{text}: {', '.join(METHODS)}"
+        elif name == "shared":
+            kind, option, value, text = bool, "--separate", False, "two trunks instead of a shared one"
+        elif name in ("sets", "splits"):
+            kind, value, option = list[str] | None, None, "--sets" if name == "sets" else "--split"
+        if name in _READ_BY:
+            others = [method for method in METHODS if method not in _READ_BY[name]]
+            rule = f"not {', '.join(others)}" if len(others) < len(_READ_BY[name]) else ", ".join(_READ_BY[name])
+            text = f"{text} ({rule})"
+            value = None if name != "shared" else False  # what is not given is the method's own default
+            kind = kind if name == "shared" else kind | None
+        if value is dataclasses.MISSING:
+            value = inspect.Parameter.empty
+        annotation = Annotated[kind, typer.Option(option, help=text)]
+        options.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=value, annotation=annotation))
+    return options
+
+
+def _with_run_options(command: Callable) -> Callable:
+    """The command with the options of a run before its own."""
+    own = [p for p in inspect.signature(command).parameters.values() if p.kind is not p.VAR_KEYWORD]
+    options = [*_run_options(), *(p.replace(kind=p.KEYWORD_ONLY) for p in own)]
+    command.__signature__ = inspect.Signature(options)
+    command.__annotations__ = {option.name: option.annotation for option in options}
+    return command
+
+
 @app.command()
+@_with_run_options
 def run(
-    task: Annotated[str, typer.Option(help="sentiment, nli or paraphrase")],
-    method: Annotated[str, typer.Option(help=f"one of {METHODS}")],
-    source: Annotated[
-        str, typer.Option(help="testbed, hub, or a folder of original releases or of `mtlib testbed`")
-    ] = "testbed",
-    model: Annotated[str, typer.Option(help="mini (bundled), a hub id, or a folder with a masked LM")] = "mini",
-    seed: Annotated[int, typer.Option(help="of the new head, dropout, the order of the data and the masks")] = 0,
-    alpha: Annotated[float | None, typer.Option(help="weight of the masked-LM loss [default: the paper's]")] = None,
-    mask_rate: Annotated[float, typer.Option(help="share of the tokens that is masked")] = 0.05,
-    masking: Annotated[str, typer.Option(help="exact, bernoulli or whole_word")] = "exact",
-    fill: Annotated[str, typer.Option(help="argmax, sample or top_k")] = "argmax",
-    top_k: Annotated[int, typer.Option(help="for --fill top_k")] = 10,
-    replacement: Annotated[str, typer.Option(help="mask or 80_10_10")] = "mask",
-    separate: Annotated[bool, typer.Option("--separate", help="two trunks instead of a shared one")] = False,
-    update: Annotated[str, typer.Option(help="joint (equation 1), balanced or alternating")] = "joint",
-    epochs: Annotated[float, typer.Option(help="passes over the training set")] = 3.0,
-    batch_size: Annotated[int | None, typer.Option(help="[default: the paper's, 16 or 32]")] = None,
-    accumulation: Annotated[int, typer.Option(help="slices a batch is cut into to save memory")] = 1,
-    learning_rate: Annotated[float | None, typer.Option(help="of the trunk [default: by method and model]")] = None,
-    classifier_learning_rate: Annotated[float | None, typer.Option(help="[default: as above]")] = None,
-    mlm_head_learning_rate: Annotated[float | None, typer.Option(help="[default: as above]")] = None,
-    warmup: Annotated[float, typer.Option(help="share of the steps with a rising rate")] = 0.0,
-    weight_decay: Annotated[float, typer.Option(help="of AdamW")] = 0.0,
-    train_size: Annotated[int | None, typer.Option(help="training examples [default: all]")] = None,
-    max_length: Annotated[int, typer.Option(help="tokens per training example")] = 128,
-    eval_max_length: Annotated[int | None, typer.Option(help="tokens per test example [default: --max-length]")] = None,
-    sets: Annotated[list[str] | None, typer.Option(help="evaluation set, repeatable [default: all]")] = None,
-    split: Annotated[list[str] | None, typer.Option(help="SET=OPTION where the paper leaves it open")] = None,
-    hans_rule: Annotated[str, typer.Option(help="how three labels fold into two: max or sum")] = "max",
-    precision: Annotated[str, typer.Option(help="auto, float32 or bf16")] = "auto",
-    gradient_diagnostics_steps: Annotated[int, typer.Option(help="log both losses' gradients this often")] = 0,
     out: Annotated[Path, typer.Option(help="folder for records")] = Path("runs"),
     restart: Annotated[bool, typer.Option("--restart", help="do not resume an interrupted run")] = False,
     keep_model: Annotated[Path | None, typer.Option(help="write the trained model here")] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="train also what the project has the record of")] = False,
+    **settings,
 ) -> None:
     """Train, evaluate and write one record. A finished run is skipped, an interrupted one resumes."""
-    from mtlib.runs import run as runs
-    from mtlib.runs.config import RunConfig
+    from mtlib.runs.config import configure
+    from mtlib.runs.records import read_records
+    from mtlib.runs.run import run
 
-    config = RunConfig(
-        task=task, method=method, source=source, model=model, seed=seed, alpha=alpha, mask_rate=mask_rate,
-        masking=masking, fill=fill, top_k=top_k, replacement=replacement, shared=not separate, update=update,
-        epochs=epochs, batch_size=batch_size, accumulation=accumulation, learning_rate=learning_rate,
-        classifier_learning_rate=classifier_learning_rate, mlm_head_learning_rate=mlm_head_learning_rate, warmup=warmup,
-        weight_decay=weight_decay, train_size=train_size, max_length=max_length, eval_max_length=eval_max_length,
-        sets=tuple(sets or ()), splits=_named_values(split or [], "--split", "imdb_contrast=test"), hans_rule=hans_rule,
-        precision=precision,
-        gradient_diagnostics_steps=gradient_diagnostics_steps,
-    )  # fmt: skip
-    path, was_there = runs.run(config, out, resume=not restart, keep_model=keep_model)
+    settings["shared"] = False if settings["shared"] else None  # the option says --separate
+    settings = {name: value for name, value in settings.items() if value is not None or name not in _READ_BY}
+    settings["sets"] = tuple(settings["sets"] or ())
+    settings["splits"] = _named_values(settings["splits"] or [], "--split", "imdb_contrast=test")
+    path, was_there = run(configure(**settings), out, resume=not restart, keep_model=keep_model, fresh=fresh)
     if os.environ.get("RANK", "0") != "0":  # of several processes, one reports
         return
-    record = runs.read_records([path])[0]
-    _print(f"{'already there' if was_there else 'written'}: {path}")
+    record = read_records([path])[0]
+    made = record["environment"]
+    _print(f"already there, made on {made['device']} at {made['commit']}: {path}" if was_there else f"written: {path}")
+    if record.get("diverged"):
+        console.print("  the loss was no longer finite: the run has diverged, try a lower learning rate")
     for name, metrics in record["metrics"].items():
         console.print(f"  {name:24} {100 * metrics['accuracy']:6.2f} %  ({metrics['correct']} of {metrics['n']})")
 
@@ -124,18 +134,20 @@ def tables(
 ) -> None:
     """Method x evaluation set: mean ± sd in per cent, and the paired difference to fine-tuning (95 % interval)."""
     from mtlib.analysis import tables as made
-    from mtlib.runs import run as runs
+    from mtlib.runs.records import read_records
 
-    found = made.make_tables(runs.read_records(folders or [Path("runs")]))
+    every = made.make_tables(read_records(folders or [Path("runs")]))
     if form is Form.csv:
-        print(made.csv_text(found), end="")
+        print(made.csv_text(every), end="")
         return
-    for table in found:
+    for table in every:
         if form is Form.markdown:
             print(made.markdown(table, per_seed), end="\n\n")
         else:
             console.print(_rich_table(table.heading, ["method", "n", *table.columns], [
                 [name, n, *cells] for name, n, cells in made.texts(table, per_seed)]))  # fmt: skip
+            if table.note:
+                _print(table.note)
 
 
 @app.command()
@@ -145,15 +157,15 @@ def bundle(
     history: Annotated[int | None, typer.Option(help="log entries kept of each run [default: all]")] = None,
 ) -> None:
     """Put the records of many runs into one file, a line each."""
-    from mtlib.runs import run as runs
+    from mtlib.runs.records import json_line, make_writable, read_records, write_atomically
 
     if to.suffix != ".jsonl":
         raise UserError(f"--to is {to}; expected a file name that ends in .jsonl.")
     if history is not None and history < 1:
         raise UserError(f"--history is {history}; expected 1 or more.")
-    runs.make_writable(to.parent)
-    records = runs.read_records([*([to] if to.exists() else []), *folders])
-    runs.write_atomically(to, "".join(runs.json_line(record, history) for record in records))
+    make_writable(to.parent)
+    records = read_records([*([to] if to.exists() else []), *folders])
+    write_atomically(to, "".join(json_line(record, history) for record in records))
     _print(f"{len(records)} records: {to}")
 
 
@@ -178,21 +190,20 @@ def sweep(
     retries: Annotated[int, typer.Option(help="how often a run is taken up again whose process was killed")] = 2,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="only list the runs, with estimated costs")] = False,
 ) -> None:
-    """Do every run of a grid whose record is not there. Exit code 1 if one fails; the others are done all the same."""
-    from mtlib.sweeps import engines, grid
-    from mtlib.sweeps import progress as sweep_report
+    """Run every configuration of a grid that has no record yet. Exit code 1 if one fails; the others go on."""
+    from mtlib.sweeps import engines, grid, progress
     from mtlib.sweeps.store import Store
 
     _check_engine_options(engine, processes, address, cpus_per_run, gpus_per_run, retries)
     configs, store = grid.expand(file), Store(out)
-    planned, trouble = grid.plan(configs)
+    grid_runs, trouble = grid.identify(configs)
     if dry_run:
-        sweep_report.dry_run(console, planned, trouble, store)
+        progress.dry_run(console, grid_runs, trouble, store)
         return
     if trouble is not None:
         raise UserError(f"{file}: {trouble}")
     if engine is EngineName.local:
-        _carry_out(planned, store, lambda: engines.LocalEngine(store, processes or 1, retries))
+        _carry_out(grid_runs, store, lambda: engines.LocalEngine(store, processes or 1, retries))
         return
     from mtlib.sweeps.ray_engine import RayEngine
 
@@ -201,7 +212,7 @@ def sweep(
             f"{file}: precision is 'auto', which each machine of a cluster may take for something else; give "
             "`precision: bf16` or `precision: float32`."
         )
-    _carry_out(planned, store, lambda: RayEngine(store, address or "auto", cpus_per_run or 1, gpus_per_run, retries))
+    _carry_out(grid_runs, store, lambda: RayEngine(store, address or "auto", cpus_per_run or 1, gpus_per_run, retries))
 
 
 @app.command()
@@ -216,11 +227,10 @@ def study(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="only list the runs, with estimated costs")] = False,
 ) -> None:
     """The study of data/results/PLAN.md: a grid of learning rates, then every arm at its best one. Resumable."""
-    from mtlib.runs import run as runs
     from mtlib.runs.config import RunConfig
+    from mtlib.runs.records import read_records
     from mtlib.study import plan as plan_of
-    from mtlib.sweeps import engines, grid
-    from mtlib.sweeps import progress as sweep_report
+    from mtlib.sweeps import engines, grid, progress
     from mtlib.sweeps.store import Store
 
     if processes < 1:
@@ -231,18 +241,18 @@ def study(
         if name not in blocks:
             raise UserError(f"--block is {name!r}; expected one of {', '.join(blocks)}.")
 
-    def carry_out(configs: list[RunConfig]) -> list[grid.Planned]:
-        planned, trouble = grid.plan(configs, cache)
+    def carry_out(configs: list[RunConfig]) -> list[grid.GridRun]:
+        grid_runs, trouble = grid.identify(configs, cache)
         if trouble is not None:
             raise trouble
-        _carry_out(planned, store, lambda: engines.LocalEngine(store, processes))
-        return planned
+        _carry_out(grid_runs, store, lambda: engines.LocalEngine(store, processes))
+        return grid_runs
 
     if dry_run:
-        first, _ = grid.plan(chosen.grid(), cache)
+        first, _ = grid.identify(chosen.grid(), cache)
     else:
         wanted = [config for name, configs in blocks.items() if name in (block or blocks) for config in configs]
-        _, trouble = grid.plan(wanted, cache)  # what cannot be read later is said before the first run
+        _, trouble = grid.identify(wanted, cache)  # what cannot be read later is said before the first run
         if trouble is not None:
             raise trouble
         try:
@@ -251,12 +261,12 @@ def study(
             console.print("the grid of learning rates is not whole: nothing after it was started")
             raise
     paths = [store.folder / run.file for run in first if run.file is not None and store.has(run.file)]
-    blocks = chosen.runs(plan_of.best_rates(runs.read_records(paths)))
+    blocks = chosen.runs(plan_of.best_rates(read_records(paths)))
     rest = [config for name, configs in blocks.items() if name in (block or blocks) for config in configs]
     if not dry_run:
         carry_out(rest)
         return
-    sweep_report.dry_run(console, *grid.plan([*chosen.grid(), *rest], cache), store)
+    progress.dry_run(console, *grid.identify([*chosen.grid(), *rest], cache), store)
     if len(paths) < len(first):
         console.print(
             f"the grid of learning rates lacks {len(first) - len(paths)} runs: the runs after it are listed at the "
@@ -264,16 +274,16 @@ def study(
         )
 
 
-def _carry_out(planned: list, store, make_engine: Callable) -> None:
+def _carry_out(grid_runs: list, store, make_engine: Callable) -> None:
     """Have the record of every run in the store, with progress and a summary. Exit code 1 if one fails."""
-    from mtlib.sweeps import engines
-    from mtlib.sweeps import progress as sweep_report
+    from mtlib.sweeps.engines import execute
+    from mtlib.sweeps.progress import Progress, summary
 
     store.check_writable()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that a job scheduler's stop ends the runs too
-    with sweep_report.Progress(console, len(planned)) as progress:
-        outcomes = engines.execute(planned, make_engine(), store, progress)
-    if not sweep_report.summary(console, outcomes, store):
+    with Progress(console, len(grid_runs)) as progress:
+        outcomes = execute(grid_runs, make_engine(), store, progress)
+    if not summary(console, outcomes, store):
         raise typer.Exit(1)
 
 
@@ -284,7 +294,7 @@ def testbed(
     seed: Annotated[int, typer.Option(help="same strength and seed, same bytes")] = 0,
 ) -> None:
     """Generate the testbed with its shortcut at another strength."""
-    from mtlib.runs.run import make_writable
+    from mtlib.runs.records import make_writable
     from mtlib.testbed import write
 
     make_writable(out)
@@ -303,7 +313,8 @@ def verify(source: Annotated[str, typer.Option(help="a folder of original releas
     width = max(len(row.file) for row in rows)
     for row in rows:
         of = f"of {row.expected:,}" if row.expected != row.rows and row.expected else ""
-        print(f"{row.status:9} {row.file:{width}} {_number(row.rows):>7} {of:>10}  {row.labels}; checksum {row.sha256}")
+        counted = f"{_number(row.rows):>7} {of:>10}  {row.labels}"
+        print(f"{row.status:9} {row.file:{width}} {counted}; checksum {row.checksum}")
     print("\nNotes")
     for row in rows:
         if row.note:
@@ -366,16 +377,15 @@ def notebooks(
     paths = runner.find(names or [])
     if list_parameters:
         console.print(_rich_table("parameters", ["notebook", "name", "type", "default", "meaning"], [
-            [path.stem, name, one["inferred_type_name"], one["default"], one["help"]]
-            for path in paths for name, one in runner.parameters_of(path).items()]))  # fmt: skip
+            [path.stem, name, about["inferred_type_name"], about["default"], about["help"]]
+            for path in paths for name, about in runner.parameters_of(path).items()]))  # fmt: skip
         return
-    given = _named_values(parameter or [], "-p", "alpha=0.7")
-    if "profile" in given:
+    texts = _named_values(parameter or [], "-p", "alpha=0.7")
+    if "profile" in texts:
         raise UserError("give the profile with --profile, not with -p.")
-    minutes = profiles.limits(profile)
-    limits = {path.stem: minutes.get(path.stem, minutes["other"]) for path in paths}
-    values = runner.check_parameters(paths, given if profile == "cpu" else {**given, "profile": profile})
-    if publish and (profile != "cpu" or given or resume):
+    silent_minutes = profiles.silent_minutes(profile)
+    values = runner.check_parameters(paths, texts if profile == "cpu" else {**texts, "profile": profile})
+    if publish and (profile != "cpu" or texts or resume):
         raise UserError("--publish stores a fresh run of the cpu profile; leave out --resume, -p and other profiles.")
     if publish and (out / "runs").exists():
         raise UserError(f"--publish stores a fresh run, but {out / 'runs'} has earlier ones; delete it, or give --out.")
@@ -387,17 +397,14 @@ def notebooks(
         elif publish:
             runner.publish(out / f"{result.name}.ipynb", runner.NOTEBOOK_DIR / f"{result.name}.ipynb", result.seconds)
 
-    results = runner.run_notebooks(values, out, limits, resume, report)
+    results = runner.run_notebooks(values, out, silent_minutes, resume, report)
     if publish:
         runner.update_readme()
     total = sum(result.seconds for result in results if result.status != "kept")
-    rows = []
-    for result in results:
-        slowest = "\n".join(f"{seconds:5.0f} s  {where}" for seconds, where in result.slowest)
-        rows.append([result.name, result.status, f"{result.seconds / 60:.1f}", slowest])
-    console.print(
-        _rich_table(f"{total / 60:.1f} minutes, {out}", ["notebook", "status", "minutes", "slowest cells"], rows)
-    )
+    console.print(_rich_table(f"{total / 60:.1f} minutes, {out}", ["notebook", "status", "minutes", "slowest cells"], [
+        [result.name, result.status, f"{result.seconds / 60:.1f}",
+         "\n".join(f"{seconds:5.0f} s  {where}" for seconds, where in result.slowest)]
+        for result in results]))  # fmt: skip
     if any(result.status == "failed" for result in results):
         raise typer.Exit(1)
 
@@ -418,41 +425,36 @@ def bench(
     import json
 
     from mtlib import bench as measuring
-    from mtlib.runs.run import make_writable, write_atomically
+    from mtlib.runs.records import make_writable, write_atomically
 
-    if names and throughput:
-        raise UserError("--throughput measures by itself; give no benchmarks with it.")
+    if profile and (names or throughput or json_file):
+        raise UserError("--profile prints one table; give neither benchmarks, nor --throughput, nor --json.")
+    if throughput and (names or json_file):
+        raise UserError("--throughput prints one table; give neither benchmarks nor --json.")
     if profile:
-        if names or throughput or json_file:
-            raise UserError("--profile prints one table; give neither benchmarks, nor --throughput, nor --json.")
         shares = measuring.profile(quick)
-        rows = [[kind, *(f"{one[kind]:.1f} %" for one in shares.values())] for kind in next(iter(shares.values()))]
+        rows = [[kind, *(f"{by_kind[kind]:.1f} %" for by_kind in shares.values())] for kind in shares["fine_tuning"]]
         console.print(_rich_table("share of a step's time", ["", *shares], rows))
+        return
+    if throughput:
+        speeds = measuring.throughput(throughput, **({"batch_size": 8, "steps": 6} if quick else {}))
+        rows = [["unknown" if value is None else value for value in row.values()] for row in speeds]
+        console.print(_rich_table(throughput, list(speeds[0]), rows))
         return
     before = None
     if json_file is not None:
         make_writable(json_file.parent)
-        if json_file.exists():
-            before = json.loads(json_file.read_text())
-            kind = "measured" if throughput is None else "throughput"
-            if kind not in before:
-                raise UserError(f"{json_file} holds results of another kind (no {kind!r}); give another file.")
+        before = json.loads(json_file.read_text()) if json_file.exists() else None
 
-    def report(found: measuring.Measured) -> None:
+    def report(result: measuring.Measured) -> None:
         console.print(
-            f"{found.name:11} {found.ratio:6.2f} ({found.low:.2f} to {found.high:.2f}), wanted {found.wanted}: "
-            f"{'met' if found.met else 'not met'}. {found.what} against {found.against}", highlight=False,
+            f"{result.name:11} {result.ratio:6.2f} ({result.low:.2f} to {result.high:.2f}), wanted {result.wanted}: "
+            f"{'met' if result.met else 'not met'}. {result.what} against {result.against}", highlight=False,
         )  # fmt: skip
 
-    if throughput is None:
-        found = measuring.run(names or [], quick, report, before)
-    else:
-        found = measuring.run_throughput(throughput, quick, before)
-        measured = found["throughput"][throughput]["rows"]
-        rows = [["unknown" if value is None else value for value in row.values()] for row in measured]
-        console.print(_rich_table(throughput, list(measured[0]), rows))
+    results = measuring.run(names or [], quick, report, before)
     if json_file is not None:
-        write_atomically(json_file, json.dumps(found, indent=1) + "\n")
+        write_atomically(json_file, json.dumps(results, indent=1) + "\n")
         _print(f"written: {json_file}")
 
 
@@ -460,13 +462,13 @@ def bench(
 def pages() -> None:
     """For maintainers: put the tables made from data/results into README.md and data/results/STUDY.md."""
     from mtlib.paths import DATA_DIR, NOTEBOOK_DIR
-    from mtlib.tutorial import page_tables as made
+    from mtlib.tutorial import page_tables
 
     if not NOTEBOOK_DIR.is_dir():
         raise UserError("no pages to fill: they come with a checkout of the repository, not with pip.")
-    found = made.parts(DATA_DIR / "results")
-    for page in made.PAGES:
-        console.print(f"{page}: {', '.join(made.fill(DATA_DIR.parent / page, found))}")
+    parts = page_tables.parts(DATA_DIR / "results")
+    for page in page_tables.PAGES:
+        console.print(f"{page}: {', '.join(page_tables.fill(DATA_DIR.parent / page, parts))}")
 
 
 @app.command()
@@ -474,15 +476,16 @@ def figures(
     out: Annotated[Path | None, typer.Option(help="folder [default: figures/ of the checkout]")] = None,
 ) -> None:
     """Draw the repository's figures, PNG and SVG, from data/results."""
-    from mtlib.analysis import figures as drawn
+    from mtlib.analysis.figures import save
     from mtlib.paths import DATA_DIR, FIGURE_DIR
-    from mtlib.runs.run import make_writable
+    from mtlib.runs.records import make_writable
+    from mtlib.study.figures import standard
 
     if out is None and not FIGURE_DIR.is_dir():
         raise UserError("there is no checkout whose figures/ to write to; give a folder with --out.")
     make_writable(out or FIGURE_DIR)
-    for name, (figure, alt) in drawn.standard(DATA_DIR / "results").items():
-        for path in drawn.save(figure, out or FIGURE_DIR, name, alt):
+    for name, (figure, alt) in standard(DATA_DIR / "results").items():
+        for path in save(figure, out or FIGURE_DIR, name, alt):
             _print(f"written: {path}")
 
 
@@ -491,11 +494,11 @@ def doctor() -> None:
     """One line per requirement, then the device and whether the hub answers. Exit code 1 if a requirement fails."""
     from mtlib.runs import environment
 
-    found = environment.checks()
+    checks = environment.checks()
     marks = {True: "[green]OK  [/]", False: "[red]FAIL[/]", None: "    "}
-    for check in found:
-        console.print(f"{marks[check.ok]} {check.name:16} {check.found}", highlight=False)
-    if any(check.ok is False for check in found):
+    for check in checks:
+        console.print(f"{marks[check.ok]} {check.name:16} {check.detail}", highlight=False)
+    if any(check.ok is False for check in checks):
         raise typer.Exit(1)
 
 
@@ -507,8 +510,8 @@ def _check_engine_options(
     gpus_per_run: float | None,
     retries: int,
 ) -> None:
-    ray_only = {"--address": address, "--cpus-per-run": cpus_per_run, "--gpus-per-run": gpus_per_run}
-    for option, value in ({"--processes": processes} if engine is EngineName.ray else ray_only).items():
+    for_ray = {"--address": address, "--cpus-per-run": cpus_per_run, "--gpus-per-run": gpus_per_run}
+    for option, value in ({"--processes": processes} if engine is EngineName.ray else for_ray).items():
         if value is not None:
             raise UserError(f"{option} is {value!r}, but --engine {engine} does not read it; leave it out.")
     for option, value in (("--processes", processes), ("--cpus-per-run", cpus_per_run)):

@@ -52,14 +52,14 @@ class SharedTrunkSettings(PerturbationSettings):
 
 @dataclass(frozen=True)
 class MaskTuningSettings(SharedTrunkSettings):
-    alpha: Annotated[float | None, "weight of the masked-LM loss [default: the paper's for the task]"] = None
+    alpha: Annotated[float | None, "weight of the masked-LM loss (default: the paper's for the task)"] = None
     update: Annotated[Update, "how the two losses become a step; joint is equation 1"] = "joint"
-    mlm_head_learning_rate: Annotated[float | None, "of the masked-LM head [default: by method and model]"] = None
+    mlm_head_learning_rate: Annotated[float | None, "of the masked-LM head (default: by method and model)"] = None
 
 
 @dataclass(frozen=True)
 class SequentialSettings(PerturbationSettings):
-    mlm_head_learning_rate: Annotated[float | None, "of the first stage [default: by method and model]"] = None
+    mlm_head_learning_rate: Annotated[float | None, "of the first stage (default: by method and model)"] = None
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import shutil
 from contextlib import contextmanager
 from inspect import signature
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from safetensors import SafetensorError
@@ -28,13 +28,20 @@ from transformers import (
 from transformers.utils import logging
 
 from mtlib.errors import UserError
+from mtlib.methods import Fill
 
-Fill = Literal["argmax", "sample", "top_k"]
-FILLS = ("argmax", "sample", "top_k")
+FILLS = get_args(Fill)
 
 _HEAD_FILE = "masked_lm_head.safetensors"
 _SEPARATE_FOLDER = "masked_lm"
 _LOADING = {"trust_remote_code": False, "use_safetensors": True, "dtype": torch.float32}
+
+
+def check_fill(fill: str, top_k: int) -> None:
+    if fill not in FILLS:
+        raise UserError(f"fill is {fill!r}; expected one of {', '.join(FILLS)}.")
+    if top_k < 1:
+        raise UserError(f"top_k is {top_k}; expected 1 or more.")
 
 
 def check_top_k(top_k: int, tokenizer) -> None:
@@ -72,6 +79,7 @@ class SharedPLM(nn.Module):
         self.mlm = mlm
         self.tokenizer = tokenizer
         self.shared = shared
+        self.objective: nn.Module | None = None  # while a trainer trains parameters of its own
         if shared:
             if type(mlm.base_model) is not type(classifier.base_model):
                 raise UserError(

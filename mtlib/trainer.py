@@ -2,25 +2,27 @@
 
 import json
 import shutil
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from accelerate.utils import extract_model_from_parallel
+from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.utils.data import SequentialSampler
-from transformers import DataCollatorWithPadding, Trainer, TrainingArguments
+from transformers import Trainer, TrainingArguments
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
+from mtlib.collator import Collator
+from mtlib.diagnostics import gradient_diagnostics
 from mtlib.errors import UserError
-from mtlib.objectives import FineTuning, MaskedLM, MaskTuning, Objective
-from mtlib.plm import SharedPLM, check_top_k
-from mtlib.updates import BalancedUpdate
+from mtlib.methods import Update
+from mtlib.objectives import FineTuning, Objective, ObjectiveOutput, Phase
+from mtlib.plm import SharedPLM
+from mtlib.updates import UPDATES, AlternatingUpdate, BalancedUpdate, check_update
 
-UPDATES = ("joint", "balanced", "alternating")
-_MLM_OPTIMIZER = "mlm_optimizer.pt"
-_BALANCE = "balanced_update.json"
+_OBJECTIVE_FILE = "objective.safetensors"  # its parameters, in a checkpoint
 
 
 @dataclass
@@ -42,7 +44,7 @@ class ObjectiveArguments(TrainingArguments):
 
     mlm_head_learning_rate: float | None = None
     classifier_learning_rate: float | None = None
-    update: Literal["joint", "balanced", "alternating"] = "joint"
+    update: Update = "joint"
     gradient_diagnostics_steps: int = 0
     train_sampling_strategy: str = field(default="group_by_length")
     remove_unused_columns: bool = field(default=False)
@@ -90,11 +92,13 @@ class ObjectiveTrainer(Trainer):
         if args.n_gpu > 1:
             # one process drives one GPU: DataParallel cannot split our batches, `accelerate launch` can
             args._n_gpu = 1
-        kwargs.setdefault("data_collator", Collator(plm.tokenizer))
+        objective.to(plm.device)
+        # a part of the model while it is trained, so that devices, optimiser and gradients take its parameters in
+        plm.objective = objective if any(True for _ in objective.parameters()) else None
+        kwargs.setdefault("data_collator", Collator(plm.tokenizer, objective.columns))
         super().__init__(model=plm, args=args, train_dataset=train_dataset, processing_class=plm.tokenizer, **kwargs)
         self.objective = objective
-        self.mlm_optimizer: torch.optim.Optimizer | None = None
-        self.balance = BalancedUpdate() if args.update == "balanced" else None
+        self.update = BalancedUpdate() if args.update == "balanced" else None  # alternating: with the optimiser
         self._parts: dict[str, torch.Tensor] = {}
         self._steps_in_parts = 0
         self._diagnostics: list[dict[str, torch.Tensor]] = []
@@ -109,7 +113,7 @@ class ObjectiveTrainer(Trainer):
         """The slices of one optimiser step, with masks drawn and the counts of the whole step attached."""
         batches, _ = super().get_batch_samples(epoch_iterator, num_batches, device)
         generator = torch.Generator().manual_seed(self._mask_seed())
-        batches = [self._with_masks(batch, generator) for batch in batches]
+        batches = [self._prepared(batch, generator) for batch in batches]
         n_examples = sum(len(batch["input_ids"]) for batch in batches)
         n_masked = sum(batch["mask"].sum() for batch in batches) if "mask" in batches[0] else 0
         counts = torch.as_tensor([n_examples, n_masked], device=device)
@@ -118,30 +122,49 @@ class ObjectiveTrainer(Trainer):
         self._steps_in_parts += 1
         return [{**batch, "n_examples": counts[0], "n_masked": counts[1]} for batch in batches], None
 
-    def _with_masks(self, batch, generator):
-        if self.args.world_size == 1 or isinstance(self.objective, FineTuning):
+    def _prepared(self, batch, generator):
+        """The batch with what the objective draws, which does not depend on the number of processes."""
+        draws = type(self.objective).prepare is not Objective.prepare
+        if self.args.world_size == 1 or not draws:
             return self.objective.prepare(self.plm, batch, generator)
-        # every process draws the masks of all, in the order in which one process would, and keeps its own rows
+        # every process draws for the rows of all, in the order in which one process would, and keeps its own
         n, length = batch["input_ids"].shape
-        whole = {
-            name: self.accelerator.gather(self.accelerator.pad_across_processes(batch[name], dim=1, pad_index=pad))
-            for name, pad in (("input_ids", self.plm.tokenizer.pad_token_id), ("attention_mask", 0))
-        }
-        mask = self.objective.prepare(self.plm, whole, generator)["mask"]  # (batch of all, longest of all)
-        first = self.args.process_index * n
-        return {**batch, "mask": mask[first : first + n, :length]}
+        whole = self._gathered(batch)
+        prepared = self.objective.prepare(self.plm, whole, generator)
+        longest, first = whole["input_ids"].shape[1], self.args.process_index * n
+        drawn = {name: value[first : first + n] for name, value in prepared.items() if name not in batch}
+        for name, rows in drawn.items():
+            if rows.ndim > 1 and rows.shape[1] == longest:
+                drawn[name] = rows[:, :length]
+        return batch | drawn
+
+    def _gathered(self, batch) -> dict[str, torch.Tensor]:
+        """The rows of all processes, padded to the longest."""
+        padding = {"input_ids": self.plm.tokenizer.pad_token_id} | dict(self.objective.columns)
+        whole = {}
+        for name, rows in sorted(batch.items()):  # in one order in all processes
+            if rows.ndim > 1:
+                rows = self.accelerator.pad_across_processes(rows, dim=1, pad_index=padding.get(name, 0))
+            whole[name] = self.accelerator.gather(rows)
+        return whole
 
     def training_step(self, model, inputs, num_items_in_batch=None):
         model.train()
         every = self.args.gradient_diagnostics_steps
-        if every and self.state.global_step % every == 0 and isinstance(self.objective, MaskTuning):
+        two_losses = self.objective.phases(self.plm, inputs) is not None
+        if every and two_losses and self.state.global_step % every == 0:
             with self.compute_loss_context_manager():
                 self._diagnostics.append(gradient_diagnostics(self.plm, self.objective, self._prepare_inputs(inputs)))
-        if self.args.update == "alternating":
-            return self._alternating_step(model, inputs)
-        if self.balance is not None:
-            return self._balanced_step(model, inputs)
-        return super().training_step(model, inputs, num_items_in_batch)
+        if self.update is None:
+            return super().training_step(model, inputs, num_items_in_batch)
+        return self.update.step(self, model, self.objective.phases(self.plm, self._prepare_inputs(inputs)))
+
+    def run_phase(self, model, phase: Phase) -> ObjectiveOutput:
+        """One loss of an objective that has two, forward."""
+        with self.compute_loss_context_manager():
+            output = model(phase.loss, phase.batch)
+        self._note(output.parts)
+        return output
 
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
         output = model(self.objective, inputs)
@@ -153,7 +176,7 @@ class ObjectiveTrainer(Trainer):
     def prediction_step(self, model, inputs, prediction_loss_only, ignore_keys=None):
         inputs = self._prepare_inputs(inputs)
         with torch.no_grad(), self.compute_loss_context_manager():
-            if isinstance(self.objective, MaskedLM):
+            if not self.objective.classifies:
                 # the same masks for the same batch in every evaluation
                 batch = self.objective.prepare(self.plm, inputs, torch.Generator().manual_seed(self.args.seed))
                 return model(self.objective, batch).loss, None, None
@@ -163,47 +186,6 @@ class ObjectiveTrainer(Trainer):
         if prediction_loss_only:
             return output.loss, None, None
         return output.loss, output.logits.float(), inputs["labels"]
-
-    def _alternating_step(self, model, inputs):
-        phases = self.objective.phases(self.plm, self._prepare_inputs(inputs))
-        loss = self._backward(model, *next(phases))
-        self.accelerator.clip_grad_norm_(model.parameters(), self.args.max_grad_norm or float("inf"))
-        schedule = self.optimizer.param_groups[0]
-        for group in self.mlm_optimizer.param_groups:
-            group["lr"] = group["initial_lr"] * schedule["lr"] / schedule["initial_lr"]
-        self.mlm_optimizer.step()
-        model.zero_grad()
-        return loss + self._backward(model, *next(phases))  # the Trainer clips and steps for the second phase
-
-    def _balanced_step(self, model, inputs):
-        alpha, losses = self.objective.alpha, {}
-        phases = self.objective.phases(self.plm, self._prepare_inputs(inputs))
-
-        def backward(name):
-            losses[name] = self._backward(model, *next(phases), part=name)
-
-        if alpha == 0:
-            with torch.no_grad():
-                losses["mlm_loss"] = self._forward(model, *next(phases)).parts["mlm_loss"]
-        self.balance.add_slice(
-            model, (lambda: backward("mlm_loss")) if alpha > 0 else None, lambda: backward("ft_loss")
-        )
-        if self.accelerator.sync_gradients:
-            self.balance.combine(model, alpha)
-        return alpha * losses["mlm_loss"] + (1 - alpha) * losses["ft_loss"]
-
-    def _forward(self, model, objective, batch):
-        with self.compute_loss_context_manager():
-            output = model(objective, batch)
-        self._note(output.parts)
-        return output
-
-    def _backward(self, model, objective, batch, part: str | None = None):
-        """Run the objective forward and backward; `part` names the unweighted loss to take instead of its own."""
-        output = self._forward(model, objective, batch)
-        loss = (output.loss if part is None else output.parts[part]) * self.args.world_size
-        self.accelerator.backward(loss)
-        return loss.detach()
 
     def _run_epoch(self, **kwargs):
         # a training cut off after its last step has none left; within an epoch the stock loop would take one more
@@ -218,9 +200,7 @@ class ObjectiveTrainer(Trainer):
             optimizer_class, options = self.get_optimizer_cls_and_kwargs(self.args, self.plm)
             self.optimizer = optimizer_class(self._parameter_groups(), **options)
             if self.args.update == "alternating":
-                self.mlm_optimizer = optimizer_class(self._parameter_groups(), **options)
-                for group in self.mlm_optimizer.param_groups:
-                    group["initial_lr"] = group["lr"]
+                self.update = AlternatingUpdate(optimizer_class(self._parameter_groups(), **options))
         return self.optimizer
 
     def _parameter_groups(self) -> list[dict]:
@@ -230,12 +210,15 @@ class ObjectiveTrainer(Trainer):
         pooler = getattr(plm.trunk, "pooler", None)
         trunk -= set() if pooler is None else {id(p) for p in pooler.parameters()}
         classifier = {id(p) for p in plm.classifier.parameters()} - trunk
+        objective = {id(p) for p in self.objective.parameters()}
         decayed = set(self.get_decay_parameter_names(plm))
         groups: dict[tuple[float, float], list[nn.Parameter]] = {}
         for name, parameter in plm.named_parameters():
             if id(parameter) in trunk:
                 rate = args.learning_rate
-            elif id(parameter) in classifier:
+            elif id(parameter) in objective and self.objective.learning_rate is not None:
+                rate = self.objective.learning_rate
+            elif id(parameter) in classifier | objective:
                 rate = args.classifier_learning_rate
             else:
                 rate = args.mlm_head_learning_rate
@@ -260,29 +243,29 @@ class ObjectiveTrainer(Trainer):
     def _save(self, output_dir=None, state_dict=None):
         # not the stock way, which would pickle the arguments and trip over tied tensors
         if self.args.should_save:
-            self.plm.save_pretrained(output_dir or self.args.output_dir)
+            folder = output_dir or self.args.output_dir
+            self.plm.save_pretrained(folder)
+            save_objective(self.objective, folder)
 
     def _load_from_checkpoint(self, resume_from_checkpoint, model=None):
-        self.plm.load_state_dict(SharedPLM.from_pretrained(resume_from_checkpoint).state_dict())
+        plm, objective = self.plm, self.plm.objective
+        plm.objective = None  # it has a file of its own
+        plm.load_state_dict(SharedPLM.from_pretrained(resume_from_checkpoint).state_dict())
+        plm.objective = objective
+        load_objective(self.objective, resume_from_checkpoint)
 
     def _load_best_model(self):
         self._load_from_checkpoint(self.state.best_model_checkpoint)
 
     def _save_optimizer_and_scheduler(self, output_dir):
         super()._save_optimizer_and_scheduler(output_dir)
-        if self.mlm_optimizer is not None and self.args.should_save:
-            torch.save(self.mlm_optimizer.state_dict(), Path(output_dir) / _MLM_OPTIMIZER)
-        if self.balance is not None and self.balance.ft_norm is not None and self.args.should_save:
-            (Path(output_dir) / _BALANCE).write_text(json.dumps({"ft_norm": self.balance.ft_norm.item()}))
+        if self.update is not None and self.args.should_save:
+            self.update.save(Path(output_dir))
 
     def _load_optimizer_and_scheduler(self, checkpoint):
         super()._load_optimizer_and_scheduler(checkpoint)
-        if self.mlm_optimizer is not None and checkpoint is not None:
-            state = torch.load(Path(checkpoint) / _MLM_OPTIMIZER, map_location="cpu", weights_only=True)
-            self.mlm_optimizer.load_state_dict(state)
-        if self.balance is not None and checkpoint is not None and (Path(checkpoint) / _BALANCE).exists():
-            kept = json.loads((Path(checkpoint) / _BALANCE).read_text())
-            self.balance.ft_norm = torch.tensor(kept["ft_norm"], device=self.args.device)
+        if self.update is not None and checkpoint is not None:
+            self.update.load(Path(checkpoint), self.args.device)
 
     # --- log ---
 
@@ -302,7 +285,7 @@ class ObjectiveTrainer(Trainer):
             sums = self.accelerator.reduce(sums, "sum")
         logs = {}
         for name, value in sums.items():
-            if name in ("n_changed", "n_correct"):
+            if name in ("n_changed", "n_correct") and "n_masked" in sums:
                 logs[name.replace("n_", "share_")] = (value / sums["n_masked"].clamp(min=1)).item()
             else:
                 logs[name] = value.item() / self._steps_in_parts
@@ -317,37 +300,16 @@ class ObjectiveTrainer(Trainer):
         return (self.args.seed * 1_000_003 + self.state.global_step) * 4_099
 
 
-class Collator:
-    """Pads the model's inputs to the longest of the batch and keeps `labels`; other columns are left behind."""
-
-    def __init__(self, tokenizer):
-        self.keys = {*tokenizer.model_input_names, "labels"}
-        self.pad = DataCollatorWithPadding(tokenizer)
-
-    def __call__(self, examples: list[dict]) -> dict[str, torch.Tensor]:
-        return dict(self.pad([{key: example[key] for key in self.keys & example.keys()} for example in examples]))
+def save_objective(objective: Objective, folder: str | Path) -> None:
+    """Write the parameters that the objective owns, if it has any."""
+    if state := objective.state_dict():
+        save_file({name: tensor.contiguous() for name, tensor in state.items()}, Path(folder) / _OBJECTIVE_FILE)
 
 
-def gradient_diagnostics(plm: SharedPLM, objective: MaskTuning, batch: dict) -> dict[str, torch.Tensor]:
-    """Norms of the trunk's gradients of L_MLM and L_FT (unweighted means of one batch), and their cosine.
-
-    Over the parameters that both losses reach (a pooler, for one, serves the classifier alone). The random state is
-    put back afterwards, so that looking does not change the training.
-    """
-    parameters = [parameter for parameter in plm.trunk.parameters() if parameter.requires_grad]
-    devices = [plm.device] if plm.device.type == "cuda" else []
-    own_counts = {name: value for name, value in batch.items() if name not in ("n_examples", "n_masked")}
-    with torch.random.fork_rng(devices=devices):
-        # the parts are unweighted; at a weight of 0 or 1 one of them would have no graph
-        parts = replace(objective, alpha=0.5)(plm, own_counts).parts
-    gradients = zip(*(_gradients(parts[name], parameters) for name in ("mlm_loss", "ft_loss")), strict=True)
-    shared = [pair for pair in gradients if None not in pair] or [(torch.zeros(1), torch.zeros(1))]
-    mlm, ft = (torch.cat([gradient.flatten() for gradient in side]) for side in zip(*shared, strict=True))
-    return {
-        "mlm_grad_norm": mlm.norm(),
-        "ft_grad_norm": ft.norm(),
-        "grad_cosine": torch.nn.functional.cosine_similarity(mlm, ft, dim=0),
-    }
+def load_objective(objective: Objective, folder: str | Path) -> None:
+    """Read back what `save_objective` wrote there."""
+    if objective.state_dict():
+        objective.load_state_dict(load_file(Path(folder) / _OBJECTIVE_FILE))
 
 
 def precision() -> dict[str, bool]:
@@ -370,12 +332,8 @@ def last_checkpoint(folder: Path) -> Path | None:
 
 
 def _check_arguments(plm: SharedPLM, objective: Objective, args: ObjectiveArguments, others: dict) -> None:
-    if args.update != "joint" and not isinstance(objective, MaskTuning):
-        raise UserError(f'update="{args.update}" needs the two losses of MaskTuning, not {type(objective).__name__}.')
-    if args.update == "balanced" and not plm.shared:
-        raise UserError('update="balanced" weighs two gradients on one trunk; this model has two, use update="joint".')
-    if args.update == "alternating" and args.world_size > 1:
-        raise UserError('update="alternating" runs in one process; use update="joint" on several GPUs.')
+    check_update(args.update, plm, objective, args)
+    objective.check(plm)
     for name, value in (("label_smoothing_factor", args.label_smoothing_factor),
                         ("neftune_noise_alpha", args.neftune_noise_alpha),
                         ("compute_loss_func", others.get("compute_loss_func"))):  # fmt: skip
@@ -383,18 +341,21 @@ def _check_arguments(plm: SharedPLM, objective: Objective, args: ObjectiveArgume
             raise UserError(f"{name} is {value!r}, but the loss is the objective's; leave {name} out.")
     if args.update == "alternating" and (others.get("optimizers") or (None,))[0] is not None:
         raise UserError('update="alternating" makes its own two optimisers; leave `optimizers` out, or its first.')
-    if args.gradient_diagnostics_steps and not plm.shared and isinstance(objective, MaskTuning):
+    if args.gradient_diagnostics_steps and not plm.shared and objective.phases(plm, {}) is not None:
         raise UserError("gradient_diagnostics_steps compares two losses on one trunk; this model has two, set it to 0.")
 
 
 def _check_examples(plm: SharedPLM, objective: Objective, dataset) -> None:
-    if isinstance(objective, MaskTuning) and objective.fill == "top_k":
-        check_top_k(objective.top_k, plm.tokenizer)
     if dataset is None:
         return
     if len(dataset) == 0:
         raise UserError("the training set is empty; expected at least one example.")
-    if not isinstance(objective, MaskedLM):
+    if missing := sorted(objective.columns.keys() - {*dataset.column_names}):
+        raise UserError(
+            f"the training set has no column {', '.join(missing)}, which {type(objective).__name__} needs; it has "
+            f"{', '.join(dataset.column_names)}."
+        )
+    if objective.classifies:
         if "labels" not in dataset.column_names:
             raise UserError(f"the training set has no column `labels`; it has {', '.join(dataset.column_names)}.")
         labels = list(dataset.with_format(None)["labels"])
@@ -409,12 +370,6 @@ def _check_examples(plm: SharedPLM, objective: Objective, dataset) -> None:
                 f"the training set has labels {found[0]} to {found[-1]}; a classifier with num_labels="
                 f"{plm.config.num_labels} takes 0 to {plm.config.num_labels - 1}."
             )
-
-
-def _gradients(loss: torch.Tensor, parameters: list[nn.Parameter]) -> tuple:
-    if not loss.requires_grad:  # nothing was masked
-        return (None,) * len(parameters)
-    return torch.autograd.grad(loss, parameters, retain_graph=True, allow_unused=True)
 
 
 class _LengthGroups(LengthGroupedSampler):

@@ -1,9 +1,52 @@
-"""How the two losses of Mask-tuning become optimiser steps, where that is more than one backward pass."""
+"""How the two losses of an objective become optimiser steps, where that takes more than one backward pass."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import get_args
 
 import torch
 from torch import nn
 
+from mtlib.errors import UserError
+from mtlib.methods import Update
+from mtlib.objectives import ObjectiveOutput, Phase
+
+UPDATES = get_args(Update)
 DECAY = 0.95  # of the running norm of the classification gradient
+
+
+class AlternatingUpdate:
+    """Two AdamW steps for each batch: one on alpha * L_MLM, then one on (1 - alpha) * L_FT, each with its own moments.
+
+    Our second reading of the paper's "two training phases". Alpha is then all but inert, since Adam divides the scale
+    of a loss out.
+
+    Args:
+        optimizer: for the first step, with the same groups of parameters as the trainer's own, which does the second.
+    """
+
+    FILE = "mlm_optimizer.pt"
+
+    def __init__(self, optimizer: torch.optim.Optimizer):
+        self.optimizer = optimizer
+
+    def step(self, trainer, model: nn.Module, phases) -> torch.Tensor:
+        """Both backward passes and the first of the two steps; the trainer clips and steps for the second."""
+        loss, output = _run(trainer, model, next(phases), weighted=True)
+        trainer.accelerator.clip_grad_norm_(model.parameters(), trainer.args.max_grad_norm or float("inf"))
+        for group, scheduled in zip(self.optimizer.param_groups, trainer.optimizer.param_groups, strict=True):
+            group["lr"] = scheduled["lr"]
+        self.optimizer.step()
+        model.zero_grad()
+        return loss + _run(trainer, model, phases.send(output), weighted=True)[0]
+
+    def save(self, folder: Path) -> None:
+        torch.save(self.optimizer.state_dict(), folder / self.FILE)
+
+    def load(self, folder: Path, device: torch.device) -> None:
+        state = torch.load(folder / self.FILE, map_location="cpu", weights_only=True)
+        self.optimizer.load_state_dict(state)
 
 
 class BalancedUpdate:
@@ -25,26 +68,47 @@ class BalancedUpdate:
     held at the same time.
     """
 
+    FILE = "balanced_update.json"
+
     def __init__(self):
         self.ft_norm: torch.Tensor | None = None  # r, a scalar
         self._mlm_gradients: list[torch.Tensor | None] | None = None  # of the slices so far
 
-    def add_slice(self, model: nn.Module, backward_mlm, backward_ft) -> None:
-        """Add the gradients of one slice; each argument runs one loss forward and backward.
+    def step(self, trainer, model: nn.Module, phases) -> torch.Tensor:
+        """Both backward passes of one slice; after the last slice `.grad` holds the gradient of the whole step."""
+        masked_lm, losses = next(phases), []
 
-        Args:
-            model: its parameters' `.grad` holds g_FT between slices.
-            backward_mlm: called first; None where the masked LM is not trained (alpha 0).
-            backward_ft: called second.
+        def backward_mlm():
+            loss, output = _run(trainer, model, masked_lm)
+            losses.append(masked_lm.weight * loss)
+            return output
+
+        def backward_ft(output: ObjectiveOutput):
+            phase = phases.send(output)
+            losses.append(phase.weight * _run(trainer, model, phase)[0])
+
+        if masked_lm.weight == 0:
+            with torch.no_grad():
+                output = trainer.run_phase(model, masked_lm)
+            backward_ft(output)
+        else:
+            self.add_slice(model, backward_mlm, backward_ft)
+        if trainer.accelerator.sync_gradients:
+            self.combine(model, masked_lm.weight)
+        return sum(losses)
+
+    def add_slice(self, model: nn.Module, backward_mlm: Callable, backward_ft: Callable) -> None:
+        """Add the gradients of one slice. Each argument runs one loss; the second is given what the first returns.
+
+        Between slices `.grad` of the model's parameters holds g_FT.
         """
         parameters = list(model.parameters())
-        if backward_mlm is not None:
-            ft_gradients = [parameter.grad for parameter in parameters]
-            _set(parameters, self._mlm_gradients or [None] * len(parameters))
-            backward_mlm()
-            self._mlm_gradients = [parameter.grad for parameter in parameters]
-            _set(parameters, ft_gradients)
-        backward_ft()
+        ft_gradients = [parameter.grad for parameter in parameters]
+        _set_gradients(parameters, self._mlm_gradients or [None] * len(parameters))
+        output = backward_mlm()
+        self._mlm_gradients = [parameter.grad for parameter in parameters]
+        _set_gradients(parameters, ft_gradients)
+        backward_ft(output)
 
     def combine(self, model: nn.Module, alpha: float) -> None:
         """Leave the gradient of the whole step in `.grad`, ready to be clipped and stepped on."""
@@ -53,9 +117,8 @@ class BalancedUpdate:
             return
         pairs = list(zip(model.parameters(), mlm_gradients, strict=True))
         shared = [(p.grad, mlm) for p, mlm in pairs if p.grad is not None and mlm is not None]
-        ft_norm = _norm([ft for ft, _ in shared])
+        ft_norm, mlm_norm = (_norm(side) for side in zip(*shared, strict=True))
         self.ft_norm = ft_norm if self.ft_norm is None else DECAY * self.ft_norm + (1 - DECAY) * ft_norm
-        mlm_norm = _norm([mlm for _, mlm in shared])
         scale = torch.where(mlm_norm > 0, self.ft_norm / mlm_norm, 0.0)
         for parameter, mlm in pairs:
             if mlm is None:
@@ -65,11 +128,40 @@ class BalancedUpdate:
             else:
                 parameter.grad.mul_(1 - alpha).add_(mlm * (alpha * scale))
 
+    def save(self, folder: Path) -> None:
+        if self.ft_norm is not None:
+            (folder / self.FILE).write_text(json.dumps({"ft_norm": self.ft_norm.item()}))
 
-def _norm(gradients: list[torch.Tensor]) -> torch.Tensor:
-    return torch.nn.utils.get_total_norm(gradients) if gradients else torch.tensor(0.0)
+    def load(self, folder: Path, device: torch.device) -> None:
+        if (folder / self.FILE).exists():
+            kept = json.loads((folder / self.FILE).read_text())
+            self.ft_norm = torch.tensor(kept["ft_norm"], device=device)
 
 
-def _set(parameters: list[nn.Parameter], gradients: list[torch.Tensor | None]) -> None:
+def check_update(update: str, plm, objective, args) -> None:
+    """Raise `UserError` where an update cannot be done with this model, objective and setting."""
+    if update == "joint":
+        return
+    if objective.phases(plm, {}) is None:
+        raise UserError(f'update="{update}" needs the two losses of MaskTuning, not {type(objective).__name__}.')
+    if update == "alternating" and args.world_size > 1:
+        raise UserError('update="alternating" runs in one process; use update="joint" on several GPUs.')
+    if update == "balanced" and not plm.shared:
+        raise UserError('update="balanced" weighs two gradients on one trunk; this model has two, use update="joint".')
+
+
+def _run(trainer, model: nn.Module, phase: Phase, weighted: bool = False) -> tuple[torch.Tensor, ObjectiveOutput]:
+    """One loss forward and backward: its value, and the phase's output."""
+    output = trainer.run_phase(model, phase)
+    loss = output.loss * (phase.weight if weighted else 1.0) * trainer.args.world_size
+    trainer.accelerator.backward(loss)
+    return loss.detach(), output
+
+
+def _norm(gradients: tuple[torch.Tensor, ...]) -> torch.Tensor:
+    return torch.nn.utils.get_total_norm(gradients)
+
+
+def _set_gradients(parameters: list[nn.Parameter], gradients: list[torch.Tensor | None]) -> None:
     for parameter, gradient in zip(parameters, gradients, strict=True):
         parameter.grad = gradient

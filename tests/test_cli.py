@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import subprocess
 import sys
 import urllib.error
@@ -16,7 +17,7 @@ from mtlib.paths import DATA_DIR
 from mtlib.runs import environment
 from mtlib.runs import run as runs
 from mtlib.runs.config import RunConfig
-from mtlib.runs.run import read_records
+from mtlib.runs.records import read_records
 from tests.runs.test_runs import model, testbed  # noqa: F401  (fixtures)
 
 
@@ -160,29 +161,24 @@ def test_brackets_in_a_path_are_no_markup(tmp_path):
 def test_a_package_of_an_extra_that_is_not_there(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["mtlib", "figures"])
     monkeypatch.setitem(sys.modules, "seaborn", None)
-    monkeypatch.delitem(sys.modules, "mtlib.analysis.figures", raising=False)  # as if nothing had imported it yet
-    monkeypatch.delattr("mtlib.analysis.figures", raising=False)
+    for module in [name for name in sys.modules if re.match(r"mtlib\.(analysis|study)\.figures", name)]:
+        monkeypatch.delitem(sys.modules, module)  # as if nothing had imported it yet
     with pytest.raises(SystemExit, match="2"):
         cli.main()
     assert "needs the package seaborn" in capsys.readouterr().err
 
 
-def test_benchmarks_beside_throughput_are_refused():
-    with pytest.raises(UserError, match="give no benchmarks with it"):
-        call("bench", "start", "--throughput", "mini")
-
-
 class TestDoctor:
     def test_what_cannot_be_imported(self, monkeypatch):
         monkeypatch.setitem(sys.modules, "torch", None)
-        (found,) = environment._machine()
-        assert found.ok is False and "torch" in found.found
+        check = environment._device()
+        assert check.ok is False and "torch" in check.detail
 
     def test_lines(self, monkeypatch):
         monkeypatch.setenv("HF_HUB_OFFLINE", "1")
         output = CliRunner().invoke(cli.app, ["doctor"]).output
         assert f"torch            {metadata.version('torch')}" in output
-        assert "bf16" in output and "HF_HUB_OFFLINE is set" in output
+        assert f"device           {environment.device_note()}" in output and "HF_HUB_OFFLINE is set" in output
 
     def test_a_requirement_that_fails(self, monkeypatch):
         monkeypatch.setattr(environment.metadata, "requires", lambda _: ["torch>=99", "nosuchpackage>=1"])
@@ -194,8 +190,8 @@ class TestDoctor:
     @pytest.mark.parametrize(
         ("error", "text"),
         [
-            (urllib.error.URLError("no route"), "does not answer (no route)"),
-            (urllib.error.HTTPError("", 403, "", {}, None), "answers with 403"),
+            (urllib.error.URLError("no route"), "no route"),
+            (urllib.error.HTTPError("", 403, "", {}, None), "HTTP Error 403"),
         ],
     )
     def test_hub(self, monkeypatch, error, text):
@@ -204,4 +200,4 @@ class TestDoctor:
 
         monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
         monkeypatch.setattr(urllib.request, "urlopen", fail)
-        assert text in environment._hub().found
+        assert text in environment._hub().detail

@@ -32,7 +32,7 @@ def batch_of(lengths: list[int], pad_to: int = 0, left: bool = False, seed: int 
 
 def draw(policy, batch, seed=0):
     generator = torch.Generator().manual_seed(seed)
-    return policy(batch["input_ids"], maskable_positions(batch, TOKENIZER), generator)
+    return policy(batch, maskable_positions(batch, TOKENIZER), generator)
 
 
 @given(lengths, rates, seeds, st.integers(0, 3))
@@ -101,7 +101,7 @@ def test_whole_words_of_a_tokenizer_that_marks_beginnings():
             return [["<s>", "</s>", "Ġthe", "Ġfilm", "ing", "The", "##"][i] for i in ids]
 
     ids = torch.tensor([[0, 5, 3, 4, 4, 2, 1]])  # <s> The film ing ing the </s>
-    mask = WholeWordMasking(1 / 3, Marked())(ids, torch.tensor([[0, 1, 1, 1, 1, 1, 0]]).bool())
+    mask = WholeWordMasking(1 / 3, Marked())({"input_ids": ids}, torch.tensor([[0, 1, 1, 1, 1, 1, 0]]).bool())
     assert mask[0].tolist() in ([0, 1, 0, 0, 0, 0, 0], [0, 0, 1, 1, 1, 0, 0], [0, 0, 0, 0, 0, 1, 0])
 
 

@@ -9,14 +9,14 @@ import torch
 from datasets import Dataset
 from transformers import TrainerCallback
 
-from mtlib import cli
 from mtlib.errors import UserError
 from mtlib.masking import BernoulliMasking, ExactMasking
+from mtlib.methods import METHODS, get_method
 from mtlib.objectives import FineTuning, MaskedLM, MaskTuning
-from mtlib.refill import Refill
 from mtlib.runs import run as runs
-from mtlib.runs.config import METHODS, RunConfig
-from mtlib.runs.recipe import recipe
+from mtlib.runs.config import configure, read_by
+from mtlib.runs.records import read_records
+from mtlib.stages import Refill
 from tests.conftest import BERT_SPECIALS, make_plm, make_tokenizer, tiny_bert_config
 from tests.runs.test_runs import config, model, testbed  # noqa: F401  (fixtures)
 from tests.test_plm import architecture
@@ -41,66 +41,87 @@ def always(plm, word: str) -> int:
     return token
 
 
-class TestRecipe:
+def told_apart(policy) -> dict:
+    return {"policy": type(policy).__name__} | vars(policy)
+
+
+class TestStages:
     def stages(self, method, **changes):
         settings = {"task": "sentiment", "mask_rate": 0.2, "fill": "top_k", "top_k": 3, "learning_rate": 2e-3}
-        return recipe(RunConfig(method=method, **settings | changes).resolved(), make_tokenizer())
+        config = configure(**read_by(method, {"method": method} | settings | changes)).resolved()
+        return get_method(method).stages(config.settings, config.rates, make_tokenizer())
 
-    def test_one_stage(self):
-        for method, objective, refill in (
-            ("fine_tuning", FineTuning(), None),
-            ("mask_tuning", MaskTuning(0.6, ExactMasking(0.2), "top_k", 3), None),
-            ("no_integrated_loss", MaskTuning(0.0, ExactMasking(0.2), "top_k", 3), None),
-            ("augmented", FineTuning(), Refill(ExactMasking(0.2), "top_k", 3, keep_original=True)),
-            ("perturb_first", FineTuning(), Refill(ExactMasking(0.2), "top_k", 3)),
-        ):
-            (stage,) = self.stages(method)
-            assert (stage.objective, stage.refill) == (objective, refill)
-            assert (stage.rates.trunk, stage.rates.classifier, stage.rates.mlm_head) == (2e-3,) * 3
+    @pytest.mark.parametrize(
+        ("method", "alpha", "keep_original"),
+        [
+            ("fine_tuning", None, None),
+            ("mask_tuning", 0.6, None),
+            ("no_integrated_loss", 0.0, None),
+            ("augmented", None, True),
+            ("perturb_first", None, False),
+        ],
+    )
+    def test_one_stage(self, method, alpha, keep_original):
+        (stage,) = self.stages(method)
+        assert (stage.rates.trunk, stage.rates.classifier, stage.rates.mlm_head) == (2e-3,) * 3
+        assert type(stage.objective) is (FineTuning if alpha is None else MaskTuning)
+        if alpha is not None:
+            objective = stage.objective
+            assert (objective.alpha, objective.fill, objective.top_k) == (alpha, "top_k", 3)
+            assert told_apart(objective.masking) == told_apart(ExactMasking(0.2))
+        if keep_original is None:
+            assert stage.prepare == ()
+        else:
+            (refill,) = stage.prepare
+            assert (refill.fill, refill.top_k, refill.keep_original) == ("top_k", 3, keep_original)
+            assert told_apart(refill.masking) == told_apart(ExactMasking(0.2))
 
     def test_sequential_adapts_the_masked_lm_then_classifies_what_it_fills(self):
         adapt, classify = self.stages("sequential", mlm_head_learning_rate=5e-3)
-        assert adapt.objective == MaskedLM(ExactMasking(0.2)) and adapt.refill is None
-        assert classify.objective == FineTuning() and classify.refill == Refill(ExactMasking(0.2), "top_k", 3)
+        assert type(adapt.objective) is MaskedLM and adapt.prepare == ()
+        assert told_apart(adapt.objective.masking) == told_apart(ExactMasking(0.2))
+        assert type(classify.objective) is FineTuning and type(classify.prepare[0]) is Refill
         assert (adapt.rates.trunk, adapt.rates.mlm_head, classify.rates.trunk) == (5e-3, 5e-3, 2e-3)
 
-    @pytest.mark.parametrize("method", METHODS[1:])
-    def test_top_k_beyond_the_vocabulary_is_refused(self, method):
+    @pytest.mark.parametrize("method", [name for name, method in METHODS.items() if "top_k" in method.reads])
+    def test_top_k_beyond_the_vocabulary_is_refused_before_training(self, method, plm):
         with pytest.raises(UserError, match="top_k is 99; the vocabulary has 28 tokens"):
-            self.stages(method, top_k=99)
-
-    def test_the_command_line_names_every_method(self):
-        assert cli.METHODS.split(", ") == list(METHODS)
+            for stage in self.stages(method, top_k=99):
+                for check in (stage.objective.check, *(preparer.check for preparer in stage.prepare)):
+                    check(plm)
 
 
 class TestSettings:
-    def test_what_a_method_does_not_read_is_none(self):
+    def test_what_a_method_does_not_read_is_none_in_its_record(self):
         perturbation = {"mask_rate", "masking", "fill", "replacement"}
         for method, read in {
             "fine_tuning": set(),
             "mask_tuning": {*perturbation, "alpha", "shared", "update", "mlm_head_learning_rate"},
             "augmented": perturbation,
-            "no_integrated_loss": {*perturbation, "alpha", "shared", "mlm_head_learning_rate"},
+            "no_integrated_loss": {*perturbation, "alpha", "shared"},
             "sequential": {*perturbation, "mlm_head_learning_rate"},
             "perturb_first": perturbation,
         }.items():
-            resolved = RunConfig("nli", method).resolved()
-            found = {name for name in RunConfig.__dataclass_fields__ if getattr(resolved, name) is not None}
-            assert found & {*perturbation, "alpha", "shared", "update", "mlm_head_learning_rate"} == read, method
+            resolved = configure("nli", method).resolved()
+            record = resolved.public()
+            of_methods = {*perturbation, "alpha", "shared", "update", "mlm_head_learning_rate"}
+            assert {name for name in of_methods if record[name] is not None} == read, method
             assert resolved.resolved() == resolved
 
-    def test_alpha_of_no_integrated_loss(self):
-        assert RunConfig("nli", "no_integrated_loss", alpha=0).resolved().alpha == 0.0
-        whole = RunConfig("nli", "mask_tuning", alpha=1, mask_rate=0, warmup=0, epochs=np.int64(3), seed=np.int64(1))
-        point = RunConfig("nli", "mask_tuning", alpha=1.0, mask_rate=0.0, warmup=0.0, epochs=3.0, seed=1)
+    def test_whole_numbers_and_points_are_one_run(self):
+        whole = configure("nli", "mask_tuning", alpha=1, mask_rate=0, warmup=0, epochs=np.int64(3), seed=np.int64(1))
+        point = configure("nli", "mask_tuning", alpha=1.0, mask_rate=0.0, warmup=0.0, epochs=3.0, seed=1)
         assert json.dumps(whole.resolved().public()) == json.dumps(point.resolved().public())  # one run, one record
-        with pytest.raises(UserError, match=r"alpha is 0\.6, but no_integrated_loss is Mask-tuning with alpha 0"):
-            RunConfig("nli", "no_integrated_loss", alpha=0.6)
+
+    def test_alpha_of_no_integrated_loss(self):
+        assert configure("nli", "no_integrated_loss", alpha=0).resolved().public()["alpha"] == 0.0
+        with pytest.raises(UserError, match=r"alpha is 0\.6, but no_integrated_loss does not read it"):
+            configure("nli", "no_integrated_loss", alpha=0.6)
 
     @pytest.mark.parametrize("method", [method for method in METHODS if method != "mask_tuning"])
-    def test_only_mask_tuning_alternates(self, method):
-        with pytest.raises(UserError, match=f"update is 'alternating', but {method} has one loss per step"):
-            RunConfig("nli", method, update="alternating")
+    def test_only_mask_tuning_has_updates(self, method):
+        with pytest.raises(UserError, match=f"update is 'alternating', but {method} does not read it"):
+            configure("nli", method, update="alternating")
 
 
 class TestRefill:
@@ -112,7 +133,7 @@ class TestRefill:
             good = always(plm, "good")
         refilled = Refill(EXACT)(plm.train(), data, seed=1, batch_size=3)
         assert plm.training
-        assert refilled.n_masked == sum(round(0.3 * n) for n in N_ORDINARY)
+        assert refilled.counts["masked"] == sum(round(0.3 * n) for n in N_ORDINARY)
         changed = 0
         for old, new in zip(data, refilled.examples, strict=True):
             assert {**old, "input_ids": 0} == {**new, "input_ids": 0}
@@ -121,7 +142,7 @@ class TestRefill:
             assert name == "roberta" or all(b == good for _, b in pairs)
             assert not {b for _, b in pairs} & set(plm.tokenizer.all_special_ids)
             assert len(pairs) <= round(0.3 * (old["length"] - 2))
-        assert refilled.n_changed == changed > 0
+        assert refilled.counts["changed"] == changed > 0
         assert refilled.examples.features["input_ids"] == data.features["input_ids"]
 
     @pytest.mark.parametrize("name", ["bert", "bart"])
@@ -138,7 +159,7 @@ class TestRefill:
         plm = make_plm()
         always(plm, "film")
         counts = Refill(ExactMasking(1.0))(plm, tokenised(plm, ["film film", "the film is good"]))
-        assert counts[1:] == (6, 3)
+        assert counts.counts == {"masked": 6, "changed": 3}
 
     @pytest.mark.parametrize("settings", [{}, {"fill": "sample"}, {"fill": "top_k", "replacement": "80_10_10"}])
     def test_a_seed_decides_and_nothing_else(self, settings):
@@ -156,7 +177,7 @@ class TestRefill:
         data, none = tokenised(plm), ExactMasking(0.0, at_least=0)
         assert list(Refill(none)(plm, data).examples) == list(data)
         twice = Refill(none, keep_original=True)(plm, data)
-        assert list(twice.examples) == list(data) * 2 and twice[1:] == (0, 0)
+        assert list(twice.examples) == list(data) * 2 and twice.counts == {"masked": 0, "changed": 0}
 
     def test_augmented_keeps_the_original_and_one_refilled_copy(self):
         plm = make_plm()
@@ -164,6 +185,18 @@ class TestRefill:
         both = Refill(EXACT, keep_original=True)(plm, data).examples
         assert list(both)[:20] == list(data)
         assert list(both)[20:] == list(Refill(EXACT)(plm, data).examples)
+
+    @pytest.mark.parametrize(
+        ("settings", "message"),
+        [
+            ({"fill": "likeliest"}, "fill is 'likeliest'; expected one of argmax, sample, top_k"),
+            ({"fill": "top_k", "top_k": 0}, "top_k is 0; expected 1 or more"),
+            ({"replacement": "none"}, "replacement is 'none'"),
+        ],
+    )
+    def test_bad_settings(self, settings, message):
+        with pytest.raises(UserError, match=message):
+            Refill(EXACT, **settings)
 
 
 class Watch(TrainerCallback):
@@ -181,7 +214,7 @@ class Watch(TrainerCallback):
 
 class TestRuns:
     def record(self, out, config, callbacks=()) -> dict:
-        return runs.read_records([runs.run(config, out, callbacks=callbacks)[0]])[0]
+        return read_records([runs.run(config, out, callbacks=callbacks)[0]])[0]
 
     def test_nothing_masked_makes_perturb_first_fine_tuning(self, testbed, model, tmp_path):  # noqa: F811
         plain = self.record(tmp_path, config(model, method="fine_tuning"))
@@ -242,7 +275,7 @@ def test_a_two_stage_run_killed_in_each_stage_ends_as_the_uninterrupted_one(
     monkeypatch,
 ):
     settings = config(model, method="sequential", epochs=16, mask_rate=0.3)  # 64 steps a stage, checkpoints at 50, 64
-    whole = runs.read_records([runs.run(settings, tmp_path / "whole")[0]])[0]
+    whole = read_records([runs.run(settings, tmp_path / "whole")[0]])[0]
 
     def refilling_fails(*arguments):
         raise Killed
@@ -261,7 +294,7 @@ def test_a_two_stage_run_killed_in_each_stage_ends_as_the_uninterrupted_one(
             runs.run(settings, out, callbacks=[watch])
         assert tuple(watch.steps.values()) == steps
     last = KillAt()
-    record = runs.read_records([runs.run(settings, out, callbacks=[last])[0]])[0]
+    record = read_records([runs.run(settings, out, callbacks=[last])[0]])[0]
     assert tuple(last.steps.values()) == (0, 14)
     assert record["metrics"] == whole["metrics"] and record["history"] == whole["history"]
     assert record["cost"]["interruptions"] == 4 and whole["cost"]["interruptions"] == 0
@@ -302,8 +335,8 @@ def test_bernoulli_masking_leaves_most_short_examples_unmasked(n):
     copies = 20_000
     ids = torch.full((copies, n), len(BERT_SPECIALS))
     maskable = torch.ones_like(ids, dtype=torch.bool)
-    unmasked = ~BernoulliMasking(0.05)(ids, maskable, torch.Generator().manual_seed(0)).any(dim=1)
+    unmasked = ~BernoulliMasking(0.05)({"input_ids": ids}, maskable, torch.Generator().manual_seed(0)).any(dim=1)
     expected = 0.95**n
     four_deviations = 4 * (expected * (1 - expected) / copies) ** 0.5
     assert unmasked.double().mean().item() == pytest.approx(expected, abs=four_deviations)
-    assert ExactMasking(0.05)(ids, maskable).any(dim=1).all()
+    assert ExactMasking(0.05)({"input_ids": ids}, maskable).any(dim=1).all()

@@ -4,11 +4,11 @@ import pytest
 import torch
 from transformers import AutoModelForMaskedLM
 
+from mtlib.diagnostics import gradient_diagnostics
 from mtlib.errors import UserError
 from mtlib.masking import BernoulliMasking, ExactMasking
 from mtlib.objectives import FineTuning, MaskedLM, MaskTuning, fine_tuning_loss, mask_tuning_loss, masked_lm_loss
 from mtlib.objectives.masked_lm import replace_masked
-from mtlib.trainer import gradient_diagnostics
 from tests.conftest import make_batch, make_plm, make_tokenizer, tiny_bert_config
 
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
@@ -133,10 +133,12 @@ def test_phases_are_the_two_halves_of_equation_1(still_plm):
     objective = MaskTuning(0.7)
     batch = objective.prepare(still_plm, make_batch(still_plm))
     phases = objective.phases(still_plm, batch)
-    losses = []
-    for phase, phase_batch in phases:
-        losses.append(phase(still_plm, phase_batch).loss)
-    torch.testing.assert_close(sum(losses), objective(still_plm, batch).loss)
+    first = next(phases)
+    filled = first.loss(still_plm, first.batch)
+    second = phases.send(filled)
+    assert (first.weight, second.weight) == (0.7, pytest.approx(0.3))
+    loss = first.weight * filled.loss + second.weight * second.loss(still_plm, second.batch).loss
+    torch.testing.assert_close(loss, objective(still_plm, batch).loss)
 
 
 def test_masked_lm_counts_right_predictions(still_plm):

@@ -74,7 +74,7 @@ def architecture(name: str, shared: bool = True) -> SharedPLM:
 def masked_batch(plm, texts=TEXTS):
     batch = make_batch(plm, texts)
     generator = torch.Generator().manual_seed(1)
-    return batch, ExactMasking(0.3)(batch["input_ids"], maskable_positions(batch, plm.tokenizer), generator)
+    return batch, ExactMasking(0.3)(batch, maskable_positions(batch, plm.tokenizer), generator)
 
 
 def full_head_logits(plm, batch, mask):

@@ -5,11 +5,12 @@ import torch
 from datasets import Dataset
 from transformers import Trainer, TrainingArguments, set_seed
 
+from mtlib.collator import Collator
 from mtlib.errors import UserError
 from mtlib.masking import ExactMasking
 from mtlib.objectives import FineTuning, MaskedLM, MaskTuning
 from mtlib.plm import SharedPLM
-from mtlib.trainer import Collator, ObjectiveArguments, ObjectiveTrainer
+from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer
 from tests.conftest import WORDS, make_plm, make_tokenizer, tiny_bert_config
 
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
@@ -303,3 +304,33 @@ def test_labels_that_are_no_class_numbers(tmp_path, label):
 
 def test_labels_of_a_formatted_dataset(tmp_path):
     assert train(tmp_path, FineTuning(), data=examples(8).with_format("torch"), max_steps=1).state.global_step == 1
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"learning_rate": 0.0, "classifier_learning_rate": 1e-3}, {"lr_scheduler_type": "reduce_lr_on_plateau"}],
+    ids=["no rate for the trunk", "plateau"],
+)  # fmt: skip
+def test_alternating_follows_any_schedule(tmp_path, changes):
+    settings = {"eval_strategy": "steps", "eval_steps": 2} if "lr_scheduler_type" in changes else {}
+    args = arguments(tmp_path, update="alternating", **settings, **changes)
+    trainer = ObjectiveTrainer(make_plm(), MaskTuning(0.5), args, examples(48), eval_dataset=examples(8))
+    trunk = trainer.plm.trunk.encoder.layer[0].output.dense.weight.clone()
+    trainer.train()
+    rates = [
+        [group["lr"] for group in optimizer.param_groups] for optimizer in (trainer.optimizer, trainer.update.optimizer)
+    ]
+    assert rates[0] == rates[1] or settings == {}
+    assert torch.equal(trunk, trainer.plm.trunk.encoder.layer[0].output.dense.weight) == ("learning_rate" in changes)
+
+
+def test_counts_without_masks_are_logged(tmp_path):
+    """An objective that counts right answers but masks nothing."""
+
+    class Counting(FineTuning):
+        def forward(self, plm, batch):
+            output = super().forward(plm, batch)
+            output.parts["n_correct"] = (output.logits.argmax(-1) == batch["labels"]).sum()
+            return output
+
+    assert all(0 <= n <= 8 for (n,) in history(train(tmp_path, Counting()), "n_correct"))

@@ -22,7 +22,7 @@ class TwoHeads(nn.Module):
 
 def backward(model: TwoHeads, head: str, direction: list[float]):
     """A loss with gradient `direction` on the trunk and on its own head."""
-    return lambda: ((model.trunk + getattr(model, head)) @ torch.tensor(direction)).backward()
+    return lambda output=None: ((model.trunk + getattr(model, head)) @ torch.tensor(direction)).backward()
 
 
 def test_gradient_by_hand():

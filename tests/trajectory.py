@@ -19,12 +19,12 @@ from transformers.utils import logging
 from mtlib.data.encoding import tokenise
 from mtlib.data.sources import load
 from mtlib.errors import UserError
+from mtlib.methods import METHODS
 from mtlib.objectives import FineTuning, MaskTuning
 from mtlib.paths import MINI_MODEL_DIR
 from mtlib.plm import SharedPLM
 from mtlib.runs import environment
-from mtlib.runs.config import BUNDLED_RATES
-from mtlib.runs.run import write_atomically
+from mtlib.runs.records import write_atomically
 from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer
 
 FILE = Path(__file__).with_name("trajectory.json")
@@ -61,7 +61,7 @@ def _train(method: str, steps: int, alpha: float, dropout: float, other_masks: b
         MINI_MODEL_DIR, num_labels=2, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout
     )
     examples = tokenise(load("testbed_sentiment_train").select(range(STEPS * BATCH)), plm.tokenizer)
-    rates = BUNDLED_RATES[method]
+    rates = METHODS[method].rates
     with tempfile.TemporaryDirectory() as folder:
         arguments = ObjectiveArguments(
             folder,

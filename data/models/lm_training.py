@@ -187,6 +187,8 @@ class Batches(torch.utils.data.Dataset):
     piece by piece while training. The order is drawn from `SEED`; without `tokens` it is that of the text, 128 a batch.
     """
 
+    column_names = ("input_ids", "attention_mask")  # the Trainer checks what the objective needs against them
+
     def __init__(self, pieces: Pieces, pad_id: int, tokens: int | None = None):
         self.pieces, self.pad_id = pieces, pad_id
         self.starts = np.cumsum(pieces.lengths, dtype=np.int64) - pieces.lengths

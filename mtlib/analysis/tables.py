@@ -1,63 +1,36 @@
 """Tables made from run records alone."""
 
-import csv
-import io
-import math
-import statistics
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from scipy import stats
+import pandas
 
+from mtlib.analysis.frame import HEADING, diverged, frame
+from mtlib.analysis.statistics import Difference, paired_difference
 from mtlib.errors import UserError
-from mtlib.runs.config import METHODS
-
-# told apart in the table's heading rather than in a column
-_HEADING = ("task", "source", "model")
-_NOT_A_SETTING = (*_HEADING, "method", "seed", "sets", "gradient_diagnostics_steps")
-# what two rows must share for their difference to be one of methods
-_BUDGET = ("train_size", "epochs", "batch_size", "max_length", "eval_max_length", "splits", "hans_rule", "precision")
 
 
-@dataclass(frozen=True)
-class Cell:
-    """Accuracies in per cent, one per seed."""
-
-    by_seed: dict[int, float]
-
-    @property
-    def n(self) -> int:
-        return len(self.by_seed)
-
-    @property
-    def mean(self) -> float:
-        return statistics.fmean(self.by_seed.values())
-
-    @property
-    def sd(self) -> float | None:
-        """Sample standard deviation; None for a single seed."""
-        return statistics.stdev(self.by_seed.values()) if self.n > 1 else None
-
-
-@dataclass(frozen=True)
-class Difference:
-    """Mean of differences paired by seed, in points, with its interval."""
-
-    mean: float
-    low: float | None
-    high: float | None
-    n: int
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Row:
-    """One method with one choice of settings."""
+    """One method with one choice of settings.
+
+    Args:
+        method, settings: the row's name in the table.
+        name: in figures.
+        budget: what another row must share for their difference to be one of methods.
+        scores: in per cent, a line per seed and a column per evaluation set and measure; NaN where it was not run.
+    """
 
     method: str
     settings: str
+    name: str
     budget: tuple
-    cells: dict[str, Cell]
+    scores: pandas.DataFrame
+
+    @property
+    def n(self) -> int:
+        return int(self.scores.count().max())
 
 
 @dataclass(frozen=True)
@@ -67,65 +40,53 @@ class Table:
     heading: str
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
+    note: str = ""
 
     def difference(self, row: Row, column: str, level: float = 0.95) -> Difference | None:
         """To the fine-tuning row of the same budget (`epochs`, `train_size`, ...), where there is exactly one."""
         baselines = [
-            other
+            other.scores[column]
             for other in self.rows
-            if other.method == "fine_tuning" and other.budget == row.budget and column in other.cells
+            if other.method == "fine_tuning" and other.budget == row.budget and other.scores[column].notna().any()
         ]
-        if row.method == "fine_tuning" or len(baselines) != 1 or column not in row.cells:
+        if row.method == "fine_tuning" or len(baselines) != 1:
             return None
-        ours, theirs = row.cells[column].by_seed, baselines[0].cells[column].by_seed
-        return paired_difference([ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())], level)
-
-
-def paired_difference(differences: list[float], level: float = 0.95) -> Difference | None:
-    """Mean with its interval by Student's t (none for a single pair)."""
-    n = len(differences)
-    if n == 0:
-        return None
-    mean = statistics.fmean(differences)
-    if n == 1:
-        return Difference(mean, None, None, n)
-    half = float(stats.t.ppf((1 + level) / 2, n - 1)) * statistics.stdev(differences) / math.sqrt(n)
-    return Difference(mean, mean - half, mean + half, n)
+        return paired_difference(list((row.scores[column] - baselines[0]).dropna()), level)
 
 
 def make_tables(records: Iterable[dict]) -> list[Table]:
     """Group records into tables; settings become part of a row's name only where they differ within the table."""
     by_heading = defaultdict(list)
     for record in records:
-        by_heading[tuple(record["config"][name] for name in _HEADING)].append(record)
+        by_heading[tuple(record["config"][name] for name in HEADING)].append(record)
     if not by_heading:
         raise UserError("no run records found; make some with `python -m mtlib run --out FOLDER`.")
     return [_make_table(heading, group) for heading, group in sorted(by_heading.items())]
 
 
 def markdown(table: Table, per_seed: bool = False) -> str:
-    lines = [
-        f"**{table.heading}**",
-        "",
-        f"| method | n | {' | '.join(table.columns)} |",
-        f"| --- | ---: | {' | '.join('---:' for _ in table.columns)} |",
-    ]
-    for name, n, cells in texts(table, per_seed):
-        lines.append(f"| {name} | {n} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+    rows = [(name, n, *cells) for name, n, cells in texts(table, per_seed)]
+    lines = pipe_table(("method", "n", *table.columns), rows, words=1)
+    return f"**{table.heading}**\n\n{lines}" + (f"\n\n{table.note}" if table.note else "")
+
+
+def pipe_table(header: Sequence, rows: Iterable[Sequence], words: int) -> str:
+    """Markdown; the first `words` columns stand to the left, the others, which are numbers, to the right."""
+    lines = [header, [*["---"] * words, *["---:"] * (len(header) - words)], *rows]
+    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
 
 
 def csv_text(tables: Iterable[Table]) -> str:
     """One line per table, row, column and seed, in per cent: for other programs."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["table", "method", "settings", "column", "seed", "accuracy_percent"])
-    for table in tables:
-        for row in table.rows:
-            for column, cell in row.cells.items():
-                for seed, value in sorted(cell.by_seed.items()):
-                    writer.writerow([table.heading, row.method, row.settings, column, seed, f"{value:.4f}"])
-    return out.getvalue()
+    lines = [
+        (table.heading, row.method, row.settings, column, seed, value)
+        for table in tables
+        for row in table.rows
+        for column in table.columns
+        for seed, value in row.scores[column].dropna().items()
+    ]
+    header = ["table", "method", "settings", "column", "seed", "accuracy_percent"]
+    return pandas.DataFrame(lines, columns=header).to_csv(index=False, float_format="%.4f", lineterminator="\n")
 
 
 def texts(table: Table, per_seed: bool = False) -> list[tuple[str, str, list[str]]]:
@@ -133,84 +94,52 @@ def texts(table: Table, per_seed: bool = False) -> list[tuple[str, str, list[str
     lines = []
     for row in table.rows:
         name = row.method + (f" ({row.settings})" if row.settings else "")
-        n = max(cell.n for cell in row.cells.values())
-        lines.append((name, str(n), [_cell_text(row.cells.get(column), n) for column in table.columns]))
+        lines.append((name, str(row.n), [_score_text(row.scores[column], row.n) for column in table.columns]))
         differences = [table.difference(row, column) for column in table.columns]
         if any(differences):
-            lines.append(("· difference to fine_tuning", "", [_difference_text(d, n) for d in differences]))
+            lines.append(("· difference to fine_tuning", "", [_difference_text(d, row.n) for d in differences]))
         if per_seed:
-            for seed in sorted({seed for cell in row.cells.values() for seed in cell.by_seed}):
-                values = [_seed_text(row.cells.get(column), seed) for column in table.columns]
-                lines.append((f"· seed {seed}", "", values))
+            for seed, scores in row.scores.iterrows():
+                lines.append((f"· seed {seed}", "", ["not run" if s != s else f"{s:.2f}" for s in scores]))
     return lines
 
 
 def _make_table(heading: tuple, records: list[dict]) -> Table:
-    groups = defaultdict(list)
-    for record in records:
-        groups[record["config"]["method"], _frozen_settings(record)].append(record)
-    method_order = {name: place for place, name in enumerate(METHODS)}
-    rows, columns = [], {}
-    in_order = sorted(groups.items(), key=lambda item: (method_order[item[0][0]], item[0][1]))
-    for (method, settings), group in in_order:
-        cells: dict[str, dict[int, float]] = defaultdict(dict)
-        for record in group:
-            for set_name, metrics in record["metrics"].items():
-                for column, value in _measures(set_name, metrics):
-                    seed = record["config"]["seed"]
-                    if cells[column].get(seed, 100 * value) != 100 * value:
-                        raise UserError(
-                            f"two different runs of {method} have seed {seed} and the same settings; they "
-                            f"differ on {column} (other weights or data under one name, another device?); put them "
-                            "into folders of their own and make a table of each."
-                        )
-                    cells[column][seed] = 100 * value
-                    columns.setdefault(column)
-        differing = _telling_apart(settings, [dict(other) for name, other in groups if name == method])
-        budget = tuple(str(group[0]["config"].get(name)) for name in _BUDGET)
-        rows.append(Row(method, differing, budget, {column: Cell(by_seed) for column, by_seed in cells.items()}))
-    return Table(" · ".join(map(str, heading)), tuple(columns), tuple(rows))
+    scores = frame(records)
+    columns = {
+        name if measure == "accuracy" else f"{name} {measure}": (name, measure)
+        for name in scores["set"].unique()
+        for measure in ("accuracy", "original", "consistency")
+        if scores.loc[scores["set"] == name, measure].notna().any()
+    }
+    rows = []
+    for (method, settings), group in scores.groupby(["method", "settings"], sort=False):
+        by_seed = {of: group[group["set"] == of].set_index("seed") for of, _ in columns.values()}
+        wide = pandas.DataFrame({column: by_seed[of][measure] for column, (of, measure) in columns.items()})
+        rows.append(Row(method, settings, group["row"].iloc[0], group["budget"].iloc[0], wide.sort_index()))
+    lost = [record["config"] for record in records if diverged(record)]
+    names = [
+        f"{config['method']} (learning rate {config['learning_rate']:g}, seed {config['seed']})" for config in lost
+    ]
+    note = f"Left out, because training diverged: {', '.join(names)}." if names else ""
+    return Table(" · ".join(map(str, heading)), tuple(columns), tuple(rows), note)
 
 
-def _telling_apart(settings: tuple, siblings: list[dict]) -> str:
-    """The settings in which rows of one method differ; learning rates only where nothing else tells the rows apart."""
-    differing = {name: value for name, value in settings if len({other.get(name) for other in siblings}) > 1}
-    for names in ([name for name in differing if not name.endswith("learning_rate")], list(differing)):
-        if len({tuple(other.get(name) for name in names) for other in siblings}) == len(siblings):
-            return ", ".join(f"{name} {differing[name]}" for name in names)
-    return ""
-
-
-def _frozen_settings(record: dict) -> tuple:
-    settings = {name: value for name, value in record["config"].items() if name not in _NOT_A_SETTING}
-    return tuple(sorted((name, str(value)) for name, value in settings.items()))
-
-
-def _measures(set_name: str, metrics: dict):
-    yield set_name, metrics["accuracy"]
-    for name in ("original", "consistency"):
-        if name in metrics:
-            yield f"{set_name} {name}", metrics[name]
-
-
-def _cell_text(cell: Cell | None, n: int) -> str:
-    if cell is None:
+def _score_text(scores: pandas.Series, n: int) -> str:
+    scores = scores.dropna()
+    if scores.empty:
         return "not run"
-    text = f"{cell.mean:.2f}" if cell.sd is None else f"{cell.mean:.2f} ± {cell.sd:.2f}"
-    return text + _unlike(cell.n, n)
+    text = f"{scores.mean():.2f}" + (f" ± {scores.std():.2f}" if len(scores) > 1 else "")
+    return text + _other_number(len(scores), n)
 
 
 def _difference_text(difference: Difference | None, n: int) -> str:
     if difference is None:
         return ""
     interval = "" if difference.low is None else f" [{difference.low:+.2f}, {difference.high:+.2f}]"
-    return f"{difference.mean:+.2f}{interval}" + _unlike(difference.n, n)
+    return f"{difference.mean:+.2f}{interval}" + _other_number(difference.n, n)
 
 
-def _unlike(own: int, n: int) -> str:
+def _other_number(seeds: int, n: int) -> str:
     """The number of seeds, or of pairs of them, where it is not the one that stands in the row's column n."""
-    return "" if own == n else f" (n {own})"
-
-
-def _seed_text(cell: Cell | None, seed: int) -> str:
-    return "not run" if cell is None or seed not in cell.by_seed else f"{cell.by_seed[seed]:.2f}"
+    return "" if seeds == n else f" (n {seeds})"

@@ -1,9 +1,9 @@
-"""One loss per file. An objective is called with `(plm, batch)` and returns an `ObjectiveOutput`."""
+"""What a training minimises: one loss a file, with the pure function beside the class."""
 
 from mtlib.objectives.fine_tuning import FineTuning, fine_tuning_loss
 from mtlib.objectives.mask_tuning import MaskTuning, mask_tuning_loss
 from mtlib.objectives.masked_lm import MaskedLM, masked_lm_loss
-from mtlib.objectives.output import Objective, ObjectiveOutput
+from mtlib.objectives.objective import Objective, ObjectiveOutput, Phase
 
 __all__ = [
     "FineTuning",
@@ -11,6 +11,7 @@ __all__ = [
     "MaskedLM",
     "Objective",
     "ObjectiveOutput",
+    "Phase",
     "fine_tuning_loss",
     "mask_tuning_loss",
     "masked_lm_loss",

@@ -1,12 +1,9 @@
 """Plain fine-tuning: the baseline of the paper."""
 
-from dataclasses import dataclass
-
-import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from mtlib.objectives.output import ObjectiveOutput
+from mtlib.objectives.objective import Objective, ObjectiveOutput
 from mtlib.plm import SharedPLM
 
 
@@ -25,14 +22,12 @@ def fine_tuning_loss(logits: Tensor, labels: Tensor, n_examples: Tensor | None =
     return total / (len(labels) if n_examples is None else n_examples)
 
 
-@dataclass(frozen=True)
-class FineTuning:
+class FineTuning(Objective):
     """Cross-entropy of the gold label given the original text, with everything trained."""
 
-    def prepare(self, plm: SharedPLM, batch: dict, generator: torch.Generator | None = None) -> dict:
-        return batch
+    name = "fine_tuning"
 
-    def __call__(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
+    def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
         logits = plm.classify(batch)  # (batch, num_labels)
         loss = fine_tuning_loss(logits, batch["labels"], batch.get("n_examples"))
         return ObjectiveOutput(loss, {"ft_loss": loss}, logits)

@@ -1,16 +1,17 @@
 """Mask-tuning: mask, fill, classify the filled text, and train one trunk on both losses (equation 1)."""
 
-from dataclasses import dataclass, field
+from collections.abc import Generator, Mapping
 
 import torch
 from torch import Tensor
 
 from mtlib.errors import UserError
 from mtlib.masking import ExactMasking, MaskingPolicy, check_rate
-from mtlib.objectives.fine_tuning import fine_tuning_loss
-from mtlib.objectives.masked_lm import Replacement, check_replacement, draw_mask, masked_lm_loss, replace_masked
-from mtlib.objectives.output import ObjectiveOutput
-from mtlib.plm import FILLS, Fill, SharedPLM
+from mtlib.methods import Fill, Replacement
+from mtlib.objectives.fine_tuning import FineTuning, fine_tuning_loss
+from mtlib.objectives.masked_lm import check_replacement, draw_mask, masked_lm_loss, replace_masked
+from mtlib.objectives.objective import Objective, ObjectiveOutput, Phase
+from mtlib.plm import SharedPLM, check_fill, check_top_k
 
 
 def mask_tuning_loss(
@@ -41,8 +42,7 @@ def mask_tuning_loss(
     return alpha * mlm_loss + (1 - alpha) * ft_loss, {"mlm_loss": mlm_loss, "ft_loss": ft_loss}
 
 
-@dataclass(frozen=True)
-class MaskTuning:
+class MaskTuning(Objective):
     """Equation 1 on a batch that is masked anew each time it is seen.
 
     Args:
@@ -51,83 +51,77 @@ class MaskTuning:
         fill: "argmax" (default), "sample" or "top_k".
         top_k: for `fill="top_k"`.
         replacement: what stands at masked places; default always the mask token.
+        classification: the loss on the refilled text, any objective that classifies; default cross-entropy (L_FT).
     """
 
-    alpha: float = 0.6
-    masking: MaskingPolicy = field(default_factory=ExactMasking)
-    fill: Fill = "argmax"
-    top_k: int = 10
-    replacement: Replacement = "mask"
+    name = "mask_tuning"
 
-    def __post_init__(self):
-        check_rate("alpha", self.alpha)
-        check_replacement(self.replacement)
-        if self.fill not in FILLS:
-            raise UserError(f"fill is {self.fill!r}; expected one of {', '.join(FILLS)}.")
-        if self.top_k < 1:
-            raise UserError(f"top_k is {self.top_k}; expected 1 or more.")
+    def __init__(
+        self,
+        alpha: float = 0.6,
+        masking: MaskingPolicy | None = None,
+        fill: Fill = "argmax",
+        top_k: int = 10,
+        replacement: Replacement = "mask",
+        classification: Objective | None = None,
+    ):
+        super().__init__()
+        check_rate("alpha", alpha)
+        check_replacement(replacement)
+        check_fill(fill, top_k)
+        self.classification = FineTuning() if classification is None else classification
+        if not self.classification.classifies:
+            raise UserError(
+                f"classification is {type(classification).__name__}, which trains no classifier; expected an objective "
+                "such as FineTuning."
+            )
+        self.alpha, self.masking = alpha, masking or ExactMasking()
+        self.fill, self.top_k, self.replacement = fill, top_k, replacement
+        self.learning_rate = self.classification.learning_rate
+
+    @property
+    def columns(self) -> Mapping[str, int | float]:
+        return self.classification.columns
+
+    def check(self, plm: SharedPLM) -> None:
+        if self.fill == "top_k":
+            check_top_k(self.top_k, plm.tokenizer)
+        self.classification.check(plm)
 
     def prepare(self, plm: SharedPLM, batch: dict, generator: torch.Generator | None = None) -> dict:
-        return draw_mask(plm, batch, self.masking, generator)
+        return self.classification.prepare(plm, draw_mask(plm, batch, self.masking, generator), generator)
 
-    def __call__(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
+    def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
         batch = self.prepare(plm, batch)
         # a loss of weight 0 is computed without a graph: its backward pass would only yield zeros
         with torch.set_grad_enabled(torch.is_grad_enabled() and self.alpha > 0):
-            filled = self.perturb(plm, batch)
-        mask = batch["mask"]  # (batch, seq)
+            filled = self.masked_lm(plm, batch)
         with torch.set_grad_enabled(torch.is_grad_enabled() and self.alpha < 1):
-            logits = plm.classify({**batch, "input_ids": filled.perturbed_ids})  # (batch, num_labels)
-        loss, parts = mask_tuning_loss(
-            filled.mlm_logits,
-            batch["input_ids"][mask],
-            logits,
-            batch["labels"],
-            self.alpha,
-            batch.get("n_masked"),
-            batch.get("n_examples"),
+            classified = self.classify(plm, batch | {"perturbed_ids": filled.perturbed_ids})
+        loss = self.alpha * filled.loss + (1 - self.alpha) * classified.loss  # equation 1
+        return ObjectiveOutput(
+            loss, filled.parts | classified.parts, classified.logits, filled.perturbed_ids, filled.mlm_logits
         )
-        parts |= perturbation_counts(batch["input_ids"], filled.perturbed_ids, mask)
-        return ObjectiveOutput(loss, parts, logits, filled.perturbed_ids, filled.mlm_logits)
 
-    def phases(self, plm: SharedPLM, batch: dict):
-        """The two halves of equation 1 as objectives of their own, for the alternating update.
-
-        Yields first alpha * L_MLM, then (1 - alpha) * L_FT on the text that the first phase filled.
-        """
+    def phases(self, plm: SharedPLM, batch: dict) -> Generator[Phase, ObjectiveOutput, None]:
         batch = self.prepare(plm, batch)
-        first = _MaskedLMPhase(self)
-        yield first, batch
-        yield _ClassificationPhase(self), {**batch, "perturbed_ids": first.perturbed_ids}
+        filled = yield Phase(self.alpha, self.masked_lm, batch)
+        yield Phase(1 - self.alpha, self.classify, batch | {"perturbed_ids": filled.perturbed_ids})
 
-    def perturb(self, plm: SharedPLM, batch: dict):
-        masked_ids = replace_masked(batch["input_ids"], batch["mask"], plm.tokenizer, self.replacement)
-        return plm.fill_masks(batch, batch["mask"], self.fill, self.top_k, masked_ids)
+    def masked_lm(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
+        """Mask and fill: L_MLM, and the refilled text as `perturbed_ids`."""
+        input_ids, mask = batch["input_ids"], batch["mask"]  # (batch, seq)
+        masked_ids = replace_masked(input_ids, mask, plm.tokenizer, self.replacement)
+        filled = plm.fill_masks(batch, mask, self.fill, self.top_k, masked_ids)
+        loss = masked_lm_loss(filled.mlm_logits, input_ids[mask], batch.get("n_masked"))
+        parts = {"mlm_loss": loss, **perturbation_counts(input_ids, filled.perturbed_ids, mask)}
+        return ObjectiveOutput(loss, parts, perturbed_ids=filled.perturbed_ids, mlm_logits=filled.mlm_logits)
+
+    def classify(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
+        """The classification objective's loss on the refilled text, `batch["perturbed_ids"]`."""
+        return self.classification(plm, batch | {"input_ids": batch["perturbed_ids"]})
 
 
 def perturbation_counts(input_ids: Tensor, perturbed_ids: Tensor, mask: Tensor) -> dict[str, Tensor]:
     """`n_masked`, and `n_changed`: how many of them were filled with another token than the original."""
     return {"n_masked": mask.sum(), "n_changed": (input_ids != perturbed_ids).sum()}
-
-
-class _MaskedLMPhase:
-    def __init__(self, objective: MaskTuning):
-        self.objective = objective
-        self.perturbed_ids = None
-
-    def __call__(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
-        mask = batch["mask"]
-        mlm_logits, self.perturbed_ids = self.objective.perturb(plm, batch)
-        mlm_loss = masked_lm_loss(mlm_logits, batch["input_ids"][mask], batch.get("n_masked"))
-        parts = {"mlm_loss": mlm_loss, **perturbation_counts(batch["input_ids"], self.perturbed_ids, mask)}
-        return ObjectiveOutput(self.objective.alpha * mlm_loss, parts)
-
-
-class _ClassificationPhase:
-    def __init__(self, objective: MaskTuning):
-        self.objective = objective
-
-    def __call__(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
-        logits = plm.classify({**batch, "input_ids": batch["perturbed_ids"]})
-        ft_loss = fine_tuning_loss(logits, batch["labels"], batch.get("n_examples"))
-        return ObjectiveOutput((1 - self.objective.alpha) * ft_loss, {"ft_loss": ft_loss}, logits)

@@ -1,7 +1,6 @@
 """Pure masked-language-model training on text, without labels."""
 
-from dataclasses import dataclass, field
-from typing import Literal
+from typing import get_args
 
 import torch
 from torch import Tensor
@@ -9,11 +8,11 @@ from torch.nn.functional import cross_entropy
 
 from mtlib.errors import UserError
 from mtlib.masking import ExactMasking, MaskingPolicy, maskable_positions
-from mtlib.objectives.output import ObjectiveOutput
+from mtlib.methods import Replacement
+from mtlib.objectives.objective import Objective, ObjectiveOutput
 from mtlib.plm import SharedPLM
 
-Replacement = Literal["mask", "80_10_10"]
-REPLACEMENTS = ("mask", "80_10_10")
+REPLACEMENTS = get_args(Replacement)
 
 
 def masked_lm_loss(mlm_logits: Tensor, mlm_targets: Tensor, n_masked: Tensor | None = None) -> Tensor:
@@ -56,11 +55,10 @@ def draw_mask(plm: SharedPLM, batch: dict, masking: MaskingPolicy, generator: to
     """The batch with a fresh `mask`, unless it brings its own."""
     if "mask" in batch:
         return batch
-    return {**batch, "mask": masking(batch["input_ids"], maskable_positions(batch, plm.tokenizer), generator)}
+    return {**batch, "mask": masking(batch, maskable_positions(batch, plm.tokenizer), generator, plm)}
 
 
-@dataclass(frozen=True)
-class MaskedLM:
+class MaskedLM(Objective):
     """Masked-LM training of trunk and head, as in pre-training; the classifier head gets no gradient.
 
     Args:
@@ -68,16 +66,19 @@ class MaskedLM:
         replacement: see `replace_masked`.
     """
 
-    masking: MaskingPolicy = field(default_factory=lambda: ExactMasking(0.15))
-    replacement: Replacement = "mask"
+    name = "masked_lm"
+    classifies = False
 
-    def __post_init__(self):
-        check_replacement(self.replacement)
+    def __init__(self, masking: MaskingPolicy | None = None, replacement: Replacement = "mask"):
+        super().__init__()
+        check_replacement(replacement)
+        self.masking = masking or ExactMasking(0.15)
+        self.replacement = replacement
 
     def prepare(self, plm: SharedPLM, batch: dict, generator: torch.Generator | None = None) -> dict:
         return draw_mask(plm, batch, self.masking, generator)
 
-    def __call__(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
+    def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
         batch = self.prepare(plm, batch)
         mask = batch["mask"]  # (batch, seq)
         masked_ids = replace_masked(batch["input_ids"], mask, plm.tokenizer, self.replacement)

@@ -1,209 +1,65 @@
-"""What decides a run's numbers: `RunConfig`, its defaults and its checks."""
+"""What decides a run's numbers: `RunConfig`, its defaults and its checks.
+
+Nothing heavy is imported here, so that the command line can make its options from these fields and still answer
+`--help` at once.
+"""
 
 import math
 import numbers
-import typing
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
+from typing import Annotated, Literal, get_args, get_origin, get_type_hints
 
-from mtlib.data.sources import source_kind, split_options
-from mtlib.data.tasks import get_task
 from mtlib.errors import UserError
-from mtlib.masking import check_rate
-from mtlib.objectives.masked_lm import REPLACEMENTS
+from mtlib.methods import METHODS, LearningRates, get_method, readers, settings_of_any_method
 from mtlib.paths import MINI_MODEL_DIR
-from mtlib.plm import FILLS
-from mtlib.trainer import UPDATES, precision
 
-_PERTURBATION = ("mask_rate", "masking", "fill", "top_k", "replacement")
-# What a method reads of the settings that not all methods read; in the configuration of any other they are None.
-_READS = {
-    "fine_tuning": (),
-    "mask_tuning": (*_PERTURBATION, "alpha", "shared", "update", "mlm_head_learning_rate"),
-    "augmented": _PERTURBATION,
-    # the rate of its head is without effect at alpha 0; it stays here for the identities of the records there are
-    "no_integrated_loss": (*_PERTURBATION, "alpha", "shared", "mlm_head_learning_rate"),
-    "sequential": (*_PERTURBATION, "mlm_head_learning_rate"),
-    "perturb_first": _PERTURBATION,
-}
-_READ_BY_SOME = {name for names in _READS.values() for name in names}
-_FIXED_ALPHA = {"no_integrated_loss": 0.0}
-METHODS = tuple(_READS)  # in the order of the paper's tables
-MASKINGS = ("exact", "bernoulli", "whole_word")
 BUNDLED_MODEL = "mini"
 NAMES = (BUNDLED_MODEL, "testbed", "hub")  # of a model or a source; no paths, even where such a folder lies about
-
-
-@dataclass(frozen=True)
-class LearningRates:
-    """Peak rates of the trunk and of the two heads."""
-
-    trunk: float
-    classifier: float
-    mlm_head: float
-
-
 # The paper searched {2, 3, 4, 5}e-5 and does not say what it chose; the first is Hugging Face's recipe for GLUE.
 PAPER_RATES = LearningRates(2e-5, 2e-5, 2e-5)
-# For the bundled model. fine_tuning and mask_tuning: chosen on SST-2 dev alone (the grid is in data/results/README.md).
-# augmented, no_integrated_loss, sequential and perturb_first have no recorded grid.
-BUNDLED_RATES = {
-    "fine_tuning": LearningRates(1e-4, 1e-4, 1e-4),
-    "mask_tuning": LearningRates(5e-4, 5e-4, 5e-4),
-    "augmented": LearningRates(1e-4, 1e-4, 1e-4),
-    "no_integrated_loss": LearningRates(1e-4, 1e-4, 1e-4),
-    "sequential": LearningRates(1e-4, 1e-4, 5e-4),
-    "perturb_first": LearningRates(1e-4, 1e-4, 1e-4),
-}
-
-
-def default_rates(method: str, model: str) -> LearningRates:
-    return BUNDLED_RATES[method] if model == BUNDLED_MODEL else PAPER_RATES
-
-
-def without_unread(settings: dict) -> dict:
-    """Settings of a `RunConfig` less those that `settings["method"]` does not read, or has a fixed value for.
-
-    `RunConfig` refuses some of them; a grid over several methods gives them to all.
-    """
-    reads = _READS.get(settings["method"], _READ_BY_SOME)  # an unknown method is for RunConfig to complain of
-    unread = _READ_BY_SOME - {*reads} | ({"alpha"} if settings["method"] in _FIXED_ALPHA else set())
-    return {name: value for name, value in settings.items() if name not in unread}
-
-
-_CHOICES = {
-    "method": METHODS,
-    "masking": MASKINGS,
-    "fill": FILLS,
-    "replacement": REPLACEMENTS,
-    "update": UPDATES,
-    "hans_rule": ("max", "sum"),
-    "precision": ("auto", "float32", "bf16"),
-}
-
-
-_TYPES = {int: (numbers.Integral, "a whole number"), float: (numbers.Real, "a number"), bool: (bool, "true or false")}
 
 
 @dataclass(frozen=True)
 class RunConfig:
-    """Everything that decides a run's numbers. `None` stands for the default named beside it.
+    """Everything that decides a run's numbers. `None` stands for the default that the words beside it name.
 
-    Args:
-        task: "sentiment", "nli" or "paraphrase".
-        method: "fine_tuning", "mask_tuning", "augmented", "no_integrated_loss", "sequential" or "perturb_first";
-            see `methods.recipe`. Settings that it does not read do not matter.
-        source: "testbed", "hub", a folder of original releases, or one that `mtlib testbed` wrote.
-        model: "mini" (bundled), a hub id or a folder with a masked LM.
-        seed: of the new head, dropout, the order of the data and the masks.
-        alpha: weight of the masked-LM loss; None: the paper's value for the task. For no_integrated_loss it is 0.
-        mask_rate: share of tokens masked, in [0, 1].
-        masking: "exact", "bernoulli" or "whole_word".
-        fill: "argmax", "sample" or "top_k" (from the `top_k` likeliest).
-        replacement: "mask" or "80_10_10".
-        shared: one trunk for both heads, or each its own.
-        update: "joint", "balanced" or "alternating" (mask_tuning alone).
-        epochs: passes over the training set, in each stage (`augmented` doubles the set).
-        batch_size: examples per optimiser step; None: the paper's value for the task.
-        accumulation: slices a batch is cut into to save memory; losses stay means over the whole batch, and masks
-            are the same, but dropout and sampled fillings draw other numbers.
-        learning_rate, classifier_learning_rate, mlm_head_learning_rate: peak rates; None: `default_rates`, or
-            for the heads the trunk's rate where that is given. The first stage of `sequential` trains trunk and head
-            at `mlm_head_learning_rate`.
-        warmup: share of the steps with a rising rate, below 1.
-        weight_decay: of AdamW.
-        train_size: this many training examples, drawn once for all seeds; None: all.
-        max_length: tokens per training example.
-        eval_max_length: tokens per test example; None: `max_length`.
-        sets: evaluation sets; empty: all of the task.
-        splits: `{set: option}` where the paper leaves the split open; see `sources.split_options`.
-        hans_rule: how three labels fold into two, "max" or "sum".
-        precision: "auto" (bf16 where the device computes in it), "float32" or "bf16".
-        gradient_diagnostics_steps: see `ObjectiveArguments`.
+    Made by `configure`, which sorts the settings of the method from those that every run has.
     """
 
-    task: str
-    method: str
-    source: str = "testbed"
-    model: str = BUNDLED_MODEL
-    seed: int = 0
-    alpha: float | None = None
-    mask_rate: float | None = 0.05
-    masking: str | None = "exact"
-    fill: str | None = "argmax"
-    top_k: int | None = 10
-    replacement: str | None = "mask"
-    shared: bool | None = True
-    update: str | None = "joint"
-    epochs: float = 3.0
-    batch_size: int | None = None
-    accumulation: int = 1
-    learning_rate: float | None = None
-    classifier_learning_rate: float | None = None
-    mlm_head_learning_rate: float | None = None
-    warmup: float = 0.0
-    weight_decay: float = 0.0
-    train_size: int | None = None
-    max_length: int = 128
-    eval_max_length: int | None = None
-    sets: tuple[str, ...] = ()
-    splits: dict[str, str] = field(default_factory=dict)
-    hans_rule: str = "max"
-    precision: str = "auto"
-    gradient_diagnostics_steps: int = 0
+    task: Annotated[str, "sentiment, nli or paraphrase"]
+    method: Annotated[str, "a row of the paper's tables, or of ours"]
+    source: Annotated[str, "testbed, hub, or a folder of original releases or of `mtlib testbed`"] = "testbed"
+    model: Annotated[str, "mini (bundled), a hub id, or a folder with a masked LM"] = BUNDLED_MODEL
+    seed: Annotated[int, "of the new head, dropout, the order of the data and the masks"] = 0
+    epochs: Annotated[float, "passes over the training set in each stage; augmented doubles the set"] = 3.0
+    batch_size: Annotated[int | None, "examples per optimiser step (default: the paper's, 16 or 32)"] = None
+    accumulation: Annotated[int, "slices a batch is cut into to save memory; losses and masks stay the same"] = 1
+    learning_rate: Annotated[float | None, "peak rate of the trunk (default: by method and model)"] = None
+    classifier_learning_rate: Annotated[float | None, "of the classifier head (default: as above)"] = None
+    warmup: Annotated[float, "share of the steps with a rising rate, below 1"] = 0.0
+    weight_decay: Annotated[float, "of AdamW"] = 0.0
+    train_size: Annotated[int | None, "training examples, drawn once for all seeds (default: all)"] = None
+    max_length: Annotated[int, "tokens per training example"] = 128
+    eval_max_length: Annotated[int | None, "tokens per test example (default: as in training)"] = None
+    sets: Annotated[tuple[str, ...], "evaluation set, repeatable (default: all of the task)"] = ()
+    splits: Annotated[dict[str, str], "SET=OPTION where the paper leaves the split open"] = field(default_factory=dict)
+    hans_rule: Annotated[Literal["max", "sum"], "how three labels fold into two"] = "max"
+    precision: Annotated[Literal["auto", "float32", "bf16"], "auto: bf16 where the device computes in it"] = "auto"
+    gradient_diagnostics_steps: Annotated[int, "log both losses' gradients this often; 0: never"] = 0
+    settings: object = None  # of the method: an instance of its `Method.settings`
 
     def __post_init__(self):
-        for name, (kind, optional) in _numbers().items():
-            value, (accepted, text) = getattr(self, name), _TYPES[kind]
-            if value is None and optional:
-                continue
-            if not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool):
-                raise UserError(f"{name} is {value!r}; expected {text}.")
-        task = get_task(self.task)
-        reads = _READS.get(self.method, ())
-        for name, choices in _CHOICES.items():
-            value = getattr(self, name)
-            if value not in choices and (value is not None or name in reads or name not in _READ_BY_SOME):
-                raise UserError(f"{name} is {value!r}; expected one of {', '.join(choices)}.")
-        for name in ("alpha", "mask_rate", "warmup"):
-            if getattr(self, name) is not None:
-                check_rate(name, getattr(self, name))
-        if self.warmup == 1:  # transformers would take it for a number of steps
-            raise UserError("warmup is 1; expected a share of the steps below 1, for example 0.06.")
-        for name in ("learning_rate", "classifier_learning_rate", "mlm_head_learning_rate", "epochs", "batch_size",
-                     "accumulation", "train_size", "max_length", "eval_max_length", "top_k"):  # fmt: skip
-            value = getattr(self, name)
-            if value is not None and not 0 < value < math.inf:
-                raise UserError(f"{name} is {value!r}; expected a number above 0.")
-        if self.mask_rate is None and "mask_rate" in reads:
-            raise UserError("mask_rate is None; expected a number from 0 to 1.")
-        if self.update not in (None, "joint") and "update" not in reads:
-            raise UserError(f"update is {self.update!r}, but {self.method} has one loss per step; leave update out.")
-        if self.update == "balanced" and self.shared is False:
-            raise UserError("update is 'balanced', which weighs two gradients on one trunk; leave `separate` out.")
-        fixed = _FIXED_ALPHA.get(self.method)
-        if fixed is not None and self.alpha not in (None, fixed):
+        method = get_method(self.method)
+        if self.settings is None:
+            object.__setattr__(self, "settings", method.settings())
+        if type(self.settings) is not method.settings:
             raise UserError(
-                f"alpha is {self.alpha}, but {self.method} is Mask-tuning with alpha {fixed:g}; leave alpha out, or "
-                "take mask_tuning."
+                f"settings is a {type(self.settings).__name__}; {self.method} reads {method.settings.__name__}."
             )
-        for name in ("weight_decay", "gradient_diagnostics_steps", "seed"):
-            if not 0 <= getattr(self, name) < (2**32 if name == "seed" else math.inf):
-                most = " and less than 2**32" if name == "seed" else ""
-                raise UserError(f"{name} is {getattr(self, name)!r}; expected 0 or more{most}.")
-        if len(set(self.sets)) < len(self.sets):
-            raise UserError(f"sets names a set twice: {', '.join(self.sets)}.")
-        known = task.evaluation_sets(self.source)
-        for name in (*self.sets, *self.splits):
-            if name not in known:
-                raise UserError(
-                    f"{name!r} is no evaluation set of {self.task} from {source_kind(self.source)!r}; expected "
-                    f"{', '.join(known)}."
-                )
-        for name, option in self.splits.items():
-            if option not in split_options(name):
-                raise UserError(f"{name} has no split {option!r}; expected one of {', '.join(split_options(name))}.")
+        _check(self)
 
     @property
     def model_path(self) -> str | Path:
@@ -211,47 +67,223 @@ class RunConfig:
 
     @property
     def evaluation_sets(self) -> tuple[str, ...]:
+        from mtlib.data.tasks import get_task
+
         return self.sets or get_task(self.task).evaluation_sets(self.source)
 
+    def values(self) -> dict[str, object]:
+        """All settings side by side: those of every run, then those of the method."""
+        return {entry.name: getattr(self, entry.name) for entry in run_fields()} | {
+            name: getattr(self.settings, name) for name in get_method(self.method).reads
+        }
+
+    def changed(self, **changes) -> "RunConfig":
+        """The same run but for these settings, of the run or of its method."""
+        return configure(**(self.values() | changes))
+
     def resolved(self) -> "RunConfig":
-        """The same run with every default filled in, and None for what its method does not read."""
-        task, reads = get_task(self.task), _READS[self.method]
-        rates = default_rates(self.method, self.model)
-        given = {name: (kind, getattr(self, name)) for name, (kind, _) in _numbers().items()}
+        """The same run with every default filled in."""
+        from mtlib.data.sources import split_options
+        from mtlib.data.tasks import get_task
+        from mtlib.trainer import precision
+
+        task, rates = get_task(self.task), default_rates(self.method, self.model)
         # 3 and 3.0 are one run, with one record
-        own = replace(self, **{name: kind(value) for name, (kind, value) in given.items() if value is not None})
-        filled = replace(
-            own,
-            alpha=_FIXED_ALPHA.get(own.method, task.alpha if own.alpha is None else own.alpha),
-            top_k=own.top_k if own.fill == "top_k" else None,
-            batch_size=own.batch_size or task.batch_size,
-            learning_rate=own.learning_rate or rates.trunk,
-            classifier_learning_rate=own.classifier_learning_rate or own.learning_rate or rates.classifier,
-            mlm_head_learning_rate=own.mlm_head_learning_rate or own.learning_rate or rates.mlm_head,
-            eval_max_length=own.eval_max_length or own.max_length,
-            sets=own.evaluation_sets,
-            splits={name: own.splits.get(name, split_options(name)[0]) for name in own.evaluation_sets
+        typed = {name: _NUMBERS[kind][0](value) for name, kind, value in _numbers(self) if value is not None}
+        given = replace(self, **{name: value for name, value in typed.items() if name in _run_field_names()})
+        method = {name: value for name, value in typed.items() if name not in _run_field_names()}
+        if "alpha" in get_method(self.method).reads and self.settings.alpha is None:
+            method["alpha"] = task.alpha
+        if "mlm_head_learning_rate" in get_method(self.method).reads and self.settings.mlm_head_learning_rate is None:
+            method["mlm_head_learning_rate"] = given.learning_rate or rates.mlm_head
+        sets = given.evaluation_sets
+        return replace(
+            given,
+            settings=replace(given.settings, **method),
+            batch_size=given.batch_size or task.batch_size,
+            learning_rate=given.learning_rate or rates.trunk,
+            classifier_learning_rate=given.classifier_learning_rate or given.learning_rate or rates.classifier,
+            eval_max_length=given.eval_max_length or given.max_length,
+            sets=sets,
+            splits={name: given.splits.get(name, split_options(name)[0]) for name in sets
                     if len(split_options(name)) > 1},
-            precision=("bf16" if precision()["bf16"] else "float32") if own.precision == "auto" else own.precision,
+            precision=("bf16" if precision()["bf16"] else "float32") if given.precision == "auto" else given.precision,
         )  # fmt: skip
-        unread = dict.fromkeys(_READ_BY_SOME - {*reads})
-        if "alpha" not in reads:  # there are no two gradients to compare
-            unread["gradient_diagnostics_steps"] = 0
-        return replace(filled, **unread)
+
+    @property
+    def rates(self) -> LearningRates:
+        """The learning rates of a resolved run; the masked-LM head's is the trunk's where the method reads none."""
+        mlm_head = getattr(self.settings, "mlm_head_learning_rate", None)
+        return LearningRates(self.learning_rate, self.classifier_learning_rate, mlm_head or self.learning_rate)
 
     def public(self) -> dict:
-        """For the record: no path of one machine."""
+        """For the record: no path of one machine, and None for what other methods read."""
+        from mtlib.data.sources import source_kind
+
         model = Path(self.model).absolute().name if Path(self.model).is_dir() else self.model
-        return asdict(self) | {"source": source_kind(self.source), "model": model, "sets": list(self.sets)}
+        values = dict.fromkeys(settings_of_any_method()) | self.values() | dict(get_method(self.method).fixed)
+        if values["fill"] != "top_k":
+            values["top_k"] = None
+        return values | {"source": source_kind(self.source), "model": model, "sets": list(self.sets)}
+
+
+def configure(task: str, method: str, **values) -> RunConfig:
+    """A run from settings given by name, those of the method among them.
+
+    Raises:
+        UserError: a setting that the method does not read, or that nothing reads; a bad value.
+    """
+    reads, of_run = get_method(method).reads, _run_field_names()
+    settings = {}
+    for name, value in list(values.items()):
+        if name in of_run:
+            continue
+        values.pop(name)
+        if name not in settings_of_any_method():
+            raise UserError(f"no method reads {name!r}; known settings are {', '.join(setting_types())}.")
+        if name in reads:
+            settings[name] = value
+        elif value is not None and value != get_method(method).fixed.get(name):
+            raise UserError(
+                f"{name} is {value!r}, but {method} does not read it; leave it out, or take a method that does: "
+                f"{', '.join(readers(name))}."
+            )
+    if isinstance(values.get("sets"), list):  # as JSON has it
+        values["sets"] = tuple(values["sets"])
+    return RunConfig(task=task, method=method, settings=get_method(method).settings(**settings), **values)
+
+
+def read_by(method: str, values: Mapping[str, object]) -> dict[str, object]:
+    """`values` less the settings that `method` does not read: a grid over several methods gives them to all."""
+    reads = METHODS[method].reads if method in METHODS else settings_of_any_method()
+    return {name: value for name, value in values.items() if name in _run_field_names() or name in reads}
+
+
+def setting_types() -> dict[str, object]:
+    """The type of every setting of a run or of any method, by name."""
+    return {name: hint for name, (hint, _, _) in settings_with_help().items()}
 
 
 @cache
-def _numbers() -> dict[str, tuple[type, bool]]:
-    """The fields of `RunConfig` that are numbers or flags: their type, and whether None may stand there."""
-    found = {}
-    for name, hint in typing.get_type_hints(RunConfig).items():
-        kinds = typing.get_args(hint) or (hint,)
-        for kind in _TYPES:
-            if kind in kinds:
-                found[name] = (kind, type(None) in kinds)
-    return found
+def _described(cls: type) -> dict[str, tuple[object, str, object]]:
+    hints = get_type_hints(cls, include_extras=True)
+    return {
+        entry.name: (*get_args(hints[entry.name])[:2], entry.default)
+        for entry in fields(cls)
+        if get_origin(hints[entry.name]) is Annotated
+    }
+
+
+def settings_with_help() -> dict[str, tuple[object, str, object]]:
+    """Type, help and default of every setting, by name: those of a run first."""
+    described = dict(_described(RunConfig))
+    for method in METHODS.values():
+        for name, entry in _described(method.settings).items():
+            described.setdefault(name, entry)
+    return described
+
+
+def command_line(config: RunConfig) -> list[str]:
+    """The options of `mtlib run` that give this configuration: those that are not the defaults."""
+    words = []
+    for name, value in config.values().items():
+        default = settings_with_help()[name][2]
+        if value is None or value == default or value in ((), {}):
+            continue
+        match name:
+            case "shared":
+                words.append("--separate")
+            case "sets":
+                words += [word for set_name in value for word in ("--sets", set_name)]
+            case "splits":
+                words += [word for pair in value.items() for word in ("--split", "=".join(pair))]
+            case _:
+                words += [f"--{name.replace('_', '-')}", str(value)]
+    return words
+
+
+def default_rates(method: str, model: str) -> LearningRates:
+    return get_method(method).rates if model == BUNDLED_MODEL else PAPER_RATES
+
+
+def run_fields() -> list:
+    """The fields of `RunConfig` but for the method's settings."""
+    return [entry for entry in fields(RunConfig) if entry.name != "settings"]
+
+
+@cache
+def _run_field_names() -> frozenset[str]:
+    return frozenset(entry.name for entry in run_fields())
+
+
+# --- checks ---
+
+# what a number may be given as, and in words
+_NUMBERS = {
+    int: (int, numbers.Integral, "a whole number"),
+    float: (float, numbers.Real, "a number"),
+    bool: (bool, bool, "true or false"),
+}
+_SHARES = ("alpha", "mask_rate", "warmup")
+_POSITIVE = ("learning_rate", "classifier_learning_rate", "mlm_head_learning_rate", "epochs", "batch_size",
+             "accumulation", "train_size", "max_length", "eval_max_length", "top_k")  # fmt: skip
+_NOT_NEGATIVE = ("weight_decay", "gradient_diagnostics_steps", "seed")
+
+
+def _numbers(config: RunConfig) -> list[tuple[str, type, object]]:
+    """Name, type and value of the settings that are numbers or flags."""
+    entries = []
+    for name, value in config.values().items():
+        hint = setting_types()[name]
+        entries += [(name, kind, value) for kind in _NUMBERS if hint is kind or kind in get_args(hint)]
+    return entries
+
+
+def _check(config: RunConfig) -> None:
+    from mtlib.data.tasks import get_task
+
+    get_task(config.task)
+    values = config.values()
+    for name, kind, value in _numbers(config):
+        _, accepted, text = _NUMBERS[kind]
+        optional = type(None) in get_args(setting_types()[name])
+        if (value is None and not optional) or (value is not None and not isinstance(value, accepted)) or (
+            isinstance(value, bool) and kind is not bool
+        ):  # fmt: skip
+            raise UserError(f"{name} is {value!r}; expected {text}.")
+    for name, value in values.items():
+        choices = get_args(setting_types()[name])
+        if get_origin(setting_types()[name]) is Literal and value not in choices:
+            raise UserError(f"{name} is {value!r}; expected one of {', '.join(choices)}.")
+        if value is None:
+            continue
+        if name in _SHARES and not 0 <= value <= 1:
+            raise UserError(f"{name} is {value!r}; expected a number from 0 to 1 (5 % is 0.05).")
+        if name in _POSITIVE and not 0 < value < math.inf:
+            raise UserError(f"{name} is {value!r}; expected a number above 0.")
+        if name in _NOT_NEGATIVE and not 0 <= value < (2**32 if name == "seed" else math.inf):
+            most = " and less than 2**32" if name == "seed" else ""
+            raise UserError(f"{name} is {value!r}; expected 0 or more{most}.")
+    if config.warmup == 1:  # transformers would take it for a number of steps
+        raise UserError("warmup is 1; expected a share of the steps below 1, for example 0.06.")
+    if values.get("update") == "balanced" and not values["shared"]:
+        raise UserError("update is 'balanced', which weighs two gradients on one trunk; leave `separate` out.")
+    _check_sets(config)
+
+
+def _check_sets(config: RunConfig) -> None:
+    from mtlib.data.sources import source_kind, split_options
+    from mtlib.data.tasks import get_task
+
+    if len(set(config.sets)) < len(config.sets):
+        raise UserError(f"sets names a set twice: {', '.join(config.sets)}.")
+    known = get_task(config.task).evaluation_sets(config.source)
+    for name in (*config.sets, *config.splits):
+        if name not in known:
+            raise UserError(
+                f"{name!r} is no evaluation set of {config.task} from {source_kind(config.source)!r}; expected "
+                f"{', '.join(known)}."
+            )
+    for name, option in config.splits.items():
+        if option not in split_options(name):
+            raise UserError(f"{name} has no split {option!r}; expected one of {', '.join(split_options(name))}.")

@@ -1,17 +1,18 @@
 """What the study's records say about the paper's claims, by the rules that `data/results/PLAN.md` set beforehand."""
 
-import math
-import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import pandas
 
-from mtlib.analysis.tables import Difference, paired_difference
+from mtlib.analysis.frame import common_sets, diverged, frame
+from mtlib.analysis.statistics import Difference, paired_difference, spread
+from mtlib.analysis.tables import pipe_table
 from mtlib.data.tasks import TASKS, kind
+from mtlib.methods import METHODS
 from mtlib.study import paper
-from mtlib.study.plan import ARMS, VARIANTS, arm_of, check_one_run_a_seed, curve, split
+from mtlib.study.plan import EVERY_ARM, arm_of, check_one_run_a_seed, points_of_curve, split
 
 FEWEST_SEEDS = 3
 AT_CHANCE = 2.0  # points to the majority class
@@ -46,7 +47,7 @@ CLAIMS = (
 
 
 @dataclass(frozen=True)
-class Cell:
+class Comparison:
     """A claim on one evaluation set.
 
     Args:
@@ -55,7 +56,7 @@ class Cell:
         verdict: one of `VERDICTS`; "" for a question without an expected sign. "not learned": out of distribution, and
             an arm's mean on the task's dev set is at most two points above the majority class. It is hardly better
             than one answer to everything, which is no generalisation even where that answer is often right.
-        at_chance: both arms' means lie within two points of the set's majority class: the cell tells nothing.
+        at_chance: both arms' means lie within two points of the set's majority class: the set tells nothing.
     """
 
     task: str
@@ -69,48 +70,24 @@ class Cell:
         return self.at_chance or self.verdict == "not learned"
 
 
-def cells(claim: Claim, records: Iterable[dict], tasks: Sequence[str] = tuple(TASKS)) -> list[Cell]:
+def cells(claim: Claim, records: Iterable[dict], tasks: Sequence[str] = tuple(TASKS)) -> list[Comparison]:
     """The claim on every set of its kinds, "not run" included.
 
     With m such sets the interval that decides has level 1 - 0.05 / m (Bonferroni).
     """
-    found = defaultdict(dict)  # (task, arm, set) -> seed -> metrics
-    for (task, arm), group in by_arm(records).items():
-        for record in group:
-            for name, metrics in record["metrics"].items():
-                found[task, arm, name][record["config"]["seed"]] = metrics
-    places = [
-        (task, name) for task in tasks for name in TASKS[task].evaluation_sets("hub") if kind(name) in claim.kinds
-    ]
-    results = []
-    for task, name in places:
-        ours, theirs = found[task, claim.arm, name], found[task, claim.base, name]
-        seeds = sorted(ours.keys() & theirs.keys())
-        if len(seeds) < FEWEST_SEEDS:
-            results.append(Cell(task, name, None, "not run", False))
-            continue
-        points = [100 * (ours[seed]["accuracy"] - theirs[seed]["accuracy"]) for seed in seeds]
-        verdict = _verdict(points, claim.sign, len(places)) if claim.sign else ""
-        dev = TASKS[task].dev_set("hub")
-        if kind(name) == "ood" and any(
-            _above_majority(found[task, arm, dev], seeds) <= AT_CHANCE for arm in (claim.arm, claim.base)
-        ):
-            verdict = "not learned"
-        at_chance = all(abs(_above_majority(side, seeds)) <= AT_CHANCE for side in (ours, theirs))
-        results.append(Cell(task, name, paired_difference(points), verdict, at_chance))
-    return results
+    return _compare_everywhere(claim, scores_of_arms(records), tasks)
 
 
-def with_verdict(found: Sequence[Cell]) -> list[Cell]:
-    """The cells that a claim's word is over."""
-    return [cell for cell in found if cell.verdict not in ("not learned", "not run")]
+def with_verdict(comparisons: Sequence[Comparison]) -> list[Comparison]:
+    """Those that a claim's word is over."""
+    return [cell for cell in comparisons if cell.verdict not in ("not learned", "not run")]
 
 
-def overall(found: Sequence[Cell]) -> str:
+def overall(comparisons: Sequence[Comparison]) -> str:
     """One word for a claim, over the sets with a verdict: "reproduced", "contradicted", "mixed", "undecided"."""
-    counts = Counter(cell.verdict for cell in with_verdict(found))
+    counts = Counter(cell.verdict for cell in with_verdict(comparisons))
     if not counts:
-        return "not learned" if any(cell.verdict == "not learned" for cell in found) else "not run"
+        return "not learned" if any(cell.verdict == "not learned" for cell in comparisons) else "not run"
     better, worse = counts["reproduced"] + counts["leaning"], counts["contradicted"] + counts["leaning against"]
     if better and worse:
         return "mixed"
@@ -120,31 +97,31 @@ def overall(found: Sequence[Cell]) -> str:
     return "undecided"
 
 
-def summary(records: Sequence[dict]) -> pandas.DataFrame:
+def summary(records: Iterable[dict]) -> pandas.DataFrame:
     """A row per claim of the paper: its verdict, and how many sets got which."""
-    rows = []
+    rows, scores = [], scores_of_arms(records)
     for claim in CLAIMS:
         if claim.sign:
-            found = cells(claim, records)
-            counts = Counter(cell.verdict for cell in found)
+            comparisons = _compare_everywhere(claim, scores)
+            counts = Counter(cell.verdict for cell in comparisons)
             rows.append({
                 "": claim.question,
                 "claim": claim.text,
                 "compared": f"{claim.arm} - {claim.base}",
                 "paper says": "> 0" if claim.sign > 0 else "< 0",
-                "verdict": overall(found),
-                "sets with a verdict": f"{len(with_verdict(found))} of {len(found)}",
+                "verdict": overall(comparisons),
+                "sets with a verdict": f"{len(with_verdict(comparisons))} of {len(comparisons)}",
                 **{word: counts[word] for word in VERDICTS[:-1]},
-                "at chance": sum(cell.at_chance for cell in found),
+                "at chance": sum(cell.at_chance for cell in comparisons),
             })  # fmt: skip
     return pandas.DataFrame(rows).set_index("")
 
 
-def by_set(records: Sequence[dict], task: str) -> pandas.DataFrame:
+def by_set(records: Iterable[dict], task: str) -> pandas.DataFrame:
     """Every question on every set of a task: difference in points, 95 % interval; for the paper's claims a verdict."""
-    rows = []
+    rows, scores = [], scores_of_arms(records)
     for claim in CLAIMS:
-        texts = {cell.set_name: _cell_text(cell) for cell in cells(claim, records) if cell.task == task}
+        texts = {cell.set_name: _text(cell) for cell in _compare_everywhere(claim, scores) if cell.task == task}
         rows.append({"": claim.question, "asked": claim.text, "compared": f"{claim.arm} - {claim.base}", **texts})
     names = TASKS[task].evaluation_sets("hub")
     return pandas.DataFrame(rows, columns=["", "asked", "compared", *names]).set_index("").fillna("")
@@ -152,86 +129,87 @@ def by_set(records: Sequence[dict], task: str) -> pandas.DataFrame:
 
 def unlearned(records: Iterable[dict]) -> list[tuple[str, str]]:
     """Task and arm where the mean over all seeds on the dev set is at most two points above the majority class."""
-    found = []
-    for (task, arm), group in by_arm(records).items():
-        dev = TASKS[task].dev_set("hub")
-        by_seed = {record["config"]["seed"]: record["metrics"].get(dev) for record in group}
-        scored = {seed: metrics for seed, metrics in by_seed.items() if metrics}
-        if _above_majority(scored, list(by_seed)) <= AT_CHANCE:
-            found.append((task, arm))
-    return found
+    scores = scores_of_arms(records)
+    on_dev = scores[scores["set"] == scores["task"].map(lambda task: TASKS[task].dev_set("hub"))]
+    means = on_dev.groupby(["task", "row"], sort=False)["above_majority"].mean()
+    return list(means.index[means <= AT_CHANCE])
 
 
-def panels(records: Sequence[dict]) -> dict[str, list[Cell]]:
-    """The comparisons that were run, for `figures.claims`: claims about the same two arms together."""
-    asked, found = defaultdict(list), defaultdict(list)
+def panels(records: Iterable[dict]) -> dict[tuple[str, str, str], list[Comparison]]:
+    """The comparisons that were run, for `figures.claims`: claims about the same two arms together.
+
+    The keys are the questions and the names of the two arms.
+    """
+    asked, comparisons, scores = defaultdict(list), defaultdict(list), scores_of_arms(records)
     for claim in CLAIMS:
         asked[claim.arm, claim.base].append(claim.question)
-        found[claim.arm, claim.base] += cells(claim, records)
+        comparisons[claim.arm, claim.base] += _compare_everywhere(claim, scores)
     return {
-        f"{', '.join(asked[pair])}: {pair[0]}\n- {pair[1]}": cells_of_pair
-        for pair, cells_of_pair in found.items()
+        (", ".join(asked[pair]), *pair): cells_of_pair
+        for pair, cells_of_pair in comparisons.items()
         if any(cell.difference is not None for cell in cells_of_pair)
     }
 
 
 def by_arm(records: Iterable[dict]) -> dict[tuple[str, str], list[dict]]:
-    """Records by task and arm, in the order of `study.ARMS` and `VARIANTS`, without the grid and the curves' points.
+    """Records by task and arm, in the order of the study's arms. Without the grid, points of curves, and diverged runs.
 
     Raises:
         UserError: records that are not of one study, or two of one arm and seed.
     """
-    found = defaultdict(list)
+    arms = defaultdict(list)
     for record in split(records)[1]:
-        found[record["config"]["task"], arm_of(record["config"])].append(record)
-    order = [(task, arm.name) for task in TASKS for arm in (*ARMS, *VARIANTS) if (task, arm.name) in found]
+        if not diverged(record):
+            arms[record["config"]["task"], arm_of(record["config"])].append(record)
+    order = [(task, arm.name) for task in TASKS for arm in EVERY_ARM if (task, arm.name) in arms]
     for task, arm in order:
-        check_one_run_a_seed(found[task, arm], f"{task}, {arm}")
-    return {key: found[key] for key in order}
+        check_one_run_a_seed(arms[task, arm], f"{task}, {arm}")
+    return {key: arms[key] for key in order}
+
+
+def scores_of_arms(records: Iterable[dict]) -> pandas.DataFrame:
+    """`frame` of the runs in `by_arm`, whose rows are named by their arms, with the points `above_majority`."""
+    scores = frame([record for group in by_arm(records).values() for record in group], arm_of)
+    order = [*TASKS, *(arm.name for arm in EVERY_ARM)]
+    in_order = scores.sort_values(["task", "row"], key=lambda names: names.map(order.index), ignore_index=True)
+    return in_order.assign(above_majority=in_order["accuracy"] - in_order["majority"])
 
 
 def beside(table: str, records: Iterable[dict]) -> pandas.DataFrame:
     """The paper's Table "I" or "III", ours below each method: mean ± sd (seeds) in per cent, or "not run"."""
-    found, wide, rows = by_arm(records), paper.grid(table), []
-    for method in paper.METHODS:
+    scores, wide, rows = scores_of_arms(records), paper.grid(table), []
+    ours = scores.groupby(["row", "set"])["accuracy"].agg(lambda values: f"{spread(list(values))} ({len(values)})")
+    for method in filter(METHODS.get, wide.index.unique("method")):
         printed = [model for model in wide.index.unique("model") if (model, method) in wide.index]
         for model in printed:
-            cells_of_row = wide.loc[(model, method)].map("{:.2f}".format)
-            rows.append({"method": method, "model": f"paper: {model}", **cells_of_row})
+            values = wide.loc[(model, method)].map("{:.2f}".format)
+            rows.append({"method": method, "model": f"paper: {model}", **values})
         if printed:
-            mine = {name: _mean_text(found, method, sets[0]) for name, sets in paper.SETS.items()}
-            rows.append({"method": method, "model": "here", **mine})
+            texts = {name: ours.get((method, sets[0]), "not run") for name, sets in paper.OUR_SETS.items()}
+            rows.append({"method": method, "model": "here", **texts})
     return pandas.DataFrame(rows).set_index(["method", "model"])
 
 
-def by_label(records: Sequence[dict], task: str) -> pandas.DataFrame:
+def by_label(records: Iterable[dict], task: str) -> pandas.DataFrame:
     """Accuracy on each gold label of every set of a task, and their mean (balanced accuracy), in per cent.
 
     An arm that only gives one answer more often, whatever the text, gains accuracy where that answer is common; its
     balanced accuracy tends to that of a guess. With the difference to fine-tuning, paired by seed. Records from
     before it was kept are left out.
     """
-    scores = defaultdict(dict)  # (set, arm) -> seed -> metrics
-    for (of_task, arm), group in by_arm(records).items():
-        for record in group if of_task == task else ():
-            for name, metrics in record["metrics"].items():
-                if "per_label" in metrics:
-                    scores[name, arm][record["config"]["seed"]] = metrics
-    rows = []
+    scores, rows = scores_of_arms(records).dropna(subset="by_label"), []
     for name in TASKS[task].evaluation_sets("hub"):
-        for arm in (one.name for one in (*ARMS, *VARIANTS) if (name, one.name) in scores):
-            own, plain = (
-                {seed: balanced(metrics) for seed, metrics in scores[name, one].items()} for one in (arm, "fine_tuning")
-            )
-            points = [own[seed] - plain[seed] for seed in sorted(own.keys() & plain.keys())]
-            difference = paired_difference(points) if arm != "fine_tuning" and len(points) >= FEWEST_SEEDS else None
-            by_seed = [_on_gold_labels(metrics) for metrics in scores[name, arm].values()]
-            means = {label: statistics.fmean(one[label] for one in by_seed) for label in by_seed[0]}
+        on_set = scores[(scores["task"] == task) & (scores["set"] == name)]
+        for arm, group in on_set.groupby("row", sort=False):
+            balanced = _by_seed(on_set, "balanced", arm, "fine_tuning")
+            points = list((balanced[arm] - balanced["fine_tuning"]).dropna()) if arm != "fine_tuning" else []
+            means = pandas.DataFrame(list(group["by_label"])).mean()
             rows.append({
-                "set": name, "arm": arm, "seeds": len(own),
+                "set": name, "arm": arm, "seeds": len(group),
                 "on each gold label": ", ".join(f"{label} {mean:.1f}" for label, mean in means.items()),
-                "balanced": _spread_text(list(own.values())),
-                "difference to fine_tuning": "" if difference is None else _difference_text(difference),
+                "balanced": spread(list(group["balanced"])),
+                "difference to fine_tuning":
+                    _difference_text(paired_difference(points)) if len(points) >= FEWEST_SEEDS else "",
             })  # fmt: skip
     return pandas.DataFrame(rows, columns=None if rows else ["set"]).set_index("set")
 
@@ -242,100 +220,90 @@ def curves(records: Sequence[dict], task: str) -> pandas.DataFrame:
     Balanced accuracy (`by_label`) follows the accuracy on a set where all of them have it.
     """
     rows = []
-    for name in ("alpha", "mask_rate"):
-        points = curve(records, task, name)
-        every = [record for group in points.values() for record in group]
-        for value, group in points.items() if len(points) > 1 else ():
-            texts = {}
-            for one in common_sets(every):
-                texts[one] = _spread_text([100 * record["metrics"][one]["accuracy"] for record in group])
-                if all("per_label" in record["metrics"][one] for record in every):
-                    texts[f"{one}, balanced"] = _spread_text([balanced(record["metrics"][one]) for record in group])
-            rows.append({"setting": name, "value": f"{value:g}", "seeds": len(group), **texts})
+    for setting in ("alpha", "mask_rate"):
+        points = points_of_curve(records, task, setting)
+        if len(points) < 2:
+            continue
+        sets = common_sets([record for group in points.values() for record in group])
+        scores = pandas.concat([frame(group).assign(value=value) for value, group in points.items()])
+        measures = {
+            f"{name}{suffix}": (name, measure)
+            for name in sets
+            for suffix, measure in (("", "accuracy"), (", balanced", "balanced"))
+            if scores.loc[scores["set"] == name, measure].notna().all()
+        }
+        for value, group in scores.groupby("value"):
+            texts = {text: spread(list(group.loc[group["set"] == name, measure]))
+                     for text, (name, measure) in measures.items()}  # fmt: skip
+            rows.append({"setting": setting, "value": f"{value:g}", "seeds": group["seed"].nunique(), **texts})
     return pandas.DataFrame(rows, columns=None if rows else ["setting"]).set_index("setting").fillna("not run")
-
-
-def common_sets(records: Sequence[dict]) -> list[str]:
-    """The evaluation sets that all records have, in the order of the first."""
-    return [name for name in records[0]["metrics"] if all(name in record["metrics"] for record in records)]
-
-
-def balanced(metrics: dict) -> float:
-    """Balanced accuracy, the mean of the accuracies on each gold label, in per cent."""
-    return statistics.fmean(_on_gold_labels(metrics).values())
 
 
 def cost(records: Iterable[dict]) -> pandas.DataFrame:
     """Medians over the runs of every arm: seconds of training, peak memory, and both by fine-tuning's."""
-    found, rows = by_arm(records), []
-    for (task, arm), group in found.items():
-        seconds = statistics.median(record["cost"]["train_seconds"] for record in group)
-        memory = statistics.median(record["cost"]["peak_memory_mb"] for record in group)
-        plain = [record["cost"] for record in found.get((task, "fine_tuning"), [])]
-        times = {
-            name: round(value / statistics.median(one[entry] for one in plain), 2) if plain else None
-            for name, value, entry in (
-                ("time / fine-tuning", seconds, "train_seconds"),
-                ("memory / fine-tuning", memory, "peak_memory_mb"),
-            )
-        }
-        rows.append({
-            "task": task,
-            "arm": arm,
-            "runs": len(group),
-            "steps": group[0]["cost"]["steps"],
-            "seconds": round(seconds),
-            "peak memory, MB": round(memory),
-            **times,
-        })  # fmt: skip
-    return pandas.DataFrame(rows, columns=None if rows else ["task", "arm"]).set_index(["task", "arm"])
+    costs = [{"task": task, "arm": arm, **record["cost"]}
+             for (task, arm), group in by_arm(records).items() for record in group]  # fmt: skip
+    if not costs:
+        return pandas.DataFrame(columns=["task", "arm"]).set_index(["task", "arm"])
+    runs = pandas.DataFrame(costs).groupby(["task", "arm"], sort=False)
+    medians = runs[["train_seconds", "peak_memory_mb"]].median()
+    plain = medians.xs("fine_tuning", level="arm").reindex(medians.index, level="task")
+    ratios = (medians / plain).round(2)
+    return pandas.DataFrame({
+        "runs": runs.size(),
+        "steps": runs["steps"].first(),
+        "seconds": medians["train_seconds"].round().astype(int),
+        "peak memory, MB": medians["peak_memory_mb"].round().astype(int),
+        "time / fine-tuning": ratios["train_seconds"],
+        "memory / fine-tuning": ratios["peak_memory_mb"],
+    })  # fmt: skip
 
 
-def markdown(frame: pandas.DataFrame) -> str:
+def markdown(table: pandas.DataFrame) -> str:
     """A table for a README, with its index in the first columns."""
-    flat = frame.reset_index()
-    lines = [list(flat.columns), ["---"] * len(flat.columns), *flat.itertuples(index=False)]
-    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
+    flat = table.reset_index()
+    return pipe_table(flat.columns, flat.itertuples(index=False), words=len(flat.columns))
 
 
-def _mean_text(found: dict[tuple[str, str], list[dict]], arm: str, set_name: str) -> str:
-    values = [
-        100 * record["metrics"][set_name]["accuracy"]
-        for (_, name), group in found.items()
-        for record in group
-        if name == arm and set_name in record["metrics"]
-    ]
-    if not values:
-        return "not run"
-    return f"{_spread_text(values)} ({len(values)})"
+def _compare_everywhere(
+    claim: Claim, scores: pandas.DataFrame, tasks: Sequence[str] = tuple(TASKS)
+) -> list[Comparison]:
+    sets = [(task, name) for task in tasks for name in TASKS[task].evaluation_sets("hub") if kind(name) in claim.kinds]
+    by_task = dict(list(scores.groupby("task")))
+    return [_compare(claim, task, name, by_task.get(task, scores.iloc[:0]), len(sets)) for task, name in sets]
 
 
-def _on_gold_labels(metrics: dict) -> dict[str, float]:
-    return {label: 100 * found["accuracy"] for label, found in sorted(metrics["per_label"].items())}
+def _compare(claim: Claim, task: str, set_name: str, scores: pandas.DataFrame, m: int) -> Comparison:
+    """On one of `m` sets, by the task's scores."""
+    on_set = scores[scores["set"] == set_name]
+    accuracy = _by_seed(on_set, "accuracy", claim.arm, claim.base).dropna()
+    if len(accuracy) < FEWEST_SEEDS:
+        return Comparison(task, set_name, None, "not run", False)
+    points = list(accuracy[claim.arm] - accuracy[claim.base])
+    verdict = _verdict(points, claim.sign, m) if claim.sign else ""
+    if kind(set_name) == "ood":
+        on_dev = scores[scores["set"] == TASKS[task].dev_set("hub")]
+        above = _by_seed(on_dev, "above_majority", claim.arm, claim.base).reindex(accuracy.index)
+        if (above.mean(skipna=False) <= AT_CHANCE).any():  # an arm that lacks a seed there is not judged
+            verdict = "not learned"
+    above = _by_seed(on_set, "above_majority", claim.arm, claim.base).loc[accuracy.index].mean()
+    return Comparison(task, set_name, paired_difference(points), verdict, bool((above.abs() <= AT_CHANCE).all()))
 
 
-def _spread_text(values: list[float]) -> str:
-    spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
-    return f"{statistics.fmean(values):.1f}{spread}"
+def _by_seed(scores: pandas.DataFrame, measure: str, *arms: str) -> pandas.DataFrame:
+    """One set's scores with a line per seed and a column per arm; NaN where an arm was not run."""
+    return scores.pivot(index="seed", columns="row", values=measure).reindex(columns=list(dict.fromkeys(arms)))
 
 
-def _cell_text(cell: Cell) -> str:
-    one = cell.difference
-    if one is None or cell.verdict == "not learned":
+def _text(cell: Comparison) -> str:
+    if cell.difference is None or cell.verdict == "not learned":
         return cell.verdict
-    text = _difference_text(one) + (" (at chance)" if cell.at_chance else "")
+    text = _difference_text(cell.difference) + (" (at chance)" if cell.at_chance else "")
     return f"{cell.verdict}: {text}" if cell.verdict else text
 
 
-def _difference_text(one: Difference) -> str:
-    return f"{one.mean:+.1f} [{one.low:+.1f}, {one.high:+.1f}]"
-
-
-def _above_majority(by_seed: dict[int, dict], seeds: list[int]) -> float:
-    """Mean accuracy minus the share of the majority class, in points; nan where a seed lacks the set."""
-    if not all(seed in by_seed for seed in seeds):
-        return math.nan
-    return 100 * statistics.fmean(by_seed[seed]["accuracy"] - by_seed[seed]["majority"] for seed in seeds)
+def _difference_text(difference: Difference) -> str:
+    return f"{difference.mean:+.1f} [{difference.low:+.1f}, {difference.high:+.1f}]"
 
 
 def _verdict(points: list[float], sign: int, m: int) -> str:

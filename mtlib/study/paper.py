@@ -7,10 +7,11 @@ from typing import NamedTuple
 import pandas
 from scipy import stats
 
+from mtlib.methods import METHODS
 from mtlib.paths import DATA_DIR
 
 # the paper's data sets, as its columns name them, in ours; where it leaves open which one, the likeliest stands first
-SETS = {
+OUR_SETS = {
     "SST-2": ("sst2",),
     "IMDB-Cont": ("imdb_contrast",),
     "IMDB-CAD": ("imdb_cad",),
@@ -21,22 +22,14 @@ SETS = {
     "QQP": ("qqp",),
     "PAWS": ("paws_qqp", "paws_wiki"),
 }
-# the rows of Table III, and in Table I those it shares with it
-METHODS = {
-    "fine_tuning": "Fine-tuning on original train set",
-    "augmented": "Fine-tuning on augmented train set",
-    "no_integrated_loss": "Mask-tuning w/o integrated loss",
-    "sequential": "Sequential Training",
-    "mask_tuning": "Mask-tuning",
-}
-_OURS = {text: name for name, text in METHODS.items()} | {"Fine-tuning": "fine_tuning"}
+_OUR_NAMES = {method.paper: name for name, method in METHODS.items() if method.paper} | {"Fine-tuning": "fine_tuning"}
 
 
 @cache
 def _read() -> pandas.DataFrame:
     parts = [pandas.read_csv(DATA_DIR / "paper" / name) for name in ("table1.csv", "table3.csv")]
-    found = pandas.concat(parts, ignore_index=True)
-    return found.assign(method=[_OURS.get(name, name) for name in found["method"]])
+    cells = pandas.concat(parts, ignore_index=True)
+    return cells.assign(method=cells["method"].replace(_OUR_NAMES))
 
 
 def values() -> pandas.DataFrame:
@@ -46,18 +39,18 @@ def values() -> pandas.DataFrame:
 
 def grid(table: str) -> pandas.DataFrame:
     """`value` with a row per model and method and a column per data set, in the paper's order; NaN for none."""
-    found = _read()[_read()["table"] == table]
-    rows = found[["model", "method"]].drop_duplicates().itertuples(index=False)
-    return found.pivot(index=["model", "method"], columns="dataset", values="value").loc[
-        list(map(tuple, rows)), list(SETS)
+    cells = _read()[_read()["table"] == table]
+    rows = cells[["model", "method"]].drop_duplicates()
+    return cells.pivot(index=["model", "method"], columns="dataset", values="value").loc[
+        list(rows.itertuples(index=False, name=None)), list(OUR_SETS)
     ]
 
 
 def disagreements() -> pandas.DataFrame:
     """Cells that Tables I and III both hold, with another value or another ±."""
-    found = _read()
+    cells = _read()
     keys = ["model", "method", "dataset"]
-    both = found[found["table"] == "I"].merge(found[found["table"] == "III"], on=keys, suffixes=(" in I", " in III"))
+    both = cells[cells["table"] == "I"].merge(cells[cells["table"] == "III"], on=keys, suffixes=(" in I", " in III"))
     other_std = both["std in I"].fillna(-1) != both["std in III"].fillna(-1)
     differs = (both["value in I"] != both["value in III"]) | other_std
     return both.loc[differs, [*keys, "value in I", "std in I", "value in III", "std in III"]].reset_index(drop=True)
@@ -65,11 +58,10 @@ def disagreements() -> pandas.DataFrame:
 
 def outliers(points: float = 20.0) -> pandas.DataFrame:
     """Cells of Table III that lie more than so many points off the median of their model and data set."""
-    found = _read()[_read()["table"] == "III"]
-    median = found.groupby(["model", "dataset"])["value"].transform("median")
-    return found.loc[(found["value"] - median).abs() > points, ["model", "method", "dataset", "value"]].assign(
-        median=median
-    )
+    cells = _read()[_read()["table"] == "III"]
+    cells = cells.assign(median=cells.groupby(["model", "dataset"])["value"].transform("median"))
+    far = (cells["value"] - cells["median"]).abs() > points
+    return cells.loc[far, ["model", "method", "dataset", "value", "median"]]
 
 
 def not_beaten(table: str) -> pandas.DataFrame:
@@ -80,7 +72,7 @@ def not_beaten(table: str) -> pandas.DataFrame:
         {"model": model, "method": method, "dataset": name, "value": row[name], "Mask-tuning": ours.loc[model, name]}
         for (model, method), row in wide.iterrows()
         if method != "mask_tuning" and model in ours.index
-        for name in SETS
+        for name in OUR_SETS
         if row[name] >= ours.loc[model, name]
     ]
     return pandas.DataFrame(rows)
@@ -113,8 +105,7 @@ def digits(dataset: str, sizes: Sequence[int]) -> list[Digits]:
     The accuracy of one run on `n` examples is k / n. Values: the distinct ones of Table III's rows without ±
     (fine-tuning and the ablations, all models), rounded or cut off to two digits.
     """
-    found = _read()
-    rows = found[(found["table"] == "III") & (found["dataset"] == dataset) & found["std"].isna()]
+    rows = _read().query("table == 'III' and dataset == @dataset and std.isna()")
     printed = {round(100 * value) for value in rows["value"]}  # in hundredths of a per cent
     results = []
     for n in sizes:

@@ -1,6 +1,5 @@
-"""Every plot on small hand-made records, and the repository's own figures."""
+"""Every plot on small hand-made records."""
 
-import re
 import xml.etree.ElementTree as ElementTree
 from types import SimpleNamespace
 
@@ -8,14 +7,11 @@ import matplotlib
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
-from scipy import stats
 
 from mtlib.analysis import figures, tables
+from mtlib.analysis.figures import style
 from mtlib.errors import UserError
-from mtlib.paths import DATA_DIR, FIGURE_DIR
-from mtlib.runs.run import read_records
-from mtlib.study import plan as study
-from mtlib.study.claims import Cell
+from mtlib.methods import METHODS, Method
 
 SETS = ("testbed_sentiment", "testbed_contrast")
 
@@ -43,36 +39,11 @@ RECORDS = [
 
 def texts(figure: Figure) -> list[str]:
     figure.canvas.draw()
-    found = [axis.get_title(loc=where) for axis in figure.axes for where in ("left", "center")]
-    found += [axis.get_xlabel() for axis in figure.axes] + [axis.get_ylabel() for axis in figure.axes]
-    found += [label.get_text() for axis in figure.axes for label in axis.get_xticklabels() + axis.get_yticklabels()]
+    shown = [axis.get_title(loc=where) for axis in figure.axes for where in ("left", "center")]
+    shown += [axis.get_xlabel() for axis in figure.axes] + [axis.get_ylabel() for axis in figure.axes]
+    shown += [label.get_text() for axis in figure.axes for label in axis.get_xticklabels() + axis.get_yticklabels()]
     legends = [*figure.legends, *(axis.get_legend() for axis in figure.axes if axis.get_legend())]
-    return found + [text.get_text() for legend in legends for text in legend.get_texts()]
-
-
-class TestInterval:
-    def test_several_runs_by_hand(self):
-        """80, 82, 84: mean 82, deviation 2, and t(2 degrees) = 4.3027."""
-        mean, low, high = figures.interval([metrics(c) for c in (80, 82, 84)])
-        assert mean == pytest.approx(82)
-        assert high - mean == mean - low == pytest.approx(4.302653 * 2 / 3**0.5, rel=1e-6)
-        expected = stats.ttest_1samp([80, 82, 84], 0).confidence_interval(0.95)
-        assert (low, high) == (pytest.approx(expected.low), pytest.approx(expected.high))
-
-    def test_one_run_is_wilson_by_hand(self):
-        """(p + z²/2n ± z sqrt(p(1-p)/n + z²/4n²)) / (1 + z²/n) with p = 0.9, n = 100, z = 1.959964."""
-        z, p, n = 1.959964, 0.9, 100
-        middle, half = p + z**2 / (2 * n), z * (p * (1 - p) / n + z**2 / (4 * n**2)) ** 0.5
-        mean, low, high = figures.interval([metrics(90)])
-        assert mean == pytest.approx(90)
-        assert low == pytest.approx(100 * (middle - half) / (1 + z**2 / n), rel=1e-5)
-        assert high == pytest.approx(100 * (middle + half) / (1 + z**2 / n), rel=1e-5)
-
-    def test_stays_between_0_and_100(self):
-        assert figures.interval([metrics(1), metrics(9)])[1] == 0
-        assert figures.interval([metrics(91), metrics(99)])[2] == 100
-        assert figures.interval([metrics(0)])[1] == pytest.approx(0)
-        assert figures.interval([metrics(50), metrics(50)]) == (50, 50, 50)
+    return shown + [text.get_text() for legend in legends for text in legend.get_texts()]
 
 
 class TestPlots:
@@ -85,31 +56,34 @@ class TestPlots:
         )
         shown = texts(figure)
         assert {"a title", "accuracy, %", "testbed_sentiment (id)", "testbed_contrast (ood)", "best constant answer",
-                "fine_tuning (n = 2)", "mask_tuning (n = 2)"} <= set(shown)  # fmt: skip
+                "fine-tuning (n = 2)", "Mask-tuning (n = 2)"} <= set(shown)  # fmt: skip
         (axis,) = figure.axes
         assert len(axis.containers) == 4, "an error bar for each method and set"
 
-    def test_gap_tells_the_updates_apart(self):
-        _, alt = figures.gap([*RECORDS, record("mask_tuning", 0, (70, 60), update="alternating")])
+    @pytest.mark.parametrize("settings", [{"update": "alternating"}, {"update": "balanced"}, {"epochs": 6.0}])
+    def test_gap_names_a_variant_beside_the_plain_method(self, settings):
+        plain = [run | {"config": run["config"] | {"update": "joint", "epochs": 3.0}} for run in RECORDS]
+        (name,) = ["6 epochs" if value == 6 else value for value in settings.values()]
+        variant = record("mask_tuning", 0, (70, 60), **{"update": "joint", "epochs": 3.0} | settings)
+        figure, alt = figures.gap([*plain, variant])
         assert "mask_tuning: testbed_sentiment 82.0 %" in alt
-        assert "mask_tuning (alternating): testbed_sentiment 70.0 %" in alt
+        assert f"mask_tuning ({name}): testbed_sentiment 70.0 %" in alt
+        assert {"Mask-tuning (n = 2)", f"Mask-tuning ({name}) (n = 1)"} <= set(texts(figure))
 
-    def test_gap_of_the_studys_seven_arms_has_room(self):
-        """On real records: every marker on its own line, no two looks alike, the legend inside the figure."""
-        _, rest = study.split(read_records([DATA_DIR / "results" / "study.jsonl"]))
-        arms = {arm.name for arm in study.ARMS}
-        rest = [one for one in rest if one["config"]["task"] == "sentiment" and study.arm_of(one["config"]) in arms]
-        figure, _ = figures.gap(rest)
-        figure.canvas.draw()
-        (axis,) = figure.axes
-        markers = [container.lines[0] for container in axis.containers]
-        assert len(markers) == 7 * 3
-        for marker in markers:
-            (place,) = marker.get_ydata()
-            assert abs(place - round(place)) < 0.45
-        assert len({marker.get_marker() for marker in markers}) == 7
-        for box in (one.get_window_extent() for one in figure.legends):
-            assert box.x0 >= 0 and box.x1 <= figure.bbox.width
+    def test_gap_does_not_pool_runs_of_other_settings(self):
+        """Alpha 0.1 and 0.6 have no common mean, nor have two runs of the same settings and seed."""
+        runs = [record("mask_tuning", 0, (70 + place, 60), alpha=alpha) for place, alpha in enumerate((0.1, 0.6))]
+        _, alt = figures.gap(runs)
+        assert "mask_tuning (alpha 0.1): testbed_sentiment 70.0 %" in alt
+        assert "mask_tuning (alpha 0.6): testbed_sentiment 71.0 %" in alt
+        with pytest.raises(UserError, match="two different runs of mask_tuning have seed 0"):
+            figures.gap([runs[0], record("mask_tuning", 0, (75, 60), alpha=0.1)])
+        other = record(source="testbed (strength 0, seed 0)")
+        assert "fine_tuning (testbed (strength 0, seed 0)): " in figures.gap([record(), other])[1]
+
+    def test_gap_leaves_diverged_runs_out(self):
+        lost = record("mask_tuning", 2) | {"metrics": {}, "diverged": True}
+        assert figures.gap([*RECORDS, lost])[1] == figures.gap(RECORDS)[1]
 
     @pytest.mark.parametrize("arms", [("fine_tuning",), ("fine_tuning", "no_integrated_loss")])
     def test_a_legend_stays_inside_the_figure(self, arms):
@@ -121,7 +95,7 @@ class TestPlots:
         assert box.x0 >= 0 and box.x1 <= figure.bbox.width
 
     def test_gap_puts_in_distribution_first_whatever_the_order(self):
-        turned = [one | {"metrics": dict(reversed(one["metrics"].items()))} for one in RECORDS]
+        turned = [run | {"metrics": dict(reversed(run["metrics"].items()))} for run in RECORDS]
         assert figures.gap(turned)[1] == figures.gap(RECORDS)[1]
 
     def test_gap_has_the_sets_that_all_records_have(self):
@@ -137,7 +111,7 @@ class TestPlots:
         assert alt == (
             "Paired differences to fine-tuning in points: mask_tuning: testbed_sentiment -9.0, testbed_contrast +8.0."
         )
-        assert {"a title", "mask_tuning (n = 2)", *SETS} <= set(texts(figure))
+        assert {"a title", "Mask-tuning (n = 2)", *SETS} <= set(texts(figure))
         (axis,) = figure.axes
         assert [bar.lines[0].get_xdata()[0] for bar in axis.containers] == pytest.approx([-9, 8])
 
@@ -158,13 +132,13 @@ class TestPlots:
 
     def test_curve_has_balanced_accuracy_where_one_label_is_common(self):
         def point(right, majority):
-            one = record("mask_tuning", 0, (sum(right), 50))
+            run = record("mask_tuning", 0, (sum(right), 50))
             labels = {
                 "negative": {"n": 80, "accuracy": right[0] / 80},
                 "positive": {"n": 20, "accuracy": right[1] / 20},
             }
-            one["metrics"]["testbed_sentiment"] |= {"majority": majority, "per_label": labels}
-            return [one]
+            run["metrics"]["testbed_sentiment"] |= {"majority": majority, "per_label": labels}
+            return [run]
 
         settings = {0.0: point((80, 0), 0.8), 0.5: point((60, 10), 0.8)}
         figure, alt = figures.curve(settings, "alpha")
@@ -248,7 +222,7 @@ class TestPlots:
         assert list(mean.get_xdata()) == [1, 2, 3]
         assert list(mean.get_ydata()) == pytest.approx([(2.5 + 1) / 2, (2 + 1) / 2, (1.5 + 1) / 2])
         assert "ft_loss of fine_tuning from 1.75 to 1.25" in alt and "mlm_loss" not in alt
-        assert not empty.lines and {"ft_loss, nats", "optimiser step", "fine_tuning (n = 2)"} <= set(texts(figure))
+        assert not empty.lines and {"ft_loss, nats", "optimiser step", "fine-tuning (n = 2)"} <= set(texts(figure))
 
     def test_gradients(self):
         history = [(1, {"mlm_grad_norm": 20.0, "ft_grad_norm": 1.0, "grad_cosine": 0.25}), (2, {"loss": 1.0}),
@@ -259,6 +233,10 @@ class TestPlots:
             "0.50 to 1.00; cosine (mask_tuning) -0.25 to +0.25."
         )
         assert figure.axes[0].get_yscale() == "log"
+
+    def test_gradients_that_were_not_logged(self):
+        with pytest.raises(UserError, match=r"mask_tuning have no mlm_grad_norm .*--gradient-diagnostics"):
+            figures.gradients([record("mask_tuning", history=[(1, {"loss": 1.0})])])
 
     def test_loss_scatter(self):
         """One example in each of the paper's four fields; ln 2 itself counts as right."""
@@ -272,9 +250,9 @@ class TestPlots:
 
 class TestGroups:
     def many(self, numbers):
-        one = record()
-        one["metrics"]["testbed_sentiment"]["per_group"] = {f"g{c:02}": metrics(c, 50) for c in numbers}
-        return [one]
+        run = record()
+        run["metrics"]["testbed_sentiment"]["per_group"] = {f"g{c:02}": metrics(c, 50) for c in numbers}
+        return [run]
 
     def test_sorted_worst_first(self):
         figure, alt = figures.groups(self.many([50, 5, 25]), "testbed_sentiment")
@@ -293,60 +271,35 @@ class TestGroups:
         runs = []
         for seed, correct in ((0, 10), (1, 20)):
             inner = {"entailment": metrics(90), "non-entailment": metrics(correct)}
-            one = record(seed=seed)
-            one["metrics"]["testbed_overlap"] = metrics(50, per_group={"lexical_overlap": {**metrics(50), **inner}})
-            runs.append(one)
+            run = record(seed=seed)
+            run["metrics"]["testbed_overlap"] = metrics(50, per_group={"lexical_overlap": {**metrics(50), **inner}})
+            runs.append(run)
         _, alt = figures.groups(runs, "testbed_overlap")
         assert alt == (
             "testbed_overlap by group, from lexical_overlap, gold non-entailment at 15 % "
             "to lexical_overlap, gold entailment at 90 %."
         )
 
+    def test_runs_of_several_methods_have_no_common_mean(self):
+        runs = self.many([5]) + self.many([50])
+        runs[1]["config"]["method"] = "mask_tuning"
+        with pytest.raises(UserError, match="records of fine_tuning, mask_tuning have no common mean"):
+            figures.groups(runs, "testbed_sentiment")
+
     def test_a_set_without_groups_is_an_error(self):
         with pytest.raises(UserError, match="testbed_contrast has no groups"):
             figures.groups(RECORDS, "testbed_contrast")
 
 
-class TestClaims:
-    def cell(self, name, mean, half, task="sentiment", at_chance=False):
-        return Cell(task, name, tables.Difference(mean, mean - half, mean + half, 5), "", at_chance)
-
-    def test_a_panel_per_claim_and_a_row_per_set_that_was_run(self):
-        found = {
-            "a - b": [self.cell("imdb_cad", 2.0, 1.0), self.cell("sst2", -3.0, 1.0)],
-            "c - d": [self.cell("sst2", 0.5, 1.0), Cell("nli", "hans", None, "not run", False)],
-        }
-        figure, alt = figures.claims(found)
-        assert [label for label in texts(figure) if "(" in label][:2] == ["sst2 (id)", "imdb_cad (ood)"]
-        assert not any("hans" in text for text in texts(figure))
-        assert "a - b: in distribution 0 above and 1 below of 1, out of it 1 above and 0 below of 1;" in alt
-        assert alt.endswith("c - d: in distribution 0 above and 0 below of 1.")
-
-    def test_hollow_where_both_are_at_chance(self):
-        figure, _ = figures.claims({"a - b": [self.cell("sst2", 0.1, 1.0, at_chance=True)]})
-        (line,) = [line for line in figure.axes[0].lines if line.get_marker() == "o"]
-        assert line.get_markerfacecolor() == "white"
-        unlearned = Cell("paraphrase", "paws_qqp", tables.Difference(30.0, 29.0, 31.0, 5), "not learned", False)
-        figure, alt = figures.claims({"a - b": [unlearned]})
-        assert alt.endswith("a - b: 1 hollow.")
-        (line,) = [line for line in figure.axes[0].lines if line.get_marker() == "D"]
-        assert line.get_markerfacecolor() == "white"
-
-    def test_nothing_run_is_an_error(self):
-        with pytest.raises(UserError, match="no difference to show"):
-            figures.claims({"a - b": [Cell("nli", "hans", None, "not run", False)]})
-
-
 def test_groups_by_method_are_means_over_seeds():
     def hans(method, seed, *correct):
         halves = dict(zip(("entailment", "non-entailment"), map(metrics, correct), strict=True))
-        found = record(method, seed)
-        found["metrics"] = {"hans": metrics(50, per_group={"subsequence": {**metrics(50), **halves}})}
-        return found
+        groups = {"subsequence": {**metrics(50), **halves}}
+        return record(method, seed) | {"metrics": {"hans": metrics(50, per_group=groups)}}
 
     records = [hans("fine_tuning", 0, 98, 2), hans("fine_tuning", 1, 100, 4), hans("mask_tuning", 0, 80, 20)]
     figure, alt = figures.group_means(records, "hans")
-    assert "subsequence, gold non-entailment (n = 100)" in texts(figure) and "fine_tuning (n = 2)" in texts(figure)
+    assert "subsequence, gold non-entailment (n = 100)" in texts(figure) and "fine-tuning (n = 2)" in texts(figure)
     assert "fine_tuning: subsequence, gold non-entailment 3 %, subsequence, gold entailment 99 %" in alt
 
 
@@ -358,9 +311,23 @@ def test_readers_settings_stay_what_they_are(tmp_path):
     assert dict(matplotlib.rcParams) == before
 
 
-def test_every_method_has_a_colour_of_its_own():
-    looks = [figures._look(row, 0) for row in (*figures.METHODS, "mask_tuning (alternating)")]
-    assert len({(look["color"], look["marker"]) for look in looks}) == len(looks)
+def test_every_row_has_a_look_of_its_own():
+    variants = [f"mask_tuning ({name})" for name in ("alternating", "balanced", "alpha 0.1", "alpha 0.3")]
+    looks = style.looks([*METHODS, "fine_tuning (6 epochs)", *variants])
+    assert len({look.marker for look in looks.values()}) == len({look.colour for look in looks.values()}) == len(looks)
+    assert looks["mask_tuning (balanced)"] == ("Mask-tuning (balanced)", "#882255", "<")
+
+
+def test_a_seventh_method_recolours_no_other(monkeypatch):
+    rows = [*METHODS, "mask_tuning (alternating)", "mask_tuning (alpha 0.1)"]
+    before = style.looks(rows)
+    seventh = Method("span_cutoff", "Span Cutoff", "made up", lambda *_: (), colour="#123456", marker="*")
+    monkeypatch.setitem(METHODS, "span_cutoff", seventh)
+    assert {row: look for row, look in style.looks(["span_cutoff", *rows]).items() if row in rows} == before
+    figure, alt = figures.gap([*RECORDS, record("span_cutoff", 0, (60, 60))])
+    assert "span_cutoff: testbed_sentiment 60.0 %" in alt and "Span Cutoff (n = 1)" in texts(figure)
+    (marker,) = [bar.lines[0] for bar in figure.axes[0].containers[-2:-1]]
+    assert (marker.get_color(), marker.get_marker()) == ("#123456", "*")
 
 
 def test_nothing_stays_open():
@@ -372,8 +339,7 @@ def test_nothing_stays_open():
 
 def description(svg) -> str:
     """What the file says of itself (Dublin Core, as matplotlib writes it)."""
-    found = ElementTree.parse(svg).find(".//{http://purl.org/dc/elements/1.1/}description")
-    return found.text
+    return ElementTree.parse(svg).find(".//{http://purl.org/dc/elements/1.1/}description").text
 
 
 def test_saved_files_are_the_same_bytes_twice_and_say_what_they_show(tmp_path):
@@ -398,28 +364,3 @@ def test_shown_figures_carry_their_sentence(monkeypatch):
     alt = data["text/plain"]
     assert options["metadata"]["image/png"]["alt"] == alt and caption.data == f"*{alt}*"
     assert data["image/png"].startswith(b"\x89PNG")
-
-
-@pytest.fixture(scope="module")
-def standard():
-    return figures.standard(DATA_DIR / "results")
-
-
-class TestTheRepositorysFigures:
-    def test_sentences_hold_the_tables_numbers(self, standard):
-        (table,) = tables.make_tables(read_records([DATA_DIR / "results" / "sst2.jsonl"]))
-        fine, mask = (next(row for row in table.rows if row.method == m) for m in ("fine_tuning", "mask_tuning"))
-        assert f"fine_tuning: sst2 {fine.cells['sst2'].mean:.1f} %" in standard["sst2_gap"][1]
-        assert f"mask_tuning: sst2 {mask.cells['sst2'].mean:.1f} %" in standard["sst2_gap"][1]
-        assert f"sst2 {table.difference(mask, 'sst2').mean:+.1f}" in standard["sst2_differences"][1]
-        for figure, alt in standard.values():
-            assert isinstance(figure, Figure) and re.search(r"\d", alt)
-
-    def test_committed_files_are_what_is_drawn_now(self, standard):
-        """Names and sentences: every number of a plot is in them, and no byte of the renderer is."""
-        found = {path.name for path in FIGURE_DIR.glob("*")}
-        expected = {f"{name}{ending}" for name in standard for ending in (".png", ".svg")}
-        assert found == expected, "run `python -m mtlib figures` and commit figures/"
-        for name, (_, alt) in standard.items():
-            assert description(FIGURE_DIR / f"{name}.svg") == alt, "run `python -m mtlib figures`"
-            assert alt.encode() in (FIGURE_DIR / f"{name}.png").read_bytes()

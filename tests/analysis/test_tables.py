@@ -1,18 +1,23 @@
 import json
+import subprocess
+import sys
 
 import pytest
 from scipy import stats
 
 from mtlib.analysis import tables
+from mtlib.analysis.frame import telling_apart
 from mtlib.errors import UserError
-from mtlib.runs.config import METHODS
+from mtlib.methods import METHODS
+
+DEV, CONTRAST = "testbed_sentiment", "testbed_contrast"
 
 
 def record(method, seed, accuracy, source="testbed", **settings):
     contrast = {"accuracy": accuracy - 0.1, "original": accuracy, "consistency": accuracy - 0.2}
     return {
         "config": {"task": "sentiment", "method": method, "source": source, "model": "mini", "seed": seed, **settings},
-        "metrics": {"dev": {"accuracy": accuracy}, "contrast": contrast},
+        "metrics": {DEV: {"accuracy": accuracy}, CONTRAST: contrast},
     }
 
 
@@ -25,22 +30,22 @@ RECORDS = [
 def test_mean_and_deviation_by_hand():
     (table,) = tables.make_tables(RECORDS)
     assert table.heading == "sentiment · testbed · mini"
-    assert table.columns == ("dev", "contrast", "contrast original", "contrast consistency")
+    assert table.columns == (DEV, CONTRAST, f"{CONTRAST} original", f"{CONTRAST} consistency")
     fine, mask = table.rows
-    assert fine.cells["dev"].mean == pytest.approx(82) and fine.cells["dev"].sd == pytest.approx(2)
-    assert fine.cells["contrast consistency"].mean == pytest.approx(62)
-    assert (fine.cells["dev"].n, mask.cells["dev"].n) == (3, 4)
+    assert fine.scores[DEV].mean() == pytest.approx(82) and fine.scores[DEV].std() == pytest.approx(2)
+    assert fine.scores[f"{CONTRAST} consistency"].mean() == pytest.approx(62)
+    assert (fine.n, mask.n) == (3, 4)
     assert fine.settings == mask.settings == ""
 
 
 def test_differences_are_paired_over_common_seeds():
     (table,) = tables.make_tables(RECORDS)
     fine, mask = table.rows
-    difference = table.difference(mask, "dev")
+    difference = table.difference(mask, DEV)
     assert difference.n == 3 and difference.mean == pytest.approx(2)
     expected = stats.ttest_rel([81, 85, 86], [80, 82, 84]).confidence_interval(0.95)
     assert (difference.low, difference.high) == (pytest.approx(expected.low), pytest.approx(expected.high))
-    assert table.difference(fine, "dev") is None
+    assert table.difference(fine, DEV) is None
 
 
 def test_methods_stand_in_the_order_of_the_paper_each_against_fine_tuning():
@@ -58,7 +63,7 @@ def test_methods_stand_in_the_order_of_the_paper_each_against_fine_tuning():
     ]
     (table,) = tables.make_tables(runs)
     assert [(row.method, row.settings) for row in table.rows] == [(method, "") for method in METHODS]
-    assert all(table.difference(row, "dev").mean == 0 for row in table.rows[1:])
+    assert all(table.difference(row, DEV).mean == 0 for row in table.rows[1:])
 
 
 def test_settings_that_differ_name_their_rows():
@@ -74,16 +79,16 @@ def test_settings_that_differ_name_their_rows():
 
 def test_differences_need_the_same_budget():
     (table,) = tables.make_tables([record("fine_tuning", 0, 0.8, epochs=6), record("mask_tuning", 0, 0.9, epochs=3)])
-    assert table.difference(table.rows[-1], "dev") is None
+    assert table.difference(table.rows[-1], DEV) is None
 
 
 def test_a_run_of_some_sets_and_one_of_all_go_into_one_row():
     whole = record("fine_tuning", 0, 0.8)
     part = json.loads(json.dumps(whole))
-    part["metrics"]["more"] = part["metrics"]["dev"]
+    part["metrics"]["testbed_counterfactual"] = part["metrics"][DEV]
     (table,) = tables.make_tables([whole, part])
     (row,) = table.rows
-    assert {name: cell.n for name, cell in row.cells.items()}["dev"] == 1 and "more" in row.cells
+    assert row.n == 1 and "testbed_counterfactual" in row.scores
 
 
 def test_two_runs_in_one_cell_are_refused():
@@ -92,34 +97,34 @@ def test_two_runs_in_one_cell_are_refused():
 
 
 def test_other_splits_are_another_row():
-    runs = [record("fine_tuning", 0, 0.8, splits={"contrast": option}) for option in ("test", "dev+test")]
+    runs = [record("fine_tuning", 0, 0.8, splits={CONTRAST: option}) for option in ("test", "dev+test")]
     assert len(tables.make_tables(runs)[0].rows) == 2
 
 
 def test_no_difference_where_the_baseline_is_not_one():
     baselines = [record("fine_tuning", 0, 0.8, learning_rate=rate) for rate in (1e-4, 2e-4)]
     (table,) = tables.make_tables([*baselines, record("mask_tuning", 0, 0.9, learning_rate=1e-4)])
-    assert table.difference(table.rows[-1], "dev") is None
+    assert table.difference(table.rows[-1], DEV) is None
 
 
 def test_other_numbers_of_seeds_than_the_rows_are_printed():
-    found = [record("fine_tuning", seed, 0.8 + seed / 100) for seed in (0, 1)]
-    found += [record("mask_tuning", seed, 0.9 + seed / 50) for seed in range(4)]
-    found[-1]["metrics"]["other"] = {"accuracy": 0.5}
-    lines = {name: (n, cells) for name, n, cells in tables.texts(tables.make_tables(found)[0])}
+    runs = [record("fine_tuning", seed, 0.8 + seed / 100) for seed in (0, 1)]
+    runs += [record("mask_tuning", seed, 0.9 + seed / 50) for seed in range(4)]
+    runs[-1]["metrics"]["testbed_counterfactual"] = {"accuracy": 0.5}
+    lines = {name: (n, cells) for name, n, cells in tables.texts(tables.make_tables(runs)[0])}
     n, cells = lines["mask_tuning"]
     assert n == "4" and cells[-1] == "50.00 (n 1)" and "(n" not in "".join(cells[:-1])
     assert lines["· difference to fine_tuning"][1][0].endswith("] (n 2)")
 
 
 def test_one_table_per_source():
-    found = tables.make_tables([*RECORDS, record("fine_tuning", 0, 0.5, source="hub")])
-    assert [table.heading for table in found] == ["sentiment · hub · mini", "sentiment · testbed · mini"]
+    made = tables.make_tables([*RECORDS, record("fine_tuning", 0, 0.5, source="hub")])
+    assert [table.heading for table in made] == ["sentiment · hub · mini", "sentiment · testbed · mini"]
 
 
 def test_texts():
     (table,) = tables.make_tables(
-        [*RECORDS, {**record("mask_tuning", 4, 0.9), "metrics": {"other": {"accuracy": 1.0}}}]
+        [*RECORDS, {**record("mask_tuning", 4, 0.9), "metrics": {"testbed_counterfactual": {"accuracy": 1.0}}}]
     )
     lines = tables.texts(table, per_seed=True)
     assert lines[0][:2] == ("fine_tuning", "3") and lines[0][2][0] == "82.00 ± 2.00" and lines[0][2][-1] == "not run"
@@ -127,13 +132,21 @@ def test_texts():
     assert "· difference to fine_tuning" in [line[0] for line in lines]
     text = tables.markdown(table)
     assert "| fine_tuning | 3 | 82.00 ± 2.00 |" in text
-    assert tables.csv_text([table]).splitlines()[1] == "sentiment · testbed · mini,fine_tuning,,dev,0,80.0000"
+    assert tables.csv_text([table]).splitlines()[1] == f"sentiment · testbed · mini,fine_tuning,,{DEV},0,80.0000"
 
 
-def test_single_seed_has_no_deviation():
-    assert tables.Cell({0: 50.0}).sd is None
-    assert tables.paired_difference([1.5]) == tables.Difference(1.5, None, None, 1)
-    assert tables.paired_difference([]) is None
+def test_diverged_runs_are_left_out_and_named():
+    lost = record("mask_tuning", 4, 0.0, learning_rate=0.1) | {"metrics": {}, "diverged": True}
+    (table,) = tables.make_tables([*RECORDS, lost])
+    assert [row.n for row in table.rows] == [3, 4]
+    note = "Left out, because training diverged: mask_tuning (learning rate 0.1, seed 4)."
+    assert tables.markdown(table).endswith(f"\n\n{note}")
+    assert note in tables.markdown(tables.make_tables([lost])[0])
+
+
+def test_importing_tables_loads_no_torch():
+    code = "import sys, mtlib.analysis.tables; print([m for m in ('torch', 'transformers') if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
 
 
 def test_no_records():
@@ -144,11 +157,8 @@ def test_no_records():
 def test_rows_are_told_apart_by_rates_only_where_nothing_else_does():
     joint = {"alpha": "0.6", "learning_rate": "0.0005", "update": "joint"}
     alternating = {"alpha": "0.6", "learning_rate": "0.0002", "update": "alternating"}
-    assert tables._telling_apart(tuple(joint.items()), [joint, alternating]) == "update joint"
     slower = joint | {"learning_rate": "0.0001"}
-    assert tables._telling_apart(tuple(slower.items()), [joint, slower]) == "learning_rate 0.0001"
-    assert (
-        tables._telling_apart(tuple(slower.items()), [joint, slower, alternating])
-        == "learning_rate 0.0001, update joint"
-    )
-    assert tables._telling_apart(tuple(joint.items()), [joint]) == ""
+    assert telling_apart(joint, [joint, alternating]) == {"update": "joint"}
+    assert telling_apart(slower, [joint, slower]) == {"learning_rate": "0.0001"}
+    assert telling_apart(slower, [joint, slower, alternating]) == {"learning_rate": "0.0001", "update": "joint"}
+    assert telling_apart(joint, [joint]) == {}

@@ -15,10 +15,14 @@ from mtlib.data import sources
 from mtlib.data.encoding import tokenise
 from mtlib.data.tasks import get_task
 from mtlib.errors import UserError
+from mtlib.methods import LearningRates
 from mtlib.paths import SETTINGS_FILE
-from mtlib.runs import run as runs
-from mtlib.runs.config import RunConfig
-from mtlib.runs.run import read_records, run
+from mtlib.plm import SharedPLM
+from mtlib.runs.config import RunConfig, configure, read_by
+from mtlib.runs.inputs import read_sets, record_path
+from mtlib.runs.records import SCHEMA_VERSION, read_records
+from mtlib.runs.run import run
+from mtlib.trainer import last_checkpoint
 from tests.conftest import make_plm, tiny_bert_config
 
 GOOD, BAD = ["good", "great", "funny", "warm"], ["bad", "awful", "boring", "slow"]
@@ -70,14 +74,14 @@ def model(tmp_path_factory) -> Path:
 
 def config(model, **changes) -> RunConfig:
     settings = {"task": "sentiment", "method": "mask_tuning", "model": str(model), "max_length": 64}
-    return RunConfig(**settings | {"learning_rate": 3e-3, "epochs": 2} | changes)
+    return configure(**settings | {"learning_rate": 3e-3, "epochs": 2} | changes)
 
 
 def test_record(testbed, model, tmp_path):
     path, was_there = run(config(model, seed=3), tmp_path / "out")
     record = json.loads(path.read_text())
     assert not was_there and path.name.startswith("sentiment-mask_tuning-tiny-bert-seed3-")
-    assert record["schema_version"] == runs.SCHEMA_VERSION
+    assert record["schema_version"] == SCHEMA_VERSION
     assert list(record["metrics"]) == ["testbed_sentiment", "testbed_contrast", "testbed_counterfactual"]
     for metrics in record["metrics"].values():
         assert metrics["accuracy"] == metrics["correct"] / metrics["n"]
@@ -127,10 +131,13 @@ def test_finished_runs_are_skipped_until_something_changes(testbed, model, tmp_p
     assert not was_there and third not in (first, other) and first.exists()
 
 
-def test_settings_a_method_does_not_read_do_not_matter(model):
-    plain = config(model, method="fine_tuning").resolved()
-    assert config(model, method="fine_tuning", alpha=0.1, mask_rate=0.3).resolved() == plain
-    assert plain.alpha is None
+def test_settings_a_method_does_not_read_are_refused(model):
+    with pytest.raises(UserError, match=r"alpha is 0\.1, but fine_tuning does not read it; .*: mask_tuning"):
+        config(model, method="fine_tuning", alpha=0.1)
+    with pytest.raises(UserError, match="no method reads 'alpah'"):
+        config(model, alpah=0.1)
+    assert read_by("fine_tuning", {"alpha": 0.1, "epochs": 2}) == {"epochs": 2}
+    assert config(model, method="fine_tuning").resolved().public()["alpha"] is None
 
 
 def test_whole_numbers_of_epochs_are_one_run(model):
@@ -140,19 +147,18 @@ def test_whole_numbers_of_epochs_are_one_run(model):
 def test_learning_rates_by_default(model):
     assert config(model, learning_rate=None).resolved().learning_rate == 2e-5
     resolved = config(model, learning_rate=1e-3, classifier_learning_rate=2e-3).resolved()
-    assert (resolved.classifier_learning_rate, resolved.mlm_head_learning_rate) == (2e-3, 1e-3)
+    assert (resolved.classifier_learning_rate, resolved.settings.mlm_head_learning_rate) == (2e-3, 1e-3)
+    assert resolved.rates == LearningRates(1e-3, 2e-3, 1e-3)
 
 
 def test_train_size_is_the_same_subset_for_every_seed(testbed, model):
-    texts = [
-        runs._read_sets(config(model, train_size=10, seed=seed).resolved())["train"].dataset["uid"] for seed in (0, 1)
-    ]
+    texts = [read_sets(config(model, train_size=10, seed=seed).resolved())["train"].dataset["uid"] for seed in (0, 1)]
     assert list(texts[0]) == list(texts[1]) and len(texts[0]) == 10
 
 
 def test_kept_model_can_be_loaded(testbed, model, tmp_path):
     run(config(model, epochs=1), tmp_path / "out", keep_model=tmp_path / "kept")
-    assert runs.SharedPLM.from_pretrained(tmp_path / "kept").config.id2label == {0: "negative", 1: "positive"}
+    assert SharedPLM.from_pretrained(tmp_path / "kept").config.id2label == {0: "negative", 1: "positive"}
     _, was_there = run(config(model, epochs=1), tmp_path / "out", keep_model=tmp_path / "kept")
     assert was_there
     with pytest.raises(UserError, match=r"is finished, but .*kept too does not hold its model .it is empty."):
@@ -172,7 +178,7 @@ def test_kept_model_can_be_loaded(testbed, model, tmp_path):
 
 
 def test_a_model_that_could_not_be_kept_leaves_the_run_unfinished(testbed, model, tmp_path, monkeypatch):
-    whole, save = runs.SharedPLM.save_pretrained, []
+    whole, save = SharedPLM.save_pretrained, []
 
     def cut(plm, folder):
         whole(plm, folder)
@@ -181,7 +187,7 @@ def test_a_model_that_could_not_be_kept_leaves_the_run_unfinished(testbed, model
             (Path(folder) / "config.json").unlink()
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(runs.SharedPLM, "save_pretrained", cut)
+    monkeypatch.setattr(SharedPLM, "save_pretrained", cut)
     with pytest.raises(KeyboardInterrupt):
         run(config(model, epochs=1), tmp_path / "out", keep_model=tmp_path / "kept")
     assert not [*(tmp_path / "out").glob("*.json")] and not (tmp_path / "kept" / "config.json").exists()
@@ -196,16 +202,16 @@ def test_a_model_that_could_not_be_kept_leaves_the_run_unfinished(testbed, model
 def test_all_files_that_decide_are_part_of_the_identity(testbed, model, tmp_path, name):
     shutil.copytree(model, tmp_path / "model")
     one = config(tmp_path / "model")
-    before = runs.record_path(one, tmp_path)
+    before = record_path(one, tmp_path)
     (tmp_path / "model" / "README.md").write_text("decides nothing")
-    assert runs.record_path(one, tmp_path) == before
+    assert record_path(one, tmp_path) == before
     (tmp_path / "model" / name).parent.mkdir(exist_ok=True)
     (tmp_path / "model" / name).write_text("something else")
-    assert runs.record_path(one, tmp_path) != before
+    assert record_path(one, tmp_path) != before
 
 
 def test_restart_forgets_the_interrupted_run(testbed, model, tmp_path, monkeypatch):
-    monkeypatch.setattr(runs, "score", lambda *_: 1 / 0)  # fails after training
+    monkeypatch.setattr("mtlib.runs.run.score", lambda *_: 1 / 0)  # fails after training
     with pytest.raises(ZeroDivisionError):
         run(config(model), tmp_path / "out")
     monkeypatch.undo()
@@ -220,7 +226,7 @@ def test_a_run_cut_off_after_its_last_step_takes_no_other(testbed, model, tmp_pa
     settings = config(model, epochs=1.5)  # ends within an epoch
     whole = read_records([run(settings, tmp_path / "whole")[0]])[0]
     with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):
-        patch.setattr(runs, "score", lambda *_: 1 / 0)  # fails after training
+        patch.setattr("mtlib.runs.run.score", lambda *_: 1 / 0)  # fails after training
         run(settings, tmp_path / "out")
     record = read_records([run(settings, tmp_path / "out")[0]])[0]
     assert record["history"] == whole["history"] and record["metrics"] == whole["metrics"]
@@ -373,7 +379,7 @@ def test_torn_checkpoint_is_passed_over(tmp_path):
         (tmp_path / f"checkpoint-{step}").mkdir()
         if state is not None:
             (tmp_path / f"checkpoint-{step}" / "trainer_state.json").write_text(state)
-    assert runs.last_checkpoint(tmp_path).name == "checkpoint-50"
+    assert last_checkpoint(tmp_path).name == "checkpoint-50"
     assert not (tmp_path / "checkpoint-100").exists()
 
 
@@ -406,7 +412,7 @@ def test_a_file_of_no_records_and_odd_characters_in_one(tmp_path):
     (tmp_path / "none.jsonl").write_text("")
     assert read_records([tmp_path]) == []
     record = {
-        "schema_version": runs.SCHEMA_VERSION,
+        "schema_version": SCHEMA_VERSION,
         "identity": "x",
         "config": {},
         "metrics": {},

@@ -3,12 +3,12 @@
 import pytest
 
 from mtlib.errors import UserError
-from mtlib.runs.config import RunConfig
+from mtlib.runs.config import configure
 from mtlib.study.claims import (
     CLAIMS,
     VERDICTS,
-    Cell,
     Claim,
+    Comparison,
     beside,
     by_arm,
     by_label,
@@ -21,7 +21,7 @@ from mtlib.study.claims import (
     summary,
     unlearned,
 )
-from mtlib.study.plan import curve
+from mtlib.study.plan import points_of_curve
 
 Q1 = CLAIMS[0]
 
@@ -29,14 +29,14 @@ Q1 = CLAIMS[0]
 def records(arm: dict, accuracies: list[float], name="imdb_cad", task="sentiment", majority=0.5) -> list[dict]:
     return [
         {
-            "config": vars(RunConfig(task=task, seed=seed, **arm).resolved()),
+            "config": configure(task=task, seed=seed, **arm).resolved().public(),
             "metrics": {name: {"accuracy": accuracy, "majority": majority}},
         }
         for seed, accuracy in enumerate(accuracies)
     ]
 
 
-def cell(differences: list[float], claim: Claim = Q1, base=0.7) -> Cell:
+def cell(differences: list[float], claim: Claim = Q1, base=0.7) -> Comparison:
     found = records({"method": "fine_tuning"}, [base] * len(differences))
     found += records({"method": "mask_tuning"}, [base + value for value in differences])
     return next(one for one in cells(claim, found) if one.set_name == "imdb_cad")
@@ -132,9 +132,16 @@ def test_the_grid_is_no_run_of_an_arm_and_an_arm_has_one_run_a_seed():
         cells(Q1, main + records({"method": "mask_tuning", "learning_rate": 1e-4}, [0.1]))
 
 
+def test_diverged_runs_are_left_out():
+    runs = records({"method": "fine_tuning"}, [0.7] * 4) + records({"method": "mask_tuning"}, [0.8] * 4)
+    runs[-1] |= {"metrics": {}, "diverged": True}
+    assert next(cell for cell in cells(Q1, runs) if cell.set_name == "imdb_cad").difference.n == 3
+    assert len(by_arm(runs)["sentiment", "mask_tuning"]) == 3
+
+
 def test_overall():
     def of(*verdicts):
-        return overall([Cell("sentiment", "sst2", None, verdict, False) for verdict in verdicts])
+        return overall([Comparison("sentiment", "sst2", None, verdict, False) for verdict in verdicts])
 
     assert of("reproduced", "reproduced", "undecided") == "reproduced"
     assert of("reproduced", "undecided") == "undecided"  # not more than half
@@ -235,7 +242,7 @@ class TestTables:
         ):
             curves(found + slower, "sentiment")
         apart = records({"method": "mask_tuning", "alpha": 0.3}, [0.7, 0.7, 0.7])[2:]  # another seed alone
-        assert curves(found + apart, "sentiment").empty and curve(found + apart, "sentiment", "alpha") == {}
+        assert curves(found + apart, "sentiment").empty and points_of_curve(found + apart, "sentiment", "alpha") == {}
 
     def test_markdown(self):
         lines = markdown(beside("I", FOUND)).splitlines()

@@ -6,8 +6,8 @@ import pytest
 
 from mtlib.errors import UserError
 from mtlib.runs import run as runs
-from mtlib.runs.config import RunConfig
-from mtlib.runs.run import read_records
+from mtlib.runs.config import configure
+from mtlib.runs.records import read_records
 from mtlib.study import plan as study
 from mtlib.study.plan import ARMS, VARIANTS, Study, arm_of, best_rates, curve_point, split
 from mtlib.sweeps import engines
@@ -18,8 +18,8 @@ from tests.test_cli import call
 
 
 def record(task="sentiment", accuracy=0.5, sets=("sst2",), **settings) -> dict:
-    config = RunConfig(task=task, **settings).resolved()
-    return {"config": vars(config), "metrics": {name: {"accuracy": accuracy} for name in sets}}
+    config = configure(task=task, **settings).resolved()
+    return {"config": config.public(), "metrics": {name: {"accuracy": accuracy} for name in sets}}
 
 
 def test_grid_has_every_arm_with_a_rate_of_its_own_and_no_test_set():
@@ -38,7 +38,7 @@ def test_runs_take_the_rates_that_were_chosen_and_are_balanced_wherever_cut():
     assert list(blocks) == ["main", "alpha", "mask_rate", "variants"]
     main = blocks["main"]
     assert len(main) == 3 * 5 * len(ARMS) and [one.seed for one in main] == sorted(one.seed for one in main)
-    rate = {(one.task, arm_of(vars(one.resolved()))): one.learning_rate for one in main if one.task == "sentiment"}
+    rate = {(one.task, arm_of(one.resolved().public())): one.learning_rate for one in main if one.task == "sentiment"}
     assert rate["sentiment", "mask_tuning"] == 5e-4
     assert rate["sentiment", "fine_tuning"] == rate["sentiment", "fine_tuning (6 epochs)"] == 1e-4
     sentiment = [one for one in blocks["variants"] if one.task == "sentiment"]
@@ -49,17 +49,17 @@ def test_runs_take_the_rates_that_were_chosen_and_are_balanced_wherever_cut():
 def test_every_run_is_told_from_its_configuration_alone():
     blocks = Study("hub").runs({})
     names = [arm.name for arm in ARMS]
-    configs = [vars(one.resolved()) for one in blocks["main"]]
+    configs = [one.resolved().public() for one in blocks["main"]]
     assert [arm_of(one) for one in configs[: len(ARMS)]] == names
-    assert {arm_of(vars(one.resolved())) for one in blocks["variants"]} == {arm.name for arm in VARIANTS}
+    assert {arm_of(one.resolved().public()) for one in blocks["variants"]} == {arm.name for arm in VARIANTS}
     for name in ("alpha", "mask_rate"):
-        on_curve = [curve_point(vars(one.resolved()), name) for one in blocks[name]]
+        on_curve = [curve_point(one.resolved().public(), name) for one in blocks[name]]
         assert set(on_curve) == set({"alpha": study.ALPHAS, "mask_rate": study.MASK_RATES}[name])
         other = {"alpha": "mask_rate", "mask_rate": "alpha"}[name]
-        assert all(curve_point(vars(one.resolved()), other) is None for one in blocks[name])
+        assert all(curve_point(one.resolved().public(), other) is None for one in blocks[name])
     paper = next(one for one in configs if arm_of(one) == "mask_tuning" and one["task"] == "nli")
     assert (curve_point(paper, "alpha"), curve_point(paper, "mask_rate")) == (0.7, 0.05)
-    every = [*configs, *(vars(one.resolved()) for name in blocks if name != "main" for one in blocks[name])]
+    every = [*configs, *(one.resolved().public() for name in blocks if name != "main" for one in blocks[name])]
     same = [a for a, b in itertools.combinations(every, 2) if a == b]
     assert not same
 
@@ -69,6 +69,21 @@ def test_best_rate_is_the_most_accurate_on_dev_and_the_lowest_of_equals():
     records = [record(method="fine_tuning", learning_rate=rate, accuracy=value) for rate, value in rates.items()]
     records += [record(method="mask_tuning", update="alternating", learning_rate=5e-4, accuracy=0.1)]
     assert best_rates(records) == {("sentiment", "fine_tuning"): 2e-4, ("sentiment", "mask_tuning (alternating)"): 5e-4}
+
+
+def test_a_diverged_run_is_the_worst_of_the_grid_and_no_point_of_a_curve():
+    worst = record(method="fine_tuning", learning_rate=5e-4, sets=("sst2",)) | {"metrics": {}, "diverged": True}
+    worst["config"] = worst["config"] | {"sets": ["sst2"]}
+    grid = [worst, record(method="fine_tuning", learning_rate=1e-4, accuracy=0.1)]
+    assert split(grid) == (grid, []) and best_rates(grid) == {("sentiment", "fine_tuning"): 1e-4}
+    point = record(method="mask_tuning", alpha=0.1, sets=("sst2", "imdb_cad"))
+    other = record(method="mask_tuning", alpha=0.3) | {"metrics": {}, "diverged": True}
+    assert study.points_of_curve([point, other], "sentiment", "alpha") == {0.1: [point]}
+
+
+def test_the_balanced_update_is_an_arm_of_its_own():
+    config = record(method="mask_tuning", update="balanced")["config"]
+    assert arm_of(config) == "mask_tuning (balanced)" and curve_point(config, "alpha") is None
 
 
 def test_nothing_is_chosen_on_a_test_set():
@@ -90,12 +105,12 @@ def test_curve_has_the_seeds_that_all_its_points_have():
     records = [record(method="mask_tuning", seed=seed, sets=sets) for seed in (0, 1, 2)]
     records += [record(method="mask_tuning", alpha=0.1, seed=seed, sets=sets) for seed in (0, 2)]
     records += [record(method="mask_tuning", mask_rate=0.3, sets=sets), record(method="fine_tuning", sets=sets)]
-    found = study.curve(records, "sentiment", "alpha")
-    assert {value: [one["config"]["seed"] for one in group] for value, group in found.items()} == {
+    points = study.points_of_curve(records, "sentiment", "alpha")
+    assert {value: [run["config"]["seed"] for run in group] for value, group in points.items()} == {
         0.1: [0, 2],
         0.6: [0, 2],
     }
-    assert study.curve(records, "nli", "alpha") == {}
+    assert study.points_of_curve(records, "nli", "alpha") == {}
 
 
 @pytest.mark.parametrize("change", [{"model": "roberta-base"}, {"train_size": 6000}, {"max_length": 64}])

@@ -7,8 +7,8 @@ import pytest
 
 from mtlib.data.tasks import TASKS, get_task
 from mtlib.errors import UserError
-from mtlib.runs.config import BUNDLED_RATES, LearningRates
-from mtlib.runs.run import read_records
+from mtlib.methods import METHODS, LearningRates
+from mtlib.runs.records import identity, read_records
 from mtlib.study.plan import Study, best_rates, split
 from mtlib.tutorial import page_tables as pages
 
@@ -51,8 +51,8 @@ def test_learning_rates_are_the_best_of_the_grid():
         assert f"| {config['method']} | {rate:.0e} | {100 * accuracy:.2f} |" in page
         best[config["method"]] = max(best.get(config["method"], (0, 0)), (accuracy, rate))
     for method, (_, rate) in best.items():
-        assert BUNDLED_RATES[method] == LearningRates(rate, rate, rate)
-    assert best.keys() == {"fine_tuning", "mask_tuning"}, "config.py says which methods have a recorded grid"
+        assert METHODS[method].rates == LearningRates(rate, rate, rate)
+    assert best.keys() == {"fine_tuning", "mask_tuning"}, "methods.py says which methods have a recorded grid"
 
 
 def test_the_study_was_done_as_planned():
@@ -62,24 +62,29 @@ def test_the_study_was_done_as_planned():
 
     def tried(configs) -> dict:
         """Learning rates and seeds of each task's arm, one for each run."""
-        found = {}
-        for one in configs:
-            arm = one["task"], one["method"], one["update"] or "joint"
-            found.setdefault(arm, []).append((one["learning_rate"], one["seed"]))
-        return found
+        runs = {}
+        for config in configs:
+            arm = config["task"], config["method"], config["update"] or "joint"
+            runs.setdefault(arm, []).append((config["learning_rate"], config["seed"]))
+        return runs
 
-    wanted, found = tried(map(vars, Study("hub").grid())), tried(record["config"] for record in grid)
-    assert all(set(pairs) <= set(wanted[arm]) and len(pairs) == len(set(pairs)) for arm, pairs in found.items())
+    def settings(config: dict) -> str:
+        """What decides the run, on the same data and model."""
+        return identity(config, None, {name: name for name in config["sets"]})
+
+    wanted = tried(config.resolved().public() for config in Study("hub").grid())
+    done = tried(record["config"] for record in grid)
+    assert all(set(pairs) <= set(wanted[arm]) and len(pairs) == len(set(pairs)) for arm, pairs in done.items())
     for arm in tried(record["config"] for record in rest):  # chosen from the whole grid of this arm
-        assert sorted(found[arm]) == sorted(wanted[arm]), arm
+        assert sorted(done[arm]) == sorted(wanted[arm]), arm
     planned = {
-        repr(one.public())
+        settings(replace(config, precision="bf16").resolved().public())
         for task in tasks
         for configs in Study("hub", tasks=(task,)).runs(rates).values()
-        for one in (replace(config, precision="bf16").resolved() for config in configs)
+        for config in configs
     }
     for record in rest:
-        assert repr(record["config"] | {"source": "hub"}) in planned, record["identity"]
+        assert settings(record["config"]) in planned, record["identity"]
         assert "+changes" not in record["environment"]["commit"]
 
 

@@ -16,8 +16,9 @@ from statistics import mean, stdev
 import pretrain
 from pretrain import lm_training
 
-from mtlib.runs.config import RunConfig
-from mtlib.runs.run import read_records, run
+from mtlib.runs.config import RunConfig, configure
+from mtlib.runs.records import read_records
+from mtlib.runs.run import run
 
 CHOICES = {
     "defaults": [],
@@ -69,7 +70,7 @@ def main(command_line: list[str] | None = None) -> None:
 
 
 def fine_tuning(model: Path, folder: Path, seed: int) -> RunConfig:
-    return RunConfig(
+    return configure(
         task="sentiment", method="fine_tuning", source=str(folder), model=str(model), seed=seed, train_size=PHRASES,
         epochs=EPOCHS, learning_rate=RATE, sets=("sst2",),
     )  # fmt: skip

@@ -1,0 +1,8 @@
+"""Every plot, in one look: made from run records, shown or saved with a sentence that says what it shows."""
+
+# ruff: noqa: F401
+from mtlib.analysis.figures.accuracy import curve, differences, gap, group_means, groups
+from mtlib.analysis.figures.shares import shares_over, stacked
+from mtlib.analysis.figures.shortcuts import dial, planted, probes
+from mtlib.analysis.figures.style import new, save, show
+from mtlib.analysis.figures.training import gradients, learning_curves, loss_scatter

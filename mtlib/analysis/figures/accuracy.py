@@ -1,0 +1,160 @@
+"""Accuracy by evaluation set, by group of one set, and against a setting."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas
+from matplotlib.figure import Figure
+
+from mtlib.analysis.figures import style
+from mtlib.analysis.frame import common_sets, frame, frame_of_groups, in_order
+from mtlib.analysis.statistics import interval
+from mtlib.analysis.tables import Table
+from mtlib.data.tasks import kind
+from mtlib.errors import UserError
+
+
+@style.styled
+def gap(records: Sequence[dict], title: str = "", width: float = 7.0) -> tuple[Figure, str]:
+    """Accuracy on the sets that all records have, one marker per row; in distribution on top, out of it below.
+
+    Runs that differ in more than their seed are rows of their own. Bars are 95 % intervals: over seeds (Student's t)
+    where there are several, else of the one proportion (Wilson).
+    """
+    scores, sets = frame(records), style.id_first(common_sets(records))
+    marks = _marks(scores, "set")
+    figure, axis = _draw(marks, sets, width)
+    for line, name in enumerate(sets):
+        majority = scores.loc[scores["set"] == name, "majority"].iloc[0]
+        axis.plot([majority, majority], [line - 0.35, line + 0.35], ":", color="0.5", lw=1.5,
+                  label="best constant answer" if line == 0 else None)  # fmt: skip
+    axis.axhline(sum(kind(name) == "id" for name in sets) - 0.5, color="0.3", lw=0.8)
+    style.rows_down(axis, map(style.with_kind, sets), xlabel="accuracy, %", title=title, xlim=(0, 100))
+    style.legend_below(figure, axis)
+    words = {row: [f"{name} {group.loc[name, 'mean']:.1f} %" for name in sets] for row, group in _by_row(marks)}
+    return figure, style.sentence("Accuracy by evaluation set with 95 % intervals", words)
+
+
+@style.styled
+def differences(table: Table, title: str = "") -> tuple[Figure, str]:
+    """Every row's difference to fine-tuning, paired by seed, with its 95 % t interval."""
+    pairs = [(row.name, column, table.difference(row, column)) for row in table.rows for column in table.columns]
+    cells = [
+        (row, column, pair.mean, pair.mean if pair.low is None else pair.low,
+         pair.mean if pair.high is None else pair.high, pair.n)
+        for row, column, pair in pairs if pair
+    ]  # fmt: skip
+    if not cells:
+        raise UserError("no difference to show; expected fine-tuning and another method on the same seeds and budget.")
+    marks = pandas.DataFrame(cells, columns=_MARK)
+    figure, axis = _draw(marks, table.columns)
+    axis.axvline(0, color="0.3", lw=0.8)
+    style.rows_down(axis, table.columns, xlabel="difference to fine-tuning, points (right of 0: better)", title=title)
+    axis.margins(x=0.08)
+    style.legend_below(figure, axis)
+    words = {row: [f"{name} {mean:+.1f}" for name, mean in group["mean"].items()] for row, group in _by_row(marks)}
+    return figure, style.sentence("Paired differences to fine-tuning in points", words)
+
+
+@style.styled
+def group_means(records: Sequence[dict], set_name: str, title: str = "") -> tuple[Figure, str]:
+    """Accuracy by group of one set, a marker per row of records: mean over seeds with 95 % intervals."""
+    scores = frame_of_groups(records, set_name)
+    sizes, marks = scores.groupby("group", sort=False)["n"].first(), _marks(scores, "group")
+    figure, axis = _draw(marks, list(sizes.index))
+    labels = [f"{name} (n = {n})" for name, n in sizes.items()]
+    style.rows_down(axis, labels, xlabel="accuracy, %", title=title, xlim=(0, 100))
+    style.legend_below(figure, axis)
+    words = {
+        row: [f"{name} {means[name]:.0f} %" for name in (means.idxmin(), means.idxmax())]
+        for row, means in ((row, group["mean"]) for row, group in _by_row(marks))
+    }
+    return figure, style.sentence(f"{set_name} by group, each method's lowest and highest", words)
+
+
+@style.styled
+def groups(records: Sequence[dict], set_name: str, title: str = "", most: int = 16) -> tuple[Figure, str]:
+    """Accuracy by group of one set (HANS heuristic and gold label, construction), worst first, mean over seeds."""
+    scores = frame_of_groups(records, set_name)
+    if len(rows := in_order(scores["row"])) > 1:
+        raise UserError(
+            f"records of {', '.join(rows)} have no common mean; give those of one at a time, or use `group_means`."
+        )
+    marks = _marks(scores, "group").merge(scores.groupby("group")["n"].first().rename("size"), left_on="line",
+                                          right_index=True).sort_values(["mean", "low", "high", "line"])  # fmt: skip
+    shown = marks if len(marks) <= most else pandas.concat([marks.head(most // 2), marks.tail(most // 2)])
+    figure, (axis,) = style.new(7.0, 1.0 + 0.27 * len(shown))
+    for line, group in enumerate(shown.itertuples()):
+        axis.barh(line, group.mean, color=style.PALETTE[0], alpha=0.75)
+        axis.plot([group.low, group.high], [line, line], color="0.2", lw=1.2)
+    labels = [f"{group.line} (n = {group.size})" for group in shown.itertuples()]
+    axis.set(xlabel="accuracy, % (line: 95 % interval)", title=title or f"{set_name} by group", xlim=(0, 100))
+    style.rows_down(axis, labels)
+    axis.grid(axis="y", visible=False)
+    worst, best = shown.iloc[0], shown.iloc[-1]
+    return figure, (
+        f"{set_name} by group, from {worst['line']} at {worst['mean']:.0f} % to {best['line']} at {best['mean']:.0f} %"
+        + (f"; the {most // 2} lowest and {most // 2} highest of {len(marks)}." if len(marks) > most else ".")
+    )
+
+
+@style.styled
+def curve(points: Mapping[float, Sequence[dict]], name: str, title: str = "") -> tuple[Figure, str]:
+    """Accuracy on the sets that all records have, against the setting `name`: mean over seeds, 95 % band.
+
+    Where one label of a set is common, so that accuracy rewards giving it often, balanced accuracy stands beside it.
+    """
+    values = sorted(points)
+    sets = common_sets([record for records in points.values() for record in records])
+    scores = pandas.concat([frame(points[value]).assign(value=value) for value in values])
+    figure, (axis,) = style.new(7.0, 3.6)
+    places, words = range(len(values)), {}
+    for place, of in enumerate(sets):
+        on_set, look = scores[scores["set"] == of], style.series(place)
+        means, lows, highs = np.array([interval(group) for _, group in on_set.groupby("value")]).T
+        axis.plot(places, means, **look, label=style.with_kind(of))
+        axis.fill_between(places, lows, highs, color=look["color"], alpha=0.12, lw=0)
+        words[of] = [f"{mean:.0f} % at {value:g}" for value, mean in zip(values, means, strict=True)]
+        if all(_uneven(score) for score in on_set.itertuples()):
+            means = on_set.groupby("value")["balanced"].mean()
+            hollow = look | {"linestyle": ":", "markerfacecolor": "white"}
+            axis.plot(places, means, **hollow, label=f"{of}, balanced accuracy")
+            words[f"{of}, balanced"] = [f"{mean:.0f} % at {value:g}" for value, mean in means.items()]
+    axis.set_xticks(places, [f"{value:g}" for value in values])  # a grid is rarely even: equal steps, true labels
+    axis.set(ylim=(0, 100), xlabel=f"{name} (not to scale)", ylabel="accuracy, %", title=title)
+    figure.legend(loc="outside lower center", ncols=2)
+    return figure, style.sentence(f"Accuracy against {name}", words)
+
+
+_MARK = ["row", "line", "mean", "low", "high", "n"]
+
+
+def _marks(scores: pandas.DataFrame, line: str) -> pandas.DataFrame:
+    """Mean and interval of every row on every line (a set or a group), over `n` seeds."""
+    cells = scores.groupby(["row", line], sort=False)
+    return pandas.DataFrame([(*cell, *interval(group), len(group)) for cell, group in cells], columns=_MARK)
+
+
+def _by_row(marks: pandas.DataFrame):
+    return [(row, marks[marks["row"] == row].set_index("line")) for row in in_order(marks["row"])]
+
+
+def _draw(marks: pandas.DataFrame, lines: Sequence[str], width: float = 7.0):
+    """A figure with a line for each of `lines`, 1 apart, and on it a marker and an interval for each row of `marks`."""
+    by_row = _by_row(marks)
+    figure, (axis,) = style.new(width, 1.1 + max(0.42, 0.1 * len(by_row)) * len(lines) + 0.1 * len(by_row))
+    apart, shown = min(0.16, 0.8 / len(by_row)), style.looks([row for row, _ in by_row])
+    for place, (row, group) in enumerate(by_row):
+        group, look = group[group.index.isin(lines)], shown[row]
+        for mark in group.itertuples():
+            axis.errorbar(
+                mark.mean, lines.index(mark.Index) + apart * (place - (len(by_row) - 1) / 2), capsize=3,
+                xerr=[[mark.mean - mark.low], [mark.high - mark.mean]], fmt=look.marker, color=look.colour,
+                label=f"{look.label} (n = {mark.n})" if mark.Index == group.index[0] else None,
+            )  # fmt: skip
+    return figure, axis
+
+
+def _uneven(score) -> bool:
+    """Whether a set's commonest label is more than a fifth above an even share."""
+    return isinstance(score.by_label, dict) and score.majority / 100 * len(score.by_label) > 1.2

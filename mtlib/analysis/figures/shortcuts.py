@@ -1,0 +1,72 @@
+"""What a shortcut does: simple rules on every set, and the testbed's planted one."""
+
+from collections.abc import Mapping, Sequence
+
+from matplotlib.figure import Figure
+
+from mtlib.analysis.figures import style
+from mtlib.analysis.frame import frame
+from mtlib.analysis.statistics import wilson
+from mtlib.data.tasks import TASKS, kind
+from mtlib.testbed.probes import recorded_strength
+
+
+@style.styled
+def probes(counts: Mapping[str, Mapping[str, tuple[int, int]]], title: str = "") -> tuple[Figure, str]:
+    """Accuracy of simple rules on every evaluation set; `counts` maps rule to set to (correct, n)."""
+    sets = style.id_first(next(iter(counts.values())))
+    figure, (axis,) = style.new(7.0, 1.2 + 0.5 * len(sets))
+    words, height = {}, 0.8 / len(counts)
+    for place, (rule, by_set) in enumerate(counts.items()):
+        for line, name in enumerate(sets):
+            correct, n = by_set[name]
+            low, high = wilson(correct, n)
+            at = line + height * (place - (len(counts) - 1) / 2)
+            axis.barh(at, 100 * correct / n, height * 0.9, **style.bar(place), alpha=0.8,
+                      label=rule if line == 0 else None)  # fmt: skip
+            axis.plot([100 * low, 100 * high], [at, at], color="0.2", lw=1.2)
+            words.setdefault(rule, []).append(f"{name} {100 * correct / n:.0f} %")
+    axis.axhline(sum(kind(name) == "id" for name in sets) - 0.5, color="0.3", lw=0.8)
+    axis.set(xlim=(0, 100), xlabel="accuracy, % (line: 95 % Wilson interval)", title=title)
+    style.rows_down(axis, map(style.with_kind, sets))
+    axis.grid(axis="y", visible=False)
+    figure.legend(loc="outside lower center", ncols=4)
+    return figure, style.sentence("Accuracy of simple rules", words)
+
+
+@style.styled
+def dial(counts: Mapping[float, Mapping[str, tuple[int, int]]], title: str = "") -> tuple[Figure, str]:
+    """How often the shortcut is right, against its strength; `counts` maps strength to set to (correct, n)."""
+    strengths = sorted(counts)
+    figure, (axis,) = style.new(7.0, 3.4)
+    words = {}
+    for place, name in enumerate(counts[strengths[0]]):
+        values = [100 * counts[strength][name][0] / counts[strength][name][1] for strength in strengths]
+        axis.plot(strengths, values, **style.series(place), label=style.with_kind(name))
+        words[name] = [f"{value:.0f} % at {strength:g}" for strength, value in zip(strengths, values, strict=True)]
+    axis.set_xticks(strengths)
+    axis.set(ylim=(-3, 103), xlabel="strength of the planted shortcut", ylabel="rows where it is right, %", title=title)
+    figure.legend(loc="outside lower center", ncols=2)
+    return figure, style.sentence("Share of rows where the shortcut is right, by its strength", words)
+
+
+@style.styled
+def planted(records: Sequence[dict], title: str = "") -> tuple[Figure, str]:
+    """In distribution against out of it, by task and by strength of the testbed's planted shortcut (0: none)."""
+    scores = frame(records)
+    scores["strength"] = scores["source"].map(recorded_strength)
+    runs = {key: run.groupby("kind")["accuracy"].agg(list) for key, run in scores.groupby(["task", "strength"])}
+    figure, (axis,) = style.new(7.0, 1.2 + 0.42 * len(runs))
+    lines, words = [], {}
+    for line, (task, strength) in enumerate(sorted(runs, key=lambda key: (list(TASKS).index(key[0]), -key[1]))):
+        accuracies = runs[task, strength]
+        inside, worst = accuracies["id"][0], min(accuracies["ood"])
+        axis.plot([worst, inside], [line, line], "-", color="0.6", lw=2, zorder=1)
+        for place, (of, label) in enumerate((("id", "in distribution"), ("ood", "out of distribution"))):
+            look = style.series(place) | {"linestyle": "", "label": label if line == 0 else None}
+            axis.plot(accuracies[of], [line] * len(accuracies[of]), **look, ms=8)
+        lines.append(f"{task}, {'no shortcut' if strength == 0 else f'shortcut {strength:g}'}")
+        words[lines[-1]] = [f"{inside:.0f} % in, {worst:.0f} % worst out of distribution"]
+    style.rows_down(axis, lines, xlabel="accuracy, %", title=title, xlim=(0, 100))
+    figure.legend(loc="outside lower center", ncols=2)
+    return figure, style.sentence("Fine-tuned bundled model on the testbed", words)

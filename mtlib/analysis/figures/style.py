@@ -1,0 +1,134 @@
+"""The look of every figure: colours of a colour-blind palette, and always a second cue (marker, line, hatching)."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import matplotlib
+import numpy as np
+import seaborn
+from matplotlib.figure import Figure
+
+from mtlib.analysis.frame import method_of
+from mtlib.data.tasks import kind
+from mtlib.methods import METHODS
+
+PALETTE = seaborn.color_palette("colorblind").as_hex()  # for what is no method: sets, losses, tasks
+MARKERS = "osD^vPhX<>"
+LINES = ("-", "--", "-.", ":")
+_STYLE = {
+    "figure.dpi": 100,
+    "savefig.dpi": 160,
+    "font.size": 10,
+    "axes.titlesize": 11,
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.3,
+    "legend.frameon": False,
+    "svg.hashsalt": "mtlib",  # the same figure gives the same file
+}
+# variants of a method; its own look is in the table of methods
+_VARIANTS = {
+    "mask_tuning (alternating)": ("#949494", "X"),
+    "fine_tuning (6 epochs)": ("#56b4e9", ">"),
+    "mask_tuning (balanced)": ("#882255", "<"),
+}
+# rows that have no look anywhere take these in turn, which no method has
+_SPARE = (("#332288", "h"), ("#117733", "d"), ("#aa4499", "p"), ("#999933", "*"), ("#661100", "8"), ("#44aa99", "H"))
+
+styled = matplotlib.rc_context(_STYLE)  # as a decorator: the reader's own settings stay what they are
+
+
+class Look(NamedTuple):
+    """How a row of records is drawn in every figure."""
+
+    label: str
+    colour: str
+    marker: str
+
+
+def looks(rows: Sequence[str]) -> dict[str, Look]:
+    """The look of each row of a figure, by its name: the same in every figure, as far as the row is known."""
+    known = {name: (method.colour, method.marker) for name, method in METHODS.items()} | _VARIANTS
+    unknown = [row for row in rows if row not in known]
+    known |= {row: _SPARE[place % len(_SPARE)] for place, row in enumerate(unknown)}
+    return {row: Look(label(row), *known[row]) for row in rows}
+
+
+def series(place: int) -> dict[str, str]:
+    """The look of a line that stands for no method, by its place."""
+    return {"color": PALETTE[place % 10], "marker": MARKERS[place % 10], "linestyle": LINES[place % 4]}
+
+
+def bar(place: int) -> dict[str, str]:
+    """The look of a bar, by its place."""
+    return {"color": PALETTE[place % 10], "hatch": ("", "//", "..", "xx")[place % 4], "edgecolor": "white"}
+
+
+def label(row: str) -> str:
+    """A row's name with its method as the table of methods writes it: "Mask-tuning (alternating)"."""
+    method = method_of(row)
+    return METHODS[method].label + row.removeprefix(method) if method in METHODS else row
+
+
+@styled
+def new(
+    width: float = 7.0, height: float = 3.4, columns: int = 1, lines: int = 1, **kwargs
+) -> tuple[Figure, np.ndarray]:
+    """A figure in the house style and its axes as a flat array; no pyplot, so nothing stays open."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, figure.subplots(lines, columns, squeeze=False, **kwargs).ravel()
+
+
+@styled
+def show(figure: Figure, alt: str) -> None:
+    """Display in a notebook, with the sentence as alternative text and as the caption below."""
+    from io import BytesIO
+
+    from IPython.display import Markdown, display
+    from PIL import Image
+
+    drawn, png = BytesIO(), BytesIO()
+    figure.savefig(drawn, format="png", dpi=_STYLE["figure.dpi"])
+    # a palette of 256 is enough for a plot, and a third of the size in a notebook that keeps its outputs
+    Image.open(drawn).convert("RGB").quantize(256).save(png, format="png", optimize=True)
+    display({"image/png": png.getvalue(), "text/plain": alt}, raw=True, metadata={"image/png": {"alt": alt}})
+    display(Markdown(f"*{alt}*"))
+
+
+@styled
+def save(figure: Figure, folder: Path, name: str, alt: str) -> list[Path]:
+    """`name.png` and `name.svg`, with the sentence in the files' own metadata."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / f"{name}.png", folder / f"{name}.svg"]
+    figure.savefig(paths[0], metadata={"Description": alt, "Software": None})
+    figure.savefig(paths[1], metadata={"Description": alt, "Date": None, "Creator": None})
+    return paths
+
+
+def id_first(sets: Iterable[str]) -> list[str]:
+    return sorted(sets, key=lambda name: kind(name) != "id")
+
+
+def with_kind(set_name: str) -> str:
+    return f"{set_name} ({kind(set_name)})"
+
+
+def rows_down(axis, labels: Iterable[str], **settings) -> None:
+    """A row per label, from the top down."""
+    labels = list(labels)
+    axis.set_yticks(range(len(labels)), labels)
+    axis.set(ylim=(len(labels) - 0.5, -0.5), **settings)
+
+
+def legend_below(figure: Figure, axis) -> None:
+    """In three columns, or in two where the labels are too long for that."""
+    _, labels = axis.get_legend_handles_labels()
+    width = sum(max(map(len, column), default=0) for column in np.array_split(labels, 3))  # characters
+    figure.legend(loc="outside lower center", ncols=3 if width <= 66 else 2)
+
+
+def sentence(lead: str, words: Mapping[str, Iterable[str]]) -> str:
+    return f"{lead}: " + "; ".join(f"{name}: {', '.join(parts)}" for name, parts in words.items()) + "."

@@ -1,0 +1,114 @@
+"""What happens over training: losses, gradients, single examples."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas
+from matplotlib.figure import Figure
+
+from mtlib.analysis.figures import style
+from mtlib.analysis.frame import by_row
+from mtlib.errors import UserError
+
+
+@style.styled
+def learning_curves(
+    records: Sequence[dict], parts: Sequence[str] = ("ft_loss",), title: str = ""
+) -> tuple[Figure, str]:
+    """Parts of the loss over training, a line per run and a thick one for their mean, a panel per part."""
+    figure, axes = style.new(7.0, 3.4, len(parts))
+    rows = by_row(records)
+    shown, words, lines = style.looks(list(rows)), [], {}
+    for axis, part in zip(axes, parts, strict=True):
+        for place, (row, runs) in enumerate(rows.items()):
+            smooth = _smooth(_logged(runs, part))
+            if smooth.empty:
+                continue
+            axis.plot(smooth, color=shown[row].colour, alpha=0.3, lw=0.8)
+            mean = smooth.mean(axis="columns")
+            (line,) = axis.plot(mean, style.LINES[place % 4], color=shown[row].colour, lw=2)
+            lines[f"{shown[row].label} (n = {len(runs)})"] = line
+            words.append(f"{part} of {row} from {mean.iloc[0]:.2f} to {mean.iloc[-1]:.2f}")
+        axis.set(ylim=(0, None), xlabel="optimiser step", ylabel=f"{part}, nats")
+    if lines:  # else no run has any of these parts
+        figure.legend(lines.values(), lines.keys(), loc="outside lower center", ncols=3)
+    figure.suptitle(title, x=0.01, ha="left", fontsize=11)
+    return figure, f"Training losses, running means: {'; '.join(words)}."
+
+
+@style.styled
+def gradients(records: Sequence[dict], title: str = "") -> tuple[Figure, str]:
+    """Norms of both losses' gradients on the trunk (log scale) and their cosine, over training.
+
+    Raises:
+        UserError: a run did not log its gradients.
+    """
+    figure, (norms, cosine) = style.new(7.0, 3.7, 2)
+    rows, words = by_row(records), []
+    for place, (row, look) in enumerate(style.looks(list(rows)).items()):
+        for colour, part, loss in ((0, "mlm_grad_norm", "L_MLM"), (1, "ft_grad_norm", "L_FT")):
+            mean = _mean_gradient(rows[row], part, row)
+            norms.plot(mean, style.LINES[place % 4], color=style.PALETTE[colour], label=f"{loss}, {look.label}")
+            words.append(f"norm of {loss} ({row}) {mean.min():.2f} to {mean.max():.2f}")
+        mean = _mean_gradient(rows[row], "grad_cosine", row)
+        cosine.plot(mean, style.LINES[place % 4], color=style.PALETTE[(2 + place) % 10], label=look.label)
+        words.append(f"cosine ({row}) {mean.min():+.2f} to {mean.max():+.2f}")
+    cosine.axhline(0, color="0.3", lw=0.8)
+    norms.set(yscale="log", xlabel="optimiser step", ylabel="gradient norm on the trunk")
+    cosine.set(ylim=(-1, 1), xlabel="optimiser step", ylabel="cosine of the two gradients")
+    figure.legend(*norms.get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=9)
+    cosine.legend(loc="lower right", fontsize=9)
+    figure.suptitle(title, x=0.01, ha="left", fontsize=11)
+    return figure, f"Gradients on the shared trunk: {'; '.join(words)}."
+
+
+@style.styled
+def loss_scatter(snapshots: Mapping[str, tuple[np.ndarray, np.ndarray]], title: str = "") -> tuple[Figure, str]:
+    """Per example, `mlm_loss` against `ft_loss`, a panel per moment; the paper's scenarios are the four quadrants.
+
+    The lines stand at ln 2, where the right token, or label of two, has probability 1/2. `snapshots` maps a title to
+    `(mlm_loss, ft_loss)`, each `(n,)`.
+    """
+    figure, axes = style.new(2.3 * len(snapshots), 3.2, len(snapshots), sharex=True, sharey=True)
+    half, words = np.log(2), {}
+    for axis, (name, (mlm, ft)) in zip(axes, snapshots.items(), strict=True):
+        axis.scatter(mlm, ft, s=9, alpha=0.45, color=style.PALETTE[0], linewidths=0)
+        axis.axvline(half, color="0.4", lw=0.8)
+        axis.axhline(half, color="0.4", lw=0.8)
+        shares = {
+            "I.1": np.mean((mlm <= half) & (ft <= half)),
+            "I.2": np.mean((mlm <= half) & (ft > half)),
+            "II, label right": np.mean((mlm > half) & (ft <= half)),
+            "II, label wrong": np.mean((mlm > half) & (ft > half)),
+        }
+        text = "\n".join(f"{label}: {100 * share:.0f} %" for label, share in shares.items())
+        axis.text(0.97, 0.97, text, transform=axis.transAxes, ha="right", va="top", fontsize=7.5,
+                  bbox={"facecolor": "white", "alpha": 0.8, "edgecolor": "0.8"})  # fmt: skip
+        axis.set_title(name)
+        axis.set_xlabel("mlm_loss, nats")
+        words[name] = [f"{label} {100 * share:.0f} %" for label, share in shares.items()]
+    axes[0].set_ylabel("ft_loss, nats")
+    figure.suptitle(title, x=0.01, ha="left", fontsize=11)
+    return figure, style.sentence("Losses of single examples, by the paper's scenarios", words)
+
+
+def _mean_gradient(records: Sequence[dict], part: str, row: str) -> pandas.Series:
+    values = _logged(records, part)
+    if values.empty:
+        raise UserError(
+            f"the runs of {row} have no {part} at a common step; expected gradient diagnostics: run them with "
+            "`--gradient-diagnostics-steps 10`, or leave them out."
+        )
+    return values.mean(axis="columns")
+
+
+def _logged(records: Sequence[dict], part: str) -> pandas.DataFrame:
+    """One entry of the log: a line for each step that all runs have, and a column per run."""
+    by_run = [{entry["step"]: entry[part] for entry in record["history"] if part in entry} for record in records]
+    return pandas.DataFrame(by_run).T.dropna().sort_index()
+
+
+def _smooth(values: pandas.DataFrame, window: int = 9) -> pandas.DataFrame:
+    """Running mean over `window` log entries, shorter at the ends."""
+    window = min(window, len(values) - 1 + len(values) % 2)  # odd, so that it lies even to both sides
+    return values.rolling(window, center=True, min_periods=1).mean() if len(values) else values

@@ -1,0 +1,161 @@
+"""Run records as one tidy table, from which tables, verdicts and figures are made.
+
+Runs that differ in their seed alone are one *row*. A row is named by its method and by the settings that tell it from
+the other rows of that method.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+
+import pandas
+
+from mtlib.analysis.statistics import accuracy_by_label, balanced_accuracy
+from mtlib.data.tasks import kind
+from mtlib.errors import UserError
+from mtlib.methods import METHODS
+
+HEADING = ("task", "source", "model")  # told apart in a table's heading rather than in a row's name
+_NOT_A_SETTING = (*HEADING, "method", "seed", "sets", "gradient_diagnostics_steps")
+# what two rows must share for their difference to be one of methods
+_BUDGET = ("train_size", "epochs", "batch_size", "max_length", "eval_max_length", "splits", "hans_rule", "precision")
+_RUN = [*HEADING, "method", "settings", "seed", "set"]
+_MEASURES = ["accuracy", "original", "consistency"]  # the latter two of contrast sets
+_COLUMNS = [*_RUN, "row", "budget", "kind", *_MEASURES, "balanced", "majority", "by_label", "correct", "n"]
+
+
+def frame(records: Iterable[dict], name: Callable[[dict], str] | None = None) -> pandas.DataFrame:
+    """A line per record and evaluation set; records of diverged runs have no scores and no line.
+
+    Columns: `task`, `source`, `model`, `method`; `settings`, what tells the row from others of its method, as tables
+    print it; `row`, its name in figures, or what `name` gives for a record's configuration; `budget`; `seed`, `set`,
+    `kind`; in per cent `accuracy`, `original`, `consistency`, `balanced`, `majority` and `by_label` (a dict);
+    `correct` of `n`. Rows stand in the order of the table of methods.
+
+    Raises:
+        UserError: two runs of one row have one seed but other scores, so that no mean over seeds can be made.
+    """
+    lines = []
+    for settings, row, record in _named(records):
+        config = record["config"]
+        run = {
+            **{column: config[column] for column in (*HEADING, "method", "seed")},
+            "settings": settings,
+            "row": name(config) if name else row,
+            "budget": tuple(str(config.get(setting)) for setting in _BUDGET),
+        }
+        lines += [run | _scores(metrics) | {"set": of, "kind": kind(of)} for of, metrics in record["metrics"].items()]
+    scores = pandas.DataFrame(lines, columns=_COLUMNS).drop_duplicates([*_RUN, *_MEASURES])
+    for run in scores[scores.duplicated(_RUN)].itertuples():
+        raise UserError(
+            f"two different runs of {run.method} have seed {run.seed} and the same settings; they differ on {run.set} "
+            "(other weights or data under one name, another device?); put them into folders of their own and make a "
+            "table of each."
+        )
+    return scores
+
+
+def frame_of_groups(records: Iterable[dict], set_name: str) -> pandas.DataFrame:
+    """Like `frame`, a line per record and `group` of one set; HANS's heuristics are split by gold label."""
+    lines = [
+        {"row": row, "seed": record["config"]["seed"], "group": group, **_scores(metrics)}
+        for _, row, record in _named(records)
+        for group, metrics in _groups(record["metrics"][set_name]).items()
+    ]
+    if not lines:
+        raise UserError(f"{set_name} has no groups; take a set that has some, for example testbed_overlap or hans.")
+    return pandas.DataFrame(lines)
+
+
+def by_row(records: Iterable[dict]) -> dict[str, list[dict]]:
+    """The records of each row, by its name in figures, in their order."""
+    groups = defaultdict(list)
+    for _, row, record in _named(records):
+        groups[row].append(record)
+    return {row: groups[row] for row in in_order(groups)}
+
+
+def in_order(rows: Iterable[str]) -> list[str]:
+    """Names of rows in the order of figures: by the table of methods, a method's plain row first."""
+    return sorted(set(rows), key=lambda row: (_place(method_of(row)), row))
+
+
+def method_of(row: str) -> str:
+    return row.partition(" (")[0]
+
+
+def common_sets(records: Sequence[dict]) -> list[str]:
+    """The evaluation sets that all records have, in the order of the first; diverged runs do not count."""
+    scored = [record["metrics"] for record in records if not diverged(record)]
+    sets = [name for name in scored[0] if all(name in metrics for metrics in scored)] if scored else []
+    if not sets:
+        raise UserError("the records have no evaluation set in common; take runs of one task and source.")
+    return sets
+
+
+def diverged(record: dict) -> bool:
+    """Whether training went to NaN, so that the record has no scores."""
+    return bool(record.get("diverged"))
+
+
+def _named(records: Iterable[dict]) -> list[tuple[str, str, dict]]:
+    """`(settings, row, record)` of every run that was scored, in the order of tables."""
+    groups = defaultdict(list)
+    for record in records:
+        if not diverged(record):
+            config = record["config"]
+            groups[tuple(config[name] for name in HEADING), config["method"], _settings(config)].append(record)
+    named = []
+    for key in sorted(groups, key=lambda key: (key[0], _place(key[1]), key[2])):
+        heading, method, settings = key
+        siblings = [dict(other) for of, name, other in groups if (of, name) == (heading, method)]
+        telling = telling_apart(dict(settings), siblings)
+        text = ", ".join(f"{name} {value}" for name, value in telling.items())
+        several = [heading[i] for i in range(len(HEADING)) if len({of[i] for of, *_ in groups}) > 1]
+        row = _name_in_figures(method, telling | {"update": dict(settings).get("update")}, several)
+        named += [(text, row, record) for record in groups[key]]
+    return named
+
+
+def telling_apart(settings: dict, siblings: list[dict]) -> dict:
+    """The settings in which rows of one method differ; learning rates only where nothing else tells the rows apart."""
+    differing = {name: value for name, value in settings.items() if len({other.get(name) for other in siblings}) > 1}
+    for names in ([name for name in differing if not name.endswith("learning_rate")], list(differing)):
+        if len({tuple(other.get(name) for name in names) for other in siblings}) == len(siblings):
+            return {name: differing[name] for name in names}
+    return {}
+
+
+def _name_in_figures(method: str, telling: dict, several: list[str]) -> str:
+    """The method with what tells the row apart. Equation 1's update and its three epochs go without saying."""
+    words = list(several)
+    for name, value in telling.items():
+        if name == "update":
+            words += [] if value in (None, "None", "joint") else [value]
+        elif name == "epochs":
+            words += [] if float(value) == 3 else [f"{float(value):g} epochs"]
+        else:
+            words.append(f"{name} {value}")
+    return f"{method} ({', '.join(words)})" if words else method
+
+
+def _settings(config: dict) -> tuple:
+    return tuple(sorted((name, str(value)) for name, value in config.items() if name not in _NOT_A_SETTING))
+
+
+def _place(method: str) -> int:
+    """In the order of the paper's tables; a method that the table no longer has comes last."""
+    return list(METHODS).index(method) if method in METHODS else len(METHODS)
+
+
+def _scores(metrics: dict) -> dict:
+    in_per_cent = {name: 100 * metrics[name] for name in (*_MEASURES, "majority") if name in metrics}
+    counts = {name: metrics.get(name) for name in ("correct", "n")}
+    return in_per_cent | counts | {"balanced": balanced_accuracy(metrics), "by_label": accuracy_by_label(metrics)}
+
+
+def _groups(metrics: dict) -> dict[str, dict]:
+    groups = {}
+    for name, scores in metrics.get("per_group", {}).items():
+        by_label = {f"{name}, gold {label}": cell for label, cell in scores.items() if isinstance(cell, dict)}
+        groups |= by_label or {name: scores}
+    return groups

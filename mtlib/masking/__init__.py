@@ -1,0 +1,36 @@
+"""Which tokens are masked: one file per family of policies, and their names."""
+
+from mtlib.errors import UserError
+from mtlib.masking.places import check_rate, continues_word, maskable_positions
+from mtlib.masking.policy import MaskingPolicy
+from mtlib.masking.random import BernoulliMasking, ExactMasking
+from mtlib.masking.whole_word import WholeWordMasking
+
+__all__ = [
+    "BernoulliMasking",
+    "ExactMasking",
+    "MaskingPolicy",
+    "WholeWordMasking",
+    "check_rate",
+    "continues_word",
+    "maskable_positions",
+    "masking_policy",
+]
+
+# name -> (rate, tokenizer, at_least) -> policy; in the order of `methods.Masking`, which is for those without torch
+POLICIES = {
+    "exact": lambda rate, tokenizer, at_least: ExactMasking(rate, at_least),
+    "bernoulli": lambda rate, tokenizer, at_least: BernoulliMasking(rate),
+    "whole_word": lambda rate, tokenizer, at_least: WholeWordMasking(rate, tokenizer, at_least),
+}
+
+
+def masking_policy(name: str, rate: float, tokenizer) -> MaskingPolicy:
+    """The policy of that name at `rate`; those that count mask at least one token, unless the rate is 0.
+
+    Raises:
+        UserError: no policy has that name.
+    """
+    if name not in POLICIES:
+        raise UserError(f"masking is {name!r}; expected one of {', '.join(POLICIES)}.")
+    return POLICIES[name](rate, tokenizer, 1 if rate > 0 else 0)

@@ -1,0 +1,94 @@
+"""What every masking policy takes and returns, and how a policy that ranks tokens draws."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from mtlib.errors import UserError
+from mtlib.masking.places import check_rate
+
+
+class MaskingPolicy(ABC):
+    """Decides which tokens of a batch are masked.
+
+    Every policy of ours draws one random number per candidate, in reading order. So the masks of an example do not
+    depend on how far its batch is padded, and a given generator gives the same masks again. Policies run on the device
+    of their inputs without a Python loop over examples.
+    """
+
+    @abstractmethod
+    def __call__(
+        self, batch: Mapping[str, Tensor], maskable: Tensor, generator: torch.Generator | None = None, plm=None
+    ) -> Tensor:
+        """True where a token is to be masked, bool `(batch, seq)`.
+
+        Args:
+            batch: `input_ids` `(batch, seq)`, and whatever else the objective's batch holds.
+            maskable: the places that may be masked, bool `(batch, seq)`.
+            generator: of all random numbers; None takes torch's global one.
+            plm: the model in training, for a policy that asks it.
+        """
+
+
+class CountedMasking(MaskingPolicy):
+    """The same share of every example: `clamp(round(rate * n), at_least, n)` of its `n` maskable tokens.
+
+    Which ones, `scores` decides. Halves are rounded to even, as Python does.
+
+    Args:
+        rate: share of the maskable tokens, in [0, 1].
+        at_least: tokens masked even where `rate` rounds to none.
+        temperature: 0 takes the tokens with the highest scores, ties broken at random. Above 0 tokens are drawn without
+            replacement with probabilities proportional to `exp(score / temperature)`.
+    """
+
+    def __init__(self, rate: float = 0.05, at_least: int = 1, temperature: float = 0.0):
+        check_rate("rate", rate)
+        if not (isinstance(at_least, int) and at_least >= 0):
+            raise UserError(f"at_least is {at_least!r}; expected a whole number, 0 or more.")
+        if not temperature >= 0:
+            raise UserError(f"temperature is {temperature!r}; expected 0 or more.")
+        self.rate, self.at_least, self.temperature = rate, at_least, temperature
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
+
+    def scores(self, batch: Mapping[str, Tensor], maskable: Tensor, plm) -> Tensor | None:
+        """How much each token is wanted, float `(batch, seq)`; None: all alike."""
+        return None
+
+    def __call__(self, batch, maskable, generator=None, plm=None) -> Tensor:
+        return self.choose(maskable, self.scores(batch, maskable, plm), generator)  # (batch, seq)
+
+    def choose(self, candidates: Tensor, scores: Tensor | None, generator: torch.Generator | None) -> Tensor:
+        """The wanted number of candidates, those with the highest scores or a draw by them, bool `(batch, seq)`."""
+        n = candidates.sum(dim=1, keepdim=True)  # (batch, 1)
+        # float64, so that the count is the one Python's round(rate * n) gives
+        wanted = torch.round(self.rate * n.double()).long().clamp(min=self.at_least)  # (batch, 1)
+        keys = uniform(candidates, generator)  # (batch, seq), 2 where there is no candidate
+        if scores is not None:
+            keys = self._keys(keys, scores.to(keys.dtype), candidates)
+        # the second argsort turns an order into ranks; stable, so that padding cannot change how ties fall
+        rank = keys.argsort(dim=1, stable=True).argsort(dim=1, stable=True)  # (batch, seq)
+        return candidates & (rank < wanted)
+
+    def _keys(self, draws: Tensor, scores: Tensor, candidates: Tensor) -> Tensor:
+        """Keys whose ascending order is the order in which tokens are taken, `(batch, seq)`."""
+        if self.temperature > 0:  # the Gumbel trick: the largest of score + Gumbel noise is such a draw
+            gumbel = -torch.log(-torch.log(draws.clamp(1e-20, 1 - 1e-7)))
+            return (-(scores / self.temperature + gumbel)).masked_fill(~candidates, torch.inf)
+        by_chance = draws.argsort(dim=1)  # (batch, seq): candidates in random order, all others after them
+        ordered = scores.masked_fill(~candidates, -torch.inf).gather(1, by_chance)
+        places = by_chance.gather(1, ordered.argsort(dim=1, descending=True, stable=True))
+        ranks = torch.empty_like(places).scatter_(1, places, torch.arange(places.shape[1]).expand_as(places).to(places))
+        return ranks.to(draws.dtype).masked_fill(~candidates, torch.inf)
+
+
+def uniform(candidates: Tensor, generator: torch.Generator | None) -> Tensor:
+    """Uniform numbers in [0, 1) at the candidates, 2 elsewhere: float `(batch, seq)`."""
+    numbers = torch.full(candidates.shape, 2.0, device=candidates.device)
+    device = candidates.device if generator is None else generator.device
+    numbers[candidates] = torch.rand(int(candidates.sum()), generator=generator, device=device).to(candidates.device)
+    return numbers

@@ -1,0 +1,86 @@
+"""What every objective takes and returns."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from mtlib.plm import SharedPLM
+
+
+@dataclass
+class ObjectiveOutput:
+    """The loss of one batch, what it is made of, and the class logits.
+
+    Args:
+        loss: scalar to differentiate.
+        parts: named scalars that add up over the slices of a batch. The losses (`mlm_loss`, `ft_loss`, unweighted)
+            still carry their graph, the counts (`n_masked`, `n_changed`, ...) do not.
+        logits: class logits `(batch, num_labels)`, or None for an objective without a classifier.
+        perturbed_ids: the text with its masks filled, `(batch, seq)`, for an objective that masks; a classifier head
+            read this instead of the original text.
+        mlm_logits: masked-LM logits at the masked places, `(n_masked, vocab)`, rows in reading order of the mask.
+    """
+
+    loss: Tensor
+    parts: dict[str, Tensor] = field(default_factory=dict)
+    logits: Tensor | None = None
+    perturbed_ids: Tensor | None = None
+    mlm_logits: Tensor | None = None
+
+
+class Phase(NamedTuple):
+    """One loss of an objective that has two, for updates that run them one after the other."""
+
+    weight: float
+    loss: Callable[[SharedPLM, dict], ObjectiveOutput]  # unweighted
+    batch: dict
+
+
+class Objective(nn.Module, ABC):
+    """A loss on a batch.
+
+    A batch is a mapping with `input_ids`, `attention_mask` (and `token_type_ids`), each `(batch, seq)`, `labels`
+    `(batch,)`, the objective's own `columns`, and optionally what `prepare` and the trainer add:
+
+    - `mask`, bool `(batch, seq)`: the masked places (drawn by `prepare`, or by the call itself where absent);
+    - `n_examples`, `n_masked`: the counts that mean losses divide by, when the batch is a slice of a larger one
+      (gradient accumulation, several processes). Without them the batch's own counts are used.
+
+    An objective may own parameters (a gate, a bias network). The trainer trains them at `learning_rate`, or at the
+    classifier's rate where that is None, and keeps them in its checkpoints (`objective.safetensors`).
+    """
+
+    name: str = "objective"  # of a stage that trains on it
+    classifies: bool = True  # it needs `labels` and trains the classifier head
+    learning_rate: float | None = None
+
+    @property
+    def columns(self) -> Mapping[str, int | float]:
+        """Columns of the dataset that it needs beside the usual ones, each with the value that pads it."""
+        return {}
+
+    def check(self, plm: SharedPLM) -> None:
+        """Raise `UserError` where this objective cannot train this model."""
+
+    def prepare(self, plm: SharedPLM, batch: dict, generator: torch.Generator | None = None) -> dict:
+        """The batch with all that is random drawn (masks, spans), but for what it brings along.
+
+        New entries have the batch as their first dimension and, where they are about tokens, the sequence as second.
+        """
+        return batch
+
+    @abstractmethod
+    def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
+        """The loss of the batch."""
+
+    def phases(self, plm: SharedPLM, batch: dict) -> Generator[Phase, ObjectiveOutput, None] | None:
+        """Its two losses one after the other, first the masked LM's, then the classifier's; None: it has one loss.
+
+        The generator is sent the output of the first phase, from which it makes the batch of the second. The weighted
+        losses add up to `forward`'s.
+        """
+        return None

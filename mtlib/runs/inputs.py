@@ -1,0 +1,120 @@
+"""What a run reads: its sets and its model, and the identity that follows from them."""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from datasets import Dataset
+
+from mtlib.data.sources import load_described
+from mtlib.data.tasks import get_task
+from mtlib.errors import UserError
+from mtlib.runs import records
+from mtlib.runs.config import RunConfig
+
+# of a local model: the weights, the configuration and the tokenizer
+_MODEL_FILES = ("*.safetensors", "config.json", "tokenizer*.json", "vocab.*", "merges.txt", "*.model",
+                "special_tokens_map.json", "masked_lm/*.safetensors")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What decides a run's numbers besides its configuration.
+
+    Args:
+        model_sha256: of the files of a local model; None for one from the hub.
+        sets: descriptions of the training set (as "train") and of the evaluation sets; see `sources.describe`.
+    """
+
+    model_sha256: str | None
+    sets: dict[str, dict]
+
+
+class DescribedSet(NamedTuple):
+    dataset: Dataset
+    description: dict
+
+
+def read_sets(config: RunConfig) -> dict[str, DescribedSet]:
+    """The training set (as "train") and the evaluation sets of a resolved run."""
+    sets = {name: DescribedSet(*load_described(*key)) for name, key in _set_keys(config).items()}
+    train, description = sets["train"]
+    _note_train_size(config, description)
+    if config.train_size is not None:
+        chosen = np.random.default_rng(0).permutation(len(train))[: config.train_size]
+        sets["train"] = DescribedSet(train.select(sorted(chosen.tolist())), description)
+    return sets
+
+
+def read_inputs(config: RunConfig, cache: dict | None = None) -> Inputs:
+    """The inputs of a run, without running it; `cache`, given to many calls, has each set and model read once."""
+    config, cache = config.resolved(), {} if cache is None else cache
+    if config.model_path not in cache:
+        cache[config.model_path] = model_sha256(config)
+    sets = {}
+    for name, key in _set_keys(config).items():
+        if key not in cache:
+            cache[key] = load_described(*key)[1]
+        sets[name] = dict(cache[key])
+    _note_train_size(config, sets["train"])
+    return Inputs(cache[config.model_path], sets)
+
+
+def run_identity(config: RunConfig, inputs: Inputs) -> str:
+    """The identity of a resolved run (`records.identity`)."""
+    data = {name: description["content_sha256"] for name, description in inputs.sets.items()}
+    return records.identity(config.public(), inputs.model_sha256, data)
+
+
+def record_path(config: RunConfig, out: Path, inputs: Inputs | None = None) -> Path:
+    """Where `run` writes, or has written, the record; the data and the model are read to tell."""
+    config = config.resolved()
+    name = run_identity(config, read_inputs(config) if inputs is None else inputs)[:10]
+    model = Path(config.public()["model"]).name.lower().replace("_", "-")
+    return out / f"{config.task}-{config.method}-{model}-seed{config.seed}-{name}.json"
+
+
+def shipped_record(config: RunConfig, inputs: Inputs) -> dict | None:
+    """The record of this run that comes with the project, if there is one.
+
+    Where the precision is left to the device, a record in either precision will do: it may come from another machine.
+    """
+    precisions = ("bf16", "float32") if config.precision == "auto" else (config.precision,)
+    for precision in precisions:
+        wanted = run_identity(config.changed(precision=precision).resolved(), inputs)
+        if wanted in records.shipped_records():
+            return records.shipped_records()[wanted]
+    return None
+
+
+def model_sha256(config: RunConfig) -> str | None:
+    """Of all files of a local model that decide its answers; None for a hub model."""
+    folder = Path(config.model_path)
+    if not folder.is_dir():
+        return None
+    digest = hashlib.sha256()
+    for path in sorted({path for pattern in _MODEL_FILES for path in folder.glob(pattern)}):
+        if path.is_file():
+            with open(path, "rb") as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()
+
+
+def _set_keys(config: RunConfig) -> dict[str, tuple[str, str, str | None]]:
+    """Set, source and split of everything that a run reads."""
+    return {"train": (get_task(config.task).train_set(config.source), config.source, None)} | {
+        name: (name, config.source, config.splits.get(name)) for name in config.sets
+    }
+
+
+def _note_train_size(config: RunConfig, description: dict) -> None:
+    if config.train_size is None:
+        return
+    if config.train_size > description["rows"]:
+        raise UserError(
+            f"train_size is {config.train_size}, but {description['set']} has {description['rows']} examples; give at "
+            "most so many."
+        )
+    description["used_rows"] = config.train_size

@@ -1,0 +1,132 @@
+"""Records of runs: what identifies one, how they are read and written, and those that come with the project."""
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+from mtlib.errors import UserError
+from mtlib.methods import METHODS
+from mtlib.paths import DATA_DIR
+from mtlib.runs.config import settings_with_help
+
+SCHEMA_VERSION = 2
+# The data's content stands for where it came from and which part of it was scored.
+_NOT_DECISIVE = ("task", "method", "model", "source", "sets", "splits")
+
+
+def identity(config: Mapping, model_sha256: str | None, data_sha256: Mapping[str, str]) -> str:
+    """A hash of all that decides a run's numbers.
+
+    Of the settings that the method reads only those count that differ from their default, so that a new setting leaves
+    the identities of finished runs as they are. A default that depends on task, method or model (alpha, learning rates)
+    counts by its value.
+
+    Args:
+        config: as in a record (`RunConfig.public`).
+        model_sha256: of the files of a local model; None for a hub model, which its name identifies.
+        data_sha256: of the content of the training set (as "train") and of every evaluation set.
+    """
+    method, described = METHODS[config["method"]], settings_with_help()
+    of_other_methods = {name for other in METHODS.values() for name in other.reads} - {*method.reads}
+    settings = {
+        name: config[name]
+        for name, (_, _, default) in described.items()
+        if name not in _NOT_DECISIVE and name not in of_other_methods
+        if config.get(name) is not None and config[name] != default
+    }
+    decisive = {
+        "task": config["task"],
+        "method": config["method"],
+        "settings": settings,
+        "model": model_sha256 or config["model"],
+        "data": dict(data_sha256),
+    }
+    return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
+
+
+def record_identity(record: Mapping) -> str:
+    """The identity of a record by what stands in it. (The first records did not name their model's files.)"""
+    data = {name: description["content_sha256"] for name, description in record["data"].items()}
+    return identity(record["config"], record.get("model", {}).get("files_sha256"), data)
+
+
+def read_records(folders: Sequence[Path | str]) -> list[dict]:
+    """Every record in the folders (one JSON per run, or `.jsonl` with one per line), in order of file name."""
+    records = {}
+    for folder in map(Path, folders):
+        if not folder.exists():
+            raise UserError(f"{folder} does not exist; expected a folder with run records (`--out` of `mtlib run`).")
+        paths = sorted([*folder.glob("*.json"), *folder.glob("*.jsonl")]) if folder.is_dir() else [folder]
+        for path in paths:
+            for record in _read_file(path):
+                records[record["identity"]] = record
+    return list(records.values())
+
+
+def _read_file(path: Path) -> Iterable[dict]:
+    text = path.read_text(encoding="utf-8")
+    # splitlines would cut at more than these line ends
+    lines = [line for line in text.split("\n") if line] if path.suffix == ".jsonl" else [text]
+    for line in lines:
+        try:
+            record = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise UserError(f"{path} is not JSON ({error}); move it away or run it again.") from error
+        if not isinstance(record, dict) or not {"metrics", "config"} <= record.keys():
+            continue  # some other file that lies beside the records
+        if record["schema_version"] != SCHEMA_VERSION:
+            raise UserError(
+                f"{path} has schema version {record['schema_version']}; this mtlib reads {SCHEMA_VERSION}. "
+                "`python -m mtlib.runs.convert FILE` converts a file of version 1."
+            )
+        yield record
+
+
+@cache
+def shipped_records() -> dict[str, dict]:
+    """The records that come with the project, by identity: a cache of runs that need not be made again."""
+    results = DATA_DIR / "results"
+    return {record["identity"]: record for record in read_records([results])} if results.is_dir() else {}
+
+
+def json_line(record: dict, most: int | None = None) -> str:
+    """A record on one line, with the numbers of its history rounded to five digits, and at most `most` entries of it.
+
+    Those that stay are spread evenly, the last one among them; each is as it was logged (a mean over its own interval).
+    """
+    entries = record["history"]
+    if most is not None and len(entries) > most:
+        entries = [entries[round((i + 1) * len(entries) / most) - 1] for i in range(most)]
+    history = [
+        {name: float(f"{value:.5g}") if isinstance(value, float) else value for name, value in entry.items()}
+        for entry in entries
+    ]
+    return json.dumps(record | {"history": history}, ensure_ascii=False, separators=(",", ":")) + "\n"
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Either the whole file is there or none of it."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with open(part, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise
+
+
+def make_writable(out: Path) -> None:
+    """See to it that there is a folder that files can be written to, or raise `UserError`."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=out):
+            pass
+    except OSError as error:
+        raise UserError(f"cannot write to {out}: {error.strerror}; give another folder.") from error

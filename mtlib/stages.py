@@ -1,0 +1,158 @@
+"""What a method consists of: trainings one after the other, and what is done to the data before each."""
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+from datasets import Dataset, concatenate_datasets, load_from_disk
+from rich.console import Console
+from rich.progress import track
+from torch.utils.data import DataLoader
+
+from mtlib.collator import Collator
+from mtlib.errors import UserError
+from mtlib.masking import MaskingPolicy
+from mtlib.methods import Fill, LearningRates, Replacement
+from mtlib.objectives import Objective
+from mtlib.objectives.mask_tuning import perturbation_counts
+from mtlib.objectives.masked_lm import check_replacement, draw_mask, replace_masked
+from mtlib.plm import SharedPLM, check_fill, check_top_k
+
+
+class Prepared(NamedTuple):
+    """What a preparer returns: the examples to train on, and numbers about them for the record's cost."""
+
+    examples: Dataset
+    counts: dict[str, int] = {}  # noqa: RUF012  (never changed)
+
+
+class Preparer(ABC):
+    """Makes one training set from another before a stage trains: refilled texts, a teacher's probabilities, spans."""
+
+    @abstractmethod
+    def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
+        """The examples that the stage trains on.
+
+        Args:
+            plm: the model that the stage before left, or the pretrained one before the first stage.
+            examples: tokenised, as the preparer before left them.
+            seed: of all that is random here.
+        """
+
+    def check(self, plm: SharedPLM) -> None:  # noqa: B027  (most have nothing to check)
+        """Raise `UserError` where this cannot be done with the model, before any work starts."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One training.
+
+    Args:
+        objective: what is minimised.
+        rates: peak learning rates.
+        prepare: what is done to the training set first, in this order.
+        start: from the model that the stage before left ("previous"; the first stage: from the pretrained one), or
+            from the pretrained one again ("pretrained"), as a student does whose teacher the stage before trained.
+        model_options: changes to the model's configuration for this stage, for example `{"attn_implementation":
+            "eager"}` for an objective that reads attention weights.
+        name: in records; default the objective's own. Two stages of a method need different ones.
+    """
+
+    objective: Objective
+    rates: LearningRates
+    prepare: tuple[Preparer, ...] = ()
+    start: Literal["previous", "pretrained"] = "previous"
+    model_options: Mapping[str, object] = field(default_factory=dict)
+    name: str = ""
+
+    def __post_init__(self):
+        if self.start not in ("previous", "pretrained"):
+            raise UserError(f"start is {self.start!r}; expected 'previous' or 'pretrained'.")
+        if not self.name:
+            object.__setattr__(self, "name", self.objective.name)
+
+
+def prepared_examples(stage: Stage, plm: SharedPLM, examples: Dataset, seed: int, folder: Path) -> Prepared:
+    """The training set of a stage. Each preparer's result is kept in `folder`, and read from there by a resumed run."""
+    counts: dict[str, int] = {}
+    for number, preparer in enumerate(stage.prepare):
+        kept = folder / f"prepared-{number}"
+        if not (kept / "counts.json").exists():
+            result = preparer(plm, examples, seed)
+            result.examples.save_to_disk(kept)
+            (kept / "counts.json").write_text(json.dumps(result.counts))  # last: it says that the rest is there
+        examples = load_from_disk(kept, keep_in_memory=True)
+        counts |= json.loads((kept / "counts.json").read_text())
+    return Prepared(examples, counts)
+
+
+@dataclass(frozen=True)
+class Refill(Preparer):
+    """x̂ for every example of a training set, made once: masked, and filled by the model as it stands.
+
+    Mask-tuning makes the same x̂ anew in each step, by the model in training (dropout on); here the model is in
+    evaluation mode and nothing is trained. Labels and all columns but `input_ids` stay. Counts how many tokens were
+    masked, and how many came back changed.
+
+    Args:
+        masking: policy.
+        fill: "argmax" (default), "sample" or "top_k".
+        top_k: for `fill="top_k"`.
+        replacement: what stands at masked places; default always the mask token.
+        keep_original: the originals first, then the refilled examples: D ∪ {(x̂, y)}.
+    """
+
+    masking: MaskingPolicy
+    fill: Fill = "argmax"
+    top_k: int = 10
+    replacement: Replacement = "mask"
+    keep_original: bool = False
+
+    def __post_init__(self):
+        check_replacement(self.replacement)
+        check_fill(self.fill, self.top_k)
+
+    def check(self, plm: SharedPLM) -> None:
+        if self.fill == "top_k":
+            check_top_k(self.top_k, plm.tokenizer)
+
+    @torch.no_grad()
+    def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0, batch_size: int = 64) -> Prepared:
+        """Refill tokenised `examples` (`input_ids`, `attention_mask`, ...), in their order, on the model's device.
+
+        All randomness comes from `seed`; torch's global random state and the model's mode are left as they were.
+        """
+        ids = list(examples["input_ids"])
+        order = np.argsort([len(row) for row in ids], kind="stable")  # like lengths together: little padding
+        batches = DataLoader(examples.select(order), batch_size, collate_fn=Collator(plm.tokenizer))
+        console = Console(stderr=True)
+        counts = {"masked": 0, "changed": 0}
+        rows = iter(order.tolist())
+        training, devices = plm.training, [plm.device] if plm.device.type == "cuda" else []
+        plm.eval()
+        with torch.random.fork_rng(devices):
+            torch.manual_seed(seed)  # what sampled fills and the 80/10/10 rule draw from
+            masks = torch.Generator().manual_seed(seed)
+            for batch in track(batches, "refilling", console=console, transient=True, disable=not console.is_terminal):
+                batch = {name: tensor.to(plm.device) for name, tensor in batch.items()}
+                batch = draw_mask(plm, batch, self.masking, masks)
+                perturbed_ids = self._fill(plm, batch)
+                numbers = perturbation_counts(batch["input_ids"], perturbed_ids, batch["mask"])
+                counts["masked"] += int(numbers["n_masked"])
+                counts["changed"] += int(numbers["n_changed"])
+                attended = batch["attention_mask"].bool()  # (batch, seq)
+                for row, kept in zip(perturbed_ids.cpu(), attended.cpu(), strict=True):
+                    ids[next(rows)] = row[kept].tolist()
+        plm.train(training)
+        feature = examples.features["input_ids"]
+        refilled = examples.remove_columns("input_ids").add_column("input_ids", ids, feature=feature)
+        return Prepared(concatenate_datasets([examples, refilled]) if self.keep_original else refilled, counts)
+
+    def _fill(self, plm: SharedPLM, batch: dict) -> torch.Tensor:
+        masked_ids = replace_masked(batch["input_ids"], batch["mask"], plm.tokenizer, self.replacement)
+        return plm.fill_masks(batch, batch["mask"], self.fill, self.top_k, masked_ids).perturbed_ids

@@ -1,0 +1,98 @@
+"""The figures of the reproduction study, and all those of `python -m mtlib figures`."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from mtlib.analysis.figures import curve, differences, gap, group_means, learning_curves, planted, style
+from mtlib.analysis.tables import make_tables
+from mtlib.data.tasks import TASKS, kind
+from mtlib.errors import UserError
+from mtlib.runs.records import read_records
+from mtlib.study import plan
+from mtlib.study.claims import Comparison, by_arm, panels
+
+
+def standard(results: Path) -> dict[str, tuple[Figure, str]]:
+    """The figures of `python -m mtlib figures`, by name, from the records in `results`."""
+    study, sst2, testbed = (read_records([results / f"{name}.jsonl"]) for name in ("study", "sst2", "testbed"))
+    return {
+        **{f"study_{name}": drawn for name, drawn in of_study(study).items()},
+        "testbed_shortcut": planted(testbed, "What a planted shortcut does to a fine-tuned model"),
+        "sst2_gap": gap(sst2, "SST-2 and its out-of-distribution sets, bundled model"),
+        "sst2_differences": differences(make_tables(sst2)[0], "Mask-tuning against fine-tuning, SST-2"),
+        "sst2_losses": learning_curves(sst2, ("mlm_loss", "ft_loss"), "Training on SST-2"),
+    }
+
+
+def of_study(records: Sequence[dict]) -> dict[str, tuple[Figure, str]]:
+    """The figures of the reproduction study by name; those for which `records` lack the runs are left out."""
+    arms, drawn = by_arm(records), {}
+    runs = {task: [run for arm in plan.ARMS for run in arms.get((task, arm.name), [])] for task in TASKS}
+    if shown := panels(records):
+        drawn["claims"] = claims(shown, "The study: differences in accuracy with 95 % intervals over seeds")
+    for task in filter(runs.get, TASKS):
+        drawn[f"gap_{task}"] = gap(runs[task], f"{task}: in distribution above the line, out of it below")
+    if runs["nli"]:
+        drawn["hans"] = group_means(runs["nli"], "hans", "HANS by heuristic and gold label")
+    for setting, words in (("mask_rate", "masking rate asked for"), ("alpha", "alpha, weight of the masked-LM loss")):
+        for task in TASKS:
+            points = plan.points_of_curve(records, task, setting)
+            if len(points) >= 3:
+                seeds = len(next(iter(points.values())))
+                drawn[f"{setting}_{task}"] = curve(points, words, f"{task}: accuracy (seeds a point: {seeds})")
+    return drawn
+
+
+@style.styled
+def claims(by_panel: Mapping[tuple[str, str, str], Sequence[Comparison]], title: str = "") -> tuple[Figure, str]:
+    """Differences of two arms, a panel per claim and a row per evaluation set, with 95 % t intervals.
+
+    `by_panel` maps a panel's claims and its two arms to the comparisons. Hollow: both arms at chance, or one has not
+    learned the task. Sets that were not run are left out.
+    """
+    run = {panel: [cell for cell in cells if cell.difference is not None] for panel, cells in by_panel.items()}
+    sets = style.id_first(dict.fromkeys(cell.set_name for cells in run.values() for cell in cells))
+    if not sets:
+        raise UserError("no difference to show; expected two arms of a claim with three seeds in common.")
+    columns = min(3, len(run))
+    lines = -(-len(run) // columns)
+    height = lines * (1.0 + 0.22 * len(sets)) + 0.4
+    figure, axes = style.new(9.0, height, columns, lines, sharey=True, sharex=True)
+    words = {}
+    for axis, ((questions, arm, base), cells) in zip(axes, run.items(), strict=False):
+        for cell in cells:
+            _draw(axis, cell, sets.index(cell.set_name))
+        words[f"{questions}: {arm} - {base}"] = _sides(cells)
+        axis.tick_params(labelbottom=True)
+        axis.axvline(0, color="0.3", lw=0.8)
+        style.rows_down(axis, map(style.with_kind, sets))
+        axis.tick_params(axis="y", labelsize=8)
+        axis.set_title(f"{questions}: {style.label(arm)}\n- {style.label(base)}", fontsize=9)
+    for axis in axes[len(run) :]:
+        axis.set_visible(False)
+    text = "difference, points (right of 0: the first is better); hollow: at chance or not learned"
+    figure.supxlabel(text, fontsize=9)
+    figure.suptitle(title, x=0.01, ha="left", fontsize=11)
+    return figure, style.sentence("Evaluation sets whose 95 % interval of the difference lies above or below 0", words)
+
+
+def _draw(axis, cell: Comparison, line: int) -> None:
+    shift, look = cell.difference, style.series(list(TASKS).index(cell.task)) | {"linestyle": ""}
+    axis.errorbar(
+        shift.mean, line, xerr=[[shift.mean - shift.low], [shift.high - shift.mean]], capsize=2, ms=5, **look,
+        markerfacecolor="white" if cell.says_nothing else look["color"],
+    )  # fmt: skip
+
+
+def _sides(cells: Sequence[Comparison]) -> list[str]:
+    """How many 95 % intervals lie on which side of 0, for the alt text; hollow ones count by themselves."""
+    parts = []
+    for of, words in (("id", "in distribution"), ("ood", "out of it")):
+        solid = [cell.difference for cell in cells if kind(cell.set_name) == of and not cell.says_nothing]
+        if solid:
+            above, below = sum(shift.low > 0 for shift in solid), sum(shift.high < 0 for shift in solid)
+            parts.append(f"{words} {above} above and {below} below of {len(solid)}")
+    hollow = sum(cell.says_nothing for cell in cells)
+    return parts + ([f"{hollow} hollow"] if hollow else [])

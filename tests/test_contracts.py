@@ -1,0 +1,384 @@
+"""Each contract of the core, by something added in this file alone: a policy, an objective, a method, a combination."""
+
+import copy
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, fields
+from typing import Annotated
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+from transformers import TrainerCallback
+
+import mtlib
+from mtlib.collator import Collator
+from mtlib.data.encoding import tokenise
+from mtlib.errors import UserError
+from mtlib.masking import masking_policy
+from mtlib.masking.policy import CountedMasking
+from mtlib.methods import METHODS, LearningRates, Method
+from mtlib.objectives import FineTuning, MaskTuning, Objective, ObjectiveOutput
+from mtlib.runs.config import configure
+from mtlib.runs.inputs import read_inputs, run_identity
+from mtlib.runs.records import read_records
+from mtlib.runs.run import run
+from mtlib.stages import Prepared, Preparer, Stage
+from mtlib.trainer import ObjectiveTrainer, load_objective
+from tests.conftest import make_batch, make_plm, tiny_bert_config
+from tests.runs.test_runs import config, model, testbed, write_testbed  # noqa: F401  (fixtures)
+from tests.test_trainer import NO_DROPOUT, arguments, examples, history
+
+
+class LongestFirst(CountedMasking):
+    """Masks the tokens with the highest ids."""
+
+    def scores(self, batch, maskable, plm):
+        return batch["input_ids"].float()
+
+
+class WeightedFineTuning(Objective):
+    """Cross-entropy, each example weighted by a column, and a gate that scales the logits."""
+
+    name = "weighted"
+
+    def __init__(self, learning_rate: float | None = None):
+        super().__init__()
+        self.gate = nn.Parameter(torch.ones(()))
+        self.learning_rate = learning_rate
+
+    @property
+    def columns(self):
+        return {"weight": 0.0}
+
+    def forward(self, plm, batch):
+        logits = self.gate * plm.classify(batch)
+        losses = cross_entropy(logits.float(), batch["labels"], reduction="none")  # (batch,)
+        loss = (batch["weight"] * losses).sum() / batch.get("n_examples", len(losses))
+        return ObjectiveOutput(loss, {"ft_loss": loss, "gate": self.gate.detach() * len(losses)}, logits)
+
+
+class Weigh(Preparer):
+    """Every second example counts double."""
+
+    calls = 0
+
+    def __call__(self, plm, examples, seed=0):
+        Weigh.calls += 1
+        weights = [1.0 + i % 2 for i in range(len(examples))]
+        return Prepared(examples.add_column("weight", weights), {"doubled": len(examples) // 2})
+
+
+@dataclass(frozen=True)
+class WeighedSettings:
+    mask_rate: Annotated[float, "share of the tokens that is masked"] = 0.3
+    warm: Annotated[bool, "start the second stage from the pretrained model"] = False
+
+
+def weighed_stages(settings, rates, tokenizer):
+    masking = LongestFirst(settings.mask_rate)
+    start = "pretrained" if settings.warm else "previous"
+    return (
+        Stage(FineTuning(), rates, name="teacher"),
+        Stage(MaskTuning(0.5, masking, classification=WeightedFineTuning()), rates, (Weigh(),), start),
+    )
+
+
+WEIGHED = Method("weighed", "weighed", "a method of the tests", weighed_stages, WeighedSettings, colour="#123456")
+
+
+@pytest.fixture
+def weighed(monkeypatch):
+    monkeypatch.setitem(METHODS, "weighed", WEIGHED)
+    from mtlib.runs import config as of_runs
+
+    of_runs._described.cache_clear()
+    yield
+    of_runs._described.cache_clear()
+
+
+def weighted(data):
+    return data.add_column("weight", [1.0 + i % 2 for i in range(len(data))])
+
+
+class TestPolicyWithScores:
+    def test_it_takes_the_highest_scores(self):
+        plm = make_plm()
+        batch = make_batch(plm)
+        maskable = batch["input_ids"] > 4
+        mask = LongestFirst(0.5)(batch, maskable, torch.Generator().manual_seed(0), plm)
+        for ids, ordinary, masked in zip(batch["input_ids"], maskable, mask, strict=True):
+            count = max(1, round(0.5 * int(ordinary.sum())))
+            assert sorted(ids[masked].tolist()) == sorted(ids[ordinary].tolist())[-count:]
+
+    def test_ties_are_broken_at_random_and_padding_does_not_matter(self):
+        class Alike(CountedMasking):
+            def scores(self, batch, maskable, plm):
+                return torch.zeros(maskable.shape)
+
+        maskable = torch.ones(2000, 8, dtype=torch.bool)
+        mask = Alike(0.25)({}, maskable, torch.Generator().manual_seed(0))
+        assert (mask.sum(1) == 2).all() and ((mask.float().mean(0) - 0.25).abs() < 0.04).all()
+        wide = torch.nn.functional.pad(maskable, (3, 5))
+        again = Alike(0.25)({}, wide, torch.Generator().manual_seed(0))
+        assert torch.equal(again[:, 3:11], mask)
+
+    def test_a_draw_follows_the_scores(self):
+        """One token of two, scores log 3 and 0 at temperature 1: probabilities 3/4 and 1/4."""
+
+        class Uneven(CountedMasking):
+            def scores(self, batch, maskable, plm):
+                return torch.tensor([1.0986123, 0.0]).expand(maskable.shape)
+
+        mask = Uneven(0.5, temperature=1.0)(
+            {}, torch.ones(20_000, 2, dtype=torch.bool), torch.Generator().manual_seed(0)
+        )
+        assert (mask.sum(1) == 1).all()
+        assert mask[:, 0].float().mean().item() == pytest.approx(0.75, abs=0.012)
+
+    def test_an_unknown_name_is_an_error(self):
+        with pytest.raises(UserError, match="masking is 'every_word'; expected one of exact, bernoulli, whole_word"):
+            masking_policy("every_word", 0.05, None)
+
+
+class TestObjectiveWithAParameter:
+    def train(self, folder, objective, plm=None, resume=None, **changes):
+        plm = plm or make_plm(tiny_bert_config(**NO_DROPOUT))
+        trainer = ObjectiveTrainer(plm, objective, arguments(folder, **changes), weighted(examples(48)))
+        trainer.train(resume_from_checkpoint=resume)
+        return trainer
+
+    def test_its_column_reaches_it_and_its_parameter_is_trained_at_the_classifiers_rate(self, tmp_path):
+        for own, moved in ((None, 1e-2), (1e-4, 1e-4)):  # Adam's first step has the size of the rate
+            objective = WeightedFineTuning(own)
+            self.train(tmp_path, objective, max_steps=1, lr_scheduler_type="constant", classifier_learning_rate=1e-2)
+            assert abs(objective.gate.item() - 1) == pytest.approx(moved, rel=0.02)
+
+    @pytest.mark.parametrize("combined", [False, True])
+    def test_a_resumed_training_ends_as_the_uninterrupted_one(self, tmp_path, combined):
+        def objective():
+            return MaskTuning(0.5, classification=WeightedFineTuning()) if combined else WeightedFineTuning()
+
+        saved = {"save_strategy": "steps", "save_steps": 3}
+        first, second = objective(), objective()
+        whole = self.train(tmp_path, first, make_plm(), **saved)
+        assert (tmp_path / "checkpoint-3" / "objective.safetensors").exists()
+        resumed = self.train(tmp_path, second, make_plm(seed=9), resume=str(tmp_path / "checkpoint-3"), **saved)
+        assert history(resumed)[-3:] == history(whole)[-3:]
+        assert all(torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True))
+        read_back = objective()
+        load_objective(read_back, tmp_path / "checkpoint-6")
+        assert all(torch.equal(a, b) for a, b in zip(first.parameters(), read_back.parameters(), strict=True))
+
+    def test_accumulation_trains_alike(self, tmp_path):
+        runs = [
+            history(self.train(tmp_path, WeightedFineTuning(), per_device_train_batch_size=size,
+                               gradient_accumulation_steps=8 // size))
+            for size in (8, 2)
+        ]  # fmt: skip
+        torch.testing.assert_close(torch.tensor(runs[0]), torch.tensor(runs[1]), rtol=1e-4, atol=1e-6)
+
+    def test_a_missing_column_is_told_before_training(self, tmp_path):
+        with pytest.raises(UserError, match="no column weight, which WeightedFineTuning needs"):
+            ObjectiveTrainer(make_plm(), WeightedFineTuning(), arguments(tmp_path), examples(8))
+
+    def test_columns_of_tokens_and_of_fixed_length_are_stacked(self):
+        plm = make_plm()
+        rows = [dict(plm.tokenizer(text)) | {"labels": 0} for text in ("not funny", "a warm story of a film")]
+        rows = [row | {"span": [1] * len(row["input_ids"]), "teacher": [0.3, 0.7], "weight": 2.0} for row in rows]
+        batch = Collator(plm.tokenizer, {"span": 0, "teacher": 0.0, "weight": 0.0})(rows)
+        assert torch.equal(batch["span"], batch["attention_mask"])
+        assert batch["teacher"].shape == (2, 2) and batch["weight"].tolist() == [2.0, 2.0]
+
+
+class TestCombination:
+    @pytest.mark.parametrize("update", ["joint", "alternating", "balanced"])
+    def test_mask_tuning_takes_any_classification_objective(self, tmp_path, update):
+        objective = MaskTuning(0.5, classification=WeightedFineTuning())
+        trainer = TestObjectiveWithAParameter().train(tmp_path, objective, update=update)
+        assert objective.classification.gate.item() != 1
+        entry = trainer.state.log_history[0]
+        assert {"mlm_loss", "ft_loss", "gate", "share_changed"} <= entry.keys()
+
+    def test_its_loss_is_equation_1(self, still_plm):
+        objective = MaskTuning(0.3, classification=WeightedFineTuning())
+        batch = make_batch(still_plm) | {"weight": torch.tensor([1.0, 2.0, 1.0, 2.0])}
+        output = objective(still_plm, objective.prepare(still_plm, batch, torch.Generator().manual_seed(0)))
+        alone = WeightedFineTuning()(still_plm, batch | {"input_ids": output.perturbed_ids})
+        torch.testing.assert_close(output.loss, 0.3 * output.parts["mlm_loss"] + 0.7 * alone.loss)
+
+    def test_what_does_not_classify_is_refused(self):
+        with pytest.raises(UserError, match="classification is MaskedLM, which trains no classifier"):
+            MaskTuning(classification=mtlib.MaskedLM())
+
+
+class TestMethod:
+    def test_it_trains_records_and_keeps_what_it_prepared(self, weighed, testbed, model, tmp_path):  # noqa: F811
+        chosen = config(model, method="weighed", mask_rate=0.4)
+        path, _ = run(chosen, tmp_path)
+        record = read_records([path])[0]
+        assert record["config"]["method"] == "weighed" and record["config"]["mask_rate"] == 0.4
+        teacher, student = record["cost"]["stages"]
+        assert (teacher["name"], student["name"], student["doubled"]) == ("teacher", "mask_tuning", 32)
+        assert {"gate", "mlm_loss"} <= record["history"][-1].keys()
+        with pytest.raises(UserError, match=r"alpha is 0\.3, but weighed does not read it"):
+            config(model, method="weighed", alpha=0.3)
+
+    def test_start_pretrained_begins_anew(self, weighed, testbed, model, tmp_path):  # noqa: F811
+        class Starts(TrainerCallback):
+            def __init__(self):
+                self.weights = []
+
+            def on_train_begin(self, args, state, control, model, **kwargs):
+                self.weights.append(model.trunk.embeddings.word_embeddings.weight.detach().clone())
+
+        for warm in (False, True):
+            starts = Starts()
+            run(config(model, method="weighed", warm=warm), tmp_path, callbacks=[starts])
+            assert torch.equal(*starts.weights) == warm
+
+    def test_a_run_killed_after_preparing_does_not_prepare_again(self, weighed, testbed, model, tmp_path):  # noqa: F811
+        class Killed(Exception):
+            pass
+
+        class KillSecondStage(TrainerCallback):
+            def on_step_end(self, args, state, control, **kwargs):
+                if args.output_dir.endswith("mask_tuning"):
+                    raise Killed
+
+        Weigh.calls = 0
+        chosen = config(model, method="weighed")
+        with pytest.raises(Killed):
+            run(chosen, tmp_path / "out", callbacks=[KillSecondStage()])
+        path, _ = run(chosen, tmp_path / "out")
+        whole, _ = run(chosen, tmp_path / "whole")
+        assert Weigh.calls == 2  # once for each folder
+        assert read_records([path])[0]["history"] == read_records([whole])[0]["history"]
+
+    def test_it_appears_in_tables_and_figures(self, weighed, testbed, model, tmp_path):  # noqa: F811
+        from mtlib.analysis import figures
+        from mtlib.analysis.tables import make_tables
+
+        for method in ("fine_tuning", "weighed"):
+            run(config(model, method=method, epochs=1), tmp_path)
+        records = read_records([tmp_path])
+        (table,) = make_tables(records)
+        assert "weighed" in str(table)
+        figure, text = figures.gap(records, "both")
+        assert "weighed" in text
+        colours = {line.get_color() for axis in figure.axes for line in axis.get_lines()}
+        assert {"#123456", METHODS["fine_tuning"].colour} <= colours
+
+    def test_a_new_setting_with_a_default_changes_no_identity(self, weighed, testbed, model, monkeypatch):  # noqa: F811
+        def identities():
+            configs = [config(model, method=method).resolved() for method in ("weighed", "fine_tuning")]
+            return [run_identity(chosen, read_inputs(chosen)) for chosen in configs]
+
+        before = identities()
+
+        @dataclass(frozen=True)
+        class MoreSettings(WeighedSettings):
+            made_up: Annotated[float, "made up"] = 0.5
+
+        monkeypatch.setitem(METHODS, "weighed", Method("weighed", "weighed", "", weighed_stages, MoreSettings))
+        assert "made_up" in {entry.name for entry in fields(METHODS["weighed"].settings)}
+        assert identities() == before
+        changed = config(model, method="weighed", made_up=0.7).resolved()
+        assert run_identity(changed, read_inputs(changed)) != before[0]
+
+
+TWO_PROCESSES = """
+import sys, torch
+from pathlib import Path
+from mtlib.methods import METHODS
+from mtlib.runs.config import configure
+from mtlib.runs.run import run
+from tests.test_contracts import WEIGHED
+METHODS["weighed"] = WEIGHED
+settings = dict(task="sentiment", model=sys.argv[1], source=sys.argv[2], max_length=64, epochs=2, learning_rate=3e-3,
+                precision="float32")
+for method in ("fine_tuning", "weighed"):
+    run(configure(method=method, **settings), Path(sys.argv[3]))
+"""
+
+
+def test_two_processes_train_as_one(tmp_path):
+    """An objective without masks, one with a column and a parameter, and their combination with Mask-tuning."""
+    source, still = write_testbed(tmp_path / "testbed"), tmp_path / "still-bert"
+    plm = make_plm(tiny_bert_config(**NO_DROPOUT))
+    plm.mlm.save_pretrained(still)
+    plm.tokenizer.save_pretrained(still)
+    script = tmp_path / "train.py"
+    script.write_text(TWO_PROCESSES)
+    root = os.path.dirname(os.path.dirname(mtlib.__file__))
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": root}
+    launch = ["-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", "0", "--standalone"]
+    for processes, out in ((launch, tmp_path / "two"), ([], tmp_path / "one")):
+        command = [sys.executable, *processes, script, still, source, out]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+    one, two = (read_records([tmp_path / out]) for out in ("one", "two"))
+    assert len(one) == len(two) == 2
+    for alone, shared in zip(one, two, strict=True):
+        for ours, theirs in zip(alone["history"], shared["history"], strict=True):
+            for name in {"loss", "grad_norm", "mlm_loss", "ft_loss", "n_masked", "gate"} & ours.keys():
+                assert ours[name] == pytest.approx(theirs[name], rel=1e-4), name
+
+
+def test_the_names_of_the_readme_load_lazily():
+    code = "import sys, mtlib; assert not {'torch', 'transformers'} & {*sys.modules}; print(mtlib.SharedPLM.__name__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.strip() == "SharedPLM", done.stderr
+    for name in mtlib.__all__:
+        assert getattr(mtlib, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'Sharedplm'"):
+        _ = mtlib.Sharedplm
+
+
+def test_further_columns_are_tokenised_along(still_plm):
+    data = weighted(examples(4)).remove_columns(["input_ids", "attention_mask", "token_type_ids", "length", "labels"])
+    data = data.add_column("text", ["a film", "not good", "the plot", "slow"])
+    assert tokenise(data, still_plm.tokenizer, 64, keep={"weight"})["weight"][:] == [1.0, 2.0, 1.0, 2.0]
+
+
+def test_a_run_that_diverges_is_recorded_as_such(testbed, model, tmp_path):  # noqa: F811
+    path, _ = run(config(model, method="fine_tuning", learning_rate=1e30, epochs=8), tmp_path)
+    record = json.loads(path.read_text())
+    assert record["diverged"] is True and record["metrics"] == {}
+    assert record["cost"]["steps"] < 32, "stopped where the loss was no longer finite"
+    assert run(config(model, method="fine_tuning", learning_rate=1e30, epochs=8), tmp_path) == (path, True)
+
+
+class TestShippedRecords:
+    def test_a_run_that_the_project_has_is_not_trained(self, testbed, model, tmp_path, monkeypatch):  # noqa: F811
+        from mtlib.runs import records
+
+        chosen = config(model, precision="auto")
+        record = read_records([run(chosen, tmp_path / "made")[0]])[0]
+        elsewhere = copy.deepcopy(record)
+        elsewhere["environment"]["device"] = "another machine"
+        other = "float32" if record["config"]["precision"] == "bf16" else "bf16"
+        elsewhere["config"]["precision"] = other
+        elsewhere["identity"] = records.record_identity(elsewhere)
+        assert elsewhere["identity"] != record["identity"]
+        monkeypatch.setattr(records, "shipped_records", lambda: {elsewhere["identity"]: elsewhere})
+        path, was_there = run(chosen, tmp_path / "copied")
+        assert was_there and json.loads(path.read_text())["environment"]["device"] == "another machine"
+        path, was_there = run(chosen, tmp_path / "fresh", fresh=True)
+        assert not was_there and json.loads(path.read_text())["history"] == record["history"]
+        _, was_there = run(config(model, precision="auto", seed=5), tmp_path / "copied")
+        assert not was_there
+
+    def test_identities_follow_from_the_records(self):
+        from mtlib.runs.records import record_identity, shipped_records
+
+        for identity, record in shipped_records().items():
+            assert record_identity(record) == identity
+
+
+def test_settings_of_a_method_are_a_type_of_their_own():
+    assert configure("sentiment", "fine_tuning").settings == METHODS["fine_tuning"].settings()
+    assert METHODS["mask_tuning"].rates == LearningRates(5e-4, 5e-4, 5e-4)
