@@ -1,20 +1,36 @@
-"""The scripts that make the bundled masked LM, whole, on a tiny warm start and a tiny corpus."""
+"""The scripts that make the bundled masked LM and restore a masked-LM head, whole, on tiny models and a tiny corpus."""
 
 import json
 import shutil
 import sys
 
 import pytest
+import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoTokenizer, BertConfig, BertModel, set_seed
+from transformers import (
+    AlbertConfig,
+    AlbertModel,
+    AutoTokenizer,
+    BartConfig,
+    BartModel,
+    BertConfig,
+    BertForMaskedLM,
+    BertModel,
+    GPT2Config,
+    GPT2Model,
+    set_seed,
+)
 
 from mtlib.data.sources import load
 from mtlib.paths import MINI_MODEL_DIR
 from mtlib.plm import SharedPLM
 
+sys.path.insert(0, str(MINI_MODEL_DIR.parent))
 sys.path.insert(0, str(MINI_MODEL_DIR))
 import choices
+import lm_training
 import pretrain
+import restore_head
 
 
 @pytest.fixture(scope="module")
@@ -25,9 +41,14 @@ def warm_start(tmp_path_factory):
     config = BertConfig(
         vocab_size=10_000, hidden_size=16, num_hidden_layers=6, num_attention_heads=2, intermediate_size=32,
     )  # fmt: skip
-    BertModel(config).save_pretrained(folder)
-    (folder / "tokenizer.json").write_bytes((MINI_MODEL_DIR / "tokenizer.json").read_bytes())
-    (folder / "tokenizer_config.json").write_bytes((MINI_MODEL_DIR / "tokenizer_config.json").read_bytes())
+    return saved(BertModel(config), folder)
+
+
+def saved(model, folder):
+    """The model in `folder`, with the bundled tokenizer."""
+    model.save_pretrained(folder)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(MINI_MODEL_DIR / name, folder)
     return folder
 
 
@@ -66,17 +87,20 @@ def test_start_has_the_chosen_layers_and_rows(finished, warm_start):
 
 def test_held_out_lines_are_not_trained_on(finished, corpus):
     tokenizer = AutoTokenizer.from_pretrained(finished / "start")
-    lines = pretrain.read_lines(corpus, "reviews")
-    held_out = pretrain.load(finished / "examples" / "held_out" / "reviews")["input_ids"]
-    trained = {tuple(ids) for ids in pretrain.load(finished / "examples" / "train" / "reviews")["input_ids"]}
+    lines = lm_training.read_lines(corpus, "reviews")
+    held_out = lm_training.Pieces.load(finished / "examples" / "held_out" / "reviews").rows()
+    trained = {tuple(ids) for ids in lm_training.Pieces.load(finished / "examples" / "train" / "reviews").rows()}
     assert tokenizer.decode(held_out[0], skip_special_tokens=True) == lines[0].lower()
     assert not trained & {tuple(ids) for ids in held_out} and len(trained) > 50
 
 
 def test_report_counts_what_was_seen(finished):
     report = json.loads((finished / "report.json").read_text())
-    lengths = [sum(pretrain.load(finished / "examples" / "train" / name)["length"]) for name in ("reviews", "books_1")]
-    assert report["tokens_seen"] == sum(lengths) and report["started_from"] == "warm start"
+    folders = [finished / "examples" / "train" / name for name in ("reviews", "books_1")]
+    assert (
+        report["tokens_seen"] == lm_training.Pieces.load(*folders).lengths.sum()
+        and report["started_from"] == "warm start"
+    )
     assert {name: scores["n_masked"] > 0 for name, scores in report["held_out"].items()} == {
         "books_1": True, "reviews": True,
     }  # fmt: skip
@@ -100,6 +124,66 @@ def test_started_again_it_goes_on_from_its_checkpoint(finished, warm_start, corp
     pretrained(work, warm_start, corpus, "--layers", "0", "2")
     again = load_file(work / "final_mlm" / "model.safetensors")
     assert trained.keys() == again.keys() and all(trained[name].equal(again[name]) for name in trained)
+
+
+@pytest.fixture
+def cut_off(monkeypatch):
+    """Stops a training as a power cut would after a step that the test sets; collects the rates of all steps."""
+
+    class Cut(Exception):
+        after = None
+        rates: list[float] = []  # noqa: RUF012
+
+    def on_step_end(self, args, state, control, optimizer, **kwargs):
+        Cut.rates.append(optimizer.param_groups[0]["lr"])
+        if state.global_step == Cut.after:
+            raise Cut
+
+    monkeypatch.setattr(lm_training.HeldOutCurve, "on_step_end", on_step_end)
+    return Cut
+
+
+def test_a_training_cut_off_between_checkpoints_ends_alike_to_the_bit(warm_start, corpus, tmp_path, cut_off):
+    options = ["--layers", "0", "--batch", "4", "--save-steps", "3"]
+    whole = pretrained(tmp_path / "whole", warm_start, corpus, *options)
+    cut_off.after = 7
+    with pytest.raises(cut_off):
+        pretrained(tmp_path / "cut", warm_start, corpus, *options)
+    cut_off.after = None
+    resumed = pretrained(tmp_path / "cut", warm_start, corpus, *options)
+    weights, again = (load_file(work / "final_mlm" / "model.safetensors") for work in (whole, resumed))
+    assert weights.keys() == again.keys() and all(weights[name].equal(again[name]) for name in weights)
+    reports = [json.loads((work / "report.json").read_text()) for work in (whole, resumed)]
+    assert reports[0]["steps"] > 7 and reports[0]["held_out"] == reports[1]["held_out"]
+
+
+def test_a_constant_rate_can_be_cut_short_and_still_falls_to_zero(warm_start, corpus, tmp_path, cut_off):
+    options = ["--layers", "0", "--batch", "4", "--save-steps", "3", "--warmup", "2", "--decay-steps", "4"]
+    cut_off.after = 7
+    with pytest.raises(cut_off):
+        pretrained(tmp_path, warm_start, corpus, *options, "--rate", "1e-3")
+    cut_off.after, cut_off.rates = None, []
+    pretrained(tmp_path, warm_start, corpus, *options, "--rate", "1e-3", "--steps", "11")
+    assert cut_off.rates == pytest.approx([1e-3, 7.5e-4, 5e-4, 2.5e-4, 0])  # steps 7 to 11, each the next one's rate
+
+
+def test_a_decay_longer_than_the_training(warm_start, corpus, tmp_path):
+    with pytest.raises(SystemExit, match="--decay-steps is 5; expected 1 to 3, the 4 steps"):
+        pretrained(tmp_path, warm_start, corpus, "--layers", "0", "--steps", "4", "--decay-steps", "5")
+
+
+def test_batches_hold_every_piece_once_in_like_lengths():
+    lengths = torch.randint(6, 65, (500,), generator=torch.Generator().manual_seed(0)).numpy()
+    pieces = lm_training.Pieces(torch.arange(lengths.sum()).numpy(), lengths)  # every token has a number of its own
+    batches = list(lm_training.Batches(pieces, pad_id=-1, tokens=512))
+    tokens = torch.cat([batch["input_ids"][batch["attention_mask"].bool()] for batch in batches])
+    assert tokens.sort().values.equal(torch.arange(lengths.sum()))
+    assert max(batch["input_ids"].numel() for batch in batches) <= 512
+    assert sum(batch["input_ids"].numel() for batch in batches) < 1.05 * lengths.sum()
+    shapes = [batch["input_ids"].shape[1] for batch in batches]
+    assert shapes != sorted(shapes) and shapes != sorted(shapes, reverse=True)
+    row = pieces.rows()[3]
+    assert any(row.tolist() == ids[: len(row)] for batch in batches for ids in batch["input_ids"].tolist())
 
 
 def test_what_is_finished_stays(finished, warm_start, corpus, capsys):
@@ -166,3 +250,78 @@ def test_choices_are_compared_at_equal_tokens(warm_start, corpus, tmp_path, monk
     choices.main(arguments)  # nothing is done again
     assert len(records) == 6 and [path.stat().st_mtime_ns for path in records] == before
     assert json.loads(table.read_text()) == scores
+
+
+# --- restore_head.py ---
+
+
+def restored(checkpoint, corpus, folder, *options):
+    arguments = ["--checkpoint", str(checkpoint), "--corpus", str(corpus), "--work", str(folder / "work")]
+    restore_head.main([*arguments, "--to", str(folder / "model"), "--tokens", "2000", "--batch", "4", *options])
+    return folder
+
+
+def test_restored_head_fills_and_lower_layers_are_as_they_were(warm_start, corpus, tmp_path):
+    restored(warm_start, corpus, tmp_path, "--train-layers", "2", "--evaluate-steps", "4", "--held-out", "10")
+    encoder, model = load_file(warm_start / "model.safetensors"), load_file(tmp_path / "model" / "model.safetensors")
+    assert {tensor.dtype for tensor in model.values()} == {torch.float16}
+    moved = {
+        name for name in encoder if f"bert.{name}" in model and not model[f"bert.{name}"].equal(encoder[name].half())
+    }
+    assert {name.split(".")[2] for name in moved} == {"4", "5"} and len(moved) > 20
+    dropped = encoder.keys() - {name.removeprefix("bert.") for name in model}
+    assert dropped == {"pooler.dense.weight", "pooler.dense.bias"}
+
+    dense = "cls.predictions.transform.dense.weight"
+    start = load_file(tmp_path / "work" / "start" / "model.safetensors")
+    assert start[dense].equal(torch.eye(16)) and not model[dense].equal(torch.eye(16).half())
+
+    plm = SharedPLM.from_pretrained(tmp_path / "model", num_labels=2)
+    assert plm.config.hidden_dropout_prob == 0.1 and len(plm.tokenizer) == plm.config.vocab_size == 10_000
+    assert plm.mlm.get_output_embeddings().weight is plm.trunk.get_input_embeddings().weight
+
+    report = json.loads((tmp_path / "model" / "pretraining.json").read_text())
+    assert [entry["step"] for entry in report["curve"]] == list(range(4, report["steps"] + 1, 4))
+    assert {"accuracy", "cross_entropy", "n_masked"} <= report["held_out"]["reviews"].keys()
+    assert str(tmp_path) not in json.dumps(report)
+
+
+def test_head_and_layers_have_rates_of_their_own(warm_start, corpus, tmp_path):
+    restored(warm_start, corpus, tmp_path, "--rate", "0")
+    start, model = (load_file(tmp_path / name / "model.safetensors") for name in ("work/start", "model"))
+    moved = {name for name in start if not model[name].equal(start[name].half())}
+    assert moved and all(name.startswith("cls.") for name in moved)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (lambda: GPT2Model(GPT2Config(vocab_size=50, n_embd=8, n_layer=1, n_head=1)), "Cannot load an encoder"),
+        (
+            lambda: BartModel(BartConfig(vocab_size=50, d_model=16, encoder_layers=1, decoder_layers=1)),
+            "is an encoder-decoder",
+        ),
+        (lambda: BertForMaskedLM(BertConfig(vocab_size=50, hidden_size=12, num_hidden_layers=1)), "head already"),
+        (
+            lambda: AlbertModel(AlbertConfig(vocab_size=10_000, hidden_size=16, num_attention_heads=2)),
+            "has no list of 12 layers",
+        ),
+    ],
+)
+def test_checkpoints_whose_head_cannot_be_restored(model, message, corpus, tmp_path):
+    with pytest.raises(SystemExit, match=message):
+        restored(saved(model(), tmp_path / "checkpoint"), corpus, tmp_path)
+
+
+def test_layers_that_are_not_there(warm_start, corpus, tmp_path):
+    with pytest.raises(SystemExit, match="--train-layers is 7; expected 0 to 6"):
+        restored(warm_start, corpus, tmp_path, "--train-layers", "7")
+
+
+def test_torn_encoder(warm_start, corpus, tmp_path):
+    checkpoint = shutil.copytree(warm_start, tmp_path / "checkpoint")
+    weights = load_file(checkpoint / "model.safetensors")
+    del weights["encoder.layer.5.output.dense.weight"]
+    save_file(weights, checkpoint / "model.safetensors", {"format": "pt"})
+    with pytest.raises(SystemExit, match=r"lacks 1 weights .*layer\.5\.output\.dense\.weight"):
+        restored(checkpoint, corpus, tmp_path)
