@@ -64,7 +64,7 @@ def test_fills_with_words_that_fit(mini):
 def test_its_pieces_know_their_words(mini):
     batch = dict(mini.tokenizer(ENGLISH, padding=True, return_tensors="pt"))
     maskable = maskable_positions(batch, mini.tokenizer)
-    assert not WholeWordMasking(1.0, mini.tokenizer)(batch["input_ids"], maskable).logical_xor(maskable).any()
+    assert not WholeWordMasking(1.0, mini.tokenizer)(batch, maskable).logical_xor(maskable).any()
 
 
 def test_card_figures_are_those_of_the_training_report():
