@@ -18,6 +18,8 @@ Masking = Literal["exact", "bernoulli", "whole_word"]
 Fill = Literal["argmax", "sample", "top_k"]
 Replacement = Literal["mask", "80_10_10"]
 Update = Literal["joint", "balanced", "alternating"]
+FillMode = Literal["train", "eval"]
+Reduction = Literal["tokens", "examples", "sum"]
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,14 @@
 """Mask-tuning: mask, fill, classify the filled text, and train one trunk on both losses (equation 1)."""
 
 from collections.abc import Generator, Mapping
+from typing import get_args
 
 import torch
 from torch import Tensor
 
 from mtlib.errors import UserError
 from mtlib.masking import ExactMasking, MaskingPolicy, check_rate
-from mtlib.methods import Fill, Replacement
+from mtlib.methods import Fill, FillMode, Reduction, Replacement
 from mtlib.objectives.fine_tuning import FineTuning, fine_tuning_loss
 from mtlib.objectives.masked_lm import check_replacement, draw_mask, masked_lm_loss, replace_masked
 from mtlib.objectives.objective import Objective, ObjectiveOutput, Phase
@@ -52,6 +53,10 @@ class MaskTuning(Objective):
         top_k: for `fill="top_k"`.
         replacement: what stands at masked places; default always the mask token.
         classification: the loss on the refilled text, any objective that classifies; default cross-entropy (L_FT).
+        fill_mode: "train" (default) fills from the same forward pass that L_MLM is computed on, dropout and all;
+            "eval" from a pass of its own without dropout.
+        mlm_reduction: what L_MLM is: "tokens" (default), the mean over all masked tokens of the batch; "examples", the
+            mean over examples of each one's mean; "sum" over all masked tokens.
     """
 
     name = "mask_tuning"
@@ -64,6 +69,8 @@ class MaskTuning(Objective):
         top_k: int = 10,
         replacement: Replacement = "mask",
         classification: Objective | None = None,
+        fill_mode: FillMode = "train",
+        mlm_reduction: Reduction = "tokens",
     ):
         super().__init__()
         check_rate("alpha", alpha)
@@ -76,7 +83,11 @@ class MaskTuning(Objective):
                 "such as FineTuning."
             )
         self.alpha, self.masking = alpha, masking or ExactMasking()
+        for name, value, choices in (("fill_mode", fill_mode, FillMode), ("mlm_reduction", mlm_reduction, Reduction)):
+            if value not in get_args(choices):
+                raise UserError(f"{name} is {value!r}; expected one of {', '.join(get_args(choices))}.")
         self.fill, self.top_k, self.replacement = fill, top_k, replacement
+        self.fill_mode, self.mlm_reduction = fill_mode, mlm_reduction
         self.learning_rate = self.classification.learning_rate
 
     @property
@@ -112,14 +123,35 @@ class MaskTuning(Objective):
         """Mask and fill: L_MLM, and the refilled text as `perturbed_ids`."""
         input_ids, mask = batch["input_ids"], batch["mask"]  # (batch, seq)
         masked_ids = replace_masked(input_ids, mask, plm.tokenizer, self.replacement)
-        filled = plm.fill_masks(batch, mask, self.fill, self.top_k, masked_ids)
-        loss = masked_lm_loss(filled.mlm_logits, input_ids[mask], batch.get("n_masked"))
-        parts = {"mlm_loss": loss, **perturbation_counts(input_ids, filled.perturbed_ids, mask)}
-        return ObjectiveOutput(loss, parts, perturbed_ids=filled.perturbed_ids, mlm_logits=filled.mlm_logits)
+        mlm_logits, perturbed_ids = plm.fill_masks(batch, mask, self.fill, self.top_k, masked_ids)
+        if self.fill_mode == "eval":
+            perturbed_ids = self._fill_without_dropout(plm, batch, masked_ids)
+        loss = masked_lm_loss(mlm_logits, input_ids[mask], batch.get("n_masked"), self._weights(batch))
+        parts = {"mlm_loss": loss, **perturbation_counts(input_ids, perturbed_ids, mask)}
+        return ObjectiveOutput(loss, parts, perturbed_ids=perturbed_ids, mlm_logits=mlm_logits)
+
+    @torch.no_grad()
+    def _fill_without_dropout(self, plm: SharedPLM, batch: dict, masked_ids: Tensor) -> Tensor:
+        training = plm.mlm.training
+        plm.mlm.eval()
+        perturbed_ids = plm.fill_masks(batch, batch["mask"], self.fill, self.top_k, masked_ids).perturbed_ids
+        plm.mlm.train(training)
+        return perturbed_ids  # (batch, seq)
+
+    def _weights(self, batch: dict) -> Tensor | None:
+        """The weight of each masked token in L_MLM, `(n_masked,)`; None: all alike, adding up to 1."""
+        mask = batch["mask"]  # (batch, seq)
+        if self.mlm_reduction == "tokens":
+            return None
+        if self.mlm_reduction == "sum":
+            return torch.ones(int(mask.sum()), device=mask.device)
+        n_examples = batch.get("n_examples", len(mask))
+        return (1.0 / (mask.sum(dim=1, keepdim=True) * n_examples)).expand(mask.shape)[mask]
 
     def classify(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
         """The classification objective's loss on the refilled text, `batch["perturbed_ids"]`."""
-        return self.classification(plm, batch | {"input_ids": batch["perturbed_ids"]})
+        refilled = {"input_ids": batch["perturbed_ids"], "original_ids": batch["input_ids"]}
+        return self.classification(plm, batch | refilled)
 
 
 def perturbation_counts(input_ids: Tensor, perturbed_ids: Tensor, mask: Tensor) -> dict[str, Tensor]:

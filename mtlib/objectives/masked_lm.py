@@ -15,17 +15,22 @@ from mtlib.plm import SharedPLM
 REPLACEMENTS = get_args(Replacement)
 
 
-def masked_lm_loss(mlm_logits: Tensor, mlm_targets: Tensor, n_masked: Tensor | None = None) -> Tensor:
+def masked_lm_loss(
+    mlm_logits: Tensor, mlm_targets: Tensor, n_masked: Tensor | None = None, weights: Tensor | None = None
+) -> Tensor:
     """L_MLM = -(1/N) sum over masked tokens of log p(x_i | masked text), in nats.
 
     Args:
         mlm_logits: `(n_masked, vocab)`, masked places only.
         mlm_targets: the original ids there, `(n_masked,)`.
         n_masked: N, when this batch is a slice of a larger one; default its own count.
+        weights: of the masked tokens, `(n_masked,)`, in place of 1/N for all of them.
 
     Returns:
         Scalar, in float32; 0 with a zero gradient where nothing is masked, never NaN.
     """
+    if weights is not None:
+        return (cross_entropy(mlm_logits.float(), mlm_targets, reduction="none") * weights).sum()
     total = cross_entropy(mlm_logits.float(), mlm_targets, reduction="sum")
     n_masked = torch.as_tensor(len(mlm_targets) if n_masked is None else n_masked, device=total.device)
     return total / n_masked.clamp(min=1)

@@ -1,0 +1,132 @@
+"""Other readings of Mask-tuning: each option changes what it says, and its default changes nothing."""
+
+import math
+
+import pytest
+import torch
+
+from mtlib.errors import UserError
+from mtlib.masking import ExactMasking, maskable_positions
+from mtlib.masking.sides import OneSide
+from mtlib.objectives import FineTuning, MaskTuning, masked_lm_loss
+from mtlib.objectives.readings import DoubleValidated, OriginalAndRefilled
+from tests.conftest import ROBERTA_SPECIALS, make_batch, make_plm, make_tokenizer
+from tests.test_trainer import history, train
+
+HALF = ExactMasking(0.5)
+
+
+def prepared(plm, objective) -> dict:
+    return objective.prepare(plm, make_batch(plm), torch.Generator().manual_seed(0))
+
+
+def test_weighted_masked_lm_loss_by_hand():
+    logits = torch.tensor([[math.log(3.0), 0.0], [0.0, 0.0]])  # probabilities of the originals 3/4 and 1/2
+    loss = masked_lm_loss(logits, torch.tensor([0, 1]), weights=torch.tensor([0.25, 2.0]))
+    assert loss.item() == pytest.approx(0.25 * math.log(4 / 3) + 2 * math.log(2))
+
+
+def test_reductions_of_the_masked_lm_loss(still_plm):
+    losses = {}
+    for reduction in ("tokens", "examples", "sum"):
+        objective = MaskTuning(1.0, HALF, mlm_reduction=reduction)
+        batch = prepared(still_plm, objective)
+        losses[reduction] = objective(still_plm, batch).parts["mlm_loss"]
+    alone = MaskTuning(1.0, HALF)
+    rows = [{name: value[i : i + 1] for name, value in batch.items()} for i in range(len(batch["labels"]))]
+    means = torch.stack([alone(still_plm, row).parts["mlm_loss"] for row in rows])
+    torch.testing.assert_close(losses["examples"], means.mean())
+    torch.testing.assert_close(losses["sum"], losses["tokens"] * batch["mask"].sum())
+    assert losses["examples"] != losses["tokens"]  # the sentences have different lengths
+
+
+def test_slices_of_a_batch_add_up_under_every_reduction(still_plm):
+    for reduction in ("examples", "sum"):
+        objective = MaskTuning(1.0, HALF, mlm_reduction=reduction)
+        batch = prepared(still_plm, objective)
+        counts = {"n_examples": torch.tensor(4), "n_masked": batch["mask"].sum()}
+        halves = [{name: value[rows] for name, value in batch.items()} | counts for rows in (slice(0, 1), slice(1, 4))]
+        whole = objective(still_plm, batch).loss
+        torch.testing.assert_close(sum(objective(still_plm, half).loss for half in halves), whole)
+
+
+def test_filling_in_evaluation_mode_reads_no_dropout_and_leaves_the_mode():
+    plm = make_plm().train()  # dropout in its configuration
+    objective = MaskTuning(0.5, ExactMasking(1.0), fill_mode="eval")
+    batch = prepared(plm, objective)
+    filled = [objective(plm, batch).perturbed_ids for _ in range(5)]
+    assert all(torch.equal(filled[0], other) for other in filled[1:])
+    assert all(module.training for module in plm.mlm.modules())
+    expected = plm.eval().fill_masks(batch, batch["mask"]).perturbed_ids
+    assert torch.equal(filled[0], expected)
+
+
+def test_both_texts_are_classified(still_plm):
+    both, refilled = MaskTuning(0.0, HALF, classification=OriginalAndRefilled()), MaskTuning(0.0, HALF)
+    batch = prepared(still_plm, refilled)
+    original = FineTuning()(still_plm, batch).loss
+    expected = (original + refilled(still_plm, batch).loss) / 2
+    torch.testing.assert_close(both(still_plm, batch).loss, expected)
+
+
+class FixedAnswers:
+    """A model whose answers depend on the first word alone."""
+
+    def __init__(self, logits: dict[int, list[float]]):
+        self.logits = logits
+
+    def classify(self, batch):
+        return torch.tensor([self.logits[int(row[0])] for row in batch["input_ids"]], requires_grad=True)
+
+
+@pytest.mark.parametrize("rejected", ["drop", "original"])
+def test_double_validation_by_hand(rejected):
+    # word 1: sure of class 0; word 2: class 1; word 3: unsure, class 0
+    plm = FixedAnswers({1: [3.0, 0.0], 2: [0.0, 1.0], 3: [0.1, 0.0]})
+    # a sure answer that changes, a sure one that stays, an unsure one that changes
+    batch = {"original_ids": torch.tensor([[1], [1], [3]]), "input_ids": torch.tensor([[2], [1], [2]]),
+             "labels": torch.tensor([0, 0, 1])}  # fmt: skip
+    output = DoubleValidated(rejected, confidence=0.9)(plm, batch)
+
+    def loss(word: int, label: int) -> float:
+        scores = plm.logits[word]
+        return math.log(sum(map(math.exp, scores))) - scores[label]
+
+    kept = loss(1, 0) + loss(2, 1) + (loss(1, 0) if rejected == "original" else 0.0)
+    assert output.parts["n_rejected"] == 1
+    assert output.loss.item() == pytest.approx(kept / 3, rel=1e-5)
+
+
+def test_masks_on_one_side_of_a_pair():
+    for tokenizer in (make_tokenizer(), make_tokenizer(ROBERTA_SPECIALS, double_separator=True)):
+        batch = dict(tokenizer([("good film", "bad slow plot"), ("a", "the story")], padding=True, return_tensors="pt"))
+        maskable = maskable_positions(batch, tokenizer)
+        first, second = (OneSide(ExactMasking(1.0), side, tokenizer)(batch, maskable) for side in ("first", "second"))
+        assert first.sum(1).tolist() == [2, 1] and second.sum(1).tolist() == [3, 2]
+        assert torch.equal(first | second, maskable) and not (first & second).any()
+    alone = dict(tokenizer(["good film"], return_tensors="pt"))
+    with pytest.raises(UserError, match="holds no pairs"):
+        OneSide(HALF, "second", tokenizer)(alone, maskable_positions(alone, tokenizer))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: MaskTuning(fill_mode="both"), "fill_mode is 'both'; expected one of train, eval"),
+        (lambda: MaskTuning(mlm_reduction="mean"), "mlm_reduction is 'mean'"),
+        (lambda: DoubleValidated("keep"), "rejected is 'keep'"),
+        (lambda: DoubleValidated(confidence=2), "confidence is 2"),
+        (lambda: OneSide(HALF, "left", make_tokenizer()), "side is 'left'"),
+    ],
+)
+def test_bad_options(make, message):
+    with pytest.raises(UserError, match=message):
+        make()
+
+
+@pytest.mark.parametrize("update", ["joint", "balanced"])
+@pytest.mark.parametrize("classification", [OriginalAndRefilled, DoubleValidated])
+def test_every_reading_trains(tmp_path, classification, update):
+    objective = MaskTuning(0.5, HALF, classification=classification(), fill_mode="eval", mlm_reduction="examples")
+    trainer = train(tmp_path, objective, update=update)
+    assert all(math.isfinite(loss) for (loss,) in history(trainer, "loss"))
