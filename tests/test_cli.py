@@ -1,5 +1,4 @@
 import json
-import os
 import re
 import subprocess
 import sys
@@ -13,10 +12,10 @@ from typer.testing import CliRunner
 from mtlib import cli
 from mtlib.data import sources
 from mtlib.errors import UserError
+from mtlib.methods import MaskTuningSettings
 from mtlib.paths import DATA_DIR
 from mtlib.runs import environment
-from mtlib.runs import run as runs
-from mtlib.runs.config import RunConfig
+from mtlib.runs.config import settings_with_help
 from mtlib.runs.records import read_records
 from tests.runs.test_runs import model, testbed  # noqa: F401  (fixtures)
 
@@ -58,11 +57,11 @@ def test_run_then_tables(testbed, model, tmp_path):  # noqa: F811
 def test_options_reach_the_configuration(monkeypatch, tmp_path):
     seen = []
 
-    def remember(config, out, resume, keep_model):
+    def remember(config, out, resume, keep_model, fresh):
         seen.append(config)
         raise UserError("far enough")
 
-    monkeypatch.setattr(runs, "run", remember)
+    monkeypatch.setattr("mtlib.runs.run.run", remember)
     with pytest.raises(UserError, match="far enough"):
         call(
             *("run", "--task", "sentiment", "--method", "mask_tuning", "--source", tmp_path, "--seed", 7),
@@ -70,21 +69,22 @@ def test_options_reach_the_configuration(monkeypatch, tmp_path):
             *("--sets", "imdb_contrast", "--sets", "sst2", "--split", "imdb_contrast=test"),
         )
     (config,) = seen
-    assert (config.alpha, config.mask_rate, config.shared, config.update) == (0.3, 0.1, False, "alternating")
+    assert config.settings == MaskTuningSettings(mask_rate=0.1, alpha=0.3, shared=False, update="alternating")
     assert config.sets == ("imdb_contrast", "sst2") and config.splits == {"imdb_contrast": "test"} and config.seed == 7
 
 
-def test_every_option_of_a_run_can_be_given():
-    given = {name for parameter in cli.app.registered_commands[0].callback.__annotations__ for name in [parameter]}
-    renamed = {"shared": "separate", "splits": "split"}
-    for field in RunConfig.__dataclass_fields__:
-        assert renamed.get(field, field) in given
+def test_every_setting_has_an_option():
+    """Of a run and of every method; made from the fields, so that no default is written twice."""
+    help_text = call("run", "--help")
+    options = {"shared": "--separate", "splits": "--split"}
+    for name in settings_with_help():
+        assert options.get(name, f"--{name.replace('_', '-')}")[:25] in help_text, name
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("run --task sentimnt --method mask_tuning", "unknown task 'sentimnt'"),
+        ("run --task nli --method fine_tuning --alpha 0.3", "alpha is 0.3, but fine_tuning does not read it"),
         ("run --task nli --method mask_tuning --alpha 2", "alpha is 2.0"),
         ("run --task nli --method mask_tuning --split hans", "--split is 'hans'; expected NAME=VALUE"),
         ("run --task nli --method mask_tuning --source /no/such", "source '/no/such' is no folder"),
@@ -95,15 +95,20 @@ def test_every_option_of_a_run_can_be_given():
         ("data fetch sst3", "sst3"),
     ],
 )
-def test_bad_input_is_one_line_and_exit_code_2(arguments, message):
-    done = subprocess.run(
-        [sys.executable, "-m", "mtlib", *arguments.split()],
-        capture_output=True,
-        text=True,
-        env=os.environ | {"COLUMNS": "200"},
-    )
+def test_bad_input_is_one_line_and_exit_code_2(arguments, message, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["mtlib", *arguments.split()])
+    with pytest.raises(SystemExit) as stopped:
+        cli.main()
+    errors = capsys.readouterr().err
+    assert stopped.value.code == 2
+    assert errors.startswith("error: ") and message in errors and "Traceback" not in errors
+
+
+def test_bad_input_of_the_command_itself():
+    command = [sys.executable, "-m", "mtlib", "run", "--task", "sentimnt", "--method", "mask_tuning"]
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 2
-    assert done.stderr.startswith("error: ") and message in done.stderr and "Traceback" not in done.stderr
+    assert done.stderr.startswith("error: unknown task 'sentimnt'") and "Traceback" not in done.stderr
 
 
 def test_help_imports_nothing_heavy():
