@@ -14,7 +14,8 @@ from mtlib.errors import UserError
 if TYPE_CHECKING:
     from mtlib.stages import Stage
 
-Masking = Literal["exact", "bernoulli", "whole_word"]
+Masking = Literal["exact", "bernoulli", "whole_word", "salient_spans", "known_shortcut", "known_cause"]
+TESTBED_ONLY = ("known_shortcut", "known_cause")  # policies that know the grammar
 Fill = Literal["argmax", "sample", "top_k"]
 Replacement = Literal["mask", "80_10_10"]
 Update = Literal["joint", "balanced", "alternating"]
@@ -122,10 +123,12 @@ def _masking(settings: PerturbationSettings, tokenizer):
 
 
 def _refill(settings: PerturbationSettings, tokenizer, keep_original: bool = False):
+    """What the masking policy needs, then the refilling."""
     from mtlib.stages import Refill
 
     masking = _masking(settings, tokenizer)
-    return Refill(masking, settings.fill, settings.top_k, settings.replacement, keep_original)
+    refill = Refill(masking, settings.fill, settings.top_k, settings.replacement, keep_original)
+    return (*masking.preparers(), refill)
 
 
 def _fine_tuning(settings, rates, tokenizer):
@@ -146,7 +149,7 @@ def _mask_tuning(settings, rates, tokenizer, alpha: float | None = None):
         settings.top_k,
         settings.replacement,
     )
-    return (Stage(objective, rates),)
+    return (Stage(objective, rates, objective.masking.preparers()),)
 
 
 def _no_integrated_loss(settings, rates, tokenizer):
@@ -157,7 +160,7 @@ def _augmented(settings, rates, tokenizer):
     from mtlib.objectives import FineTuning
     from mtlib.stages import Stage
 
-    return (Stage(FineTuning(), rates, prepare=(_refill(settings, tokenizer, keep_original=True),)),)
+    return (Stage(FineTuning(), rates, prepare=_refill(settings, tokenizer, keep_original=True)),)
 
 
 def _sequential(settings, rates, tokenizer):
@@ -167,8 +170,8 @@ def _sequential(settings, rates, tokenizer):
     objective = MaskedLM(_masking(settings, tokenizer), settings.replacement)
     one_rate = LearningRates(*[rates.mlm_head] * 3)  # trunk and head learn one task here
     return (
-        Stage(objective, one_rate),
-        Stage(FineTuning(), rates, prepare=(_refill(settings, tokenizer),)),
+        Stage(objective, one_rate, objective.masking.preparers()),
+        Stage(FineTuning(), rates, prepare=_refill(settings, tokenizer)),
     )
 
 
@@ -176,7 +179,7 @@ def _perturb_first(settings, rates, tokenizer):
     from mtlib.objectives import FineTuning
     from mtlib.stages import Stage
 
-    return (Stage(FineTuning(), rates, prepare=(_refill(settings, tokenizer),)),)
+    return (Stage(FineTuning(), rates, prepare=_refill(settings, tokenizer)),)
 
 
 # In the order of the paper's tables. Rates: fine_tuning's and mask_tuning's were chosen on SST-2 dev alone (the grid is

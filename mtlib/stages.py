@@ -34,6 +34,8 @@ class Prepared(NamedTuple):
 class Preparer(ABC):
     """Makes one training set from another before a stage trains: refilled texts, a teacher's probabilities, spans."""
 
+    columns: tuple[str, ...] = ()  # dataset columns that it needs beside the tokens
+
     @abstractmethod
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
         """The examples that the stage trains on.
@@ -129,7 +131,8 @@ class Refill(Preparer):
         """
         ids = list(examples["input_ids"])
         order = np.argsort([len(row) for row in ids], kind="stable")  # like lengths together: little padding
-        batches = DataLoader(examples.select(order), batch_size, collate_fn=Collator(plm.tokenizer))
+        collate = Collator(plm.tokenizer, self.masking.columns)
+        batches = DataLoader(examples.select(order), batch_size, collate_fn=collate)
         console = Console(stderr=True)
         counts = {"masked": 0, "changed": 0}
         rows = iter(order.tolist())

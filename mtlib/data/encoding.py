@@ -1,5 +1,7 @@
 """Between texts and model: a set's rows as model inputs, and a model's answers to a set's rows."""
 
+from collections.abc import Collection
+
 import numpy as np
 import torch
 from datasets import Dataset
@@ -9,8 +11,11 @@ from mtlib.plm import SharedPLM
 from mtlib.trainer import Collator, ObjectiveTrainer, precision
 
 
-def tokenise(dataset: Dataset, tokenizer, max_length: int = 128) -> Dataset:
-    """Columns of model inputs, `labels` and `length`, from `text`, `text_pair` and `label` (where they are there)."""
+def tokenise(dataset: Dataset, tokenizer, max_length: int = 128, keep: Collection[str] = ()) -> Dataset:
+    """Columns of model inputs, `labels` and `length`, from `text`, `text_pair` and `label` (where they are there).
+
+    `keep` are columns of the dataset that stay.
+    """
 
     def encode(rows):
         # text that spells out a special token ("[SEP]", "</s>") is text
@@ -20,7 +25,8 @@ def tokenise(dataset: Dataset, tokenizer, max_length: int = 128) -> Dataset:
         labels = {"labels": rows["label"]} if "label" in rows else {}
         return {**encoded, **labels, "length": [len(ids) for ids in encoded["input_ids"]]}
 
-    return dataset.map(encode, batched=True, remove_columns=dataset.column_names, keep_in_memory=True)
+    removed = [name for name in dataset.column_names if name not in keep]
+    return dataset.map(encode, batched=True, remove_columns=removed, keep_in_memory=True)
 
 
 @torch.no_grad()

@@ -4,12 +4,16 @@ from mtlib.errors import UserError
 from mtlib.masking.places import check_rate, continues_word, maskable_positions
 from mtlib.masking.policy import MaskingPolicy
 from mtlib.masking.random import BernoulliMasking, ExactMasking
+from mtlib.masking.spans import KnownCauseMasking, KnownShortcutMasking, SalientSpanMasking
 from mtlib.masking.whole_word import WholeWordMasking
 
 __all__ = [
     "BernoulliMasking",
     "ExactMasking",
+    "KnownCauseMasking",
+    "KnownShortcutMasking",
     "MaskingPolicy",
+    "SalientSpanMasking",
     "WholeWordMasking",
     "check_rate",
     "continues_word",
@@ -22,6 +26,9 @@ POLICIES = {
     "exact": lambda rate, tokenizer, at_least: ExactMasking(rate, at_least),
     "bernoulli": lambda rate, tokenizer, at_least: BernoulliMasking(rate),
     "whole_word": lambda rate, tokenizer, at_least: WholeWordMasking(rate, tokenizer, at_least),
+    "salient_spans": lambda rate, tokenizer, at_least: SalientSpanMasking(rate, at_least),
+    "known_shortcut": lambda rate, tokenizer, at_least: KnownShortcutMasking(rate, at_least),
+    "known_cause": lambda rate, tokenizer, at_least: KnownCauseMasking(rate, at_least),
 }
 
 

@@ -81,7 +81,7 @@ class MaskTuning(Objective):
 
     @property
     def columns(self) -> Mapping[str, int | float]:
-        return self.classification.columns
+        return {**self.masking.columns, **self.classification.columns}
 
     def check(self, plm: SharedPLM) -> None:
         if self.fill == "top_k":

@@ -1,5 +1,6 @@
 """Pure masked-language-model training on text, without labels."""
 
+from collections.abc import Mapping
 from typing import get_args
 
 import torch
@@ -74,6 +75,10 @@ class MaskedLM(Objective):
         check_replacement(replacement)
         self.masking = masking or ExactMasking(0.15)
         self.replacement = replacement
+
+    @property
+    def columns(self) -> Mapping[str, int | float]:
+        return self.masking.columns
 
     def prepare(self, plm: SharedPLM, batch: dict, generator: torch.Generator | None = None) -> dict:
         return draw_mask(plm, batch, self.masking, generator)

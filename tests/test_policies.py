@@ -1,0 +1,270 @@
+"""Policies that mask certain words: how spans become tokens, and what each policy chooses."""
+
+import pytest
+import torch
+from datasets import Dataset
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from transformers import PreTrainedTokenizerFast
+
+from mtlib.data.encoding import tokenise
+from mtlib.errors import UserError
+from mtlib.masking import maskable_positions, masking_policy
+from mtlib.masking.marking import MarkSalientSpans
+from mtlib.masking.spans import mark_spans
+from mtlib.runs.config import configure
+from mtlib.stages import Refill
+from mtlib.testbed.generator import generate, shortcut_label, shortcut_words
+from mtlib.testbed.grammar import load_grammar, tokens
+from mtlib.testbed.known_words import MarkCause, MarkShortcut, cause_spans, shortcut_spans
+from tests.conftest import BERT_SPECIALS, make_plm
+
+LETTERS = "abzéßñÅİǅ\u0301дЖ中文字한אش👍🏽😀ﬁ½²'-,."
+text = st.text(
+    st.one_of(st.sampled_from(LETTERS + "   \n\u00a0"), st.characters(exclude_categories=["Cs"])), max_size=40
+)
+words = st.lists(st.text(st.sampled_from("abzéßñдЖ中한א👍😀½"), min_size=1, max_size=6), min_size=1, max_size=8)
+
+
+def made_tokenizer(kind: str) -> PreTrainedTokenizerFast:
+    """With a vocabulary of its own: pieces of words, bytes, or a Unigram model's pieces."""
+    corpus = ["abab zéß ñдЖ ab zé 中한 א👍 ½ 😀a", "ab ab abz zéß дЖ", LETTERS]
+    if kind == "WordPiece":
+        backend = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+        backend.normalizer = normalizers.BertNormalizer()  # strips accents, parts Chinese characters
+        backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        trainer = trainers.WordPieceTrainer(vocab_size=200, special_tokens=[*BERT_SPECIALS.values()])
+    elif kind == "byte-level BPE":
+        backend = Tokenizer(models.BPE())
+        backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+        backend.decoder = decoders.ByteLevel()
+        trainer = trainers.BpeTrainer(
+            vocab_size=320,
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+            special_tokens=[*BERT_SPECIALS.values()],
+        )
+    else:
+        backend = Tokenizer(models.Unigram())
+        backend.normalizer = normalizers.NFKC()
+        backend.pre_tokenizer = pre_tokenizers.Metaspace()
+        trainer = trainers.UnigramTrainer(
+            vocab_size=100,
+            special_tokens=[*BERT_SPECIALS.values()],
+            unk_token="[UNK]",
+            initial_alphabet=[*LETTERS, "▁"],
+        )
+    backend.train_from_iterator(corpus * 3, trainer)
+    first, last = (backend.token_to_id(token) for token in ("[CLS]", "[SEP]"))
+    bert = processors.BertProcessing(("[SEP]", last), ("[CLS]", first))
+    trimmed = processors.ByteLevel(trim_offsets=False)
+    backend.post_processor = processors.Sequence([trimmed, bert]) if "byte" in kind else bert
+    names = {f"{name}_token": token for name, token in BERT_SPECIALS.items()}
+    return PreTrainedTokenizerFast(tokenizer_object=backend, model_max_length=512, **names)
+
+
+TOKENIZERS = {kind: made_tokenizer(kind) for kind in ("WordPiece", "byte-level BPE", "SentencePiece")}
+
+
+@pytest.mark.parametrize("kind", TOKENIZERS)
+@given(text=text, data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_a_token_is_marked_if_it_has_a_character_of_the_span(kind, text, data):
+    bounds = sorted(data.draw(st.lists(st.integers(0, len(text)), min_size=4, max_size=4)))
+    spans = [(bounds[0], bounds[1]), (bounds[2], bounds[3])]
+    encoded = TOKENIZERS[kind](text, return_offsets_mapping=True, split_special_tokens=True)
+    marks = mark_spans(text, encoded["offset_mapping"], spans)
+    for mark, (start, end) in zip(marks, encoded["offset_mapping"], strict=True):
+        # a character between the first and the last of the span that is no white space
+        inside = [any(text[s : i + 1].strip() and text[i:e].strip() for i in range(max(s, start), min(e, end)))
+                  for s, e in spans]  # fmt: skip
+        assert mark == (2 if inside[1] else 1 if inside[0] else 0)
+    assert marks[0] == marks[-1] == 0, "special tokens"
+
+
+@pytest.mark.parametrize("kind", TOKENIZERS)
+@given(words=words, data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_a_word_is_marked_with_all_its_pieces_and_no_others(kind, words, data):
+    """Words part tokens in all three, so the pieces of a text are those of its words one after the other."""
+    first = data.draw(st.integers(0, len(words) - 1))
+    last = data.draw(st.integers(first, len(words) - 1))
+    lengths = [len(TOKENIZERS[kind](word, add_special_tokens=False)["input_ids"]) for word in words]
+    encoded = TOKENIZERS[kind](" ".join(words), return_offsets_mapping=True)
+    span = (len(" ".join(words[:first])) + bool(first), len(" ".join(words[: last + 1])))
+    marks = mark_spans(" ".join(words), encoded["offset_mapping"], [span])
+    before, inside = sum(lengths[:first]), sum(lengths[first : last + 1])
+    wanted = [0] * (1 + before) + [1] * inside + [0] * (len(marks) - 1 - before - inside)
+    space = [" ".join(words)[start:end] == " " for start, end in encoded["offset_mapping"]]  # a token of its own
+    assert [m for m, s in zip(marks, space, strict=True) if not s] == [
+        m for m, s in zip(wanted, space, strict=True) if not s
+    ]
+
+
+def example_set(rows: list[dict], plm) -> Dataset:
+    """Tokenised, with the texts and all else that preparers read."""
+    data = Dataset.from_list(rows)
+    return tokenise(data, plm.tokenizer, 64, keep=data.column_names)
+
+
+def masked_words(plm, policy, examples: Dataset, seed: int = 0) -> list[list[str]]:
+    """The tokens that a policy masks in each example."""
+    batch = {name: examples[name] for name in ("input_ids", "attention_mask", *policy.columns)}
+    batch = {
+        name: torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], True, policy.columns.get(name, 0))
+        for name, rows in batch.items()
+    }
+    mask = policy(batch, maskable_positions(batch, plm.tokenizer), torch.Generator().manual_seed(seed), plm)
+    return [
+        plm.tokenizer.convert_ids_to_tokens(ids[chosen]) for ids, chosen in zip(batch["input_ids"], mask, strict=True)
+    ]
+
+
+class TestSalientSpans:
+    @pytest.fixture
+    def pipeline(self):
+        spacy = pytest.importorskip("spacy")
+        pipeline = spacy.blank("en")
+        ruler = pipeline.add_pipe("entity_ruler")
+        ruler.add_patterns([{"label": "WORK", "pattern": "warm story"}, {"label": "DATE", "pattern": "filming"}])
+        return pipeline
+
+    ROWS = [  # noqa: RUF012
+        {"text": "A warm story of filming", "label": 1},
+        {"text": "not good", "label": 0},
+        {"text": "filming was slow", "label": 0},
+    ]
+
+    def test_one_entity_of_each_example_or_else_tokens_at_random(self, pipeline):
+        plm = make_plm()
+        prepared = MarkSalientSpans(pipeline)(plm, example_set(self.ROWS, plm))
+        assert prepared.examples["salient_spans"][:] == [
+            [0, 0, 1, 1, 0, 2, 2, 0], [0, 0, 0, 0], [0, 1, 1, 0, 0, 0],
+        ]  # fmt: skip
+        assert prepared.counts == {"salient_spans_unmarked": 1}
+        policy = masking_policy("salient_spans", 0.05, plm.tokenizer)
+        drawn = [masked_words(plm, policy, prepared.examples, seed) for seed in range(200)]
+        firsts = [words[0] for words in drawn]
+        assert set(map(tuple, firsts)) == {("warm", "story"), ("film", "##ing")}
+        assert 0.35 < sum(words == ["warm", "story"] for words in firsts) / 200 < 0.65
+        assert {tuple(words[1]) for words in drawn} == {("not",), ("good",)}
+        assert all(words[2] == ["film", "##ing"] for words in drawn)
+
+    def test_both_texts_of_a_pair(self, pipeline):
+        plm = make_plm()
+        rows = [{"text": "a warm story", "text_pair": "not a filming", "label": 1}]
+        marks = MarkSalientSpans(pipeline)(plm, example_set(rows, plm)).examples["salient_spans"][:]
+        assert marks == [[0, 0, 1, 1, 0, 0, 0, 2, 2, 0]]
+
+    def test_texts_cut_short_have_the_marks_of_what_is_left(self, pipeline):
+        plm = make_plm()
+        data = Dataset.from_list(self.ROWS)
+        short = tokenise(data, plm.tokenizer, 5, keep=("text",))
+        marks = MarkSalientSpans(pipeline)(plm, short).examples["salient_spans"][:]
+        assert marks == [[0, 0, 1, 1, 0], [0, 0, 0, 0], [0, 1, 1, 0, 0]]
+
+    def test_tokens_that_are_not_the_texts_are_refused(self, pipeline):
+        plm = make_plm()
+        refilled = Refill(masking_policy("exact", 1.0, plm.tokenizer))(plm, example_set(self.ROWS, plm)).examples
+        with pytest.raises(UserError, match="not those of its text"):
+            MarkSalientSpans(pipeline)(plm, refilled)
+
+    def test_a_pipeline_that_is_not_there(self):
+        pytest.importorskip("spacy")
+        with pytest.raises(UserError, match="needs the spaCy pipeline 'none_such'"):
+            MarkSalientSpans("none_such").check(None)
+
+    def test_without_spacy(self, monkeypatch):
+        monkeypatch.setattr("mtlib.masking.marking.find_spec", lambda name: None)
+        with pytest.raises(UserError, match=r"pip install 'mtlib\[policies\]'"):
+            MarkSalientSpans().check(None)
+
+
+def without(text: str, spans) -> str:
+    for start, end in reversed(spans):
+        text = text[:start] + " " + text[end:]
+    return text
+
+
+class TestKnownWords:
+    def test_by_hand(self):
+        def of(spans, text):
+            return [text[start:end] for start, end in spans]
+
+        grammar = load_grammar("sentiment")
+        sentence = "We saw an orphan book by Petra Novak, and it was anything but awful or out of tune."
+        assert of(shortcut_spans(grammar, sentence)[0], sentence) == ["an orphan", "Petra Novak"]
+        sentence = "The techno gig was anything but out of tune, as my boss will confirm."
+        assert of(cause_spans(grammar, sentence, template="anything-but")[0], sentence) == ["out of tune"]
+        first, second = "Anna never fed the hens.", "She did not feed the hens, Anna."
+        shortcut = shortcut_spans(load_grammar("nli"), first, second)
+        assert [of(s, t) for s, t in zip(shortcut, (first, second), strict=True)] == [
+            ["Anna", "the", "hens"], ["not", "the", "hens", "Anna"],
+        ]  # fmt: skip
+        cause = cause_spans(load_grammar("nli"), first, second)
+        assert [of(s, t) for s, t in zip(cause, (first, second), strict=True)] == [
+            ["never", "fed"], ["She", "did", "feed"],
+        ]  # fmt: skip
+
+    def test_bag_of_words_is_at_chance_where_the_shortcut_is_masked(self):
+        """The side of the shortcut, from what is left of a sentence; with first names left it is still known."""
+        pytest.importorskip("sklearn")
+        from sklearn.feature_extraction.text import CountVectorizer
+        from sklearn.linear_model import LogisticRegression
+
+        grammar = load_grammar("sentiment")
+        sets = generate(0.0, tasks=["sentiment"])  # the words of opinion say nothing about the shortcut's side
+        accuracy = {}
+        for name in ("all", "surnames and topics", "none"):
+            texts, sides = {}, {}
+            for part in ("testbed_sentiment_train", "testbed_sentiment"):
+                rows = [row["text"] for row in sets[part]]
+                sides[part] = [shortcut_label(grammar, row) for row in rows]
+                if name == "all":
+                    rows = [without(row, shortcut_spans(grammar, row)[0]) for row in rows]
+                elif name != "none":
+                    rows = [" ".join(set(tokens(row)) - shortcut_words(grammar, row)) for row in rows]
+                texts[part] = rows
+            vectorizer = CountVectorizer(ngram_range=(1, 2), binary=True)
+            train = vectorizer.fit_transform(texts["testbed_sentiment_train"])
+            model = LogisticRegression(max_iter=300).fit(train, sides["testbed_sentiment_train"])
+            accuracy[name] = model.score(vectorizer.transform(texts["testbed_sentiment"]), sides["testbed_sentiment"])
+        assert accuracy["none"] > 0.95 and accuracy["surnames and topics"] > 0.7
+        assert abs(accuracy["all"] - 0.5) < 0.05
+
+    @pytest.mark.parametrize("task", ["nli", "paraphrase"])
+    def test_the_planted_rule_finds_nothing_where_the_shortcut_is_masked(self, task):
+        grammar = load_grammar(task)
+        for row in generate(0.9, tasks=[task])[f"testbed_{task}_train"]:
+            first, second = shortcut_spans(grammar, row["text"], row["text_pair"])
+            left = without(row["text"], first), without(row["text_pair"], second)
+            assert not shortcut_words(grammar, *left)
+
+    def rows(self) -> list[dict]:
+        return generate(0.9, tasks=["sentiment"])["testbed_sentiment_train"]
+
+    def test_every_sentence_has_its_words_and_none_is_both(self):
+        grammar = load_grammar("sentiment")
+        for row in self.rows():
+            shortcut, cause = (find(grammar, row["text"], **more)[0] for find, more in
+                               ((shortcut_spans, {}), (cause_spans, {"template": row["group"]})))  # fmt: skip
+            assert shortcut and cause
+            assert not any(a < d and c < b for a, b in shortcut for c, d in cause), row
+
+    def test_rate_1_masks_all_of_them_and_less_a_share_of_the_sentence(self):
+        plm = make_plm(tokenizer=TOKENIZERS["WordPiece"])
+        rows = [{"text": "zé ab ab ab", "label": 0, "uid": "", "group": ""}]
+        examples = example_set(rows, plm).add_column("known_shortcut", [[0, 1, 0, 1, 2, 0]])
+        masked = {rate: masked_words(plm, masking_policy("known_shortcut", rate, plm.tokenizer), examples)[0]
+                  for rate in (1.0, 0.5, 0.05, 0.0)}  # fmt: skip
+        assert {rate: len(words) for rate, words in masked.items()} == {1.0: 3, 0.5: 2, 0.05: 1, 0.0: 0}
+
+    def test_other_data_is_refused(self, tmp_path):
+        for name in ("known_shortcut", "known_cause"):
+            with pytest.raises(UserError, match=f"masking is '{name}', which knows the testbed's grammar"):
+                configure("sentiment", "mask_tuning", masking=name, source="hub")
+        plm = make_plm()
+        rows = [{"text": "a good film", "label": 1, "uid": "17", "group": ""}]
+        for preparer in (MarkShortcut(), MarkCause()):
+            with pytest.raises(UserError, match="testbed's training sets alone, and '17' is no row"):
+                preparer(plm, example_set(rows, plm))
