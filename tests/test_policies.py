@@ -1,5 +1,7 @@
 """Policies that mask certain words: how spans become tokens, and what each policy chooses."""
 
+import copy
+
 import pytest
 import torch
 from datasets import Dataset
@@ -10,15 +12,27 @@ from transformers import PreTrainedTokenizerFast
 
 from mtlib.data.encoding import tokenise
 from mtlib.errors import UserError
-from mtlib.masking import maskable_positions, masking_policy
+from mtlib.masking import (
+    POLICIES,
+    AttributionMasking,
+    FrequencyMasking,
+    PartOfSpeechMasking,
+    WholeWordMasking,
+    maskable_positions,
+    masking_policy,
+)  # fmt: skip
 from mtlib.masking.marking import MarkSalientSpans
-from mtlib.masking.spans import mark_spans
+from mtlib.masking.policy import CountedMasking
+from mtlib.masking.ranked import attribution
+from mtlib.masking.spans import MarkedMasking, mark_spans
 from mtlib.runs.config import configure
 from mtlib.stages import Refill
 from mtlib.testbed.generator import generate, shortcut_label, shortcut_words
 from mtlib.testbed.grammar import load_grammar, tokens
 from mtlib.testbed.known_words import MarkCause, MarkShortcut, cause_spans, shortcut_spans
-from tests.conftest import BERT_SPECIALS, make_plm
+from tests.conftest import BERT_SPECIALS, make_batch, make_plm, tiny_bert_config
+from tests.test_masking import batch_of
+from tests.test_trainer import NO_DROPOUT
 
 LETTERS = "abzéßñÅİǅ\u0301дЖ中文字한אش👍🏽😀ﬁ½²'-,."
 text = st.text(
@@ -73,7 +87,7 @@ def test_a_token_is_marked_if_it_has_a_character_of_the_span(kind, text, data):
     bounds = sorted(data.draw(st.lists(st.integers(0, len(text)), min_size=4, max_size=4)))
     spans = [(bounds[0], bounds[1]), (bounds[2], bounds[3])]
     encoded = TOKENIZERS[kind](text, return_offsets_mapping=True, split_special_tokens=True)
-    marks = mark_spans(text, encoded["offset_mapping"], spans)
+    marks = mark_spans(text, encoded["offset_mapping"], [(*span, i + 1) for i, span in enumerate(spans)])
     for mark, (start, end) in zip(marks, encoded["offset_mapping"], strict=True):
         # a character between the first and the last of the span that is no white space
         inside = [any(text[s : i + 1].strip() and text[i:e].strip() for i in range(max(s, start), min(e, end)))
@@ -91,7 +105,7 @@ def test_a_word_is_marked_with_all_its_pieces_and_no_others(kind, words, data):
     last = data.draw(st.integers(first, len(words) - 1))
     lengths = [len(TOKENIZERS[kind](word, add_special_tokens=False)["input_ids"]) for word in words]
     encoded = TOKENIZERS[kind](" ".join(words), return_offsets_mapping=True)
-    span = (len(" ".join(words[:first])) + bool(first), len(" ".join(words[: last + 1])))
+    span = (len(" ".join(words[:first])) + bool(first), len(" ".join(words[: last + 1])), 1)
     marks = mark_spans(" ".join(words), encoded["offset_mapping"], [span])
     before, inside = sum(lengths[:first]), sum(lengths[first : last + 1])
     wanted = [0] * (1 + before) + [1] * inside + [0] * (len(marks) - 1 - before - inside)
@@ -268,3 +282,124 @@ class TestKnownWords:
         for preparer in (MarkShortcut(), MarkCause()):
             with pytest.raises(UserError, match="testbed's training sets alone, and '17' is no row"):
                 preparer(plm, example_set(rows, plm))
+
+
+SENTENCES = ["the film is very good", "the plot was slow and boring", "a warm story", "not funny"]
+
+
+@pytest.fixture(scope="module")
+def plain():
+    """A model, and a few sentences as examples."""
+    plm = make_plm(tiny_bert_config(**NO_DROPOUT))
+    return plm, example_set([{"text": text, "label": i % 2} for i, text in enumerate(SENTENCES)], plm)
+
+
+def prepared(name: str, rate: float, plm, examples: Dataset):
+    """A policy by its name, and the examples with what it reads."""
+    policy = masking_policy(name, rate, plm.tokenizer)
+    for preparer in policy.preparers():
+        examples = preparer(plm, examples).examples
+    return policy, examples
+
+
+class TestRankedPolicies:
+    def test_by_frequency_in_the_training_set(self, plain):
+        plm, _ = plain
+        policy, counted = prepared("frequency_frequent", 0.2, *plain)
+        assert counted["token_counts"][0] == [4, 2, 1, 1, 1, 1, 4]
+        assert masked_words(plm, policy, counted)[:2] == [["the"], ["the"]]
+        rare = masking_policy("frequency_rare", 0.9, plm.tokenizer)
+        assert "the" not in masked_words(plm, rare, counted)[0] and len(masked_words(plm, rare, counted)[0]) == 4
+        with pytest.raises(UserError, match="FrequencyMasking reads the column 'token_counts'"):
+            policy({"input_ids": torch.tensor([[7]])}, torch.tensor([[True]]))
+
+    def test_by_part_of_speech(self, plain):
+        plm, _ = plain
+        policy, tagged = prepared("part_of_speech_content", 0.4, *plain)
+        assert set(masked_words(plm, policy, tagged)[1]) <= {"plot", "slow", "boring"}
+        function = masking_policy("part_of_speech_function", 0.4, plm.tokenizer)
+        assert set(masked_words(plm, function, tagged)[1]) <= {"the", "was", "and"}
+
+    def test_attribution_is_the_derivative_of_the_prediction_to_a_scaled_embedding(self, plain):
+        plm = copy.deepcopy(plain[0]).double()
+        batch = make_batch(plm)
+        found = attribution(plm, batch)
+        label = plm.eval().classify(batch).argmax(-1)
+
+        def scaled(place: int, factor: float):
+            def scale(module, args, output):
+                return torch.cat([output[:, :place], output[:, place : place + 1] * factor, output[:, place + 1 :]], 1)
+
+            hook = plm.trunk.get_input_embeddings().register_forward_hook(scale)
+            logs = plm.classify(batch).log_softmax(-1)
+            hook.remove()
+            return logs.gather(1, label[:, None]).squeeze(1)
+
+        for place in range(batch["input_ids"].shape[1]):
+            slope = (scaled(place, 1 + 1e-5) - scaled(place, 1 - 1e-5)) / 2e-5
+            torch.testing.assert_close(found[:, place].double(), slope.abs(), rtol=1e-4, atol=1e-8)
+
+    def test_attribution_leaves_the_model_and_the_random_state_as_they_were(self):
+        plm = make_plm().train()
+        batch = make_batch(plm)
+        before = torch.get_rng_state()
+        maskable = maskable_positions(batch, plm.tokenizer)
+        most, least = (masking_policy(name, 0.5, plm.tokenizer)(batch, maskable, torch.Generator(), plm)
+                       for name in ("attribution_most", "attribution_least"))  # fmt: skip
+        assert torch.equal(before, torch.get_rng_state()) and plm.training and plm.classifier.dropout.training
+        assert all(parameter.grad is None for parameter in plm.parameters())
+        scores = attribution(plm, batch)
+        assert (scores.masked_fill(~most, torch.inf).amin(1) >= scores.masked_fill(~least, 0).amax(1)).all()
+
+    def test_attribution_is_computed_again_every_few_batches(self):
+        plm = make_plm(tiny_bert_config(**NO_DROPOUT))
+        batch, other = make_batch(plm), make_batch(plm, ["the film", "good and bad story", "a", "slow plot"])
+        policy = AttributionMasking(every=2)
+        first = policy.scores(batch, None, plm)
+        torch.testing.assert_close(first * batch["attention_mask"], attribution(plm, batch) * batch["attention_mask"])
+        with torch.no_grad():
+            plm.classifier.classifier.weight.mul_(2)
+        assert torch.equal(policy.scores(batch, None, plm), first)
+        assert not torch.allclose(policy.scores(batch, None, plm), first)  # two batches later
+        torch.testing.assert_close(policy.scores(other, None, plm) * other["attention_mask"],
+                                   attribution(plm, other) * other["attention_mask"])  # fmt: skip
+
+    @pytest.mark.parametrize("make", [FrequencyMasking, PartOfSpeechMasking, AttributionMasking])
+    def test_bad_preference(self, make):
+        with pytest.raises(UserError, match="prefer is 'all'; expected one of"):
+            make(prefer="all")
+        with pytest.raises(UserError, match="every is 0"):
+            AttributionMasking(every=0)
+
+
+def made_columns(policy, maskable) -> dict:
+    """Some numbers for every column that a policy reads, the padding where there is no token."""
+    columns = {}
+    for name, padding in policy.columns.items():
+        generator = torch.Generator().manual_seed(1)
+        numbers = torch.randint(0, 3, (int(maskable.sum()),), generator=generator)
+        columns[name] = torch.full(maskable.shape, padding).masked_scatter(maskable, numbers.to(torch.tensor(padding)))
+    return columns
+
+
+@pytest.mark.parametrize("name", POLICIES)
+@given(
+    lengths=st.lists(st.integers(0, 20), min_size=1, max_size=5), seed=st.integers(0, 2**31), extra=st.integers(1, 9)
+)
+@settings(max_examples=25, deadline=None)
+def test_every_policy_spares_specials_ignores_padding_and_counts(name, lengths, seed, extra):
+    plm, masks = STILL, []
+    for pad_to in (0, max(lengths) + 2 + extra):
+        batch = batch_of(lengths, pad_to)
+        maskable = maskable_positions(batch, plm.tokenizer)
+        policy = masking_policy(name, 0.3, plm.tokenizer)
+        batch |= made_columns(policy, maskable)
+        mask, again = (policy(batch, maskable, torch.Generator().manual_seed(seed), plm) for _ in range(2))
+        assert torch.equal(mask, again) and not (mask & ~maskable).any()
+        masks.append(mask[batch["attention_mask"].bool()])
+        if isinstance(policy, CountedMasking) and not isinstance(policy, (MarkedMasking, WholeWordMasking)):
+            assert mask.sum(1).tolist() == [min(n, max(1, round(0.3 * n))) for n in lengths]
+    assert torch.equal(*masks)
+
+
+STILL = make_plm(tiny_bert_config(**NO_DROPOUT))

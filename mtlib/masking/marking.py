@@ -1,8 +1,10 @@
 """What masking policies read, computed once for a training set: a column with a number for every token."""
 
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
+from itertools import chain, count
 
 from datasets import Dataset
 
@@ -11,15 +13,16 @@ from mtlib.masking.spans import mark_spans
 from mtlib.plm import SharedPLM
 from mtlib.stages import Prepared, Preparer
 
-Spans = list[tuple[int, int]]  # first character and the one after the last
+Spans = list[tuple[int, int]] | list[tuple[int, int, int]]  # first character, the one after the last; a number
 _ROWS = 1000  # texts tokenised at a time
 
 
 class MarkTokens(Preparer):
-    """Adds a column that says for each token which span of the text it belongs to, in reading order from 1 on, or 0.
+    """Adds a column with the number of the span that each token belongs to, or 0.
 
-    Special tokens ([UNK] among them) belong to none. Counts the examples without a marked token (`unmarked`).
-    A class below it says which spans; it may read any dataset columns that it names.
+    Spans are numbered in reading order from 1 on, unless they bring numbers of their own. Special tokens ([UNK] among
+    them) belong to none. Counts the examples without a marked token. A class below it says which spans; it may read any
+    dataset columns that it names.
     """
 
     columns = ("text", "text_pair")
@@ -61,9 +64,10 @@ class MarkTokens(Preparer):
 
 def _marks(row: dict, ids, offsets, sequence, spans: tuple[Spans, Spans], special: set[int]) -> list[int]:
     """The number of each token's span: those of the second text go on where those of the first end."""
-    first = mark_spans(row["text"], _of_text(offsets, sequence, 0), spans[0])
-    second = mark_spans(row.get("text_pair") or "", _of_text(offsets, sequence, 1), spans[1])
-    second = [number and number + len(spans[0]) for number in second]
+    number = count(1)
+    numbered = [[(start, end, *(own or [next(number)])) for start, end, *own in of_text] for of_text in spans]
+    first = mark_spans(row["text"], _of_text(offsets, sequence, 0), numbered[0])
+    second = mark_spans(row.get("text_pair") or "", _of_text(offsets, sequence, 1), numbered[1])
     return [0 if token in special else a or b for token, a, b in zip(ids, first, second, strict=True)]
 
 
@@ -94,7 +98,7 @@ class MarkSalientSpans(MarkTokens):
                 yield [(entity.start_char, entity.end_char) for entity in document.ents]
 
         pairs = rows["text_pair"] if "text_pair" in rows.column_names else [""] * len(rows)
-        return zip(entities(rows["text"]), entities(pairs), strict=True)
+        return zip(entities(list(rows["text"])), entities(list(pairs)), strict=True)
 
     def _loaded(self):
         if not isinstance(self.pipeline, str):
@@ -116,6 +120,15 @@ class MarkSalientSpans(MarkTokens):
         if not {"ner", "entity_ruler"} & {*pipeline.pipe_names}:
             raise UserError(f"the spaCy pipeline {self.pipeline!r} finds no entities; give one with `ner`.")
         return pipeline
+
+
+class CountTokens(Preparer):
+    """Adds `token_counts`: how often each token occurs in the training set."""
+
+    def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
+        counts = Counter(chain.from_iterable(examples["input_ids"]))
+        rows = [[counts[token] for token in ids] for ids in examples["input_ids"]]
+        return Prepared(with_column(examples, "token_counts", rows))
 
 
 def check_texts(examples: Dataset, preparer: Preparer) -> None:

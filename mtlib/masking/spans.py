@@ -8,8 +8,8 @@ from torch import Tensor
 from mtlib.masking.policy import CountedMasking, MaskingPolicy, uniform
 
 
-def mark_spans(text: str, offsets: Sequence[tuple[int, int]], spans: Sequence[tuple[int, int]]) -> list[int]:
-    """The number of the span that each token belongs to, from 1 on; 0: it belongs to none.
+def mark_spans(text: str, offsets: Sequence[tuple[int, int]], spans: Sequence[tuple[int, int, int]]) -> list[int]:
+    """The number of the span that each token belongs to; 0: it belongs to none.
 
     A token belongs to a span if they have a character in common. White space at a span's ends does not count, since
     byte-level BPE and SentencePiece give the space before a word to its first piece. So every piece of a word is found,
@@ -18,10 +18,10 @@ def mark_spans(text: str, offsets: Sequence[tuple[int, int]], spans: Sequence[tu
     Args:
         text: the text that was tokenised.
         offsets: first character and the one after the last of each token (`return_offsets_mapping`).
-        spans: the same of each span.
+        spans: the same of each span, and its number, above 0.
     """
     span_of = [0] * len(text)
-    for number, (start, end) in enumerate(spans, start=1):
+    for start, end, number in spans:
         inner = text[start:end].strip()
         first = text.find(inner, start)
         span_of[first : first + len(inner)] = [number] * len(inner)
