@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from mtlib.stages import Stage
 
 Masking = Literal[
-    "exact", "bernoulli", "whole_word", "salient_spans", "frequency_rare", "frequency_frequent",
-    "part_of_speech_content", "part_of_speech_function", "attribution_most", "attribution_least", "known_shortcut",
-    "known_cause",
+    "exact", "bernoulli", "whole_word", "salient_spans", "supervised", "supervised_top5",
+    "frequency_rare", "frequency_frequent", "part_of_speech_content", "part_of_speech_function",
+    "attribution_most", "attribution_least", "known_shortcut", "known_cause",
 ]  # fmt: skip
 TESTBED_ONLY = ("known_shortcut", "known_cause")  # policies that know the grammar
 Fill = Literal["argmax", "sample", "top_k"]

@@ -1,6 +1,8 @@
 """Policies that mask certain words: how spans become tokens, and what each policy chooses."""
 
 import copy
+import itertools
+import math
 
 import pytest
 import torch
@@ -11,6 +13,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 from transformers import PreTrainedTokenizerFast
 
 from mtlib.data.encoding import tokenise
+from mtlib.data.sources import load
 from mtlib.errors import UserError
 from mtlib.masking import (
     POLICIES,
@@ -22,15 +25,20 @@ from mtlib.masking import (
     masking_policy,
 )  # fmt: skip
 from mtlib.masking.marking import MarkSalientSpans
+from mtlib.masking.pointed import SupervisedMasking, best_spans
 from mtlib.masking.policy import CountedMasking
 from mtlib.masking.ranked import attribution
 from mtlib.masking.spans import MarkedMasking, mark_spans
+from mtlib.masking.supervised import SpanPointer, pointer_loss
 from mtlib.runs.config import configure
 from mtlib.stages import Refill
+from mtlib.testbed import answers
+from mtlib.testbed.answers import PointAtAnswers, edited_spans
 from mtlib.testbed.generator import generate, shortcut_label, shortcut_words
 from mtlib.testbed.grammar import load_grammar, tokens
 from mtlib.testbed.known_words import MarkCause, MarkShortcut, cause_spans, shortcut_spans
 from tests.conftest import BERT_SPECIALS, make_batch, make_plm, tiny_bert_config
+from tests.data.made_up_releases import write_releases
 from tests.test_masking import batch_of
 from tests.test_trainer import NO_DROPOUT
 
@@ -370,6 +378,87 @@ class TestRankedPolicies:
             make(prefer="all")
         with pytest.raises(UserError, match="every is 0"):
             AttributionMasking(every=0)
+
+
+class TestPointer:
+    def test_loss_by_hand(self):
+        log = math.log
+        start = torch.tensor([[log(1), log(3), -torch.inf], [log(2), log(2), log(4)]])
+        end = torch.tensor([[0.0, 0.0, -torch.inf], [log(1), log(2), log(5)]])
+        # first row: 3/4 and 1/2; second: 1/2 and 1/4
+        loss = pointer_loss(start, end, torch.tensor([1, 2]), torch.tensor([0, 1]))
+        assert loss.shape == ()
+        assert loss.item() == pytest.approx((log(4 / 3) + log(2) + log(2) + log(4)) / 2)
+
+    def test_span_choice_by_hand(self):
+        start = torch.tensor([[0.2, 0.7, 0.1], [1.0, 0.0, 0.0]]).log()
+        end = torch.tensor([[0.6, 0.1, 0.3], [0.0, 0.0, 0.0]]).log()
+        # products of the first row by (i, j): 00 .12, 01 .02, 02 .06, 11 .07, 12 .21, 22 .03; (1, 0) .42 is backward
+        first, last, scores = best_spans(start, end, 3)
+        assert list(zip(first[0].tolist(), last[0].tolist(), strict=True)) == [(1, 2), (0, 0), (1, 1)]
+        torch.testing.assert_close(scores[0].exp(), torch.tensor([0.21, 0.12, 0.07]))
+        assert not scores[1].isfinite().any()
+        assert best_spans(start[:, :1], end[:, :1], 3)[2].isfinite().tolist() == [[True, False, False], [False] * 3]
+
+    def test_best_span_or_a_draw_of_the_best_by_their_probability(self):
+        n = 4000
+        batch = {"span_start": torch.tensor([[0.2, 0.7, 0.1]]).log().expand(n, 3),
+                 "span_end": torch.tensor([[0.6, 0.1, 0.3]]).log().expand(n, 3)}  # fmt: skip
+        maskable = torch.ones(n, 3, dtype=torch.bool)
+        assert (SupervisedMasking()(batch, maskable, None) == torch.tensor([False, True, True])).all()
+        drawn = SupervisedMasking(best_of=2)(batch, maskable, torch.Generator().manual_seed(0))
+        assert {tuple(row) for row in drawn.tolist()} == {(False, True, True), (True, False, False)}
+        assert drawn[:, 0].float().mean().item() == pytest.approx(0.12 / 0.33, abs=0.03)
+        maskable[:, 1] = False
+        assert (SupervisedMasking()(batch, maskable, None) == torch.tensor([True, False, False])).all()
+
+    def test_padding_does_not_reach_the_network(self):
+        pointer = SpanPointer(torch.randn(30, 8), hidden=4)
+        ids, text = torch.tensor([[5, 6, 7]]), torch.ones(1, 3, dtype=torch.bool)
+        narrow = pointer(ids, torch.tensor([3]), text)
+        wide = pointer(torch.nn.functional.pad(ids, (0, 2), value=9), torch.tensor([3]),
+                       torch.nn.functional.pad(text, (0, 2)))  # fmt: skip
+        for a, b in zip(narrow, wide, strict=True):
+            torch.testing.assert_close(a, b[:, :3])
+            assert b[:, 3:].isneginf().all()
+
+    def test_it_learns_to_point_at_the_words_of_opinion_of_the_testbed(self, monkeypatch):
+        monkeypatch.setattr(PointAtAnswers, "epochs", 40)
+        plm = make_plm()
+        rows = [
+            {"text": f"The film {verb} {deg}{word}.", "label": 0, "uid": f"sentiment_train-{i}", "group": "plain"}
+            for i, (verb, deg, word) in enumerate(itertools.product(["is", "was"], ["", "very "], ["boring", "awful"]))
+        ]
+        examples = example_set(rows * 8, plm)
+        result = PointAtAnswers()(plm, examples)
+        assert result.counts == {"supervised_spans": 64}
+        assert result.examples["span_start"][0][0] == -math.inf, "[CLS]"
+        again = PointAtAnswers()(plm, examples).examples
+        assert again["span_end"][:] == result.examples["span_end"][:]
+        policy = masking_policy("supervised", 0.05, plm.tokenizer)
+        assert masked_words(plm, policy, result.examples)[:2] == [["boring"], ["awful"]]
+
+    def test_on_real_reviews_it_learns_from_the_training_pairs(self, tmp_path, monkeypatch):
+        review = "It is a bad film, slow and boring. Not good."
+        other = "It is a great film, warm and boring. So very good."
+        assert [review[a:b] for a, b in edited_spans(review, other)] == ["bad", "slow", "Not"]
+        assert [other[a:b] for a, b in edited_spans(other, review)] == ["great", "warm", "So very"]
+        plm, read = make_plm(), []
+        monkeypatch.setattr(answers, "load", lambda *key: (read.append(key), load(*key))[1])
+        source = write_releases(tmp_path, monkeypatch)
+        spans = PointAtAnswers(str(source)).training_spans(
+            plm, example_set([{"text": "a film", "label": 0}] * 2, plm), 0
+        )
+        assert read == [("imdb_cad_train", str(source))]
+        assert spans == [], "cut to the length of the task's own texts"
+        assert read == [("imdb_cad_train", str(source))]
+        longer = example_set([{"text": "the film is not a story", "label": 0}], plm)
+        words = [plm.tokenizer.convert_ids_to_tokens(span.input_ids[span.start : span.end + 1])
+                 for span in PointAtAnswers(str(source)).training_spans(plm, longer, 0)]  # fmt: skip
+        assert words == [["very", "bad"], ["good"]]
+        pairs = example_set([{"text": "a film", "text_pair": "a story", "label": 0}], plm)
+        with pytest.raises(UserError, match="learns from single reviews"):
+            PointAtAnswers(str(source)).training_spans(plm, pairs, 0)
 
 
 def made_columns(policy, maskable) -> dict:

@@ -341,6 +341,25 @@ SETS: dict[str, DataSet] = {
         clean=_without_line_breaks,
         paired=True,
     ),
+    "imdb_cad_train": DataSet(
+        SENTIMENT,
+        (
+            ReleaseFile(
+                "train",
+                "imdb_cad/sentiment/combined/paired/train_paired.tsv",
+                3_414,
+                "7ac50ca3d70890f80e11ee59955cdbfc43f26b5078d0603717817ab224d2af18",
+            ),
+        ),
+        "csv",
+        replace(_REVIEW, pair="{split}-{batch_id}"),
+        licence="Apache-2.0",
+        when_gone="See imdb_cad.",
+        remote=RawFiles("acmi-lab/counterfactually-augmented-data", "6f232a1d2a11462a30ce08fb4825b734ab30828e"),
+        clean=_without_line_breaks,
+        is_train=True,
+        paired=True,
+    ),
     "mnli_train": _mnli(
         ReleaseFile(
             "train",

@@ -88,11 +88,6 @@ OTHER_FILES: tuple[tuple[str, ReleaseFile], ...] = (
             ("combined/train.tsv", 3_414, "7b87cf83574457fe8a5081026fee4d1828b0e5724e9f92f9c697e67c8e04fd7c"),
             ("combined/dev.tsv", 490, "fd770d1c039f03f896f901feb4cfd14746b6867e30b828a395914a0d847b7e47"),
             ("combined/test.tsv", 976, "520ae752d528c694e3fcd153f9bb8fcc789d8da2f0aae711944ce01736d4fe97"),
-            (
-                "combined/paired/train_paired.tsv",
-                3_414,
-                "7ac50ca3d70890f80e11ee59955cdbfc43f26b5078d0603717817ab224d2af18",
-            ),
         )
     ),
     (

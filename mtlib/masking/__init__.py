@@ -2,6 +2,7 @@
 
 from mtlib.errors import UserError
 from mtlib.masking.places import check_rate, continues_word, maskable_positions
+from mtlib.masking.pointed import SupervisedMasking
 from mtlib.masking.policy import MaskingPolicy
 from mtlib.masking.random import BernoulliMasking, ExactMasking
 from mtlib.masking.ranked import AttributionMasking, FrequencyMasking, PartOfSpeechMasking
@@ -18,6 +19,7 @@ __all__ = [
     "MaskingPolicy",
     "PartOfSpeechMasking",
     "SalientSpanMasking",
+    "SupervisedMasking",
     "WholeWordMasking",
     "check_rate",
     "continues_word",
@@ -31,6 +33,8 @@ POLICIES = {
     "bernoulli": lambda rate, tokenizer, at_least: BernoulliMasking(rate),
     "whole_word": lambda rate, tokenizer, at_least: WholeWordMasking(rate, tokenizer, at_least),
     "salient_spans": lambda rate, tokenizer, at_least: SalientSpanMasking(rate, at_least),
+    "supervised": lambda rate, tokenizer, at_least: SupervisedMasking(),
+    "supervised_top5": lambda rate, tokenizer, at_least: SupervisedMasking(best_of=5),
     "frequency_rare": lambda rate, tokenizer, at_least: FrequencyMasking(rate, at_least, "rare"),
     "frequency_frequent": lambda rate, tokenizer, at_least: FrequencyMasking(rate, at_least, "frequent"),
     "part_of_speech_content": lambda rate, tokenizer, at_least: PartOfSpeechMasking(rate, at_least, "content"),

@@ -66,13 +66,21 @@ def testbed_grammar(uid: str | None, who: str) -> Grammar:
     Raises:
         UserError: it is no row of a training set of the testbed.
     """
-    name = f"testbed_{(uid or '').rpartition('-')[0]}"
-    if name not in SETS or not name.endswith("_train"):
+    if not of_testbed(uid):
         raise UserError(
             f"{who} knows the words of the testbed's training sets alone, and {uid!r} is no row of them; take another "
             "masking policy for other data."
         )
-    return _grammar(SETS[name].task)
+    return _grammar(SETS[_set_of(uid)].task)
+
+
+def of_testbed(uid: str | None) -> bool:
+    """Whether a row is one of a training set of the testbed."""
+    return _set_of(uid) in SETS and _set_of(uid).endswith("_train")
+
+
+def _set_of(uid: str | None) -> str:
+    return f"testbed_{(uid or '').rpartition('-')[0]}"
 
 
 _grammar = cache(load_grammar)
