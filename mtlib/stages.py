@@ -63,6 +63,7 @@ class Stage:
         model_options: changes to the model's configuration for this stage, for example `{"attn_implementation":
             "eager"}` for an objective that reads attention weights.
         name: in records; default the objective's own. Two stages of a method need different ones.
+        epochs, steps: how long it trains, where that is not the epochs of the run.
     """
 
     objective: Objective
@@ -71,6 +72,8 @@ class Stage:
     start: Literal["previous", "pretrained"] = "previous"
     model_options: Mapping[str, object] = field(default_factory=dict)
     name: str = ""
+    epochs: float | None = None
+    steps: int | None = None
 
     def __post_init__(self):
         if self.start not in ("previous", "pretrained"):

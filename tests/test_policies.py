@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
+from mtlib.data import sources
 from mtlib.data.encoding import tokenise
 from mtlib.data.sources import load
 from mtlib.errors import UserError
@@ -30,7 +31,10 @@ from mtlib.masking.policy import CountedMasking
 from mtlib.masking.ranked import attribution
 from mtlib.masking.spans import MarkedMasking, mark_spans
 from mtlib.masking.supervised import SpanPointer, pointer_loss
+from mtlib.paths import SETTINGS_FILE
 from mtlib.runs.config import configure
+from mtlib.runs.records import read_records
+from mtlib.runs.run import run
 from mtlib.stages import Refill
 from mtlib.testbed import answers
 from mtlib.testbed.answers import PointAtAnswers, edited_spans
@@ -39,6 +43,7 @@ from mtlib.testbed.grammar import load_grammar, tokens
 from mtlib.testbed.known_words import MarkCause, MarkShortcut, cause_spans, shortcut_spans
 from tests.conftest import BERT_SPECIALS, make_batch, make_plm, tiny_bert_config
 from tests.data.made_up_releases import write_releases
+from tests.runs.test_runs import model  # noqa: F401  (a fixture)
 from tests.test_masking import batch_of
 from tests.test_trainer import NO_DROPOUT
 
@@ -459,6 +464,37 @@ class TestPointer:
         pairs = example_set([{"text": "a film", "text_pair": "a story", "label": 0}], plm)
         with pytest.raises(UserError, match="learns from single reviews"):
             PointAtAnswers(str(source)).training_spans(plm, pairs, 0)
+
+
+@pytest.fixture
+def real_testbed(tmp_path, monkeypatch):
+    """The first sentences of the bundled testbed, as if that were all of it."""
+    folder = tmp_path / "testbed"
+    folder.mkdir()
+    (folder / SETTINGS_FILE).write_text('{"strength": 0.9, "seed": 0}')
+    for name in ("testbed_sentiment_train", "testbed_sentiment"):
+        lines = (sources.TESTBED_DIR / f"{name}.jsonl").read_text().splitlines(keepends=True)
+        (folder / f"{name}.jsonl").write_text("".join(lines[:32]))
+    monkeypatch.setattr(sources, "TESTBED_DIR", folder)
+
+
+@pytest.mark.parametrize(
+    ("method", "policy"),
+    [
+        ("mask_tuning", "known_shortcut"), ("mask_tuning", "attribution_most"), ("augmented", "frequency_rare"),
+        ("sequential", "supervised"), ("intermediate_pretraining", "part_of_speech_content"),
+    ],
+)  # fmt: skip
+def test_every_method_takes_every_policy_by_its_name(method, policy, real_testbed, model, tmp_path):  # noqa: F811
+    chosen = configure("sentiment", method, masking=policy, model=str(model), max_length=64, epochs=1,
+                       sets=("testbed_sentiment",), mask_rate=1.0, precision="float32")  # fmt: skip
+    record = read_records([run(chosen, tmp_path / "out")[0]])[0]
+    assert record["config"]["masking"] == policy and math.isfinite(record["history"][-1]["loss"])
+    stage = record["cost"]["stages"][0]
+    if policy == "known_shortcut":
+        assert stage["known_shortcut_unmarked"] <= 32
+    elif policy == "supervised":
+        assert stage["supervised_spans"] > 0 and record["cost"]["stages"][1]["masked"] > 0
 
 
 def made_columns(policy, maskable) -> dict:

@@ -4,7 +4,7 @@ from mtlib.errors import UserError
 from mtlib.masking.places import check_rate, continues_word, maskable_positions
 from mtlib.masking.pointed import SupervisedMasking
 from mtlib.masking.policy import MaskingPolicy
-from mtlib.masking.random import BernoulliMasking, ExactMasking
+from mtlib.masking.random import BernoulliMasking, ExactMasking, OriginalMasking
 from mtlib.masking.ranked import AttributionMasking, FrequencyMasking, PartOfSpeechMasking
 from mtlib.masking.spans import KnownCauseMasking, KnownShortcutMasking, SalientSpanMasking
 from mtlib.masking.whole_word import WholeWordMasking
@@ -17,6 +17,7 @@ __all__ = [
     "KnownCauseMasking",
     "KnownShortcutMasking",
     "MaskingPolicy",
+    "OriginalMasking",
     "PartOfSpeechMasking",
     "SalientSpanMasking",
     "SupervisedMasking",
@@ -32,6 +33,7 @@ POLICIES = {
     "exact": lambda rate, tokenizer, at_least: ExactMasking(rate, at_least),
     "bernoulli": lambda rate, tokenizer, at_least: BernoulliMasking(rate),
     "whole_word": lambda rate, tokenizer, at_least: WholeWordMasking(rate, tokenizer, at_least),
+    "original": lambda rate, tokenizer, at_least: OriginalMasking(rate, at_least),
     "salient_spans": lambda rate, tokenizer, at_least: SalientSpanMasking(rate, at_least),
     "supervised": lambda rate, tokenizer, at_least: SupervisedMasking(),
     "supervised_top5": lambda rate, tokenizer, at_least: SupervisedMasking(best_of=5),

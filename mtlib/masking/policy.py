@@ -4,13 +4,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from importlib import import_module
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from mtlib.errors import UserError
 from mtlib.masking.places import check_rate
+from mtlib.methods import Targets
 
 if TYPE_CHECKING:
     from mtlib.stages import Preparer
@@ -30,7 +31,7 @@ class MaskingPolicy(ABC):
 
     columns: Mapping[str, int | float] = MappingProxyType({})  # that it reads, each with the value that pads it
     prepared_by: str = ""  # "module:class" of the preparer that adds the columns
-    targets: Literal["masked", "all"] = "masked"  # the tokens whose prediction the masked LM is trained on
+    targets: Targets = "masked"  # the tokens whose prediction the masked LM is trained on
 
     def preparers(self) -> "tuple[Preparer, ...]":
         """What has to be done to a training set before this policy can read it."""

@@ -9,7 +9,13 @@ from mtlib.errors import UserError
 from mtlib.masking import ExactMasking, MaskingPolicy, check_rate
 from mtlib.methods import Fill, Replacement
 from mtlib.objectives.fine_tuning import FineTuning, fine_tuning_loss
-from mtlib.objectives.masked_lm import check_replacement, draw_mask, masked_lm_loss, replace_masked
+from mtlib.objectives.masked_lm import (
+    check_replacement,
+    draw_mask,
+    masked_lm_loss,
+    predict_targets,
+    replace_masked,
+)
 from mtlib.objectives.objective import Objective, ObjectiveOutput, Phase
 from mtlib.plm import SharedPLM, check_fill, check_top_k
 
@@ -112,8 +118,7 @@ class MaskTuning(Objective):
         """Mask and fill: L_MLM, and the refilled text as `perturbed_ids`."""
         input_ids, mask = batch["input_ids"], batch["mask"]  # (batch, seq)
         masked_ids = replace_masked(input_ids, mask, plm.tokenizer, self.replacement)
-        filled = plm.fill_masks(batch, mask, self.fill, self.top_k, masked_ids)
-        loss = masked_lm_loss(filled.mlm_logits, input_ids[mask], batch.get("n_masked"))
+        loss, filled = predict_targets(plm, batch, masked_ids, self.fill, self.top_k)
         parts = {"mlm_loss": loss, **perturbation_counts(input_ids, filled.perturbed_ids, mask)}
         return ObjectiveOutput(loss, parts, perturbed_ids=filled.perturbed_ids, mlm_logits=filled.mlm_logits)
 

@@ -224,7 +224,8 @@ _NUMBERS = {
 }
 _SHARES = ("alpha", "mask_rate", "warmup")
 _POSITIVE = ("learning_rate", "classifier_learning_rate", "mlm_head_learning_rate", "epochs", "batch_size",
-             "accumulation", "train_size", "max_length", "eval_max_length", "top_k")  # fmt: skip
+             "accumulation", "train_size", "max_length", "eval_max_length", "top_k", "pretraining_epochs",
+             "pretraining_steps")  # fmt: skip
 _NOT_NEGATIVE = ("weight_decay", "gradient_diagnostics_steps", "seed")
 
 
