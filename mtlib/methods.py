@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mtlib.stages import Stage
 
 Masking = Literal[
-    "exact", "bernoulli", "whole_word", "original", "salient_spans", "supervised", "supervised_top5",
+    "exact", "bernoulli", "whole_word", "original", "salient_spans", "supervised", "supervised_top5", "meta_learned",
     "frequency_rare", "frequency_frequent", "part_of_speech_content", "part_of_speech_function",
     "attribution_most", "attribution_least", "known_shortcut", "known_cause",
 ]  # fmt: skip

@@ -3,6 +3,7 @@
 import copy
 import itertools
 import math
+from typing import get_args
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from datasets import Dataset
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from torch.func import functional_call
 from transformers import PreTrainedTokenizerFast
 
 from mtlib.data import sources
@@ -24,13 +26,17 @@ from mtlib.masking import (
     WholeWordMasking,
     maskable_positions,
     masking_policy,
+    meta_learned,
 )  # fmt: skip
 from mtlib.masking.marking import MarkSalientSpans
+from mtlib.masking.meta_learned import LearnToMask, MaskScorer, gumbel_choice, meta_loss
 from mtlib.masking.pointed import SupervisedMasking, best_spans
 from mtlib.masking.policy import CountedMasking
 from mtlib.masking.ranked import attribution
 from mtlib.masking.spans import MarkedMasking, mark_spans
 from mtlib.masking.supervised import SpanPointer, pointer_loss
+from mtlib.methods import Masking
+from mtlib.objectives import FineTuning, MaskedLM
 from mtlib.paths import SETTINGS_FILE
 from mtlib.runs.config import configure
 from mtlib.runs.records import read_records
@@ -254,8 +260,8 @@ class TestKnownWords:
                 texts[part] = rows
             vectorizer = CountVectorizer(ngram_range=(1, 2), binary=True)
             train = vectorizer.fit_transform(texts["testbed_sentiment_train"])
-            model = LogisticRegression(max_iter=300).fit(train, sides["testbed_sentiment_train"])
-            accuracy[name] = model.score(vectorizer.transform(texts["testbed_sentiment"]), sides["testbed_sentiment"])
+            probe = LogisticRegression(max_iter=300).fit(train, sides["testbed_sentiment_train"])
+            accuracy[name] = probe.score(vectorizer.transform(texts["testbed_sentiment"]), sides["testbed_sentiment"])
         assert accuracy["none"] > 0.95 and accuracy["surnames and topics"] > 0.7
         assert abs(accuracy["all"] - 0.5) < 0.05
 
@@ -495,6 +501,121 @@ def test_every_method_takes_every_policy_by_its_name(method, policy, real_testbe
         assert stage["known_shortcut_unmarked"] <= 32
     elif policy == "supervised":
         assert stage["supervised_spans"] > 0 and record["cost"]["stages"][1]["masked"] > 0
+
+
+class TestMetaLearned:
+    @pytest.fixture
+    def double(self):
+        """A model in double precision without dropout, and batches for it."""
+        plm = make_plm(tiny_bert_config(**NO_DROPOUT)).double().eval()
+        batches = [make_batch(plm, SENTENCES[i:] + SENTENCES[:i], labels=[0, 1, 1, 0]) for i in range(3)]
+        return plm, batches, maskable_positions(batches[0], plm.tokenizer)
+
+    def slope(self, loss, values: torch.Tensor, place: int, step: float = 1e-5) -> float:
+        around = []
+        for sign in (1, -1):
+            moved = values.detach().clone()
+            moved.view(-1)[place] += sign * step
+            around.append(loss(moved).item())
+        return (around[0] - around[1]) / (2 * step)
+
+    def test_gradient_by_the_weights_is_the_slope(self, double):
+        plm, (text, train, held_out), maskable = double
+        weights = torch.rand(maskable.shape, generator=torch.Generator().manual_seed(0)).double() * maskable
+
+        def loss(w):
+            return meta_loss(plm, w, text, train, held_out, rate=0.3)
+
+        weights.requires_grad_()
+        (gradient,) = torch.autograd.grad(loss(weights), weights)
+        for place in maskable.view(-1).nonzero().view(-1).tolist()[::2]:
+            slope = self.slope(loss, weights, place)
+            assert gradient.view(-1)[place].item() == pytest.approx(slope, rel=1e-4, abs=1e-9)
+        assert gradient[maskable].abs().max() > 1e-6
+
+    def test_gradient_by_the_policys_parameters_is_the_slope(self, double):
+        """With the choice left soft, since a rounded one has no slope."""
+        plm, (text, train, held_out), maskable = double
+        torch.manual_seed(0)
+        scorer = MaskScorer(plm.trunk.get_input_embeddings().weight, hidden=3).double()
+        parameter = scorer.head.weight
+
+        def loss(value):
+            scores = functional_call(scorer, {"head.weight": value}, (text,))
+            choice = gumbel_choice(scores, maskable, torch.Generator().manual_seed(1), straight_through=False)
+            return meta_loss(plm, choice, text, train, held_out, rate=0.3)
+
+        (gradient,) = torch.autograd.grad(loss(parameter), parameter)
+        for place in range(parameter.numel()):
+            slope = self.slope(loss, parameter, place)
+            assert gradient.view(-1)[place].item() == pytest.approx(slope, rel=1e-4, abs=1e-9)
+
+    def test_it_is_two_steps_of_gradient_descent(self, double):
+        plm, (text, train, held_out), maskable = double
+        weights = gumbel_choice(torch.zeros(maskable.shape).double(), maskable, torch.Generator().manual_seed(0))
+        found = meta_loss(plm, weights, text, train, held_out, rate=0.3)
+        mask, stepped = weights.bool(), copy.deepcopy(plm)
+        for loss in (
+            lambda: MaskedLM()(stepped, text | {"mask": mask}).loss,
+            lambda: FineTuning()(stepped, train).loss,
+        ):
+            stepped.zero_grad()
+            loss().backward()
+            with torch.no_grad():
+                for parameter in stepped.parameters():
+                    parameter -= 0 if parameter.grad is None else 0.3 * parameter.grad
+        # the objectives sum in single precision
+        assert found.item() == pytest.approx(FineTuning()(stepped, held_out).loss.item(), rel=1e-5)
+
+    def test_a_rounded_choice_keeps_the_soft_ones_gradient(self):
+        scores = torch.randn(5, 7, dtype=torch.float64, requires_grad=True)
+        maskable = torch.rand(5, 7, generator=torch.Generator().manual_seed(0)) < 0.6
+        maskable[4] = False
+        direction = torch.randn(5, 7).double()
+        choices = [gumbel_choice(scores, maskable, torch.Generator().manual_seed(1), hard) for hard in (True, False)]
+        rounded, soft = (torch.autograd.grad((choice * direction).sum(), scores)[0] for choice in choices)
+        torch.testing.assert_close(rounded, soft)
+        assert choices[0].sum(1).tolist() == [1, 1, 1, 1, 0] and not choices[0][~maskable].any()
+        assert set(choices[0].detach().view(-1).tolist()) == {0.0, 1.0}
+        draws = gumbel_choice(torch.tensor([[1.0986123, 0.0]]).expand(20_000, 2), torch.ones(20_000, 2).bool())
+        assert draws[:, 0].mean().item() == pytest.approx(0.75, abs=0.015)
+
+    def test_the_preparer_learns_leaves_the_model_alone_and_can_be_repeated(self, plain):
+        plm, _ = plain
+        rows = [{"text": text, "label": i % 2} for i, text in enumerate(SENTENCES * 5)]
+        before = copy.deepcopy(plm.state_dict())
+        learn = LearnToMask(steps=3, batch_size=4)
+        examples = example_set(rows, plm)
+        made, again = (learn(plm, examples) for _ in range(2))
+        assert made.counts == {"meta_learned_steps": 3}
+        assert made.examples["meta_scores"][:] == again.examples["meta_scores"][:]
+        assert [len(row) for row in made.examples["meta_scores"]] == examples["length"][:]
+        assert all(torch.equal(tensor, before[name]) for name, tensor in plm.state_dict().items())
+        policy = masking_policy("meta_learned", 0.5, plm.tokenizer)
+        assert "reconstruction" in type(policy).__doc__
+        assert [len(words) for words in masked_words(plm, policy, made.examples)[:4]] == [2, 3, 2, 1]
+        with pytest.raises(UserError, match="1 are too few"):
+            learn(plm, example_set(rows[:1], plm))
+
+    def test_it_finds_the_word_whose_filling_helps(self):
+        """A scorer with free scores per token, on a loss that falls where one token is masked."""
+        plm = make_plm(tiny_bert_config(**NO_DROPOUT)).eval()
+        scorer = MaskScorer(plm.trunk.get_input_embeddings().weight)
+        examples = example_set([{"text": "the film is good", "label": 0}] * 20, plm)
+        good = plm.tokenizer.convert_tokens_to_ids("good")
+
+        def loss(plm, weights, text, train, held_out, rate):
+            return -(weights * (text["input_ids"] == good)).sum()
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(meta_learned, "meta_loss", loss)
+            LearnToMask(steps=60).fit(scorer, plm, examples, torch.Generator().manual_seed(0))
+        batch = make_batch(plm, ["the film is good"])
+        assert scorer(batch)[0, 1:-1].argmax() == 3
+
+
+def test_the_names_are_those_of_the_command_line():
+    assert tuple(POLICIES) == get_args(Masking)
 
 
 def made_columns(policy, maskable) -> dict:

@@ -2,7 +2,7 @@
 
 from mtlib.errors import UserError
 from mtlib.masking.places import check_rate, continues_word, maskable_positions
-from mtlib.masking.pointed import SupervisedMasking
+from mtlib.masking.pointed import MetaLearnedMasking, SupervisedMasking
 from mtlib.masking.policy import MaskingPolicy
 from mtlib.masking.random import BernoulliMasking, ExactMasking, OriginalMasking
 from mtlib.masking.ranked import AttributionMasking, FrequencyMasking, PartOfSpeechMasking
@@ -17,6 +17,7 @@ __all__ = [
     "KnownCauseMasking",
     "KnownShortcutMasking",
     "MaskingPolicy",
+    "MetaLearnedMasking",
     "OriginalMasking",
     "PartOfSpeechMasking",
     "SalientSpanMasking",
@@ -37,6 +38,7 @@ POLICIES = {
     "salient_spans": lambda rate, tokenizer, at_least: SalientSpanMasking(rate, at_least),
     "supervised": lambda rate, tokenizer, at_least: SupervisedMasking(),
     "supervised_top5": lambda rate, tokenizer, at_least: SupervisedMasking(best_of=5),
+    "meta_learned": lambda rate, tokenizer, at_least: MetaLearnedMasking(rate, at_least),
     "frequency_rare": lambda rate, tokenizer, at_least: FrequencyMasking(rate, at_least, "rare"),
     "frequency_frequent": lambda rate, tokenizer, at_least: FrequencyMasking(rate, at_least, "frequent"),
     "part_of_speech_content": lambda rate, tokenizer, at_least: PartOfSpeechMasking(rate, at_least, "content"),

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from mtlib.errors import UserError
-from mtlib.masking.policy import MaskingPolicy, uniform
+from mtlib.masking.policy import CountedMasking, MaskingPolicy, uniform
 
 
 def best_spans(start: Tensor, end: Tensor, k: int = 1) -> tuple[Tensor, Tensor, Tensor]:
@@ -22,6 +22,22 @@ def best_spans(start: Tensor, end: Tensor, k: int = 1) -> tuple[Tensor, Tensor, 
     # stable, so that equal spans stand in reading order however far a row is padded
     scores, places = (found[:, :k] for found in pairs.sort(dim=1, descending=True, stable=True))  # (batch, k)
     return places // seq, places % seq, scores
+
+
+class MetaLearnedMasking(CountedMasking):
+    """Tokens drawn by learned scores, which were trained so that fine-tuning learns quickly. Our reconstruction.
+
+    The slides of Ye et al. (2021) do not give the objective; see `meta_learned` for ours.
+    """
+
+    columns = {"meta_scores": 0.0}  # noqa: RUF012  (never changed)
+    prepared_by = "mtlib.masking.meta_learned:LearnToMask"
+
+    def __init__(self, rate: float = 0.05, at_least: int = 1, temperature: float = 1.0):
+        super().__init__(rate, at_least, temperature)
+
+    def scores(self, batch, maskable, plm) -> Tensor:
+        return self.column(batch, "meta_scores")
 
 
 class SupervisedMasking(MaskingPolicy):
