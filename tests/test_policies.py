@@ -51,6 +51,7 @@ from tests.conftest import BERT_SPECIALS, make_batch, make_plm, tiny_bert_config
 from tests.data.made_up_releases import write_releases
 from tests.runs.test_runs import model  # noqa: F401  (a fixture)
 from tests.test_masking import batch_of
+from tests.test_plm import architecture
 from tests.test_trainer import NO_DROPOUT
 
 LETTERS = "abzéßñÅİǅ\u0301дЖ中文字한אش👍🏽😀ﬁ½²'-,."
@@ -550,8 +551,11 @@ class TestMetaLearned:
             slope = self.slope(loss, parameter, place)
             assert gradient.view(-1)[place].item() == pytest.approx(slope, rel=1e-4, abs=1e-9)
 
-    def test_it_is_two_steps_of_gradient_descent(self, double):
-        plm, (text, train, held_out), maskable = double
+    @pytest.mark.parametrize("name", ["bert", "mpnet", "modernbert", "bart"])
+    def test_it_is_two_steps_of_gradient_descent(self, name):
+        plm = architecture(name).double().eval()
+        text, train, held_out = (make_batch(plm, SENTENCES[i:] + SENTENCES[:i], labels=[0, 1, 1, 0]) for i in range(3))
+        maskable = maskable_positions(text, plm.tokenizer)
         weights = gumbel_choice(torch.zeros(maskable.shape).double(), maskable, torch.Generator().manual_seed(0))
         found = meta_loss(plm, weights, text, train, held_out, rate=0.3)
         mask, stepped = weights.bool(), copy.deepcopy(plm)
@@ -566,6 +570,7 @@ class TestMetaLearned:
                     parameter -= 0 if parameter.grad is None else 0.3 * parameter.grad
         # the objectives sum in single precision
         assert found.item() == pytest.approx(FineTuning()(stepped, held_out).loss.item(), rel=1e-5)
+        assert attribution(plm, text).shape == maskable.shape, "which finds the embeddings of every architecture"
 
     def test_a_rounded_choice_keeps_the_soft_ones_gradient(self):
         scores = torch.randn(5, 7, dtype=torch.float64, requires_grad=True)
