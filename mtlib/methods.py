@@ -14,9 +14,15 @@ from mtlib.errors import UserError
 if TYPE_CHECKING:
     from mtlib.stages import Stage
 
-Masking = Literal["exact", "bernoulli", "whole_word"]
+Masking = Literal[
+    "exact", "bernoulli", "whole_word", "original", "salient_spans", "supervised", "supervised_top5", "meta_learned",
+    "frequency_rare", "frequency_frequent", "part_of_speech_content", "part_of_speech_function",
+    "attribution_most", "attribution_least", "known_shortcut", "known_cause",
+]  # fmt: skip
+TESTBED_ONLY = ("known_shortcut", "known_cause")  # policies that know the grammar
 Fill = Literal["argmax", "sample", "top_k"]
 Replacement = Literal["mask", "80_10_10"]
+Targets = Literal["masked", "all"]
 Update = Literal["joint", "balanced", "alternating"]
 FillMode = Literal["train", "eval"]
 Reduction = Literal["tokens", "examples", "sum"]
@@ -62,6 +68,20 @@ class MaskTuningSettings(SharedTrunkSettings):
 @dataclass(frozen=True)
 class SequentialSettings(PerturbationSettings):
     mlm_head_learning_rate: Annotated[float | None, "of the first stage (default: by method and model)"] = None
+
+
+@dataclass(frozen=True)
+class IntermediateSettings:
+    mask_rate: Annotated[float, "share of the tokens that is masked"] = 0.15
+    masking: Annotated[Masking, "which tokens are masked"] = "exact"
+    replacement: Annotated[Replacement, "what stands at a masked place"] = "mask"
+    pretraining_epochs: Annotated[float | None, "of masked-LM training (default: as in fine-tuning)"] = None
+    pretraining_steps: Annotated[int | None, "of masked-LM training, instead of epochs"] = None
+    mlm_head_learning_rate: Annotated[float | None, "of the first stage (default: by method and model)"] = None
+
+    def __post_init__(self):
+        if self.pretraining_epochs is not None and self.pretraining_steps is not None:
+            raise UserError("pretraining_epochs and pretraining_steps are both given; leave one out.")
 
 
 @dataclass(frozen=True)
@@ -124,10 +144,12 @@ def _masking(settings: PerturbationSettings, tokenizer):
 
 
 def _refill(settings: PerturbationSettings, tokenizer, keep_original: bool = False):
+    """What the masking policy needs, then the refilling."""
     from mtlib.stages import Refill
 
     masking = _masking(settings, tokenizer)
-    return Refill(masking, settings.fill, settings.top_k, settings.replacement, keep_original)
+    refill = Refill(masking, settings.fill, settings.top_k, settings.replacement, keep_original)
+    return (*masking.preparers(), refill)
 
 
 def _fine_tuning(settings, rates, tokenizer):
@@ -148,7 +170,7 @@ def _mask_tuning(settings, rates, tokenizer, alpha: float | None = None):
         settings.top_k,
         settings.replacement,
     )
-    return (Stage(objective, rates),)
+    return (Stage(objective, rates, objective.masking.preparers()),)
 
 
 def _no_integrated_loss(settings, rates, tokenizer):
@@ -159,26 +181,32 @@ def _augmented(settings, rates, tokenizer):
     from mtlib.objectives import FineTuning
     from mtlib.stages import Stage
 
-    return (Stage(FineTuning(), rates, prepare=(_refill(settings, tokenizer, keep_original=True),)),)
+    return (Stage(FineTuning(), rates, prepare=_refill(settings, tokenizer, keep_original=True)),)
 
 
-def _sequential(settings, rates, tokenizer):
-    from mtlib.objectives import FineTuning, MaskedLM
+def _masked_lm(settings, rates, tokenizer, epochs: float | None = None, steps: int | None = None):
+    from mtlib.objectives import MaskedLM
     from mtlib.stages import Stage
 
     objective = MaskedLM(_masking(settings, tokenizer), settings.replacement)
     one_rate = LearningRates(*[rates.mlm_head] * 3)  # trunk and head learn one task here
-    return (
-        Stage(objective, one_rate),
-        Stage(FineTuning(), rates, prepare=(_refill(settings, tokenizer),)),
-    )
+    return Stage(objective, one_rate, objective.masking.preparers(), epochs=epochs, steps=steps)
+
+
+def _sequential(settings, rates, tokenizer):
+    return (_masked_lm(settings, rates, tokenizer), *_perturb_first(settings, rates, tokenizer))
+
+
+def _intermediate_pretraining(settings, rates, tokenizer):
+    pretraining = _masked_lm(settings, rates, tokenizer, settings.pretraining_epochs, settings.pretraining_steps)
+    return (pretraining, *_fine_tuning(settings, rates, tokenizer))
 
 
 def _perturb_first(settings, rates, tokenizer):
     from mtlib.objectives import FineTuning
     from mtlib.stages import Stage
 
-    return (Stage(FineTuning(), rates, prepare=(_refill(settings, tokenizer),)),)
+    return (Stage(FineTuning(), rates, prepare=_refill(settings, tokenizer)),)
 
 
 # In the order of the paper's tables. Rates: fine_tuning's and mask_tuning's were chosen on SST-2 dev alone (the grid is
@@ -212,6 +240,11 @@ METHODS: dict[str, Method] = {
         Method(
             "perturb_first", "perturb first", "texts refilled once, L_FT", _perturb_first,
             PerturbationSettings, colour="#ca9161", marker="P",
+        ),
+        Method(
+            "intermediate_pretraining", "intermediate pre-training", "masked-LM training on the texts, then L_FT",
+            _intermediate_pretraining, IntermediateSettings, LearningRates(1e-4, 1e-4, 5e-4),
+            colour="#56b4e9", marker="X",
         ),
     )
 }  # fmt: skip

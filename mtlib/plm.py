@@ -220,11 +220,11 @@ class SharedPLM(nn.Module):
 
     def classify(self, batch) -> Tensor:
         """Class logits `(batch, num_labels)` of `batch["input_ids"]` as it stands."""
-        return self.classifier(**self._inputs(batch), return_dict=True).logits
+        return self.classifier(**self.inputs(batch), return_dict=True).logits
 
     def final_states(self, batch) -> Tensor:
         """The trunk's last hidden states of `batch["input_ids"]` as it stands, `(batch, seq, hidden)`."""
-        return self.trunk(**self._inputs(batch), return_dict=True).last_hidden_state
+        return self.trunk(**self.inputs(batch), return_dict=True).last_hidden_state
 
     def masked_lm_logits(self, batch, mask: Tensor, masked_ids: Tensor | None = None) -> Tensor:
         """Masked-LM logits at the masked places only, `(n_masked, vocab)`, rows in reading order of `mask`.
@@ -242,9 +242,9 @@ class SharedPLM(nn.Module):
         """
         if masked_ids is None:
             masked_ids = batch["input_ids"].masked_fill(mask, self.tokenizer.mask_token_id)
-        inputs = self._inputs(batch) | {"input_ids": masked_ids}
+        inputs = self.inputs(batch) | {"input_ids": masked_ids}
         if self.config.is_encoder_decoder:
-            inputs["decoder_input_ids"] = self._shifted_right(batch["input_ids"])
+            inputs["decoder_input_ids"] = self.shifted_right(batch["input_ids"])
             inputs["use_cache"] = False
         with _only_rows(self.mlm_trunk, mask):
             return self.mlm(**inputs, return_dict=True).logits[0]  # (n_masked, vocab)
@@ -279,10 +279,12 @@ class SharedPLM(nn.Module):
         perturbed_ids[mask] = _pick(scores, fill, top_k, generator)
         return FilledMasks(mlm_logits, perturbed_ids)
 
-    def _inputs(self, batch) -> dict:
+    def inputs(self, batch) -> dict:
+        """What the model reads of a batch."""
         return {"input_ids": batch["input_ids"]} | {key: batch[key] for key in self._keys if key in batch}
 
-    def _shifted_right(self, input_ids: Tensor) -> Tensor:
+    def shifted_right(self, input_ids: Tensor) -> Tensor:
+        """What an encoder-decoder reads in its decoder when it is to write `input_ids`."""
         shifted = input_ids.roll(1, dims=1)
         shifted[:, 0] = self.config.decoder_start_token_id
         return shifted  # (batch, seq)

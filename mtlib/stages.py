@@ -34,6 +34,8 @@ class Prepared(NamedTuple):
 class Preparer(ABC):
     """Makes one training set from another before a stage trains: refilled texts, a teacher's probabilities, spans."""
 
+    columns: tuple[str, ...] = ()  # dataset columns that it needs beside the tokens
+
     @abstractmethod
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
         """The examples that the stage trains on.
@@ -61,6 +63,7 @@ class Stage:
         model_options: changes to the model's configuration for this stage, for example `{"attn_implementation":
             "eager"}` for an objective that reads attention weights.
         name: in records; default the objective's own. Two stages of a method need different ones.
+        epochs, steps: how long it trains, where that is not the epochs of the run.
     """
 
     objective: Objective
@@ -69,6 +72,8 @@ class Stage:
     start: Literal["previous", "pretrained"] = "previous"
     model_options: Mapping[str, object] = field(default_factory=dict)
     name: str = ""
+    epochs: float | None = None
+    steps: int | None = None
 
     def __post_init__(self):
         if self.start not in ("previous", "pretrained"):
@@ -129,7 +134,8 @@ class Refill(Preparer):
         """
         ids = list(examples["input_ids"])
         order = np.argsort([len(row) for row in ids], kind="stable")  # like lengths together: little padding
-        batches = DataLoader(examples.select(order), batch_size, collate_fn=Collator(plm.tokenizer))
+        collate = Collator(plm.tokenizer, self.masking.columns)
+        batches = DataLoader(examples.select(order), batch_size, collate_fn=collate)
         console = Console(stderr=True)
         counts = {"masked": 0, "changed": 0}
         rows = iter(order.tolist())

@@ -115,7 +115,8 @@ class ObjectiveTrainer(Trainer):
         generator = torch.Generator().manual_seed(self._mask_seed())
         batches = [self._prepared(batch, generator) for batch in batches]
         n_examples = sum(len(batch["input_ids"]) for batch in batches)
-        n_masked = sum(batch["mask"].sum() for batch in batches) if "mask" in batches[0] else 0
+        predicted = "targets" if "targets" in batches[0] else "mask"  # what the masked-LM loss is a mean over
+        n_masked = sum(batch[predicted].sum() for batch in batches) if predicted in batches[0] else 0
         counts = torch.as_tensor([n_examples, n_masked], device=device)
         if self.args.world_size > 1:
             counts = self.accelerator.reduce(counts, "sum")

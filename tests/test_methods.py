@@ -11,10 +11,10 @@ from transformers import TrainerCallback
 
 from mtlib.errors import UserError
 from mtlib.masking import BernoulliMasking, ExactMasking
-from mtlib.methods import METHODS, get_method
+from mtlib.methods import METHODS, IntermediateSettings, LearningRates, get_method
 from mtlib.objectives import FineTuning, MaskedLM, MaskTuning
 from mtlib.runs import run as runs
-from mtlib.runs.config import configure, read_by
+from mtlib.runs.config import command_line, configure, read_by
 from mtlib.runs.records import read_records
 from mtlib.stages import Refill
 from tests.conftest import BERT_SPECIALS, make_plm, make_tokenizer, tiny_bert_config
@@ -83,6 +83,26 @@ class TestStages:
         assert type(classify.objective) is FineTuning and type(classify.prepare[0]) is Refill
         assert (adapt.rates.trunk, adapt.rates.mlm_head, classify.rates.trunk) == (5e-3, 5e-3, 2e-3)
 
+    def test_intermediate_pretraining_trains_on_the_texts_then_on_the_labels(self):
+        settings = IntermediateSettings(masking="original", pretraining_steps=7, mlm_head_learning_rate=5e-3)
+        rates = LearningRates(2e-3, 2e-3, 5e-3)
+        adapt, classify = METHODS["intermediate_pretraining"].stages(settings, rates, make_tokenizer())
+        assert type(adapt.objective) is MaskedLM and type(classify.objective) is FineTuning
+        assert adapt.objective.masking.targets == "all" and adapt.objective.masking.rate == 0.15
+        assert (adapt.steps, adapt.epochs, classify.steps, classify.prepare) == (7, None, None, ())
+        assert (adapt.rates.trunk, classify.rates.trunk) == (5e-3, 2e-3)
+        with pytest.raises(UserError, match="pretraining_epochs and pretraining_steps are both given"):
+            configure("sentiment", "intermediate_pretraining", pretraining_epochs=1, pretraining_steps=2)
+        with pytest.raises(UserError, match="pretraining_steps is 0"):
+            configure("sentiment", "intermediate_pretraining", pretraining_steps=0)
+
+    def test_a_rate_that_is_the_default_of_other_methods_is_given_on_the_command_line(self):
+        assert command_line(configure("nli", "intermediate_pretraining", mask_rate=0.05))[-2:] == [
+            "--mask-rate",
+            "0.05",
+        ]
+        assert "--mask-rate" not in command_line(configure("nli", "intermediate_pretraining"))
+
     @pytest.mark.parametrize("method", [name for name, method in METHODS.items() if "top_k" in method.reads])
     def test_top_k_beyond_the_vocabulary_is_refused_before_training(self, method, plm):
         with pytest.raises(UserError, match="top_k is 99; the vocabulary has 28 tokens"):
@@ -101,6 +121,7 @@ class TestSettings:
             "no_integrated_loss": {*perturbation, "alpha", "shared"},
             "sequential": {*perturbation, "mlm_head_learning_rate"},
             "perturb_first": perturbation,
+            "intermediate_pretraining": {*perturbation, "mlm_head_learning_rate"} - {"fill"},
         }.items():
             resolved = configure("nli", method).resolved()
             record = resolved.public()
@@ -249,6 +270,14 @@ class TestRuns:
         assert cost["train_seconds"] == pytest.approx(sum(stage["seconds"] for stage in cost["stages"]), abs=0.02)
         assert [entry["stage"] for entry in record["history"]] == ["masked_lm"] * 8 + ["fine_tuning"] * 8
         assert {*record["history"][0]} >= {"mlm_loss", "n_masked"} and "ft_loss" in record["history"][-1]
+
+    @pytest.mark.parametrize("length", [{"pretraining_steps": 3}, {"pretraining_epochs": 0.75}])
+    def test_intermediate_pretraining_of_a_given_length(self, testbed, model, tmp_path, length):  # noqa: F811
+        watch = Watch()
+        record = self.record(tmp_path, config(model, method="intermediate_pretraining", **length), [watch])
+        assert all(torch.equal(a, b) for a, b in zip(watch.ended[0].values(), watch.started[1].values(), strict=True))
+        stages = [(stage["name"], stage["steps"], stage["examples_seen"]) for stage in record["cost"]["stages"]]
+        assert stages == [("masked_lm", 3, 48), ("fine_tuning", 8, 128)]
 
 
 class Killed(Exception):

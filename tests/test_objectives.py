@@ -6,10 +6,11 @@ from transformers import AutoModelForMaskedLM
 
 from mtlib.diagnostics import gradient_diagnostics
 from mtlib.errors import UserError
-from mtlib.masking import BernoulliMasking, ExactMasking
+from mtlib.masking import BernoulliMasking, ExactMasking, OriginalMasking
 from mtlib.objectives import FineTuning, MaskedLM, MaskTuning, fine_tuning_loss, mask_tuning_loss, masked_lm_loss
 from mtlib.objectives.masked_lm import replace_masked
 from tests.conftest import make_batch, make_plm, make_tokenizer, tiny_bert_config
+from tests.test_trainer import history, train
 
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
@@ -146,6 +147,46 @@ def test_masked_lm_counts_right_predictions(still_plm):
     parts = MaskedLM()(still_plm, batch).parts
     predicted = still_plm.masked_lm_logits(batch, batch["mask"]).argmax(-1)
     assert parts["n_correct"] == (predicted == batch["input_ids"][batch["mask"]]).sum()
+
+
+class TestTargetsAll:
+    """The loss over the whole text (+Orig)."""
+
+    def test_it_is_the_mean_over_every_token_and_fills_masks_alone(self, still_plm):
+        batch = make_batch(still_plm)
+        objective = MaskedLM(ExactMasking(0.5), targets="all")
+        batch = objective.prepare(still_plm, batch, torch.Generator().manual_seed(0))
+        assert torch.equal(batch["targets"], batch["attention_mask"].bool())
+        output = objective(still_plm, batch)
+        masked = batch["input_ids"].masked_fill(batch["mask"], still_plm.tokenizer.mask_token_id)
+        labels = batch["input_ids"].masked_fill(batch["attention_mask"] == 0, -100)
+        inputs = {name: batch[name] for name in ("attention_mask", "token_type_ids")}
+        torch.testing.assert_close(output.loss, still_plm.mlm(input_ids=masked, labels=labels, **inputs).loss)
+        alone = MaskedLM()(still_plm, {name: value for name, value in batch.items() if name != "targets"})
+        assert torch.equal(output.perturbed_ids, alone.perturbed_ids)
+        torch.testing.assert_close(output.mlm_logits, alone.mlm_logits)
+        assert output.parts["n_masked"] == batch["mask"].sum() and output.parts["n_correct"] == alone.parts["n_correct"]
+
+    def test_the_original_policy_brings_it_to_mask_tuning_whose_slices_add_up(self, still_plm, tmp_path):
+        batch = make_batch(still_plm)
+        whole = MaskTuning(0.5, OriginalMasking(0.3)).prepare(still_plm, batch, torch.Generator().manual_seed(0))
+        loss = MaskTuning(0.5)(still_plm, whole).loss
+        assert loss != MaskTuning(0.5)(still_plm, whole | {"targets": whole["mask"]}).loss
+        counts = {"n_examples": torch.tensor(4), "n_masked": whole["targets"].sum()}
+        slices = [{name: value[rows] for name, value in whole.items()} | counts for rows in (slice(0, 1), slice(1, 4))]
+        torch.testing.assert_close(sum(MaskTuning(0.5)(still_plm, part).loss for part in slices), loss)
+
+    def test_the_trainer_counts_every_token(self, tmp_path):
+        histories = []
+        for size in (8, 2):
+            sizes = {"per_device_train_batch_size": size, "gradient_accumulation_steps": 8 // size}
+            trainer = train(tmp_path, MaskedLM(OriginalMasking(0.15)), **sizes)
+            histories.append(torch.tensor(history(trainer)))
+        torch.testing.assert_close(*histories, rtol=1e-4, atol=1e-6)
+
+    def test_an_unknown_choice(self):
+        with pytest.raises(UserError, match="targets is 'some'; expected one of masked, all"):
+            MaskedLM(targets="some")
 
 
 def test_80_10_10():

@@ -2,12 +2,19 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from importlib import import_module
+from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from mtlib.errors import UserError
 from mtlib.masking.places import check_rate
+from mtlib.methods import Targets
+
+if TYPE_CHECKING:
+    from mtlib.stages import Preparer
 
 
 class MaskingPolicy(ABC):
@@ -16,7 +23,35 @@ class MaskingPolicy(ABC):
     Every policy of ours draws one random number per candidate, in reading order. So the masks of an example do not
     depend on how far its batch is padded, and a given generator gives the same masks again. Policies run on the device
     of their inputs without a Python loop over examples.
+
+    A policy may choose by something that is computed once for a training set (spans, tags, counts). It then reads a
+    column of the dataset, which a preparer adds. The preparer is named rather than imported, since it may lie in a
+    package above this one (the testbed's grammar, the part-of-speech probe).
     """
+
+    columns: Mapping[str, int | float] = MappingProxyType({})  # that it reads, each with the value that pads it
+    prepared_by: str = ""  # "module:class" of the preparer that adds the columns
+    targets: Targets = "masked"  # the tokens whose prediction the masked LM is trained on
+
+    def preparers(self) -> "tuple[Preparer, ...]":
+        """What has to be done to a training set before this policy can read it."""
+        if not self.prepared_by:
+            return ()
+        module, name = self.prepared_by.split(":")
+        return (getattr(import_module(module), name)(),)
+
+    def column(self, batch: Mapping[str, Tensor], name: str) -> Tensor:
+        """A column of the batch.
+
+        Raises:
+            UserError: the batch has none.
+        """
+        if name not in batch:
+            raise UserError(
+                f"{type(self).__name__} reads the column {name!r}, which the batch lacks; let its preparer "
+                f"({self.prepared_by}) add it to the examples."
+            )
+        return batch[name]
 
     @abstractmethod
     def __call__(
@@ -62,9 +97,18 @@ class CountedMasking(MaskingPolicy):
     def __call__(self, batch, maskable, generator=None, plm=None) -> Tensor:
         return self.choose(maskable, self.scores(batch, maskable, plm), generator)  # (batch, seq)
 
-    def choose(self, candidates: Tensor, scores: Tensor | None, generator: torch.Generator | None) -> Tensor:
-        """The wanted number of candidates, those with the highest scores or a draw by them, bool `(batch, seq)`."""
-        n = candidates.sum(dim=1, keepdim=True)  # (batch, 1)
+    def choose(
+        self,
+        candidates: Tensor,
+        scores: Tensor | None,
+        generator: torch.Generator | None,
+        counted: Tensor | None = None,
+    ) -> Tensor:
+        """The wanted number of candidates, those with the highest scores or a draw by them, bool `(batch, seq)`.
+
+        `counted` are the tokens of which `rate` is a share, where those are not the candidates themselves.
+        """
+        n = (candidates if counted is None else counted).sum(dim=1, keepdim=True)  # (batch, 1)
         # float64, so that the count is the one Python's round(rate * n) gives
         wanted = torch.round(self.rate * n.double()).long().clamp(min=self.at_least)  # (batch, 1)
         keys = uniform(candidates, generator)  # (batch, seq), 2 where there is no candidate

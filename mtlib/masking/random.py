@@ -17,6 +17,15 @@ class ExactMasking(CountedMasking):
         super().__init__(rate, at_least)
 
 
+class OriginalMasking(ExactMasking):
+    """As `ExactMasking`, but the masked LM is trained to predict the whole text (+Orig: BART's own objective).
+
+    An encoder predicts the token at every place, masked or not; an encoder-decoder writes the full text.
+    """
+
+    targets = "all"
+
+
 class BernoulliMasking(MaskingPolicy):
     """Each maskable token by itself with probability `rate`, as Hugging Face's masked-LM collator does."""
 

@@ -10,7 +10,13 @@ from mtlib.errors import UserError
 from mtlib.masking import ExactMasking, MaskingPolicy, check_rate
 from mtlib.methods import Fill, FillMode, Reduction, Replacement
 from mtlib.objectives.fine_tuning import FineTuning, fine_tuning_loss
-from mtlib.objectives.masked_lm import check_replacement, draw_mask, masked_lm_loss, replace_masked
+from mtlib.objectives.masked_lm import (
+    check_replacement,
+    draw_mask,
+    masked_lm_loss,
+    predict_targets,
+    replace_masked,
+)
 from mtlib.objectives.objective import Objective, ObjectiveOutput, Phase
 from mtlib.plm import SharedPLM, check_fill, check_top_k
 
@@ -92,7 +98,7 @@ class MaskTuning(Objective):
 
     @property
     def columns(self) -> Mapping[str, int | float]:
-        return self.classification.columns
+        return {**self.masking.columns, **self.classification.columns}
 
     def check(self, plm: SharedPLM) -> None:
         if self.fill == "top_k":
@@ -123,12 +129,12 @@ class MaskTuning(Objective):
         """Mask and fill: L_MLM, and the refilled text as `perturbed_ids`."""
         input_ids, mask = batch["input_ids"], batch["mask"]  # (batch, seq)
         masked_ids = replace_masked(input_ids, mask, plm.tokenizer, self.replacement)
-        mlm_logits, perturbed_ids = plm.fill_masks(batch, mask, self.fill, self.top_k, masked_ids)
+        loss, filled = predict_targets(plm, batch, masked_ids, self.fill, self.top_k, self._weights(batch))
+        perturbed_ids = filled.perturbed_ids
         if self.fill_mode == "eval":
             perturbed_ids = self._fill_without_dropout(plm, batch, masked_ids)
-        loss = masked_lm_loss(mlm_logits, input_ids[mask], batch.get("n_masked"), self._weights(batch))
         parts = {"mlm_loss": loss, **perturbation_counts(input_ids, perturbed_ids, mask)}
-        return ObjectiveOutput(loss, parts, perturbed_ids=perturbed_ids, mlm_logits=mlm_logits)
+        return ObjectiveOutput(loss, parts, perturbed_ids=perturbed_ids, mlm_logits=filled.mlm_logits)
 
     @torch.no_grad()
     def _fill_without_dropout(self, plm: SharedPLM, batch: dict, masked_ids: Tensor) -> Tensor:
@@ -139,14 +145,14 @@ class MaskTuning(Objective):
         return perturbed_ids  # (batch, seq)
 
     def _weights(self, batch: dict) -> Tensor | None:
-        """The weight of each masked token in L_MLM, `(n_masked,)`; None: all alike, adding up to 1."""
-        mask = batch["mask"]  # (batch, seq)
+        """The weight of each predicted token in L_MLM, `(n_masked,)`; None: all alike, adding up to 1."""
+        targets = batch.get("targets", batch["mask"])  # (batch, seq)
         if self.mlm_reduction == "tokens":
             return None
         if self.mlm_reduction == "sum":
-            return torch.ones(int(mask.sum()), device=mask.device)
-        n_examples = batch.get("n_examples", len(mask))
-        return (1.0 / (mask.sum(dim=1, keepdim=True) * n_examples)).expand(mask.shape)[mask]
+            return torch.ones(int(targets.sum()), device=targets.device)
+        n_examples = batch.get("n_examples", len(targets))
+        return (1.0 / (targets.sum(dim=1, keepdim=True) * n_examples)).expand(targets.shape)[targets]
 
     def classify(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
         """The classification objective's loss on the refilled text, `batch["perturbed_ids"]`."""

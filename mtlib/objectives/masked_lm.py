@@ -1,5 +1,6 @@
 """Pure masked-language-model training on text, without labels."""
 
+from collections.abc import Mapping
 from typing import get_args
 
 import torch
@@ -8,9 +9,9 @@ from torch.nn.functional import cross_entropy
 
 from mtlib.errors import UserError
 from mtlib.masking import ExactMasking, MaskingPolicy, maskable_positions
-from mtlib.methods import Replacement
+from mtlib.methods import Fill, Replacement, Targets
 from mtlib.objectives.objective import Objective, ObjectiveOutput
-from mtlib.plm import SharedPLM
+from mtlib.plm import FilledMasks, SharedPLM
 
 REPLACEMENTS = get_args(Replacement)
 
@@ -56,11 +57,40 @@ def check_replacement(value: str) -> None:
         raise UserError(f"replacement is {value!r}; expected one of {', '.join(REPLACEMENTS)}.")
 
 
-def draw_mask(plm: SharedPLM, batch: dict, masking: MaskingPolicy, generator: torch.Generator | None) -> dict:
-    """The batch with a fresh `mask`, unless it brings its own."""
-    if "mask" in batch:
-        return batch
-    return {**batch, "mask": masking(batch, maskable_positions(batch, plm.tokenizer), generator, plm)}
+def draw_mask(
+    plm: SharedPLM,
+    batch: dict,
+    masking: MaskingPolicy,
+    generator: torch.Generator | None,
+    targets: Targets | None = None,
+) -> dict:
+    """The batch with a fresh `mask`, unless it brings its own, and with `targets` where the whole text is predicted.
+
+    `targets`: default the policy's own.
+    """
+    if "mask" not in batch:
+        batch = {**batch, "mask": masking(batch, maskable_positions(batch, plm.tokenizer), generator, plm)}
+    if (targets or masking.targets) == "all" and "targets" not in batch:
+        attended = batch.get("attention_mask", torch.ones_like(batch["mask"]))
+        batch = {**batch, "targets": attended.bool()}  # (batch, seq)
+    return batch
+
+
+def predict_targets(
+    plm: SharedPLM,
+    batch: dict,
+    masked_ids: Tensor,
+    fill: Fill = "argmax",
+    top_k: int = 10,
+    weights: Tensor | None = None,
+) -> tuple[Tensor, FilledMasks]:
+    """The masked-LM loss, and what the masks are filled with, from one pass over `masked_ids` `(batch, seq)`."""
+    input_ids, mask = batch["input_ids"], batch["mask"]  # (batch, seq)
+    targets = batch.get("targets", mask)  # (batch, seq)
+    filled = plm.fill_masks(batch, targets, fill, top_k, masked_ids)
+    loss = masked_lm_loss(filled.mlm_logits, input_ids[targets], batch.get("n_masked"), weights)
+    perturbed_ids = torch.where(mask, filled.perturbed_ids, input_ids)
+    return loss, FilledMasks(filled.mlm_logits[mask[targets]], perturbed_ids)
 
 
 class MaskedLM(Objective):
@@ -69,30 +99,41 @@ class MaskedLM(Objective):
     Args:
         masking: policy; 15 % is the convention of pre-training.
         replacement: see `replace_masked`.
+        targets: "masked", or "all" for a loss over the whole text (a text-to-text model then writes all of it); default
+            as the policy says.
     """
 
     name = "masked_lm"
     classifies = False
 
-    def __init__(self, masking: MaskingPolicy | None = None, replacement: Replacement = "mask"):
+    def __init__(
+        self,
+        masking: MaskingPolicy | None = None,
+        replacement: Replacement = "mask",
+        targets: Targets | None = None,
+    ):
         super().__init__()
         check_replacement(replacement)
+        if targets not in (None, *get_args(Targets)):
+            raise UserError(f"targets is {targets!r}; expected one of {', '.join(get_args(Targets))}.")
         self.masking = masking or ExactMasking(0.15)
-        self.replacement = replacement
+        self.replacement, self.targets = replacement, targets
+
+    @property
+    def columns(self) -> Mapping[str, int | float]:
+        return self.masking.columns
 
     def prepare(self, plm: SharedPLM, batch: dict, generator: torch.Generator | None = None) -> dict:
-        return draw_mask(plm, batch, self.masking, generator)
+        return draw_mask(plm, batch, self.masking, generator, self.targets)
 
     def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
         batch = self.prepare(plm, batch)
         mask = batch["mask"]  # (batch, seq)
         masked_ids = replace_masked(batch["input_ids"], mask, plm.tokenizer, self.replacement)
-        filled = plm.fill_masks(batch, mask, masked_ids=masked_ids)
-        targets = batch["input_ids"][mask]  # (n_masked,)
-        loss = masked_lm_loss(filled.mlm_logits, targets, batch.get("n_masked"))
+        loss, filled = predict_targets(plm, batch, masked_ids)
         parts = {
             "mlm_loss": loss,
             "n_masked": mask.sum(),
-            "n_correct": (filled.perturbed_ids[mask] == targets).sum(),
+            "n_correct": (filled.perturbed_ids[mask] == batch["input_ids"][mask]).sum(),
         }
         return ObjectiveOutput(loss, parts, perturbed_ids=filled.perturbed_ids, mlm_logits=filled.mlm_logits)

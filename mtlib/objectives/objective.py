@@ -47,6 +47,7 @@ class Objective(nn.Module, ABC):
     `(batch,)`, the objective's own `columns`, and optionally what `prepare` and the trainer add:
 
     - `mask`, bool `(batch, seq)`: the masked places (drawn by `prepare`, or by the call itself where absent);
+    - `targets`, bool `(batch, seq)`: the places that the masked-LM loss is over, where those are not the masked ones;
     - `n_examples`, `n_masked`: the counts that mean losses divide by, when the batch is a slice of a larger one
       (gradient accumulation, several processes). Without them the batch's own counts are used.
 

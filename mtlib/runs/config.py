@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Literal, get_args, get_origin, get_type_hints
 
 from mtlib.errors import UserError
-from mtlib.methods import METHODS, LearningRates, get_method, readers, settings_of_any_method
+from mtlib.methods import METHODS, TESTBED_ONLY, LearningRates, get_method, readers, settings_of_any_method
 from mtlib.paths import MINI_MODEL_DIR
 
 BUNDLED_MODEL = "mini"
@@ -185,9 +185,9 @@ def settings_with_help() -> dict[str, tuple[object, str, object]]:
 
 def command_line(config: RunConfig) -> list[str]:
     """The options of `mtlib run` that give this configuration: those that are not the defaults."""
-    words = []
+    words, described = [], _described(RunConfig) | _described(type(config.settings))
     for name, value in config.values().items():
-        default = settings_with_help()[name][2]
+        default = described[name][2]
         if value is None or value == default or value in ((), {}):
             continue
         match name:
@@ -226,7 +226,8 @@ _NUMBERS = {
 }
 _SHARES = ("alpha", "mask_rate", "warmup")
 _POSITIVE = ("learning_rate", "classifier_learning_rate", "mlm_head_learning_rate", "epochs", "batch_size",
-             "accumulation", "train_size", "max_length", "eval_max_length", "top_k")  # fmt: skip
+             "accumulation", "train_size", "max_length", "eval_max_length", "top_k", "pretraining_epochs",
+             "pretraining_steps")  # fmt: skip
 _NOT_NEGATIVE = ("weight_decay", "gradient_diagnostics_steps", "seed")
 
 
@@ -272,11 +273,17 @@ def _check(config: RunConfig) -> None:
 
 
 def _check_sets(config: RunConfig) -> None:
-    from mtlib.data.sources import source_kind, split_options
+    from mtlib.data.sources import is_testbed, source_kind, split_options
     from mtlib.data.tasks import get_task
 
     if len(set(config.sets)) < len(config.sets):
         raise UserError(f"sets names a set twice: {', '.join(config.sets)}.")
+    masking = config.values().get("masking")
+    if masking in TESTBED_ONLY and not is_testbed(config.source):
+        raise UserError(
+            f"masking is {masking!r}, which knows the testbed's grammar and has no meaning for other data (source "
+            f"{source_kind(config.source)!r}); take source testbed, or another policy."
+        )
     known = get_task(config.task).evaluation_sets(config.source)
     for name in (*config.sets, *config.splits):
         if name not in known:

@@ -110,7 +110,8 @@ def _complete(
     started, surroundings = datetime.now(UTC), environment.describe()
     plm, stages = _start(config)
     revision = getattr(plm.config, "_commit_hash", None)
-    keep = {name for stage in stages for name in stage.objective.columns} & {*sets["train"].dataset.column_names}
+    wanted = {name for stage in stages for part in (stage.objective, *stage.prepare) for name in part.columns}
+    keep = wanted & {*sets["train"].dataset.column_names}
     examples = tokenise(sets["train"].dataset, plm.tokenizer, config.max_length, **({"keep": keep} if keep else {}))
     work = path.parent / ".work" / path.stem
     if not resume:

@@ -105,7 +105,8 @@ def _train(
     trainer = _make_trainer(config, stage, plm, examples, folder, callbacks)
     checkpoint = last_checkpoint(folder)
     trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
-    cost = {"steps": trainer.state.global_step, "examples_seen": round(len(examples) * config.epochs), **counts}
+    steps, seen = trainer.state.global_step, round(len(examples) * (stage.epochs or config.epochs))
+    cost = {"steps": steps, "examples_seen": steps * config.batch_size if stage.steps else seen, **counts}
     return trainer, {"cost": cost, "history": [entry for entry in trainer.state.log_history if "loss" in entry]}
 
 
@@ -124,12 +125,14 @@ def _make_trainer(
     config: RunConfig, stage: Stage, plm: SharedPLM, examples: Dataset, folder: Path, callbacks: list[TrainerCallback]
 ) -> ObjectiveTrainer:
     slices = check_slices(config)
-    steps = max(1, round(-(-len(examples) // config.batch_size) * config.epochs))
+    epochs = stage.epochs or config.epochs
+    steps = stage.steps or max(1, round(-(-len(examples) // config.batch_size) * epochs))
     log_every = max(1, steps // 100)
     two_losses = stage.objective.phases(plm, {}) is not None
     arguments = ObjectiveArguments(
         output_dir=str(folder),
-        num_train_epochs=config.epochs,
+        num_train_epochs=epochs,
+        max_steps=stage.steps or -1,
         per_device_train_batch_size=config.batch_size // slices,
         gradient_accumulation_steps=config.accumulation,
         per_device_eval_batch_size=64,

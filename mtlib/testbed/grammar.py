@@ -26,6 +26,7 @@ LABELS = {"sentiment": 2, "nli": 3, "paraphrase": 2}
 SIDES = ("neg", "pos")  # of an opinion word, by label
 FORMS = ("past", "part", "s", "ing", "pl", "they")
 SLOT = re.compile(r"\{([-+~]?)(?:(\w+)=)?(\w+)((?:\.\w+)*)\}")
+WORD = r"[a-z0-9]+(?:['-][a-z0-9]+)*"  # of a text in lower case
 OPTION = re.compile(r"\[([^\[\]]*)\]")
 
 
@@ -254,4 +255,4 @@ def add_s(word: str) -> str:
 
 
 def tokens(text: str) -> list[str]:
-    return re.findall(r"[a-z0-9]+(?:['-][a-z0-9]+)*", text.lower())
+    return re.findall(WORD, text.lower())

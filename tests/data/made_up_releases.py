@@ -62,6 +62,8 @@ MADE_UP = {
     b"Negative\tBad sound.\t7\nPositive\tGood sound.\t7\n",
     "imdb_cad/sentiment/combined/paired/test_paired.tsv":  # one field runs over two lines
     b'Sentiment\tText\tbatch_id\r\nPositive\t"Good cast,\ngood plot."\t7\r\nNegative\tBad cast, bad plot.\t7\r\n',
+    "imdb_cad/sentiment/combined/paired/train_paired.tsv": b"Sentiment\tText\tbatch_id\n"
+    b"Negative\tThe film is very bad.\t3\nPositive\tThe film is good.\t3\n",
     "mnli/MNLI/train.tsv": tsv(
         MNLI_TRAIN_HEADER,
         mnli_row(MNLI_TRAIN_HEADER, "31", "fiction", "The cat sat.", "A cat sat.", "entailment"),

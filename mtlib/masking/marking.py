@@ -1,0 +1,144 @@
+"""What masking policies read, computed once for a training set: a column with a number for every token."""
+
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
+from itertools import chain, count
+
+from datasets import Dataset
+
+from mtlib.errors import UserError
+from mtlib.masking.spans import mark_spans
+from mtlib.plm import SharedPLM
+from mtlib.stages import Prepared, Preparer
+
+Spans = list[tuple[int, int]] | list[tuple[int, int, int]]  # first character, the one after the last; a number
+_ROWS = 1000  # texts tokenised at a time
+
+
+class MarkTokens(Preparer):
+    """Adds a column with the number of the span that each token belongs to, or 0.
+
+    Spans are numbered in reading order from 1 on, unless they bring numbers of their own. Special tokens ([UNK] among
+    them) belong to none. Counts the examples without a marked token. A class below it says which spans; it may read any
+    dataset columns that it names.
+    """
+
+    columns = ("text", "text_pair")
+    column: str  # the one that it adds
+
+    @abstractmethod
+    def spans(self, rows: Dataset) -> Iterator[tuple[Spans, Spans]]:
+        """The spans of each row in its text and in its second text, by characters and in reading order."""
+
+    def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
+        special = set(plm.tokenizer.all_special_ids)
+        marks = []
+        for row, encoded, spans in zip(examples, self._encoded(plm, examples), self.spans(examples), strict=True):
+            ids, offsets, sequence = encoded
+            if list(ids) != list(row["input_ids"]):
+                raise UserError(
+                    f"the tokens of {row['text'][:60]!r} are not those of its text, so that spans of it cannot be "
+                    f"found; {type(self).__name__} must come before what changes tokens."
+                )
+            marks.append(_marks(row, ids, offsets, sequence, spans, special))
+        return Prepared(
+            with_column(examples, self.column, marks),
+            {f"{self.column}_unmarked": sum(not any(row) for row in marks)},
+        )
+
+    def _encoded(self, plm: SharedPLM, examples: Dataset) -> Iterator[tuple]:
+        """Tokens, their offsets and the text that each belongs to, as `tokenise` has made them."""
+        check_texts(examples, self)
+        longest = max(map(len, examples["input_ids"]), default=0)  # where nothing was cut, this cuts nothing either
+        for first in range(0, len(examples), _ROWS):
+            rows = examples[first : first + _ROWS]
+            encoded = plm.tokenizer(
+                rows["text"], rows.get("text_pair"), truncation=True, max_length=longest, split_special_tokens=True,
+                return_offsets_mapping=True,
+            )  # fmt: skip
+            for i, ids in enumerate(encoded["input_ids"]):
+                yield ids, encoded["offset_mapping"][i], encoded.sequence_ids(i)
+
+
+def _marks(row: dict, ids, offsets, sequence, spans: tuple[Spans, Spans], special: set[int]) -> list[int]:
+    """The number of each token's span: those of the second text go on where those of the first end."""
+    number = count(1)
+    numbered = [[(start, end, *(own or [next(number)])) for start, end, *own in of_text] for of_text in spans]
+    first = mark_spans(row["text"], _of_text(offsets, sequence, 0), numbered[0])
+    second = mark_spans(row.get("text_pair") or "", _of_text(offsets, sequence, 1), numbered[1])
+    return [0 if token in special else a or b for token, a, b in zip(ids, first, second, strict=True)]
+
+
+def _of_text(offsets, sequence, wanted: int) -> list[tuple[int, int]]:
+    return [place if text == wanted else (0, 0) for place, text in zip(offsets, sequence, strict=True)]
+
+
+class MarkSalientSpans(MarkTokens):
+    """Named entities and dates, found by a spaCy pipeline.
+
+    Args:
+        pipeline: name of an installed pipeline with an entity recogniser or entity ruler, or the pipeline itself.
+    """
+
+    column = "salient_spans"
+
+    def __init__(self, pipeline="en_core_web_sm"):
+        self.pipeline = pipeline
+
+    def check(self, plm: SharedPLM) -> None:
+        self._loaded()
+
+    def spans(self, rows: Dataset) -> Iterator[tuple[Spans, Spans]]:
+        pipeline = self._loaded()
+
+        def entities(texts: Sequence[str]) -> Iterator[Spans]:
+            for document in pipeline.pipe(texts):
+                yield [(entity.start_char, entity.end_char) for entity in document.ents]
+
+        pairs = rows["text_pair"] if "text_pair" in rows.column_names else [""] * len(rows)
+        return zip(entities(list(rows["text"])), entities(list(pairs)), strict=True)
+
+    def _loaded(self):
+        if not isinstance(self.pipeline, str):
+            return self.pipeline
+        if find_spec("spacy") is None:
+            raise UserError(
+                "salient_spans finds named entities with spaCy, which is not installed; `pip install 'mtlib[policies]'`"
+                f" brings it, and `python -m spacy download {self.pipeline}` the pipeline."
+            )
+        import spacy
+
+        if not spacy.util.is_package(self.pipeline):
+            installed = ", ".join(spacy.util.get_installed_models()) or "none"
+            raise UserError(
+                f"salient_spans needs the spaCy pipeline {self.pipeline!r} (installed: {installed}); "
+                f"`python -m spacy download {self.pipeline}` brings it."
+            )
+        pipeline = spacy.load(self.pipeline)
+        if not {"ner", "entity_ruler"} & {*pipeline.pipe_names}:
+            raise UserError(f"the spaCy pipeline {self.pipeline!r} finds no entities; give one with `ner`.")
+        return pipeline
+
+
+class CountTokens(Preparer):
+    """Adds `token_counts`: how often each token occurs in the training set."""
+
+    def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
+        counts = Counter(chain.from_iterable(examples["input_ids"]))
+        rows = [[counts[token] for token in ids] for ids in examples["input_ids"]]
+        return Prepared(with_column(examples, "token_counts", rows))
+
+
+def check_texts(examples: Dataset, preparer: Preparer) -> None:
+    if "text" not in examples.column_names:
+        raise UserError(
+            f"{type(preparer).__name__} reads the texts, but the examples have no column `text`; tokenise them with "
+            "`keep=preparer.columns`."
+        )
+
+
+def with_column(examples: Dataset, name: str, rows: Sequence) -> Dataset:
+    """The examples with a column of numbers, one row of them for each example."""
+    return examples.add_column(name, list(rows)) if len(examples) else examples

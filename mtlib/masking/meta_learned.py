@@ -1,0 +1,199 @@
+"""The meta-learned policy: masks chosen so that fine-tuning afterwards learns quickly. A reconstruction.
+
+The slides of Ye et al. (2021) say only that the policy "should help the text-to-text to learn quickly when fine-tuned".
+What stands here is our plainest reading of that:
+
+    theta_1 = theta   - eta * grad L_MLM(theta; text masked by pi_phi)
+    theta_2 = theta_1 - eta * grad L_task(theta_1; training examples)
+    phi    <- phi     - grad_phi L_task(theta_2; held-out examples)
+
+with gradients of second order through both steps, and a straight-through Gumbel choice of the masked token. theta
+starts from the same model each time. The held-out examples are a part of the training set.
+"""
+
+from collections.abc import Mapping
+
+import torch
+from datasets import Dataset
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import cross_entropy, one_hot
+
+from mtlib.collator import Collator
+from mtlib.errors import UserError
+from mtlib.masking.marking import with_column
+from mtlib.masking.places import maskable_positions
+from mtlib.plm import SharedPLM
+from mtlib.stages import Prepared, Preparer
+
+
+class MaskScorer(nn.Module):
+    """pi_phi: a score for every token, from frozen word embeddings of it and of its two neighbours.
+
+    Args:
+        embeddings: of a trunk, `(vocab, dim)`.
+        hidden: width of the layer between.
+    """
+
+    def __init__(self, embeddings: Tensor, hidden: int = 64):
+        super().__init__()
+        self.register_buffer("embeddings", embeddings.detach().float().clone(), persistent=False)
+        self.context = nn.Conv1d(embeddings.shape[1], hidden, kernel_size=3, padding=1)
+        self.head = nn.Linear(hidden, 1)
+
+    def forward(self, batch: Mapping[str, Tensor]) -> Tensor:
+        """`(batch, seq)`; padding counts as zeros, so that it changes nothing."""
+        embedded = self.embeddings[batch["input_ids"]] * batch["attention_mask"].unsqueeze(-1)  # (batch, seq, dim)
+        return self.head(torch.tanh(self.context(embedded.mT)).mT).squeeze(-1)
+
+
+def gumbel_choice(
+    scores: Tensor, maskable: Tensor, generator: torch.Generator | None = None, straight_through: bool = True
+) -> Tensor:
+    """One token of each row, drawn with probabilities proportional to exp(score): weights `(batch, seq)`.
+
+    The softmax of scores with Gumbel noise; `straight_through` rounds it to 0 and 1 and keeps its gradient. Rows
+    without a maskable token have weights 0.
+    """
+    draws = torch.rand(scores.shape, generator=generator, dtype=scores.dtype).to(scores.device).clamp(1e-20, 1 - 1e-7)
+    noisy = (scores - torch.log(-torch.log(draws))).masked_fill(~maskable, -torch.inf)
+    possible = maskable.any(dim=1, keepdim=True)
+    soft = noisy.masked_fill(~possible, 0.0).softmax(dim=1) * possible  # (batch, seq)
+    if not straight_through:
+        return soft
+    hard = one_hot(soft.argmax(dim=1), soft.shape[1]) * possible
+    return hard.to(soft) - soft.detach() + soft
+
+
+def masked_lm_step_loss(plm: SharedPLM, batch: Mapping[str, Tensor]) -> Tensor:
+    """L_MLM of a text of which each token is masked as far as `batch["weights"]` `(batch, seq)` says.
+
+    The embedding of a token with weight w is (1 - w) times its own plus w times the mask token's; the loss is the mean
+    of the tokens' cross-entropies, weighted by w.
+    """
+    weights, input_ids = batch["weights"], batch["input_ids"]  # (batch, seq)
+    trunk = plm.mlm_trunk.get_encoder() if plm.config.is_encoder_decoder else plm.mlm_trunk
+    embed = trunk.get_input_embeddings()
+    w = weights.unsqueeze(-1)
+    inputs = plm.inputs(batch)
+    inputs.pop("input_ids")
+    if plm.config.is_encoder_decoder:
+        inputs |= {"decoder_input_ids": plm.shifted_right(input_ids), "use_cache": False}
+    embedded = (1 - w) * embed(input_ids) + w * embed(torch.full_like(input_ids, plm.tokenizer.mask_token_id))
+    logits = plm.mlm(inputs_embeds=embedded, **inputs, return_dict=True).logits  # (batch, seq, vocab)
+    per_token = cross_entropy(logits.mT, input_ids, reduction="none")  # (batch, seq)
+    return (weights * per_token).sum() / weights.sum().clamp(min=1e-6)
+
+
+def task_loss(plm: SharedPLM, batch: Mapping[str, Tensor]) -> Tensor:
+    """L_FT, the mean cross-entropy of the gold labels."""
+    return cross_entropy(plm.classify(batch), batch["labels"])
+
+
+def meta_loss(
+    plm: SharedPLM, weights: Tensor, text: Mapping[str, Tensor], train: Mapping[str, Tensor],
+    held_out: Mapping[str, Tensor], rate: float,
+) -> Tensor:  # fmt: skip
+    """L_task on `held_out` after a masked-LM step on `text` and a task step on `train`, differentiable by `weights`.
+
+    The model must be in evaluation mode (no dropout), and is left as it is.
+
+    Args:
+        weights: how far each token of `text` is masked, `(batch, seq)`.
+        rate: eta, of both steps.
+    """
+    # every place of a parameter by one name: a shared trunk has two, and `functional_call` would not put it back right
+    places = {
+        f"{path}.{name}": parameter
+        for path, module in plm.named_modules()
+        for name, parameter in module.named_parameters(recurse=False)
+    }
+    theta = {id(parameter): parameter.detach().requires_grad_() for parameter in places.values()}  # tied ones are one
+
+    def loss(parameters, function, batch):
+        values = {name: parameters[id(parameter)] for name, parameter in places.items()}
+        return functional_call(plm, values, (function, batch), tie_weights=False)
+
+    def stepped(parameters, function, batch):
+        gradients = torch.autograd.grad(
+            loss(parameters, function, batch), list(parameters.values()), create_graph=True, allow_unused=True
+        )
+        return {
+            key: parameter if gradient is None else parameter - rate * gradient
+            for (key, parameter), gradient in zip(parameters.items(), gradients, strict=True)
+        }
+
+    with sdpa_kernel(SDPBackend.MATH):  # the other kernels have no second derivative
+        after_masked_lm = stepped(theta, masked_lm_step_loss, {**text, "weights": weights})
+        return loss(stepped(after_masked_lm, task_loss, train), task_loss, held_out)
+
+
+class LearnToMask(Preparer):
+    """Trains a `MaskScorer` on `meta_loss` and adds its scores of every token, `meta_scores`. Counts its steps.
+
+    Args:
+        steps: of Adam on phi.
+        batch_size: texts, training and held-out examples of a step, each.
+        learning_rate: of phi.
+        inner_rate: eta.
+        held_out: share of the training set that the policy is judged on.
+    """
+
+    def __init__(
+        self, steps: int = 200, batch_size: int = 16, learning_rate: float = 1e-2, inner_rate: float = 0.05,
+        held_out: float = 0.2,
+    ):  # fmt: skip
+        self.steps, self.batch_size, self.held_out = steps, batch_size, held_out
+        self.learning_rate, self.inner_rate = learning_rate, inner_rate
+
+    def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
+        training = plm.training
+        plm.eval()
+        with (
+            torch.random.fork_rng([plm.device] if plm.device.type == "cuda" else []),
+            torch.autocast(plm.device.type, enabled=False),
+        ):
+            torch.manual_seed(seed)
+            trunk = plm.trunk.get_encoder() if plm.config.is_encoder_decoder else plm.trunk
+            scorer = MaskScorer(trunk.get_input_embeddings().weight).to(plm.device)
+            self.fit(scorer, plm, examples, torch.Generator().manual_seed(seed))
+            scores = self._scores(scorer, plm, examples)
+        plm.train(training)
+        return Prepared(with_column(examples, "meta_scores", scores), {"meta_learned_steps": self.steps})
+
+    def fit(self, scorer: MaskScorer, plm: SharedPLM, examples: Dataset, generator: torch.Generator) -> list[float]:
+        """Train `scorer` in place; the held-out loss of every step."""
+        n_held_out = round(self.held_out * len(examples))
+        if not 0 < n_held_out < len(examples):
+            raise UserError(f"meta_learned needs examples to train on and to hold out; {len(examples)} are too few.")
+        order = torch.randperm(len(examples), generator=generator)
+        held_out, train = order[:n_held_out], order[n_held_out:]
+        collate = Collator(plm.tokenizer)
+
+        def drawn(rows: Tensor) -> dict[str, Tensor]:
+            some = rows[torch.randint(len(rows), (self.batch_size,), generator=generator)]
+            batch = collate([examples[i] for i in some.tolist()])
+            return {name: tensor.to(plm.device) for name, tensor in batch.items()}
+
+        optimizer, losses = torch.optim.Adam(scorer.parameters(), lr=self.learning_rate), []
+        for _ in range(self.steps):
+            text, support, query = drawn(train), drawn(train), drawn(held_out)
+            weights = gumbel_choice(scorer(text), maskable_positions(text, plm.tokenizer), generator)
+            loss = meta_loss(plm, weights, text, support, query, self.inner_rate)
+            gradients = torch.autograd.grad(loss, list(scorer.parameters()))
+            for parameter, gradient in zip(scorer.parameters(), gradients, strict=True):
+                parameter.grad = gradient
+            optimizer.step()
+            losses.append(loss.item())
+        return losses
+
+    @torch.no_grad()
+    def _scores(self, scorer: MaskScorer, plm: SharedPLM, examples: Dataset) -> list[list[float]]:
+        rows = []
+        for first in range(0, len(examples), 64):
+            ids = examples[first : first + 64]["input_ids"]
+            batch = plm.tokenizer.pad({"input_ids": ids}, padding_side="right", return_tensors="pt").to(plm.device)
+            scores = scorer(batch).cpu()
+            rows += [row[: len(tokens)].tolist() for row, tokens in zip(scores, ids, strict=True)]
+        return rows

@@ -1,0 +1,71 @@
+"""Policies that follow a network which was trained before: a pointer's spans, and scores that were learned."""
+
+import torch
+from torch import Tensor
+
+from mtlib.errors import UserError
+from mtlib.masking.policy import CountedMasking, MaskingPolicy, uniform
+
+
+def best_spans(start: Tensor, end: Tensor, k: int = 1) -> tuple[Tensor, Tensor, Tensor]:
+    """The k likeliest spans by log p_start(i) + log p_end(j), i <= j: first tokens, last tokens, scores, `(batch, k)`.
+
+    Args:
+        start, end: log-probabilities `(batch, seq)`, -inf where no span may begin or end.
+        k: where there are fewer spans, the rest have the score -inf.
+    """
+    seq = start.shape[1]
+    pairs = start.unsqueeze(2) + end.unsqueeze(1)  # (batch, seq, seq): from i to j
+    backward = torch.ones(seq, seq, dtype=torch.bool, device=start.device).tril(-1)
+    pairs = pairs.masked_fill(backward, -torch.inf).flatten(1)
+    pairs = torch.nn.functional.pad(pairs, (0, max(0, k - pairs.shape[1])), value=-torch.inf)
+    # stable, so that equal spans stand in reading order however far a row is padded
+    scores, places = (found[:, :k] for found in pairs.sort(dim=1, descending=True, stable=True))  # (batch, k)
+    return places // seq, places % seq, scores
+
+
+class MetaLearnedMasking(CountedMasking):
+    """Tokens drawn by learned scores, which were trained so that fine-tuning learns quickly. Our reconstruction.
+
+    The slides of Ye et al. (2021) do not give the objective; see `meta_learned` for ours.
+    """
+
+    columns = {"meta_scores": 0.0}  # noqa: RUF012  (never changed)
+    prepared_by = "mtlib.masking.meta_learned:LearnToMask"
+
+    def __init__(self, rate: float = 0.05, at_least: int = 1, temperature: float = 1.0):
+        super().__init__(rate, at_least, temperature)
+
+    def scores(self, batch, maskable, plm) -> Tensor:
+        return self.column(batch, "meta_scores")
+
+
+class SupervisedMasking(MaskingPolicy):
+    """The span that a learned pointer points at, `supervised.SpanPointer` (Ye et al. 2021).
+
+    Args:
+        best_of: 1 takes the best span; above it, a draw of so many of the best by their probability.
+
+    How many tokens are masked follows from the span.
+    """
+
+    columns = {"span_start": -torch.inf, "span_end": -torch.inf}  # noqa: RUF012  (never changed)
+    prepared_by = "mtlib.testbed.answers:PointAtAnswers"
+
+    def __init__(self, best_of: int = 1):
+        if not (isinstance(best_of, int) and best_of >= 1):
+            raise UserError(f"best_of is {best_of!r}; expected a whole number, 1 or more.")
+        self.best_of = best_of
+
+    def __repr__(self) -> str:
+        return f"SupervisedMasking(best_of={self.best_of!r})"
+
+    def __call__(self, batch, maskable, generator=None, plm=None) -> Tensor:
+        start, end = (self.column(batch, name).masked_fill(~maskable, -torch.inf) for name in self.columns)
+        first, last, scores = best_spans(start, end, self.best_of)  # (batch, best_of)
+        possible = scores.isfinite()
+        gumbel = -torch.log(-torch.log(uniform(possible, generator).clamp(1e-20, 1 - 1e-7)))
+        chosen = (scores + gumbel if self.best_of > 1 else scores).argmax(dim=1, keepdim=True)  # (batch, 1)
+        places = torch.arange(maskable.shape[1], device=maskable.device)
+        inside = (places >= first.gather(1, chosen)) & (places <= last.gather(1, chosen))
+        return maskable & inside & possible.gather(1, chosen)  # (batch, seq)

@@ -1,0 +1,145 @@
+"""The supervised policy of Ye et al.: a small network learns to point at a span, and that span is masked."""
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+from datasets import Dataset
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
+
+from mtlib.errors import UserError
+from mtlib.masking.marking import with_column
+from mtlib.plm import SharedPLM
+from mtlib.stages import Prepared, Preparer
+
+
+def pointer_loss(start_logits: Tensor, end_logits: Tensor, start: Tensor, end: Tensor) -> Tensor:
+    """L = -log p_start(i) - log p_end(j), mean over the batch, in nats.
+
+    Args:
+        start_logits, end_logits: `(batch, seq)`, -inf where there is no text.
+        start, end: the first and the last token of the span, `(batch,)`.
+
+    Returns:
+        Scalar.
+    """
+    return cross_entropy(start_logits.float(), start) + cross_entropy(end_logits.float(), end)
+
+
+class SpanPointer(nn.Module):
+    """Where an answer is likely to stand: two distributions over the tokens of a text, of its start and of its end.
+
+    A two-layer BiLSTM on frozen word embeddings with a linear layer for each of the two.
+
+    Args:
+        embeddings: the word embeddings of a trunk, `(vocab, dim)`.
+        hidden: of the LSTM, in each direction.
+    """
+
+    def __init__(self, embeddings: Tensor, hidden: int = 128):
+        super().__init__()
+        self.register_buffer("embeddings", embeddings.detach().float().clone(), persistent=False)
+        self.lstm = nn.LSTM(embeddings.shape[1], hidden, num_layers=2, bidirectional=True, batch_first=True)
+        self.head = nn.Linear(2 * hidden, 2)
+
+    def forward(self, input_ids: Tensor, lengths: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits of start and end, `(batch, seq)` each, -inf outside the text.
+
+        Args:
+            input_ids: `(batch, seq)`, padded on the right.
+            lengths: `(batch,)`, without the padding, at least 1.
+            text: where a span may begin and end, bool `(batch, seq)`.
+        """
+        packed = pack_padded_sequence(self.embeddings[input_ids], lengths.cpu(), True, enforce_sorted=False)
+        states, _ = pad_packed_sequence(self.lstm(packed)[0], True, total_length=input_ids.shape[1])
+        logits = self.head(states).masked_fill(~text.unsqueeze(-1), -torch.inf)  # (batch, seq, 2)
+        return logits[..., 0], logits[..., 1]
+
+
+class PointedSpan(NamedTuple):
+    """A training example: tokens, and the first and last of the span that is to be masked."""
+
+    input_ids: list[int]
+    start: int
+    end: int
+
+
+def fit_span_pointer(
+    pointer: SpanPointer, spans: Sequence[PointedSpan], special_ids: Iterable[int], epochs: int = 3,
+    batch_size: int = 32, learning_rate: float = 1e-3, seed: int = 0,
+) -> list[float]:  # fmt: skip
+    """Train `pointer` in place with Adam on `pointer_loss`; the mean loss of every epoch. Depends on `seed` alone."""
+    if not spans:
+        raise UserError("there is no span to learn from; expected texts with at least one marked span.")
+    special = torch.tensor(sorted(special_ids))
+    optimizer = torch.optim.Adam(pointer.parameters(), lr=learning_rate)
+    generator, losses = torch.Generator().manual_seed(seed), []
+    pointer.train()
+    for _ in range(epochs):
+        total = 0.0
+        for rows in torch.randperm(len(spans), generator=generator).split(batch_size):
+            some = [spans[i] for i in rows.tolist()]
+            start, end = (torch.tensor([span[i] for span in some], device=pointer.embeddings.device) for i in (1, 2))
+            loss = pointer_loss(*_pointed(pointer, [span.input_ids for span in some], special), start, end)
+            optimizer.zero_grad()
+            loss.backward()
+            nn.utils.clip_grad_norm_(pointer.parameters(), 1.0)
+            optimizer.step()
+            total += loss.item() * len(some)
+        losses.append(total / len(spans))
+    return losses
+
+
+def _pointed(pointer: SpanPointer, ids: Sequence[list[int]], special: Tensor) -> tuple[Tensor, Tensor]:
+    lengths = torch.tensor([len(row) for row in ids])
+    input_ids = pad_sequence([torch.tensor(row) for row in ids], batch_first=True)  # (batch, seq)
+    text = (torch.arange(input_ids.shape[1]) < lengths[:, None]) & ~torch.isin(input_ids, special)
+    device = pointer.embeddings.device
+    return pointer(input_ids.to(device), lengths, text.to(device))
+
+
+class PointAtSpans(Preparer):
+    """Trains a `SpanPointer` and adds what it says of every token: `span_start` and `span_end`, log-probabilities.
+
+    The network reads the word embeddings of the model as it is when the stage begins. A class below it says which spans
+    it learns from. Counts those spans.
+    """
+
+    epochs = 3
+
+    @abstractmethod
+    def training_spans(self, plm: SharedPLM, examples: Dataset, seed: int) -> list[PointedSpan]:
+        """What the pointer learns from."""
+
+    def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
+        spans = self.training_spans(plm, examples, seed)
+        with torch.random.fork_rng([plm.device] if plm.device.type == "cuda" else []):
+            torch.manual_seed(seed)
+            trunk = plm.trunk.get_encoder() if plm.config.is_encoder_decoder else plm.trunk
+            pointer = SpanPointer(trunk.get_input_embeddings().weight).to(plm.device)
+            fit_span_pointer(pointer, spans, plm.tokenizer.all_special_ids, self.epochs, seed=seed)
+        starts, ends = self._logarithms(pointer.eval(), examples, plm.tokenizer.all_special_ids)
+        examples = with_column(with_column(examples, "span_start", starts), "span_end", ends)
+        return Prepared(examples, {"supervised_spans": len(spans)})
+
+    @torch.no_grad()
+    def _logarithms(self, pointer: SpanPointer, examples: Dataset, special_ids) -> tuple[list, list]:
+        found, special = ([], []), torch.tensor(sorted(special_ids))
+        for first in range(0, len(examples), 64):
+            ids = examples[first : first + 64]["input_ids"]
+            for kept, logits in zip(found, _pointed(pointer, ids, special), strict=True):
+                # a text without a token of its own: no place is possible
+                logs = logits.float().log_softmax(dim=-1).nan_to_num(nan=-torch.inf, neginf=-torch.inf).cpu()
+                kept += [row[: len(tokens)].tolist() for row, tokens in zip(logs, ids, strict=True)]
+        return found
+
+
+def marked_spans(examples: Dataset, column: str) -> Iterator[PointedSpan]:
+    """The spans that a column of their numbers marks (`marking.MarkTokens`)."""
+    for ids, numbers in zip(examples["input_ids"], examples[column], strict=True):
+        for number in sorted({*numbers} - {0}):
+            places = [place for place, own in enumerate(numbers) if own == number]
+            yield PointedSpan(list(ids), places[0], places[-1])

@@ -1,0 +1,140 @@
+"""Which words of a testbed sentence carry the shortcut, and which decide its label: marks for the two oracle policies.
+
+                 shortcut                                             cause
+    sentiment    topics and makers, all words of a name               the words of opinion
+    nli          negations of the hypothesis, words that both share   words that one of the two lacks, but no negation
+    paraphrase   words that both questions share                      words that one of the two lacks
+
+In a pair the shortcut lies in how many words the two share. The marks take away all that `shortcut_label` reads; how
+many words are left still shows. The words of opinion stand in a template's slots with a + or - sign.
+"""
+
+import re
+from collections.abc import Iterator
+from functools import cache
+
+from datasets import Dataset
+
+from mtlib.errors import UserError
+from mtlib.masking.marking import MarkTokens, Spans
+from mtlib.testbed.generator import SETS
+from mtlib.testbed.grammar import SIDES, SLOT, WORD, Grammar, inflect, load_grammar, tokens
+
+
+def shortcut_spans(grammar: Grammar, text: str, text_pair: str | None = None) -> tuple[Spans, Spans]:
+    """The characters that carry the shortcut, in each text."""
+    if grammar.task == "sentiment":
+        return _found(_shortcut_pattern(grammar.task), text), []
+    shared = {*tokens(text)} & {*tokens(text_pair or "")}
+    return _words(text, shared), _words(text_pair or "", shared | {*grammar.shortcut.get("negation", ())})
+
+
+def cause_spans(grammar: Grammar, text: str, text_pair: str | None = None, template: str = "") -> tuple[Spans, Spans]:
+    """The characters that decide the label, in each text. `template` is the one that a sentiment was written by."""
+    if grammar.task == "sentiment":
+        return _found(_cause_pattern(grammar.task, template), text), []
+    first, second = {*tokens(text)}, {*tokens(text_pair or "")}
+    negations = {*grammar.shortcut.get("negation", ())}
+    return _words(text, first - second), _words(text_pair or "", second - first - negations)
+
+
+class _MarkKnownWords(MarkTokens):
+    columns = ("text", "text_pair", "uid", "group")
+
+    def spans(self, rows: Dataset) -> Iterator[tuple[Spans, Spans]]:
+        for row in rows:
+            yield self.of_row(testbed_grammar(row.get("uid"), type(self).__name__), row)
+
+
+class MarkShortcut(_MarkKnownWords):
+    column = "known_shortcut"
+
+    def of_row(self, grammar: Grammar, row: dict) -> tuple[Spans, Spans]:
+        return shortcut_spans(grammar, row["text"], row.get("text_pair"))
+
+
+class MarkCause(_MarkKnownWords):
+    column = "known_cause"
+
+    def of_row(self, grammar: Grammar, row: dict) -> tuple[Spans, Spans]:
+        return cause_spans(grammar, row["text"], row.get("text_pair"), row["group"])
+
+
+def testbed_grammar(uid: str | None, who: str) -> Grammar:
+    """The grammar that wrote the row of that uid.
+
+    Raises:
+        UserError: it is no row of a training set of the testbed.
+    """
+    if not of_testbed(uid):
+        raise UserError(
+            f"{who} knows the words of the testbed's training sets alone, and {uid!r} is no row of them; take another "
+            "masking policy for other data."
+        )
+    return _grammar(SETS[_set_of(uid)].task)
+
+
+def of_testbed(uid: str | None) -> bool:
+    """Whether a row is one of a training set of the testbed."""
+    return _set_of(uid) in SETS and _set_of(uid).endswith("_train")
+
+
+def _set_of(uid: str | None) -> str:
+    return f"testbed_{(uid or '').rpartition('-')[0]}"
+
+
+_grammar = cache(load_grammar)
+
+
+def _words(text: str, wanted: set[str]) -> Spans:
+    return [match.span() for match in re.finditer(WORD, text, re.IGNORECASE) if match[0].lower() in wanted]
+
+
+def _found(pattern: re.Pattern, text: str) -> Spans:
+    return [match.span() for match in pattern.finditer(text)]
+
+
+@cache
+def _shortcut_pattern(task: str) -> re.Pattern:
+    """Topics and makers. The article before one goes with it, since "an" tells which words may follow."""
+    grammar = _grammar(task)
+    entries = {
+        entry.columns[0]
+        for source in grammar.sources()
+        for category in grammar.shortcut["words"]
+        for side in SIDES
+        for entry in source.get(category, {}).get(side, ())
+    }
+    return re.compile(rf"\b(?:an? )?{_any_of(entries)}", re.IGNORECASE)
+
+
+@cache
+def _cause_pattern(task: str, template_id: str) -> re.Pattern:
+    """Whatever may stand in the template's slots of opinion."""
+    grammar = _grammar(task)
+    templates = {t.id: t for section in grammar.templates.values() for t in section}
+    if template_id not in templates:
+        raise UserError(f"{template_id!r} is no template of {task}.yaml, so that the words of opinion are not known.")
+    phrases = set()
+    for sign, _, category, forms in SLOT.findall(templates[template_id].text):
+        if sign in ("+", "-"):
+            for phrase in _phrases(grammar, category):
+                for form in forms.split(".")[1:]:
+                    phrase = inflect(phrase, form, grammar.forms)
+                phrases.add(phrase)
+    return re.compile(_any_of(phrases), re.IGNORECASE)
+
+
+def _phrases(grammar: Grammar, category: str) -> Iterator[str]:
+    """All entries of a category, those that are a slot by what may stand there."""
+    for source in grammar.sources():
+        for side in SIDES:
+            for entry in source.get(category, {}).get(side, ()):
+                slot = SLOT.fullmatch(entry.columns[0])
+                yield from _phrases(grammar, slot[3]) if slot else (entry.columns[0],)
+
+
+def _any_of(phrases: set[str]) -> str:
+    """A pattern for the longest of the phrases that stands there."""
+    ordered = sorted(phrases, key=lambda phrase: (-len(phrase), phrase))
+    return rf"\b(?:{'|'.join(map(re.escape, ordered))})\b"

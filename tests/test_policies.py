@@ -1,0 +1,656 @@
+"""Policies that mask certain words: how spans become tokens, and what each policy chooses."""
+
+import copy
+import itertools
+import math
+from typing import get_args
+
+import pytest
+import torch
+from datasets import Dataset
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from torch.func import functional_call
+from transformers import PreTrainedTokenizerFast
+
+from mtlib.data import sources
+from mtlib.data.encoding import tokenise
+from mtlib.data.sources import load
+from mtlib.errors import UserError
+from mtlib.masking import (
+    POLICIES,
+    AttributionMasking,
+    FrequencyMasking,
+    PartOfSpeechMasking,
+    WholeWordMasking,
+    maskable_positions,
+    masking_policy,
+    meta_learned,
+)  # fmt: skip
+from mtlib.masking.marking import MarkSalientSpans
+from mtlib.masking.meta_learned import LearnToMask, MaskScorer, gumbel_choice, meta_loss
+from mtlib.masking.pointed import SupervisedMasking, best_spans
+from mtlib.masking.policy import CountedMasking
+from mtlib.masking.ranked import attribution
+from mtlib.masking.spans import MarkedMasking, mark_spans
+from mtlib.masking.supervised import SpanPointer, pointer_loss
+from mtlib.methods import Masking
+from mtlib.objectives import FineTuning, MaskedLM
+from mtlib.paths import SETTINGS_FILE
+from mtlib.runs.config import configure
+from mtlib.runs.records import read_records
+from mtlib.runs.run import run
+from mtlib.stages import Refill
+from mtlib.testbed import answers
+from mtlib.testbed.answers import PointAtAnswers, edited_spans
+from mtlib.testbed.generator import generate, shortcut_label, shortcut_words
+from mtlib.testbed.grammar import load_grammar, tokens
+from mtlib.testbed.known_words import MarkCause, MarkShortcut, cause_spans, shortcut_spans
+from tests.conftest import BERT_SPECIALS, make_batch, make_plm, tiny_bert_config
+from tests.data.made_up_releases import write_releases
+from tests.runs.test_runs import model  # noqa: F401  (a fixture)
+from tests.test_masking import batch_of
+from tests.test_plm import architecture
+from tests.test_trainer import NO_DROPOUT
+
+LETTERS = "abzéßñÅİǅ\u0301дЖ中文字한אش👍🏽😀ﬁ½²'-,."
+text = st.text(
+    st.one_of(st.sampled_from(LETTERS + "   \n\u00a0"), st.characters(exclude_categories=["Cs"])), max_size=40
+)
+words = st.lists(st.text(st.sampled_from("abzéßñдЖ中한א👍😀½"), min_size=1, max_size=6), min_size=1, max_size=8)
+
+
+def made_tokenizer(kind: str) -> PreTrainedTokenizerFast:
+    """With a vocabulary of its own: pieces of words, bytes, or a Unigram model's pieces."""
+    corpus = ["abab zéß ñдЖ ab zé 中한 א👍 ½ 😀a", "ab ab abz zéß дЖ", LETTERS]
+    if kind == "WordPiece":
+        backend = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+        backend.normalizer = normalizers.BertNormalizer()  # strips accents, parts Chinese characters
+        backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        trainer = trainers.WordPieceTrainer(vocab_size=200, special_tokens=[*BERT_SPECIALS.values()])
+    elif kind == "byte-level BPE":
+        backend = Tokenizer(models.BPE())
+        backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+        backend.decoder = decoders.ByteLevel()
+        trainer = trainers.BpeTrainer(
+            vocab_size=320,
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+            special_tokens=[*BERT_SPECIALS.values()],
+        )
+    else:
+        backend = Tokenizer(models.Unigram())
+        backend.normalizer = normalizers.NFKC()
+        backend.pre_tokenizer = pre_tokenizers.Metaspace()
+        trainer = trainers.UnigramTrainer(
+            vocab_size=100,
+            special_tokens=[*BERT_SPECIALS.values()],
+            unk_token="[UNK]",
+            initial_alphabet=[*LETTERS, "▁"],
+        )
+    backend.train_from_iterator(corpus * 3, trainer)
+    first, last = (backend.token_to_id(token) for token in ("[CLS]", "[SEP]"))
+    bert = processors.BertProcessing(("[SEP]", last), ("[CLS]", first))
+    trimmed = processors.ByteLevel(trim_offsets=False)
+    backend.post_processor = processors.Sequence([trimmed, bert]) if "byte" in kind else bert
+    names = {f"{name}_token": token for name, token in BERT_SPECIALS.items()}
+    return PreTrainedTokenizerFast(tokenizer_object=backend, model_max_length=512, **names)
+
+
+TOKENIZERS = {kind: made_tokenizer(kind) for kind in ("WordPiece", "byte-level BPE", "SentencePiece")}
+
+
+@pytest.mark.parametrize("kind", TOKENIZERS)
+@given(text=text, data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_a_token_is_marked_if_it_has_a_character_of_the_span(kind, text, data):
+    bounds = sorted(data.draw(st.lists(st.integers(0, len(text)), min_size=4, max_size=4)))
+    spans = [(bounds[0], bounds[1]), (bounds[2], bounds[3])]
+    encoded = TOKENIZERS[kind](text, return_offsets_mapping=True, split_special_tokens=True)
+    marks = mark_spans(text, encoded["offset_mapping"], [(*span, i + 1) for i, span in enumerate(spans)])
+    for mark, (start, end) in zip(marks, encoded["offset_mapping"], strict=True):
+        # a character between the first and the last of the span that is no white space
+        inside = [any(text[s : i + 1].strip() and text[i:e].strip() for i in range(max(s, start), min(e, end)))
+                  for s, e in spans]  # fmt: skip
+        assert mark == (2 if inside[1] else 1 if inside[0] else 0)
+    assert marks[0] == marks[-1] == 0, "special tokens"
+
+
+@pytest.mark.parametrize("kind", TOKENIZERS)
+@given(words=words, data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_a_word_is_marked_with_all_its_pieces_and_no_others(kind, words, data):
+    """Words part tokens in all three, so the pieces of a text are those of its words one after the other."""
+    first = data.draw(st.integers(0, len(words) - 1))
+    last = data.draw(st.integers(first, len(words) - 1))
+    lengths = [len(TOKENIZERS[kind](word, add_special_tokens=False)["input_ids"]) for word in words]
+    encoded = TOKENIZERS[kind](" ".join(words), return_offsets_mapping=True)
+    span = (len(" ".join(words[:first])) + bool(first), len(" ".join(words[: last + 1])), 1)
+    marks = mark_spans(" ".join(words), encoded["offset_mapping"], [span])
+    before, inside = sum(lengths[:first]), sum(lengths[first : last + 1])
+    wanted = [0] * (1 + before) + [1] * inside + [0] * (len(marks) - 1 - before - inside)
+    space = [" ".join(words)[start:end] == " " for start, end in encoded["offset_mapping"]]  # a token of its own
+    assert [m for m, s in zip(marks, space, strict=True) if not s] == [
+        m for m, s in zip(wanted, space, strict=True) if not s
+    ]
+
+
+def example_set(rows: list[dict], plm) -> Dataset:
+    """Tokenised, with the texts and all else that preparers read."""
+    data = Dataset.from_list(rows)
+    return tokenise(data, plm.tokenizer, 64, keep=data.column_names)
+
+
+def masked_words(plm, policy, examples: Dataset, seed: int = 0) -> list[list[str]]:
+    """The tokens that a policy masks in each example."""
+    batch = {name: examples[name] for name in ("input_ids", "attention_mask", *policy.columns)}
+    batch = {
+        name: torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], True, policy.columns.get(name, 0))
+        for name, rows in batch.items()
+    }
+    mask = policy(batch, maskable_positions(batch, plm.tokenizer), torch.Generator().manual_seed(seed), plm)
+    return [
+        plm.tokenizer.convert_ids_to_tokens(ids[chosen]) for ids, chosen in zip(batch["input_ids"], mask, strict=True)
+    ]
+
+
+class TestSalientSpans:
+    @pytest.fixture
+    def pipeline(self):
+        spacy = pytest.importorskip("spacy")
+        pipeline = spacy.blank("en")
+        ruler = pipeline.add_pipe("entity_ruler")
+        ruler.add_patterns([{"label": "WORK", "pattern": "warm story"}, {"label": "DATE", "pattern": "filming"}])
+        return pipeline
+
+    ROWS = [  # noqa: RUF012
+        {"text": "A warm story of filming", "label": 1},
+        {"text": "not good", "label": 0},
+        {"text": "filming was slow", "label": 0},
+    ]
+
+    def test_one_entity_of_each_example_or_else_tokens_at_random(self, pipeline):
+        plm = make_plm()
+        prepared = MarkSalientSpans(pipeline)(plm, example_set(self.ROWS, plm))
+        assert prepared.examples["salient_spans"][:] == [
+            [0, 0, 1, 1, 0, 2, 2, 0], [0, 0, 0, 0], [0, 1, 1, 0, 0, 0],
+        ]  # fmt: skip
+        assert prepared.counts == {"salient_spans_unmarked": 1}
+        policy = masking_policy("salient_spans", 0.05, plm.tokenizer)
+        drawn = [masked_words(plm, policy, prepared.examples, seed) for seed in range(200)]
+        firsts = [words[0] for words in drawn]
+        assert set(map(tuple, firsts)) == {("warm", "story"), ("film", "##ing")}
+        assert 0.35 < sum(words == ["warm", "story"] for words in firsts) / 200 < 0.65
+        assert {tuple(words[1]) for words in drawn} == {("not",), ("good",)}
+        assert all(words[2] == ["film", "##ing"] for words in drawn)
+
+    def test_both_texts_of_a_pair(self, pipeline):
+        plm = make_plm()
+        rows = [{"text": "a warm story", "text_pair": "not a filming", "label": 1}]
+        marks = MarkSalientSpans(pipeline)(plm, example_set(rows, plm)).examples["salient_spans"][:]
+        assert marks == [[0, 0, 1, 1, 0, 0, 0, 2, 2, 0]]
+
+    def test_texts_cut_short_have_the_marks_of_what_is_left(self, pipeline):
+        plm = make_plm()
+        data = Dataset.from_list(self.ROWS)
+        short = tokenise(data, plm.tokenizer, 5, keep=("text",))
+        marks = MarkSalientSpans(pipeline)(plm, short).examples["salient_spans"][:]
+        assert marks == [[0, 0, 1, 1, 0], [0, 0, 0, 0], [0, 1, 1, 0, 0]]
+
+    def test_tokens_that_are_not_the_texts_are_refused(self, pipeline):
+        plm = make_plm()
+        refilled = Refill(masking_policy("exact", 1.0, plm.tokenizer))(plm, example_set(self.ROWS, plm)).examples
+        with pytest.raises(UserError, match="not those of its text"):
+            MarkSalientSpans(pipeline)(plm, refilled)
+
+    def test_a_pipeline_that_is_not_there(self):
+        pytest.importorskip("spacy")
+        with pytest.raises(UserError, match="needs the spaCy pipeline 'none_such'"):
+            MarkSalientSpans("none_such").check(None)
+
+    def test_without_spacy(self, monkeypatch):
+        monkeypatch.setattr("mtlib.masking.marking.find_spec", lambda name: None)
+        with pytest.raises(UserError, match=r"pip install 'mtlib\[policies\]'"):
+            MarkSalientSpans().check(None)
+
+
+def without(text: str, spans) -> str:
+    for start, end in reversed(spans):
+        text = text[:start] + " " + text[end:]
+    return text
+
+
+class TestKnownWords:
+    def test_by_hand(self):
+        def of(spans, text):
+            return [text[start:end] for start, end in spans]
+
+        grammar = load_grammar("sentiment")
+        sentence = "We saw an orphan book by Petra Novak, and it was anything but awful or out of tune."
+        assert of(shortcut_spans(grammar, sentence)[0], sentence) == ["an orphan", "Petra Novak"]
+        sentence = "The techno gig was anything but out of tune, as my boss will confirm."
+        assert of(cause_spans(grammar, sentence, template="anything-but")[0], sentence) == ["out of tune"]
+        first, second = "Anna never fed the hens.", "She did not feed the hens, Anna."
+        shortcut = shortcut_spans(load_grammar("nli"), first, second)
+        assert [of(s, t) for s, t in zip(shortcut, (first, second), strict=True)] == [
+            ["Anna", "the", "hens"], ["not", "the", "hens", "Anna"],
+        ]  # fmt: skip
+        cause = cause_spans(load_grammar("nli"), first, second)
+        assert [of(s, t) for s, t in zip(cause, (first, second), strict=True)] == [
+            ["never", "fed"], ["She", "did", "feed"],
+        ]  # fmt: skip
+
+    def test_bag_of_words_is_at_chance_where_the_shortcut_is_masked(self):
+        """The side of the shortcut, from what is left of a sentence; with first names left it is still known."""
+        pytest.importorskip("sklearn")
+        from sklearn.feature_extraction.text import CountVectorizer
+        from sklearn.linear_model import LogisticRegression
+
+        grammar = load_grammar("sentiment")
+        sets = generate(0.0, tasks=["sentiment"])  # the words of opinion say nothing about the shortcut's side
+        accuracy = {}
+        for name in ("all", "surnames and topics", "none"):
+            texts, sides = {}, {}
+            for part in ("testbed_sentiment_train", "testbed_sentiment"):
+                rows = [row["text"] for row in sets[part]]
+                sides[part] = [shortcut_label(grammar, row) for row in rows]
+                if name == "all":
+                    rows = [without(row, shortcut_spans(grammar, row)[0]) for row in rows]
+                elif name != "none":
+                    rows = [" ".join(set(tokens(row)) - shortcut_words(grammar, row)) for row in rows]
+                texts[part] = rows
+            vectorizer = CountVectorizer(ngram_range=(1, 2), binary=True)
+            train = vectorizer.fit_transform(texts["testbed_sentiment_train"])
+            probe = LogisticRegression(max_iter=300).fit(train, sides["testbed_sentiment_train"])
+            accuracy[name] = probe.score(vectorizer.transform(texts["testbed_sentiment"]), sides["testbed_sentiment"])
+        assert accuracy["none"] > 0.95 and accuracy["surnames and topics"] > 0.7
+        assert abs(accuracy["all"] - 0.5) < 0.05
+
+    @pytest.mark.parametrize("task", ["nli", "paraphrase"])
+    def test_the_planted_rule_finds_nothing_where_the_shortcut_is_masked(self, task):
+        grammar = load_grammar(task)
+        for row in generate(0.9, tasks=[task])[f"testbed_{task}_train"]:
+            first, second = shortcut_spans(grammar, row["text"], row["text_pair"])
+            left = without(row["text"], first), without(row["text_pair"], second)
+            assert not shortcut_words(grammar, *left)
+
+    def rows(self) -> list[dict]:
+        return generate(0.9, tasks=["sentiment"])["testbed_sentiment_train"]
+
+    def test_every_sentence_has_its_words_and_none_is_both(self):
+        grammar = load_grammar("sentiment")
+        for row in self.rows():
+            shortcut, cause = (find(grammar, row["text"], **more)[0] for find, more in
+                               ((shortcut_spans, {}), (cause_spans, {"template": row["group"]})))  # fmt: skip
+            assert shortcut and cause
+            assert not any(a < d and c < b for a, b in shortcut for c, d in cause), row
+
+    def test_rate_1_masks_all_of_them_and_less_a_share_of_the_sentence(self):
+        plm = make_plm(tokenizer=TOKENIZERS["WordPiece"])
+        rows = [{"text": "zé ab ab ab", "label": 0, "uid": "", "group": ""}]
+        examples = example_set(rows, plm).add_column("known_shortcut", [[0, 1, 0, 1, 2, 0]])
+        masked = {rate: masked_words(plm, masking_policy("known_shortcut", rate, plm.tokenizer), examples)[0]
+                  for rate in (1.0, 0.5, 0.05, 0.0)}  # fmt: skip
+        assert {rate: len(words) for rate, words in masked.items()} == {1.0: 3, 0.5: 2, 0.05: 1, 0.0: 0}
+
+    def test_other_data_is_refused(self, tmp_path):
+        for name in ("known_shortcut", "known_cause"):
+            with pytest.raises(UserError, match=f"masking is '{name}', which knows the testbed's grammar"):
+                configure("sentiment", "mask_tuning", masking=name, source="hub")
+        plm = make_plm()
+        rows = [{"text": "a good film", "label": 1, "uid": "17", "group": ""}]
+        for preparer in (MarkShortcut(), MarkCause()):
+            with pytest.raises(UserError, match="testbed's training sets alone, and '17' is no row"):
+                preparer(plm, example_set(rows, plm))
+
+
+SENTENCES = ["the film is very good", "the plot was slow and boring", "a warm story", "not funny"]
+
+
+@pytest.fixture(scope="module")
+def plain():
+    """A model, and a few sentences as examples."""
+    plm = make_plm(tiny_bert_config(**NO_DROPOUT))
+    return plm, example_set([{"text": text, "label": i % 2} for i, text in enumerate(SENTENCES)], plm)
+
+
+def prepared(name: str, rate: float, plm, examples: Dataset):
+    """A policy by its name, and the examples with what it reads."""
+    policy = masking_policy(name, rate, plm.tokenizer)
+    for preparer in policy.preparers():
+        examples = preparer(plm, examples).examples
+    return policy, examples
+
+
+class TestRankedPolicies:
+    def test_by_frequency_in_the_training_set(self, plain):
+        plm, _ = plain
+        policy, counted = prepared("frequency_frequent", 0.2, *plain)
+        assert counted["token_counts"][0] == [4, 2, 1, 1, 1, 1, 4]
+        assert masked_words(plm, policy, counted)[:2] == [["the"], ["the"]]
+        rare = masking_policy("frequency_rare", 0.9, plm.tokenizer)
+        assert "the" not in masked_words(plm, rare, counted)[0] and len(masked_words(plm, rare, counted)[0]) == 4
+        with pytest.raises(UserError, match="FrequencyMasking reads the column 'token_counts'"):
+            policy({"input_ids": torch.tensor([[7]])}, torch.tensor([[True]]))
+
+    def test_by_part_of_speech(self, plain):
+        plm, _ = plain
+        policy, tagged = prepared("part_of_speech_content", 0.4, *plain)
+        assert set(masked_words(plm, policy, tagged)[1]) <= {"plot", "slow", "boring"}
+        function = masking_policy("part_of_speech_function", 0.4, plm.tokenizer)
+        assert set(masked_words(plm, function, tagged)[1]) <= {"the", "was", "and"}
+
+    def test_attribution_is_the_derivative_of_the_prediction_to_a_scaled_embedding(self, plain):
+        plm = copy.deepcopy(plain[0]).double()
+        batch = make_batch(plm)
+        found = attribution(plm, batch)
+        label = plm.eval().classify(batch).argmax(-1)
+
+        def scaled(place: int, factor: float):
+            def scale(module, args, output):
+                return torch.cat([output[:, :place], output[:, place : place + 1] * factor, output[:, place + 1 :]], 1)
+
+            hook = plm.trunk.get_input_embeddings().register_forward_hook(scale)
+            logs = plm.classify(batch).log_softmax(-1)
+            hook.remove()
+            return logs.gather(1, label[:, None]).squeeze(1)
+
+        for place in range(batch["input_ids"].shape[1]):
+            slope = (scaled(place, 1 + 1e-5) - scaled(place, 1 - 1e-5)) / 2e-5
+            torch.testing.assert_close(found[:, place].double(), slope.abs(), rtol=1e-4, atol=1e-8)
+
+    def test_attribution_leaves_the_model_and_the_random_state_as_they_were(self):
+        plm = make_plm().train()
+        batch = make_batch(plm)
+        before = torch.get_rng_state()
+        maskable = maskable_positions(batch, plm.tokenizer)
+        most, least = (masking_policy(name, 0.5, plm.tokenizer)(batch, maskable, torch.Generator(), plm)
+                       for name in ("attribution_most", "attribution_least"))  # fmt: skip
+        assert torch.equal(before, torch.get_rng_state()) and plm.training and plm.classifier.dropout.training
+        assert all(parameter.grad is None for parameter in plm.parameters())
+        scores = attribution(plm, batch)
+        assert (scores.masked_fill(~most, torch.inf).amin(1) >= scores.masked_fill(~least, 0).amax(1)).all()
+
+    def test_attribution_is_computed_again_every_few_batches(self):
+        plm = make_plm(tiny_bert_config(**NO_DROPOUT))
+        batch, other = make_batch(plm), make_batch(plm, ["the film", "good and bad story", "a", "slow plot"])
+        policy = AttributionMasking(every=2)
+        first = policy.scores(batch, None, plm)
+        torch.testing.assert_close(first * batch["attention_mask"], attribution(plm, batch) * batch["attention_mask"])
+        with torch.no_grad():
+            plm.classifier.classifier.weight.mul_(2)
+        assert torch.equal(policy.scores(batch, None, plm), first)
+        assert not torch.allclose(policy.scores(batch, None, plm), first)  # two batches later
+        torch.testing.assert_close(policy.scores(other, None, plm) * other["attention_mask"],
+                                   attribution(plm, other) * other["attention_mask"])  # fmt: skip
+
+    @pytest.mark.parametrize("make", [FrequencyMasking, PartOfSpeechMasking, AttributionMasking])
+    def test_bad_preference(self, make):
+        with pytest.raises(UserError, match="prefer is 'all'; expected one of"):
+            make(prefer="all")
+        with pytest.raises(UserError, match="every is 0"):
+            AttributionMasking(every=0)
+
+
+class TestPointer:
+    def test_loss_by_hand(self):
+        log = math.log
+        start = torch.tensor([[log(1), log(3), -torch.inf], [log(2), log(2), log(4)]])
+        end = torch.tensor([[0.0, 0.0, -torch.inf], [log(1), log(2), log(5)]])
+        # first row: 3/4 and 1/2; second: 1/2 and 1/4
+        loss = pointer_loss(start, end, torch.tensor([1, 2]), torch.tensor([0, 1]))
+        assert loss.shape == ()
+        assert loss.item() == pytest.approx((log(4 / 3) + log(2) + log(2) + log(4)) / 2)
+
+    def test_span_choice_by_hand(self):
+        start = torch.tensor([[0.2, 0.7, 0.1], [1.0, 0.0, 0.0]]).log()
+        end = torch.tensor([[0.6, 0.1, 0.3], [0.0, 0.0, 0.0]]).log()
+        # products of the first row by (i, j): 00 .12, 01 .02, 02 .06, 11 .07, 12 .21, 22 .03; (1, 0) .42 is backward
+        first, last, scores = best_spans(start, end, 3)
+        assert list(zip(first[0].tolist(), last[0].tolist(), strict=True)) == [(1, 2), (0, 0), (1, 1)]
+        torch.testing.assert_close(scores[0].exp(), torch.tensor([0.21, 0.12, 0.07]))
+        assert not scores[1].isfinite().any()
+        assert best_spans(start[:, :1], end[:, :1], 3)[2].isfinite().tolist() == [[True, False, False], [False] * 3]
+
+    def test_best_span_or_a_draw_of_the_best_by_their_probability(self):
+        n = 4000
+        batch = {"span_start": torch.tensor([[0.2, 0.7, 0.1]]).log().expand(n, 3),
+                 "span_end": torch.tensor([[0.6, 0.1, 0.3]]).log().expand(n, 3)}  # fmt: skip
+        maskable = torch.ones(n, 3, dtype=torch.bool)
+        assert (SupervisedMasking()(batch, maskable, None) == torch.tensor([False, True, True])).all()
+        drawn = SupervisedMasking(best_of=2)(batch, maskable, torch.Generator().manual_seed(0))
+        assert {tuple(row) for row in drawn.tolist()} == {(False, True, True), (True, False, False)}
+        assert drawn[:, 0].float().mean().item() == pytest.approx(0.12 / 0.33, abs=0.03)
+        maskable[:, 1] = False
+        assert (SupervisedMasking()(batch, maskable, None) == torch.tensor([True, False, False])).all()
+
+    def test_padding_does_not_reach_the_network(self):
+        pointer = SpanPointer(torch.randn(30, 8), hidden=4)
+        ids, text = torch.tensor([[5, 6, 7]]), torch.ones(1, 3, dtype=torch.bool)
+        narrow = pointer(ids, torch.tensor([3]), text)
+        wide = pointer(torch.nn.functional.pad(ids, (0, 2), value=9), torch.tensor([3]),
+                       torch.nn.functional.pad(text, (0, 2)))  # fmt: skip
+        for a, b in zip(narrow, wide, strict=True):
+            torch.testing.assert_close(a, b[:, :3])
+            assert b[:, 3:].isneginf().all()
+
+    def test_it_learns_to_point_at_the_words_of_opinion_of_the_testbed(self, monkeypatch):
+        monkeypatch.setattr(PointAtAnswers, "epochs", 40)
+        plm = make_plm()
+        rows = [
+            {"text": f"The film {verb} {deg}{word}.", "label": 0, "uid": f"sentiment_train-{i}", "group": "plain"}
+            for i, (verb, deg, word) in enumerate(itertools.product(["is", "was"], ["", "very "], ["boring", "awful"]))
+        ]
+        examples = example_set(rows * 8, plm)
+        result = PointAtAnswers()(plm, examples)
+        assert result.counts == {"supervised_spans": 64}
+        assert result.examples["span_start"][0][0] == -math.inf, "[CLS]"
+        again = PointAtAnswers()(plm, examples).examples
+        assert again["span_end"][:] == result.examples["span_end"][:]
+        policy = masking_policy("supervised", 0.05, plm.tokenizer)
+        assert masked_words(plm, policy, result.examples)[:2] == [["boring"], ["awful"]]
+
+    def test_on_real_reviews_it_learns_from_the_training_pairs(self, tmp_path, monkeypatch):
+        review = "It is a bad film, slow and boring. Not good."
+        other = "It is a great film, warm and boring. So very good."
+        assert [review[a:b] for a, b in edited_spans(review, other)] == ["bad", "slow", "Not"]
+        assert [other[a:b] for a, b in edited_spans(other, review)] == ["great", "warm", "So very"]
+        plm, read = make_plm(), []
+        monkeypatch.setattr(answers, "load", lambda *key: (read.append(key), load(*key))[1])
+        source = write_releases(tmp_path, monkeypatch)
+        spans = PointAtAnswers(str(source)).training_spans(
+            plm, example_set([{"text": "a film", "label": 0}] * 2, plm), 0
+        )
+        assert read == [("imdb_cad_train", str(source))]
+        assert spans == [], "cut to the length of the task's own texts"
+        assert read == [("imdb_cad_train", str(source))]
+        longer = example_set([{"text": "the film is not a story", "label": 0}], plm)
+        words = [plm.tokenizer.convert_ids_to_tokens(span.input_ids[span.start : span.end + 1])
+                 for span in PointAtAnswers(str(source)).training_spans(plm, longer, 0)]  # fmt: skip
+        assert words == [["very", "bad"], ["good"]]
+        pairs = example_set([{"text": "a film", "text_pair": "a story", "label": 0}], plm)
+        with pytest.raises(UserError, match="learns from single reviews"):
+            PointAtAnswers(str(source)).training_spans(plm, pairs, 0)
+
+
+@pytest.fixture
+def real_testbed(tmp_path, monkeypatch):
+    """The first sentences of the bundled testbed, as if that were all of it."""
+    folder = tmp_path / "testbed"
+    folder.mkdir()
+    (folder / SETTINGS_FILE).write_text('{"strength": 0.9, "seed": 0}')
+    for name in ("testbed_sentiment_train", "testbed_sentiment"):
+        lines = (sources.TESTBED_DIR / f"{name}.jsonl").read_text().splitlines(keepends=True)
+        (folder / f"{name}.jsonl").write_text("".join(lines[:32]))
+    monkeypatch.setattr(sources, "TESTBED_DIR", folder)
+
+
+@pytest.mark.parametrize(
+    ("method", "policy"),
+    [
+        ("mask_tuning", "known_shortcut"), ("mask_tuning", "attribution_most"), ("augmented", "frequency_rare"),
+        ("sequential", "supervised"), ("intermediate_pretraining", "part_of_speech_content"),
+    ],
+)  # fmt: skip
+def test_every_method_takes_every_policy_by_its_name(method, policy, real_testbed, model, tmp_path):  # noqa: F811
+    chosen = configure("sentiment", method, masking=policy, model=str(model), max_length=64, epochs=1,
+                       sets=("testbed_sentiment",), mask_rate=1.0, precision="float32")  # fmt: skip
+    record = read_records([run(chosen, tmp_path / "out")[0]])[0]
+    assert record["config"]["masking"] == policy and math.isfinite(record["history"][-1]["loss"])
+    stage = record["cost"]["stages"][0]
+    if policy == "known_shortcut":
+        assert stage["known_shortcut_unmarked"] <= 32
+    elif policy == "supervised":
+        assert stage["supervised_spans"] > 0 and record["cost"]["stages"][1]["masked"] > 0
+
+
+class TestMetaLearned:
+    @pytest.fixture
+    def double(self):
+        """A model in double precision without dropout, and batches for it."""
+        plm = make_plm(tiny_bert_config(**NO_DROPOUT)).double().eval()
+        batches = [make_batch(plm, SENTENCES[i:] + SENTENCES[:i], labels=[0, 1, 1, 0]) for i in range(3)]
+        return plm, batches, maskable_positions(batches[0], plm.tokenizer)
+
+    def slope(self, loss, values: torch.Tensor, place: int, step: float = 1e-5) -> float:
+        around = []
+        for sign in (1, -1):
+            moved = values.detach().clone()
+            moved.view(-1)[place] += sign * step
+            around.append(loss(moved).item())
+        return (around[0] - around[1]) / (2 * step)
+
+    def test_gradient_by_the_weights_is_the_slope(self, double):
+        plm, (text, train, held_out), maskable = double
+        weights = torch.rand(maskable.shape, generator=torch.Generator().manual_seed(0)).double() * maskable
+
+        def loss(w):
+            return meta_loss(plm, w, text, train, held_out, rate=0.3)
+
+        weights.requires_grad_()
+        (gradient,) = torch.autograd.grad(loss(weights), weights)
+        for place in maskable.view(-1).nonzero().view(-1).tolist()[::2]:
+            slope = self.slope(loss, weights, place)
+            assert gradient.view(-1)[place].item() == pytest.approx(slope, rel=1e-4, abs=1e-9)
+        assert gradient[maskable].abs().max() > 1e-6
+
+    def test_gradient_by_the_policys_parameters_is_the_slope(self, double):
+        """With the choice left soft, since a rounded one has no slope."""
+        plm, (text, train, held_out), maskable = double
+        torch.manual_seed(0)
+        scorer = MaskScorer(plm.trunk.get_input_embeddings().weight, hidden=3).double()
+        parameter = scorer.head.weight
+
+        def loss(value):
+            scores = functional_call(scorer, {"head.weight": value}, (text,))
+            choice = gumbel_choice(scores, maskable, torch.Generator().manual_seed(1), straight_through=False)
+            return meta_loss(plm, choice, text, train, held_out, rate=0.3)
+
+        (gradient,) = torch.autograd.grad(loss(parameter), parameter)
+        for place in range(parameter.numel()):
+            slope = self.slope(loss, parameter, place)
+            assert gradient.view(-1)[place].item() == pytest.approx(slope, rel=1e-4, abs=1e-9)
+
+    @pytest.mark.parametrize("name", ["bert", "mpnet", "modernbert", "bart"])
+    def test_it_is_two_steps_of_gradient_descent(self, name):
+        plm = architecture(name).double().eval()
+        text, train, held_out = (make_batch(plm, SENTENCES[i:] + SENTENCES[:i], labels=[0, 1, 1, 0]) for i in range(3))
+        maskable = maskable_positions(text, plm.tokenizer)
+        weights = gumbel_choice(torch.zeros(maskable.shape).double(), maskable, torch.Generator().manual_seed(0))
+        found = meta_loss(plm, weights, text, train, held_out, rate=0.3)
+        mask, stepped = weights.bool(), copy.deepcopy(plm)
+        for loss in (
+            lambda: MaskedLM()(stepped, text | {"mask": mask}).loss,
+            lambda: FineTuning()(stepped, train).loss,
+        ):
+            stepped.zero_grad()
+            loss().backward()
+            with torch.no_grad():
+                for parameter in stepped.parameters():
+                    parameter -= 0 if parameter.grad is None else 0.3 * parameter.grad
+        # the objectives sum in single precision
+        assert found.item() == pytest.approx(FineTuning()(stepped, held_out).loss.item(), rel=1e-5)
+        assert attribution(plm, text).shape == maskable.shape, "which finds the embeddings of every architecture"
+
+    def test_a_rounded_choice_keeps_the_soft_ones_gradient(self):
+        scores = torch.randn(5, 7, dtype=torch.float64, requires_grad=True)
+        maskable = torch.rand(5, 7, generator=torch.Generator().manual_seed(0)) < 0.6
+        maskable[4] = False
+        direction = torch.randn(5, 7).double()
+        choices = [gumbel_choice(scores, maskable, torch.Generator().manual_seed(1), hard) for hard in (True, False)]
+        rounded, soft = (torch.autograd.grad((choice * direction).sum(), scores)[0] for choice in choices)
+        torch.testing.assert_close(rounded, soft)
+        assert choices[0].sum(1).tolist() == [1, 1, 1, 1, 0] and not choices[0][~maskable].any()
+        assert set(choices[0].detach().view(-1).tolist()) == {0.0, 1.0}
+        draws = gumbel_choice(torch.tensor([[1.0986123, 0.0]]).expand(20_000, 2), torch.ones(20_000, 2).bool())
+        assert draws[:, 0].mean().item() == pytest.approx(0.75, abs=0.015)
+
+    def test_the_preparer_learns_leaves_the_model_alone_and_can_be_repeated(self, plain):
+        plm, _ = plain
+        rows = [{"text": text, "label": i % 2} for i, text in enumerate(SENTENCES * 5)]
+        before = copy.deepcopy(plm.state_dict())
+        learn = LearnToMask(steps=3, batch_size=4)
+        examples = example_set(rows, plm)
+        made, again = (learn(plm, examples) for _ in range(2))
+        assert made.counts == {"meta_learned_steps": 3}
+        assert made.examples["meta_scores"][:] == again.examples["meta_scores"][:]
+        assert [len(row) for row in made.examples["meta_scores"]] == examples["length"][:]
+        assert all(torch.equal(tensor, before[name]) for name, tensor in plm.state_dict().items())
+        policy = masking_policy("meta_learned", 0.5, plm.tokenizer)
+        assert "reconstruction" in type(policy).__doc__
+        assert [len(words) for words in masked_words(plm, policy, made.examples)[:4]] == [2, 3, 2, 1]
+        with pytest.raises(UserError, match="1 are too few"):
+            learn(plm, example_set(rows[:1], plm))
+
+    def test_it_finds_the_word_whose_filling_helps(self):
+        """A scorer with free scores per token, on a loss that falls where one token is masked."""
+        plm = make_plm(tiny_bert_config(**NO_DROPOUT)).eval()
+        scorer = MaskScorer(plm.trunk.get_input_embeddings().weight)
+        examples = example_set([{"text": "the film is good", "label": 0}] * 20, plm)
+        good = plm.tokenizer.convert_tokens_to_ids("good")
+
+        def loss(plm, weights, text, train, held_out, rate):
+            return -(weights * (text["input_ids"] == good)).sum()
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(meta_learned, "meta_loss", loss)
+            LearnToMask(steps=60).fit(scorer, plm, examples, torch.Generator().manual_seed(0))
+        batch = make_batch(plm, ["the film is good"])
+        assert scorer(batch)[0, 1:-1].argmax() == 3
+
+
+def test_the_names_are_those_of_the_command_line():
+    assert tuple(POLICIES) == get_args(Masking)
+
+
+def made_columns(policy, maskable) -> dict:
+    """Some numbers for every column that a policy reads, the padding where there is no token."""
+    columns = {}
+    for name, padding in policy.columns.items():
+        generator = torch.Generator().manual_seed(1)
+        numbers = torch.randint(0, 3, (int(maskable.sum()),), generator=generator)
+        columns[name] = torch.full(maskable.shape, padding).masked_scatter(maskable, numbers.to(torch.tensor(padding)))
+    return columns
+
+
+@pytest.mark.parametrize("name", POLICIES)
+@given(
+    lengths=st.lists(st.integers(0, 20), min_size=1, max_size=5), seed=st.integers(0, 2**31), extra=st.integers(1, 9)
+)
+@settings(max_examples=25, deadline=None)
+def test_every_policy_spares_specials_ignores_padding_and_counts(name, lengths, seed, extra):
+    plm, masks = STILL, []
+    for pad_to in (0, max(lengths) + 2 + extra):
+        batch = batch_of(lengths, pad_to)
+        maskable = maskable_positions(batch, plm.tokenizer)
+        policy = masking_policy(name, 0.3, plm.tokenizer)
+        batch |= made_columns(policy, maskable)
+        mask, again = (policy(batch, maskable, torch.Generator().manual_seed(seed), plm) for _ in range(2))
+        assert torch.equal(mask, again) and not (mask & ~maskable).any()
+        masks.append(mask[batch["attention_mask"].bool()])
+        if isinstance(policy, CountedMasking) and not isinstance(policy, (MarkedMasking, WholeWordMasking)):
+            assert mask.sum(1).tolist() == [min(n, max(1, round(0.3 * n))) for n in lengths]
+    assert torch.equal(*masks)
+
+
+STILL = make_plm(tiny_bert_config(**NO_DROPOUT))
