@@ -17,7 +17,7 @@ from datasets import Dataset
 
 from mtlib.errors import UserError
 from mtlib.masking.marking import MarkTokens, Spans
-from mtlib.testbed.generator import SETS
+from mtlib.testbed.generator import SPECS
 from mtlib.testbed.grammar import SIDES, SLOT, WORD, Grammar, inflect, load_grammar, tokens
 
 
@@ -71,12 +71,12 @@ def testbed_grammar(uid: str | None, who: str) -> Grammar:
             f"{who} knows the words of the testbed's training sets alone, and {uid!r} is no row of them; take another "
             "masking policy for other data."
         )
-    return _grammar(SETS[_set_of(uid)].task)
+    return _grammar(SPECS[_set_of(uid)].task)
 
 
 def of_testbed(uid: str | None) -> bool:
     """Whether a row is one of a training set of the testbed."""
-    return _set_of(uid) in SETS and _set_of(uid).endswith("_train")
+    return _set_of(uid) in SPECS and _set_of(uid).endswith("_train")
 
 
 def _set_of(uid: str | None) -> str:
