@@ -12,7 +12,7 @@ test: setup
 
 # sweeps whose processes are killed, also on a Ray cluster of two workers: some minutes
 faults: setup
-	cd "$(ROOT)" && MTLIB_FAULTS=1 $(BIN)/python -m pytest tests/test_engines.py tests/test_ray.py
+	cd "$(ROOT)" && MTLIB_FAULTS=1 $(BIN)/python -m pytest tests/sweeps
 
 # all notebooks on the bundled data; then open build/notebooks/*.html
 tutorial: setup

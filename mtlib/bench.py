@@ -7,6 +7,7 @@ their medians.
 
 import itertools
 import multiprocessing
+import re
 import statistics
 import subprocess
 import sys
@@ -48,7 +49,7 @@ _SST2_WORDS = (1, 2, 3, 4, 5, 7, 9, 11, 14, 19, 27)
 
 @dataclass(frozen=True)
 class Benchmark:
-    """One row of the table. `wanted` is the bound on the ratio, `most` whether it is an upper one."""
+    """A row of the table. `wanted` is the bound on the ratio, and `most` is True where it is an upper bound."""
 
     name: str
     what: str
@@ -84,7 +85,7 @@ def run(
     report: Callable[[Measured], None] = print,
     before: dict | None = None,
 ) -> dict:
-    """Measure, one benchmark after the other, and return what `data/results/bench_*.json` holds.
+    """Measure, one benchmark after the other, and return what `data/results/bench_cpu.json` holds.
 
     Args:
         names: which ones; all by default.
@@ -92,51 +93,29 @@ def run(
         report: called with each result.
         before: what an earlier call returned; its results are kept for benchmarks that are not measured now.
     """
-    known = {benchmark.name: benchmark for benchmark in BENCHMARKS}
-    here = environment.describe()
-    commit = here.pop("commit")
-    _check_before(before, here, quick)
+    by_name = {benchmark.name: benchmark for benchmark in (QUICK if quick else BENCHMARKS)}
     for name in names:
-        if name not in known:
-            raise UserError(f"no benchmark {name!r}; expected one of {', '.join(known)}.")
-    disable_progress_bars()
-    logging.disable_progress_bar()
-    measured = {entry["name"]: entry for entry in (before or {}).get("measured", ())}
-    for benchmark in [known[name] for name in names] or BENCHMARKS:
-        if quick and benchmark.name in _QUICK_SIZES:
-            many, few = _QUICK_SIZES[benchmark.name]
-            benchmark = replace(benchmark, what=many, against=few)
-        found = measure(benchmark, quick, commit)
-        measured[benchmark.name] = asdict(found)
-        report(found)
-    return {"environment": here, "quick": quick, "measured": [measured[name] for name in known if name in measured]}
-
-
-def run_throughput(shape: str, quick: bool = False, before: dict | None = None) -> dict:
-    """`throughput` by shape with what it was measured on; `before`, from an earlier call, keeps its other shapes."""
+        if name not in by_name:
+            raise UserError(f"no benchmark {name!r}; expected one of {', '.join(by_name)}.")
     here = environment.describe()
     commit = here.pop("commit")
-    _check_before(before, here, quick)
-    found = throughput(shape, batch_size=8 if quick else 32, steps=6 if quick else 30)
-    measured = {"commit": commit, "rows": [asdict(entry) for entry in found]}
-    return {
-        "environment": here,
-        "quick": quick,
-        "throughput": {**(before or {}).get("throughput", {}), shape: measured},
-    }
-
-
-def _check_before(before: dict | None, here: dict, quick: bool) -> None:
     if before is not None and (before.get("environment"), before.get("quick")) != (here, quick):
         raise UserError(
             "these results come from another machine, other versions or another --quick; give another file."
         )
+    _be_quiet()
+    measured = {entry["name"]: entry for entry in (before or {}).get("measured", ())}
+    for name in names or by_name:
+        result = measure(by_name[name], quick, commit)
+        measured[name] = asdict(result)
+        report(result)
+    return {"environment": here, "quick": quick, "measured": [measured[name] for name in by_name if name in measured]}
 
 
-def markdown(found: dict) -> str:
+def markdown(results: dict) -> str:
     """The README's table of what `run` returned."""
     lines = ["| what | against | ratio (quartiles) | wanted | met |", "| --- | --- | ---: | ---: | --- |"]
-    for entry in found["measured"]:
+    for entry in results["measured"]:
         sense = "x the time" if entry["wanted"].endswith("less") else "x faster"
         if entry["unit"] == "MB":
             sense = "x the memory"
@@ -150,20 +129,19 @@ def markdown(found: dict) -> str:
 def measure(benchmark: Benchmark, quick: bool, commit: str | None = None) -> Measured:
     """Both sides in turn, after one round that does not count."""
     ours, theirs = benchmark.make(quick)
-    repeats = min(3, benchmark.repeats) if quick else benchmark.repeats
     ours(), theirs()
-    pairs = [(ours(), theirs()) for _ in range(repeats)]
+    pairs = [(ours(), theirs()) for _ in range(benchmark.repeats)]
     # "or less" is told as ours / theirs, "or more" (times faster) as theirs / ours
     ratios = sorted(a / b if benchmark.most else b / a for a, b in pairs)
     mine, other = (statistics.median(side) for side in zip(*pairs, strict=True))
     ratio = mine / other if benchmark.most else other / mine
-    low, _, high = statistics.quantiles(ratios, n=4) if repeats > 1 else (ratio, ratio, ratio)
+    low, _, high = statistics.quantiles(ratios, n=4)
     bound = f"{benchmark.wanted:g} or {'less' if benchmark.most else 'more'}"
     met = ratio <= benchmark.wanted if benchmark.most else ratio >= benchmark.wanted
     unit = "MB" if benchmark.name == "memory" else "s"
     return Measured(
         benchmark.name, benchmark.what, benchmark.against, round(ratio, 3), round(low, 3), round(high, 3), bound, met,
-        round(mine, 4), round(other, 4), unit, repeats, commit,
+        round(mine, 4), round(other, 4), unit, benchmark.repeats, commit,
     )  # fmt: skip
 
 
@@ -173,13 +151,21 @@ def measure(benchmark: Benchmark, quick: bool, commit: str | None = None) -> Mea
 def _step(quick: bool):
     """One optimiser step on the same batch, losses and clipping included."""
     examples = _phrases(16)
-    return _trainer_steps(MaskTuning(), examples, 20), _trainer_steps(FineTuning(), examples, 20)
+
+    def timed(objective: Objective) -> Callable[[], float]:
+        return lambda: statistics.median(_step_seconds(_mini(), objective, examples, max_steps=20))
+
+    return timed(MaskTuning()), timed(FineTuning())
 
 
 def _epoch(quick: bool):
     """A training as one runs it: ours (grouped by length, bf16 where the CPU has it), and run_glue.py's at batch 16."""
     rows = _phrase_rows(320 if quick else 960)
-    ours = _trainer_epoch(MaskTuning(), rows)
+
+    def ours() -> float:
+        examples = tokenise(rows, AutoTokenizer.from_pretrained(MINI_MODEL_DIR))
+        with tempfile.TemporaryDirectory() as folder:
+            return _seconds(_trainer(_mini(), MaskTuning(), examples, folder).train)
 
     def stock() -> float:
         set_seed(0)
@@ -200,14 +186,9 @@ def _epoch(quick: bool):
 
 def _head(quick: bool):
     """Forward and backward of L_MLM with BERT-base's vocabulary: the head at the masked places, and everywhere."""
-    set_seed(0)
-    config = BertConfig(
-        vocab_size=30_522, hidden_size=384, num_hidden_layers=4, num_attention_heads=12, intermediate_size=1536,
-        hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
-    )  # fmt: skip
     tokenizer = AutoTokenizer.from_pretrained(MINI_MODEL_DIR)
-    models = AutoModelForSequenceClassification.from_config(config), AutoModelForMaskedLM.from_config(config)
-    plm = SharedPLM(*models, tokenizer).train()
+    no_dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    plm = _random_plm(tokenizer, layers=4, hidden=384, vocabulary=30_522, heads=12, **no_dropout).train()
     ids = torch.randint(1000, len(tokenizer), (32, 32))
     batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
     mask = ExactMasking(0.05)(ids, torch.ones_like(ids, dtype=torch.bool), torch.Generator().manual_seed(0))
@@ -235,7 +216,7 @@ def _head(quick: bool):
 
 def _refilling(quick: bool):
     """Sentences masked and refilled per second: `Refill` against transformers' fill-mask pipeline in batches."""
-    plm = SharedPLM.from_pretrained(MINI_MODEL_DIR, num_labels=2)
+    plm = _mini()
     rows = _phrase_rows(256 if quick else 1024)
     refill = Refill(ExactMasking(0.05))
     fill_mask = pipeline("fill-mask", model=str(MINI_MODEL_DIR), device=plm.device, dtype=torch.float32)
@@ -273,13 +254,13 @@ def _evaluation(quick: bool):
 
 def _memory(quick: bool):
     """Peak resident memory of a training process with many examples and with few."""
-    many, few = _FEW_EXAMPLES if quick else (67_000, 4_000)
+    many, few = (8_000, 1_000) if quick else (67_000, 4_000)
     return lambda: _in_process(_train_some, many)[1], lambda: _in_process(_train_some, few)[1]
 
 
 def _scale(quick: bool):
     """Seconds per example, tokenising included, on a tiny model, so that it is the handling of data that shows."""
-    many, few = _FEW_EXAMPLES if quick else (64_000, 4_000)
+    many, few = (8_000, 1_000) if quick else (64_000, 4_000)
     return (
         lambda: _in_process(_train_all, many)[0] / many,
         lambda: _in_process(_train_all, few)[0] / few,
@@ -292,11 +273,6 @@ def _start(quick: bool):
     return lambda: _seconds(lambda: subprocess.run(command, check=True, capture_output=True)), lambda: 1.0
 
 
-_FEW_EXAMPLES = (8_000, 1_000)
-_QUICK_SIZES = {
-    "memory": ("peak memory, 8,000 training examples", "1,000 training examples"),
-    "scale": ("time per example, 8,000 examples", "1,000 examples"),
-}
 BENCHMARKS = (
     Benchmark("step", "one Mask-tuning step", "one fine-tuning step, same batch", 2.1, True, _step, repeats=9),
     Benchmark(
@@ -313,6 +289,13 @@ BENCHMARKS = (
     Benchmark("scale", "time per example, 64,000 examples", "4,000 examples", 1.05, True, _scale, repeats=3),
     Benchmark("start", "python -m mtlib --help", "one second", 1.0, True, _start),
 )  # fmt: skip
+QUICK = tuple(
+    replace(
+        benchmark, repeats=min(3, benchmark.repeats),
+        what=re.sub(r"6[47],000", "8,000", benchmark.what), against=benchmark.against.replace("4,000", "1,000"),
+    )
+    for benchmark in BENCHMARKS
+)  # fmt: skip
 
 
 # --------------------------------------------------------------------------------------------------------- throughput
@@ -322,58 +305,48 @@ _PEAK_TFLOPS = {"H200": 989.0, "H100": 989.0, "A100": 312.0, "L4": 121.0}
 SHAPES = {"bert-base": (12, 768, 30_522), "mini": (4, 384, 10_000)}  # layers, hidden size, vocabulary
 
 
-@dataclass(frozen=True)
-class Throughput:
-    """One training at one length. `utilisation` is model FLOPs by the device's peak, None where that is unknown."""
+def throughput(shape: str = "bert-base", batch_size: int = 32, steps: int = 30) -> list[dict]:
+    """Both methods on random weights and tokens, at lengths of 32, 128 and mixed, in bf16 where there is.
 
-    method: str
-    length: str
-    sequences_per_second: float
-    ratio_to_fine_tuning: float
-    tflops: float
-    utilisation: float | None
-    peak_memory_mb: int | None
-
-
-def throughput(shape: str = "bert-base", batch_size: int = 32, steps: int = 30) -> list[Throughput]:
-    """Both methods on random weights and tokens, at lengths of 32, 128 and mixed, in bf16 where there is."""
+    Returns:
+        A row per length and method. `utilisation` is model FLOPs by the device's peak, None where that is unknown.
+    """
     if shape not in SHAPES:
         raise UserError(f"no shape {shape!r}; expected one of {', '.join(SHAPES)}.")
-    layers, hidden, vocabulary = SHAPES[shape]
-    config = BertConfig(
-        vocab_size=vocabulary, hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=hidden // 64,
-        intermediate_size=4 * hidden,
-    )  # fmt: skip
     tokenizer, gpu = AutoTokenizer.from_pretrained(MINI_MODEL_DIR), torch.cuda.is_available()
     peak = next((tf for name, tf in _PEAK_TFLOPS.items() if gpu and name in torch.cuda.get_device_name()), None)
-    found = []
+    rows, speeds = [], {}
     for length in ("32", "128", "mixed"):
-        generator, speeds = torch.Generator().manual_seed(0), {}
-        n = batch_size * steps
-        lengths = (
-            torch.randint(8, 129, (n,), generator=generator) if length == "mixed" else torch.full((n,), int(length))
-        )
-        ids = [
-            torch.randint(1000, len(tokenizer), (count,), generator=generator).tolist() for count in lengths.tolist()
-        ]
-        examples = Dataset.from_dict({
-            "input_ids": ids, "attention_mask": [[1] * len(row) for row in ids], "labels": [i % 2 for i in range(n)],
-            "length": lengths.tolist(),
-        })  # fmt: skip
+        examples = _random_examples(batch_size * steps, length, len(tokenizer))
         for method, objective in (("fine_tuning", FineTuning()), ("mask_tuning", MaskTuning())):
-            set_seed(0)
-            models = AutoModelForSequenceClassification.from_config(config), AutoModelForMaskedLM.from_config(config)
             if gpu:
                 torch.cuda.reset_peak_memory_stats()
-            per_step = _steps_of(SharedPLM(*models, tokenizer), objective, examples, batch_size)
-            flops = model_flops(method, shape, lengths.double().mean().item()) * batch_size
+            plm = _random_plm(tokenizer, *SHAPES[shape])
+            step_seconds = _step_seconds(plm, objective, examples, per_device_train_batch_size=batch_size)
+            per_step = statistics.mean(step_seconds[steps // 3 :])  # the first third warms up
             speeds[method] = batch_size / per_step
-            found.append(Throughput(
-                method, length, round(speeds[method], 1), round(speeds["fine_tuning"] / speeds[method], 2),
-                round(flops / per_step / 1e12, 3), peak and round(flops / per_step / 1e12 / peak, 3),
-                round(torch.cuda.max_memory_allocated() / 2**20) if gpu else None,
-            ))  # fmt: skip
-    return found
+            mean_length = statistics.mean(examples["length"])
+            tflops = model_flops(method, shape, mean_length) * batch_size / per_step / 1e12
+            rows.append({
+                "method": method,
+                "length": length,
+                "sequences_per_second": round(speeds[method], 1),
+                "ratio_to_fine_tuning": round(speeds["fine_tuning"] / speeds[method], 2),
+                "tflops": round(tflops, 3),
+                "utilisation": peak and round(tflops / peak, 3),
+                "peak_memory_mb": round(torch.cuda.max_memory_allocated() / 2**20) if gpu else None,
+            })  # fmt: skip
+    return rows
+
+
+def _random_examples(n: int, length: str, vocabulary: int) -> Dataset:
+    generator = torch.Generator().manual_seed(0)
+    lengths = torch.randint(8, 129, (n,), generator=generator) if length == "mixed" else torch.full((n,), int(length))
+    ids = [torch.randint(1000, vocabulary, (count,), generator=generator).tolist() for count in lengths.tolist()]
+    return Dataset.from_dict({
+        "input_ids": ids, "attention_mask": [[1] * len(row) for row in ids], "labels": [i % 2 for i in range(n)],
+        "length": lengths.tolist(),
+    })  # fmt: skip
 
 
 def model_flops(method: str, shape: str, length: float) -> float:
@@ -385,26 +358,6 @@ def model_flops(method: str, shape: str, length: float) -> float:
     layers, hidden, vocabulary = SHAPES[shape]
     one_pass = (6 * 12 * layers * hidden**2 + 12 * layers * hidden * length) * length
     return one_pass if method == "fine_tuning" else 2 * one_pass + 6 * vocabulary * hidden * 0.05 * length
-
-
-def _steps_of(plm: SharedPLM, objective: Objective, examples: Dataset, batch_size: int) -> float:
-    """Seconds per step over an epoch without its first third, the device's queue emptied at both ends."""
-    marks = []
-
-    class Marks(TrainerCallback):
-        def on_step_end(self, args, state, control, **kwargs):
-            if state.global_step in (state.max_steps // 3, state.max_steps):
-                if torch.cuda.is_available():
-                    torch.cuda.synchronize()
-                marks.append((state.global_step, time.perf_counter()))
-
-    with tempfile.TemporaryDirectory() as folder:
-        arguments = ObjectiveArguments(folder, **_quiet() | precision() | {"per_device_train_batch_size": batch_size})
-        trainer = ObjectiveTrainer(plm, objective, arguments, examples, callbacks=[Marks()])
-        trainer.remove_callback(PrinterCallback)
-        trainer.train()
-    (first, begun), (last, ended) = marks
-    return (ended - begun) / (last - first)
 
 
 # ------------------------------------------------------------------------------------------------------------ profile
@@ -421,20 +374,19 @@ _KINDS = {
 def profile(quick: bool = False) -> dict[str, dict[str, float]]:
     """Per cent of the processor's time in a training step, by method and kind of operation; 16 SST-2-like phrases.
 
-    Self time of torch's profiler over 40 steps (quick: 5), on as many threads as torch has (`OMP_NUM_THREADS`).
+    Self time of torch's profiler over 40 steps (quick: 2), on as many threads as torch has (`OMP_NUM_THREADS`).
     """
-    disable_progress_bars()
-    logging.disable_progress_bar()
+    _be_quiet()
     examples, shares = _phrases(16), {}
     for method, objective in (("fine_tuning", FineTuning()), ("mask_tuning", MaskTuning())):
         with tempfile.TemporaryDirectory() as folder:
-            trainer = _trainer(objective, examples, folder, max_steps=5 if quick else 40)
+            trainer = _trainer(_mini(), objective, examples, folder, max_steps=2 if quick else 40)
             with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
                 trainer.train()
         times = {event.key: event.self_cpu_time_total for event in profiler.key_averages()}
-        found = {kind: sum(times.get(name, 0) for name in names) for kind, names in _KINDS.items()}
-        found["everything else"] = sum(times.values()) - sum(found.values())
-        shares[method] = {kind: 100 * time / sum(times.values()) for kind, time in found.items()}
+        by_kind = {kind: sum(times.get(name, 0) for name in names) for kind, names in _KINDS.items()}
+        by_kind["everything else"] = sum(times.values()) - sum(by_kind.values())
+        shares[method] = {kind: 100 * time / sum(times.values()) for kind, time in by_kind.items()}
     return shares
 
 
@@ -465,84 +417,82 @@ def _on_cpu() -> dict:
     return {"use_cpu": precision()["use_cpu"]}
 
 
-def _trainer(objective: Objective, examples: Dataset, folder: str, **settings) -> ObjectiveTrainer:
+def _mini() -> SharedPLM:
     set_seed(0)
-    plm = SharedPLM.from_pretrained(MINI_MODEL_DIR, num_labels=2)
+    return SharedPLM.from_pretrained(MINI_MODEL_DIR, num_labels=2)
+
+
+def _random_plm(tokenizer, layers: int, hidden: int, vocabulary: int, heads: int | None = None, **changes) -> SharedPLM:
+    set_seed(0)
+    config = BertConfig(
+        vocab_size=vocabulary, hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=heads or hidden // 64,
+        **{"intermediate_size": 4 * hidden} | changes,
+    )  # fmt: skip
+    models = AutoModelForSequenceClassification.from_config(config), AutoModelForMaskedLM.from_config(config)
+    return SharedPLM(*models, tokenizer)
+
+
+def _trainer(plm: SharedPLM, objective: Objective, examples: Dataset, folder: str, **settings) -> ObjectiveTrainer:
     arguments = ObjectiveArguments(folder, **_quiet() | precision() | settings)
     trainer = ObjectiveTrainer(plm, objective, arguments, examples)
     trainer.remove_callback(PrinterCallback)
     return trainer
 
 
-def _trainer_steps(objective: Objective, examples: Dataset, steps: int) -> Callable[[], float]:
-    """Seconds per step of whole trainings on one batch, their start not counted."""
+def _step_seconds(plm: SharedPLM, objective: Objective, examples: Dataset, **settings) -> list[float]:
+    """Of each step of a training but the last, from its start to the next one's, the device's queue emptied."""
+    starts = []
 
-    def timed() -> float:
-        with tempfile.TemporaryDirectory() as folder:
-            trainer = _trainer(objective, examples, folder, max_steps=steps)
-            times = []
-            step = trainer.training_step
+    class Clock(TrainerCallback):
+        def on_step_begin(self, args, state, control, **kwargs):
+            starts.append(_now())
 
-            def noted(*args, **kwargs):
-                times.append(time.perf_counter())
-                return step(*args, **kwargs)
-
-            trainer.training_step = noted
-            trainer.train()
-        return statistics.median(later - sooner for sooner, later in itertools.pairwise(times))
-
-    return timed
-
-
-def _trainer_epoch(objective: Objective, rows: Dataset) -> Callable[[], float]:
-    def timed() -> float:
-        examples = tokenise(rows, AutoTokenizer.from_pretrained(MINI_MODEL_DIR))
-        with tempfile.TemporaryDirectory() as folder:
-            return _seconds(_trainer(objective, examples, folder).train)
-
-    return timed
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = _trainer(plm, objective, examples, folder, **settings)
+        trainer.add_callback(Clock())
+        trainer.train()
+    return [later - sooner for sooner, later in itertools.pairwise(starts)]
 
 
 def _seconds(work: Callable) -> float:
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-    begun = time.perf_counter()
+    started = _now()
     work()
+    return _now() - started
+
+
+def _now() -> float:
     if torch.cuda.is_available():
         torch.cuda.synchronize()
-    return time.perf_counter() - begun
+    return time.perf_counter()
+
+
+def _be_quiet() -> None:
+    disable_progress_bars()
+    logging.disable_progress_bar()
 
 
 def _in_process(work: Callable[[int], None], n: int) -> tuple[float, float]:
     """(seconds, peak MB) of `work(n)` in a fresh process, whose imports are not timed."""
-    context = multiprocessing.get_context("spawn")
-    with context.Pool(1) as pool:
-        found = pool.apply(_alone, (work, n))
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        seconds_and_memory = pool.apply(_alone, (work, n))
         pool.close()  # leaving the block would kill the process, and its semaphores would be reported as leaked
         pool.join()
-    return found
+    return seconds_and_memory
 
 
 def _alone(work: Callable[[int], None], n: int) -> tuple[float, float]:
-    disable_progress_bars()
-    logging.disable_progress_bar()
-    seconds = _seconds(lambda: work(n))
-    return seconds, environment.peak_memory_mb()
+    _be_quiet()
+    return _seconds(lambda: work(n)), environment.peak_memory_mb()
 
 
 def _train_some(n: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        _trainer(MaskTuning(), _phrases(n), folder, max_steps=20).train()
+        _trainer(_mini(), MaskTuning(), _phrases(n), folder, max_steps=20).train()
 
 
 def _train_all(n: int) -> None:
     tokenizer = AutoTokenizer.from_pretrained(MINI_MODEL_DIR)
-    config = BertConfig(
-        vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=64
-    )
-    models = AutoModelForSequenceClassification.from_config(config), AutoModelForMaskedLM.from_config(config)
+    plm = _random_plm(tokenizer, layers=1, hidden=32, vocabulary=len(tokenizer), heads=2, intermediate_size=64)
+    settings = {"bf16": False, "per_device_train_batch_size": 64}
     with tempfile.TemporaryDirectory() as folder:
-        arguments = ObjectiveArguments(folder, **_quiet() | _on_cpu() | {"per_device_train_batch_size": 64})
-        trainer = ObjectiveTrainer(SharedPLM(*models, tokenizer), MaskTuning(), arguments, _phrases(n))
-        trainer.remove_callback(PrinterCallback)
-        trainer.train()
+        _trainer(plm, MaskTuning(), _phrases(n), folder, **settings).train()

@@ -188,21 +188,20 @@ def sweep(
     retries: Annotated[int, typer.Option(help="how often a run is taken up again whose process was killed")] = 2,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="only list the runs, with estimated costs")] = False,
 ) -> None:
-    """Do every run of a grid whose record is not there. Exit code 1 if one fails; the others are done all the same."""
-    from mtlib.sweeps import engines, grid
-    from mtlib.sweeps import progress as sweep_report
+    """Run every configuration of a grid that has no record yet. Exit code 1 if one fails; the others go on."""
+    from mtlib.sweeps import engines, grid, progress
     from mtlib.sweeps.store import Store
 
     _check_engine_options(engine, processes, address, cpus_per_run, gpus_per_run, retries)
     configs, store = grid.expand(file), Store(out)
-    planned, trouble = grid.plan(configs)
+    grid_runs, trouble = grid.identify(configs)
     if dry_run:
-        sweep_report.dry_run(console, planned, trouble, store)
+        progress.dry_run(console, grid_runs, trouble, store)
         return
     if trouble is not None:
         raise UserError(f"{file}: {trouble}")
     if engine is EngineName.local:
-        _carry_out(planned, store, lambda: engines.LocalEngine(store, processes or 1, retries))
+        _carry_out(grid_runs, store, lambda: engines.LocalEngine(store, processes or 1, retries))
         return
     from mtlib.sweeps.ray_engine import RayEngine
 
@@ -211,7 +210,7 @@ def sweep(
             f"{file}: precision is 'auto', which each machine of a cluster may take for something else; give "
             "`precision: bf16` or `precision: float32`."
         )
-    _carry_out(planned, store, lambda: RayEngine(store, address or "auto", cpus_per_run or 1, gpus_per_run, retries))
+    _carry_out(grid_runs, store, lambda: RayEngine(store, address or "auto", cpus_per_run or 1, gpus_per_run, retries))
 
 
 @app.command()
@@ -229,8 +228,7 @@ def study(
     from mtlib.runs.config import RunConfig
     from mtlib.runs.records import read_records
     from mtlib.study import plan as plan_of
-    from mtlib.sweeps import engines, grid
-    from mtlib.sweeps import progress as sweep_report
+    from mtlib.sweeps import engines, grid, progress
     from mtlib.sweeps.store import Store
 
     if processes < 1:
@@ -241,18 +239,18 @@ def study(
         if name not in blocks:
             raise UserError(f"--block is {name!r}; expected one of {', '.join(blocks)}.")
 
-    def carry_out(configs: list[RunConfig]) -> list[grid.Planned]:
-        planned, trouble = grid.plan(configs, cache)
+    def carry_out(configs: list[RunConfig]) -> list[grid.GridRun]:
+        grid_runs, trouble = grid.identify(configs, cache)
         if trouble is not None:
             raise trouble
-        _carry_out(planned, store, lambda: engines.LocalEngine(store, processes))
-        return planned
+        _carry_out(grid_runs, store, lambda: engines.LocalEngine(store, processes))
+        return grid_runs
 
     if dry_run:
-        first, _ = grid.plan(chosen.grid(), cache)
+        first, _ = grid.identify(chosen.grid(), cache)
     else:
         wanted = [config for name, configs in blocks.items() if name in (block or blocks) for config in configs]
-        _, trouble = grid.plan(wanted, cache)  # what cannot be read later is said before the first run
+        _, trouble = grid.identify(wanted, cache)  # what cannot be read later is said before the first run
         if trouble is not None:
             raise trouble
         try:
@@ -266,7 +264,7 @@ def study(
     if not dry_run:
         carry_out(rest)
         return
-    sweep_report.dry_run(console, *grid.plan([*chosen.grid(), *rest], cache), store)
+    progress.dry_run(console, *grid.identify([*chosen.grid(), *rest], cache), store)
     if len(paths) < len(first):
         console.print(
             f"the grid of learning rates lacks {len(first) - len(paths)} runs: the runs after it are listed at the "
@@ -274,16 +272,16 @@ def study(
         )
 
 
-def _carry_out(planned: list, store, make_engine: Callable) -> None:
+def _carry_out(grid_runs: list, store, make_engine: Callable) -> None:
     """Have the record of every run in the store, with progress and a summary. Exit code 1 if one fails."""
-    from mtlib.sweeps import engines
-    from mtlib.sweeps import progress as sweep_report
+    from mtlib.sweeps.engines import execute
+    from mtlib.sweeps.progress import Progress, summary
 
     store.check_writable()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that a job scheduler's stop ends the runs too
-    with sweep_report.Progress(console, len(planned)) as progress:
-        outcomes = engines.execute(planned, make_engine(), store, progress)
-    if not sweep_report.summary(console, outcomes, store):
+    with Progress(console, len(grid_runs)) as progress:
+        outcomes = execute(grid_runs, make_engine(), store, progress)
+    if not summary(console, outcomes, store):
         raise typer.Exit(1)
 
 
@@ -313,7 +311,8 @@ def verify(source: Annotated[str, typer.Option(help="a folder of original releas
     width = max(len(row.file) for row in rows)
     for row in rows:
         of = f"of {row.expected:,}" if row.expected != row.rows and row.expected else ""
-        print(f"{row.status:9} {row.file:{width}} {_number(row.rows):>7} {of:>10}  {row.labels}; checksum {row.sha256}")
+        counted = f"{_number(row.rows):>7} {of:>10}  {row.labels}"
+        print(f"{row.status:9} {row.file:{width}} {counted}; checksum {row.checksum}")
     print("\nNotes")
     for row in rows:
         if row.note:
@@ -376,16 +375,15 @@ def notebooks(
     paths = runner.find(names or [])
     if list_parameters:
         console.print(_rich_table("parameters", ["notebook", "name", "type", "default", "meaning"], [
-            [path.stem, name, one["inferred_type_name"], one["default"], one["help"]]
-            for path in paths for name, one in runner.parameters_of(path).items()]))  # fmt: skip
+            [path.stem, name, about["inferred_type_name"], about["default"], about["help"]]
+            for path in paths for name, about in runner.parameters_of(path).items()]))  # fmt: skip
         return
-    given = _named_values(parameter or [], "-p", "alpha=0.7")
-    if "profile" in given:
+    texts = _named_values(parameter or [], "-p", "alpha=0.7")
+    if "profile" in texts:
         raise UserError("give the profile with --profile, not with -p.")
-    minutes = profiles.limits(profile)
-    limits = {path.stem: minutes.get(path.stem, minutes["other"]) for path in paths}
-    values = runner.check_parameters(paths, given if profile == "cpu" else {**given, "profile": profile})
-    if publish and (profile != "cpu" or given or resume):
+    silent_minutes = profiles.silent_minutes(profile)
+    values = runner.check_parameters(paths, texts if profile == "cpu" else {**texts, "profile": profile})
+    if publish and (profile != "cpu" or texts or resume):
         raise UserError("--publish stores a fresh run of the cpu profile; leave out --resume, -p and other profiles.")
     if publish and (out / "runs").exists():
         raise UserError(f"--publish stores a fresh run, but {out / 'runs'} has earlier ones; delete it, or give --out.")
@@ -397,17 +395,14 @@ def notebooks(
         elif publish:
             runner.publish(out / f"{result.name}.ipynb", runner.NOTEBOOK_DIR / f"{result.name}.ipynb", result.seconds)
 
-    results = runner.run_notebooks(values, out, limits, resume, report)
+    results = runner.run_notebooks(values, out, silent_minutes, resume, report)
     if publish:
         runner.update_readme()
     total = sum(result.seconds for result in results if result.status != "kept")
-    rows = []
-    for result in results:
-        slowest = "\n".join(f"{seconds:5.0f} s  {where}" for seconds, where in result.slowest)
-        rows.append([result.name, result.status, f"{result.seconds / 60:.1f}", slowest])
-    console.print(
-        _rich_table(f"{total / 60:.1f} minutes, {out}", ["notebook", "status", "minutes", "slowest cells"], rows)
-    )
+    console.print(_rich_table(f"{total / 60:.1f} minutes, {out}", ["notebook", "status", "minutes", "slowest cells"], [
+        [result.name, result.status, f"{result.seconds / 60:.1f}",
+         "\n".join(f"{seconds:5.0f} s  {where}" for seconds, where in result.slowest)]
+        for result in results]))  # fmt: skip
     if any(result.status == "failed" for result in results):
         raise typer.Exit(1)
 
@@ -430,39 +425,34 @@ def bench(
     from mtlib import bench as measuring
     from mtlib.runs.records import make_writable, write_atomically
 
-    if names and throughput:
-        raise UserError("--throughput measures by itself; give no benchmarks with it.")
+    if profile and (names or throughput or json_file):
+        raise UserError("--profile prints one table; give neither benchmarks, nor --throughput, nor --json.")
+    if throughput and (names or json_file):
+        raise UserError("--throughput prints one table; give neither benchmarks nor --json.")
     if profile:
-        if names or throughput or json_file:
-            raise UserError("--profile prints one table; give neither benchmarks, nor --throughput, nor --json.")
         shares = measuring.profile(quick)
-        rows = [[kind, *(f"{one[kind]:.1f} %" for one in shares.values())] for kind in next(iter(shares.values()))]
+        rows = [[kind, *(f"{by_kind[kind]:.1f} %" for by_kind in shares.values())] for kind in shares["fine_tuning"]]
         console.print(_rich_table("share of a step's time", ["", *shares], rows))
+        return
+    if throughput:
+        speeds = measuring.throughput(throughput, **({"batch_size": 8, "steps": 6} if quick else {}))
+        rows = [["unknown" if value is None else value for value in row.values()] for row in speeds]
+        console.print(_rich_table(throughput, list(speeds[0]), rows))
         return
     before = None
     if json_file is not None:
         make_writable(json_file.parent)
-        if json_file.exists():
-            before = json.loads(json_file.read_text())
-            kind = "measured" if throughput is None else "throughput"
-            if kind not in before:
-                raise UserError(f"{json_file} holds results of another kind (no {kind!r}); give another file.")
+        before = json.loads(json_file.read_text()) if json_file.exists() else None
 
-    def report(found: measuring.Measured) -> None:
+    def report(result: measuring.Measured) -> None:
         console.print(
-            f"{found.name:11} {found.ratio:6.2f} ({found.low:.2f} to {found.high:.2f}), wanted {found.wanted}: "
-            f"{'met' if found.met else 'not met'}. {found.what} against {found.against}", highlight=False,
+            f"{result.name:11} {result.ratio:6.2f} ({result.low:.2f} to {result.high:.2f}), wanted {result.wanted}: "
+            f"{'met' if result.met else 'not met'}. {result.what} against {result.against}", highlight=False,
         )  # fmt: skip
 
-    if throughput is None:
-        found = measuring.run(names or [], quick, report, before)
-    else:
-        found = measuring.run_throughput(throughput, quick, before)
-        measured = found["throughput"][throughput]["rows"]
-        rows = [["unknown" if value is None else value for value in row.values()] for row in measured]
-        console.print(_rich_table(throughput, list(measured[0]), rows))
+    results = measuring.run(names or [], quick, report, before)
     if json_file is not None:
-        write_atomically(json_file, json.dumps(found, indent=1) + "\n")
+        write_atomically(json_file, json.dumps(results, indent=1) + "\n")
         _print(f"written: {json_file}")
 
 
@@ -470,13 +460,13 @@ def bench(
 def pages() -> None:
     """For maintainers: put the tables made from data/results into README.md and data/results/STUDY.md."""
     from mtlib.paths import DATA_DIR, NOTEBOOK_DIR
-    from mtlib.tutorial import page_tables as made
+    from mtlib.tutorial import page_tables
 
     if not NOTEBOOK_DIR.is_dir():
         raise UserError("no pages to fill: they come with a checkout of the repository, not with pip.")
-    found = made.parts(DATA_DIR / "results")
-    for page in made.PAGES:
-        console.print(f"{page}: {', '.join(made.fill(DATA_DIR.parent / page, found))}")
+    parts = page_tables.parts(DATA_DIR / "results")
+    for page in page_tables.PAGES:
+        console.print(f"{page}: {', '.join(page_tables.fill(DATA_DIR.parent / page, parts))}")
 
 
 @app.command()
@@ -501,11 +491,11 @@ def doctor() -> None:
     """One line per requirement, then the device and whether the hub answers. Exit code 1 if a requirement fails."""
     from mtlib.runs import environment
 
-    found = environment.checks()
+    checks = environment.checks()
     marks = {True: "[green]OK  [/]", False: "[red]FAIL[/]", None: "    "}
-    for check in found:
-        console.print(f"{marks[check.ok]} {check.name:16} {check.found}", highlight=False)
-    if any(check.ok is False for check in found):
+    for check in checks:
+        console.print(f"{marks[check.ok]} {check.name:16} {check.detail}", highlight=False)
+    if any(check.ok is False for check in checks):
         raise typer.Exit(1)
 
 
@@ -517,8 +507,8 @@ def _check_engine_options(
     gpus_per_run: float | None,
     retries: int,
 ) -> None:
-    ray_only = {"--address": address, "--cpus-per-run": cpus_per_run, "--gpus-per-run": gpus_per_run}
-    for option, value in ({"--processes": processes} if engine is EngineName.ray else ray_only).items():
+    for_ray = {"--address": address, "--cpus-per-run": cpus_per_run, "--gpus-per-run": gpus_per_run}
+    for option, value in ({"--processes": processes} if engine is EngineName.ray else for_ray).items():
         if value is not None:
             raise UserError(f"{option} is {value!r}, but --engine {engine} does not read it; leave it out.")
     for option, value in (("--processes", processes), ("--cpus-per-run", cpus_per_run)):

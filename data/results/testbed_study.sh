@@ -15,4 +15,4 @@ for strength in 0.9 0; do
   done
 done
 "$python" -m mtlib bundle runs/testbed --to data/results/testbed.jsonl
-"$python" -m mtlib.testbed.probes
+"$python" data/testbed/make_datasheet.py

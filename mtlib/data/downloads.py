@@ -69,29 +69,26 @@ def load_from_hub(set_name: str, hub: Hub, split: str) -> datasets.Dataset:
 
 def _fetch_raw(data_set: DataSet, file: ReleaseFile, cache_dir: Path, progress: Callable | None, base: str) -> Path:
     target = cache_dir / file.path
-    if not target.exists():
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            lock = FileLock(target.with_name(f".{target.name}.lock"))
-            lock.acquire()  # of several processes one downloads, the others wait and find the file
-        except OSError as error:
-            raise UserError(f"cannot write to {cache_dir} ({error.strerror}); give another cache folder") from error
-        try:
-            if not target.exists():
-                part = target.with_name(target.name + ".part")
-                url = f"{base}/{data_set.remote.repository}/{data_set.remote.commit}/{file.path.partition('/')[2]}"
-                _download(url, part, file.path, progress, data_set.when_gone)
-                _check_download(part, file)
-                os.replace(part, target)
-                return target
-        finally:
-            lock.release()
-    _check_download(target, file)
+    if target.exists():
+        _check_download(target, file)
+        return target
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(target.with_name(f".{target.name}.lock")).acquire()
+    except OSError as error:
+        raise UserError(f"cannot write to {cache_dir} ({error.strerror}); give another cache folder") from error
+    with lock:  # of several processes one downloads, the others wait and find the file
+        if not target.exists():
+            part = target.with_name(target.name + ".part")
+            url = f"{base}/{data_set.remote.repository}/{data_set.remote.commit}/{file.path.partition('/')[2]}"
+            _download(url, part, file.path, progress, data_set.when_gone)
+            _check_download(part, file)
+            os.replace(part, target)
     return target
 
 
 def _download(url: str, part: Path, name: str, progress: Callable | None, when_gone: str) -> None:
-    """Append to `part` what it still lacks."""
+    """Append to `part` what it still lacks. (pooch verifies checksums as well, but cannot resume.)"""
     done = part.stat().st_size if part.exists() else 0
     request = urllib.request.Request(url, headers={"Range": f"bytes={done}-"} if done else {})
     try:
@@ -122,9 +119,9 @@ def _download(url: str, part: Path, name: str, progress: Callable | None, when_g
 
 
 def _check_download(path: Path, file: ReleaseFile) -> None:
-    found = hashlib.sha256(path.read_bytes()).hexdigest()
-    if found != file.sha256:
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    if sha256 != file.sha256:
         raise UserError(
-            f"{path}: expected sha256 {file.sha256}, found {found}. The file was kept for inspection; "
+            f"{path}: expected sha256 {file.sha256}, found {sha256}. The file was kept for inspection; "
             f"delete it and fetch again"
         )

@@ -1,16 +1,29 @@
 """Between texts and model: a set's rows as model inputs, and a model's answers to a set's rows."""
 
+from collections.abc import Collection
+from contextlib import contextmanager
+
 import numpy as np
 import torch
 from datasets import Dataset
 from torch.utils.data import DataLoader
 
+from mtlib.errors import UserError
 from mtlib.plm import SharedPLM
 from mtlib.trainer import Collator, ObjectiveTrainer, precision
 
 
-def tokenise(dataset: Dataset, tokenizer, max_length: int = 128) -> Dataset:
-    """Columns of model inputs, `labels` and `length`, from `text`, `text_pair` and `label` (where they are there)."""
+def tokenise(dataset: Dataset, tokenizer, max_length: int = 128, keep: Collection[str] = ()) -> Dataset:
+    """Columns of model inputs, `labels` and `length`, from `text`, `text_pair` and `label` (where they are there).
+
+    `keep` names columns of `dataset` that are carried through unchanged, for objectives that need more than these.
+    Raises `UserError` for a name that is no column, or that a column of model inputs already has.
+    """
+    for name in keep:
+        if name not in dataset.column_names:
+            raise UserError(f"keep names {name!r}; expected some of the columns {', '.join(dataset.column_names)}")
+        if name in ("labels", "length", *tokenizer.model_input_names):
+            raise UserError(f"keep names {name!r}, which tokenising writes itself; rename that column of the dataset")
 
     def encode(rows):
         # text that spells out a special token ("[SEP]", "</s>") is text
@@ -20,7 +33,8 @@ def tokenise(dataset: Dataset, tokenizer, max_length: int = 128) -> Dataset:
         labels = {"labels": rows["label"]} if "label" in rows else {}
         return {**encoded, **labels, "length": [len(ids) for ids in encoded["input_ids"]]}
 
-    return dataset.map(encode, batched=True, remove_columns=dataset.column_names, keep_in_memory=True)
+    dropped = [name for name in dataset.column_names if name not in keep]
+    return dataset.map(encode, batched=True, remove_columns=dropped, keep_in_memory=True)
 
 
 @torch.no_grad()
@@ -31,14 +45,13 @@ def predict(plm: SharedPLM, dataset: Dataset, max_length: int = 128, batch_size:
     the random states stay as they were.
     """
     examples, order = _by_length(dataset, plm.tokenizer, max_length)
-    logits, training = [torch.empty(0, plm.config.num_labels)], plm.training
+    logits = [torch.empty(0, plm.config.num_labels)]
     device = torch.device("cpu" if precision()["use_cpu"] else "cuda")
-    plm.to(device).eval()
-    with torch.autocast(device.type, torch.bfloat16, enabled=precision()["bf16"]):
+    plm.to(device)
+    with evaluating(plm), torch.autocast(device.type, torch.bfloat16, enabled=precision()["bf16"]):
         # a generator of its own: the loader would draw from the global one
         for batch in DataLoader(examples, batch_size, collate_fn=Collator(plm.tokenizer), generator=torch.Generator()):
             logits.append(plm.classify({name: tensor.to(device) for name, tensor in batch.items()}).float().cpu())
-    plm.train(training)
     return _in_order(torch.cat(logits).numpy(), order)
 
 
@@ -46,6 +59,18 @@ def predict_with(trainer: ObjectiveTrainer, dataset: Dataset, max_length: int) -
     """`predict` with the trainer of the model, on all its processes."""
     examples, order = _by_length(dataset, trainer.plm.tokenizer, max_length)
     return _in_order(trainer.predict(examples).predictions, order)
+
+
+@contextmanager
+def evaluating(model: torch.nn.Module):
+    """Evaluation mode (no dropout) inside the block; every module's own mode is put back after it."""
+    training = [module for module in model.modules() if module.training]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True
 
 
 def _by_length(dataset: Dataset, tokenizer, max_length: int) -> tuple[Dataset, np.ndarray]:

@@ -115,13 +115,12 @@ def deviation(data_set: DataSet, file: ReleaseFile, rows: int, sha256: str) -> s
 
 
 def _paths_by_sha256() -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {}
+    paths: dict[str, set[str]] = {}
     for data_set in SETS.values():
         for file in data_set.files:
-            for sha256 in (file.sha256, *(copy.sha256 for copy in file.copies)):
-                found.setdefault(sha256, set()).add(file.path)
-    found.pop("", None)  # not known
-    return found
+            for sha256 in filter(None, (file.sha256, *(copy.sha256 for copy in file.copies))):
+                paths.setdefault(sha256, set()).add(file.path)
+    return paths
 
 
 def check_unique(set_name: str, uids: list[str]) -> None:
@@ -190,9 +189,9 @@ def _parse_jsonl(text: str, data_set: DataSet, path: Path, skipped: list[int]) -
 _PARSERS = {"tsv": _parse_tsv, "csv": _parse_csv, "jsonl": _parse_jsonl}
 
 
-def _check_header(data_set: DataSet, found: list[str], path: Path, line: str = "") -> None:
-    if missing := data_set.columns.needed - set(found):
+def _check_header(data_set: DataSet, header: list[str], path: Path, line: str = "") -> None:
+    if missing := data_set.columns.needed - set(header):
         raise UserError(
             f"{path}{line}: expected the columns {', '.join(sorted(data_set.columns.needed))}; "
-            f"{', '.join(sorted(missing))} missing, found {found}. {data_set.when_gone}"
+            f"{', '.join(sorted(missing))} missing, found {header}. {data_set.when_gone}"
         )

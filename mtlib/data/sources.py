@@ -1,6 +1,6 @@
 """Where data comes from: the bundled testbed, the Hugging Face hub, or a folder of original releases.
 
-`load` gives the same columns whichever way the data came (`mtlib.registry.SETS` says what the sets are):
+`load` gives the same columns whichever way the data came (`mtlib/data/registry.yaml` says what the sets are):
 
     text       str    the sentence, or the first of a pair
     text_pair  str    the second of a pair (tasks on pairs only)
@@ -13,11 +13,14 @@
 Rows stand in file order. Downloaded data is only ever parsed: no loading scripts, no pickles.
 """
 
+import copy
 import hashlib
 import itertools
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import datasets
@@ -49,37 +52,25 @@ def describe(set_name: str, source: str, splits: str | None = None) -> dict:
 
 
 def load_described(set_name: str, source: str, splits: str | None = None) -> tuple[datasets.Dataset, dict]:
-    """What `load` and `describe` give, from one reading."""
-    data_set = get_set(set_name)
-    option, wanted = _chosen_splits(set_name, data_set, splits)
+    """What `load` and `describe` give, from one reading.
+
+    A set is read and hashed once per process, and again when a file's size or modification time has changed. What
+    comes from the hub is pinned, and therefore read once.
+    """
+    option, wanted = _chosen_splits(set_name, splits)
     _check_source_fits(set_name, source)
-    parts, revision = _read_parts(set_name, data_set, source, wanted)
-    columns = {name: [value for part in parts for value in part.columns[name]] for name in parts[0].columns}
-    check_unique(set_name, columns["uid"])
-    if len(columns["text"]) > 1 and len(set(columns["text"])) == 1:
-        raise UserError(f"{set_name}: all {len(columns['text'])} rows have the text {columns['text'][0][:60]!r}.")
-    if data_set.paired:
-        _check_pairs(set_name, columns["group"], columns["label"])
-    features = {name: datasets.Value("int64" if name == "label" else "string") for name in columns}
-    official = [file.rows for file in data_set.files if file.split in wanted]
-    description = {
-        "set": set_name,
-        "source": source_kind(source),
-        "splits": option,
-        "revision": revision,
-        "files": [part.file for part in parts],
-        "rows": len(columns["label"]),
-        "official_rows": None if None in official else sum(official),
-        "content_sha256": _content_sha256(columns),
-        "licence": data_set.licence,
-        "deviations": [text for part in parts for text in part.deviations],
-    }
-    return datasets.Dataset.from_dict(columns, features=datasets.Features(features)), description
+    files = () if source == "hub" else tuple(_files(get_set(set_name), wanted, _root(source)))
+    dataset, description = copy.deepcopy(_read(set_name, source_kind(source), option, files))  # the rows are shared
+    if is_testbed(source):
+        _check_as_written(_root(source), description["files"])
+    return dataset, description
 
 
 def is_testbed(source: str) -> bool:
     """The bundled testbed, or a folder that its generator wrote at another strength."""
-    return source == "testbed" or (Path(source) / SETTINGS_FILE).is_file()
+    if not isinstance(source, (str, Path)):
+        raise UserError(f'source is {source!r}; expected "testbed", "hub" or the path of a folder with data')
+    return source == "testbed" or (source != "hub" and (Path(source) / SETTINGS_FILE).is_file())
 
 
 def source_kind(source: str) -> str:
@@ -101,6 +92,16 @@ def split_options(set_name: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
+class _File:
+    """A release file where it lies. Size and modification time tell a changed file from one that was read before."""
+
+    release: ReleaseFile
+    path: Path
+    size: int
+    modified: int
+
+
+@dataclass(frozen=True)
 class _Part:
     """One file, or one split of the hub: its rows as columns, its entry in the run record, how it deviates."""
 
@@ -109,46 +110,52 @@ class _Part:
     deviations: list[str]
 
 
-def _read_parts(
-    set_name: str, data_set: DataSet, source: str, wanted: tuple[str, ...]
-) -> tuple[list[_Part], str | None]:
-    """The parts of the wanted splits, and the revision if they came from a server."""
-    if is_testbed(source):
-        root = TESTBED_DIR if source == "testbed" else Path(source)
-        parts, written = _read_folder(data_set, wanted, root), _testbed_settings(root).get("sha256", {})
-        for part in parts:
-            path, sha256 = part.file["path"], part.file["sha256"]
-            if written.get(path, sha256) != sha256:
-                raise UserError(f"{root / path} is not the file that `mtlib testbed` wrote; {_REWRITE}.")
-        return parts, None
-    if source != "hub":
-        return _read_folder(data_set, wanted, release_folder(source)), None
-    if isinstance(data_set.remote, Hub):
-        return _read_hub(set_name, data_set, wanted)
-    fetch([set_name], CACHE_DIR)
-    return _read_folder(data_set, wanted, CACHE_DIR), f"{data_set.remote.repository}@{data_set.remote.commit}"
+@lru_cache(maxsize=8)  # a task has at most seven sets
+def _read(set_name: str, kind: str, option: str, files: tuple[_File, ...]) -> tuple[datasets.Dataset, dict]:
+    """The rows and the description of a set. `files` is empty for the hub."""
+    data_set = get_set(set_name)
+    wanted, revision = data_set.split_options[option], None
+    if kind != "hub":
+        parts = [_read_file(data_set, file.release, file.path) for file in files]
+    elif isinstance(data_set.remote, Hub):
+        parts, revision = _read_hub(set_name, data_set, wanted)
+    else:
+        fetch([set_name], CACHE_DIR)
+        parts = [_read_file(data_set, file.release, file.path) for file in _files(data_set, wanted, CACHE_DIR)]
+        revision = f"{data_set.remote.repository}@{data_set.remote.commit}"
+    columns = {name: [value for part in parts for value in part.columns[name]] for name in parts[0].columns}
+    _check_columns(set_name, data_set, columns)
+    features = {name: datasets.Value("int64" if name == "label" else "string") for name in columns}
+    official = [file.rows for file in data_set.files if file.split in wanted]
+    description = {
+        "set": set_name,
+        "source": kind,
+        "splits": option,
+        "revision": revision,
+        "files": [part.file for part in parts],
+        "rows": len(columns["label"]),
+        "official_rows": None if None in official else sum(official),
+        "content_sha256": _content_sha256(columns),
+        "licence": data_set.licence,
+        "deviations": [text for part in parts for text in part.deviations],
+    }
+    return datasets.Dataset.from_dict(columns, features=datasets.Features(features)), description
 
 
-_REWRITE = "write the folder again, or restore data/testbed if it is the bundled one"
+def _root(source: str) -> Path:
+    return TESTBED_DIR if source == "testbed" else release_folder(source)
 
 
-def _testbed_settings(root: Path) -> dict:
-    try:
-        settings = json.loads((root / SETTINGS_FILE).read_text())
-        float(settings["strength"]), int(settings["seed"])
-        return settings
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{root / SETTINGS_FILE} is not what `mtlib testbed` wrote; {_REWRITE}.") from error
+def _files(data_set: DataSet, wanted: tuple[str, ...], root: Path) -> Iterator[_File]:
+    for file in (file for split in wanted for file in data_set.files if file.split == split):
+        path = locate(root, file.path)
+        if path is None:
+            raise UserError(f"{file.path} not found in {root}. {data_set.when_gone}")
+        state = path.stat()
+        yield _File(file, path.absolute(), state.st_size, state.st_mtime_ns)
 
 
-def _read_folder(data_set: DataSet, wanted: tuple[str, ...], root: Path) -> list[_Part]:
-    return [_read_file(data_set, file, root) for split in wanted for file in data_set.files if file.split == split]
-
-
-def _read_file(data_set: DataSet, file: ReleaseFile, root: Path) -> _Part:
-    path = locate(root, file.path)
-    if path is None:
-        raise UserError(f"{file.path} not found in {root}. {data_set.when_gone}")
+def _read_file(data_set: DataSet, file: ReleaseFile, path: Path) -> _Part:
     content = read_bytes(path)
     columns, skipped = parse(data_set, file, content, path)
     sha256, rows = hashlib.sha256(content).hexdigest(), len(columns["label"])
@@ -164,15 +171,15 @@ def _read_hub(set_name: str, data_set: DataSet, wanted: tuple[str, ...]) -> tupl
     hub, config = data_set.remote, data_set.remote.config or "default"
     parts, revision = [], hub.revision
     for split in wanted:
-        found = load_from_hub(set_name, hub, hub.splits[split])
-        revision = _resolved_revision(found) or revision
+        hub_rows = load_from_hub(set_name, hub, hub.splits[split])
+        revision = _resolved_revision(hub_rows) or revision
         where = f"{hub.id} ({config}), split {hub.splits[split]}"
-        if hub.columns.needed - set(found.column_names):
+        if hub.columns.needed - set(hub_rows.column_names):
             raise UserError(
-                f"{where}: expected columns {sorted(hub.columns.needed)}, found {found.column_names}. "
+                f"{where}: expected columns {sorted(hub.columns.needed)}, found {hub_rows.column_names}. "
                 f"{data_set.when_gone}"
             )
-        columns = in_our_columns(data_set, hub.columns, enumerate(found, start=1), split, "", where)
+        columns = in_our_columns(data_set, hub.columns, enumerate(hub_rows, start=1), split, "", where)
         rows, official = len(columns["label"]), sum(file.rows for file in data_set.files if file.split == split)
         differs = deviation(data_set, ReleaseFile(split, where, official), rows, "")
         path = f"{hub.id}/{config}/{hub.splits[split]}"
@@ -189,8 +196,8 @@ def _read_hub(set_name: str, data_set: DataSet, wanted: tuple[str, ...]) -> tupl
 def _resolved_revision(rows: datasets.Dataset) -> str | None:
     """The commit that the hub's files really came from, for example when a branch name was asked for."""
     for url in rows.info.download_checksums or {}:
-        if found := re.search(r"@([0-9a-f]{40})/", url):
-            return found.group(1)
+        if commit := re.search(r"@([0-9a-f]{40})/", url):
+            return commit.group(1)
     return None
 
 
@@ -205,9 +212,9 @@ def _content_sha256(columns: dict[str, list]) -> str:
 # ------------------------------------------------------------------------------------------------------------- checks
 
 
-def _chosen_splits(set_name: str, data_set: DataSet, splits: str | None) -> tuple[str, tuple[str, ...]]:
+def _chosen_splits(set_name: str, splits: str | None) -> tuple[str, tuple[str, ...]]:
     """The option, by default the first, and the splits it stands for."""
-    options = data_set.split_options
+    options = get_set(set_name).split_options
     option = next(iter(options)) if splits is None else splits
     if option not in options:
         raise UserError(
@@ -231,6 +238,14 @@ def _check_source_fits(set_name: str, source: str) -> None:
         )
 
 
+def _check_columns(set_name: str, data_set: DataSet, columns: dict[str, list]) -> None:
+    check_unique(set_name, columns["uid"])
+    if len(columns["text"]) > 1 and len(set(columns["text"])) == 1:
+        raise UserError(f"{set_name}: all {len(columns['text'])} rows have the text {columns['text'][0][:60]!r}.")
+    if data_set.paired:
+        _check_pairs(set_name, columns["group"], columns["label"])
+
+
 def _check_pairs(set_name: str, groups: list[str], labels: list[int]) -> None:
     """Every pair is one original and one edited text, with opposite labels."""
     pairs: dict[str, dict[str, int]] = {}
@@ -243,3 +258,23 @@ def _check_pairs(set_name: str, groups: list[str], labels: list[int]) -> None:
                 f"{set_name}, pair {pair!r}: expected one original and one edited text with opposite "
                 f"labels, found {halves}; the files do not belong together, take fresh copies of them"
             )
+
+
+_REWRITE = "write the folder again, or restore data/testbed if it is the bundled one"
+
+
+def _testbed_settings(root: Path) -> dict:
+    try:
+        settings = json.loads((root / SETTINGS_FILE).read_text())
+        float(settings["strength"]), int(settings["seed"])
+        return settings
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{root / SETTINGS_FILE} is not what `mtlib testbed` wrote; {_REWRITE}.") from error
+
+
+def _check_as_written(root: Path, files: list[dict]) -> None:
+    """The generator leaves the checksum of every file it wrote."""
+    written = _testbed_settings(root).get("sha256", {})
+    for file in files:
+        if written.get(file["path"], file["sha256"]) != file["sha256"]:
+            raise UserError(f"{root / file['path']} is not the file that `mtlib testbed` wrote; {_REWRITE}.")

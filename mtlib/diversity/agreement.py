@@ -11,9 +11,9 @@ _RESAMPLES = 2000
 
 
 class Agreement(NamedTuple):
-    """Of two lists of labels for the same items.
+    """Agreement of two lists of labels for the same items.
 
-    `percent` of the `n` items have equal labels; `kappa` is Cohen's, and `low` to `high` its 95 % interval.
+    `percent` of the `n` items have equal labels; `kappa` is Cohen's, and `low` to `high` is its 95 % interval.
     """
 
     n: int
@@ -28,7 +28,7 @@ def agreement(a: Sequence, b: Sequence, seed: int = 0) -> Agreement:
 
     p_o is the share of equal labels, p_e what two annotators with these label frequencies would share by chance
     (Cohen 1960). The interval is the percentile bootstrap over items (2,000 resamples drawn by `seed`). Where both
-    use one and the same label throughout, p_e is 1 and kappa, like its interval, is nan.
+    use the same single label throughout, p_e is 1, and kappa and its interval are nan.
 
     Raises:
         UserError: lists of different lengths, or empty.
@@ -39,8 +39,9 @@ def agreement(a: Sequence, b: Sequence, seed: int = 0) -> Agreement:
     rows, columns = ([names.index(label) for label in labels] for labels in (a, b))
     table = np.zeros((len(names), len(names)), dtype=int)
     np.add.at(table, (rows, columns), 1)
-    drawn = np.random.default_rng(seed).multinomial(len(a), table.ravel() / len(a), size=_RESAMPLES)
-    kappas = _kappa(drawn.reshape(-1, *table.shape))
+    # tables of the resampled items: scipy's bootstrap of scikit-learn's kappa takes seconds and other draws
+    resampled = np.random.default_rng(seed).multinomial(len(a), table.ravel() / len(a), size=_RESAMPLES)
+    kappas = _kappa(resampled.reshape(-1, *table.shape))
     kappas = kappas[~np.isnan(kappas)]
     low, high = np.percentile(kappas, [2.5, 97.5]).tolist() if len(kappas) else (float("nan"), float("nan"))
     return Agreement(len(a), 100 * float(np.trace(table)) / len(a), float(_kappa(table[None])[0]), low, high)

@@ -1,6 +1,6 @@
-"""Two persons say which fillings are plausible: a session for each, their agreement, and what they must settle.
+"""Two persons judge which fillings are plausible: a session for each, their agreement, and what they must settle.
 
-The logic needs no browser: `AnnotationSession` asks, `compare` analyses the files. `view` is its face in a notebook.
+`AnnotationSession` asks and `compare` analyses the files, both without a browser. `view` is the notebook's widget.
 
     session = AnnotationSession(rows, "first", Path("annotations"), seed=0)
     view(session)                                                  # or session.answer("p"), session.back()
@@ -21,7 +21,7 @@ from pathlib import Path
 from mtlib.diversity.agreement import Agreement, agreement
 from mtlib.diversity.fillings import marked_text, unmarked
 from mtlib.errors import UserError
-from mtlib.runs.run import write_atomically
+from mtlib.runs.records import write_atomically
 
 ANSWERS = {"p": "plausible", "i": "implausible"}
 BACK = "b"
@@ -31,7 +31,7 @@ _COLUMNS = ("item", "text", "original", "answer")
 
 @dataclass(frozen=True)
 class Item:
-    """One question: `text` is marked (`fills.marked_text`), `original` is what stood between the marks."""
+    """One question: `text` is marked (`fillings.marked_text`), `original` is what stood between the marks."""
 
     item: str
     text: str
@@ -39,16 +39,16 @@ class Item:
 
 
 class AnnotationSession:
-    """One annotator's questions, in a blind order, with every answer in a CSV as soon as it is given.
+    """One annotator's questions, in a blind order. Every answer is written to a CSV at once.
 
     Arms, epochs and repetitions are not shown: a filling that several rows share is asked once. The order is drawn by
-    seed and annotator. A session begun again with the same rows goes on where its CSV ends.
+    seed and annotator. A session that is started again with the same rows continues where its CSV ends.
 
     Args:
-        rows: with `text`, `start`, `end`, `predicted`; give those that `diversity.categorise` would ask a judge
+        rows: with `text`, `start`, `end`, `predicted`; give those that `categories.categorise` would ask a judge
             about (see `open_questions`).
         annotator: name of the file, letters, digits, "-" and "_".
-        folder: where `<annotator>.csv` lies; made if need be.
+        folder: of `<annotator>.csv`; created where it does not exist.
         seed: of the order.
 
     Raises:
@@ -96,8 +96,8 @@ class AnnotationSession:
         self._check_alone()
         last, _ = self.answers.popitem()
         by_name = {item.item: item for item in self.items}
-        kept = [(name, by_name[name].text, by_name[name].original, given) for name, given in self.answers.items()]
-        write_atomically(self.path, _line(_COLUMNS) + "".join(map(_line, kept)))
+        rows = [(name, by_name[name].text, by_name[name].original, answer) for name, answer in self.answers.items()]
+        write_atomically(self.path, _line(_COLUMNS) + "".join(map(_line, rows)))
         return by_name[last]
 
     def _check_alone(self) -> None:
@@ -126,7 +126,7 @@ class AnnotationSession:
 class Comparison:
     """Two annotators' agreement, and the rows (`text`, `start`, `end`, `predicted`) on which they differ.
 
-    `a` and `b` give each one's answer to `to_adjudicate`, in order. A third session over these settles them.
+    `a` and `b` hold the two annotators' answers to `to_adjudicate`, in order. A third session over these settles them.
     """
 
     agreement: Agreement
@@ -156,19 +156,19 @@ def compare(csv_a: Path, csv_b: Path) -> Comparison:
 
 
 def answers(path: Path) -> dict[str, str]:
-    """ "plausible" or "implausible" by item, in the order they were given."""
+    """ "plausible" or "implausible" by item, in the order of answering."""
     return {row["item"]: row["answer"] for row in _read(path)}
 
 
 def settled(csv_a: Path, csv_b: Path, adjudicated: Path | None = None) -> dict[str, str]:
-    """What both annotators said, and for the questions they differ on what the third file says."""
+    """The answers that both annotators gave, and the third file's answers to the questions they differ on."""
     a, b = answers(csv_a), answers(csv_b)
     agreed = {item: a[item] for item in a.keys() & b.keys() if a[item] == b[item]}
     return (answers(adjudicated) if adjudicated is not None else {}) | agreed
 
 
 def as_judge(verdicts: dict[str, str]) -> Callable[[Sequence[dict]], list[bool]]:
-    """Answers by item as the judge that `diversity.categorise` takes. An unanswered question is a `UserError`."""
+    """Answers by item as the judge that `categories.categorise` takes. An unanswered question is a `UserError`."""
 
     def judge(rows: Sequence[dict]) -> list[bool]:
         items = [as_item(row).item for row in rows]
@@ -180,14 +180,14 @@ def as_judge(verdicts: dict[str, str]) -> Callable[[Sequence[dict]], list[bool]]
 
 
 def open_questions(rows: Sequence[dict]) -> list[dict]:
-    """The rows of `fills.record_fills` that need a judge: neither the original token nor [UNK] was filled in."""
+    """The rows of `fillings.record_fillings` that need a judge: neither the original token nor [UNK] was filled in."""
     return [row for row in rows if not row["unk"] and row["predicted_token"] != row["original_token"]]
 
 
 def as_item(row: dict) -> Item:
     """The question about a row; equal fillings at the same place of the same sentence are one item."""
-    one_line = row | {"text": re.sub(r"[\r\n]", " ", row["text"])}  # a CSV row is then a line, whole or cut off
-    text, original = marked_text(one_line), one_line["text"][row["start"] : row["end"]]
+    row = row | {"text": re.sub(r"[\r\n]", " ", row["text"])}  # a CSV row is then a line, whole or cut off
+    text, original = marked_text(row), row["text"][row["start"] : row["end"]]
     return Item(hashlib.sha256(f"{text}\n{original}".encode()).hexdigest()[:12], text, original)
 
 

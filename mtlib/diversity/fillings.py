@@ -23,8 +23,8 @@ from mtlib.objectives import MaskedLM, MaskTuning, Objective, ObjectiveOutput
 from mtlib.paths import MINI_MODEL_DIR
 from mtlib.plm import SharedPLM
 from mtlib.runs.config import BUNDLED_MODEL, default_rates
-from mtlib.runs.run import write_atomically
-from mtlib.trainer import Collator, ObjectiveArguments, ObjectiveTrainer, precision
+from mtlib.runs.records import write_atomically
+from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer, precision
 
 ARMS = ("plain_mlm", "mask_tuning")
 
@@ -56,7 +56,7 @@ def record_arms(
         model: "mini" (bundled), a hub id or a folder with a masked LM.
 
     Returns:
-        The rows of `record_fills` with a field `arm`, "plain_mlm" or "mask_tuning"; and the trained model of each arm.
+        The rows of `record_fillings` with a field `arm`, "plain_mlm" or "mask_tuning"; and each arm's trained model.
     """
     masking = ExactMasking(mask_rate)
     objectives = {"plain_mlm": MaskedLM(masking), "mask_tuning": MaskTuning(get_task(task).alpha, masking)}
@@ -66,26 +66,19 @@ def record_arms(
         set_seed(seed)
         folder = MINI_MODEL_DIR if model == BUNDLED_MODEL else model
         models[arm] = SharedPLM.from_pretrained(folder, num_labels=len(get_task(task).labels))
-        found = record_fills(
-            models[arm],
-            objectives[arm],
-            examples,
-            seed=seed,
-            num_train_epochs=epochs,
-            per_device_train_batch_size=batch_size,
-            learning_rate=rates.trunk,
-            classifier_learning_rate=rates.classifier,
-            mlm_head_learning_rate=rates.mlm_head,
-            **precision(),
-        )
-        rows += [{"arm": arm, **row} for row in found]
+        recorded = record_fillings(
+            models[arm], objectives[arm], examples, seed=seed, num_train_epochs=epochs,
+            per_device_train_batch_size=batch_size, learning_rate=rates.trunk,
+            classifier_learning_rate=rates.classifier, mlm_head_learning_rate=rates.mlm_head, **precision(),
+        )  # fmt: skip
+        rows += [{"arm": arm, **row} for row in recorded]
     return rows, models
 
 
-def record_fills(
+def record_fillings(
     plm: SharedPLM, objective: Objective, examples: Dataset, max_length: int = 128, **arguments
 ) -> list[dict]:
-    """Train `plm` (in place) with an objective that masks, and tell what every masked place was filled with.
+    """Train `plm` (in place) with an objective that masks, and record what every masked place was filled with.
 
     Args:
         plm: any with a fast tokenizer.
@@ -110,32 +103,23 @@ def record_fills(
     encodings = _encode(plm.tokenizer, examples, max_length)
     columns = {name: [encoding[name] for encoding in encodings] for name in plm.tokenizer.model_input_names}
     data = Dataset.from_dict({**columns, "labels": examples["label"], "row": range(len(examples))})
-    collator = Collator(plm.tokenizer)
-    collator.keys.add("row")
     recorder = _Recorder(objective)
     with tempfile.TemporaryDirectory() as folder:
-        settings = {
-            "save_strategy": "no",
-            "logging_strategy": "no",
-            "disable_tqdm": True,
-            "use_cpu": precision()["use_cpu"],
-        }
-        trainer = ObjectiveTrainer(
-            plm, recorder, ObjectiveArguments(folder, **settings | arguments), data, data_collator=collator
-        )
+        quiet = {"save_strategy": "no", "logging_strategy": "no", "disable_tqdm": True}
+        settings = ObjectiveArguments(folder, **quiet | {"use_cpu": precision()["use_cpu"]} | arguments)
+        trainer = ObjectiveTrainer(plm, recorder, settings, data)
         if trainer.args.world_size > 1:
-            raise UserError("fills are recorded in one process; start it without torchrun or accelerate launch.")
+            raise UserError("fillings are recorded in one process; start it without torchrun or accelerate launch.")
         trainer.remove_callback(PrinterCallback)
         trainer.train()
-    plm.eval()
     continues = continues_word(plm.tokenizer)
-    return [_row(plm.tokenizer, continues, examples[found["row"]], encodings[found["row"]], found)
-            for found in recorder.found]  # fmt: skip
+    return [_row(plm.tokenizer, continues, examples[filling["row"]], encodings[filling["row"]], filling)
+            for filling in recorder.fillings]  # fmt: skip
 
 
 def filled_text(row: dict) -> str:
     """The sentence of a row with this one place filled and all others as they were."""
-    return row["text"][: row["start"]] + row["predicted"] + row["text"][row["end"] :]
+    return _fill(row["text"], row)
 
 
 def marked_text(row: dict) -> str:
@@ -161,7 +145,7 @@ def perturbed_examples(rows: list[dict], examples: Dataset) -> list[dict]:
     """What the classifier read: per epoch and example a dict with `epoch`, `uid`, `label`, `text` (`text_pair`).
 
     Args:
-        rows: of one arm, from `record_fills`.
+        rows: of one arm, from `record_fillings`.
         examples: the same that were recorded. One of which nothing was masked in an epoch stands as it is.
     """
     places: dict[tuple[int, str, str], list[dict]] = {}
@@ -224,18 +208,27 @@ def rendered(
     return place, surface
 
 
-class _Recorder:
-    """An objective that does what another does, and notes what each masked place was filled with."""
+class _Recorder(Objective):
+    """Wraps an objective, and records what each masked place was filled with."""
 
     def __init__(self, objective: Objective):
+        super().__init__()
         self.objective = objective
+        self.classifies, self.learning_rate = objective.classifies, objective.learning_rate
         self.times_seen: Counter[int] = Counter()
-        self.found: list[dict] = []
+        self.fillings: list[dict] = []
+
+    @property
+    def columns(self) -> dict[str, int | float]:
+        return {**self.objective.columns, "row": -1}
+
+    def check(self, plm: SharedPLM) -> None:
+        self.objective.check(plm)
 
     def prepare(self, plm: SharedPLM, batch: dict, generator: torch.Generator | None = None) -> dict:
         return self.objective.prepare(plm, batch, generator)
 
-    def __call__(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
+    def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
         output = self.objective(plm, batch)
         mask = batch["mask"]  # (batch, seq)
         logits = output.mlm_logits.detach().float()  # (n_masked, vocab)
@@ -254,9 +247,9 @@ class _Recorder:
         numbers = batch["row"].tolist()
         self.times_seen.update(numbers)
         for values in zip(*(column.tolist() for column in columns.values()), strict=True):
-            found = dict(zip(columns, values, strict=True))
-            row = numbers[found.pop("example")]
-            self.found.append({"epoch": self.times_seen[row], "row": row, **found})
+            filling = dict(zip(columns, values, strict=True))
+            row = numbers[filling.pop("example")]
+            self.fillings.append({"epoch": self.times_seen[row], "row": row, **filling})
         return output
 
 
@@ -274,25 +267,27 @@ def _encode(tokenizer, examples: Dataset, max_length: int) -> list[dict]:
     return encodings
 
 
-def _row(tokenizer, continues: torch.Tensor, example: dict, encoding: dict, found: dict) -> dict:
-    position, part = found["position"], ("text", "text_pair")[encoding["parts"][found["position"]]]
+def _row(tokenizer, continues: torch.Tensor, example: dict, encoding: dict, filling: dict) -> dict:
+    position, parts = filling["position"], encoding["parts"]
+    part = ("text", "text_pair")[parts[position]]
     text = example[part]
     start, end = encoding["offsets"][position]
     ids = encoding["input_ids"]
-    next_continues = position + 1 < len(ids) and bool(continues[ids[position + 1]]) and _same_part(encoding, position)
-    place, surface = rendered(tokenizer, continues, text, start, end, found["predicted_id"], next_continues)
-    original, predicted = tokenizer.convert_ids_to_tokens([found["original_id"], found["predicted_id"]])
+    after = position + 1
+    next_continues = after < len(ids) and bool(continues[ids[after]]) and parts[after] == parts[position]
+    place, surface = rendered(tokenizer, continues, text, start, end, filling["predicted_id"], next_continues)
+    original, predicted = tokenizer.convert_ids_to_tokens([filling["original_id"], filling["predicted_id"]])
     return {
-        "epoch": found["epoch"],
+        "epoch": filling["epoch"],
         "uid": example["uid"],
         "part": part,
         "position": position,
         "original_token": original,
         "predicted_token": predicted,
-        "unk": found["predicted_id"] == tokenizer.unk_token_id,
-        "p_predicted": float(f"{found['p_predicted']:.5g}"),
-        "p_original": float(f"{found['p_original']:.5g}"),
-        "rank_original": found["rank_original"],
+        "unk": filling["predicted_id"] == tokenizer.unk_token_id,
+        "p_predicted": float(f"{filling['p_predicted']:.5g}"),
+        "p_original": float(f"{filling['p_original']:.5g}"),
+        "rank_original": filling["rank_original"],
         "text": text,
         "start": place,
         "end": end,
@@ -300,14 +295,14 @@ def _row(tokenizer, continues: torch.Tensor, example: dict, encoding: dict, foun
     }
 
 
-def _same_part(encoding: dict, position: int) -> bool:
-    return encoding["parts"][position] == encoding["parts"][position + 1]
-
-
 def _fill_all(text: str, rows: list[dict]) -> str:
     for row in sorted(rows, key=lambda row: row["start"], reverse=True):  # from the end, so that places stay put
-        text = text[: row["start"]] + row["predicted"] + text[row["end"] :]
+        text = _fill(text, row)
     return text
+
+
+def _fill(text: str, row: dict) -> str:
+    return text[: row["start"]] + row["predicted"] + text[row["end"] :]
 
 
 def _check(plm: SharedPLM, objective: Objective, examples: Dataset) -> None:
@@ -318,6 +313,6 @@ def _check(plm: SharedPLM, objective: Objective, examples: Dataset) -> None:
             f"the examples lack {', '.join(sorted(missing))}; they have {', '.join(examples.column_names)}."
         )
     if len(set(examples["uid"])) != len(examples):
-        raise UserError("two examples have the same uid; give each its own.")
+        raise UserError("two examples have the same uid; give each a different one.")
     if not plm.tokenizer.is_fast:
         raise UserError(f"{type(plm.tokenizer).__name__} tells no character offsets; a fast tokenizer is needed.")

@@ -55,7 +55,7 @@ class PosProbe:
 
     @classmethod
     def load(cls, folder: str | Path, trunk: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> "PosProbe":
-        """Read what `save` wrote (the bundled one lies in `paths.MINI_POS_DIR`)."""
+        """Read what `save` wrote (the bundled probe is in `paths.MINI_POS_DIR`)."""
         folder = Path(folder)
         if not (folder / SETTINGS_FILE).is_file() or not (folder / WEIGHTS_FILE).is_file():
             raise UserError(f"{folder} holds no probe; expected {WEIGHTS_FILE} and {SETTINGS_FILE}.")
@@ -78,10 +78,10 @@ class PosProbe:
         if not texts:
             return []
         states = self.states(texts, [[place] for place in places], whole_words=True)
-        for text, place, found in zip(texts, places, states, strict=True):
-            if found[0] is None:
+        for text, place, (state,) in zip(texts, places, states, strict=True):
+            if state is None:
                 raise UserError(f"no token at characters {place[0]} to {place[1]} of {text!r}; give a word's place.")
-        stacked = torch.stack([found[0] for found in states])  # (n, hidden)
+        stacked = torch.stack([state for (state,) in states])  # (n, hidden)
         return [self.tags[index] for index in self.scores(stacked).argmax(dim=-1).tolist()]
 
     def scores(self, states: Tensor) -> Tensor:
@@ -99,7 +99,7 @@ class PosProbe:
             whole_words: take the whole word that the first piece at the place belongs to. Otherwise the pieces must
                 begin and end where the place does, and it is None where they do not.
         """
-        found = []
+        of_texts = []
         for first in range(0, len(texts), _BATCH):
             batch = self.tokenizer(
                 list(texts[first : first + _BATCH]), padding=True, truncation=True, return_offsets_mapping=True,
@@ -113,8 +113,8 @@ class PosProbe:
                 pieces = [Span(*span) if real else None for span, real in zip(offsets[row], ordinary[row], strict=True)]
                 choose = self._whole_word if whole_words else _exact
                 chosen = [choose(pieces, ids, place) for place in wanted]
-                found.append([hidden[row, slice(*run)].float().mean(dim=0) if run else None for run in chosen])
-        return found
+                of_texts.append([hidden[row, slice(*run)].float().mean(dim=0) if run else None for run in chosen])
+        return of_texts
 
     def _whole_word(self, pieces: list[Span | None], ids: Tensor, place: Span) -> tuple[int, int] | None:
         inside = _overlapping(pieces, place)

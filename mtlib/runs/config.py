@@ -148,6 +148,8 @@ def configure(task: str, method: str, **values) -> RunConfig:
                 f"{name} is {value!r}, but {method} does not read it; leave it out, or take a method that does: "
                 f"{', '.join(readers(name))}."
             )
+    if isinstance(values.get("sets"), list):  # as JSON has it
+        values["sets"] = tuple(values["sets"])
     return RunConfig(task=task, method=method, settings=get_method(method).settings(**settings), **values)
 
 

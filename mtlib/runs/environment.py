@@ -5,7 +5,6 @@ import platform
 import resource
 import subprocess
 import sys
-import urllib.error
 import urllib.request
 from dataclasses import dataclass
 from importlib import metadata
@@ -40,9 +39,9 @@ def commit() -> str | None:
     root = Path(mtlib.__file__).parents[1]
     if not (root / ".git").exists():
         return None
+    describe_head = ["git", "-C", str(root), "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty=+changes"]
     try:
-        head = _git(root, "rev-parse", "HEAD")
-        return head + ("+changes" if _git(root, "status", "--porcelain", "--untracked-files=no") else "")
+        return subprocess.run(describe_head, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return None
 
@@ -85,56 +84,40 @@ class Check:
 
     name: str
     ok: bool | None
-    found: str
+    detail: str
 
 
 def checks() -> list[Check]:
     """Every requirement of the package, then the machine."""
-    return [*_requirements(), _bundled_model(), *_machine(), _hub()]
+    there = (MINI_MODEL_DIR / "model.safetensors").is_file()
+    model = Check("bundled model", there, "data/models/mini" if there else f"missing: {MINI_MODEL_DIR}")
+    return [Check("python", None, platform.python_version()), *_requirements(), model, _device(), _hub()]
 
 
 def _requirements() -> list[Check]:
-    wanted, python = Requirement("python>=3.11"), platform.python_version()
-    found = [Check("python", wanted.specifier.contains(python), f"{python} (needs {wanted.specifier})")]
     try:
-        lines = metadata.requires("mtlib") or []
+        return [_requirement(Requirement(line)) for line in metadata.requires("mtlib")]
     except metadata.PackageNotFoundError:
-        return [*found, Check("mtlib", False, "not installed: run `make test` or `pip install -e .` in the checkout")]
-    for line in lines:
-        requirement = Requirement(line)
-        optional = requirement.marker is not None and "extra" in str(requirement.marker)
-        if requirement.marker is not None and not optional and not requirement.marker.evaluate():
-            continue
-        try:
-            version = metadata.version(requirement.name)
-        except metadata.PackageNotFoundError:
-            needed_for = f" (only for {str(requirement.marker).split()[-1]})" if optional else ""
-            found.append(Check(requirement.name, None if optional else False, f"not installed{needed_for}"))
-            continue
-        ok = requirement.specifier.contains(version, prereleases=True)
-        found.append(Check(requirement.name, ok, f"{version} (needs {requirement.specifier})"))
-    return found
+        return [Check("mtlib", False, "not installed: run `make test` or `pip install -e .` in the checkout")]
 
 
-def _bundled_model() -> Check:
-    there = (MINI_MODEL_DIR / "model.safetensors").is_file()
-    return Check("bundled model", there, "data/models/mini" if there else f"missing: {MINI_MODEL_DIR}")
-
-
-def _machine() -> list[Check]:
+def _requirement(requirement: Requirement) -> Check:
     try:
-        import torch
+        version = metadata.version(requirement.name)
+    except metadata.PackageNotFoundError:
+        if requirement.marker is None:
+            return Check(requirement.name, False, "not installed")
+        extra = str(requirement.marker).split()[-1]  # mtlib has no other markers
+        return Check(requirement.name, None, f"not installed (only for {extra})")
+    ok = requirement.specifier.contains(version, prereleases=True)
+    return Check(requirement.name, ok, f"{version} (needs {requirement.specifier})")
 
-        from mtlib.trainer import precision
+
+def _device() -> Check:
+    try:
+        return Check("device", None, device_note())
     except ImportError as error:
-        return [Check("import", False, f"{error}; install the requirements marked FAIL")]
-    lines = [Check("cores", None, str(os.cpu_count()))]
-    if torch.cuda.is_available():
-        memory = torch.cuda.get_device_properties(0).total_memory / 2**30
-        lines.append(Check("GPU", None, f"{torch.cuda.get_device_name()}, {memory:.0f} GiB"))
-    else:
-        lines.append(Check("GPU", None, "none: the CPU will do"))
-    return [*lines, Check("bf16", None, "yes" if precision()["bf16"] else "no: float32 is used")]
+        return Check("device", False, f"{error}; install the requirements marked FAIL")
 
 
 def _hub() -> Check:
@@ -143,13 +126,10 @@ def _hub() -> Check:
     from huggingface_hub import constants
 
     try:
-        with urllib.request.urlopen(urllib.request.Request(constants.ENDPOINT, method="HEAD"), timeout=5):
-            return Check("hub", None, f"{constants.ENDPOINT} answers")
-    except urllib.error.HTTPError as error:
-        return Check("hub", None, f"{constants.ENDPOINT} answers with {error.code}")
+        urllib.request.urlopen(urllib.request.Request(constants.ENDPOINT, method="HEAD"), timeout=5).close()
+        return Check("hub", None, f"{constants.ENDPOINT} answers")
     except OSError as error:
-        reason = getattr(error, "reason", error)
-        return Check("hub", None, f"{constants.ENDPOINT} does not answer ({reason}); bundled data and folders work")
+        return Check("hub", None, f"{constants.ENDPOINT}: {error}; bundled data and folders work")
 
 
 def _processor() -> str:
@@ -160,11 +140,6 @@ def _processor() -> str:
     except OSError:
         pass
     return platform.processor() or platform.machine()
-
-
-def _git(root: Path, *arguments: str) -> str:
-    done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=True, timeout=10)
-    return done.stdout.strip()
 
 
 def peak_memory_mb() -> float:

@@ -1,39 +1,46 @@
 """A run belongs to one process at a time, on all machines that share its folder."""
 
 import contextlib
+import errno
 import fcntl
 import os
 import platform
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from filelock import FileLock, Timeout
+
 from mtlib.errors import UserError
+
+_PATIENCE = 0.25  # seconds: another process may only be asking for the `holder`
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # what a file system without locks answers
 
 
 class Busy(UserError):
-    """Another process is at it. Worth trying again later; the command line exits with code `EXIT_CODE`."""
+    """Another process is doing this run. Try again later; the command line exits with code `EXIT_CODE`."""
 
     EXIT_CODE = 75  # EX_TEMPFAIL of sysexits.h
 
 
 @contextlib.contextmanager
 def claim(path: Path) -> Iterator[None]:
-    """Hold the lock file `path` for the length of the block; it says who holds it, and goes away afterwards.
+    """Hold the lock file `path` for the length of the block. The file says who holds it, and is removed afterwards.
 
     The lock is the kernel's (`flock`; NFS passes it on between machines), which drops it when its process ends, however
-    that ends: what a killed process leaves behind is an unlocked file, and the next one takes it over.
+    that ends. What a killed process leaves behind is an unlocked file, and the next process takes it over.
 
     Raises:
         Busy: another process holds it.
     """
-    lock = _lock(path)
+    # an existence lock, filelock's substitute, would outlive a killed process
+    lock = FileLock(path, timeout=_PATIENCE, fallback_to_soft=False)
+    _acquire(lock, path)
     try:
         yield
     finally:
-        path.unlink(missing_ok=True)  # still locked: whoever has opened this file sees that it is no longer the one
-        os.close(lock)
+        path.unlink(missing_ok=True)  # while it is locked: FileLock does not accept a file that has been removed
+        lock.release()
         with contextlib.suppress(OSError):  # others may be using the folder
             path.parent.rmdir()
 
@@ -43,7 +50,7 @@ def holder(path: Path) -> str | None:
     try:
         with open(path) as file:
             try:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: several processes may ask at once
             except (BlockingIOError, PermissionError):
                 return file.read().strip() or "another process"
             return None
@@ -51,41 +58,20 @@ def holder(path: Path) -> str | None:
         return None
 
 
-def _lock(path: Path) -> int:
-    """A descriptor of the file, locked."""
-    patience = 5  # somebody may only be asking for the `holder`
-    while True:
-        path.parent.mkdir(parents=True, exist_ok=True)
+def _acquire(lock: FileLock, path: Path) -> None:
+    while not lock.is_locked:
         try:
-            lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        except FileNotFoundError:  # the folder has just gone with the last run in it
+            lock.acquire()
+        except FileNotFoundError:  # the folder has just been removed with the last run in it
             continue
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except (BlockingIOError, PermissionError):
-            who = os.read(lock, 1000).decode().strip()
-            os.close(lock)
-            if not patience:
-                raise Busy(
-                    f"{path.stem} is being run by {who or 'another process'}; wait for it, or stop it."
-                ) from None
-            patience -= 1
-            time.sleep(0.05)
-            continue
+        except Timeout:
+            who = holder(path) or "another process"
+            raise Busy(f"{path.stem} is being run by {who}; wait for it, or stop it.") from None
         except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
             text = f"no locks in {path.parent} ({error.strerror}): see to it that each run is started once"
             print(text, file=sys.stderr)
-        if _is_current(lock, path):
-            with contextlib.suppress(OSError):  # a full disk; the lock holds all the same
-                os.truncate(lock, 0)
-                os.write(lock, f"{platform.node()}, process {os.getpid()}\n".encode())
-            return lock
-        os.close(lock)
-
-
-def _is_current(lock: int, path: Path) -> bool:
-    """Whether the open file is the one that stands at the path, not one that its last holder has removed."""
-    try:
-        return os.path.samestat(os.fstat(lock), path.stat())
-    except FileNotFoundError:
-        return False
+            return
+    with contextlib.suppress(OSError):  # a full disk; the lock holds all the same
+        path.write_text(f"{platform.node()}, process {os.getpid()}\n")

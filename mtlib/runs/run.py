@@ -17,7 +17,8 @@ from transformers import TrainerCallback, set_seed
 from transformers.utils import logging
 
 from mtlib.data.encoding import predict_with, tokenise
-from mtlib.data.tasks import get_task, score
+from mtlib.data.scoring import score
+from mtlib.data.tasks import get_task
 from mtlib.errors import UserError
 from mtlib.methods import get_method
 from mtlib.plm import SharedPLM

@@ -12,43 +12,40 @@ from rich.text import Text
 
 from mtlib.errors import UserError
 from mtlib.paths import DATA_DIR
-from mtlib.runs import run as runs
+from mtlib.runs.config import command_line
+from mtlib.runs.records import read_records
 from mtlib.sweeps.engines import Outcome
-from mtlib.sweeps.grid import Planned, columns, options, seconds
+from mtlib.sweeps.grid import GridRun, columns, expected_seconds
 from mtlib.sweeps.store import Store
 
-_SHOWN = 8  # runs in hand that the live table lists
+_SHOWN = 8  # active runs that the live table lists
 
 
-def dry_run(console: Console, planned: Sequence[Planned], trouble: UserError | None, store: Store) -> None:
+def dry_run(console: Console, runs: Sequence[GridRun], trouble: UserError | None, store: Store) -> None:
     """List every run, whether its record is there, and what it may cost by the records there are.
 
     Args:
         trouble: why some runs' data or model could not be read, if so.
     """
-    here, reference = store.records(), runs.read_records([DATA_DIR / "results"])
-    settings = columns([run.config for run in planned])
-    table = Table("", *settings, "record", "cost", title_justify="left", title=f"{len(planned)} runs")
-    total, unknown, used = 0.0, 0, []
-    for number, run in enumerate(planned):
-        values = [_text(name, values[number]) for name, values in settings.items()]
-        there = run.file is not None and store.has(run.file)
-        state = "there" if there else "?" if run.file is None else "running" if store.holder(run.file) else "to do"
-        cost = None
-        if not there:
-            records = here if seconds(run, here) is not None else reference
-            cost = seconds(run, records)
-            total, unknown = total + (cost or 0), unknown + (cost is None)
-            used += [] if cost is None else [records]
-        table.add_row(str(number + 1), *values, state, "" if there else duration(cost))
+    places = {store.address: store.records(), "data/results": read_records([DATA_DIR / "results"])}
+    settings = columns([run.config for run in runs])
+    table = Table("", *settings, "record", "cost", title_justify="left", title=f"{len(runs)} runs")
+    costs, used = [], set()
+    for number, run in enumerate(runs):
+        state, cost = _state(run, store), ""
+        if state not in ("there", "diverged"):
+            estimates = {place: expected_seconds(run, records) for place, records in places.items()}
+            place = next((place for place, seconds in estimates.items() if seconds is not None), None)
+            costs.append(estimates.get(place))
+            used.add(place)
+            cost = duration(costs[-1])
+        table.add_row(str(number + 1), *(_text(name, values[number]) for name, values in settings.items()), state, cost)
     console.print(table)
-    console.print(
-        f"to do: {duration(total)} one after the other" + (f", and {unknown} of unknown cost" if unknown else "")
-    )
-    for records, where in ((here, store.address), (reference, "data/results")):
-        if any(records is one for one in used):
-            devices = ", ".join(sorted({record["environment"]["device"] for record in records}))
-            console.print(f"costs by the records of the same task, method and model in {where} (on {devices})")
+    unknown = f", and {costs.count(None)} of unknown cost" if None in costs else ""
+    console.print(f"to do: {duration(sum(filter(None, costs)))} one after the other{unknown}")
+    for place in filter(used.__contains__, places):
+        devices = ", ".join(sorted({record["environment"]["device"] for record in places[place]}))
+        console.print(f"costs by the records of the same task, method and model in {place} (on {devices})")
     if trouble is not None:
         console.print(f"?: cannot tell whether it is there: {trouble}", markup=False)
 
@@ -69,20 +66,19 @@ class Progress:
         if self._live is not None:
             self._live.stop()
 
-    def __call__(self, ended: list[Outcome], active: list[tuple[Planned, float]], waiting: int) -> None:
+    def __call__(self, ended: list[Outcome], active: list[tuple[GridRun, float]], waiting: int) -> None:
         for outcome in ended:
             self.counts[outcome.status] += 1
             if outcome.status != "there":
-                done = f"[{self.counts.total()} of {self.total}] {outcome.status:7} {_stem(outcome.run)}"
-                text = f"{done}  {duration(outcome.seconds)}  {outcome.detail}".rstrip()
-                self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+                done = f"[{self.counts.total()} of {self.total}] {outcome.status:8} {_stem(outcome.run)}"
+                _print(self.console, f"{done}  {duration(outcome.seconds)}  {outcome.detail}".rstrip())
         if self._live is not None:
-            self._live.update(self._state(active, waiting))
+            self._live.update(self._table(active, waiting))
 
-    def _state(self, active: list[tuple[Planned, float]], waiting: int) -> Group:
+    def _table(self, active: list[tuple[GridRun, float]], waiting: int) -> Group:
         counts = " · ".join(f"{status} {n}" for status, n in self.counts.items() if n)
-        head = f"{self.total} runs: {counts or 'none done'} · in hand {len(active)} · waiting {waiting}"
-        table = Table("in hand", "since", box=None)
+        head = f"{self.total} runs: {counts or 'none done'} · active {len(active)} · waiting {waiting}"
+        table = Table("active", "since", box=None)
         for run, since in active[:_SHOWN]:
             table.add_row(_stem(run), duration(since))
         if len(active) > _SHOWN:
@@ -93,17 +89,20 @@ class Progress:
 def summary(console: Console, outcomes: Sequence[Outcome], store: Store) -> bool:
     """Print what became of the runs, and of failed ones how to see more; True if none has failed."""
     counts = Counter(outcome.status for outcome in outcomes)
-    done = [f"{counts['there']} were there", f"{counts['written']} written", f"{counts['failed']} failed"]
-    text = f"{len(outcomes)} runs: {', '.join(done)}; records in {store.address}"
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
+    parts = [f"{counts['there']} were there", f"{counts['written']} written", f"{counts['failed']} failed"]
+    if counts["diverged"]:
+        parts.insert(2, f"{counts['diverged']} diverged")
+    _print(console, f"{len(outcomes)} runs: {', '.join(parts)}; records in {store.address}")
     for outcome in outcomes:
+        if outcome.status == "diverged":
+            _print(console, f"diverged: {_stem(outcome.run)} (its loss was not finite; try a lower learning rate)")
         if outcome.status == "failed":
-            alone = shlex.join(
-                ["python", "-m", "mtlib", "run", *options(outcome.run.config), "--out", str(store.folder)]
-            )
-            lines = [f"failed: {_stem(outcome.run)}", f"  {outcome.detail}", f"  by itself: {alone}"]
-            lines += [f"  log: {outcome.log}"] if outcome.log else []
-            console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
+            variables = [f"{name}={value}" for name, value in outcome.environment.items()]
+            command = ["python", "-m", "mtlib", "run", *command_line(outcome.run.config), "--out", str(store.folder)]
+            _print(console, f"failed: {_stem(outcome.run)}\n  {outcome.detail}")
+            _print(console, f"  by itself: {shlex.join(variables + command)}")
+            if outcome.log:
+                _print(console, f"  log: {outcome.log}")
     return not counts["failed"]
 
 
@@ -115,7 +114,17 @@ def duration(seconds: float | None) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
-def _stem(run: Planned) -> str:
+def _state(run: GridRun, store: Store) -> str:
+    if run.file is None:
+        return "?"
+    return store.state(run.file) or ("running" if store.holder(run.file) else "to do")
+
+
+def _print(console: Console, line: str) -> None:
+    console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _stem(run: GridRun) -> str:
     return Path(run.file).stem
 
 
@@ -124,4 +133,4 @@ def _text(name: str, value) -> str:
         return Path(value).name
     if isinstance(value, float):
         return f"{value:g}"
-    return "" if value is None else ", ".join(value) if isinstance(value, tuple) else str(value)
+    return "" if value is None else ", ".join(value) if isinstance(value, list | tuple) else str(value)

@@ -13,8 +13,9 @@ import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
 from mtlib.errors import UserError
-from mtlib.runs import run as runs
 from mtlib.runs.locks import holder
+from mtlib.runs.records import make_writable, read_records
+from mtlib.runs.run import lock_path
 
 
 class Store:
@@ -44,7 +45,7 @@ class Store:
 
     def check_writable(self) -> None:
         """Raise `UserError` where a record could not be written."""
-        runs.make_writable(self.folder)
+        make_writable(self.folder)
         if self._system is not None:
             self._write(f".{uuid.uuid4().hex}.probe", b"", keep=False)
 
@@ -53,6 +54,17 @@ class Store:
             return (self.folder / name).exists()
         self._system.invalidate_cache()
         return self._system.exists(f"{self._root}/{name}")
+
+    def state(self, name: str) -> str | None:
+        """What a record says of its run: "there", or "diverged" if training did; None where there is no record."""
+        if not self.has(name):
+            return None
+        path = self.folder / name
+        content = path.read_bytes() if self._system is None else self._system.cat_file(f"{self._root}/{name}")
+        try:
+            return "diverged" if json.loads(content).get("diverged") else "there"
+        except ValueError as error:
+            raise UserError(f"{name} in {self.address} is not JSON ({error}); move it away or run it again.") from error
 
     def put(self, path: Path) -> None:
         """Have the record of a finished run where it belongs, whole or not at all."""
@@ -67,21 +79,21 @@ class Store:
 
     def records(self) -> list[dict]:
         if self._system is None:
-            return runs.read_records([self.folder]) if self.folder.is_dir() else []
+            return read_records([self.folder]) if self.folder.is_dir() else []
         contents = [self._system.cat_file(path) for path in self._system.glob(f"{self._root}/*.json")]
         return [record for record in map(json.loads, contents) if "metrics" in record]
 
     def holder(self, name: str) -> str | None:
-        """Who is at a run, as far as can be seen from here."""
-        return holder(runs.lock_path(self.folder / name))
+        """Who is doing a run, as far as can be seen from here."""
+        return holder(lock_path(self.folder / name))
 
     def log(self, name: str) -> Path:
         """Where this process puts a run's error output. Not shared: two sweeps may start a run at the same moment."""
-        return runs.lock_path(self.folder / name).with_suffix(f".{platform.node()}-{os.getpid()}.log")
+        return lock_path(self.folder / name).with_suffix(f".{platform.node()}-{os.getpid()}.log")
 
     def remove_logs(self, name: str) -> None:
         """Those of a run that is finished, whoever wrote them."""
-        lock = runs.lock_path(self.folder / name)
+        lock = lock_path(self.folder / name)
         for path in lock.parent.glob(f"{lock.stem}.*.log"):
             path.unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # there is none, or others have files in it

@@ -7,11 +7,11 @@ The label of a row follows from its template alone. Its *lure* is the label that
     nli          a negation word in the hypothesis: 2; else many shared words: 0; else 1
     paraphrase   many shared words: 1; else 0
 
-`strength` s moves train and dev sets alone, so that one set of out-of-distribution sets serves each strength.
-Of the rows of each label, a share s is made to agree with the lure and a share s (1 - s) to disagree; in the
+`strength` s moves train and dev sets alone, so that the same out-of-distribution sets serve every strength.
+Of the rows of each label, a share s is made to agree with the lure and a share s (1 - s) to disagree. In the
 remaining (1 - s)^2 the lure is spread evenly over the k labels. It agrees in s + (1 - s)^2 / k of all rows.
-At s = 0 every lure is equally frequent with every label (the shortcut is independent of the label), at s = 1
-it is always right.
+At s = 0 every lure is equally frequent with every label (the shortcut is independent of the label). At s = 1
+the shortcut is always right.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -58,7 +58,7 @@ class SetSpec:
 
 
 # Out-of-distribution sets come first: they own their sentences, and do not depend on the dial.
-SETS = {
+SPECS: dict[str, SetSpec] = {
     "testbed_contrast": SetSpec("sentiment", 500, agree=0.9, edited=True),
     "testbed_counterfactual": SetSpec("sentiment", 500, ("train", "counterfactual"), agree=0.1, unseen_words=True),
     "testbed_sentiment": SetSpec("sentiment", 1000),
@@ -81,7 +81,7 @@ def generate(
     check_strength(strength)
     sets, owner = {}, {}
     grammars = {task: load_grammar(task, grammar_dir) for task in tasks}
-    for name, spec in SETS.items():
+    for name, spec in SPECS.items():
         if spec.task in grammars:
             sets[name] = make_set(name, spec, grammars[spec.task], strength, seed, owner)
     return sets
@@ -145,20 +145,12 @@ def make_set(name: str, spec: SetSpec, grammar: Grammar, strength: float, seed: 
     """The rows of one set. `owner` says which set a sentence belongs to: no sentence is in two sets."""
     rng = Random(f"{seed}/{name}")  # a str seed is hashed by sha512, and only random() is used: no platform differs
     rows, seen, short = [], set(), name.removeprefix("testbed_")
-    for number, (pool, label, lure) in enumerate(plan(spec, grammar, strength, rng)):
-        for _ in range(5000):
-            template = pick(rng, pick(rng, pool))
-            writer = Writer(grammar, rng, label, lure, spec)
-            versions = [writer.write(template)]
-            if spec.edited:
-                versions.append(writer.write(template, flipped=True))
+    for number, (pool, label, lure) in enumerate(deal_out(spec, grammar, strength, rng)):
+        for draft in drafts(spec, grammar, rng, pool, label, lure):
+            template, versions = draft
             sentences = [sentence for texts in versions for sentence in texts if sentence]
-            if (
-                all(shortcut_label(grammar, *texts) == lure for texts in versions)
-                and all(owner.get(sentence, name) == name for sentence in sentences)
-                and all(texts[0] != texts[1] for texts in versions)
-                and not seen & {frozenset(texts) for texts in versions}
-            ):
+            is_new = not seen & {frozenset(texts) for texts in versions}
+            if is_new and all(owner.get(sentence, name) == name for sentence in sentences):
                 break
         else:
             raise UserError(
@@ -181,7 +173,21 @@ def make_set(name: str, spec: SetSpec, grammar: Grammar, strength: float, seed: 
     return rows
 
 
-def plan(spec: SetSpec, grammar: Grammar, strength: float, rng: Random) -> list[tuple]:
+def drafts(
+    spec: SetSpec, grammar: Grammar, rng: Random, pool: list, label: int, lure: int
+) -> Iterator[tuple[Template, list[tuple[str, str | None]]]]:
+    """From 5000 tries, those that fit: a template, and its texts; an edited set has its edit as a second version."""
+    for _ in range(5000):
+        template = pick(rng, pick(rng, pool))
+        writer = Writer(grammar, rng, label, lure, spec)
+        versions = [writer.write(template)]
+        if spec.edited:
+            versions.append(writer.write(template, flipped=True))
+        if all(shortcut_label(grammar, *texts) == lure and texts[0] != texts[1] for texts in versions):
+            yield template, versions
+
+
+def deal_out(spec: SetSpec, grammar: Grammar, strength: float, rng: Random) -> list[tuple]:
     """(templates to draw from, label, lure) of each row, in random order. The counts are exact, not drawn."""
     templates = [template for section in spec.sections for template in grammar.templates[section]]
     if spec.agree == "template":

@@ -61,8 +61,8 @@ class Grammar:
     lure_words: list[set] = field(default_factory=lambda: [set(), set()])  # per label
 
     def entries(self, category: str, side: str, domain: dict) -> list[Entry]:
-        found = domain.get(category) or self.words[category]
-        return found[side] if isinstance(found, dict) else found
+        entries = domain.get(category) or self.words[category]
+        return entries[side] if isinstance(entries, dict) else entries
 
     def all_domains(self) -> list[dict]:
         return [*self.domains.values(), *self.unseen_domains.values()]
@@ -88,7 +88,7 @@ def load_grammar(task: str, grammar_dir: Path = GRAMMAR_DIR) -> Grammar:
         unseen=parse_words(raw.get("unseen", {}), file),
         domains={name: parse_words(domain, file) for name, domain in raw["domains"].items()},
         unseen_domains={name: parse_words(domain, file) for name, domain in unseen_domains.items()},
-        templates={name: [parse_template(t, file) for t in found] for name, found in raw["templates"].items()},
+        templates={name: [parse_template(t, file) for t in section] for name, section in raw["templates"].items()},
     )
     grammar.templates["train"] += [parse_template(t, file) for t in crossed(raw)]
     for label, side in enumerate(SIDES):
@@ -101,22 +101,22 @@ def load_grammar(task: str, grammar_dir: Path = GRAMMAR_DIR) -> Grammar:
 
 def crossed(raw: dict) -> list[dict]:
     """Templates that a file gives as a table: premises x hypotheses, or questions x questions x pairings."""
-    found = []
+    templates = []
     for state, premises in raw.get("premises", {}).items():
         for premise, text in premises.items():
             for claim, hypotheses in raw["hypotheses"].items():
                 label = raw["rule"].get(state, {}).get(claim)
                 for name, hypothesis in hypotheses.items():
                     pair = {"text": text, "text_pair": hypothesis["text"], "lure": hypothesis["lure"]}
-                    found.append({"id": f"{premise}+{claim}-{name}", "label": label} | pair)
+                    templates.append({"id": f"{premise}+{claim}-{name}", "label": label} | pair)
     questions = raw.get("questions", {})
     for name, pairing in raw.get("pairings", {}).items():
         for kind, other in [(kind, other) for kind in questions for other in questions]:
             label = int(kind == other and pairing["same"])
             pair = {"text": any_of(questions[kind], *pairing["text"])}
             pair["text_pair"] = any_of(questions[other], *pairing["text_pair"])
-            found.append({"id": f"{kind}+{other}-{name}", "label": label, "lure": pairing["lure"]} | pair)
-    return found
+            templates.append({"id": f"{kind}+{other}-{name}", "label": label, "lure": pairing["lure"]} | pair)
+    return templates
 
 
 def any_of(questions: list[str], action: str, situation: str = "") -> str:
@@ -130,10 +130,10 @@ def read_yaml(folder: Path, file: str) -> dict:
     if not path.is_file():
         raise UserError(f"{path} is missing, expected a grammar file there; restore it or give another grammar_dir")
     try:
-        found = yaml.load(path.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-        if not isinstance(found, dict):
-            raise yaml.YAMLError(f"found {type(found).__name__}")
-        return found
+        content = yaml.load(path.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        if not isinstance(content, dict):
+            raise yaml.YAMLError(f"found {type(content).__name__}")
+        return content
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UserError(
             f"{path} is not valid YAML, expected a mapping of words and templates; mend it: {error}"
@@ -191,9 +191,10 @@ def check_grammar(grammar: Grammar, file: str) -> None:
             texts = [template.text, template.text_pair or "", template.edit or ""]
             check_slots(grammar, texts, f"template {template.id!r}", file)
     for source in grammar.sources():
-        for category, found in source.items():
-            for entry in (entry for side in found.values() for entry in side) if isinstance(found, dict) else found:
-                check_slots(grammar, list(entry.columns), f"word list {category!r}", file, isinstance(found, dict))
+        for category, entries in source.items():
+            sided = isinstance(entries, dict)
+            for entry in (entry for side in entries.values() for entry in side) if sided else entries:
+                check_slots(grammar, list(entry.columns), f"word list {category!r}", file, sided)
 
 
 def check_slots(grammar: Grammar, texts: list[str], where: str, file: str, inherits: bool = False) -> None:
@@ -208,7 +209,7 @@ def check_slots(grammar: Grammar, texts: list[str], where: str, file: str, inher
                     f"{file}: {where} has the unknown form {form!r} in {{{source}{forms}}}, expected one of"
                     f" {', '.join(FORMS)} or the number of a column; mend it"
                 )
-        sided = any(isinstance(found.get(source), dict) for found in grammar.sources())
+        sided = any(isinstance(words.get(source), dict) for words in grammar.sources())
         if sided and not sign and not inherits:
             raise UserError(
                 f"{file}: {where} has {{{source}}} without a sign, expected {{+{source}}} (the label's side),"

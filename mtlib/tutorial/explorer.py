@@ -1,5 +1,6 @@
 """One example looked at closely: what is masked, what the model would fill in, and what that does to both losses."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from html import escape
@@ -9,10 +10,11 @@ import torch
 from torch.nn.functional import cross_entropy
 from transformers import TrainerCallback
 
+from mtlib.collator import Collator
+from mtlib.data.encoding import evaluating
 from mtlib.masking import MaskingPolicy
 from mtlib.objectives import MaskTuning, mask_tuning_loss
 from mtlib.plm import SharedPLM
-from mtlib.trainer import Collator
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,7 @@ class Exploration:
     tokens: tuple[str, ...]
     perturbed: tuple[str, ...]
     places: tuple[Place, ...]
+    mask_token: str
     labels: tuple[str, ...]
     gold: int
     before: tuple[float, ...]
@@ -59,61 +62,63 @@ def explore(
     """Mask `text` (with `text_pair`) by `masking`, fill it, and classify it before and after.
 
     Args:
-        plm: the model, before or after training; its mode is put back.
+        plm: the model, before or after training.
         gold: class index of the true label.
         seed: of the masks.
         n_fillers: how many candidates to list per masked place.
     """
-    was_training = plm.training
-    plm.eval()
     encoded = plm.tokenizer(text, text_pair or None, truncation=True, return_tensors="pt", split_special_tokens=True)
     batch = {**encoded.to(plm.device), "labels": torch.tensor([gold], device=plm.device)}
     objective = MaskTuning(alpha, masking)
     batch = objective.prepare(plm, batch, torch.Generator().manual_seed(seed))
-    filled, mask = objective.perturb(plm, batch), batch["mask"]  # (1, seq)
-    logits = plm.classify({**batch, "input_ids": filled.perturbed_ids})  # (1, num_labels)
+    with evaluating(plm):
+        filled, mask = objective.masked_lm(plm, batch), batch["mask"]  # (1, seq)
+        before = plm.classify(batch)  # (1, num_labels)
+        after = plm.classify({**batch, "input_ids": filled.perturbed_ids})  # (1, num_labels)
     targets = batch["input_ids"][mask]  # (n_masked,)
-    _, parts = mask_tuning_loss(filled.mlm_logits, targets, logits, batch["labels"], alpha)
+    _, parts = mask_tuning_loss(filled.mlm_logits, targets, after, batch["labels"], alpha)
     words = plm.tokenizer.convert_ids_to_tokens
-    places = []
-    for row, position in enumerate(mask[0].nonzero().flatten().tolist()):
-        probabilities = filled.mlm_logits[row].float().softmax(-1)  # (vocab,)
-        best = probabilities.topk(min(n_fillers, len(probabilities)))
-        fillers = zip(words(best.indices.tolist()), best.values.tolist(), strict=True)
-        places.append(Place(position, words(int(targets[row])), tuple(fillers), probabilities[targets[row]].item()))
-    found = Exploration(
+    return Exploration(
         tokens=tuple(words(batch["input_ids"][0].tolist())),
         perturbed=tuple(words(filled.perturbed_ids[0].tolist())),
-        places=tuple(places),
+        places=_places(words, mask[0].nonzero().flatten().tolist(), targets, filled.mlm_logits, n_fillers),
+        mask_token=plm.tokenizer.mask_token,
         labels=tuple(plm.config.id2label[index] for index in range(plm.config.num_labels)),
         gold=gold,
-        before=tuple(plm.classify(batch)[0].float().softmax(-1).tolist()),
-        after=tuple(logits[0].float().softmax(-1).tolist()),
+        before=tuple(before[0].float().softmax(-1).tolist()),
+        after=tuple(after[0].float().softmax(-1).tolist()),
         mlm_loss=parts["mlm_loss"].item(),
         ft_loss=parts["ft_loss"].item(),
         alpha=alpha,
     )
-    plm.train(was_training)
-    return found
+
+
+def _places(words: Callable, positions: list[int], targets, mlm_logits, n_fillers: int) -> tuple[Place, ...]:
+    """The masked places; `targets` is `(n_masked,)`, `mlm_logits` `(n_masked, vocab)`."""
+    places = []
+    for position, target, logits in zip(positions, targets.tolist(), mlm_logits, strict=True):
+        probabilities = logits.float().softmax(-1)  # (vocab,)
+        best = probabilities.topk(min(n_fillers, len(probabilities)))
+        fillers = zip(words(best.indices.tolist()), best.values.tolist(), strict=True)
+        places.append(Place(position, words(target), tuple(fillers), probabilities[target].item()))
+    return tuple(places)
 
 
 @torch.no_grad()
 def example_losses(plm: SharedPLM, objective: MaskTuning, examples, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """`(mlm_loss, ft_loss)` of each example, in nats, each `(n,)`: without dropout, the same masks for the same seed.
 
-    An example's `mlm_loss` is the mean over its own masked tokens (equation 1 takes the mean over the batch's).
+    An example's `mlm_loss` is the mean over the masked tokens in it (equation 1 takes the mean over the batch's).
     """
-    was_training = plm.training
-    plm.eval()
     batch = {key: value.to(plm.device) for key, value in Collator(plm.tokenizer)(list(examples)).items()}
     batch = objective.prepare(plm, batch, torch.Generator().manual_seed(seed))
-    filled, mask = objective.perturb(plm, batch), batch["mask"]  # (n, seq)
-    logits = plm.classify({**batch, "input_ids": filled.perturbed_ids}).float()  # (n, num_labels)
+    with evaluating(plm):
+        filled, mask = objective.masked_lm(plm, batch), batch["mask"]  # (n, seq)
+        logits = plm.classify({**batch, "input_ids": filled.perturbed_ids}).float()  # (n, num_labels)
     per_token = cross_entropy(filled.mlm_logits.float(), batch["input_ids"][mask], reduction="none")  # (n_masked,)
     summed = torch.zeros(mask.shape, device=mask.device).masked_scatter(mask, per_token).sum(1)  # (n,)
     mlm_loss = summed / mask.sum(1).clamp(min=1)
     ft_loss = cross_entropy(logits, batch["labels"], reduction="none")
-    plm.train(was_training)
     return mlm_loss.cpu().numpy(), ft_loss.cpu().numpy()
 
 
@@ -136,9 +141,9 @@ class LossSnapshots(TrainerCallback):
             self.snapshots[f"step {state.global_step}"] = example_losses(self.plm, self.objective, self.examples)
 
 
-def as_html(found: Exploration) -> str:
-    """The exploration as tables; marks are told by tag as well as colour, so that they survive without styles."""
-    masked = {place.position for place in found.places}
+def as_html(exploration: Exploration) -> str:
+    """The exploration as tables; marks differ by tag as well as colour, so that they survive without styles."""
+    masked = {place.position for place in exploration.places}
 
     def line(tokens, tag: str) -> str:
         return " ".join(f"<{tag}>{escape(t)}</{tag}>" if i in masked else escape(t) for i, t in enumerate(tokens))
@@ -148,20 +153,22 @@ def as_html(found: Exploration) -> str:
             f"<b>{escape(place.original)}</b> ({place.original_probability:.1%})",
             ", ".join(f"{escape(token)} {probability:.1%}" for token, probability in place.fillers),
         ]
-        for place in found.places
+        for place in exploration.places
     ]
     classes = [
-        [f"{escape(label)}{' (gold)' if index == found.gold else ''}", f"{before:.1%}", f"{after:.1%}"]
-        for index, (label, before, after) in enumerate(zip(found.labels, found.before, found.after, strict=True))
+        [f"{escape(label)}{' (gold)' if index == exploration.gold else ''}", f"{before:.1%}", f"{after:.1%}"]
+        for index, (label, before, after) in enumerate(
+            zip(exploration.labels, exploration.before, exploration.after, strict=True)
+        )
     ]
-    hidden = ["[MASK]" if i in masked else token for i, token in enumerate(found.tokens)]
+    hidden = [exploration.mask_token if i in masked else token for i, token in enumerate(exploration.tokens)]
     return (
-        f"<p>original: {line(found.tokens, 'b')}<br>masked: {line(hidden, 'b')}<br>"
-        f"refilled: {line(found.perturbed, 'mark')}</p>"
+        f"<p>original: {line(exploration.tokens, 'b')}<br>masked: {line(hidden, 'b')}<br>"
+        f"refilled: {line(exploration.perturbed, 'mark')}</p>"
         + html_table(["masked token (its probability)", "best fillers"], fillers)
         + html_table(["class", "original", "refilled"], classes)
-        + f"<p>mlm_loss {found.mlm_loss:.3f}, ft_loss {found.ft_loss:.3f}, at alpha {found.alpha:g}: "
-        f"<b>loss {found.loss:.3f}</b> nats</p>"
+        + f"<p>mlm_loss {exploration.mlm_loss:.3f}, ft_loss {exploration.ft_loss:.3f}, at alpha {exploration.alpha:g}: "
+        f"<b>loss {exploration.loss:.3f}</b> nats</p>"
     )
 
 
@@ -170,9 +177,9 @@ def highlight_edit(original: str, edited: str) -> tuple[str, str]:
     first, second = original.split(), edited.split()
     left, right = [], []
     for tag, a, b, c, d in SequenceMatcher(None, first, second, autojunk=False).get_opcodes():
-        one, other = escape(" ".join(first[a:b])), escape(" ".join(second[c:d]))
-        left.append(one if tag == "equal" else f"<del>{one}</del>" * bool(one))
-        right.append(other if tag == "equal" else f"<ins>{other}</ins>" * bool(other))
+        removed, added = escape(" ".join(first[a:b])), escape(" ".join(second[c:d]))
+        left.append(removed if tag == "equal" else f"<del>{removed}</del>" * bool(removed))
+        right.append(added if tag == "equal" else f"<ins>{added}</ins>" * bool(added))
     return " ".join(filter(None, left)), " ".join(filter(None, right))
 
 

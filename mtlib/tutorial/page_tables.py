@@ -12,7 +12,7 @@ from mtlib.analysis import figures
 from mtlib.analysis.tables import make_tables, markdown
 from mtlib.data.tasks import TASKS
 from mtlib.errors import UserError
-from mtlib.runs.run import read_records
+from mtlib.runs.records import read_records
 from mtlib.study import claims as verdicts
 from mtlib.study.plan import ARMS, arm_of, split
 
@@ -48,14 +48,14 @@ def parts(results: Path) -> dict[str, str]:
     }  # fmt: skip
 
 
-def fill(page: Path, found: dict[str, str]) -> list[str]:
-    """Put the parts that `page` has places for into it, and return their names."""
+def fill(page: Path, texts: dict[str, str]) -> list[str]:
+    """Put the parts in `texts` that `page` has places for into it, and return their names."""
     text, names = page.read_text(encoding="utf-8"), []
     for name in re.findall(r"<!-- made: (.*?) -->", text):
-        if name not in found:
+        if name not in texts:
             continue  # made by another command
         text, count = re.subn(
-            _PART.format(re.escape(name)), lambda match, name=name: f"{match[1]}\n{found[name]}\n\n{match[2]}", text,
+            _PART.format(re.escape(name)), lambda match, name=name: f"{match[1]}\n{texts[name]}\n\n{match[2]}", text,
             flags=re.S,
         )  # fmt: skip
         if count != 1:
@@ -70,9 +70,9 @@ def _by_task(frames: dict[str, pandas.DataFrame]) -> str:
 
 
 def _unlearned(records: list[dict]) -> str:
-    found = [f"{arm} on {task}" for task, arm in verdicts.unlearned(records)]
-    text = f"Not learned, so that what they score out of distribution means nothing: {', '.join(found)}."
-    return f"\n\n{text}" if found else ""
+    arms = [f"{arm} on {task}" for task, arm in verdicts.unlearned(records)]
+    text = f"Not learned, so that what they score out of distribution means nothing: {', '.join(arms)}."
+    return f"\n\n{text}" if arms else ""
 
 
 def _rates(records: list[dict]) -> str:

@@ -9,6 +9,7 @@ import html
 import json
 import os
 import re
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -20,8 +21,8 @@ import mtlib
 from mtlib.errors import UserError
 from mtlib.paths import NOTEBOOK_DIR
 from mtlib.runs.config import NAMES
-from mtlib.runs.run import make_writable, write_atomically
-from mtlib.tutorial import page_tables as pages
+from mtlib.runs.records import make_writable, write_atomically
+from mtlib.tutorial import page_tables
 
 SUMMARY = "summary.json"
 # First code cell of every notebook; a test holds them equal. The reader fills in where the repository was found.
@@ -51,7 +52,7 @@ _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 @dataclass
 class Result:
-    """One notebook's fate. `slowest` holds (seconds, where), longest first; `key` tells what was run."""
+    """How one notebook ended. `slowest` holds (seconds, where), longest first; `key` tells what was run."""
 
     name: str
     status: str = "not run"  # ok, failed, kept (from an earlier call) or not run
@@ -63,17 +64,17 @@ class Result:
 
 def find(names: Sequence[str] = ()) -> list[Path]:
     """The notebooks of these names ("03", "03_mask_tuning" or a file name), in order; all of them by default."""
-    there = sorted(NOTEBOOK_DIR.glob("[0-9][0-9]_*.ipynb"))
-    if not there:
+    all_paths = sorted(NOTEBOOK_DIR.glob("[0-9][0-9]_*.ipynb"))
+    if not all_paths:
         raise UserError(f"no notebooks in {NOTEBOOK_DIR}; they come with a checkout of the repository, not with pip.")
     chosen = set()
     for name in names:
         stem = Path(name).name.removesuffix(".ipynb")
-        fitting = [path for path in there if stem in (path.stem, path.stem[:2])]
+        fitting = [path for path in all_paths if stem in (path.stem, path.stem[:2])]
         if not fitting:
-            raise UserError(f"no notebook {name!r}; expected one of {', '.join(path.stem for path in there)}.")
+            raise UserError(f"no notebook {name!r}; expected one of {', '.join(path.stem for path in all_paths)}.")
         chosen.update(fitting)
-    return [path for path in there if not names or path in chosen]
+    return [path for path in all_paths if not names or path in chosen]
 
 
 def parameters_of(path: Path) -> dict[str, dict]:
@@ -83,8 +84,8 @@ def parameters_of(path: Path) -> dict[str, dict]:
     return inspect_notebook(path)
 
 
-def check_parameters(paths: Sequence[Path], given: Mapping[str, str]) -> dict[Path, dict]:
-    """The values each notebook gets, in the declared types.
+def check_parameters(paths: Sequence[Path], texts: Mapping[str, str]) -> dict[Path, dict]:
+    """The values that each notebook gets, in the declared types, from `texts` by name.
 
     A name must be a parameter of at least one of the notebooks; it goes to those that have it.
 
@@ -92,14 +93,14 @@ def check_parameters(paths: Sequence[Path], given: Mapping[str, str]) -> dict[Pa
         UserError: no notebook has the name, or the text does not read as the type.
     """
     declared = {path: parameters_of(path) for path in paths}
-    for name in given:
+    for name in texts:
         if not any(name in parameters for parameters in declared.values()):
             known = sorted({known for parameters in declared.values() for known in parameters})
             raise UserError(f"unknown parameter {name!r}; the chosen notebooks have {', '.join(known)}.")
     return {
         path: {
             name: _typed(name, text, parameters[name]["inferred_type_name"])
-            for name, text in given.items()
+            for name, text in texts.items()
             if name in parameters
         }
         for path, parameters in declared.items()
@@ -128,17 +129,18 @@ def _typed(name: str, text: str, annotation: str):
 def run_notebooks(
     values: Mapping[Path, dict],
     out: Path,
-    minutes: Mapping[str, float],
+    silent_minutes: float,
     resume: bool = False,
     report: Callable[[Result], None] = lambda result: None,
 ) -> list[Result]:
-    """Execute notebooks one after the other; the first that fails ends it.
+    """Execute notebooks one after the other. Where one fails, the others run all the same: each makes what it lacks.
 
     Args:
         values: parameters by notebook, from `check_parameters`.
-        out: folder for executed copies, HTML and the summary; also the notebooks' working directory, so that a
-            record one of them makes is found by the next.
-        minutes: time limit by notebook name.
+        out: folder for executed copies, HTML and the summary; also the notebooks' working directory, so that the
+            next one finds the records of the one before.
+        silent_minutes: how long a cell may go without output and without a forward pass of a model. Then it hangs,
+            and its notebook has failed; a notebook that is only slow has all the time it needs.
         resume: keep what earlier calls in `out` finished with the same cells and parameters.
         report: called with each result as it is known.
 
@@ -154,44 +156,44 @@ def run_notebooks(
         if resume and old is not None and old.key == result.key and old.status in ("ok", "kept"):
             result.status, result.seconds, result.slowest = "kept", old.seconds, old.slowest
         else:
-            _execute(path, parameters, out, 60 * minutes[path.stem], result)
-        known = before | {one.name: one for one in results if one.status != "not run" or one.name not in before}
+            _execute(path, parameters, out, silent_minutes, result)
+        run = {result.name: result for result in results if result.status != "not run"}
+        known = {result.name: result for result in results} | before | run
         _write_summary(out, [known[name] for name in sorted(known)])
         report(result)
-        if result.status == "failed":
-            break
     return results
 
 
-def _execute(path: Path, parameters: dict, out: Path, limit: float, result: Result) -> None:
+def _execute(path: Path, parameters: dict, out: Path, silent_minutes: float, result: Result) -> None:
     import papermill
     from jupyter_client.kernelspec import NoSuchKernel
-    from nbclient.exceptions import CellTimeoutError, DeadKernelError
 
     copy, started = out / path.name, time.monotonic()
-    os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")  # ipykernel's debugger warns of frozen modules
-    # a kernel starts in `out`; it is to take the mtlib that runs here, not another that may be installed
-    here, known = str(Path(mtlib.__file__).parents[1]), os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [here, *(path for path in known if path != here)]))
-    try:
-        papermill.execute_notebook(
-            path,
-            copy,
-            parameters,
-            cwd=out,
-            progress_bar=False,
-            extra_arguments=["--log-level=ERROR"],  # ipykernel warns of every kernel that listens on localhost
-            # nbclient limits each cell; what is left of the notebook's time is the limit of the next one
-            timeout_func=lambda cell: max(1, int(limit - (time.monotonic() - started))),
-        )
-        result.status = "ok"
-    except papermill.PapermillExecutionError as error:
-        traceback = _ANSI.sub("", "\n".join(error.traceback))
-        result.status, result.error = "failed", f"cell [{error.exec_count}]:\n{error.source}\n\n{traceback}"
-    except CellTimeoutError as error:
-        result.status, result.error = "failed", f"over its limit of {limit / 60:.2g} minutes.\n{error}"
-    except (DeadKernelError, NoSuchKernel) as error:
-        result.status, result.error = "failed", f"{type(error).__name__}: {error} (out of memory?)"
+    _set_kernel_environment()
+    with tempfile.NamedTemporaryFile("r") as hang:
+        watchdog = f"from mtlib.tutorial.watchdog import watch; watch({silent_minutes}, {hang.name!r}); del watch"
+        try:
+            papermill.execute_notebook(
+                path,
+                copy,
+                parameters,
+                cwd=out,
+                progress_bar=False,
+                start_timeout=max(60, int(60 * silent_minutes)),
+                # ipykernel warns of every kernel that listens on localhost
+                extra_arguments=["--log-level=ERROR", f"--IPKernelApp.exec_lines={watchdog}"],
+            )
+            result.status = "ok"
+        except papermill.PapermillExecutionError as error:
+            traceback = _ANSI.sub("", "\n".join(error.traceback))
+            result.status, result.error = "failed", f"cell [{error.exec_count}]:\n{error.source}\n\n{traceback}"
+        except (RuntimeError, NoSuchKernel) as error:  # the kernel died, or did not start
+            result.status, result.error = "failed", f"{type(error).__name__}: {error} (out of memory?)"
+            if traceback := hang.read():
+                result.error = (
+                    f"stopped: no output and no training step for {silent_minutes:.2g} minutes, so it hangs. Last "
+                    f"cell:\n{_last_started(copy)}\n\n{traceback}"
+                )
     result.seconds = round(time.monotonic() - started, 1)
     if copy.exists():
         executed = nbformat.read(copy, as_version=4)
@@ -199,6 +201,20 @@ def _execute(path: Path, parameters: dict, out: Path, limit: float, result: Resu
         executed.metadata.pop("widgets", None)
         nbformat.write(executed, copy)
         copy.with_suffix(".html").write_text(_html(executed), encoding="utf-8")
+
+
+def _set_kernel_environment() -> None:
+    os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")  # ipykernel's debugger warns of frozen modules
+    # a kernel starts in `out`; it is to take the mtlib that runs here, not another that may be installed
+    here, known = str(Path(mtlib.__file__).parents[1]), os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [here, *(path for path in known if path != here)]))
+
+
+def _last_started(copy: Path) -> str:
+    """The code of the cell that an executed copy ends at."""
+    cells = nbformat.read(copy, as_version=4).cells
+    started = [cell.source for cell in cells if cell.metadata.get("papermill", {}).get("start_time")]
+    return started[-1] if started else ""
 
 
 def _html(notebook) -> str:
@@ -211,15 +227,15 @@ def _html(notebook) -> str:
 
 def _slowest(notebook, n: int = 3) -> list[tuple[float, str]]:
     """The `n` longest cells as (seconds, "heading: first line of code")."""
-    heading, found = "", []
+    heading, cells = "", []
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             headings = re.findall(r"^#+ (.+)$", cell.source, flags=re.M)
             heading = headings[-1] if headings else heading
         elif seconds := cell.metadata.get("papermill", {}).get("duration"):
             lines = [line for line in cell.source.splitlines() if line.strip() and not line.startswith("#")]
-            found.append((round(seconds, 1), f"{heading}: {lines[0][:60] if lines else ''}"))
-    return sorted(found, reverse=True)[:n]
+            cells.append((round(seconds, 1), f"{heading}: {lines[0][:60] if lines else ''}"))
+    return sorted(cells, reverse=True)[:n]
 
 
 def source_sha256(notebook) -> str:
@@ -236,12 +252,12 @@ def publish(executed: Path, target: Path, seconds: float) -> None:
     """
     notebook = nbformat.read(executed, as_version=4)
     if any(_injected(cell) for cell in notebook.cells):
-        raise UserError(f"{target.name} was run with parameters of its own; only a default run is published.")
-    own = notebook.metadata.get("mtlib", {})
+        raise UserError(f"{target.name} was run with changed parameters; only a default run is published.")
     notebook.metadata.pop("papermill", None)
     notebook.metadata.pop("widgets", None)
     notebook.metadata["language_info"] = {"name": "python"}
-    notebook.metadata["mtlib"] = own | {"source_sha256": source_sha256(notebook), "cpu_seconds": round(seconds)}
+    made_from = {"source_sha256": source_sha256(notebook), "cpu_seconds": round(seconds)}
+    notebook.metadata["mtlib"] = notebook.metadata.get("mtlib", {}) | made_from
     for cell in notebook.cells:
         cell.metadata.pop("papermill", None)
         cell.metadata.pop("execution", None)
@@ -276,7 +292,7 @@ def _write_summary(out: Path, results: list[Result]) -> None:
 def update_readme() -> None:
     """Put the table of the notebooks as they are now into the README."""
     page = NOTEBOOK_DIR.parent / "README.md"
-    if not pages.fill(page, {"notebooks": table()}):
+    if not page_tables.fill(page, {"notebooks": table()}):
         raise UserError(f"{page} has lost its `<!-- made: notebooks -->`; put it back, with `<!-- end -->` below it.")
 
 
@@ -285,8 +301,8 @@ def table() -> str:
     lines = ["| notebook | what you learn | minutes, 2 CPU cores | parameters |", "| --- | --- | ---: | --- |"]
     for path in find():
         notebook = nbformat.read(path, as_version=4)
-        own = notebook.metadata.get("mtlib", {})
+        about = notebook.metadata.get("mtlib", {})
         names = ", ".join(f"`{name}`" for name in parameters_of(path))
-        minutes = f"{own['cpu_seconds'] / 60:.1f}" if "cpu_seconds" in own else "not run"
-        lines.append(f"| [{path.stem}](notebooks/{path.name}) | {own.get('learn', '')} | {minutes} | {names} |")
+        minutes = f"{about['cpu_seconds'] / 60:.1f}" if "cpu_seconds" in about else "not run"
+        lines.append(f"| [{path.stem}](notebooks/{path.name}) | {about.get('learn', '')} | {minutes} | {names} |")
     return "\n".join(lines)

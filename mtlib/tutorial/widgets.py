@@ -6,9 +6,8 @@ A widget is shown only where a person can move it: run headless it would leave a
 from collections.abc import Mapping
 
 from mtlib.data.tasks import get_task
-from mtlib.masking import masking_policy
+from mtlib.masking import POLICIES, masking_policy
 from mtlib.plm import SharedPLM
-from mtlib.runs.config import MASKINGS
 from mtlib.runs.environment import is_interactive
 from mtlib.testbed import generate, load_grammar, shortcut_label, shortcut_words
 from mtlib.testbed.probes import evaluation_sets, run_probe, shortcut
@@ -18,7 +17,7 @@ from mtlib.tutorial.explorer import as_html, explore, highlight_words, html_tabl
 def mask_explorer(
     models: Mapping[str, SharedPLM], text: str, gold: int, text_pair: str | None = None, alpha: float = 0.6
 ):
-    """Own sentence, rate, policy, seed, model and alpha: masks, fillers, class probabilities and both losses.
+    """The reader's sentence, rate, policy, seed, model and alpha: masks, fillers, class probabilities, both losses.
 
     Args:
         models: by the name to show, for example before and after training.
@@ -39,7 +38,7 @@ def mask_explorer(
         "text_pair": w.Text(text_pair or "", description="second text", layout=wide, continuous_update=False),
         "gold": w.Dropdown(options=[(name, i) for i, name in labels.items()], value=gold, description="gold label"),
         "rate": w.FloatSlider(0.05, min=0.01, max=0.5, step=0.01, description="mask rate", continuous_update=False),
-        "policy": w.Dropdown(options=list(MASKINGS), description="policy"),
+        "policy": w.Dropdown(options=list(POLICIES), description="policy"),
         "seed": w.IntSlider(0, min=0, max=50, description="seed", continuous_update=False),
         "alpha": w.FloatSlider(alpha, min=0.0, max=1.0, step=0.05, description="alpha", continuous_update=False),
     }
@@ -82,8 +81,8 @@ def dial_html(task: str, strength: float, n_examples: int = 6) -> str:
     """Share of rows where the shortcut is right, set by set, and the first rows of train with its words marked."""
     sets, grammar, names = generate(strength, tasks=[task]), load_grammar(task), get_task(task).labels
     train = f"testbed_{task}_train"
-    found = run_probe(shortcut, task, [], {name: sets[name] for name in (train, *evaluation_sets(task))})
-    rows = [[name, f"{100 * correct / n:.1f} %"] for name, (correct, n) in found.items()]
+    counts = run_probe(shortcut, task, [], {name: sets[name] for name in (train, *evaluation_sets(task))})
+    rows = [[name, f"{100 * correct / n:.1f} %"] for name, (correct, n) in counts.items()]
     examples = []
     for row in sets[train][:n_examples]:
         words = shortcut_words(grammar, row["text"], row.get("text_pair"))

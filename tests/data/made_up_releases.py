@@ -154,8 +154,8 @@ def expect(monkeypatch, set_name: str, **changes) -> None:
     """Give every file of a set other registered facts, as `rows=2` or `rows={path: 2}`."""
 
     def changed(file):
-        own = {key: value[file.path] if isinstance(value, dict) else value for key, value in changes.items()}
-        return dataclasses.replace(file, **own)
+        expected = {key: value[file.path] if isinstance(value, dict) else value for key, value in changes.items()}
+        return dataclasses.replace(file, **expected)
 
     data_set = SETS[set_name]
     monkeypatch.setitem(SETS, set_name, dataclasses.replace(data_set, files=tuple(map(changed, data_set.files))))

@@ -72,12 +72,12 @@ DEV = "imdb_cad/sentiment/combined/paired/dev_paired.tsv"
 def test_several_at_once_download_once(server, tmp_path):
     arrived = threading.Barrier(4, timeout=10)
 
-    def fetch_one(_):
+    def fetch_in_thread(_):
         arrived.wait()
         return fetch(["imdb_cad"], tmp_path, raw_base=base_of(server))
 
     with ThreadPoolExecutor(4) as pool:
-        results = list(pool.map(fetch_one, range(4)))
+        results = list(pool.map(fetch_in_thread, range(4)))
     assert all(paths == results[0] for paths in results)
     assert sorted(path for path, _ in server.asked) == sorted(server.files)
     for file in SETS["imdb_cad"].files:
@@ -123,9 +123,9 @@ def test_a_download_cut_after_its_last_byte_is_finished(server, tmp_path):
 def test_a_wrong_checksum_is_an_error_and_removes_nothing(server, tmp_path):
     url = next(iter(server.files))
     right, server.files[url] = server.files[url], b"something else"
-    found = hashlib.sha256(b"something else").hexdigest()
+    sha256 = hashlib.sha256(b"something else").hexdigest()
     for _ in range(2):
-        with pytest.raises(UserError, match=f"expected sha256 [0-9a-f]{{64}}, found {found}.*delete it"):
+        with pytest.raises(UserError, match=f"expected sha256 [0-9a-f]{{64}}, found {sha256}.*delete it"):
             fetch(["imdb_cad"], tmp_path, raw_base=base_of(server))
     assert (tmp_path / f"{DEV}.part").read_bytes() == b"something else"
     (tmp_path / f"{DEV}.part").unlink()

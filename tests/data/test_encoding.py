@@ -5,8 +5,9 @@ import pytest
 import torch
 from datasets import Dataset
 
-from mtlib.data import encoding as examples
+from mtlib.data import encoding
 from mtlib.data.encoding import predict, predict_with, tokenise
+from mtlib.errors import UserError
 from mtlib.objectives import FineTuning
 from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer
 from tests.conftest import make_plm, tiny_bert_config
@@ -17,7 +18,7 @@ WORDS = ["the", "film", "is", "very", "good", "and", "funny", "not", "boring", "
 @pytest.fixture(autouse=True)
 def float32(monkeypatch):
     """Also where the processor computes in bf16."""
-    monkeypatch.setattr(examples, "precision", lambda: {"bf16": False, "use_cpu": True})
+    monkeypatch.setattr(encoding, "precision", lambda: {"bf16": False, "use_cpu": True})
 
 
 @pytest.fixture
@@ -47,18 +48,18 @@ def one_by_one(plm, dataset) -> np.ndarray:
 
 def test_predictions_stand_in_the_order_of_the_rows(telling_plm):
     plm, dataset = telling_plm, rows(150)  # more than two batches
-    found = predict(plm, dataset)
-    assert found.shape == (150, 2) and found.dtype == np.float32
+    logits = predict(plm, dataset)
+    assert logits.shape == (150, 2) and logits.dtype == np.float32
     expected = one_by_one(plm, dataset)
     assert np.median(np.abs(expected - expected[::-1])) > 0.2, "the rows differ, so an order shows"
-    np.testing.assert_allclose(found, expected, atol=1e-4)
+    np.testing.assert_allclose(logits, expected, atol=1e-4)
 
 
 def test_pairs_and_three_labels():
     plm, dataset = make_plm(tiny_bert_config(num_labels=3, initializer_range=0.5)), rows(20, pair=True)
-    found = predict(plm, dataset)
-    assert found.shape == (20, 3)
-    np.testing.assert_allclose(found, one_by_one(plm, dataset), atol=1e-4)
+    logits = predict(plm, dataset)
+    assert logits.shape == (20, 3)
+    np.testing.assert_allclose(logits, one_by_one(plm, dataset), atol=1e-4)
 
 
 def test_dropout_is_off_and_the_weights_stay(plm):
@@ -77,6 +78,17 @@ def test_long_texts_are_cut(plm):
     assert np.array_equal(predict(plm, whole, max_length=6), predict(plm, cut))
 
 
+def test_columns_that_an_objective_needs_are_carried_through(plm):
+    dataset = rows(6).add_column("bias", [[i / 7, 1 - i / 7] for i in range(6)]).add_column("length", [0] * 6)
+    plain, kept = tokenise(dataset, plm.tokenizer), tokenise(dataset, plm.tokenizer, keep=["bias"])
+    assert kept["bias"][:] == dataset["bias"][:] and kept.remove_columns("bias")[:] == plain[:]
+    assert set(kept.column_names) - set(plain.column_names) == {"bias"}
+    with pytest.raises(UserError, match="keep names 'weight'; expected some of the columns text, label, bias"):
+        tokenise(dataset, plm.tokenizer, keep=["weight"])
+    with pytest.raises(UserError, match="keep names 'length', which tokenising writes itself; rename"):
+        tokenise(dataset, plm.tokenizer, keep=["length"])
+
+
 def test_text_that_spells_a_special_token_is_text(plm):
     (row,) = tokenise(Dataset.from_list([{"text": "good [SEP] bad", "label": 0}]), plm.tokenizer)
     assert row["input_ids"].count(plm.tokenizer.sep_token_id) == 1
@@ -85,8 +97,8 @@ def test_text_that_spells_a_special_token_is_text(plm):
 def test_a_trainer_that_is_there_already(plm, tmp_path):
     arguments = ObjectiveArguments(str(tmp_path), per_device_eval_batch_size=4, use_cpu=True, disable_tqdm=True)
     dataset = rows(10)
-    found = predict_with(ObjectiveTrainer(plm, FineTuning(), arguments), dataset, 128)
-    np.testing.assert_allclose(found, one_by_one(plm, dataset), atol=1e-5)
+    logits = predict_with(ObjectiveTrainer(plm, FineTuning(), arguments), dataset, 128)
+    np.testing.assert_allclose(logits, one_by_one(plm, dataset), atol=1e-5)
 
 
 def test_unlabelled_and_no_texts(plm):
@@ -100,7 +112,7 @@ def test_unlabelled_and_no_texts(plm):
 
 def test_predicting_leaves_no_trace_in_a_training(plm, tmp_path, monkeypatch):
     """Neither its precision nor the random numbers that the next step draws."""
-    monkeypatch.setattr(examples, "precision", lambda: {"bf16": True, "use_cpu": True})
+    monkeypatch.setattr(encoding, "precision", lambda: {"bf16": True, "use_cpu": True})
     state, forward = torch.get_rng_state(), plm.forward
     plm.train()
     assert predict(plm, rows(10)).dtype == np.float32 and plm.training

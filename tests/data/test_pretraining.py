@@ -54,8 +54,8 @@ def finished(tmp_path_factory, warm_start, corpus):
 def test_start_has_the_chosen_layers_and_rows(finished, warm_start):
     theirs, ours = load_file(warm_start / "model.safetensors"), load_file(finished / "start" / "model.safetensors")
     name = "encoder.layer.{}.intermediate.dense.weight"
-    for own, full in ((0, 0), (1, 2)):
-        assert ours["bert." + name.format(own)].equal(theirs[name.format(full)])
+    for layer, full in ((0, 0), (1, 2)):
+        assert ours["bert." + name.format(layer)].equal(theirs[name.format(full)])
     full, cut = AutoTokenizer.from_pretrained(warm_start), AutoTokenizer.from_pretrained(finished / "start")
     assert len(cut) == 600 and cut.convert_ids_to_tokens(range(5)) == pretrain.SPECIALS
     table = "embeddings.word_embeddings.weight"
@@ -156,13 +156,13 @@ def test_choices_are_compared_at_equal_tokens(warm_start, corpus, tmp_path, monk
     arguments = ["--warm-start", str(warm_start), "--corpus", str(corpus), "--sst2", str(tmp_path / "releases")]
     arguments += ["--work", str(tmp_path / "work"), "--to", str(table), "--tokens", "3000"]
     choices.main(arguments)
-    found = json.loads(table.read_text())
-    assert list(found) == ["as it is", "half masked"]
-    assert found["as it is"]["tokens"] == found["half masked"]["tokens"] > 0
-    assert found["as it is"]["masked_accuracy"] != found["half masked"]["masked_accuracy"]
-    assert all(one["sst2"]["n"] == 3 for one in found.values())
+    scores = json.loads(table.read_text())
+    assert list(scores) == ["as it is", "half masked"]
+    assert scores["as it is"]["tokens"] == scores["half masked"]["tokens"] > 0
+    assert scores["as it is"]["masked_accuracy"] != scores["half masked"]["masked_accuracy"]
+    assert all(choice["sst2"]["n"] == 3 for choice in scores.values())
     records = sorted((tmp_path / "work").rglob("sst2/*.json"))
     before = [path.stat().st_mtime_ns for path in records]
     choices.main(arguments)  # nothing is done again
     assert len(records) == 6 and [path.stat().st_mtime_ns for path in records] == before
-    assert json.loads(table.read_text()) == found
+    assert json.loads(table.read_text()) == scores

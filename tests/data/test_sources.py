@@ -9,14 +9,15 @@ from pathlib import Path
 import datasets
 import pytest
 
-from mtlib import testbed
 from mtlib.data import sources
 from mtlib.data.registry import SETS, Copy, Hub
 from mtlib.data.releases import deviation, parse
-from mtlib.data.sources import describe, load, load_described, split_options
+from mtlib.data.sources import describe, is_testbed, load, load_described, source_kind, split_options
+from mtlib.data.tasks import get_task
 from mtlib.data.verification import verify
 from mtlib.errors import UserError
-from mtlib.paths import SETTINGS_FILE
+from mtlib.paths import SETTINGS_FILE, TESTBED_DIR
+from mtlib.runs.config import configure
 from tests.data.made_up_releases import (
     MADE_UP,
     expect,
@@ -145,15 +146,65 @@ def test_defaults_are_those_of_the_registry():
 
 
 def test_a_testbed_folder_that_is_not_as_it_was_written(tmp_path):
-    testbed.write(tmp_path, 0.5)
-    assert describe("testbed_sentiment", str(tmp_path))["source"] == "testbed (strength 0.5, seed 0)"
-    whole = (tmp_path / "testbed_sentiment.jsonl").read_bytes()
+    whole = (TESTBED_DIR / "testbed_sentiment.jsonl").read_bytes()
+    write(tmp_path, "testbed_sentiment.jsonl", whole)
+    settings = {"strength": 0.5, "seed": 1, "sha256": {"testbed_sentiment.jsonl": hashlib.sha256(whole).hexdigest()}}
+    write(tmp_path, SETTINGS_FILE, json.dumps(settings).encode())
+    assert describe("testbed_sentiment", str(tmp_path))["source"] == "testbed (strength 0.5, seed 1)"
     (tmp_path / "testbed_sentiment.jsonl").write_bytes(b"".join(whole.splitlines(keepends=True)[:300]))
     with pytest.raises(UserError, match=r"testbed_sentiment.jsonl is not the file that `mtlib testbed` wrote"):
         load("testbed_sentiment", str(tmp_path))
     (tmp_path / SETTINGS_FILE).write_text("{}")
     with pytest.raises(UserError, match=r"testbed.json is not what `mtlib testbed` wrote"):
         load("testbed_sentiment", str(tmp_path))
+
+
+def test_a_set_is_read_once_until_its_file_changes(releases, monkeypatch):
+    read, file = [], releases / "sst2/SST-2/dev.tsv"
+    monkeypatch.setattr(sources, "read_bytes", lambda path: read.append(path) or path.read_bytes())
+    first, again = load("sst2", str(releases)), load("sst2", str(releases))
+    monkeypatch.chdir(releases)
+    assert rows_of(first) == rows_of(again) == rows_of(load("sst2", "."))
+    assert describe("sst2", str(releases))["rows"] == 2
+    assert read == [file]
+    os.utime(file, ns=(0, 0))
+    assert rows_of(load("sst2", str(releases))) == rows_of(first) and read == [file] * 2
+    file.write_bytes(tsv(["sentence", "label"], ["it grips", "1"], ["it drags", "0"]))
+    assert rows_of(load("sst2", str(releases)))[0][0] == "it grips"
+    assert sources._read.cache_info().maxsize == 8, "however many sets are read, few are kept"
+
+
+def test_callers_cannot_spoil_what_others_read(releases):
+    dataset, record = load_described("sst2", str(releases))
+    rows = dataset[:]
+    dataset.set_format("numpy")
+    dataset.info.description = "mine"
+    record["files"].clear()
+    again, record = load_described("sst2", str(releases))
+    assert again[:] == rows and again.info.description == "" and len(record["files"]) == 1
+
+
+def test_the_hub_is_the_hub_wherever_one_stands(tmp_path, monkeypatch):
+    write(tmp_path, f"hub/{SETTINGS_FILE}", b'{"strength": 0.9, "seed": 0}')
+    monkeypatch.chdir(tmp_path)
+    assert not is_testbed("hub") and source_kind("hub") == "hub"
+    assert get_task("sentiment").train_set("hub") == "sst2_train"
+    assert is_testbed("./hub") and get_task("sentiment").train_set("./hub") == "testbed_sentiment_train"
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda source: load("sst2", source),
+        lambda source: get_task("sentiment").train_set(source),
+        lambda source: configure(task="sentiment", method="fine_tuning", source=source),
+        source_kind,
+    ],
+)
+@pytest.mark.parametrize("source", [None, 3])
+def test_a_source_that_is_no_text(use, source):
+    with pytest.raises(UserError, match=rf'source is {source}; expected "testbed", "hub" or the path'):
+        use(source)
 
 
 def test_a_file_in_the_place_of_another():
@@ -215,90 +266,56 @@ def test_missing_testbed_file_says_which(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("set_name", "path", "content", "message"),
+    ("set_name", "content", "message"),
     [
-        ("sst2", "sst2/SST-2/dev.tsv", None, r"sst2/SST-2/dev.tsv not found in .*On the hub"),
+        ("sst2", None, r"sst2/SST-2/dev.tsv not found in .*On the hub"),
+        ("sst2", b"", r"expected the columns label, sentence; label, sentence missing, found \[''\]"),
+        ("sst2", b"text\tlabel\nfine\t1\n", r"sentence missing, found \['text', 'label'\]"),
         (
             "sst2",
-            "sst2/SST-2/dev.tsv",
-            b"",
-            r"expected the columns label, sentence; label, sentence missing, found \[''\]",
-        ),
-        ("sst2", "sst2/SST-2/dev.tsv", b"text\tlabel\nfine\t1\n", r"sentence missing, found \['text', 'label'\]"),
-        (
-            "sst2",
-            "sst2/SST-2/dev.tsv",
             b"sentence\tlabel\nfine\t1\npoor\t2\n",
             "dev.tsv, line 3: unknown label '2' in column 'label', expected one of 0, 1",
         ),
-        (
-            "sst2",
-            "sst2/SST-2/dev.tsv",
-            b"sentence\tlabel\nfine\t1\npo",
-            "line 3: expected 2 tab-separated fields, found 1",
-        ),
-        ("sst2", "sst2/SST-2/dev.tsv", b"sentence\tlabel\nfine\t1\n", "expected 2 rows, found 1"),
-        ("sst2", "sst2/SST-2/dev.tsv", b"sentence\tlabel\n", "expected 2 rows, found 0"),
-        ("sst2_train", "sst2/SST-2/train.tsv", b"sentence\tlabel\n", "expected 3 rows, found 0"),
-        (
-            "sst2",
-            "sst2/SST-2/dev.tsv",
-            b"sentence\tlabel\ncaf\xe9\t1\n",
-            "expected UTF-8 text, found byte 0xe9 at offset",
-        ),
-        ("sst2", "sst2/SST-2/dev.tsv", b"PK\x03\x04\x14\x00\x9c", "expected UTF-8 text"),
+        ("sst2", b"sentence\tlabel\nfine\t1\npo", "line 3: expected 2 tab-separated fields, found 1"),
+        ("sst2", b"sentence\tlabel\nfine\t1\n", "expected 2 rows, found 1"),
+        ("sst2", b"sentence\tlabel\n", "expected 2 rows, found 0"),
+        ("sst2_train", b"sentence\tlabel\n", "expected 3 rows, found 0"),
+        ("sst2", b"sentence\tlabel\ncaf\xe9\t1\n", "expected UTF-8 text, found byte 0xe9 at offset"),
+        ("sst2", b"PK\x03\x04\x14\x00\x9c", "expected UTF-8 text"),
+        ("imdb_cad", b'Sentiment\tText\tbatch_id\nNegative\t"never closed\t7\n', "the file is cut off or corrupt"),
+        ("imdb_cad", b"Sentiment\tText\tbatch_id\nNegative\tBad.\n", "line 2: expected 3 fields, found 2"),
         (
             "imdb_cad",
-            "imdb_cad/sentiment/combined/paired/dev_paired.tsv",
-            b'Sentiment\tText\tbatch_id\nNegative\t"never closed\t7\n',
-            "the file is cut off or corrupt",
-        ),
-        (
-            "imdb_cad",
-            "imdb_cad/sentiment/combined/paired/dev_paired.tsv",
-            b"Sentiment\tText\tbatch_id\nNegative\tBad.\n",
-            "line 2: expected 3 fields, found 2",
-        ),
-        (
-            "imdb_cad",
-            "imdb_cad/sentiment/combined/paired/dev_paired.tsv",
             b"Sentiment\tText\tbatch_id\nNegative\tBad.\t7\nNegative\tWorse.\t7\n",
             "pair 'dev-7': expected one original and one edited",
         ),
         (
             "imdb_cad",
-            "imdb_cad/sentiment/combined/paired/dev_paired.tsv",
             b"Sentiment\tText\tbatch_id\nNegative\tBad.\t7\nPositive\tGood.\t8\n",
             "pair 'dev-7'.*found {'original': 0}",
         ),
-        ("anli_r1", "anli/anli_v1.0/R1/test.jsonl", b'{"uid": "a", "context": "x"', "line 1: expected a JSON object"),
+        ("anli_r1", b'{"uid": "a", "context": "x"', "line 1: expected a JSON object"),
+        ("anli_r1", b"[1]\n", "line 1: expected the columns context, hypothesis, label"),
         (
             "anli_r1",
-            "anli/anli_v1.0/R1/test.jsonl",
-            b"[1]\n",
-            "line 1: expected the columns context, hypothesis, label",
-        ),
-        (
-            "anli_r1",
-            "anli/anli_v1.0/R1/test.jsonl",
             b'{"uid": 1, "context": null, "hypothesis": "x", "label": "e"}\n',
             "line 1: expected text in 'context', found None",
         ),
         (
             "anli_r1",
-            "anli/anli_v1.0/R1/test.jsonl",
             MADE_UP["anli/anli_v1.0/R1/test.jsonl"].replace(b"test-b", b"test-a"),
             "uid 'test-a' occurs 2 times",
         ),
         (
             "paws_wiki",
-            "paws/final/test.tsv",
             tsv(["id", "sentence1", "sentence2", "label"], ["1", "b'\\q\\x'", "x", "1"]),
             "line 2: cannot decode 'sentence1'",
         ),
     ],
 )
-def test_bad_files_say_which_what_and_what_to_do(releases, set_name, path, content, message):
+def test_bad_files_say_which_what_and_what_to_do(releases, set_name, content, message):
+    first = next(iter(SETS[set_name].split_options.values()))[0]
+    path = next(file.path for file in SETS[set_name].files if file.split == first)
     if content is None:
         (releases / path).unlink()
     else:

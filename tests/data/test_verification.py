@@ -9,7 +9,7 @@ import pytest
 from mtlib.data.registry import Copy
 from mtlib.data.verification import verify
 from mtlib.errors import UserError
-from tests.data.made_up_releases import MADE_UP, expect, write, write_releases
+from tests.data.made_up_releases import MADE_UP, expect, write_releases
 
 RELEASES = os.environ.get("MTLIB_RELEASES", "")
 needs_releases = pytest.mark.skipif(not RELEASES, reason="MTLIB_RELEASES names no folder with the original releases")
@@ -28,24 +28,17 @@ def test_verify_reports_each_file_and_never_raises(releases, monkeypatch):
     (releases / "paws/final/dev.tsv").unlink()
     (releases / "anli/anli_v1.0/R3/dev.jsonl").write_bytes(b"{")
     (releases / "qqp/QQP/dev.tsv").write_bytes(b"\xff")
-    found = {row.file: row for row in verify(str(releases))}
-    assert set(found) == set(MADE_UP)
-    assert (found[dev].status, found[dev].sha256, found[dev].labels) == ("ok", "known copy", "1 negative / 1 positive")
-    hans = found["hans/heuristics_evaluation_set.txt"]
-    assert (hans.status, hans.sha256) == ("deviation", "MISMATCH")
-    assert found["mnli/MNLI/train.tsv"].note == "a subset, 2 of 392,702 rows"
-    assert (found["mnli/MNLI/train.tsv"].status, found["mnli/MNLI/train.tsv"].sha256) == ("deviation", "not registered")
-    assert found["paws/final/dev.tsv"].status == "missing"
-    assert "expected a JSON object" in found["anli/anli_v1.0/R3/dev.jsonl"].note
-    failed = {path for path, row in found.items() if row.status == "FAIL"}
+    rows = {row.file: row for row in verify(str(releases))}
+    assert set(rows) == set(MADE_UP)
+    assert (rows[dev].status, rows[dev].checksum, rows[dev].labels) == ("ok", "known copy", "1 negative / 1 positive")
+    hans = rows["hans/heuristics_evaluation_set.txt"]
+    assert (hans.status, hans.checksum) == ("deviation", "MISMATCH")
+    assert rows["mnli/MNLI/train.tsv"].note == "a subset, 2 of 392,702 rows"
+    assert (rows["mnli/MNLI/train.tsv"].status, rows["mnli/MNLI/train.tsv"].checksum) == ("deviation", "not registered")
+    assert rows["paws/final/dev.tsv"].status == "missing"
+    assert "expected a JSON object" in rows["anli/anli_v1.0/R3/dev.jsonl"].note
+    failed = {path for path, row in rows.items() if row.status == "FAIL"}
     assert failed == {"anli/anli_v1.0/R3/dev.jsonl", "qqp/QQP/dev.tsv"}
-
-
-def test_verify_looks_at_other_files_of_the_releases_that_are_there(releases):
-    path = "imdb_cad/sentiment/orig/dev.tsv"
-    write(releases, path, b"Sentiment\tText\nPositive\tGood.\n")
-    row = next(row for row in verify(str(releases)) if row.file == path)
-    assert (row.status, row.rows, row.expected) == ("FAIL", 1, 245)
 
 
 def test_verify_of_no_folder_is_an_error():
@@ -57,4 +50,4 @@ def test_verify_of_no_folder_is_an_error():
 def test_real_files_verify():
     rows = verify(RELEASES)
     assert {row.status for row in rows} == {"ok", "deviation"}
-    assert {row.sha256 for row in rows} == {"as published", "known copy"}
+    assert {row.checksum for row in rows} == {"as published", "known copy"}

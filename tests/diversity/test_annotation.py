@@ -1,7 +1,12 @@
 """Two annotators without a browser, and the widget pressed by a program."""
 
-import pytest
+import math
+import random
 
+import pytest
+from sklearn.metrics import cohen_kappa_score
+
+from mtlib.diversity.agreement import agreement
 from mtlib.diversity.annotation import (
     AnnotationSession,
     answers,
@@ -14,7 +19,7 @@ from mtlib.diversity.annotation import (
 )
 from mtlib.diversity.categories import categorise
 from mtlib.errors import UserError
-from tests.diversity.test_categories import ROW
+from tests.diversity.test_fillings import ROW
 
 WORDS = ("plot", "story", "dog", "of", "end", "script", "music", "cast")
 ROWS = [
@@ -107,15 +112,15 @@ def test_files_that_were_edited(tmp_path):
     session.answer("p")
     session.answer("i")
     whole = session.path.read_text()
-    header, one, two = whole.splitlines(keepends=True)
+    header, first, second = whole.splitlines(keepends=True)
     edited = tmp_path / "edited.csv"
     edited.write_text("\ufeff" + whole)  # as a spreadsheet writes it
     assert answers(edited) == session.answers
     for content, message in {
-        header + one + two + one: "row 4: .* is answered twice",
-        header + one.replace("plausible", "Plausible"): "row 2: the answer is 'Plausible'; expected plausible or",
+        header + first + second + first: "row 4: .* is answered twice",
+        header + first.replace("plausible", "Plausible"): "row 2: the answer is 'Plausible'; expected plausible or",
         "": "no annotation file; expected the columns",
-        one + two: "no annotation file; expected the columns",
+        first + second: "no annotation file; expected the columns",
     }.items():
         edited.write_text(content)
         with pytest.raises(UserError, match=message):
@@ -151,14 +156,14 @@ def test_comparison_adjudication_and_categories(tmp_path):
     for name, implausible in (("first", {"of", "dog"}), ("second", {"of", "cast"})):
         answer_all(AnnotationSession(ROWS, name, tmp_path), implausible)
     a, b, third = (tmp_path / f"{name}.csv" for name in ("first", "second", "third"))
-    found = compare(a, b)
-    assert found.agreement.n == 8 and found.agreement.percent == 75
-    assert found.agreement.kappa == pytest.approx((0.75 - 0.625) / (1 - 0.625))
-    assert {row["predicted"] for row in found.to_adjudicate} == {" dog", " cast"}
-    assert all(x != y for x, y in zip(found.a, found.b, strict=True))
+    comparison = compare(a, b)
+    assert comparison.agreement.n == 8 and comparison.agreement.percent == 75
+    assert comparison.agreement.kappa == pytest.approx((0.75 - 0.625) / (1 - 0.625))
+    assert {row["predicted"] for row in comparison.to_adjudicate} == {" dog", " cast"}
+    assert all(x != y for x, y in zip(comparison.a, comparison.b, strict=True))
     with pytest.raises(UserError, match="2 of 8 fillings"):
         as_judge(settled(a, b))(ROWS)
-    answer_all(AnnotationSession(found.to_adjudicate, "third", tmp_path), {"dog"})
+    answer_all(AnnotationSession(comparison.to_adjudicate, "third", tmp_path), {"dog"})
     categories = categorise(ROWS, as_judge(settled(a, b, third)))
     implausible = {row["predicted_token"] for row, name in zip(ROWS, categories, strict=True) if name == "implausible"}
     assert implausible == {"of", "dog"}
@@ -195,3 +200,19 @@ def test_buttons_and_letters_answer(tmp_path):
     for _ in range(7):
         implausible.click()
     assert "All 8 are answered" in shown.value and plausible.disabled and not back.disabled
+
+
+def test_kappa_is_scikit_learns():
+    draw = random.Random(0)
+    for labels in ([0, 1], ["p", "i", "u"]):
+        a = draw.choices(labels, k=60)
+        b = [label if draw.random() < 0.6 else draw.choice(labels) for label in a]
+        measured = agreement(a, b)
+        assert measured.kappa == pytest.approx(cohen_kappa_score(a, b))
+        assert measured.percent == pytest.approx(100 * sum(x == y for x, y in zip(a, b, strict=True)) / 60)
+        assert measured.low < measured.kappa < measured.high and measured == agreement(a, b)
+    assert agreement([0, 1], [0, 1]).kappa == 1 and agreement([0, 1], [1, 0]).kappa == -1
+    constant = agreement([1, 1], [1, 1])
+    assert constant.percent == 100 and math.isnan(constant.kappa) and math.isnan(constant.low)
+    with pytest.raises(UserError, match="1 and 2 labels"):
+        agreement([1], [1, 0])

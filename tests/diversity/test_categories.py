@@ -1,223 +1,20 @@
-"""What masked tokens turn into: recording, categories, and measures of diversity."""
+"""Categories of fillings, and their shares."""
 
 import math
-import random
 
 import pytest
-import torch
-from datasets import Dataset
-from sklearn.metrics import cohen_kappa_score
-from transformers import AutoModelForMaskedLM
 
-from mtlib.diversity.agreement import agreement
 from mtlib.diversity.categories import (
     CATEGORIES,
     PAPER_SHARES,
     categorise,
     category_shares,
-    changed_by_epoch,
-    distinct_fillers,
-    embedding_distances,
     example_categories,
-    filler_entropy,
-    label_consistency,
-    self_bleu,
     share,
 )
-from mtlib.diversity.fillings import (
-    draw_examples,
-    filled_text,
-    marked_text,
-    perturbed_examples,
-    read_rows,
-    record_arms,
-    record_fills,
-    rendered,
-    unmarked,
-    write_rows,
-)
 from mtlib.errors import UserError
-from mtlib.masking import BernoulliMasking, ExactMasking, continues_word
-from mtlib.objectives import FineTuning, MaskedLM, MaskTuning
 from mtlib.testbed.probes import wilson
-from mtlib.trainer import Collator, ObjectiveArguments, ObjectiveTrainer
-from tests.conftest import SENTENCES, make_batch, make_plm, make_tokenizer, tiny_bert_config
-
-PLAIN, TUNING = MaskedLM(ExactMasking(0.3)), MaskTuning(0.6, ExactMasking(0.3))
-SETTINGS = {"num_train_epochs": 3, "per_device_train_batch_size": 4, "learning_rate": 1e-2, "seed": 3}
-ROW = {
-    "epoch": 1, "uid": "a", "part": "text", "position": 2, "original_token": "film", "predicted_token": "plot",
-    "unk": False, "p_predicted": 0.5, "p_original": 0.1, "rank_original": 4,
-    "text": "The film is good", "start": 3, "end": 8, "predicted": " plot",
-}  # fmt: skip
-
-
-def make_examples(n: int = 10, pairs: bool = False) -> Dataset:
-    columns = {"text": [SENTENCES[i % len(SENTENCES)] for i in range(n)]}
-    if pairs:
-        columns["text_pair"] = [SENTENCES[(i + 1) % len(SENTENCES)] for i in range(n)]
-    return Dataset.from_dict({**columns, "label": [i % 2 for i in range(n)], "uid": [f"u{i}" for i in range(n)]})
-
-
-@pytest.fixture(scope="module")
-def recorded() -> dict[str, list[dict]]:
-    arms = {"plain_mlm": PLAIN, "mask_tuning": TUNING}
-    return {arm: record_fills(make_plm(), objective, make_examples(), **SETTINGS) for arm, objective in arms.items()}
-
-
-# ----------------------------------------------------------------------------------------------------------- recording
-
-
-def test_both_arms_are_asked_about_the_same_places(recorded):
-    keys = ("epoch", "uid", "part", "position", "original_token", "text", "start", "end")
-    places = [[tuple(row[key] for key in keys) for row in rows] for rows in recorded.values()]
-    assert places[0] == places[1]
-    assert [row["predicted_token"] for row in recorded["plain_mlm"]] != [
-        row["predicted_token"] for row in recorded["mask_tuning"]
-    ]
-
-
-def test_every_example_is_recorded_once_an_epoch_with_masks_of_its_own(recorded):
-    rows = recorded["mask_tuning"]
-    examples = {(row["epoch"], row["uid"]) for row in rows}
-    assert examples == {(epoch, f"u{i}") for epoch in (1, 2, 3) for i in range(10)}
-    places = [{(row["uid"], row["position"]) for row in rows if row["epoch"] == epoch} for epoch in (1, 2, 3)]
-    assert places[0] != places[1] != places[2]
-
-
-def test_fields_of_a_row_fit_one_another(recorded):
-    for row in recorded["plain_mlm"] + recorded["mask_tuning"]:
-        assert set(row) == set(ROW)
-        assert 0 <= row["p_original"] <= 1 and 0 < row["p_predicted"] <= 1 and row["rank_original"] >= 1
-        assert row["text"][row["start"] : row["end"]].strip() == row["original_token"].removeprefix("##")
-        if row["rank_original"] == 1:  # nothing likelier; a structural token may be, which is never filled in
-            assert row["predicted_token"] == row["original_token"]
-        if row["predicted_token"] == row["original_token"]:
-            assert filled_text(row) == row["text"]
-        assert row["unk"] == (row["predicted_token"] == "[UNK]")
-
-
-def test_recorded_is_what_the_training_step_predicted():
-    """Without dropout the first step's predictions are those of the untrained model for the recorded places."""
-    plm, fresh = make_plm(), make_plm()
-    for model in (plm, fresh):
-        for module in model.modules():
-            if isinstance(module, torch.nn.Dropout):
-                module.p = 0.0
-    examples = make_examples(4)
-    rows = record_fills(plm, TUNING, examples, **SETTINGS | {"num_train_epochs": 1})
-    batch = make_batch(fresh, list(examples["text"]))
-    mask = torch.zeros_like(batch["input_ids"], dtype=torch.bool)
-    for row in rows:
-        mask[list(examples["uid"]).index(row["uid"]), row["position"]] = True
-    logits, perturbed = fresh.eval().fill_masks(batch, mask)
-    expected = fresh.tokenizer.convert_ids_to_tokens(perturbed[mask].tolist())
-    rows = sorted(rows, key=lambda row: (row["uid"], row["position"]))
-    assert [row["predicted_token"] for row in rows] == expected
-    p = logits.softmax(dim=-1)
-    original = batch["input_ids"][mask]
-    assert [row["p_original"] for row in rows] == pytest.approx(p[range(len(rows)), original].tolist(), rel=1e-3)
-    ranks = 1 + (p > p.gather(1, original[:, None])).sum(dim=-1)
-    assert [row["rank_original"] for row in rows] == ranks.tolist()
-
-
-def test_recording_changes_no_training_step(tmp_path):
-    watched, plain = make_plm(), make_plm()
-    examples = make_examples(8)
-    record_fills(watched, TUNING, examples, **SETTINGS)
-    data = examples.map(lambda row: plain.tokenizer(row["text"]) | {"labels": row["label"]})
-    arguments = ObjectiveArguments(str(tmp_path), save_strategy="no", use_cpu=True, disable_tqdm=True, **SETTINGS)
-    data = data.remove_columns(["text", "label", "uid"])
-    ObjectiveTrainer(plain, TUNING, arguments, data, data_collator=Collator(plain.tokenizer)).train()
-    for a, b in zip(watched.parameters(), plain.parameters(), strict=True):
-        assert torch.equal(a, b)
-
-
-def test_pairs_tell_the_sentence_of_a_place():
-    examples = make_examples(6, pairs=True)
-    rows = record_fills(make_plm(), TUNING, examples, **SETTINGS)
-    by_uid = {example["uid"]: example for example in examples}
-    assert {row["part"] for row in rows} == {"text", "text_pair"}
-    assert all(row["text"] == by_uid[row["uid"]][row["part"]] for row in rows)
-    perturbed = perturbed_examples(rows, examples)
-    assert len(perturbed) == 18 and set(perturbed[0]) == {"epoch", "uid", "label", "text", "text_pair"}
-
-
-def test_nothing_masked_gives_no_rows_and_no_error():
-    assert record_fills(make_plm(), MaskedLM(BernoulliMasking(0.0)), make_examples(4), **SETTINGS) == []
-    assert perturbed_examples([], make_examples(4)) == []
-
-
-def test_bad_input_is_told():
-    plm, examples = make_plm(), make_examples(4)
-    for objective, data, message in (
-        (FineTuning(), examples, "FineTuning masks nothing"),
-        (TUNING, examples.remove_columns("uid"), "lack uid"),
-        (TUNING, examples.map(lambda row: {"uid": "same"}), "same uid"),
-    ):
-        with pytest.raises(UserError, match=message):
-            record_fills(plm, objective, data, **SETTINGS)
-    with pytest.raises(UserError, match="4000 training examples"):
-        draw_examples("sentiment", n=5000)
-
-
-def test_rows_survive_the_file(recorded, tmp_path):
-    write_rows(tmp_path / "new" / "rows.jsonl", recorded["plain_mlm"])
-    assert read_rows(tmp_path / "new" / "rows.jsonl") == recorded["plain_mlm"]
-    odd = [{"text": "a good\x85film\u2028"}, {"text": ""}]
-    write_rows(tmp_path / "odd.jsonl", odd)
-    assert read_rows(tmp_path / "odd.jsonl") == odd
-
-
-def test_the_papers_study_in_small(tmp_path):
-    AutoModelForMaskedLM.from_config(tiny_bert_config()).save_pretrained(tmp_path)
-    make_tokenizer().save_pretrained(tmp_path)
-    examples = draw_examples("sentiment", n=8, seed=1)
-    assert draw_examples("sentiment", n=8, seed=1)["uid"] == examples["uid"]
-    rows, models = record_arms("sentiment", examples, str(tmp_path), epochs=2, batch_size=4)
-    arms = {arm: [row for row in rows if row["arm"] == arm] for arm in models}
-    assert [row["position"] for row in arms["plain_mlm"]] == [row["position"] for row in arms["mask_tuning"]]
-    assert {row["epoch"] for row in rows} == {1, 2}
-
-
-def test_what_a_filling_reads_like():
-    tokenizer = make_tokenizer()
-    continues = continues_word(tokenizer)
-
-    def shown(text: str, start: int, end: int, token: str, next_continues: bool = False) -> str:
-        token_id = tokenizer.convert_tokens_to_ids(token)
-        place, filler = rendered(tokenizer, continues, text, start, end, token_id, next_continues)
-        return text[:place] + filler + text[end:]
-
-    assert shown("the film is good", 4, 8, "plot") == "the plot is good"
-    assert shown("The film", 0, 3, "a") == "A film"
-    tokenizer.backend_tokenizer.normalizer = None  # it now tells case apart, so what it fills in stands as it is
-    assert shown("The film", 0, 3, "a") == "a film"
-    tokenizer = make_tokenizer()
-    assert shown("a film", 2, 6, "##ly") == "aly"
-    assert shown("slowly boring", 4, 6, "story") == "slow story boring"
-    assert shown("slowly boring", 0, 4, "good", next_continues=True) == "goodly boring"
-    assert shown("good.", 4, 5, "and") == "good and"
-    assert shown("don't", 3, 4, "and") == "don and t"
-    assert shown("the film is good", 4, 8, "[UNK]") == "the [UNK] is good"
-
-
-def test_marks_come_off_again():
-    marked = marked_text(ROW)
-    assert marked == "The⟦ plot⟧ is good"
-    assert unmarked(marked, " film") == {key: ROW[key] for key in ("text", "start", "end", "predicted")}
-    with pytest.raises(UserError, match="no filling"):
-        unmarked("The plot", " film")
-
-
-def test_perturbed_text_has_every_place_filled():
-    rows = [ROW, ROW | {"position": 4, "start": 11, "end": 16, "predicted": " bad"}]
-    examples = Dataset.from_dict({"text": ["The film is good", "A plot"], "label": [1, 0], "uid": ["a", "b"]})
-    texts = [row["text"] for row in perturbed_examples(rows, examples)]
-    assert texts == ["The plot is bad", "A plot"]
-
-
-# ---------------------------------------------------------------------------------------------------------- categories
+from tests.diversity.test_fillings import ROW
 
 
 def test_categories_by_hand():
@@ -259,7 +56,7 @@ def test_shares_with_wilson_intervals():
     assert list(shares) == list(CATEGORIES)
     assert shares["same"][:3] == (8, 10, 0.8) and shares["same"][3:] == pytest.approx(wilson(8, 10))
     assert shares["implausible"].low == 0 < shares["implausible"].high
-    assert math.isnan(category_shares([])["same"].share)
+    assert math.isnan(category_shares([])["same"].share) and share(0, 0).n == 0 and math.isnan(share(0, 0).low)
     assert all(sum(by.values()) == pytest.approx(1) for by in PAPER_SHARES.values())
 
 
@@ -267,67 +64,3 @@ def test_all_unknown():
     rows = [ROW | {"predicted_token": "[UNK]", "predicted": " [UNK]", "unk": True, "uid": str(i)} for i in range(3)]
     categories = categorise(rows, lambda differing: pytest.fail("nothing to ask"))
     assert category_shares(example_categories(rows, categories).values())["unk"].share == 1
-    assert distinct_fillers(rows) == 1 and filler_entropy(rows) == 0
-
-
-# ------------------------------------------------------------------------------------------------------------ measures
-
-
-def test_distinct_entropy_and_change():
-    rows = [ROW | {"predicted_token": token, "epoch": epoch} for token, epoch in
-            (("film", 1), ("film", 1), ("plot", 2), ("story", 2))]  # fmt: skip
-    assert distinct_fillers(rows) == 3
-    assert filler_entropy(rows) == pytest.approx(1.5)
-    assert filler_entropy([]) == 0 and distinct_fillers([]) == 0 and changed_by_epoch([]) == {}
-    assert {epoch: found[:2] for epoch, found in changed_by_epoch(rows).items()} == {1: (0, 2), 2: (2, 2)}
-
-
-def test_untouched_texts_lie_at_distance_0_and_keep_their_label():
-    plm, examples = make_plm(), make_examples(5)
-    same = [{"epoch": 1, **example} for example in examples]
-    other = [row | {"text": "a warm funny story"} for row in same]
-    assert embedding_distances(plm, examples, same) == pytest.approx([0] * 5, abs=1e-6)
-    assert all(0 < distance <= 2 for distance in embedding_distances(plm, examples, other)[:2])
-    assert label_consistency(plm, examples, same)[:2] == (5, 5)
-    assert embedding_distances(plm, examples, []) == [] and label_consistency(plm, examples, []).n == 0
-
-
-def test_label_consistency_counts_flips():
-    plm, examples = make_plm().eval(), make_examples(4)
-    with torch.no_grad():  # a classifier that gives two of the four sentences either label
-        batch = plm.tokenizer(list(examples["text"]), padding=True, return_tensors="pt")
-        lead = plm.classify(batch) @ torch.tensor([-1.0, 1.0])
-        plm.classifier.classifier.bias[0] += lead.sort().values[1:3].mean()
-    texts = [examples["text"][i] for i in lead.argsort().tolist()]
-    swap = dict(zip(texts, texts[2:] + texts[:2], strict=True))  # one label's texts for the other's
-    rows = [{"epoch": 1, **example} for example in examples]
-    flipped = [rows[0] | {"text": swap[rows[0]["text"]]}, *rows[1:3], rows[3] | {"text": swap[rows[3]["text"]]}]
-    assert label_consistency(plm, examples, rows)[:2] == (4, 4)
-    assert label_consistency(plm, examples, flipped)[:2] == (2, 4)
-
-
-def test_self_bleu_of_copies_and_of_strangers():
-    assert self_bleu(["the film is very good indeed"] * 3) == pytest.approx(100)
-    assert self_bleu(["the film is very good", "a warm story", "nobody came"]) < 10
-    with pytest.raises(UserError, match="at least 2"):
-        self_bleu(["one"])
-
-
-def test_share_of_nothing_is_nan():
-    assert share(0, 0).n == 0 and math.isnan(share(0, 0).low)
-
-
-def test_kappa_is_scikit_learns():
-    draw = random.Random(0)
-    for labels in ([0, 1], ["p", "i", "u"]):
-        a = draw.choices(labels, k=60)
-        b = [label if draw.random() < 0.6 else draw.choice(labels) for label in a]
-        found = agreement(a, b)
-        assert found.kappa == pytest.approx(cohen_kappa_score(a, b))
-        assert found.percent == pytest.approx(100 * sum(x == y for x, y in zip(a, b, strict=True)) / 60)
-        assert found.low < found.kappa < found.high and found == agreement(a, b)
-    assert agreement([0, 1], [0, 1]).kappa == 1 and agreement([0, 1], [1, 0]).kappa == -1
-    constant = agreement([1, 1], [1, 1])
-    assert constant.percent == 100 and math.isnan(constant.kappa) and math.isnan(constant.low)
-    with pytest.raises(UserError, match="1 and 2 labels"):
-        agreement([1], [1, 0])

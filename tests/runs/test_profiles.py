@@ -10,8 +10,9 @@ from mtlib.data.tasks import TASKS
 from mtlib.errors import UserError
 from mtlib.runs import profiles
 from mtlib.runs import run as runs
-from mtlib.runs.config import RunConfig
-from mtlib.runs.profiles import PROFILES, Settings, limits, load, resolve
+from mtlib.runs.config import configure
+from mtlib.runs.profiles import PROFILES, Settings, load, resolve
+from mtlib.runs.records import read_records
 from tests.conftest import make_batch
 from tests.runs.test_runs import model, testbed  # noqa: F401  (fixtures)
 
@@ -30,7 +31,7 @@ def test_every_profile_resolves_for_every_task(profile, task, monkeypatch):
     for name in ("source", "model", "mask_rate", "train_size", "epochs"):
         assert getattr(settings, name) == written[name], name
     assert settings.alphas == tuple(written["alphas"]) and settings.strengths == tuple(written["strengths"])
-    assert limits(profile)["other"] > 0
+    assert silent_minutes(profile) > 0
     for method in ("fine_tuning", "mask_tuning"):
         assert settings.config(method).resolved().method == method
 
@@ -45,16 +46,16 @@ def test_what_the_profiles_promise():
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("settings", "message"),
     [
         ({"profile": "huge"}, "unknown profile 'huge'; expected one of smoke, cpu, gpu, paper"),
         ({"profile": "../cpu"}, "unknown profile"),
         ({"task": "sentimnt"}, "unknown task 'sentimnt'"),
         ({"seed": 1}, "unknown setting 'seed'; expected one of alpha, alphas"),
-        ({"minutes": {"other": 1}}, "unknown setting 'minutes'"),
+        ({"silent_minutes": 1}, "unknown setting 'silent_minutes'"),
         ({"seeds": 0}, "seeds is 0; expected 1 or more"),
         ({"seeds": -1}, "seeds is -1; expected 1 or more"),
-        ({"seeds": ()}, "seeds is empty; expected 1 or more"),
+        ({"seeds": ()}, "seeds is (); expected 1 or more"),
         ({"alpha": 1.5}, "alpha is 1.5"),
         ({"alphas": (0.5, 2.0)}, "alphas is 2.0"),
         ({"mask_rate": -0.1}, "mask_rate is -0.1"),
@@ -62,9 +63,9 @@ def test_what_the_profiles_promise():
         ({"epochs": 0}, "epochs is 0"),
     ],
 )
-def test_bad_settings_are_errors(given, message):
+def test_bad_settings_are_errors(settings, message):
     with pytest.raises(UserError) as error:
-        resolve(**given)
+        resolve(**settings)
     assert message in str(error.value)
 
 
@@ -104,7 +105,7 @@ def test_learning_rates_are_for_the_profiles_model():
 def test_configurations():
     settings = resolve("cpu", "nli", alpha=0.3)
     config = settings.config("mask_tuning", 2, update="alternating")
-    assert config == RunConfig(
+    assert config == configure(
         task="nli", method="mask_tuning", seed=2, alpha=0.3, mask_rate=0.05, train_size=settings.train_size, epochs=2,
         update="alternating", learning_rate=dict(settings.learning_rates)["alternating"],
     )  # fmt: skip
@@ -137,10 +138,10 @@ def test_records_run_once_and_keep_the_first_seeds_model(settings, monkeypatch):
 
 def test_model_of_trains_where_nothing_is_there_and_tells_configurations_apart(settings):
     first = settings.model_of("fine_tuning", max_length=64)
-    (record,) = runs.read_records([settings.out])
+    (record,) = read_records([settings.out])
     assert record["config"]["seed"] == 4
     second = settings.model_of("fine_tuning", max_length=64, learning_rate=3e-3)
-    assert len(list((settings.out / "models").iterdir())) == len(runs.read_records([settings.out])) == 2
+    assert len(list((settings.out / "models").iterdir())) == len(read_records([settings.out])) == 2
     head, other = first.classifier.classifier.weight, second.classifier.classifier.weight
     assert not torch.equal(head, other)
 

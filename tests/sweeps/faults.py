@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from mtlib.runs.locks import holder
-from mtlib.runs.run import read_records
+from mtlib.runs.records import read_records
 from mtlib.sweeps import engines
-from mtlib.sweeps.grid import expand, plan
+from mtlib.sweeps.grid import expand, identify
 from mtlib.sweeps.store import Store
 from tests.runs.test_runs import write_testbed
 
@@ -33,7 +33,7 @@ def write_sweep(folder: Path, model: Path, rest: str) -> Path:
 
 
 def at_work(folder: Path) -> list[int]:
-    """Processes that are at a run that has a checkpoint."""
+    """Processes that are doing a run that has a checkpoint."""
     holders = [holder(clock.parent.with_suffix(".lock")) or "" for clock in folder.glob(".work/*/clock.json")]
     return [int(who.rpartition(" ")[2]) for who in holders if ", process " in who]
 
@@ -64,11 +64,11 @@ def kill_in_mid_run(driver: int, out: Path) -> None:
 
 def run_two_at_once(file: Path, out: Path, make_engine, report=lambda *_: None) -> list[engines.Outcome]:
     """Two sweeps of one file into one folder, each in a thread and with an engine of its own."""
-    planned, _ = plan(expand(file))
+    grid_runs, _ = identify(expand(file))
 
     def drive(_):
         place = Store(str(out))
-        return engines.execute(planned, make_engine(place), place, report)
+        return engines.execute(grid_runs, make_engine(place), place, report)
 
     with ThreadPoolExecutor(2) as pool:
         return [outcome for outcomes in pool.map(drive, range(2)) for outcome in outcomes]

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import sys
 from collections import Counter
 
 import pytest
@@ -10,21 +11,12 @@ import yaml
 
 from mtlib.errors import UserError
 from mtlib.paths import SETTINGS_FILE, TESTBED_DIR
-from mtlib.testbed.generator import SETS, SetSpec, Writer, agreement, generate, make_set, shortcut_label, write
+from mtlib.testbed.generator import SPECS, SetSpec, Writer, agreement, generate, make_set, shortcut_label, write
 from mtlib.testbed.grammar import GRAMMAR_DIR, LABELS, load_grammar
-from mtlib.testbed.probes import (
-    datasheet,
-    evaluation_sets,
-    leakage,
-    majority,
-    pmi,
-    read_sets,
-    run_probes,
-    shortcut,
-    texts,
-    vocabulary,
-    wilson,
-)
+from mtlib.testbed.probes import evaluation_sets, majority, shortcut, texts, wilson
+
+sys.path.insert(0, str(TESTBED_DIR))
+from make_datasheet import datasheet, leakage, pmi, read_sets, run_probes, vocabulary
 
 SIZES = {
     "testbed_sentiment_train": 4000,
@@ -57,7 +49,7 @@ def grammars():
 
 def test_regeneration_gives_the_committed_bytes(tmp_path):
     write(tmp_path)
-    for name in (*(f"{name}.jsonl" for name in SETS), SETTINGS_FILE):
+    for name in (*(f"{name}.jsonl" for name in SPECS), SETTINGS_FILE):
         assert (tmp_path / name).read_bytes() == (TESTBED_DIR / name).read_bytes(), name
 
 
@@ -65,7 +57,7 @@ def test_sizes_columns_and_bytes(sets):
     assert {name: len(rows) for name, rows in sets.items()} == SIZES
     assert sum(path.stat().st_size for path in TESTBED_DIR.rglob("*") if path.is_file()) < 5e6
     for name, rows in sets.items():
-        pair = ["text_pair"] if SETS[name].task != "sentiment" else []
+        pair = ["text_pair"] if SPECS[name].task != "sentiment" else []
         assert all(list(row) == ["text", *pair, "label", "uid", "group"] for row in rows)
         assert len({row["uid"] for row in rows}) == len(rows)
         assert b"\r" not in (TESTBED_DIR / f"{name}.jsonl").read_bytes()
@@ -74,9 +66,9 @@ def test_sizes_columns_and_bytes(sets):
 def test_balance(sets):
     for name, rows in sets.items():
         counts = Counter(row["label"] for row in rows)
-        labels = 2 if name == "testbed_overlap" else LABELS[SETS[name].task]
+        labels = 2 if name == "testbed_overlap" else LABELS[SPECS[name].task]
         assert sorted(counts) == list(range(labels))
-        if SETS[name].agree != "template":
+        if SPECS[name].agree != "template":
             assert max(counts.values()) - min(counts.values()) <= 1, name
     overlap = Counter(row["group"] for row in sets["testbed_overlap"])
     assert set(overlap.values()) == {100} and len(overlap) == 21
@@ -93,10 +85,10 @@ def test_no_sentence_is_in_two_sets_and_no_row_twice(sets):
 
 def test_vocabulary_and_templates(sets, grammars):
     for task, grammar in grammars.items():
-        words = set.union(*(vocabulary(sets[name]) for name, spec in SETS.items() if spec.task == task))
+        words = set.union(*(vocabulary(sets[name]) for name, spec in SPECS.items() if spec.task == task))
         assert len(words) >= 1500, task
         assert len({template.id.split("+")[0] for template in grammar.templates["train"]}) >= 40, task
-    seen = set.union(*(vocabulary(sets[name]) for name in SETS if name != "testbed_counterfactual"))
+    seen = set.union(*(vocabulary(sets[name]) for name in SPECS if name != "testbed_counterfactual"))
     assert {"ghastly", "sumptuous", "travesty"} <= vocabulary(sets["testbed_counterfactual"]) - seen
 
 
@@ -104,11 +96,7 @@ def test_contrast_pairs_are_minimal(sets):
     rows = sets["testbed_contrast"]
     for original, edited in zip(rows[::2], rows[1::2], strict=True):
         pair, version = original["group"].split(":")
-        assert (version, edited["group"], edited["label"]) == (
-            "original",
-            f"{pair}:edited",
-            1 - original["label"],
-        )
+        assert (version, edited["group"], edited["label"]) == ("original", f"{pair}:edited", 1 - original["label"])
         kept = Counter(original["text"].lower().split()) & Counter(edited["text"].lower().split())
         assert sum(kept.values()) >= 2, original
 
@@ -135,11 +123,7 @@ BY_HAND = {
         ("not-one", 1, "Not one of our guests hated the detective novel."),
         ("wrong", 1, "The critics called the detective novel awful, but they were wrong."),
         ("not-true", 0, "It is simply not true that the detective novel was wonderful."),
-        (
-            "although",
-            1,
-            "Although the heroine never comes to life, the detective novel was wonderful overall.",
-        ),
+        ("although", 1, "Although the heroine never comes to life, the detective novel was wonderful overall."),
         ("rather-than", 0, "The detective novel bored rather than delighted my parents."),
         ("when-it-counted", 1, "The detective novel began as a failure but ended as a triumph."),
         ("not-all", 1, "None of the detective novels by Ingrid Halvorsen were awful."),
@@ -185,12 +169,7 @@ BY_HAND = {
             "Anna Adler did not forget to peel the potatoes on Monday.",
             "Anna Adler never peeled the potatoes.",
         ),
-        (
-            "hoped+affirm-same",
-            1,
-            "Anna Adler hoped to peel the potatoes on Monday.",
-            "Anna Adler peeled the potatoes.",
-        ),
+        ("hoped+affirm-same", 1, "Anna Adler hoped to peel the potatoes on Monday.", "Anna Adler peeled the potatoes."),
         (
             "hoped+deny-not",
             1,
@@ -246,12 +225,7 @@ BY_HAND = {
             "The doctor thanked the farmer.",
         ),
         ("subsequence/entailed_adjective", 0, "The young doctor danced on Monday.", "The doctor danced."),
-        (
-            "constituent/condition",
-            1,
-            "If the doctor danced, the farmer thanked the plumber.",
-            "The doctor danced.",
-        ),
+        ("constituent/condition", 1, "If the doctor danced, the farmer thanked the plumber.", "The doctor danced."),
         (
             "negation/without",
             2,
@@ -299,18 +273,8 @@ BY_HAND = {
             "In winter, how do I change a flat tyre?",
             "During the cold months, how do I replace a punctured wheel?",
         ),
-        (
-            "how+how-other",
-            0,
-            "How do I change a flat tyre?",
-            "How do I power up a vehicle that runs on current?",
-        ),
-        (
-            "where-reworded",
-            1,
-            "Where can I find a good bookshop in Oslo?",
-            "Which part of Oslo has decent bookshops?",
-        ),
+        ("how+how-other", 0, "How do I change a flat tyre?", "How do I power up a vehicle that runs on current?"),
+        ("where-reworded", 1, "Where can I find a good bookshop in Oslo?", "Which part of Oslo has decent bookshops?"),
         ("food-other", 0, "Can a dog eat rice?", "Can a dog eat lentils?"),
         (
             "compare-opposite",
@@ -390,7 +354,7 @@ def by_strength():
 def test_dial_moves_the_shortcut_and_nothing_out_of_distribution(sets, by_strength):
     dial = {**by_strength, 0.9: sets}
     accuracy = {s: run_probes(rows, {"shortcut": shortcut})["shortcut"] for s, rows in dial.items()}
-    for name, spec in SETS.items():
+    for name, spec in SPECS.items():
         if name.endswith("_train"):
             continue
         shares = [accuracy[s][name][0] / accuracy[s][name][1] for s in sorted(dial)]
@@ -429,10 +393,10 @@ def test_bad_dial_values(strength):
 
 def test_seed_and_full_strength(grammars):
     def lexical(seed):
-        return make_set("testbed_overlap", SETS["testbed_overlap"], grammars["nli"], 0.9, seed, {})
+        return make_set("testbed_overlap", SPECS["testbed_overlap"], grammars["nli"], 0.9, seed, {})
 
     assert lexical(1) == lexical(1) != lexical(2)
-    rows = make_set("testbed_paraphrase", SETS["testbed_paraphrase"], grammars["paraphrase"], 1.0, 0, {})
+    rows = make_set("testbed_paraphrase", SPECS["testbed_paraphrase"], grammars["paraphrase"], 1.0, 0, {})
     assert all(shortcut_label(grammars["paraphrase"], *texts(row)) == row["label"] for row in rows)
 
 
@@ -489,16 +453,8 @@ def edited_grammar(tmp_path, task, edit):
             lambda raw: raw["templates"]["train"][0].update(text="the {gizmo} broke."),
             r"template 'plain' has the unknown slot {gizmo}.*add it",
         ),
-        (
-            "sentiment",
-            lambda raw: raw["domains"]["film"].pop("head"),
-            r"unknown slot {head}.*in every domain",
-        ),
-        (
-            "sentiment",
-            lambda raw: raw["words"].update(real=""),
-            r"word list 'real' is '', expected at least one word",
-        ),
+        ("sentiment", lambda raw: raw["domains"]["film"].pop("head"), r"unknown slot {head}.*in every domain"),
+        ("sentiment", lambda raw: raw["words"].update(real=""), r"word list 'real' is '', expected at least one word"),
         (
             "sentiment",
             lambda raw: raw["words"]["adj"].update(pos=[]),
@@ -535,11 +491,7 @@ def edited_grammar(tmp_path, task, edit):
             r"has label 2, expected one of \[0, 1\]",
         ),
         ("nli", lambda raw: raw["templates"]["train"][0].pop("text"), r"needs an id and a text"),
-        (
-            "nli",
-            lambda raw: raw["templates"]["train"][0].update(text="the {A sat."),
-            r"brace that is no slot",
-        ),
+        ("nli", lambda raw: raw["templates"]["train"][0].update(text="the {A sat."), r"brace that is no slot"),
         (
             "nli",
             lambda raw: raw["templates"]["train"][0].update(text="the {A.1.gerund} sat."),
@@ -565,7 +517,7 @@ def test_grammar_that_is_too_small(tmp_path):
 
     grammar = load_grammar("paraphrase", edited_grammar(tmp_path, "paraphrase", keep_one))
     with pytest.raises(UserError, match=r"paraphrase.yaml has too few sentences for testbed_scramble.*add"):
-        make_set("testbed_scramble", SETS["testbed_scramble"], grammar, 0.9, 0, {})
+        make_set("testbed_scramble", SPECS["testbed_scramble"], grammar, 0.9, 0, {})
 
 
 def test_grammar_without_a_cell(tmp_path):
@@ -574,7 +526,7 @@ def test_grammar_without_a_cell(tmp_path):
 
     grammar = load_grammar("nli", edited_grammar(tmp_path, "nli", drop))
     with pytest.raises(UserError, match=r"nli.yaml: no template in adversarial has label 2 and lure 0"):
-        make_set("testbed_adversarial", SETS["testbed_adversarial"], grammar, 0.9, 0, {})
+        make_set("testbed_adversarial", SPECS["testbed_adversarial"], grammar, 0.9, 0, {})
 
 
 def test_missing_and_broken_files(tmp_path):

@@ -30,20 +30,20 @@ class TestExplore:
     def test_against_the_definition(self, plm):
         """Stock passes over the whole vocabulary, by hand; dropout is off though the model is training."""
         plm.train()
-        found = explore(plm, ExactMasking(0.3), TEXT, gold=1, alpha=0.7, seed=3)
+        exploration = explore(plm, ExactMasking(0.3), TEXT, gold=1, alpha=0.7, seed=3)
         assert plm.training
 
         plm.eval()
         ids = plm.tokenizer(TEXT, return_tensors="pt")["input_ids"]
-        assert found.tokens == tuple(plm.tokenizer.convert_ids_to_tokens(ids[0].tolist()))
-        places = [place.position for place in found.places]
+        assert exploration.tokens == tuple(plm.tokenizer.convert_ids_to_tokens(ids[0].tolist()))
+        places = [place.position for place in exploration.places]
         assert len(places) == 2, "round(0.3 * 7)"
         masked = ids.clone()
         masked[0, places] = plm.tokenizer.mask_token_id
         with torch.no_grad():
             log_probabilities = plm.mlm(input_ids=masked).logits[0].log_softmax(-1)  # (seq, vocab)
             perturbed = ids.clone()
-            for place in found.places:
+            for place in exploration.places:
                 row = log_probabilities[place.position]
                 target = ids[0, place.position]
                 assert place.original == plm.tokenizer.convert_ids_to_tokens(target.item())
@@ -58,21 +58,21 @@ class TestExplore:
                 perturbed[0, place.position] = ordinary.argmax()
             before = plm.classifier(input_ids=ids).logits[0].softmax(-1)
             after = plm.classifier(input_ids=perturbed).logits[0].softmax(-1)
-        assert found.perturbed == tuple(plm.tokenizer.convert_ids_to_tokens(perturbed[0].tolist()))
-        assert found.before == pytest.approx(before.tolist(), rel=1e-5)
-        assert found.after == pytest.approx(after.tolist(), rel=1e-5)
+        assert exploration.perturbed == tuple(plm.tokenizer.convert_ids_to_tokens(perturbed[0].tolist()))
+        assert exploration.before == pytest.approx(before.tolist(), rel=1e-5)
+        assert exploration.after == pytest.approx(after.tolist(), rel=1e-5)
         mlm_loss = -np.mean([log_probabilities[i, ids[0, i]].item() for i in places])
-        assert found.mlm_loss == pytest.approx(mlm_loss, rel=1e-5)
-        assert found.ft_loss == pytest.approx(-after[1].log().item(), rel=1e-5)
-        assert found.loss == pytest.approx(0.7 * mlm_loss + 0.3 * -after[1].log().item(), rel=1e-5)
-        assert (found.labels, found.gold, found.alpha) == (("LABEL_0", "LABEL_1"), 1, 0.7)
+        assert exploration.mlm_loss == pytest.approx(mlm_loss, rel=1e-5)
+        assert exploration.ft_loss == pytest.approx(-after[1].log().item(), rel=1e-5)
+        assert exploration.loss == pytest.approx(0.7 * mlm_loss + 0.3 * -after[1].log().item(), rel=1e-5)
+        assert (exploration.labels, exploration.gold, exploration.alpha) == (("LABEL_0", "LABEL_1"), 1, 0.7)
 
     def test_losses_are_mask_tunings(self, still_plm):
-        found = explore(still_plm, ExactMasking(0.3), TEXT, gold=0, alpha=0.4, seed=5)
+        exploration = explore(still_plm, ExactMasking(0.3), TEXT, gold=0, alpha=0.4, seed=5)
         batch = make_batch(still_plm, [TEXT], [0])
         objective = MaskTuning(0.4, ExactMasking(0.3))
         output = objective(still_plm, objective.prepare(still_plm, batch, torch.Generator().manual_seed(5)))
-        assert (found.loss, found.mlm_loss, found.ft_loss) == pytest.approx(
+        assert (exploration.loss, exploration.mlm_loss, exploration.ft_loss) == pytest.approx(
             (output.loss.item(), output.parts["mlm_loss"].item(), output.parts["ft_loss"].item()), rel=1e-5
         )
 
@@ -83,7 +83,7 @@ class TestExplore:
 
         drawn = [places(seed) for seed in range(6)]
         assert drawn == [places(seed) for seed in range(6)]
-        assert len({tuple(one) for one in drawn}) > 1
+        assert len(set(map(tuple, drawn))) > 1
 
     @pytest.mark.parametrize("training", [True, False])
     def test_mode_is_put_back(self, plm, training):
@@ -92,16 +92,17 @@ class TestExplore:
         assert plm.training is training
 
     def test_nothing_masked(self, plm):
-        found = explore(plm, BernoulliMasking(0.0), TEXT, 1)
-        assert found.places == () and found.perturbed == found.tokens
-        assert found.mlm_loss == 0 and found.before == found.after
-        assert found.loss == pytest.approx(0.4 * found.ft_loss)
-        assert "<b>[MASK]</b>" not in as_html(found)
+        exploration = explore(plm, BernoulliMasking(0.0), TEXT, 1)
+        assert exploration.places == () and exploration.perturbed == exploration.tokens
+        assert exploration.mlm_loss == 0 and exploration.before == exploration.after
+        assert exploration.loss == pytest.approx(0.4 * exploration.ft_loss)
+        assert "<b>[MASK]</b>" not in as_html(exploration)
 
     def test_pair(self, plm):
-        found = explore(plm, ExactMasking(1.0), "a film", 0, text_pair="a story")
-        assert found.tokens == ("[CLS]", "a", "film", "[SEP]", "a", "story", "[SEP]")
-        assert [place.position for place in found.places] == [1, 2, 4, 5], "words of both, no special token"
+        exploration = explore(plm, ExactMasking(1.0), "a film", 0, text_pair="a story")
+        assert exploration.tokens == ("[CLS]", "a", "film", "[SEP]", "a", "story", "[SEP]")
+        assert as_html(exploration).count("<b>[MASK]</b>") == 4
+        assert [place.position for place in exploration.places] == [1, 2, 4, 5], "words of both, no special token"
 
     def test_no_more_fillers_than_words(self, plm):
         (place,) = explore(plm, ExactMasking(0.0), "funny", 0, n_fillers=1000).places
@@ -111,14 +112,15 @@ class TestExplore:
 
 class TestHtml:
     def test_tokens_are_escaped(self):
-        found = Exploration(
+        exploration = Exploration(
             tokens=("[CLS]", "<b>", "&"), perturbed=("[CLS]", "<i>", "&"),
-            places=(Place(1, "<b>", (("<i>", 0.75), ("x", 0.25)), 0.125),), labels=("<no>", "yes"), gold=1,
+            places=(Place(1, "<b>", (("<i>", 0.75), ("x", 0.25)), 0.125),), mask_token="<mask>",
+            labels=("<no>", "yes"), gold=1,
             before=(0.25, 0.75), after=(0.5, 0.5), mlm_loss=2.0, ft_loss=1.0, alpha=0.5,
         )  # fmt: skip
-        page = as_html(found)
+        page = as_html(exploration)
         assert "original: [CLS] <b>&lt;b&gt;</b> &amp;" in page
-        assert "masked: [CLS] <b>[MASK]</b> &amp;" in page
+        assert "masked: [CLS] <b>&lt;mask&gt;</b> &amp;" in page, "the model's mask token, RoBERTa's here"
         assert "refilled: [CLS] <mark>&lt;i&gt;</mark> &amp;" in page
         assert "<b>&lt;b&gt;</b> (12.5%)" in page and "&lt;i&gt; 75.0%, x 25.0%" in page
         assert "&lt;no&gt;" in page and "<no>" not in page
@@ -194,18 +196,17 @@ class TestExampleLosses:
         assert mlm_loss.tolist() == [0.0] and ft_loss[0] > 0
 
 
-@pytest.mark.parametrize(("n", "expected"), [(4, [0, 2, 4, 6]), (2, [0, 6]), (3, [0, 3, 6])])
-def test_snapshots_at_the_start_the_end_and_between(plm, tmp_path, n, expected):
+def test_snapshots_at_the_start_the_end_and_between(plm, tmp_path):
     data = examples(plm, [TEXT, "a warm story"] * 6)
     objective = MaskTuning(0.6, ExactMasking(0.05))
-    watch = LossSnapshots(plm, objective, data.select(range(3)), n)
+    watch = LossSnapshots(plm, objective, data.select(range(3)), n=4)
     before = example_losses(plm, objective, data.select(range(3)))
     arguments = ObjectiveArguments(
         str(tmp_path), max_steps=6, per_device_train_batch_size=2, learning_rate=1e-2, use_cpu=True, disable_tqdm=True,
         save_strategy="no", logging_strategy="no",
     )  # fmt: skip
     ObjectiveTrainer(plm, objective, arguments, data, callbacks=[watch]).train()
-    assert list(watch.snapshots) == [f"step {step}" for step in expected]
+    assert list(watch.snapshots) == ["step 0", "step 2", "step 4", "step 6"]
     after = example_losses(plm, objective, data.select(range(3)))
     first, last = watch.snapshots["step 0"], watch.snapshots["step 6"]
     np.testing.assert_array_equal(first, before)
@@ -251,7 +252,6 @@ class TestWidgets:
     def test_shortcut_dial(self, somebody):
         slider, output = widgets.shortcut_dial("paraphrase", strength=1.0, n_examples=2).children
         always = output.value
-        assert always == widgets.dial_html("paraphrase", 1.0, 2)
         left = 'style="text-align:left"'
         assert f"<td {left}>testbed_paraphrase_train</td><td {left}>100.0 %</td>" in always
         assert always.count("<tr>") == 1 + 3 + 1 + 2 and "<mark>" in always

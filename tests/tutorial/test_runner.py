@@ -6,11 +6,14 @@ import io
 import json
 import math
 import re
+from collections import OrderedDict
 from pathlib import Path
+from types import SimpleNamespace
 
 import nbformat
 import numpy as np
 import pytest
+import torch
 from matplotlib.image import imread
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 from typer.testing import CliRunner
@@ -19,9 +22,9 @@ from mtlib import cli
 from mtlib.errors import UserError
 from mtlib.paths import DATA_DIR
 from mtlib.runs.profiles import load
-from mtlib.runs.run import SCHEMA_VERSION, read_records
+from mtlib.runs.records import SCHEMA_VERSION, read_records
 from mtlib.study import claims as verdicts
-from mtlib.tutorial import runner as notebooks
+from mtlib.tutorial import runner, watchdog
 from mtlib.tutorial.runner import INSTALL_CELL, Result, check_parameters, find, parameters_of, publish, run_notebooks
 from mtlib.tutorial.runner import source_sha256 as sha256_of
 
@@ -180,7 +183,7 @@ def write(folder: Path, stem: str, *sources: str, parameters: str = PARAMETERS) 
 def folder(tmp_path, monkeypatch) -> Path:
     folder = tmp_path / "notebooks"
     folder.mkdir()
-    monkeypatch.setattr(notebooks, "NOTEBOOK_DIR", folder)
+    monkeypatch.setattr(runner, "NOTEBOOK_DIR", folder)
     return folder
 
 
@@ -257,25 +260,23 @@ def summary(out: Path) -> dict[str, Result]:
     return {entry["name"]: Result(**entry) for entry in json.loads((out / "summary.json").read_text())}
 
 
-def test_a_failure_stops_the_rest_and_resume_goes_on_from_there(folder, tmp_path):
+def test_a_failure_stops_no_other_notebook_and_resume_repeats_what_failed(folder, tmp_path):
     out = tmp_path / "out"
     write(folder, "01_one", SHOW, "# wait\nimport time; time.sleep(0.3)")
     write(folder, "02_two", "before = 1", "# the sum\nlost = before + 'no number'")
     write(folder, "03_three", "pass")
-    given = ("-p", "n=3", "-p", "rate=1", "-p", "flag=false", "-p", "name=7", "-p", "most=None", "--out", out)
-    result = call(*given)
+    parameters = ("-p", "n=3", "-p", "rate=1", "-p", "flag=false", "-p", "name=7", "-p", "most=None", "--out", out)
+    result = call(*parameters)
     assert result.exit_code == 1
     assert "# the sum\nlost = before + 'no number'" in result.output and "TypeError" in result.output
     assert "\x1b[" not in result.output
 
-    found = summary(out)
-    assert [one.status for one in found.values()] == ["ok", "failed", "not run"]
-    assert found["01_one"].error == "" and found["01_one"].seconds > 0.3
-    assert found["01_one"].slowest[0][1] == "Title: import time; time.sleep(0.3)"
-    assert found["01_one"].slowest[0][0] >= 0.3
-    assert "lost = before" in found["02_two"].error and "unsupported operand" in found["02_two"].error
-    page = (out / "summary.md").read_text()
-    assert "| 02_two | failed |" in page and "| 03_three | not run | 0.0 |  |" in page
+    first, second, third = summary(out).values()
+    assert (first.status, second.status, third.status) == ("ok", "failed", "ok")
+    assert first.error == "" and first.seconds > 0.3
+    assert first.slowest[0][1] == "Title: import time; time.sleep(0.3)" and first.slowest[0][0] >= 0.3
+    assert "lost = before" in second.error and "unsupported operand" in second.error
+    assert "| 02_two | failed |" in (out / "summary.md").read_text()
 
     # typed as declared, in the folder of the results
     typed = [["int", 3], ["float", 1.0], ["bool", False], ["str", "7"], ["NoneType", None]]
@@ -284,36 +285,78 @@ def test_a_failure_stops_the_rest_and_resume_goes_on_from_there(folder, tmp_path
         executed = nbformat.read(out / f"{name}.ipynb", as_version=4)
         assert "widgets" not in executed.metadata and "Title" in (out / f"{name}.html").read_text()
     assert len(errors(executed)) == 1
-    assert not (out / "03_three.ipynb").exists()
 
-    # the code of the second is mended: the first is kept, the rest run
-    first = (out / "01_one.ipynb").read_bytes()
+    # the code of the second is mended: it alone runs again
+    executed = (out / "01_one.ipynb").read_bytes()
     write(folder, "02_two", "before = 1", "lost = before + 1")
-    result = call(*given, "--resume")
+    result = call(*parameters, "--resume")
     assert result.exit_code == 0, result.output
-    assert [one.status for one in summary(out).values()] == ["kept", "ok", "ok"]
-    assert (out / "01_one.ipynb").read_bytes() == first
-    assert summary(out)["01_one"].seconds == found["01_one"].seconds
+    assert [result.status for result in summary(out).values()] == ["kept", "ok", "kept"]
+    assert (out / "01_one.ipynb").read_bytes() == executed
+    assert summary(out)["01_one"].seconds == first.seconds
 
     # other parameters: the first runs again, and the others are not forgotten
     result = call("01", "-p", "n=4", "--out", out, "--resume")
-    assert [one.status for one in summary(out).values()] == ["ok", "ok", "ok"]
+    assert [result.status for result in summary(out).values()] == ["ok", "ok", "kept"]
     assert json.loads((out / "left.json").read_text())[0] == ["int", 4]
-    result = call(*given, "--resume")
-    assert [one.status for one in summary(out).values()] == ["ok", "kept", "kept"]
+    result = call(*parameters, "--resume")
+    assert [result.status for result in summary(out).values()] == ["ok", "kept", "kept"]
 
-    with pytest.raises(UserError, match="was run with parameters of its own"):
+    with pytest.raises(UserError, match="was run with changed parameters"):
         publish(out / "01_one.ipynb", tmp_path / "published.ipynb", 1.0)
     assert not (tmp_path / "published.ipynb").exists()
 
 
-def test_time_limit(folder, tmp_path):
-    path = write(folder, "01_one", "import time\nfor _ in range(600): time.sleep(0.1)")
-    (result,) = run_notebooks({path: {}}, tmp_path / "out", {"01_one": 2 / 60})
-    assert result.status == "failed" and result.error.startswith("over its limit of 0.033 minutes.")
-    assert "time.sleep(0.1)" in result.error
-    assert 1 <= result.seconds < 30
-    assert summary(tmp_path / "out")["01_one"].error == result.error
+SLOW = "import time\nfor step in range(12):\n    print(step)\n    time.sleep(0.5)"
+SILENT = "print('before')\ntime.sleep(600)  # a hang"
+
+
+def test_a_hang_is_stopped_and_a_slow_notebook_is_not(folder, tmp_path, monkeypatch):
+    seconds = 3
+    monkeypatch.setattr("mtlib.runs.profiles.silent_minutes", lambda profile: seconds / 60)
+    write(folder, "01_slow", SLOW)
+    write(folder, "02_hangs", "import time", SILENT, "never = 1")
+    write(folder, "03_next", "pass")
+    out = tmp_path / "out"
+    result = call("--out", out)
+    assert result.exit_code == 1
+    slow, hangs, following = summary(out).values()
+    assert (slow.status, hangs.status, following.status) == ("ok", "failed", "ok"), slow.error + following.error
+    assert slow.seconds > 2 * seconds, "longer than the limit, with signs of life"
+    assert hangs.error.startswith("stopped: no output and no training step for 0.05 minutes") and SILENT in hangs.error
+    assert "line 2 in <module>" in hangs.error, "where it hangs"
+    assert hangs.seconds < 60 and hangs.error in result.output
+    cells = code_cells(nbformat.read(out / "02_hangs.ipynb", as_version=4))
+    assert cells[-2].outputs[0].text == "before\n" and cells[-1].execution_count is None
+
+
+def test_a_forward_pass_is_a_sign_of_life(tmp_path, monkeypatch):
+    signs, sent = [], []
+    monkeypatch.setattr(watchdog.faulthandler, "dump_traceback_later", lambda seconds, **_: signs.append(seconds))
+    monkeypatch.setattr(
+        watchdog.sys.modules["torch"].nn.modules.module, "_global_forward_pre_hooks", OrderedDict()
+    )  # so that the hook goes when the test does
+    session = SimpleNamespace(send=lambda *message: sent.append(message))
+    handlers = {}
+    shell = SimpleNamespace(
+        kernel=SimpleNamespace(session=session), events=SimpleNamespace(register=handlers.__setitem__)
+    )
+    dog = watchdog.Watchdog(2.0, str(tmp_path / "report"))
+    dog.attach(shell)
+    session.send("between cells")
+    assert signs == [] and sent == [("between cells",)]
+    handlers["pre_run_cell"](None)
+    assert signs == [120.0]
+    for sign in (lambda: session.send("output"), lambda: torch.nn.Linear(1, 1)(torch.zeros(1))):
+        signs.clear()
+        dog.last_sign = 0.0  # signs within a second count as one
+        sign()
+        sign()
+        assert signs == [120.0]
+    handlers["post_run_cell"](None)
+    dog.last_sign = 0.0
+    session.send("between cells")
+    assert signs == [120.0]
 
 
 def test_publish_refuses_runs_of_earlier_calls(folder, tmp_path):
@@ -338,7 +381,7 @@ def test_publish_puts_the_outputs_into_the_source(folder, tmp_path):
     assert published.cells[-1].outputs[0].text == "2\n" and published.cells[-1].execution_count == 2
     assert published.metadata.keys() == {"kernelspec", "language_info", "mtlib"}
     page = readme.read_text()
-    assert page == f"# Top\n<!-- made: notebooks -->\n\n{notebooks.table()}\n\n<!-- end -->\nrest\n"
+    assert page == f"# Top\n<!-- made: notebooks -->\n\n{runner.table()}\n\n<!-- end -->\nrest\n"
     assert "| not run |" not in page
     for cell, old in zip(published.cells, before.cells, strict=True):
         assert (cell.id, cell.source, cell.metadata) == (old.id, old.source, old.metadata)
@@ -374,13 +417,13 @@ def test_the_hash_is_of_the_code_alone():
 
 def test_table_for_the_readme(folder):
     path = write(folder, "01_one")
-    assert notebooks.table().splitlines()[-1] == (
+    assert runner.table().splitlines()[-1] == (
         "| [01_one](notebooks/01_one.ipynb) |  | not run | `n`, `rate`, `flag`, `name`, `most` |"
     )
     notebook = nbformat.read(path, as_version=4)
     notebook.metadata["mtlib"] = {"learn": "everything", "cpu_seconds": 90}
     nbformat.write(notebook, path)
-    assert "| everything | 1.5 |" in notebooks.table()
+    assert "| everything | 1.5 |" in runner.table()
 
 
 # ------------------------------------------------------------------------------------- every notebook, run as a whole
@@ -407,8 +450,7 @@ class Left:
             self.records_after[result.name] = len(list((out / "runs").glob("*.json")))
 
         values = check_parameters(NOTEBOOKS, {"profile": "smoke"})
-        # ten times what they take here, since a limit is not what is tested
-        self.results = run_notebooks(values, out, {path.stem: 20 for path in NOTEBOOKS}, report=report)
+        self.results = run_notebooks(values, out, silent_minutes=20, report=report)
 
     def executed(self, path: Path):
         return nbformat.read(self.out / path.name, as_version=4)

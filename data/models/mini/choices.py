@@ -16,7 +16,8 @@ from statistics import mean, stdev
 import pretrain
 
 from mtlib.runs.config import RunConfig
-from mtlib.runs.run import read_records, run
+from mtlib.runs.records import read_records
+from mtlib.runs.run import run
 
 CHOICES = {
     "defaults": [],

@@ -5,6 +5,7 @@ The cells of a notebook are the same under every profile; only what this module 
 
 import hashlib
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -14,9 +15,12 @@ from datasets import disable_progress_bars
 from mtlib.data.tasks import get_task
 from mtlib.errors import UserError
 from mtlib.masking import check_rate
+from mtlib.methods import METHODS
 from mtlib.plm import SharedPLM
-from mtlib.runs import run as runs
-from mtlib.runs.config import METHODS, RunConfig
+from mtlib.runs.config import RunConfig, configure, read_by
+from mtlib.runs.inputs import read_inputs, record_path, shipped_record
+from mtlib.runs.records import read_records
+from mtlib.runs.run import KEPT, run
 
 FOLDER = Path(__file__).parent
 PROFILES = tuple(sorted((path.stem for path in FOLDER.glob("*.yaml")), key=["smoke", "cpu", "gpu", "paper"].index))
@@ -58,32 +62,35 @@ class Settings:
     out: Path
 
     def config(self, method: str, seed: int = 0, **changes) -> RunConfig:
-        """One run of `method` under these settings; `changes` are any other field of `RunConfig`."""
-        rate = dict(self.learning_rates).get("alternating" if changes.get("update") == "alternating" else method)
-        alpha = self.alpha if method == "mask_tuning" else None  # the other methods have their own, or none
-        chosen = {"task": self.task, "source": self.source, "model": self.model, "alpha": alpha,
-                  "mask_rate": self.mask_rate, "train_size": self.train_size, "epochs": self.epochs,
-                  "learning_rate": rate}  # fmt: skip
-        return RunConfig(method=method, seed=seed, **chosen | changes)
+        """One run of `method` under these settings; `changes` are any other setting of a run."""
+        names = ("task", "source", "model", "alpha", "mask_rate", "train_size", "epochs")
+        settings = {"method": method, "seed": seed} | {name: getattr(self, name) for name in names}
+        settings = read_by(method, settings)
+        settings["learning_rate"] = rate_of(dict(self.learning_rates), {"method": method} | changes)
+        return configure(**settings | changes)
 
     def records(self, method: str, seeds: tuple[int, ...] | None = None, **changes) -> list[dict]:
-        """A record per seed: run now (the first seed's model is kept), or read where any earlier call has left it."""
+        """A record per seed: from an earlier call, from the project's own records, or from a run made now.
+
+        Of a run made now for the first seed the model is kept too.
+        """
         configs = [self.config(method, seed, **changes) for seed in seeds or self.seeds]
-        paths = [runs.record_path(one, self.out) for one in configs]
+        paths = [record_path(config, self.out) for config in configs]
         for config, path in zip(configs, paths, strict=True):
             if not path.exists():
-                runs.run(config, self.out, keep_model=self._model_folder(config))
-        return runs.read_records(paths)
+                shipped = shipped_record(config, read_inputs(config)) is not None
+                run(config, self.out, keep_model=None if shipped else self._model_folder(config))
+        return read_records(paths)
 
     def model_of(self, method: str, **changes) -> SharedPLM:
         """What the first seed's run ended with; trained again where its record is there and its model is not."""
         config = self.config(method, self.seeds[0], **changes)
         folder = self._model_folder(config)
-        if runs.record_path(config, self.out).exists() and not (folder / runs.KEPT).exists():
+        if record_path(config, self.out).exists() and not (folder / KEPT).exists():
             with tempfile.TemporaryDirectory() as again:
-                runs.run(config, Path(again), keep_model=folder)
+                run(config, Path(again), keep_model=folder)
         else:
-            runs.run(config, self.out, keep_model=folder)
+            run(config, self.out, keep_model=folder)
         return SharedPLM.from_pretrained(folder)
 
     def _model_folder(self, config: RunConfig) -> Path | None:
@@ -102,58 +109,56 @@ def load(profile: str) -> dict:
     return yaml.safe_load((FOLDER / f"{profile}.yaml").read_text())
 
 
-def resolve(profile: str = "cpu", task: str = "sentiment", out: str | Path = "runs", **given) -> Settings:
-    """A profile with what the reader gave in its place; None leaves the profile's value.
+def rate_of(rates: Mapping[str, float], settings: Mapping) -> float | None:
+    """A run's learning rate by its method, or by its update where that is "alternating"; None: the default."""
+    return rates.get("alternating" if settings.get("update") == "alternating" else settings["method"])
+
+
+def resolve(profile: str = "cpu", task: str = "sentiment", out: str | Path = "runs", **settings) -> Settings:
+    """A profile with the reader's own settings in place of its values; None leaves the profile's value.
 
     Also switches off the progress bars of `datasets`, which would stay in the notebook.
 
     Args:
         profile: name of the file of settings.
-        task: alpha is the paper's for this task unless given.
+        task: decides alpha, which is the paper's for this task unless it is set.
         out: folder for records, relative to the working directory.
-        given: any of `Settings`; `seeds` also as a number of seeds.
+        settings: any of `Settings`; `seeds` also as a number of seeds.
 
     Raises:
         UserError: an unknown profile, task or name, or a value out of range, before anything is run.
     """
     disable_progress_bars()
     values = load(profile)
-    values.pop("minutes")
+    values.pop("silent_minutes")
     known = {field.name for field in fields(Settings)}
-    if unknown := sorted(given.keys() - known):
+    if unknown := sorted(settings.keys() - known):
         raise UserError(f"unknown setting {unknown[0]!r}; expected one of {', '.join(sorted(known))}.")
-    if given.get("model") not in (None, values["model"]):
+    if settings.get("model") not in (None, values["model"]):
         values["learning_rates"] = {}  # chosen for the profile's model
-    values |= {"alpha": get_task(task).alpha} | {name: value for name, value in given.items() if value is not None}
-    if isinstance(values["seeds"], int):
-        if values["seeds"] < 1:
-            raise UserError(f"seeds is {values['seeds']}; expected 1 or more.")
-        values["seeds"] = range(values["seeds"])
-    for name in ("seeds", "alphas", "strengths"):
-        values[name] = tuple(values[name])
+    values |= {"alpha": get_task(task).alpha} | {name: value for name, value in settings.items() if value is not None}
+    values["seeds"] = range(values["seeds"]) if isinstance(values["seeds"], int) else values["seeds"]
     if not values["seeds"]:
-        raise UserError("seeds is empty; expected 1 or more.")
+        raise UserError(f"seeds is {settings['seeds']}; expected 1 or more.")
     for alpha in values["alphas"]:
         check_rate("alphas", alpha)
     for method in values["learning_rates"]:
         if method not in (*METHODS, "alternating"):
             raise UserError(f"learning_rates names {method!r}; expected one of {', '.join(METHODS)}, alternating.")
+    values |= {name: tuple(values[name]) for name in ("seeds", "alphas", "strengths")}
     values["learning_rates"] = tuple(values["learning_rates"].items())
-    settings = Settings(profile=profile, task=task, out=Path(out), **values)
-    settings.config("mask_tuning")  # complains of what RunConfig would complain of later
-    return settings
+    resolved = Settings(profile=profile, task=task, out=Path(out), **values)
+    resolved.config("mask_tuning")  # a value that no run accepts is an error now
+    return resolved
 
 
-def limits(profile: str) -> dict[str, float]:
-    """Minutes after which the runner stops a notebook, by notebook name ("other" for the rest)."""
-    return load(profile)["minutes"]
+def silent_minutes(profile: str) -> float:
+    """Minutes without output and without a training step after which the runner stops a notebook."""
+    return load(profile)["silent_minutes"]
 
 
 def _text(value) -> str:
-    if value is None:
-        return "all"
     if not isinstance(value, tuple):
-        return str(value)
-    return (
-        ", ".join(f"{item[0]} {item[1]:g}" if isinstance(item, tuple) else f"{item:g}" for item in value) or "default"
-    )
+        return "all" if value is None else str(value)
+    texts = (f"{item[0]} {item[1]:g}" if isinstance(item, tuple) else f"{item:g}" for item in value)
+    return ", ".join(texts) or "default"

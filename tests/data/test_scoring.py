@@ -1,0 +1,151 @@
+"""Scoring, by hand-computed examples."""
+
+import json
+import math
+
+import datasets
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mtlib.data.registry import SETS
+from mtlib.data.scoring import score
+from mtlib.errors import UserError
+
+
+def one_hot(predictions, num_labels):
+    return np.eye(num_labels)[list(predictions)]
+
+
+def test_plain_accuracy_and_constant_baseline():
+    metrics = score("sst2", one_hot([1, 1, 0, 1, 1], 2), np.array([1, 0, 0, 1, 0]), [""] * 5)
+    assert metrics == {
+        "n": 5, "correct": 3, "accuracy": 0.6, "majority": 0.6,
+        "per_label": {"positive": {"n": 2, "correct": 2, "accuracy": 1.0},
+                      "negative": {"n": 3, "correct": 1, "accuracy": 1 / 3}},
+    }  # fmt: skip
+
+
+def test_labels_of_folded_sets_are_the_sets_own():
+    metrics = score("hans", np.array([[9, 0, 0], [0, 9, 0], [0, 0, 9]]), np.array([0, 0, 1]), ["a/b"] * 3)
+    assert {name: counts["correct"] for name, counts in metrics["per_label"].items()} == {
+        "entailment": 1, "non-entailment": 1,
+    }  # fmt: skip
+
+
+def test_groups_are_broken_down_when_there_are_several():
+    genres = ["fiction", "travel", "fiction", "fiction"]
+    metrics = score("mnli_m", one_hot([0, 1, 2, 2], 3), np.array([0, 1, 2, 0]), genres)
+    assert metrics["per_group"] == {
+        "fiction": {"n": 3, "correct": 2, "accuracy": 2 / 3},
+        "travel": {"n": 1, "correct": 1, "accuracy": 1.0},
+    }
+
+
+# Probabilities (entailment, neutral, contradiction). In rows 1 and 4 no label has half of the mass: entailment is the
+# largest, so "max" says entailment, but the other two together outweigh it, so "sum" says non-entailment.
+HANS_PROBABILITIES = np.array([[0.7, 0.2, 0.1], [0.4, 0.3, 0.3], [0.1, 0.8, 0.1], [0.2, 0.1, 0.7], [0.45, 0.35, 0.2]])
+HANS_LABELS = np.array([0, 1, 0, 1, 0])
+HANS_GROUPS = [
+    "subsequence/se_PP_on_subj",
+    "lexical_overlap/ln_subject/object_swap",
+    "subsequence/se_PP_on_subj",
+    "lexical_overlap/ln_subject/object_swap",
+    "lexical_overlap/le_conjunction",
+]
+
+
+@pytest.mark.parametrize("set_name", [name for name in SETS if SETS[name].folded])
+def test_three_labels_fold_into_two_by_both_rules(set_name):
+    logits = np.log(HANS_PROBABILITIES) + 7  # a softmax does not see a constant
+    by_max = score(set_name, logits, HANS_LABELS, HANS_GROUPS)
+    # max: 0 0 1 1 0 against 0 1 0 1 0, right in rows 0, 3, 4; sum: 0 1 1 1 1, right in rows 0, 1, 3
+    assert (by_max["n"], by_max["correct"], by_max["accuracy"], by_max["majority"]) == (5, 3, 0.6, 0.6)
+    assert (by_max["rule"], by_max["by_rule"]) == ("max", {"max": 0.6, "sum": 0.6})
+    assert by_max["per_group"] == {
+        "subsequence": {"n": 2, "correct": 1, "accuracy": 0.5, "entailment": {"n": 2, "correct": 1, "accuracy": 0.5}},
+        "lexical_overlap": {
+            "n": 3,
+            "correct": 2,
+            "accuracy": 2 / 3,
+            "non-entailment": {"n": 2, "correct": 1, "accuracy": 0.5},
+            "entailment": {"n": 1, "correct": 1, "accuracy": 1.0},
+        },
+    }
+    by_sum = score(set_name, logits, HANS_LABELS, HANS_GROUPS, hans_rule="sum")
+    assert by_sum["rule"] == "sum"
+    assert by_sum["per_group"]["lexical_overlap"]["non-entailment"]["accuracy"] == 1.0
+    assert by_sum["per_group"]["lexical_overlap"]["entailment"]["accuracy"] == 0.0
+    assert by_sum["per_subcase"] == {
+        "subsequence/se_PP_on_subj": {"n": 2, "correct": 1, "accuracy": 0.5},
+        "lexical_overlap/ln_subject/object_swap": {"n": 2, "correct": 2, "accuracy": 1.0},
+        "lexical_overlap/le_conjunction": {"n": 1, "correct": 0, "accuracy": 0.0},
+    }
+
+
+def test_rules_differ_in_the_headline():
+    logits = np.log(HANS_PROBABILITIES[[1, 3]])
+    assert score("hans", logits, np.array([1, 1]), ["a/b", "a/b"])["by_rule"] == {"max": 0.5, "sum": 1.0}
+    assert score("hans", logits, np.array([1, 1]), ["a/b", "a/b"], hans_rule="sum")["accuracy"] == 1.0
+
+
+@given(st.lists(st.tuples(*[st.integers(-50, 50)] * 3), min_size=1))
+def test_sum_rule_never_says_entailment_where_max_does_not(rows):
+    n = len(rows)
+    by_rule = score("hans", np.array(rows), np.zeros(n, dtype=int), ["a/b"] * n)["by_rule"]
+    assert by_rule["sum"] <= by_rule["max"]
+
+
+@pytest.mark.parametrize("set_name", [name for name in SETS if SETS[name].paired])
+def test_contrast_sets_score_edited_halves_originals_and_consistency(set_name):
+    groups = ["7:original", "8:original", "9:original", "8:edited", "9:edited", "7:edited"]
+    labels = np.array([0, 1, 1, 0, 0, 1])
+    # right:        yes yes no | 8: yes, 9: yes, 7: no  ->  originals 2 of 3, edited 2 of 3, both only in pair 8
+    metrics = score(set_name, one_hot([0, 1, 0, 0, 0, 0], 2), labels, groups)
+    assert metrics.pop("per_label") == {
+        "positive": {"n": 1, "correct": 0, "accuracy": 0.0}, "negative": {"n": 2, "correct": 2, "accuracy": 1.0},
+    }  # fmt: skip
+    assert metrics == {
+        "n": 3,
+        "correct": 2,
+        "accuracy": 2 / 3,
+        "majority": 2 / 3,
+        "original": 2 / 3,
+        "original_correct": 2,
+        "consistency": 1 / 3,
+        "consistent": 1,
+        "pairs": 3,
+    }
+
+
+def test_scores_are_json_and_take_columns_of_a_dataset():
+    rows = datasets.Dataset.from_dict({"label": [0, 1], "group": ["a/x", "a/y"]})
+    metrics = score("hans", np.zeros((2, 3), dtype=np.float32), rows["label"], rows["group"])
+    assert json.loads(json.dumps(metrics)) == metrics
+    assert metrics["by_rule"] == {"max": 0.5, "sum": 0.5}  # a draw goes to the first label under max; never under sum
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("imdb", np.zeros((1, 2)), [0], [""]), "unknown set 'imdb'; expected one of sst2_train, sst2"),
+        (("sst2", np.zeros((2, 2)), [0], ["", ""]), r"found logits \(2, 2\), labels \(1,\) and 2 groups"),
+        (("sst2", np.zeros((2, 2)), [0, 1], [""]), "and 1 groups"),
+        (("sst2", np.zeros(2), [0, 1], ["", ""]), r"found logits \(2,\)"),
+        (("sst2", np.zeros((0, 2)), [], []), "with n > 0"),
+        (("sst2", np.array([[0, math.nan], [0, 1]]), [0, 1], ["", ""]), "logits of 1 of 2 rows are NaN or infinite"),
+        (("sst2", np.array([[0, math.inf]]), [0], [""]), "lower the learning rate"),
+        (("mnli_m", np.zeros((2, 2)), [0, 2], ["", ""]), r"expected labels 0 to 1, found \[2\]"),
+        (("sst2", np.zeros((1, 2)), [-1], [""]), r"expected labels 0 to 1, found \[-1\]"),
+        (("hans", np.zeros((1, 3)), [2], ["a/b"]), r"expected labels 0 to 1, found \[2\]"),
+        (("hans", np.zeros((1, 2)), [1], ["a/b"]), r"expected logits for 3 labels \(.*contradiction\), found 2"),
+        (("hans", np.zeros((1, 3)), [1], ["a/b"], "mean"), "unknown hans_rule 'mean'; expected one of max, sum"),
+        (("imdb_cad", np.zeros((1, 2)), [1], ["7"]), "expected groups \"pair id:original\" and .* found '7'"),
+        (("imdb_cad", np.zeros((2, 2)), [1, 0], ["7:edited", "7:edited"]), "each once, found '7:edited'"),
+        (("imdb_cad", np.zeros((1, 2)), [1], ["7:edited"]), "1 pairs lack a half, for example '7'"),
+    ],
+)
+def test_bad_input_to_score(arguments, message):
+    with pytest.raises(UserError, match=message):
+        score(*arguments)

@@ -1,0 +1,54 @@
+"""Locks: one holder at a time, and none left behind by a process that was killed."""
+
+import errno
+import os
+
+import pytest
+
+from mtlib import cli
+from mtlib.runs import locks
+from mtlib.runs import run as runs
+from mtlib.runs.config import command_line
+from mtlib.runs.inputs import record_path
+from mtlib.runs.locks import Busy, claim, holder
+from tests.runs.test_runs import config, model, testbed  # noqa: F401  (fixtures)
+
+
+def test_one_holder_at_a_time(tmp_path):
+    lock = tmp_path / ".work" / "a.lock"
+    assert holder(lock) is None
+    with claim(lock):
+        assert f"process {os.getpid()}" in holder(lock)
+        with pytest.raises(Busy, match=rf"a is being run by .*process {os.getpid()}"), claim(lock):
+            pass
+        with claim(lock.with_name("b.lock")):
+            pass
+    assert not lock.parent.exists()
+
+
+def test_what_a_killed_process_leaves_is_taken_over(tmp_path):
+    (tmp_path / ".work").mkdir()
+    lock = tmp_path / ".work" / "a.lock"
+    lock.write_text("elsewhere, process 1\n")
+    assert holder(lock) is None
+    with claim(lock):
+        assert holder(lock).endswith(f"process {os.getpid()}")
+
+
+def test_file_system_without_locks(tmp_path, monkeypatch, capsys):
+    def refuse(*_):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(locks.fcntl, "flock", refuse)
+    with claim(tmp_path / ".work" / "a.lock"):
+        assert holder(tmp_path / ".work" / "a.lock") is None
+    assert "see to it that each run is started once" in capsys.readouterr().err
+
+
+def test_a_run_that_another_process_is_at(testbed, model, tmp_path, monkeypatch):  # noqa: F811
+    settings = config(model, epochs=1.0)
+    lock = runs.lock_path(record_path(settings, tmp_path))
+    monkeypatch.setattr(cli.sys, "argv", ["mtlib", "run", *command_line(settings), "--out", str(tmp_path)])
+    with claim(lock), pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == Busy.EXIT_CODE and not list(tmp_path.glob("*.json"))
