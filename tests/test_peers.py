@@ -140,7 +140,7 @@ def columns(n: int, n_labels: int = 2) -> dict[str, list]:
 
 
 PEERS = {
-    "product_of_experts": lambda: ProductOfExperts(0.7, class_weights=(1.0, 0.5)),
+    "product_of_experts": lambda: ProductOfExperts(0.7),
     "focal": lambda: ProductOfExperts(focus=2.0, detach_bias=True),
     "learned_mixin": LearnedMixin,
     "bias_product": BiasProduct,
@@ -234,9 +234,15 @@ class TestObjectives:
         alone = objective.classification(still_plm, batch | {"input_ids": output.perturbed_ids})
         torch.testing.assert_close(output.loss, 0.3 * output.parts["mlm_loss"] + 0.7 * alone.loss)
 
-    def test_weights_that_do_not_fit_the_labels_are_refused(self, plm):
-        with pytest.raises(UserError, match="class_weights has 3 numbers; the classifier has 2 labels"):
-            ProductOfExperts(class_weights=(1, 0.5, 0.5)).check(plm)
+    def test_neutral_and_contradiction_count_half_with_overlap_features(self):
+        plm = make_plm(tiny_bert_config(num_labels=3, **NO_DROPOUT))
+        objective = ProductOfExperts(halve_others=True)
+        objective.build(plm, with_columns(examples(4)))
+        batch = peer_batch(plm) | {"labels": torch.tensor([0, 1, 2, 0])}
+        assert objective.totals(batch)["n_weighted"] == 3
+        bias_logits, weights = objective.bias_network(batch["bias_features"]), torch.tensor([1.0, 0.5, 0.5])
+        loss, _ = product_of_experts_loss(plm.classify(batch), bias_logits, batch["labels"], class_weights=weights)
+        torch.testing.assert_close(objective(plm, batch).loss, loss)
 
 
 class TestSpanCutoff:

@@ -55,7 +55,8 @@ def test_this_environment_is_in_the_ranges():
 
 # Packages from the ground up: one imports itself and those before it. `core` is the top level of mtlib.
 ORDER = ("core", "data", "testbed", "runs", "sweeps", "analysis", "study", "diversity", "tutorial", "bench", "cli")
-CORE = {"errors", "refill", "paths", "masking", "plm", "objectives", "methods", "stages", "trainer", "updates"}
+CORE = {"errors", "paths", "masking", "plm", "objectives", "methods", "stages", "trainer", "updates", "collator",
+        "diagnostics", "prompting"}  # fmt: skip
 
 
 def package_of(module: str) -> str:

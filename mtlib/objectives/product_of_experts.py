@@ -1,6 +1,6 @@
 """Product of experts: the model learns what a bias-only network, trained along with it, cannot explain."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import torch
 from datasets import Dataset
@@ -71,8 +71,8 @@ class ProductOfExperts(Objective):
 
     Args:
         bias_weight: of the network's own loss.
-        class_weights: of that loss, in the order of the labels. Karimi Mahabadi et al. take 1 for entailment and 1/2
-            for neutral and contradiction with the overlap features, which cannot tell these two apart.
+        halve_others: class weights of that loss, 1 for entailment and 1/2 for the other two labels of NLI, whom the
+            overlap features cannot tell apart. No effect on two labels.
         focus: None for the product; a number for the debiased focal loss instead (2 in the paper).
         detach_bias: the product's loss leaves the network alone, so that it models the bias and nothing else. (The
             released code trains it through both terms.)
@@ -83,25 +83,18 @@ class ProductOfExperts(Objective):
     def __init__(
         self,
         bias_weight: float = 1.0,
-        class_weights: Sequence[float] | None = None,
+        halve_others: bool = False,
         focus: float | None = None,
         detach_bias: bool = False,
     ):
         super().__init__()
         self.bias_weight, self.focus, self.detach_bias = bias_weight, focus, detach_bias
+        self.halve_others = halve_others
         self.bias_network: nn.Module | None = None
-        self.class_weights = None if class_weights is None else tuple(float(weight) for weight in class_weights)
 
     @property
     def columns(self) -> Mapping[str, float]:
         return {"bias_features": 0.0}
-
-    def check(self, plm: SharedPLM) -> None:
-        if self.class_weights is not None and len(self.class_weights) != plm.config.num_labels:
-            raise UserError(
-                f"class_weights has {len(self.class_weights)} numbers; the classifier has {plm.config.num_labels} "
-                "labels."
-            )
 
     def build(self, plm: SharedPLM, examples: Dataset | None = None) -> None:
         if self.bias_network is not None:
@@ -114,7 +107,14 @@ class ProductOfExperts(Objective):
         )
 
     def totals(self, batch: dict) -> dict[str, Tensor | int]:
-        return super().totals(batch) | {"n_weighted": self._weights(batch["labels"]).sum()}
+        return super().totals(batch) | {"n_weighted": self.class_weights()[batch["labels"].cpu()].sum()}
+
+    def class_weights(self) -> Tensor:
+        """Of the bias network's loss, in the order of the labels: `(classes,)`."""
+        weights = torch.ones(self.bias_network[-1].out_features)
+        if self.halve_others and len(weights) == 3:
+            weights[1:] = 0.5  # GLUE's order: entailment, neutral, contradiction
+        return weights
 
     def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
         labels = batch["labels"]  # (batch,)
@@ -125,16 +125,10 @@ class ProductOfExperts(Objective):
             _, parts = product_of_experts_loss(logits, in_product, labels)
         else:
             _, parts = debiased_focal_loss(logits, in_product, labels, self.focus)
-        weights = None if self.class_weights is None else torch.tensor(self.class_weights, device=labels.device)
+        weights = self.class_weights().to(labels.device)
         bias_loss = cross_entropy(bias_logits.float(), labels, weight=weights)
         parts = {
             "ft_loss": parts["ft_loss"] * share_of_step(torch.tensor(len(labels)), batch, "n_examples"),
-            "bias_loss": bias_loss * share_of_step(self._weights(labels).sum(), batch, "n_weighted"),
+            "bias_loss": bias_loss * share_of_step(weights[labels].sum(), batch, "n_weighted"),
         }
         return ObjectiveOutput(parts["ft_loss"] + self.bias_weight * parts["bias_loss"], parts, logits)
-
-    def _weights(self, labels: Tensor) -> Tensor:
-        """The gold label's weight, `(batch,)`."""
-        if self.class_weights is None:
-            return torch.ones_like(labels, dtype=torch.float32)
-        return torch.tensor(self.class_weights, device=labels.device)[labels]

@@ -34,7 +34,7 @@ class TwoViews(Objective):
     Args:
         ratio: length of the cut span, as a share of the tokens.
         cut_weight, divergence_weight: 1 and 1 in both papers' scripts.
-        released_divergence: see `jensen_shannon`.
+        faithful_to_code: with the divergence of the released code, see `jensen_shannon`.
     """
 
     def __init__(
@@ -42,12 +42,12 @@ class TwoViews(Objective):
         ratio: float = 0.1,
         cut_weight: float = 1.0,
         divergence_weight: float = 1.0,
-        released_divergence: bool = False,
+        faithful_to_code: bool = False,
     ):
         super().__init__()
         check_rate("ratio", ratio)
         self.ratio, self.cut_weight, self.divergence_weight = ratio, cut_weight, divergence_weight
-        self.released_divergence = released_divergence
+        self.faithful_to_code = faithful_to_code
 
     def classify_cut(self, plm: SharedPLM, batch: dict) -> Tensor:
         """Class logits of the cut view, `(batch, num_labels)`."""
@@ -61,7 +61,7 @@ class TwoViews(Objective):
         parts = {
             "ft_loss": fine_tuning_loss(logits, labels, n_examples),
             "cut_loss": fine_tuning_loss(cut_logits, labels, n_examples),
-            "divergence": jensen_shannon(logits, cut_logits, self.released_divergence) * share,
+            "divergence": jensen_shannon(logits, cut_logits, self.faithful_to_code) * share,
         }
         loss = parts["ft_loss"] + self.cut_weight * parts["cut_loss"] + self.divergence_weight * parts["divergence"]
         return ObjectiveOutput(loss, parts, logits)
@@ -86,10 +86,10 @@ class SpanCutoff(TwoViews):
         ratio: float = 0.1,
         cut_weight: float = 1.0,
         divergence_weight: float = 1.0,
-        released_divergence: bool = False,
+        faithful_to_code: bool = False,
         at_least: int = 0,
     ):
-        super().__init__(ratio, cut_weight, divergence_weight, released_divergence)
+        super().__init__(ratio, cut_weight, divergence_weight, faithful_to_code)
         self.at_least = at_least
 
     def check(self, plm: SharedPLM) -> None:
