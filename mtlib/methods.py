@@ -2,7 +2,7 @@
 
 Everything that names a method reads this table: the checks of a configuration, the command line, profiles, tables and
 figures. To add one, put a `Method` into `METHODS`. The module imports nothing heavy; the functions that build the
-stages import the objectives when they are called, and the bias models, which stand above this module, by their names.
+stages import the objectives when they are called, and what stands above this module (bias models, treebanks) by name.
 """
 
 from collections.abc import Callable, Mapping
@@ -92,6 +92,12 @@ class TwoViewsSettings:
     cut_ratio: Annotated[float, "length of the cut span, as a share of the tokens"] = 0.1
     cut_weight: Annotated[float, "weight of the cut view's cross-entropy"] = 1.0
     divergence_weight: Annotated[float, "weight of the divergence of the two views"] = 1.0
+    faithful_to_code: Annotated[bool, "as the released code does it where the paper differs"] = False
+
+
+@dataclass(frozen=True)
+class ParsingSettings:
+    treebank: Annotated[str | None, "folder with a treebank in CoNLL-U, for example UD English-EWT"] = None
     faithful_to_code: Annotated[bool, "as the released code does it where the paper differs"] = False
 
 
@@ -291,6 +297,27 @@ def _span_cutoff(settings, rates, tokenizer):
     return (Stage(SpanCutoff(**_two_views(settings)), rates),)
 
 
+def _hidden_cut(settings, rates, tokenizer):
+    from mtlib.objectives import HiddenCut
+    from mtlib.stages import Stage
+
+    eager = {"attn_implementation": "eager"}  # the only one that gives attention weights
+    return (Stage(HiddenCut(**_two_views(settings)), rates, model_options=eager),)
+
+
+def _ipt(settings, rates, tokenizer):
+    from mtlib.objectives import DependencyParsing, FineTuning
+    from mtlib.stages import Stage
+
+    if settings.treebank is None:
+        raise UserError("ipt parses a treebank first; give the folder of one in CoNLL-U (--treebank FOLDER).")
+    treebank = import_module("mtlib.data.treebank").Treebank(settings.treebank)
+    return (
+        Stage(DependencyParsing(settings.faithful_to_code), rates, (treebank,)),
+        Stage(FineTuning(), rates),
+    )
+
+
 # by the name of a method: its stages with the settings of `MaskTuningSettings`
 _CLASSIFICATIONS = {
     "fine_tuning": _fine_tuning,
@@ -352,6 +379,14 @@ METHODS: dict[str, Method] = {
         Method(
             "span_cutoff", "Span Cutoff", "a second view with a span cut out, and agreement of the two", _span_cutoff,
             TwoViewsSettings, paper="Span Cutoff", colour="#332288", marker="p",
+        ),
+        Method(
+            "hidden_cut", "HiddenCut", "a second view with spans cut out of every layer, and agreement of the two",
+            _hidden_cut, TwoViewsSettings, paper="HiddenCut", colour="#fb6a9a", marker="h",
+        ),
+        Method(
+            "ipt", "IPT", "dependency parsing on a treebank, then fine-tuning", _ipt,
+            ParsingSettings, paper="IPT-standard", colour="#999933", marker="d",
         ),
     )
 }  # fmt: skip

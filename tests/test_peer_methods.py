@@ -17,6 +17,7 @@ from mtlib.runs.records import read_records
 from mtlib.runs.run import run
 from mtlib.stages import AddTeacher
 from tests.conftest import make_plm, make_tokenizer
+from tests.data.test_treebank import conllu
 from tests.runs.test_runs import config, model, testbed  # noqa: F401  (fixtures)
 from tests.test_methods import tokenised
 
@@ -27,6 +28,8 @@ PEERS = {
     "reweight": ({"bias_folds": 1}, {"bias_gold_probability"}),
     "confidence_regularization": ({}, {"teacher_accuracy", "bias_accuracy"}),
     "span_cutoff": ({"cut_ratio": 0.3}, {"cut_loss", "divergence"}),
+    "ipt": ({"treebank": "trees"}, {"ft_loss"}),
+    "hidden_cut": ({"faithful_to_code": True}, {"cut_loss", "divergence"}),
 }
 COMBINED = {
     "product_of_experts": {"bias_loss", "mlm_loss", "bias_accuracy"},
@@ -56,12 +59,18 @@ class KillAt(TrainerCallback):
     ("method", "settings", "names"), RUNS, ids=[f"{m}-{'-'.join(map(str, s.values()))}" for m, s, _ in RUNS]
 )
 def test_it_trains_is_killed_resumes_and_is_recorded(testbed, model, tmp_path, method, settings, names):  # noqa: F811
+    if "treebank" in settings:
+        (tmp_path / "trees").mkdir()
+        (tmp_path / "trees" / "train.conllu").write_text(conllu())
+        settings = {"treebank": str(tmp_path / "trees")}
     chosen = config(model, method=method, epochs=13, batch_size=16, **settings)  # 52 steps, checkpoints at 50 and 52
     whole = read_records([run(chosen, tmp_path / "whole")[0]])[0]
     stages = whole["cost"]["stages"]
     assert names <= whole["history"][-1].keys() | stages[-1].keys()
     assert whole["metrics"] and all(np.isfinite(entry["loss"]) for entry in whole["history"])
-    assert {name: whole["config"][name] for name in settings} == settings
+    assert {name: whole["config"][name] for name in settings} == {
+        name: chosen.public()[name] if name == "treebank" else value for name, value in settings.items()
+    }
     last = stages[-1]["name"] if len(stages) > 1 else ""
     for step in (1, 51):  # before the first checkpoint of the last stage, and after it
         with pytest.raises(Killed):

@@ -11,6 +11,7 @@ from mtlib.objectives import (
     BiasProduct,
     ConfidenceRegularization,
     FineTuning,
+    HiddenCut,
     LearnedMixin,
     MaskTuning,
     ProductOfExperts,
@@ -124,6 +125,7 @@ def architecture(name: str, **changes):
     """A tiny model with two labels."""
     config, (specials, double) = ARCHITECTURES[name]
     config = type(config).from_dict(config.to_dict() | {"num_labels": 2} | changes)
+    config._attn_implementation = "eager"  # for HiddenCut
     return make_plm(config, make_tokenizer(specials, double))
 
 
@@ -147,6 +149,7 @@ PEERS = {
     "reweight": Reweight,
     "confidence_regularization": ConfidenceRegularization,
     "span_cutoff": lambda: SpanCutoff(0.3, divergence_weight=0.5),
+    "hidden_cut": lambda: HiddenCut(0.3),
 }
 
 
@@ -218,7 +221,7 @@ class TestObjectives:
 
         def trained(size):
             slices = {"per_device_train_batch_size": size, "gradient_accumulation_steps": 8 // size, "max_steps": 3}
-            plm = make_plm(tiny_bert_config(**NO_DROPOUT))
+            plm = architecture("bert", **NO_DROPOUT)
             trainer = ObjectiveTrainer(plm, PEERS[name](), arguments(tmp_path, **slices), with_columns(examples(24)))
             trainer.train()
             return torch.tensor(history(trainer))
@@ -282,3 +285,57 @@ class TestSpanCutoff:
         del plm.classifier.bert.embeddings
         with pytest.raises(UserError, match="does not know where BertModel keeps its embedding layer"):
             SpanCutoff().check(plm)
+
+
+class TestHiddenCut:
+    TEXTS = (TestSpanCutoff.LONG, "the film is very good and not boring")  # 22 and 10 tokens
+
+    @pytest.mark.parametrize("name", ["bert", "roberta", "electra", "bart"])
+    def test_every_layer_is_cut_and_the_residual_path_is_whole(self, name):
+        """What the last layer norm of a layer reads is what went round the feed-forward sublayer, where that is cut."""
+        plm = architecture(name).eval()
+        objective, cuts, round_it, read = HiddenCut(0.2), [], [], []
+        find = objective._span
+        objective._span = lambda *arguments: cuts.append(find(*arguments)) or cuts[-1]
+        for path, module in plm.trunk.named_modules():
+            encoder = "self_attn_layer_norm" if name == "bart" else "attention.output.LayerNorm"
+            if path.endswith("encoder_attn_layer_norm" if path.startswith("decoder") else encoder):
+                module.register_forward_hook(lambda module, args, output: round_it.append(output))
+            elif path.endswith(("output.LayerNorm", "final_layer_norm")):
+                module.register_forward_hook(lambda module, args, output: read.append(args[0]))
+        batch = objective.prepare(plm, make_batch(plm, list(self.TEXTS)), torch.Generator().manual_seed(1))
+        attended = batch["attention_mask"].bool()
+        same = objective.classify_cut(plm, batch)
+        assert len(cuts) == len(round_it) == len(read) == (4 if name == "bart" else 2)
+        for cut, residual, total in zip(cuts, round_it, read, strict=True):
+            assert torch.equal((residual == total).all(-1) & attended, cut)
+            assert (cut.sum(1) >= 1).all() and (cut.sum(1) <= torch.tensor([4, 2])).all()
+        assert torch.equal(objective.classify_cut(plm, batch), same), "the draws decide, and they are in the batch"
+        assert not torch.equal(plm.classify(batch), same), "the hooks are gone again"
+
+    @pytest.mark.parametrize("name", ["distilbert", "deberta_v2", "modernbert"])
+    def test_other_families_are_told(self, name):
+        with pytest.raises(
+            UserError, match=r"HiddenCut does not know the layers of .*; expected a model of the family"
+        ):
+            HiddenCut().check(architecture(name))
+
+    def test_a_model_without_attention_weights_is_told(self, plm):
+        with pytest.raises(UserError, match='load it with attn_implementation="eager"'):
+            HiddenCut()(plm, make_batch(plm))
+
+    def test_spans_start_where_attention_goes(self):
+        objective, attended = HiddenCut(0.1), torch.ones(1, 10, dtype=torch.bool)
+        attended[0, 8:] = False  # 8 tokens: 3 candidates, 1 token cut
+        weights = torch.zeros(1, 2, 10, 10)
+        weights[0, :, :8, 5], weights[0, 0, :8, 1], weights[0, :, :4, 3] = 0.5, 0.6, 0.2  # 8, 2.4, 0.8 in all
+        weights[0, :, 8:, 7] = 100.0  # what padding attends to does not count
+        starts = [
+            objective._span(weights, attended, torch.tensor([draw]))[0].nonzero().tolist() for draw in (0, 0.4, 0.9)
+        ]
+        assert starts == [[[5]], [[1]], [[3]]]
+        faithful = HiddenCut(0.1, faithful_to_code=True)
+        assert faithful._span(weights, attended, torch.tensor([0.0]))[0].nonzero().tolist() == [[7]]
+        weights[0, :, :8, 7] = 1.0
+        long = HiddenCut(0.5)._span(weights, attended, torch.tensor([0.0]))
+        assert long[0].nonzero().tolist() == [[7]], "four tokens, but the text ends"

@@ -1,7 +1,9 @@
 """What a training minimises: one loss a file, with the pure function beside the class."""
 
 from mtlib.objectives.confidence_regularization import ConfidenceRegularization, confidence_regularization_loss
+from mtlib.objectives.dependency_parsing import DependencyParsing
 from mtlib.objectives.fine_tuning import FineTuning, fine_tuning_loss
+from mtlib.objectives.hidden_cut import HiddenCut
 from mtlib.objectives.learned_mixin import BiasProduct, LearnedMixin, Reweight, learned_mixin_loss, reweight_loss
 from mtlib.objectives.mask_tuning import MaskTuning, mask_tuning_loss
 from mtlib.objectives.masked_lm import MaskedLM, masked_lm_loss
@@ -12,7 +14,9 @@ from mtlib.objectives.span_cutoff import SpanCutoff, jensen_shannon
 __all__ = [
     "BiasProduct",
     "ConfidenceRegularization",
+    "DependencyParsing",
     "FineTuning",
+    "HiddenCut",
     "LearnedMixin",
     "MaskTuning",
     "MaskedLM",

@@ -140,6 +140,10 @@ class RunConfig:
         values = dict.fromkeys(settings_of_any_method()) | self.values() | dict(get_method(self.method).fixed)
         if values["fill"] != "top_k":
             values["top_k"] = None
+        if values["treebank"] is not None:
+            from mtlib.data.treebank import describe_treebank
+
+            values["treebank"] = describe_treebank(values["treebank"])
         return values | {"source": source_kind(self.source), "model": model, "sets": list(self.sets)}
 
 
