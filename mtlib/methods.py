@@ -2,11 +2,12 @@
 
 Everything that names a method reads this table: the checks of a configuration, the command line, profiles, tables and
 figures. To add one, put a `Method` into `METHODS`. The module imports nothing heavy; the functions that build the
-stages import the objectives when they are called.
+stages import the objectives when they are called, and what stands above this module (bias models, treebanks) by name.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from mtlib.errors import UserError
@@ -26,6 +27,25 @@ Targets = Literal["masked", "all"]
 Update = Literal["joint", "balanced", "alternating"]
 FillMode = Literal["train", "eval"]
 Reduction = Literal["tokens", "examples", "sum"]
+Bias = Literal["by_task", "overlap", "lexical_overlap", "hypothesis_only", "bag_of_words", "shortcut"]
+Classification = Literal[
+    "fine_tuning", "product_of_experts", "learned_mixin", "confidence_regularization", "span_cutoff"
+]
+
+# The bias models that fit a task; the first is its default. The classes stand in packages above this module.
+BIAS_OF_TASK: dict[str, tuple[Bias, ...]] = {
+    "sentiment": ("bag_of_words", "shortcut"),
+    "nli": ("overlap", "lexical_overlap", "hypothesis_only", "shortcut"),
+    "paraphrase": ("lexical_overlap", "overlap", "hypothesis_only", "shortcut"),
+}
+BIAS_MODELS = {
+    "overlap": "mtlib.data.bias.Overlap",
+    "lexical_overlap": "mtlib.data.bias.LexicalOverlap",
+    "hypothesis_only": "mtlib.data.bias.HypothesisOnly",
+    "bag_of_words": "mtlib.data.bias.BagOfWords",
+    "shortcut": "mtlib.testbed.bias.Shortcut",
+}
+WITHOUT_BIAS = ("fine_tuning", "span_cutoff")  # classifications that take no bias model
 
 
 @dataclass(frozen=True)
@@ -59,10 +79,44 @@ class SharedTrunkSettings(PerturbationSettings):
 
 
 @dataclass(frozen=True)
+class BiasSettings:
+    bias: Annotated[Bias, "what the bias model looks at (by_task: words for sentiment, else overlap)"] = "by_task"
+    bias_folds: Annotated[int, "parts for out-of-fold predictions of the bias model; 1: of its own training data"] = 5
+
+
+@dataclass(frozen=True)
+class ProductOfExpertsSettings(BiasSettings):
+    bias_weight: Annotated[float, "weight of the bias network's own loss"] = 1.0
+    focus: Annotated[float | None, "exponent of the debiased focal loss, which then takes the product's place"] = None
+
+
+@dataclass(frozen=True)
+class LearnedMixinSettings(BiasSettings):
+    entropy_weight: Annotated[float, "weight of the entropy of the scaled bias"] = 0.03
+
+
+@dataclass(frozen=True)
+class TwoViewsSettings:
+    cut_ratio: Annotated[float, "length of the cut span, as a share of the tokens"] = 0.1
+    cut_weight: Annotated[float, "weight of the cut view's cross-entropy"] = 1.0
+    divergence_weight: Annotated[float, "weight of the divergence of the two views"] = 1.0
+    faithful_to_code: Annotated[bool, "as the released code does it where the paper differs"] = False
+
+
+@dataclass(frozen=True)
+class ParsingSettings:
+    treebank: Annotated[str | None, "folder with a treebank in CoNLL-U, for example UD English-EWT"] = None
+    faithful_to_code: Annotated[bool, "as the released code does it where the paper differs"] = False
+
+
+@dataclass(frozen=True)
 class MaskTuningSettings(SharedTrunkSettings):
     alpha: Annotated[float | None, "weight of the masked-LM loss (default: the paper's for the task)"] = None
     update: Annotated[Update, "how the two losses become a step; joint is equation 1"] = "joint"
     mlm_head_learning_rate: Annotated[float | None, "of the masked-LM head (default: by method and model)"] = None
+    classification: Annotated[Classification, "the loss on the refilled text"] = "fine_tuning"
+    bias: Annotated[Bias, "what the bias model looks at (by_task: words for sentiment, else overlap)"] = "by_task"
+    bias_folds: Annotated[int, "parts for out-of-fold predictions of the bias model; 1: of its own training data"] = 5
 
 
 @dataclass(frozen=True)
@@ -159,22 +213,28 @@ def _fine_tuning(settings, rates, tokenizer):
     return (Stage(FineTuning(), rates),)
 
 
-def _mask_tuning(settings, rates, tokenizer, alpha: float | None = None):
-    from mtlib.objectives import MaskTuning
-    from mtlib.stages import Stage
-
-    objective = MaskTuning(
-        settings.alpha if alpha is None else alpha,
-        _masking(settings, tokenizer),
-        settings.fill,
-        settings.top_k,
-        settings.replacement,
+def _mask_tuning(settings, rates, tokenizer):
+    """Mask-tuning, its classification loss taken from another method: the last stage of that one, refilled."""
+    *before, last = _CLASSIFICATIONS[settings.classification](settings, rates, tokenizer)
+    objective = _refilled(settings, tokenizer, settings.alpha, last.objective)
+    return (
+        *before,
+        replace(last, objective=objective, prepare=(*objective.masking.preparers(), *last.prepare), name=""),
     )
-    return (Stage(objective, rates, objective.masking.preparers()),)
+
+
+def _refilled(settings, tokenizer, alpha: float, classification=None):
+    from mtlib.objectives import MaskTuning
+
+    masking = _masking(settings, tokenizer)
+    return MaskTuning(alpha, masking, settings.fill, settings.top_k, settings.replacement, classification)
 
 
 def _no_integrated_loss(settings, rates, tokenizer):
-    return _mask_tuning(settings, rates, tokenizer, alpha=0.0)
+    from mtlib.stages import Stage
+
+    objective = _refilled(settings, tokenizer, alpha=0.0)
+    return (Stage(objective, rates, objective.masking.preparers()),)
 
 
 def _augmented(settings, rates, tokenizer):
@@ -208,6 +268,99 @@ def _perturb_first(settings, rates, tokenizer):
 
     return (Stage(FineTuning(), rates, prepare=_refill(settings, tokenizer)),)
 
+
+def _add_bias(settings):
+    module, _, name = BIAS_MODELS[settings.bias].rpartition(".")
+    model = getattr(import_module(module), name)()
+    return import_module("mtlib.data.bias").AddBias(model, settings.bias_folds)
+
+
+def _product_of_experts(settings, rates, tokenizer):
+    from mtlib.objectives import ProductOfExperts
+    from mtlib.stages import Stage
+
+    defaults = ProductOfExpertsSettings  # for Mask-tuning, which has no such settings
+    objective = ProductOfExperts(
+        getattr(settings, "bias_weight", defaults.bias_weight),
+        halve_others=settings.bias == "overlap",
+        focus=getattr(settings, "focus", defaults.focus),
+    )
+    return (Stage(objective, rates, (_add_bias(settings),)),)
+
+
+def _learned_mixin(settings, rates, tokenizer):
+    from mtlib.objectives import LearnedMixin
+    from mtlib.stages import Stage
+
+    objective = LearnedMixin(getattr(settings, "entropy_weight", LearnedMixinSettings.entropy_weight))
+    return (Stage(objective, rates, (_add_bias(settings),)),)
+
+
+def _reweight(settings, rates, tokenizer):
+    from mtlib.objectives import Reweight
+    from mtlib.stages import Stage
+
+    return (Stage(Reweight(), rates, (_add_bias(settings),)),)
+
+
+def _confidence_regularization(settings, rates, tokenizer):
+    from mtlib.objectives import ConfidenceRegularization, FineTuning
+    from mtlib.stages import AddTeacher, Stage
+
+    prepare = (AddTeacher(), _add_bias(settings))
+    return (
+        Stage(FineTuning(), rates, name="teacher"),
+        Stage(ConfidenceRegularization(), rates, prepare, start="pretrained"),
+    )
+
+
+def _two_views(settings) -> dict[str, object]:
+    """The arguments of the two objectives that cut; Mask-tuning has them at their defaults."""
+    settings = settings if isinstance(settings, TwoViewsSettings) else TwoViewsSettings()
+    return {
+        "ratio": settings.cut_ratio,
+        "cut_weight": settings.cut_weight,
+        "divergence_weight": settings.divergence_weight,
+        "faithful_to_code": settings.faithful_to_code,
+    }
+
+
+def _span_cutoff(settings, rates, tokenizer):
+    from mtlib.objectives import SpanCutoff
+    from mtlib.stages import Stage
+
+    return (Stage(SpanCutoff(**_two_views(settings)), rates),)
+
+
+def _hidden_cut(settings, rates, tokenizer):
+    from mtlib.objectives import HiddenCut
+    from mtlib.stages import Stage
+
+    eager = {"attn_implementation": "eager"}  # the only one that gives attention weights
+    return (Stage(HiddenCut(**_two_views(settings)), rates, model_options=eager),)
+
+
+def _ipt(settings, rates, tokenizer):
+    from mtlib.objectives import DependencyParsing, FineTuning
+    from mtlib.stages import Stage
+
+    if settings.treebank is None:
+        raise UserError("ipt parses a treebank first; give the folder of one in CoNLL-U (--treebank FOLDER).")
+    treebank = import_module("mtlib.data.treebank").Treebank(settings.treebank)
+    return (
+        Stage(DependencyParsing(settings.faithful_to_code), rates, (treebank,)),
+        Stage(FineTuning(), rates),
+    )
+
+
+# by the name of a method: its stages with the settings of `MaskTuningSettings`
+_CLASSIFICATIONS = {
+    "fine_tuning": _fine_tuning,
+    "product_of_experts": _product_of_experts,
+    "learned_mixin": _learned_mixin,
+    "confidence_regularization": _confidence_regularization,
+    "span_cutoff": _span_cutoff,
+}
 
 # In the order of the paper's tables. Rates: fine_tuning's and mask_tuning's were chosen on SST-2 dev alone (the grid is
 # in data/results/README.md); the others have no recorded grid.
@@ -244,7 +397,36 @@ METHODS: dict[str, Method] = {
         Method(
             "intermediate_pretraining", "intermediate pre-training", "masked-LM training on the texts, then L_FT",
             _intermediate_pretraining, IntermediateSettings, LearningRates(1e-4, 1e-4, 5e-4),
-            colour="#56b4e9", marker="X",
+            colour="#117733", marker="8",
+        ),
+        Method(
+            "learned_mixin", "Learned-Mixin+H", "an ensemble with a frozen bias model, gated", _learned_mixin,
+            LearnedMixinSettings, paper="Learned-Mixin+H", colour="#56b4e9", marker="X",
+        ),
+        Method(
+            "product_of_experts", "product of experts", "an ensemble with a bias network trained along",
+            _product_of_experts, ProductOfExpertsSettings, paper="PoE", colour="#949494", marker="*",
+        ),
+        Method(
+            "reweight", "reweight", "examples weigh the less, the better the bias model explains them", _reweight,
+            BiasSettings, colour="#8b6f00", marker="<",
+        ),
+        Method(
+            "confidence_regularization", "confidence regularization",
+            "a student of a teacher whose confidence is cut where the bias model is right", _confidence_regularization,
+            BiasSettings, paper="Regularized-conf", colour="#882255", marker=">",
+        ),
+        Method(
+            "span_cutoff", "Span Cutoff", "a second view with a span cut out, and agreement of the two", _span_cutoff,
+            TwoViewsSettings, paper="Span Cutoff", colour="#332288", marker="p",
+        ),
+        Method(
+            "hidden_cut", "HiddenCut", "a second view with spans cut out of every layer, and agreement of the two",
+            _hidden_cut, TwoViewsSettings, paper="HiddenCut", colour="#fb6a9a", marker="h",
+        ),
+        Method(
+            "ipt", "IPT", "dependency parsing on a treebank, then fine-tuning", _ipt,
+            ParsingSettings, paper="IPT-standard", colour="#999933", marker="d",
         ),
     )
 }  # fmt: skip

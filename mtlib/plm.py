@@ -222,9 +222,13 @@ class SharedPLM(nn.Module):
         """Class logits `(batch, num_labels)` of `batch["input_ids"]` as it stands."""
         return self.classifier(**self.inputs(batch), return_dict=True).logits
 
+    def trunk_output(self, batch):
+        """What the trunk makes of `batch["input_ids"]` as it stands: transformers' output, with its names."""
+        return self.trunk(**self.inputs(batch), return_dict=True)
+
     def final_states(self, batch) -> Tensor:
         """The trunk's last hidden states of `batch["input_ids"]` as it stands, `(batch, seq, hidden)`."""
-        return self.trunk(**self.inputs(batch), return_dict=True).last_hidden_state
+        return self.trunk_output(batch).last_hidden_state
 
     def masked_lm_logits(self, batch, mask: Tensor, masked_ids: Tensor | None = None) -> Tensor:
         """Masked-LM logits at the masked places only, `(n_masked, vocab)`, rows in reading order of `mask`.

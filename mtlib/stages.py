@@ -28,11 +28,16 @@ class Prepared(NamedTuple):
     """What a preparer returns: the examples to train on, and numbers about them for the record's cost."""
 
     examples: Dataset
-    counts: dict[str, int] = {}  # noqa: RUF012  (never changed)
+    counts: dict[str, float] = {}  # noqa: RUF012  (never changed)
 
 
 class Preparer(ABC):
-    """Makes one training set from another before a stage trains: refilled texts, a teacher's probabilities, spans."""
+    """Makes one training set from another before a stage trains: refilled texts, a teacher's probabilities, spans.
+
+    `columns` names the columns of the dataset (texts, say) that it wants beside the tokens, where they are there.
+    """
+
+    columns: tuple[str, ...] = ()
 
     columns: tuple[str, ...] = ()  # dataset columns that it needs beside the tokens
 
@@ -84,7 +89,7 @@ class Stage:
 
 def prepared_examples(stage: Stage, plm: SharedPLM, examples: Dataset, seed: int, folder: Path) -> Prepared:
     """The training set of a stage. Each preparer's result is kept in `folder`, and read from there by a resumed run."""
-    counts: dict[str, int] = {}
+    counts: dict[str, float] = {}
     for number, preparer in enumerate(stage.prepare):
         kept = folder / f"prepared-{number}"
         if not (kept / "counts.json").exists():
@@ -162,3 +167,31 @@ class Refill(Preparer):
     def _fill(self, plm: SharedPLM, batch: dict) -> torch.Tensor:
         masked_ids = replace_masked(batch["input_ids"], batch["mask"], plm.tokenizer, self.replacement)
         return plm.fill_masks(batch, batch["mask"], self.fill, self.top_k, masked_ids).perturbed_ids
+
+
+@dataclass(frozen=True)
+class AddTeacher(Preparer):
+    """Puts `teacher_probabilities` beside each example: the answers of the model that the stage before left.
+
+    The teacher is asked about the very examples that it was trained on, as in the released code, so after a few epochs
+    its answers can be nearly certain. Counts, for the record, how often it is right on them.
+    """
+
+    @torch.no_grad()
+    def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0, batch_size: int = 64) -> Prepared:
+        order = np.argsort([len(row) for row in examples["input_ids"]], kind="stable")
+        batches = DataLoader(
+            examples.select(order), batch_size, collate_fn=Collator(plm.tokenizer), generator=torch.Generator()
+        )
+        training = plm.training
+        plm.eval()
+        answers = [
+            plm.classify({name: tensor.to(plm.device) for name, tensor in batch.items()}).float().softmax(-1).cpu()
+            for batch in batches
+        ]
+        plm.train(training)
+        probabilities = torch.empty(len(examples), plm.config.num_labels)
+        probabilities[torch.as_tensor(order)] = torch.cat(answers)
+        right = probabilities.argmax(-1) == torch.tensor(examples["labels"][:])
+        examples = examples.add_column("teacher_probabilities", probabilities.tolist())
+        return Prepared(examples, {"teacher_accuracy": round(right.float().mean().item(), 4)})

@@ -92,6 +92,8 @@ class ObjectiveTrainer(Trainer):
         if args.n_gpu > 1:
             # one process drives one GPU: DataParallel cannot split our batches, `accelerate launch` can
             args._n_gpu = 1
+        torch.manual_seed(args.seed)  # the same parameters in a resumed run; Trainer seeds once more
+        objective.build(plm, train_dataset)
         objective.to(plm.device)
         # a part of the model while it is trained, so that devices, optimiser and gradients take its parameters in
         plm.objective = objective if any(True for _ in objective.parameters()) else None
@@ -114,14 +116,14 @@ class ObjectiveTrainer(Trainer):
         batches, _ = super().get_batch_samples(epoch_iterator, num_batches, device)
         generator = torch.Generator().manual_seed(self._mask_seed())
         batches = [self._prepared(batch, generator) for batch in batches]
-        n_examples = sum(len(batch["input_ids"]) for batch in batches)
-        predicted = "targets" if "targets" in batches[0] else "mask"  # what the masked-LM loss is a mean over
-        n_masked = sum(batch[predicted].sum() for batch in batches) if predicted in batches[0] else 0
-        counts = torch.as_tensor([n_examples, n_masked], device=device)
+        of_slices = [self.objective.totals(batch) for batch in batches]
+        totals = {
+            name: torch.as_tensor(sum(counts[name] for counts in of_slices), device=device) for name in of_slices[0]
+        }
         if self.args.world_size > 1:
-            counts = self.accelerator.reduce(counts, "sum")
+            totals = self.accelerator.reduce(totals, "sum")
         self._steps_in_parts += 1
-        return [{**batch, "n_examples": counts[0], "n_masked": counts[1]} for batch in batches], None
+        return [{**batch, **totals} for batch in batches], None
 
     def _prepared(self, batch, generator):
         """The batch with what the objective draws, which does not depend on the number of processes."""

@@ -300,13 +300,15 @@ from tests.test_contracts import WEIGHED
 METHODS["weighed"] = WEIGHED
 settings = dict(task="sentiment", model=sys.argv[1], source=sys.argv[2], max_length=64, epochs=2, learning_rate=3e-3,
                 precision="float32")
-for method in ("fine_tuning", "weighed"):
+for method in sys.argv[4:]:
     run(configure(method=method, **settings), Path(sys.argv[3]))
 """
 
 
 def test_two_processes_train_as_one(tmp_path):
-    """An objective without masks, one with a column and a parameter, and their combination with Mask-tuning."""
+    """An objective without masks, one with a column and a parameter in Mask-tuning, and those of the other papers."""
+    methods = ["fine_tuning", "weighed", "product_of_experts", "learned_mixin", "reweight", "hidden_cut"]
+    methods += ["confidence_regularization"]
     source, still = write_testbed(tmp_path / "testbed"), tmp_path / "still-bert"
     plm = make_plm(tiny_bert_config(**NO_DROPOUT))
     plm.mlm.save_pretrained(still)
@@ -317,14 +319,14 @@ def test_two_processes_train_as_one(tmp_path):
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": root}
     launch = ["-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", "0", "--standalone"]
     for processes, out in ((launch, tmp_path / "two"), ([], tmp_path / "one")):
-        command = [sys.executable, *processes, script, still, source, out]
+        command = [sys.executable, *processes, script, still, source, out, *methods]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr
     one, two = (read_records([tmp_path / out]) for out in ("one", "two"))
-    assert len(one) == len(two) == 2
+    assert len(one) == len(two) == len(methods)
     for alone, shared in zip(one, two, strict=True):
         for ours, theirs in zip(alone["history"], shared["history"], strict=True):
-            for name in {"loss", "grad_norm", "mlm_loss", "ft_loss", "n_masked", "gate"} & ours.keys():
+            for name in {"loss", "grad_norm", "mlm_loss", "ft_loss", "n_masked", "gate", "bias_loss"} & ours.keys():
                 assert ours[name] == pytest.approx(theirs[name], rel=1e-4), name
 
 

@@ -60,6 +60,7 @@ CORE = {
     "diagnostics",
     "errors",
     "paths",
+    "prompting",
     "masking",
     "plm",
     "objectives",

@@ -1,18 +1,38 @@
 """What a training minimises: one loss a file, with the pure function beside the class."""
 
+from mtlib.objectives.confidence_regularization import ConfidenceRegularization, confidence_regularization_loss
+from mtlib.objectives.dependency_parsing import DependencyParsing
 from mtlib.objectives.fine_tuning import FineTuning, fine_tuning_loss
+from mtlib.objectives.hidden_cut import HiddenCut
+from mtlib.objectives.learned_mixin import BiasProduct, LearnedMixin, Reweight, learned_mixin_loss, reweight_loss
 from mtlib.objectives.mask_tuning import MaskTuning, mask_tuning_loss
 from mtlib.objectives.masked_lm import MaskedLM, masked_lm_loss
 from mtlib.objectives.objective import Objective, ObjectiveOutput, Phase
+from mtlib.objectives.product_of_experts import ProductOfExperts, debiased_focal_loss, product_of_experts_loss
+from mtlib.objectives.span_cutoff import SpanCutoff, jensen_shannon
 
 __all__ = [
+    "BiasProduct",
+    "ConfidenceRegularization",
+    "DependencyParsing",
     "FineTuning",
+    "HiddenCut",
+    "LearnedMixin",
     "MaskTuning",
     "MaskedLM",
     "Objective",
     "ObjectiveOutput",
     "Phase",
+    "ProductOfExperts",
+    "Reweight",
+    "SpanCutoff",
+    "confidence_regularization_loss",
+    "debiased_focal_loss",
     "fine_tuning_loss",
+    "jensen_shannon",
+    "learned_mixin_loss",
     "mask_tuning_loss",
     "masked_lm_loss",
+    "product_of_experts_loss",
+    "reweight_loss",
 ]

@@ -4,6 +4,7 @@ from collections.abc import Generator, Mapping
 from typing import get_args
 
 import torch
+from datasets import Dataset
 from torch import Tensor
 
 from mtlib.errors import UserError
@@ -99,6 +100,12 @@ class MaskTuning(Objective):
     @property
     def columns(self) -> Mapping[str, int | float]:
         return {**self.masking.columns, **self.classification.columns}
+
+    def build(self, plm: SharedPLM, examples: Dataset | None = None) -> None:
+        self.classification.build(plm, examples)
+
+    def totals(self, batch: dict) -> dict[str, Tensor | int]:
+        return super().totals(batch) | self.classification.totals(batch)
 
     def check(self, plm: SharedPLM) -> None:
         if self.fill == "top_k":

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
+from datasets import Dataset
 from torch import Tensor, nn
 
 from mtlib.plm import SharedPLM
@@ -48,11 +49,12 @@ class Objective(nn.Module, ABC):
 
     - `mask`, bool `(batch, seq)`: the masked places (drawn by `prepare`, or by the call itself where absent);
     - `targets`, bool `(batch, seq)`: the places that the masked-LM loss is over, where those are not the masked ones;
-    - `n_examples`, `n_masked`: the counts that mean losses divide by, when the batch is a slice of a larger one
-      (gradient accumulation, several processes). Without them the batch's own counts are used.
+    - `n_examples`, `n_masked` and whatever else `totals` names: the sums that mean losses divide by, when the batch is
+      a slice of a larger one (gradient accumulation, several processes). Without them the batch's own are used.
 
-    An objective may own parameters (a gate, a bias network). The trainer trains them at `learning_rate`, or at the
-    classifier's rate where that is None, and keeps them in its checkpoints (`objective.safetensors`).
+    An objective may own parameters (a gate, a bias network). Those whose shape depends on the model or the data are
+    made by `build`. The trainer trains them at `learning_rate`, or at the classifier's rate where that is None, and
+    keeps them in its checkpoints (`objective.safetensors`).
     """
 
     name: str = "objective"  # of a stage that trains on it
@@ -66,6 +68,17 @@ class Objective(nn.Module, ABC):
 
     def check(self, plm: SharedPLM) -> None:
         """Raise `UserError` where this objective cannot train this model."""
+
+    def build(self, plm: SharedPLM, examples: Dataset | None = None) -> None:
+        """Make the parameters whose shape depends on the model or on the training set; a second call changes nothing.
+
+        The trainer calls it with torch's global generator seeded, before it looks at the parameters.
+        """
+
+    def totals(self, batch: dict) -> dict[str, Tensor | int]:
+        """What its mean losses divide by, for a prepared batch. The trainer adds them up over the slices of a step."""
+        predicted = batch.get("targets", batch.get("mask"))  # (batch, seq): what the masked-LM loss is a mean over
+        return {"n_examples": len(batch["input_ids"]), "n_masked": 0 if predicted is None else predicted.sum()}
 
     def prepare(self, plm: SharedPLM, batch: dict, generator: torch.Generator | None = None) -> dict:
         """The batch with all that is random drawn (masks, spans), but for what it brings along.
@@ -85,3 +98,13 @@ class Objective(nn.Module, ABC):
         losses add up to `forward`'s.
         """
         return None
+
+
+def share_of_step(value: Tensor, batch: dict, name: str) -> Tensor:
+    """A mean over a slice, as its share of the mean over the step: what to multiply it by. 1 for a whole batch.
+
+    Args:
+        value: the slice's own total.
+        name: of the total in `Objective.totals`.
+    """
+    return value / batch[name] if name in batch else torch.ones_like(value, dtype=torch.float32)

@@ -13,7 +13,16 @@ from pathlib import Path
 from typing import Annotated, Literal, get_args, get_origin, get_type_hints
 
 from mtlib.errors import UserError
-from mtlib.methods import METHODS, TESTBED_ONLY, LearningRates, get_method, readers, settings_of_any_method
+from mtlib.methods import (
+    BIAS_OF_TASK,
+    METHODS,
+    TESTBED_ONLY,
+    WITHOUT_BIAS,
+    LearningRates,
+    get_method,
+    readers,
+    settings_of_any_method,
+)
 from mtlib.paths import MINI_MODEL_DIR
 
 BUNDLED_MODEL = "mini"
@@ -71,6 +80,12 @@ class RunConfig:
 
         return self.sets or get_task(self.task).evaluation_sets(self.source)
 
+    @property
+    def reads_bias(self) -> bool:
+        """Whether the method takes a bias model, or is combined with one that does."""
+        reads = get_method(self.method).reads
+        return "bias" in reads and getattr(self.settings, "classification", "") not in WITHOUT_BIAS
+
     def values(self) -> dict[str, object]:
         """All settings side by side: those of every run, then those of the method."""
         return {entry.name: getattr(self, entry.name) for entry in run_fields()} | {
@@ -96,6 +111,8 @@ class RunConfig:
             method["alpha"] = task.alpha
         if "mlm_head_learning_rate" in get_method(self.method).reads and self.settings.mlm_head_learning_rate is None:
             method["mlm_head_learning_rate"] = given.learning_rate or rates.mlm_head
+        if self.reads_bias and self.settings.bias == "by_task":
+            method["bias"] = BIAS_OF_TASK[self.task][0]
         sets = given.evaluation_sets
         return replace(
             given,
@@ -124,6 +141,10 @@ class RunConfig:
         values = dict.fromkeys(settings_of_any_method()) | self.values() | dict(get_method(self.method).fixed)
         if values["fill"] != "top_k":
             values["top_k"] = None
+        if values["treebank"] is not None:
+            from mtlib.data.treebank import describe_treebank
+
+            values["treebank"] = describe_treebank(values["treebank"])
         return values | {"source": source_kind(self.source), "model": model, "sets": list(self.sets)}
 
 
@@ -197,6 +218,8 @@ def command_line(config: RunConfig) -> list[str]:
                 words += [word for set_name in value for word in ("--sets", set_name)]
             case "splits":
                 words += [word for pair in value.items() for word in ("--split", "=".join(pair))]
+            case _ if value is True:
+                words.append(f"--{name.replace('_', '-')}")
             case _:
                 words += [f"--{name.replace('_', '-')}", str(value)]
     return words
@@ -224,11 +247,12 @@ _NUMBERS = {
     float: (float, numbers.Real, "a number"),
     bool: (bool, bool, "true or false"),
 }
-_SHARES = ("alpha", "mask_rate", "warmup")
+_SHARES = ("alpha", "mask_rate", "warmup", "cut_ratio")
 _POSITIVE = ("learning_rate", "classifier_learning_rate", "mlm_head_learning_rate", "epochs", "batch_size",
              "accumulation", "train_size", "max_length", "eval_max_length", "top_k", "pretraining_epochs",
-             "pretraining_steps")  # fmt: skip
-_NOT_NEGATIVE = ("weight_decay", "gradient_diagnostics_steps", "seed")
+             "pretraining_steps", "bias_folds")  # fmt: skip
+_NOT_NEGATIVE = ("weight_decay", "gradient_diagnostics_steps", "seed", "bias_weight", "focus", "entropy_weight",
+                 "cut_weight", "divergence_weight")  # fmt: skip
 
 
 def _numbers(config: RunConfig) -> list[tuple[str, type, object]]:
@@ -269,7 +293,25 @@ def _check(config: RunConfig) -> None:
         raise UserError("warmup is 1; expected a share of the steps below 1, for example 0.06.")
     if values.get("update") == "balanced" and not values["shared"]:
         raise UserError("update is 'balanced', which weighs two gradients on one trunk; leave `separate` out.")
+    _check_bias(config)
     _check_sets(config)
+
+
+def _check_bias(config: RunConfig) -> None:
+    from mtlib.data.sources import is_testbed
+
+    bias = config.values().get("bias", "by_task")
+    if bias == "by_task":
+        return
+    if not config.reads_bias:
+        raise UserError(
+            f"bias is {bias!r}, but mask_tuning with classification={config.settings.classification!r} takes no bias "
+            "model; leave it out."
+        )
+    if bias not in BIAS_OF_TASK[config.task]:
+        raise UserError(f"bias is {bias!r}; for {config.task} it is one of {', '.join(BIAS_OF_TASK[config.task])}.")
+    if bias == "shortcut" and not is_testbed(config.source):
+        raise UserError("bias is 'shortcut', which is planted in the testbed alone; take another bias model.")
 
 
 def _check_sets(config: RunConfig) -> None:

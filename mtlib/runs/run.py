@@ -110,9 +110,9 @@ def _complete(
     started, surroundings = datetime.now(UTC), environment.describe()
     plm, stages = _start(config)
     revision = getattr(plm.config, "_commit_hash", None)
-    wanted = {name for stage in stages for part in (stage.objective, *stage.prepare) for name in part.columns}
-    keep = wanted & {*sets["train"].dataset.column_names}
-    examples = tokenise(sets["train"].dataset, plm.tokenizer, config.max_length, **({"keep": keep} if keep else {}))
+    needed = {name for stage in stages for needs in (stage.objective, *stage.prepare) for name in needs.columns}
+    train = sets["train"].dataset
+    examples = tokenise(train, plm.tokenizer, config.max_length, keep=needed & {*train.column_names})
     work = path.parent / ".work" / path.stem
     if not resume:
         shutil.rmtree(work, ignore_errors=True)

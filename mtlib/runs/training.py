@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from accelerate import PartialState
 from datasets import Dataset
-from transformers import PrinterCallback, ProgressCallback, TrainerCallback
+from transformers import PrinterCallback, ProgressCallback, TrainerCallback, set_seed
 from transformers.trainer import DEFAULT_PROGRESS_CALLBACK
 
 from mtlib.errors import UserError
@@ -96,7 +96,8 @@ def _train(
     """One stage from its start or its last checkpoint: the trainer, and what the record keeps of it."""
     device = PartialState().device
     if stage.prepare:
-        with torch.autocast(device.type, torch.bfloat16, enabled=config.precision == "bf16"):
+        bf16 = torch.autocast(device.type, torch.bfloat16, enabled=config.precision == "bf16")
+        with PartialState().main_process_first(), bf16:  # the other processes read what the first has kept
             examples, counts = prepared_examples(stage, plm.to(device), examples, config.seed, folder)
     else:
         counts = {}
@@ -113,11 +114,16 @@ def _train(
 def _started(config: RunConfig, stage: Stage, plm: SharedPLM, folder: Path) -> SharedPLM:
     """The model that a stage starts from, with its options."""
     if stage.start == "pretrained":
-        return SharedPLM.from_pretrained(
+        set_seed(config.seed)  # the same new head in a resumed run, whose generators stand elsewhere
+        started = SharedPLM.from_pretrained(
             config.model_path, num_labels=plm.config.num_labels, shared=plm.shared, **stage.model_options
         )
+        started.config.id2label, started.config.label2id = plm.config.id2label, plm.config.label2id
+        return started
     part = folder / "start"  # through a folder, as transformers reads its options when it loads a model
-    plm.save_pretrained(part)
+    if PartialState().is_main_process:
+        plm.save_pretrained(part)
+    PartialState().wait_for_everyone()
     return SharedPLM.from_pretrained(part, **stage.model_options)
 
 

@@ -62,7 +62,8 @@ def test_methods_stand_in_the_order_of_the_paper_each_against_fine_tuning():
         )
     ]
     (table,) = tables.make_tables(runs)
-    assert [(row.method, row.settings) for row in table.rows] == [(method, "") for method in METHODS]
+    made = {run["config"]["method"] for run in runs}
+    assert [(row.method, row.settings) for row in table.rows] == [(method, "") for method in METHODS if method in made]
     assert all(table.difference(row, DEV).mean == 0 for row in table.rows[1:])
 
 

@@ -1,0 +1,244 @@
+"""Bias-only models: what a classifier learns that may look at a shortcut and at nothing else.
+
+A bias model is fitted on the training set and says, for each example, how likely each label is by the shortcut alone.
+`AddBias` puts that beside the examples, where product of experts, Learned-Mixin, Reweight and confidence regularization
+read it.
+"""
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from datasets import Dataset
+
+from mtlib.errors import UserError
+from mtlib.plm import SharedPLM
+from mtlib.stages import Prepared, Preparer
+
+SMALLEST = 1e-6  # probability that a bias model gives, so that its logarithm is finite
+
+
+class BiasModel(ABC):
+    """What a bias model looks at, and the classifier on top of it. It never sees more than one training set's texts."""
+
+    pair: bool | None = None  # the kind of task it is for: pairs of texts, single texts; None: both
+
+    @abstractmethod
+    def features(self, plm: SharedPLM, texts: Sequence[str], pairs: Sequence[str] | None) -> np.ndarray:
+        """What its classifier reads: one row an example, numbers `(n, features)` or words `(n,)`."""
+
+    def classifier(self):
+        """A new scikit-learn classifier on the features."""
+        from sklearn.linear_model import LogisticRegression
+
+        return LogisticRegression(C=100.0, max_iter=1000)
+
+    def probabilities(self, classifier, features: np.ndarray, n_labels: int) -> np.ndarray:
+        """The fitted classifier's probabilities, `(n, n_labels)`; 0 for a label that it has not seen."""
+        probabilities = np.zeros((len(features), n_labels))
+        probabilities[:, classifier.classes_] = classifier.predict_proba(features)
+        return probabilities
+
+    def labels(self, labels: np.ndarray) -> np.ndarray:
+        """What the classifier is fitted to tell apart; by default the labels as they are."""
+        return labels
+
+
+class Overlap(BiasModel):
+    """Clark et al. 2019, for entailment: seven features of how the hypothesis's words stand in the premise.
+
+    They are: the hypothesis is a contiguous part of the premise; all its words are in the premise; the share of them
+    that are; log max(|P| - |H|, 1), in words; and over the words of the hypothesis the mean, the smallest and the
+    second smallest of the best cosine with a word of the premise. The logistic regression tells entailment from the
+    rest with balanced classes; neutral and contradiction get half of the rest each.
+
+    Args:
+        vectors: a vector for each (lower-case) word, for example of `crawl-300d-2M`, which Clark et al. take. Without
+            them the trunk's own input embeddings are taken, a word's being the mean of its pieces'.
+        faithful_to_code: a hypothesis counts as part of the premise where its letters are, as in the code of Karimi
+            Mahabadi et al.: there "cat sat" is part of "the tomcat sat".
+    """
+
+    pair = True
+
+    def __init__(self, vectors: Mapping[str, np.ndarray] | None = None, faithful_to_code: bool = False):
+        self.vectors, self.faithful_to_code = vectors, faithful_to_code
+
+    def features(self, plm: SharedPLM, texts, pairs) -> np.ndarray:
+        vectors = _UnitVectors(self.vectors, plm)
+        return np.array([self._row(words(a), words(b), vectors) for a, b in zip(texts, pairs, strict=True)])
+
+    def _row(self, premise: list[str], hypothesis: list[str], vectors: "_UnitVectors") -> list[float]:
+        inside = [word in premise for word in hypothesis]
+        part = " ".join(hypothesis) in " ".join(premise) if self.faithful_to_code else _is_part(hypothesis, premise)
+        best = sorted(vectors.best_cosines(hypothesis, premise)) or [0.0]
+        return [
+            float(part),
+            float(all(inside)),
+            sum(inside) / max(len(inside), 1),
+            np.log(max(len(premise) - len(hypothesis), 1)),
+            float(np.mean(best)),
+            best[0],
+            best[min(1, len(best) - 1)],
+        ]
+
+    def classifier(self):
+        from sklearn.linear_model import LogisticRegression
+
+        return LogisticRegression(C=100.0, class_weight="balanced", solver="liblinear")
+
+    def labels(self, labels: np.ndarray) -> np.ndarray:
+        return (labels != 0).astype(int)  # entailment is 0, in GLUE's order
+
+    def probabilities(self, classifier, features: np.ndarray, n_labels: int) -> np.ndarray:
+        two = super().probabilities(classifier, features, 2)  # entailment, or not
+        return np.hstack([two[:, :1], np.repeat(two[:, 1:] / (n_labels - 1), n_labels - 1, axis=1)])
+
+
+class LexicalOverlap(BiasModel):
+    """For paraphrases: the share of words that both texts have, of all, of the first's, of the second's."""
+
+    pair = True
+
+    def features(self, plm, texts, pairs) -> np.ndarray:
+        rows = []
+        for a, b in zip(texts, pairs, strict=True):
+            first, second = set(words(a)), set(words(b))
+            shared = len(first & second)
+            rows.append([shared / max(len(part), 1) for part in (first | second, first, second)])
+        return np.array(rows)
+
+
+class BagOfWords(BiasModel):
+    """For single texts: logistic regression on which words there are."""
+
+    pair = False
+
+    def features(self, plm, texts, pairs) -> np.ndarray:
+        return np.array(texts, dtype=object)
+
+    def classifier(self):
+        from sklearn.feature_extraction.text import CountVectorizer
+        from sklearn.linear_model import LogisticRegression
+        from sklearn.pipeline import make_pipeline
+
+        return make_pipeline(CountVectorizer(tokenizer=words, token_pattern=None, binary=True), LogisticRegression())
+
+
+class HypothesisOnly(BagOfWords):
+    """For pairs: the bag of words of the second text, which by itself should tell nothing."""
+
+    pair = True
+
+    def features(self, plm, texts, pairs) -> np.ndarray:
+        return np.array(pairs, dtype=object)
+
+
+@dataclass(frozen=True)
+class AddBias(Preparer):
+    """Puts `bias_log_probabilities` (one number a label) and `bias_features` beside each training example.
+
+    Models on words have no features of their own for a bias network to read: it gets their log-probabilities.
+
+    Counts, for the record: the bias model's accuracy on the training set, the mean probability that it gives to the
+    gold label, and its calibration error (ten equally wide bins of its confidence).
+
+    Args:
+        model: the bias model.
+        folds: each example is predicted by a model that was fitted without it, on the other `folds` - 1 parts. 1: one
+            model is fitted on all and predicts its own training data, as in the released code of all these methods.
+    """
+
+    model: BiasModel
+    folds: int = 5
+    columns = ("text", "text_pair")
+
+    def __post_init__(self):
+        if self.folds < 1:
+            raise UserError(f"bias_folds is {self.folds}; expected 1 or more.")
+
+    def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
+        if self.model.pair is not None and self.model.pair != ("text_pair" in examples.column_names):
+            kind = "pairs of texts" if self.model.pair else "single texts"
+            raise UserError(f"the bias model {type(self.model).__name__} is for {kind}; take another for this task.")
+        pairs = examples["text_pair"][:] if "text_pair" in examples.column_names else None
+        features = self.model.features(plm, examples["text"][:], pairs)
+        labels = np.array(examples["labels"][:])
+        probabilities = predict_out_of_fold(self.model, features, labels, plm.config.num_labels, self.folds, seed)
+        logs = np.log(probabilities)
+        shown = logs if features.dtype == object else features
+        for name, values in (("bias_log_probabilities", logs), ("bias_features", shown)):
+            examples = examples.add_column(name, values.astype(np.float32).tolist())
+        return Prepared(examples, bias_quality(probabilities, labels))
+
+
+def predict_out_of_fold(
+    model: BiasModel, features: np.ndarray, labels: np.ndarray, n_labels: int, folds: int, seed: int = 0
+) -> np.ndarray:
+    """Each example's probabilities by a model fitted on the other folds, or on all where `folds` is 1: `(n, n_labels)`.
+
+    Where fitting would see fewer than two labels it sees all examples.
+    """
+    fold_of = np.random.default_rng(seed).permutation(len(labels)) % min(folds, len(labels))
+    targets, probabilities = model.labels(labels), np.empty((len(labels), n_labels))
+    for fold in range(fold_of.max() + 1):
+        left_out = fold_of == fold
+        seen = ~left_out if len(set(targets[~left_out])) > 1 else np.ones_like(left_out)
+        if len(set(targets[seen])) < 2:
+            raise UserError("the training set has one label only; a bias model needs two to tell apart.")
+        classifier = model.classifier().fit(features[seen], targets[seen])
+        probabilities[left_out] = model.probabilities(classifier, features[left_out], n_labels)
+    probabilities = probabilities.clip(SMALLEST)
+    return probabilities / probabilities.sum(axis=1, keepdims=True)
+
+
+def bias_quality(probabilities: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+    """Accuracy, mean probability of the gold label, and expected calibration error over ten bins."""
+    confidence, right = probabilities.max(axis=1), probabilities.argmax(axis=1) == labels
+    bins = np.minimum((confidence * 10).astype(int), 9)
+    gaps = [abs((confidence - right)[bins == number].sum()) for number in range(10)]
+    return {
+        "bias_accuracy": round(float(right.mean()), 4),
+        "bias_gold_probability": round(float(probabilities[np.arange(len(labels)), labels].mean()), 4),
+        "bias_calibration_error": round(float(sum(gaps) / len(labels)), 4),
+    }
+
+
+def words(text: str) -> list[str]:
+    """The words of a text in lower case, punctuation left out."""
+    return re.findall(r"\w+(?:'\w+)?", text.lower())
+
+
+def _is_part(inner: list[str], outer: list[str]) -> bool:
+    """Whether the words of `inner` stand in `outer` one after the other."""
+    return any(outer[start : start + len(inner)] == inner for start in range(len(outer) - len(inner) + 1))
+
+
+class _UnitVectors:
+    """Vectors of length 1, each looked up once; 0 for a word that has none."""
+
+    def __init__(self, vectors: Mapping[str, np.ndarray] | None, plm: SharedPLM):
+        self.vectors, self.tokenizer, self.known = vectors, plm.tokenizer, {}
+        self.pieces = plm.trunk.get_input_embeddings().weight.detach().float().cpu().numpy()  # (vocab, hidden)
+        self.size = self.pieces.shape[1] if vectors is None else len(next(iter(vectors.values())))
+
+    def best_cosines(self, inner: list[str], outer: list[str]) -> list[float]:
+        """For each word of `inner`, the largest cosine with a word of `outer`; 1 where it is one of them."""
+        if not inner or not outer:
+            return [0.0] * len(inner)
+        best = (self._stacked(inner) @ self._stacked(outer).T).max(axis=1)
+        return [1.0 if word in outer else float(cosine) for word, cosine in zip(inner, best, strict=True)]
+
+    def _stacked(self, of: list[str]) -> np.ndarray:
+        for word in set(of) - self.known.keys():
+            vector = self._vector(word)
+            self.known[word] = vector / max(np.linalg.norm(vector), 1e-12)
+        return np.stack([self.known[word] for word in of])
+
+    def _vector(self, word: str) -> np.ndarray:
+        if self.vectors is not None:
+            return self.vectors.get(word, np.zeros(self.size))
+        ids = self.tokenizer(f" {word}", add_special_tokens=False)["input_ids"]
+        return self.pieces[ids].mean(axis=0) if ids else np.zeros(self.size)

@@ -1,0 +1,109 @@
+"""Sentences with their dependency trees, read from a treebank in CoNLL-U."""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from datasets import Dataset
+
+from mtlib.errors import UserError
+from mtlib.objectives.dependency_parsing import RELATIONS
+from mtlib.plm import SharedPLM
+from mtlib.stages import Prepared, Preparer
+
+MOST_WORDS, MOST_PIECES = 105, 128  # of Glavaš & Vulić; longer sentences are left out
+
+
+class Sentence(NamedTuple):
+    """A tree over words: the head of each (numbered from 1; 0 is the root) and its relation."""
+
+    words: list[str]
+    heads: list[int]
+    relations: list[str]
+
+
+@dataclass(frozen=True)
+class Treebank(Preparer):
+    """Takes the place of the training set: the sentences of the files `*train*.conllu` in a folder, tokenised.
+
+    Each row has, beside the model's inputs and `length`, `words` (one number a token: its word, from 1; 0 for special
+    tokens), `heads` and `relations` (one a word). Counts the sentences that were left out as too long.
+    """
+
+    folder: str | Path
+
+    def check(self, plm: SharedPLM) -> None:
+        training_files(self.folder)
+        if not plm.tokenizer.is_fast:
+            raise UserError(
+                f"{type(plm.tokenizer).__name__} does not say which piece belongs to which word; IPT needs a fast tokenizer."
+            )
+
+    def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
+        sentences = [sentence for path in training_files(self.folder) for sentence in read_conllu(path)]
+        rows = [_tokenised(sentence, plm.tokenizer) for sentence in sentences if len(sentence.words) <= MOST_WORDS]
+        limit = min(MOST_PIECES, plm.tokenizer.model_max_length)
+        kept = [row for row in rows if row is not None and row["length"] <= limit]
+        if not kept:
+            raise UserError(f"{self.folder} has no sentence that fits into {limit} pieces.")
+        return Prepared(Dataset.from_list(kept), {"sentences_left_out": len(sentences) - len(kept)})
+
+
+def training_files(folder: str | Path) -> list[Path]:
+    paths = sorted(Path(folder).glob("*train*.conllu"))
+    if not paths:
+        raise UserError(f"{folder} has no file *train*.conllu; expected the folder of a treebank in CoNLL-U.")
+    return paths
+
+
+def describe_treebank(folder: str | Path) -> str:
+    """For records: the folder's name and the start of the sha256 of its training files."""
+    digest = hashlib.sha256()
+    for path in training_files(folder):
+        digest.update(path.read_bytes())
+    return f"{Path(folder).absolute().name} ({digest.hexdigest()[:12]})"
+
+
+def read_conllu(path: Path) -> list[Sentence]:
+    """The sentences of a file. Words that are written together ("4-5") and words that are not there ("4.1") are skipped.
+
+    Raises:
+        UserError: a line that is none of a word, a head that is no word of the sentence, an unknown relation.
+    """
+    sentences, words, heads, relations = [], [], [], []
+    for number, line in enumerate([*path.read_text(encoding="utf-8").split("\n"), ""], start=1):
+        if not line.strip():
+            if words:
+                if max(heads) > len(words):
+                    raise UserError(f"{path}, line {number}: the sentence before it has a head that is no word of it.")
+                sentences.append(Sentence(words, heads, relations))
+                words, heads, relations = [], [], []
+            continue
+        if line.startswith("#"):
+            continue
+        fields = line.split("\t")
+        if "-" in fields[0] or "." in fields[0]:
+            continue
+        if len(fields) < 8 or fields[0] != str(len(words) + 1) or not fields[6].isdigit():
+            raise UserError(f"{path}, line {number} is no word of a tree in CoNLL-U: {line[:60]!r}.")
+        relation = fields[7].split(":")[0]  # "nmod:poss" is a kind of "nmod"
+        if relation not in RELATIONS:
+            raise UserError(f"{path}, line {number}: {relation!r} is no relation of Universal Dependencies.")
+        words.append(fields[1])
+        heads.append(int(fields[6]))
+        relations.append(relation)
+    return sentences
+
+
+def _tokenised(sentence: Sentence, tokenizer) -> dict | None:
+    """The sentence as model inputs; None where a word has no piece of its own."""
+    text = " ".join(sentence.words)
+    word_of = [number for number, word in enumerate(sentence.words, start=1) for _ in f"{word} "]  # by character
+    encoded = dict(tokenizer(text, return_offsets_mapping=True, split_special_tokens=True))
+    # by a piece's last character: its first may be the space before the word
+    words = [word_of[end - 1] if end > start else 0 for start, end in encoded.pop("offset_mapping")]
+    if len({*words} - {0}) < len(sentence.words):
+        return None
+    relations = [RELATIONS.index(relation) for relation in sentence.relations]
+    return {**encoded, "length": len(words), "words": words, "heads": sentence.heads, "relations": relations}

@@ -1,0 +1,133 @@
+"""Ensembles with a frozen bias model (Clark et al. 2019): Learned-Mixin+H, Bias Product and Reweight."""
+
+from collections.abc import Mapping
+
+import torch
+from datasets import Dataset
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, softplus
+
+from mtlib.objectives.objective import Objective, ObjectiveOutput, share_of_step
+from mtlib.objectives.states import classify_with_state, state_size
+from mtlib.plm import SharedPLM
+
+
+def learned_mixin_loss(
+    logits: Tensor,
+    bias_log_probabilities: Tensor,
+    labels: Tensor,
+    gate: Tensor,
+    entropy_weight: float = 0.03,
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """L = CE(log p + g log b, y) + entropy_weight * H(softmax(g log b)), batch means (Clark et al. 2019).
+
+    The entropy is added: it rewards a peaked scaled bias, so that the gate cannot go to 0 and switch the ensemble off.
+    With g = 1 and `entropy_weight` 0 this is their Bias Product.
+
+    Args:
+        logits: of the model, `(batch, classes)`.
+        bias_log_probabilities: log b, `(batch, classes)`, finite.
+        labels: gold labels, `(batch,)`.
+        gate: g, 0 or more, `(batch,)`.
+        entropy_weight: the paper's 0.03 for MNLI.
+
+    Returns:
+        The loss (scalar, nats, float32) and its parts `ft_loss` (of the ensemble) and `entropy` (unweighted).
+    """
+    scaled = gate.float()[:, None] * bias_log_probabilities.float()  # (batch, classes)
+    log_scaled = scaled.log_softmax(-1)
+    parts = {
+        "ft_loss": cross_entropy(logits.float().log_softmax(-1) + scaled, labels),
+        "entropy": -(log_scaled.exp() * log_scaled).sum(-1).mean(),
+    }
+    return parts["ft_loss"] + entropy_weight * parts["entropy"], parts
+
+
+def reweight_loss(logits: Tensor, bias_probabilities: Tensor, labels: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+    """L = sum of (1 - b_y) CE(p, y) / sum of (1 - b_y): examples count the less, the better the bias explains them.
+
+    Args:
+        logits: of the model, `(batch, classes)`.
+        bias_probabilities: b, `(batch, classes)`; no gradient reaches it.
+        labels: gold labels, `(batch,)`.
+
+    Returns:
+        The loss (scalar, nats, float32; 0 where all weights are 0) and its part `ft_loss`, the same.
+    """
+    weights = _reweighting(bias_probabilities, labels)  # (batch,)
+    losses = cross_entropy(logits.float(), labels, reduction="none")  # (batch,)
+    loss = (weights * losses).sum() / weights.sum().clamp(min=torch.finfo(torch.float32).tiny)
+    return loss, {"ft_loss": loss}
+
+
+def _reweighting(bias_probabilities: Tensor, labels: Tensor) -> Tensor:
+    """1 - b_y, `(batch,)`."""
+    return (1 - bias_probabilities.detach().float().gather(1, labels[:, None]).squeeze(1)).clamp(min=0)
+
+
+class _WithFrozenBias(Objective):
+    """For objectives that read `bias_log_probabilities`, which a preparer put beside each example."""
+
+    @property
+    def columns(self) -> Mapping[str, float]:
+        return {"bias_log_probabilities": 0.0}
+
+
+class LearnedMixin(_WithFrozenBias):
+    """Learned-Mixin+H: g = softplus(w·h + c) of the state h that the classifier reads, trained along.
+
+    Args:
+        entropy_weight: 0.03 for MNLI; Utama et al. reran QQP with 0.01.
+    """
+
+    name = "learned_mixin"
+
+    def __init__(self, entropy_weight: float = 0.03):
+        super().__init__()
+        self.entropy_weight = entropy_weight
+        self.gate: nn.Linear | None = None
+
+    def build(self, plm: SharedPLM, examples: Dataset | None = None) -> None:
+        if self.gate is None:
+            self.gate = nn.Linear(state_size(plm), 1)
+
+    def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
+        logits, state = classify_with_state(plm, batch)  # (batch, classes), (batch, hidden)
+        gate = softplus(self.gate(state).float()).squeeze(1)  # (batch,)
+        bias = batch["bias_log_probabilities"]
+        _, parts = learned_mixin_loss(logits, bias, batch["labels"], gate, self.entropy_weight)
+        share = share_of_step(torch.tensor(len(logits)), batch, "n_examples")
+        parts = {name: part * share for name, part in parts.items()}
+        loss = parts["ft_loss"] + self.entropy_weight * parts["entropy"]
+        return ObjectiveOutput(loss, parts | {"gate": (gate.mean() * share).detach()}, logits)
+
+
+class BiasProduct(_WithFrozenBias):
+    """CE(log p + log b, y): Learned-Mixin with g = 1 and without the entropy."""
+
+    name = "bias_product"
+
+    def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
+        logits = plm.classify(batch)  # (batch, classes)
+        gate = torch.ones(len(logits), device=logits.device)
+        loss, _ = learned_mixin_loss(logits, batch["bias_log_probabilities"], batch["labels"], gate, 0.0)
+        loss = loss * share_of_step(torch.tensor(len(logits)), batch, "n_examples")
+        return ObjectiveOutput(loss, {"ft_loss": loss}, logits)
+
+
+class Reweight(_WithFrozenBias):
+    """Cross-entropy in which an example weighs 1 - b_y."""
+
+    name = "reweight"
+
+    def totals(self, batch: dict) -> dict[str, Tensor | int]:
+        return super().totals(batch) | {"n_weighted": self._weights(batch).sum()}
+
+    def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
+        logits = plm.classify(batch)  # (batch, classes)
+        loss, _ = reweight_loss(logits, batch["bias_log_probabilities"].exp(), batch["labels"])
+        loss = loss * share_of_step(self._weights(batch).sum(), batch, "n_weighted")
+        return ObjectiveOutput(loss, {"ft_loss": loss}, logits)
+
+    def _weights(self, batch: dict) -> Tensor:
+        return _reweighting(batch["bias_log_probabilities"].exp(), batch["labels"])

@@ -1,0 +1,134 @@
+"""Product of experts: the model learns what a bias-only network, trained along with it, cannot explain."""
+
+from collections.abc import Mapping
+
+import torch
+from datasets import Dataset
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from mtlib.errors import UserError
+from mtlib.objectives.objective import Objective, ObjectiveOutput, share_of_step
+from mtlib.plm import SharedPLM
+
+
+def product_of_experts_loss(
+    logits: Tensor,
+    bias_logits: Tensor,
+    labels: Tensor,
+    bias_weight: float = 1.0,
+    class_weights: Tensor | None = None,
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """L = CE(log p + log b, y) + bias_weight * CE_w(b, y), Karimi Mahabadi et al. 2020.
+
+    p is the model's distribution, b the bias network's. A class that b already gives a high probability leaves p
+    little to learn. Gradients reach both arguments in both terms, as in the released code.
+
+    Args:
+        logits: of the model, `(batch, classes)`.
+        bias_logits: of the bias network, `(batch, classes)`.
+        labels: gold labels, `(batch,)`.
+        bias_weight: of the bias network's own loss.
+        class_weights: `(classes,)`; that loss is then the mean weighted by the gold label's weight.
+
+    Returns:
+        The loss (scalar, nats, float32) and its parts `ft_loss` (of the product) and `bias_loss` (unweighted).
+    """
+    product = logits.float().log_softmax(-1) + bias_logits.float().log_softmax(-1)  # (batch, classes)
+    parts = {
+        "ft_loss": cross_entropy(product, labels),
+        "bias_loss": cross_entropy(bias_logits.float(), labels, weight=class_weights),
+    }
+    return parts["ft_loss"] + bias_weight * parts["bias_loss"], parts
+
+
+def debiased_focal_loss(
+    logits: Tensor,
+    bias_logits: Tensor,
+    labels: Tensor,
+    focus: float = 2.0,
+    bias_weight: float = 1.0,
+    class_weights: Tensor | None = None,
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """L = mean of (1 - b_y)^focus * CE(p, y), + bias_weight * CE_w(b, y): the sibling of the product, DFL.
+
+    Arguments and result as for `product_of_experts_loss`; at `focus` 0 the first term is plain cross-entropy.
+    """
+    bias = bias_logits.float().softmax(-1).gather(1, labels[:, None]).squeeze(1)  # (batch,)
+    losses = cross_entropy(logits.float(), labels, reduction="none")  # (batch,)
+    parts = {
+        "ft_loss": ((1 - bias) ** focus * losses).mean(),
+        "bias_loss": cross_entropy(bias_logits.float(), labels, weight=class_weights),
+    }
+    return parts["ft_loss"] + bias_weight * parts["bias_loss"], parts
+
+
+class ProductOfExperts(Objective):
+    """The product of the model and a bias network; at test the model stands alone.
+
+    The network, three layers with tanh between them, reads `bias_features`, numbers that a preparer put beside each
+    example. So nothing of its loss reaches the trunk.
+
+    Args:
+        bias_weight: of the network's own loss.
+        halve_others: class weights of that loss, 1 for entailment and 1/2 for the other two labels of NLI, whom the
+            overlap features cannot tell apart. No effect on two labels.
+        focus: None for the product; a number for the debiased focal loss instead (2 in the paper).
+        detach_bias: the product's loss leaves the network alone, so that it models the bias and nothing else. (The
+            released code trains it through both terms.)
+    """
+
+    name = "product_of_experts"
+
+    def __init__(
+        self,
+        bias_weight: float = 1.0,
+        halve_others: bool = False,
+        focus: float | None = None,
+        detach_bias: bool = False,
+    ):
+        super().__init__()
+        self.bias_weight, self.focus, self.detach_bias = bias_weight, focus, detach_bias
+        self.halve_others = halve_others
+        self.bias_network: nn.Module | None = None
+
+    @property
+    def columns(self) -> Mapping[str, float]:
+        return {"bias_features": 0.0}
+
+    def build(self, plm: SharedPLM, examples: Dataset | None = None) -> None:
+        if self.bias_network is not None:
+            return
+        if not examples:
+            raise UserError("the bias network is made for the features of a training set; give one.")
+        n = len(examples[0]["bias_features"])
+        self.bias_network = nn.Sequential(
+            nn.Linear(n, n), nn.Tanh(), nn.Linear(n, n), nn.Tanh(), nn.Linear(n, plm.config.num_labels)
+        )
+
+    def totals(self, batch: dict) -> dict[str, Tensor | int]:
+        return super().totals(batch) | {"n_weighted": self.class_weights()[batch["labels"].cpu()].sum()}
+
+    def class_weights(self) -> Tensor:
+        """Of the bias network's loss, in the order of the labels: `(classes,)`."""
+        weights = torch.ones(self.bias_network[-1].out_features)
+        if self.halve_others and len(weights) == 3:
+            weights[1:] = 0.5  # GLUE's order: entailment, neutral, contradiction
+        return weights
+
+    def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
+        labels = batch["labels"]  # (batch,)
+        logits = plm.classify(batch)  # (batch, classes)
+        bias_logits = self.bias_network(batch["bias_features"].to(self.bias_network[0].weight.dtype))
+        in_product = bias_logits.detach() if self.detach_bias else bias_logits  # (batch, classes)
+        if self.focus is None:
+            _, parts = product_of_experts_loss(logits, in_product, labels)
+        else:
+            _, parts = debiased_focal_loss(logits, in_product, labels, self.focus)
+        weights = self.class_weights().to(labels.device)
+        bias_loss = cross_entropy(bias_logits.float(), labels, weight=weights)
+        parts = {
+            "ft_loss": parts["ft_loss"] * share_of_step(torch.tensor(len(labels)), batch, "n_examples"),
+            "bias_loss": bias_loss * share_of_step(weights[labels].sum(), batch, "n_weighted"),
+        }
+        return ObjectiveOutput(parts["ft_loss"] + self.bias_weight * parts["bias_loss"], parts, logits)

@@ -1,0 +1,158 @@
+"""Few-shot prompting (the GPT-3 column of Table I, after Si et al. 2023): no training, a language model ranks labels.
+
+Si et al. let the model write its answer and compare strings; here the label words are ranked by their log-likelihood
+after the prompt, which needs no generation and always gives an answer. Longer words get lower likelihoods, so each is
+reported both as a sum over its tokens and as the mean, which corrects for that.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+
+from mtlib.errors import UserError
+from mtlib.plm import SharedPLM
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked about a text or a pair of texts, and the answer that stands for each label."""
+
+    text: str
+    answers: tuple[str, ...]
+
+
+# by task; "hans" is for a model of two labels on its set. Si et al. have no sentiment task: that question is ours.
+QUESTIONS = {
+    "sentiment": Question("Is this review negative or positive?", ("negative", "positive")),
+    "nli": Question(
+        "What is the relationship between these two sentences?", ("entailment", "neutral", "contradiction")
+    ),
+    "hans": Question("Can the second sentence be inferred from the first sentence?", ("yes", "no")),
+    "paraphrase": Question("Are these two questions asking the same thing?", ("no", "yes")),
+}
+
+
+def draw_demonstrations(labels: Sequence[int], per_label: int = 16, pool: int = 1000, seed: int = 0) -> list[int]:
+    """Which rows of a training set are shown: so many of each label out of `pool` random ones, in random order.
+
+    Raises:
+        UserError: the pool has too few rows of a label.
+    """
+    generator = np.random.default_rng(seed)
+    drawn = generator.permutation(len(labels))[:pool].tolist()
+    chosen = []
+    for label in sorted(set(labels)):
+        of_label = [row for row in drawn if labels[row] == label][:per_label]
+        if len(of_label) < per_label:
+            raise UserError(f"{len(of_label)} of {len(drawn)} rows have label {label}; {per_label} are to be shown.")
+        chosen += of_label
+    return [chosen[place] for place in generator.permutation(len(chosen))]
+
+
+def ask(question: Question, text: str, text_pair: str | None = None) -> str:
+    """The prompt for one example, up to its answer: the texts and the question, a line each. No space at its end."""
+    return "\n".join([text, *([] if text_pair is None else [text_pair]), question.text, "Answer:"])
+
+
+def demonstrate(question: Question, rows: Sequence[Mapping]) -> str:
+    """Examples with their answers, one after the other: what stands before each prompt."""
+    shown = [f"{ask(question, row['text'], row.get('text_pair'))} {question.answers[row['label']]}" for row in rows]
+    return "".join(f"{example}\n\n" for example in shown)
+
+
+class Scores(NamedTuple):
+    """Log-likelihoods of the answers in nats, one a label: of all tokens, and a token."""
+
+    total: Tensor  # (labels,)
+    mean: Tensor  # (labels,)
+
+
+class CausalPrompt:
+    """Ranks answers by a causal language model. The demonstrations are encoded once, for all examples.
+
+    Args:
+        model, tokenizer: of a causal language model, see `load_causal_lm`.
+        question: with the answers to rank.
+        demonstrations: what stands before each prompt, see `demonstrate`; may be empty.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        question: Question,
+        demonstrations: str = "",
+    ):
+        self.model, self.tokenizer, self.question = model.eval(), tokenizer, question
+        start = tokenizer.bos_token_id if tokenizer.bos_token_id is not None else tokenizer.eos_token_id
+        self.prefix = ([] if start is None else [start]) + self._ids(demonstrations)
+        self.answers = [self._ids(f" {answer}") for answer in question.answers]
+        self._cache = self._run(self.prefix, None).past_key_values if self.prefix else None
+
+    @torch.no_grad()
+    def scores(self, text: str, text_pair: str | None = None) -> Scores:
+        """The scores of all answers for one example."""
+        prompt = self._ids(ask(self.question, text, text_pair))
+        output = self._run(prompt, self._cache)
+        cache, first = output.past_key_values, output.logits[0, -1].float().log_softmax(-1)  # (vocab,)
+        totals = []
+        for answer in self.answers:
+            total = first[answer[0]]
+            if len(answer) > 1:
+                logits = self._run(answer[:-1], cache).logits[0].float().log_softmax(-1)  # (tokens - 1, vocab)
+                total = total + logits.gather(1, torch.tensor(answer[1:], device=logits.device)[:, None]).sum()
+                cache.crop(-(len(answer) - 1))  # a negative number is how many to remove
+            totals.append(total)
+        if self._cache is not None:
+            self._cache.crop(-len(prompt))
+        total = torch.stack(totals).cpu()
+        return Scores(total, total / torch.tensor([len(answer) for answer in self.answers]))
+
+    def _ids(self, text: str) -> list[int]:
+        return self.tokenizer(text, add_special_tokens=False)["input_ids"]
+
+    @torch.no_grad()
+    def _run(self, ids: list[int], cache):
+        inputs = torch.tensor([ids], device=self.model.device)
+        return self.model(inputs, past_key_values=cache, use_cache=True, return_dict=True)
+
+
+def load_causal_lm(name_or_path: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """A causal language model from a folder or the hub, with its tokenizer."""
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(name_or_path)
+        model = AutoModelForCausalLM.from_pretrained(name_or_path, trust_remote_code=False, use_safetensors=True)
+    except (OSError, ValueError) as error:
+        raise UserError(f"Cannot load a causal language model from {name_or_path!r}: {error}") from error
+    return model, tokenizer
+
+
+@torch.no_grad()
+def masked_lm_scores(
+    plm: SharedPLM, texts: Sequence[str], answers: Sequence[str], template: str = "{text} It was {mask}."
+) -> Tensor:
+    """Log-probabilities of the answers at the mask of `template`, `(texts, labels)`: prompting a masked LM.
+
+    Raises:
+        UserError: an answer is not one token of the vocabulary.
+    """
+    tokenizer = plm.tokenizer
+    ids = [tokenizer(f" {answer}", add_special_tokens=False)["input_ids"] for answer in answers]
+    for answer, pieces in zip(answers, ids, strict=True):
+        if len(pieces) != 1 or pieces[0] == tokenizer.unk_token_id:
+            raise UserError(f"{answer!r} is not one token of this model; a mask stands for one, take another answer.")
+    prompts = [template.format(text=text, mask=tokenizer.mask_token) for text in texts]
+    batch = {name: rows.to(plm.device) for name, rows in tokenizer(prompts, padding=True, return_tensors="pt").items()}
+    mask = batch["input_ids"] == tokenizer.mask_token_id  # (texts, seq)
+    if (mask.sum(1) != 1).any():
+        raise UserError("every prompt needs exactly one mask; a text brings one of its own, or the template has none.")
+    training = plm.training
+    plm.eval()
+    logits = plm.masked_lm_logits(batch, mask).float().log_softmax(-1)  # (texts, vocab)
+    plm.train(training)
+    return logits[:, [pieces[0] for pieces in ids]].cpu()

@@ -1,0 +1,141 @@
+"""Bias-only models: what they look at, and how they are fitted."""
+
+import numpy as np
+import pytest
+from datasets import Dataset
+
+from mtlib.data.bias import (
+    AddBias,
+    BagOfWords,
+    BiasModel,
+    HypothesisOnly,
+    LexicalOverlap,
+    Overlap,
+    bias_quality,
+    predict_out_of_fold,
+    words,
+)
+from mtlib.errors import UserError
+from mtlib.testbed import generate
+from mtlib.testbed.bias import Shortcut
+from tests.conftest import make_plm, tiny_bert_config
+
+VECTORS = {"cat": np.array([2.0, 0.0]), "cats": np.array([3.0, 4.0]), "sat": np.array([0.0, 1.0])}
+
+
+def test_words():
+    assert words("It's a Cat, the cat's mat!") == ["it's", "a", "cat", "the", "cat's", "mat"]
+
+
+class TestOverlap:
+    def features(self, premise, hypothesis, **options):
+        return Overlap(VECTORS, **options).features(make_plm(), [premise], [hypothesis])[0]
+
+    def test_the_seven_features_by_hand(self):
+        # cats: 0.6 to cat, 0.8 to sat; the: in the premise, without a vector; cat: in the premise
+        row = self.features("The cat sat on the mat, didn't it?", "the cats cat")
+        best = [0.8, 1.0, 1.0]
+        assert row == pytest.approx([0, 0, 2 / 3, np.log(8 - 3), np.mean(best), 0.8, 1.0])
+
+    def test_a_part_of_the_premise_is_one_of_whole_words(self):
+        assert self.features("a cat sat here", "cat sat")[:3].tolist() == [1, 1, 1]
+        assert self.features("a cat here sat", "cat sat")[:3].tolist() == [0, 1, 1]
+        assert self.features("the tomcat saturday", "cat sat")[0] == 0
+        assert self.features("the tomcat saturday", "tomcat sat", faithful_to_code=True)[0] == 1
+
+    def test_texts_without_words_have_features_too(self):
+        for premise, hypothesis in (("cat", "?!"), ("...", "cat"), ("", "")):
+            assert np.isfinite(self.features(premise, hypothesis)).all()
+
+    def test_without_vectors_a_word_is_the_mean_of_its_pieces_in_the_trunk(self):
+        plm = make_plm()
+        table = plm.trunk.get_input_embeddings().weight.detach().double().numpy()
+        slow, ly, film = (table[plm.tokenizer.convert_tokens_to_ids(piece)] for piece in ("slow", "##ly", "film"))
+        slowly = (slow + ly) / 2
+        cosine = slowly @ film / np.linalg.norm(slowly) / np.linalg.norm(film)
+        row = Overlap().features(plm, ["film"], ["slowly"])[0]
+        assert row[4:] == pytest.approx([cosine] * 3)
+
+    def test_what_is_no_entailment_is_halved(self):
+        features = np.repeat([[1.0], [0.0]], 20, axis=0) * np.ones(7)
+        labels = np.array([0] * 20 + [1, 2] * 10)
+        probabilities = predict_out_of_fold(Overlap(), features, labels, 3, folds=1)
+        assert (probabilities[:, 1] == probabilities[:, 2]).all() and probabilities.sum(1) == pytest.approx(np.ones(40))
+        assert (probabilities[:20, 0] > 0.9).all() and (probabilities[20:, 0] < 0.1).all()
+
+
+def test_lexical_overlap_is_shares_of_words():
+    row = LexicalOverlap().features(None, ["Is it a cat"], ["a cat?"])[0]
+    assert row == pytest.approx([2 / 4, 2 / 4, 2 / 2])
+
+
+def test_the_planted_shortcut_is_read_off_the_text():
+    """It is right in s + (1 - s)^2 / k of the rows, and the bias model says so."""
+    for task, n_labels, right in (("sentiment", 2, 0.905), ("nli", 3, 0.9033), ("paraphrase", 2, 0.905)):
+        rows = generate(tasks=[task])[f"testbed_{task}_train"][:2000]
+        data = Dataset.from_list(rows).rename_column("label", "labels")
+        plm = make_plm(tiny_bert_config(num_labels=n_labels))
+        prepared = AddBias(Shortcut())(plm, data)
+        assert prepared.counts["bias_accuracy"] == pytest.approx(right, abs=0.02)
+        assert prepared.counts["bias_calibration_error"] < 0.03  # one fold's accuracy varies by 0.015
+        assert np.array(prepared.examples["bias_features"][:]).sum(1).tolist() == [1] * 2000
+
+
+class TestAddBias:
+    def data(self, n=40, pair=False):
+        row = {"text": ["a good film", "a bad film"], "labels": [1, 0]}
+        row |= {"text_pair": ["so good", "so bad"]} if pair else {}
+        return Dataset.from_list([{name: values[i % 2] for name, values in row.items()} for i in range(n)])
+
+    @pytest.mark.parametrize(("model", "pair"), [(BagOfWords(), False), (HypothesisOnly(), True)])
+    def test_words_that_tell_the_label(self, plm, model, pair):
+        data = self.data(pair=pair)
+        examples, counts = AddBias(model)(plm, data)
+        logs = np.array(examples["bias_log_probabilities"][:])
+        assert np.exp(logs).sum(1) == pytest.approx(np.ones(40), abs=1e-5)
+        assert (logs.argmax(1) == data["labels"][:]).all() and counts["bias_accuracy"] == 1.0
+        assert examples["bias_features"][:] == examples["bias_log_probabilities"][:], "words are no numbers"
+        assert examples.remove_columns(["bias_log_probabilities", "bias_features"])[:] == data[:]
+
+    def test_out_of_fold_nobody_predicts_what_it_was_fitted_on(self, plm):
+        """Every text has a word of its own: by heart in its own training data, unknown otherwise."""
+        generator = np.random.default_rng(0)
+        labels = generator.integers(2, size=200).tolist()
+        data = Dataset.from_dict({"text": [f"w{i}" for i in range(200)], "labels": labels})
+        accuracy = {folds: AddBias(BagOfWords(), folds)(plm, data).counts["bias_accuracy"] for folds in (1, 5)}
+        assert accuracy[1] > 0.95 and accuracy[5] < 0.6
+
+    def test_a_seed_decides_the_folds(self, plm):
+        data = Dataset.from_dict(
+            {"text": [f"w{i % 7} w{i % 3}" for i in range(60)], "labels": [i % 2 for i in range(60)]}
+        )
+        first, same, other = (AddBias(BagOfWords())(plm, data, seed).examples[:] for seed in (0, 0, 1))
+        assert first == same != other
+
+    def test_what_does_not_fit_is_told(self, plm):
+        with pytest.raises(UserError, match="the bias model HypothesisOnly is for pairs of texts"):
+            AddBias(HypothesisOnly())(plm, self.data())
+        with pytest.raises(UserError, match="bias_folds is 0"):
+            AddBias(BagOfWords(), 0)
+        with pytest.raises(UserError, match="the training set has one label only"):
+            AddBias(BagOfWords())(plm, self.data().filter(lambda row: row["labels"] == 1))
+
+    def test_a_label_that_a_fold_lacks_is_unlikely_not_impossible(self):
+        class Number(BiasModel):
+            def features(self, plm, texts, pairs):
+                return np.arange(12.0)[:, None]
+
+        labels = np.array([0, 1] * 5 + [0, 2])
+        probabilities = predict_out_of_fold(Number(), Number().features(None, None, None), labels, 3, folds=12)
+        assert (probabilities > 0).all() and probabilities[11, 2] < 1e-5
+
+
+def test_quality_by_hand():
+    probabilities = np.array([[0.95, 0.05], [0.85, 0.15], [0.15, 0.85], [0.45, 0.55]])
+    quality = bias_quality(probabilities, np.array([0, 1, 1, 0]))
+    # bins 0.9 (right), 0.8 (one of two right), 0.5 (wrong): |0.95 - 1| + |1.7 - 1| + |0.55 - 0|, over 4
+    assert quality["bias_calibration_error"] == pytest.approx((0.05 + 0.7 + 0.55) / 4)
+    assert (quality["bias_accuracy"], quality["bias_gold_probability"]) == (
+        0.5,
+        pytest.approx((0.95 + 0.15 + 0.85 + 0.45) / 4),
+    )

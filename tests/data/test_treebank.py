@@ -1,0 +1,151 @@
+"""Dependency trees: how they are read, parsed and trained on."""
+
+import math
+
+import pytest
+import torch
+
+from mtlib.collator import Collator
+from mtlib.data.treebank import Treebank, describe_treebank, read_conllu
+from mtlib.errors import UserError
+from mtlib.objectives import DependencyParsing
+from mtlib.objectives.dependency_parsing import NO_WORD, RELATIONS, parsing_loss
+from mtlib.runs.run import run
+from tests.conftest import make_plm, tiny_bert_config
+from tests.runs.test_runs import config, model, testbed  # noqa: F401  (fixtures)
+from tests.test_peers import architecture
+from tests.test_trainer import NO_DROPOUT
+
+TREES = {
+    "the film was slowly boring": ([2, 5, 5, 5, 0], ["det", "nsubj", "cop", "advmod", "root"]),
+    "a great story of the plot": ([3, 3, 0, 6, 6, 3], ["det", "amod", "root", "case", "det", "nmod:of"]),
+    "not funny": ([2, 0], ["advmod", "root"]),
+}
+
+
+def conllu(trees=TREES) -> str:
+    blocks = []
+    for text, (heads, relations) in trees.items():
+        rows = zip(text.split(), heads, relations, strict=True)
+        lines = [
+            f"{i}\t{word}\t_\tX\t_\t_\t{head}\t{relation}\t_\t_" for i, (word, head, relation) in enumerate(rows, 1)
+        ]
+        blocks.append("\n".join([f"# text = {text}", *lines]) + "\n")
+    return "\n".join(blocks)
+
+
+@pytest.fixture(scope="module")
+def treebank(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("made-up")
+    (folder / "en-ud-train.conllu").write_text(conllu())
+    (folder / "en-ud-dev.conllu").write_text("not read")
+    return folder
+
+
+def batch_of(plm, folder):
+    prepared = Treebank(folder)(plm, None)
+    return Collator(plm.tokenizer, DependencyParsing().columns)(list(prepared.examples)), prepared
+
+
+class TestReading:
+    def test_words_written_together_and_words_not_there_are_skipped(self, tmp_path):
+        text = conllu().replace(
+            "3\twas\t", "3-4\twasn't\t_\t_\t_\t_\t_\t_\t_\t_\n3.1\tso\t_\t_\t_\t_\t_\t_\t_\t_\n3\twas\t", 1
+        )
+        (tmp_path / "a.conllu").write_text(text)
+        assert read_conllu(tmp_path / "a.conllu")[0].words == ["the", "film", "was", "slowly", "boring"]
+
+    @pytest.mark.parametrize(
+        ("old", "new", "message"),
+        [
+            ("\t5\tnsubj", "\t9\tnsubj", "a head that is no word of it"),
+            ("\tnsubj\t", "\tsubject\t", "line 3: 'subject' is no relation of Universal Dependencies"),
+            ("2\tfilm\t", "3\tfilm\t", "line 3 is no word of a tree in CoNLL-U"),
+        ],
+    )
+    def test_what_is_no_tree_is_told(self, tmp_path, old, new, message):
+        (tmp_path / "a.conllu").write_text(conllu().replace(old, new, 1))
+        with pytest.raises(UserError, match=message):
+            read_conllu(tmp_path / "a.conllu")
+
+    def test_a_folder_without_one_is_told(self, tmp_path, plm):
+        with pytest.raises(UserError, match=r"has no file \*train\*.conllu"):
+            Treebank(tmp_path).check(plm)
+
+    @pytest.mark.parametrize("name", ["bert", "roberta"])
+    def test_every_piece_belongs_to_its_word(self, treebank, name):
+        plm = architecture(name)
+        Treebank(treebank).check(plm)
+        batch, prepared = batch_of(plm, treebank)
+        first = plm.tokenizer.convert_ids_to_tokens(batch["input_ids"][0].tolist())
+        assert first[4:7] == ["slow", "##ly", "boring"]
+        assert batch["words"][0].tolist() == [0, 1, 2, 3, 4, 4, 5, 0]
+        assert batch["heads"][2].tolist() == [2, 0] + [NO_WORD] * 4
+        assert RELATIONS[batch["relations"][1, 5]] == "nmod" and prepared.counts == {"sentences_left_out": 0}
+
+    def test_sentences_that_are_too_long_are_left_out(self, tmp_path, plm):
+        long = " ".join(["film"] * 70)
+        trees = TREES | {long: ([0] + [1] * 69, ["root"] + ["dep"] * 69)}
+        (tmp_path / "train.conllu").write_text(conllu(trees))
+        assert Treebank(tmp_path)(plm, None).counts == {"sentences_left_out": 1}
+
+
+class TestObjective:
+    def test_the_loss_by_hand(self):
+        """Two words, of which the second sentence has one."""
+        arcs = torch.tensor([[[2.0, 1.0, 1.0], [1.0, 1.0, 2.0]], [[1.0, 3.0, 4.0], [9.0, 9.0, 9.0]]]).log()
+        relations = torch.tensor([[[1.0, 1.0], [3.0, 1.0]], [[1.0, 4.0], [5.0, 5.0]]]).log()
+        heads, gold = torch.tensor([[0, 1], [0, NO_WORD]]), torch.tensor([[0, 1], [1, NO_WORD]])
+        loss, parts = parsing_loss(arcs, relations, heads, gold)
+        assert parts["arc_loss"].item() == pytest.approx((math.log(2) + math.log(4) + math.log(8)) / 3)
+        assert parts["relation_loss"].item() == pytest.approx((math.log(2) + math.log(4) + math.log(5 / 4)) / 3)
+        assert loss.item() == pytest.approx(sum(part.item() for part in parts.values()))
+
+    @pytest.mark.parametrize("name", ["bert", "roberta", "bart"])
+    def test_scores_are_biaffine_and_padding_is_nobodys_head(self, treebank, name):
+        plm = architecture(name).eval()
+        objective = DependencyParsing()
+        objective.build(plm)
+        batch, _ = batch_of(plm, treebank)
+        scores = objective.parse(plm, batch)
+        assert scores.arc_scores.shape == (3, 6, 7) and scores.relation_scores.shape == (3, 6, len(RELATIONS))
+        assert (scores.arc_scores[2, :, 3:] == -torch.inf).all() and scores.arc_scores[2, :, :3].isfinite().all()
+        output = plm.trunk_output(batch)
+        states = output.encoder_last_hidden_state if name == "bart" else output.last_hidden_state
+        one = torch.ones(1)
+        slowly, was = torch.cat([states[0, 4:6].mean(0), one]), states[0, 3]
+        torch.testing.assert_close(scores.arc_scores[0, 3, 3], slowly @ objective.arc @ was)
+        boring = torch.cat([states[0, 6], one])  # the gold head
+        expected = torch.einsum("d,rde,e->r", slowly, objective.relation, boring)
+        torch.testing.assert_close(scores.relation_scores[0, 3], expected)
+
+    def test_released_code_starts_at_zero_and_lets_padding_be_a_head(self, treebank, plm):
+        objective = DependencyParsing(faithful_to_code=True)
+        objective.build(plm)
+        batch, _ = batch_of(plm, treebank)
+        loss = objective(plm, batch).loss  # each word has the root and 6 words to choose from, and all relations
+        assert loss.item() == pytest.approx(math.log(7) + math.log(len(RELATIONS)))
+
+    def test_it_recovers_the_trees_it_was_overfitted_to(self, treebank):
+        plm = make_plm(tiny_bert_config(**NO_DROPOUT))
+        objective = DependencyParsing()
+        objective.build(plm)
+        batch, _ = batch_of(plm, treebank)
+        optimizer = torch.optim.Adam([*plm.trunk.parameters(), *objective.parameters()], lr=1e-2)
+        for _ in range(60):
+            optimizer.zero_grad()
+            output = objective(plm, batch)
+            output.loss.backward()
+            optimizer.step()
+        assert output.parts["share_right_heads"] == 1
+        scores, real = objective.parse(plm, batch), batch["heads"] != NO_WORD
+        assert torch.equal(scores.arc_scores.argmax(-1)[real], batch["heads"][real])
+        assert torch.equal(scores.relation_scores.argmax(-1)[real], batch["relations"][real])
+        assert all(p.grad is None for p in plm.classifier.classifier.parameters())
+
+
+def test_ipt_needs_a_treebank_and_its_record_says_which(treebank, testbed, model, tmp_path):  # noqa: F811
+    with pytest.raises(UserError, match="--treebank FOLDER"):
+        run(config(model, method="ipt"), tmp_path)
+    public = config(model, method="ipt", treebank=str(treebank)).public()
+    assert public["treebank"] == describe_treebank(treebank) and str(treebank.parent) not in public["treebank"]

@@ -1,0 +1,174 @@
+"""The methods of other papers as whole runs: each trains, is killed, resumes and is recorded."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from transformers import TrainerCallback
+
+from mtlib.errors import UserError
+from mtlib.methods import get_method
+from mtlib.objectives import ConfidenceRegularization, FineTuning, MaskTuning
+from mtlib.plm import SharedPLM
+from mtlib.runs.config import command_line, configure
+from mtlib.runs.inputs import read_inputs, run_identity
+from mtlib.runs.records import read_records
+from mtlib.runs.run import run
+from mtlib.stages import AddTeacher
+from tests.conftest import make_plm, make_tokenizer
+from tests.data.test_treebank import conllu
+from tests.runs.test_runs import config, model, testbed  # noqa: F401  (fixtures)
+from tests.test_methods import tokenised
+
+# method, its settings, and what its record says beside the usual
+PEERS = {
+    "learned_mixin": ({}, {"gate", "entropy", "bias_accuracy", "bias_calibration_error"}),
+    "product_of_experts": ({}, {"bias_loss", "bias_accuracy"}),
+    "reweight": ({"bias_folds": 1}, {"bias_gold_probability"}),
+    "confidence_regularization": ({}, {"teacher_accuracy", "bias_accuracy"}),
+    "span_cutoff": ({"cut_ratio": 0.3}, {"cut_loss", "divergence"}),
+    "ipt": ({"treebank": "trees"}, {"ft_loss"}),
+    "hidden_cut": ({"faithful_to_code": True}, {"cut_loss", "divergence"}),
+}
+COMBINED = {
+    "product_of_experts": {"bias_loss", "mlm_loss", "bias_accuracy"},
+    "confidence_regularization": {"teacher_accuracy", "mlm_loss"},
+}
+RUNS = [(name, settings, names) for name, (settings, names) in PEERS.items()] + [
+    ("mask_tuning", {"classification": name}, names) for name, names in COMBINED.items()
+]
+
+
+class Killed(Exception):
+    pass
+
+
+class KillAt(TrainerCallback):
+    """Stops the last stage of a run after so many steps."""
+
+    def __init__(self, stage: str, step: int):
+        self.stage, self.step = stage, step
+
+    def on_step_end(self, args, state, control, **kwargs):
+        if state.global_step == self.step and (self.stage == "" or args.output_dir.endswith(self.stage)):
+            raise Killed
+
+
+@pytest.mark.parametrize(
+    ("method", "settings", "names"), RUNS, ids=[f"{m}-{'-'.join(map(str, s.values()))}" for m, s, _ in RUNS]
+)
+def test_it_trains_is_killed_resumes_and_is_recorded(testbed, model, tmp_path, method, settings, names):  # noqa: F811
+    if "treebank" in settings:
+        (tmp_path / "trees").mkdir()
+        (tmp_path / "trees" / "train.conllu").write_text(conllu())
+        settings = {"treebank": str(tmp_path / "trees")}
+    chosen = config(model, method=method, epochs=13, batch_size=16, **settings)  # 52 steps, checkpoints at 50 and 52
+    whole = read_records([run(chosen, tmp_path / "whole")[0]])[0]
+    stages = whole["cost"]["stages"]
+    assert names <= whole["history"][-1].keys() | stages[-1].keys()
+    assert whole["metrics"] and all(np.isfinite(entry["loss"]) for entry in whole["history"])
+    assert {name: whole["config"][name] for name in settings} == {
+        name: chosen.public()[name] if name == "treebank" else value for name, value in settings.items()
+    }
+    last = stages[-1]["name"] if len(stages) > 1 else ""
+    for step in (1, 51):  # before the first checkpoint of the last stage, and after it
+        with pytest.raises(Killed):
+            run(chosen, tmp_path / "killed", callbacks=[KillAt(last, step)])
+    resumed = read_records([run(chosen, tmp_path / "killed", keep_model=tmp_path / "model")[0]])[0]
+    assert resumed["history"] == whole["history"] and resumed["metrics"] == whole["metrics"]
+    kept = SharedPLM.from_pretrained(tmp_path / "model")
+    assert kept.config.id2label[0] == "negative", "also where the last stage began anew"
+    owns = "product_of_experts" in (method, *settings.values()) or "learned_mixin" in (method, *settings.values())
+    assert (tmp_path / "model" / "objective.safetensors").exists() == owns
+    words = command_line(chosen)
+    assert all(f"--{name.replace('_', '-')}" in words for name in settings)
+
+
+class TestStages:
+    def stages(self, method, task="nli", **settings):
+        chosen = configure(task, method, **settings).resolved()
+        return get_method(method).stages(chosen.settings, chosen.rates, make_tokenizer())
+
+    def test_the_student_starts_from_the_pretrained_model_and_only_its_stage_is_refilled(self):
+        for method, settings in (
+            ("confidence_regularization", {}),
+            ("mask_tuning", {"classification": "confidence_regularization", "alpha": 0.4}),
+        ):
+            teacher, student = self.stages(method, **settings)
+            assert type(teacher.objective) is FineTuning and (teacher.name, teacher.prepare) == ("teacher", ())
+            assert student.start == "pretrained" and student.name == method
+            classification = student.objective.classification if settings else student.objective
+            assert type(classification) is ConfidenceRegularization
+        assert student.objective.alpha == 0.4
+
+    def test_mask_tuning_with_cross_entropy_is_as_it_was(self):
+        (stage,) = self.stages("mask_tuning")
+        assert type(stage.objective) is MaskTuning and type(stage.objective.classification) is FineTuning
+        assert stage.prepare == () and stage.name == "mask_tuning"
+
+    @pytest.mark.parametrize(
+        ("task", "bias"), [("nli", "Overlap"), ("paraphrase", "LexicalOverlap"), ("sentiment", "BagOfWords")]
+    )
+    def test_each_task_has_its_bias_model(self, task, bias):
+        for method, settings in (("reweight", {}), ("mask_tuning", {"classification": "learned_mixin"})):
+            (stage,) = self.stages(method, task, **settings)
+            (preparer,) = stage.prepare
+            assert type(preparer.model).__name__ == bias and preparer.folds == 5
+        (stage,) = self.stages("product_of_experts", task)
+        assert stage.objective.halve_others == (bias == "Overlap")
+        (stage,) = self.stages("product_of_experts", task, bias="shortcut", bias_weight=0.5, focus=2)
+        assert type(stage.prepare[0].model).__name__ == "Shortcut" and not stage.objective.halve_others
+        assert (stage.objective.bias_weight, stage.objective.focus) == (0.5, 2)
+
+    def test_the_bias_model_is_part_of_what_identifies_a_run(self, testbed, model):  # noqa: F811
+        def identity(**settings):
+            chosen = config(model, **settings).resolved()
+            return run_identity(chosen, read_inputs(chosen))
+
+        ours = identity(method="reweight")
+        assert identity(method="reweight", bias="bag_of_words") == ours != identity(method="reweight", bias="shortcut")
+        plain = identity(method="mask_tuning")
+        assert identity(method="mask_tuning", classification="fine_tuning") == plain
+        assert identity(method="mask_tuning", classification="span_cutoff") != plain
+
+    @pytest.mark.parametrize(
+        ("settings", "message"),
+        [
+            (
+                {"method": "reweight", "bias": "overlap"},
+                "bias is 'overlap'; for sentiment it is one of bag_of_words, sho",
+            ),
+            (
+                {"method": "mask_tuning", "bias": "shortcut"},
+                "mask_tuning with classification='fine_tuning' takes no bias",
+            ),
+            (
+                {"method": "reweight", "bias": "shortcut", "source": "hub"},
+                "'shortcut', which is planted in the testbed",
+            ),
+            ({"method": "reweight", "bias": "words"}, "bias is 'words'; expected one of by_task"),
+            ({"method": "reweight", "bias_folds": 0}, "bias_folds is 0"),
+            ({"method": "span_cutoff", "cut_ratio": 1.5}, "cut_ratio is 1.5"),
+            ({"method": "span_cutoff", "bias": "shortcut"}, "span_cutoff does not read it"),
+            ({"method": "mask_tuning", "classification": "reweight"}, "classification is 'reweight'; expected one of"),
+        ],
+    )
+    def test_what_does_not_fit_is_refused(self, model, settings, message):  # noqa: F811
+        with pytest.raises(UserError, match=message):
+            config(model, **settings)
+
+
+def test_the_teacher_answers_for_every_example_in_its_place():
+    plm = make_plm()
+    data = tokenised(plm)
+    state = torch.get_rng_state()
+    examples, counts = AddTeacher()(plm.train(), data, batch_size=3)
+    assert plm.training and torch.equal(torch.get_rng_state(), state)
+    for row in (0, 1, 7):
+        inputs = {name: torch.tensor([data[row][name]]) for name in plm.tokenizer.model_input_names}
+        expected = plm.eval().classify(inputs).softmax(-1)[0]
+        torch.testing.assert_close(torch.tensor(examples[row]["teacher_probabilities"]), expected)
+    right = [np.argmax(row["teacher_probabilities"]) == row["labels"] for row in examples]
+    assert counts == {"teacher_accuracy": round(float(np.mean(right)), 4)}
+    assert json.dumps(counts) and examples.remove_columns("teacher_probabilities")[:] == data[:]

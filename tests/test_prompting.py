@@ -1,0 +1,78 @@
+"""Prompting: the prompts, and the scores against a direct computation over the whole sequence."""
+
+import pytest
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel, set_seed
+
+from mtlib.errors import UserError
+from mtlib.prompting import (
+    QUESTIONS,
+    CausalPrompt,
+    Question,
+    ask,
+    demonstrate,
+    draw_demonstrations,
+    load_causal_lm,
+    masked_lm_scores,
+)
+from tests.conftest import WORDS, make_plm, make_tokenizer
+
+ROWS = [{"text": "the film was slow", "label": 0}, {"text": "a great story", "label": 1}]
+QUESTION = Question("is the film good", ("bad", "slowly boring", "great"))
+
+
+def test_the_prompt_is_that_of_si_et_al():
+    rows = [{"text": "A.", "text_pair": "B.", "label": 2}]
+    question = "What is the relationship between these two sentences?"
+    assert demonstrate(QUESTIONS["nli"], rows) == f"A.\nB.\n{question}\nAnswer: contradiction\n\n"
+    assert ask(QUESTIONS["nli"], "C.", "D.") == f"C.\nD.\n{question}\nAnswer:"
+
+
+def test_demonstrations_are_balanced_and_seeded():
+    labels = [int(i % 3 == 0) for i in range(300)]
+    chosen = draw_demonstrations(labels, 16, pool=100)
+    assert len(set(chosen)) == 32 and sum(labels[row] for row in chosen) == 16
+    assert chosen == draw_demonstrations(labels, 16, pool=100) != draw_demonstrations(labels, 16, pool=100, seed=1)
+    with pytest.raises(UserError, match="of 20 rows have label 0; 16 are to be shown"):
+        draw_demonstrations(labels, 16, pool=20)
+
+
+@pytest.mark.parametrize("shown", [ROWS, []])
+@pytest.mark.parametrize("start", [None, 2])
+def test_scores_are_those_of_the_whole_sequence(shown, start):
+    set_seed(0)
+    tokenizer = make_tokenizer()
+    tokenizer.bos_token = None if start is None else tokenizer.convert_ids_to_tokens(start)
+    size = {"vocab_size": len(WORDS) + 5, "n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 128}
+    model = GPT2LMHeadModel(GPT2Config(**size, initializer_range=0.5, bos_token_id=2, eos_token_id=3))
+    prompt = CausalPrompt(model, tokenizer, QUESTION, demonstrate(QUESTION, shown))
+    for text in ("the plot is funny", "not a very warm film and boring", "the plot is funny"):
+        scores = prompt.scores(text)
+        for place, answer in enumerate(QUESTION.answers):
+            before = demonstrate(QUESTION, shown) + ask(QUESTION, text)
+            ids = tokenizer(f"{before} {answer}", add_special_tokens=False)["input_ids"]
+            ids = ([] if start is None else [start]) + ids
+            n = len(tokenizer(f" {answer}", add_special_tokens=False)["input_ids"])
+            with torch.no_grad():
+                logs = model(torch.tensor([ids])).logits[0].log_softmax(-1)
+            direct = sum(logs[i - 1, ids[i]] for i in range(len(ids) - n, len(ids)))
+            torch.testing.assert_close(scores.total[place], direct, rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(scores.mean[place], direct / n, rtol=1e-4, atol=1e-5)
+
+
+def test_a_masked_lm_answers_at_its_mask():
+    plm = make_plm()
+    scores = masked_lm_scores(plm.train(), ["the film", "a very slow plot"], ["bad", "good"], "{text} is {mask}")
+    assert plm.training
+    batch = dict(plm.eval().tokenizer("the film is [MASK]", return_tensors="pt"))
+    logs = plm.mlm(**batch).logits[0, 4].log_softmax(-1)
+    torch.testing.assert_close(scores[0], logs[plm.tokenizer.convert_tokens_to_ids(["bad", "good"])].detach())
+    with pytest.raises(UserError, match="'slowly' is not one token"):
+        masked_lm_scores(plm, ["the film"], ["slowly"])
+    with pytest.raises(UserError, match="exactly one mask"):
+        masked_lm_scores(plm, ["the film"], ["bad"], "{text}")
+
+
+def test_a_folder_without_a_model_is_told(tmp_path):
+    with pytest.raises(UserError, match="Cannot load a causal language model"):
+        load_causal_lm(str(tmp_path))
