@@ -37,7 +37,8 @@ class Treebank(Preparer):
         training_files(self.folder)
         if not plm.tokenizer.is_fast:
             raise UserError(
-                f"{type(plm.tokenizer).__name__} does not say which piece belongs to which word; IPT needs a fast tokenizer."
+                f"{type(plm.tokenizer).__name__} does not say which piece belongs to which word; IPT needs a fast "
+                "tokenizer."
             )
 
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
@@ -66,7 +67,9 @@ def describe_treebank(folder: str | Path) -> str:
 
 
 def read_conllu(path: Path) -> list[Sentence]:
-    """The sentences of a file. Words that are written together ("4-5") and words that are not there ("4.1") are skipped.
+    """The sentences of a file.
+
+    Lines of words that are written together ("4-5") and of words that are not there ("4.1") are skipped.
 
     Raises:
         UserError: a line that is none of a word, a head that is no word of the sentence, an unknown relation.
