@@ -7,8 +7,9 @@ SHELL := /bin/bash
 
 .PHONY: test faults lint tutorial lab setup lock clean
 
+# one torch thread for each test process, so that they do not wait for one another
 test: setup
-	cd "$(ROOT)" && $(BIN)/python -m pytest
+	cd "$(ROOT)" && OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
 
 # sweeps whose processes are killed, also on a Ray cluster of two workers: some minutes
 faults: setup
@@ -37,7 +38,7 @@ setup:
 # exact versions of all that `setup` installs, from the ranges in pyproject.toml
 lock:
 	set -e -o pipefail; cd "$(ROOT)"; rm -rf .venv-lock; trap 'rm -rf .venv-lock' EXIT; $(PYTHON) -m venv .venv-lock; \
-	  .venv-lock/bin/python -m pip install --quiet torch==$(TORCH) hatchling editables ".[notebooks,cluster,test]"; \
+	  .venv-lock/bin/python -m pip install --quiet torch==$(TORCH) hatchling editables ".[notebooks,cluster,policies,test]"; \
 	  .venv-lock/bin/python -m pip freeze --exclude mtlib | sed 's/+cpu$$//' > requirements.lock
 
 clean:
