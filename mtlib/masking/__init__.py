@@ -2,7 +2,7 @@
 
 from mtlib.errors import UserError
 from mtlib.masking.places import check_rate, continues_word, maskable_positions
-from mtlib.masking.pointed import MetaLearnedMasking, SupervisedMasking
+from mtlib.masking.pointed import MetaLearnedMasking, SupervisedMasking, pointer_loss
 from mtlib.masking.policy import MaskingPolicy
 from mtlib.masking.random import BernoulliMasking, ExactMasking, OriginalMasking
 from mtlib.masking.ranked import AttributionMasking, FrequencyMasking, PartOfSpeechMasking
@@ -27,6 +27,7 @@ __all__ = [
     "continues_word",
     "maskable_positions",
     "masking_policy",
+    "pointer_loss",
 ]
 
 # name -> (rate, tokenizer, at_least) -> policy; in the order of `methods.Masking`, which is for those without torch

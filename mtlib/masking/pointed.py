@@ -2,9 +2,23 @@
 
 import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 
 from mtlib.errors import UserError
 from mtlib.masking.policy import CountedMasking, MaskingPolicy, uniform
+
+
+def pointer_loss(start_logits: Tensor, end_logits: Tensor, start: Tensor, end: Tensor) -> Tensor:
+    """L = -log p_start(i) - log p_end(j), mean over the batch, in nats.
+
+    Args:
+        start_logits, end_logits: `(batch, seq)`, -inf where there is no text.
+        start, end: the first and the last token of the span, `(batch,)`.
+
+    Returns:
+        Scalar.
+    """
+    return cross_entropy(start_logits.float(), start) + cross_entropy(end_logits.float(), end)
 
 
 def best_spans(start: Tensor, end: Tensor, k: int = 1) -> tuple[Tensor, Tensor, Tensor]:

@@ -7,26 +7,13 @@ from typing import NamedTuple
 import torch
 from datasets import Dataset
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
 
 from mtlib.errors import UserError
 from mtlib.masking.marking import with_column
+from mtlib.masking.pointed import pointer_loss
 from mtlib.plm import SharedPLM
 from mtlib.stages import Prepared, Preparer
-
-
-def pointer_loss(start_logits: Tensor, end_logits: Tensor, start: Tensor, end: Tensor) -> Tensor:
-    """L = -log p_start(i) - log p_end(j), mean over the batch, in nats.
-
-    Args:
-        start_logits, end_logits: `(batch, seq)`, -inf where there is no text.
-        start, end: the first and the last token of the span, `(batch,)`.
-
-    Returns:
-        Scalar.
-    """
-    return cross_entropy(start_logits.float(), start) + cross_entropy(end_logits.float(), end)
 
 
 class SpanPointer(nn.Module):

@@ -1,5 +1,6 @@
 """Span Cutoff: a second view of each text with a span of its tokens cut out, and agreement between the two views."""
 
+from abc import abstractmethod
 from contextlib import contextmanager
 
 import torch
@@ -49,9 +50,9 @@ class TwoViews(Objective):
         self.ratio, self.cut_weight, self.divergence_weight = ratio, cut_weight, divergence_weight
         self.faithful_to_code = faithful_to_code
 
+    @abstractmethod
     def classify_cut(self, plm: SharedPLM, batch: dict) -> Tensor:
         """Class logits of the cut view, `(batch, num_labels)`."""
-        raise NotImplementedError
 
     def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
         batch = self.prepare(plm, batch)
