@@ -28,9 +28,11 @@ Update = Literal["joint", "balanced", "alternating"]
 FillMode = Literal["train", "eval"]
 Reduction = Literal["tokens", "examples", "sum"]
 Bias = Literal["by_task", "overlap", "lexical_overlap", "hypothesis_only", "bag_of_words", "shortcut"]
+Side = Literal["both", "first", "second"]
 Classification = Literal[
-    "fine_tuning", "product_of_experts", "learned_mixin", "confidence_regularization", "span_cutoff"
-]
+    "fine_tuning", "original_and_refilled", "validated_or_dropped", "validated_or_original", "product_of_experts",
+    "learned_mixin", "confidence_regularization", "span_cutoff",
+]  # fmt: skip
 
 # The bias models that fit a task; the first is its default. The classes stand in packages above this module.
 BIAS_OF_TASK: dict[str, tuple[Bias, ...]] = {
@@ -45,7 +47,8 @@ BIAS_MODELS = {
     "bag_of_words": "mtlib.data.bias.BagOfWords",
     "shortcut": "mtlib.testbed.bias.Shortcut",
 }
-WITHOUT_BIAS = ("fine_tuning", "span_cutoff")  # classifications that take no bias model
+# classifications that take no bias model
+WITHOUT_BIAS = ("fine_tuning", "original_and_refilled", "validated_or_dropped", "validated_or_original", "span_cutoff")
 
 
 @dataclass(frozen=True)
@@ -114,6 +117,10 @@ class MaskTuningSettings(SharedTrunkSettings):
     alpha: Annotated[float | None, "weight of the masked-LM loss (default: the paper's for the task)"] = None
     update: Annotated[Update, "how the two losses become a step; joint is equation 1"] = "joint"
     mlm_head_learning_rate: Annotated[float | None, "of the masked-LM head (default: by method and model)"] = None
+    fill_mode: Annotated[FillMode, "eval fills from a pass of its own without dropout"] = "train"
+    mlm_reduction: Annotated[Reduction, "what the masked-LM loss is the mean over, or its sum"] = "tokens"
+    side: Annotated[Side, "which text of a pair is masked"] = "both"
+    fixed_masks: Annotated[bool, "one draw of masks for all epochs"] = False
     classification: Annotated[Classification, "the loss on the refilled text"] = "fine_tuning"
     bias: Annotated[Bias, "what the bias model looks at (by_task: words for sentiment, else overlap)"] = "by_task"
     bias_folds: Annotated[int, "parts for out-of-fold predictions of the bias model; 1: of its own training data"] = 5
@@ -224,10 +231,33 @@ def _mask_tuning(settings, rates, tokenizer):
 
 
 def _refilled(settings, tokenizer, alpha: float, classification=None):
+    from mtlib.masking import FixedMasking, OneSide
     from mtlib.objectives import MaskTuning
 
     masking = _masking(settings, tokenizer)
-    return MaskTuning(alpha, masking, settings.fill, settings.top_k, settings.replacement, classification)
+    readings = settings if isinstance(settings, MaskTuningSettings) else MaskTuningSettings()
+    if readings.side != "both":
+        masking = OneSide(masking, readings.side, tokenizer)
+    if readings.fixed_masks:
+        masking = FixedMasking(masking)
+    return MaskTuning(
+        alpha, masking, settings.fill, settings.top_k, settings.replacement, classification,
+        readings.fill_mode, readings.mlm_reduction,
+    )  # fmt: skip
+
+
+def _original_and_refilled(settings, rates, tokenizer):
+    from mtlib.objectives import OriginalAndRefilled
+    from mtlib.stages import Stage
+
+    return (Stage(OriginalAndRefilled(), rates),)
+
+
+def _double_validated(settings, rates, tokenizer):
+    from mtlib.objectives import DoubleValidated
+    from mtlib.stages import Stage
+
+    return (Stage(DoubleValidated("drop" if settings.classification.endswith("dropped") else "original"), rates),)
 
 
 def _no_integrated_loss(settings, rates, tokenizer):
@@ -356,6 +386,9 @@ def _ipt(settings, rates, tokenizer):
 # by the name of a method: its stages with the settings of `MaskTuningSettings`
 _CLASSIFICATIONS = {
     "fine_tuning": _fine_tuning,
+    "original_and_refilled": _original_and_refilled,
+    "validated_or_dropped": _double_validated,
+    "validated_or_original": _double_validated,
     "product_of_experts": _product_of_experts,
     "learned_mixin": _learned_mixin,
     "confidence_regularization": _confidence_regularization,

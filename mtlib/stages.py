@@ -102,6 +102,27 @@ def prepared_examples(stage: Stage, plm: SharedPLM, examples: Dataset, seed: int
 
 
 @dataclass(frozen=True)
+class DrawMasks(Preparer):
+    """A column `mask` with the places that a policy masks, drawn once: a truth value for each token.
+
+    Args:
+        masking: policy.
+    """
+
+    masking: MaskingPolicy
+
+    def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0, batch_size: int = 64) -> Prepared:
+        generator = torch.Generator().manual_seed(seed)
+        masks: list[list[bool]] = []
+        for batch in DataLoader(examples, batch_size, collate_fn=Collator(plm.tokenizer, self.masking.columns)):
+            batch = {name: tensor.to(plm.device) for name, tensor in batch.items()}
+            mask = draw_mask(plm, batch, self.masking, generator)["mask"]  # (batch, seq)
+            attended = batch["attention_mask"].bool()
+            masks += [row[kept].tolist() for row, kept in zip(mask.cpu(), attended.cpu(), strict=True)]
+        return Prepared(examples.add_column("mask", masks), {"masked": sum(map(sum, masks))})
+
+
+@dataclass(frozen=True)
 class Refill(Preparer):
     """x̂ for every example of a training set, made once: masked, and filled by the model as it stands.
 

@@ -5,13 +5,16 @@ import math
 import pytest
 import torch
 
+from mtlib.collator import Collator
 from mtlib.errors import UserError
-from mtlib.masking import ExactMasking, maskable_positions
-from mtlib.masking.sides import OneSide
+from mtlib.masking import ExactMasking, FixedMasking, OneSide, maskable_positions
 from mtlib.objectives import FineTuning, MaskTuning, masked_lm_loss
 from mtlib.objectives.readings import DoubleValidated, OriginalAndRefilled
+from mtlib.runs.records import read_records
+from mtlib.runs.run import run
 from tests.conftest import ROBERTA_SPECIALS, make_batch, make_plm, make_tokenizer
-from tests.test_trainer import history, train
+from tests.runs.test_runs import config, model, testbed  # noqa: F401  (fixtures)
+from tests.test_trainer import examples, history, train
 
 HALF = ExactMasking(0.5)
 
@@ -130,3 +133,35 @@ def test_every_reading_trains(tmp_path, classification, update):
     objective = MaskTuning(0.5, HALF, classification=classification(), fill_mode="eval", mlm_reduction="examples")
     trainer = train(tmp_path, objective, update=update)
     assert all(math.isfinite(loss) for (loss,) in history(trainer, "loss"))
+
+
+def test_fixed_masks_are_one_draw_for_all_epochs(tmp_path):
+    plm, data = make_plm(), examples(16)
+    masking = FixedMasking(HALF)
+    (draw,) = masking.preparers()
+    prepared = draw(plm, data, seed=1)
+    assert prepared.examples["mask"][:] == draw(plm, data, seed=1).examples["mask"][:]
+    assert prepared.examples["mask"][:] != draw(plm, data, seed=2).examples["mask"][:]
+    rows = list(zip(prepared.examples["input_ids"], prepared.examples["mask"], strict=True))
+    assert all(sum(mask) == max(1, round(0.5 * (len(ids) - 2))) and len(mask) == len(ids) for ids, mask in rows)
+    assert not any(mask[0] or mask[-1] for _, mask in rows)
+    batch = Collator(plm.tokenizer, masking.columns)(list(prepared.examples))
+    assert torch.equal(MaskTuning(masking=masking).prepare(plm, batch)["mask"].sum(1), batch["mask"].sum(1))
+    trainer = train(tmp_path, MaskTuning(masking=masking), data=prepared.examples, max_steps=4)
+    assert all(math.isfinite(loss) for (loss,) in history(trainer, "loss"))
+    with pytest.raises(UserError, match="no column mask"):
+        train(tmp_path, MaskTuning(masking=masking), data=data)
+
+
+@pytest.mark.parametrize(
+    "reading",
+    [{"fill_mode": "eval"}, {"mlm_reduction": "sum"}, {"side": "first"}, {"fixed_masks": True},
+     {"classification": "original_and_refilled"}, {"classification": "validated_or_dropped"},
+     {"classification": "validated_or_original"}],
+    ids=str,
+)  # fmt: skip
+def test_every_reading_is_a_setting_of_the_method(testbed, model, tmp_path, reading):  # noqa: F811
+    plain, other = (read_records([run(config(model, epochs=1, **more), tmp_path)[0]])[0] for more in ({}, reading))
+    assert other["identity"] != plain["identity"]
+    if reading != {"side": "first"}:  # of a single text the first is all of it
+        assert other["history"] != plain["history"]

@@ -1,11 +1,13 @@
 """Which tokens are masked: one file per family of policies, and their names."""
 
 from mtlib.errors import UserError
+from mtlib.masking.fixed import FixedMasking
 from mtlib.masking.places import check_rate, continues_word, maskable_positions
 from mtlib.masking.pointed import MetaLearnedMasking, SupervisedMasking, pointer_loss
 from mtlib.masking.policy import MaskingPolicy
 from mtlib.masking.random import BernoulliMasking, ExactMasking, OriginalMasking
 from mtlib.masking.ranked import AttributionMasking, FrequencyMasking, PartOfSpeechMasking
+from mtlib.masking.sides import OneSide
 from mtlib.masking.spans import KnownCauseMasking, KnownShortcutMasking, SalientSpanMasking
 from mtlib.masking.whole_word import WholeWordMasking
 
@@ -13,11 +15,13 @@ __all__ = [
     "AttributionMasking",
     "BernoulliMasking",
     "ExactMasking",
+    "FixedMasking",
     "FrequencyMasking",
     "KnownCauseMasking",
     "KnownShortcutMasking",
     "MaskingPolicy",
     "MetaLearnedMasking",
+    "OneSide",
     "OriginalMasking",
     "PartOfSpeechMasking",
     "SalientSpanMasking",

@@ -21,9 +21,13 @@ class OneSide(MaskingPolicy):
         if tokenizer.sep_token_id is None:
             raise UserError(f"{type(tokenizer).__name__} has no separator token, so the texts of a pair look like one.")
         self.policy, self.side, self.separator = policy, side, tokenizer.sep_token_id
+        self.columns, self.targets = policy.columns, policy.targets
 
     def __repr__(self) -> str:
         return f"OneSide({self.policy!r}, {self.side!r})"
+
+    def preparers(self) -> tuple:
+        return self.policy.preparers()
 
     def __call__(self, batch, maskable, generator=None, plm=None) -> Tensor:
         ends = batch["input_ids"] == self.separator  # (batch, seq)

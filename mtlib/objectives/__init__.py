@@ -9,12 +9,14 @@ from mtlib.objectives.mask_tuning import MaskTuning, mask_tuning_loss
 from mtlib.objectives.masked_lm import MaskedLM, masked_lm_loss
 from mtlib.objectives.objective import Objective, ObjectiveOutput, Phase
 from mtlib.objectives.product_of_experts import ProductOfExperts, debiased_focal_loss, product_of_experts_loss
+from mtlib.objectives.readings import DoubleValidated, OriginalAndRefilled
 from mtlib.objectives.span_cutoff import SpanCutoff, jensen_shannon
 
 __all__ = [
     "BiasProduct",
     "ConfidenceRegularization",
     "DependencyParsing",
+    "DoubleValidated",
     "FineTuning",
     "HiddenCut",
     "LearnedMixin",
@@ -22,6 +24,7 @@ __all__ = [
     "MaskedLM",
     "Objective",
     "ObjectiveOutput",
+    "OriginalAndRefilled",
     "Phase",
     "ProductOfExperts",
     "Reweight",
