@@ -321,11 +321,11 @@ def test_every_row_has_a_look_of_its_own():
 def test_a_seventh_method_recolours_no_other(monkeypatch):
     rows = [*METHODS, "mask_tuning (alternating)", "mask_tuning (alpha 0.1)"]
     before = style.looks(rows)
-    seventh = Method("span_cutoff", "Span Cutoff", "made up", lambda *_: (), colour="#123456", marker="*")
-    monkeypatch.setitem(METHODS, "span_cutoff", seventh)
-    assert {row: look for row, look in style.looks(["span_cutoff", *rows]).items() if row in rows} == before
-    figure, alt = figures.gap([*RECORDS, record("span_cutoff", 0, (60, 60))])
-    assert "span_cutoff: testbed_sentiment 60.0 %" in alt and "Span Cutoff (n = 1)" in texts(figure)
+    seventh = Method("made_up", "Made Up", "made up", lambda *_: (), colour="#123456", marker="*")
+    monkeypatch.setitem(METHODS, "made_up", seventh)
+    assert {row: look for row, look in style.looks(["made_up", *rows]).items() if row in rows} == before
+    figure, alt = figures.gap([*RECORDS, record("made_up", 0, (60, 60))])
+    assert "made_up: testbed_sentiment 60.0 %" in alt and "Made Up (n = 1)" in texts(figure)
     (marker,) = [bar.lines[0] for bar in figure.axes[0].containers[-2:-1]]
     assert (marker.get_color(), marker.get_marker()) == ("#123456", "*")
 
