@@ -434,11 +434,11 @@ METHODS: dict[str, Method] = {
         ),
         Method(
             "learned_mixin", "Learned-Mixin+H", "an ensemble with a frozen bias model, gated", _learned_mixin,
-            LearnedMixinSettings, paper="Learned-Mixin+H", colour="#56b4e9", marker="X",
+            LearnedMixinSettings, paper="Learned-Mixin+H", colour="#6a3d9a", marker="X",
         ),
         Method(
             "product_of_experts", "product of experts", "an ensemble with a bias network trained along",
-            _product_of_experts, ProductOfExpertsSettings, paper="PoE", colour="#949494", marker="*",
+            _product_of_experts, ProductOfExpertsSettings, paper="PoE", colour="#005f73", marker="*",
         ),
         Method(
             "reweight", "reweight", "examples weigh the less, the better the bias model explains them", _reweight,
@@ -447,7 +447,7 @@ METHODS: dict[str, Method] = {
         Method(
             "confidence_regularization", "confidence regularization",
             "a student of a teacher whose confidence is cut where the bias model is right", _confidence_regularization,
-            BiasSettings, paper="Regularized-conf", colour="#882255", marker=">",
+            BiasSettings, paper="Regularized-conf", colour="#a50f15", marker=">",
         ),
         Method(
             "span_cutoff", "Span Cutoff", "a second view with a span cut out, and agreement of the two", _span_cutoff,

@@ -36,7 +36,7 @@ _VARIANTS = {
     "mask_tuning (balanced)": ("#882255", "<"),
 }
 # rows that have no look anywhere take these in turn, which no method has
-_SPARE = (("#332288", "h"), ("#117733", "d"), ("#aa4499", "p"), ("#999933", "*"), ("#661100", "8"), ("#44aa99", "H"))
+_SPARE = (("#aa4499", "p"), ("#661100", "8"), ("#44aa99", "H"), ("#222222", "h"), ("#b2df8a", "d"), ("#3b3b98", "*"))
 
 styled = matplotlib.rc_context(_STYLE)  # as a decorator: the reader's own settings stay what they are
 
