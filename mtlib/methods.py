@@ -8,141 +8,30 @@ stages import the objectives when they are called, and what stands above this mo
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING
 
 from mtlib.errors import UserError
+from mtlib.settings import (
+    BIAS_MODELS,
+    BiasSettings,
+    IntermediateSettings,
+    LearnedMixinSettings,
+    LearningRates,
+    MaskTuningSettings,
+    NoSettings,
+    ParsingSettings,
+    PerturbationSettings,
+    ProductOfExpertsSettings,
+    SequentialSettings,
+    SharedTrunkSettings,
+    TwoViewsSettings,
+)
 
 if TYPE_CHECKING:
     from mtlib.stages import Stage
 
-Masking = Literal[
-    "exact", "bernoulli", "whole_word", "original", "salient_spans", "supervised", "supervised_top5", "meta_learned",
-    "frequency_rare", "frequency_frequent", "part_of_speech_content", "part_of_speech_function",
-    "attribution_most", "attribution_least", "known_shortcut", "known_cause",
-]  # fmt: skip
-TESTBED_ONLY = ("known_shortcut", "known_cause")  # policies that know the grammar
-Fill = Literal["argmax", "sample", "top_k"]
-Replacement = Literal["mask", "80_10_10"]
-Targets = Literal["masked", "all"]
-Update = Literal["joint", "balanced", "alternating"]
-FillMode = Literal["train", "eval"]
-Reduction = Literal["tokens", "examples", "sum"]
-Bias = Literal["by_task", "overlap", "lexical_overlap", "hypothesis_only", "bag_of_words", "shortcut"]
-Side = Literal["both", "first", "second"]
-Classification = Literal[
-    "fine_tuning", "original_and_refilled", "validated_or_dropped", "validated_or_original", "product_of_experts",
-    "learned_mixin", "confidence_regularization", "span_cutoff",
-]  # fmt: skip
 
-# The bias models that fit a task; the first is its default. The classes stand in packages above this module.
-BIAS_OF_TASK: dict[str, tuple[Bias, ...]] = {
-    "sentiment": ("bag_of_words", "shortcut"),
-    "nli": ("overlap", "lexical_overlap", "hypothesis_only", "shortcut"),
-    "paraphrase": ("lexical_overlap", "overlap", "hypothesis_only", "shortcut"),
-}
-BIAS_MODELS = {
-    "overlap": "mtlib.data.bias.Overlap",
-    "lexical_overlap": "mtlib.data.bias.LexicalOverlap",
-    "hypothesis_only": "mtlib.data.bias.HypothesisOnly",
-    "bag_of_words": "mtlib.data.bias.BagOfWords",
-    "shortcut": "mtlib.testbed.bias.Shortcut",
-}
-# classifications that take no bias model
-WITHOUT_BIAS = ("fine_tuning", "original_and_refilled", "validated_or_dropped", "validated_or_original", "span_cutoff")
-
-
-@dataclass(frozen=True)
-class LearningRates:
-    """Peak rates of the trunk and of the two heads."""
-
-    trunk: float
-    classifier: float
-    mlm_head: float
-
-
-@dataclass(frozen=True)
-class NoSettings:
-    """For a method that reads none of its own."""
-
-
-@dataclass(frozen=True)
-class PerturbationSettings:
-    """How a text becomes its perturbed copy. (The words beside a type are the command line's help.)"""
-
-    mask_rate: Annotated[float, "share of the tokens that is masked"] = 0.05
-    masking: Annotated[Masking, "which tokens are masked"] = "exact"
-    fill: Annotated[Fill, "how a mask is filled"] = "argmax"
-    top_k: Annotated[int, "for fill top_k"] = 10
-    replacement: Annotated[Replacement, "what stands at a masked place"] = "mask"
-
-
-@dataclass(frozen=True)
-class SharedTrunkSettings(PerturbationSettings):
-    shared: Annotated[bool, "one trunk for both heads, or each its own"] = True
-
-
-@dataclass(frozen=True)
-class BiasSettings:
-    bias: Annotated[Bias, "what the bias model looks at (by_task: words for sentiment, else overlap)"] = "by_task"
-    bias_folds: Annotated[int, "parts for out-of-fold predictions of the bias model; 1: of its own training data"] = 5
-
-
-@dataclass(frozen=True)
-class ProductOfExpertsSettings(BiasSettings):
-    bias_weight: Annotated[float, "weight of the bias network's own loss"] = 1.0
-    focus: Annotated[float | None, "exponent of the debiased focal loss, which then takes the product's place"] = None
-
-
-@dataclass(frozen=True)
-class LearnedMixinSettings(BiasSettings):
-    entropy_weight: Annotated[float, "weight of the entropy of the scaled bias"] = 0.03
-
-
-@dataclass(frozen=True)
-class TwoViewsSettings:
-    cut_ratio: Annotated[float, "length of the cut span, as a share of the tokens"] = 0.1
-    cut_weight: Annotated[float, "weight of the cut view's cross-entropy"] = 1.0
-    divergence_weight: Annotated[float, "weight of the divergence of the two views"] = 1.0
-    faithful_to_code: Annotated[bool, "as the released code does it where the paper differs"] = False
-
-
-@dataclass(frozen=True)
-class ParsingSettings:
-    treebank: Annotated[str | None, "folder with a treebank in CoNLL-U, for example UD English-EWT"] = None
-    faithful_to_code: Annotated[bool, "as the released code does it where the paper differs"] = False
-
-
-@dataclass(frozen=True)
-class MaskTuningSettings(SharedTrunkSettings):
-    alpha: Annotated[float | None, "weight of the masked-LM loss (default: the paper's for the task)"] = None
-    update: Annotated[Update, "how the two losses become a step; joint is equation 1"] = "joint"
-    mlm_head_learning_rate: Annotated[float | None, "of the masked-LM head (default: by method and model)"] = None
-    fill_mode: Annotated[FillMode, "eval fills from a pass of its own without dropout"] = "train"
-    mlm_reduction: Annotated[Reduction, "what the masked-LM loss is the mean over, or its sum"] = "tokens"
-    side: Annotated[Side, "which text of a pair is masked"] = "both"
-    fixed_masks: Annotated[bool, "one draw of masks for all epochs"] = False
-    classification: Annotated[Classification, "the loss on the refilled text"] = "fine_tuning"
-    bias: Annotated[Bias, "what the bias model looks at (by_task: words for sentiment, else overlap)"] = "by_task"
-    bias_folds: Annotated[int, "parts for out-of-fold predictions of the bias model; 1: of its own training data"] = 5
-
-
-@dataclass(frozen=True)
-class SequentialSettings(PerturbationSettings):
-    mlm_head_learning_rate: Annotated[float | None, "of the first stage (default: by method and model)"] = None
-
-
-@dataclass(frozen=True)
-class IntermediateSettings:
-    mask_rate: Annotated[float, "share of the tokens that is masked"] = 0.15
-    masking: Annotated[Masking, "which tokens are masked"] = "exact"
-    replacement: Annotated[Replacement, "what stands at a masked place"] = "mask"
-    pretraining_epochs: Annotated[float | None, "of masked-LM training (default: as in fine-tuning)"] = None
-    pretraining_steps: Annotated[int | None, "of masked-LM training, instead of epochs"] = None
-    mlm_head_learning_rate: Annotated[float | None, "of the first stage (default: by method and model)"] = None
-
-    def __post_init__(self):
-        if self.pretraining_epochs is not None and self.pretraining_steps is not None:
-            raise UserError("pretraining_epochs and pretraining_steps are both given; leave one out.")
+_RATES = LearningRates(1e-4, 1e-4, 1e-4)  # with the bundled model, where no grid has been recorded
 
 
 @dataclass(frozen=True)
@@ -167,7 +56,7 @@ class Method:
     about: str
     stages: Callable[[object, LearningRates, object], "tuple[Stage, ...]"]
     settings: type = NoSettings
-    rates: LearningRates = LearningRates(1e-4, 1e-4, 1e-4)
+    rates: LearningRates = _RATES
     paper: str = ""
     colour: str = "#000000"
     marker: str = "o"

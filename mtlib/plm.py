@@ -28,7 +28,7 @@ from transformers import (
 from transformers.utils import logging
 
 from mtlib.errors import UserError
-from mtlib.methods import Fill
+from mtlib.settings import Fill
 
 FILLS = get_args(Fill)
 

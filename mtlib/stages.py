@@ -17,11 +17,11 @@ from torch.utils.data import DataLoader
 from mtlib.collator import Collator
 from mtlib.errors import UserError
 from mtlib.masking import MaskingPolicy
-from mtlib.methods import Fill, LearningRates, Replacement
 from mtlib.objectives import Objective
 from mtlib.objectives.mask_tuning import perturbation_counts
 from mtlib.objectives.masked_lm import check_replacement, draw_mask, replace_masked
 from mtlib.plm import SharedPLM, check_fill, check_top_k
+from mtlib.settings import Fill, LearningRates, Replacement
 
 
 class Prepared(NamedTuple):

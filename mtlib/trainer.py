@@ -17,9 +17,9 @@ from transformers.trainer_pt_utils import LengthGroupedSampler
 from mtlib.collator import Collator
 from mtlib.diagnostics import gradient_diagnostics
 from mtlib.errors import UserError
-from mtlib.methods import Update
 from mtlib.objectives import FineTuning, Objective, ObjectiveOutput, Phase
 from mtlib.plm import SharedPLM
+from mtlib.settings import Update
 from mtlib.updates import UPDATES, AlternatingUpdate, BalancedUpdate, check_update
 
 _OBJECTIVE_FILE = "objective.safetensors"  # its parameters, in a checkpoint

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from mtlib.errors import UserError
-from mtlib.methods import Update
 from mtlib.objectives import ObjectiveOutput, Phase
+from mtlib.settings import Update
 
 UPDATES = get_args(Update)
 DECAY = 0.95  # of the running norm of the classification gradient

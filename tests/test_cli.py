@@ -12,11 +12,11 @@ from typer.testing import CliRunner
 from mtlib import cli
 from mtlib.data import sources
 from mtlib.errors import UserError
-from mtlib.methods import MaskTuningSettings
 from mtlib.paths import DATA_DIR
 from mtlib.runs import environment
 from mtlib.runs.config import settings_with_help
 from mtlib.runs.records import read_records
+from mtlib.settings import MaskTuningSettings
 from tests.runs.test_runs import model, testbed  # noqa: F401  (fixtures)
 
 

@@ -20,12 +20,13 @@ from mtlib.data.encoding import tokenise
 from mtlib.errors import UserError
 from mtlib.masking import masking_policy
 from mtlib.masking.policy import CountedMasking
-from mtlib.methods import METHODS, LearningRates, Method
+from mtlib.methods import METHODS, Method
 from mtlib.objectives import FineTuning, MaskTuning, Objective, ObjectiveOutput
 from mtlib.runs.config import configure
 from mtlib.runs.inputs import read_inputs, run_identity
 from mtlib.runs.records import read_records
 from mtlib.runs.run import run
+from mtlib.settings import LearningRates
 from mtlib.stages import Prepared, Preparer, Stage
 from mtlib.trainer import ObjectiveTrainer, load_objective
 from tests.conftest import make_batch, make_plm, tiny_bert_config

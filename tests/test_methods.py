@@ -11,11 +11,12 @@ from transformers import TrainerCallback
 
 from mtlib.errors import UserError
 from mtlib.masking import BernoulliMasking, ExactMasking
-from mtlib.methods import METHODS, IntermediateSettings, LearningRates, get_method
+from mtlib.methods import METHODS, get_method
 from mtlib.objectives import FineTuning, MaskedLM, MaskTuning
 from mtlib.runs import run as runs
 from mtlib.runs.config import command_line, configure, read_by
 from mtlib.runs.records import read_records
+from mtlib.settings import IntermediateSettings, LearningRates
 from mtlib.stages import Refill
 from tests.conftest import BERT_SPECIALS, make_plm, make_tokenizer, tiny_bert_config
 from tests.runs.test_runs import config, model, testbed  # noqa: F401  (fixtures)

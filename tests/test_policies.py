@@ -35,12 +35,12 @@ from mtlib.masking.policy import CountedMasking
 from mtlib.masking.ranked import attribution
 from mtlib.masking.spans import MarkedMasking, mark_spans
 from mtlib.masking.supervised import SpanPointer, pointer_loss
-from mtlib.methods import Masking
 from mtlib.objectives import FineTuning, MaskedLM
 from mtlib.paths import SETTINGS_FILE
 from mtlib.runs.config import configure
 from mtlib.runs.records import read_records
 from mtlib.runs.run import run
+from mtlib.settings import Masking
 from mtlib.stages import Refill
 from mtlib.testbed import answers
 from mtlib.testbed.answers import PointAtAnswers, edited_spans

@@ -65,6 +65,7 @@ CORE = {
     "plm",
     "objectives",
     "methods",
+    "settings",
     "stages",
     "trainer",
     "updates",

@@ -34,7 +34,7 @@ __all__ = [
     "pointer_loss",
 ]
 
-# name -> (rate, tokenizer, at_least) -> policy; in the order of `methods.Masking`, which is for those without torch
+# name -> (rate, tokenizer, at_least) -> policy; in the order of `settings.Masking`, which is for those without torch
 POLICIES = {
     "exact": lambda rate, tokenizer, at_least: ExactMasking(rate, at_least),
     "bernoulli": lambda rate, tokenizer, at_least: BernoulliMasking(rate),

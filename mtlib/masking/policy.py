@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mtlib.errors import UserError
 from mtlib.masking.places import check_rate
-from mtlib.methods import Targets
+from mtlib.settings import Targets
 
 if TYPE_CHECKING:
     from mtlib.stages import Preparer

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from mtlib.errors import UserError
 from mtlib.masking import ExactMasking, MaskingPolicy, check_rate
-from mtlib.methods import Fill, FillMode, Reduction, Replacement
 from mtlib.objectives.fine_tuning import FineTuning, fine_tuning_loss
 from mtlib.objectives.masked_lm import (
     check_replacement,
@@ -20,6 +19,7 @@ from mtlib.objectives.masked_lm import (
 )
 from mtlib.objectives.objective import Objective, ObjectiveOutput, Phase
 from mtlib.plm import SharedPLM, check_fill, check_top_k
+from mtlib.settings import Fill, FillMode, Reduction, Replacement
 
 
 def mask_tuning_loss(

@@ -9,9 +9,9 @@ from torch.nn.functional import cross_entropy
 
 from mtlib.errors import UserError
 from mtlib.masking import ExactMasking, MaskingPolicy, maskable_positions
-from mtlib.methods import Fill, Replacement, Targets
 from mtlib.objectives.objective import Objective, ObjectiveOutput
 from mtlib.plm import FilledMasks, SharedPLM
+from mtlib.settings import Fill, Replacement, Targets
 
 REPLACEMENTS = get_args(Replacement)
 

@@ -13,17 +13,9 @@ from pathlib import Path
 from typing import Annotated, Literal, get_args, get_origin, get_type_hints
 
 from mtlib.errors import UserError
-from mtlib.methods import (
-    BIAS_OF_TASK,
-    METHODS,
-    TESTBED_ONLY,
-    WITHOUT_BIAS,
-    LearningRates,
-    get_method,
-    readers,
-    settings_of_any_method,
-)
+from mtlib.methods import METHODS, get_method, readers, settings_of_any_method
 from mtlib.paths import MINI_MODEL_DIR
+from mtlib.settings import BIAS_OF_TASK, TESTBED_ONLY, WITHOUT_BIAS, LearningRates
 
 BUNDLED_MODEL = "mini"
 NAMES = (BUNDLED_MODEL, "testbed", "hub")  # of a model or a source; no paths, even where such a folder lies about

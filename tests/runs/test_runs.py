@@ -15,13 +15,13 @@ from mtlib.data import sources
 from mtlib.data.encoding import tokenise
 from mtlib.data.tasks import get_task
 from mtlib.errors import UserError
-from mtlib.methods import LearningRates
 from mtlib.paths import SETTINGS_FILE
 from mtlib.plm import SharedPLM
 from mtlib.runs.config import RunConfig, configure, read_by
 from mtlib.runs.inputs import read_sets, record_path
 from mtlib.runs.records import SCHEMA_VERSION, read_records
 from mtlib.runs.run import run
+from mtlib.settings import LearningRates
 from mtlib.trainer import last_checkpoint
 from tests.conftest import make_plm, tiny_bert_config
 

@@ -7,8 +7,9 @@ import pytest
 
 from mtlib.data.tasks import TASKS, get_task
 from mtlib.errors import UserError
-from mtlib.methods import METHODS, LearningRates
+from mtlib.methods import METHODS
 from mtlib.runs.records import identity, read_records
+from mtlib.settings import LearningRates
 from mtlib.study.plan import Study, best_rates, split
 from mtlib.tutorial import page_tables as pages
 
