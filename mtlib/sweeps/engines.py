@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -112,11 +113,10 @@ def _seen(outcome: Outcome, store: Store, deadline: float) -> Outcome:
     return outcome
 
 
-class Engine:
+class Engine(ABC):
     """Takes runs and says what became of them. A run whose process died is started again, `retries` times.
 
-    An engine says how a run is started (`_submit`, which returns what stands for it), which have ended (`_ended`), and
-    what became of one (`_answer`: fields of its `Outcome`).
+    An engine says how a run is started, which have ended, and what became of one.
     """
 
     def __init__(self, store: Store):
@@ -141,9 +141,21 @@ class Engine:
             outcomes.append(Outcome(run, seconds=time.monotonic() - begun, **self._answer(task, run)))
         return outcomes
 
+    @abstractmethod
     def close(self) -> None:
         """End what is still running."""
-        raise NotImplementedError
+
+    @abstractmethod
+    def _submit(self, run: GridRun):
+        """Start the run; returns what stands for it from then on."""
+
+    @abstractmethod
+    def _ended(self) -> list:
+        """What stands for the runs that have ended since the last call."""
+
+    @abstractmethod
+    def _answer(self, task, run: GridRun) -> dict:
+        """The fields of the `Outcome` of a run that has ended."""
 
 
 class LocalEngine(Engine):
