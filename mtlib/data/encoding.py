@@ -8,9 +8,10 @@ import torch
 from datasets import Dataset
 from torch.utils.data import DataLoader
 
+from mtlib.collator import Collator
 from mtlib.errors import UserError
 from mtlib.plm import SharedPLM
-from mtlib.trainer import Collator, ObjectiveTrainer, precision
+from mtlib.trainer import ObjectiveTrainer, precision
 
 
 def tokenise(dataset: Dataset, tokenizer, max_length: int = 128, keep: Collection[str] = ()) -> Dataset:
