@@ -190,7 +190,7 @@ def _evaluate(trained: Trained, sets: dict[str, DescribedSet], config: RunConfig
 
 
 def _write(path: Path, record: dict) -> None:
-    write_atomically(path, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+    write_atomically(path, json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def _check_kept(folder: Path, identity: str) -> None:

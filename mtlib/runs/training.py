@@ -72,12 +72,18 @@ def train_stages(
         plm = SharedPLM.from_pretrained(folder / _MODEL)  # read back by every run, interrupted here or not
     trained = stages[: len(results)]
     history = [
-        entry | ({"stage": stage.name} if len(stages) > 1 else {})
+        _finite(entry) | ({"stage": stage.name} if len(stages) > 1 else {})
         for stage, result in zip(trained, results, strict=True)
         for entry in result["history"]
     ]
     cost = _cost(trained, results, clock.seconds) | {"interruptions": clock.interruptions}
     return Trained(trainer, history, cost, finite.diverged)
+
+
+def _finite(entry: dict) -> dict:
+    """A log entry with None for what is not finite: JSON has no such numbers."""
+    return {name: None if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in entry.items()}  # fmt: skip
 
 
 def check_slices(config: RunConfig) -> int:
