@@ -306,6 +306,18 @@ class SharedPLM(nn.Module):
 
 
 @contextmanager
+def evaluating(model: nn.Module):
+    """Evaluation mode (no dropout) inside the block; every module's own mode is put back after it."""
+    training = [module for module in model.modules() if module.training]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True
+
+
+@contextmanager
 def _only_rows(trunk: nn.Module, mask: Tensor):
     def gather(module, args, output):
         output.last_hidden_state = output.last_hidden_state[mask].unsqueeze(0)  # (1, n_masked, hidden)

@@ -15,7 +15,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from mtlib.errors import UserError
-from mtlib.plm import SharedPLM
+from mtlib.plm import SharedPLM, evaluating
 
 
 @dataclass(frozen=True)
@@ -151,8 +151,6 @@ def masked_lm_scores(
     mask = batch["input_ids"] == tokenizer.mask_token_id  # (texts, seq)
     if (mask.sum(1) != 1).any():
         raise UserError("every prompt needs exactly one mask; a text brings one of its own, or the template has none.")
-    training = plm.training
-    plm.eval()
-    logits = plm.masked_lm_logits(batch, mask).float().log_softmax(-1)  # (texts, vocab)
-    plm.train(training)
+    with evaluating(plm):
+        logits = plm.masked_lm_logits(batch, mask).float().log_softmax(-1)  # (texts, vocab)
     return logits[:, [pieces[0] for pieces in ids]].cpu()

@@ -20,7 +20,7 @@ from mtlib.masking import MaskingPolicy
 from mtlib.objectives import Objective
 from mtlib.objectives.mask_tuning import perturbation_counts
 from mtlib.objectives.masked_lm import check_replacement, draw_mask, replace_masked
-from mtlib.plm import SharedPLM, check_fill, check_top_k
+from mtlib.plm import SharedPLM, check_fill, check_top_k, evaluating
 from mtlib.settings import Fill, LearningRates, Replacement
 
 
@@ -165,9 +165,8 @@ class Refill(Preparer):
         console = Console(stderr=True)
         counts = {"masked": 0, "changed": 0}
         rows = iter(order.tolist())
-        training, devices = plm.training, [plm.device] if plm.device.type == "cuda" else []
-        plm.eval()
-        with torch.random.fork_rng(devices):
+        devices = [plm.device] if plm.device.type == "cuda" else []
+        with evaluating(plm), torch.random.fork_rng(devices):
             torch.manual_seed(seed)  # what sampled fills and the 80/10/10 rule draw from
             masks = torch.Generator().manual_seed(seed)
             for batch in track(batches, "refilling", console=console, transient=True, disable=not console.is_terminal):
@@ -180,7 +179,6 @@ class Refill(Preparer):
                 attended = batch["attention_mask"].bool()  # (batch, seq)
                 for row, kept in zip(perturbed_ids.cpu(), attended.cpu(), strict=True):
                     ids[next(rows)] = row[kept].tolist()
-        plm.train(training)
         feature = examples.features["input_ids"]
         refilled = examples.remove_columns("input_ids").add_column("input_ids", ids, feature=feature)
         return Prepared(concatenate_datasets([examples, refilled]) if self.keep_original else refilled, counts)
@@ -204,13 +202,11 @@ class AddTeacher(Preparer):
         batches = DataLoader(
             examples.select(order), batch_size, collate_fn=Collator(plm.tokenizer), generator=torch.Generator()
         )
-        training = plm.training
-        plm.eval()
-        answers = [
-            plm.classify({name: tensor.to(plm.device) for name, tensor in batch.items()}).float().softmax(-1).cpu()
-            for batch in batches
-        ]
-        plm.train(training)
+        with evaluating(plm):
+            answers = [
+                plm.classify({name: tensor.to(plm.device) for name, tensor in batch.items()}).float().softmax(-1).cpu()
+                for batch in batches
+            ]
         probabilities = torch.empty(len(examples), plm.config.num_labels)
         probabilities[torch.as_tensor(order)] = torch.cat(answers)
         right = probabilities.argmax(-1) == torch.tensor(examples["labels"][:])

@@ -1,7 +1,6 @@
 """Between texts and model: a set's rows as model inputs, and a model's answers to a set's rows."""
 
 from collections.abc import Collection
-from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -10,7 +9,7 @@ from torch.utils.data import DataLoader
 
 from mtlib.collator import Collator
 from mtlib.errors import UserError
-from mtlib.plm import SharedPLM
+from mtlib.plm import SharedPLM, evaluating
 from mtlib.trainer import ObjectiveTrainer, precision
 
 
@@ -60,18 +59,6 @@ def predict_with(trainer: ObjectiveTrainer, dataset: Dataset, max_length: int) -
     """`predict` with the trainer of the model, on all its processes."""
     examples, order = _by_length(dataset, trainer.plm.tokenizer, max_length)
     return _in_order(trainer.predict(examples).predictions, order)
-
-
-@contextmanager
-def evaluating(model: torch.nn.Module):
-    """Evaluation mode (no dropout) inside the block; every module's own mode is put back after it."""
-    training = [module for module in model.modules() if module.training]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module in training:
-            module.training = True
 
 
 def _by_length(dataset: Dataset, tokenizer, max_length: int) -> tuple[Dataset, np.ndarray]:

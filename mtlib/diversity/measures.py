@@ -8,10 +8,9 @@ import torch
 from datasets import Dataset
 from torch.nn.functional import cosine_similarity
 
-from mtlib.data.encoding import evaluating
 from mtlib.diversity.categories import Share, share
 from mtlib.errors import UserError
-from mtlib.plm import SharedPLM
+from mtlib.plm import SharedPLM, evaluating
 
 _BATCH = 64
 

@@ -13,12 +13,11 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from mtlib.data.encoding import evaluating
 from mtlib.diversity.fillings import filled_text
 from mtlib.diversity.pos_probe import PosProbe, Span
 from mtlib.errors import UserError
 from mtlib.paths import MINI_MODEL_DIR, MINI_POS_DIR, PLAUSIBILITY_DIR
-from mtlib.plm import SharedPLM
+from mtlib.plm import SharedPLM, evaluating
 
 WEIGHTS_FILE = PLAUSIBILITY_DIR / "weights.json"
 FEATURES = ("same_part_of_speech", "same_tag", "known_word", "log_odds", "neighbour_log_odds")

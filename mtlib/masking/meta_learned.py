@@ -24,7 +24,7 @@ from mtlib.collator import Collator
 from mtlib.errors import UserError
 from mtlib.masking.marking import with_column
 from mtlib.masking.places import maskable_positions
-from mtlib.plm import SharedPLM
+from mtlib.plm import SharedPLM, evaluating
 from mtlib.stages import Prepared, Preparer
 
 
@@ -148,9 +148,8 @@ class LearnToMask(Preparer):
         self.learning_rate, self.inner_rate = learning_rate, inner_rate
 
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
-        training = plm.training
-        plm.eval()
         with (
+            evaluating(plm),
             torch.random.fork_rng([plm.device] if plm.device.type == "cuda" else []),
             torch.autocast(plm.device.type, enabled=False),
         ):
@@ -159,7 +158,6 @@ class LearnToMask(Preparer):
             scorer = MaskScorer(trunk.get_input_embeddings().weight).to(plm.device)
             self.fit(scorer, plm, examples, torch.Generator().manual_seed(seed))
             scores = self._scores(scorer, plm, examples)
-        plm.train(training)
         return Prepared(with_column(examples, "meta_scores", scores), {"meta_learned_steps": self.steps})
 
     def fit(self, scorer: MaskScorer, plm: SharedPLM, examples: Dataset, generator: torch.Generator) -> list[float]:

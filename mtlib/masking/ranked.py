@@ -8,6 +8,7 @@ from torch import Tensor
 
 from mtlib.errors import UserError
 from mtlib.masking.policy import CountedMasking
+from mtlib.plm import evaluating
 
 Frequency = Literal["rare", "frequent"]
 WordClass = Literal["content", "function"]
@@ -107,15 +108,12 @@ def attribution(plm, batch: Mapping[str, Tensor]) -> Tensor:
         return embedded[-1]
 
     hook = trunk.get_input_embeddings().register_forward_hook(keep)
-    training = plm.training
-    plm.eval()
     try:
-        with torch.enable_grad():
+        with evaluating(plm), torch.enable_grad():
             predicted = plm.classify(batch).float().log_softmax(dim=-1).max(dim=-1).values  # (batch,)
             (gradient,) = torch.autograd.grad(predicted.sum(), embedded[:1])  # (batch, seq, hidden)
     finally:
         hook.remove()
-        plm.train(training)
     return (gradient * embedded[0].detach()).float().sum(dim=-1).abs()
 
 

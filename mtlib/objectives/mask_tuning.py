@@ -18,7 +18,7 @@ from mtlib.objectives.masked_lm import (
     replace_masked,
 )
 from mtlib.objectives.objective import Objective, ObjectiveOutput, Phase
-from mtlib.plm import SharedPLM, check_fill, check_top_k
+from mtlib.plm import SharedPLM, check_fill, check_top_k, evaluating
 from mtlib.settings import Fill, FillMode, Reduction, Replacement
 
 
@@ -145,11 +145,8 @@ class MaskTuning(Objective):
 
     @torch.no_grad()
     def _fill_without_dropout(self, plm: SharedPLM, batch: dict, masked_ids: Tensor) -> Tensor:
-        training = plm.mlm.training
-        plm.mlm.eval()
-        perturbed_ids = plm.fill_masks(batch, batch["mask"], self.fill, self.top_k, masked_ids).perturbed_ids
-        plm.mlm.train(training)
-        return perturbed_ids  # (batch, seq)
+        with evaluating(plm.mlm):
+            return plm.fill_masks(batch, batch["mask"], self.fill, self.top_k, masked_ids).perturbed_ids  # (batch, seq)
 
     def _weights(self, batch: dict) -> Tensor | None:
         """The weight of each predicted token in L_MLM, `(n_masked,)`; None: all alike, adding up to 1."""

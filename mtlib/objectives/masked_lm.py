@@ -89,6 +89,8 @@ def predict_targets(
     targets = batch.get("targets", mask)  # (batch, seq)
     filled = plm.fill_masks(batch, targets, fill, top_k, masked_ids)
     loss = masked_lm_loss(filled.mlm_logits, input_ids[targets], batch.get("n_masked"), weights)
+    if targets is mask:
+        return loss, filled
     perturbed_ids = torch.where(mask, filled.perturbed_ids, input_ids)
     return loss, FilledMasks(filled.mlm_logits[mask[targets]], perturbed_ids)
 

@@ -56,7 +56,9 @@ class DoubleValidated(Objective):
         original_ids, labels = batch["original_ids"], batch["labels"]
         with torch.no_grad():
             sure, answer = plm.classify(batch | {"input_ids": original_ids}).float().softmax(dim=-1).max(dim=-1)
-        logits = plm.classify(batch)  # (batch, num_labels)
+        # with the original in place of a rejected text this pass only decides, and trains nothing
+        with torch.set_grad_enabled(torch.is_grad_enabled() and self.rejected == "drop"):
+            logits = plm.classify(batch)  # (batch, num_labels)
         rejected = (sure >= self.confidence) & (logits.detach().argmax(dim=-1) != answer)  # (batch,)
         if self.rejected == "original":
             chosen = torch.where(rejected[:, None], original_ids, batch["input_ids"])  # (batch, seq)

@@ -11,10 +11,9 @@ from torch.nn.functional import cross_entropy
 from transformers import TrainerCallback
 
 from mtlib.collator import Collator
-from mtlib.data.encoding import evaluating
 from mtlib.masking import MaskingPolicy
 from mtlib.objectives import MaskTuning, mask_tuning_loss
-from mtlib.plm import SharedPLM
+from mtlib.plm import SharedPLM, evaluating
 
 
 @dataclass(frozen=True)
