@@ -1,0 +1,112 @@
+"""Exercises of the notebooks: checks of a student's answer, and solutions whose output stays folded.
+
+In a notebook an exercise is four cells: its statement, a cell to work in that ends with `share = ...`, a cell that
+calls `check`, and a solution. What a check prints is also what `python -m mtlib notebooks --student` reads.
+"""
+
+import inspect
+import numbers
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from html import escape
+
+RIGHT, WRONG = "Right.", "Not yet."
+_VERDICT = re.compile(rf"^Exercise (\d+): ({re.escape(RIGHT)}|{re.escape(WRONG)})", flags=re.M)
+# what the notebook's checks expect, by number of the exercise
+_judges: dict[int, Callable] = {}
+
+
+def check(number: int, name: str, expected, tolerance: float = 0.0, hint: str = "") -> None:
+    """Print whether the student's variable `name` answers exercise `number`; nothing while it is still `...`.
+
+    A wrong answer is told, never raised. The variable is looked up in the notebook that calls this.
+
+    Args:
+        expected: a number (right within `tolerance`), any other value (right if equal), or a function of the student's
+            value that returns None if it is right and otherwise a sentence that says what is wrong.
+        hint: a sentence printed after what is wrong.
+    """
+    _judges[number] = _judge(name, expected, tolerance)
+    notebook = inspect.currentframe().f_back.f_globals
+    if name not in notebook:
+        print(f"Exercise {number}: {WRONG} `{name}` is not defined; run the cell above, and mend it if it fails.")
+    elif not _untouched(notebook[name]):
+        fault = _fault(number, notebook[name])
+        print(f"Exercise {number}: {RIGHT}" if fault is None else f"Exercise {number}: {WRONG} {fault} {hint}".rstrip())
+
+
+def confirm(number: int, right, wrong) -> None:
+    """For solutions: the check above must accept `right` and object to `wrong`.
+
+    Raises:
+        AssertionError: it does not, so that solution and check contradict each other.
+    """
+    fault = _fault(number, right)
+    assert fault is None, f"exercise {number} objects to its own solution: {fault}"
+    assert _fault(number, wrong) is not None, f"exercise {number} accepts {wrong!r}, which is wrong"
+
+
+@contextmanager
+def folded(title: str = "What the solution prints") -> Iterator[None]:
+    """Everything that the block prints or displays, behind a line to click on."""
+    from IPython.display import HTML, display
+    from IPython.utils.capture import capture_output
+
+    with capture_output() as captured:
+        yield
+    parts = [f"<pre>{escape(captured.stdout)}</pre>"] if captured.stdout else []
+    parts += [_html(output.data, output.metadata or {}) for output in captured.outputs]
+    display(HTML(f"<details><summary>{escape(title)}</summary>{''.join(parts)}</details>"))
+
+
+def verdicts(text: str) -> dict[int, bool]:
+    """Whether each exercise was answered right, by its number, from what the checks of a notebook printed."""
+    return {int(number): verdict == RIGHT for number, verdict in _VERDICT.findall(text)}
+
+
+def _untouched(value) -> bool:
+    return value is ... or (isinstance(value, tuple | list) and any(part is ... for part in value))
+
+
+def _fault(number: int, value) -> str | None:
+    """What is wrong with an answer, in a sentence; a student's own function may fail in any way."""
+    try:
+        return _judges[number](value)
+    except Exception as error:
+        return f"Trying your answer raised {type(error).__name__}: {error}."
+
+
+def _judge(name: str, expected, tolerance: float) -> Callable:
+    def of_number(value):
+        if not isinstance(value, numbers.Real) or isinstance(value, bool):
+            return f"`{name}` is {_short(value)}; expected a number."
+        if abs(value - expected) <= tolerance:
+            return None
+        return f"`{name}` is {value:.6g}, which is too {'large' if value > expected else 'small'}."
+
+    def of_value(value):
+        return None if value == expected else f"`{name}` is {_short(value)}; that is not it."
+
+    if callable(expected):
+        return expected
+    is_number = isinstance(expected, numbers.Real) and not isinstance(expected, bool)
+    return of_number if is_number else of_value
+
+
+def _short(value) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _html(data: Mapping, metadata: Mapping) -> str:
+    """One captured output: its own HTML, its picture, or its text."""
+    if "text/html" in data:
+        return data["text/html"]
+    if "image/png" in data:
+        from base64 import b64encode
+
+        png = data["image/png"] if isinstance(data["image/png"], str) else b64encode(data["image/png"]).decode()
+        alt = escape(metadata.get("image/png", {}).get("alt", data.get("text/plain", "")), quote=True)
+        return f'<img src="data:image/png;base64,{png}" alt="{alt}">'
+    return f"<pre>{escape(data.get('text/markdown') or data.get('text/plain', ''))}</pre>"

@@ -1,0 +1,97 @@
+"""Checks of exercises: silent, right, wrong, never raising; and folded outputs."""
+
+import pytest
+from IPython.display import display
+from IPython.testing.globalipapp import start_ipython
+
+from mtlib.tutorial import exercises
+from mtlib.tutorial.exercises import check, confirm, folded, verdicts
+
+
+@pytest.fixture(autouse=True)
+def own_checks(monkeypatch):
+    monkeypatch.setattr(exercises, "_judges", {})
+
+
+def printed(capsys, value, *args, **kwargs) -> str:
+    globals()["answer"] = value
+    check(3, "answer", *args, **kwargs)
+    return capsys.readouterr().out.strip()
+
+
+def test_untouched_is_silent(capsys):
+    assert printed(capsys, ..., 0.5) == ""
+    assert printed(capsys, (1, ...), lambda value: "wrong") == ""
+
+
+@pytest.mark.parametrize(
+    ("value", "line"),
+    [
+        (0.64, "Exercise 3: Right."),
+        (0.645, "Exercise 3: Right."),
+        (0.8, "Exercise 3: Not yet. `answer` is 0.8, which is too large. Think of pairs."),
+        (0, "Exercise 3: Not yet. `answer` is 0, which is too small. Think of pairs."),
+        ("0.64", "Exercise 3: Not yet. `answer` is '0.64'; expected a number. Think of pairs."),
+        (True, "Exercise 3: Not yet. `answer` is True; expected a number. Think of pairs."),
+    ],
+)
+def test_a_number(capsys, value, line):
+    assert printed(capsys, value, 0.64, tolerance=0.01, hint="Think of pairs.") == line
+
+
+def test_another_value(capsys):
+    assert printed(capsys, ["a"], ["a"]) == "Exercise 3: Right."
+    assert printed(capsys, ["b"], ["a"]) == "Exercise 3: Not yet. `answer` is ['b']; that is not it."
+    assert printed(capsys, "x" * 99, True).endswith("xxx...; that is not it.")
+
+
+def test_a_function_says_what_is_wrong(capsys):
+    def judge(rule):
+        return None if rule(2) == 4 else f"rule(2) is {rule(2)}."
+
+    assert printed(capsys, lambda x: 2 * x, judge) == "Exercise 3: Right."
+    assert printed(capsys, lambda x: x, judge, hint="Double it.") == "Exercise 3: Not yet. rule(2) is 2. Double it."
+    assert printed(capsys, lambda x: 1 / 0, judge).startswith(
+        "Exercise 3: Not yet. Trying your answer raised ZeroDivisionError"
+    )
+
+
+def test_a_variable_that_is_not_there(capsys):
+    check(3, "never_defined", 1)
+    assert "`never_defined` is not defined; run the cell above" in capsys.readouterr().out
+
+
+def test_a_solution_and_its_check_agree():
+    globals()["answer"] = ...
+    check(3, "answer", 4)
+    confirm(3, right=4, wrong=5)
+    with pytest.raises(AssertionError, match="objects to its own solution: `answer` is 5, which is too large"):
+        confirm(3, right=5, wrong=4)
+    with pytest.raises(AssertionError, match="accepts 4, which is wrong"):
+        confirm(3, right=4, wrong=4)
+
+
+def test_verdicts_are_read_from_what_was_printed(capsys):
+    globals()["answer"] = 1
+    check(1, "answer", 1)
+    check(12, "answer", 2, hint="Exercise 4: Right.")
+    check(2, "missing", 2)
+    assert verdicts(f"before\n{capsys.readouterr().out}after") == {1: True, 12: False, 2: False}
+    assert verdicts("") == {}
+
+
+def test_output_is_folded(monkeypatch):
+    start_ipython()
+    shown = []
+    monkeypatch.setattr("IPython.display.display", shown.append)
+    with folded("Two <lines>"):
+        print("1 < 2")
+        display({"text/html": "<b>bold</b>", "text/plain": "bold"}, raw=True)
+        display({"image/png": b"\x01"}, raw=True, metadata={"image/png": {"alt": 'a "picture"'}})
+    (html,) = shown
+    assert html.data == (
+        "<details><summary>Two &lt;lines&gt;</summary><pre>1 &lt; 2\n</pre><b>bold</b>"
+        '<img src="data:image/png;base64,AQ==" alt="a &quot;picture&quot;"></details>'
+    )
+    with pytest.raises(ValueError), folded():
+        raise ValueError("a fault in the solution is raised")
