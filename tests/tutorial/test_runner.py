@@ -111,32 +111,6 @@ class TestContract:
             text = cell.source + json.dumps(outputs)
             assert not any(part in text for part in MACHINE_PATHS), cell.id
 
-    def test_sections(self, notebook):
-        opening = notebook.cells[0]
-        assert opening.cell_type == "markdown" and opening.source.startswith("# ")
-        for promised in ("**What you will see.**", "**In the paper**", "https://arxiv.org/abs/2307.10457", "**Time**"):
-            assert promised in opening.source, promised
-        assert re.search(r"\*\*In the paper\*\*.*Section", opening.source)
-        assert re.search(r"\*\*Time\*\*.*minute", opening.source)
-        whole = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
-        _, *bodies = re.split(r"^## ", whole, flags=re.M)
-        numbered = [body for body in bodies if re.match(r"\d", body)]
-        assert [int(body.split()[0]) for body in numbered] == list(range(1, len(numbered) + 1))
-        for body in numbered[:-1]:
-            assert "**To think about**" in body and "**Exercise.**" in body, body.splitlines()[0]
-
-    def test_solutions_are_folded(self, notebook):
-        solutions = []
-        for cell, following in zip(notebook.cells, [*notebook.cells[1:], None], strict=True):
-            if cell.cell_type == "markdown" and "**Exercise.**" in cell.source:
-                assert following is not None and following in tagged(notebook, "solution"), cell.source[-200:]
-                solutions.append(following)
-        assert solutions == tagged(notebook, "solution"), "a solution without an exercise before it"
-        for cell in solutions:
-            assert cell.metadata.jupyter.source_hidden is True and cell.metadata.cellView == "form"
-            assert cell.source.startswith("# @title Solution")
-            assert "assert " in cell.source, "a solution checks itself"
-
     def test_what_the_readme_shows_of_it(self, notebook):
         assert notebook.metadata.mtlib["learn"] and notebook.metadata.mtlib["needs"]
 
