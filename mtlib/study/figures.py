@@ -5,7 +5,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from mtlib.analysis.figures import curve, differences, gap, group_means, learning_curves, planted, style
+from mtlib.analysis.figures import curve, differences, gap, group_means, learning_curves, method, planted, style
 from mtlib.analysis.tables import make_tables
 from mtlib.data.tasks import TASKS, kind
 from mtlib.errors import UserError
@@ -18,6 +18,7 @@ def standard(results: Path) -> dict[str, tuple[Figure, str]]:
     """The figures of `python -m mtlib figures`, by name, from the records in `results`."""
     study, sst2, testbed = (read_records([results / f"{name}.jsonl"]) for name in ("study", "sst2", "testbed"))
     return {
+        "method": method(),
         **{f"study_{name}": drawn for name, drawn in of_study(study).items()},
         "testbed_shortcut": planted(testbed, "What a planted shortcut does to a fine-tuned model"),
         "sst2_gap": gap(sst2, "SST-2 and its out-of-distribution sets, bundled model"),

@@ -360,8 +360,10 @@ def test_shown_figures_carry_their_sentence(monkeypatch):
 
     seen = []
     monkeypatch.setattr(display, "display", lambda *args, **kwargs: seen.append((args, kwargs)))
-    figures.show(*figures.gap(RECORDS))
+    figures.show(*figures.gap(RECORDS), "Fine-tuning falls.")
     (((data,), options), ((caption,), _)) = seen
     alt = data["text/plain"]
-    assert options["metadata"]["image/png"]["alt"] == alt and caption.data == f"*{alt}*"
+    assert options["metadata"]["image/png"]["alt"] == alt and caption.data == "*Fine-tuning falls.*"
+    figures.show(*figures.method())
+    assert len(seen) == 3, "no sentence, no caption"
     assert data["image/png"].startswith(b"\x89PNG")

@@ -83,8 +83,8 @@ def new(
 
 
 @styled
-def show(figure: Figure, alt: str) -> None:
-    """Display in a notebook, with the sentence as alternative text and as the caption below."""
+def show(figure: Figure, alt: str, says: str = "") -> None:
+    """Display in a notebook, with its alternative text, and below it one sentence that says what it shows."""
     from io import BytesIO
 
     from IPython.display import Markdown, display
@@ -95,7 +95,8 @@ def show(figure: Figure, alt: str) -> None:
     # a palette of 256 is enough for a plot, and a third of the size in a notebook that keeps its outputs
     Image.open(drawn).convert("RGB").quantize(256).save(png, format="png", optimize=True)
     display({"image/png": png.getvalue(), "text/plain": alt}, raw=True, metadata={"image/png": {"alt": alt}})
-    display(Markdown(f"*{alt}*"))
+    if says:
+        display(Markdown(f"*{says}*"))
 
 
 @styled
