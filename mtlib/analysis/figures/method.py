@@ -41,14 +41,14 @@ def method() -> tuple[Figure, str]:
     )
     return figure, (
         "Mask-tuning in 3 steps: one word of “a warm, funny film” is masked; the masked-LM head fills it, giving “a "
-        "good, funny film”; the classifier head reads the refilled text. Both heads sit on one shared trunk. The loss is "
-        "alpha times the masked-LM loss plus one minus alpha times the classification loss."
+        "good, funny film”; the classifier head reads the refilled text. Both heads sit on one shared trunk. The loss "
+        "is alpha times the masked-LM loss plus one minus alpha times the classification loss."
     )
 
 
 def _example(axis: Axes, place: tuple[float, float], title: str, word: str, colour: str, below: str = "") -> None:
     """A text in a box, the word in question framed."""
-    centre, width = place
+    centre, _ = place
     _box(axis, place, 21, 19, "", colour)
     axis.text(centre, 42.2, title, ha="center", va="bottom", color=colour, weight="bold")
     frame = {"boxstyle": "round,pad=0.25", "facecolor": "white", "edgecolor": colour, "linewidth": 1.4}
