@@ -282,7 +282,7 @@ def shortcut_probe(texts: Sequence[str], labels: Sequence[int], lures: Sequence[
 
 @torch.no_grad()
 def seconds_per_batch(plm: SharedPLM, asked: SharedPLM, masking: MaskingPolicy, examples: Dataset) -> float:
-    """Median processor seconds (other work on the machine does not count) to draw the masks of a batch and fill them."""
+    """Median seconds of the processor, on which other work does not count, to draw and fill the masks of a batch."""
     collate, seconds, generator = Collator(plm.tokenizer, masking.columns), [], torch.Generator().manual_seed(0)
     with evaluating(plm):
         for first in range(0, min(len(examples), _TIMED_BATCHES * _BATCH), _BATCH):
