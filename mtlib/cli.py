@@ -459,6 +459,40 @@ def bench(
 
 
 @app.command()
+def policies(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="policies with their rates, such as exact:0.15 [default: a dozen]")
+    ] = None,
+    task: Annotated[str, typer.Option(help="sentiment, nli or paraphrase")] = "sentiment",
+    source: Annotated[str, typer.Option(help="testbed, or a folder that `testbed` wrote")] = "testbed",
+    model: Annotated[str, typer.Option(help="whose masked LM fills: mini, a hub id or a folder")] = "mini",
+    trained: Annotated[
+        Path | None, typer.Option(help="a model that `run --keep-model` kept, to fill and to be asked instead")
+    ] = None,
+    examples: Annotated[int | None, typer.Option(help="training examples [default: all]")] = None,
+    seed: Annotated[int, typer.Option(help="of the masks, the same for all policies")] = 0,
+    json_file: Annotated[Path | None, typer.Option("--json", help="write all that was measured here")] = None,
+) -> None:
+    """What each masking policy does to the testbed's training texts: what it masks, touches and refills."""
+    import json
+
+    from mtlib.diversity import policies as measuring
+    from mtlib.runs.records import make_writable, write_atomically
+
+    if json_file is not None:
+        make_writable(json_file.parent)
+    description = measuring.describe(task, source, model, names or measuring.DEFAULT, examples, seed, trained)
+    frame = measuring.as_frame(description)
+    rows = [[name, *("" if value != value else f"{value:.1f}" for value in line)]
+            for name, line in zip(frame.index, frame.values.tolist(), strict=True)]  # fmt: skip
+    title = f"per cent of {description['examples']:,} training examples; cost relative to {frame.index[0]}"
+    console.print(_rich_table(title, ["policy:rate", *frame.columns], rows))
+    if json_file is not None:
+        write_atomically(json_file, json.dumps(description, indent=1) + "\n")
+        _print(f"written: {json_file}")
+
+
+@app.command()
 def pages() -> None:
     """For maintainers: put the tables made from data/results into README.md and data/results/STUDY.md."""
     from mtlib.paths import DATA_DIR, NOTEBOOK_DIR

@@ -1,7 +1,7 @@
-"""Which words of a training set have content and which a function: marks for the policy `PartOfSpeechMasking`."""
+"""Part of speech of every word of a training set, and which words have content and which a function."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from datasets import Dataset
@@ -13,38 +13,57 @@ from mtlib.paths import MINI_MODEL_DIR, MINI_POS_DIR
 from mtlib.plm import SharedPLM
 
 CONTENT = ("NOUN", "PROPN", "VERB", "ADJ", "ADV", "NUM", "INTJ")
+PARTS_OF_SPEECH = ("NOUN", "PROPN", "VERB", "ADJ", "ADV", "AUX", "DET", "ADP", "PRON", "other")  # the commonest
 _WORD = re.compile(r"\w+(?:['’-]\w+)*")
 _TEXTS = 256  # tagged at a time
 
 
-class MarkWordClasses(MarkTokens):
-    """Adds `word_class`: 1 for the tokens of words of content, 2 for those of words of function, 0 for punctuation.
+class _MarkTags(MarkTokens):
+    """Words are tagged by the bundled probe on the bundled model, whatever model is trained.
 
-    Words are tagged by the bundled probe on the bundled model, whatever model is trained. Auxiliary verbs count as
-    words of function. A word behind the bundled model's longest input keeps 0.
+    A word behind the bundled model's longest input keeps 0, as punctuation does.
     """
 
-    column = "word_class"
+    number_of: Callable[[str], int]  # of a universal part of speech
 
     def spans(self, rows: Dataset) -> Iterator[tuple[Spans, Spans]]:
         mini = SharedPLM.from_pretrained(MINI_MODEL_DIR, num_labels=2).eval()
         probe = PosProbe.load(MINI_POS_DIR, mini.trunk, mini.tokenizer)
         pairs = list(rows["text_pair"]) if "text_pair" in rows.column_names else [""] * len(rows)
-        yield from zip(_classes(probe, list(rows["text"])), _classes(probe, pairs), strict=True)
+        yield from zip(self._numbered(probe, list(rows["text"])), self._numbered(probe, pairs), strict=True)
+
+    def _numbered(self, probe: PosProbe, texts: list[str]) -> Iterator[list[tuple[int, int, int]]]:
+        for first in range(0, len(texts), _TEXTS):
+            some = texts[first : first + _TEXTS]
+            places = [[Span(*match.span()) for match in _WORD.finditer(text)] for text in some]
+            for of_text, states in zip(places, probe.states(some, places, whole_words=True), strict=True):
+                known = [(place, state) for place, state in zip(of_text, states, strict=True) if state is not None]
+                if not known:
+                    yield []
+                    continue
+                tags = probe.scores(torch.stack([state for _, state in known])).argmax(dim=-1).tolist()
+                names = (probe.tags[tag].split("/")[0] for tag in tags)
+                yield [(*place, self.number_of(name)) for (place, _), name in zip(known, names, strict=True)]
 
 
-def _classes(probe: PosProbe, texts: list[str]) -> Iterator[list[tuple[int, int, int]]]:
-    for first in range(0, len(texts), _TEXTS):
-        some = texts[first : first + _TEXTS]
-        places = [[Span(*match.span()) for match in _WORD.finditer(text)] for text in some]
-        for of_text, states in zip(places, probe.states(some, places, whole_words=True), strict=True):
-            known = [(place, state) for place, state in zip(of_text, states, strict=True) if state is not None]
-            if not known:
-                yield []
-                continue
-            tags = probe.scores(torch.stack([state for _, state in known])).argmax(dim=-1).tolist()
-            yield [(*place, _class_of(probe.tags[tag])) for (place, _), tag in zip(known, tags, strict=True)]
+class MarkWordClasses(_MarkTags):
+    """Adds `word_class`: 1 for the tokens of words of content, 2 for those of words of function, 0 for punctuation.
+
+    Auxiliary verbs count as words of function.
+    """
+
+    column = "word_class"
+
+    @staticmethod
+    def number_of(name: str) -> int:
+        return WORD_CLASSES["content" if name in CONTENT else "function"]
 
 
-def _class_of(tag: str) -> int:
-    return WORD_CLASSES["content" if tag.split("/")[0] in CONTENT else "function"]
+class MarkPartsOfSpeech(_MarkTags):
+    """Adds `part_of_speech`: the number of each token's part of speech in `PARTS_OF_SPEECH`, counted from 1 on."""
+
+    column = "part_of_speech"
+
+    @staticmethod
+    def number_of(name: str) -> int:
+        return 1 + PARTS_OF_SPEECH.index(name if name in PARTS_OF_SPEECH else "other")

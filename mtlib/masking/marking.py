@@ -140,5 +140,7 @@ def check_texts(examples: Dataset, preparer: Preparer) -> None:
 
 
 def with_column(examples: Dataset, name: str, rows: Sequence) -> Dataset:
-    """The examples with a column of numbers, one row of them for each example."""
-    return examples.add_column(name, list(rows)) if len(examples) else examples
+    """The examples with a column of numbers, one row of them for each example; one of that name is replaced."""
+    if not len(examples):
+        return examples
+    return examples.remove_columns([name] if name in examples.column_names else []).add_column(name, list(rows))

@@ -118,20 +118,26 @@ def _cause_pattern(task: str, template_id: str) -> re.Pattern:
     phrases = set()
     for sign, _, category, forms in SLOT.findall(templates[template_id].text):
         if sign in ("+", "-"):
-            for phrase in _phrases(grammar, category):
-                for form in forms.split(".")[1:]:
-                    phrase = inflect(phrase, form, grammar.forms)
-                phrases.add(phrase)
+            phrases |= {phrase for side in SIDES for phrase in opinions(grammar, category, forms, side)}
     return re.compile(_any_of(phrases), re.IGNORECASE)
 
 
-def _phrases(grammar: Grammar, category: str) -> Iterator[str]:
-    """All entries of a category, those that are a slot by what may stand there."""
+def opinions(grammar: Grammar, category: str, forms: str, side: str) -> set[str]:
+    """All that may stand in a slot of opinion `{+category.form}` whose words are of that side."""
+    phrases = set()
+    for phrase in _phrases(grammar, category, side):
+        for form in forms.split(".")[1:]:
+            phrase = inflect(phrase, form, grammar.forms)
+        phrases.add(phrase)
+    return phrases
+
+
+def _phrases(grammar: Grammar, category: str, side: str) -> Iterator[str]:
+    """All entries of a category and side, those that are a slot by what may stand there."""
     for source in grammar.sources():
-        for side in SIDES:
-            for entry in source.get(category, {}).get(side, ()):
-                slot = SLOT.fullmatch(entry.columns[0])
-                yield from _phrases(grammar, slot[3]) if slot else (entry.columns[0],)
+        for entry in source.get(category, {}).get(side, ()):
+            slot = SLOT.fullmatch(entry.columns[0])
+            yield from _phrases(grammar, slot[3], side) if slot else (entry.columns[0],)
 
 
 def _any_of(phrases: set[str]) -> str:

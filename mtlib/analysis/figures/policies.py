@@ -1,0 +1,102 @@
+"""What masking policies do: one sentence under each of them, and the gap in accuracy against what they touch."""
+
+from collections.abc import Mapping, Sequence
+
+import pandas
+from matplotlib.figure import Figure
+
+from mtlib.analysis.figures import style
+from mtlib.analysis.policies import FINE_TUNING, label, points, policy_of, seeds_in_words
+
+_ROLES = {"shortcut": (style.PALETTE[1], "//"), "cause": (style.PALETTE[0], "..")}  # colour, hatching
+_ROLE_WORDS = {"shortcut": "carries the shortcut", "cause": "decides the label"}
+_LETTER = 0.072  # width in inches
+
+
+@style.styled
+def sentence(
+    tokens: Sequence[str], roles: Sequence[str], rows: Mapping[str, Sequence[str | None]], title: str = ""
+) -> tuple[Figure, str]:
+    """One sentence under several policies, a row for each: masked tokens are boxes with the word filled in.
+
+    Args:
+        tokens: of the original.
+        roles: of each token, "shortcut", "cause" or "": shades its column.
+        rows: for each policy and token what was filled in, None where it is not masked.
+    """
+    widths = [max(len(token), *(len(row[i] or "") for row in rows.values())) + 1.5 for i, token in enumerate(tokens)]
+    starts = [sum(widths[:i]) for i in range(len(tokens))]
+    figure, (axis,) = style.new(1.9 + _LETTER * sum(widths), 0.9 + 0.27 * (len(rows) + 1))
+    for role, (colour, hatch) in _ROLES.items():
+        for i in [i for i, other in enumerate(roles) if other == role]:
+            axis.axvspan(starts[i] - 0.4, starts[i] + widths[i] - 0.9, color=colour, alpha=0.16, hatch=hatch, lw=0)
+        axis.bar(0, 0, color=colour, alpha=0.3, hatch=hatch, label=_ROLE_WORDS[role])
+    box = {"boxstyle": "round,pad=0.12", "facecolor": "black", "edgecolor": "black"}
+    for line, row in enumerate([[None] * len(tokens), *rows.values()]):
+        for i, filled in enumerate(row):
+            look = {"color": "black" if line == 0 else "0.4"} if filled is None else {
+                "color": "white", "bbox": box, "weight": "bold"}  # fmt: skip
+            axis.text(starts[i], line, filled or tokens[i], va="center", fontsize=8, family="monospace", **look)
+    axis.bar(0, 0, color="black", label="masked, and what was filled in")
+    style.rows_down(axis, ["original", *rows], title=title, xlim=(-0.8, sum(widths)))
+    axis.set_xticks([])
+    axis.grid(visible=False)
+    axis.spines[:].set_visible(False)
+    axis.tick_params(left=False)
+    figure.legend(loc="outside lower center", ncols=3, fontsize=8)
+    words = {
+        name: [f"{tokens[i]} became {filled}" for i, filled in enumerate(row) if filled is not None]
+        or ["nothing masked"]
+        for name, row in rows.items()
+    }
+    return figure, style.sentence(f"What each policy masks in: {' '.join(tokens)}", words)
+
+
+@style.styled
+def gap_by_touch(records: Sequence[dict], masks: Mapping, title: str = "") -> tuple[Figure, str]:
+    """The gap in accuracy against the share of examples whose shortcut was masked, a marker for each policy and rate.
+
+    On the left the share in which some of the shortcut's tokens were masked, on the right all of them. Hollow: the arm
+    is more than two points below fine-tuning in distribution. Bars: 95 % over seeds by Student's t, where there are two
+    seeds or more.
+    """
+    found = points(records, masks)
+    shown = found[found["touched"].notna()] if len(found) else found
+    seeds = seeds_in_words(shown["n"] if len(shown) else [])
+    figure, axes = style.new(8.0, 4.6, 2, sharey=True)
+    looks = {policy: style.series(place) for place, policy in enumerate(_in_turn(masks))}
+    for axis, column, words in zip(axes, ("touched", "gone"), ("some of it", "all of it"), strict=True):
+        for name, point in shown.iterrows():
+            _mark(axis, name, point, column, looks[policy_of(name)])
+        axis.set(xlim=(-6, 106), xlabel=f"examples whose shortcut was masked, {words}, %")
+    top = max(shown["gap"].max(), shown["high"].astype(float).max(skipna=True) or 0, 10)
+    axes[0].set(ylim=(min(0, shown["gap"].min()) - 4, 1.08 * top), ylabel="gap: in minus out of distribution, points")
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=8)
+    figure.suptitle(f"{title} ({seeds})", x=0.01, ha="left", fontsize=11)
+    return figure, style.sentence("Gap by arm, in points", {label(name): _told(p) for name, p in shown.iterrows()})
+
+
+def _mark(axis, name: str, point: pandas.Series, column: str, look: Mapping) -> None:
+    bar = None if pandas.isna(point["low"]) else [[point["gap"] - point["low"]], [point["high"] - point["gap"]]]
+    axis.errorbar(
+        point[column], point["gap"], yerr=bar, capsize=3, ms=5 + 4 * _rate(name) ** 0.5, **{**look, "linestyle": ""},
+        markerfacecolor=look["color"] if point["trained"] in (True, None) else "white",
+        label=f"{label(name)} (n = {point['n']:.0f})",
+    )  # fmt: skip
+
+
+def _told(point: pandas.Series) -> list[str]:
+    hollow = [] if point["trained"] in (True, None) else ["not trained"]
+    return [f"gap {point['gap']:.0f}", f"shortcut touched in {point['touched']:.0f} %, gone in {point['gone']:.0f} %",
+            f"n = {point['n']:.0f}", *hollow]  # fmt: skip
+
+
+def _in_turn(masks: Mapping) -> list[str]:
+    """Policies in the order in which they take their looks."""
+    return list(dict.fromkeys([FINE_TUNING, *map(policy_of, masks["policies"])]))
+
+
+def _rate(name: str) -> float:
+    """Of an arm; what has none is drawn like 5 %."""
+    return float(name.partition(":")[2] or 0.05)

@@ -1,0 +1,162 @@
+"""The comparison of masking policies (data/results/PLAN_policies.md): its arms, its numbers, its verdicts."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+import pandas
+
+from mtlib.analysis.frame import diverged, frame
+from mtlib.analysis.statistics import paired_difference, t_interval
+from mtlib.data.tasks import kind
+from mtlib.errors import UserError
+
+FINE_TUNING = "fine_tuning"
+LEAST_SEEDS = 3  # of a verdict
+TOLERANCE = 2.0  # points below fine-tuning in distribution at which an arm still counts as trained
+# which arm is expected to be the better one out of distribution
+EXPECTATIONS = (
+    ("known_shortcut:1", FINE_TUNING), ("exact:0.3", "exact:0.05"), ("known_shortcut:1", "known_cause:0.05"),
+    ("known_shortcut:1", "supervised"),
+)  # fmt: skip
+_WORDS = {
+    "exact": "random", "whole_word": "random words", "original": "random, all predicted", "bernoulli": "random (coin)",
+    "supervised": "pointed span", "supervised_top5": "one of 5 pointed spans", "salient_spans": "named entity",
+    "frequency_rare": "rare", "frequency_frequent": "frequent", "part_of_speech_content": "content words",
+    "part_of_speech_function": "function words", "attribution_most": "most attributed",
+    "attribution_least": "least attributed", "meta_learned": "meta-learned (reconstruction)",
+    "known_shortcut": "shortcut's words", "known_cause": "deciding words",
+}  # fmt: skip
+# arms that differ in one of these are no seeds of one another
+_BUDGET = ("source", "model", "learning_rate", "classifier_learning_rate", "mlm_head_learning_rate", "epochs",
+           "batch_size", "alpha", "update", "train_size")  # fmt: skip
+
+
+def arm(config: Mapping) -> str:
+    """The name of a run's arm, as `python -m mtlib policies` writes it: "exact:0.05", "supervised", "fine_tuning"."""
+    if not config.get("masking"):
+        return config["method"]
+    has_rate = not config["masking"].startswith(("supervised", "salient"))
+    return f"{config['masking']}:{config['mask_rate']:g}" if has_rate else config["masking"]
+
+
+def label(name: str) -> str:
+    """An arm in words, for figures and tables."""
+    policy, _, rate = name.partition(":")
+    if policy == FINE_TUNING:
+        return "fine-tuning (no masks)"
+    words = _WORDS.get(policy, policy)
+    return words + ("" if not rate else ", all of them" if float(rate) == 1 else f", {100 * float(rate):g} %")
+
+
+def policy_of(name: str) -> str:
+    return name.partition(":")[0]
+
+
+def scores(records: Iterable[dict]) -> pandas.DataFrame:
+    """A line for each arm and seed: `in_distribution`, `out_of_it` (the mean over its sets), `gap`, and every set.
+
+    Accuracies in per cent, the gap in points. Of records with several settings (a grid of learning rates) those with
+    the settings that most runs of their method have are kept, and of those only the ones with every evaluation set.
+    """
+    kept = _comparable([record for record in records if not diverged(record)])
+    if not kept:
+        return pandas.DataFrame(columns=["arm", "seed", "in_distribution", "out_of_it", "gap"])
+    wide = frame(kept, arm).pivot_table(index=["row", "seed"], columns="set", values="accuracy").reset_index()
+    wide = wide.rename(columns={"row": "arm"}).rename_axis(columns=None)
+    sets = {of: [name for name in wide.columns[2:] if kind(name) == of] for of in ("id", "ood")}
+    wide.insert(2, "in_distribution", wide[sets["id"]].mean(axis="columns"))
+    wide.insert(3, "out_of_it", wide[sets["ood"]].mean(axis="columns"))
+    wide.insert(4, "gap", wide["in_distribution"] - wide["out_of_it"])
+    return wide
+
+
+def _comparable(records: Sequence[dict]) -> list[dict]:
+    most = max((len(record["metrics"]) for record in records), default=0)
+    whole = [record for record in records if len(record["metrics"]) == most]
+
+    def budget(record: dict) -> tuple:
+        return record["config"]["method"], tuple(str(record["config"].get(name)) for name in _BUDGET)
+
+    commonest = {}
+    for (method, settings), _ in Counter(map(budget, whole)).most_common():
+        commonest.setdefault(method, settings)
+    return [record for record in whole if commonest[budget(record)[0]] == budget(record)[1]]
+
+
+def points(records: Iterable[dict], masks: Mapping) -> pandas.DataFrame:
+    """A line for each arm, in the order of `masks`: mean scores over `n` seeds, and how often it touches the shortcut.
+
+    Args:
+        records: of the comparison.
+        masks: what `python -m mtlib policies --json` wrote.
+
+    Columns: `n`, `in_distribution`, `out_of_it`, `gap`, `low` and `high` (95 % by Student's t, None for one seed);
+    `touched` and `gone`, the shares of examples in which some and all of the shortcut's tokens are masked, in per cent
+    (None for an arm that `masks` does not have); `trained`, whether in distribution it comes within two points of
+    fine-tuning (None where that was not run).
+    """
+    by_seed, lines = scores(records), {}
+    means = by_seed.groupby("arm")["in_distribution"].mean()
+    for name in sorted(means.index, key=_place_in(masks)):
+        of_arm = by_seed[by_seed["arm"] == name]
+        gaps = list(of_arm["gap"])
+        _, low, high = t_interval(gaps) if len(gaps) > 1 else (None, None, None)
+        touch = masks["policies"].get(name, {}).get("touches_shortcut", {})
+        nothing = 0.0 if name == FINE_TUNING else None
+        lines[name] = {
+            "n": len(gaps),
+            **{column: of_arm[column].mean() for column in ("in_distribution", "out_of_it", "gap")},
+            "low": low,
+            "high": high,
+            "touched": 100 * touch["any"] if touch else nothing,
+            "gone": 100 * touch["all"] if touch else nothing,
+            "trained": bool(means[name] >= means[FINE_TUNING] - TOLERANCE) if FINE_TUNING in means else None,
+        }
+    return pandas.DataFrame.from_dict(lines, orient="index")
+
+
+def _place_in(masks: Mapping):
+    order = [FINE_TUNING, *masks["policies"]]
+    return lambda name: (order.index(name) if name in order else len(order), name)
+
+
+def verdicts(records: Iterable[dict], masks: Mapping) -> pandas.DataFrame:
+    """What the plan expects, for each set out of distribution: the difference in points, its interval, a verdict.
+
+    The interval is Student's t of the differences paired by seed, at level 1 - 0.05 / m for m sets.
+    """
+    records = list(records)
+    by_seed, found = scores(records), points(records, masks)
+    sets = [name for name in by_seed.columns[5:] if kind(name) == "ood"]
+    lines = []
+    for better, other in EXPECTATIONS:
+        for name in sets or ["all sets"]:
+            of_arms = [by_seed[by_seed["arm"] == each].set_index("seed") for each in (better, other)]
+            pairs = (of_arms[0][name] - of_arms[1][name]).dropna() if sets else []
+            shift = paired_difference(list(pairs), 1 - 0.05 / max(len(sets), 1))
+            trained = all(found["trained"].get(each) for each in (better, other)) if len(found) else False
+            lines.append({
+                "expected to be better": label(better), "than": label(other), "set": name, "seeds": len(pairs),
+                "difference": None if shift is None else shift.mean, "low": None if shift is None else shift.low,
+                "high": None if shift is None else shift.high, "verdict": _verdict(shift, trained),
+            })  # fmt: skip
+    return pandas.DataFrame(lines)
+
+
+def _verdict(shift, trained: bool) -> str:
+    if shift is None or shift.n < LEAST_SEEDS:
+        return "not run"
+    if not trained or shift.low <= 0 <= shift.high:
+        return "cannot be decided"
+    return "holds here" if shift.low > 0 else "does not hold here"
+
+
+def seeds_in_words(numbers: Iterable[int]) -> str:
+    """How many seeds stand behind the points of a figure: "one seed a point", "1 to 3 seeds a point"."""
+    numbers = sorted({*numbers})
+    if not numbers:
+        raise UserError("there is no run yet; expected records of the comparison of policies.")
+    if numbers == [1]:
+        return "one seed a point, so no verdict"
+    text = f"{numbers[0]} to {numbers[-1]} seeds" if len(numbers) > 1 else f"{numbers[0]} seeds"
+    return text + " a point" + (f"; no verdict under {LEAST_SEEDS}" if numbers[0] < LEAST_SEEDS else "")

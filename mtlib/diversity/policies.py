@@ -1,0 +1,342 @@
+"""What each masking policy does to the testbed's training texts: what it masks, what it touches, what is refilled.
+
+    description = describe()                 # a mapping that JSON can hold
+    as_frame(description)                    # a line for each policy and rate
+
+Nothing is trained with a policy here. The untouched masked LM fills, as in the first step of Mask-tuning, or that of a
+trained model. Policies that ask a classifier (attribution) ask one that was fine-tuned for an epoch on the same texts,
+or the trained model's.
+"""
+
+import json
+import tempfile
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas
+import torch
+from datasets import Dataset
+
+from mtlib.collator import Collator
+from mtlib.data.encoding import tokenise
+from mtlib.data.sources import is_testbed
+from mtlib.data.tasks import get_task
+from mtlib.diversity.word_classes import PARTS_OF_SPEECH, MarkPartsOfSpeech
+from mtlib.errors import UserError
+from mtlib.masking import POLICIES, FixedMasking, MaskingPolicy, check_rate, masking_policy
+from mtlib.masking.marking import CountTokens
+from mtlib.objectives.masked_lm import draw_mask
+from mtlib.plm import SharedPLM, evaluating
+from mtlib.runs import environment
+from mtlib.runs.config import RunConfig, configure
+from mtlib.runs.inputs import model_sha256, read_sets
+from mtlib.runs.records import read_records
+from mtlib.runs.run import KEPT, run
+from mtlib.stages import DrawMasks, Refill
+from mtlib.testbed.generator import shortcut_label
+from mtlib.testbed.grammar import Grammar, load_grammar, tokens
+from mtlib.testbed.known_words import MarkCause, MarkShortcut
+from mtlib.testbed.labels import label_by_rules
+
+# `meta_learned` takes minutes to prepare, `salient_spans` needs a spaCy pipeline; `original` masks as `exact` does
+DEFAULT = (
+    "exact:0.05", "exact:0.15", "exact:0.3", "whole_word:0.05", "frequency_rare:0.05", "frequency_frequent:0.05",
+    "part_of_speech_content:0.05", "part_of_speech_function:0.05", "attribution_most:0.05", "attribution_least:0.05",
+    "supervised", "supervised_top5", "known_cause:0.05", "known_shortcut:0.05", "known_shortcut:1",
+)  # fmt: skip
+SPANS = ("salient_spans", "supervised", "supervised_top5")  # how much they mask follows from the span
+BANDS = {"below 10": 0, "10 to 99": 10, "100 to 999": 100, "1,000 and more": 1000}  # occurrences in the training set
+_CLASSIFIER_RATE = 2e-4  # the cpu profile's for fine-tuning
+_TIMED_BATCHES, _BATCH = 8, 16
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A policy at a rate; None for policies whose spans have a length of their own."""
+
+    policy: str
+    rate: float | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> "Choice":
+        """From "exact:0.15", or "supervised". Without a rate it is 0.05."""
+        policy, _, rate = text.partition(":")
+        if policy not in POLICIES:
+            raise UserError(
+                f"policy is {policy!r}; expected one of {', '.join(POLICIES)}, with a rate as in exact:0.15."
+            )
+        if policy in SPANS:
+            return cls(policy)
+        try:
+            value = float(rate or 0.05)
+        except ValueError:
+            value = rate
+        check_rate(f"the rate of {policy}", value)
+        return cls(policy, value)
+
+    def __str__(self) -> str:
+        return self.policy if self.rate is None else f"{self.policy}:{self.rate:g}"
+
+    def masking(self, tokenizer) -> MaskingPolicy:
+        return masking_policy(self.policy, 0.05 if self.rate is None else self.rate, tokenizer)
+
+
+class Marked(NamedTuple):
+    """The training set with what is known about its tokens, one entry for each token of all examples."""
+
+    examples: Dataset
+    row: np.ndarray  # (n_tokens,): the example that a token belongs to
+    shortcut: np.ndarray  # (n_tokens,) bool
+    cause: np.ndarray  # (n_tokens,) bool
+    part_of_speech: np.ndarray  # (n_tokens,): 0 is punctuation, else see PARTS_OF_SPEECH
+    band: np.ndarray  # (n_tokens,): by frequency, see BANDS
+    ordinary: np.ndarray  # (n_tokens,) bool: no special token
+
+
+def describe(
+    task: str = "sentiment", source: str = "testbed", model: str = "mini", policies: Sequence[str] = DEFAULT,
+    size: int | None = None, seed: int = 0, trained: str | Path | None = None,
+) -> dict:  # fmt: skip
+    """All that this module measures, as a mapping that JSON can hold.
+
+    Args:
+        task: of the testbed; labels and the shortcut's words after refilling are known for sentiment alone.
+        source: "testbed", or a folder that `python -m mtlib testbed` wrote.
+        model: whose masked LM fills the masks.
+        policies: names with rates (`Choice.parse`).
+        size: training examples, drawn as a run with `train_size` draws them; None is all.
+        seed: of the masks, the same for all policies.
+        trained: folder with a kept model of a run (`run --keep-model`), which then fills the masks and is asked.
+    """
+    if not is_testbed(source):
+        raise UserError(f"source is {source!r}; the shortcut's words are known on the testbed alone, expected testbed.")
+    choices = [Choice.parse(text) for text in policies]
+    config = configure(task, "fine_tuning", source=source, model=model, train_size=size, epochs=1, seed=seed,
+                       learning_rate=_CLASSIFIER_RATE, sets=(get_task(task).dev_set(source),)).resolved()  # fmt: skip
+    plm = SharedPLM.from_pretrained(config.model_path, num_labels=len(get_task(task).labels)).eval()
+    filling, asked, about = _models(config, plm, choices, trained)
+    marked = mark(plm, read_sets(config)["train"].dataset, config.max_length)
+    grammar, masks, lines = load_grammar(task), {}, {}
+    nothing, ids = np.zeros_like(marked.shortcut), list(marked.examples["input_ids"])
+    unmasked = what_is_refilled(plm, marked, nothing, ids, grammar)
+    for choice in choices:
+        masking = choice.masking(plm.tokenizer)
+        started = time.process_time()
+        marked = marked._replace(examples=prepare(plm, marked.examples, masking, seed))
+        prepared = time.process_time() - started
+        drawn = DrawMasks(masking)(asked, marked.examples, seed).examples
+        masks[str(choice)] = _flat(drawn["mask"]).astype(bool)
+        line = {"policy": choice.policy, "rate": choice.rate} | what_is_masked(masks[str(choice)], marked)
+        refilled = Refill(FixedMasking(masking))(filling, drawn, seed).examples
+        lines[str(choice)] = line | what_is_refilled(plm, marked, masks[str(choice)], refilled["input_ids"], grammar)
+        lines[str(choice)]["seconds_to_prepare"] = round(prepared, 1)
+        lines[str(choice)]["seconds_per_batch"] = seconds_per_batch(filling, asked, masking, marked.examples)
+    return {
+        "task": task, "source": config.public()["source"], "model": config.public()["model"],
+        "model_sha256": model_sha256(config), "asked": about, "examples": len(marked.examples), "seed": seed,
+        "batch_size": _BATCH, "environment": environment.describe(),
+        "all_tokens": what_is_masked(marked.ordinary, marked), "unmasked": unmasked, "policies": lines,
+        "overlap": {f"{a} {b}": round(overlap(masks[a], masks[b]), 4) for a, b in combinations(masks, 2)},
+    }  # fmt: skip
+
+
+def mark(plm: SharedPLM, train: Dataset, max_length: int = 128) -> Marked:
+    """Tokenise training texts of the testbed and mark their tokens."""
+    keep = [name for name in ("text", "text_pair", "uid", "group") if name in train.column_names]
+    examples = tokenise(train, plm.tokenizer, max_length, keep=keep)
+    for preparer in (MarkShortcut(), MarkCause(), MarkPartsOfSpeech(), CountTokens()):
+        examples = preparer(plm, examples).examples
+    ids, counts = _flat(examples["input_ids"]), _flat(examples["token_counts"])
+    return Marked(
+        examples,
+        np.repeat(np.arange(len(examples)), list(map(len, examples["input_ids"]))),
+        _flat(examples["known_shortcut"]) > 0,
+        _flat(examples["known_cause"]) > 0,
+        _flat(examples["part_of_speech"]),
+        np.searchsorted(list(BANDS.values()), counts, side="right") - 1,
+        ~np.isin(ids, plm.tokenizer.all_special_ids),
+    )
+
+
+def prepare(plm: SharedPLM, examples: Dataset, masking: MaskingPolicy, seed: int = 0) -> Dataset:
+    """The examples with the columns that a policy reads, where they lack them."""
+    if masking.columns.keys() <= {*examples.column_names}:
+        return examples
+    for preparer in masking.preparers():
+        preparer.check(plm)
+        examples = preparer(plm, examples, seed).examples
+    return examples
+
+
+def what_is_masked(mask: np.ndarray, marked: Marked) -> dict:
+    """How much a mask `(n_tokens,)` covers, of which kinds of word, and how often it touches what."""
+    return {
+        "tokens_masked": _share(mask[marked.ordinary]),
+        "touches_shortcut": touch(mask, marked.shortcut, marked.row),
+        "touches_cause": touch(mask, marked.cause, marked.row),
+        "part_of_speech": shares_of(marked.part_of_speech[mask], ("punctuation", *PARTS_OF_SPEECH)),
+        "frequency": shares_of(marked.band[mask], tuple(BANDS)),
+    }
+
+
+def touch(mask: np.ndarray, marks: np.ndarray, row: np.ndarray) -> dict:
+    """How much of the marked tokens is masked, all three `(n_tokens,)`.
+
+    Returns:
+        `examples`, how many have a marked token; the shares of these in which `any` and in which `all` marked tokens
+        are masked; and the share of the marked `tokens`.
+    """
+    marked = np.bincount(row[marks], minlength=row.max() + 1)  # (n,)
+    masked = np.bincount(row[marks & mask], minlength=row.max() + 1)
+    have = marked > 0
+    return {
+        "examples": int(have.sum()),
+        "any": _share(masked[have] > 0),
+        "all": _share(masked[have] == marked[have]),
+        "tokens": _share(mask[marks]),
+    }
+
+
+def shares_of(numbers: np.ndarray, names: Sequence[str]) -> dict[str, float | None]:
+    """The share of each number, by its name."""
+    return {name: _share(numbers == number) for number, name in enumerate(names)}
+
+
+def overlap(a: np.ndarray, b: np.ndarray) -> float:
+    """Jaccard index of two masks: places that both mask, of those that either does. Two empty masks have 1."""
+    either = (a | b).sum()
+    return float((a & b).sum() / either) if either else 1.0
+
+
+def what_is_refilled(
+    plm: SharedPLM, marked: Marked, mask: np.ndarray, refilled: Sequence[Sequence[int]], grammar: Grammar
+) -> dict:
+    """What came back, and what it did to label and shortcut; the latter for the task sentiment alone."""
+    examples, original = marked.examples, _flat(marked.examples["input_ids"])
+    came_back = (_flat(refilled) == original)[mask]
+    line = {"tokens_changed": _share(~came_back), "shortcut_came_back": _share(came_back[marked.shortcut[mask]])}
+    if grammar.task != "sentiment":
+        return line
+    texts = plm.tokenizer.batch_decode(list(map(list, refilled)), skip_special_tokens=True)
+    labels, groups = list(examples["labels"]), list(examples["group"])
+    lures = [shortcut_label(grammar, text) for text in examples["text"]]
+    return line | {
+        "label": kept_labels(texts, groups, labels),
+        "put_in": put_in(list(examples["text"]), texts, labels, grammar),
+        "shortcut_probe": shortcut_probe(texts, labels, lures),
+    }
+
+
+def kept_labels(texts: Iterable[str], templates: Iterable[str], labels: Iterable[int]) -> dict[str, float]:
+    """The shares of texts whose label by the grammar's rules (`testbed.labels`) is kept, turned, or undecided."""
+    found = [(label_by_rules(text, template), label) for text, template, label in
+             zip(texts, templates, labels, strict=True)]  # fmt: skip
+    return {
+        "kept": _share([now == label for now, label in found]),
+        "turned": _share([now == 1 - label for now, label in found]),
+        "undecided": _share([now is None for now, _ in found]),
+    }
+
+
+def put_in(originals: Iterable[str], texts: Iterable[str], labels: Iterable[int], grammar: Grammar) -> dict:
+    """Of the shortcut's words (topics and surnames) that refilling has put in, how many are of the label's side."""
+    words = agree = 0
+    for original, text, label in zip(originals, texts, labels, strict=True):
+        new = {*tokens(text)} - {*tokens(original)}
+        agree += len(new & grammar.lure_words[label])
+        words += len(new & (grammar.lure_words[0] | grammar.lure_words[1]))
+    return {"words": words, "agree": agree / words if words else None}
+
+
+def shortcut_probe(texts: Sequence[str], labels: Sequence[int], lures: Sequence[int], folds: int = 5) -> float | None:
+    """How well a bag of words tells the shortcut's side in the original from the refilled text: 0.5 is chance.
+
+    Balanced accuracy of logistic regression on words, out of fold, for the examples of each label by themselves (words
+    of opinion then say nothing about the side); the mean over labels. None where a side has fewer examples than folds.
+    """
+    from sklearn.feature_extraction.text import CountVectorizer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.metrics import balanced_accuracy_score
+    from sklearn.model_selection import StratifiedKFold, cross_val_predict
+    from sklearn.pipeline import make_pipeline
+
+    scores = []
+    for label in sorted({*labels}):
+        of_label = [i for i, other in enumerate(labels) if other == label]
+        sides = np.array(lures)[of_label]
+        if np.bincount(sides, minlength=2).min() < folds:
+            return None
+        probe = make_pipeline(
+            CountVectorizer(analyzer=tokens, binary=True), LogisticRegression(class_weight="balanced", max_iter=1000)
+        )
+        split = StratifiedKFold(folds, shuffle=True, random_state=0)
+        guessed = cross_val_predict(probe, [texts[i] for i in of_label], sides, cv=split)
+        scores.append(balanced_accuracy_score(sides, guessed))
+    return round(float(np.mean(scores)), 4)
+
+
+@torch.no_grad()
+def seconds_per_batch(plm: SharedPLM, asked: SharedPLM, masking: MaskingPolicy, examples: Dataset) -> float:
+    """Median seconds of the processor, on which other work does not count, to draw and fill the masks of a batch."""
+    collate, seconds, generator = Collator(plm.tokenizer, masking.columns), [], torch.Generator().manual_seed(0)
+    with evaluating(plm):
+        for first in range(0, min(len(examples), _TIMED_BATCHES * _BATCH), _BATCH):
+            batch = collate([examples[i] for i in range(first, min(first + _BATCH, len(examples)))])
+            started = time.process_time()
+            batch = draw_mask(asked, batch, masking, generator)
+            plm.fill_masks(batch, batch["mask"])
+            seconds.append(time.process_time() - started)
+    return round(float(np.median(seconds)), 4)
+
+
+def as_frame(description: Mapping) -> pandas.DataFrame:
+    """A line for each policy and rate: the main numbers in per cent, and the cost of a batch relative to the first."""
+    first = next(iter(description["policies"].values()))
+    lines = {}
+    for name, line in description["policies"].items():
+        label, put = line.get("label", {}), line.get("put_in", {})
+        lines[name] = {
+            "tokens masked": line["tokens_masked"],
+            "shortcut touched": line["touches_shortcut"]["any"],
+            "shortcut gone": line["touches_shortcut"]["all"],
+            "deciding words touched": line["touches_cause"]["any"],
+            "label kept": label.get("kept"),
+            "label turned": label.get("turned"),
+            "label undecided": label.get("undecided"),
+            "shortcut tokens refilled as they were": line["shortcut_came_back"],
+            "new shortcut words on the label's side": put.get("agree"),
+            "probe finds the side": line.get("shortcut_probe"),
+        }
+    frame = 100 * pandas.DataFrame.from_dict(lines, orient="index").astype(float)
+    costs = [line["seconds_per_batch"] / first["seconds_per_batch"] for line in description["policies"].values()]
+    return frame.assign(**{"cost of a batch": costs})
+
+
+def _models(
+    config: RunConfig, plm: SharedPLM, choices: Sequence[Choice], trained: str | Path | None
+) -> tuple[SharedPLM, SharedPLM, dict | None]:
+    """The model that fills, the one that policies ask, and what the latter is."""
+    if trained is not None:
+        model = SharedPLM.from_pretrained(trained).eval()
+        return model, model, {"run": json.loads((Path(trained) / KEPT).read_text())["identity"]}
+    if not any(choice.policy.startswith("attribution") for choice in choices):
+        return plm, plm, None
+    with tempfile.TemporaryDirectory() as out:
+        path, _ = run(config, Path(out) / "runs", keep_model=Path(out) / "model")
+        (metrics,) = read_records([path])[0]["metrics"].values()
+        about = {"method": "fine_tuning", "epochs": config.epochs, "learning_rate": config.rates.trunk,
+                 "dev_accuracy": metrics["accuracy"]}  # fmt: skip
+        return plm, SharedPLM.from_pretrained(Path(out) / "model").eval(), about
+
+
+def _flat(rows: Iterable[Sequence]) -> np.ndarray:
+    return np.concatenate([np.asarray(row) for row in rows])
+
+
+def _share(flags) -> float | None:
+    return round(float(np.mean(flags)), 4) if len(flags) else None

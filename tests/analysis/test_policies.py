@@ -1,0 +1,147 @@
+"""The comparison of masking policies from hand-made records."""
+
+import pytest
+
+from mtlib.analysis import figures
+from mtlib.analysis.policies import arm, label, points, scores, seeds_in_words, verdicts
+from mtlib.errors import UserError
+
+SETS = ("testbed_sentiment", "testbed_contrast", "testbed_counterfactual")
+MASKS = {
+    "policies": {
+        name: {"touches_shortcut": {"any": some, "all": whole}}
+        for name, some, whole in (
+            ("exact:0.05", 0.25, 0.0), ("exact:0.3", 0.9, 0.01), ("supervised", 0.05, 0.0),
+            ("known_cause:0.05", 0.0, 0.0), ("known_shortcut:1", 1.0, 1.0),
+        )
+    }
+}  # fmt: skip
+
+
+def record(name: str, correct: tuple, seed: int = 0, **settings) -> dict:
+    """Of an arm; `correct` of 100 on each set."""
+    policy, _, rate = name.partition(":")
+    masked = {"method": "mask_tuning", "masking": policy, "mask_rate": float(rate or 0.05)}
+    config = {"task": "sentiment", "source": "testbed", "model": "mini", "seed": seed, "learning_rate": 1e-4}
+    config |= {"method": policy, "masking": None} if policy == "fine_tuning" else masked
+    counts = zip(SETS, correct, strict=False)
+    return {
+        "config": config | settings,
+        "metrics": {of: {"accuracy": c / 100, "correct": c, "n": 100, "majority": 0.5} for of, c in counts},
+    }
+
+
+ONE_SEED = [
+    record("fine_tuning", (90, 10, 20)),
+    record("exact:0.05", (89, 20, 20)),
+    record("known_shortcut:1", (95, 80, 84)),
+    record("supervised", (80, 10, 10)),
+]
+
+
+def test_names_of_arms():
+    names = ["fine_tuning", "exact:0.15", "supervised", "known_shortcut:1"]
+    assert [arm(record(name, (1, 1, 1))["config"]) for name in names] == names
+    assert [*map(label, names)] == [
+        "fine-tuning (no masks)", "random, 15 %", "pointed span", "shortcut's words, all of them",
+    ]  # fmt: skip
+
+
+def test_the_gap_is_in_minus_the_mean_out_of_distribution():
+    found = points(ONE_SEED, MASKS)
+    assert list(found.index) == ["fine_tuning", "exact:0.05", "supervised", "known_shortcut:1"]
+    assert found["gap"].tolist() == pytest.approx([75, 69, 70, 13])
+    assert found["touched"].tolist() == [0, 25, 5, 100] and found["gone"].tolist() == [0, 0, 0, 100]
+    assert found["trained"].tolist() == [True, True, False, True]
+    assert found["n"].tolist() == [1] * 4 and found["low"].isna().all()
+
+
+def test_interval_over_two_seeds():
+    found = points([*ONE_SEED, record("fine_tuning", (92, 10, 20), seed=1)], MASKS)
+    # gaps 75 and 77: mean 76, t(0.975, 1) = 12.706, standard error 1
+    assert found.loc["fine_tuning", ["n", "gap", "low", "high"]].tolist() == pytest.approx(
+        [2, 76, 63.294, 88.706], abs=1e-3
+    )
+
+
+def test_a_grid_beside_the_comparison_is_left_out():
+    grid = [record("exact:0.05", (50,), learning_rate=2e-4), record("exact:0.05", (60, 1, 1), learning_rate=2e-4)]
+    assert scores([*grid, *ONE_SEED]).equals(scores(ONE_SEED))
+    assert scores([record("exact:0.05", (50, 1, 1)) | {"diverged": True}]).empty and scores([]).empty
+
+
+def test_without_fine_tuning_nobody_knows_what_is_trained():
+    assert points(ONE_SEED[1:], MASKS)["trained"].tolist() == [None] * 3
+
+
+def of_three_seeds(name: str, *correct: tuple) -> list[dict]:
+    return [record(name, scores, seed) for seed, scores in enumerate(correct)]
+
+
+def test_verdicts():
+    records = [
+        *of_three_seeds("fine_tuning", (90, 10, 20), (90, 11, 20), (90, 12, 20)),
+        *of_three_seeds("known_shortcut:1", (90, 80, 10), (90, 82, 11), (90, 81, 10)),
+        *of_three_seeds("exact:0.05", (90, 10, 20), (90, 20, 30)),
+        *of_three_seeds("exact:0.3", (90, 15, 20), (90, 25, 31)),
+        *of_three_seeds("supervised", (70, 10, 1), (70, 10, 1), (70, 10, 1)),
+    ]
+    found = verdicts(records, MASKS).set_index(["expected to be better", "than", "set"]).sort_index()
+    control, fine_tuning = "shortcut's words, all of them", "fine-tuning (no masks)"
+    assert found.loc[(control, fine_tuning), "verdict"].tolist() == ["holds here", "does not hold here"]
+    assert found.loc[(control, fine_tuning), "difference"].tolist() == pytest.approx([70, -29 / 3])
+    # 70, 71, 69: t(0.9875, 2) = 6.2053, standard error 1 / sqrt(3)
+    assert found.loc[(control, fine_tuning), "high"].iloc[0] == pytest.approx(70 + 6.2053 / 3**0.5, abs=1e-3)
+    assert found.loc[("random, 30 %", "random, 5 %"), "verdict"].tolist() == ["not run"] * 2
+    assert found.loc[("random, 30 %", "random, 5 %"), "seeds"].tolist() == [2, 2]
+    assert found.loc[(control, "pointed span"), "verdict"].tolist() == ["cannot be decided"] * 2
+    assert found.loc[(control, "deciding words, 5 %"), "seeds"].tolist() == [0, 0]
+
+
+def test_no_records_no_verdict():
+    assert verdicts([], MASKS)["verdict"].unique().tolist() == ["not run"]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "words"),
+    [
+        ([1, 1], "one seed a point, so no verdict"),
+        ([2, 2], "2 seeds a point; no verdict under 3"),
+        ([1, 3], "1 to 3 seeds a point; no verdict under 3"),
+        ([5, 5], "5 seeds a point"),
+    ],
+)
+def test_how_many_seeds_stand_behind_a_point(numbers, words):
+    assert seeds_in_words(numbers) == words
+
+
+class TestFigures:
+    def test_gap_by_touch(self):
+        unknown = record("whole_word:0.05", (90, 10, 20))  # not among the masks
+        figure, alt = figures.gap_by_touch([*ONE_SEED, unknown], MASKS, "a title")
+        figure.canvas.draw()
+        left, right = figure.axes
+        assert "one seed a point, so no verdict" in figure.get_suptitle()
+        assert [text.get_text() for text in figure.legends[0].get_texts()] == [
+            "fine-tuning (no masks) (n = 1)", "random, 5 % (n = 1)", "pointed span (n = 1)",
+            "shortcut's words, all of them (n = 1)",
+        ]  # fmt: skip
+        places = [[line.get_xydata()[0].tolist() for line in axis.lines] for axis in (left, right)]
+        assert places == [[[0, 75], [25, 69], [5, 70], [100, 13]], [[0, 75], [0, 69], [0, 70], [100, 13]]]
+        assert left.lines[2].get_markerfacecolor() == "white" != left.lines[1].get_markerfacecolor()
+        assert "pointed span: gap 70, shortcut touched in 5 %, gone in 0 %, n = 1, not trained" in alt
+
+    def test_no_records(self):
+        with pytest.raises(UserError, match="no run yet"):
+            figures.gap_by_touch([], MASKS)
+
+    def test_one_sentence(self):
+        tokens, roles = ["the", "jazz", "gig", "was", "dull"], ["", "shortcut", "", "", "cause"]
+        rows = {"a": [None, "new", None, None, None], "b": [None] * 5}
+        figure, alt = figures.sentence(tokens, roles, rows, "a title")
+        (axis,) = figure.axes
+        assert alt == "What each policy masks in: the jazz gig was dull: a: jazz became new; b: nothing masked."
+        assert [text.get_text() for text in axis.texts] == [*tokens, "the", "new", *tokens[2:], *tokens]
+        assert [label.get_text() for label in axis.get_yticklabels()] == ["original", "a", "b"]
+        boxed = [text.get_text() for text in axis.texts if text.get_bbox_patch() is not None]
+        assert boxed == ["new"]

@@ -1,0 +1,158 @@
+"""What a masking policy does to training texts, on masks that are made by hand."""
+
+import json
+
+import numpy as np
+import pytest
+from datasets import Dataset
+
+from mtlib.data.sources import load
+from mtlib.diversity import policies
+from mtlib.diversity.policies import (
+    Choice,
+    Marked,
+    as_frame,
+    describe,
+    kept_labels,
+    overlap,
+    put_in,
+    shares_of,
+    shortcut_probe,
+    touch,
+    what_is_masked,
+)
+from mtlib.errors import UserError
+from mtlib.masking import POLICIES
+from mtlib.paths import MINI_MODEL_DIR
+from mtlib.plm import SharedPLM
+from mtlib.testbed import load_grammar, shortcut_label
+
+
+def flags(text: str) -> np.ndarray:
+    return np.array([letter == "x" for letter in text if letter != " "])
+
+
+ROW = np.array([0] * 4 + [1] * 3 + [2] * 3)
+SHORTCUT = flags("xx.. x.. ...")  # the third example has none
+
+
+@pytest.mark.parametrize(
+    ("mask", "any_", "all_", "tokens"),
+    [
+        (".... ... ...", 0.0, 0.0, 0.0),
+        ("x... ... xxx", 0.5, 0.0, 1 / 3),
+        ("xx.. .xx ...", 0.5, 0.5, 2 / 3),
+        ("x.xx x.. ...", 1.0, 0.5, 2 / 3),
+        ("xx.. x.. ...", 1.0, 1.0, 1.0),
+    ],
+)
+def test_touch_counts_examples_and_tokens(mask, any_, all_, tokens):
+    found = touch(flags(mask), SHORTCUT, ROW)
+    assert found == {"examples": 2, "any": any_, "all": all_, "tokens": pytest.approx(tokens, abs=1e-4)}
+
+
+def test_nothing_marked_has_no_share():
+    assert touch(flags(".... ... ..x"), flags(".... ... ..."), ROW) == {
+        "examples": 0, "any": None, "all": None, "tokens": None,
+    }  # fmt: skip
+
+
+def test_overlap():
+    a, b = flags("xx.. x.. ..."), flags("x.x. x.. ..x")
+    assert overlap(a, b) == overlap(b, a) == 2 / 5
+    assert overlap(a, a) == 1 and overlap(a, ~a) == 0 and overlap(flags("..."), flags("...")) == 1
+
+
+def test_what_is_masked_by_kind_of_word():
+    marked = Marked(
+        None, ROW, SHORTCUT, flags("..x. ... x.."), part_of_speech=np.array([0, 1, 2, 0, 1, 1, 0, 0, 3, 0]),
+        band=np.array([3, 0, 0, 3, 0, 1, 3, 3, 0, 3]), ordinary=flags(".xx. xx. .x."),
+    )  # fmt: skip
+    line = what_is_masked(flags(".xx. .x. ..."), marked)
+    assert line["tokens_masked"] == 0.6
+    assert line["touches_shortcut"]["any"] == 0.5 and line["touches_cause"]["any"] == 0.5
+    assert {name: share for name, share in line["part_of_speech"].items() if share} == {"NOUN": 0.6667, "PROPN": 0.3333}
+    assert line["frequency"] == {"below 10": 0.6667, "10 to 99": 0.3333, "100 to 999": 0.0, "1,000 and more": 0.0}
+    assert shares_of(np.array([]), ("a", "b")) == {"a": None, "b": None}
+
+
+def test_labels_that_are_kept_turned_and_undecided():
+    text = "The gospel gig was {}."
+    texts = [text.format(word) for word in ("superb", "dull", "superb", "purple")]
+    assert kept_labels(texts, ["plain"] * 4, [1, 0, 0, 0]) == {"kept": 0.5, "turned": 0.25, "undecided": 0.25}
+
+
+def test_words_of_the_shortcut_that_were_put_in():
+    grammar = load_grammar("sentiment")
+    originals = ["the western film was good", "the zombie film was bad", "the jazz gig by Clara Whitlock was good"]
+    texts = ["the vampire film was good", "the zombie film was western", "the jazz samurai by clara quirke was good"]
+    assert put_in(originals, texts, [1, 0, 1], grammar) == {"words": 4, "agree": 0.25}  # only the samurai
+    assert put_in(originals, originals, [1, 0, 1], grammar) == {"words": 0, "agree": None}
+
+
+def test_probe_finds_the_side_where_its_words_are_left_and_not_where_they_are_gone():
+    pytest.importorskip("sklearn")
+    rows = load("testbed_sentiment_train", "testbed").select(range(1200))
+    grammar = load_grammar("sentiment")
+    lures = [shortcut_label(grammar, text) for text in rows["text"]]
+    assert shortcut_probe(rows["text"], rows["label"], lures) > 0.8
+    # words that go with the label say nothing, though the label goes with the side
+    assert 0.4 < shortcut_probe([f"this is {label}" for label in rows["label"]], rows["label"], lures) < 0.6
+    assert shortcut_probe(["a"] * 6, [0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 1, 0]) is None
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_every_policy_is_read_from_its_name(name):
+    choice = Choice.parse(name)
+    assert str(choice) == (name if name in policies.SPANS else f"{name}:0.05")
+    assert Choice.parse(str(choice)) == choice
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("none", "policy is 'none'"),
+        ("exact:high", "the rate of exact is 'high'"),
+        ("exact:2", "the rate of exact is 2.0"),
+    ],
+)
+def test_bad_names_and_rates(text, message):
+    with pytest.raises(UserError, match=message):
+        Choice.parse(text)
+
+
+def test_other_data_is_refused(tmp_path):
+    with pytest.raises(UserError, match="known on the testbed alone"):
+        describe(source=str(tmp_path))
+
+
+def test_the_controls_do_what_they_are_for():
+    """On the bundled texts: all of the shortcut, none of what decides the label, and the other way round."""
+    description = describe(policies=("exact:0.05", "known_shortcut:1", "known_cause:1"), size=120)
+    assert json.loads(json.dumps(description)) == description
+    lines = description["policies"]
+    assert description["examples"] == 120 and description["asked"] is None
+    shortcut, cause = lines["known_shortcut:1"], lines["known_cause:1"]
+    assert shortcut["touches_shortcut"] == {"examples": 120, "any": 1.0, "all": 1.0, "tokens": 1.0}
+    assert cause["touches_cause"]["all"] == 1.0 and cause["touches_shortcut"]["any"] == 0.0
+    assert shortcut["touches_cause"]["any"] == 0.0 and shortcut["label"]["kept"] > 0.95
+    assert cause["label"]["kept"] < 0.5
+    assert 0 < lines["exact:0.05"]["touches_shortcut"]["any"] < 0.6
+    assert description["overlap"]["known_shortcut:1 known_cause:1"] == 0.0
+    assert description["all_tokens"]["tokens_masked"] == 1.0
+    frame = as_frame(description)
+    assert frame.loc["known_shortcut:1", "shortcut gone"] == 100 and frame.loc["exact:0.05", "cost of a batch"] == 1
+
+
+def test_the_same_seed_gives_the_same_masks():
+    def masked(seed: int) -> dict:
+        return describe(policies=("exact:0.15",), size=20, seed=seed)["policies"]["exact:0.15"]["part_of_speech"]
+
+    assert masked(0) == masked(0) != masked(1)
+
+
+def test_columns_that_are_there_are_not_made_again():
+    plm = SharedPLM.from_pretrained(MINI_MODEL_DIR, num_labels=2)
+    examples = Dataset.from_dict({"input_ids": [[2, 5, 3]], "token_counts": [[1, 1, 1]]})
+    masking = Choice.parse("frequency_rare").masking(plm.tokenizer)
+    assert policies.prepare(plm, examples, masking) is examples
