@@ -11,7 +11,7 @@ from mtlib.data.tasks import TASKS, kind
 from mtlib.errors import UserError
 from mtlib.runs.records import read_records
 from mtlib.study import plan
-from mtlib.study.claims import Comparison, by_arm, panels
+from mtlib.study.claims import CLAIMS, Comparison, by_arm, panels
 
 
 def standard(results: Path) -> dict[str, tuple[Figure, str]]:
@@ -51,7 +51,7 @@ def claims(by_panel: Mapping[tuple[str, str, str], Sequence[Comparison]], title:
     """Differences of two arms, a panel per claim and a row per evaluation set, with 95 % t intervals.
 
     `by_panel` maps a panel's claims and its two arms to the comparisons. Hollow: both arms at chance, or one has not
-    learned the task. Sets that were not run are left out.
+    learned the task. Sets that were not run are left out. Where the paper says which is better, its side is shaded.
     """
     run = {panel: [cell for cell in cells if cell.difference is not None] for panel, cells in by_panel.items()}
     sets = style.id_first(dict.fromkeys(cell.set_name for cells in run.values() for cell in cells))
@@ -68,12 +68,16 @@ def claims(by_panel: Mapping[tuple[str, str, str], Sequence[Comparison]], title:
         words[f"{questions}: {arm} - {base}"] = _sides(cells)
         axis.tick_params(labelbottom=True)
         axis.axvline(0, color="0.3", lw=0.8)
+        if sign := next((claim.sign for claim in CLAIMS if (claim.arm, claim.base) == (arm, base)), 0):
+            axis.axvspan(0, sign * 100, color=style.PALETTE[2], alpha=0.1, lw=0)
         style.rows_down(axis, map(style.with_kind, sets))
         axis.tick_params(axis="y", labelsize=8)
         axis.set_title(f"{questions}: {style.label(arm)}\n- {style.label(base)}", fontsize=9)
     for axis in axes[len(run) :]:
         axis.set_visible(False)
-    text = "difference, points (right of 0: the first is better); hollow: at chance or not learned"
+    ends = [end for cells in run.values() for cell in cells for end in (cell.difference.low, cell.difference.high)]
+    axes[0].set_xlim(min(*ends, 0) - 2, max(*ends, 0) + 2)  # the shading would widen it
+    text = "difference, points (shaded: the paper's side); hollow: at chance or not learned"
     figure.supxlabel(text, fontsize=9)
     figure.suptitle(title, x=0.01, ha="left", fontsize=11)
     return figure, style.sentence("Evaluation sets whose 95 % interval of the difference lies above or below 0", words)

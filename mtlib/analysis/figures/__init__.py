@@ -5,6 +5,6 @@ from mtlib.analysis.figures.accuracy import curve, differences, gap, group_means
 from mtlib.analysis.figures.method import method
 from mtlib.analysis.figures.policies import gap_by_touch, sentence
 from mtlib.analysis.figures.shares import shares_over, stacked
-from mtlib.analysis.figures.shortcuts import dial, planted, probes
+from mtlib.analysis.figures.shortcuts import dial, planted, probes, split
 from mtlib.analysis.figures.style import new, save, show
 from mtlib.analysis.figures.training import gradients, learning_curves, loss_scatter
