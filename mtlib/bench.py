@@ -113,7 +113,7 @@ def run(
 
 
 def markdown(results: dict) -> str:
-    """The README's table of what `run` returned."""
+    """The table, in data/results/README.md, of what `run` returned."""
     lines = ["| what | against | ratio (quartiles) | wanted | met |", "| --- | --- | ---: | ---: | --- |"]
     for entry in results["measured"]:
         sense = "x the time" if entry["wanted"].endswith("less") else "x faster"

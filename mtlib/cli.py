@@ -494,15 +494,18 @@ def policies(
 
 @app.command()
 def pages() -> None:
-    """For maintainers: put the tables made from data/results into README.md and data/results/STUDY.md."""
+    """For maintainers: fill what the pages print of data/results and notebooks, and the notebooks' install cells."""
     from mtlib.paths import DATA_DIR, NOTEBOOK_DIR
-    from mtlib.tutorial import page_tables
+    from mtlib.tutorial import page_tables, runner
 
     if not NOTEBOOK_DIR.is_dir():
         raise UserError("no pages to fill: they come with a checkout of the repository, not with pip.")
     parts = page_tables.parts(DATA_DIR / "results")
     for page in page_tables.PAGES:
         console.print(f"{page}: {', '.join(page_tables.fill(DATA_DIR.parent / page, parts))}")
+    runner.update_readme()
+    console.print("README.md: notebooks")
+    console.print(f"install cells: {', '.join(runner.update_install_cells()) or 'as they were'}")
 
 
 @app.command()

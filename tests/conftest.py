@@ -1,6 +1,7 @@
 """Tiny models made from configurations, so that no test needs a download."""
 
 import os
+from collections.abc import Sequence
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -29,9 +30,11 @@ ROBERTA_SPECIALS = {"cls": "<s>", "pad": "<pad>", "sep": "</s>", "unk": "<unk>",
 SENTENCES = ["the film is very good", "the plot was slow and boring", "a warm story", "not funny"]
 
 
-def make_tokenizer(specials: dict[str, str] = BERT_SPECIALS, double_separator: bool = False) -> PreTrainedTokenizerFast:
+def make_tokenizer(
+    specials: dict[str, str] = BERT_SPECIALS, double_separator: bool = False, words: Sequence[str] = WORDS
+) -> PreTrainedTokenizerFast:
     """A WordPiece tokenizer; with `ROBERTA_SPECIALS` its ids are RoBERTa's (0 <s>, 1 <pad>, 2 </s>)."""
-    vocabulary = {token: index for index, token in enumerate([*specials.values(), *WORDS])}
+    vocabulary = {token: index for index, token in enumerate([*specials.values(), *words])}
     backend = Tokenizer(models.WordPiece(vocabulary, unk_token=specials["unk"]))
     backend.normalizer = normalizers.Lowercase()
     backend.pre_tokenizer = pre_tokenizers.Whitespace()

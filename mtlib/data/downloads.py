@@ -16,15 +16,13 @@ from mtlib.errors import UserError
 
 # Raw files fetched for `source="hub"` lie beside the hub's own cache, in the layout of the original releases.
 CACHE_DIR = Path(datasets.config.HF_CACHE_HOME) / "mtlib"
-RAW_BASE = "https://raw.githubusercontent.com"
+RAW_ENDPOINT = "https://raw.githubusercontent.com"  # MTLIB_RAW_ENDPOINT names a mirror, as HF_ENDPOINT does of the hub
 
 
 def fetch(
     set_names: list[str],
     cache_dir: Path = CACHE_DIR,
     progress: Callable[[str, int, int], None] | None = None,
-    *,
-    raw_base: str = RAW_BASE,
 ) -> list[Path]:
     """Download sets and return the files they now lie in. Nothing is fetched twice; a cut download resumes.
 
@@ -39,7 +37,7 @@ def fetch(
         if is_bundled(name):
             continue
         if isinstance(data_set.remote, RawFiles):
-            paths += [_fetch_raw(data_set, file, Path(cache_dir), progress, raw_base) for file in data_set.files]
+            paths += [_fetch_raw(data_set, file, Path(cache_dir), progress) for file in data_set.files]
         else:
             for split in data_set.remote.splits.values():
                 hub_rows = load_from_hub(name, data_set.remote, split)
@@ -67,7 +65,7 @@ def load_from_hub(set_name: str, hub: Hub, split: str) -> datasets.Dataset:
         ) from error
 
 
-def _fetch_raw(data_set: DataSet, file: ReleaseFile, cache_dir: Path, progress: Callable | None, base: str) -> Path:
+def _fetch_raw(data_set: DataSet, file: ReleaseFile, cache_dir: Path, progress: Callable | None) -> Path:
     target = cache_dir / file.path
     if target.exists():
         _check_download(target, file)
@@ -80,6 +78,7 @@ def _fetch_raw(data_set: DataSet, file: ReleaseFile, cache_dir: Path, progress: 
     with lock:  # of several processes one downloads, the others wait and find the file
         if not target.exists():
             part = target.with_name(target.name + ".part")
+            base = os.environ.get("MTLIB_RAW_ENDPOINT", RAW_ENDPOINT)
             url = f"{base}/{data_set.remote.repository}/{data_set.remote.commit}/{file.path.partition('/')[2]}"
             _download(url, part, file.path, progress, data_set.when_gone)
             _check_download(part, file)

@@ -16,7 +16,7 @@ from mtlib.study import claims as verdicts
 from mtlib.study import figures
 from mtlib.study.plan import ARMS, arm_of, split
 
-PAGES = ("README.md", "data/results/STUDY.md")  # in a checkout
+PAGES = ("data/results/README.md", "data/results/STUDY.md")  # in a checkout
 _PART = r"(<!-- made: {} -->\n)(?:(?!<!-- made:).)*?(<!-- end -->)"
 
 
@@ -28,12 +28,12 @@ def parts(results: Path) -> dict[str, str]:
     tasks = [task for task in TASKS if any(record["config"]["task"] == task for record in rest)]
     drawn = figures.of_study(study)
 
-    def image(name: str, folder: str = "../../figures") -> str:
-        return f"![{drawn[name][1]}]({folder}/study_{name}.png)"
+    def image(name: str) -> str:
+        return f"![{drawn[name][1]}](../../figures/study_{name}.png)"
 
     return {
         "study verdicts": verdicts.markdown(verdicts.summary(study)),
-        "study figure": image("claims", "figures"),
+        "study figure": image("claims"),
         "study gaps": "\n\n".join(image(f"gap_{task}") for task in tasks),
         "study hans": image("hans"),
         "study curve figures": "\n\n".join(image(name) for name in drawn if name.startswith(("alpha", "mask_rate"))),

@@ -11,6 +11,7 @@ import os
 import re
 import tempfile
 import time
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -25,15 +26,15 @@ from mtlib.runs.records import make_writable, write_atomically
 from mtlib.tutorial import page_tables
 
 SUMMARY = "summary.json"
-# First code cell of every notebook; a test holds them equal. The reader fills in where the repository was found.
-INSTALL_CELL = """\
+# First code cell of every notebook, with the project's address once it has one; a test holds them equal
+_INSTALL_CELL = """\
 # On Colab: installs mtlib (about a minute). Anywhere else this cell does nothing.
 import sys
 
-repository = ""  # the address you would clone this project from, for example git+https://...
+repository = ""  # the project's address, from [project.urls] in pyproject.toml
 if "google.colab" in sys.modules:
-    assert repository, "fill in `repository` above, then run this cell again"
-    %pip install -q "mtlib[notebooks] @ {repository}"
+    repository = repository or input("Which repository is this notebook from? Its address (https://...): ")
+    %pip install -q "mtlib[notebooks] @ git+{repository}"
 """
 _TEMPLATE = """\
 {%- extends 'classic/index.html.j2' -%}
@@ -60,6 +61,31 @@ class Result:
     slowest: list[tuple[float, str]] = field(default_factory=list)
     error: str = ""
     key: str = ""
+
+
+def repository() -> str:
+    """The project's address, from [project.urls] of the checkout's pyproject.toml; "" while it has none."""
+    project = tomllib.loads((NOTEBOOK_DIR.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return project.get("urls", {}).get("Repository", "")
+
+
+def install_cell(address: str) -> str:
+    """The code of a notebook's `install` cell. With address "" it asks for the address when it is run on Colab."""
+    return _INSTALL_CELL.rstrip("\n").replace('repository = ""', f'repository = "{address}"')
+
+
+def update_install_cells() -> list[str]:
+    """Give the address as it is now to the install cell of every notebook. Returns the names of those changed."""
+    changed = []
+    for path in find():
+        notebook, text = nbformat.read(path, as_version=4), install_cell(repository())
+        cells = [cell for cell in notebook.cells if _has_tag(cell, "install") and cell.source != text]
+        for cell in cells:
+            cell.source = text
+        if cells:
+            nbformat.write(notebook, path)
+            changed.append(path.stem)
+    return changed
 
 
 def find(names: Sequence[str] = ()) -> list[Path]:
@@ -239,8 +265,15 @@ def _slowest(notebook, n: int = 3) -> list[tuple[float, str]]:
 
 
 def source_sha256(notebook) -> str:
-    """Of the code cells in order: outputs made by other code than this are out of date."""
-    code = [cell.source for cell in notebook.cells if cell.cell_type == "code" and not _injected(cell)]
+    """Of the code cells in order: outputs made by other code than this are out of date.
+
+    The install cell, which does nothing outside Colab, is left out.
+    """
+    code = [
+        cell.source
+        for cell in notebook.cells
+        if cell.cell_type == "code" and not _injected(cell) and not _has_tag(cell, "install")
+    ]
     return hashlib.sha256(json.dumps(code).encode()).hexdigest()
 
 
@@ -267,7 +300,11 @@ def publish(executed: Path, target: Path, seconds: float) -> None:
 
 
 def _injected(cell) -> bool:
-    return "injected-parameters" in cell.metadata.get("tags", [])
+    return _has_tag(cell, "injected-parameters")
+
+
+def _has_tag(cell, tag: str) -> bool:
+    return tag in cell.metadata.get("tags", [])
 
 
 def _key(path: Path, parameters: dict) -> str:
@@ -298,11 +335,9 @@ def update_readme() -> None:
 
 def table() -> str:
     """The README's notebook table, from the notebooks themselves."""
-    lines = ["| notebook | what you learn | minutes, 2 CPU cores | parameters |", "| --- | --- | ---: | --- |"]
+    lines = ["| notebook | what it answers | minutes |", "| --- | --- | ---: |"]
     for path in find():
-        notebook = nbformat.read(path, as_version=4)
-        about = notebook.metadata.get("mtlib", {})
-        names = ", ".join(f"`{name}`" for name in parameters_of(path))
+        about = nbformat.read(path, as_version=4).metadata.get("mtlib", {})
         minutes = f"{about['cpu_seconds'] / 60:.1f}" if "cpu_seconds" in about else "not run"
-        lines.append(f"| [{path.stem}](notebooks/{path.name}) | {about.get('learn', '')} | {minutes} | {names} |")
+        lines.append(f"| [{path.stem}](notebooks/{path.name}) | {about.get('learn', '')} | {minutes} |")
     return "\n".join(lines)

@@ -57,13 +57,10 @@ def server(monkeypatch):
     http_server.files = {f"/owner/cad/c0ffee/{path.partition('/')[2]}": MADE_UP[path] for path in paths}
     http_server.asked, http_server.cut, http_server.ranges = [], None, True
     threading.Thread(target=http_server.serve_forever, args=(0.01,), daemon=True).start()
+    monkeypatch.setenv("MTLIB_RAW_ENDPOINT", f"http://127.0.0.1:{http_server.server_port}")
     yield http_server
     http_server.shutdown()
     http_server.server_close()
-
-
-def base_of(server) -> str:
-    return f"http://127.0.0.1:{server.server_port}"
 
 
 DEV = "imdb_cad/sentiment/combined/paired/dev_paired.tsv"
@@ -74,7 +71,7 @@ def test_several_at_once_download_once(server, tmp_path):
 
     def fetch_in_thread(_):
         arrived.wait()
-        return fetch(["imdb_cad"], tmp_path, raw_base=base_of(server))
+        return fetch(["imdb_cad"], tmp_path)
 
     with ThreadPoolExecutor(4) as pool:
         results = list(pool.map(fetch_in_thread, range(4)))
@@ -86,18 +83,18 @@ def test_several_at_once_download_once(server, tmp_path):
 
 def test_fetch_writes_release_layout_and_asks_only_once(server, tmp_path):
     seen = []
-    paths = fetch(["imdb_cad", "testbed_contrast"], tmp_path, lambda *step: seen.append(step), raw_base=base_of(server))
+    paths = fetch(["imdb_cad", "testbed_contrast"], tmp_path, lambda *step: seen.append(step))
     assert paths == [tmp_path / file.path for file in SETS["imdb_cad"].files]
     assert seen[0] == (DEV, len(MADE_UP[DEV]), len(MADE_UP[DEV]))
     assert load("imdb_cad", str(tmp_path)).num_rows == 4
-    assert fetch(["imdb_cad"], tmp_path, raw_base=base_of(server)) == paths
+    assert fetch(["imdb_cad"], tmp_path) == paths
     assert len(server.asked) == 2
     assert not list(tmp_path.rglob("*.part"))
 
 
 def test_hub_source_of_raw_files_goes_through_the_cache(server, tmp_path, monkeypatch):
     monkeypatch.setattr(sources, "CACHE_DIR", tmp_path)
-    fetch(["imdb_cad"], tmp_path, raw_base=base_of(server))
+    fetch(["imdb_cad"], tmp_path)
     assert load("imdb_cad", "hub").num_rows == 4
     assert describe("imdb_cad", "hub")["revision"] == "owner/cad@c0ffee"
 
@@ -106,17 +103,17 @@ def test_hub_source_of_raw_files_goes_through_the_cache(server, tmp_path, monkey
 def test_a_cut_download_resumes(server, tmp_path, ranges):
     server.cut, server.ranges = 20, ranges
     with pytest.raises(UserError, match=f"ended after 20 of {len(MADE_UP[DEV])} bytes.*it resumes"):
-        fetch(["imdb_cad"], tmp_path, raw_base=base_of(server))
+        fetch(["imdb_cad"], tmp_path)
     assert (tmp_path / f"{DEV}.part").read_bytes() == MADE_UP[DEV][:20]
     assert not (tmp_path / DEV).exists()
-    fetch(["imdb_cad"], tmp_path, raw_base=base_of(server))
+    fetch(["imdb_cad"], tmp_path)
     assert server.asked[1][1] == "bytes=20-"
     assert (tmp_path / DEV).read_bytes() == MADE_UP[DEV]
 
 
 def test_a_download_cut_after_its_last_byte_is_finished(server, tmp_path):
     write(tmp_path, f"{DEV}.part", MADE_UP[DEV])
-    fetch(["imdb_cad"], tmp_path, raw_base=base_of(server))
+    fetch(["imdb_cad"], tmp_path)
     assert (tmp_path / DEV).read_bytes() == MADE_UP[DEV]
 
 
@@ -126,37 +123,38 @@ def test_a_wrong_checksum_is_an_error_and_removes_nothing(server, tmp_path):
     sha256 = hashlib.sha256(b"something else").hexdigest()
     for _ in range(2):
         with pytest.raises(UserError, match=f"expected sha256 [0-9a-f]{{64}}, found {sha256}.*delete it"):
-            fetch(["imdb_cad"], tmp_path, raw_base=base_of(server))
+            fetch(["imdb_cad"], tmp_path)
     assert (tmp_path / f"{DEV}.part").read_bytes() == b"something else"
     (tmp_path / f"{DEV}.part").unlink()
     server.files[url] = right
-    fetch(["imdb_cad"], tmp_path, raw_base=base_of(server))
+    fetch(["imdb_cad"], tmp_path)
     (tmp_path / DEV).write_bytes(b"edited by hand")
     with pytest.raises(UserError, match="expected sha256"):
-        fetch(["imdb_cad"], tmp_path, raw_base=base_of(server))
+        fetch(["imdb_cad"], tmp_path)
     assert (tmp_path / DEV).read_bytes() == b"edited by hand"
 
 
 def test_all_names_are_checked_before_the_first_download(server, tmp_path):
     for wrong in ("sst3", "paws_qqp"):
         with pytest.raises(UserError, match=wrong):
-            fetch(["imdb_cad", wrong], tmp_path, raw_base=base_of(server))
+            fetch(["imdb_cad", wrong], tmp_path)
     assert not [*tmp_path.rglob("*.tsv")]
 
 
-def test_fetch_failures_say_what_to_do(server, tmp_path):
+def test_fetch_failures_say_what_to_do(server, tmp_path, monkeypatch):
     server.files.clear()
     with pytest.raises(UserError, match=r"the server answered 404.*put them into the source folder"):
-        fetch(["imdb_cad"], tmp_path, raw_base=base_of(server))
+        fetch(["imdb_cad"], tmp_path)
+    monkeypatch.setenv("MTLIB_RAW_ENDPOINT", "http://127.0.0.1:1")
     with pytest.raises(UserError, match=r"download failed.*it resumes"):
-        fetch(["imdb_cad"], tmp_path, raw_base="http://127.0.0.1:1")
+        fetch(["imdb_cad"], tmp_path)
     with pytest.raises(UserError, match=r"paws_qqp cannot be downloaded.*dev_and_test.tsv"):
         fetch(["paws_qqp"], tmp_path)
     with pytest.raises(UserError, match="unknown set 'cad'"):
         fetch(["cad"], tmp_path)
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match=r"cannot write to .*give another cache folder"):
-        fetch(["imdb_cad"], tmp_path / "file", raw_base=base_of(server))
+        fetch(["imdb_cad"], tmp_path / "file")
 
 
 def test_fetch_reads_hub_sets_into_the_hubs_cache(releases, monkeypatch, tmp_path):

@@ -6,6 +6,7 @@ import io
 import json
 import math
 import re
+import sys
 from collections import OrderedDict
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ import nbformat
 import numpy as np
 import pytest
 import torch
+from IPython.core.interactiveshell import InteractiveShell
 from matplotlib.image import imread
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 from typer.testing import CliRunner
@@ -25,7 +27,7 @@ from mtlib.runs.profiles import load
 from mtlib.runs.records import SCHEMA_VERSION, read_records
 from mtlib.study import claims as verdicts
 from mtlib.tutorial import runner, watchdog
-from mtlib.tutorial.runner import INSTALL_CELL, Result, check_parameters, find, parameters_of, publish, run_notebooks
+from mtlib.tutorial.runner import Result, check_parameters, find, parameters_of, publish, run_notebooks
 from mtlib.tutorial.runner import source_sha256 as sha256_of
 
 NOTEBOOKS = find()
@@ -95,8 +97,7 @@ class TestContract:
     def test_install_cell(self, notebook):
         (cell,) = tagged(notebook, "install")
         assert code_cells(notebook)[0] is cell
-        # the version alone is filled in: `{repository}` is IPython's
-        assert cell.source == INSTALL_CELL.rstrip("\n")
+        assert cell.source == runner.install_cell(runner.repository()), "run `python -m mtlib pages`"
         for other in code_cells(notebook):
             for line in other.source.splitlines():
                 assert other is cell or not re.match(r"\s*(!|[%]?pip\b|%conda\b)", line), line
@@ -385,19 +386,60 @@ def test_the_hash_is_of_the_code_alone():
 
     code, again = new_code_cell("a = 1"), new_code_cell("a = 1")
     injected = new_code_cell("a = 2", metadata={"tags": ["injected-parameters"]})
-    assert made(code) == made(new_markdown_cell("text"), code) == made(code, injected)
+    install = new_code_cell("a = 3", metadata={"tags": ["install"]})
+    assert made(code) == made(new_markdown_cell("text"), code) == made(code, injected) == made(install, code)
     assert len({made(code), made(new_code_cell("a = 2")), made(code, again)}) == 3
 
 
 def test_table_for_the_readme(folder):
     path = write(folder, "01_one")
-    assert runner.table().splitlines()[-1] == (
-        "| [01_one](notebooks/01_one.ipynb) |  | not run | `n`, `rate`, `flag`, `name`, `most` |"
-    )
+    assert runner.table().splitlines()[-1] == "| [01_one](notebooks/01_one.ipynb) |  | not run |"
     notebook = nbformat.read(path, as_version=4)
     notebook.metadata["mtlib"] = {"learn": "everything", "cpu_seconds": 90}
     nbformat.write(notebook, path)
     assert "| everything | 1.5 |" in runner.table()
+
+
+def test_install_cells_get_the_projects_address(folder, tmp_path):
+    path = write(folder, "01_one")
+    notebook = nbformat.read(path, as_version=4)
+    notebook.cells.insert(0, new_code_cell("old", metadata={"tags": ["install"]}))
+    nbformat.write(notebook, path)
+    (tmp_path / "pyproject.toml").write_text("[project]\nname = 'x'\n")
+    assert runner.repository() == "" and runner.update_install_cells() == ["01_one"]
+    address = "https://example.org/mtlib"
+    (tmp_path / "pyproject.toml").write_text(f"[project]\nname = 'x'\n[project.urls]\nRepository = '{address}'\n")
+    assert runner.update_install_cells() == ["01_one"] and runner.update_install_cells() == []
+    (cell,) = tagged(nbformat.read(path, as_version=4), "install")
+    assert f'repository = "{address}"' in cell.source
+
+
+class Colab(InteractiveShell):
+    """A session on Colab, as far as the install cell sees it: what it asks, and what it would install."""
+
+    def __init__(self, monkeypatch, answer: str = ""):
+        super().__init__()
+        self.asked, self.installed = [], []
+        monkeypatch.setitem(sys.modules, "google.colab", SimpleNamespace())
+        monkeypatch.setattr("builtins.input", lambda question: self.asked.append(question) or answer)
+        self.register_magic_function(self.installed.append, magic_name="pip")
+
+
+def test_install_cell_on_colab(monkeypatch):
+    session = Colab(monkeypatch)
+    session.run_cell(runner.install_cell("https://example.org/a")).raise_error()
+    assert session.installed == ['install -q "mtlib[notebooks] @ git+https://example.org/a"'] and not session.asked
+    session = Colab(monkeypatch, answer="https://example.org/b")
+    session.run_cell(runner.install_cell("")).raise_error()
+    assert session.installed == ['install -q "mtlib[notebooks] @ git+https://example.org/b"']
+    assert session.asked == ["Which repository is this notebook from? Its address (https://...): "]
+
+
+def test_install_cell_elsewhere(monkeypatch):
+    session = Colab(monkeypatch)
+    monkeypatch.delitem(sys.modules, "google.colab")
+    session.run_cell(runner.install_cell("")).raise_error()
+    assert not session.installed and not session.asked
 
 
 # ------------------------------------------------------------------------------------- every notebook, run as a whole

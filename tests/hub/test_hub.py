@@ -1,0 +1,138 @@
+"""What users meet when models and data come from the hub, against a server on localhost that stands in for it.
+
+Each test starts `mtlib` in a process of its own, with HF_ENDPOINT and MTLIB_RAW_ENDPOINT set to the stand-in.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mtlib.runs.records import read_records
+from tests.hub.made_up import MODELS, ROWS, write_hub
+from tests.hub.stand_in import GATED, GONE, serving
+
+ROOT = Path(__file__).resolve().parents[2]
+SLOW = pytest.mark.skipif("MTLIB_HUB" not in os.environ, reason="MTLIB_HUB=1, `make test-hub`: some minutes")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    return write_hub(tmp_path_factory.mktemp("hub"))
+
+
+@pytest.fixture
+def hub(folder):
+    with serving(folder) as hub:
+        yield hub
+
+
+@pytest.fixture
+def start(hub, tmp_path):
+    """Start `python ...` as a client of the stand-in, with a cache of this test's own."""
+
+    def start(*arguments: str, **environment: str) -> subprocess.Popen:
+        ours = {
+            "HF_ENDPOINT": hub.address, "MTLIB_RAW_ENDPOINT": hub.address, "MTLIB_TEST_HUB": str(hub.root),
+            "HF_HOME": str(tmp_path / "cache"), "HF_HUB_OFFLINE": "0", "NO_PROXY": "127.0.0.1", "OMP_NUM_THREADS": "1",
+            "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent / "site"), str(ROOT)]),
+        }  # fmt: skip
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        command = [sys.executable, *map(str, arguments)]
+        return subprocess.Popen(command, cwd=tmp_path, env=os.environ | ours | environment, **pipes)
+
+    return start
+
+
+@pytest.fixture
+def fetch(start):
+    """`mtlib data fetch`: its exit code, and what it printed, in one line."""
+
+    def fetch(*names: str) -> tuple[int, str]:
+        process = start("-m", "mtlib", "data", "fetch", *names)
+        text, _ = process.communicate()
+        return process.returncode, " ".join(text.split())
+
+    return fetch
+
+
+TRAIN = """
+import sys
+from pathlib import Path
+from mtlib.runs.config import configure
+from mtlib.runs.run import run
+
+for task, model in (("sentiment", "bert-base-uncased"), ("nli", "roberta-base"), ("nli", "facebook/bart-base")):
+    config = configure(task, "mask_tuning", source="hub", model=model, seed=int(sys.argv[1]), train_size=16, epochs=1)
+    run(config, Path("runs"))
+"""
+
+
+def test_models_and_sets_train_and_then_need_no_network(hub, start, tmp_path):
+    text, _ = start("-c", TRAIN, "0").communicate()
+    records = {record["config"]["model"]: record for record in read_records([tmp_path / "runs"])}
+    assert records.keys() == MODELS.keys(), text
+    sets = {"sst2", "imdb_contrast", "imdb_cad"}
+    for model, record in records.items():
+        assert {name for name in record["metrics"] if " " not in name} >= (
+            sets if model == "bert-base-uncased" else {"mnli_m", "mnli_mm", "hans", "anli_r1", "anli_r2", "anli_r3"}
+        )
+        assert record["data"]["train"]["rows"] == ROWS["train"] and record["data"]["train"]["used_rows"] == 16
+        assert record["data"]["train"]["revision"] == "nyu-mll/glue@bcdcba79d07bc864c1c254ccfcedcce55bcc9a8c"
+    asked = len(hub.asked)
+    text, _ = start("-c", TRAIN, "1", HF_HUB_OFFLINE="1").communicate()
+    assert len(read_records([tmp_path / "runs"])) == 2 * len(MODELS), text
+    assert len(hub.asked) == asked
+
+
+def test_cut_downloads_resume(hub, fetch):
+    hub.cut |= {"dev_paired.tsv": 50, "validation-00000-of-00001.parquet": 50}
+    code, text = fetch("imdb_cad")
+    assert code == 2 and "the connection ended after 50 of" in text and "it resumes" in text
+    code, text = fetch("imdb_cad", "sst2")  # the hub's own client resumes by itself
+    assert code == 0 and "Trying to resume" in text and "sst2: 1 file(s)" in text, text
+    assert not hub.cut
+
+
+def test_a_wrong_checksum(hub, fetch):
+    hub.altered["test_paired.tsv"] = b"something else"
+    code, text = fetch("imdb_cad")
+    assert code == 2 and "expected sha256" in text and "delete it and fetch again" in text
+
+
+@pytest.mark.parametrize(("refusal", "said"), [(GONE, "Not Found"), (GATED, "restricted")])
+def test_a_repository_that_is_gone_or_gated(hub, fetch, refusal, said):
+    hub.refused["facebook/anli"] = refusal
+    code, text = fetch("anli_r1")
+    assert code == 2 and "could not read facebook/anli" in text and said in text, text
+    assert "give a folder as source. On the hub" in text and "anli_v1.0.zip" in text, "what to do"
+
+
+def test_a_model_that_is_gated(hub, start):
+    hub.refused["roberta-base"] = GATED
+    process = start("-m", "mtlib", "run", "--task", "sentiment", "--method", "fine_tuning", "--model", "roberta-base")
+    text, _ = process.communicate()
+    assert process.returncode == 2 and "error: " in text and "roberta-base" in text, text
+
+
+def test_two_processes_fetch_at_once(hub, start):
+    names = ("sst2", "imdb_contrast")
+    both = [start("-m", "mtlib", "data", "fetch", *names) for _ in range(2)]
+    for process in both:
+        text, _ = process.communicate()
+        assert process.returncode == 0, text
+    raw = [path for _, path in hub.asked if path.endswith(".tsv")]
+    assert len(raw) == len(set(raw)) == 4, "each file was downloaded once"
+
+
+@SLOW
+@pytest.mark.parametrize("profile", ["gpu", "paper"])
+def test_notebooks_run_under_every_profile(start, tmp_path, profile):
+    process = start("-m", "mtlib", "notebooks", "--profile", profile, "-p", "train_size=16", "--out", "out")
+    text, _ = process.communicate()
+    assert process.returncode == 0, text
+    results = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert {result["status"] for result in results} == {"ok"}

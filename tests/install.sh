@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# Install mtlib as its users do, each time from an empty folder: the wheel alone, with [notebooks], from git, on Colab.
+# bash tests/install.sh [FOLDER]: FOLDER (default: a new one) keeps the environment for the next call.
+# PYTHON chooses the interpreter, PIP_CONSTRAINT a file of versions: requirements.lock, or tests/lowest.txt.
+set -euo pipefail
+root=$(cd "$(dirname "$0")/.." && pwd)
+folder=${1:-$(mktemp -d)}
+mkdir -p "$folder"
+folder=$(cd "$folder" && pwd)
+python=$folder/venv/bin/python
+unset PYTHONPATH
+export HF_HUB_OFFLINE=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+
+step() { echo "== $* (after $SECONDS s)"; }
+empty() { rm -rf "$folder/work" && mkdir "$folder/work" && cd "$folder/work"; }
+
+step "an environment, and a wheel"
+[ -x "$python" ] || "${PYTHON:-python3}" -m venv "$folder/venv"
+rm -rf "$folder/dist"
+"$python" -m pip wheel --quiet --no-deps --wheel-dir "$folder/dist" "$root"
+wheel=$(echo "$folder"/dist/mtlib-*.whl)
+
+step "the wheel alone: the README's example"
+"$python" -m pip uninstall --quiet --yes mtlib
+"$python" -m pip install --quiet "$wheel"
+empty
+sed -n '/^```python$/,/^```$/p' "$root/README.md" | sed '/^```/d' > example.py
+"$python" example.py | tail -n 1 | tee printed.txt
+grep -q "LABEL_1" printed.txt
+"$python" -m mtlib run --task sentiment --method fine_tuning --train-size 32 --epochs 1 --sets testbed_contrast
+
+step "the wheel with [notebooks]: notebook 01"
+"$python" -m pip install --quiet "$wheel[notebooks]"
+empty
+"$python" -m papermill --no-progress-bar --log-level ERROR -k python3 "$root/notebooks/01_data.ipynb" 01.ipynb -p profile smoke
+"$python" -m mtlib doctor
+
+step "from git"
+"$python" -m pip uninstall --quiet --yes mtlib
+"$python" -m pip install --quiet "mtlib[notebooks] @ git+file://$root"
+empty
+"$python" -m mtlib --help > help.txt
+"$python" -m mtlib notebooks > refused.txt 2>&1 || grep -q "they come with a checkout of the repository" refused.txt
+
+step "on Colab: no clone, packages imported before, records on the mounted drive"
+"$python" - "$root" "$folder/colab" <<'END'
+import pathlib
+import sys
+
+import nbformat
+
+from mtlib.tutorial.runner import install_cell
+
+root, out = map(pathlib.Path, sys.argv[1:])
+out.mkdir(exist_ok=True)
+for path in sorted(root.glob("notebooks/0[12]_*.ipynb")):
+    notebook = nbformat.read(path, as_version=4)
+    for cell in notebook.cells:
+        if "install" in cell.metadata.get("tags", []):
+            cell.source = install_cell(f"file://{root}")
+    nbformat.write(notebook, out / path.name)
+END
+"$python" -m pip uninstall --quiet --yes mtlib
+empty
+mkdir -p ipython/profile_default/startup drive/MyDrive
+cat > ipython/profile_default/startup/colab.py <<'END'
+import sys
+import types
+
+import matplotlib.pyplot, numpy, pandas  # noqa: a session on Colab has them loaded
+
+sys.modules["google.colab"] = types.ModuleType("google.colab")
+END
+export IPYTHONDIR=$PWD/ipython
+for notebook in "$folder"/colab/*.ipynb; do
+  parameters=(-p profile smoke)
+  grep -q '"out: str\|out: str' "$notebook" && parameters+=(-p out drive/MyDrive/mtlib)
+  "$python" -m papermill --no-progress-bar --log-level ERROR -k python3 "$notebook" "$(basename "$notebook")" "${parameters[@]}"
+done
+ls drive/MyDrive/mtlib/*.json
+
+step "all of it worked"

@@ -1,0 +1,60 @@
+"""The front page: short, true, and its example runs as printed."""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from transformers import pipeline
+
+from mtlib.runs.records import read_records
+from mtlib.study import claims
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text()
+PAGES = ("README.md", "mtlib/README.md", "data/README.md", "data/results/README.md", "notebooks/README.md")
+
+
+def test_a_page_that_is_read_to_its_end():
+    assert len(README.split()) <= 900
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page):
+    text = re.sub(r"```.*?```", "", (ROOT / page).read_text(), flags=re.S)
+    targets = re.findall(r"\]\((?!https?:)(.*?)\)", text)
+    for target in targets:
+        path, _, anchor = target.partition("#")
+        file = (ROOT / page).parent / path if path else ROOT / page
+        assert file.exists(), target
+        headings = re.findall(r"^#+ (.+)$", file.read_text(), flags=re.M) if anchor else []
+        assert not anchor or anchor in [re.sub(r"[^\w -]", "", line).lower().replace(" ", "-") for line in headings]
+
+
+def test_verdicts_are_those_of_the_records():
+    summary = claims.summary(read_records([ROOT / "data/results/study.jsonl"]))
+    for _, row in summary.iterrows():
+        assert f"| {row['claim']} | {row['verdict']} |" in README
+
+
+def test_the_testbeds_gap_is_that_of_the_records():
+    for record in read_records([ROOT / "data/results/testbed.jsonl"]):
+        if record["config"]["task"] == "sentiment":
+            accuracies = [metrics["accuracy"] for metrics in record["metrics"].values()]
+            assert all(f"{100 * accuracy:.1f} %" in README for accuracy in (max(accuracies), min(accuracies)))
+
+
+def test_the_example_runs_as_printed(tmp_path):
+    snippet, printed = re.search(r"```python\n(.*?)```\s+(\[.*?\])\n", README, flags=re.S).groups()
+    environment = os.environ | {"HF_HUB_OFFLINE": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", snippet], cwd=tmp_path, capture_output=True, text=True, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    (wanted,), (answer,) = ast.literal_eval(printed), ast.literal_eval(done.stdout.splitlines()[-1])
+    assert answer["label"] == wanted["label"] and answer["score"] == pytest.approx(wanted["score"], abs=0.1)
+    classify = pipeline("text-classification", str(tmp_path / "out" / "model"), device="cpu")
+    assert classify("a dull, lifeless plot")[0]["label"] == "LABEL_0"
