@@ -9,6 +9,7 @@ from mtlib.analysis.frame import diverged, frame
 from mtlib.analysis.statistics import paired_difference, t_interval
 from mtlib.data.tasks import kind
 from mtlib.errors import UserError
+from mtlib.methods import METHODS
 
 FINE_TUNING = "fine_tuning"
 LEAST_SEEDS = 3  # of a verdict
@@ -26,37 +27,47 @@ _WORDS = {
     "attribution_least": "least attributed", "meta_learned": "meta-learned (reconstruction)",
     "known_shortcut": "shortcut's words", "known_cause": "deciding words",
 }  # fmt: skip
-# arms that differ in one of these are no seeds of one another
-_BUDGET = ("source", "model", "learning_rate", "classifier_learning_rate", "mlm_head_learning_rate", "epochs",
-           "batch_size", "alpha", "update", "train_size")  # fmt: skip
+# what all arms must share, and what all runs of one method must
+_LENGTH = ("source", "model", "epochs", "batch_size", "train_size")
+_RATES = ("learning_rate", "classifier_learning_rate", "mlm_head_learning_rate", "alpha", "update")
 
 
 def arm(config: Mapping) -> str:
-    """The name of a run's arm, as `python -m mtlib policies` writes it: "exact:0.05", "supervised", "fine_tuning"."""
+    """The name of a run's arm: "fine_tuning", or the policy and rate as `python -m mtlib policies` writes them.
+
+    "exact:0.05" and "supervised" are Mask-tuning; another method stands before it, "no_integrated_loss exact:0.05".
+    """
     if not config.get("masking"):
         return config["method"]
     has_rate = not config["masking"].startswith(("supervised", "salient"))
-    return f"{config['masking']}:{config['mask_rate']:g}" if has_rate else config["masking"]
+    name = f"{config['masking']}:{config['mask_rate']:g}" if has_rate else config["masking"]
+    return name if config["method"] == "mask_tuning" else f"{config['method']} {name}"
 
 
 def label(name: str) -> str:
     """An arm in words, for figures and tables."""
-    policy, _, rate = name.partition(":")
-    if policy == FINE_TUNING:
+    if name == FINE_TUNING:
         return "fine-tuning (no masks)"
-    words = _WORDS.get(policy, policy)
-    return words + ("" if not rate else ", all of them" if float(rate) == 1 else f", {100 * float(rate):g} %")
+    *method, masks = name.split()
+    policy, _, rate = masks.partition(":")
+    share = "" if not rate else ", all of them" if float(rate) == 1 else f", {100 * float(rate):g} %"
+    return _WORDS.get(policy, policy) + share + "".join(f" ({METHODS[each].label})" for each in method)
+
+
+def masks_of(name: str) -> str:
+    """An arm's policy and rate, whatever its method."""
+    return name.split()[-1]
 
 
 def policy_of(name: str) -> str:
-    return name.partition(":")[0]
+    return masks_of(name).partition(":")[0]
 
 
 def scores(records: Iterable[dict]) -> pandas.DataFrame:
     """A line for each arm and seed: `in_distribution`, `out_of_it` (the mean over its sets), `gap`, and every set.
 
-    Accuracies in per cent, the gap in points. Of records with several settings (a grid of learning rates) those with
-    the settings that most runs of their method have are kept, and of those only the ones with every evaluation set.
+    Accuracies in per cent, the gap in points. Where records have several settings (a grid of learning rates, a shorter
+    trial), those count that most have; and only records with every evaluation set.
     """
     kept = _comparable([record for record in records if not diverged(record)])
     if not kept:
@@ -71,16 +82,22 @@ def scores(records: Iterable[dict]) -> pandas.DataFrame:
 
 
 def _comparable(records: Sequence[dict]) -> list[dict]:
+    """The runs of the length that most have (the longest of equals), and of each method the rates that most have."""
     most = max((len(record["metrics"]) for record in records), default=0)
-    whole = [record for record in records if len(record["metrics"]) == most]
+    records = [record for record in records if len(record["metrics"]) == most]
 
-    def budget(record: dict) -> tuple:
-        return record["config"]["method"], tuple(str(record["config"].get(name)) for name in _BUDGET)
+    def commonest(records: list[dict], names: Sequence[str]) -> list[dict]:
+        keys = [tuple(str(record["config"].get(name)) for name in names) for record in records]
+        epochs = {key: record["config"].get("epochs") or 0 for key, record in zip(keys, records, strict=True)}
+        first = max(Counter(keys).items(), key=lambda item: (item[1], epochs[item[0]]), default=(None, 0))[0]
+        return [record for key, record in zip(keys, records, strict=True) if key == first]
 
-    commonest = {}
-    for (method, settings), _ in Counter(map(budget, whole)).most_common():
-        commonest.setdefault(method, settings)
-    return [record for record in whole if commonest[budget(record)[0]] == budget(record)[1]]
+    kept, methods = commonest(records, _LENGTH), dict.fromkeys(record["config"]["method"] for record in records)
+    return [
+        record
+        for method in methods
+        for record in commonest([other for other in kept if other["config"]["method"] == method], _RATES)
+    ]
 
 
 def points(records: Iterable[dict], masks: Mapping) -> pandas.DataFrame:
@@ -101,7 +118,7 @@ def points(records: Iterable[dict], masks: Mapping) -> pandas.DataFrame:
         of_arm = by_seed[by_seed["arm"] == name]
         gaps = list(of_arm["gap"])
         _, low, high = t_interval(gaps) if len(gaps) > 1 else (None, None, None)
-        touch = masks["policies"].get(name, {}).get("touches_shortcut", {})
+        touch = masks["policies"].get(masks_of(name), {}).get("touches_shortcut", {})
         nothing = 0.0 if name == FINE_TUNING else None
         lines[name] = {
             "n": len(gaps),
@@ -117,7 +134,7 @@ def points(records: Iterable[dict], masks: Mapping) -> pandas.DataFrame:
 
 def _place_in(masks: Mapping):
     order = [FINE_TUNING, *masks["policies"]]
-    return lambda name: (order.index(name) if name in order else len(order), name)
+    return lambda name: (order.index(masks_of(name)) if masks_of(name) in order else len(order), name)
 
 
 def verdicts(records: Iterable[dict], masks: Mapping) -> pandas.DataFrame:

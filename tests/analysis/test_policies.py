@@ -70,6 +70,20 @@ def test_a_grid_beside_the_comparison_is_left_out():
     assert scores([record("exact:0.05", (50, 1, 1)) | {"diverged": True}]).empty and scores([]).empty
 
 
+def test_shorter_runs_are_left_out():
+    short = [record(name, (50, 1, 1), epochs=3) for name in ("fine_tuning", "known_shortcut:1")]
+    long = [record(name, (90, 10, 10), epochs=8) for name in ("fine_tuning", "exact:0.05")]
+    assert scores([*short, *long]).equals(scores(long))
+    assert len(scores([*short, *long[:1]])) == 2, "the length that most have"
+
+
+def test_another_method_with_the_same_masks_is_an_arm_of_its_own():
+    found = points([*ONE_SEED, record("known_shortcut:1", (80, 70, 70), method="no_integrated_loss")], MASKS)
+    assert found["gap"].tolist() == pytest.approx([75, 69, 70, 13, 10])
+    assert found.index[-1] == "no_integrated_loss known_shortcut:1" and found["touched"].iloc[-1] == 100
+    assert label(found.index[-1]) == "shortcut's words, all of them (no integrated loss)"
+
+
 def test_without_fine_tuning_nobody_knows_what_is_trained():
     assert points(ONE_SEED[1:], MASKS)["trained"].tolist() == [None] * 3
 
