@@ -11,7 +11,7 @@ or the trained model's.
 import json
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -101,6 +101,7 @@ class Marked(NamedTuple):
 def describe(
     task: str = "sentiment", source: str = "testbed", model: str = "mini", policies: Sequence[str] = DEFAULT,
     size: int | None = None, seed: int = 0, trained: str | Path | None = None,
+    report: Callable[[str], None] = lambda name: None,
 ) -> dict:  # fmt: skip
     """All that this module measures, as a mapping that JSON can hold.
 
@@ -112,6 +113,7 @@ def describe(
         size: training examples, drawn as a run with `train_size` draws them; None is all.
         seed: of the masks, the same for all policies.
         trained: folder with a kept model of a run (`run --keep-model`), which then fills the masks and is asked.
+        report: called with the name of each policy when it is done.
     """
     if not is_testbed(source):
         raise UserError(f"source is {source!r}; the shortcut's words are known on the testbed alone, expected testbed.")
@@ -136,6 +138,7 @@ def describe(
         lines[str(choice)] = line | what_is_refilled(plm, marked, masks[str(choice)], refilled["input_ids"], grammar)
         lines[str(choice)]["seconds_to_prepare"] = round(prepared, 1)
         lines[str(choice)]["seconds_per_batch"] = seconds_per_batch(filling, asked, masking, marked.examples)
+        report(str(choice))
     return {
         "task": task, "source": config.public()["source"], "model": config.public()["model"],
         "model_sha256": model_sha256(config), "asked": about, "examples": len(marked.examples), "seed": seed,
