@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas
 import torch
-from datasets import Dataset
+from datasets import Dataset, disable_progress_bars
 
 from mtlib.collator import Collator
 from mtlib.data.encoding import tokenise
@@ -117,6 +117,7 @@ def describe(
     """
     if not is_testbed(source):
         raise UserError(f"source is {source!r}; the shortcut's words are known on the testbed alone, expected testbed.")
+    disable_progress_bars()
     choices = [Choice.parse(text) for text in policies]
     config = configure(task, "fine_tuning", source=source, model=model, train_size=size, epochs=1, seed=seed,
                        learning_rate=_CLASSIFIER_RATE, sets=(get_task(task).dev_set(source),)).resolved()  # fmt: skip
@@ -132,7 +133,7 @@ def describe(
         marked = marked._replace(examples=prepare(plm, marked.examples, masking, seed))
         prepared = time.process_time() - started
         drawn = DrawMasks(masking)(asked, marked.examples, seed).examples
-        masks[str(choice)] = _flat(drawn["mask"]).astype(bool)
+        masks[str(choice)] = flat(drawn["mask"]).astype(bool)
         line = {"policy": choice.policy, "rate": choice.rate} | what_is_masked(masks[str(choice)], marked)
         refilled = Refill(FixedMasking(masking))(filling, drawn, seed).examples
         lines[str(choice)] = line | what_is_refilled(plm, marked, masks[str(choice)], refilled["input_ids"], grammar)
@@ -154,13 +155,13 @@ def mark(plm: SharedPLM, train: Dataset, max_length: int = 128) -> Marked:
     examples = tokenise(train, plm.tokenizer, max_length, keep=keep)
     for preparer in (MarkShortcut(), MarkCause(), MarkPartsOfSpeech(), CountTokens()):
         examples = preparer(plm, examples).examples
-    ids, counts = _flat(examples["input_ids"]), _flat(examples["token_counts"])
+    ids, counts = flat(examples["input_ids"]), flat(examples["token_counts"])
     return Marked(
         examples,
         np.repeat(np.arange(len(examples)), list(map(len, examples["input_ids"]))),
-        _flat(examples["known_shortcut"]) > 0,
-        _flat(examples["known_cause"]) > 0,
-        _flat(examples["part_of_speech"]),
+        flat(examples["known_shortcut"]) > 0,
+        flat(examples["known_cause"]) > 0,
+        flat(examples["part_of_speech"]),
         np.searchsorted(list(BANDS.values()), counts, side="right") - 1,
         ~np.isin(ids, plm.tokenizer.all_special_ids),
     )
@@ -220,8 +221,8 @@ def what_is_refilled(
     plm: SharedPLM, marked: Marked, mask: np.ndarray, refilled: Sequence[Sequence[int]], grammar: Grammar
 ) -> dict:
     """What came back, and what it did to label and shortcut; the latter for the task sentiment alone."""
-    examples, original = marked.examples, _flat(marked.examples["input_ids"])
-    came_back = (_flat(refilled) == original)[mask]
+    examples, original = marked.examples, flat(marked.examples["input_ids"])
+    came_back = (flat(refilled) == original)[mask]
     line = {"tokens_changed": _share(~came_back), "shortcut_came_back": _share(came_back[marked.shortcut[mask]])}
     if grammar.task != "sentiment":
         return line
@@ -337,7 +338,8 @@ def _models(
         return plm, SharedPLM.from_pretrained(Path(out) / "model").eval(), about
 
 
-def _flat(rows: Iterable[Sequence]) -> np.ndarray:
+def flat(rows: Iterable[Sequence]) -> np.ndarray:
+    """The tokens' numbers of all examples, one after the other: `(n_tokens,)`."""
     return np.concatenate([np.asarray(row) for row in rows])
 
 
