@@ -9,7 +9,6 @@ from mtlib.analysis.frame import diverged, frame
 from mtlib.analysis.statistics import paired_difference, t_interval
 from mtlib.data.tasks import kind
 from mtlib.errors import UserError
-from mtlib.methods import METHODS
 
 FINE_TUNING = "fine_tuning"
 LEAST_SEEDS = 3  # of a verdict
@@ -33,43 +32,34 @@ _RATES = ("learning_rate", "classifier_learning_rate", "mlm_head_learning_rate",
 
 
 def arm(config: Mapping) -> str:
-    """The name of a run's arm: "fine_tuning", or the policy and rate as `python -m mtlib policies` writes them.
-
-    "exact:0.05" and "supervised" are Mask-tuning; another method stands before it, "no_integrated_loss exact:0.05".
-    """
+    """The name of a run's arm: "fine_tuning", or the policy and rate as `python -m mtlib policies` writes them."""
     if not config.get("masking"):
         return config["method"]
     has_rate = not config["masking"].startswith(("supervised", "salient"))
-    name = f"{config['masking']}:{config['mask_rate']:g}" if has_rate else config["masking"]
-    return name if config["method"] == "mask_tuning" else f"{config['method']} {name}"
+    return f"{config['masking']}:{config['mask_rate']:g}" if has_rate else config["masking"]
 
 
 def label(name: str) -> str:
     """An arm in words, for figures and tables."""
     if name == FINE_TUNING:
         return "fine-tuning (no masks)"
-    *method, masks = name.split()
-    policy, _, rate = masks.partition(":")
+    policy, _, rate = name.partition(":")
     share = "" if not rate else ", all of them" if float(rate) == 1 else f", {100 * float(rate):g} %"
-    return _WORDS.get(policy, policy) + share + "".join(f" ({METHODS[each].label})" for each in method)
-
-
-def masks_of(name: str) -> str:
-    """An arm's policy and rate, whatever its method."""
-    return name.split()[-1]
+    return _WORDS.get(policy, policy) + share
 
 
 def policy_of(name: str) -> str:
-    return masks_of(name).partition(":")[0]
+    return name.partition(":")[0]
 
 
-def scores(records: Iterable[dict]) -> pandas.DataFrame:
+def scores(records: Iterable[dict], method: str = "mask_tuning") -> pandas.DataFrame:
     """A line for each arm and seed: `in_distribution`, `out_of_it` (the mean over its sets), `gap`, and every set.
 
-    Accuracies in per cent, the gap in points. Where records have several settings (a grid of learning rates, a shorter
-    trial), those count that most have; and only records with every evaluation set.
+    Accuracies in per cent, the gap in points. The arms are the policies in training by `method`, and fine-tuning for as
+    long. Where records have several settings (a grid of learning rates, a shorter trial), those count that most have;
+    and only records with every evaluation set.
     """
-    kept = _comparable([record for record in records if not diverged(record)])
+    kept = _comparable([record for record in records if not diverged(record)], method)
     if not kept:
         return pandas.DataFrame(columns=["arm", "seed", "in_distribution", "out_of_it", "gap"])
     wide = frame(kept, arm).pivot_table(index=["row", "seed"], columns="set", values="accuracy").reset_index()
@@ -81,44 +71,48 @@ def scores(records: Iterable[dict]) -> pandas.DataFrame:
     return wide
 
 
-def _comparable(records: Sequence[dict]) -> list[dict]:
-    """The runs of the length that most have (the longest of equals), and of each method the rates that most have."""
+def _comparable(records: Sequence[dict], method: str) -> list[dict]:
+    """The method's runs of the length and rates that most of them have, and fine-tuning's of that length."""
     most = max((len(record["metrics"]) for record in records), default=0)
-    records = [record for record in records if len(record["metrics"]) == most]
-
-    def commonest(records: list[dict], names: Sequence[str]) -> list[dict]:
-        keys = [tuple(str(record["config"].get(name)) for name in names) for record in records]
-        epochs = {key: record["config"].get("epochs") or 0 for key, record in zip(keys, records, strict=True)}
-        first = max(Counter(keys).items(), key=lambda item: (item[1], epochs[item[0]]), default=(None, 0))[0]
-        return [record for key, record in zip(keys, records, strict=True) if key == first]
-
-    kept, methods = commonest(records, _LENGTH), dict.fromkeys(record["config"]["method"] for record in records)
-    return [
-        record
-        for method in methods
-        for record in commonest([other for other in kept if other["config"]["method"] == method], _RATES)
-    ]
+    whole = [record for record in records if len(record["metrics"]) == most]
+    arms = _commonest([record for record in whole if record["config"]["method"] == method], _LENGTH)
+    lengths = {_values(record, _LENGTH) for record in arms}
+    baseline = [record for record in whole if record["config"]["method"] == FINE_TUNING]
+    baseline = [record for record in baseline if _values(record, _LENGTH) in lengths]
+    return _commonest(baseline, _RATES) + _commonest(arms, _RATES)
 
 
-def points(records: Iterable[dict], masks: Mapping) -> pandas.DataFrame:
+def _commonest(records: list[dict], names: Sequence[str]) -> list[dict]:
+    """Those records whose settings most of them have; of equals, those that come last."""
+    counts = Counter(_values(record, names) for record in reversed(records))
+    (wanted, _), *_ = counts.most_common(1) or [(None, 0)]
+    return [record for record in records if _values(record, names) == wanted]
+
+
+def _values(record: dict, names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(str(record["config"].get(name)) for name in names)
+
+
+def points(records: Iterable[dict], masks: Mapping, method: str = "mask_tuning") -> pandas.DataFrame:
     """A line for each arm, in the order of `masks`: mean scores over `n` seeds, and how often it touches the shortcut.
 
     Args:
         records: of the comparison.
         masks: what `python -m mtlib policies --json` wrote.
+        method: that the policies are used in.
 
     Columns: `n`, `in_distribution`, `out_of_it`, `gap`, `low` and `high` (95 % by Student's t, None for one seed);
     `touched` and `gone`, the shares of examples in which some and all of the shortcut's tokens are masked, in per cent
     (None for an arm that `masks` does not have); `trained`, whether in distribution it comes within two points of
     fine-tuning (None where that was not run).
     """
-    by_seed, lines = scores(records), {}
+    by_seed, lines = scores(records, method), {}
     means = by_seed.groupby("arm")["in_distribution"].mean()
     for name in sorted(means.index, key=_place_in(masks)):
         of_arm = by_seed[by_seed["arm"] == name]
         gaps = list(of_arm["gap"])
         _, low, high = t_interval(gaps) if len(gaps) > 1 else (None, None, None)
-        touch = masks["policies"].get(masks_of(name), {}).get("touches_shortcut", {})
+        touch = masks["policies"].get(name, {}).get("touches_shortcut", {})
         nothing = 0.0 if name == FINE_TUNING else None
         lines[name] = {
             "n": len(gaps),
@@ -134,16 +128,16 @@ def points(records: Iterable[dict], masks: Mapping) -> pandas.DataFrame:
 
 def _place_in(masks: Mapping):
     order = [FINE_TUNING, *masks["policies"]]
-    return lambda name: (order.index(masks_of(name)) if masks_of(name) in order else len(order), name)
+    return lambda name: (order.index(name) if name in order else len(order), name)
 
 
-def verdicts(records: Iterable[dict], masks: Mapping) -> pandas.DataFrame:
+def verdicts(records: Iterable[dict], masks: Mapping, method: str = "mask_tuning") -> pandas.DataFrame:
     """What the plan expects, for each set out of distribution: the difference in points, its interval, a verdict.
 
     The interval is Student's t of the differences paired by seed, at level 1 - 0.05 / m for m sets.
     """
     records = list(records)
-    by_seed, found = scores(records), points(records, masks)
+    by_seed, found = scores(records, method), points(records, masks, method)
     sets = [name for name in by_seed.columns[5:] if kind(name) == "ood"]
     lines = []
     for better, other in EXPECTATIONS:

@@ -133,7 +133,7 @@ def describe(
         marked = marked._replace(examples=prepare(plm, marked.examples, masking, seed))
         prepared = time.process_time() - started
         drawn = DrawMasks(masking)(asked, marked.examples, seed).examples
-        masks[str(choice)] = flat(drawn["mask"]).astype(bool)
+        masks[str(choice)] = flat(drawn["mask"])
         line = {"policy": choice.policy, "rate": choice.rate} | what_is_masked(masks[str(choice)], marked)
         refilled = Refill(FixedMasking(masking))(filling, drawn, seed).examples
         lines[str(choice)] = line | what_is_refilled(plm, marked, masks[str(choice)], refilled["input_ids"], grammar)

@@ -6,7 +6,7 @@ import pandas
 from matplotlib.figure import Figure
 
 from mtlib.analysis.figures import style
-from mtlib.analysis.policies import FINE_TUNING, label, masks_of, points, policy_of, seeds_in_words
+from mtlib.analysis.policies import FINE_TUNING, label, points, policy_of, seeds_in_words
 
 _ROLES = {"shortcut": (style.PALETTE[1], "//"), "cause": (style.PALETTE[0], "..")}  # colour, hatching
 _ROLE_WORDS = {"shortcut": "carries the shortcut", "cause": "decides the label"}
@@ -53,14 +53,16 @@ def sentence(
 
 
 @style.styled
-def gap_by_touch(records: Sequence[dict], masks: Mapping, title: str = "") -> tuple[Figure, str]:
+def gap_by_touch(
+    records: Sequence[dict], masks: Mapping, title: str = "", method: str = "mask_tuning"
+) -> tuple[Figure, str]:
     """The gap in accuracy against the share of examples whose shortcut was masked, a marker for each policy and rate.
 
     On the left the share in which some of the shortcut's tokens were masked, on the right all of them. Hollow: the arm
     is more than two points below fine-tuning in distribution. Bars: 95 % over seeds by Student's t, where there are two
     seeds or more.
     """
-    found = points(records, masks)
+    found = points(records, masks, method)
     shown = found[found["touched"].notna()] if len(found) else found
     seeds = seeds_in_words(shown["n"] if len(shown) else [])
     figure, axes = style.new(8.0, 4.6, 2, sharey=True)
@@ -78,10 +80,9 @@ def gap_by_touch(records: Sequence[dict], masks: Mapping, title: str = "") -> tu
 
 
 def _mark(axis, name: str, point: pandas.Series, column: str, look: Mapping) -> None:
-    look = {**look, "linestyle": ""} | ({"marker": "X"} if " " in name else {})  # another method than Mask-tuning
     bar = None if pandas.isna(point["low"]) else [[point["gap"] - point["low"]], [point["high"] - point["gap"]]]
     axis.errorbar(
-        point[column], point["gap"], yerr=bar, capsize=3, ms=5 + 4 * _rate(name) ** 0.5, **look,
+        point[column], point["gap"], yerr=bar, capsize=3, ms=5 + 4 * _rate(name) ** 0.5, **{**look, "linestyle": ""},
         markerfacecolor=look["color"] if point["trained"] in (True, None) else "white",
         label=f"{label(name)} (n = {point['n']:.0f})",
     )  # fmt: skip
@@ -100,4 +101,4 @@ def _in_turn(masks: Mapping) -> list[str]:
 
 def _rate(name: str) -> float:
     """Of an arm; what has none is drawn like 5 %."""
-    return float(masks_of(name).partition(":")[2] or 0.05)
+    return float(name.partition(":")[2] or 0.05)
