@@ -481,7 +481,10 @@ def policies(
 
     if json_file is not None:
         make_writable(json_file.parent)
-    description = measuring.describe(task, source, model, names or measuring.DEFAULT, examples, seed, trained)
+    chosen = names or measuring.DEFAULT
+    description = measuring.describe(
+        task, source, model, chosen, examples, seed, trained, lambda name: _print(f"  {name}")
+    )
     frame = measuring.as_frame(description)
     rows = [[name, *("" if value != value else f"{value:.1f}" for value in line)]
             for name, line in zip(frame.index, frame.values.tolist(), strict=True)]  # fmt: skip

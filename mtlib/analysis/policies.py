@@ -26,13 +26,13 @@ _WORDS = {
     "attribution_least": "least attributed", "meta_learned": "meta-learned (reconstruction)",
     "known_shortcut": "shortcut's words", "known_cause": "deciding words",
 }  # fmt: skip
-# arms that differ in one of these are no seeds of one another
-_BUDGET = ("source", "model", "learning_rate", "classifier_learning_rate", "mlm_head_learning_rate", "epochs",
-           "batch_size", "alpha", "update", "train_size")  # fmt: skip
+# what all arms must share, and what all runs of one method must
+_LENGTH = ("source", "model", "epochs", "batch_size", "train_size")
+_RATES = ("learning_rate", "classifier_learning_rate", "mlm_head_learning_rate", "alpha", "update")
 
 
 def arm(config: Mapping) -> str:
-    """The name of a run's arm, as `python -m mtlib policies` writes it: "exact:0.05", "supervised", "fine_tuning"."""
+    """The name of a run's arm: "fine_tuning", or the policy and rate as `python -m mtlib policies` writes them."""
     if not config.get("masking"):
         return config["method"]
     has_rate = not config["masking"].startswith(("supervised", "salient"))
@@ -41,24 +41,25 @@ def arm(config: Mapping) -> str:
 
 def label(name: str) -> str:
     """An arm in words, for figures and tables."""
-    policy, _, rate = name.partition(":")
-    if policy == FINE_TUNING:
+    if name == FINE_TUNING:
         return "fine-tuning (no masks)"
-    words = _WORDS.get(policy, policy)
-    return words + ("" if not rate else ", all of them" if float(rate) == 1 else f", {100 * float(rate):g} %")
+    policy, _, rate = name.partition(":")
+    share = "" if not rate else ", all of them" if float(rate) == 1 else f", {100 * float(rate):g} %"
+    return _WORDS.get(policy, policy) + share
 
 
 def policy_of(name: str) -> str:
     return name.partition(":")[0]
 
 
-def scores(records: Iterable[dict]) -> pandas.DataFrame:
+def scores(records: Iterable[dict], method: str = "mask_tuning") -> pandas.DataFrame:
     """A line for each arm and seed: `in_distribution`, `out_of_it` (the mean over its sets), `gap`, and every set.
 
-    Accuracies in per cent, the gap in points. Of records with several settings (a grid of learning rates) those with
-    the settings that most runs of their method have are kept, and of those only the ones with every evaluation set.
+    Accuracies in per cent, the gap in points. The arms are the policies in training by `method`, and fine-tuning for as
+    long. Where records have several settings (a grid of learning rates, a shorter trial), those count that most have;
+    and only records with every evaluation set.
     """
-    kept = _comparable([record for record in records if not diverged(record)])
+    kept = _comparable([record for record in records if not diverged(record)], method)
     if not kept:
         return pandas.DataFrame(columns=["arm", "seed", "in_distribution", "out_of_it", "gap"])
     wide = frame(kept, arm).pivot_table(index=["row", "seed"], columns="set", values="accuracy").reset_index()
@@ -70,32 +71,42 @@ def scores(records: Iterable[dict]) -> pandas.DataFrame:
     return wide
 
 
-def _comparable(records: Sequence[dict]) -> list[dict]:
+def _comparable(records: Sequence[dict], method: str) -> list[dict]:
+    """The method's runs of the length and rates that most of them have, and fine-tuning's of that length."""
     most = max((len(record["metrics"]) for record in records), default=0)
     whole = [record for record in records if len(record["metrics"]) == most]
-
-    def budget(record: dict) -> tuple:
-        return record["config"]["method"], tuple(str(record["config"].get(name)) for name in _BUDGET)
-
-    commonest = {}
-    for (method, settings), _ in Counter(map(budget, whole)).most_common():
-        commonest.setdefault(method, settings)
-    return [record for record in whole if commonest[budget(record)[0]] == budget(record)[1]]
+    arms = _commonest([record for record in whole if record["config"]["method"] == method], _LENGTH)
+    lengths = {_values(record, _LENGTH) for record in arms}
+    baseline = [record for record in whole if record["config"]["method"] == FINE_TUNING]
+    baseline = [record for record in baseline if _values(record, _LENGTH) in lengths]
+    return _commonest(baseline, _RATES) + _commonest(arms, _RATES)
 
 
-def points(records: Iterable[dict], masks: Mapping) -> pandas.DataFrame:
+def _commonest(records: list[dict], names: Sequence[str]) -> list[dict]:
+    """Those records whose settings most of them have; of equals, those that come last."""
+    counts = Counter(_values(record, names) for record in reversed(records))
+    (wanted, _), *_ = counts.most_common(1) or [(None, 0)]
+    return [record for record in records if _values(record, names) == wanted]
+
+
+def _values(record: dict, names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(str(record["config"].get(name)) for name in names)
+
+
+def points(records: Iterable[dict], masks: Mapping, method: str = "mask_tuning") -> pandas.DataFrame:
     """A line for each arm, in the order of `masks`: mean scores over `n` seeds, and how often it touches the shortcut.
 
     Args:
         records: of the comparison.
         masks: what `python -m mtlib policies --json` wrote.
+        method: that the policies are used in.
 
     Columns: `n`, `in_distribution`, `out_of_it`, `gap`, `low` and `high` (95 % by Student's t, None for one seed);
     `touched` and `gone`, the shares of examples in which some and all of the shortcut's tokens are masked, in per cent
     (None for an arm that `masks` does not have); `trained`, whether in distribution it comes within two points of
     fine-tuning (None where that was not run).
     """
-    by_seed, lines = scores(records), {}
+    by_seed, lines = scores(records, method), {}
     means = by_seed.groupby("arm")["in_distribution"].mean()
     for name in sorted(means.index, key=_place_in(masks)):
         of_arm = by_seed[by_seed["arm"] == name]
@@ -120,13 +131,13 @@ def _place_in(masks: Mapping):
     return lambda name: (order.index(name) if name in order else len(order), name)
 
 
-def verdicts(records: Iterable[dict], masks: Mapping) -> pandas.DataFrame:
+def verdicts(records: Iterable[dict], masks: Mapping, method: str = "mask_tuning") -> pandas.DataFrame:
     """What the plan expects, for each set out of distribution: the difference in points, its interval, a verdict.
 
     The interval is Student's t of the differences paired by seed, at level 1 - 0.05 / m for m sets.
     """
     records = list(records)
-    by_seed, found = scores(records), points(records, masks)
+    by_seed, found = scores(records, method), points(records, masks, method)
     sets = [name for name in by_seed.columns[5:] if kind(name) == "ood"]
     lines = []
     for better, other in EXPECTATIONS:

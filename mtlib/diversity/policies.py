@@ -11,7 +11,7 @@ or the trained model's.
 import json
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas
 import torch
-from datasets import Dataset
+from datasets import Dataset, disable_progress_bars
 
 from mtlib.collator import Collator
 from mtlib.data.encoding import tokenise
@@ -101,6 +101,7 @@ class Marked(NamedTuple):
 def describe(
     task: str = "sentiment", source: str = "testbed", model: str = "mini", policies: Sequence[str] = DEFAULT,
     size: int | None = None, seed: int = 0, trained: str | Path | None = None,
+    report: Callable[[str], None] = lambda name: None,
 ) -> dict:  # fmt: skip
     """All that this module measures, as a mapping that JSON can hold.
 
@@ -112,9 +113,11 @@ def describe(
         size: training examples, drawn as a run with `train_size` draws them; None is all.
         seed: of the masks, the same for all policies.
         trained: folder with a kept model of a run (`run --keep-model`), which then fills the masks and is asked.
+        report: called with the name of each policy when it is done.
     """
     if not is_testbed(source):
         raise UserError(f"source is {source!r}; the shortcut's words are known on the testbed alone, expected testbed.")
+    disable_progress_bars()
     choices = [Choice.parse(text) for text in policies]
     config = configure(task, "fine_tuning", source=source, model=model, train_size=size, epochs=1, seed=seed,
                        learning_rate=_CLASSIFIER_RATE, sets=(get_task(task).dev_set(source),)).resolved()  # fmt: skip
@@ -130,12 +133,13 @@ def describe(
         marked = marked._replace(examples=prepare(plm, marked.examples, masking, seed))
         prepared = time.process_time() - started
         drawn = DrawMasks(masking)(asked, marked.examples, seed).examples
-        masks[str(choice)] = _flat(drawn["mask"]).astype(bool)
+        masks[str(choice)] = flat(drawn["mask"])
         line = {"policy": choice.policy, "rate": choice.rate} | what_is_masked(masks[str(choice)], marked)
         refilled = Refill(FixedMasking(masking))(filling, drawn, seed).examples
         lines[str(choice)] = line | what_is_refilled(plm, marked, masks[str(choice)], refilled["input_ids"], grammar)
         lines[str(choice)]["seconds_to_prepare"] = round(prepared, 1)
         lines[str(choice)]["seconds_per_batch"] = seconds_per_batch(filling, asked, masking, marked.examples)
+        report(str(choice))
     return {
         "task": task, "source": config.public()["source"], "model": config.public()["model"],
         "model_sha256": model_sha256(config), "asked": about, "examples": len(marked.examples), "seed": seed,
@@ -151,13 +155,13 @@ def mark(plm: SharedPLM, train: Dataset, max_length: int = 128) -> Marked:
     examples = tokenise(train, plm.tokenizer, max_length, keep=keep)
     for preparer in (MarkShortcut(), MarkCause(), MarkPartsOfSpeech(), CountTokens()):
         examples = preparer(plm, examples).examples
-    ids, counts = _flat(examples["input_ids"]), _flat(examples["token_counts"])
+    ids, counts = flat(examples["input_ids"]), flat(examples["token_counts"])
     return Marked(
         examples,
         np.repeat(np.arange(len(examples)), list(map(len, examples["input_ids"]))),
-        _flat(examples["known_shortcut"]) > 0,
-        _flat(examples["known_cause"]) > 0,
-        _flat(examples["part_of_speech"]),
+        flat(examples["known_shortcut"]) > 0,
+        flat(examples["known_cause"]) > 0,
+        flat(examples["part_of_speech"]),
         np.searchsorted(list(BANDS.values()), counts, side="right") - 1,
         ~np.isin(ids, plm.tokenizer.all_special_ids),
     )
@@ -217,8 +221,8 @@ def what_is_refilled(
     plm: SharedPLM, marked: Marked, mask: np.ndarray, refilled: Sequence[Sequence[int]], grammar: Grammar
 ) -> dict:
     """What came back, and what it did to label and shortcut; the latter for the task sentiment alone."""
-    examples, original = marked.examples, _flat(marked.examples["input_ids"])
-    came_back = (_flat(refilled) == original)[mask]
+    examples, original = marked.examples, flat(marked.examples["input_ids"])
+    came_back = (flat(refilled) == original)[mask]
     line = {"tokens_changed": _share(~came_back), "shortcut_came_back": _share(came_back[marked.shortcut[mask]])}
     if grammar.task != "sentiment":
         return line
@@ -334,7 +338,8 @@ def _models(
         return plm, SharedPLM.from_pretrained(Path(out) / "model").eval(), about
 
 
-def _flat(rows: Iterable[Sequence]) -> np.ndarray:
+def flat(rows: Iterable[Sequence]) -> np.ndarray:
+    """The tokens' numbers of all examples, one after the other: `(n_tokens,)`."""
     return np.concatenate([np.asarray(row) for row in rows])
 
 

@@ -1,6 +1,6 @@
 """One example looked at closely: what is masked, what the model would fill in, and what that does to both losses."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from html import escape
@@ -57,6 +57,7 @@ def explore(
     alpha: float = 0.6,
     seed: int = 0,
     n_fillers: int = 5,
+    columns: Mapping[str, Sequence] | None = None,
 ) -> Exploration:
     """Mask `text` (with `text_pair`) by `masking`, fill it, and classify it before and after.
 
@@ -65,9 +66,12 @@ def explore(
         gold: class index of the true label.
         seed: of the masks.
         n_fillers: how many candidates to list per masked place.
+        columns: what the policy reads of this text, a number for each token by the column's name (its preparers made
+            them).
     """
     encoded = plm.tokenizer(text, text_pair or None, truncation=True, return_tensors="pt", split_special_tokens=True)
     batch = {**encoded.to(plm.device), "labels": torch.tensor([gold], device=plm.device)}
+    batch |= {name: torch.tensor([values], device=plm.device) for name, values in (columns or {}).items()}
     objective = MaskTuning(alpha, masking)
     batch = objective.prepare(plm, batch, torch.Generator().manual_seed(seed))
     with evaluating(plm):

@@ -1,9 +1,11 @@
-"""The notebooks' two widgets. Each repeats what a static picture above it shows, with the reader's own values.
+"""The notebooks' widgets. Each repeats what a static picture above it shows, with the reader's own values.
 
 A widget is shown only where a person can move it: run headless it would leave an empty box, and its state in the file.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+
+from datasets import Dataset
 
 from mtlib.data.tasks import get_task
 from mtlib.masking import POLICIES, masking_policy
@@ -38,7 +40,7 @@ def mask_explorer(
         "text_pair": w.Text(text_pair or "", description="second text", layout=wide, continuous_update=False),
         "gold": w.Dropdown(options=[(name, i) for i, name in labels.items()], value=gold, description="gold label"),
         "rate": w.FloatSlider(0.05, min=0.01, max=0.5, step=0.01, description="mask rate", continuous_update=False),
-        "policy": w.Dropdown(options=list(POLICIES), description="policy"),
+        "policy": w.Dropdown(options=readable_from_text(next(iter(models.values()))), description="policy"),
         "seed": w.IntSlider(0, min=0, max=50, description="seed", continuous_update=False),
         "alpha": w.FloatSlider(alpha, min=0.0, max=1.0, step=0.05, description="alpha", continuous_update=False),
     }
@@ -52,6 +54,50 @@ def mask_explorer(
         masking = masking_policy(value["policy"], value["rate"], plm.tokenizer)
         output.value = as_html(
             explore(plm, masking, value["text"], value["gold"], value.get("text_pair"), value["alpha"], value["seed"])
+        )
+
+    for control in controls.values():
+        control.observe(update, names="value")
+    update()
+    return w.VBox([*controls.values(), output])
+
+
+def readable_from_text(plm: SharedPLM) -> list[str]:
+    """The policies that need nothing but a text: no column that a preparer adds."""
+    return [name for name in POLICIES if not masking_policy(name, 0.05, plm.tokenizer).columns]
+
+
+def policy_explorer(models: Mapping[str, SharedPLM], examples: Dataset, policies: Sequence[str], alpha: float = 0.6):
+    """Training examples under one policy or another: masks, fillers, and the classifier before and after.
+
+    Args:
+        models: by the name to show.
+        examples: with texts, labels and every column that one of the policies reads.
+        policies: their names.
+
+    Returns:
+        The widget, or None where nobody could use it.
+    """
+    if not is_interactive():
+        return None
+    import ipywidgets as w
+
+    controls = {
+        "model": w.ToggleButtons(options=list(models), description="model"),
+        "example": w.IntSlider(0, min=0, max=len(examples) - 1, description="example", continuous_update=False),
+        "policy": w.ToggleButtons(options=list(policies), description="policy"),
+        "rate": w.FloatSlider(0.05, min=0.0, max=1.0, step=0.05, description="mask rate", continuous_update=False),
+        "seed": w.IntSlider(0, min=0, max=50, description="seed", continuous_update=False),
+    }
+    output = w.HTML()
+
+    def update(_=None):
+        value = {name: control.value for name, control in controls.items()}
+        plm, row = models[value["model"]], examples[value["example"]]
+        masking = masking_policy(value["policy"], value["rate"], plm.tokenizer)
+        columns = {name: row[name] for name in masking.columns}
+        output.value = as_html(
+            explore(plm, masking, row["text"], row["labels"], alpha=alpha, seed=value["seed"], columns=columns)
         )
 
     for control in controls.values():

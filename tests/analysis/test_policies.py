@@ -70,6 +70,25 @@ def test_a_grid_beside_the_comparison_is_left_out():
     assert scores([record("exact:0.05", (50, 1, 1)) | {"diverged": True}]).empty and scores([]).empty
 
 
+def test_fine_tuning_for_another_time_is_left_out():
+    short = [record("fine_tuning", (50, 1, 1), epochs=3), record("known_shortcut:1", (50, 1, 1), epochs=3)]
+    long = [record(name, (90, 10, 10), epochs=8) for name in ("fine_tuning", "exact:0.05", "exact:0.3")]
+    assert scores([*short, *long]).equals(scores(long)) and len(scores(long)) == 3
+    assert scores([*short, *long[:2]]).equals(scores(long[:2])), "of equals those that come last"
+    assert scores(short[:1]).empty, "fine-tuning alone is no comparison"
+
+
+def test_each_method_is_a_comparison_of_its_own():
+    other = [record(name, (80, 70, 70), method="no_integrated_loss", epochs=3) for name in ("known_shortcut:1",)]
+    other.append(record("fine_tuning", (88, 12, 12), epochs=3))
+    both = [*other, *ONE_SEED]
+    assert scores(both).equals(scores(ONE_SEED))
+    assert points(both, MASKS, "no_integrated_loss")["gap"].tolist() == pytest.approx([76, 10])
+    figure, _ = figures.gap_by_touch(both, MASKS, method="no_integrated_loss")
+    assert len(figure.axes[0].lines) == 2
+    assert verdicts(both, MASKS, "no_integrated_loss")["seeds"].tolist()[:2] == [1, 1]
+
+
 def test_without_fine_tuning_nobody_knows_what_is_trained():
     assert points(ONE_SEED[1:], MASKS)["trained"].tolist() == [None] * 3
 

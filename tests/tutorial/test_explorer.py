@@ -218,6 +218,10 @@ class TestWidgets:
     def test_nothing_is_shown_where_nobody_can_move_it(self, plm):
         assert widgets.mask_explorer({"only": plm}, TEXT, 1) is None
         assert widgets.shortcut_dial() is None
+        assert (
+            widgets.policy_explorer({"only": plm}, Dataset.from_dict({"text": [TEXT], "labels": [1]}), ["exact"])
+            is None
+        )
 
     @pytest.fixture
     def somebody(self, monkeypatch):
@@ -248,6 +252,33 @@ class TestWidgets:
         assert second.value == "a story" and lines(output).count("[SEP]") == 3 * 2
         second.value = ""
         assert lines(output).count("[SEP]") == 3
+
+    def test_mask_explorer_offers_what_needs_no_preparation(self, somebody, plm):
+        box = widgets.mask_explorer({"only": plm}, TEXT, 1)
+        policy = next(control for control in box.children if getattr(control, "description", "") == "policy")
+        assert {"exact", "whole_word", "attribution_most"} <= {*policy.options}
+        assert not {"supervised", "known_shortcut", "frequency_rare"} & {*policy.options}
+        for name in policy.options:
+            policy.value = name
+
+    def test_policy_explorer_reads_the_columns_of_its_example(self, somebody, plm, still_plm):
+        with torch.no_grad():
+            still_plm.classifier.classifier.bias[0] += 1
+        rows = {"text": ["the film is very good", "a warm story"], "labels": [1, 0]}
+        examples = Dataset.from_dict(rows | {"known_shortcut": [[0, 0, 1, 0, 0, 0, 0], [0, 1, 1, 0, 0]]})
+        policies = ("exact", "known_shortcut")
+        box = widgets.policy_explorer({"before": plm, "after": still_plm}, examples, policies)
+        *controls, output = box.children
+        by_name = {control.description: control for control in controls}
+        assert list(by_name) == ["model", "example", "policy", "mask rate", "seed"]
+        assert output.value == as_html(explore(plm, ExactMasking(0.05), rows["text"][0], 1))
+        by_name["policy"].value, by_name["mask rate"].value = "known_shortcut", 1.0
+        assert "[CLS] the <b>film</b> is very good [SEP]" in lines(output)
+        by_name["example"].value = 1
+        assert "<b>a</b> <b>warm</b> story" in lines(output)
+        seen = output.value
+        by_name["model"].value = "after"
+        assert output.value != seen
 
     def test_shortcut_dial(self, somebody):
         slider, output = widgets.shortcut_dial("paraphrase", strength=1.0, n_examples=2).children

@@ -53,14 +53,16 @@ def sentence(
 
 
 @style.styled
-def gap_by_touch(records: Sequence[dict], masks: Mapping, title: str = "") -> tuple[Figure, str]:
+def gap_by_touch(
+    records: Sequence[dict], masks: Mapping, title: str = "", method: str = "mask_tuning"
+) -> tuple[Figure, str]:
     """The gap in accuracy against the share of examples whose shortcut was masked, a marker for each policy and rate.
 
     On the left the share in which some of the shortcut's tokens were masked, on the right all of them. Hollow: the arm
     is more than two points below fine-tuning in distribution. Bars: 95 % over seeds by Student's t, where there are two
     seeds or more.
     """
-    found = points(records, masks)
+    found = points(records, masks, method)
     shown = found[found["touched"].notna()] if len(found) else found
     seeds = seeds_in_words(shown["n"] if len(shown) else [])
     figure, axes = style.new(8.0, 4.6, 2, sharey=True)
