@@ -1,15 +1,36 @@
 """The other methods of Table I on the testbed: what their records say, by the rules of `data/results/PLAN_peers.md`."""
 
+import statistics
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 import pandas
+import torch
+from datasets import Dataset
+from transformers import AutoTokenizer
 
 from mtlib.analysis.frame import diverged
 from mtlib.analysis.statistics import Difference, paired_difference
+from mtlib.collator import Collator
 from mtlib.data.tasks import kind
 from mtlib.methods import METHODS, get_method
+from mtlib.plm import SharedPLM
+from mtlib.runs.config import RunConfig
 
+_BALANCED = {"method": "mask_tuning", "update": "balanced", "mlm_head_learning_rate": 5e-4}
+# the arms of the plan, with the settings that make them, in the order of the table of methods
+ARMS = {
+    "fine_tuning": {"method": "fine_tuning"},
+    "mask_tuning": _BALANCED,
+    "mask_tuning + product_of_experts": _BALANCED | {"classification": "product_of_experts", "bias": "shortcut"},
+    "learned_mixin": {"method": "learned_mixin", "bias": "shortcut"},
+    "product_of_experts": {"method": "product_of_experts", "bias": "shortcut"},
+    "reweight": {"method": "reweight", "bias": "shortcut"},
+    "confidence_regularization": {"method": "confidence_regularization", "bias": "shortcut"},
+    "span_cutoff": {"method": "span_cutoff"},
+    "hidden_cut": {"method": "hidden_cut"},
+}
 FEWEST_SEEDS = 3
 BELOW = 2.0  # points below fine-tuning in distribution that a trained arm may lie
 
@@ -96,6 +117,39 @@ def relative_seconds(chosen: dict[str, list[dict]]) -> dict[str, float]:
             own, other = (sum(record["cost"]["train_seconds"] for record in side) for side in zip(*pairs, strict=True))
             ratios[arm] = own / other
     return ratios
+
+
+def step_cost(config: RunConfig, examples: Dataset, repeats: int = 3) -> dict[str, float]:
+    """What a training step on one batch costs, measured on the spot, added up over the trainings of a method.
+
+    Args:
+        config: of a run; its model, method and settings count.
+        examples: the batch, tokenised, with the columns that the method's preparers would add.
+        repeats: steps; their median counts.
+
+    Returns:
+        `trainings`; `passes` through the trunk in a step; `seconds` forward and backward; `parameters` that exist
+        during training alone.
+    """
+    config = config.resolved()
+    tokenizer = AutoTokenizer.from_pretrained(config.model_path)
+    stages = get_method(config.method).stages(config.settings, config.rates, tokenizer)
+    total = {"trainings": len(stages), "passes": 0, "seconds": 0.0, "parameters": 0}
+    for stage in stages:
+        torch.manual_seed(config.seed)
+        plm = SharedPLM.from_pretrained(config.model_path, num_labels=2, **stage.model_options).train()
+        stage.objective.build(plm, examples)
+        batch = Collator(tokenizer, stage.objective.columns)(examples.to_list())
+        passes, seconds = [], []
+        with plm.trunk.register_forward_hook(lambda *_, passes=passes: passes.append(1)):
+            for _ in range(repeats):
+                started = time.perf_counter()
+                stage.objective(plm, stage.objective.prepare(plm, batch)).loss.backward()
+                seconds.append(time.perf_counter() - started)
+        total["passes"] += len(passes) // repeats
+        total["seconds"] += statistics.median(seconds)
+        total["parameters"] += sum(parameter.numel() for parameter in stage.objective.parameters())
+    return total
 
 
 def _pairs(records: Sequence[dict], base: Sequence[dict]) -> list[tuple[dict, dict]]:
