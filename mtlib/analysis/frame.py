@@ -117,22 +117,29 @@ def _named(records: Iterable[dict]) -> list[tuple[str, str, dict]]:
 
 
 def telling_apart(settings: dict, siblings: list[dict]) -> dict:
-    """The settings in which rows of one method differ; learning rates only where nothing else tells the rows apart."""
+    """The settings in which rows of one method differ.
+
+    Learning rates, and bias models (which come with what is combined), only where nothing else tells the rows apart.
+    """
     differing = {name: value for name, value in settings.items() if len({other.get(name) for other in siblings}) > 1}
-    for names in ([name for name in differing if not name.endswith("learning_rate")], list(differing)):
+    without_rates = [name for name in differing if not name.endswith("learning_rate")]
+    without_bias = [name for name in without_rates if not name.startswith("bias")]
+    for names in (without_bias, without_rates, list(differing)):
         if len({tuple(other.get(name) for name in names) for other in siblings}) == len(siblings):
             return {name: differing[name] for name in names}
     return {}
 
 
 def _name_in_figures(method: str, telling: dict, several: list[str]) -> str:
-    """The method with what tells the row apart. Equation 1's update and its three epochs go without saying."""
+    """The method with what tells the row apart. Equation 1's update, loss and three epochs go without saying."""
     words = list(several)
     for name, value in telling.items():
         if name == "update":
             words += [] if value in (None, "None", "joint") else [value]
         elif name == "epochs":
             words += [] if float(value) == 3 else [f"{float(value):g} epochs"]
+        elif name == "classification":
+            words += [] if value in (None, "None", "fine_tuning") else [f"with {value}"]
         else:
             words.append(f"{name} {value}")
     return f"{method} ({', '.join(words)})" if words else method

@@ -70,6 +70,13 @@ class TestPlots:
         assert f"mask_tuning ({name}): testbed_sentiment 70.0 %" in alt
         assert {"Mask-tuning (n = 2)", f"Mask-tuning ({name}) (n = 1)"} <= set(texts(figure))
 
+    def test_gap_names_a_combination(self):
+        plain = record("mask_tuning", 0, (80, 50), classification="fine_tuning", bias="by_task")
+        combined = record("mask_tuning", 0, (70, 60), classification="reweight", bias="shortcut")
+        _, alt = figures.gap([plain, combined])
+        assert "mask_tuning: testbed_sentiment 80.0 %" in alt
+        assert "mask_tuning (with reweight): testbed_sentiment 70.0 %" in alt
+
     def test_gap_does_not_pool_runs_of_other_settings(self):
         """Alpha 0.1 and 0.6 have no common mean, nor have two runs of the same settings and seed."""
         runs = [record("mask_tuning", 0, (70 + place, 60), alpha=alpha) for place, alpha in enumerate((0.1, 0.6))]
@@ -367,3 +374,47 @@ def test_shown_figures_carry_their_sentence(monkeypatch):
     figures.show(*figures.method())
     assert len(seen) == 3, "no sentence, no caption"
     assert data["image/png"].startswith(b"\x89PNG")
+
+
+class TestHowAShortcutIsRemoved:
+    def test_reweighting(self):
+        figure, alt = figures.reweighting(0.9)
+        assert alt == (
+            "Reweighting: share of the examples: the bias is right 90 %, the bias is wrong 10 %; "
+            "share of the loss: the bias is right 50 %, the bias is wrong 50 %."
+        )
+        (axis,) = figure.axes
+        np.testing.assert_allclose([bar.get_width() for bar in axis.patches], [90, 10, 50, 50])
+        _, timid = figures.reweighting(0.9, bias_probability=0.8)  # 0.9 * 0.2 and 0.1 * 0.8
+        assert "share of the loss: the bias is right 69.2 %" in timid
+
+    def test_ensembling(self):
+        figure, alt = figures.ensembling(0.9)
+        assert alt.endswith("alone 0.50, product, the bias is right 0.10, product, the bias is wrong 0.90.")
+        alone, right, wrong = (line.get_ydata() for line in figure.axes[0].lines)
+        assert (right < alone).all() and (alone < wrong).all()
+        np.testing.assert_allclose(right[79], 1 - 0.8 * 0.9 / (0.8 * 0.9 + 0.2 * 0.1))
+
+    def test_the_drawn_product_is_that_of_the_loss(self):
+        import torch
+
+        from mtlib.objectives import product_of_experts_loss
+
+        logits = torch.tensor([[0.7, 0.3]]).log().requires_grad_()
+        loss, _ = product_of_experts_loss(logits, torch.tensor([[0.9, 0.1]]).log(), torch.tensor([0]))
+        loss.backward()
+        drawn = figures.ensembling(0.9)[0].axes[0].lines[1].get_ydata()
+        assert -logits.grad[0, 0].item() == pytest.approx(drawn[69])
+
+    def test_softening(self):
+        figure, alt = figures.softening(0.9, 0.5)
+        target = 0.9**0.5 / (0.9**0.5 + 0.1**0.5)  # 0.75
+        assert alt == (
+            "Target for the gold label where the teacher says 90 %: the bias is right: 75 %; the bias is wrong: 75 %."
+        )
+        assert [bar.get_width() for bar in figure.axes[0].patches] == pytest.approx([100 * target] * 2)
+
+    def test_token_rows(self):
+        figure, alt = figures.token_rows([("one", ["a", "b"]), ("two", ["a", "c"])], [(), (1,)], "Refilling")
+        assert alt == "Refilling: one: a, b; two: a, c (marked)."
+        assert [bar.get_hatch() for bar in figure.axes[0].patches] == [None, None, None, "///"]

@@ -163,3 +163,11 @@ def test_rows_are_told_apart_by_rates_only_where_nothing_else_does():
     assert telling_apart(slower, [joint, slower]) == {"learning_rate": "0.0001"}
     assert telling_apart(slower, [joint, slower, alternating]) == {"learning_rate": "0.0001", "update": "joint"}
     assert telling_apart(joint, [joint]) == {}
+
+
+def test_a_combination_is_told_apart_by_what_it_combines_not_by_the_bias_model_that_comes_with_it():
+    plain = {"classification": "fine_tuning", "bias": "by_task", "learning_rate": "0.0001"}
+    combined = {"classification": "product_of_experts", "bias": "shortcut", "learning_rate": "0.0002"}
+    assert telling_apart(combined, [plain, combined]) == {"classification": "product_of_experts"}
+    other = combined | {"bias": "overlap"}
+    assert telling_apart(other, [plain, combined, other]) == {"classification": "product_of_experts", "bias": "overlap"}

@@ -3,6 +3,7 @@
 # ruff: noqa: F401
 from mtlib.analysis.figures.accuracy import curve, differences, gap, group_means, groups
 from mtlib.analysis.figures.method import method
+from mtlib.analysis.figures.peers import ensembling, reweighting, softening, token_rows
 from mtlib.analysis.figures.policies import gap_by_touch, sentence
 from mtlib.analysis.figures.shares import shares_over, stacked
 from mtlib.analysis.figures.shortcuts import dial, planted, probes, split

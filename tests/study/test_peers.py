@@ -1,0 +1,130 @@
+"""The comparison of the other methods: arms, chosen rates, verdicts and costs, on hand-made records."""
+
+import re
+
+import pytest
+from datasets import Dataset
+
+from mtlib.paths import DATA_DIR
+from mtlib.runs.config import command_line, configure
+from mtlib.study import peers
+
+SETS = ("testbed_sentiment", "testbed_contrast", "testbed_counterfactual")
+
+
+def record(method="fine_tuning", seed=0, scores=(0.9, 0.1, 0.1), rate=1e-4, seconds=100.0, **settings):
+    return {
+        "config": {"method": method, "seed": seed, "learning_rate": rate, **settings},
+        "metrics": {name: {"accuracy": score} for name, score in zip(SETS, scores, strict=True)},
+        "cost": {"train_seconds": seconds},
+    }
+
+
+def seeds(method, *outside, inside=0.9, **settings):
+    return [record(method, seed, (inside, score, score), **settings) for seed, score in enumerate(outside)]
+
+
+BASE = seeds("fine_tuning", 0.10, 0.12, 0.14)
+
+
+def test_arms_and_their_labels():
+    combined = record("mask_tuning", classification="product_of_experts")["config"]
+    assert peers.arm_of(combined) == "mask_tuning + product_of_experts"
+    assert peers.arm_of(record("mask_tuning", classification="fine_tuning")["config"]) == "mask_tuning"
+    assert peers.label(peers.arm_of(combined)) == "Mask-tuning + product of experts"
+
+
+def test_the_rate_is_chosen_in_distribution_with_seed_0_and_the_lowest_of_equals():
+    good, tempting = record(rate=1e-4), record(rate=2e-4, scores=(0.8, 0.9, 0.9))
+    equal, later = record(rate=5e-5, seed=0), record(rate=5e-5, seed=1)
+    assert peers.at_chosen_rates([later, tempting, good]) == {"fine_tuning": [good]}
+    assert peers.at_chosen_rates([later, tempting, good, equal]) == {"fine_tuning": [equal, later]}
+    lost = record("reweight") | {"diverged": True, "metrics": {}}
+    assert list(peers.at_chosen_rates([record("reweight", seed=1), record("span_cutoff"), lost, good])) == [
+        "fine_tuning",
+        "span_cutoff",
+    ], "an arm without a run of seed 0 has no rate yet"
+
+
+@pytest.mark.parametrize(
+    ("records", "verdict"),
+    [
+        (seeds("reweight", 0.80, 0.83, 0.86), "holds here"),
+        (seeds("reweight", 0.01, 0.02, 0.05), "does not hold here"),
+        (seeds("reweight", 0.01, 0.20, 0.14), "cannot be decided"),
+        (seeds("reweight", 0.80, 0.83), "not run (2 of 3 seeds)"),
+        (seeds("reweight", 0.80, 0.83, 0.86, inside=0.87), "cannot be decided (not trained)"),
+        (seeds("reweight", 0.80, 0.83, 0.86, inside=0.89), "holds here"),
+    ],
+)
+def test_verdicts(records, verdict):
+    assert peers.verdict(records, BASE, "testbed_contrast", 2) == verdict
+
+
+def test_two_sets_make_the_interval_wider():
+    close = seeds("reweight", 0.112, 0.128, 0.153)  # 1.2, 0.8, 1.3: mean 1.1, standard error 0.153
+    assert peers.difference(close, BASE, "testbed_contrast").mean == pytest.approx(1.1)
+    assert peers.verdict(close, BASE, "testbed_contrast", 1) == "holds here"  # t 4.30: 0.44 above 0
+    assert peers.verdict(close, BASE, "testbed_contrast", 5) == "cannot be decided"  # t 9.92
+    assert peers.difference(close, [], "testbed_contrast") is None
+
+
+def test_comparison_has_a_row_for_each_arm_and_no_claim_about_fine_tuning():
+    table = peers.comparison({"fine_tuning": BASE, "reweight": seeds("reweight", 0.80, 0.83, 0.86)})
+    assert table["method"].tolist() == ["fine-tuning", "reweight"] and table["seeds"].tolist() == [3, 3]
+    assert table["testbed_contrast"].tolist() == [12.0, 83.0]
+    assert table["better on testbed_contrast?"].tolist() == ["", "holds here"]
+    assert "better on testbed_sentiment?" not in table
+    assert peers.comparison({}).empty
+
+
+def test_seconds_are_compared_over_the_same_seeds():
+    slow = [record("span_cutoff", seed, seconds=300.0) for seed in (0, 1)]
+    base = [record(seconds=100.0), record(seed=1, seconds=140.0), record(seed=2, seconds=900.0)]
+    assert peers.relative_seconds({"fine_tuning": base, "span_cutoff": slow}) == {
+        "fine_tuning": 1.0,
+        "span_cutoff": 2.5,
+    }
+
+
+@pytest.mark.parametrize("arm", peers.ARMS)
+def test_arms_are_those_of_the_script(arm):
+    assert peers.arm_of(configure("sentiment", **peers.ARMS[arm]).resolved().public()) == arm
+    script = (DATA_DIR / "results" / "peers_study.sh").read_text()
+    named = re.search(r"ensembles=\((.*)\)\nothers=\((.*)\)", script)
+    names = [
+        name.replace("mask_tuning_poe", "mask_tuning + product_of_experts") for name in " ".join(named.groups()).split()
+    ]
+    assert sorted(names) == sorted(peers.ARMS)
+    words = command_line(configure("sentiment", **peers.ARMS[arm]))
+    settings = {word for word in words if word.startswith("--")} - {"--task", "--method"}
+    assert all(word in script for word in settings)
+
+
+@pytest.mark.parametrize(
+    ("arm", "trainings", "passes", "parameters"),
+    [
+        ("fine_tuning", 1, 1, 0),
+        ("learned_mixin", 1, 1, 384 + 1),
+        ("product_of_experts", 1, 1, 3 * (2 * 2 + 2)),
+        ("confidence_regularization", 2, 2, 0),
+        ("span_cutoff", 1, 2, 0),
+        ("hidden_cut", 1, 2, 0),
+        ("mask_tuning + product_of_experts", 1, 2, 3 * (2 * 2 + 2)),
+    ],
+)
+def test_cost_of_a_step(arm, trainings, passes, parameters):
+    ids = [[2, 50, 60, 70, 3], [2, 80, 90, 3]]
+    examples = Dataset.from_dict(
+        {
+            "input_ids": ids,
+            "attention_mask": [[1] * len(row) for row in ids],
+            "labels": [0, 1],
+            "bias_features": [[1.0, 0.0], [0.0, 1.0]],
+            "bias_log_probabilities": [[-0.1, -2.3], [-2.3, -0.1]],
+            "teacher_probabilities": [[0.9, 0.1], [0.2, 0.8]],
+        }
+    )
+    cost = peers.step_cost(configure("sentiment", **peers.ARMS[arm]), examples, repeats=1)
+    assert (cost["trainings"], cost["passes"], cost["parameters"]) == (trainings, passes, parameters)
+    assert cost["seconds"] > 0
