@@ -3,7 +3,7 @@
 # The paper's grid as one Slurm job: `sbatch data/sweeps/slurm.sh OUT`, from a checkout whose environment is active.
 # OUT is a folder that all nodes share, or an address such as s3://bucket/runs. Submit it again when its time is up:
 # what is recorded is skipped, what was cut off resumes.
-set -euo pipefail
+set -eu
 head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 srun --nodes=1 --ntasks=1 --nodelist="$head" ray start --head --port 6379 --block &
 sleep 20

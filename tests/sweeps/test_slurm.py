@@ -37,7 +37,7 @@ def test_what_the_script_starts_where(tmp_path):
         f"python -m mtlib {sweep}",
     ])  # fmt: skip
     command, *arguments = sweep.split()
-    typer.main.get_command(cli.app).commands[command].make_context(command, arguments)  # every option is one
+    typer.main.get_command(cli.app).commands[command].make_context(command, [*arguments])  # every option is one
     assert (ROOT / arguments[0]).exists()
 
 
