@@ -5,7 +5,7 @@ TORCH ?= 2.13.0
 BIN := .venv/bin
 SHELL := /bin/bash
 
-.PHONY: test faults lint tutorial lab setup lock clean
+.PHONY: test faults test-hub test-install test-cluster lint tutorial lab setup lock clean
 
 # one torch thread for each test process, so that they do not wait for one another
 test: setup
@@ -14,6 +14,19 @@ test: setup
 # sweeps whose processes are killed, also on a Ray cluster of two workers: some minutes
 faults: setup
 	cd "$(ROOT)" && MTLIB_FAULTS=1 $(BIN)/python -m pytest tests/sweeps
+
+# models and data from a server that stands in for the hub, and every notebook under the profiles gpu and paper
+test-hub: setup
+	cd "$(ROOT)" && MTLIB_HUB=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/hub
+
+# as users install it: wheel, git, Colab, in a new environment
+test-install:
+	PYTHON="$(PYTHON)" bash "$(ROOT)/tests/install.sh"
+
+# the Slurm script, and records on moto's S3 server; installs moto and s3fs into .venv
+test-cluster: setup
+	cd "$(ROOT)" && $(BIN)/python -m pip install --quiet --constraint requirements.lock "moto[s3,server]" s3fs && \
+	  OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/sweeps/test_slurm.py tests/sweeps/test_s3.py
 
 # all notebooks on the bundled data; then open build/notebooks/*.html
 tutorial: setup

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Install mtlib as its users do, each time from an empty folder: the wheel alone, with [notebooks], from git, on Colab.
 # bash tests/install.sh [FOLDER]: FOLDER (default: a new one) keeps the environment for the next call.
-# PYTHON chooses the interpreter, PIP_CONSTRAINT a file of versions: requirements.lock, or tests/lowest.txt.
+# PYTHON chooses the interpreter, PIP_CONSTRAINT a file of versions (default: requirements.lock; empty: the newest).
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 folder=${1:-$(mktemp -d)}
@@ -10,6 +10,7 @@ folder=$(cd "$folder" && pwd)
 python=$folder/venv/bin/python
 unset PYTHONPATH
 export HF_HUB_OFFLINE=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+[ -n "${PIP_CONSTRAINT=$root/requirements.lock}" ] && export PIP_CONSTRAINT || unset PIP_CONSTRAINT
 
 step() { echo "== $* (after $SECONDS s)"; }
 empty() { rm -rf "$folder/work" && mkdir "$folder/work" && cd "$folder/work"; }

@@ -58,10 +58,11 @@ def load_from_hub(set_name: str, hub: Hub, split: str) -> datasets.Dataset:
     try:
         return datasets.load_dataset(hub.id, hub.config, split=split, revision=hub.revision)
     except Exception as error:  # datasets, huggingface_hub and the HTTP client each raise their own kinds
+        asked = f"{hub.config or 'default'}, split {split}, revision {hub.revision}"
         raise UserError(
-            f"{set_name}: could not read {hub.id} ({hub.config or 'default'}, split {split}, revision {hub.revision}) "
-            f"from the hub: {type(error).__name__}: {error}. Check the network and HF_HUB_OFFLINE, or give a folder "
-            f"as source. {SETS[set_name].when_gone}"
+            f"{set_name}: could not read {hub.id} ({asked}) from the hub: {type(error).__name__}: "
+            f"{str(error).rstrip('.')}. Check the network and HF_HUB_OFFLINE, or give a folder as source. "
+            f"{SETS[set_name].when_gone}"
         ) from error
 
 

@@ -123,6 +123,7 @@ def _write_model(name: str, folder: Path) -> None:
     if form is not BertConfig:
         words = [word for word in tokenizer.get_vocab() if word not in tokenizer.all_special_tokens]
         tokenizer = make_tokenizer(ROBERTA_SPECIALS, double_separator=True, words=words)
+        tokenizer.model_max_length = 512
     model(_tiny(form, len(tokenizer))).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 
@@ -132,10 +133,10 @@ def _tiny(form: type[PreTrainedConfig], vocabulary: int) -> PreTrainedConfig:
     if form is BartConfig:
         return form(
             vocab_size=vocabulary, d_model=16, encoder_layers=2, decoder_layers=2, encoder_attention_heads=2,
-            decoder_attention_heads=2, encoder_ffn_dim=32, decoder_ffn_dim=32, max_position_embeddings=160,
+            decoder_attention_heads=2, encoder_ffn_dim=32, decoder_ffn_dim=32, max_position_embeddings=514,
             decoder_start_token_id=2, forced_eos_token_id=2, **ids,
         )  # fmt: skip
     return form(
         vocab_size=vocabulary, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32,
-        max_position_embeddings=160, **ids,
+        max_position_embeddings=514, **ids,
     )  # fmt: skip

@@ -103,7 +103,7 @@ def test_a_wrong_checksum(hub, fetch):
     assert code == 2 and "expected sha256" in text and "delete it and fetch again" in text
 
 
-@pytest.mark.parametrize(("refusal", "said"), [(GONE, "Not Found"), (GATED, "restricted")])
+@pytest.mark.parametrize(("refusal", "said"), [(GONE, "doesn't exist"), (GATED, "is a gated dataset")])
 def test_a_repository_that_is_gone_or_gated(hub, fetch, refusal, said):
     hub.refused["facebook/anli"] = refusal
     code, text = fetch("anli_r1")

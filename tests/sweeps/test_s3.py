@@ -1,0 +1,107 @@
+"""Records on an S3 store: moto's server over s3fs, with requests that fail, wait and are refused."""
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+moto = pytest.importorskip("moto.server", reason="moto and s3fs are not installed: `make test-cluster`")
+s3fs = pytest.importorskip("s3fs", reason="moto and s3fs are not installed: `make test-cluster`")
+
+from werkzeug.serving import make_server  # noqa: E402
+
+from mtlib.errors import UserError  # noqa: E402
+from mtlib.sweeps import store  # noqa: E402
+from mtlib.sweeps.grid import expand, identify  # noqa: E402
+from mtlib.sweeps.store import Store  # noqa: E402
+from mtlib.sweeps.worker import carry_out  # noqa: E402
+from tests.runs.test_runs import model, write_testbed  # noqa: E402, F401  (fixture)
+
+ADDRESS = "s3://bucket/runs"
+REFUSED = b"<Error><Code>ExpiredToken</Code><Message>The provided token has expired.</Message></Error>"
+
+
+class Faults:
+    """An S3 server, and what goes wrong with its answers to requests that write."""
+
+    def __init__(self):
+        self.server = moto.DomainDispatcherApplication(moto.create_backend_app)
+        self.errors, self.seconds, self.expired, self.writes = 0, 0.0, False, 0
+
+    def __call__(self, environment, start_response):
+        if environment["REQUEST_METHOD"] in ("PUT", "POST"):
+            self.writes += 1
+            time.sleep(self.seconds)
+            if self.expired:
+                start_response("400 Bad Request", [("Content-Type", "application/xml")])
+                return [REFUSED]
+            if self.errors:
+                self.errors -= 1
+                start_response("500 Internal Server Error", [])
+                return [b""]
+        return self.server(environment, start_response)
+
+
+@pytest.fixture
+def faults(tmp_path, monkeypatch):
+    faults = Faults()
+    server = make_server("127.0.0.1", 0, faults, threaded=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    for name, value in {
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_port}", "AWS_ACCESS_KEY_ID": "a", "NO_PROXY": "127.0.0.1",
+        "AWS_SECRET_ACCESS_KEY": "b", "AWS_DEFAULT_REGION": "us-east-1",
+    }.items():  # fmt: skip
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(store.tempfile, "gettempdir", lambda: str(tmp_path / "tmp"))
+    s3fs.S3FileSystem.clear_instance_cache()
+    s3fs.S3FileSystem().mkdir("bucket")
+    yield faults
+    server.shutdown()
+
+
+@pytest.fixture
+def run(model, tmp_path):  # noqa: F811
+    """What a worker is given to do: a run of a few steps."""
+    file = tmp_path / "sweep.yaml"
+    testbed = write_testbed(tmp_path / "testbed", train=16)
+    file.write_text(
+        f"tasks: sentiment\nmethods: fine_tuning\nmodels: {model}\nsource: {testbed}\nepochs: 1\nmax_length: 64\n"
+    )
+    (grid_run,), _ = identify(expand(file))
+    return grid_run
+
+
+def record(run) -> dict:
+    """What became of the run, and the names of all that is in the bucket."""
+    answer = carry_out(run.config.values(), ADDRESS, run.file)
+    s3fs.S3FileSystem.clear_instance_cache()
+    found = s3fs.S3FileSystem().find("bucket/runs")
+    return answer | {"names": [Path(name).name for name in found]}
+
+
+def test_a_run_is_recorded_once(faults, run):
+    Store(ADDRESS).check_writable()
+    for _ in range(2):
+        assert record(run) == {"status": "written", "detail": "", "names": [run.file]}
+    assert len(Store(ADDRESS).records()) == 1
+
+
+def test_errors_of_the_store_are_tried_again(faults, run):
+    faults.errors, faults.seconds = 3, 0.5
+    assert record(run) == {"status": "written", "detail": "", "names": [run.file]}
+    assert not faults.errors
+
+
+def test_an_expired_credential_loses_no_run(faults, run):
+    faults.expired = True
+    with pytest.raises(UserError, match=f"cannot write to {ADDRESS}: .*expired"):
+        Store(ADDRESS).check_writable()
+    answer = record(run)
+    assert answer["status"] == "failed" and "expired" in answer["detail"] and answer["names"] == []
+    kept = Store(ADDRESS).folder / run.file
+    before = kept.read_bytes()
+    faults.expired = False
+    assert record(run) == {"status": "written", "detail": "", "names": [run.file]}
+    assert not kept.exists()
+    assert s3fs.S3FileSystem().cat_file(f"bucket/runs/{run.file}") == before, "it was not trained again"

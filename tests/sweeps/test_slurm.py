@@ -1,0 +1,48 @@
+"""The Slurm script, run with stand-ins for the commands of a cluster."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import typer
+
+from mtlib import cli
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = ROOT / "data" / "sweeps" / "slurm.sh"
+
+
+def test_what_the_script_starts_where(tmp_path):
+    subprocess.run(["bash", "-n", SCRIPT], check=True)
+    stand_ins, log = tmp_path / "bin", tmp_path / "log"
+    stand_ins.mkdir()
+    for name, body in {
+        "scontrol": 'echo "scontrol $*" >> "$LOG"; printf "node1\\nnode2\\nnode3\\nnode4\\n"',
+        "srun": 'echo "srun $*" >> "$LOG"',
+        "python": 'echo "python $*" >> "$LOG"',
+        "sleep": "wait",
+    }.items():
+        (stand_ins / name).write_text(f"#!/bin/bash\n{body}\n")
+        (stand_ins / name).chmod(0o755)
+    slurm = {"SLURM_JOB_NODELIST": "node[1-4]", "SLURM_JOB_NUM_NODES": "4", "LOG": str(log)}
+    environment = os.environ | slurm | {"PATH": f"{stand_ins}{os.pathsep}{os.environ['PATH']}"}
+    # its output ends when the steps in the background have ended
+    subprocess.run(["bash", SCRIPT, "/shared/runs"], check=True, env=environment, capture_output=True, cwd=ROOT)
+    first, *steps = log.read_text().splitlines()
+    assert first == "scontrol show hostnames node[1-4]"
+    sweep = "sweep data/sweeps/paper.yaml --engine ray --address node1:6379 --out /shared/runs --cpus-per-run 8"
+    assert sorted(steps) == sorted([
+        "srun --nodes=1 --ntasks=1 --nodelist=node1 ray start --head --port 6379 --block",
+        "srun --nodes=3 --ntasks=3 --exclude=node1 ray start --address node1:6379 --block",
+        f"python -m mtlib {sweep}",
+    ])  # fmt: skip
+    command, *arguments = sweep.split()
+    typer.main.get_command(cli.app).commands[command].make_context(command, [*arguments])  # every option is one
+    assert (ROOT / arguments[0]).exists()
+
+
+def test_a_job_without_a_place_for_records():
+    refused = subprocess.run(
+        ["bash", SCRIPT], env={"PATH": os.environ["PATH"]}, capture_output=True, text=True, cwd=ROOT
+    )
+    assert refused.returncode != 0
