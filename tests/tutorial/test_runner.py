@@ -452,6 +452,7 @@ RECORDS = {
     "03_mask_tuning": 2 * SMOKE["seeds"] + len(SMOKE["alphas"]),  # joint and alternating, and the curve's own
     "04_ablations": 4 * SMOKE["seeds"],
     "05_diversity": 0,
+    "06_policies": 0,
     "06_reproduction": 0,
 }
 
