@@ -105,8 +105,8 @@ def points(records: Iterable[dict], masks: Mapping, method: str = "mask_tuning")
     Columns: `n`, `in_distribution`, `out_of_it`, `gap`, `low` and `high` (95 % by Student's t, None for one seed);
     `touched` and `gone`, the shares of examples in which some and all of the shortcut's tokens are masked, in per cent
     (None for an arm that `masks` does not have); `came_back`, the share of masked tokens that the masked LM fills with
-    the original at the end of training (None where nothing is masked); `trained`, whether in distribution it comes within two points of
-    fine-tuning (None where that was not run).
+    the original at the end of training, in per cent (None where nothing is masked); `trained`, whether in distribution
+    it comes within two points of fine-tuning (None where that was not run).
     """
     records = list(records)
     by_seed, lines = scores(records, method), {}
