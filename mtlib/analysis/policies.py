@@ -59,7 +59,7 @@ def scores(records: Iterable[dict], method: str = "mask_tuning") -> pandas.DataF
     long. Where records have several settings (a grid of learning rates, a shorter trial), those count that most have;
     and only records with every evaluation set.
     """
-    kept = _comparable([record for record in records if not diverged(record)], method)
+    kept = _comparable(records, method)
     if not kept:
         return pandas.DataFrame(columns=["arm", "seed", "in_distribution", "out_of_it", "gap"])
     wide = frame(kept, arm).pivot_table(index=["row", "seed"], columns="set", values="accuracy").reset_index()
@@ -71,8 +71,9 @@ def scores(records: Iterable[dict], method: str = "mask_tuning") -> pandas.DataF
     return wide
 
 
-def _comparable(records: Sequence[dict], method: str) -> list[dict]:
+def _comparable(records: Iterable[dict], method: str) -> list[dict]:
     """The method's runs of the length and rates that most of them have, and fine-tuning's of that length."""
+    records = [record for record in records if not diverged(record)]
     most = max((len(record["metrics"]) for record in records), default=0)
     whole = [record for record in records if len(record["metrics"]) == most]
     arms = _commonest([record for record in whole if record["config"]["method"] == method], _LENGTH)
@@ -103,9 +104,11 @@ def points(records: Iterable[dict], masks: Mapping, method: str = "mask_tuning")
 
     Columns: `n`, `in_distribution`, `out_of_it`, `gap`, `low` and `high` (95 % by Student's t, None for one seed);
     `touched` and `gone`, the shares of examples in which some and all of the shortcut's tokens are masked, in per cent
-    (None for an arm that `masks` does not have); `trained`, whether in distribution it comes within two points of
-    fine-tuning (None where that was not run).
+    (None for an arm that `masks` does not have); `came_back`, the share of masked tokens that the masked LM fills with
+    the original at the end of training, in per cent (None where nothing is masked); `trained`, whether in distribution
+    it comes within two points of fine-tuning (None where that was not run).
     """
+    records = list(records)
     by_seed, lines = scores(records, method), {}
     means = by_seed.groupby("arm")["in_distribution"].mean()
     for name in sorted(means.index, key=_place_in(masks)):
@@ -114,6 +117,8 @@ def points(records: Iterable[dict], masks: Mapping, method: str = "mask_tuning")
         _, low, high = t_interval(gaps) if len(gaps) > 1 else (None, None, None)
         touch = masks["policies"].get(name, {}).get("touches_shortcut", {})
         nothing = 0.0 if name == FINE_TUNING else None
+        changed = [share for record in _comparable(records, method) if arm(record["config"]) == name
+                   for share in _last_share_changed(record)]  # fmt: skip
         lines[name] = {
             "n": len(gaps),
             **{column: of_arm[column].mean() for column in ("in_distribution", "out_of_it", "gap")},
@@ -121,9 +126,14 @@ def points(records: Iterable[dict], masks: Mapping, method: str = "mask_tuning")
             "high": high,
             "touched": 100 * touch["any"] if touch else nothing,
             "gone": 100 * touch["all"] if touch else nothing,
+            "came_back": 100 * (1 - sum(changed) / len(changed)) if changed else None,
             "trained": bool(means[name] >= means[FINE_TUNING] - TOLERANCE) if FINE_TUNING in means else None,
         }
     return pandas.DataFrame.from_dict(lines, orient="index")
+
+
+def _last_share_changed(record: dict) -> list[float]:
+    return [entry["share_changed"] for entry in record.get("history", ()) if "share_changed" in entry][-1:]
 
 
 def _place_in(masks: Mapping):

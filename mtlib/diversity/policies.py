@@ -312,8 +312,8 @@ def as_frame(description: Mapping) -> pandas.DataFrame:
             "label kept": label.get("kept"),
             "label turned": label.get("turned"),
             "label undecided": label.get("undecided"),
-            "shortcut tokens refilled as they were": line["shortcut_came_back"],
-            "new shortcut words on the label's side": put.get("agree"),
+            "shortcut came back": line["shortcut_came_back"],
+            "new words agree": put.get("agree"),
             "probe finds the side": line.get("shortcut_probe"),
         }
     frame = 100 * pandas.DataFrame.from_dict(lines, orient="index").astype(float)

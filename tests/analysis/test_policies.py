@@ -64,6 +64,13 @@ def test_interval_over_two_seeds():
     )
 
 
+def test_what_came_back_at_the_end_of_training():
+    history = [{"share_changed": 0.9, "step": 1}, {"share_changed": 0.4, "step": 2}]
+    records = [ONE_SEED[0], ONE_SEED[1] | {"history": history}, ONE_SEED[2] | {"history": [{"step": 2}]}]
+    found = points(records, MASKS)["came_back"]
+    assert found["exact:0.05"] == pytest.approx(60) and found.isna().tolist() == [True, False, True]
+
+
 def test_a_grid_beside_the_comparison_is_left_out():
     grid = [record("exact:0.05", (50,), learning_rate=2e-4), record("exact:0.05", (60, 1, 1), learning_rate=2e-4)]
     assert scores([*grid, *ONE_SEED]).equals(scores(ONE_SEED))

@@ -452,6 +452,7 @@ RECORDS = {
     "03_mask_tuning": 0,
     "04_ablations": 0,
     "05_diversity": 0,
+    "06_policies": 0,
     "08_reproduction": 0,
 }
 
