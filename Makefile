@@ -5,7 +5,7 @@ TORCH ?= 2.13.0
 BIN := .venv/bin
 SHELL := /bin/bash
 
-.PHONY: test faults test-hub test-install test-cluster lint tutorial lab setup lock clean
+.PHONY: test faults test-hub test-install test-cluster lint tutorial slides lab setup lock clean
 
 # one torch thread for each test process, so that they do not wait for one another
 test: setup
@@ -31,6 +31,10 @@ test-cluster: setup
 # all notebooks on the bundled data; then open build/notebooks/*.html
 tutorial: setup
 	cd "$(ROOT)" && $(BIN)/python -m mtlib notebooks
+
+# slides of notebook 03, without code; open build/slides/*.html in a browser
+slides: setup
+	cd "$(ROOT)" && $(BIN)/python -m mtlib.tutorial.slides notebooks/03_mask_tuning.ipynb build/slides
 
 lab: setup
 	cd "$(ROOT)" && $(BIN)/python -m jupyterlab notebooks

@@ -369,11 +369,20 @@ def notebooks(
     publish: Annotated[
         bool, typer.Option("--publish", help="for maintainers: store the outputs in notebooks/ (cpu profile only)")
     ] = False,
+    student: Annotated[
+        Path | None, typer.Option(help="instead: grade the notebooks in this folder, a subfolder for each student")
+    ] = None,
 ) -> None:
     """Run the notebooks in order with papermill. An unknown parameter stops it before anything runs."""
     from mtlib.runs import profiles
-    from mtlib.tutorial import runner
+    from mtlib.tutorial import grading, runner
 
+    if student is not None:
+        if names or parameter or resume or list_parameters or publish:
+            raise UserError("--student grades the notebooks of a folder; give only --profile and --out beside it.")
+        profiles.load(profile)
+        grading.grade_folder(student, profile, out / "students", _print)
+        return
     paths = runner.find(names or [])
     if list_parameters:
         console.print(_rich_table("parameters", ["notebook", "name", "type", "default", "meaning"], [

@@ -195,7 +195,7 @@ def _execute(path: Path, parameters: dict, out: Path, silent_minutes: float, res
     from jupyter_client.kernelspec import NoSuchKernel
 
     copy, started = out / path.name, time.monotonic()
-    _set_kernel_environment()
+    set_kernel_environment()
     with tempfile.NamedTemporaryFile("r") as hang:
         watchdog = f"from mtlib.tutorial.watchdog import watch; watch({silent_minutes}, {hang.name!r}); del watch"
         try:
@@ -229,7 +229,8 @@ def _execute(path: Path, parameters: dict, out: Path, silent_minutes: float, res
         copy.with_suffix(".html").write_text(_html(executed), encoding="utf-8")
 
 
-def _set_kernel_environment() -> None:
+def set_kernel_environment() -> None:
+    """See to it that kernels started from here import this mtlib, without the debugger's warnings."""
     os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")  # ipykernel's debugger warns of frozen modules
     # a kernel starts in `out`; it is to take the mtlib that runs here, not another that may be installed
     here, known = str(Path(mtlib.__file__).parents[1]), os.environ.get("PYTHONPATH", "").split(os.pathsep)

@@ -35,11 +35,9 @@ def compare(records: Sequence[dict], arm: str, base: str, set_name: str) -> str:
     if len(points) < FEWEST_SEEDS:
         return f"`{set_name}`: {means}. Fewer than three seeds in common, so no verdict."
     shift = paired_difference(list(points))
-    word = "better" if shift.low > 0 else "worse" if shift.high < 0 else "neither better nor worse"
-    return (
-        f"`{set_name}`: {means}. Difference {shift.mean:+.1f} points [{shift.low:+.1f}, {shift.high:+.1f}]: "
-        f"{label(arm)} is {'significantly ' if 'neither' not in word else ''}{word}."
-    )
+    sides = {"significantly better": shift.low > 0, "significantly worse": shift.high < 0}
+    word = next((word for word, side in sides.items() if side), "not significantly different")
+    return f"`{set_name}`: {means}. Difference {shift.mean:+.1f} points [{shift.low:+.1f}, {shift.high:+.1f}]: {word}."
 
 
 def _mean(values: pandas.Series) -> str:

@@ -450,7 +450,7 @@ RECORDS = {
     "01_data": 0,
     "02_baseline": 1,
     "03_mask_tuning": 0,
-    "04_ablations": 0,
+    "04_ablations": 2,  # two trunks at two values of alpha
     "05_diversity": 0,
     "06_policies": 0,
     "08_reproduction": 0,

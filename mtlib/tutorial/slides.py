@@ -1,0 +1,57 @@
+"""Slides from a notebook with stored outputs: what it says and shows, without code and exercises.
+
+python -m mtlib.tutorial.slides notebooks/03_mask_tuning.ipynb build/slides
+"""
+
+import re
+import sys
+from pathlib import Path
+
+import nbformat
+
+from mtlib.errors import UserError
+from mtlib.runs.records import make_writable
+
+_EXERCISE = re.compile(r"\*\*Exercise \d+\*\* \(.*", flags=re.S)
+_LEFT_OUT = {"install", "parameters", "exercise", "check", "solution"}
+
+
+def slides(notebook):
+    """The notebook cut into slides: one for each heading, one for each picture or table, one for each set of questions.
+
+    Raises:
+        UserError: the notebook has no outputs, so there would be nothing to see.
+    """
+    if not any(cell.get("outputs") for cell in notebook.cells):
+        raise UserError("this notebook has no stored outputs; run it first, for example with `make tutorial`.")
+    cells = []
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            cell = nbformat.from_dict({**cell, "source": _EXERCISE.sub("", cell.source).strip()})
+            if cell.source:
+                cells.append(_typed(cell, "slide" if cell.source.startswith("#") else "subslide"))
+        elif not _LEFT_OUT & {*cell.metadata.get("tags", [])} and any("data" in output for output in cell.outputs):
+            cells.append(_typed(cell, "subslide"))
+    return nbformat.from_dict({**notebook, "cells": cells})
+
+
+def write(path: Path, folder: Path) -> Path:
+    """`NAME.slides.html` in `folder`. The page loads reveal.js from the web; without a network it reads as one page."""
+    from nbconvert import SlidesExporter
+
+    exporter = SlidesExporter(exclude_input=True, exclude_input_prompt=True, exclude_output_prompt=True)
+    exporter.reveal_scroll = True
+    make_writable(folder)
+    text, _ = exporter.from_notebook_node(slides(nbformat.read(path, as_version=4)))
+    page = folder / f"{path.stem}.slides.html"
+    page.write_text(text, encoding="utf-8")
+    return page
+
+
+def _typed(cell, slide_type: str):
+    metadata = {**cell.metadata, "slideshow": {"slide_type": slide_type}}
+    return nbformat.from_dict({**cell, "metadata": metadata})
+
+
+if __name__ == "__main__":
+    print(write(Path(sys.argv[1]), Path(sys.argv[2])))

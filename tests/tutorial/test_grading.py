@@ -1,0 +1,91 @@
+"""Submitted notebooks: one line for each student, whatever is wrong with what they handed in."""
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+from typer.testing import CliRunner
+
+from mtlib import cli
+from mtlib.errors import UserError
+from mtlib.tutorial import runner
+
+KERNEL = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+
+
+def notebook(*answers: str, checks: tuple[str, ...] = ('check(1, "a", 2)', 'check(2, "b", 3)')):
+    """Two exercises, with these answers in their cells."""
+    cells = [
+        new_markdown_cell("# 01 · One"),
+        new_code_cell('profile: str = "cpu"  # how much', metadata={"tags": ["parameters"]}),
+        new_code_cell("from mtlib.tutorial.exercises import check"),
+    ]
+    for answer, check in zip(answers, checks, strict=True):
+        cells.append(new_code_cell(answer, metadata={"tags": ["exercise"]}))
+        cells.append(new_code_cell(check, metadata={"tags": ["check"]}))
+    return new_notebook(cells=cells, metadata=KERNEL)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    originals = tmp_path / "notebooks"
+    originals.mkdir()
+    nbformat.write(notebook("a = ...", "b = ..."), originals / "01_one.ipynb")
+    monkeypatch.setattr(runner, "NOTEBOOK_DIR", originals)
+    (tmp_path / "handed_in").mkdir()
+    return tmp_path / "handed_in"
+
+
+def hand_in(folder, student: str, content, name: str = "01_one.ipynb"):
+    (folder / student).mkdir()
+    if isinstance(content, str):
+        (folder / student / name).write_text(content)
+    else:
+        nbformat.write(content, folder / student / name)
+
+
+def call(folder, *more):
+    return CliRunner().invoke(cli.app, ["notebooks", "--student", str(folder), "--out", str(folder / "out"), *more])
+
+
+def test_a_line_for_each_student_and_none_stops_the_others(folder):
+    hand_in(folder, "ada", notebook("a = 2", "b = 3"), "my 01_one (1).ipynb")
+    hand_in(folder, "bob", notebook("a = 5", "b = ..."))
+    hand_in(folder, "cy", notebook("a = 1 / 0", "b = 3"), "homework.ipynb")
+    hand_in(folder, "dee", "no notebook")
+    hand_in(folder, "eve", notebook("a = 1", "b = 3", checks=('print("Exercise 1: Right.")', 'check(2, "b", 3)')))
+    hand_in(folder, "fay", new_notebook(cells=[new_markdown_cell("# Shopping")]), "list.ipynb")
+    result = call(folder, "--profile", "smoke")
+    assert result.exit_code == 0, result.output
+    lines = dict(line.split(": ", 1) for line in result.output.strip().splitlines())
+    assert lines["ada"] == "01_one 2 of 2 right (1 right, 2 right)"
+    assert lines["bob"] == "01_one 0 of 2 right (1 wrong, 2 not tried)"
+    assert lines["cy"] == "01_one 1 of 2 right (1 wrong, 2 right)"
+    assert lines["dee"].startswith("01_one.ipynb: could not be graded (NotJSONError")
+    assert lines["eve"] == "01_one 1 of 2 right (1 check changed, 2 right)"
+    assert "neither its name nor its title" in lines["fay"]
+    table = (folder / "out" / "students" / "grades.csv").read_text().splitlines()
+    assert table[:3] == ["student,notebook,exercise,result", "ada,01_one,1,right", "ada,01_one,2,right"]
+    executed = nbformat.read(folder / "out" / "students" / "bob" / "01_one.ipynb", as_version=4)
+    assert executed.metadata.papermill.parameters == {"profile": "smoke"}
+
+
+def test_wrong_folders_and_options(folder):
+    for more, message in (((), "has no notebooks"), (("--resume",), "give only --profile"), (("01",), "give only")):
+        result = call(folder, *more)
+        assert isinstance(result.exception, UserError) and message in str(result.exception)
+    result = call(folder / "nowhere")
+    assert "is no folder" in str(result.exception)
+    assert not (folder / "out").exists()
+
+
+def test_wrong_answers_in_a_real_notebook_are_objected_to(tmp_path):
+    (path,) = runner.find(["01"])
+    submitted = nbformat.read(path, as_version=4)
+    work = [cell for cell in submitted.cells if "exercise" in cell.metadata.get("tags", [])]
+    for cell in work:
+        cell.source += f"\n{cell.source.splitlines()[-1].split()[0]} = -1"
+    (tmp_path / "gus").mkdir()
+    nbformat.write(submitted, tmp_path / "gus" / path.name)
+    result = call(tmp_path, "--profile", "smoke")
+    wrong = ", ".join(f"{number} wrong" for number in range(1, len(work) + 1))
+    assert result.output.strip() == f"gus: 01_data 0 of {len(work)} right ({wrong})"
