@@ -23,10 +23,13 @@ test-hub: setup
 test-install:
 	PYTHON="$(PYTHON)" bash "$(ROOT)/tests/install.sh"
 
-# the Slurm script, and records on moto's S3 server; installs moto and s3fs into .venv
+# the Slurm script, and records on moto's S3 server: in an environment upon .venv, for s3fs wants other versions
 test-cluster: setup
-	cd "$(ROOT)" && $(BIN)/python -m pip install --quiet --constraint requirements.lock "moto[s3,server]" s3fs && \
-	  OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/sweeps/test_slurm.py tests/sweeps/test_s3.py
+	cd "$(ROOT)" && $(BIN)/python -m venv .venv-cluster && \
+	  $(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > \
+	    "$$(.venv-cluster/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/upon.pth" && \
+	  .venv-cluster/bin/python -m pip install --quiet s3fs && .venv-cluster/bin/python -m pip install --quiet "moto[s3,server]" && \
+	  OMP_NUM_THREADS=1 .venv-cluster/bin/python -m pytest tests/sweeps/test_slurm.py tests/sweeps/test_s3.py
 
 # all notebooks on the bundled data; then open build/notebooks/*.html
 tutorial: setup
@@ -59,4 +62,4 @@ lock:
 	  .venv-lock/bin/python -m pip freeze --exclude mtlib | sed 's/+cpu$$//' > requirements.lock
 
 clean:
-	rm -rf "$(ROOT)/.venv"
+	rm -rf "$(ROOT)/.venv" "$(ROOT)/.venv-cluster"

@@ -4,10 +4,11 @@
 # OUT is a folder that all nodes share, or an address such as s3://bucket/runs. Submit it again when its time is up:
 # what is recorded is skipped, what was cut off resumes.
 set -eu
+out=${1:?expected a place for the records: sbatch data/sweeps/slurm.sh OUT}
 head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 srun --nodes=1 --ntasks=1 --nodelist="$head" ray start --head --port 6379 --block &
 sleep 20
 workers=$((SLURM_JOB_NUM_NODES - 1))
 srun --nodes="$workers" --ntasks="$workers" --exclude="$head" ray start --address "$head:6379" --block &
 sleep 20
-python -m mtlib sweep data/sweeps/paper.yaml --engine ray --address "$head:6379" --out "$1" --cpus-per-run 8
+python -m mtlib sweep data/sweeps/paper.yaml --engine ray --address "$head:6379" --out "$out" --cpus-per-run 8

@@ -2,6 +2,7 @@
 
 import threading
 import time
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -48,13 +49,15 @@ def faults(tmp_path, monkeypatch):
     faults = Faults()
     server = make_server("127.0.0.1", 0, faults, threaded=True)
     threading.Thread(target=server.serve_forever, daemon=True).start()
+    address = f"http://127.0.0.1:{server.server_port}"
     for name, value in {
-        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_port}", "AWS_ACCESS_KEY_ID": "a", "NO_PROXY": "127.0.0.1",
+        "AWS_ENDPOINT_URL": address, "AWS_ACCESS_KEY_ID": "a", "NO_PROXY": "127.0.0.1",
         "AWS_SECRET_ACCESS_KEY": "b", "AWS_DEFAULT_REGION": "us-east-1",
     }.items():  # fmt: skip
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(store.tempfile, "gettempdir", lambda: str(tmp_path / "tmp"))
     s3fs.S3FileSystem.clear_instance_cache()
+    urllib.request.urlopen(urllib.request.Request(f"{address}/moto-api/reset", method="POST"))
     s3fs.S3FileSystem().mkdir("bucket")
     yield faults
     server.shutdown()

@@ -45,4 +45,4 @@ def test_a_job_without_a_place_for_records():
     refused = subprocess.run(
         ["bash", SCRIPT], env={"PATH": os.environ["PATH"]}, capture_output=True, text=True, cwd=ROOT
     )
-    assert refused.returncode != 0
+    assert refused.returncode != 0 and "expected a place for the records" in refused.stderr
