@@ -39,8 +39,6 @@ class Preparer(ABC):
 
     columns: tuple[str, ...] = ()
 
-    columns: tuple[str, ...] = ()  # dataset columns that it needs beside the tokens
-
     @abstractmethod
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
         """The examples that the stage trains on.
@@ -50,6 +48,10 @@ class Preparer(ABC):
             examples: tokenised, as the preparer before left them.
             seed: of all that is random here.
         """
+
+    def at(self, source: str) -> "Preparer":
+        """This preparer for a run whose data come from `source`; another one if it reads sets of its own from there."""
+        return self
 
     def check(self, plm: SharedPLM) -> None:  # noqa: B027  (most have nothing to check)
         """Raise `UserError` where this cannot be done with the model, before any work starts."""

@@ -301,15 +301,17 @@ from tests.test_contracts import WEIGHED
 METHODS["weighed"] = WEIGHED
 settings = dict(task="sentiment", model=sys.argv[1], source=sys.argv[2], max_length=64, epochs=2, learning_rate=3e-3,
                 precision="float32")
-for method in sys.argv[4:]:
-    run(configure(method=method, **settings), Path(sys.argv[3]))
+for name in sys.argv[4:]:
+    method, _, masking = name.partition("+")
+    run(configure(method=method, **settings, **({"masking": masking} if masking else {})), Path(sys.argv[3]))
 """
 
 
 def test_two_processes_train_as_one(tmp_path):
-    """An objective without masks, one with a column and a parameter in Mask-tuning, and those of the other papers."""
+    """An objective without masks, one with a column and a parameter in Mask-tuning, those of the other papers, and a
+    masking policy that reads a column."""
     methods = ["fine_tuning", "weighed", "product_of_experts", "learned_mixin", "reweight", "hidden_cut"]
-    methods += ["confidence_regularization"]
+    methods += ["confidence_regularization", "mask_tuning+frequency_rare"]
     source, still = write_testbed(tmp_path / "testbed"), tmp_path / "still-bert"
     plm = make_plm(tiny_bert_config(**NO_DROPOUT))
     plm.mlm.save_pretrained(still)

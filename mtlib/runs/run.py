@@ -7,6 +7,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -157,6 +158,7 @@ def _start(config: RunConfig) -> tuple[SharedPLM, tuple[Stage, ...]]:
     _check_lengths(config, plm)
     check_slices(config)
     stages = get_method(config.method).stages(config.settings, config.rates, plm.tokenizer)
+    stages = tuple(replace(stage, prepare=tuple(p.at(config.source) for p in stage.prepare)) for stage in stages)
     for stage in stages:
         stage.objective.check(plm)
         for preparer in stage.prepare:

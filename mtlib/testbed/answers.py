@@ -11,7 +11,7 @@ from difflib import SequenceMatcher
 from datasets import Dataset
 
 from mtlib.data.encoding import tokenise
-from mtlib.data.sources import load
+from mtlib.data.sources import is_testbed, load
 from mtlib.errors import UserError
 from mtlib.masking.marking import MarkTokens, Spans
 from mtlib.masking.supervised import PointAtSpans, PointedSpan, marked_spans
@@ -34,6 +34,9 @@ class PointAtAnswers(PointAtSpans):
 
     def __init__(self, source: str = "hub"):
         self.source = source
+
+    def at(self, source: str) -> "PointAtAnswers":
+        return self if is_testbed(source) else PointAtAnswers(source)
 
     def training_spans(self, plm: SharedPLM, examples: Dataset, seed: int) -> list[PointedSpan]:
         if "uid" in examples.column_names and all(map(of_testbed, examples["uid"])):
