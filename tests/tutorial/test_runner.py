@@ -411,6 +411,7 @@ RECORDS = {
     "04_ablations": 4 * SMOKE["seeds"],
     "05_diversity": 0,
     "06_reproduction": 0,
+    "07_peers": 0,
 }
 
 
