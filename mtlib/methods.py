@@ -203,6 +203,7 @@ def _product_of_experts(settings, rates, tokenizer):
         getattr(settings, "bias_weight", defaults.bias_weight),
         halve_others=settings.bias == "overlap",
         focus=getattr(settings, "focus", defaults.focus),
+        learning_rate=settings.bias_learning_rate,
     )
     return (Stage(objective, rates, (_add_bias(settings),)),)
 

@@ -81,6 +81,7 @@ class BiasSettings:
 class ProductOfExpertsSettings(BiasSettings):
     bias_weight: Annotated[float, "weight of the bias network's own loss"] = 1.0
     focus: Annotated[float | None, "exponent of the debiased focal loss, which then takes the product's place"] = None
+    bias_learning_rate: Annotated[float | None, "of the bias network (default: the classifier's)"] = None
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,7 @@ class MaskTuningSettings(SharedTrunkSettings):
     classification: Annotated[Classification, "the loss on the refilled text"] = "fine_tuning"
     bias: Annotated[Bias, "what the bias model looks at (by_task: words for sentiment, else overlap)"] = "by_task"
     bias_folds: Annotated[int, "parts for out-of-fold predictions of the bias model; 1: of its own training data"] = 5
+    bias_learning_rate: Annotated[float | None, "of the bias network (default: the classifier's)"] = None
 
 
 @dataclass(frozen=True)

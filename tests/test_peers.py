@@ -237,6 +237,25 @@ class TestObjectives:
         alone = objective.classification(still_plm, batch | {"input_ids": output.perturbed_ids})
         torch.testing.assert_close(output.loss, 0.3 * output.parts["mlm_loss"] + 0.7 * alone.loss)
 
+    @pytest.mark.parametrize("combined", [False, True])
+    def test_the_bias_network_learns_the_bias_at_a_rate_of_its_own(self, tmp_path, combined):
+        """Eighteen numbers hardly move at the rate of a classifier; alone, the shortcut is right in 3 of 4 rows."""
+        from mtlib.trainer import ObjectiveTrainer
+
+        data = examples(32)
+        suggested = [1 - label if row % 8 in (0, 3) else label for row, label in enumerate(data["labels"])]
+        data = data.add_column("bias_features", torch.eye(2)[suggested].tolist())
+
+        def learned(rate):
+            experts = ProductOfExperts(learning_rate=rate, detach_bias=True)
+            objective = MaskTuning(0.3, classification=experts) if combined else experts
+            settings = arguments(tmp_path, learning_rate=1e-4, max_steps=150, per_device_train_batch_size=32)
+            ObjectiveTrainer(architecture("bert"), objective, settings, data).train()
+            return experts.bias_network(torch.eye(2)).softmax(1).diagonal().mean().item()
+
+        assert abs(learned(None) - 0.5) < 0.1
+        assert learned(3e-2) == pytest.approx(0.75, abs=0.05)
+
     def test_neutral_and_contradiction_count_half_with_overlap_features(self):
         plm = make_plm(tiny_bert_config(num_labels=3, **NO_DROPOUT))
         objective = ProductOfExperts(halve_others=True)

@@ -7,6 +7,7 @@ out=${1:-runs/peers}
 python=${PYTHON:-.venv/bin/python}
 rates=(1e-4 2e-4)
 ensembles=(learned_mixin product_of_experts reweight fine_tuning)
+bias_rate=2e-2  # of the bias network of product of experts
 others=(confidence_regularization mask_tuning_poe span_cutoff mask_tuning hidden_cut)
 
 train() {  # ARM RATE SEED
@@ -16,7 +17,8 @@ train() {  # ARM RATE SEED
     mask_tuning) options=(--method mask_tuning --update balanced --mlm-head-learning-rate 5e-4) ;;
     mask_tuning_poe)
       options=(--method mask_tuning --update balanced --mlm-head-learning-rate 5e-4)
-      options+=(--classification product_of_experts --bias shortcut) ;;
+      options+=(--classification product_of_experts --bias shortcut --bias-learning-rate "$bias_rate") ;;
+    product_of_experts) options=(--method "$1" --bias shortcut --bias-learning-rate "$bias_rate") ;;
     *) options=(--method "$1" --bias shortcut) ;;
   esac
   "$python" -m mtlib run --task sentiment "${options[@]}" --epochs 8 --learning-rate "$2" --seed "$3" --out "$out/$1"

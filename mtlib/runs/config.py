@@ -242,7 +242,7 @@ _NUMBERS = {
 _SHARES = ("alpha", "mask_rate", "warmup", "cut_ratio")
 _POSITIVE = ("learning_rate", "classifier_learning_rate", "mlm_head_learning_rate", "epochs", "batch_size",
              "accumulation", "train_size", "max_length", "eval_max_length", "top_k", "pretraining_epochs",
-             "pretraining_steps", "bias_folds")  # fmt: skip
+             "pretraining_steps", "bias_folds", "bias_learning_rate")  # fmt: skip
 _NOT_NEGATIVE = ("weight_decay", "gradient_diagnostics_steps", "seed", "bias_weight", "focus", "entropy_weight",
                  "cut_weight", "divergence_weight")  # fmt: skip
 

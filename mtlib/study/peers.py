@@ -4,11 +4,11 @@ import statistics
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from functools import cache
+from pathlib import Path
 
 import pandas
-import torch
 from datasets import Dataset
-from transformers import AutoTokenizer
 
 from mtlib.analysis.frame import diverged
 from mtlib.analysis.statistics import Difference, paired_difference
@@ -18,14 +18,15 @@ from mtlib.methods import METHODS, get_method
 from mtlib.plm import SharedPLM
 from mtlib.runs.config import RunConfig
 
+_EXPERTS = {"bias": "shortcut", "bias_learning_rate": 2e-2}
 _BALANCED = {"method": "mask_tuning", "update": "balanced", "mlm_head_learning_rate": 5e-4}
 # the arms of the plan, with the settings that make them, in the order of the table of methods
 ARMS = {
     "fine_tuning": {"method": "fine_tuning"},
     "mask_tuning": _BALANCED,
-    "mask_tuning + product_of_experts": _BALANCED | {"classification": "product_of_experts", "bias": "shortcut"},
+    "mask_tuning + product_of_experts": _BALANCED | {"classification": "product_of_experts"} | _EXPERTS,
     "learned_mixin": {"method": "learned_mixin", "bias": "shortcut"},
-    "product_of_experts": {"method": "product_of_experts", "bias": "shortcut"},
+    "product_of_experts": {"method": "product_of_experts"} | _EXPERTS,
     "reweight": {"method": "reweight", "bias": "shortcut"},
     "confidence_regularization": {"method": "confidence_regularization", "bias": "shortcut"},
     "span_cutoff": {"method": "span_cutoff"},
@@ -132,12 +133,11 @@ def step_cost(config: RunConfig, examples: Dataset, repeats: int = 3) -> dict[st
         during training alone.
     """
     config = config.resolved()
-    tokenizer = AutoTokenizer.from_pretrained(config.model_path)
+    tokenizer = _pretrained(config.model_path).tokenizer
     stages = get_method(config.method).stages(config.settings, config.rates, tokenizer)
     total = {"trainings": len(stages), "passes": 0, "seconds": 0.0, "parameters": 0}
     for stage in stages:
-        torch.manual_seed(config.seed)
-        plm = SharedPLM.from_pretrained(config.model_path, num_labels=2, **stage.model_options).train()
+        plm = _pretrained(config.model_path, **stage.model_options).train()
         stage.objective.build(plm, examples)
         batch = Collator(tokenizer, stage.objective.columns)(examples.to_list())
         passes, seconds = [], []
@@ -146,10 +146,16 @@ def step_cost(config: RunConfig, examples: Dataset, repeats: int = 3) -> dict[st
                 started = time.perf_counter()
                 stage.objective(plm, stage.objective.prepare(plm, batch)).loss.backward()
                 seconds.append(time.perf_counter() - started)
+                plm.zero_grad()
         total["passes"] += len(passes) // repeats
         total["seconds"] += statistics.median(seconds)
         total["parameters"] += sum(parameter.numel() for parameter in stage.objective.parameters())
     return total
+
+
+@cache
+def _pretrained(path: str | Path, **options) -> SharedPLM:
+    return SharedPLM.from_pretrained(path, num_labels=2, **options)
 
 
 def _pairs(records: Sequence[dict], base: Sequence[dict]) -> list[tuple[dict, dict]]:

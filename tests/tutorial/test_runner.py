@@ -453,6 +453,7 @@ RECORDS = {
     "04_ablations": 2,  # two trunks at two values of alpha
     "05_diversity": 0,
     "06_policies": 0,
+    "07_peers": 0,
     "08_reproduction": 0,
 }
 
