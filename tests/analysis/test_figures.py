@@ -167,6 +167,13 @@ class TestPlots:
         assert sorted(patch.get_width() for patch in axis.patches) == pytest.approx([10, 50, 52, 90])
         assert len({patch.get_hatch() for patch in axis.patches}) == 2, "a second cue besides colour"
 
+    def test_split(self):
+        figure, alt = figures.split({"agrees": (9, 10), "disagrees": (1, 4)}, measure="share")
+        (axis,) = figure.axes
+        assert [bar.get_width() for bar in axis.patches] == [90, 25]
+        assert [label.get_text() for label in axis.get_yticklabels()] == ["agrees\n(10 rows)", "disagrees\n(4 rows)"]
+        assert alt == "Share: agrees 90.0 % of 10, disagrees 25.0 % of 4." and "share, %" in axis.get_xlabel()
+
     def test_dial(self):
         counts = {0.9: {SETS[0]: (91, 100)}, 0.0: {SETS[0]: (1, 4)}}
         figure, alt = figures.dial(counts)

@@ -5,6 +5,7 @@ import re
 import nbformat
 import pytest
 
+from mtlib.paths import NOTEBOOK_DIR
 from mtlib.tutorial.exercises import verdicts
 from mtlib.tutorial.runner import find
 
@@ -132,3 +133,8 @@ def test_phrases(notebook):
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             assert not [phrase for phrase in UNWANTED if phrase in " ".join(cell.source.split())], cell.source
+
+
+def test_phrases_of_the_teachers_guide():
+    guide = " ".join((NOTEBOOK_DIR / "README.md").read_text().split())
+    assert not [phrase for phrase in UNWANTED if phrase in guide]

@@ -35,8 +35,8 @@ def probes(counts: Mapping[str, Mapping[str, tuple[int, int]]], title: str = "")
 
 
 @style.styled
-def split(counts: Mapping[str, tuple[int, int]], title: str = "") -> tuple[Figure, str]:
-    """Accuracy on parts of one set, a bar for each; `counts` maps a part's name to (correct, n)."""
+def split(counts: Mapping[str, tuple[int, int]], title: str = "", measure: str = "accuracy") -> tuple[Figure, str]:
+    """A share in each part of one set, a bar for each; `counts` maps a part's name to (correct, n)."""
     figure, (axis,) = style.new(7.0, 1.0 + 0.5 * len(counts))
     for line, (correct, n) in enumerate(counts.values()):
         low, high = wilson(correct, n)
@@ -45,10 +45,10 @@ def split(counts: Mapping[str, tuple[int, int]], title: str = "") -> tuple[Figur
         axis.text(100 * high + 1.5, line, f"{100 * correct / n:.0f} %", va="center")
     axis.set(xlim=(0, 108), xticks=range(0, 101, 20))
     labels = [f"{name}\n({n} rows)" for name, (_, n) in counts.items()]
-    style.rows_down(axis, labels, xlabel="accuracy, % (line: 95 % Wilson interval)", title=title)
+    style.rows_down(axis, labels, xlabel=f"{measure}, % (line: 95 % Wilson interval)", title=title)
     axis.grid(axis="y", visible=False)
     words = [f"{name} {100 * correct / n:.1f} % of {n}" for name, (correct, n) in counts.items()]
-    return figure, f"Accuracy: {', '.join(words)}."
+    return figure, f"{measure.capitalize()}: {', '.join(words)}."
 
 
 @style.styled
