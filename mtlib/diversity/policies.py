@@ -4,8 +4,8 @@
     as_frame(description)                    # a line for each policy and rate
 
 Nothing is trained with a policy here. The untouched masked LM fills, as in the first step of Mask-tuning, or that of a
-trained model. Policies that ask a classifier (attribution) ask one that was fine-tuned for an epoch on the training set,
-or the trained model's.
+trained model. Policies that ask a classifier (attribution) ask one that was fine-tuned for an epoch on the whole
+training set, or the trained model's.
 """
 
 import json
