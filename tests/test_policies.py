@@ -475,8 +475,8 @@ class TestPointer:
     def test_a_run_reads_the_training_pairs_from_its_own_source(self, tmp_path, monkeypatch, model):  # noqa: F811
         read, source = [], write_releases(tmp_path, monkeypatch)
         monkeypatch.setattr(answers, "load", lambda *key: (read.append(key), load(*key))[1])
-        chosen = configure("sentiment", "mask_tuning", masking="supervised", source=str(source), model=str(model),
-                           epochs=1, sets=("sst2",), max_length=64, eval_max_length=64, precision="float32")  # fmt: skip
+        settings = {"source": str(source), "model": str(model), "max_length": 64, "eval_max_length": 64, "epochs": 1}
+        chosen = configure("sentiment", "mask_tuning", masking="supervised", sets=("sst2",), **settings)
         record = read_records([run(chosen, tmp_path / "out")[0]])[0]
         assert read == [("imdb_cad_train", str(source))]
         assert record["cost"]["stages"][0]["supervised_spans"] == 2

@@ -1,6 +1,6 @@
 """The comparison of masking policies (data/results/PLAN_policies.md): its arms, its numbers, its verdicts."""
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 import pandas
@@ -72,7 +72,7 @@ def scores(records: Iterable[dict], method: str = "mask_tuning") -> pandas.DataF
 
 
 def _comparable(records: Iterable[dict], method: str) -> list[dict]:
-    """The method's runs of the length and rates that most of them have, and fine-tuning's of that length."""
+    """The method's runs of the length and rates that most of its arms have, and fine-tuning's of that length."""
     records = [record for record in records if not diverged(record)]
     most = max((len(record["metrics"]) for record in records), default=0)
     whole = [record for record in records if len(record["metrics"]) == most]
@@ -84,9 +84,12 @@ def _comparable(records: Iterable[dict], method: str) -> list[dict]:
 
 
 def _commonest(records: list[dict], names: Sequence[str]) -> list[dict]:
-    """Those records whose settings most of them have; of equals, those that come last."""
-    counts = Counter(_values(record, names) for record in reversed(records))
-    (wanted, _), *_ = counts.most_common(1) or [(None, 0)]
+    """Those records whose settings most arms and seeds have; of equals the longest runs."""
+    runs = defaultdict(set)
+    for record in records:
+        epochs = record["config"].get("epochs") or 0
+        runs[_values(record, names), epochs].add((arm(record["config"]), record["config"]["seed"]))
+    (wanted, _), _ = max(runs.items(), key=lambda item: (len(item[1]), item[0][1]), default=((None, 0), None))
     return [record for record in records if _values(record, names) == wanted]
 
 

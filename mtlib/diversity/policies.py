@@ -4,8 +4,8 @@
     as_frame(description)                    # a line for each policy and rate
 
 Nothing is trained with a policy here. The untouched masked LM fills, as in the first step of Mask-tuning, or that of a
-trained model. Policies that ask a classifier (attribution) ask one that was fine-tuned for an epoch on the same texts,
-or the trained model's.
+trained model. Policies that ask a classifier (attribution) ask one that was fine-tuned for an epoch on the whole
+training set, or the trained model's.
 """
 
 import json
@@ -122,7 +122,7 @@ def describe(
     config = configure(task, "fine_tuning", source=source, model=model, train_size=size, epochs=1, seed=seed,
                        learning_rate=_CLASSIFIER_RATE, sets=(get_task(task).dev_set(source),)).resolved()  # fmt: skip
     plm = SharedPLM.from_pretrained(config.model_path, num_labels=len(get_task(task).labels)).eval()
-    filling, asked, about = _models(config, plm, choices, trained)
+    filling, asked, about = _models(config.changed(train_size=None), plm, choices, trained)
     marked = mark(plm, read_sets(config)["train"].dataset, config.max_length)
     grammar, masks, lines = load_grammar(task), {}, {}
     nothing, ids = np.zeros_like(marked.shortcut), list(marked.examples["input_ids"])
