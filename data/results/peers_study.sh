@@ -6,8 +6,8 @@ cd "$(dirname "$0")/../.."
 out=${1:-runs/peers}
 python=${PYTHON:-.venv/bin/python}
 rates=(1e-4 2e-4)
-ensembles=(learned_mixin product_of_experts reweight fine_tuning)
 bias_rate=2e-2  # of the bias network of product of experts
+ensembles=(learned_mixin product_of_experts reweight fine_tuning)
 others=(confidence_regularization mask_tuning_poe span_cutoff mask_tuning hidden_cut)
 
 train() {  # ARM RATE SEED

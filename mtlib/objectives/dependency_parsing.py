@@ -82,7 +82,7 @@ class DependencyParsing(Objective):
         self.relation = nn.Parameter(torch.zeros(len(RELATIONS), hidden + 1, hidden + 1))
         if not self.faithful_to_code:
             for weight in (self.arc, self.relation):
-                nn.init.normal_(weight, std=hidden**-0.5)
+                nn.init.normal_(weight, std=1 / hidden)  # states have a length of sqrt(hidden): scores near 1
 
     def totals(self, batch: dict) -> dict[str, Tensor | int]:
         return super().totals(batch) | {"n_words": (batch["heads"] != NO_WORD).sum()}

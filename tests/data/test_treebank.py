@@ -126,6 +126,18 @@ class TestObjective:
         loss = objective(plm, batch).loss  # each word has the root and 6 words to choose from, and all relations
         assert loss.item() == pytest.approx(math.log(7) + math.log(len(RELATIONS)))
 
+    def test_it_starts_near_an_even_guess(self, treebank, plm):
+        """Scores of the size of the trunk's width would begin with losses of many nats."""
+        objective = DependencyParsing()
+        torch.manual_seed(0)
+        objective.build(plm)
+        batch, _ = batch_of(plm, treebank)
+        heads = [len(row[row != NO_WORD]) + 1 for row in batch["heads"]]  # to choose from, for each word of a sentence
+        even = sum((n - 1) * math.log(n) for n in heads) / sum(n - 1 for n in heads)
+        parts = objective(plm, batch).parts
+        assert parts["arc_loss"].item() == pytest.approx(even, abs=1)
+        assert parts["relation_loss"].item() == pytest.approx(math.log(len(RELATIONS)), abs=1)
+
     def test_it_recovers_the_trees_it_was_overfitted_to(self, treebank):
         plm = make_plm(tiny_bert_config(**NO_DROPOUT))
         objective = DependencyParsing()
