@@ -44,7 +44,13 @@ def parts(results: Path) -> dict[str, str]:
         "study cost": verdicts.markdown(verdicts.cost(study)),
         "study rates": _rates(grid),
         "study pilot": _rates(read_records([results / "study_pilot.jsonl"])),
-        "larger training set": _tables(read_records([results / "sst2.jsonl"])),
+        **{
+            name: _tables(read_records([results / f"{file}.jsonl"]))
+            for name, file in {
+                "larger training set": "sst2", "base-sized": "base", "masking policies": "policies",
+                "policies' learning rates": "policies_grid", "other methods": "peers",
+            }.items()
+        },
     }  # fmt: skip
 
 
