@@ -125,10 +125,15 @@ def rows_down(axis, labels: Iterable[str], **settings) -> None:
 
 
 def legend_below(figure: Figure, axis) -> None:
-    """In three columns, or in two where the labels are too long for that."""
+    """In three columns, or in fewer where the labels are too long for that."""
     _, labels = axis.get_legend_handles_labels()
-    width = sum(max(map(len, column), default=0) for column in np.array_split(labels, 3))  # characters
-    figure.legend(loc="outside lower center", ncols=3 if width <= 66 else 2)
+    fitting = (n for n, most in ((3, 66), (2, 74)) if _characters(labels, n) <= most)
+    figure.legend(loc="outside lower center", ncols=next(fitting, 1))
+
+
+def _characters(labels: Sequence[str], columns: int) -> int:
+    """In a line of a legend with this many columns, which are as wide as their longest label."""
+    return sum(max(map(len, column), default=0) for column in np.array_split(labels, columns))
 
 
 def sentence(lead: str, words: Mapping[str, Iterable[str]]) -> str:

@@ -1,0 +1,88 @@
+"""The answers on the notebooks' first screens are those of the shipped records; new records may ask for new words."""
+
+import nbformat
+import pandas
+import pytest
+
+from mtlib.analysis.frame import frame
+from mtlib.paths import DATA_DIR
+from mtlib.study.claims import scores_of_arms
+from mtlib.testbed.probes import evaluation_sets, recorded
+from mtlib.tutorial.runner import find
+from mtlib.tutorial.shipped import shipped
+
+WORDS = {1: "one", 2: "two", 3: "three", 4: "four", 5: "five"}
+
+
+def answer(number: str) -> str:
+    (path,) = find([number])
+    opening = nbformat.read(path, as_version=4).cells[0].source
+    return " ".join(opening.partition("**Answer**")[2].partition("**You need**")[0].split())
+
+
+def accuracy(scores: pandas.DataFrame, row: str, set_name: str) -> pandas.Series:
+    return scores.query("row == @row and set == @set_name")["accuracy"]
+
+
+def below_fine_tuning(set_name: str) -> int:
+    """Points, in the first study."""
+    scores = scores_of_arms(shipped("study")).query("task == 'sentiment'")
+    return round(accuracy(scores, "fine_tuning", set_name).mean() - accuracy(scores, "mask_tuning", set_name).mean())
+
+
+def test_01_and_02():
+    in_per_cent = {
+        strength: [f"{100 * correct / n:.0f}" for correct, n in (counts[name] for name in evaluation_sets("sentiment"))]
+        for strength, counts in recorded().items()
+    }
+    dev, contrast, counterfactual = in_per_cent[0.9]
+    assert f"scores {dev} % on a test set made the same way, {contrast} % on pairs" in answer("01")
+    assert f"and {counterfactual} % on sentences" in answer("01")
+    assert "scores {}, {} and {} %".format(*in_per_cent[0.0]) in answer("01")
+    assert f"scores {dev} % in distribution and {counterfactual} % out of it" in answer("02")
+
+
+def test_03_base_sized_model():
+    scores = frame(shipped("base"))
+    fine, mask = (accuracy(scores, row, "sst2") for row in ("fine_tuning", "mask_tuning (balanced)"))
+    seeds = f"{WORDS[len(mask)]} and {WORDS[len(fine)]} seeds"
+    assert f"({mask.mean():.1f} against {fine.mean():.1f} % on SST-2, {seeds})" in answer("03")
+
+
+def test_03_and_08_small_model():
+    assert f"stays {below_fine_tuning('sst2')} points below it with a small one" in answer("03")
+    contrast, revised = below_fine_tuning("imdb_contrast"), below_fine_tuning("imdb_cad")
+    text = f"{below_fine_tuning('sst2')} points below fine-tuning on SST-2 and {contrast} and {revised} points below it"
+    assert text in answer("08")
+
+
+def test_03_policies():
+    records = [record for record in shipped("policies") if record["config"]["epochs"] == 8]
+    if not records:
+        pytest.skip("no records of policies")
+    chosen = {
+        masking: frame([r for r in records if r["config"]["masking"] == masking and "tuning" in r["config"]["method"]])
+        for masking in (None, "known_shortcut")
+    }
+    before, after = (
+        {name: group["accuracy"].mean() for name, group in scores.groupby("set")} for scores in chosen.values()
+    )
+    out, dev = "testbed_counterfactual", "testbed_sentiment"
+    assert f"out of distribution from {before[out]:.0f} to {after[out]:.0f} %" in answer("03")
+    assert f"in distribution from {before[dev]:.0f} to {after[dev]:.0f} %" in answer("03")
+
+
+def test_04():
+    scores = scores_of_arms(shipped("study")).query("task == 'sentiment'")
+    without, mask, fine = (
+        accuracy(scores, row, "sst2").mean() for row in ("no_integrated_loss", "mask_tuning", "fine_tuning")
+    )
+    assert f"scores {without:.0f} % in distribution instead of {mask:.0f} %" in answer("04")
+    assert f"fine-tuning there ({fine:.0f} %)" in answer("04")
+
+
+def test_05():
+    cases = pandas.read_csv(DATA_DIR / "plausibility" / "cases.csv")
+    assert f"Of {len(cases)} fillings that a person judged, {cases.plausible.mean():.0%}".replace("%", " %") in answer(
+        "05"
+    )
