@@ -36,15 +36,20 @@ empty
 "$python" -m papermill --no-progress-bar --log-level ERROR -k python3 "$root/notebooks/01_data.ipynb" 01.ipynb -p profile smoke
 "$python" -m mtlib doctor
 
-step "from git"
+step "from git, over the network of this machine (pip takes no file:// with extras)"
+rm -rf "$folder/mtlib.git" && git clone --quiet --bare "$root" "$folder/mtlib.git"
+port=$("$python" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+git daemon --base-path="$folder" --export-all --listen=127.0.0.1 --port="$port" --reuseaddr &
+trap 'kill %1' EXIT
+address=git://127.0.0.1:$port/mtlib.git
 "$python" -m pip uninstall --quiet --yes mtlib
-"$python" -m pip install --quiet "mtlib[notebooks] @ git+file://$root"
+"$python" -m pip install --quiet "mtlib[notebooks] @ git+$address"
 empty
 "$python" -m mtlib --help > help.txt
 "$python" -m mtlib notebooks > refused.txt 2>&1 || grep -q "they come with a checkout of the repository" refused.txt
 
 step "on Colab: no clone, packages imported before, records on the mounted drive"
-"$python" - "$root" "$folder/colab" <<'END'
+"$python" - "$root" "$folder/colab" "$address" <<'END'
 import pathlib
 import sys
 
@@ -52,13 +57,13 @@ import nbformat
 
 from mtlib.tutorial.runner import install_cell
 
-root, out = map(pathlib.Path, sys.argv[1:])
+root, out = map(pathlib.Path, sys.argv[1:3])
 out.mkdir(exist_ok=True)
 for path in sorted(root.glob("notebooks/0[12]_*.ipynb")):
     notebook = nbformat.read(path, as_version=4)
     for cell in notebook.cells:
         if "install" in cell.metadata.get("tags", []):
-            cell.source = install_cell(f"file://{root}")
+            cell.source = install_cell(sys.argv[3])
     nbformat.write(notebook, out / path.name)
 END
 "$python" -m pip uninstall --quiet --yes mtlib
@@ -75,7 +80,7 @@ END
 export IPYTHONDIR=$PWD/ipython
 for notebook in "$folder"/colab/*.ipynb; do
   parameters=(-p profile smoke)
-  grep -q '"out: str\|out: str' "$notebook" && parameters+=(-p out drive/MyDrive/mtlib)
+  grep -q '"out: str' "$notebook" && parameters+=(-p out drive/MyDrive/mtlib)
   "$python" -m papermill --no-progress-bar --log-level ERROR -k python3 "$notebook" "$(basename "$notebook")" "${parameters[@]}"
 done
 ls drive/MyDrive/mtlib/*.json

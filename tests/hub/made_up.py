@@ -25,7 +25,7 @@ from mtlib.data.sources import load
 from mtlib.paths import MINI_MODEL_DIR
 from tests.conftest import ROBERTA_SPECIALS, make_tokenizer
 
-ROWS = {"train": 64, "test": 24}
+ROWS = {"train": 256, "test": 24}
 # the bundled set that lends its sentences, by the labels of the set that is made up
 LENDERS = {
     SENTIMENT: "testbed_sentiment",
