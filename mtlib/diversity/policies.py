@@ -263,8 +263,8 @@ def shortcut_probe(
     """How well a bag of words tells the shortcut's side in the original from the refilled text: 0.5 is chance.
 
     Balanced accuracy of logistic regression on words, out of fold, for the examples of each label by themselves (words
-    of opinion then say nothing about the side); the mean over labels. None where a side has fewer than `least` examples,
-    too few to learn its words from.
+    of opinion then say nothing about the side); the mean over labels. None where a side has fewer than `least`
+    examples, too few to learn its words from.
     """
     from sklearn.feature_extraction.text import CountVectorizer
     from sklearn.linear_model import LogisticRegression
