@@ -257,11 +257,14 @@ def put_in(originals: Iterable[str], texts: Iterable[str], labels: Iterable[int]
     return {"words": words, "agree": agree / words if words else None}
 
 
-def shortcut_probe(texts: Sequence[str], labels: Sequence[int], lures: Sequence[int], folds: int = 5) -> float | None:
+def shortcut_probe(
+    texts: Sequence[str], labels: Sequence[int], lures: Sequence[int], folds: int = 5, least: int = 25
+) -> float | None:
     """How well a bag of words tells the shortcut's side in the original from the refilled text: 0.5 is chance.
 
     Balanced accuracy of logistic regression on words, out of fold, for the examples of each label by themselves (words
-    of opinion then say nothing about the side); the mean over labels. None where a side has fewer examples than folds.
+    of opinion then say nothing about the side); the mean over labels. None where a side has fewer than `least`
+    examples, too few to learn its words from.
     """
     from sklearn.feature_extraction.text import CountVectorizer
     from sklearn.linear_model import LogisticRegression
@@ -273,7 +276,7 @@ def shortcut_probe(texts: Sequence[str], labels: Sequence[int], lures: Sequence[
     for label in sorted({*labels}):
         of_label = [i for i, other in enumerate(labels) if other == label]
         sides = np.array(lures)[of_label]
-        if np.bincount(sides, minlength=2).min() < folds:
+        if np.bincount(sides, minlength=2).min() < least:
             return None
         probe = make_pipeline(
             CountVectorizer(analyzer=tokens, binary=True), LogisticRegression(class_weight="balanced", max_iter=1000)
