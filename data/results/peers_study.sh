@@ -5,13 +5,14 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 out=${1:-runs/peers}
 python=${PYTHON:-.venv/bin/python}
-rates=(1e-4 2e-4)
+rates=("2e-4 1e-3" "1e-4 1e-4" "2e-4 2e-4")  # of trunk and classifier
 bias_rate=2e-2  # of the bias network of product of experts
-ensembles=(learned_mixin product_of_experts reweight fine_tuning)
-others=(confidence_regularization mask_tuning_poe span_cutoff mask_tuning hidden_cut)
+ensembles=(learned_mixin reweight product_of_experts fine_tuning)
+others=(mask_tuning_poe confidence_regularization span_cutoff mask_tuning hidden_cut)
 
-train() {  # ARM RATE SEED
-  local options
+train() {  # ARM RATES SEED
+  local options trunk classifier
+  read -r trunk classifier <<< "$2"
   case $1 in
     fine_tuning | span_cutoff | hidden_cut) options=(--method "$1") ;;
     mask_tuning) options=(--method mask_tuning --update balanced --mlm-head-learning-rate 5e-4) ;;
@@ -21,39 +22,52 @@ train() {  # ARM RATE SEED
     product_of_experts) options=(--method "$1" --bias shortcut --bias-learning-rate "$bias_rate") ;;
     *) options=(--method "$1" --bias shortcut) ;;
   esac
-  "$python" -m mtlib run --task sentiment "${options[@]}" --epochs 8 --learning-rate "$2" --seed "$3" --out "$out/$1"
+  "$python" -m mtlib run --task sentiment "${options[@]}" --epochs 8 --seed "$3" --out "$out/$1" \
+    --learning-rate "$trunk" --classifier-learning-rate "$classifier"
 }
 
-best_rate() {  # ARM: by accuracy in distribution, seed 0
+best_rates() {  # ARM: by accuracy in distribution, seed 0
   "$python" - "$out/$1" <<'PY'
 import sys
 from mtlib.runs.records import read_records
 records = [record for record in read_records([sys.argv[1]]) if record["config"]["seed"] == 0 and record["metrics"]]
 best = max(records, key=lambda record: record["metrics"]["testbed_sentiment"]["accuracy"])
-print(best["config"]["learning_rate"])
+print(best["config"]["learning_rate"], best["config"]["classifier_learning_rate"])
 PY
 }
 
 more_seeds() {  # ARM ...
-  local arm seed rate
+  local arm seed best
   for seed in 1 2; do
     for arm in "$@"; do
-      rate=$(best_rate "$arm")
-      train "$arm" "$rate" "$seed"
+      best=$(best_rates "$arm")
+      train "$arm" "$best" "$seed"
     done
   done
 }
 
 bundle() { "$python" -m mtlib bundle "$out"/*/ --to data/results/peers.jsonl --history 20; }
 
-for rate in "${rates[@]}"; do
-  for arm in "${ensembles[@]}"; do train "$arm" "$rate" 0; done
+reference() {  # as many examples without the shortcut as the ensembles' weights are worth, for as many steps
+  local source=runs/testbed_0
+  [ -e "$source" ] || "$python" -m mtlib testbed --strength 0 --out "$source"
+  "$python" -m mtlib run --task sentiment --method fine_tuning --source "$source" --train-size 1376 \
+    --epochs 23.25 --learning-rate 2e-4 --classifier-learning-rate 1e-3 --out "$out/.reference"
+  "$python" -m mtlib bundle "$out/.reference" --to data/results/peers_reference.jsonl --history 20
+}
+
+for arm in "${ensembles[@]}"; do train "$arm" "${rates[0]}" 0; bundle; done
+reference
+for arm in "${others[@]}"; do train "$arm" "${rates[0]}" 0; bundle; done
+for pair in "${rates[@]:1}"; do
+  for arm in "${ensembles[@]}"; do train "$arm" "$pair" 0; done
   bundle
 done
-for arm in "${others[@]}"; do train "$arm" 1e-4 0; bundle; done
 more_seeds "${ensembles[@]}"
 bundle
-for arm in "${others[@]}"; do train "$arm" 2e-4 0; done
-bundle
+for pair in "${rates[@]:1}"; do
+  for arm in "${others[@]}"; do train "$arm" "$pair" 0; done
+  bundle
+done
 more_seeds "${others[@]}"
 bundle

@@ -47,9 +47,9 @@ def label(arm: str) -> str:
 
 
 def at_chosen_rates(records: Iterable[dict]) -> dict[str, list[dict]]:
-    """The records of each arm at its best learning rate, by seed; arms in the order of the table of methods.
+    """The records of each arm at its best learning rates, by seed; arms in the order of the table of methods.
 
-    The best rate has the highest accuracy in distribution with seed 0, and is the lowest of equals.
+    The best rates have the highest accuracy in distribution with seed 0, and are the lowest of equals.
     """
     by_arm = defaultdict(list)
     for record in records:
@@ -60,10 +60,9 @@ def at_chosen_rates(records: Iterable[dict]) -> dict[str, list[dict]]:
         seed_0 = [record for record in by_arm[arm] if record["config"]["seed"] == 0]
         if not seed_0:
             continue
-        best = max(seed_0, key=lambda record: (_in_distribution(record), -record["config"]["learning_rate"]))
-        rate = best["config"]["learning_rate"]
-        of_rate = [record for record in by_arm[arm] if record["config"]["learning_rate"] == rate]
-        chosen[arm] = sorted(of_rate, key=lambda record: record["config"]["seed"])
+        best = max(seed_0, key=lambda record: (_in_distribution(record), *(-rate for rate in _rates(record))))
+        at_best = [record for record in by_arm[arm] if _rates(record) == _rates(best)]
+        chosen[arm] = sorted(at_best, key=lambda record: record["config"]["seed"])
     return chosen
 
 
@@ -79,7 +78,11 @@ def comparison(chosen: dict[str, list[dict]]) -> pandas.DataFrame:
     sets = list(next(iter(chosen.values()))[0]["metrics"]) if chosen else []
     rows = []
     for arm, records in chosen.items():
-        row = {"method": label(arm), "seeds": len(records), "rate": f"{records[0]['config']['learning_rate']:g}"}
+        row = {
+            "method": label(arm),
+            "seeds": len(records),
+            "rates": " / ".join(f"{rate:g}" for rate in _rates(records[0])),
+        }
         row |= {name: round(_mean(records, name), 1) for name in sets}
         if arm != "fine_tuning":
             outside = [name for name in sets if kind(name) == "ood"]
@@ -162,6 +165,12 @@ def _pairs(records: Sequence[dict], base: Sequence[dict]) -> list[tuple[dict, di
     """Runs of the same seed."""
     of_seed = {record["config"]["seed"]: record for record in base}
     return [(record, of_seed[seed]) for record in records if (seed := record["config"]["seed"]) in of_seed]
+
+
+def _rates(record: dict) -> tuple[float, float]:
+    """Of the trunk and of the classifier."""
+    config = record["config"]
+    return config["learning_rate"], config["classifier_learning_rate"]
 
 
 def _mean(records: Sequence[dict], name: str = "") -> float:

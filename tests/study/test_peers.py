@@ -14,7 +14,7 @@ SETS = ("testbed_sentiment", "testbed_contrast", "testbed_counterfactual")
 
 def record(method="fine_tuning", seed=0, scores=(0.9, 0.1, 0.1), rate=1e-4, seconds=100.0, **settings):
     return {
-        "config": {"method": method, "seed": seed, "learning_rate": rate, **settings},
+        "config": {"method": method, "seed": seed, "learning_rate": rate, "classifier_learning_rate": rate} | settings,
         "metrics": {name: {"accuracy": score} for name, score in zip(SETS, scores, strict=True)},
         "cost": {"train_seconds": seconds},
     }
@@ -39,6 +39,8 @@ def test_the_rate_is_chosen_in_distribution_with_seed_0_and_the_lowest_of_equals
     equal, later = record(rate=5e-5, seed=0), record(rate=5e-5, seed=1)
     assert peers.at_chosen_rates([later, tempting, good]) == {"fine_tuning": [good]}
     assert peers.at_chosen_rates([later, tempting, good, equal]) == {"fine_tuning": [equal, later]}
+    slower = record(classifier_learning_rate=5e-5)
+    assert peers.at_chosen_rates([good, slower]) == {"fine_tuning": [slower]}
     lost = record("reweight") | {"diverged": True, "metrics": {}}
     assert list(peers.at_chosen_rates([record("reweight", seed=1), record("span_cutoff"), lost, good])) == [
         "fine_tuning",
