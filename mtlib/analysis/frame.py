@@ -99,11 +99,12 @@ def diverged(record: dict) -> bool:
 
 def _named(records: Iterable[dict]) -> list[tuple[str, str, dict]]:
     """`(settings, row, record)` of every run that was scored, in the order of tables."""
-    groups = defaultdict(list)
+    records, groups = [record for record in records if not diverged(record)], defaultdict(list)
+    names = sorted({name for record in records for name in record["config"]} - {*_NOT_A_SETTING})
     for record in records:
-        if not diverged(record):
-            config = record["config"]
-            groups[tuple(config[name] for name in HEADING), config["method"], _settings(config)].append(record)
+        config = record["config"]
+        settings = tuple((name, str(_setting(config, name))) for name in names)
+        groups[tuple(config[name] for name in HEADING), config["method"], settings].append(record)
     named = []
     for key in sorted(groups, key=lambda key: (key[0], _place(key[1]), key[2])):
         heading, method, settings = key
@@ -145,8 +146,11 @@ def _name_in_figures(method: str, telling: dict, several: list[str]) -> str:
     return f"{method} ({', '.join(words)})" if words else method
 
 
-def _settings(config: dict) -> tuple:
-    return tuple(sorted((name, str(value)) for name, value in config.items() if name not in _NOT_A_SETTING))
+def _setting(config: dict, name: str):
+    """Its value, or the method's default where the setting is younger than the record."""
+    if name in config or config["method"] not in METHODS:
+        return config.get(name)
+    return getattr(METHODS[config["method"]].settings, name, None)
 
 
 def _place(method: str) -> int:

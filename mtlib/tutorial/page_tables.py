@@ -48,7 +48,7 @@ def parts(results: Path) -> dict[str, str]:
             name: _tables(read_records([results / f"{file}.jsonl"]))
             for name, file in {
                 "larger training set": "sst2", "base-sized": "base", "masking policies": "policies",
-                "policies' learning rates": "policies_grid", "other methods": "peers",
+                "other methods": "peers",
             }.items()
         },
     }  # fmt: skip

@@ -171,3 +171,10 @@ def test_a_combination_is_told_apart_by_what_it_combines_not_by_the_bias_model_t
     assert telling_apart(combined, [plain, combined]) == {"classification": "product_of_experts"}
     other = combined | {"bias": "overlap"}
     assert telling_apart(other, [plain, combined, other]) == {"classification": "product_of_experts", "bias": "overlap"}
+
+
+def test_a_setting_that_a_record_is_older_than_has_its_default():
+    older, younger = record("mask_tuning", 0, 0.8, alpha=0.6), record("mask_tuning", 1, 0.9, alpha=0.6)
+    younger["config"] |= {"bias_learning_rate": None, "bias_folds": 5}
+    (table,) = tables.make_tables([older, younger])
+    assert [row.n for row in table.rows] == [2]
