@@ -1,10 +1,13 @@
 """The answers on the notebooks' first screens are those of the shipped records; new records may ask for new words."""
 
+import json
+
 import nbformat
 import pandas
 import pytest
 
 from mtlib.analysis.frame import frame
+from mtlib.analysis.policies import points
 from mtlib.paths import DATA_DIR
 from mtlib.study.claims import scores_of_arms
 from mtlib.testbed.probes import evaluation_sets, recorded
@@ -86,3 +89,20 @@ def test_05():
     assert f"Of {len(cases)} fillings that a person judged, {cases.plausible.mean():.0%}".replace("%", " %") in answer(
         "05"
     )
+
+
+def test_06_what_is_touched():
+    lines = json.loads((DATA_DIR / "results" / "policies_masks.json").read_text())["policies"]
+    random, attributed = (lines[name]["touches_shortcut"] for name in ("exact:0.05", "attribution_most:0.05"))
+    assert round(4 * random["any"]) == 1 and "touches the shortcut in about one sentence of four" in answer("06")
+    assert random["all"] < 0.02 and "hides all of it in almost none" in answer("06")
+    assert round(3 * attributed["any"]) == 2 and "leans on most touches it in about two of three" in answer("06")
+
+
+def test_06_gap():
+    found = points(shipped("policies"), {"policies": {}})
+    if not {"fine_tuning", "known_shortcut:1"} <= {*found.index}:
+        pytest.skip("no records of policies")
+    before, after = (found.loc[name, "gap"] for name in ("fine_tuning", "known_shortcut:1"))
+    assert f"falls from {before:.0f} points to {after:.0f}" in answer("06")
+    assert found["n"].max() > 1 or "(one seed each, so no verdict yet)" in answer("06")
