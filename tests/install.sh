@@ -68,14 +68,14 @@ for path in sorted(root.glob("notebooks/0[12]_*.ipynb")):
 END
 "$python" -m pip uninstall --quiet --yes mtlib
 empty
-mkdir -p ipython/profile_default/startup drive/MyDrive
+mkdir -p ipython/profile_default/startup ipython/google/colab drive/MyDrive
+touch ipython/google/colab/__init__.py
 cat > ipython/profile_default/startup/colab.py <<'END'
+import os
 import sys
-import types
 
-import matplotlib.pyplot, numpy, pandas  # noqa: a session on Colab has them loaded
-
-sys.modules["google.colab"] = types.ModuleType("google.colab")
+sys.path.append(os.environ["IPYTHONDIR"])
+import google.colab, matplotlib.pyplot, numpy, pandas  # a session on Colab has them loaded
 END
 export IPYTHONDIR=$PWD/ipython
 for notebook in "$folder"/colab/*.ipynb; do
