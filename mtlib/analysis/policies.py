@@ -6,13 +6,19 @@ from collections.abc import Iterable, Mapping, Sequence
 import pandas
 
 from mtlib.analysis.frame import diverged, frame
-from mtlib.analysis.statistics import paired_difference, t_interval
+from mtlib.analysis.statistics import (
+    FEWEST_SEEDS,
+    NOT_RUN,
+    OPEN,
+    TRAINED_WITHIN,
+    paired_difference,
+    t_interval,
+    verdict,
+)
 from mtlib.data.tasks import kind
 from mtlib.errors import UserError
 
 FINE_TUNING = "fine_tuning"
-LEAST_SEEDS = 3  # of a verdict
-TOLERANCE = 2.0  # points below fine-tuning in distribution at which an arm still counts as trained
 # which arm is expected to be the better one out of distribution
 EXPECTATIONS = (
     ("known_shortcut:1", FINE_TUNING), ("exact:0.3", "exact:0.05"), ("known_shortcut:1", "known_cause:0.05"),
@@ -112,6 +118,7 @@ def points(records: Iterable[dict], masks: Mapping, method: str = "mask_tuning")
     it comes within two points of fine-tuning (None where that was not run).
     """
     records = list(records)
+    compared = _comparable(records, method)
     by_seed, lines = scores(records, method), {}
     means = by_seed.groupby("arm")["in_distribution"].mean()
     for name in sorted(means.index, key=_place_in(masks)):
@@ -120,7 +127,7 @@ def points(records: Iterable[dict], masks: Mapping, method: str = "mask_tuning")
         _, low, high = t_interval(gaps) if len(gaps) > 1 else (None, None, None)
         touch = masks["policies"].get(name, {}).get("touches_shortcut", {})
         nothing = 0.0 if name == FINE_TUNING else None
-        changed = [share for record in _comparable(records, method) if arm(record["config"]) == name
+        changed = [share for record in compared if arm(record["config"]) == name
                    for share in _last_share_changed(record)]  # fmt: skip
         lines[name] = {
             "n": len(gaps),
@@ -130,7 +137,7 @@ def points(records: Iterable[dict], masks: Mapping, method: str = "mask_tuning")
             "touched": 100 * touch["any"] if touch else nothing,
             "gone": 100 * touch["all"] if touch else nothing,
             "came_back": 100 * (1 - sum(changed) / len(changed)) if changed else None,
-            "trained": bool(means[name] >= means[FINE_TUNING] - TOLERANCE) if FINE_TUNING in means else None,
+            "trained": bool(means[name] >= means[FINE_TUNING] - TRAINED_WITHIN) if FINE_TUNING in means else None,
         }
     return pandas.DataFrame.from_dict(lines, orient="index")
 
@@ -168,11 +175,8 @@ def verdicts(records: Iterable[dict], masks: Mapping, method: str = "mask_tuning
 
 
 def _verdict(shift, trained: bool) -> str:
-    if shift is None or shift.n < LEAST_SEEDS:
-        return "not run"
-    if not trained or shift.low <= 0 <= shift.high:
-        return "cannot be decided"
-    return "holds here" if shift.low > 0 else "does not hold here"
+    word = verdict(shift)
+    return word if trained or word == NOT_RUN else OPEN
 
 
 def seeds_in_words(numbers: Iterable[int]) -> str:
@@ -183,4 +187,4 @@ def seeds_in_words(numbers: Iterable[int]) -> str:
     if numbers == [1]:
         return "one seed a point, so no verdict"
     text = f"{numbers[0]} to {numbers[-1]} seeds" if len(numbers) > 1 else f"{numbers[0]} seeds"
-    return text + " a point" + (f"; no verdict under {LEAST_SEEDS}" if numbers[0] < LEAST_SEEDS else "")
+    return text + " a point" + (f"; no verdict under {FEWEST_SEEDS}" if numbers[0] < FEWEST_SEEDS else "")

@@ -7,6 +7,10 @@ from dataclasses import dataclass
 import pandas
 from scipy import stats
 
+FEWEST_SEEDS = 3  # of a verdict
+TRAINED_WITHIN = 2.0  # points below fine-tuning in distribution at which an arm still counts as trained
+HOLDS, FAILS, OPEN, NOT_RUN = "holds here", "does not hold here", "cannot be decided", "not run"
+
 
 @dataclass(frozen=True)
 class Difference:
@@ -26,6 +30,13 @@ def paired_difference(differences: Sequence[float], level: float = 0.95) -> Diff
     if n == 1:
         return Difference(differences[0], None, None, n)
     return Difference(*t_interval(differences, level), n)
+
+
+def verdict(difference: Difference | None) -> str:
+    """Whether "the difference is above 0" holds: by its interval, and with no fewer than `FEWEST_SEEDS` pairs."""
+    if difference is None or difference.n < FEWEST_SEEDS:
+        return NOT_RUN
+    return HOLDS if difference.low > 0 else FAILS if difference.high < 0 else OPEN
 
 
 def t_interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float, float]:

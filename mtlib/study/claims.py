@@ -7,14 +7,13 @@ from dataclasses import dataclass
 import pandas
 
 from mtlib.analysis.frame import common_sets, diverged, frame
-from mtlib.analysis.statistics import Difference, paired_difference, spread
+from mtlib.analysis.statistics import FEWEST_SEEDS, Difference, paired_difference, spread
 from mtlib.analysis.tables import pipe_table
 from mtlib.data.tasks import TASKS, kind
 from mtlib.methods import METHODS
 from mtlib.study import paper
 from mtlib.study.plan import EVERY_ARM, arm_of, check_one_run_a_seed, points_of_curve, split
 
-FEWEST_SEEDS = 3
 AT_CHANCE = 2.0  # points to the majority class
 VERDICTS = ("reproduced", "leaning", "undecided", "leaning against", "contradicted", "not learned", "not run")
 

@@ -10,8 +10,9 @@ from pathlib import Path
 import pandas
 from datasets import Dataset
 
+from mtlib.analysis import statistics as rules
 from mtlib.analysis.frame import diverged
-from mtlib.analysis.statistics import Difference, paired_difference
+from mtlib.analysis.statistics import FEWEST_SEEDS, NOT_RUN, OPEN, TRAINED_WITHIN, Difference, paired_difference
 from mtlib.collator import Collator
 from mtlib.data.tasks import kind
 from mtlib.methods import METHODS, get_method
@@ -32,8 +33,6 @@ ARMS = {
     "span_cutoff": {"method": "span_cutoff"},
     "hidden_cut": {"method": "hidden_cut"},
 }
-FEWEST_SEEDS = 3
-BELOW = 2.0  # points below fine-tuning in distribution that a trained arm may lie
 
 
 def arm_of(config: dict) -> str:
@@ -99,11 +98,10 @@ def verdict(records: Sequence[dict], base: Sequence[dict], name: str, sets: int)
     """
     pairs = _pairs(records, base)
     if len(pairs) < FEWEST_SEEDS:
-        return f"not run ({len(pairs)} of {FEWEST_SEEDS} seeds)"
-    if _mean([own for own, _ in pairs]) < _mean([other for _, other in pairs]) - BELOW:
-        return "cannot be decided (not trained)"
-    gain = difference(records, base, name, 1 - 0.05 / sets)
-    return "holds here" if gain.low > 0 else "does not hold here" if gain.high < 0 else "cannot be decided"
+        return f"{NOT_RUN} ({len(pairs)} of {FEWEST_SEEDS} seeds)"
+    if _mean([own for own, _ in pairs]) < _mean([other for _, other in pairs]) - TRAINED_WITHIN:
+        return f"{OPEN} (not trained)"
+    return rules.verdict(difference(records, base, name, 1 - 0.05 / sets))
 
 
 def difference(records: Sequence[dict], base: Sequence[dict], name: str, level: float = 0.95) -> Difference | None:

@@ -8,10 +8,10 @@ from typing import NamedTuple
 import pandas
 
 from mtlib.analysis.figures.style import label
+from mtlib.analysis.statistics import FAILS, HOLDS, NOT_RUN, OPEN
 from mtlib.data.tasks import TASKS
 from mtlib.study.claims import AT_CHANCE, CLAIMS, Claim, Comparison, cells, scores_of_arms, unlearned
 
-HOLDS, FAILS, OPEN, NOT_RUN = "holds here", "does not hold here", "cannot be decided", "not run"
 MIXED = "holds on some sets, not on others"
 
 

@@ -6,11 +6,9 @@ import pandas
 
 from mtlib.analysis.figures.style import label
 from mtlib.analysis.frame import frame
-from mtlib.analysis.statistics import paired_difference
+from mtlib.analysis.statistics import FEWEST_SEEDS, paired_difference
 from mtlib.paths import DATA_DIR
 from mtlib.runs.records import read_records
-
-FEWEST_SEEDS = 3
 
 
 def shipped(name: str) -> list[dict]:

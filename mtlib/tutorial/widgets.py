@@ -3,7 +3,7 @@
 A widget is shown only where a person can move it: run headless it would leave an empty box, and its state in the file.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from datasets import Dataset
 
@@ -46,20 +46,15 @@ def mask_explorer(
     }
     if text_pair is None:
         del controls["text_pair"]
-    output = w.HTML()
 
-    def update(_=None):
-        value = {name: control.value for name, control in controls.items()}
+    def shown(value: dict) -> str:
         plm = models[value["model"]]
         masking = masking_policy(value["policy"], value["rate"], plm.tokenizer)
-        output.value = as_html(
+        return as_html(
             explore(plm, masking, value["text"], value["gold"], value.get("text_pair"), value["alpha"], value["seed"])
         )
 
-    for control in controls.values():
-        control.observe(update, names="value")
-    update()
-    return w.VBox([*controls.values(), output])
+    return _live(controls, shown)
 
 
 def readable_from_text(plm: SharedPLM) -> list[str]:
@@ -89,21 +84,16 @@ def policy_explorer(models: Mapping[str, SharedPLM], examples: Dataset, policies
         "rate": w.FloatSlider(0.05, min=0.0, max=1.0, step=0.05, description="mask rate", continuous_update=False),
         "seed": w.IntSlider(0, min=0, max=50, description="seed", continuous_update=False),
     }
-    output = w.HTML()
 
-    def update(_=None):
-        value = {name: control.value for name, control in controls.items()}
+    def shown(value: dict) -> str:
         plm, row = models[value["model"]], examples[value["example"]]
         masking = masking_policy(value["policy"], value["rate"], plm.tokenizer)
         columns = {name: row[name] for name in masking.columns}
-        output.value = as_html(
+        return as_html(
             explore(plm, masking, row["text"], row["labels"], alpha=alpha, seed=value["seed"], columns=columns)
         )
 
-    for control in controls.values():
-        control.observe(update, names="value")
-    update()
-    return w.VBox([*controls.values(), output])
+    return _live(controls, shown)
 
 
 def shortcut_dial(task: str = "sentiment", strength: float = 0.9, n_examples: int = 6):
@@ -113,14 +103,7 @@ def shortcut_dial(task: str = "sentiment", strength: float = 0.9, n_examples: in
     import ipywidgets as w
 
     slider = w.FloatSlider(strength, min=0, max=1, step=0.1, description="strength", continuous_update=False)
-    output = w.HTML()
-
-    def update(_=None):
-        output.value = dial_html(task, slider.value, n_examples)
-
-    slider.observe(update, names="value")
-    update()
-    return w.VBox([slider, output])
+    return _live({"strength": slider}, lambda value: dial_html(task, value["strength"], n_examples))
 
 
 def dial_html(task: str, strength: float, n_examples: int = 6) -> str:
@@ -138,3 +121,18 @@ def dial_html(task: str, strength: float, n_examples: int = 6) -> str:
     return html_table(["set", "the shortcut is right"], rows) + html_table(
         ["training example", "label", "shortcut says"], examples
     )
+
+
+def _live(controls: Mapping, shown: Callable[[dict], str]):
+    """The controls above what `shown` makes of their values, by name, as HTML; it is made anew when one is moved."""
+    import ipywidgets as w
+
+    output = w.HTML()
+
+    def update(_=None):
+        output.value = shown({name: control.value for name, control in controls.items()})
+
+    for control in controls.values():
+        control.observe(update, names="value")
+    update()
+    return w.VBox([*controls.values(), output])

@@ -2,7 +2,15 @@ import pandas
 import pytest
 from scipy import stats
 
-from mtlib.analysis.statistics import Difference, balanced_accuracy, interval, paired_difference, spread, wilson
+from mtlib.analysis.statistics import (
+    Difference,
+    balanced_accuracy,
+    interval,
+    paired_difference,
+    spread,
+    verdict,
+    wilson,
+)
 
 
 def runs(*correct, n=100):
@@ -45,3 +53,9 @@ def test_spread_and_balanced_accuracy():
     assert (spread([80.0, 82.0, 84.0]), spread([80.0])) == ("82.0 ± 2.0", "80.0")
     assert balanced_accuracy({"per_label": {"no": {"accuracy": 1.0}, "yes": {"accuracy": 0.5}}}) == 75
     assert balanced_accuracy({"accuracy": 1.0}) is None
+
+
+def test_verdict_needs_three_pairs_and_an_interval_without_zero():
+    differences = ([1.0, 1.1, 0.9], [-1.0, -1.1, -0.9], [1.0, -1.0, 0.5], [1.0, 1.1], [])
+    words = [verdict(paired_difference(values)) for values in differences]
+    assert words == ["holds here", "does not hold here", "cannot be decided", "not run", "not run"]
