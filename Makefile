@@ -11,7 +11,7 @@ SHELL := /bin/bash
 test: setup
 	cd "$(ROOT)" && OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
 
-# sweeps whose processes are killed, also on a Ray cluster of two workers: some minutes
+# sweeps whose processes are killed, also on Ray clusters: some minutes
 faults: setup
 	cd "$(ROOT)" && MTLIB_FAULTS=1 $(BIN)/python -m pytest tests/sweeps
 
@@ -23,13 +23,16 @@ test-hub: setup
 test-install:
 	PYTHON="$(PYTHON)" bash "$(ROOT)/tests/install.sh"
 
-# the Slurm script, and records on moto's S3 server: in an environment upon .venv, for s3fs wants other versions
+# a Ray cluster of three machines (network namespaces: for root), the Slurm script, and records on moto's S3 server:
+# in an environment upon .venv, for s3fs wants other versions; moto is to take the botocore of s3fs
+PURELIB := -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
 test-cluster: setup
 	cd "$(ROOT)" && $(BIN)/python -m venv .venv-cluster && \
-	  $(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > \
-	    "$$(.venv-cluster/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/upon.pth" && \
-	  .venv-cluster/bin/python -m pip install --quiet s3fs && .venv-cluster/bin/python -m pip install --quiet "moto[s3,server]" && \
-	  OMP_NUM_THREADS=1 .venv-cluster/bin/python -m pytest tests/sweeps/test_slurm.py tests/sweeps/test_s3.py
+	  $(BIN)/python $(PURELIB) > "$$(.venv-cluster/bin/python $(PURELIB))/upon.pth" && \
+	  .venv-cluster/bin/python -m pip install --quiet s3fs && .venv-cluster/bin/python -m pip install --quiet \
+	    "moto[s3,server]" "botocore==$$(.venv-cluster/bin/python -c 'import botocore; print(botocore.__version__)')" && \
+	  MTLIB_FAULTS=1 OMP_NUM_THREADS=1 .venv-cluster/bin/python -m pytest \
+	    tests/sweeps/test_network.py tests/sweeps/test_slurm.py tests/sweeps/test_s3.py
 
 # all notebooks on the bundled data; then open build/notebooks/*.html
 tutorial: setup
@@ -43,7 +46,7 @@ lab: setup
 	cd "$(ROOT)" && $(BIN)/python -m jupyterlab notebooks
 
 lint: setup
-	cd "$(ROOT)" && $(BIN)/python -m ruff check . && $(BIN)/python -m ruff format --check .
+	cd "$(ROOT)" && $(BIN)/python -m ruff check . && $(BIN)/python -m ruff format --check . && $(BIN)/python -m codespell_lib
 
 # a stamp file of our own rather than a target: its path may hold blanks, which make's targets may not
 setup:

@@ -83,8 +83,8 @@ def _run_options() -> list[inspect.Parameter]:
 
 def _with_run_options(command: Callable) -> Callable:
     """The command with the options of a run before its own."""
-    own = [p for p in inspect.signature(command).parameters.values() if p.kind is not p.VAR_KEYWORD]
-    options = [*_run_options(), *(p.replace(kind=p.KEYWORD_ONLY) for p in own)]
+    parameters = [p for p in inspect.signature(command).parameters.values() if p.kind is not p.VAR_KEYWORD]
+    options = [*_run_options(), *(p.replace(kind=p.KEYWORD_ONLY) for p in parameters)]
     command.__signature__ = inspect.Signature(options)
     command.__annotations__ = {option.name: option.annotation for option in options}
     return command
@@ -227,51 +227,73 @@ def study(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="only list the runs, with estimated costs")] = False,
 ) -> None:
     """The study of data/results/PLAN.md: a grid of learning rates, then every arm at its best one. Resumable."""
-    from mtlib.runs.config import RunConfig
-    from mtlib.runs.records import read_records
     from mtlib.study import plan as plan_of
-    from mtlib.sweeps import engines, grid, progress
     from mtlib.sweeps.store import Store
 
     if processes < 1:
         raise UserError(f"--processes is {processes}; expected 1 or more.")
-    chosen = plan_of.Study(source, model, size, tuple(task or plan_of.TASKS))
-    store, blocks, cache = Store(str(out)), chosen.runs({}), {}
+    chosen, store = plan_of.Study(source, model, size, tuple(task or plan_of.TASKS)), Store(str(out))
+    blocks = list(chosen.runs({}))
     for name in block or []:
         if name not in blocks:
             raise UserError(f"--block is {name!r}; expected one of {', '.join(blocks)}.")
+    if dry_run:
+        _list_study(chosen, block or blocks, store)
+    else:
+        _carry_out_study(chosen, block or blocks, store, processes)
 
-    def carry_out(configs: list[RunConfig]) -> list[grid.GridRun]:
+
+def _list_study(chosen, blocks: list[str], store) -> None:
+    """The study's runs with their estimated costs; at default learning rates where the grid has not been run."""
+    from mtlib.sweeps import grid, progress
+
+    cache = {}
+    of_grid, _ = grid.identify(chosen.grid(), cache)
+    rest = _after_grid(chosen, blocks, of_grid, store)
+    progress.dry_run(console, *grid.identify([*chosen.grid(), *rest], cache), store)
+    if lacking := len(of_grid) - len(_records_there(of_grid, store)):
+        console.print(
+            f"the grid of learning rates lacks {lacking} runs: the runs after it are listed at the rates that it would "
+            "choose now, or the default ones"
+        )
+
+
+def _carry_out_study(chosen, blocks: list[str], store, processes: int) -> None:
+    """The grid of learning rates, then the blocks at the rates that it chose."""
+    from mtlib.sweeps import engines, grid
+
+    cache = {}
+
+    def identify(configs: list) -> list[grid.GridRun]:
         grid_runs, trouble = grid.identify(configs, cache)
         if trouble is not None:
             raise trouble
-        _carry_out(grid_runs, store, lambda: engines.LocalEngine(store, processes))
         return grid_runs
 
-    if dry_run:
-        first, _ = grid.identify(chosen.grid(), cache)
-    else:
-        wanted = [config for name, configs in blocks.items() if name in (block or blocks) for config in configs]
-        _, trouble = grid.identify(wanted, cache)  # what cannot be read later is said before the first run
-        if trouble is not None:
-            raise trouble
-        try:
-            first = carry_out(chosen.grid())
-        except typer.Exit:
-            console.print("the grid of learning rates is not whole: nothing after it was started")
-            raise
-    paths = [store.folder / run.file for run in first if run.file is not None and store.has(run.file)]
-    blocks = chosen.runs(plan_of.best_rates(read_records(paths)))
-    rest = [config for name, configs in blocks.items() if name in (block or blocks) for config in configs]
-    if not dry_run:
-        carry_out(rest)
-        return
-    progress.dry_run(console, *grid.identify([*chosen.grid(), *rest], cache), store)
-    if len(paths) < len(first):
-        console.print(
-            f"the grid of learning rates lacks {len(first) - len(paths)} runs: the runs after it are listed at the "
-            "rates that it would choose now, or the default ones"
-        )
+    def carry_out(grid_runs: list[grid.GridRun]) -> None:
+        _carry_out(grid_runs, store, lambda: engines.LocalEngine(store, processes))
+
+    identify(_after_grid(chosen, blocks, [], store))  # what cannot be read later is said before the first run
+    of_grid = identify(chosen.grid())
+    try:
+        carry_out(of_grid)
+    except typer.Exit:
+        console.print("the grid of learning rates is not whole: nothing after it was started")
+        raise
+    carry_out(identify(_after_grid(chosen, blocks, of_grid, store)))
+
+
+def _after_grid(chosen, blocks: list[str], of_grid: list, store) -> list:
+    """The configurations of these blocks, at the rates that the grid's records choose as far as they are there."""
+    from mtlib.runs.records import read_records
+    from mtlib.study.plan import best_rates
+
+    by_block = chosen.runs(best_rates(read_records(_records_there(of_grid, store))))
+    return [config for name, configs in by_block.items() if name in blocks for config in configs]
+
+
+def _records_there(grid_runs: list, store) -> list[Path]:
+    return [store.folder / run.file for run in grid_runs if run.file is not None and store.has(run.file)]
 
 
 def _carry_out(grid_runs: list, store, make_engine: Callable) -> None:
@@ -374,24 +396,49 @@ def notebooks(
     ] = None,
 ) -> None:
     """Run the notebooks in order with papermill. An unknown parameter stops it before anything runs."""
-    from mtlib.runs import profiles
-    from mtlib.tutorial import grading, runner
+    from mtlib.tutorial import runner
 
     if student is not None:
         if names or parameter or resume or list_parameters or publish:
             raise UserError("--student grades the notebooks of a folder; give only --profile and --out beside it.")
-        profiles.load(profile)
-        grading.grade_folder(student, profile, out / "students", _print)
+        _grade(student, profile, out)
         return
     paths = runner.find(names or [])
     if list_parameters:
-        console.print(_rich_table("parameters", ["notebook", "name", "type", "default", "meaning"], [
-            [path.stem, name, about["inferred_type_name"], about["default"], about["help"]]
-            for path in paths for name, about in runner.parameters_of(path).items()]))  # fmt: skip
+        _print_parameters(paths)
         return
     texts = _named_values(parameter or [], "-p", "alpha=0.7")
     if "profile" in texts:
         raise UserError("give the profile with --profile, not with -p.")
+    results = _run_notebooks(paths, profile, texts, out, resume, publish)
+    _print_results(results, out)
+    if any(result.status == "failed" for result in results):
+        raise typer.Exit(1)
+
+
+def _grade(students: Path, profile: str, out: Path) -> None:
+    from mtlib.runs import profiles
+    from mtlib.tutorial import grading
+
+    profiles.load(profile)  # an unknown one is told before the first notebook runs
+    grading.grade_folder(students, profile, out / "students", _print)
+
+
+def _print_parameters(notebook_paths: list[Path]) -> None:
+    from mtlib.tutorial import runner
+
+    console.print(_rich_table("parameters", ["notebook", "name", "type", "default", "meaning"], [
+        [path.stem, name, about["inferred_type_name"], about["default"], about["help"]]
+        for path in notebook_paths for name, about in runner.parameters_of(path).items()]))  # fmt: skip
+
+
+def _run_notebooks(
+    paths: list[Path], profile: str, texts: dict[str, str], out: Path, resume: bool, publish: bool
+) -> list:
+    """Everything that can be checked is checked before the first notebook runs."""
+    from mtlib.runs import profiles
+    from mtlib.tutorial import runner
+
     silent_minutes = profiles.silent_minutes(profile)
     values = runner.check_parameters(paths, texts if profile == "cpu" else {**texts, "profile": profile})
     if publish and (profile != "cpu" or texts or resume):
@@ -409,13 +456,15 @@ def notebooks(
     results = runner.run_notebooks(values, out, silent_minutes, resume, report)
     if publish:
         runner.update_readme()
+    return results
+
+
+def _print_results(results: list, out: Path) -> None:
     total = sum(result.seconds for result in results if result.status != "kept")
     console.print(_rich_table(f"{total / 60:.1f} minutes, {out}", ["notebook", "status", "minutes", "slowest cells"], [
         [result.name, result.status, f"{result.seconds / 60:.1f}",
          "\n".join(f"{seconds:5.0f} s  {where}" for seconds, where in result.slowest)]
         for result in results]))  # fmt: skip
-    if any(result.status == "failed" for result in results):
-        raise typer.Exit(1)
 
 
 @app.command()
@@ -434,7 +483,7 @@ def bench(
     import json
 
     from mtlib import bench as measuring
-    from mtlib.runs.records import make_writable, write_atomically
+    from mtlib.runs.records import make_writable
 
     if profile and (names or throughput or json_file):
         raise UserError("--profile prints one table; give neither benchmarks, nor --throughput, nor --json.")
@@ -463,8 +512,7 @@ def bench(
 
     results = measuring.run(names or [], quick, report, before)
     if json_file is not None:
-        write_atomically(json_file, json.dumps(results, indent=1) + "\n")
-        _print(f"written: {json_file}")
+        _write_json(json_file, results)
 
 
 @app.command()
@@ -483,10 +531,9 @@ def policies(
     json_file: Annotated[Path | None, typer.Option("--json", help="write all that was measured here")] = None,
 ) -> None:
     """What each masking policy does to the testbed's training texts: what it masks, touches and refills."""
-    import json
 
     from mtlib.diversity import policies as measuring
-    from mtlib.runs.records import make_writable, write_atomically
+    from mtlib.runs.records import make_writable
 
     if json_file is not None:
         make_writable(json_file.parent)
@@ -500,8 +547,40 @@ def policies(
     title = f"per cent of {description['examples']:,} training examples; cost relative to {frame.index[0]}"
     console.print(_rich_table(title, ["policy:rate", *frame.columns], rows))
     if json_file is not None:
-        write_atomically(json_file, json.dumps(description, indent=1) + "\n")
-        _print(f"written: {json_file}")
+        _write_json(json_file, description)
+
+
+@app.command()
+def diversity(
+    tasks: Annotated[list[str] | None, typer.Argument(help="sentiment, nli, paraphrase [default: all three]")] = None,
+    source: Annotated[str, typer.Option(help="testbed, hub or a folder of original releases")] = "testbed",
+    model: Annotated[str, typer.Option(help="mini (bundled), a hub id or a folder with a masked LM")] = "mini",
+    examples: Annotated[int, typer.Option(help="training examples of each task")] = 200,
+    epochs: Annotated[int, typer.Option(help="passes over them")] = 3,
+    seed: Annotated[int, typer.Option(help="of the examples, the masks and the order")] = 0,
+    out: Annotated[Path, typer.Option(help="folder for the fillings; a task that is there is not trained again")] = (
+        Path("runs")
+    ),
+    json_file: Annotated[Path | None, typer.Option("--json", help="write all that was counted here")] = None,
+) -> None:
+    """What masked words turn into (Section V): plain masked-LM training beside Mask-tuning, on the same masks."""
+
+    from mtlib.data.tasks import TASKS
+    from mtlib.diversity import two_trainings
+    from mtlib.runs.records import make_writable
+
+    for folder in {out, json_file.parent if json_file else out}:
+        make_writable(folder)
+    studied = [two_trainings.TwoTrainings(task, source, model, examples, seed, epochs) for task in tasks or TASKS]
+    description = two_trainings.describe(studied, out, lambda task: _print(f"  {task}"))
+    frame = two_trainings.as_frame({model: description})
+    rows = [[*place, *("" if value != value else f"{value:.0f}" for value in line)]
+            for place, line in zip(frame.index, frame.values.tolist(), strict=True)]  # fmt: skip
+    console.print(
+        _rich_table("per cent of the examples, and of the tokens", [*frame.index.names, *frame.columns], rows)
+    )
+    if json_file is not None:
+        _write_json(json_file, description)
 
 
 @app.command()
@@ -583,6 +662,15 @@ def _named_values(texts: list[str], option: str, example: str) -> dict[str, str]
             raise UserError(f"{option} is {text!r}; expected NAME=VALUE, for example {example}.")
         values[name] = value
     return values
+
+
+def _write_json(file: Path, content: object) -> None:
+    import json
+
+    from mtlib.runs.records import write_atomically
+
+    write_atomically(file, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    _print(f"written: {file}")
 
 
 def _rich_table(title: str, columns: list[str], rows: list[list[str]]):

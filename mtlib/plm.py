@@ -139,10 +139,10 @@ class SharedPLM(nn.Module):
 
     @classmethod
     def _read_back(cls, folder: Path, saved: str, tokenizer, config_changes: dict) -> "SharedPLM":
-        own = _load_config(str(folder), {}).num_labels
-        if config_changes.get("num_labels", own) != own:
+        n_labels = _load_config(str(folder), {}).num_labels
+        if config_changes.get("num_labels", n_labels) != n_labels:
             raise UserError(
-                f"{folder} holds a classifier for {own} labels, but num_labels={config_changes['num_labels']} was "
+                f"{folder} holds a classifier for {n_labels} labels, but num_labels={config_changes['num_labels']} was "
                 "asked for; load the masked LM it came from to get a new head."
             )
         config = _load_config(str(folder), config_changes)
@@ -208,8 +208,18 @@ class SharedPLM(nn.Module):
 
     def activation_checkpointing_enable(self, **kwargs) -> None:
         """What `gradient_checkpointing=True` calls: no activations are kept, at the price of another forward pass."""
-        for model in (self.classifier,) if self.shared else (self.classifier, self.mlm):
+        for model in self._models:
             model.activation_checkpointing_enable(**kwargs)
+
+    def gradient_checkpointing_enable(self, **kwargs) -> None:
+        """The same under its former name, which transformers 5.20 calls."""
+        for model in self._models:
+            model.gradient_checkpointing_enable(**kwargs)
+
+    @property
+    def _models(self) -> tuple[PreTrainedModel, ...]:
+        """The models that have a trunk of their own."""
+        return (self.classifier,) if self.shared else (self.classifier, self.mlm)
 
     def forward(self, objective, batch):
         """Run `objective(self, batch)`.

@@ -1,10 +1,13 @@
 #!/usr/bin/env bash
 # Install mtlib as its users do, each time from an empty folder: the wheel alone, with [notebooks], from git, on Colab.
-# bash tests/install.sh [FOLDER]: FOLDER (default: a new one) keeps the environment for the next call.
-# PYTHON chooses the interpreter, PIP_CONSTRAINT a file of versions (default: requirements.lock; empty: the newest).
+# bash tests/install.sh [FOLDER]: FOLDER keeps the environment for the next call; without it a temporary one is used.
+# PYTHON chooses the interpreter, PIP_CONSTRAINT a file of versions: requirements.lock (the default), for Python 3.11
+# tests/constraints-lowest.txt, or none if it is empty: then pip takes the newest.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
-folder=${1:-$(mktemp -d)}
+temporary=$(mktemp -d)
+trap 'kill $(jobs -p) 2> /dev/null || true; rm -rf "$temporary"' EXIT
+folder=${1:-$temporary}
 mkdir -p "$folder"
 folder=$(cd "$folder" && pwd)
 python=$folder/venv/bin/python
@@ -40,7 +43,6 @@ step "from git, over the network of this machine (pip takes no file:// with extr
 rm -rf "$folder/mtlib.git" && git clone --quiet --bare "$root" "$folder/mtlib.git"
 port=$("$python" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
 git daemon --base-path="$folder" --export-all --listen=127.0.0.1 --port="$port" --reuseaddr &
-trap 'kill %1' EXIT
 address=git://127.0.0.1:$port/mtlib.git
 "$python" -m pip uninstall --quiet --yes mtlib
 "$python" -m pip install --quiet "mtlib[notebooks] @ git+$address"

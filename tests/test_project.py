@@ -48,6 +48,16 @@ def test_lock_satisfies_every_requirement():
     assert all(re.fullmatch(r"[\w.]+", version) for version in versions.values())
 
 
+def test_lowest_versions_are_the_bounds_of_pyproject():
+    text = (ROOT / "tests" / "constraints-lowest.txt").read_text()
+    pins = {pin.name: str(pin.specifier) for pin in map(Requirement, re.sub("#.*", "", text).split())}
+    bounds = {
+        name: "==" + next(bound.version for bound in requirement.specifier if bound.operator == ">=")
+        for name, requirement in declared().items()
+    }
+    assert pins == bounds | {"torch": "==" + locked()["torch"]}
+
+
 def test_this_environment_is_in_the_ranges():
     for name, requirement in declared().items():
         assert requirement.specifier.contains(metadata.version(name), prereleases=True), name

@@ -1,7 +1,8 @@
 """Run records as one tidy table, from which tables, verdicts and figures are made.
 
 Runs that differ in their seed alone are one *row*. A row is named by its method and by the settings that tell it from
-the other rows of that method.
+the other rows of that method. Precision is such a setting only where a seed was run in two precisions; otherwise it is
+what the device had to offer, and runs in bf16 and in float32 are seeds of one row.
 """
 
 from collections import defaultdict
@@ -20,28 +21,30 @@ _NOT_A_SETTING = (*HEADING, "method", "seed", "sets", "gradient_diagnostics_step
 _BUDGET = ("train_size", "epochs", "batch_size", "max_length", "eval_max_length", "splits", "hans_rule", "precision")
 _RUN = [*HEADING, "method", "settings", "seed", "set"]
 _MEASURES = ["accuracy", "original", "consistency"]  # the latter two of contrast sets
-_COLUMNS = [*_RUN, "row", "budget", "kind", *_MEASURES, "balanced", "majority", "by_label", "correct", "n"]
+_COLUMNS = [*_RUN, "row", "budget", "precision", "kind", *_MEASURES, "balanced", "majority", "by_label", "correct", "n"]
 
 
 def frame(records: Iterable[dict], name: Callable[[dict], str] | None = None) -> pandas.DataFrame:
     """A line per record and evaluation set; records of diverged runs have no scores and no line.
 
     Columns: `task`, `source`, `model`, `method`; `settings`, what tells the row from others of its method, as tables
-    print it; `row`, its name in figures, or what `name` gives for a record's configuration; `budget`; `seed`, `set`,
-    `kind`; in per cent `accuracy`, `original`, `consistency`, `balanced`, `majority` and `by_label` (a dict);
-    `correct` of `n`. Rows stand in the order of the table of methods.
+    print it; `row`, its name in figures, or what `name` gives for a record's configuration; `budget`, `precision`,
+    `seed`, `set`, `kind`; in per cent `accuracy`, `original`, `consistency`, `balanced`, `majority` and `by_label` (a
+    dict); `correct` of `n`. Rows stand in the order of the table of methods.
 
     Raises:
         UserError: two runs of one row have one seed but other scores, so that no mean over seeds can be made.
     """
-    lines = []
+    records, lines = list(records), []
+    budget = [setting for setting in _BUDGET if setting != "precision" or is_precision_compared(records)]
     for settings, row, record in _named(records):
         config = record["config"]
         run = {
             **{column: config[column] for column in (*HEADING, "method", "seed")},
             "settings": settings,
             "row": name(config) if name else row,
-            "budget": tuple(str(config.get(setting)) for setting in _BUDGET),
+            "budget": tuple(str(config.get(setting)) for setting in budget),
+            "precision": config.get("precision"),
         }
         lines += [run | _scores(metrics) | {"set": of, "kind": kind(of)} for of, metrics in record["metrics"].items()]
     scores = pandas.DataFrame(lines, columns=_COLUMNS).drop_duplicates([*_RUN, *_MEASURES])
@@ -92,6 +95,15 @@ def common_sets(records: Sequence[dict]) -> list[str]:
     return sets
 
 
+def is_precision_compared(records: Iterable[dict]) -> bool:
+    """Whether two of these runs, seed included, differ in their precision alone."""
+    configs, precisions = [record["config"] for record in records if not diverged(record)], defaultdict(set)
+    names = {name for config in configs for name in config} - {"precision", "sets", "gradient_diagnostics_steps"}
+    for config in configs:
+        precisions[tuple(str(_setting(config, name)) for name in names)].add(config.get("precision"))
+    return any(len(of_run) > 1 for of_run in precisions.values())
+
+
 def diverged(record: dict) -> bool:
     """Whether training went to NaN, so that the record has no scores."""
     return bool(record.get("diverged"))
@@ -100,7 +112,8 @@ def diverged(record: dict) -> bool:
 def _named(records: Iterable[dict]) -> list[tuple[str, str, dict]]:
     """`(settings, row, record)` of every run that was scored, in the order of tables."""
     records, groups = [record for record in records if not diverged(record)], defaultdict(list)
-    names = sorted({name for record in records for name in record["config"]} - {*_NOT_A_SETTING})
+    not_settings = {*_NOT_A_SETTING} | (set() if is_precision_compared(records) else {"precision"})
+    names = sorted({name for record in records for name in record["config"]} - not_settings)
     for record in records:
         config = record["config"]
         settings = tuple((name, str(_setting(config, name))) for name in names)

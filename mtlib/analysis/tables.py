@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pandas
 
-from mtlib.analysis.frame import HEADING, diverged, frame
+from mtlib.analysis.frame import HEADING, diverged, frame, is_precision_compared
 from mtlib.analysis.statistics import Difference, paired_difference
 from mtlib.errors import UserError
 
@@ -93,7 +93,7 @@ def texts(table: Table, per_seed: bool = False) -> list[tuple[str, str, list[str
     """`(row name, n, cells)` as text: mean ± sd in per cent, then the paired difference with its 95 % interval."""
     lines = []
     for row in table.rows:
-        name = row.method + (f" ({row.settings})" if row.settings else "")
+        name = _row_name(row.method, row.settings)
         lines.append((name, str(row.n), [_score_text(row.scores[column], row.n) for column in table.columns]))
         differences = [table.difference(row, column) for column in table.columns]
         if any(differences):
@@ -117,12 +117,33 @@ def _make_table(heading: tuple, records: list[dict]) -> Table:
         by_seed = {of: group[group["set"] == of].set_index("seed") for of, _ in columns.values()}
         wide = pandas.DataFrame({column: by_seed[of][measure] for column, (of, measure) in columns.items()})
         rows.append(Row(method, settings, group["row"].iloc[0], group["budget"].iloc[0], wide.sort_index()))
+    notes = [_note_on_diverged(records), "" if is_precision_compared(records) else _note_on_precision(scores)]
+    return Table(" · ".join(map(str, heading)), tuple(columns), tuple(rows), "\n\n".join(filter(None, notes)))
+
+
+def _note_on_diverged(records: Iterable[dict]) -> str:
     lost = [record["config"] for record in records if diverged(record)]
     names = [
         f"{config['method']} (learning rate {config['learning_rate']:g}, seed {config['seed']})" for config in lost
     ]
-    note = f"Left out, because training diverged: {', '.join(names)}." if names else ""
-    return Table(" · ".join(map(str, heading)), tuple(columns), tuple(rows), note)
+    return f"Left out, because training diverged: {', '.join(names)}." if names else ""
+
+
+def _note_on_precision(scores: pandas.DataFrame) -> str:
+    """Which runs have another precision than most, where rows and their differences put several together."""
+    runs = scores.drop_duplicates(["method", "settings", "seed"])
+    if runs["precision"].nunique() < 2:
+        return ""
+    usual, texts = runs["precision"].mode()[0], []
+    for (method, settings, precision), group in runs.groupby(["method", "settings", "precision"], sort=False):
+        if precision != usual:
+            of_seeds = f"seed{'s' * (len(group) > 1)} {', '.join(map(str, sorted(group['seed'])))}"
+            texts.append(f"{_row_name(method, settings)}, {of_seeds}, in {precision}")
+    return f"All runs are in {usual}, except: {'; '.join(texts)}."
+
+
+def _row_name(method: str, settings: str) -> str:
+    return method + (f" ({settings})" if settings else "")
 
 
 def _score_text(scores: pandas.Series, n: int) -> str:

@@ -196,6 +196,7 @@ def view(session: AnnotationSession):
     import ipywidgets as widgets
 
     shown, bar = widgets.HTML(), widgets.IntProgress(min=0, max=len(session.items), description="done")
+    bar.layout.max_width = "calc(100% - 4px)"  # on a phone it is wider than the page
     field = widgets.Text(placeholder="type p, i or b", layout={"width": "10em"})
     names = {**{letter: f"{name} ({letter})" for letter, name in ANSWERS.items()}, BACK: f"back ({BACK})"}
     buttons = {letter: widgets.Button(description=name) for letter, name in names.items()}
@@ -228,7 +229,8 @@ def view(session: AnnotationSession):
         button.on_click(lambda _, letter=letter: press(letter))
     field.observe(typed, names="value")
     refresh()
-    return widgets.VBox([bar, shown, widgets.HBox([*buttons.values(), field])])
+    row = widgets.HBox([*buttons.values(), field], layout={"flex_flow": "row wrap"})  # so that a phone shows all four
+    return widgets.VBox([bar, shown, row])
 
 
 def _choices() -> str:

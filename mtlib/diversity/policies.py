@@ -238,12 +238,12 @@ def what_is_refilled(
 
 def kept_labels(texts: Iterable[str], templates: Iterable[str], labels: Iterable[int]) -> dict[str, float]:
     """The shares of texts whose label by the grammar's rules (`testbed.labels`) is kept, turned, or undecided."""
-    found = [(label_by_rules(text, template), label) for text, template, label in
-             zip(texts, templates, labels, strict=True)]  # fmt: skip
+    new_and_old = [(label_by_rules(text, template), label) for text, template, label in
+                   zip(texts, templates, labels, strict=True)]  # fmt: skip
     return {
-        "kept": _share([now == label for now, label in found]),
-        "turned": _share([now == 1 - label for now, label in found]),
-        "undecided": _share([now is None for now, _ in found]),
+        "kept": _share([new == old for new, old in new_and_old]),
+        "turned": _share([new == 1 - old for new, old in new_and_old]),
+        "undecided": _share([new is None for new, _ in new_and_old]),
     }
 
 

@@ -65,7 +65,7 @@ class MarkTokens(Preparer):
 def _marks(row: dict, ids, offsets, sequence, spans: tuple[Spans, Spans], special: set[int]) -> list[int]:
     """The number of each token's span: those of the second text go on where those of the first end."""
     number = count(1)
-    numbered = [[(start, end, *(own or [next(number)])) for start, end, *own in of_text] for of_text in spans]
+    numbered = [[(start, end, *(numbers or [next(number)])) for start, end, *numbers in of_text] for of_text in spans]
     first = mark_spans(row["text"], _of_text(offsets, sequence, 0), numbered[0])
     second = mark_spans(row.get("text_pair") or "", _of_text(offsets, sequence, 1), numbered[1])
     return [0 if token in special else a or b for token, a, b in zip(ids, first, second, strict=True)]

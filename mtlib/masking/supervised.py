@@ -114,19 +114,19 @@ class PointAtSpans(Preparer):
 
     @torch.no_grad()
     def _logarithms(self, pointer: SpanPointer, examples: Dataset, special_ids) -> tuple[list, list]:
-        found, special = ([], []), torch.tensor(sorted(special_ids))
+        starts_and_ends, special = ([], []), torch.tensor(sorted(special_ids))
         for first in range(0, len(examples), 64):
             ids = examples[first : first + 64]["input_ids"]
-            for kept, logits in zip(found, _pointed(pointer, ids, special), strict=True):
+            for kept, logits in zip(starts_and_ends, _pointed(pointer, ids, special), strict=True):
                 # a text without a token of its own: no place is possible
                 logs = logits.float().log_softmax(dim=-1).nan_to_num(nan=-torch.inf, neginf=-torch.inf).cpu()
                 kept += [row[: len(tokens)].tolist() for row, tokens in zip(logs, ids, strict=True)]
-        return found
+        return starts_and_ends
 
 
 def marked_spans(examples: Dataset, column: str) -> Iterator[PointedSpan]:
     """The spans that a column of their numbers marks (`marking.MarkTokens`)."""
     for ids, numbers in zip(examples["input_ids"], examples[column], strict=True):
         for number in sorted({*numbers} - {0}):
-            places = [place for place, own in enumerate(numbers) if own == number]
+            places = [place for place, other in enumerate(numbers) if other == number]
             yield PointedSpan(list(ids), places[0], places[-1])

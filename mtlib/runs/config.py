@@ -97,26 +97,28 @@ class RunConfig:
         task, rates = get_task(self.task), default_rates(self.method, self.model)
         # 3 and 3.0 are one run, with one record
         typed = {name: _NUMBERS[kind][0](value) for name, kind, value in _numbers(self) if value is not None}
-        given = replace(self, **{name: value for name, value in typed.items() if name in _run_field_names()})
+        config = replace(self, **{name: value for name, value in typed.items() if name in _run_field_names()})
         method = {name: value for name, value in typed.items() if name not in _run_field_names()}
         if "alpha" in get_method(self.method).reads and self.settings.alpha is None:
             method["alpha"] = task.alpha
         if "mlm_head_learning_rate" in get_method(self.method).reads and self.settings.mlm_head_learning_rate is None:
-            method["mlm_head_learning_rate"] = given.learning_rate or rates.mlm_head
+            method["mlm_head_learning_rate"] = config.learning_rate or rates.mlm_head
         if self.reads_bias and self.settings.bias == "by_task":
             method["bias"] = BIAS_OF_TASK[self.task][0]
-        sets = given.evaluation_sets
+        sets, kind_of_number = config.evaluation_sets, config.precision
+        if kind_of_number == "auto":
+            kind_of_number = "bf16" if precision()["bf16"] else "float32"
         return replace(
-            given,
-            settings=replace(given.settings, **method),
-            batch_size=given.batch_size or task.batch_size,
-            learning_rate=given.learning_rate or rates.trunk,
-            classifier_learning_rate=given.classifier_learning_rate or given.learning_rate or rates.classifier,
-            eval_max_length=given.eval_max_length or given.max_length,
+            config,
+            settings=replace(config.settings, **method),
+            batch_size=config.batch_size or task.batch_size,
+            learning_rate=config.learning_rate or rates.trunk,
+            classifier_learning_rate=config.classifier_learning_rate or config.learning_rate or rates.classifier,
+            eval_max_length=config.eval_max_length or config.max_length,
             sets=sets,
-            splits={name: given.splits.get(name, split_options(name)[0]) for name in sets
+            splits={name: config.splits.get(name, split_options(name)[0]) for name in sets
                     if len(split_options(name)) > 1},
-            precision=("bf16" if precision()["bf16"] else "float32") if given.precision == "auto" else given.precision,
+            precision=kind_of_number,
         )  # fmt: skip
 
     @property

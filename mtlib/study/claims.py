@@ -6,13 +6,14 @@ from dataclasses import dataclass
 
 import pandas
 
-from mtlib.analysis.frame import common_sets, diverged, frame
+from mtlib.analysis.comparison import check_one_run_a_seed, group_by_arm
+from mtlib.analysis.frame import common_sets, frame
 from mtlib.analysis.statistics import FEWEST_SEEDS, Difference, paired_difference, spread
 from mtlib.analysis.tables import pipe_table
 from mtlib.data.tasks import TASKS, kind
 from mtlib.methods import METHODS
 from mtlib.study import paper
-from mtlib.study.plan import EVERY_ARM, arm_of, check_one_run_a_seed, points_of_curve, split
+from mtlib.study.plan import EVERY_ARM, arm_of, points_of_curve, split
 
 AT_CHANCE = 2.0  # points to the majority class
 VERDICTS = ("reproduced", "leaning", "undecided", "leaning against", "contradicted", "not learned", "not run")
@@ -156,10 +157,7 @@ def by_arm(records: Iterable[dict]) -> dict[tuple[str, str], list[dict]]:
     Raises:
         UserError: records that are not of one study, or two of one arm and seed.
     """
-    arms = defaultdict(list)
-    for record in split(records)[1]:
-        if not diverged(record):
-            arms[record["config"]["task"], arm_of(record["config"])].append(record)
+    arms = group_by_arm(split(records)[1], lambda config: (config["task"], arm_of(config)))
     order = [(task, arm.name) for task in TASKS for arm in EVERY_ARM if (task, arm.name) in arms]
     for task, arm in order:
         check_one_run_a_seed(arms[task, arm], f"{task}, {arm}")

@@ -1,26 +1,45 @@
 """The figures of the reproduction study, and all those of `python -m mtlib figures`."""
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 
-from mtlib.analysis.figures import curve, differences, gap, group_means, learning_curves, method, planted, style
+from mtlib.analysis.figures import (
+    curve,
+    differences,
+    gap,
+    gap_by_touch,
+    group_means,
+    learning_curves,
+    method,
+    planted,
+    style,
+)
 from mtlib.analysis.tables import make_tables
 from mtlib.data.tasks import TASKS, kind
 from mtlib.errors import UserError
 from mtlib.runs.records import read_records
 from mtlib.study import plan
+from mtlib.study.ablations import told_the_words
 from mtlib.study.claims import CLAIMS, Comparison, by_arm, panels
 
 
 def standard(results: Path) -> dict[str, tuple[Figure, str]]:
     """The figures of `python -m mtlib figures`, by name, from the records in `results`."""
-    study, sst2, testbed = (read_records([results / f"{name}.jsonl"]) for name in ("study", "sst2", "testbed"))
+    names = ("study", "sst2", "testbed", "policies", "peers")
+    study, sst2, testbed, policies, peers = (read_records([results / f"{name}.jsonl"]) for name in names)
+    masks = json.loads((results / "policies_masks.json").read_text())
     return {
         "method": method(),
         **{f"study_{name}": drawn for name, drawn in of_study(study).items()},
         "testbed_shortcut": planted(testbed, "What a planted shortcut does to a fine-tuned model"),
+        "policies_gap": gap_by_touch(policies, masks, "Mask-tuning: gap against what is masked"),
+        "ablations": gap(told_the_words(results), "Parts of Mask-tuning, all words of the shortcut masked"),
+        "peers": gap(peers, "The other methods on the testbed"),
         "sst2_gap": gap(sst2, "SST-2 and its out-of-distribution sets, bundled model"),
         "sst2_differences": differences(make_tables(sst2)[0], "Mask-tuning against fine-tuning, SST-2"),
         "sst2_losses": learning_curves(sst2, ("mlm_loss", "ft_loss"), "Training on SST-2"),
@@ -50,8 +69,9 @@ def of_study(records: Sequence[dict]) -> dict[str, tuple[Figure, str]]:
 def claims(by_panel: Mapping[tuple[str, str, str], Sequence[Comparison]], title: str = "") -> tuple[Figure, str]:
     """Differences of two arms, a panel per claim and a row per evaluation set, with 95 % t intervals.
 
-    `by_panel` maps a panel's claims and its two arms to the comparisons. Hollow: both arms at chance, or one has not
-    learned the task. Sets that were not run are left out. Where the paper says which is better, its side is shaded.
+    `by_panel` maps a panel's claims and its two arms to the comparisons. Colours are those of the tasks. Hollow: both
+    arms at chance, or one has not learned the task. Sets that were not run are left out. Where the paper says which is
+    better, its side is shaded.
     """
     run = {panel: [cell for cell in cells if cell.difference is not None] for panel, cells in by_panel.items()}
     sets = style.id_first(dict.fromkeys(cell.set_name for cells in run.values() for cell in cells))
@@ -72,23 +92,32 @@ def claims(by_panel: Mapping[tuple[str, str, str], Sequence[Comparison]], title:
             axis.axvspan(0, sign * 100, color=style.PALETTE[2], alpha=0.1, lw=0)
         style.rows_down(axis, map(style.with_kind, sets))
         axis.tick_params(axis="y", labelsize=8)
-        axis.set_title(f"{questions}: {style.label(arm)}\n- {style.label(base)}", fontsize=9)
+        axis.set_title(f"{questions}: {style.label(arm)}\nminus {style.label(base)}", fontsize=9)
     for axis in axes[len(run) :]:
         axis.set_visible(False)
+    for axis in axes[max(0, len(run) - columns) : len(run)]:
+        axis.set_xlabel("difference, points", fontsize=9)
     ends = [end for cells in run.values() for cell in cells for end in (cell.difference.low, cell.difference.high)]
     axes[0].set_xlim(min(*ends, 0) - 2, max(*ends, 0) + 2)  # the shading would widen it
-    text = "difference, points (shaded: the paper's side); hollow: at chance or not learned"
-    figure.supxlabel(text, fontsize=9)
+    tasks = {cell.task for cells in run.values() for cell in cells}
+    handles = [Line2D([], [], **_look(task), label=task) for task in TASKS if task in tasks]
+    handles += [Line2D([], [], color="0.3", marker="o", ls="", mfc="white", label="hollow: at chance or not learned"),
+                Patch(color=style.PALETTE[2], alpha=0.1, label="the paper's side")]  # fmt: skip
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=9)
     figure.suptitle(title, x=0.01, ha="left", fontsize=11)
     return figure, style.sentence("Evaluation sets whose 95 % interval of the difference lies above or below 0", words)
 
 
 def _draw(axis, cell: Comparison, line: int) -> None:
-    shift, look = cell.difference, style.series(list(TASKS).index(cell.task)) | {"linestyle": ""}
+    shift, look = cell.difference, _look(cell.task)
     axis.errorbar(
         shift.mean, line, xerr=[[shift.mean - shift.low], [shift.high - shift.mean]], capsize=2, ms=5, **look,
         markerfacecolor="white" if cell.says_nothing else look["color"],
     )  # fmt: skip
+
+
+def _look(task: str) -> dict[str, str]:
+    return style.series(list(TASKS).index(task)) | {"linestyle": ""}
 
 
 def _sides(cells: Sequence[Comparison]) -> list[str]:

@@ -5,11 +5,11 @@ rates that it chose, everything else.
 """
 
 import math
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 
+from mtlib.analysis.comparison import check_one_run_a_seed
 from mtlib.analysis.frame import diverged
 from mtlib.data.sources import source_kind
 from mtlib.data.tasks import TASKS, get_task
@@ -218,13 +218,6 @@ def points_of_curve(records: Iterable[dict], task: str, name: str) -> dict[float
     common = set.intersection(*seeds) if seeds else set()
     in_order = sorted(points) if common else ()
     return {value: [record for record in points[value] if record["config"]["seed"] in common] for value in in_order}
-
-
-def check_one_run_a_seed(records: Iterable[dict], what: str) -> None:
-    """Raise `UserError` if two of the `records` have one seed."""
-    for seed, count in Counter(record["config"]["seed"] for record in records).items():
-        if count > 1:
-            raise UserError(f"{count} records of {what} have seed {seed} (other learning rates?); a study has one.")
 
 
 def _is_of_grid(record: dict) -> bool:

@@ -7,6 +7,7 @@ import os
 import platform
 import tempfile
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 import fsspec
@@ -52,26 +53,29 @@ class Store:
     def has(self, name: str) -> bool:
         if self._system is None:
             return (self.folder / name).exists()
-        self._system.invalidate_cache()
-        return self._system.exists(f"{self._root}/{name}")
+        with self._errors("read from"):
+            self._system.invalidate_cache()
+            return self._system.exists(f"{self._root}/{name}")
 
     def state(self, name: str) -> str | None:
         """What a record says of its run: "there", or "diverged" if training did; None where there is no record."""
         if not self.has(name):
             return None
-        path = self.folder / name
-        content = path.read_bytes() if self._system is None else self._system.cat_file(f"{self._root}/{name}")
+        with self._errors("read from"):
+            path = self.folder / name
+            content = path.read_bytes() if self._system is None else self._system.cat_file(f"{self._root}/{name}")
         try:
             return "diverged" if json.loads(content).get("diverged") else "there"
         except ValueError as error:
             raise UserError(f"{name} in {self.address} is not JSON ({error}); move it away or run it again.") from error
 
     def put(self, path: Path) -> None:
-        """Have the record of a finished run where it belongs, whole or not at all."""
+        """Have the record of a finished run where it belongs, whole or not at all. A record that is there stays."""
         if self._system is None:
             return
         try:
-            self._write(path.name, path.read_bytes())
+            if not self.has(path.name):  # a machine that was cut off may have written it meanwhile
+                self._write(path.name, path.read_bytes())
         except FileNotFoundError:  # another sweep on this machine has just done so
             if not self.has(path.name):
                 raise
@@ -80,7 +84,8 @@ class Store:
     def records(self) -> list[dict]:
         if self._system is None:
             return read_records([self.folder]) if self.folder.is_dir() else []
-        contents = [self._system.cat_file(path) for path in self._system.glob(f"{self._root}/*.json")]
+        with self._errors("read from"):
+            contents = [self._system.cat_file(path) for path in self._system.glob(f"{self._root}/*.json")]
         return [record for record in map(json.loads, contents) if "metrics" in record]
 
     def holder(self, name: str) -> str | None:
@@ -101,12 +106,18 @@ class Store:
 
     def _write(self, name: str, content: bytes, keep: bool = True) -> None:
         part = f"{self._root}/.{name}.{uuid.uuid4().hex}.part"
-        try:
+        with self._errors("write to"):
             self._system.makedirs(self._root, exist_ok=True)
             self._system.pipe_file(part, content)
             if keep:  # a rename, or where there is none (object stores) a copy, which is there whole or not at all
                 self._system.mv(part, f"{self._root}/{name}")
             else:
                 self._system.rm_file(part)
-        except Exception as error:  # each file system has its own
-            raise UserError(f"cannot write to {self.address}: {error or type(error).__name__}") from error
+
+    @contextlib.contextmanager
+    def _errors(self, action: str) -> Iterator[None]:
+        """Every file system has errors of its own: turn them into `UserError`."""
+        try:
+            yield
+        except Exception as error:
+            raise UserError(f"cannot {action} {self.address}: {str(error) or type(error).__name__}") from error

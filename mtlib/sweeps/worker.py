@@ -28,13 +28,14 @@ def carry_out(settings: dict, out: str, file: str) -> dict[str, str]:
     """
     try:
         store = Store(out)
-        record, _ = run(configure(**settings), store.folder)
-        if record.name != file:
-            raise UserError(
-                f"the worker made {record.name} instead of {file}: its data, its model or its mtlib is not what the "
-                "sweep began with; start the sweep again, with the same on all machines."
-            )
-        store.put(record)
+        if store.state(file) is None:  # else a worker wrote it that was cut off before it could say so
+            record, _ = run(configure(**settings), store.folder)
+            if record.name != file:
+                raise UserError(
+                    f"the worker made {record.name} instead of {file}: its data, its model or its mtlib is not what "
+                    "the sweep began with; start the sweep again, with the same on all machines."
+                )
+        store.put(store.folder / file)
         return {"status": "diverged" if store.state(file) == "diverged" else "written", "detail": ""}
     except Busy as error:
         return {"status": "busy", "detail": str(error)}

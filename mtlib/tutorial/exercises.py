@@ -23,8 +23,9 @@ def check(number: int, name: str, expected, tolerance: float = 0.0, hint: str = 
     A wrong answer is told, never raised. The variable is looked up in the notebook that calls this.
 
     Args:
-        expected: a number (right within `tolerance`), any other value (right if equal), or a function of the student's
-            value that returns None if it is right and otherwise a sentence that says what is wrong.
+        expected: a number (right within `tolerance`; the answer may be a tensor without dimensions), any other value
+            (right if equal), or a function of the student's value that returns None if it is right and otherwise a
+            sentence that says what is wrong.
         hint: a sentence printed after what is wrong.
     """
     _judges[number] = _judge(name, expected, tolerance)
@@ -37,11 +38,13 @@ def check(number: int, name: str, expected, tolerance: float = 0.0, hint: str = 
 
 
 def confirm(number: int, right, wrong) -> None:
-    """For solutions: the check above must accept `right` and object to `wrong`.
+    """For solutions: the check above must accept `right` and object to `wrong`. Where it was not run, say so.
 
     Raises:
         AssertionError: it does not, so that solution and check contradict each other.
     """
+    if number not in _judges:
+        return print(f"Exercise {number}: run the check above too; it tells whether your answer is right.")
     fault = _fault(number, right)
     assert fault is None, f"exercise {number} objects to its own solution: {fault}"
     assert _fault(number, wrong) is not None, f"exercise {number} accepts {wrong!r}, which is wrong"
@@ -79,11 +82,12 @@ def _fault(number: int, value) -> str | None:
 
 def _judge(name: str, expected, tolerance: float) -> Callable:
     def of_number(value):
-        if not isinstance(value, numbers.Real) or isinstance(value, bool):
+        number = _number(value)
+        if number is None:
             return f"`{name}` is {_short(value)}; expected a number."
-        if abs(value - expected) <= tolerance:
+        if abs(number - expected) <= tolerance:
             return None
-        return f"`{name}` is {value:.6g}, which is too {'large' if value > expected else 'small'}."
+        return f"`{name}` is {number:.6g}, which is too {'large' if number > expected else 'small'}."
 
     def of_value(value):
         return None if value == expected else f"`{name}` is {_short(value)}; that is not it."
@@ -92,6 +96,14 @@ def _judge(name: str, expected, tolerance: float) -> Callable:
         return expected
     is_number = isinstance(expected, numbers.Real) and not isinstance(expected, bool)
     return of_number if is_number else of_value
+
+
+def _number(value) -> float | None:
+    """A number, or that in a tensor or array without dimensions; None for anything else."""
+    if getattr(value, "shape", None) == ():
+        value = value.item()
+    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool) and value == value  # nan is not itself
+    return value if is_number else None
 
 
 def _short(value) -> str:

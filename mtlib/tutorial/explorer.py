@@ -166,7 +166,7 @@ def as_html(exploration: Exploration) -> str:
     ]
     hidden = [exploration.mask_token if i in masked else token for i, token in enumerate(exploration.tokens)]
     return (
-        f"<p>original: {line(exploration.tokens, 'b')}<br>masked: {line(hidden, 'b')}<br>"
+        f'<p style="line-height:1.4">original: {line(exploration.tokens, "b")}<br>masked: {line(hidden, "b")}<br>'
         f"refilled: {line(exploration.perturbed, 'mark')}</p>"
         + html_table(["masked token (its probability)", "best fillers"], fillers)
         + html_table(["class", "original", "refilled"], classes)
@@ -197,6 +197,8 @@ def highlight_words(text: str, words: set[str]) -> str:
 
 def html_table(header: list[str], rows: list[list[str]]) -> str:
     """Cells are HTML already; escape what is not."""
-    head = "".join(f'<th style="text-align:left">{name}</th>' for name in header)
-    body = "".join("<tr>" + "".join(f'<td style="text-align:left">{c}</td>' for c in row) + "</tr>" for row in rows)
-    return f"<table><tr>{head}</tr>{body}</table>"
+    # inside a widget a table has no style of its own: cells touch, and lines stand far apart
+    look = 'style="text-align:left; padding:0.2em 1em 0.2em 0; line-height:1.4"'
+    head = "".join(f"<th {look}>{name}</th>" for name in header)
+    body = "".join("<tr>" + "".join(f"<td {look}>{cell}</td>" for cell in row) + "</tr>" for row in rows)
+    return f'<table style="margin-bottom:1em"><tr>{head}</tr>{body}</table>'

@@ -3,6 +3,7 @@
 A page holds each part between `<!-- made: NAME -->` and `<!-- end -->`.
 """
 
+import json
 import re
 from pathlib import Path
 
@@ -10,10 +11,12 @@ import pandas
 
 from mtlib.analysis.tables import make_tables, markdown
 from mtlib.data.tasks import TASKS
+from mtlib.diversity.two_trainings import as_frame
 from mtlib.errors import UserError
 from mtlib.runs.records import read_records
 from mtlib.study import claims as verdicts
 from mtlib.study import figures
+from mtlib.study.ablations import told_the_words
 from mtlib.study.plan import ARMS, arm_of, split
 
 PAGES = ("data/results/README.md", "data/results/STUDY.md")  # in a checkout
@@ -26,17 +29,19 @@ def parts(results: Path) -> dict[str, str]:
     arms = [arm.name for arm in ARMS]
     grid, rest = split(study)
     tasks = [task for task in TASKS if any(record["config"]["task"] == task for record in rest)]
-    drawn = figures.of_study(study)
+    drawn = figures.standard(results)
+
+    curves = [name for name in drawn if name.startswith(("study_alpha", "study_mask_rate"))]
 
     def image(name: str) -> str:
-        return f"![{drawn[name][1]}](../../figures/study_{name}.png)"
+        return f"![{drawn[name][1]}](../../figures/{name}.png)"
 
     return {
         "study verdicts": verdicts.markdown(verdicts.summary(study)),
-        "study figure": image("claims"),
-        "study gaps": "\n\n".join(image(f"gap_{task}") for task in tasks),
-        "study hans": image("hans"),
-        "study curve figures": "\n\n".join(image(name) for name in drawn if name.startswith(("alpha", "mask_rate"))),
+        "study figure": image("study_claims"),
+        "study gaps": "\n\n".join(image(f"study_gap_{task}") for task in tasks),
+        "study hans": image("study_hans"),
+        "study curve figures": "\n\n".join(map(image, curves)),
         "study sets": _by_task({task: verdicts.by_set(study, task) for task in tasks}),
         "study main": _tables([record for record in rest if arm_of(record["config"]) in arms]) + _unlearned(study),
         "study labels": _by_task({task: verdicts.by_label(study, task) for task in tasks}),
@@ -44,6 +49,11 @@ def parts(results: Path) -> dict[str, str]:
         "study cost": verdicts.markdown(verdicts.cost(study)),
         "study rates": _rates(grid),
         "study pilot": _rates(read_records([results / "study_pilot.jsonl"])),
+        "policies figure": image("policies_gap"),
+        "parts of Mask-tuning figure": image("ablations"),
+        "other methods figure": image("peers"),
+        "fillings": _fillings(results),
+        "parts of Mask-tuning": _tables(told_the_words(results)),
         **{
             name: _tables(read_records([results / f"{file}.jsonl"]))
             for name, file in {
@@ -96,6 +106,14 @@ def _rates(records: list[dict]) -> str:
         for task, arm, examples, batch, rate, accuracy in sorted(rows)
     ]
     return verdicts.markdown(pandas.DataFrame(texts, columns=names).set_index("task"))
+
+
+def _fillings(results: Path) -> str:
+    """The categories of filled examples, by masked LM, task and training, and beside them the paper's."""
+    files = {"base-sized": "fillings_base.json", "bundled": "fillings_mini.json"}
+    frame = as_frame({name: json.loads((results / file).read_text()) for name, file in files.items()})
+    texts = frame.map(lambda share: "" if share != share else f"{share:.0f}").reset_index()
+    return verdicts.markdown(texts.set_index("masked LM"))
 
 
 def _tables(records: list[dict]) -> str:

@@ -20,6 +20,8 @@ def shipped(name: str) -> list[dict]:
 def compare(records: Sequence[dict], arm: str, base: str, set_name: str) -> str:
     """A sentence on two rows of records on one set: both means, and the difference paired by seed or why there is none.
 
+    The means are over the seeds that both have, where there are any.
+
     `arm` and `base` are names of rows as figures have them (`mtlib.analysis.frame.by_row`). Fewer than three seeds in
     common give no verdict.
     """
@@ -28,8 +30,10 @@ def compare(records: Sequence[dict], arm: str, base: str, set_name: str) -> str:
     missing = [row for row in (arm, base) if row not in accuracy]
     if missing:
         return f"`{set_name}`: no record of {label(missing[0])} yet."
-    means = ", ".join(f"{label(row)} {_mean(accuracy[row].dropna())}" for row in (arm, base))
     points = (accuracy[arm] - accuracy[base]).dropna()
+    if len(points):
+        accuracy = accuracy.loc[points.index]  # a mean over other seeds would say something else than the difference
+    means = ", ".join(f"{label(row)} {_mean(accuracy[row].dropna())}" for row in (arm, base))
     if len(points) < FEWEST_SEEDS:
         return f"`{set_name}`: {means}. Fewer than three seeds in common, so no verdict."
     shift = paired_difference(list(points))

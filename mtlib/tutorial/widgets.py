@@ -15,6 +15,8 @@ from mtlib.testbed import generate, load_grammar, shortcut_label, shortcut_words
 from mtlib.testbed.probes import evaluation_sets, run_probe, shortcut
 from mtlib.tutorial.explorer import as_html, explore, highlight_words, html_table
 
+_UNCUT = {"button_width": "auto"}  # buttons of one width cut long names off
+
 
 def mask_explorer(
     models: Mapping[str, SharedPLM], text: str, gold: int, text_pair: str | None = None, alpha: float = 0.6
@@ -35,7 +37,7 @@ def mask_explorer(
     labels = next(iter(models.values())).config.id2label
     wide = w.Layout(width="95%")
     controls = {
-        "model": w.ToggleButtons(options=list(models), description="model"),
+        "model": w.ToggleButtons(options=list(models), description="model", style=_UNCUT),
         "text": w.Text(text, description="text", layout=wide, continuous_update=False),
         "text_pair": w.Text(text_pair or "", description="second text", layout=wide, continuous_update=False),
         "gold": w.Dropdown(options=[(name, i) for i, name in labels.items()], value=gold, description="gold label"),
@@ -78,9 +80,9 @@ def policy_explorer(models: Mapping[str, SharedPLM], examples: Dataset, policies
     import ipywidgets as w
 
     controls = {
-        "model": w.ToggleButtons(options=list(models), description="model"),
+        "model": w.ToggleButtons(options=list(models), description="model", style=_UNCUT),
         "example": w.IntSlider(0, min=0, max=len(examples) - 1, description="example", continuous_update=False),
-        "policy": w.ToggleButtons(options=list(policies), description="policy"),
+        "policy": w.ToggleButtons(options=list(policies), description="policy", style=_UNCUT),
         "rate": w.FloatSlider(0.05, min=0.0, max=1.0, step=0.05, description="mask rate", continuous_update=False),
         "seed": w.IntSlider(0, min=0, max=50, description="seed", continuous_update=False),
     }
@@ -118,7 +120,7 @@ def dial_html(task: str, strength: float, n_examples: int = 6) -> str:
         texts = [highlight_words(text, words) for text in (row["text"], row.get("text_pair")) if text]
         suggests = shortcut_label(grammar, row["text"], row.get("text_pair"))
         examples.append(["<br>".join(texts), names[row["label"]], names[suggests]])
-    return html_table(["set", "the shortcut is right"], rows) + html_table(
+    return html_table(["set", f"the shortcut is right (strength {strength:g})"], rows) + html_table(
         ["training example", "label", "shortcut says"], examples
     )
 
@@ -133,6 +135,7 @@ def _live(controls: Mapping, shown: Callable[[dict], str]):
         output.value = shown({name: control.value for name, control in controls.items()})
 
     for control in controls.values():
+        control.layout.max_width = "calc(100% - 4px)"  # on a phone a slider is wider than the page
         control.observe(update, names="value")
     update()
     return w.VBox([*controls.values(), output])

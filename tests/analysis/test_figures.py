@@ -183,6 +183,17 @@ class TestPlots:
         (axis,) = figure.axes
         assert list(axis.lines[0].get_xdata()) == [0, 0.9] and list(axis.lines[0].get_ydata()) == [25, 91]
 
+    def test_equal_values_do_not_hide_each_other(self):
+        counts = {strength: dict.fromkeys(SETS, (1, 2)) for strength in (0.0, 0.9)}
+        points = {value: [record("mask_tuning", 0, (50, 50))] for value in (0.0, 0.9)}
+        for figure, _ in (figures.dial(counts), figures.curve(points, "alpha")):
+            figure.canvas.draw()
+            (axis,) = figure.axes
+            first, second = (line.get_transform().transform(line.get_xydata()) for line in axis.lines[:2])
+            assert (abs(first[:, 0] - second[:, 0]) >= 4).all() and first[:, 1] == pytest.approx(second[:, 1])
+            for place in (*first, *second):
+                assert axis.bbox.contains(*place), "no marker is cut off at the edge"
+
     def test_planted(self):
         """A line per run, by task and from the strongest shortcut to none; the worst set out of distribution counts."""
         sets = ("testbed_sentiment", "testbed_contrast", "testbed_counterfactual")
@@ -199,6 +210,7 @@ class TestPlots:
         )
         (axis,) = figure.axes
         assert [list(line.get_xdata()) for line in axis.lines[:3]] == [[10, 95], [95], [20, 10]]
+        assert len(set(axis.lines[2].get_ydata())) == 2, "two sets with equal accuracies stay visible"
         assert {"in distribution", "out of distribution", "sentiment, no shortcut"} <= set(texts(figure))
 
     def test_shares_over(self):
@@ -329,8 +341,24 @@ def test_every_row_has_a_look_of_its_own():
     variants = [f"mask_tuning ({name})" for name in ("alternating", "balanced", "alpha 0.1", "alpha 0.3")]
     looks = style.looks([*METHODS, "fine_tuning (6 epochs)", *variants])
     assert len({look.colour for look in looks.values()}) == len(looks)
-    assert len({looks[method].marker for method in METHODS}) == len(METHODS)  # the second cue; variants may share one
-    assert looks["mask_tuning (balanced)"] == ("Mask-tuning (balanced)", "#882255", "<")
+    assert len({look.marker for look in looks.values()}) == len(looks), "the second cue"
+    assert looks["mask_tuning (balanced)"] == ("Mask-tuning (balanced)", "#882255", (4, 1, 0))
+
+
+def test_an_arm_looks_the_same_whatever_it_is_compared_with():
+    balanced, at_random, told = (
+        f"mask_tuning ({words}balanced)"
+        for words in ("", "mask_rate 0.05, masking exact, ", "mask_rate 1.0, masking known_shortcut, ")
+    )
+    looks = style.looks(["fine_tuning", at_random, told])
+    assert looks[at_random] == ("Mask-tuning (random, 5 %, balanced)", *style.looks([balanced])[balanced][1:])
+    assert looks[told].label == "Mask-tuning (shortcut's words, all of them, balanced)"
+    policies = style.of_policies(["fine_tuning", *"abcdefghijklmnop", "exact", "known_shortcut"])
+    assert policies["known_shortcut"] == {"color": looks[told].colour, "marker": looks[told].marker}
+    assert policies["fine_tuning"]["color"] == METHODS["fine_tuning"].colour
+    assert len({tuple(look.values()) for look in policies.values()}) == len(policies)
+    often = style.looks([at_random, at_random.replace("0.05", "0.3")])
+    assert len({look[1:] for look in often.values()}) == 2, "two rates of one policy in one figure"
 
 
 def test_a_seventh_method_recolours_no_other(monkeypatch):

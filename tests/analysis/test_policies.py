@@ -1,5 +1,7 @@
 """The comparison of masking policies from hand-made records."""
 
+import itertools
+
 import pytest
 
 from mtlib.analysis import figures
@@ -56,6 +58,13 @@ def test_the_gap_is_in_minus_the_mean_out_of_distribution():
     assert found["n"].tolist() == [1] * 4 and found["low"].isna().all()
 
 
+def test_precisions_are_named_where_they_differ():
+    other = record("known_shortcut:1", (95, 80, 84), seed=1, precision="float32")
+    found = points([run | {"config": {"precision": "bf16"} | run["config"]} for run in (*ONE_SEED, other)], MASKS)
+    assert found.loc["known_shortcut:1", ["n", "precision"]].tolist() == [2, "bf16, float32"]
+    assert found.loc["fine_tuning", "precision"] == "bf16" and "precision" not in points(ONE_SEED, MASKS)
+
+
 def test_interval_over_two_seeds():
     found = points([*ONE_SEED, record("fine_tuning", (92, 10, 20), seed=1)], MASKS)
     # gaps 75 and 77: mean 76, t(0.975, 1) = 12.706, standard error 1
@@ -94,7 +103,7 @@ def test_each_method_is_a_comparison_of_its_own():
     assert points(both, MASKS, "no_integrated_loss")["gap"].tolist() == pytest.approx([76, 10])
     figure, _ = figures.gap_by_touch(both, MASKS, method="no_integrated_loss")
     assert len(figure.axes[0].lines) == 2
-    assert verdicts(both, MASKS, "no_integrated_loss")["seeds"].tolist()[:2] == [1, 1]
+    assert verdicts(both, "no_integrated_loss")["seeds"].tolist()[:2] == [1, 1]
 
 
 def test_without_fine_tuning_nobody_knows_what_is_trained():
@@ -113,20 +122,20 @@ def test_verdicts():
         *of_three_seeds("exact:0.3", (90, 15, 20), (90, 25, 31)),
         *of_three_seeds("supervised", (70, 10, 1), (70, 10, 1), (70, 10, 1)),
     ]
-    found = verdicts(records, MASKS).set_index(["expected to be better", "than", "set"]).sort_index()
+    found = verdicts(records).set_index(["expected to be better", "than", "set"]).sort_index()
     control, fine_tuning = "shortcut's words, all of them", "fine-tuning (no masks)"
     assert found.loc[(control, fine_tuning), "verdict"].tolist() == ["holds here", "does not hold here"]
     assert found.loc[(control, fine_tuning), "difference"].tolist() == pytest.approx([70, -29 / 3])
     # 70, 71, 69: t(0.9875, 2) = 6.2053, standard error 1 / sqrt(3)
     assert found.loc[(control, fine_tuning), "high"].iloc[0] == pytest.approx(70 + 6.2053 / 3**0.5, abs=1e-3)
-    assert found.loc[("random, 30 %", "random, 5 %"), "verdict"].tolist() == ["not run"] * 2
+    assert found.loc[("random, 30 %", "random, 5 %"), "verdict"].tolist() == ["not run (2 of 3 seeds)"] * 2
     assert found.loc[("random, 30 %", "random, 5 %"), "seeds"].tolist() == [2, 2]
-    assert found.loc[(control, "pointed span"), "verdict"].tolist() == ["cannot be decided"] * 2
+    assert found.loc[(control, "pointed span"), "verdict"].tolist() == ["cannot be decided (not trained)"] * 2
     assert found.loc[(control, "deciding words, 5 %"), "seeds"].tolist() == [0, 0]
 
 
 def test_no_records_no_verdict():
-    assert verdicts([], MASKS)["verdict"].unique().tolist() == ["not run"]
+    assert verdicts([])["verdict"].unique().tolist() == ["not run (0 of 3 seeds)"]
 
 
 @pytest.mark.parametrize(
@@ -157,6 +166,15 @@ class TestFigures:
         assert places == [[[0, 75], [25, 69], [5, 70], [100, 13]], [[0, 75], [0, 69], [0, 70], [100, 13]]]
         assert left.lines[2].get_markerfacecolor() == "white" != left.lines[1].get_markerfacecolor()
         assert "pointed span: gap 70, shortcut touched in 5 %, gone in 0 %, n = 1, not trained" in alt
+
+    def test_markers_stand_side_by_side(self):
+        figure, _ = figures.gap_by_touch(ONE_SEED, MASKS)
+        figure.canvas.draw()
+        for axis in figure.axes:
+            places = [line.get_transform().transform(line.get_xydata())[0] for line in axis.lines]
+            for place, other in itertools.combinations(places, 2):
+                assert abs(place - other).max() >= 5 * figure.dpi / 72, "no marker hides another"
+        assert "moved to the right" in figure.legends[0].get_title().get_text(), "and the figure says so"
 
     def test_no_records(self):
         with pytest.raises(UserError, match="no run yet"):

@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from mtlib.analysis import tables
-from mtlib.analysis.frame import telling_apart
+from mtlib.analysis.frame import by_row, telling_apart
 from mtlib.errors import UserError
 from mtlib.methods import METHODS
 
@@ -148,6 +148,34 @@ def test_diverged_runs_are_left_out_and_named():
 def test_importing_tables_loads_no_torch():
     code = "import sys, mtlib.analysis.tables; print([m for m in ('torch', 'transformers') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
+
+
+def in_precisions(method: str, *precisions: str) -> list[dict]:
+    return [record(method, i, 0.8 + i / 100, precision=precision) for i, precision in enumerate(precisions)]
+
+
+def test_seeds_in_two_precisions_are_one_row_with_a_note():
+    runs = in_precisions("fine_tuning", "bf16", "bf16", "bf16") + in_precisions("mask_tuning", "bf16", *["float32"] * 2)
+    (table,) = tables.make_tables(runs)
+    assert [(row.method, row.settings, row.n) for row in table.rows] == [("fine_tuning", "", 3), ("mask_tuning", "", 3)]
+    assert table.difference(table.rows[1], DEV).n == 3
+    assert tables.markdown(table).endswith("\n\nAll runs are in bf16, except: mask_tuning, seeds 1, 2, in float32.")
+    assert list(by_row(runs)) == ["fine_tuning", "mask_tuning"]
+    (alike,) = tables.make_tables(in_precisions("fine_tuning", "float32", "float32"))
+    assert alike.note == ""
+
+
+def test_one_seed_in_two_precisions_compares_them():
+    older, younger = (in_precisions(method, "float32") for method in ("fine_tuning", "mask_tuning"))
+    younger[0]["config"]["bias_folds"] = 5
+    runs = [*older, *younger, *in_precisions("fine_tuning", "bf16"), *in_precisions("mask_tuning", "bf16")]
+    (table,) = tables.make_tables(runs)
+    assert [(row.method, row.settings) for row in table.rows] == [
+        (method, f"precision {precision}")
+        for method in ("fine_tuning", "mask_tuning")
+        for precision in ("bf16", "float32")
+    ]
+    assert table.difference(table.rows[2], DEV).n == 1 and table.note == ""
 
 
 def test_no_records():

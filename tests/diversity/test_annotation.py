@@ -132,7 +132,7 @@ def test_files_that_were_edited(tmp_path):
         answers(tmp_path)
 
 
-@pytest.mark.parametrize("content", ["", "item,te"])
+@pytest.mark.parametrize("content", ["", "item,tex"])
 def test_a_file_cut_off_in_its_header_is_begun_again(tmp_path, content):
     (tmp_path / "first.csv").write_text(content)
     session = AnnotationSession(ROWS, "first", tmp_path)

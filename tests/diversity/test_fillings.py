@@ -5,6 +5,8 @@ import torch
 from datasets import Dataset
 from transformers import AutoModelForMaskedLM
 
+from mtlib.diversity import two_trainings
+from mtlib.diversity.categories import CATEGORIES
 from mtlib.diversity.fillings import (
     draw_examples,
     filled_text,
@@ -192,3 +194,28 @@ def test_perturbed_text_has_every_place_filled():
     examples = Dataset.from_dict({"text": ["The film is good", "A plot"], "label": [1, 0], "uid": ["a", "b"]})
     texts = [row["text"] for row in perturbed_examples(rows, examples)]
     assert texts == ["The plot is bad", "A plot"]
+
+
+def test_two_trainings_counted_and_kept(tmp_path):
+    counted = []
+    for _ in range(2):  # the second time from the kept rows
+        counted.append(two_trainings.describe([two_trainings.TwoTrainings("sentiment", n=6, epochs=1)], tmp_path))
+    assert counted[0] == counted[1]
+    (file,) = (tmp_path / "fills").iterdir()
+    rows = read_rows(file)
+    for arm, counts in counted[0]["tasks"]["sentiment"]["arms"].items():
+        of_arm = [row for row in rows if row["arm"] == arm]
+        changed = sum(row["predicted_token"] != row["original_token"] for row in of_arm)
+        assert counts["tokens"] == {1: {"n": len(of_arm), "changed": changed, "unk": 0}}
+        assert sum(counts["examples"].values()) == sum(counts["examples_over_epochs"].values()) == 6
+    frame = two_trainings.as_frame({"mini": counted[0]})
+    assert frame.loc[("BERT (paper)", "all three", "mask_tuning"), "plausible_different"] == pytest.approx(60)
+    assert frame.loc[("mini", "sentiment", "plain_mlm"), list(CATEGORIES)].sum() == pytest.approx(100)
+
+
+def test_places_filled_differently():
+    other = ROW | {"predicted_token": "end", "predicted": " end"}
+    arms = {"plain_mlm": [ROW, ROW], "mask_tuning": [ROW, other]}
+    (shown,) = two_trainings.filled_differently(arms, ROW["epoch"])
+    assert shown["plain_mlm"] == marked_text(ROW) and shown["mask_tuning"] == "The⟦ end⟧ is good"
+    assert two_trainings.filled_differently(arms, ROW["epoch"] + 1) == []

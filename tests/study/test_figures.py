@@ -42,6 +42,12 @@ class TestClaims:
         (line,) = [line for line in figure.axes[0].lines if line.get_marker() == "D"]
         assert line.get_markerfacecolor() == "white"
 
+    def test_the_legend_tells_what_colours_and_hollow_markers_mean(self):
+        cells = [self.cell("sst2", 2.0, 1.0), self.cell("hans", 1.0, 1.0, task="nli")]
+        figure, _ = figures.claims({("Q1", "mask_tuning", "fine_tuning"): cells})
+        assert texts(figure)[-4:] == ["sentiment", "nli", "hollow: at chance or not learned", "the paper's side"]
+        assert "Q1: Mask-tuning\nminus fine-tuning" in texts(figure)
+
     def test_nothing_run_is_an_error(self):
         with pytest.raises(UserError, match="no difference to show"):
             figures.claims({("Q1", "a", "b"): [Comparison("nli", "hans", None, "not run", False)]})

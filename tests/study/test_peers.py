@@ -20,64 +20,11 @@ def record(method="fine_tuning", seed=0, scores=(0.9, 0.1, 0.1), rate=1e-4, seco
     }
 
 
-def seeds(method, *outside, inside=0.9, **settings):
-    return [record(method, seed, (inside, score, score), **settings) for seed, score in enumerate(outside)]
-
-
-BASE = seeds("fine_tuning", 0.10, 0.12, 0.14)
-
-
 def test_arms_and_their_labels():
     combined = record("mask_tuning", classification="product_of_experts")["config"]
     assert peers.arm_of(combined) == "mask_tuning + product_of_experts"
     assert peers.arm_of(record("mask_tuning", classification="fine_tuning")["config"]) == "mask_tuning"
     assert peers.label(peers.arm_of(combined)) == "Mask-tuning + product of experts"
-
-
-def test_the_rate_is_chosen_in_distribution_with_seed_0_and_the_lowest_of_equals():
-    good, tempting = record(rate=1e-4), record(rate=2e-4, scores=(0.8, 0.9, 0.9))
-    equal, later = record(rate=5e-5, seed=0), record(rate=5e-5, seed=1)
-    assert peers.at_chosen_rates([later, tempting, good]) == {"fine_tuning": [good]}
-    assert peers.at_chosen_rates([later, tempting, good, equal]) == {"fine_tuning": [equal, later]}
-    slower = record(classifier_learning_rate=5e-5)
-    assert peers.at_chosen_rates([good, slower]) == {"fine_tuning": [slower]}
-    lost = record("reweight") | {"diverged": True, "metrics": {}}
-    assert list(peers.at_chosen_rates([record("reweight", seed=1), record("span_cutoff"), lost, good])) == [
-        "fine_tuning",
-        "span_cutoff",
-    ], "an arm without a run of seed 0 has no rate yet"
-
-
-@pytest.mark.parametrize(
-    ("records", "verdict"),
-    [
-        (seeds("reweight", 0.80, 0.83, 0.86), "holds here"),
-        (seeds("reweight", 0.01, 0.02, 0.05), "does not hold here"),
-        (seeds("reweight", 0.01, 0.20, 0.14), "cannot be decided"),
-        (seeds("reweight", 0.80, 0.83), "not run (2 of 3 seeds)"),
-        (seeds("reweight", 0.80, 0.83, 0.86, inside=0.87), "cannot be decided (not trained)"),
-        (seeds("reweight", 0.80, 0.83, 0.86, inside=0.89), "holds here"),
-    ],
-)
-def test_verdicts(records, verdict):
-    assert peers.verdict(records, BASE, "testbed_contrast", 2) == verdict
-
-
-def test_two_sets_make_the_interval_wider():
-    close = seeds("reweight", 0.112, 0.128, 0.153)  # 1.2, 0.8, 1.3: mean 1.1, standard error 0.153
-    assert peers.difference(close, BASE, "testbed_contrast").mean == pytest.approx(1.1)
-    assert peers.verdict(close, BASE, "testbed_contrast", 1) == "holds here"  # t 4.30: 0.44 above 0
-    assert peers.verdict(close, BASE, "testbed_contrast", 5) == "cannot be decided"  # t 9.92
-    assert peers.difference(close, [], "testbed_contrast") is None
-
-
-def test_comparison_has_a_row_for_each_arm_and_no_claim_about_fine_tuning():
-    table = peers.comparison({"fine_tuning": BASE, "reweight": seeds("reweight", 0.80, 0.83, 0.86)})
-    assert table["method"].tolist() == ["fine-tuning", "reweight"] and table["seeds"].tolist() == [3, 3]
-    assert table["testbed_contrast"].tolist() == [12.0, 83.0]
-    assert table["better on testbed_contrast?"].tolist() == ["", "holds here"]
-    assert "better on testbed_sentiment?" not in table
-    assert peers.comparison({}).empty
 
 
 def test_seconds_are_compared_over_the_same_seeds():

@@ -72,6 +72,13 @@ def test_worker_writes_a_record_once_and_says_when_another_is_at_it(testbed, mod
     assert answer["status"] == "failed" and answer["detail"].startswith(f"the worker made {path.name} instead of other")
 
 
+@pytest.mark.parametrize(("content", "status"), [("{}", "written"), ('{"diverged": true}', "diverged")])
+def test_worker_leaves_a_run_that_another_has_recorded(tmp_path, monkeypatch, content, status):
+    monkeypatch.setattr("mtlib.sweeps.worker.run", lambda *_: pytest.fail("it was trained again"))
+    (tmp_path / "a.json").write_text(content)
+    assert carry_out(config("x").values(), str(tmp_path), "a.json") == {"status": status, "detail": ""}
+
+
 @pytest.mark.parametrize(
     ("record", "status", "detail"),
     [

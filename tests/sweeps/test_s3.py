@@ -1,5 +1,6 @@
 """Records on an S3 store: moto's server over s3fs, with requests that fail, wait and are refused."""
 
+import math
 import threading
 import time
 import urllib.request
@@ -21,26 +22,30 @@ from tests.runs.test_runs import model, write_testbed  # noqa: E402, F401  (fixt
 
 ADDRESS = "s3://bucket/runs"
 REFUSED = b"<Error><Code>ExpiredToken</Code><Message>The provided token has expired.</Message></Error>"
+WRITTEN = {"status": "written", "detail": ""}
 
 
 class Faults:
-    """An S3 server, and what goes wrong with its answers to requests that write."""
+    """An S3 server, and what goes wrong with its answers.
+
+    It answers each request after `seconds`, a `flaky` one every other with error 500, and it refuses the credential
+    after `valid` requests.
+    """
 
     def __init__(self):
         self.server = moto.DomainDispatcherApplication(moto.create_backend_app)
-        self.errors, self.seconds, self.expired, self.writes = 0, 0.0, False, 0
+        self.flaky, self.seconds, self.requests, self.valid = False, 0.0, 0, math.inf
 
     def __call__(self, environment, start_response):
-        if environment["REQUEST_METHOD"] in ("PUT", "POST"):
-            self.writes += 1
-            time.sleep(self.seconds)
-            if self.expired:
-                start_response("400 Bad Request", [("Content-Type", "application/xml")])
-                return [REFUSED]
-            if self.errors:
-                self.errors -= 1
-                start_response("500 Internal Server Error", [])
-                return [b""]
+        time.sleep(self.seconds)
+        self.requests += 1
+        self.valid -= 1
+        if self.valid < 0:
+            start_response("400 Bad Request", [("Content-Type", "application/xml")])
+            return [b"" if environment["REQUEST_METHOD"] == "HEAD" else REFUSED]
+        if self.flaky and self.requests % 2:
+            start_response("500 Internal Server Error", [])
+            return [b""]
         return self.server(environment, start_response)
 
 
@@ -76,35 +81,51 @@ def run(model, tmp_path):  # noqa: F811
 
 
 def record(run) -> dict:
-    """What became of the run, and the names of all that is in the bucket."""
+    """What became of the run."""
+    s3fs.S3FileSystem.clear_instance_cache()
     answer = carry_out(run.config.values(), ADDRESS, run.file)
     s3fs.S3FileSystem.clear_instance_cache()
-    found = s3fs.S3FileSystem().find("bucket/runs")
-    return answer | {"names": [Path(name).name for name in found]}
+    return answer
+
+
+def names() -> list[str]:
+    return [Path(name).name for name in s3fs.S3FileSystem().find("bucket/runs")]
 
 
 def test_a_run_is_recorded_once(faults, run):
     Store(ADDRESS).check_writable()
     for _ in range(2):
-        assert record(run) == {"status": "written", "detail": "", "names": [run.file]}
+        assert record(run) == WRITTEN and names() == [run.file]
     assert len(Store(ADDRESS).records()) == 1
 
 
-def test_errors_of_the_store_are_tried_again(faults, run):
-    faults.errors, faults.seconds = 3, 0.5
-    assert record(run) == {"status": "written", "detail": "", "names": [run.file]}
-    assert not faults.errors
+def test_errors_of_a_slow_store_are_tried_again(faults, run):
+    faults.flaky, faults.seconds = True, 0.3
+    assert record(run) == WRITTEN and names() == [run.file]
 
 
-def test_an_expired_credential_loses_no_run(faults, run):
-    faults.expired = True
+def test_an_expired_credential_is_told(faults):
+    faults.valid = 0
+    place = Store(ADDRESS)
     with pytest.raises(UserError, match=f"cannot write to {ADDRESS}: .*expired"):
-        Store(ADDRESS).check_writable()
-    answer = record(run)
-    assert answer["status"] == "failed" and "expired" in answer["detail"] and answer["names"] == []
-    kept = Store(ADDRESS).folder / run.file
-    before = kept.read_bytes()
-    faults.expired = False
-    assert record(run) == {"status": "written", "detail": "", "names": [run.file]}
-    assert not kept.exists()
-    assert s3fs.S3FileSystem().cat_file(f"bucket/runs/{run.file}") == before, "it was not trained again"
+        place.check_writable()
+    for read in (place.records, lambda: place.has("a.json"), lambda: place.state("a.json")):
+        with pytest.raises(UserError, match=f"cannot read from {ADDRESS}: "):
+            read()
+
+
+def test_a_credential_that_expires_at_any_request_loses_no_run(faults, run):
+    """Each time the run is tried, the credential lasts for one request more."""
+    kept, contents = Store(ADDRESS).folder / run.file, set()
+    for valid in range(20):
+        faults.valid = valid
+        answer = record(run)
+        faults.valid = math.inf
+        if answer == WRITTEN:
+            break
+        assert answer["status"] == "failed" and f"{ADDRESS}: " in answer["detail"], answer
+        contents |= {kept.read_bytes()} if kept.exists() else set()
+        assert kept.exists() or not contents or Store(ADDRESS).records(), "a trained run is lost"
+    assert answer == WRITTEN and not kept.exists()
+    assert [name for name in names() if not name.endswith(".part")] == [run.file]
+    assert contents == {s3fs.S3FileSystem().cat_file(f"bucket/runs/{run.file}")}, "it was trained again"

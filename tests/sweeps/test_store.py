@@ -32,6 +32,27 @@ def test_put_and_read(place):
     assert [name.rpartition("/")[2] for name in names] == ["a.json"]
 
 
+def test_a_record_that_is_there_stays(place):
+    place.check_writable()
+    for content in ("{}", '{"metrics": {}}'):  # of two machines that did the same run
+        (place.folder / "a.json").write_text(content)
+        place.put(place.folder / "a.json")
+    assert fsspec.filesystem("memory").cat("/sweep/records/a.json") == b"{}"
+    assert not list(place.folder.iterdir())
+
+
+def test_what_cannot_be_read_is_told(place, monkeypatch):
+    def refuse(*_, **__):
+        raise PermissionError("403 forbidden")
+
+    with monkeypatch.context() as patch:
+        for name in ("exists", "glob"):
+            patch.setattr(type(place._system), name, refuse)
+        for read in (place.records, lambda: place.has("a.json"), lambda: place.state("a.json")):
+            with pytest.raises(UserError, match="cannot read from memory://sweep/records: 403 forbidden"):
+                read()
+
+
 @pytest.mark.parametrize("address", [ADDRESS, "folder"])
 def test_a_record_says_whether_its_run_diverged(place, address, tmp_path):
     place = Store(ADDRESS if address == ADDRESS else str(tmp_path / "out"))

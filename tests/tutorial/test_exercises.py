@@ -1,6 +1,8 @@
 """Checks of exercises: silent, right, wrong, never raising; and folded outputs."""
 
+import numpy
 import pytest
+import torch
 from IPython.display import display
 from IPython.testing.globalipapp import start_ipython
 
@@ -33,6 +35,11 @@ def test_untouched_is_silent(capsys):
         (0, "Exercise 3: Not yet. `answer` is 0, which is too small. Think of pairs."),
         ("0.64", "Exercise 3: Not yet. `answer` is '0.64'; expected a number. Think of pairs."),
         (True, "Exercise 3: Not yet. `answer` is True; expected a number. Think of pairs."),
+        (torch.tensor(0.64), "Exercise 3: Right."),
+        (numpy.float32(0.64), "Exercise 3: Right."),
+        (torch.tensor(0.8), "Exercise 3: Not yet. `answer` is 0.8, which is too large. Think of pairs."),
+        (torch.tensor([0.64]), "Exercise 3: Not yet. `answer` is tensor([0.6400]); expected a number. Think of pairs."),
+        (float("nan"), "Exercise 3: Not yet. `answer` is nan; expected a number. Think of pairs."),
     ],
 )
 def test_a_number(capsys, value, line):
@@ -69,6 +76,12 @@ def test_a_solution_and_its_check_agree():
         confirm(3, right=5, wrong=4)
     with pytest.raises(AssertionError, match="accepts 4, which is wrong"):
         confirm(3, right=4, wrong=4)
+
+
+def test_a_solution_that_is_opened_before_its_check_says_what_to_do(capsys, monkeypatch):
+    monkeypatch.setattr(exercises, "_judges", {})
+    confirm(3, right=4, wrong=5)
+    assert capsys.readouterr().out == ("Exercise 3: run the check above too; it tells whether your answer is right.\n")
 
 
 def test_verdicts_are_read_from_what_was_printed(capsys):

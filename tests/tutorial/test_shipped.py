@@ -14,7 +14,7 @@ def test_a_file_that_is_not_there_has_no_records():
 def test_too_few_seeds_give_no_verdict():
     runs = records(FINE, [0.92, 0.91], "sst2") + records(MASK, [0.93], "sst2")
     assert compare(runs, ROW, "fine_tuning", "sst2") == (
-        "`sst2`: Mask-tuning (balanced) 93.0 % (1 seed), fine-tuning 91.5 % (2 seeds). "
+        "`sst2`: Mask-tuning (balanced) 93.0 % (1 seed), fine-tuning 92.0 % (1 seed). "  # the other seed has no partner
         "Fewer than three seeds in common, so no verdict."
     )
     assert compare(runs[:2], ROW, "fine_tuning", "sst2") == "`sst2`: no record of Mask-tuning (balanced) yet."

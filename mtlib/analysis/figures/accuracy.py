@@ -29,7 +29,7 @@ def gap(records: Sequence[dict], title: str = "", width: float = 7.0) -> tuple[F
         axis.plot([majority, majority], [line - 0.35, line + 0.35], ":", color="0.5", lw=1.5,
                   label="best constant answer" if line == 0 else None)  # fmt: skip
     axis.axhline(sum(kind(name) == "id" for name in sets) - 0.5, color="0.3", lw=0.8)
-    style.rows_down(axis, map(style.with_kind, sets), xlabel="accuracy, %", title=title, xlim=(0, 100))
+    style.rows_down(axis, map(style.with_kind, sets), xlabel="accuracy, %", title=title, xlim=_PER_CENT)
     style.legend_below(figure, axis)
     words = {row: [f"{name} {group.loc[name, 'mean']:.1f} %" for name in sets] for row, group in _by_row(marks)}
     return figure, style.sentence("Accuracy by evaluation set with 95 % intervals", words)
@@ -63,7 +63,7 @@ def group_means(records: Sequence[dict], set_name: str, title: str = "") -> tupl
     sizes, marks = scores.groupby("group", sort=False)["n"].first(), _marks(scores, "group")
     figure, axis = _draw(marks, list(sizes.index))
     labels = [f"{name} (n = {n})" for name, n in sizes.items()]
-    style.rows_down(axis, labels, xlabel="accuracy, %", title=title, xlim=(0, 100))
+    style.rows_down(axis, labels, xlabel="accuracy, %", title=title, xlim=_PER_CENT)
     style.legend_below(figure, axis)
     words = {
         row: [f"{name} {means[name]:.0f} %" for name in (means.idxmin(), means.idxmax())]
@@ -112,20 +112,23 @@ def curve(points: Mapping[float, Sequence[dict]], name: str, title: str = "") ->
     for place, of in enumerate(sets):
         on_set, look = scores[scores["set"] == of], style.series(place)
         means, lows, highs = np.array([interval(group) for _, group in on_set.groupby("value")]).T
-        axis.plot(places, means, **look, label=style.with_kind(of))
-        axis.fill_between(places, lows, highs, color=look["color"], alpha=0.12, lw=0)
+        beside = {"transform": style.aside(axis, place, len(sets))}
+        axis.plot(places, means, **look, **beside, label=style.with_kind(of))
+        axis.fill_between(places, lows, highs, color=look["color"], alpha=0.12, lw=0, **beside)
         words[of] = [f"{mean:.0f} % at {value:g}" for value, mean in zip(values, means, strict=True)]
         if all(_uneven(score) for score in on_set.itertuples()):
             means = on_set.groupby("value")["balanced"].mean()
             hollow = look | {"linestyle": ":", "markerfacecolor": "white"}
-            axis.plot(places, means, **hollow, label=f"{of}, balanced accuracy")
+            axis.plot(places, means, **hollow, **beside, label=f"{of}, balanced accuracy")
             words[f"{of}, balanced"] = [f"{mean:.0f} % at {value:g}" for value, mean in means.items()]
     axis.set_xticks(places, [f"{value:g}" for value in values])  # a grid is rarely even: equal steps, true labels
+    axis.set(xlim=(-0.4, len(values) - 0.6))
     axis.set(ylim=(0, 100), xlabel=f"{name} (not to scale)", ylabel="accuracy, %", title=title)
     figure.legend(loc="outside lower center", ncols=2)
     return figure, style.sentence(f"Accuracy against {name}", words)
 
 
+_PER_CENT = (-2, 102)  # with room for a marker at either end
 _MARK = ["row", "line", "mean", "low", "high", "n"]
 
 
@@ -149,7 +152,8 @@ def _draw(marks: pandas.DataFrame, lines: Sequence[str], width: float = 7.0):
         for mark in group.itertuples():
             axis.errorbar(
                 mark.mean, lines.index(mark.Index) + apart * (place - (len(by_row) - 1) / 2), capsize=3,
-                xerr=[[mark.mean - mark.low], [mark.high - mark.mean]], fmt=look.marker, color=look.colour,
+                xerr=[[mark.mean - mark.low], [mark.high - mark.mean]], marker=look.marker, ms=look.size, ls="",
+                color=look.colour,
                 label=f"{look.label} (n = {mark.n})" if mark.Index == group.index[0] else None,
             )  # fmt: skip
     return figure, axis

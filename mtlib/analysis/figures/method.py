@@ -8,7 +8,8 @@ from mtlib.analysis.figures import style
 
 _BLUE, _ORANGE, _GREY = "#0173b2", "#de8f05", "#5f5f5f"
 # (centre, width) of what stands in a row from left to right
-_ORIGINAL, _MASKED, _MLM_HEAD, _REFILLED, _CLASSIFIER = (8.5, 16), (31.5, 16), (51, 14), (71, 16), (91, 15)
+_ORIGINAL, _MASKED, _MLM_HEAD, _REFILLED, _CLASSIFIER = (8, 15), (33, 15), (53, 13), (75, 15), (92.5, 13)
+_TEXT = {_BLUE: "#01588a", _ORANGE: "#8f5c00", _GREY: "#4a4a4a"}  # the same, dark enough to read on white
 
 
 @style.styled
@@ -22,7 +23,7 @@ def method() -> tuple[Figure, str]:
     _example(axis, _REFILLED, "refilled  x̂", "good", _BLUE)
     _box(axis, _MLM_HEAD, 25, 9, "masked-LM\nhead", _ORANGE)
     _box(axis, _CLASSIFIER, 25, 9, "classifier\nhead", _BLUE)
-    _box(axis, (61, 75), 7, 7, "one shared trunk (the encoder), used twice in each step", _GREY)
+    _box(axis, (62.25, 73.5), 7, 7, "one shared trunk (the encoder), used twice in each step", _GREY)
     for start, _ in (_MASKED, _REFILLED):
         _arrow(axis, (start, 21), (start, 14.4))
     for (end, _), colour in ((_MLM_HEAD, _ORANGE), (_CLASSIFIER, _BLUE)):
@@ -30,14 +31,14 @@ def method() -> tuple[Figure, str]:
         _arrow(axis, (end, 34.4), (end, 41), colour)
     _step(axis, _ORIGINAL, _MASKED, "1  mask\n5 %")
     _step(axis, _MLM_HEAD, _REFILLED, "2  fill")
-    axis.text(81, 17.5, "3  classify", ha="center", va="center", weight="bold")
+    axis.text(83.75, 17.5, "3  classify", ha="center", va="center", weight="bold")
     _loss(axis, _MLM_HEAD, "$L_{MLM}$", "was it “warm”?", _ORANGE)
     _loss(axis, _CLASSIFIER, "$L_{FT}$", "is it positive?", _BLUE)
-    axis.text(71, 55.5, r"$L = \alpha\, L_{MLM} + (1 - \alpha)\, L_{FT}$", ha="center", va="center", fontsize=15)
-    _arrow(axis, (54, 50.5), (62, 53.3), _ORANGE)
-    _arrow(axis, (88, 50.5), (80, 53.3), _BLUE)
+    axis.text(72.75, 55.5, r"$L = \alpha\, L_{MLM} + (1 - \alpha)\, L_{FT}$", ha="center", va="center", fontsize=15)
+    _arrow(axis, (55.5, 50.5), (63.5, 53.3), _ORANGE)
+    _arrow(axis, (90, 50.5), (82, 53.3), _BLUE)
     axis.text(
-        8.5, 10.5, "one backward pass\nof L trains the trunk\nand both heads", ha="center", va="center", color=_GREY
+        8, 10.5, "one backward pass\nof L trains the trunk\nand both heads", ha="center", va="center", color="0.25"
     )
     return figure, (
         "Mask-tuning in 3 steps: one word of “a warm, funny film” is masked; the masked-LM head fills it, giving “a "
@@ -50,13 +51,13 @@ def _example(axis: Axes, place: tuple[float, float], title: str, word: str, colo
     """A text in a box, the word in question framed."""
     centre, _ = place
     _box(axis, place, 21, 19, "", colour)
-    axis.text(centre, 42.2, title, ha="center", va="bottom", color=colour, weight="bold")
+    axis.text(centre, 42.2, title, ha="center", va="bottom", color=_TEXT[colour], weight="bold")
     frame = {"boxstyle": "round,pad=0.25", "facecolor": "white", "edgecolor": colour, "linewidth": 1.4}
     for height, text, framed in ((36, "a", False), (30.5, word, True), (25, ", funny film", False)):
         axis.text(centre, height, text, ha="center", va="center", family="monospace", fontsize=11,
                   bbox=frame if framed else None)  # fmt: skip
     if below:
-        axis.text(centre, 18.5, below, ha="center", va="center", color=colour)
+        axis.text(centre, 18.5, below, ha="center", va="center", color=_TEXT[colour])
 
 
 def _box(axis: Axes, place: tuple[float, float], bottom: float, height: float, text: str, colour: str) -> None:
@@ -79,5 +80,5 @@ def _step(axis: Axes, start: tuple[float, float], end: tuple[float, float], text
 
 
 def _loss(axis: Axes, place: tuple[float, float], name: str, question: str, colour: str) -> None:
-    axis.text(place[0], 47.6, name, ha="center", va="center", fontsize=15, color=colour)
-    axis.text(place[0], 43.2, question, ha="center", va="center", fontsize=9, color=colour)
+    axis.text(place[0], 47.6, name, ha="center", va="center", fontsize=15, color=_TEXT[colour])
+    axis.text(place[0], 43.2, question, ha="center", va="center", fontsize=9, color=_TEXT[colour])

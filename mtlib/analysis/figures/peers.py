@@ -52,7 +52,7 @@ def ensembling(bias_probability: float = 0.9) -> tuple[Figure, str]:
     }
     figure, (axis,) = style.new(7.0, 3.2)
     for place, (name, pull) in enumerate(lines.items()):
-        axis.plot(model, pull, **style.series(place), markevery=14, label=name)
+        axis.plot(model, pull, **style.series(place), markevery=(7, 14), label=name)
     axis.set(xlim=(0, 1), ylim=(0, 1), xlabel="probability that the model gives to the gold label",
              ylabel="pull on the model", title="Ensembling")  # fmt: skip
     figure.legend(loc="outside lower center", ncols=3)
@@ -75,8 +75,7 @@ def softening(teacher: float = 0.95, bias_probability: float = 0.9) -> tuple[Fig
     figure, (axis,) = style.new(7.0, 1.9)
     for line, target in enumerate(rows.values()):
         axis.barh(line, 100 * target, 0.6, **style.bar(line))
-        axis.text(100 * target - 1.5, line, f"{100 * target:.0f} %", ha="right", va="center",
-                  bbox=_PLATE)  # fmt: skip
+        axis.text(2, line, f"{100 * target:.0f} %", va="center", bbox=_PLATE)  # left of both lines
     axis.axvline(100 * teacher, color="0.2", ls="--", label="teacher's answer")
     axis.axvline(50, color="0.5", ls=":", label="no opinion")
     style.rows_down(axis, rows, xlabel="target for the gold label, %", xlim=(0, 100), title="Softening targets")

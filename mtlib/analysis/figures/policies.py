@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import pandas
 from matplotlib.figure import Figure
+from matplotlib.transforms import Transform
 
 from mtlib.analysis.figures import style
 from mtlib.analysis.policies import FINE_TUNING, label, points, policy_of, seeds_in_words
@@ -11,6 +13,7 @@ from mtlib.analysis.policies import FINE_TUNING, label, points, policy_of, seeds
 _ROLES = {"shortcut": (style.PALETTE[1], "//"), "cause": (style.PALETTE[0], "..")}  # colour, hatching
 _ROLE_WORDS = {"shortcut": "carries the shortcut", "cause": "decides the label"}
 _LETTER = 0.072  # width in inches
+_APART = 6.0  # points between markers that stand side by side
 
 
 @style.styled
@@ -60,31 +63,52 @@ def gap_by_touch(
 
     On the left the share in which some of the shortcut's tokens were masked, on the right all of them. Hollow: the arm
     is more than two points below fine-tuning in distribution. Bars: 95 % over seeds by Student's t, where there are two
-    seeds or more.
+    seeds or more. Markers that would hide each other stand side by side.
     """
     found = points(records, masks, method)
     shown = found[found["touched"].notna()] if len(found) else found
     seeds = seeds_in_words(shown["n"] if len(shown) else [])
     figure, axes = style.new(8.0, 4.6, 2, sharey=True)
-    looks = {policy: style.series(place) for place, policy in enumerate(_in_turn(masks))}
-    for axis, column, words in zip(axes, ("touched", "gone"), ("some of it", "all of it"), strict=True):
-        for name, point in shown.iterrows():
-            _mark(axis, name, point, column, looks[policy_of(name)])
-        axis.set(xlim=(-6, 106), xlabel=f"examples whose shortcut was masked, {words}, %")
+    looks = style.of_policies(_in_turn(masks))
     top = max(shown["gap"].max(), shown["high"].astype(float).max(skipna=True) or 0, 10)
     axes[0].set(ylim=(min(0, shown["gap"].min()) - 4, 1.08 * top), ylabel="gap: in minus out of distribution, points")
+    moved = False
+    for axis, column, words in zip(axes, ("touched", "gone"), ("some of it", "all of it"), strict=True):
+        axis.set(xlim=(-6, 106), xlabel=f"examples whose shortcut was masked, {words}, %")
+        beside = _side_by_side(axis, shown[[column, "gap"]].to_numpy(float))
+        moved = moved or any(beside)
+        for (name, point), columns in zip(shown.iterrows(), beside, strict=True):
+            _mark(axis, name, point, column, looks[policy_of(name)], style.aside(axis, columns, 1, _APART))
     handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=8)
+    note = "markers that would hide each other are moved to the right" if moved else None
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=8, title=note, title_fontsize=8)
     figure.suptitle(f"{title} ({seeds})", x=0.01, ha="left", fontsize=11)
     return figure, style.sentence("Gap by arm, in points", {label(name): _told(p) for name, p in shown.iterrows()})
 
 
-def _mark(axis, name: str, point: pandas.Series, column: str, look: Mapping) -> None:
+def _side_by_side(axis, values: np.ndarray) -> list[int]:
+    """By how many marker widths each of the points `(n, 2)` moves aside, so that none hides an earlier one."""
+    figure = axis.figure
+    size = 72 * axis.get_position().size * figure.get_size_inches()  # in points; the layout changes little
+    low, high = np.array([axis.get_xlim(), axis.get_ylim()]).T
+    places, moves = [], []
+    for place in (values - low) / (high - low) * size:
+        for move in range(len(values)):
+            moved = place + np.array([move * _APART, 0])
+            if all(np.abs(moved - other).max() >= _APART for other in places):
+                break
+        places.append(moved)
+        moves.append(move)
+    return moves
+
+
+def _mark(axis, name: str, point: pandas.Series, column: str, look: Mapping, beside: Transform) -> None:
     bar = None if pandas.isna(point["low"]) else [[point["gap"] - point["low"]], [point["high"] - point["gap"]]]
+    size = (5 + 4 * _rate(name) ** 0.5) * (1.5 if isinstance(look["marker"], tuple) else 1)  # stars have thin points
     axis.errorbar(
-        point[column], point["gap"], yerr=bar, capsize=3, ms=5 + 4 * _rate(name) ** 0.5, **{**look, "linestyle": ""},
+        point[column], point["gap"], yerr=bar, capsize=3, ms=size, **look, ls="",
         markerfacecolor=look["color"] if point["trained"] in (True, None) else "white",
-        label=f"{label(name)} (n = {point['n']:.0f})",
+        label=f"{label(name)} (n = {point['n']:.0f})", transform=beside,
     )  # fmt: skip
 
 

@@ -12,13 +12,14 @@ from mtlib.analysis.figures import style
 def shares_over(series: Mapping[str, Mapping[int, tuple]], x: str, y: str, title: str = "") -> tuple[Figure, str]:
     """Shares with their intervals against a count; `series` maps a name to `{x: Share}`."""
     figure, (axis,) = style.new(6.0, 3.2)
-    words = {}
+    words, looks = {}, style.looks(list(series))
     for place, (name, shares) in enumerate(series.items()):
         values, low, high = (100 * np.array([getattr(share, end) for share in shares.values()])
                              for end in ("share", "low", "high"))  # fmt: skip
-        at = np.array(list(shares)) + 0.06 * (place - (len(series) - 1) / 2)
-        axis.errorbar(at, values, yerr=[values - low, high - values], capsize=3, **style.series(place),
-                      label=f"{name} (n = {next(iter(shares.values())).n})")  # fmt: skip
+        at, look = np.array(list(shares)) + 0.06 * (place - (len(series) - 1) / 2), looks[name]
+        axis.errorbar(at, values, yerr=[values - low, high - values], capsize=3, color=look.colour,
+                      marker=look.marker, ms=look.size, ls=style.LINES[place % 4],
+                      label=f"{look.label} (n = {next(iter(shares.values())).n})")  # fmt: skip
         words[name] = [f"{value:.0f} % at {x} {position}" for value, position in zip(values, shares, strict=True)]
     axis.set_xticks(list(next(iter(series.values()))))
     axis.set(ylim=(0, 100), xlabel=x, ylabel=y, title=title)
@@ -35,7 +36,8 @@ def stacked(shares: Mapping[str, Mapping[str, float]], title: str = "") -> tuple
         start = 0.0
         for place, name in enumerate(names):
             width = 100 * parts[name]
-            axis.barh(line, width, 0.7, left=start, **style.bar(place), label=name if line == 0 else None)
+            axis.barh(line, width, 0.7, left=start, **style.bar(place),
+                      label=name.replace("_", " ") if line == 0 else None)  # fmt: skip
             if width >= 4:
                 axis.text(start + width / 2, line, f"{width:.0f}", ha="center", va="center", fontsize=9,
                           bbox={"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 1})  # fmt: skip

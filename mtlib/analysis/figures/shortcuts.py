@@ -40,7 +40,7 @@ def split(counts: Mapping[str, tuple[int, int]], title: str = "", measure: str =
     figure, (axis,) = style.new(7.0, 1.0 + 0.5 * len(counts))
     for line, (correct, n) in enumerate(counts.values()):
         low, high = wilson(correct, n)
-        axis.barh(line, 100 * correct / n, 0.6, **style.bar(line), alpha=0.8)
+        axis.barh(line, 100 * correct / n, 0.6, **style.bar(0), alpha=0.8)
         axis.plot([100 * low, 100 * high], [line, line], color="0.2", lw=1.2)
         axis.text(100 * high + 1.5, line, f"{100 * correct / n:.0f} %", va="center")
     axis.set(xlim=(0, 108), xticks=range(0, 101, 20))
@@ -57,11 +57,15 @@ def dial(counts: Mapping[float, Mapping[str, tuple[int, int]]], title: str = "")
     strengths = sorted(counts)
     figure, (axis,) = style.new(7.0, 3.4)
     words = {}
-    for place, name in enumerate(counts[strengths[0]]):
+    names = list(counts[strengths[0]])
+    for place, name in enumerate(names):
         values = [100 * counts[strength][name][0] / counts[strength][name][1] for strength in strengths]
-        axis.plot(strengths, values, **style.series(place), label=style.with_kind(name))
+        beside = style.aside(axis, place, len(names))
+        axis.plot(strengths, values, **style.series(place), transform=beside, label=style.with_kind(name))
         words[name] = [f"{value:.0f} % at {strength:g}" for strength, value in zip(strengths, values, strict=True)]
     axis.set_xticks(strengths)
+    room = 0.05 * (strengths[-1] - strengths[0]) or 0.5
+    axis.set_xlim(strengths[0] - room, strengths[-1] + room)
     axis.set(ylim=(-3, 103), xlabel="strength of the planted shortcut", ylabel="rows where it is right, %", title=title)
     figure.legend(loc="outside lower center", ncols=2)
     return figure, style.sentence("Share of rows where the shortcut is right, by its strength", words)
@@ -81,9 +85,11 @@ def planted(records: Sequence[dict], title: str = "") -> tuple[Figure, str]:
         axis.plot([worst, inside], [line, line], "-", color="0.6", lw=2, zorder=1)
         for place, (of, label) in enumerate((("id", "in distribution"), ("ood", "out of distribution"))):
             look = style.series(place) | {"linestyle": "", "label": label if line == 0 else None}
-            axis.plot(accuracies[of], [line] * len(accuracies[of]), **look, ms=8)
+            values = accuracies[of]
+            beside = [line + 0.22 * (i - (len(values) - 1) / 2) for i in range(len(values))]  # equal ones stay visible
+            axis.plot(values, beside, **look, ms=8)
         lines.append(f"{task}, {'no shortcut' if strength == 0 else f'shortcut {strength:g}'}")
         words[lines[-1]] = [f"{inside:.0f} % in, {worst:.0f} % worst out of distribution"]
-    style.rows_down(axis, lines, xlabel="accuracy, %", title=title, xlim=(0, 100))
+    style.rows_down(axis, lines, xlabel="accuracy, %", title=title, xlim=(-2, 102))
     figure.legend(loc="outside lower center", ncols=2)
     return figure, style.sentence("Fine-tuned bundled model on the testbed", words)

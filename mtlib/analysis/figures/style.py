@@ -1,5 +1,6 @@
 """The look of every figure: colours of a colour-blind palette, and always a second cue (marker, line, hatching)."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -8,7 +9,9 @@ import matplotlib
 import numpy as np
 import seaborn
 from matplotlib.figure import Figure
+from matplotlib.transforms import ScaledTranslation, Transform
 
+from mtlib.analysis import policies
 from mtlib.analysis.frame import method_of
 from mtlib.data.tasks import kind
 from mtlib.methods import METHODS
@@ -31,12 +34,17 @@ _STYLE = {
 }
 # variants of a method; its own look is in the table of methods
 _VARIANTS = {
-    "mask_tuning (alternating)": ("#949494", "X"),
-    "fine_tuning (6 epochs)": ("#56b4e9", ">"),
-    "mask_tuning (balanced)": ("#882255", "<"),
+    "mask_tuning (alternating)": ("#949494", (4, 1, 45)),
+    "fine_tuning (6 epochs)": ("#56b4e9", (8, 1, 0)),
+    "mask_tuning (balanced)": ("#882255", (4, 1, 0)),
+    "plain_mlm": ("#3b3b98", "H"),
 }
+# masking policies; Mask-tuning with one of them has its look too
+_POLICIES = {"exact": _VARIANTS["mask_tuning (balanced)"], "known_shortcut": ("#661100", (6, 1, 0))}
 # rows that have no look anywhere take these in turn, which no method has
-_SPARE = (("#aa4499", "p"), ("#661100", "8"), ("#44aa99", "H"), ("#222222", "h"), ("#b2df8a", "d"), ("#3b3b98", "*"))
+_SPARE = (("#aa4499", "x"), ("#44aa99", "+"), ("#222222", "1"), ("#b2df8a", "2"), ("#56b4a9", "3"), ("#7f7f7f", "4"))
+
+_ARMS = {"plain_mlm": "plain masked-LM training"}  # compared with methods, but none of the table
 
 styled = matplotlib.rc_context(_STYLE)  # as a decorator: the reader's own settings stay what they are
 
@@ -46,15 +54,40 @@ class Look(NamedTuple):
 
     label: str
     colour: str
-    marker: str
+    marker: str | tuple
+
+    @property
+    def size(self) -> float:
+        """Of the marker in points; stars have thin points."""
+        return 9.0 if isinstance(self.marker, tuple) else 6.0
 
 
 def looks(rows: Sequence[str]) -> dict[str, Look]:
     """The look of each row of a figure, by its name: the same in every figure, as far as the row is known."""
     known = {name: (method.colour, method.marker) for name, method in METHODS.items()} | _VARIANTS
+    for row in rows:
+        method, policy = method_of(row), _masking(row)[0]
+        taken = [known.get(other) for other in rows]
+        if row not in known and method == "mask_tuning" and policy in _POLICIES and _POLICIES[policy] not in taken:
+            known[row] = _POLICIES[policy]
     unknown = [row for row in rows if row not in known]
     known |= {row: _SPARE[place % len(_SPARE)] for place, row in enumerate(unknown)}
     return {row: Look(label(row), *known[row]) for row in rows}
+
+
+def of_policies(policies: Sequence[str]) -> dict[str, dict]:
+    """The look of each masking policy (or of fine-tuning), by its name, where policies are compared."""
+    known = {"fine_tuning": (METHODS["fine_tuning"].colour, METHODS["fine_tuning"].marker), **_POLICIES}
+    # 0 is fine-tuning's, 8 too light for a marker; a colour that comes again has another shape
+    free = [(PALETTE[place], MARKERS[(place + turn) % 10]) for turn in range(9) for place in (1, 2, 3, 4, 5, 6, 7, 9)]
+    known |= zip((name for name in policies if name not in known), free, strict=False)
+    return {name: dict(zip(("color", "marker"), known[name], strict=True)) for name in policies}
+
+
+def aside(axis, place: int, of: int, points: float = 5.0) -> Transform:
+    """A transform that moves number `place` of `of` sideways on paper, so that equal values do not hide each other."""
+    shift = ScaledTranslation(points * (place - (of - 1) / 2) / 72, 0, axis.figure.dpi_scale_trans)
+    return axis.transData + shift
 
 
 def series(place: int) -> dict[str, str]:
@@ -68,9 +101,20 @@ def bar(place: int) -> dict[str, str]:
 
 
 def label(row: str) -> str:
-    """A row's name with its method as the table of methods writes it: "Mask-tuning (alternating)"."""
-    method = method_of(row)
-    return METHODS[method].label + row.removeprefix(method) if method in METHODS else row
+    """A row's name in words: "Mask-tuning (alternating)", "Mask-tuning (random, 5 %, balanced)"."""
+    method, (policy, rate) = method_of(row), _masking(row)
+    if policy:
+        row = re.sub(r"\bmasking \w+", policies.label(f"{policy}:{rate}" if rate else policy), row)
+        row = re.sub(r"\bmask_rate [\d.]+, ", "", row)
+    name = METHODS[method].label if method in METHODS else _ARMS.get(method, method)
+    return name + row.removeprefix(method)
+
+
+def _masking(row: str) -> tuple[str, str]:
+    """The masking policy and rate that a row's name tells, each "" where it does not."""
+    found = (re.search(pattern, row) for pattern in (r"\bmasking (\w+)", r"\bmask_rate ([\d.]+)"))
+    policy, rate = (match[1] if match else "" for match in found)
+    return policy, rate
 
 
 @styled

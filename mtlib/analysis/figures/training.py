@@ -87,7 +87,8 @@ def loss_scatter(snapshots: Mapping[str, tuple[np.ndarray, np.ndarray]], title: 
         axis.set_title(name)
         axis.set_xlabel("mlm_loss, nats")
         words[name] = [f"{label} {100 * share:.0f} %" for label, share in shares.items()]
-    axes[0].set_ylabel("ft_loss, nats")
+    low, high = axes[0].get_ylim()
+    axes[0].set(ylabel="ft_loss, nats", ylim=(low, low + 1.45 * (high - low)))  # the shares stand above the points
     figure.suptitle(title, x=0.01, ha="left", fontsize=11)
     return figure, style.sentence("Losses of single examples, by the paper's scenarios", words)
 

@@ -1,0 +1,241 @@
+"""A comparison over arms, declared as data: which runs belong to which arm, which of them count, what is expected.
+
+An arm is one way of training. Its runs differ in their seed alone. The rules are those that the plans of the testbed's
+comparisons share (`data/results/PLAN_policies.md`, `PLAN_peers.md`): differences in accuracy paired by seed, at least
+three seeds, and no verdict about an arm that is not trained.
+"""
+
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import pandas
+
+from mtlib.analysis.frame import diverged
+from mtlib.analysis.statistics import FEWEST_SEEDS, NOT_RUN, OPEN, TRAINED_WITHIN, Difference, paired_difference
+from mtlib.analysis.statistics import verdict as verdict_of
+from mtlib.data.tasks import kind
+from mtlib.errors import UserError
+from mtlib.methods import METHODS
+
+FINE_TUNING = "fine_tuning"  # the arm that others are compared with
+# what all arms must share, and what all runs of one method must
+_LENGTH = ("source", "model", "epochs", "batch_size", "train_size")
+_RATES = ("learning_rate", "classifier_learning_rate", "mlm_head_learning_rate", "alpha", "update")
+
+Arms = dict[str, list[dict]]  # records by arm
+
+
+@dataclass(frozen=True)
+class ArmComparison:
+    """Arms that are trained for as long as fine-tuning, and judged out of distribution.
+
+    Args:
+        arm_of: a run's arm, by its configuration; None: the run is not of this comparison.
+        label: an arm's name in words.
+        choose: which runs count; `at_best_rates` or `at_common_settings`.
+        expectations: pairs of arms of which the first is expected to be the better one.
+    """
+
+    arm_of: Callable[[Mapping], str | None]
+    label: Callable[[str], str]
+    choose: Callable[[Arms], Arms]
+    expectations: tuple[tuple[str, str], ...] = ()
+
+    def by_arm(self, records: Iterable[dict]) -> Arms:
+        """The records that count, by arm in the order of the table of methods, and by seed."""
+        arms = self.choose(group_by_arm(records, self.arm_of))
+        place = {arm: list(METHODS).index(runs[0]["config"]["method"]) for arm, runs in arms.items()}
+        for arm, runs in arms.items():
+            check_one_run_a_seed(runs, self.label(arm))
+        return {arm: sorted(arms[arm], key=_seed) for arm in sorted(arms, key=lambda arm: (place[arm], arm))}
+
+    def table(self, arms: Arms) -> pandas.DataFrame:
+        """A row for each arm: number of seeds, mean accuracy on each set in per cent, and verdicts.
+
+        With their `precisions`, where the runs do not all have one.
+        The verdicts are about one claim for each set out of distribution: the arm is better there than fine-tuning.
+        """
+        rows, precision = [], precisions(arms)
+        for arm, records in arms.items():
+            row = {
+                "method": self.label(arm),
+                "seeds": len(records),
+                "rates": " / ".join(f"{rate:g}" for rate in _rates(records[0])),
+                **({"precision": precision[arm]} if precision else {}),
+            }
+            for name in records[0]["metrics"]:
+                row[name] = round(statistics.fmean(accuracy(record, name) for record in records), 1)
+            if arm != FINE_TUNING:
+                row |= {f"better on {name}?": verdict(arms, arm, FINE_TUNING, name) for name in sets_outside(arms)}
+            rows.append(row)
+        return pandas.DataFrame(rows).fillna("") if rows else pandas.DataFrame(columns=["method", "seeds"])
+
+    def verdicts(self, arms: Arms) -> pandas.DataFrame:
+        """The expectations, for each set out of distribution: the difference in points, its interval, a verdict."""
+        lines, sets = [], sets_outside(arms)
+        for better, other in self.expectations:
+            for name in sets or ["all sets"]:
+                shift = difference(arms.get(better, ()), arms.get(other, ()), name, _level(sets))
+                lines.append({
+                    "expected to be better": self.label(better), "than": self.label(other), "set": name,
+                    "seeds": shift.n if shift else 0, "difference": shift and shift.mean, "low": shift and shift.low,
+                    "high": shift and shift.high, "verdict": verdict(arms, better, other, name),
+                })  # fmt: skip
+        return pandas.DataFrame(lines)
+
+
+def at_best_rates(arms: Arms) -> Arms:
+    """Each arm's runs at its best learning rates; an arm without a run of seed 0 has none yet.
+
+    The best rates have the highest accuracy in distribution with seed 0, and are the lowest of equals.
+    """
+    chosen = {}
+    for arm, records in arms.items():
+        if seed_0 := [record for record in records if _seed(record) == 0]:
+            best = max(seed_0, key=lambda record: (in_distribution(record), *(-rate for rate in _rates(record))))
+            chosen[arm] = [record for record in records if _rates(record) == _rates(best)]
+    return chosen
+
+
+def at_common_settings(arms: Arms) -> Arms:
+    """The runs of the length that most arms and seeds have, at the rates that most of a method's runs have.
+
+    Leaves out a grid of learning rates, a shorter trial, and records that lack an evaluation set. Fine-tuning counts
+    only where it is as long as the other arms.
+    """
+    runs = [(arm, record) for arm, records in arms.items() for record in records]
+    most = max((len(record["metrics"]) for _, record in runs), default=0)
+    whole = [(arm, record) for arm, record in runs if len(record["metrics"]) == most]
+    length = _commonest([(arm, record) for arm, record in whole if arm != FINE_TUNING], _LENGTH)
+    by_method, chosen = defaultdict(list), defaultdict(list)
+    for arm, record in whole:
+        if _values(record, _LENGTH) == length:
+            by_method[record["config"]["method"]].append((arm, record))
+    for of_method in by_method.values():
+        rates = _commonest(of_method, _RATES)
+        for arm, record in of_method:
+            if _values(record, _RATES) == rates:
+                chosen[arm].append(record)
+    return dict(chosen)
+
+
+def group_by_arm(records: Iterable[dict], arm_of: Callable[[Mapping], str | None]) -> Arms:
+    """Records by arm, without those of no arm and those of diverged runs."""
+    arms = defaultdict(list)
+    for record in records:
+        arm = arm_of(record["config"])
+        if arm is not None and not diverged(record):
+            arms[arm].append(record)
+    return dict(arms)
+
+
+def check_one_run_a_seed(records: Iterable[dict], what: str) -> None:
+    """Raise `UserError` if two of the `records` have one seed."""
+    for seed, count in Counter(map(_seed, records)).items():
+        if count > 1:
+            raise UserError(
+                f"{count} records of {what} have seed {seed} (other learning rates, another precision?); expected one."
+            )
+
+
+def scores(arms: Arms) -> pandas.DataFrame:
+    """A line for each arm and seed: `in_distribution`, `out_of_it` (the mean over its sets), `gap`, and every set.
+
+    Accuracies in per cent, the gap in points.
+    """
+    lines = []
+    for arm, records in arms.items():
+        for record in records:
+            inside, outside = in_distribution(record), _mean_accuracy(record, "ood")
+            lines.append({
+                "arm": arm, "seed": _seed(record), "in_distribution": inside, "out_of_it": outside,
+                "gap": inside - outside, **{name: accuracy(record, name) for name in record["metrics"]},
+            })  # fmt: skip
+    return pandas.DataFrame(lines, columns=None if lines else ["arm", "seed", "in_distribution", "out_of_it", "gap"])
+
+
+def difference(records: Sequence[dict], base: Sequence[dict], set_name: str, level: float = 0.95) -> Difference | None:
+    """Accuracy of one arm minus another's on a set, in points, paired by seed; None where they share no seed."""
+    pairs = seed_pairs(records, base)
+    return paired_difference([accuracy(run, set_name) - accuracy(of_base, set_name) for run, of_base in pairs], level)
+
+
+def verdict(arms: Arms, better: str, other: str, set_name: str) -> str:
+    """Whether one arm is better than the other on a set out of distribution, and why that is not known.
+
+    The interval's level is 1 - 0.05 / m for m such sets (Bonferroni).
+    """
+    shift = difference(arms.get(better, ()), arms.get(other, ()), set_name, _level(sets_outside(arms)))
+    word = verdict_of(shift)
+    if word == NOT_RUN:
+        return f"{NOT_RUN} ({shift.n if shift else 0} of {FEWEST_SEEDS} seeds)"
+    return word if trained(arms, better) and trained(arms, other) else f"{OPEN} (not trained)"
+
+
+def trained(arms: Arms, arm: str) -> bool | None:
+    """Whether an arm comes within two points of fine-tuning in distribution; None where that was not run."""
+    if FINE_TUNING not in arms:
+        return None
+    mean, base = (statistics.fmean(map(in_distribution, arms[of])) for of in (arm, FINE_TUNING))
+    return mean >= base - TRAINED_WITHIN
+
+
+def seed_pairs(records: Sequence[dict], base: Sequence[dict]) -> list[tuple[dict, dict]]:
+    """Runs of the same seed."""
+    of_seed = {_seed(record): record for record in base}
+    return [(record, of_seed[_seed(record)]) for record in records if _seed(record) in of_seed]
+
+
+def precisions(arms: Arms) -> dict[str, str]:
+    """The precisions of each arm's runs; {} where all runs of the comparison have the same."""
+    of_arm = {arm: sorted({str(run["config"].get("precision")) for run in runs}) for arm, runs in arms.items()}
+    every = {name for names in of_arm.values() for name in names}
+    return {arm: ", ".join(names) for arm, names in of_arm.items()} if len(every) > 1 else {}
+
+
+def sets_outside(arms: Arms) -> list[str]:
+    """The evaluation sets out of distribution."""
+    return [name for name in next(iter(arms.values()))[0]["metrics"] if kind(name) == "ood"] if arms else []
+
+
+def accuracy(record: dict, set_name: str) -> float:
+    """In per cent."""
+    return 100 * record["metrics"][set_name]["accuracy"]
+
+
+def in_distribution(record: dict) -> float:
+    """Mean accuracy over the sets that are in distribution, in per cent."""
+    return _mean_accuracy(record, "id")
+
+
+def _mean_accuracy(record: dict, of: str) -> float:
+    return statistics.fmean(accuracy(record, name) for name in record["metrics"] if kind(name) == of)
+
+
+def _level(sets: Sequence[str]) -> float:
+    return 1 - 0.05 / max(len(sets), 1)
+
+
+def _seed(record: dict) -> int:
+    return record["config"]["seed"]
+
+
+def _rates(record: dict) -> tuple[float, float]:
+    """Of the trunk and of the classifier."""
+    config = record["config"]
+    return config["learning_rate"], config["classifier_learning_rate"]
+
+
+def _commonest(runs: Iterable[tuple[str, dict]], names: Sequence[str]) -> tuple[str, ...] | None:
+    """The values of these settings that most arms and seeds have; of equals those of the longest runs."""
+    seeds_of = defaultdict(set)
+    for arm, record in runs:
+        seeds_of[_values(record, names), record["config"].get("epochs") or 0].add((arm, _seed(record)))
+    (values, _), _ = max(seeds_of.items(), key=lambda item: (len(item[1]), item[0][1]), default=((None, 0), None))
+    return values
+
+
+def _values(record: dict, names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(str(record["config"].get(name)) for name in names)
