@@ -1,0 +1,44 @@
+"""`python -m mtlib ...`. Heavy modules are imported inside the commands, so that `--help` answers at once."""
+
+import sys
+
+import typer
+
+from mtlib.cli import checkout, data, measuring, notebooks, records, run, sweeps
+from mtlib.errors import UserError
+
+app = typer.Typer(
+    help="Mask-tuning (arXiv 2307.10457): runs, tables, notebooks, figures, data.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+for command in (
+    run.run, records.tables, records.bundle, sweeps.sweep, sweeps.study, data.testbed, notebooks.notebooks,
+    measuring.bench, measuring.policies, measuring.diversity, checkout.pages, checkout.figures, checkout.doctor,
+):  # fmt: skip
+    app.command()(command)
+
+data_app = typer.Typer(help="Check and download data.", no_args_is_help=True)
+for command in (data.verify, data.fetch):
+    data_app.command()(command)
+app.add_typer(data_app, name="data")
+
+
+def main() -> None:
+    try:
+        app()
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(getattr(error, "EXIT_CODE", 2))
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.split(".")[0] == "mtlib":  # a fault of ours: the traceback is wanted
+            raise
+        print(
+            f"error: this command needs the package {error.name}, which is not installed; `pip install "
+            "'mtlib[notebooks]'` brings all of them, `python -m mtlib doctor` lists what is there.",
+            file=sys.stderr,
+        )
+        sys.exit(2)
+    except BrokenPipeError:  # the reader of a pipe (`| head`) has gone
+        sys.stderr.close()
+        sys.exit(0)

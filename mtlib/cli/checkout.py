@@ -1,0 +1,53 @@
+"""`pages`, `figures` and `doctor`: the state of a checkout and of the machine."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mtlib.cli.terminal import console, print_line
+from mtlib.errors import UserError
+
+
+def pages() -> None:
+    """For maintainers: fill what the pages print of data/results and notebooks, and the notebooks' install cells."""
+    from mtlib.paths import DATA_DIR, NOTEBOOK_DIR
+    from mtlib.tutorial import page_tables, runner
+
+    if not NOTEBOOK_DIR.is_dir():
+        raise UserError("no pages to fill: they come with a checkout of the repository, not with pip.")
+    parts = page_tables.parts(DATA_DIR / "results")
+    for page in page_tables.PAGES:
+        console.print(f"{page}: {', '.join(page_tables.fill(DATA_DIR.parent / page, parts))}")
+    runner.update_readme()
+    console.print("README.md: notebooks")
+    console.print(f"install cells: {', '.join(runner.update_install_cells()) or 'as they were'}")
+
+
+def figures(
+    out: Annotated[Path | None, typer.Option(help="folder [default: figures/ of the checkout]")] = None,
+) -> None:
+    """Draw the repository's figures, PNG and SVG, from data/results."""
+    from mtlib.analysis.figures import save
+    from mtlib.paths import DATA_DIR, FIGURE_DIR
+    from mtlib.runs.records import make_writable
+    from mtlib.study.figures import standard
+
+    if out is None and not FIGURE_DIR.is_dir():
+        raise UserError("there is no checkout whose figures/ to write to; give a folder with --out.")
+    make_writable(out or FIGURE_DIR)
+    for name, (figure, alt) in standard(DATA_DIR / "results").items():
+        for path in save(figure, out or FIGURE_DIR, name, alt):
+            print_line(f"written: {path}")
+
+
+def doctor() -> None:
+    """One line per requirement, then the device and whether the hub answers. Exit code 1 if a requirement fails."""
+    from mtlib.runs import environment
+
+    checks = environment.checks()
+    marks = {True: "[green]OK  [/]", False: "[red]FAIL[/]", None: "    "}
+    for check in checks:
+        console.print(f"{marks[check.ok]} {check.name:16} {check.detail}", highlight=False)
+    if any(check.ok is False for check in checks):
+        raise typer.Exit(1)

@@ -1,0 +1,118 @@
+"""`bench`, `policies` and `diversity`: what is measured on the spot rather than read from records."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mtlib.cli.terminal import console, print_line, rich_table, write_json
+from mtlib.errors import UserError
+
+
+def bench(
+    names: Annotated[list[str] | None, typer.Argument(help="benchmarks [default: all]")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="fewer repeats, smaller data")] = False,
+    throughput: Annotated[
+        str | None, typer.Option(help="instead: sequences per second of bert-base or mini on this device")
+    ] = None,
+    profile: Annotated[bool, typer.Option("--profile", help="instead: where a step's processor time goes")] = False,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="write what was measured here; results of other benchmarks are kept")
+    ] = None,
+) -> None:
+    """Measure speed and memory as ratios, both sides in turn in one process. Leave the machine alone meanwhile."""
+    import json
+
+    from mtlib import bench as measuring
+    from mtlib.runs.records import make_writable
+
+    if profile and (names or throughput or json_file):
+        raise UserError("--profile prints one table; give neither benchmarks, nor --throughput, nor --json.")
+    if throughput and (names or json_file):
+        raise UserError("--throughput prints one table; give neither benchmarks nor --json.")
+    if profile:
+        shares = measuring.profile(quick)
+        rows = [[kind, *(f"{by_kind[kind]:.1f} %" for by_kind in shares.values())] for kind in shares["fine_tuning"]]
+        console.print(rich_table("share of a step's time", ["", *shares], rows))
+        return
+    if throughput:
+        speeds = measuring.throughput(throughput, **({"batch_size": 8, "steps": 6} if quick else {}))
+        rows = [["unknown" if value is None else value for value in row.values()] for row in speeds]
+        console.print(rich_table(throughput, list(speeds[0]), rows))
+        return
+    before = None
+    if json_file is not None:
+        make_writable(json_file.parent)
+        before = json.loads(json_file.read_text()) if json_file.exists() else None
+
+    def report(result: measuring.Measured) -> None:
+        console.print(
+            f"{result.name:11} {result.ratio:6.2f} ({result.low:.2f} to {result.high:.2f}), wanted {result.wanted}: "
+            f"{'met' if result.met else 'not met'}. {result.what} against {result.against}", highlight=False,
+        )  # fmt: skip
+
+    results = measuring.run(names or [], quick, report, before)
+    if json_file is not None:
+        write_json(json_file, results)
+
+
+def policies(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="policies with their rates, such as exact:0.15 [default: a dozen]")
+    ] = None,
+    task: Annotated[str, typer.Option(help="sentiment, nli or paraphrase")] = "sentiment",
+    source: Annotated[str, typer.Option(help="testbed, or a folder that `testbed` wrote")] = "testbed",
+    model: Annotated[str, typer.Option(help="whose masked LM fills: mini, a hub id or a folder")] = "mini",
+    trained: Annotated[
+        Path | None, typer.Option(help="a model that `run --keep-model` kept, to fill and to be asked instead")
+    ] = None,
+    examples: Annotated[int | None, typer.Option(help="training examples [default: all]")] = None,
+    seed: Annotated[int, typer.Option(help="of the masks, the same for all policies")] = 0,
+    json_file: Annotated[Path | None, typer.Option("--json", help="write all that was measured here")] = None,
+) -> None:
+    """What each masking policy does to the testbed's training texts: what it masks, touches and refills."""
+    from mtlib.diversity import policies as measuring
+    from mtlib.runs.records import make_writable
+
+    if json_file is not None:
+        make_writable(json_file.parent)
+    chosen = names or measuring.DEFAULT
+    description = measuring.describe(
+        task, source, model, chosen, examples, seed, trained, lambda name: print_line(f"  {name}")
+    )
+    frame = measuring.as_frame(description)
+    rows = [[name, *("" if value != value else f"{value:.1f}" for value in line)]
+            for name, line in zip(frame.index, frame.values.tolist(), strict=True)]  # fmt: skip
+    title = f"per cent of {description['examples']:,} training examples; cost relative to {frame.index[0]}"
+    console.print(rich_table(title, ["policy:rate", *frame.columns], rows))
+    if json_file is not None:
+        write_json(json_file, description)
+
+
+def diversity(
+    tasks: Annotated[list[str] | None, typer.Argument(help="sentiment, nli, paraphrase [default: all three]")] = None,
+    source: Annotated[str, typer.Option(help="testbed, hub or a folder of original releases")] = "testbed",
+    model: Annotated[str, typer.Option(help="mini (bundled), a hub id or a folder with a masked LM")] = "mini",
+    examples: Annotated[int, typer.Option(help="training examples of each task")] = 200,
+    epochs: Annotated[int, typer.Option(help="passes over them")] = 3,
+    seed: Annotated[int, typer.Option(help="of the examples, the masks and the order")] = 0,
+    out: Annotated[Path, typer.Option(help="folder for the fillings; a task that is there is not trained again")] = (
+        Path("runs")
+    ),
+    json_file: Annotated[Path | None, typer.Option("--json", help="write all that was counted here")] = None,
+) -> None:
+    """What masked words turn into (Section V): plain masked-LM training beside Mask-tuning, on the same masks."""
+    from mtlib.data.tasks import TASKS
+    from mtlib.diversity import two_trainings
+    from mtlib.runs.records import make_writable
+
+    for folder in {out, json_file.parent if json_file else out}:
+        make_writable(folder)
+    studied = [two_trainings.TwoTrainings(task, source, model, examples, seed, epochs) for task in tasks or TASKS]
+    description = two_trainings.describe(studied, out, lambda task: print_line(f"  {task}"))
+    frame = two_trainings.as_frame({model: description})
+    rows = [[*place, *("" if value != value else f"{value:.0f}" for value in line)]
+            for place, line in zip(frame.index, frame.values.tolist(), strict=True)]  # fmt: skip
+    console.print(rich_table("per cent of the examples, and of the tokens", [*frame.index.names, *frame.columns], rows))
+    if json_file is not None:
+        write_json(json_file, description)

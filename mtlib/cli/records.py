@@ -1,0 +1,57 @@
+"""`tables` and `bundle`: what is made of finished runs' records."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mtlib.cli.terminal import console, print_line, rich_table
+from mtlib.errors import UserError
+
+
+class Form(StrEnum):
+    terminal = "terminal"
+    markdown = "markdown"
+    csv = "csv"
+
+
+def tables(
+    folders: Annotated[list[Path] | None, typer.Argument(help="folders with records [default: runs]")] = None,
+    form: Annotated[Form, typer.Option("--format", help="how to print them")] = Form.terminal,
+    per_seed: Annotated[bool, typer.Option("--per-seed", help="every seed's value below its row")] = False,
+) -> None:
+    """Method x evaluation set: mean ± sd in per cent, and the paired difference to fine-tuning (95 % interval)."""
+    from mtlib.analysis import tables as made
+    from mtlib.runs.records import read_records
+
+    every = made.make_tables(read_records(folders or [Path("runs")]))
+    if form is Form.csv:
+        print(made.csv_text(every), end="")
+        return
+    for table in every:
+        if form is Form.markdown:
+            print(made.markdown(table, per_seed), end="\n\n")
+        else:
+            console.print(rich_table(table.heading, ["method", "n", *table.columns], [
+                [name, n, *cells] for name, n, cells in made.texts(table, per_seed)]))  # fmt: skip
+            if table.note:
+                print_line(table.note)
+
+
+def bundle(
+    folders: Annotated[list[Path], typer.Argument(help="folders with records")],
+    to: Annotated[Path, typer.Option(help="a .jsonl file; records it already has are kept")],
+    history: Annotated[int | None, typer.Option(help="log entries kept of each run [default: all]")] = None,
+) -> None:
+    """Put the records of many runs into one file, a line each."""
+    from mtlib.runs.records import json_line, make_writable, read_records, write_atomically
+
+    if to.suffix != ".jsonl":
+        raise UserError(f"--to is {to}; expected a file name that ends in .jsonl.")
+    if history is not None and history < 1:
+        raise UserError(f"--history is {history}; expected 1 or more.")
+    make_writable(to.parent)
+    records = read_records([*([to] if to.exists() else []), *folders])
+    write_atomically(to, "".join(json_line(record, history) for record in records))
+    print_line(f"{len(records)} records: {to}")

@@ -1,0 +1,174 @@
+"""`sweep` and `study`: many runs, of which those without a record are done."""
+
+import signal
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mtlib.cli.terminal import console
+from mtlib.errors import UserError
+
+
+class EngineName(StrEnum):
+    local = "local"
+    ray = "ray"
+
+
+def sweep(
+    file: Annotated[Path, typer.Argument(help="YAML: lists of tasks, models, methods, seeds and any setting of `run`")],
+    out: Annotated[str, typer.Option(help="for records: a folder, or an address such as s3://bucket/folder")] = "runs",
+    engine: Annotated[EngineName, typer.Option(help="processes of this machine, or a Ray cluster")] = EngineName.local,
+    processes: Annotated[int | None, typer.Option(help="runs at once, for the local engine [default: 1]")] = None,
+    address: Annotated[
+        str | None, typer.Option(help="of the Ray cluster; local: a new one on this machine [default: auto]")
+    ] = None,
+    cpus_per_run: Annotated[float | None, typer.Option(help="for Ray [default: 1]")] = None,
+    gpus_per_run: Annotated[
+        float | None, typer.Option(help="for Ray, 0 to 1 [default: 1 where the cluster has GPUs]")
+    ] = None,
+    retries: Annotated[int, typer.Option(help="how often a run is taken up again whose process was killed")] = 2,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="only list the runs, with estimated costs")] = False,
+) -> None:
+    """Run every configuration of a grid that has no record yet. Exit code 1 if one fails; the others go on."""
+    from mtlib.sweeps import engines, grid, progress
+    from mtlib.sweeps.store import Store
+
+    _check_engine_options(engine, processes, address, cpus_per_run, gpus_per_run, retries)
+    configs, store = grid.expand(file), Store(out)
+    grid_runs, trouble = grid.identify(configs)
+    if dry_run:
+        progress.dry_run(console, grid_runs, trouble, store)
+        return
+    if trouble is not None:
+        raise UserError(f"{file}: {trouble}")
+    if engine is EngineName.local:
+        _carry_out(grid_runs, store, lambda: engines.LocalEngine(store, processes or 1, retries))
+        return
+    from mtlib.sweeps.ray_engine import RayEngine
+
+    if any(config.precision == "auto" for config in configs):
+        raise UserError(
+            f"{file}: precision is 'auto', which each machine of a cluster may take for something else; give "
+            "`precision: bf16` or `precision: float32`."
+        )
+    _carry_out(grid_runs, store, lambda: RayEngine(store, address or "auto", cpus_per_run or 1, gpus_per_run, retries))
+
+
+def _check_engine_options(
+    engine: EngineName,
+    processes: int | None,
+    address: str | None,
+    cpus_per_run: float | None,
+    gpus_per_run: float | None,
+    retries: int,
+) -> None:
+    for_ray = {"--address": address, "--cpus-per-run": cpus_per_run, "--gpus-per-run": gpus_per_run}
+    for option, value in ({"--processes": processes} if engine is EngineName.ray else for_ray).items():
+        if value is not None:
+            raise UserError(f"{option} is {value!r}, but --engine {engine} does not read it; leave it out.")
+    for option, value in (("--processes", processes), ("--cpus-per-run", cpus_per_run)):
+        if value is not None and not value > 0:
+            raise UserError(f"{option} is {value!r}; expected a number above 0.")
+    if retries < 0:
+        raise UserError(f"--retries is {retries}; expected 0 or more.")
+    if gpus_per_run is not None and not 0 <= gpus_per_run <= 1:
+        raise UserError(
+            f"--gpus-per-run is {gpus_per_run:g}; expected 0 to 1, for a run drives one GPU. Several GPUs in one run: "
+            "`accelerate launch -m mtlib run ...`."
+        )
+
+
+def study(
+    source: Annotated[str, typer.Argument(help="folder of original releases, or hub")],
+    model: Annotated[str, typer.Option(help="mini (bundled), a hub id or a folder")] = "mini",
+    size: Annotated[str, typer.Option(help="training examples: smoke (16), cpu, full (all)")] = "cpu",
+    task: Annotated[list[str] | None, typer.Option(help="repeatable [default: all three]")] = None,
+    block: Annotated[list[str] | None, typer.Option(help="what after the grid, repeatable [default: all]")] = None,
+    out: Annotated[Path, typer.Option(help="folder for records")] = Path("runs/study"),
+    processes: Annotated[int, typer.Option(help="runs at once")] = 1,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="only list the runs, with estimated costs")] = False,
+) -> None:
+    """The study of data/results/PLAN.md: a grid of learning rates, then every arm at its best one. Resumable."""
+    from mtlib.study import plan as plan_of
+    from mtlib.sweeps.store import Store
+
+    if processes < 1:
+        raise UserError(f"--processes is {processes}; expected 1 or more.")
+    chosen, store = plan_of.Study(source, model, size, tuple(task or plan_of.TASKS)), Store(str(out))
+    blocks = list(chosen.runs({}))
+    for name in block or []:
+        if name not in blocks:
+            raise UserError(f"--block is {name!r}; expected one of {', '.join(blocks)}.")
+    if dry_run:
+        _list_study(chosen, block or blocks, store)
+    else:
+        _carry_out_study(chosen, block or blocks, store, processes)
+
+
+def _list_study(chosen, blocks: list[str], store) -> None:
+    """The study's runs with their estimated costs; at default learning rates where the grid has not been run."""
+    from mtlib.sweeps import grid, progress
+
+    cache = {}
+    of_grid, _ = grid.identify(chosen.grid(), cache)
+    rest = _after_grid(chosen, blocks, of_grid, store)
+    progress.dry_run(console, *grid.identify([*chosen.grid(), *rest], cache), store)
+    if lacking := len(of_grid) - len(_records_there(of_grid, store)):
+        console.print(
+            f"the grid of learning rates lacks {lacking} runs: the runs after it are listed at the rates that it would "
+            "choose now, or the default ones"
+        )
+
+
+def _carry_out_study(chosen, blocks: list[str], store, processes: int) -> None:
+    """The grid of learning rates, then the blocks at the rates that it chose."""
+    from mtlib.sweeps import engines, grid
+
+    cache = {}
+
+    def identify(configs: list) -> list[grid.GridRun]:
+        grid_runs, trouble = grid.identify(configs, cache)
+        if trouble is not None:
+            raise trouble
+        return grid_runs
+
+    def carry_out(grid_runs: list[grid.GridRun]) -> None:
+        _carry_out(grid_runs, store, lambda: engines.LocalEngine(store, processes))
+
+    identify(_after_grid(chosen, blocks, [], store))  # what cannot be read later is said before the first run
+    of_grid = identify(chosen.grid())
+    try:
+        carry_out(of_grid)
+    except typer.Exit:
+        console.print("the grid of learning rates is not whole: nothing after it was started")
+        raise
+    carry_out(identify(_after_grid(chosen, blocks, of_grid, store)))
+
+
+def _after_grid(chosen, blocks: list[str], of_grid: list, store) -> list:
+    """The configurations of these blocks, at the rates that the grid's records choose as far as they are there."""
+    from mtlib.runs.records import read_records
+    from mtlib.study.plan import best_rates
+
+    by_block = chosen.runs(best_rates(read_records(_records_there(of_grid, store))))
+    return [config for name, configs in by_block.items() if name in blocks for config in configs]
+
+
+def _records_there(grid_runs: list, store) -> list[Path]:
+    return [store.folder / run.file for run in grid_runs if run.file is not None and store.has(run.file)]
+
+
+def _carry_out(grid_runs: list, store, make_engine: Callable) -> None:
+    """Have the record of every run in the store, with progress and a summary. Exit code 1 if one fails."""
+    from mtlib.sweeps.engines import execute
+    from mtlib.sweeps.progress import Progress, summary
+
+    store.check_writable()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that a job scheduler's stop ends the runs too
+    with Progress(console, len(grid_runs)) as progress:
+        outcomes = execute(grid_runs, make_engine(), store, progress)
+    if not summary(console, outcomes, store):
+        raise typer.Exit(1)
