@@ -155,6 +155,27 @@ class TestPlots:
         _, alt = figures.curve(settings | {0.5: point((60, 10), 0.55)}, "alpha")
         assert "balanced" not in alt
 
+    def test_against_size(self):
+        """Rates, which are chosen for each arm, make no rows of their own; the update does."""
+        runs = [
+            record(method, seed, correct, train_size=size, update=update, learning_rate=rate)
+            | {"cost": {"steps": steps}}
+            for size, steps, shift in ((1000, 188, 0), (4000, 750, 8))
+            for method, update, rate, correct in (
+                ("fine_tuning", None, 1e-4, (70 + shift, 60)), ("mask_tuning", "joint", 5e-4, (50 + shift, 50)),
+                ("mask_tuning", "balanced", 1e-4, (66 + shift, 58)),
+            )
+            for seed in range(2)
+        ]  # fmt: skip
+        figure, alt = figures.against_size(runs)
+        assert "mask_tuning on testbed_sentiment: 50 % at 1,000, 58 % at 4,000" in alt
+        assert {"Mask-tuning", "Mask-tuning (balanced)", "1,000\n(188)", "4,000\n(750)"} <= set(texts(figure))
+        inside, outside = figure.axes
+        drawn = [container.lines[0].get_xydata() for container in inside.containers]
+        assert np.array([line[:, 1] for line in drawn]) == pytest.approx(np.array([[70, 78], [50, 58], [66, 74]]))
+        assert [list(line[:, 0].round()) for line in drawn] == [[0, 1]] * 3
+        assert len(outside.containers) == 3
+
     def test_probes(self):
         counts = {"majority": {"testbed_contrast": (50, 100), "testbed_sentiment": (52, 100)},
                   "shortcut only": {"testbed_contrast": (10, 100), "testbed_sentiment": (90, 100)}}  # fmt: skip
