@@ -1,7 +1,7 @@
 """What the study's records say about the paper's claims, by the rules that `data/results/PLAN.md` set beforehand."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import pandas
@@ -136,14 +136,22 @@ def unlearned(records: Iterable[dict]) -> list[tuple[str, str]]:
 
 
 def panels(records: Iterable[dict]) -> dict[tuple[str, str, str], list[Cell]]:
-    """The cells that were run, for `figures.claims`: claims about the same two arms together.
+    """The cells that were run, for `figures.claims`: hollow by the plan's rule (that of `plain.panels` is stricter)."""
+    scores = scores_of_arms(records)
+    return by_pair(CLAIMS, lambda claim: _cells(claim, scores))
+
+
+def by_pair(
+    claims: Iterable[Claim], cells_of: Callable[[Claim], Sequence[Cell]]
+) -> dict[tuple[str, str, str], list[Cell]]:
+    """The cells of claims about the same two arms together, where any of them was run.
 
     The keys are the questions and the names of the two arms.
     """
-    asked, cells, scores = defaultdict(list), defaultdict(list), scores_of_arms(records)
-    for claim in CLAIMS:
+    asked, cells = defaultdict(list), defaultdict(list)
+    for claim in claims:
         asked[claim.arm, claim.base].append(claim.question)
-        cells[claim.arm, claim.base] += _cells(claim, scores)
+        cells[claim.arm, claim.base] += cells_of(claim)
     return {
         (", ".join(asked[pair]), *pair): cells_of_pair
         for pair, cells_of_pair in cells.items()
