@@ -47,7 +47,7 @@ def check_fill(fill: str, top_k: int) -> None:
 
 def check_top_k(top_k: int, tokenizer) -> None:
     if top_k > len(tokenizer):
-        raise UserError(f"top_k is {top_k}; the vocabulary has {len(tokenizer)} tokens.")
+        raise UserError(f"top_k is {top_k}; the vocabulary has {len(tokenizer)} tokens, give no more.")
 
 
 class FilledMasks(NamedTuple):

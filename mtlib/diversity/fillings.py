@@ -132,7 +132,7 @@ def unmarked(text: str, original: str) -> dict:
     before, opened, rest = text.partition("⟦")
     predicted, closed, after = rest.partition("⟧")
     if not opened or not closed:
-        raise UserError(f"{text!r} has no filling between ⟦ and ⟧.")
+        raise UserError(f"{text!r} has no filling between ⟦ and ⟧; expected a text from `marked_text`.")
     return {
         "text": before + original + after,
         "start": len(before),

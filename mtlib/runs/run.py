@@ -173,10 +173,12 @@ def _check_lengths(config: RunConfig, plm: SharedPLM) -> None:
     for name in ("max_length", "eval_max_length"):
         if getattr(config, name) <= structural:  # tokenizers then cut nothing at all
             raise UserError(
-                f"{name} is {getattr(config, name)}; {config.model} adds {structural} tokens to every text."
+                f"{name} is {getattr(config, name)}; {config.model} adds {structural} tokens to every text; give more."
             )
         if getattr(config, name) > longest:
-            raise UserError(f"{name} is {getattr(config, name)}; {config.model} reads at most {longest} tokens.")
+            raise UserError(
+                f"{name} is {getattr(config, name)}; {config.model} reads at most {longest} tokens, give no more."
+            )
 
 
 def _evaluate(trained: Trained, sets: dict[str, DescribedSet], config: RunConfig) -> dict[str, dict]:

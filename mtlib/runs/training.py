@@ -92,7 +92,8 @@ def check_slices(config: RunConfig) -> int:
     slices = config.accumulation * PartialState(cpu=precision()["use_cpu"]).num_processes
     if config.batch_size % slices:
         raise UserError(
-            f"batch_size {config.batch_size} cannot be cut into {slices} equal slices (accumulation x processes)."
+            f"batch_size {config.batch_size} cannot be cut into {slices} equal slices (accumulation x processes); give "
+            f"a multiple of {slices}."
         )
     return slices
 
