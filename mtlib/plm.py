@@ -5,36 +5,37 @@ trunk of its own kind), and for BART, without a table of architectures. The clas
 model is pointed at it through its `base_model_prefix` and its output layer is tied again to the trunk's embeddings.
 """
 
-import json
 import shutil
 from contextlib import contextmanager
 from inspect import signature
 from pathlib import Path
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple, get_args
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import (
-    AutoConfig,
     AutoModelForMaskedLM,
-    AutoModelForSequenceClassification,
     AutoTokenizer,
     PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
-from transformers.utils import logging
 
+from mtlib.checkpoints import (
+    HEAD_FILE,
+    SEPARATE_FOLDER,
+    load_classifier,
+    load_config,
+    load_masked_lm,
+    load_pretrained,
+    saved_form,
+)
 from mtlib.errors import UserError
 from mtlib.settings import Fill
 
 FILLS = get_args(Fill)
-
-_HEAD_FILE = "masked_lm_head.safetensors"
-_SEPARATE_FOLDER = "masked_lm"
-_LOADING = {"trust_remote_code": False, "use_safetensors": True, "dtype": torch.float32}
 
 
 def check_fill(fill: str, top_k: int) -> None:
@@ -46,7 +47,7 @@ def check_fill(fill: str, top_k: int) -> None:
 
 def check_top_k(top_k: int, tokenizer) -> None:
     if top_k > len(tokenizer):
-        raise UserError(f"top_k is {top_k}; the vocabulary has {len(tokenizer)} tokens.")
+        raise UserError(f"top_k is {top_k}; the vocabulary has {len(tokenizer)} tokens, give no more.")
 
 
 class FilledMasks(NamedTuple):
@@ -117,18 +118,15 @@ class SharedPLM(nn.Module):
                 than a saved classifier has; a setting that its configuration does not know.
         """
         name_or_path = str(name_or_path)
-        tokenizer = _load(AutoTokenizer, name_or_path)
+        tokenizer = load_pretrained(AutoTokenizer, name_or_path)
         _require_mask_token(tokenizer)
         if num_labels is not None:
             config_changes["num_labels"] = num_labels
-        saved = _saved_form(name_or_path)
+        saved = saved_form(name_or_path)
         if saved is None:
-            config = _load_config(name_or_path, config_changes)
-            classifier, report = _load(
-                AutoModelForSequenceClassification, name_or_path, config=config, output_loading_info=True, **_LOADING
-            )
-            _require_weights(name_or_path, classifier, report, prefix=classifier.base_model_prefix + ".")
-            mlm = _load_masked_lm(name_or_path, config)
+            config = load_config(name_or_path, config_changes)
+            classifier = load_classifier(name_or_path, config, new_head=True)
+            mlm = load_masked_lm(name_or_path, config)
             return cls(classifier, mlm, tokenizer, shared is not False)
         if shared is not None and shared != (saved == "shared"):
             raise UserError(
@@ -139,19 +137,16 @@ class SharedPLM(nn.Module):
 
     @classmethod
     def _read_back(cls, folder: Path, saved: str, tokenizer, config_changes: dict) -> "SharedPLM":
-        n_labels = _load_config(str(folder), {}).num_labels
+        n_labels = load_config(str(folder), {}).num_labels
         if config_changes.get("num_labels", n_labels) != n_labels:
             raise UserError(
                 f"{folder} holds a classifier for {n_labels} labels, but num_labels={config_changes['num_labels']} was "
                 "asked for; load the masked LM it came from to get a new head."
             )
-        config = _load_config(str(folder), config_changes)
-        classifier, report = _load(
-            AutoModelForSequenceClassification, str(folder), config=config, output_loading_info=True, **_LOADING
-        )
-        _require_weights(str(folder), classifier, report)
+        config = load_config(str(folder), config_changes)
+        classifier = load_classifier(str(folder), config, new_head=False)
         if saved == "separate":
-            mlm = _load_masked_lm(str(folder / _SEPARATE_FOLDER), config)
+            mlm = load_masked_lm(str(folder / SEPARATE_FOLDER), config)
             return cls(classifier, mlm, tokenizer, shared=False)
         plm = cls(classifier, AutoModelForMaskedLM.from_config(config, dtype=torch.float32), tokenizer)
         plm.load_masked_lm_head(folder)
@@ -164,27 +159,27 @@ class SharedPLM(nn.Module):
         replaced, also where that model had one trunk and this one has two.
         """
         folder = Path(folder)
-        (folder / _HEAD_FILE).unlink(missing_ok=True)
-        shutil.rmtree(folder / _SEPARATE_FOLDER, ignore_errors=True)
+        (folder / HEAD_FILE).unlink(missing_ok=True)
+        shutil.rmtree(folder / SEPARATE_FOLDER, ignore_errors=True)
         self.classifier.save_pretrained(folder)
         # whole: what equals the default of any model would be left out, and BART's own is three labels
         self.config.to_json_file(folder / "config.json", use_diff=False)
         self.tokenizer.save_pretrained(folder)
         if self.shared:
-            save_file(self._head_state(), folder / _HEAD_FILE, metadata={"format": "pt"})
+            save_file(self._head_state(), folder / HEAD_FILE, metadata={"format": "pt"})
         else:
-            self.mlm.save_pretrained(folder / _SEPARATE_FOLDER)
+            self.mlm.save_pretrained(folder / SEPARATE_FOLDER)
 
     def load_masked_lm_head(self, folder: str | Path) -> None:
         """Read the masked-LM head that `save_pretrained` left in `folder` into this model."""
         try:
-            state = load_file(Path(folder) / _HEAD_FILE)
+            state = load_file(Path(folder) / HEAD_FILE)
         except SafetensorError as error:
-            raise UserError(f"{Path(folder) / _HEAD_FILE} is torn ({error}); get it again.") from error
+            raise UserError(f"{Path(folder) / HEAD_FILE} is torn ({error}); get it again.") from error
         expected = self._head_state().keys()
         if state.keys() != expected:
             raise UserError(
-                f"{Path(folder) / _HEAD_FILE} holds {sorted(state)}, but this model's head needs {sorted(expected)}; "
+                f"{Path(folder) / HEAD_FILE} holds {sorted(state)}, but this model's head needs {sorted(expected)}; "
                 "it was saved from another architecture."
             )
         self.mlm.load_state_dict(state, strict=False)
@@ -362,72 +357,3 @@ def _require_mask_token(tokenizer) -> None:
             f"The tokenizer of {tokenizer.name_or_path!r} ({type(tokenizer).__name__}) has no mask token: Mask-tuning "
             "needs a masked language model such as bert-base-uncased, roberta-base or facebook/bart-base."
         )
-
-
-def _load(auto_class, name_or_path: str, **kwargs):
-    # transformers' report would list the other head as unexpected and the new one as missing: both are meant to be
-    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        return auto_class.from_pretrained(name_or_path, **kwargs)
-    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-        what = auto_class.__name__.removeprefix("Auto").removeprefix("ModelFor")
-        raise UserError(
-            f"Cannot load {what} from {name_or_path!r}: {str(error).splitlines()[0]} "
-            "Expected a folder with config.json, tokenizer and safetensors weights, or the id of such a model on the "
-            "hub (which needs a network)."
-        ) from error
-    finally:
-        logging.set_verbosity(verbosity)
-        if bars:
-            logging.enable_progress_bar()
-
-
-def _load_config(name_or_path: str, changes: dict) -> PreTrainedConfig:
-    config, unknown = _load(AutoConfig, name_or_path, return_unused_kwargs=True, **changes)
-    if unknown:
-        raise UserError(
-            f"the configuration of {name_or_path!r} ({type(config).__name__}) has no {', '.join(unknown)}; expected "
-            "names that stand in its config.json."
-        )
-    return config
-
-
-def _require_weights(name_or_path: str, model: PreTrainedModel, report: dict, prefix: str = "") -> None:
-    """A new head may be missing from a checkpoint, and the pooler that a masked LM has no use for; nothing else."""
-    needed = {name for name, _ in model.named_parameters() if name.startswith(prefix) and "pooler" not in name}
-    if missing := sorted(needed & set(report["missing_keys"])):
-        raise UserError(
-            f"{name_or_path!r} lacks {len(missing)} weights of {type(model).__name__}, for example {missing[0]}: the "
-            "checkpoint is torn or of another architecture; get it again."
-        )
-
-
-def _load_masked_lm(name_or_path: str, config) -> PreTrainedModel:
-    mlm, report = _load(AutoModelForMaskedLM, name_or_path, config=config, output_loading_info=True, **_LOADING)
-    head = {name for name, _ in mlm.named_parameters() if not name.startswith(mlm.base_model_prefix + ".")}
-    missing = head & set(report["missing_keys"])
-    if missing:
-        raise UserError(
-            f"{name_or_path!r} has no masked-LM head (missing {', '.join(sorted(missing))}): its predictions would be "
-            "random. Use a checkpoint that was saved from a masked LM."
-        )
-    return mlm
-
-
-def _saved_form(name_or_path: str) -> Literal["shared", "separate"] | None:
-    """How `save_pretrained` wrote this folder, or None for anything else."""
-    folder = Path(name_or_path)
-    if (folder / _HEAD_FILE).is_file():
-        return "shared"
-    if (folder / _SEPARATE_FOLDER / "config.json").is_file():
-        return "separate"
-    if (folder / "config.json").is_file():
-        architectures = json.loads((folder / "config.json").read_text()).get("architectures") or []
-        if any(name.endswith("ForSequenceClassification") for name in architectures):
-            raise UserError(
-                f"{folder} is a classifier without its masked-LM head; expected {_HEAD_FILE} beside it. "
-                "Only checkpoints that mtlib saved can be trained further with Mask-tuning."
-            )
-    return None

@@ -49,7 +49,10 @@ def draw_demonstrations(labels: Sequence[int], per_label: int = 16, pool: int = 
     for label in sorted(set(labels)):
         of_label = [row for row in drawn if labels[row] == label][:per_label]
         if len(of_label) < per_label:
-            raise UserError(f"{len(of_label)} of {len(drawn)} rows have label {label}; {per_label} are to be shown.")
+            raise UserError(
+                f"{len(of_label)} of {len(drawn)} rows have label {label}; {per_label} are to be shown: draw from a "
+                "larger pool, or show fewer."
+            )
         chosen += of_label
     return [chosen[place] for place in generator.permutation(len(chosen))]
 

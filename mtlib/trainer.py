@@ -1,28 +1,24 @@
 """Training with any objective: the stock Trainer, with its loss, its log and its batches made right for ours."""
 
-import json
-import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 from accelerate.utils import extract_model_from_parallel
-from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.utils.data import SequentialSampler
 from transformers import Trainer, TrainingArguments
-from transformers.trainer_pt_utils import LengthGroupedSampler
 
+from mtlib.checkpoints import load_objective, save_objective
 from mtlib.collator import Collator
 from mtlib.diagnostics import gradient_diagnostics
 from mtlib.errors import UserError
 from mtlib.objectives import FineTuning, Objective, ObjectiveOutput, Phase
 from mtlib.plm import SharedPLM
+from mtlib.sampler import LengthGroups
 from mtlib.settings import Update
 from mtlib.updates import UPDATES, AlternatingUpdate, BalancedUpdate, check_update
-
-_OBJECTIVE_FILE = "objective.safetensors"  # its parameters, in a checkpoint
 
 
 @dataclass
@@ -237,7 +233,7 @@ class ObjectiveTrainer(Trainer):
         lengths = list(dataset["length"]) if has_lengths else [len(ids) for ids in dataset["input_ids"]]
         seed = self.args.seed if self.args.data_seed is None else self.args.data_seed
         batch = self.args.train_batch_size * self.args.gradient_accumulation_steps * self.args.world_size
-        return _LengthGroups(batch, lengths, seed, self)
+        return LengthGroups(batch, lengths, seed, self)
 
     def _get_eval_sampler(self, eval_dataset):
         # the stock one also groups by length, and then returns predictions in an order the caller cannot know
@@ -303,35 +299,11 @@ class ObjectiveTrainer(Trainer):
         return (self.args.seed * 1_000_003 + self.state.global_step) * 4_099
 
 
-def save_objective(objective: Objective, folder: str | Path) -> None:
-    """Write the parameters that the objective owns, if it has any."""
-    if state := objective.state_dict():
-        save_file({name: tensor.contiguous() for name, tensor in state.items()}, Path(folder) / _OBJECTIVE_FILE)
-
-
-def load_objective(objective: Objective, folder: str | Path) -> None:
-    """Read back what `save_objective` wrote there."""
-    if objective.state_dict():
-        objective.load_state_dict(load_file(Path(folder) / _OBJECTIVE_FILE))
-
-
 def precision() -> dict[str, bool]:
     """`{"bf16": ..., "use_cpu": ...}`: bf16 autocast where the device computes in it, float32 elsewhere."""
     if torch.cuda.is_available():
         return {"bf16": torch.cuda.is_bf16_supported(including_emulation=False), "use_cpu": False}
     return {"bf16": torch.cpu._is_avx512_bf16_supported(), "use_cpu": True}
-
-
-def last_checkpoint(folder: Path) -> Path | None:
-    """The last complete checkpoint in a folder; torn ones (the trainer's state is written last) are removed."""
-    steps = {}
-    for checkpoint in folder.glob("checkpoint-*"):
-        try:
-            json.loads((checkpoint / "trainer_state.json").read_text())
-            steps[int(checkpoint.name.partition("-")[2])] = checkpoint
-        except (OSError, json.JSONDecodeError):
-            shutil.rmtree(checkpoint, ignore_errors=True)
-    return steps[max(steps)] if steps else None
 
 
 def _check_arguments(plm: SharedPLM, objective: Objective, args: ObjectiveArguments, others: dict) -> None:
@@ -373,20 +345,3 @@ def _check_examples(plm: SharedPLM, objective: Objective, dataset) -> None:
                 f"the training set has labels {classes[0]} to {classes[-1]}; a classifier with num_labels="
                 f"{plm.config.num_labels} takes 0 to {plm.config.num_labels - 1}."
             )
-
-
-class _LengthGroups(LengthGroupedSampler):
-    """Batches of like lengths, in an order that depends on `(seed, epoch)` alone.
-
-    The stock sampler draws from the global generator, whose state a resumed run does not have at an epoch's start.
-    """
-
-    def __init__(self, batch_size: int, lengths: list[int], seed: int, trainer: Trainer):
-        super().__init__(batch_size, lengths=lengths, generator=torch.Generator())
-        self.seed = seed
-        self.trainer = trainer
-
-    def __iter__(self):
-        epoch = int((self.trainer.state.epoch or 0) + 1e-6)
-        self.generator.manual_seed(self.seed * 1_000_003 + epoch)
-        return super().__iter__()

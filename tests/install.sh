@@ -57,7 +57,7 @@ import sys
 
 import nbformat
 
-from mtlib.tutorial.runner import install_cell
+from mtlib.tutorial.publishing import install_cell
 
 root, out = map(pathlib.Path, sys.argv[1:3])
 out.mkdir(exist_ok=True)

@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from mtlib import bench, cli
+from mtlib.bench import benchmarks, workloads
 from mtlib.errors import UserError
 from mtlib.paths import DATA_DIR
 
@@ -37,7 +38,7 @@ def test_unknown_benchmark():
 
 
 def test_masked_places_give_the_loss_of_the_full_vocabulary():
-    bench._head(quick=True)  # raises if they differ by more than 1e-5
+    benchmarks.head(quick=True)  # raises if they differ by more than 1e-5
 
 
 def call(*arguments):
@@ -100,8 +101,8 @@ def test_table_is_made_from_the_results():
 
 
 def test_phrases_have_the_lengths_of_sst2():
-    rows = bench._phrase_rows(22)
-    assert [len(text.split()) for text in rows["text"]][:8] == list(bench._SST2_WORDS[:8])
+    rows = workloads.phrase_rows(22)
+    assert [len(text.split()) for text in rows["text"]][:8] == list(workloads.SST2_WORDS[:8])
     assert len(rows) == 22 and set(rows["label"]) <= {0, 1}
 
 

@@ -15,6 +15,7 @@ from torch.nn.functional import cross_entropy
 from transformers import TrainerCallback
 
 import mtlib
+from mtlib.checkpoints import load_objective
 from mtlib.collator import Collator
 from mtlib.data.encoding import tokenise
 from mtlib.errors import UserError
@@ -28,7 +29,7 @@ from mtlib.runs.records import read_records
 from mtlib.runs.run import run
 from mtlib.settings import LearningRates
 from mtlib.stages import Prepared, Preparer, Stage
-from mtlib.trainer import ObjectiveTrainer, load_objective
+from mtlib.trainer import ObjectiveTrainer
 from tests.conftest import make_batch, make_plm, tiny_bert_config
 from tests.runs.test_runs import config, model, testbed, write_testbed  # noqa: F401  (fixtures)
 from tests.test_trainer import NO_DROPOUT, arguments, examples, history

@@ -154,7 +154,7 @@ class TestTargetsAll:
 
     def test_it_is_the_mean_over_every_token_and_fills_masks_alone(self, still_plm):
         batch = make_batch(still_plm)
-        objective = MaskedLM(ExactMasking(0.5), targets="all")
+        objective = MaskedLM(OriginalMasking(0.5))
         batch = objective.prepare(still_plm, batch, torch.Generator().manual_seed(0))
         assert torch.equal(batch["targets"], batch["attention_mask"].bool())
         output = objective(still_plm, batch)
@@ -183,10 +183,6 @@ class TestTargetsAll:
             trainer = train(tmp_path, MaskedLM(OriginalMasking(0.15)), **sizes)
             histories.append(torch.tensor(history(trainer)))
         torch.testing.assert_close(*histories, rtol=1e-4, atol=1e-6)
-
-    def test_an_unknown_choice(self):
-        with pytest.raises(UserError, match="targets is 'some'; expected one of masked, all"):
-            MaskedLM(targets="some")
 
 
 def test_80_10_10():

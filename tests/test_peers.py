@@ -277,8 +277,6 @@ class TestSpanCutoff:
         assert not (cut & ~batch["attention_mask"].bool()).any()
         starts = cut[:300].long().argmax(1)
         assert set(starts.tolist()) == set(range(22 - 2)) and (cut[:300].long().diff().abs().sum(1) <= 2).all()
-        wide = SpanCutoff(0.1, at_least=1).prepare(plm, batch, torch.Generator().manual_seed(0))["cut"]
-        assert (wide[300:].sum(1) == 1).all()
 
     def test_nothing_cut_is_fine_tuning_twice(self, still_plm):
         output = SpanCutoff(0.0)(still_plm, batch := make_batch(still_plm))

@@ -66,6 +66,7 @@ def test_this_environment_is_in_the_ranges():
 # Packages from the ground up: one imports itself and those before it. `core` is the top level of mtlib.
 ORDER = ("core", "data", "testbed", "runs", "sweeps", "analysis", "study", "diversity", "tutorial", "bench", "cli")
 CORE = {
+    "checkpoints",
     "collator",
     "diagnostics",
     "errors",
@@ -73,6 +74,7 @@ CORE = {
     "prompting",
     "masking",
     "plm",
+    "sampler",
     "objectives",
     "methods",
     "settings",

@@ -19,7 +19,7 @@ best_rate() {  # of the records in a folder, by sst2 dev accuracy
   "$python" - "$1" <<'PY'
 import sys
 from pathlib import Path
-from mtlib.runs.run import read_records
+from mtlib.runs.records import read_records
 best = max(read_records([Path(sys.argv[1])]), key=lambda record: record["metrics"]["sst2"]["accuracy"])
 print(best["config"]["learning_rate"])
 PY

@@ -70,7 +70,7 @@ def _run_notebooks(
 ) -> list:
     """Everything that can be checked is checked before the first notebook runs."""
     from mtlib.runs import profiles
-    from mtlib.tutorial import runner
+    from mtlib.tutorial import publishing, runner
 
     silent_minutes = profiles.silent_minutes(profile)
     values = runner.check_parameters(paths, texts if profile == "cpu" else {**texts, "profile": profile})
@@ -78,17 +78,18 @@ def _run_notebooks(
         raise UserError("--publish stores a fresh run of the cpu profile; leave out --resume, -p and other profiles.")
     if publish and (out / "runs").exists():
         raise UserError(f"--publish stores a fresh run, but {out / 'runs'} has earlier ones; delete it, or give --out.")
+    sources = {path.stem: path for path in paths}
 
     def report(result: runner.Result) -> None:
         console.print(f"{result.name:24} {result.status:8} {result.seconds / 60:6.1f} min", highlight=False)
         if result.error:
             print(result.error, file=sys.stderr)
         elif publish:
-            runner.publish(out / f"{result.name}.ipynb", runner.NOTEBOOK_DIR / f"{result.name}.ipynb", result.seconds)
+            publishing.publish(out / f"{result.name}.ipynb", sources[result.name], result.seconds)
 
     results = runner.run_notebooks(values, out, silent_minutes, resume, report)
     if publish:
-        runner.update_readme()
+        publishing.update_readme()
     return results
 
 

@@ -241,7 +241,10 @@ def _check_source_fits(set_name: str, source: str) -> None:
 def _check_columns(set_name: str, data_set: DataSet, columns: dict[str, list]) -> None:
     check_unique(set_name, columns["uid"])
     if len(columns["text"]) > 1 and len(set(columns["text"])) == 1:
-        raise UserError(f"{set_name}: all {len(columns['text'])} rows have the text {columns['text'][0][:60]!r}.")
+        raise UserError(
+            f"{set_name}: all {len(columns['text'])} rows have the text {columns['text'][0][:60]!r}; the file is no "
+            "copy of this set, take a fresh one."
+        )
     if data_set.paired:
         _check_pairs(set_name, columns["group"], columns["label"])
 

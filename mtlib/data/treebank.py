@@ -47,7 +47,9 @@ class Treebank(Preparer):
         limit = min(MOST_PIECES, plm.tokenizer.model_max_length)
         kept = [row for row in rows if row is not None and row["length"] <= limit]
         if not kept:
-            raise UserError(f"{self.folder} has no sentence that fits into {limit} pieces.")
+            raise UserError(
+                f"{self.folder} has no sentence that fits into {limit} pieces; take another, or another model."
+            )
         return Prepared(Dataset.from_list(kept), {"sentences_left_out": len(sentences) - len(kept)})
 
 

@@ -23,11 +23,11 @@ class Agreement(NamedTuple):
     high: float
 
 
-def agreement(a: Sequence, b: Sequence, seed: int = 0) -> Agreement:
+def agreement(a: Sequence, b: Sequence) -> Agreement:
     """Percentage agreement and Cohen's kappa, (p_o - p_e) / (1 - p_e).
 
     p_o is the share of equal labels, p_e what two annotators with these label frequencies would share by chance
-    (Cohen 1960). The interval is the percentile bootstrap over items (2,000 resamples drawn by `seed`). Where both
+    (Cohen 1960). The interval is the percentile bootstrap over items (2,000 resamples). Where both
     use the same single label throughout, p_e is 1, and kappa and its interval are nan.
 
     Raises:
@@ -40,7 +40,7 @@ def agreement(a: Sequence, b: Sequence, seed: int = 0) -> Agreement:
     table = np.zeros((len(names), len(names)), dtype=int)
     np.add.at(table, (rows, columns), 1)
     # tables of the resampled items: scipy's bootstrap of scikit-learn's kappa takes seconds and other draws
-    resampled = np.random.default_rng(seed).multinomial(len(a), table.ravel() / len(a), size=_RESAMPLES)
+    resampled = np.random.default_rng(0).multinomial(len(a), table.ravel() / len(a), size=_RESAMPLES)
     kappas = _kappa(resampled.reshape(-1, *table.shape))
     kappas = kappas[~np.isnan(kappas)]
     low, high = np.percentile(kappas, [2.5, 97.5]).tolist() if len(kappas) else (float("nan"), float("nan"))

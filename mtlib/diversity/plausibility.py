@@ -71,15 +71,12 @@ class PlausibilityJudge:
             from it, it is not an independent judge; pass another (a hub model) to have one.
         weights: by feature, and "bias"; default those fitted to the hand labels with the bundled model. Weights for
             another scorer come from `fit_weights` in data/plausibility/fit.py.
-        probe: default the bundled one.
     """
 
-    def __init__(
-        self, scorer: SharedPLM | None = None, weights: dict[str, float] | None = None, probe: PosProbe | None = None
-    ):
-        mini = SharedPLM.from_pretrained(MINI_MODEL_DIR, num_labels=2).eval() if None in (scorer, probe) else None
+    def __init__(self, scorer: SharedPLM | None = None, weights: dict[str, float] | None = None):
+        mini = SharedPLM.from_pretrained(MINI_MODEL_DIR, num_labels=2).eval()
         self.scorer = mini if scorer is None else scorer
-        self.probe = PosProbe.load(MINI_POS_DIR, mini.trunk, mini.tokenizer) if probe is None else probe
+        self.probe = PosProbe.load(MINI_POS_DIR, mini.trunk, mini.tokenizer)
         self.weights = json.loads(WEIGHTS_FILE.read_text()) if weights is None else weights
         if set(self.weights) != {*FEATURES, "bias"}:
             raise UserError(f"weights are given for {sorted(self.weights)}; expected {', '.join(FEATURES)} and bias.")

@@ -11,11 +11,10 @@ training set, or the trained model's.
 import json
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pandas
@@ -23,13 +22,12 @@ import torch
 from datasets import Dataset, disable_progress_bars
 
 from mtlib.collator import Collator
-from mtlib.data.encoding import tokenise
 from mtlib.data.sources import is_testbed
 from mtlib.data.tasks import get_task
-from mtlib.diversity.word_classes import PARTS_OF_SPEECH, MarkPartsOfSpeech
+from mtlib.diversity.masked_tokens import flat, mark, overlap, what_is_masked
+from mtlib.diversity.refilled_texts import what_is_refilled
 from mtlib.errors import UserError
 from mtlib.masking import POLICIES, FixedMasking, MaskingPolicy, check_rate, masking_policy
-from mtlib.masking.marking import CountTokens
 from mtlib.objectives.masked_lm import draw_mask
 from mtlib.plm import SharedPLM, evaluating
 from mtlib.runs import environment
@@ -38,10 +36,7 @@ from mtlib.runs.inputs import model_sha256, read_sets
 from mtlib.runs.records import read_records
 from mtlib.runs.run import KEPT, run
 from mtlib.stages import DrawMasks, Refill
-from mtlib.testbed.generator import shortcut_label
-from mtlib.testbed.grammar import Grammar, load_grammar, tokens
-from mtlib.testbed.known_words import MarkCause, MarkShortcut
-from mtlib.testbed.labels import label_by_rules
+from mtlib.testbed.grammar import load_grammar
 
 # `meta_learned` takes minutes to prepare, `salient_spans` needs a spaCy pipeline; `original` masks as `exact` does
 DEFAULT = (
@@ -50,7 +45,6 @@ DEFAULT = (
     "supervised", "supervised_top5", "known_cause:0.05", "known_shortcut:0.05", "known_shortcut:1",
 )  # fmt: skip
 SPANS = ("salient_spans", "supervised", "supervised_top5")  # how much they mask follows from the span
-BANDS = {"below 10": 0, "10 to 99": 10, "100 to 999": 100, "1,000 and more": 1000}  # occurrences in the training set
 _CLASSIFIER_RATE = 2e-4  # the cpu profile's for fine-tuning
 _TIMED_BATCHES, _BATCH = 8, 16
 
@@ -84,18 +78,6 @@ class Choice:
 
     def masking(self, tokenizer) -> MaskingPolicy:
         return masking_policy(self.policy, 0.05 if self.rate is None else self.rate, tokenizer)
-
-
-class Marked(NamedTuple):
-    """The training set with what is known about its tokens, one entry for each token of all examples."""
-
-    examples: Dataset
-    row: np.ndarray  # (n_tokens,): the example that a token belongs to
-    shortcut: np.ndarray  # (n_tokens,) bool
-    cause: np.ndarray  # (n_tokens,) bool
-    part_of_speech: np.ndarray  # (n_tokens,): 0 is punctuation, else see PARTS_OF_SPEECH
-    band: np.ndarray  # (n_tokens,): by frequency, see BANDS
-    ordinary: np.ndarray  # (n_tokens,) bool: no special token
 
 
 def describe(
@@ -149,24 +131,6 @@ def describe(
     }  # fmt: skip
 
 
-def mark(plm: SharedPLM, train: Dataset, max_length: int = 128) -> Marked:
-    """Tokenise training texts of the testbed and mark their tokens."""
-    keep = [name for name in ("text", "text_pair", "uid", "group") if name in train.column_names]
-    examples = tokenise(train, plm.tokenizer, max_length, keep=keep)
-    for preparer in (MarkShortcut(), MarkCause(), MarkPartsOfSpeech(), CountTokens()):
-        examples = preparer(plm, examples).examples
-    ids, counts = flat(examples["input_ids"]), flat(examples["token_counts"])
-    return Marked(
-        examples,
-        np.repeat(np.arange(len(examples)), list(map(len, examples["input_ids"]))),
-        flat(examples["known_shortcut"]) > 0,
-        flat(examples["known_cause"]) > 0,
-        flat(examples["part_of_speech"]),
-        np.searchsorted(list(BANDS.values()), counts, side="right") - 1,
-        ~np.isin(ids, plm.tokenizer.all_special_ids),
-    )
-
-
 def prepare(plm: SharedPLM, examples: Dataset, masking: MaskingPolicy, seed: int = 0) -> Dataset:
     """The examples with the columns that a policy reads, where they lack them."""
     if masking.columns.keys() <= {*examples.column_names}:
@@ -175,116 +139,6 @@ def prepare(plm: SharedPLM, examples: Dataset, masking: MaskingPolicy, seed: int
         preparer.check(plm)
         examples = preparer(plm, examples, seed).examples
     return examples
-
-
-def what_is_masked(mask: np.ndarray, marked: Marked) -> dict:
-    """How much a mask `(n_tokens,)` covers, of which kinds of word, and how often it touches what."""
-    return {
-        "tokens_masked": _share(mask[marked.ordinary]),
-        "touches_shortcut": touch(mask, marked.shortcut, marked.row),
-        "touches_cause": touch(mask, marked.cause, marked.row),
-        "part_of_speech": shares_of(marked.part_of_speech[mask], ("punctuation", *PARTS_OF_SPEECH)),
-        "frequency": shares_of(marked.band[mask], tuple(BANDS)),
-    }
-
-
-def touch(mask: np.ndarray, marks: np.ndarray, row: np.ndarray) -> dict:
-    """How much of the marked tokens is masked, all three `(n_tokens,)`.
-
-    Returns:
-        `examples`, how many have a marked token; the shares of these in which `any` and in which `all` marked tokens
-        are masked; and the share of the marked `tokens`.
-    """
-    marked = np.bincount(row[marks], minlength=row.max() + 1)  # (n,)
-    masked = np.bincount(row[marks & mask], minlength=row.max() + 1)
-    have = marked > 0
-    return {
-        "examples": int(have.sum()),
-        "any": _share(masked[have] > 0),
-        "all": _share(masked[have] == marked[have]),
-        "tokens": _share(mask[marks]),
-    }
-
-
-def shares_of(numbers: np.ndarray, names: Sequence[str]) -> dict[str, float | None]:
-    """The share of each number, by its name."""
-    return {name: _share(numbers == number) for number, name in enumerate(names)}
-
-
-def overlap(a: np.ndarray, b: np.ndarray) -> float:
-    """Jaccard index of two masks: places that both mask, of those that either does. Two empty masks have 1."""
-    either = (a | b).sum()
-    return float((a & b).sum() / either) if either else 1.0
-
-
-def what_is_refilled(
-    plm: SharedPLM, marked: Marked, mask: np.ndarray, refilled: Sequence[Sequence[int]], grammar: Grammar
-) -> dict:
-    """What came back, and what it did to label and shortcut; the latter for the task sentiment alone."""
-    examples, original = marked.examples, flat(marked.examples["input_ids"])
-    came_back = (flat(refilled) == original)[mask]
-    line = {"tokens_changed": _share(~came_back), "shortcut_came_back": _share(came_back[marked.shortcut[mask]])}
-    if grammar.task != "sentiment":
-        return line
-    texts = plm.tokenizer.batch_decode(list(map(list, refilled)), skip_special_tokens=True)
-    labels, groups = list(examples["labels"]), list(examples["group"])
-    lures = [shortcut_label(grammar, text) for text in examples["text"]]
-    return line | {
-        "label": kept_labels(texts, groups, labels),
-        "put_in": put_in(list(examples["text"]), texts, labels, grammar),
-        "shortcut_probe": shortcut_probe(texts, labels, lures),
-    }
-
-
-def kept_labels(texts: Iterable[str], templates: Iterable[str], labels: Iterable[int]) -> dict[str, float]:
-    """The shares of texts whose label by the grammar's rules (`testbed.labels`) is kept, turned, or undecided."""
-    new_and_old = [(label_by_rules(text, template), label) for text, template, label in
-                   zip(texts, templates, labels, strict=True)]  # fmt: skip
-    return {
-        "kept": _share([new == old for new, old in new_and_old]),
-        "turned": _share([new == 1 - old for new, old in new_and_old]),
-        "undecided": _share([new is None for new, _ in new_and_old]),
-    }
-
-
-def put_in(originals: Iterable[str], texts: Iterable[str], labels: Iterable[int], grammar: Grammar) -> dict:
-    """Of the shortcut's words (topics and surnames) that refilling has put in, how many are of the label's side."""
-    words = agree = 0
-    for original, text, label in zip(originals, texts, labels, strict=True):
-        new = {*tokens(text)} - {*tokens(original)}
-        agree += len(new & grammar.lure_words[label])
-        words += len(new & (grammar.lure_words[0] | grammar.lure_words[1]))
-    return {"words": words, "agree": agree / words if words else None}
-
-
-def shortcut_probe(
-    texts: Sequence[str], labels: Sequence[int], lures: Sequence[int], folds: int = 5, least: int = 25
-) -> float | None:
-    """How well a bag of words tells the shortcut's side in the original from the refilled text: 0.5 is chance.
-
-    Balanced accuracy of logistic regression on words, out of fold, for the examples of each label by themselves (words
-    of opinion then say nothing about the side); the mean over labels. None where a side has fewer than `least`
-    examples, too few to learn its words from.
-    """
-    from sklearn.feature_extraction.text import CountVectorizer
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.metrics import balanced_accuracy_score
-    from sklearn.model_selection import StratifiedKFold, cross_val_predict
-    from sklearn.pipeline import make_pipeline
-
-    scores = []
-    for label in sorted({*labels}):
-        of_label = [i for i, other in enumerate(labels) if other == label]
-        sides = np.array(lures)[of_label]
-        if np.bincount(sides, minlength=2).min() < least:
-            return None
-        probe = make_pipeline(
-            CountVectorizer(analyzer=tokens, binary=True), LogisticRegression(class_weight="balanced", max_iter=1000)
-        )
-        split = StratifiedKFold(folds, shuffle=True, random_state=0)
-        guessed = cross_val_predict(probe, [texts[i] for i in of_label], sides, cv=split)
-        scores.append(balanced_accuracy_score(sides, guessed))
-    return round(float(np.mean(scores)), 4)
 
 
 @torch.no_grad()
@@ -339,12 +193,3 @@ def _models(
         about = {"method": "fine_tuning", "epochs": config.epochs, "learning_rate": config.rates.trunk,
                  "dev_accuracy": metrics["accuracy"]}  # fmt: skip
         return plm, SharedPLM.from_pretrained(Path(out) / "model").eval(), about
-
-
-def flat(rows: Iterable[Sequence]) -> np.ndarray:
-    """The tokens' numbers of all examples, one after the other: `(n_tokens,)`."""
-    return np.concatenate([np.asarray(row) for row in rows])
-
-
-def _share(flags) -> float | None:
-    return round(float(np.mean(flags)), 4) if len(flags) else None

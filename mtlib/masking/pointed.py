@@ -34,7 +34,7 @@ def best_spans(start: Tensor, end: Tensor, k: int = 1) -> tuple[Tensor, Tensor, 
     pairs = pairs.masked_fill(backward, -torch.inf).flatten(1)
     pairs = torch.nn.functional.pad(pairs, (0, max(0, k - pairs.shape[1])), value=-torch.inf)
     # stable, so that equal spans stand in reading order however far a row is padded
-    scores, places = (found[:, :k] for found in pairs.sort(dim=1, descending=True, stable=True))  # (batch, k)
+    scores, places = (ordered[:, :k] for ordered in pairs.sort(dim=1, descending=True, stable=True))  # (batch, k)
     return places // seq, places % seq, scores
 
 

@@ -11,7 +11,7 @@ from mtlib.errors import UserError
 from mtlib.masking import ExactMasking, MaskingPolicy, maskable_positions
 from mtlib.objectives.objective import Objective, ObjectiveOutput
 from mtlib.plm import FilledMasks, SharedPLM
-from mtlib.settings import Fill, Replacement, Targets
+from mtlib.settings import Fill, Replacement
 
 REPLACEMENTS = get_args(Replacement)
 
@@ -57,20 +57,11 @@ def check_replacement(value: str) -> None:
         raise UserError(f"replacement is {value!r}; expected one of {', '.join(REPLACEMENTS)}.")
 
 
-def draw_mask(
-    plm: SharedPLM,
-    batch: dict,
-    masking: MaskingPolicy,
-    generator: torch.Generator | None,
-    targets: Targets | None = None,
-) -> dict:
-    """The batch with a fresh `mask`, unless it brings its own, and with `targets` where the whole text is predicted.
-
-    `targets`: default the policy's own.
-    """
+def draw_mask(plm: SharedPLM, batch: dict, masking: MaskingPolicy, generator: torch.Generator | None) -> dict:
+    """The batch with a fresh `mask`, unless it brings its own, and with `targets` where the whole text is predicted."""
     if "mask" not in batch:
         batch = {**batch, "mask": masking(batch, maskable_positions(batch, plm.tokenizer), generator, plm)}
-    if (targets or masking.targets) == "all" and "targets" not in batch:
+    if masking.targets == "all" and "targets" not in batch:
         attended = batch.get("attention_mask", torch.ones_like(batch["mask"]))
         batch = {**batch, "targets": attended.bool()}  # (batch, seq)
     return batch
@@ -101,32 +92,23 @@ class MaskedLM(Objective):
     Args:
         masking: policy; 15 % is the convention of pre-training.
         replacement: see `replace_masked`.
-        targets: "masked", or "all" for a loss over the whole text (a text-to-text model then writes all of it); default
-            as the policy says.
     """
 
     name = "masked_lm"
     classifies = False
 
-    def __init__(
-        self,
-        masking: MaskingPolicy | None = None,
-        replacement: Replacement = "mask",
-        targets: Targets | None = None,
-    ):
+    def __init__(self, masking: MaskingPolicy | None = None, replacement: Replacement = "mask"):
         super().__init__()
         check_replacement(replacement)
-        if targets not in (None, *get_args(Targets)):
-            raise UserError(f"targets is {targets!r}; expected one of {', '.join(get_args(Targets))}.")
         self.masking = masking or ExactMasking(0.15)
-        self.replacement, self.targets = replacement, targets
+        self.replacement = replacement
 
     @property
     def columns(self) -> Mapping[str, int | float]:
         return self.masking.columns
 
     def prepare(self, plm: SharedPLM, batch: dict, generator: torch.Generator | None = None) -> dict:
-        return draw_mask(plm, batch, self.masking, generator, self.targets)
+        return draw_mask(plm, batch, self.masking, generator)
 
     def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
         batch = self.prepare(plm, batch)

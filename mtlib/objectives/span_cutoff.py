@@ -72,26 +72,11 @@ class SpanCutoff(TwoViews):
     """The cut view (Shen et al. 2020): a span is set to 0 in what the embedding layer gives, and not attended to.
 
     The span has floor(ratio * n) of the n tokens, special ones included, and starts anywhere before n less its length.
-    So a text of fewer than 10 tokens is never cut at the paper's ratio of 0.1 (47 % of SST-2's phrases); `at_least`
-    changes that. In an encoder-decoder the span is cut from the decoder's input as well, where it stands one place
-    further on.
-
-    Args:
-        at_least: tokens cut even where `ratio` gives fewer.
+    So a text of fewer than 10 tokens is never cut at the paper's ratio of 0.1 (47 % of SST-2's phrases). In an
+    encoder-decoder the span is cut from the decoder's input as well, where it stands one place further on.
     """
 
     name = "span_cutoff"
-
-    def __init__(
-        self,
-        ratio: float = 0.1,
-        cut_weight: float = 1.0,
-        divergence_weight: float = 1.0,
-        faithful_to_code: bool = False,
-        at_least: int = 0,
-    ):
-        super().__init__(ratio, cut_weight, divergence_weight, faithful_to_code)
-        self.at_least = at_least
 
     def check(self, plm: SharedPLM) -> None:
         embedding_layers(plm)
@@ -101,7 +86,7 @@ class SpanCutoff(TwoViews):
             return batch
         attended = batch["attention_mask"].bool()  # (batch, seq)
         n = attended.sum(1)  # (batch,)
-        length = (self.ratio * n.double()).long().clamp(min=self.at_least).minimum(n)
+        length = (self.ratio * n.double()).long()
         draws = torch.rand(len(n), generator=generator, device=None if generator is None else generator.device)
         start = (draws.to(n.device) * (n - length)).long()
         return {**batch, "cut": span(attended, start, length)}

@@ -17,6 +17,7 @@ from datasets import disable_progress_bars
 from transformers import TrainerCallback, set_seed
 from transformers.utils import logging
 
+from mtlib.checkpoints import save_objective
 from mtlib.data.encoding import predict_with, tokenise
 from mtlib.data.scoring import score
 from mtlib.data.tasks import get_task
@@ -30,7 +31,7 @@ from mtlib.runs.locks import claim
 from mtlib.runs.records import SCHEMA_VERSION, make_writable, write_atomically
 from mtlib.runs.training import Trained, check_slices, train_stages
 from mtlib.stages import Stage
-from mtlib.trainer import ObjectiveTrainer, precision, save_objective
+from mtlib.trainer import ObjectiveTrainer, precision
 
 # it remarks on file systems whose times it does not trust; checkpoints are told apart by number
 logging.get_logger("transformers.trainer_utils").setLevel(logging.ERROR)
@@ -172,10 +173,12 @@ def _check_lengths(config: RunConfig, plm: SharedPLM) -> None:
     for name in ("max_length", "eval_max_length"):
         if getattr(config, name) <= structural:  # tokenizers then cut nothing at all
             raise UserError(
-                f"{name} is {getattr(config, name)}; {config.model} adds {structural} tokens to every text."
+                f"{name} is {getattr(config, name)}; {config.model} adds {structural} tokens to every text; give more."
             )
         if getattr(config, name) > longest:
-            raise UserError(f"{name} is {getattr(config, name)}; {config.model} reads at most {longest} tokens.")
+            raise UserError(
+                f"{name} is {getattr(config, name)}; {config.model} reads at most {longest} tokens, give no more."
+            )
 
 
 def _evaluate(trained: Trained, sets: dict[str, DescribedSet], config: RunConfig) -> dict[str, dict]:

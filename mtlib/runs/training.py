@@ -16,13 +16,14 @@ from datasets import Dataset
 from transformers import PrinterCallback, ProgressCallback, TrainerCallback, set_seed
 from transformers.trainer import DEFAULT_PROGRESS_CALLBACK
 
+from mtlib.checkpoints import last_checkpoint, save_objective
 from mtlib.errors import UserError
 from mtlib.plm import SharedPLM
 from mtlib.runs import environment
 from mtlib.runs.config import RunConfig
 from mtlib.runs.records import write_atomically
 from mtlib.stages import Stage, prepared_examples
-from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer, last_checkpoint, precision, save_objective
+from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer, precision
 
 _MODEL = "model"  # in the folder of a finished stage, with _RESULT in it
 _RESULT = "stage.json"
@@ -91,7 +92,8 @@ def check_slices(config: RunConfig) -> int:
     slices = config.accumulation * PartialState(cpu=precision()["use_cpu"]).num_processes
     if config.batch_size % slices:
         raise UserError(
-            f"batch_size {config.batch_size} cannot be cut into {slices} equal slices (accumulation x processes)."
+            f"batch_size {config.batch_size} cannot be cut into {slices} equal slices (accumulation x processes); give "
+            f"a multiple of {slices}."
         )
     return slices
 

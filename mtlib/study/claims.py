@@ -1,7 +1,7 @@
 """What the study's records say about the paper's claims, by the rules that `data/results/PLAN.md` set beforehand."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import pandas
@@ -47,7 +47,7 @@ CLAIMS = (
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Cell:
     """A claim on one evaluation set.
 
     Args:
@@ -70,24 +70,24 @@ class Comparison:
         return self.at_chance or self.verdict == "not learned"
 
 
-def cells(claim: Claim, records: Iterable[dict], tasks: Sequence[str] = tuple(TASKS)) -> list[Comparison]:
+def cells(claim: Claim, records: Iterable[dict], tasks: Sequence[str] = tuple(TASKS)) -> list[Cell]:
     """The claim on every set of its kinds, "not run" included.
 
     With m such sets the interval that decides has level 1 - 0.05 / m (Bonferroni).
     """
-    return _compare_everywhere(claim, scores_of_arms(records), tasks)
+    return _cells(claim, scores_of_arms(records), tasks)
 
 
-def with_verdict(comparisons: Sequence[Comparison]) -> list[Comparison]:
+def with_verdict(cells: Sequence[Cell]) -> list[Cell]:
     """Those that a claim's word is over."""
-    return [cell for cell in comparisons if cell.verdict not in ("not learned", "not run")]
+    return [cell for cell in cells if cell.verdict not in ("not learned", "not run")]
 
 
-def overall(comparisons: Sequence[Comparison]) -> str:
+def overall(cells: Sequence[Cell]) -> str:
     """One word for a claim, over the sets with a verdict: "reproduced", "contradicted", "mixed", "undecided"."""
-    counts = Counter(cell.verdict for cell in with_verdict(comparisons))
+    counts = Counter(cell.verdict for cell in with_verdict(cells))
     if not counts:
-        return "not learned" if any(cell.verdict == "not learned" for cell in comparisons) else "not run"
+        return "not learned" if any(cell.verdict == "not learned" for cell in cells) else "not run"
     better, worse = counts["reproduced"] + counts["leaning"], counts["contradicted"] + counts["leaning against"]
     if better and worse:
         return "mixed"
@@ -102,17 +102,17 @@ def summary(records: Iterable[dict]) -> pandas.DataFrame:
     rows, scores = [], scores_of_arms(records)
     for claim in CLAIMS:
         if claim.sign:
-            comparisons = _compare_everywhere(claim, scores)
-            counts = Counter(cell.verdict for cell in comparisons)
+            cells = _cells(claim, scores)
+            counts = Counter(cell.verdict for cell in cells)
             rows.append({
                 "": claim.question,
                 "claim": claim.text,
                 "compared": f"{claim.arm} - {claim.base}",
                 "paper says": "> 0" if claim.sign > 0 else "< 0",
-                "verdict": overall(comparisons),
-                "sets with a verdict": f"{len(with_verdict(comparisons))} of {len(comparisons)}",
+                "verdict": overall(cells),
+                "sets with a verdict": f"{len(with_verdict(cells))} of {len(cells)}",
                 **{word: counts[word] for word in VERDICTS[:-1]},
-                "at chance": sum(cell.at_chance for cell in comparisons),
+                "at chance": sum(cell.at_chance for cell in cells),
             })  # fmt: skip
     return pandas.DataFrame(rows).set_index("")
 
@@ -121,7 +121,7 @@ def by_set(records: Iterable[dict], task: str) -> pandas.DataFrame:
     """Every question on every set of a task: difference in points, 95 % interval; for the paper's claims a verdict."""
     rows, scores = [], scores_of_arms(records)
     for claim in CLAIMS:
-        texts = {cell.set_name: _text(cell) for cell in _compare_everywhere(claim, scores) if cell.task == task}
+        texts = {cell.set_name: _text(cell) for cell in _cells(claim, scores) if cell.task == task}
         rows.append({"": claim.question, "asked": claim.text, "compared": f"{claim.arm} - {claim.base}", **texts})
     names = TASKS[task].evaluation_sets("hub")
     return pandas.DataFrame(rows, columns=["", "asked", "compared", *names]).set_index("").fillna("")
@@ -135,18 +135,26 @@ def unlearned(records: Iterable[dict]) -> list[tuple[str, str]]:
     return list(means.index[means <= AT_CHANCE])
 
 
-def panels(records: Iterable[dict]) -> dict[tuple[str, str, str], list[Comparison]]:
-    """The comparisons that were run, for `figures.claims`: claims about the same two arms together.
+def panels(records: Iterable[dict]) -> dict[tuple[str, str, str], list[Cell]]:
+    """The cells that were run, for `figures.claims`: hollow by the plan's rule (that of `plain.panels` is stricter)."""
+    scores = scores_of_arms(records)
+    return by_pair(CLAIMS, lambda claim: _cells(claim, scores))
+
+
+def by_pair(
+    claims: Iterable[Claim], cells_of: Callable[[Claim], Sequence[Cell]]
+) -> dict[tuple[str, str, str], list[Cell]]:
+    """The cells of claims about the same two arms together, where any of them was run.
 
     The keys are the questions and the names of the two arms.
     """
-    asked, comparisons, scores = defaultdict(list), defaultdict(list), scores_of_arms(records)
-    for claim in CLAIMS:
+    asked, cells = defaultdict(list), defaultdict(list)
+    for claim in claims:
         asked[claim.arm, claim.base].append(claim.question)
-        comparisons[claim.arm, claim.base] += _compare_everywhere(claim, scores)
+        cells[claim.arm, claim.base] += cells_of(claim)
     return {
         (", ".join(asked[pair]), *pair): cells_of_pair
-        for pair, cells_of_pair in comparisons.items()
+        for pair, cells_of_pair in cells.items()
         if any(cell.difference is not None for cell in cells_of_pair)
     }
 
@@ -262,20 +270,19 @@ def markdown(table: pandas.DataFrame) -> str:
     return pipe_table(flat.columns, flat.itertuples(index=False), words=len(flat.columns))
 
 
-def _compare_everywhere(
-    claim: Claim, scores: pandas.DataFrame, tasks: Sequence[str] = tuple(TASKS)
-) -> list[Comparison]:
+def _cells(claim: Claim, scores: pandas.DataFrame, tasks: Sequence[str] = tuple(TASKS)) -> list[Cell]:
+    """`cells`, from `scores_of_arms`."""
     sets = [(task, name) for task in tasks for name in TASKS[task].evaluation_sets("hub") if kind(name) in claim.kinds]
     by_task = dict(list(scores.groupby("task")))
-    return [_compare(claim, task, name, by_task.get(task, scores.iloc[:0]), len(sets)) for task, name in sets]
+    return [_cell(claim, task, name, by_task.get(task, scores.iloc[:0]), len(sets)) for task, name in sets]
 
 
-def _compare(claim: Claim, task: str, set_name: str, scores: pandas.DataFrame, m: int) -> Comparison:
-    """On one of `m` sets, by the task's scores."""
+def _cell(claim: Claim, task: str, set_name: str, scores: pandas.DataFrame, m: int) -> Cell:
+    """The claim on one of `m` sets, by the task's scores."""
     on_set = scores[scores["set"] == set_name]
     accuracy = _by_seed(on_set, "accuracy", claim.arm, claim.base).dropna()
     if len(accuracy) < FEWEST_SEEDS:
-        return Comparison(task, set_name, None, "not run", False)
+        return Cell(task, set_name, None, "not run", False)
     points = list(accuracy[claim.arm] - accuracy[claim.base])
     verdict = _verdict(points, claim.sign, m) if claim.sign else ""
     if kind(set_name) == "ood":
@@ -284,7 +291,7 @@ def _compare(claim: Claim, task: str, set_name: str, scores: pandas.DataFrame, m
         if (above.mean(skipna=False) <= AT_CHANCE).any():  # an arm that lacks a seed there is not judged
             verdict = "not learned"
     above = _by_seed(on_set, "above_majority", claim.arm, claim.base).loc[accuracy.index].mean()
-    return Comparison(task, set_name, paired_difference(points), verdict, bool((above.abs() <= AT_CHANCE).all()))
+    return Cell(task, set_name, paired_difference(points), verdict, bool((above.abs() <= AT_CHANCE).all()))
 
 
 def _by_seed(scores: pandas.DataFrame, measure: str, *arms: str) -> pandas.DataFrame:
@@ -292,7 +299,7 @@ def _by_seed(scores: pandas.DataFrame, measure: str, *arms: str) -> pandas.DataF
     return scores.pivot(index="seed", columns="row", values=measure).reindex(columns=list(dict.fromkeys(arms)))
 
 
-def _text(cell: Comparison) -> str:
+def _text(cell: Cell) -> str:
     if cell.difference is None or cell.verdict == "not learned":
         return cell.verdict
     text = _difference_text(cell.difference) + (" (at chance)" if cell.at_chance else "")

@@ -25,7 +25,7 @@ from mtlib.errors import UserError
 from mtlib.runs.records import read_records
 from mtlib.study import plan
 from mtlib.study.ablations import told_the_words
-from mtlib.study.claims import CLAIMS, Comparison, by_arm, panels
+from mtlib.study.claims import CLAIMS, Cell, by_arm, panels
 
 
 def standard(results: Path) -> dict[str, tuple[Figure, str]]:
@@ -66,10 +66,10 @@ def of_study(records: Sequence[dict]) -> dict[str, tuple[Figure, str]]:
 
 
 @style.styled
-def claims(by_panel: Mapping[tuple[str, str, str], Sequence[Comparison]], title: str = "") -> tuple[Figure, str]:
+def claims(by_panel: Mapping[tuple[str, str, str], Sequence[Cell]], title: str = "") -> tuple[Figure, str]:
     """Differences of two arms, a panel per claim and a row per evaluation set, with 95 % t intervals.
 
-    `by_panel` maps a panel's claims and its two arms to the comparisons. Colours are those of the tasks. Hollow: both
+    `by_panel` maps a panel's claims and its two arms to the cells. Colours are those of the tasks. Hollow: both
     arms at chance, or one has not learned the task. Sets that were not run are left out. Where the paper says which is
     better, its side is shaded.
     """
@@ -108,7 +108,7 @@ def claims(by_panel: Mapping[tuple[str, str, str], Sequence[Comparison]], title:
     return figure, style.sentence("Evaluation sets whose 95 % interval of the difference lies above or below 0", words)
 
 
-def _draw(axis, cell: Comparison, line: int) -> None:
+def _draw(axis, cell: Cell, line: int) -> None:
     shift, look = cell.difference, _look(cell.task)
     axis.errorbar(
         shift.mean, line, xerr=[[shift.mean - shift.low], [shift.high - shift.mean]], capsize=2, ms=5, **look,
@@ -120,7 +120,7 @@ def _look(task: str) -> dict[str, str]:
     return style.series(list(TASKS).index(task)) | {"linestyle": ""}
 
 
-def _sides(cells: Sequence[Comparison]) -> list[str]:
+def _sides(cells: Sequence[Cell]) -> list[str]:
     """How many 95 % intervals lie on which side of 0, for the alt text; hollow ones count by themselves."""
     parts = []
     for of, words in (("id", "in distribution"), ("ood", "out of it")):

@@ -56,11 +56,11 @@ def disagreements() -> pandas.DataFrame:
     return both.loc[differs, [*keys, "value in I", "std in I", "value in III", "std in III"]].reset_index(drop=True)
 
 
-def outliers(points: float = 20.0) -> pandas.DataFrame:
-    """Cells of Table III that lie more than so many points off the median of their model and data set."""
+def outliers() -> pandas.DataFrame:
+    """Cells of Table III that lie more than 20 points off the median of their model and data set."""
     cells = _read()[_read()["table"] == "III"]
     cells = cells.assign(median=cells.groupby(["model", "dataset"])["value"].transform("median"))
-    far = (cells["value"] - cells["median"]).abs() > points
+    far = (cells["value"] - cells["median"]).abs() > 20
     return cells.loc[far, ["model", "method", "dataset", "value", "median"]]
 
 
@@ -78,10 +78,11 @@ def not_beaten(table: str) -> pandas.DataFrame:
     return pandas.DataFrame(rows)
 
 
-def change(method: str, base: str = "fine_tuning") -> pandas.DataFrame:
-    """`method` minus `base` in Table III, points: a row per model, a column per data set."""
+def change(method: str) -> pandas.DataFrame:
+    """`method` minus fine-tuning in Table III, points: a row per model, a column per data set."""
     wide = grid("III")
-    return (wide.xs(method, level="method") - wide.xs(base, level="method")).round(2).loc[list(wide.index.unique(0))]
+    shift = wide.xs(method, level="method") - wide.xs("fine_tuning", level="method")
+    return shift.round(2).loc[list(wide.index.unique(0))]
 
 
 class Digits(NamedTuple):

@@ -10,7 +10,7 @@ import pandas
 from mtlib.analysis.figures.style import label
 from mtlib.analysis.statistics import FAILS, HOLDS, NOT_RUN, OPEN
 from mtlib.data.tasks import TASKS
-from mtlib.study.claims import AT_CHANCE, CLAIMS, Claim, Comparison, cells, scores_of_arms, unlearned
+from mtlib.study.claims import AT_CHANCE, CLAIMS, Cell, Claim, by_pair, cells, scores_of_arms, unlearned
 
 MIXED = "holds on some sets, not on others"
 
@@ -53,16 +53,16 @@ def judge(claim: Claim, records: Sequence[dict]) -> dict[tuple[str, str], Judged
     return judged
 
 
-def panels(records: Sequence[dict]) -> dict[tuple[str, str, str], list[Comparison]]:
+def panels(records: Sequence[dict]) -> dict[tuple[str, str, str], list[Cell]]:
     """`claims.panels` of the paper's claims alone; what could not be judged counts as at chance, so it is hollow."""
-    shown, asked = defaultdict(list), defaultdict(list)
-    for claim in (claim for claim in CLAIMS if claim.sign):
+
+    def judged_cells(claim: Claim) -> list[Cell]:
         judged = judge(claim, records)
-        asked[claim.arm, claim.base].append(claim.question)
-        shown[claim.arm, claim.base] += [
+        return [
             replace(cell, at_chance=bool(judged[cell.task, cell.set_name].obstacle)) for cell in cells(claim, records)
         ]
-    return {(", ".join(asked[pair]), *pair): comparisons for pair, comparisons in shown.items()}
+
+    return by_pair([claim for claim in CLAIMS if claim.sign], judged_cells)
 
 
 def overall(judged: Iterable[Judged]) -> str:
@@ -77,7 +77,7 @@ def overall(judged: Iterable[Judged]) -> str:
     return OPEN if run else NOT_RUN
 
 
-def _judged(cell: Comparison, untrained: list[str], guessing: bool) -> Judged:
+def _judged(cell: Cell, untrained: list[str], guessing: bool) -> Judged:
     if cell.difference is None:
         return Judged(NOT_RUN, None, "")
     if untrained:

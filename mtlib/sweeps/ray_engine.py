@@ -92,5 +92,8 @@ def _check_request(ray, cpus: float, gpus: float | None) -> float:
         gpus = 1.0 if any(machine.get("GPU") for machine in machines) else 0.0
     if not any(machine.get("CPU", 0) >= cpus and machine.get("GPU", 0) >= gpus for machine in machines):
         largest = ", ".join(f"{machine.get('CPU', 0):g} + {machine.get('GPU', 0):g}" for machine in machines)
-        raise UserError(f"a run asks for {cpus:g} CPUs + {gpus:g} GPUs; the machines of the cluster have {largest}.")
+        raise UserError(
+            f"a run asks for {cpus:g} CPUs + {gpus:g} GPUs; the machines of the cluster have {largest}. Ask for less "
+            "with --cpus-per-run and --gpus-per-run."
+        )
     return gpus

@@ -27,7 +27,6 @@ from random import Random
 from mtlib.errors import UserError
 from mtlib.paths import SETTINGS_FILE
 from mtlib.testbed.grammar import (
-    GRAMMAR_DIR,
     LABELS,
     OPTION,
     SIDES,
@@ -74,13 +73,11 @@ SPECS: dict[str, SetSpec] = {
 }
 
 
-def generate(
-    strength: float = 0.9, seed: int = 0, grammar_dir: Path = GRAMMAR_DIR, tasks: Iterable[str] = tuple(LABELS)
-) -> dict[str, list[dict]]:
+def generate(strength: float = 0.9, seed: int = 0, tasks: Iterable[str] = tuple(LABELS)) -> dict[str, list[dict]]:
     """All sets of the tasks by name: rows of text, (text_pair,) label, uid, group. Same arguments, same rows."""
     check_strength(strength)
     sets, owner = {}, {}
-    grammars = {task: load_grammar(task, grammar_dir) for task in tasks}
+    grammars = {task: load_grammar(task) for task in tasks}
     for name, spec in SPECS.items():
         if spec.task in grammars:
             sets[name] = make_set(name, spec, grammars[spec.task], strength, seed, owner)

@@ -7,7 +7,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 
 from mtlib.data.registry import get_set
 from mtlib.data.tasks import get_task
@@ -77,9 +76,9 @@ def texts(row: dict) -> tuple[str, str | None]:
 # ------------------------------------------------------------------------------- what run records say about the testbed
 
 
-def recorded(path: Path = DATA_DIR / "results" / "testbed.jsonl") -> dict[float, dict[str, tuple[int, int]]]:
+def recorded() -> dict[float, dict[str, tuple[int, int]]]:
     """(correct, n) by strength and evaluation set of the fine-tuned bundled model, from run records of seed 0."""
-    by_strength = {}
+    by_strength, path = {}, DATA_DIR / "results" / "testbed.jsonl"
     for line in path.read_text(encoding="utf-8").splitlines():
         record = json.loads(line)
         config = record["config"]

@@ -11,7 +11,6 @@ import os
 import re
 import tempfile
 import time
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -23,19 +22,8 @@ from mtlib.errors import UserError
 from mtlib.paths import NOTEBOOK_DIR
 from mtlib.runs.config import NAMES
 from mtlib.runs.records import make_writable, write_atomically
-from mtlib.tutorial import page_tables
 
 SUMMARY = "summary.json"
-# First code cell of every notebook, with the project's address once it has one; a test holds them equal
-_INSTALL_CELL = """\
-# On Colab: installs mtlib (about a minute). Anywhere else this cell does nothing.
-import sys
-
-repository = ""  # the project's address, from [project.urls] in pyproject.toml
-if "google.colab" in sys.modules:
-    repository = repository or input("Which repository is this notebook from? Its address (https://...): ")
-    %pip install -q "mtlib[notebooks] @ git+{repository}"
-"""
 _TEMPLATE = """\
 {%- extends 'classic/index.html.j2' -%}
 {%- block input_group -%}
@@ -61,31 +49,6 @@ class Result:
     slowest: list[tuple[float, str]] = field(default_factory=list)
     error: str = ""
     key: str = ""
-
-
-def repository() -> str:
-    """The project's address, from [project.urls] of the checkout's pyproject.toml; "" while it has none."""
-    project = tomllib.loads((NOTEBOOK_DIR.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    return project.get("urls", {}).get("Repository", "")
-
-
-def install_cell(address: str) -> str:
-    """The code of a notebook's `install` cell. With address "" it asks for the address when it is run on Colab."""
-    return _INSTALL_CELL.rstrip("\n").replace('repository = ""', f'repository = "{address}"')
-
-
-def update_install_cells() -> list[str]:
-    """Give the address as it is now to the install cell of every notebook. Returns the names of those changed."""
-    changed = []
-    for path in find():
-        notebook, text = nbformat.read(path, as_version=4), install_cell(repository())
-        cells = [cell for cell in notebook.cells if _has_tag(cell, "install") and cell.source != text]
-        for cell in cells:
-            cell.source = text
-        if cells:
-            nbformat.write(notebook, path)
-            changed.append(path.stem)
-    return changed
 
 
 def find(names: Sequence[str] = ()) -> list[Path]:
@@ -273,38 +236,16 @@ def source_sha256(notebook) -> str:
     code = [
         cell.source
         for cell in notebook.cells
-        if cell.cell_type == "code" and not _injected(cell) and not _has_tag(cell, "install")
+        if cell.cell_type == "code" and not is_injected(cell) and not has_tag(cell, "install")
     ]
     return hashlib.sha256(json.dumps(code).encode()).hexdigest()
 
 
-def publish(executed: Path, target: Path, seconds: float) -> None:
-    """Put an executed copy in place of its source: outputs, and in the metadata what they were made from.
-
-    Widget state goes (GitHub does not render a notebook whose state is incomplete), and so does whatever belongs to
-    the run alone: papermill's timings and paths.
-    """
-    notebook = nbformat.read(executed, as_version=4)
-    if any(_injected(cell) for cell in notebook.cells):
-        raise UserError(f"{target.name} was run with changed parameters; only a default run is published.")
-    notebook.metadata.pop("papermill", None)
-    notebook.metadata.pop("widgets", None)
-    notebook.metadata["language_info"] = {"name": "python"}
-    made_from = {"source_sha256": source_sha256(notebook), "cpu_seconds": round(seconds)}
-    notebook.metadata["mtlib"] = notebook.metadata.get("mtlib", {}) | made_from
-    for cell in notebook.cells:
-        cell.metadata.pop("papermill", None)
-        cell.metadata.pop("execution", None)
-        if cell.metadata.get("tags") == []:
-            del cell.metadata["tags"]
-    nbformat.write(notebook, target)
+def is_injected(cell) -> bool:
+    return has_tag(cell, "injected-parameters")
 
 
-def _injected(cell) -> bool:
-    return _has_tag(cell, "injected-parameters")
-
-
-def _has_tag(cell, tag: str) -> bool:
+def has_tag(cell, tag: str) -> bool:
     return tag in cell.metadata.get("tags", [])
 
 
@@ -325,20 +266,3 @@ def _write_summary(out: Path, results: list[Result]) -> None:
         slowest = "; ".join(f"{html.escape(where)} ({seconds:.0f})" for seconds, where in result.slowest)
         lines.append(f"| {result.name} | {result.status} | {result.seconds / 60:.1f} | {slowest} |")
     (out / "summary.md").write_text("\n".join(lines) + "\n")
-
-
-def update_readme() -> None:
-    """Put the table of the notebooks as they are now into the README."""
-    page = NOTEBOOK_DIR.parent / "README.md"
-    if not page_tables.fill(page, {"notebooks": table()}):
-        raise UserError(f"{page} has lost its `<!-- made: notebooks -->`; put it back, with `<!-- end -->` below it.")
-
-
-def table() -> str:
-    """The README's notebook table, from the notebooks themselves."""
-    lines = ["| notebook | what it answers | minutes |", "| --- | --- | ---: |"]
-    for path in find():
-        about = nbformat.read(path, as_version=4).metadata.get("mtlib", {})
-        minutes = f"{about['cpu_seconds'] / 60:.1f}" if "cpu_seconds" in about else "not run"
-        lines.append(f"| [{path.stem}](notebooks/{path.name}) | {about.get('learn', '')} | {minutes} |")
-    return "\n".join(lines)

@@ -8,19 +8,9 @@ from datasets import Dataset
 
 from mtlib.data.sources import load
 from mtlib.diversity import policies
-from mtlib.diversity.policies import (
-    Choice,
-    Marked,
-    as_frame,
-    describe,
-    kept_labels,
-    overlap,
-    put_in,
-    shares_of,
-    shortcut_probe,
-    touch,
-    what_is_masked,
-)
+from mtlib.diversity.masked_tokens import Marked, overlap, shares_of, touch, what_is_masked
+from mtlib.diversity.policies import Choice, as_frame, describe
+from mtlib.diversity.refilled_texts import kept_labels, put_in, shortcut_probe
 from mtlib.errors import UserError
 from mtlib.masking import POLICIES
 from mtlib.paths import MINI_MODEL_DIR

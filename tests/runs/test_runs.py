@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from mtlib.checkpoints import last_checkpoint
 from mtlib.data import sources
 from mtlib.data.encoding import tokenise
 from mtlib.data.tasks import get_task
@@ -22,7 +23,6 @@ from mtlib.runs.inputs import read_sets, record_path
 from mtlib.runs.records import SCHEMA_VERSION, read_records
 from mtlib.runs.run import run
 from mtlib.settings import LearningRates
-from mtlib.trainer import last_checkpoint
 from tests.conftest import make_plm, tiny_bert_config
 
 GOOD, BAD = ["good", "great", "funny", "warm"], ["bad", "awful", "boring", "slow"]

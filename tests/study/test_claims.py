@@ -7,8 +7,8 @@ from mtlib.runs.config import configure
 from mtlib.study.claims import (
     CLAIMS,
     VERDICTS,
+    Cell,
     Claim,
-    Comparison,
     beside,
     by_arm,
     by_label,
@@ -36,7 +36,7 @@ def records(arm: dict, accuracies: list[float], name="imdb_cad", task="sentiment
     ]
 
 
-def cell(differences: list[float], claim: Claim = Q1, base=0.7) -> Comparison:
+def cell(differences: list[float], claim: Claim = Q1, base=0.7) -> Cell:
     found = records({"method": "fine_tuning"}, [base] * len(differences))
     found += records({"method": "mask_tuning"}, [base + value for value in differences])
     return next(one for one in cells(claim, found) if one.set_name == "imdb_cad")
@@ -141,7 +141,7 @@ def test_diverged_runs_are_left_out():
 
 def test_overall():
     def of(*verdicts):
-        return overall([Comparison("sentiment", "sst2", None, verdict, False) for verdict in verdicts])
+        return overall([Cell("sentiment", "sst2", None, verdict, False) for verdict in verdicts])
 
     assert of("reproduced", "reproduced", "undecided") == "reproduced"
     assert of("reproduced", "undecided") == "undecided"  # not more than half

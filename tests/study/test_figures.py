@@ -12,19 +12,19 @@ from mtlib.errors import UserError
 from mtlib.paths import DATA_DIR, FIGURE_DIR
 from mtlib.runs.records import read_records
 from mtlib.study import figures
-from mtlib.study.claims import Comparison, by_arm
+from mtlib.study.claims import Cell, by_arm
 from mtlib.study.plan import ARMS
 from tests.analysis.test_figures import description, texts
 
 
 class TestClaims:
     def cell(self, name, mean, half, task="sentiment", at_chance=False):
-        return Comparison(task, name, Difference(mean, mean - half, mean + half, 5), "", at_chance)
+        return Cell(task, name, Difference(mean, mean - half, mean + half, 5), "", at_chance)
 
     def test_a_panel_per_claim_and_a_row_per_set_that_was_run(self):
         by_panel = {
             ("Q1", "a", "b"): [self.cell("imdb_cad", 2.0, 1.0), self.cell("sst2", -3.0, 1.0)],
-            ("Q2", "c", "d"): [self.cell("sst2", 0.5, 1.0), Comparison("nli", "hans", None, "not run", False)],
+            ("Q2", "c", "d"): [self.cell("sst2", 0.5, 1.0), Cell("nli", "hans", None, "not run", False)],
         }
         figure, alt = figures.claims(by_panel)
         assert [label for label in texts(figure) if "(" in label][:2] == ["sst2 (id)", "imdb_cad (ood)"]
@@ -36,7 +36,7 @@ class TestClaims:
         figure, _ = figures.claims({("Q1", "a", "b"): [self.cell("sst2", 0.1, 1.0, at_chance=True)]})
         (line,) = [line for line in figure.axes[0].lines if line.get_marker() == "o"]
         assert line.get_markerfacecolor() == "white"
-        unlearned = Comparison("paraphrase", "paws_qqp", Difference(30.0, 29.0, 31.0, 5), "not learned", False)
+        unlearned = Cell("paraphrase", "paws_qqp", Difference(30.0, 29.0, 31.0, 5), "not learned", False)
         figure, alt = figures.claims({("Q1", "a", "b"): [unlearned]})
         assert alt.endswith("Q1: a - b: 1 hollow.")
         (line,) = [line for line in figure.axes[0].lines if line.get_marker() == "D"]
@@ -50,7 +50,7 @@ class TestClaims:
 
     def test_nothing_run_is_an_error(self):
         with pytest.raises(UserError, match="no difference to show"):
-            figures.claims({("Q1", "a", "b"): [Comparison("nli", "hans", None, "not run", False)]})
+            figures.claims({("Q1", "a", "b"): [Cell("nli", "hans", None, "not run", False)]})
 
 
 def test_gap_of_the_studys_seven_arms_has_room():

@@ -26,8 +26,9 @@ from mtlib.paths import DATA_DIR
 from mtlib.runs.profiles import load
 from mtlib.runs.records import SCHEMA_VERSION, read_records
 from mtlib.study import plain
-from mtlib.tutorial import runner, watchdog
-from mtlib.tutorial.runner import Result, check_parameters, find, parameters_of, publish, run_notebooks
+from mtlib.tutorial import publishing, runner, watchdog
+from mtlib.tutorial.publishing import publish
+from mtlib.tutorial.runner import Result, check_parameters, find, parameters_of, run_notebooks
 from mtlib.tutorial.runner import source_sha256 as sha256_of
 
 NOTEBOOKS = find()
@@ -97,7 +98,7 @@ class TestContract:
     def test_install_cell(self, notebook):
         (cell,) = tagged(notebook, "install")
         assert code_cells(notebook)[0] is cell
-        assert cell.source == runner.install_cell(runner.repository()), "run `python -m mtlib pages`"
+        assert cell.source == publishing.install_cell(publishing.repository()), "run `python -m mtlib pages`"
         for other in code_cells(notebook):
             for line in other.source.splitlines():
                 assert other is cell or not re.match(r"\s*(!|[%]?pip\b|%conda\b)", line), line
@@ -158,7 +159,8 @@ def write(folder: Path, stem: str, *sources: str, parameters: str = PARAMETERS) 
 def folder(tmp_path, monkeypatch) -> Path:
     folder = tmp_path / "notebooks"
     folder.mkdir()
-    monkeypatch.setattr(runner, "NOTEBOOK_DIR", folder)
+    for module in (runner, publishing):
+        monkeypatch.setattr(module, "NOTEBOOK_DIR", folder)
     return folder
 
 
@@ -356,7 +358,7 @@ def test_publish_puts_the_outputs_into_the_source(folder, tmp_path):
     assert published.cells[-1].outputs[0].text == "2\n" and published.cells[-1].execution_count == 2
     assert published.metadata.keys() == {"kernelspec", "language_info", "mtlib"}
     page = readme.read_text()
-    assert page == f"# Top\n<!-- made: notebooks -->\n\n{runner.table()}\n\n<!-- end -->\nrest\n"
+    assert page == f"# Top\n<!-- made: notebooks -->\n\n{publishing.table()}\n\n<!-- end -->\nrest\n"
     assert "| not run |" not in page
     for cell, old in zip(published.cells, before.cells, strict=True):
         assert (cell.id, cell.source, cell.metadata) == (old.id, old.source, old.metadata)
@@ -393,11 +395,11 @@ def test_the_hash_is_of_the_code_alone():
 
 def test_table_for_the_readme(folder):
     path = write(folder, "01_one")
-    assert runner.table().splitlines()[-1] == "| [01_one](notebooks/01_one.ipynb) |  | not run |"
+    assert publishing.table().splitlines()[-1] == "| [01_one](notebooks/01_one.ipynb) |  | not run |"
     notebook = nbformat.read(path, as_version=4)
     notebook.metadata["mtlib"] = {"learn": "everything", "cpu_seconds": 90}
     nbformat.write(notebook, path)
-    assert "| everything | 1.5 |" in runner.table()
+    assert "| everything | 1.5 |" in publishing.table()
 
 
 def test_install_cells_get_the_projects_address(folder, tmp_path):
@@ -406,10 +408,10 @@ def test_install_cells_get_the_projects_address(folder, tmp_path):
     notebook.cells.insert(0, new_code_cell("old", metadata={"tags": ["install"]}))
     nbformat.write(notebook, path)
     (tmp_path / "pyproject.toml").write_text("[project]\nname = 'x'\n")
-    assert runner.repository() == "" and runner.update_install_cells() == ["01_one"]
+    assert publishing.repository() == "" and publishing.update_install_cells() == ["01_one"]
     address = "https://example.org/mtlib"
     (tmp_path / "pyproject.toml").write_text(f"[project]\nname = 'x'\n[project.urls]\nRepository = '{address}'\n")
-    assert runner.update_install_cells() == ["01_one"] and runner.update_install_cells() == []
+    assert publishing.update_install_cells() == ["01_one"] and publishing.update_install_cells() == []
     (cell,) = tagged(nbformat.read(path, as_version=4), "install")
     assert f'repository = "{address}"' in cell.source
 
@@ -427,10 +429,10 @@ class Colab(InteractiveShell):
 
 def test_install_cell_on_colab(monkeypatch):
     session = Colab(monkeypatch)
-    session.run_cell(runner.install_cell("https://example.org/a")).raise_error()
+    session.run_cell(publishing.install_cell("https://example.org/a")).raise_error()
     assert session.installed == ['install -q "mtlib[notebooks] @ git+https://example.org/a"'] and not session.asked
     session = Colab(monkeypatch, answer="https://example.org/b")
-    session.run_cell(runner.install_cell("")).raise_error()
+    session.run_cell(publishing.install_cell("")).raise_error()
     assert session.installed == ['install -q "mtlib[notebooks] @ git+https://example.org/b"']
     assert session.asked == ["Which repository is this notebook from? Its address (https://...): "]
 
@@ -438,7 +440,7 @@ def test_install_cell_on_colab(monkeypatch):
 def test_install_cell_elsewhere(monkeypatch):
     session = Colab(monkeypatch)
     monkeypatch.delitem(sys.modules, "google.colab")
-    session.run_cell(runner.install_cell("")).raise_error()
+    session.run_cell(publishing.install_cell("")).raise_error()
     assert not session.installed and not session.asked
 
 

@@ -12,16 +12,13 @@ _PLATE = {"facecolor": "white", "edgecolor": "none", "pad": 1}  # behind a text 
 
 
 @style.styled
-def reweighting(bias_is_right: float = 0.9, bias_probability: float | None = None) -> tuple[Figure, str]:
+def reweighting(bias_is_right: float = 0.9) -> tuple[Figure, str]:
     """Who decides the loss: the share of the examples, and the share of the weight 1 - b_y.
 
-    Args:
-        bias_is_right: share of the training examples.
-        bias_probability: that the bias model gives to the label it suggests, of two; default calibrated, the same.
+    The bias model is calibrated: it gives the label that it suggests, of two, the probability `bias_is_right`.
     """
-    confidence = bias_is_right if bias_probability is None else bias_probability
     examples = np.array([bias_is_right, 1 - bias_is_right])
-    weights = examples * [1 - confidence, confidence]  # the sum of 1 - b_y over either kind
+    weights = examples * [1 - bias_is_right, bias_is_right]  # the sum of 1 - b_y over either kind
     rows = {"share of the examples": examples, "share of the loss": weights / weights.sum()}
     figure, (axis,) = style.new(7.0, 1.9)
     for line, shares in enumerate(rows.values()):

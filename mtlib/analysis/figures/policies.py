@@ -65,8 +65,8 @@ def gap_by_touch(
     is more than two points below fine-tuning in distribution. Bars: 95 % over seeds by Student's t, where there are two
     seeds or more. Markers that would hide each other stand side by side.
     """
-    found = points(records, masks, method)
-    shown = found[found["touched"].notna()] if len(found) else found
+    arms = points(records, masks, method)
+    shown = arms[arms["touched"].notna()] if len(arms) else arms
     seeds = seeds_in_words(shown["n"] if len(shown) else [])
     figure, axes = style.new(8.0, 4.6, 2, sharey=True)
     looks = style.of_policies(_in_turn(masks))

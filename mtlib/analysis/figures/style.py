@@ -112,8 +112,8 @@ def label(row: str) -> str:
 
 def _masking(row: str) -> tuple[str, str]:
     """The masking policy and rate that a row's name tells, each "" where it does not."""
-    found = (re.search(pattern, row) for pattern in (r"\bmasking (\w+)", r"\bmask_rate ([\d.]+)"))
-    policy, rate = (match[1] if match else "" for match in found)
+    matches = (re.search(pattern, row) for pattern in (r"\bmasking (\w+)", r"\bmask_rate ([\d.]+)"))
+    policy, rate = (match[1] if match else "" for match in matches)
     return policy, rate
 
 

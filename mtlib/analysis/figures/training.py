@@ -109,7 +109,7 @@ def _logged(records: Sequence[dict], part: str) -> pandas.DataFrame:
     return pandas.DataFrame(by_run).T.dropna().sort_index()
 
 
-def _smooth(values: pandas.DataFrame, window: int = 9) -> pandas.DataFrame:
-    """Running mean over `window` log entries, shorter at the ends."""
-    window = min(window, len(values) - 1 + len(values) % 2)  # odd, so that it lies even to both sides
+def _smooth(values: pandas.DataFrame) -> pandas.DataFrame:
+    """Running mean over nine log entries, shorter at the ends."""
+    window = min(9, len(values) - 1 + len(values) % 2)  # odd, so that it lies even to both sides
     return values.rolling(window, center=True, min_periods=1).mean() if len(values) else values

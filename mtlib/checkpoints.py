@@ -1,0 +1,133 @@
+"""What lies in a folder of a saved model or a checkpoint, and reading it with errors that say what is wrong."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Literal
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import nn
+from transformers import (
+    AutoConfig,
+    AutoModelForMaskedLM,
+    AutoModelForSequenceClassification,
+    PreTrainedConfig,
+    PreTrainedModel,
+)
+from transformers.utils import logging
+
+from mtlib.errors import UserError
+
+HEAD_FILE = "masked_lm_head.safetensors"
+SEPARATE_FOLDER = "masked_lm"  # the masked LM, where it has a trunk of its own
+_OBJECTIVE_FILE = "objective.safetensors"  # its parameters, in a checkpoint
+_LOADING = {"trust_remote_code": False, "use_safetensors": True, "dtype": torch.float32}
+
+
+def load_pretrained(auto_class, name_or_path: str, **kwargs):
+    """`auto_class.from_pretrained`, without its report and its progress bar."""
+    # the report would list the other head as unexpected and the new one as missing: both are meant to be
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        return auto_class.from_pretrained(name_or_path, **kwargs)
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        what = auto_class.__name__.removeprefix("Auto").removeprefix("ModelFor")
+        raise UserError(
+            f"Cannot load {what} from {name_or_path!r}: {str(error).splitlines()[0]} "
+            "Expected a folder with config.json, tokenizer and safetensors weights, or the id of such a model on the "
+            "hub (which needs a network)."
+        ) from error
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()
+
+
+def load_config(name_or_path: str, changes: dict) -> PreTrainedConfig:
+    """The configuration with these changes, all of which it must know."""
+    config, unknown = load_pretrained(AutoConfig, name_or_path, return_unused_kwargs=True, **changes)
+    if unknown:
+        raise UserError(
+            f"the configuration of {name_or_path!r} ({type(config).__name__}) has no {', '.join(unknown)}; expected "
+            "names that stand in its config.json."
+        )
+    return config
+
+
+def load_classifier(name_or_path: str, config, new_head: bool) -> PreTrainedModel:
+    """A classifier whose head is drawn anew, or is the checkpoint's, which must have one."""
+    classifier, report = load_pretrained(
+        AutoModelForSequenceClassification, name_or_path, config=config, output_loading_info=True, **_LOADING
+    )
+    _require_weights(name_or_path, classifier, report, classifier.base_model_prefix + "." if new_head else "")
+    return classifier
+
+
+def load_masked_lm(name_or_path: str, config) -> PreTrainedModel:
+    """A masked LM whose head the checkpoint has."""
+    mlm, report = load_pretrained(
+        AutoModelForMaskedLM, name_or_path, config=config, output_loading_info=True, **_LOADING
+    )
+    head = {name for name, _ in mlm.named_parameters() if not name.startswith(mlm.base_model_prefix + ".")}
+    missing = head & set(report["missing_keys"])
+    if missing:
+        raise UserError(
+            f"{name_or_path!r} has no masked-LM head (missing {', '.join(sorted(missing))}): its predictions would be "
+            "random. Use a checkpoint that was saved from a masked LM."
+        )
+    return mlm
+
+
+def saved_form(name_or_path: str) -> Literal["shared", "separate"] | None:
+    """How `save_pretrained` wrote this folder, or None for anything else."""
+    folder = Path(name_or_path)
+    if (folder / HEAD_FILE).is_file():
+        return "shared"
+    if (folder / SEPARATE_FOLDER / "config.json").is_file():
+        return "separate"
+    if (folder / "config.json").is_file():
+        architectures = json.loads((folder / "config.json").read_text()).get("architectures") or []
+        if any(name.endswith("ForSequenceClassification") for name in architectures):
+            raise UserError(
+                f"{folder} is a classifier without its masked-LM head; expected {HEAD_FILE} beside it. "
+                "Only checkpoints that mtlib saved can be trained further with Mask-tuning."
+            )
+    return None
+
+
+def save_objective(objective: nn.Module, folder: str | Path) -> None:
+    """Write the parameters that the objective owns, if it has any."""
+    if state := objective.state_dict():
+        save_file({name: tensor.contiguous() for name, tensor in state.items()}, Path(folder) / _OBJECTIVE_FILE)
+
+
+def load_objective(objective: nn.Module, folder: str | Path) -> None:
+    """Read back what `save_objective` wrote there."""
+    if objective.state_dict():
+        objective.load_state_dict(load_file(Path(folder) / _OBJECTIVE_FILE))
+
+
+def last_checkpoint(folder: Path) -> Path | None:
+    """The last complete checkpoint in a folder; torn ones (the trainer's state is written last) are removed."""
+    steps = {}
+    for checkpoint in folder.glob("checkpoint-*"):
+        try:
+            json.loads((checkpoint / "trainer_state.json").read_text())
+            steps[int(checkpoint.name.partition("-")[2])] = checkpoint
+        except (OSError, json.JSONDecodeError):
+            shutil.rmtree(checkpoint, ignore_errors=True)
+    return steps[max(steps)] if steps else None
+
+
+def _require_weights(name_or_path: str, model: PreTrainedModel, report: dict, prefix: str) -> None:
+    """A new head may be missing from a checkpoint, and the pooler that a masked LM has no use for; nothing else."""
+    needed = {name for name, _ in model.named_parameters() if name.startswith(prefix) and "pooler" not in name}
+    if missing := sorted(needed & set(report["missing_keys"])):
+        raise UserError(
+            f"{name_or_path!r} lacks {len(missing)} weights of {type(model).__name__}, for example {missing[0]}: the "
+            "checkpoint is torn or of another architecture; get it again."
+        )
