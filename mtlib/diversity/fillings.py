@@ -119,7 +119,7 @@ def record_fillings(
 
 def filled_text(row: dict) -> str:
     """The sentence of a row with this one place filled and all others as they were."""
-    return row["text"][: row["start"]] + row["predicted"] + row["text"][row["end"] :]
+    return _fill(row["text"], row)
 
 
 def marked_text(row: dict) -> str:
@@ -139,6 +139,27 @@ def unmarked(text: str, original: str) -> dict:
         "end": len(before) + len(original),
         "predicted": predicted,
     }
+
+
+def perturbed_examples(rows: list[dict], examples: Dataset) -> list[dict]:
+    """What the classifier read: per epoch and example a dict with `epoch`, `uid`, `label`, `text` (`text_pair`).
+
+    Args:
+        rows: of one arm, from `record_fillings`.
+        examples: the same that were recorded. One of which nothing was masked in an epoch stands as it is.
+    """
+    places: dict[tuple[int, str, str], list[dict]] = {}
+    for row in rows:
+        places.setdefault((row["epoch"], row["uid"], row["part"]), []).append(row)
+    perturbed = []
+    for epoch in sorted({row["epoch"] for row in rows}):
+        for example in examples:
+            filled = {"epoch": epoch, "uid": example["uid"], "label": example["label"]}
+            for part in ("text", "text_pair"):
+                if part in example:
+                    filled[part] = _fill_all(example[part], places.get((epoch, example["uid"], part), []))
+            perturbed.append(filled)
+    return perturbed
 
 
 def write_rows(path: Path, rows: list[dict]) -> None:
@@ -272,6 +293,16 @@ def _row(tokenizer, continues: torch.Tensor, example: dict, encoding: dict, fill
         "end": end,
         "predicted": text[place:end] if original == predicted else surface,
     }
+
+
+def _fill_all(text: str, rows: list[dict]) -> str:
+    for row in sorted(rows, key=lambda row: row["start"], reverse=True):  # from the end, so that places stay put
+        text = _fill(text, row)
+    return text
+
+
+def _fill(text: str, row: dict) -> str:
+    return text[: row["start"]] + row["predicted"] + text[row["end"] :]
 
 
 def _check(plm: SharedPLM, objective: Objective, examples: Dataset) -> None:

@@ -2,9 +2,17 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+import torch
+from datasets import Dataset
+from torch.nn.functional import cosine_similarity
 
 from mtlib.diversity.categories import Share, share
+from mtlib.errors import UserError
+from mtlib.plm import SharedPLM, evaluating
+
+_BATCH = 64
 
 
 def distinct_fillers(rows: Sequence[dict]) -> int:
@@ -24,3 +32,73 @@ def changed_by_epoch(rows: Sequence[dict]) -> dict[int, Share]:
     for row in rows:
         changed.setdefault(row["epoch"], []).append(row["predicted_token"] != row["original_token"])
     return {epoch: share(sum(flags), len(flags)) for epoch, flags in sorted(changed.items())}
+
+
+def embedding_distances(plm: SharedPLM, examples: Dataset, perturbed: Sequence[dict]) -> list[float]:
+    """1 - cos(m(x), m(x_hat)) of each perturbed example and its original, in [0, 2].
+
+    m is the mean of the trunk's final states over an example's tokens, special ones included.
+
+    Args:
+        plm: give an untouched one, so that the measure is the same for every arm.
+        examples: the originals, with `uid`, `text` (`text_pair`).
+        perturbed: from `fillings.perturbed_examples`.
+    """
+    of_original = dict(zip(examples["uid"], _means(plm, list(examples)), strict=True))
+    means = _means(plm, perturbed)
+    return [
+        max(0.0, 1 - cosine_similarity(of_original[row["uid"]], mean, dim=0).item())
+        for row, mean in zip(perturbed, means, strict=True)
+    ]
+
+
+def label_consistency(plm: SharedPLM, examples: Dataset, perturbed: Sequence[dict]) -> Share:
+    """The share of perturbed examples that `plm`'s classifier gives the same label as their originals."""
+
+    def labels(rows: Sequence[dict]) -> list[int]:
+        return [int(logits.argmax()) for logits in _in_batches(plm, rows, plm.classify)]
+
+    of_original = dict(zip(examples["uid"], labels(list(examples)), strict=True))
+    same = [of_original[row["uid"]] == label for row, label in zip(perturbed, labels(perturbed), strict=True)]
+    return share(sum(same), len(same))
+
+
+def self_bleu(texts: Sequence[str]) -> float:
+    """Mean BLEU of each text with all others as references, 0 to 100: the lower, the more diverse (Zhu et al. 2018).
+
+    Sentence BLEU of sacrebleu, lower-cased. Time grows with the square of the number of texts: 200 take seconds. For
+    the versions that one example took in its epochs, call it with these alone.
+
+    Raises:
+        UserError: fewer than two texts; sacrebleu is not installed.
+    """
+    if len(texts) < 2:
+        raise UserError(f"self-BLEU compares texts with one another; expected at least 2, found {len(texts)}.")
+    try:
+        from sacrebleu.metrics import BLEU
+    except ImportError as error:
+        raise UserError("self-BLEU needs sacrebleu; install it with `pip install mtlib[notebooks]`.") from error
+    bleu = BLEU(lowercase=True, effective_order=True)
+    scores = [bleu.sentence_score(text, [*texts[:i], *texts[i + 1 :]]).score for i, text in enumerate(texts)]
+    return sum(scores) / len(scores)
+
+
+def _means(plm: SharedPLM, rows: Sequence[dict]) -> list[torch.Tensor]:
+    def mean(batch) -> torch.Tensor:
+        states = plm.final_states(batch).float()  # (batch, seq, hidden)
+        weights = batch["attention_mask"].unsqueeze(-1)  # (batch, seq, 1)
+        return (states * weights).sum(dim=1) / weights.sum(dim=1)  # (batch, hidden)
+
+    return _in_batches(plm, rows, mean)
+
+
+@torch.no_grad()
+def _in_batches(plm: SharedPLM, rows: Sequence[dict], apply: Callable) -> list[torch.Tensor]:
+    """What `apply` makes of each row; it takes a batch and returns a tensor with a row per example."""
+    results: list[torch.Tensor] = []
+    with evaluating(plm):
+        for first in range(0, len(rows), _BATCH):
+            part = rows[first : first + _BATCH]
+            texts = [[row[name] for row in part] for name in ("text", "text_pair") if name in part[0]]
+            results += apply(plm.tokenizer(*texts, padding=True, truncation=True, return_tensors="pt").to(plm.device))
+    return results

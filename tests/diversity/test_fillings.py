@@ -11,6 +11,7 @@ from mtlib.diversity.fillings import (
     draw_examples,
     filled_text,
     marked_text,
+    perturbed_examples,
     read_rows,
     record_arms,
     record_fillings,
@@ -117,10 +118,13 @@ def test_pairs_tell_the_sentence_of_a_place():
     by_uid = {example["uid"]: example for example in examples}
     assert {row["part"] for row in rows} == {"text", "text_pair"}
     assert all(row["text"] == by_uid[row["uid"]][row["part"]] for row in rows)
+    perturbed = perturbed_examples(rows, examples)
+    assert len(perturbed) == 18 and set(perturbed[0]) == {"epoch", "uid", "label", "text", "text_pair"}
 
 
 def test_nothing_masked_gives_no_rows_and_no_error():
     assert record_fillings(make_plm(), MaskedLM(BernoulliMasking(0.0)), make_examples(4), **SETTINGS) == []
+    assert perturbed_examples([], make_examples(4)) == []
 
 
 def test_bad_input_is_told():
@@ -183,6 +187,13 @@ def test_marks_come_off_again():
     assert unmarked(marked, " film") == {key: ROW[key] for key in ("text", "start", "end", "predicted")}
     with pytest.raises(UserError, match="no filling"):
         unmarked("The plot", " film")
+
+
+def test_perturbed_text_has_every_place_filled():
+    rows = [ROW, ROW | {"position": 4, "start": 11, "end": 16, "predicted": " bad"}]
+    examples = Dataset.from_dict({"text": ["The film is good", "A plot"], "label": [1, 0], "uid": ["a", "b"]})
+    texts = [row["text"] for row in perturbed_examples(rows, examples)]
+    assert texts == ["The plot is bad", "A plot"]
 
 
 def test_two_trainings_counted_and_kept(tmp_path):
