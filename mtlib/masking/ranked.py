@@ -56,17 +56,46 @@ class AttributionMasking(CountedMasking):
     """The tokens that the classifier in training leans on most, or least.
 
     By gradient x input: |sum_d e_id * d log p(y | x) / d e_id|, where e_i is the word embedding of token i and y the
-    label that the classifier predicts. Gold labels are not read, so that unlabelled text will do. `prefer` is "most" or
-    "least".
+    label that the classifier predicts. Gold labels are not read, so that unlabelled text will do.
+
+    Args:
+        prefer: "most" or "least".
+        every: an example's scores are computed again when this many batches have passed since they were. 1 keeps
+            nothing; above that, a training that is resumed computes all scores again, and so differs a little from one
+            that was not interrupted.
     """
 
-    def __init__(self, rate: float = 0.05, at_least: int = 1, prefer: Attribution = "most", temperature: float = 0.0):
+    def __init__(
+        self, rate: float = 0.05, at_least: int = 1, prefer: Attribution = "most", every: int = 1,
+        temperature: float = 0.0,
+    ):  # fmt: skip
         super().__init__(rate, at_least, temperature)
-        self.prefer = _checked(prefer, Attribution)
+        if not (isinstance(every, int) and every >= 1):
+            raise UserError(f"every is {every!r}; expected a whole number, 1 or more.")
+        self.prefer, self.every = _checked(prefer, Attribution), every
+        self._batches, self._kept = 0, {}  # by the tokens of an example: when its scores were computed, and they
+
+    def __repr__(self) -> str:
+        return f"AttributionMasking(rate={self.rate!r}, prefer={self.prefer!r}, every={self.every!r})"
 
     def scores(self, batch, maskable, plm) -> Tensor:
-        scores = attribution(plm, batch)  # (batch, seq)
+        scores = attribution(plm, batch) if self.every == 1 else self._scores_kept(batch, plm)  # (batch, seq)
         return scores if self.prefer == "most" else -scores
+
+    def _scores_kept(self, batch: Mapping[str, Tensor], plm) -> Tensor:
+        self._batches += 1
+        attended = batch["attention_mask"].bool()  # (batch, seq)
+        names = [tuple(ids[there].tolist()) for ids, there in zip(batch["input_ids"], attended, strict=True)]
+        due = [self._batches - self._kept.get(name, (-self.every, None))[0] >= self.every for name in names]
+        if any(due):
+            rows = torch.tensor(due, device=attended.device)
+            fresh = attribution(plm, {name: tensor[rows] for name, tensor in batch.items() if tensor.ndim})
+            rows_due = [i for i, is_due in enumerate(due) if is_due]
+            for i, row in zip(rows_due, fresh, strict=True):
+                self._kept[names[i]] = self._batches, row[attended[i]].cpu()
+        scores = torch.zeros(attended.shape, device=attended.device)
+        scores[attended] = torch.cat([self._kept[name][1] for name in names]).to(scores)
+        return scores
 
 
 def attribution(plm, batch: Mapping[str, Tensor]) -> Tensor:
