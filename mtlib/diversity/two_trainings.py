@@ -10,6 +10,7 @@ from html import escape
 from pathlib import Path
 
 import pandas
+from datasets import Dataset
 
 from mtlib.data.sources import is_testbed
 from mtlib.data.tasks import get_task
@@ -49,15 +50,18 @@ class TwoTrainings:
         """Where `arms` keeps its rows; data and model are read to tell."""
         return out / "fills" / f"{record_path(self.config(), out).stem}-{self.n}.jsonl"
 
+    def examples(self) -> Dataset:
+        """The training examples that both trainings see."""
+        return fillings.draw_examples(self.task, self.source, self.n, self.seed)
+
     def arms(self, out: Path) -> dict[str, list[dict]]:
         """The rows of `fillings.record_arms` by arm; kept in `out`, and read from there the second time."""
         file = self.file(out)
         if file.exists():
             rows = fillings.read_rows(file)
         else:
-            examples = fillings.draw_examples(self.task, self.source, self.n, self.seed)
             rows, _ = fillings.record_arms(
-                self.task, examples, self.model, self.seed, self.epochs, mask_rate=self.mask_rate
+                self.task, self.examples(), self.model, self.seed, self.epochs, mask_rate=self.mask_rate
             )
             fillings.write_rows(file, rows)
         return {arm: [row for row in rows if row["arm"] == arm] for arm in fillings.ARMS}
