@@ -181,13 +181,16 @@ def scores_of_arms(records: Iterable[dict]) -> pandas.DataFrame:
 
 
 def beside(table: str, records: Iterable[dict]) -> pandas.DataFrame:
-    """The paper's Table "I" or "III", ours below each method: mean ± sd (seeds) in per cent, or "not run"."""
+    """The paper's Table "I" or "III", ours below each method: mean ± sd (seeds) in per cent, or "not run".
+
+    Cells that are empty in the paper are empty.
+    """
     scores, wide, rows = scores_of_arms(records), paper.grid(table), []
     ours = scores.groupby(["row", "set"])["accuracy"].agg(lambda values: f"{spread(list(values))} ({len(values)})")
     for method in filter(METHODS.get, wide.index.unique("method")):
         printed = [model for model in wide.index.unique("model") if (model, method) in wide.index]
         for model in printed:
-            values = wide.loc[(model, method)].map("{:.2f}".format)
+            values = wide.loc[(model, method)].map("{:.2f}".format, na_action="ignore").fillna("")
             rows.append({"method": method, "model": f"paper: {model}", **values})
         if printed:
             texts = {name: ours.get((method, sets[0]), "not run") for name, sets in paper.OUR_SETS.items()}

@@ -154,7 +154,7 @@ def as_html(exploration: Exploration) -> str:
     fillers = [
         [
             f"<b>{escape(place.original)}</b> ({place.original_probability:.1%})",
-            ", ".join(f"{escape(token)} {probability:.1%}" for token, probability in place.fillers),
+            ", ".join(f"“{escape(token)}” {probability:.1%}" for token, probability in place.fillers),  # may be a comma
         ]
         for place in exploration.places
     ]

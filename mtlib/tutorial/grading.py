@@ -77,13 +77,22 @@ def submissions(folder: Path) -> dict[str, list[Path]]:
 def grade(student: str, path: Path, profile: str, out: Path) -> Grade:
     """Run one submitted notebook to its end, whatever fails on the way, and compare its checks with the original's."""
     try:
-        submitted = nbformat.read(path, as_version=4)
+        submitted = _read(path)
         original = _original_of(path, submitted)
         executed = _execute(path, profile, out)
         return Grade(student, original.stem, _results(nbformat.read(original, as_version=4), executed))
+    except UserError as error:
+        return Grade(student, path.name, error=f"could not be graded: {error}")
     except Exception as error:  # a submission may be broken in any way, and the others are still to be graded
         reason = str(error).strip().splitlines() or [""]
         return Grade(student, path.name, error=f"could not be graded ({type(error).__name__}: {reason[0][:100]})")
+
+
+def _read(path: Path):
+    try:
+        return nbformat.read(path, as_version=4)
+    except Exception as error:  # nbformat raises whatever a broken file leads it to, with the file's text in it
+        raise UserError("the file is no whole notebook (empty or cut off?); ask for it again") from error
 
 
 def _original_of(path: Path, submitted) -> Path:

@@ -11,8 +11,10 @@ import nbformat
 
 from mtlib.errors import UserError
 from mtlib.runs.records import make_writable
+from mtlib.tutorial.runner import offline
 
-_EXERCISE = re.compile(r"\*\*Exercise \d+\*\* \(.*", flags=re.S)
+_NOT_SHOWN = re.compile(r"(\*\*Exercise \d+\*\* \(|\*\*You need\*\*).*", flags=re.S)
+_OPTIONAL = re.compile(r"#+ .*\(optional\)$", flags=re.M)
 _LEFT_OUT = {"install", "parameters", "exercise", "check", "solution"}
 
 
@@ -24,14 +26,19 @@ def slides(notebook):
     """
     if not any(cell.get("outputs") for cell in notebook.cells):
         raise UserError("this notebook has no stored outputs; run it first, for example with `make tutorial`.")
-    cells = []
+    cells, optional = [], False
     for cell in notebook.cells:
+        if cell.source.startswith("#") and cell.cell_type == "markdown":
+            optional = bool(_OPTIONAL.match(cell.source))
+        if optional or _LEFT_OUT & {*cell.metadata.get("tags", [])}:
+            continue
         if cell.cell_type == "markdown":
-            cell = nbformat.from_dict({**cell, "source": _EXERCISE.sub("", cell.source).strip()})
-            if cell.source:
-                cells.append(_typed(cell, "slide" if cell.source.startswith("#") else "subslide"))
-        elif not _LEFT_OUT & {*cell.metadata.get("tags", [])} and any("data" in output for output in cell.outputs):
-            cells.append(_typed(cell, "subslide"))
+            if source := offline(_NOT_SHOWN.sub("", cell.source).strip()):
+                cells.append(_typed({**cell, "source": source}, "slide" if source.startswith("#") else "subslide"))
+        elif any("data" in output for output in cell.outputs):
+            for number, outputs in enumerate(_one_by_one(cell.outputs)):
+                part = {**cell, "id": f"{cell.id}-{number}", "outputs": outputs}
+                cells.append(_typed(part, "subslide"))
     return nbformat.from_dict({**notebook, "cells": cells})
 
 
@@ -48,8 +55,18 @@ def write(path: Path, folder: Path) -> Path:
     return page
 
 
-def _typed(cell, slide_type: str):
-    metadata = {**cell.metadata, "slideshow": {"slide_type": slide_type}}
+def _one_by_one(outputs: list) -> list[list]:
+    """The outputs cut before each picture and table but the first; what is printed above the first stays with it."""
+    parts = [[]]
+    for output in outputs:
+        if {"image/png", "text/html"} & {*output.get("data", [])} and any("data" in shown for shown in parts[-1]):
+            parts.append([])
+        parts[-1].append(output)
+    return parts
+
+
+def _typed(cell: dict, slide_type: str):
+    metadata = {**cell["metadata"], "slideshow": {"slide_type": slide_type}}
     return nbformat.from_dict({**cell, "metadata": metadata})
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datasets import Dataset
 
 from mtlib.data.tasks import get_task
-from mtlib.masking import POLICIES, masking_policy
+from mtlib.masking import POLICIES, SupervisedMasking, masking_policy
 from mtlib.plm import SharedPLM
 from mtlib.runs.environment import is_interactive
 from mtlib.testbed import generate, load_grammar, shortcut_label, shortcut_words
@@ -90,6 +90,9 @@ def policy_explorer(models: Mapping[str, SharedPLM], examples: Dataset, policies
     def shown(value: dict) -> str:
         plm, row = models[value["model"]], examples[value["example"]]
         masking = masking_policy(value["policy"], value["rate"], plm.tokenizer)
+        # a pointed span has a length of its own, and the best one is not drawn
+        controls["rate"].disabled = isinstance(masking, SupervisedMasking)
+        controls["seed"].disabled = getattr(masking, "best_of", None) == 1
         columns = {name: row[name] for name in masking.columns}
         return as_html(
             explore(plm, masking, row["text"], row["labels"], alpha=alpha, seed=value["seed"], columns=columns)

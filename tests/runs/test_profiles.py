@@ -94,6 +94,14 @@ def test_text_lists_every_field():
     assert shown["train_size"] == "all" and shown["alphas"] == "0, 0.25" and shown["model"] == "bert-base-uncased"
 
 
+def test_a_long_list_is_broken_between_words_and_a_path_is_not():
+    folder = f"/a b/{'c' * 90}"
+    lines = str(resolve("cpu", out=folder)).splitlines()
+    assert lines[-1].split(maxsplit=1) == ["out", folder]
+    assert all(len(line) <= 80 for line in lines[:-1])
+    assert any(line.startswith(" " * 16) for line in lines)  # the rest of a list stands under its beginning
+
+
 def test_learning_rates_are_for_the_profiles_model():
     assert resolve("cpu").config("fine_tuning").learning_rate == 2e-4
     assert resolve("cpu", model="bert-base-uncased").config("fine_tuning").learning_rate is None

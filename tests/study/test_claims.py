@@ -172,6 +172,7 @@ class TestTables:
     def test_ours_beside_the_papers(self):
         table = beside("I", FOUND)
         assert table.loc[("fine_tuning", "paper: BERT-base"), "IMDB-CAD"] == "87.00"
+        assert table.loc[("ipt", "paper: BERT-base"), "SST-2"] == ""
         assert table.loc[("fine_tuning", "here"), "IMDB-CAD"] == "72.0 ± 2.0 (3)"
         assert table.loc[("mask_tuning", "here"), "IMDB-CAD"] == "80.0 (1)"
         assert table.loc[("mask_tuning", "here"), "HANS"] == "not run"

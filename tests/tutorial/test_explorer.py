@@ -116,7 +116,7 @@ class TestHtml:
     def test_tokens_are_escaped(self):
         exploration = Exploration(
             tokens=("[CLS]", "<b>", "&"), perturbed=("[CLS]", "<i>", "&"),
-            places=(Place(1, "<b>", (("<i>", 0.75), ("x", 0.25)), 0.125),), mask_token="<mask>",
+            places=(Place(1, "<b>", (("<i>", 0.75), (",", 0.25)), 0.125),), mask_token="<mask>",
             labels=("<no>", "yes"), gold=1,
             before=(0.25, 0.75), after=(0.5, 0.5), mlm_loss=2.0, ft_loss=1.0, alpha=0.5,
         )  # fmt: skip
@@ -124,7 +124,7 @@ class TestHtml:
         assert "original: [CLS] <b>&lt;b&gt;</b> &amp;" in page
         assert "masked: [CLS] <b>&lt;mask&gt;</b> &amp;" in page, "the model's mask token, RoBERTa's here"
         assert "refilled: [CLS] <mark>&lt;i&gt;</mark> &amp;" in page
-        assert "<b>&lt;b&gt;</b> (12.5%)" in page and "&lt;i&gt; 75.0%, x 25.0%" in page
+        assert "<b>&lt;b&gt;</b> (12.5%)" in page and "“&lt;i&gt;” 75.0%, “,” 25.0%" in page
         assert "&lt;no&gt;" in page and "<no>" not in page
         assert "mlm_loss 2.000, ft_loss 1.000, at alpha 0.5: <b>loss 1.500</b> nats" in page
 
@@ -281,6 +281,15 @@ class TestWidgets:
         seen = output.value
         by_name["model"].value = "after"
         assert output.value != seen
+
+    def test_policy_explorer_switches_off_what_a_policy_does_not_read(self, somebody, plm):
+        span = {"span_start": [[-9.0, -9, 0, -9, -9]], "span_end": [[-9.0, -9, 0, -9, -9]]}
+        examples = Dataset.from_dict({"text": ["a warm story"], "labels": [0]} | span)
+        policies = ("exact", "supervised", "supervised_top5")
+        by_name = {c.description: c for c in widgets.policy_explorer({"only": plm}, examples, policies).children[:-1]}
+        for policy, disabled in zip(policies, [(False, False), (True, True), (True, False)], strict=True):
+            by_name["policy"].value = policy
+            assert (by_name["mask rate"].disabled, by_name["seed"].disabled) == disabled, policy
 
     def test_shortcut_dial(self, somebody):
         slider, output = widgets.shortcut_dial("paraphrase", strength=1.0, n_examples=2).children

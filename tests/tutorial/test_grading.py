@@ -51,16 +51,18 @@ def test_a_line_for_each_student_and_none_stops_the_others(folder):
     hand_in(folder, "ada", notebook("a = 2", "b = 3"), "my 01_one (1).ipynb")
     hand_in(folder, "bob", notebook("a = 5", "b = ..."))
     hand_in(folder, "cy", notebook("a = 1 / 0", "b = 3"), "homework.ipynb")
-    hand_in(folder, "dee", "no notebook")
+    hand_in(folder, "dee", nbformat.writes(notebook("a = 2", "b = 3"))[:-40])  # cut off on its way
     hand_in(folder, "eve", notebook("a = 1", "b = 3", checks=('print("Exercise 1: Right.")', 'check(2, "b", 3)')))
     hand_in(folder, "fay", new_notebook(cells=[new_markdown_cell("# Shopping")]), "list.ipynb")
+    hand_in(folder, "gil", "{}")
     result = call(folder, "--profile", "smoke")
     assert result.exit_code == 0, result.output
     lines = dict(line.split(": ", 1) for line in result.output.strip().splitlines())
     assert lines["ada"] == "01_one 2 of 2 right (1 right, 2 right)"
     assert lines["bob"] == "01_one 0 of 2 right (1 wrong, 2 not tried)"
     assert lines["cy"] == "01_one 1 of 2 right (1 wrong, 2 right)"
-    assert lines["dee"].startswith("01_one.ipynb: could not be graded (NotJSONError")
+    whole = "01_one.ipynb: could not be graded: the file is no whole notebook (empty or cut off?); ask for it again"
+    assert lines["dee"] == lines["gil"] == whole
     assert lines["eve"] == "01_one 1 of 2 right (1 check changed, 2 right)"
     assert "neither its name nor its title" in lines["fay"]
     table = (folder / "out" / "students" / "grades.csv").read_text().splitlines()

@@ -518,6 +518,10 @@ class TestWholeRun:
         assert len(folded) == len(tagged(executed, "solution"))
         assert "No description has been provided for this image" not in page
         assert page.count("<img") == page.count(" alt=") >= len(images(executed))
+        assert f"<title>{path.stem}</title>" in page
+        assert "<script" not in page and "$$" not in page, "a page that needs a network"
+        for target in re.findall(r'href="([^"#:]+)"', page):  # no anchor, no address of the web
+            assert target in {f"{other.stem}.html" for other in NOTEBOOKS}, target
 
     def test_reproduction_shows_the_verdicts_of_the_records(self, left):
         expected = plain.verdicts(read_records([DATA_DIR / "results" / "study.jsonl"]))

@@ -13,28 +13,46 @@ def shown(source: str, text: str, *tags: str):
     return new_code_cell(source, outputs=[output], metadata={"tags": list(tags)})
 
 
+def picture(alt: str):
+    return new_output("display_data", {"image/png": "aGk=", "text/plain": alt})
+
+
 NOTEBOOK = new_notebook(
     cells=[
-        new_markdown_cell("# 03 · Title"),
+        new_markdown_cell("# 03 · Title\n\n**Answer** Yes, see [04](04_b.ipynb).\n\n**You need** time."),
         shown("secret_code()", "the picture"),
         new_code_cell("quiet()"),
         new_markdown_cell("**To think about** Why?\n\n**Exercise 1** (easy, 5 minutes). Compute."),
         new_markdown_cell("**Exercise 2** (hard, 5 minutes). Compute."),
         shown("share = ...", "an answer", "exercise"),
         shown("# @title Solution", "the solution", "solution"),
-        new_markdown_cell("## 1 Section"),
+        new_markdown_cell("## 1 Section\n\n$$L = 1$$"),
+        new_code_cell(
+            "two()", outputs=[picture("one"), new_output("stream", text="a"), picture("two"), picture("two's table")]
+        ),
+        new_markdown_cell("**What to take away** This."),
+        new_markdown_cell("## 2 More (optional)"),
+        new_markdown_cell("More."),
     ]
 )
 
 
 def test_what_becomes_a_slide():
     made = slides(NOTEBOOK)
+    formula = next(cell.source for cell in made.cells if cell.source.startswith("## 1"))
     assert [(cell.metadata.slideshow.slide_type, cell.source) for cell in made.cells] == [
-        ("slide", "# 03 · Title"),
+        ("slide", "# 03 · Title\n\n**Answer** Yes, see 04."),
         ("subslide", "secret_code()"),
         ("subslide", "**To think about** Why?"),
-        ("slide", "## 1 Section"),
+        ("slide", formula),
+        ("subslide", "two()"),
+        ("subslide", "two()"),
+        ("subslide", "two()"),
+        ("subslide", "**What to take away** This."),
     ]
+    assert formula.startswith("## 1 Section\n\n<img src=") and 'alt="L = 1"' in formula
+    assert [len(cell.outputs) for cell in made.cells if cell.source == "two()"] == [2, 1, 1]
+    assert len({cell.id for cell in made.cells}) == len(made.cells)
 
 
 def test_page_without_code(tmp_path):

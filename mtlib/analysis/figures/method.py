@@ -53,9 +53,10 @@ def _example(axis: Axes, place: tuple[float, float], title: str, word: str, colo
     _box(axis, place, 21, 19, "", colour)
     axis.text(centre, 42.2, title, ha="center", va="bottom", color=_TEXT[colour], weight="bold")
     frame = {"boxstyle": "round,pad=0.25", "facecolor": "white", "edgecolor": colour, "linewidth": 1.4}
-    for height, text, framed in ((36, "a", False), (30.5, word, True), (25, ", funny film", False)):
+    for height, text, framed in ((36, "a", False), (30.5, word, True), (25, "funny film", False)):
         axis.text(centre, height, text, ha="center", va="center", family="monospace", fontsize=11,
                   bbox=frame if framed else None)  # fmt: skip
+    axis.text(centre + 0.46 * len(word) + 0.6, 30, ",", family="monospace", fontsize=11)  # behind the frame
     if below:
         axis.text(centre, 18.5, below, ha="center", va="center", color=_TEXT[colour])
 

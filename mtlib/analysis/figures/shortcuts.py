@@ -8,7 +8,7 @@ from mtlib.analysis.figures import style
 from mtlib.analysis.frame import frame
 from mtlib.analysis.statistics import wilson
 from mtlib.data.tasks import TASKS, kind
-from mtlib.testbed.probes import recorded_strength
+from mtlib.testbed.probes import PROBES, recorded_strength
 
 
 @style.styled
@@ -17,12 +17,13 @@ def probes(counts: Mapping[str, Mapping[str, tuple[int, int]]], title: str = "")
     sets = style.id_first(next(iter(counts.values())))
     figure, (axis,) = style.new(7.0, 1.2 + 0.5 * len(sets))
     words, height = {}, 0.8 / len(counts)
+    looks = {rule: place for place, rule in enumerate(PROBES)}  # a rule looks the same beside two others and one
     for place, (rule, by_set) in enumerate(counts.items()):
         for line, name in enumerate(sets):
             correct, n = by_set[name]
             low, high = wilson(correct, n)
             at = line + height * (place - (len(counts) - 1) / 2)
-            axis.barh(at, 100 * correct / n, height * 0.9, **style.bar(place), alpha=0.8,
+            axis.barh(at, 100 * correct / n, height * 0.9, **style.bar(looks.get(rule, place)), alpha=0.8,
                       label=rule if line == 0 else None)  # fmt: skip
             axis.plot([100 * low, 100 * high], [at, at], color="0.2", lw=1.2)
             words.setdefault(rule, []).append(f"{name} {100 * correct / n:.0f} %")

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
+from textwrap import fill, indent
 
 import yaml
 from datasets import disable_progress_bars
@@ -99,7 +100,8 @@ class Settings:
 
     def __str__(self) -> str:
         width = max(len(field.name) for field in fields(self))
-        return "\n".join(f"{field.name:{width}}  {_text(getattr(self, field.name))}" for field in fields(self))
+        texts = {field.name: _text(getattr(self, field.name)) for field in fields(self)}
+        return "\n".join(f"{name:{width}}  {indent(text, ' ' * (width + 2)).lstrip()}" for name, text in texts.items())
 
 
 def load(profile: str) -> dict:
@@ -158,7 +160,8 @@ def silent_minutes(profile: str) -> float:
 
 
 def _text(value) -> str:
+    """A value in words; a long list in lines, for JupyterLab breaks a long line within a word."""
     if not isinstance(value, tuple):
         return "all" if value is None else str(value)
     texts = (f"{item[0]} {item[1]:g}" if isinstance(item, tuple) else f"{item:g}" for item in value)
-    return ", ".join(texts) or "default"
+    return fill(", ".join(texts), 65) or "default"
