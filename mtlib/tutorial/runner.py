@@ -4,10 +4,8 @@ A notebook's `parameters` cell is its interface: one typed, commented assignment
 name that is not there, and injects whatever type it is given; here both are errors (compare nteract/papermill#869).
 """
 
-import base64
 import hashlib
 import html
-import io
 import json
 import os
 import re
@@ -24,26 +22,11 @@ from mtlib.errors import UserError
 from mtlib.paths import NOTEBOOK_DIR
 from mtlib.runs.config import NAMES
 from mtlib.runs.records import make_writable, write_atomically
+from mtlib.tutorial.export import as_html
 
 SUMMARY = "summary.json"
-# jQuery, require.js, MathJax and mermaid come from the web, and nothing here needs them
-_TEMPLATE = """\
-{%- extends 'classic/index.html.j2' -%}
-{%- block html_head_js -%}{%- endblock html_head_js -%}
-{%- block html_head_js_mathjax -%}{%- endblock html_head_js_mathjax -%}
-{%- block input_group -%}
-{%- if 'solution' in cell.metadata.get('tags', []) -%}
-<details style="margin-left: 9em"><summary>Solution</summary>{{ super() }}</details>
-{%- else -%}
-{{ super() }}
-{%- endif -%}
-{%- endblock input_group -%}
-"""
 _PLACES = ("source", "model", "records")  # parameters that may be a path
 _TYPES = {"str": str, "int": int, "float": float, "bool": bool}
-_FORMULA = re.compile(r"\$\$(.+?)\$\$", flags=re.S)
-_NOTEBOOK_LINK = re.compile(r"\]\((\d\d_\w+)\.ipynb\)")
-_FILE_LINK = re.compile(r"\[([^]]+)\]\((?!https?:|\w+\.html)[^)]+\)")
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -197,7 +180,7 @@ def _execute(path: Path, parameters: dict, out: Path, silent_minutes: float, res
         result.slowest = _slowest(executed)
         executed.metadata.pop("widgets", None)
         nbformat.write(executed, copy)
-        copy.with_suffix(".html").write_text(_html(executed, path.stem), encoding="utf-8")
+        copy.with_suffix(".html").write_text(as_html(executed, path.stem), encoding="utf-8")
 
 
 def set_kernel_environment() -> None:
@@ -213,33 +196,6 @@ def _last_started(copy: Path) -> str:
     cells = nbformat.read(copy, as_version=4).cells
     started = [cell.source for cell in cells if cell.metadata.get("papermill", {}).get("start_time")]
     return started[-1] if started else ""
-
-
-def offline(source: str) -> str:
-    """Markdown for a page by itself: formulas are pictures, and links to files that do not lie beside it plain text."""
-    return _FILE_LINK.sub(r"\1", _FORMULA.sub(_picture, source))
-
-
-def _picture(formula: re.Match) -> str:
-    from matplotlib.mathtext import math_to_image
-
-    svg = io.BytesIO()
-    math_to_image(f"${formula[1]}$", svg, format="svg")
-    data = base64.b64encode(svg.getvalue()).decode()
-    return f'<img src="data:image/svg+xml;base64,{data}" alt="{html.escape(formula[1])}" style="height: 1.6em">'
-
-
-def _html(notebook, name: str) -> str:
-    from nbconvert import HTMLExporter
-
-    notebook = nbformat.from_dict(notebook)
-    for cell in notebook.cells:
-        if cell.cell_type == "markdown":
-            cell.source = offline(_NOTEBOOK_LINK.sub(r"](\1.html)", cell.source))
-    # the default template, "lab", leaves out the images' alternative texts (jupyter/nbconvert#2021)
-    exporter = HTMLExporter(template_name="classic", raw_template=_TEMPLATE)
-    text, _ = exporter.from_notebook_node(notebook, {"metadata": {"name": name}})
-    return text
 
 
 def _slowest(notebook, n: int = 3) -> list[tuple[float, str]]:

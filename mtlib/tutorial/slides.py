@@ -11,7 +11,7 @@ import nbformat
 
 from mtlib.errors import UserError
 from mtlib.runs.records import make_writable
-from mtlib.tutorial.runner import offline
+from mtlib.tutorial.export import offline
 
 _NOT_SHOWN = re.compile(r"(\*\*Exercise \d+\*\* \(|\*\*You need\*\*).*", flags=re.S)
 _OPTIONAL = re.compile(r"#+ .*\(optional\)$", flags=re.M)
