@@ -9,6 +9,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from mtlib.analysis.figures import (
+    against_size,
     curve,
     differences,
     gap,
@@ -30,8 +31,8 @@ from mtlib.study.claims import CLAIMS, Cell, by_arm, panels
 
 def standard(results: Path) -> dict[str, tuple[Figure, str]]:
     """The figures of `python -m mtlib figures`, by name, from the records in `results`."""
-    names = ("study", "sst2", "testbed", "policies", "peers")
-    study, sst2, testbed, policies, peers = (read_records([results / f"{name}.jsonl"]) for name in names)
+    names = ("study", "sst2", "testbed", "policies", "peers", "base", "sizes")
+    study, sst2, testbed, policies, peers, base, sizes = (read_records([results / f"{name}.jsonl"]) for name in names)
     masks = json.loads((results / "policies_masks.json").read_text())
     return {
         "method": method(),
@@ -40,6 +41,8 @@ def standard(results: Path) -> dict[str, tuple[Figure, str]]:
         "policies_gap": gap_by_touch(policies, masks, "Mask-tuning: gap against what is masked"),
         "ablations": gap(told_the_words(results), "Parts of Mask-tuning, all words of the shortcut masked"),
         "peers": gap(peers, "The other methods on the testbed"),
+        "base_differences": differences(make_tables(base)[0], "Base-sized model: difference to fine-tuning, SST-2"),
+        "sizes": against_size(sizes, "Bundled model on SST-2: accuracy with more phrases, and so more steps"),
         "sst2_gap": gap(sst2, "SST-2 and its out-of-distribution sets, bundled model"),
         "sst2_differences": differences(make_tables(sst2)[0], "Mask-tuning against fine-tuning, SST-2"),
         "sst2_losses": learning_curves(sst2, ("mlm_loss", "ft_loss"), "Training on SST-2"),

@@ -52,13 +52,15 @@ def parts(results: Path) -> dict[str, str]:
         "policies figure": image("policies_gap"),
         "parts of Mask-tuning figure": image("ablations"),
         "other methods figure": image("peers"),
+        "base-sized figure": image("base_differences"),
+        "sizes figure": image("sizes"),
         "fillings": _fillings(results),
         "parts of Mask-tuning": _tables(told_the_words(results)),
         **{
             name: _tables(read_records([results / f"{file}.jsonl"]))
             for name, file in {
                 "larger training set": "sst2", "base-sized": "base", "masking policies": "policies",
-                "other methods": "peers",
+                "other methods": "peers", "sizes": "sizes",
             }.items()
         },
     }  # fmt: skip

@@ -30,7 +30,7 @@ def gap(records: Sequence[dict], title: str = "", width: float = 7.0) -> tuple[F
                   label="best constant answer" if line == 0 else None)  # fmt: skip
     axis.axhline(sum(kind(name) == "id" for name in sets) - 0.5, color="0.3", lw=0.8)
     style.rows_down(axis, map(style.with_kind, sets), xlabel="accuracy, %", title=title, xlim=_PER_CENT)
-    style.legend_below(figure, axis)
+    style.legend_below(figure, style.labelled(axis))
     words = {row: [f"{name} {group.loc[name, 'mean']:.1f} %" for name in sets] for row, group in _by_row(marks)}
     return figure, style.sentence("Accuracy by evaluation set with 95 % intervals", words)
 
@@ -51,7 +51,7 @@ def differences(table: Table, title: str = "") -> tuple[Figure, str]:
     axis.axvline(0, color="0.3", lw=0.8)
     style.rows_down(axis, table.columns, xlabel="difference to fine-tuning, points (right of 0: better)", title=title)
     axis.margins(x=0.08)
-    style.legend_below(figure, axis)
+    style.legend_below(figure, style.labelled(axis))
     words = {row: [f"{name} {mean:+.1f}" for name, mean in group["mean"].items()] for row, group in _by_row(marks)}
     return figure, style.sentence("Paired differences to fine-tuning in points", words)
 
@@ -64,7 +64,7 @@ def group_means(records: Sequence[dict], set_name: str, title: str = "") -> tupl
     figure, axis = _draw(marks, list(sizes.index))
     labels = [f"{name} (n = {n})" for name, n in sizes.items()]
     style.rows_down(axis, labels, xlabel="accuracy, %", title=title, xlim=_PER_CENT)
-    style.legend_below(figure, axis)
+    style.legend_below(figure, style.labelled(axis))
     words = {
         row: [f"{name} {means[name]:.0f} %" for name in (means.idxmin(), means.idxmax())]
         for row, means in ((row, group["mean"]) for row, group in _by_row(marks))
@@ -158,7 +158,7 @@ def against_size(records: Sequence[dict], title: str = "") -> tuple[Figure, str]
         axis.set(xlim=(-0.4, len(sizes) - 0.6), xlabel="training examples (steps)", title=style.with_kind(of))
     axes[0].set_ylabel("accuracy, %")
     figure.suptitle(title, x=0.01, ha="left", fontsize=11)
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    style.legend_below(figure, style.labelled(axes[0]))
     return figure, style.sentence("Accuracy against the number of training examples", words)
 
 

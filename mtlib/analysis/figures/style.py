@@ -8,6 +8,7 @@ from typing import NamedTuple
 import matplotlib
 import numpy as np
 import seaborn
+from matplotlib.artist import Artist
 from matplotlib.figure import Figure
 from matplotlib.transforms import ScaledTranslation, Transform
 
@@ -168,11 +169,16 @@ def rows_down(axis, labels: Iterable[str], **settings) -> None:
     axis.set(ylim=(len(labels) - 0.5, -0.5), **settings)
 
 
-def legend_below(figure: Figure, axis) -> None:
-    """In three columns, or in fewer where the labels are too long for that."""
-    _, labels = axis.get_legend_handles_labels()
-    fitting = (n for n, most in ((3, 66), (2, 74)) if _characters(labels, n) <= most)
-    figure.legend(loc="outside lower center", ncols=next(fitting, 1))
+def legend_below(figure: Figure, handles: Mapping[str, Artist]) -> None:
+    """Of these labels, in three columns, or in fewer where they are too long for that."""
+    fitting = (n for n, most in ((3, 66), (2, 74)) if _characters([*handles], n) <= most)
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=next(fitting, 1))
+
+
+def labelled(axis) -> dict[str, Artist]:
+    """What an axis shows, by its label in the legend."""
+    handles, labels = axis.get_legend_handles_labels()
+    return dict(zip(labels, handles, strict=True))
 
 
 def _characters(labels: Sequence[str], columns: int) -> int:

@@ -31,7 +31,7 @@ def learning_curves(
             words.append(f"{part} of {row} from {mean.iloc[0]:.2f} to {mean.iloc[-1]:.2f}")
         axis.set(ylim=(0, None), xlabel="optimiser step", ylabel=f"{part}, nats")
     if lines:  # else no run has any of these parts
-        figure.legend(lines.values(), lines.keys(), loc="outside lower center", ncols=3)
+        style.legend_below(figure, lines)
     figure.suptitle(title, x=0.01, ha="left", fontsize=11)
     return figure, f"Training losses, running means: {'; '.join(words)}."
 
