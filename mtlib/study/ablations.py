@@ -4,18 +4,16 @@ from pathlib import Path
 
 from mtlib.runs.records import read_records
 
+STEPS = 2000
+
 
 def told_the_words(results: Path) -> list[dict]:
-    """The runs of the third comparison in `data/results/PLAN_policies.md`, fine-tuning among them: 2,000 steps each.
+    """The runs of the third comparison in `data/results/PLAN_policies.md`, fine-tuning among them, of equal length.
 
     The balanced update and fine-tuning are those of the comparison of policies.
     """
-    policies = read_records([results / "policies.jsonl"])
     return [
-        *read_records([results / "ablations.jsonl"]),
-        *(record for record in policies if _as_long(record["config"])),
+        record
+        for record in read_records([results / "ablations.jsonl", results / "policies.jsonl"])
+        if record["cost"]["steps"] == STEPS and record["config"]["masking"] in (None, "known_shortcut")
     ]
-
-
-def _as_long(config: dict) -> bool:
-    return config["epochs"] == 8 and config["masking"] in (None, "known_shortcut")

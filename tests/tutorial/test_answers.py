@@ -8,6 +8,7 @@ import pytest
 
 from mtlib.analysis.frame import frame
 from mtlib.analysis.policies import points
+from mtlib.analysis.statistics import TRAINED_WITHIN
 from mtlib.diversity import two_trainings
 from mtlib.paths import DATA_DIR
 from mtlib.study.ablations import told_the_words
@@ -90,10 +91,13 @@ def test_04_and_08_where_mask_tuning_works():
     )
     text = f"scores {with_loss.mean():.1f} % in distribution with the loss and {without.mean():.1f} % without it"
     assert text in answer("04")
-    assert f"falls from {with_loss.mean():.1f} to {without.mean():.1f} %" in answer("08")
-    (copies,) = accuracy(scores, "perturb_first", "testbed_sentiment")
-    assert f"without that loss ({copies:.1f} %, one seed)" in answer("04")
+    assert f"from {with_loss.mean():.1f} to {without.mean():.1f} % ({WORDS[len(without)]} seeds)" in answer("08")
+    copies = accuracy(scores.sort_values("seed"), "perturb_first", "testbed_sentiment")
+    assert "one of {} seeds failed ({:.1f}, {:.1f} and {:.1f} %)".format(WORDS[len(copies)], *copies) in answer("04")
     assert len(with_loss) == len(without) and f"({WORDS[len(without)]} seeds each" in answer("04")
+    fine = accuracy(scores, "fine_tuning", "testbed_sentiment").mean()
+    assert with_loss.min() > fine and without.max() < fine - TRAINED_WITHIN, "every seed trained, and none did"
+    assert (copies < fine - TRAINED_WITHIN).sum() == 1
 
 
 def test_04_pilot():
