@@ -133,13 +133,12 @@ def against_size(records: Sequence[dict], title: str = "") -> tuple[Figure, str]
     """Accuracy against the number of training examples, a panel for each evaluation set, a line per arm.
 
     Mean over seeds with its 95 % interval. All runs have equally many epochs, so that the steps grow with the examples;
-    both stand below the axis. Learning rates do not tell arms apart.
+    both stand below the axis. Learning rates tell no arms apart that differ in their update.
     """
     steps = {record["config"]["train_size"]: record["cost"]["steps"] for record in records}
     sizes = sorted(steps)
     scores = pandas.concat(
-        frame([run for run in records if run["config"]["train_size"] == size], name=_arm).assign(size=size)
-        for size in sizes
+        frame([run for run in records if run["config"]["train_size"] == size]).assign(size=size) for size in sizes
     )
     sets, arms = style.id_first(common_sets(records)), style.looks(in_order(scores["row"]))
     figure, axes = style.new(3.0 * len(sets) + 0.6, 3.6, len(sets), sharey=True)
@@ -148,11 +147,8 @@ def against_size(records: Sequence[dict], title: str = "") -> tuple[Figure, str]
         for place, (arm, look) in enumerate(arms.items()):
             by_size = scores[(scores["set"] == of) & (scores["row"] == arm)].groupby("size")
             means, lows, highs = np.array([interval(group) for _, group in by_size]).T
-            axis.errorbar(
-                [sizes.index(size) + 0.06 * (place - (len(arms) - 1) / 2) for size in by_size.groups], means,
-                yerr=[means - lows, highs - means], capsize=3, label=look.label, color=look.colour, marker=look.marker,
-                ms=look.size, ls=style.LINES[place % 4],
-            )  # fmt: skip
+            at = np.array([sizes.index(size) for size in by_size.groups])
+            style.line(axis, at, (means, lows, highs), look, place, len(arms), look.label)
             words[f"{arm} on {of}"] = [f"{mean:.0f} % at {n:,}" for n, mean in zip(by_size.groups, means, strict=True)]
         axis.set_xticks(range(len(sizes)), [f"{size:,}\n({steps[size]:,})" for size in sizes])
         axis.set(xlim=(-0.4, len(sizes) - 0.6), xlabel="training examples (steps)", title=style.with_kind(of))
@@ -191,12 +187,6 @@ def _draw(marks: pandas.DataFrame, lines: Sequence[str], width: float = 7.0):
                 label=f"{look.label} (n = {mark.n})" if mark.Index == group.index[0] else None,
             )  # fmt: skip
     return figure, axis
-
-
-def _arm(config: Mapping) -> str:
-    """The method, and its update where that is not equation 1's."""
-    update = config.get("update") or "joint"
-    return config["method"] if update == "joint" else f"{config['method']} ({update})"
 
 
 def _uneven(score) -> bool:

@@ -16,10 +16,8 @@ def shares_over(series: Mapping[str, Mapping[int, tuple]], x: str, y: str, title
     for place, (name, shares) in enumerate(series.items()):
         values, low, high = (100 * np.array([getattr(share, end) for share in shares.values()])
                              for end in ("share", "low", "high"))  # fmt: skip
-        at, look = np.array(list(shares)) + 0.06 * (place - (len(series) - 1) / 2), looks[name]
-        axis.errorbar(at, values, yerr=[values - low, high - values], capsize=3, color=look.colour,
-                      marker=look.marker, ms=look.size, ls=style.LINES[place % 4],
-                      label=f"{look.label} (n = {next(iter(shares.values())).n})")  # fmt: skip
+        label = f"{looks[name].label} (n = {next(iter(shares.values())).n})"
+        style.line(axis, np.array(list(shares)), (values, low, high), looks[name], place, len(series), label)
         words[name] = [f"{value:.0f} % at {x} {position}" for value, position in zip(values, shares, strict=True)]
     axis.set_xticks(list(next(iter(series.values()))))
     axis.set(ylim=(0, 100), xlabel=x, ylabel=y, title=title)

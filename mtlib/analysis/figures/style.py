@@ -91,6 +91,15 @@ def aside(axis, place: int, of: int, points: float = 5.0) -> Transform:
     return axis.transData + shift
 
 
+def line(axis, at: np.ndarray, marks: Sequence[np.ndarray], look: Look, place: int, of: int, label: str) -> None:
+    """Values with their intervals (`marks` is values, low ends, high ends); line `place` of `of`, a little aside."""
+    values, low, high = marks
+    axis.errorbar(
+        at + 0.06 * (place - (of - 1) / 2), values, yerr=[values - low, high - values], capsize=3, label=label,
+        color=look.colour, marker=look.marker, ms=look.size, ls=LINES[place % 4],
+    )  # fmt: skip
+
+
 def series(place: int) -> dict[str, str]:
     """The look of a line that stands for no method, by its place."""
     return {"color": PALETTE[place % 10], "marker": MARKERS[place % 10], "linestyle": LINES[place % 4]}
