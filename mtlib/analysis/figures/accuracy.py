@@ -18,8 +18,9 @@ from mtlib.errors import UserError
 def gap(records: Sequence[dict], title: str = "", width: float = 7.0) -> tuple[Figure, str]:
     """Accuracy on the sets that all records have, one marker per row; in distribution on top, out of it below.
 
-    Runs that differ in more than their seed are rows of their own. Bars are 95 % intervals: over seeds (Student's t)
-    where there are several, else of the one proportion (Wilson).
+    Runs that differ in more than their seed are rows of their own. Bars are 95 % intervals over seeds (Student's t). If
+    every row is a single run, they are those of its proportion (Wilson); beside rows with several seeds a single run
+    has none, since a narrow Wilson interval would make it look the most certain.
     """
     scores, sets = frame(records), style.id_first(common_sets(records))
     marks = _marks(scores, "set")
@@ -165,7 +166,11 @@ _MARK = ["row", "line", "mean", "low", "high", "n"]
 def _marks(scores: pandas.DataFrame, line: str) -> pandas.DataFrame:
     """Mean and interval of every row on every line (a set or a group), over `n` seeds."""
     cells = scores.groupby(["row", line], sort=False)
-    return pandas.DataFrame([(*cell, *interval(group), len(group)) for cell, group in cells], columns=_MARK)
+    marks = pandas.DataFrame([(*cell, *interval(group), len(group)) for cell, group in cells], columns=_MARK)
+    single = marks["n"] == 1
+    if not single.all():  # a Wilson interval says nothing about other seeds
+        marks.loc[single, "low"] = marks.loc[single, "high"] = marks.loc[single, "mean"]
+    return marks
 
 
 def _by_row(marks: pandas.DataFrame):

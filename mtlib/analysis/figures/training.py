@@ -110,6 +110,5 @@ def _logged(records: Sequence[dict], part: str) -> pandas.DataFrame:
 
 
 def _smooth(values: pandas.DataFrame) -> pandas.DataFrame:
-    """Running mean over nine log entries, shorter at the ends."""
-    window = min(9, len(values) - 1 + len(values) % 2)  # odd, so that it lies even to both sides
-    return values.rolling(window, center=True, min_periods=1).mean() if len(values) else values
+    """Mean over the last tenth of the log up to each entry. Later entries would soften where a plateau ends."""
+    return values.rolling(max(1, len(values) // 10), min_periods=1).mean()
