@@ -11,7 +11,7 @@ import pytest
 from transformers import pipeline
 
 from mtlib.runs.records import read_records
-from mtlib.study import plain
+from mtlib.study.claims import verdicts
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
@@ -35,7 +35,7 @@ def test_links_lead_somewhere(page):
 
 
 def test_verdicts_are_those_of_the_records():
-    for row in plain.verdicts(read_records([ROOT / "data/results/study.jsonl"])).itertuples():
+    for row in verdicts(read_records([ROOT / "data/results/study.jsonl"])).itertuples():
         assert f"| {row.claim} | {row.here} |" in README
 
 

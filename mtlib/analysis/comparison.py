@@ -170,7 +170,7 @@ def verdict(arms: Arms, better: str, other: str, set_name: str) -> str:
     shift = difference(arms.get(better, ()), arms.get(other, ()), set_name, _level(sets_outside(arms)))
     word = verdict_of(shift)
     if word == NOT_RUN:
-        return f"{NOT_RUN} ({shift.n if shift else 0} of {FEWEST_SEEDS} seeds)"
+        return f"too few seeds ({shift.n} of {FEWEST_SEEDS})" if shift else NOT_RUN
     return word if trained(arms, better) and trained(arms, other) else f"{OPEN} (not trained)"
 
 

@@ -1,22 +1,33 @@
 """What the study's records say about the paper's claims, by the rules that `data/results/PLAN.md` set beforehand."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import pandas
 
 from mtlib.analysis.comparison import check_one_run_a_seed, group_by_arm
+from mtlib.analysis.figures.style import label
 from mtlib.analysis.frame import common_sets, frame
-from mtlib.analysis.statistics import FEWEST_SEEDS, Difference, paired_difference, spread
+from mtlib.analysis.statistics import (
+    FAILS,
+    FEWEST_SEEDS,
+    HOLDS,
+    NOT_RUN,
+    OPEN,
+    Difference,
+    paired_difference,
+    spread,
+    verdict,
+)
 from mtlib.analysis.tables import pipe_table
 from mtlib.data.tasks import TASKS, kind
 from mtlib.methods import METHODS
 from mtlib.study import paper
 from mtlib.study.plan import EVERY_ARM, arm_of, points_of_curve, split
 
-AT_CHANCE = 2.0  # points to the majority class
-VERDICTS = ("reproduced", "leaning", "undecided", "leaning against", "contradicted", "not learned", "not run")
+AT_CHANCE = 2.0  # points, to the majority class or to the balanced accuracy of guessing
+MIXED = "holds on some sets, not on others"
 
 
 @dataclass(frozen=True)
@@ -46,6 +57,9 @@ CLAIMS = (
 )
 
 
+OF_THE_PAPER = tuple(claim for claim in CLAIMS if claim.sign)
+
+
 @dataclass(frozen=True)
 class Cell:
     """A claim on one evaluation set.
@@ -53,67 +67,50 @@ class Cell:
     Args:
         task, set_name: where.
         difference: paired by seed, in points, with its 95 % t interval; None below three seeds in common.
-        verdict: one of `VERDICTS`; "" for a question without an expected sign. "not learned": out of distribution, and
-            an arm's mean on the task's dev set is at most two points above the majority class. It is hardly better
-            than one answer to everything, which is no generalisation even where that answer is often right.
-        at_chance: both arms' means lie within two points of the set's majority class: the set tells nothing.
+        word: the verdict: `HOLDS`, `FAILS`, `OPEN` or `NOT_RUN` of `mtlib.analysis.statistics`. For a question without
+            an expected sign it is "", unless it was not run.
+        obstacle: why the set says nothing, else "". An arm did not train: its mean on the task's dev set is at most two
+            points above the majority class, so it hardly does better than one answer to everything, which is no
+            generalisation even where that answer is often right. Or both arms only guess: their means lie within two
+            points of the set's majority class, or their balanced accuracies within two points of guessing. It takes the
+            verdict away: the word is `OPEN`.
     """
 
     task: str
     set_name: str
     difference: Difference | None
-    verdict: str
-    at_chance: bool
-
-    @property
-    def says_nothing(self) -> bool:
-        return self.at_chance or self.verdict == "not learned"
+    word: str
+    obstacle: str = ""
 
 
 def cells(claim: Claim, records: Iterable[dict], tasks: Sequence[str] = tuple(TASKS)) -> list[Cell]:
-    """The claim on every set of its kinds, "not run" included.
+    """The claim on every set of its kinds, sets that were not run included.
 
     With m such sets the interval that decides has level 1 - 0.05 / m (Bonferroni).
     """
     return _cells(claim, scores_of_arms(records), tasks)
 
 
-def with_verdict(cells: Sequence[Cell]) -> list[Cell]:
-    """Those that a claim's word is over."""
-    return [cell for cell in cells if cell.verdict not in ("not learned", "not run")]
-
-
-def overall(cells: Sequence[Cell]) -> str:
-    """One word for a claim, over the sets with a verdict: "reproduced", "contradicted", "mixed", "undecided"."""
-    counts = Counter(cell.verdict for cell in with_verdict(cells))
-    if not counts:
-        return "not learned" if any(cell.verdict == "not learned" for cell in cells) else "not run"
-    better, worse = counts["reproduced"] + counts["leaning"], counts["contradicted"] + counts["leaning against"]
-    if better and worse:
-        return "mixed"
-    for word in ("reproduced", "contradicted"):
-        if not (worse if word == "reproduced" else better) and 2 * counts[word] > counts.total():
+def overall(cells: Iterable[Cell]) -> str:
+    """One word for a claim: that of more than half of the sets that could be judged."""
+    run = [cell for cell in cells if cell.word != NOT_RUN]
+    words = Counter(cell.word for cell in run if not cell.obstacle)
+    if words[HOLDS] and words[FAILS]:
+        return MIXED
+    for word in (HOLDS, FAILS):
+        if 2 * words[word] > words.total():
             return word
-    return "undecided"
+    return OPEN if run else NOT_RUN
 
 
-def summary(records: Iterable[dict]) -> pandas.DataFrame:
-    """A row per claim of the paper: its verdict, and how many sets got which."""
+def verdicts(records: Iterable[dict]) -> pandas.DataFrame:
+    """A row for each claim of the paper: its question, `claim`, the verdict `here`, and `why`, task by task."""
     rows, scores = [], scores_of_arms(records)
-    for claim in CLAIMS:
-        if claim.sign:
-            cells = _cells(claim, scores)
-            counts = Counter(cell.verdict for cell in cells)
-            rows.append({
-                "": claim.question,
-                "claim": claim.text,
-                "compared": f"{claim.arm} - {claim.base}",
-                "paper says": "> 0" if claim.sign > 0 else "< 0",
-                "verdict": overall(cells),
-                "sets with a verdict": f"{len(with_verdict(cells))} of {len(cells)}",
-                **{word: counts[word] for word in VERDICTS[:-1]},
-                "at chance": sum(cell.at_chance for cell in cells),
-            })  # fmt: skip
+    for claim in OF_THE_PAPER:
+        cells = _cells(claim, scores)
+        by_task = {task: [cell for cell in cells if cell.task == task] for task in TASKS}
+        why = "; ".join(f"{task}: {_reasons(of_task)}" for task, of_task in by_task.items() if of_task)
+        rows.append({"": claim.question, "claim": claim.text, "here": overall(cells), "why": why})
     return pandas.DataFrame(rows).set_index("")
 
 
@@ -127,31 +124,20 @@ def by_set(records: Iterable[dict], task: str) -> pandas.DataFrame:
     return pandas.DataFrame(rows, columns=["", "asked", "compared", *names]).set_index("").fillna("")
 
 
-def unlearned(records: Iterable[dict]) -> list[tuple[str, str]]:
+def untrained(records: Iterable[dict]) -> list[tuple[str, str]]:
     """Task and arm where the mean over all seeds on the dev set is at most two points above the majority class."""
-    scores = scores_of_arms(records)
-    on_dev = scores[scores["set"] == scores["task"].map(lambda task: TASKS[task].dev_set("hub"))]
-    means = on_dev.groupby(["task", "row"], sort=False)["above_majority"].mean()
-    return list(means.index[means <= AT_CHANCE])
+    return _untrained(scores_of_arms(records))
 
 
-def panels(records: Iterable[dict]) -> dict[tuple[str, str, str], list[Cell]]:
-    """The cells that were run, for `figures.claims`: hollow by the plan's rule (that of `plain.panels` is stricter)."""
-    scores = scores_of_arms(records)
-    return by_pair(CLAIMS, lambda claim: _cells(claim, scores))
-
-
-def by_pair(
-    claims: Iterable[Claim], cells_of: Callable[[Claim], Sequence[Cell]]
-) -> dict[tuple[str, str, str], list[Cell]]:
-    """The cells of claims about the same two arms together, where any of them was run.
+def panels(records: Iterable[dict], claims: Iterable[Claim] = CLAIMS) -> dict[tuple[str, str, str], list[Cell]]:
+    """The cells of claims about the same two arms together, where any of them was run: what `figures.claims` draws.
 
     The keys are the questions and the names of the two arms.
     """
-    asked, cells = defaultdict(list), defaultdict(list)
+    scores, asked, cells = scores_of_arms(records), defaultdict(list), defaultdict(list)
     for claim in claims:
         asked[claim.arm, claim.base].append(claim.question)
-        cells[claim.arm, claim.base] += cells_of(claim)
+        cells[claim.arm, claim.base] += _cells(claim, scores)
     return {
         (", ".join(asked[pair]), *pair): cells_of_pair
         for pair, cells_of_pair in cells.items()
@@ -276,25 +262,35 @@ def markdown(table: pandas.DataFrame) -> str:
 def _cells(claim: Claim, scores: pandas.DataFrame, tasks: Sequence[str] = tuple(TASKS)) -> list[Cell]:
     """`cells`, from `scores_of_arms`."""
     sets = [(task, name) for task in tasks for name in TASKS[task].evaluation_sets("hub") if kind(name) in claim.kinds]
-    by_task = dict(list(scores.groupby("task")))
-    return [_cell(claim, task, name, by_task.get(task, scores.iloc[:0]), len(sets)) for task, name in sets]
+    idle = {task: [label(arm) for of, arm in _untrained(scores) if of == task and arm in (claim.arm, claim.base)]
+            for task in tasks}  # fmt: skip
+    on = dict(list(scores.groupby(["task", "set"])))
+    return [_cell(claim, *key, on.get(key, scores.iloc[:0]), len(sets), idle[key[0]]) for key in sets]
 
 
-def _cell(claim: Claim, task: str, set_name: str, scores: pandas.DataFrame, m: int) -> Cell:
-    """The claim on one of `m` sets, by the task's scores."""
-    on_set = scores[scores["set"] == set_name]
+def _cell(claim: Claim, task: str, set_name: str, on_set: pandas.DataFrame, m: int, untrained: Sequence[str]) -> Cell:
+    """The claim on one of `m` sets, by the scores on it."""
     accuracy = _by_seed(on_set, "accuracy", claim.arm, claim.base).dropna()
     if len(accuracy) < FEWEST_SEEDS:
-        return Cell(task, set_name, None, "not run", False)
-    points = list(accuracy[claim.arm] - accuracy[claim.base])
-    verdict = _verdict(points, claim.sign, m) if claim.sign else ""
-    if kind(set_name) == "ood":
-        on_dev = scores[scores["set"] == TASKS[task].dev_set("hub")]
-        above = _by_seed(on_dev, "above_majority", claim.arm, claim.base).reindex(accuracy.index)
-        if (above.mean(skipna=False) <= AT_CHANCE).any():  # an arm that lacks a seed there is not judged
-            verdict = "not learned"
+        return Cell(task, set_name, None, NOT_RUN)
+    points = accuracy[claim.arm] - accuracy[claim.base]
     above = _by_seed(on_set, "above_majority", claim.arm, claim.base).loc[accuracy.index].mean()
-    return Cell(task, set_name, paired_difference(points), verdict, bool((above.abs() <= AT_CHANCE).all()))
+    # all seeds of an arm count: some records are from before balanced accuracy was kept
+    over_guessing = _by_seed(on_set, "balanced", claim.arm, claim.base).mean() - 100 / len(TASKS[task].labels)
+    obstacle = ""
+    if untrained:
+        obstacle = f"{' and '.join(untrained)} did not train"
+    elif (above.abs() <= AT_CHANCE).all() or (over_guessing.abs() <= AT_CHANCE).all():
+        obstacle = "both only guess"
+    word = verdict(paired_difference(list(claim.sign * points), 1 - 0.05 / m)) if not obstacle else OPEN
+    return Cell(task, set_name, paired_difference(list(points)), word if claim.sign else "", obstacle)
+
+
+def _untrained(scores: pandas.DataFrame) -> list[tuple[str, str]]:
+    """`untrained`, from `scores_of_arms`."""
+    on_dev = scores[scores["set"] == scores["task"].map(lambda task: TASKS[task].dev_set("hub"))]
+    means = on_dev.groupby(["task", "row"], sort=False)["above_majority"].mean()
+    return list(means.index[means <= AT_CHANCE])
 
 
 def _by_seed(scores: pandas.DataFrame, measure: str, *arms: str) -> pandas.DataFrame:
@@ -303,22 +299,21 @@ def _by_seed(scores: pandas.DataFrame, measure: str, *arms: str) -> pandas.DataF
 
 
 def _text(cell: Cell) -> str:
-    if cell.difference is None or cell.verdict == "not learned":
-        return cell.verdict
-    text = _difference_text(cell.difference) + (" (at chance)" if cell.at_chance else "")
-    return f"{cell.verdict}: {text}" if cell.verdict else text
+    if cell.difference is None:
+        return cell.word
+    told = ": ".join(filter(None, [cell.word, _difference_text(cell.difference)]))
+    return f"{told} ({cell.obstacle})" if cell.obstacle else told
+
+
+def _reasons(cells: Iterable[Cell]) -> str:
+    """The sets with one word and reason together; the difference in points where it was judged."""
+    sets = defaultdict(list)
+    for cell in cells:
+        judged = cell.difference is not None and not cell.obstacle
+        name = f"{cell.set_name} {cell.difference.mean:+.1f}" if judged else cell.set_name
+        sets[cell.obstacle or cell.word].append(name)
+    return ", ".join(f"{reason} ({', '.join(names)})" for reason, names in sets.items())
 
 
 def _difference_text(difference: Difference) -> str:
     return f"{difference.mean:+.1f} [{difference.low:+.1f}, {difference.high:+.1f}]"
-
-
-def _verdict(points: list[float], sign: int, m: int) -> str:
-    words = ("reproduced", "leaning", "leaning against", "contradicted")
-    for level, (on, against) in ((1 - 0.05 / m, (words[0], words[3])), (0.95, (words[1], words[2]))):
-        difference = paired_difference([sign * value for value in points], level)
-        if difference.low > 0:
-            return on
-        if difference.high < 0:
-            return against
-    return "undecided"

@@ -73,7 +73,7 @@ def claims(by_panel: Mapping[tuple[str, str, str], Sequence[Cell]], title: str =
     """Differences of two arms, a panel per claim and a row per evaluation set, with 95 % t intervals.
 
     `by_panel` maps a panel's claims and its two arms to the cells. Colours are those of the tasks. Hollow: both
-    arms at chance, or one has not learned the task. Sets that were not run are left out. Where the paper says which is
+    arms only guess, or one did not train. Sets that were not run are left out. Where the paper says which is
     better, its side is shaded.
     """
     run = {panel: [cell for cell in cells if cell.difference is not None] for panel, cells in by_panel.items()}
@@ -104,7 +104,7 @@ def claims(by_panel: Mapping[tuple[str, str, str], Sequence[Cell]], title: str =
     axes[0].set_xlim(min(*ends, 0) - 2, max(*ends, 0) + 2)  # the shading would widen it
     tasks = {cell.task for cells in run.values() for cell in cells}
     handles = [Line2D([], [], **_look(task), label=task) for task in TASKS if task in tasks]
-    handles += [Line2D([], [], color="0.3", marker="o", ls="", mfc="white", label="hollow: at chance or not learned"),
+    handles += [Line2D([], [], color="0.3", marker="o", ls="", mfc="white", label="hollow: untrained, or both guess"),
                 Patch(color=style.PALETTE[2], alpha=0.1, label="the paper's side")]  # fmt: skip
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=9)
     figure.suptitle(title, x=0.01, ha="left", fontsize=11)
@@ -115,7 +115,7 @@ def _draw(axis, cell: Cell, line: int) -> None:
     shift, look = cell.difference, _look(cell.task)
     axis.errorbar(
         shift.mean, line, xerr=[[shift.mean - shift.low], [shift.high - shift.mean]], capsize=2, ms=5, **look,
-        markerfacecolor="white" if cell.says_nothing else look["color"],
+        markerfacecolor="white" if cell.obstacle else look["color"],
     )  # fmt: skip
 
 
@@ -127,9 +127,9 @@ def _sides(cells: Sequence[Cell]) -> list[str]:
     """How many 95 % intervals lie on which side of 0, for the alt text; hollow ones count by themselves."""
     parts = []
     for of, words in (("id", "in distribution"), ("ood", "out of it")):
-        solid = [cell.difference for cell in cells if kind(cell.set_name) == of and not cell.says_nothing]
+        solid = [cell.difference for cell in cells if kind(cell.set_name) == of and not cell.obstacle]
         if solid:
             above, below = sum(shift.low > 0 for shift in solid), sum(shift.high < 0 for shift in solid)
             parts.append(f"{words} {above} above and {below} below of {len(solid)}")
-    hollow = sum(cell.says_nothing for cell in cells)
+    hollow = sum(bool(cell.obstacle) for cell in cells)
     return parts + ([f"{hollow} hollow"] if hollow else [])

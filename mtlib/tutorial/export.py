@@ -13,8 +13,10 @@ _TEMPLATE = """\
 {%- block html_head_js -%}{%- endblock html_head_js -%}
 {%- block html_head_js_mathjax -%}{%- endblock html_head_js_mathjax -%}
 {%- block input_group -%}
-{%- if 'solution' in cell.metadata.get('tags', []) -%}
-<details style="margin-left: 9em"><summary>Solution</summary>{{ super() }}</details>
+{%- set folded = {'check': 'Check', 'solution': 'Solution'} -%}
+{%- set titles = cell.metadata.get('tags', []) | map('extract', folded) | select | list -%}
+{%- if titles -%}
+<details style="margin-left: 9em"><summary>{{ titles[0] }}</summary>{{ super() }}</details>
 {%- else -%}
 {{ super() }}
 {%- endif -%}

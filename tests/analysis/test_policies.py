@@ -128,14 +128,14 @@ def test_verdicts():
     assert found.loc[(control, fine_tuning), "difference"].tolist() == pytest.approx([70, -29 / 3])
     # 70, 71, 69: t(0.9875, 2) = 6.2053, standard error 1 / sqrt(3)
     assert found.loc[(control, fine_tuning), "high"].iloc[0] == pytest.approx(70 + 6.2053 / 3**0.5, abs=1e-3)
-    assert found.loc[("random, 30 %", "random, 5 %"), "verdict"].tolist() == ["not run (2 of 3 seeds)"] * 2
+    assert found.loc[("random, 30 %", "random, 5 %"), "verdict"].tolist() == ["too few seeds (2 of 3)"] * 2
     assert found.loc[("random, 30 %", "random, 5 %"), "seeds"].tolist() == [2, 2]
     assert found.loc[(control, "pointed span"), "verdict"].tolist() == ["cannot be decided (not trained)"] * 2
     assert found.loc[(control, "deciding words, 5 %"), "seeds"].tolist() == [0, 0]
 
 
 def test_no_records_no_verdict():
-    assert verdicts([])["verdict"].unique().tolist() == ["not run (0 of 3 seeds)"]
+    assert verdicts([])["verdict"].unique().tolist() == ["not run"]
 
 
 @pytest.mark.parametrize(

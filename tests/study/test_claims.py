@@ -2,11 +2,12 @@
 
 import pytest
 
+from mtlib.analysis.statistics import FAILS, HOLDS, NOT_RUN, OPEN
 from mtlib.errors import UserError
 from mtlib.runs.config import configure
 from mtlib.study.claims import (
     CLAIMS,
-    VERDICTS,
+    MIXED,
     Cell,
     Claim,
     beside,
@@ -18,12 +19,13 @@ from mtlib.study.claims import (
     curves,
     markdown,
     overall,
-    summary,
-    unlearned,
+    panels,
+    untrained,
+    verdicts,
 )
 from mtlib.study.plan import points_of_curve
 
-Q1 = CLAIMS[0]
+Q1, Q2 = CLAIMS[:2]
 
 
 def records(arm: dict, accuracies: list[float], name="imdb_cad", task="sentiment", majority=0.5) -> list[dict]:
@@ -54,34 +56,34 @@ SPREAD = [0.004, 0.009, 0.014, 0.019, 0.024]
 
 
 @pytest.mark.parametrize(
-    ("differences", "verdict"),
+    ("differences", "word"),
     [
-        ([0.020, 0.021, 0.019, 0.020, 0.020], "reproduced"),
-        ([-0.020, -0.021, -0.019, -0.020, -0.020], "contradicted"),
-        (SPREAD, "leaning"),
-        ([-value for value in SPREAD], "leaning against"),
-        ([value + 0.006 for value in SPREAD], "reproduced"),
-        ([value - 0.006 for value in SPREAD], "undecided"),
-        ([0.01, 0.01], "not run"),
+        ([0.020, 0.021, 0.019, 0.020, 0.020], HOLDS),
+        ([-0.020, -0.021, -0.019, -0.020, -0.020], FAILS),
+        (SPREAD, OPEN),  # the 95 % interval alone lies above 0
+        ([-value for value in SPREAD], OPEN),
+        ([value + 0.006 for value in SPREAD], HOLDS),
+        ([value - 0.006 for value in SPREAD], OPEN),
+        ([0.01, 0.01], NOT_RUN),
     ],
 )
-def test_verdict(differences, verdict):
-    assert cell(differences).verdict == verdict
+def test_word(differences, word):
+    assert cell(differences).word == word
 
 
 def test_sign_that_the_paper_expects_may_be_negative():
     lower = Claim("Q6", "lower", "mask_tuning", "fine_tuning", ("ood",), -1)
-    assert cell([-0.020, -0.021, -0.019], lower).verdict == "reproduced"
-    assert cell([-value for value in SPREAD], lower).verdict == "leaning"
+    assert cell([-0.020, -0.021, -0.019], lower).word == HOLDS
+    assert cell([0.020, 0.021, 0.019], lower).word == FAILS
     own = Claim("Q7", "no sign", "mask_tuning", "fine_tuning", ("ood",), 0)
-    assert cell(SPREAD, own).verdict == "" and cell(SPREAD, own).difference.mean == pytest.approx(1.4)
+    assert cell(SPREAD, own).word == "" and cell(SPREAD, own).difference.mean == pytest.approx(1.4)
 
 
 def test_fewer_sets_need_less():
     small = cells(Q1, [*records({"method": "fine_tuning"}, [0.7] * 5),
                        *records({"method": "mask_tuning"}, [0.7 + value + 0.001 for value in SPREAD])],
                   tasks=("sentiment",))  # fmt: skip
-    assert [(one.set_name, one.verdict) for one in small] == [("imdb_contrast", "not run"), ("imdb_cad", "reproduced")]
+    assert [(one.set_name, one.word) for one in small] == [("imdb_contrast", NOT_RUN), ("imdb_cad", HOLDS)]
 
 
 def test_seeds_that_only_one_arm_has_are_left_out():
@@ -90,38 +92,53 @@ def test_seeds_that_only_one_arm_has_are_left_out():
     assert one.difference.n == 3
 
 
-def test_cells_at_chance_are_marked():
-    found = [*records({"method": "fine_tuning"}, [0.50] * 3), *records({"method": "mask_tuning"}, [0.515] * 3)]
-    assert [one.at_chance for one in cells(Q1, found) if one.set_name == "imdb_cad"] == [True]
-    found = [*records({"method": "fine_tuning"}, [0.50] * 3), *records({"method": "mask_tuning"}, [0.53] * 3)]
-    assert [one.at_chance for one in cells(Q1, found) if one.set_name == "imdb_cad"] == [False]
+def study(dev: tuple[float, float], ood: tuple[float, float], wobble=(0.0, 0.001, 0.002)) -> list[dict]:
+    """Fine-tuning and Mask-tuning, three seeds, on `sst2` (dev) and `imdb_cad`."""
+    runs = []
+    arms = ({"method": "fine_tuning"}, wobble), ({"method": "mask_tuning"}, wobble[::-1])
+    for (arm, shifts), on_dev, on_ood in zip(arms, dev, ood, strict=True):
+        made = records(arm, [on_dev + shift for shift in wobble], "sst2")
+        for run, shift in zip(made, shifts, strict=True):
+            run["metrics"]["imdb_cad"] = {"accuracy": on_ood + shift, "majority": 0.5}
+        runs += made
+    return runs
 
 
-def test_far_below_the_majority_is_not_at_chance():
-    found = [*records({"method": "fine_tuning"}, [0.33] * 3, majority=0.69),
-             *records({"method": "mask_tuning"}, [0.47] * 3, majority=0.69)]  # fmt: skip
-    assert not next(one for one in cells(Q1, found) if one.set_name == "imdb_cad").at_chance
+def on(claim: Claim, runs: list[dict], name: str) -> Cell:
+    return next(cell for cell in cells(claim, runs) if cell.set_name == name)
 
 
-def test_an_arm_that_has_not_learned_gets_no_verdict_out_of_distribution():
-    """One answer to everything: no better than the majority in distribution, and right on most of PAWS."""
+@pytest.mark.parametrize(
+    ("dev", "ood", "word", "obstacle"),
+    [
+        ((0.9, 0.9), (0.7, 0.8), HOLDS, ""),
+        ((0.9, 0.9), (0.8, 0.7), FAILS, ""),
+        ((0.9, 0.9), (0.7, 0.7), OPEN, ""),
+        ((0.9, 0.51), (0.7, 0.8), OPEN, "Mask-tuning did not train"),
+        ((0.9, 0.9), (0.51, 0.5), OPEN, "both only guess"),
+        ((0.9, 0.9), (0.51, 0.53), HOLDS, ""),  # one of them does more than guess
+        ((0.9, 0.9), (0.33, 0.47), HOLDS, ""),  # far below the majority is not at chance
+    ],
+)
+def test_a_set_that_says_nothing_gets_no_verdict(dev, ood, word, obstacle):
+    cell = on(Q1, study(dev, ood), "imdb_cad")
+    assert (cell.word, cell.obstacle) == (word, obstacle) and cell.difference is not None
+    assert on(Q1, study(dev, ood), "imdb_contrast") == Cell("sentiment", "imdb_contrast", None, NOT_RUN)
 
-    def of(arm, dev, paws):
-        found = records(arm, dev, name="qqp", task="paraphrase", majority=0.62)
-        for record, accuracy in zip(found, paws, strict=True):
-            record["metrics"]["paws_qqp"] = {"accuracy": accuracy, "majority": 0.72}
-        return found
 
-    plain = of({"method": "fine_tuning"}, [0.75, 0.76, 0.75], [0.40, 0.41, 0.42])
-    for dev, verdicts in {0.635: ("contradicted", "not learned"), 0.645: ("contradicted", "reproduced")}.items():
-        found = plain + of({"method": "mask_tuning"}, [dev] * 3, [0.72] * 3)
-        of_set = {cell.set_name: cell for claim in CLAIMS[:2] for cell in cells(claim, found)}
-        assert (of_set["qqp"].verdict, of_set["paws_qqp"].verdict) == verdicts
-        assert of_set["paws_qqp"].difference.mean == pytest.approx(31.0) and not of_set["paws_qqp"].at_chance
-    found += of({"method": "fine_tuning", "epochs": 6.0}, [0.62] * 3, [0.72] * 3)
-    table = by_set(found, "paraphrase")
-    assert table.loc["Q7", ["qqp", "paws_qqp"]].tolist() == ["+2.5 [+2.5, +2.5]", "not learned"]
-    assert unlearned(found) == [("paraphrase", "fine_tuning (6 epochs)")]
+def test_an_arm_that_did_not_train_is_judged_on_no_set():
+    runs = study((0.9, 0.51), (0.7, 0.8))
+    assert on(Q2, runs, "sst2").obstacle == "Mask-tuning did not train" and on(Q2, runs, "sst2").word == OPEN
+    assert untrained(runs) == [("sentiment", "mask_tuning")]
+    assert on(Q2, study((0.9, 0.8), (0.7, 0.8)), "sst2").word == FAILS
+    assert by_set(runs, "sentiment").loc["Q1", "imdb_cad"].endswith("(Mask-tuning did not train)")
+
+
+def test_balanced_accuracy_near_guessing_says_nothing():
+    runs = study((0.9, 0.9), (0.6, 0.69))
+    for run in runs:
+        run["metrics"]["imdb_cad"]["per_label"] = {"0": {"accuracy": 0.99}, "1": {"accuracy": 0.03}}
+    assert on(Q1, runs, "imdb_cad").obstacle == "both only guess"
 
 
 def test_the_grid_is_no_run_of_an_arm_and_an_arm_has_one_run_a_seed():
@@ -139,18 +156,32 @@ def test_diverged_runs_are_left_out():
     assert len(by_arm(runs)["sentiment", "mask_tuning"]) == 3
 
 
-def test_overall():
-    def of(*verdicts):
-        return overall([Cell("sentiment", "sst2", None, verdict, False) for verdict in verdicts])
+@pytest.mark.parametrize(
+    ("words", "one"),
+    [
+        ([HOLDS, HOLDS, OPEN], HOLDS),
+        ([HOLDS, OPEN], OPEN),  # not more than half
+        ([HOLDS, NOT_RUN], HOLDS),
+        ([FAILS], FAILS),
+        ([HOLDS, FAILS], MIXED),
+        ([OPEN, NOT_RUN], OPEN),
+        ([NOT_RUN], NOT_RUN),
+    ],
+)
+def test_one_word_for_a_claim(words, one):
+    assert overall([Cell("sentiment", "sst2", None, word) for word in words]) == one
 
-    assert of("reproduced", "reproduced", "undecided") == "reproduced"
-    assert of("reproduced", "undecided") == "undecided"  # not more than half
-    assert of("reproduced", "reproduced", "leaning against") == "mixed"
-    assert of("contradicted", "contradicted", "undecided", "not run") == "contradicted"
-    assert of("leaning", "leaning") == "undecided"
-    assert of("not run", "not run") == "not run"
-    assert of("reproduced", "not learned", "not learned") == "reproduced"
-    assert of("not learned", "not run") == "not learned"
+
+def test_what_could_not_be_judged_has_no_say():
+    assert overall([Cell("nli", "hans", None, HOLDS), Cell("nli", "anli_r1", None, OPEN, "both only guess")]) == HOLDS
+
+
+def test_table_and_panels():
+    table = verdicts(study((0.9, 0.51), (0.7, 0.8)))
+    assert table.loc["Q1", "here"] == OPEN and (table["here"] == NOT_RUN).sum() == 4
+    assert "sentiment: not run (imdb_contrast), Mask-tuning did not train (imdb_cad)" in table.loc["Q1", "why"]
+    shown = panels(study((0.9, 0.51), (0.7, 0.8)))["Q1, Q2", "mask_tuning", "fine_tuning"]
+    assert [cell.set_name for cell in shown if cell.obstacle] == ["imdb_cad", "sst2"]
 
 
 def test_every_claim_names_arms_that_exist():
@@ -158,7 +189,7 @@ def test_every_claim_names_arms_that_exist():
 
     names = {arm.name for arm in (*ARMS, *VARIANTS)}
     assert {name for claim in CLAIMS for name in (claim.arm, claim.base)} <= names
-    assert {one.verdict for one in cells(Q1, [])} == {"not run"} and "not run" in VERDICTS
+    assert {one.word for one in cells(Q1, [])} == {NOT_RUN}
 
 
 FOUND = [
@@ -183,21 +214,14 @@ class TestTables:
         assert table.loc[("span_cutoff", "here")].eq("not run").all()
         assert len(beside("III", FOUND)) == 5 * 4
 
-    def test_summary_counts_the_sets(self):
-        table = summary(FOUND + records({"method": "sequential"}, [0.60, 0.62, 0.64]))
-        assert table.loc["Q6", "verdict"] == "reproduced" and table.loc["Q6", "reproduced"] == 1
-        assert (table.loc["Q1", "verdict"], table.loc["Q1", "sets with a verdict"]) == ("not run", "0 of 8")
-        assert table.loc["Q6", "sets with a verdict"] == "1 of 12"
-        assert (table.loc[:, list(VERDICTS[:-1])].sum(axis=1) == [0, 0, 0, 0, 0, 1]).all()
-
     def test_every_question_on_every_set(self):
         table = by_set(FOUND[:3] + records({"method": "fine_tuning", "epochs": 6.0}, [0.50] * 3)
                        + records({"method": "mask_tuning"}, [0.51, 0.51, 0.51]), "sentiment")  # fmt: skip
         assert list(table.columns[2:]) == ["sst2", "imdb_contrast", "imdb_cad"] and len(table) == len(CLAIMS)
-        assert table.loc["Q1", "imdb_cad"] == "contradicted: -21.0 [-26.0, -16.0]"  # half: t 4.3027 x 2 / sqrt 3
+        assert table.loc["Q1", "imdb_cad"] == "does not hold here: -21.0 [-26.0, -16.0]"  # half: t 4.3027 x 2 / sqrt 3
         assert (table.loc["Q1", "imdb_contrast"], table.loc["Q1", "sst2"]) == ("not run", "")  # not a set of the claim
-        assert table.loc["Q7", "imdb_cad"] == "+1.0 [+1.0, +1.0] (at chance)"
-        assert table.loc["Q8", "imdb_cad"] == "not run" and unlearned(FOUND) == []
+        assert table.loc["Q7", "imdb_cad"] == "+1.0 [+1.0, +1.0] (both only guess)"
+        assert table.loc["Q8", "imdb_cad"] == "not run" and untrained(FOUND) == []
 
     def test_one_answer_more_often_gains_no_balanced_accuracy(self):
         def of(arm, no, yes):

@@ -18,13 +18,13 @@ from tests.analysis.test_figures import description, texts
 
 
 class TestClaims:
-    def cell(self, name, mean, half, task="sentiment", at_chance=False):
-        return Cell(task, name, Difference(mean, mean - half, mean + half, 5), "", at_chance)
+    def cell(self, name, mean, half, task="sentiment", obstacle=""):
+        return Cell(task, name, Difference(mean, mean - half, mean + half, 5), "", obstacle)
 
     def test_a_panel_per_claim_and_a_row_per_set_that_was_run(self):
         by_panel = {
             ("Q1", "a", "b"): [self.cell("imdb_cad", 2.0, 1.0), self.cell("sst2", -3.0, 1.0)],
-            ("Q2", "c", "d"): [self.cell("sst2", 0.5, 1.0), Cell("nli", "hans", None, "not run", False)],
+            ("Q2", "c", "d"): [self.cell("sst2", 0.5, 1.0), Cell("nli", "hans", None, "not run")],
         }
         figure, alt = figures.claims(by_panel)
         assert [label for label in texts(figure) if "(" in label][:2] == ["sst2 (id)", "imdb_cad (ood)"]
@@ -32,25 +32,21 @@ class TestClaims:
         assert "Q1: a - b: in distribution 0 above and 1 below of 1, out of it 1 above and 0 below of 1;" in alt
         assert alt.endswith("Q2: c - d: in distribution 0 above and 0 below of 1.")
 
-    def test_hollow_where_both_are_at_chance(self):
-        figure, _ = figures.claims({("Q1", "a", "b"): [self.cell("sst2", 0.1, 1.0, at_chance=True)]})
-        (line,) = [line for line in figure.axes[0].lines if line.get_marker() == "o"]
-        assert line.get_markerfacecolor() == "white"
-        unlearned = Cell("paraphrase", "paws_qqp", Difference(30.0, 29.0, 31.0, 5), "not learned", False)
-        figure, alt = figures.claims({("Q1", "a", "b"): [unlearned]})
+    def test_hollow_where_a_set_says_nothing(self):
+        figure, alt = figures.claims({("Q1", "a", "b"): [self.cell("sst2", 30.0, 1.0, obstacle="both only guess")]})
         assert alt.endswith("Q1: a - b: 1 hollow.")
-        (line,) = [line for line in figure.axes[0].lines if line.get_marker() == "D"]
+        (line,) = [line for line in figure.axes[0].lines if line.get_marker() == "o"]
         assert line.get_markerfacecolor() == "white"
 
     def test_the_legend_tells_what_colours_and_hollow_markers_mean(self):
         cells = [self.cell("sst2", 2.0, 1.0), self.cell("hans", 1.0, 1.0, task="nli")]
         figure, _ = figures.claims({("Q1", "mask_tuning", "fine_tuning"): cells})
-        assert texts(figure)[-4:] == ["sentiment", "nli", "hollow: at chance or not learned", "the paper's side"]
+        assert texts(figure)[-4:] == ["sentiment", "nli", "hollow: untrained, or both guess", "the paper's side"]
         assert "Q1: Mask-tuning\nminus fine-tuning" in texts(figure)
 
     def test_nothing_run_is_an_error(self):
         with pytest.raises(UserError, match="no difference to show"):
-            figures.claims({("Q1", "a", "b"): [Cell("nli", "hans", None, "not run", False)]})
+            figures.claims({("Q1", "a", "b"): [Cell("nli", "hans", None, "not run")]})
 
 
 def test_gap_of_the_studys_seven_arms_has_room():

@@ -141,11 +141,13 @@ def test_exercises(notebook):
         lines = [line for line in work.source.splitlines() if line.strip() and not line.startswith("#")]
         assert tags(work) == ["exercise"] and lines, "an empty cell to work in"
         assert re.fullmatch(r"\w+ = \.\.\.( +# .*)?", lines[-1]), work.source
+        for cell, title in ((check, "Check"), (solution, "Solution")):  # both hold the answer
+            assert cell.source.startswith(f"# @title {title}")
+            assert cell.metadata.jupyter.source_hidden is True and cell.metadata.cellView == "form"
         assert tags(check) == ["check"] and f'check({number}, "{lines[-1].split()[0]}"' in re.sub(
             r"\(\n\s+", "(", check.source.replace(",\n    ", ", ")
         )
-        assert tags(solution) == ["solution"] and solution.source.startswith("# @title Solution")
-        assert solution.metadata.jupyter.source_hidden is True and solution.metadata.cellView == "form"
+        assert tags(solution) == ["solution"]
         assert "with folded(" in solution.source and f"confirm({number}," in solution.source
 
 

@@ -21,11 +21,12 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 from typer.testing import CliRunner
 
 from mtlib import cli
+from mtlib.analysis.statistics import FAILS, HOLDS, NOT_RUN, OPEN
 from mtlib.errors import UserError
 from mtlib.paths import DATA_DIR
 from mtlib.runs.profiles import load
 from mtlib.runs.records import SCHEMA_VERSION, read_records
-from mtlib.study import plain
+from mtlib.study import claims
 from mtlib.tutorial import publishing, runner, watchdog
 from mtlib.tutorial.publishing import publish
 from mtlib.tutorial.runner import Result, check_parameters, find, parameters_of, run_notebooks
@@ -524,12 +525,12 @@ class TestWholeRun:
             assert target in {f"{other.stem}.html" for other in NOTEBOOKS}, target
 
     def test_reproduction_shows_the_verdicts_of_the_records(self, left):
-        expected = plain.verdicts(read_records([DATA_DIR / "results" / "study.jsonl"]))
-        words = "|".join((plain.HOLDS, plain.FAILS, plain.OPEN, plain.NOT_RUN, plain.MIXED))
+        expected = claims.verdicts(read_records([DATA_DIR / "results" / "study.jsonl"]))
+        words = "|".join((HOLDS, FAILS, OPEN, NOT_RUN, claims.MIXED))
         shown = [
             re.findall(f"<td[^>]*>({words})</td>", output.data["text/html"])
             for cell in code_cells(left.executed(ROOT / "08_reproduction.ipynb"))
-            if cell.source.startswith("plain.verdicts(found)")
+            if cell.source.startswith("claims.verdicts(found)")
             for output in cell.outputs
         ]
         assert shown == [expected["here"].tolist()]

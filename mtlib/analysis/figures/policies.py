@@ -63,7 +63,7 @@ def gap_by_touch(
 
     On the left the share in which some of the shortcut's tokens were masked, on the right all of them. Hollow: the arm
     is more than two points below fine-tuning in distribution. Bars: 95 % over seeds by Student's t, where there are two
-    seeds or more. Markers that would hide each other stand side by side.
+    seeds or more. Markers that would hide each other stand side by side, with a line to their true place.
     """
     arms = points(records, masks, method)
     shown = arms[arms["touched"].notna()] if len(arms) else arms
@@ -78,9 +78,12 @@ def gap_by_touch(
         beside = _side_by_side(axis, shown[[column, "gap"]].to_numpy(float))
         moved = moved or any(beside)
         for (name, point), columns in zip(shown.iterrows(), beside, strict=True):
+            if columns:
+                axis.annotate("", (point[column], point["gap"]), (columns * _APART, 0), textcoords="offset points",
+                              arrowprops={"arrowstyle": "-", "color": "0.6", "lw": 0.8})  # fmt: skip
             _mark(axis, name, point, column, looks[policy_of(name)], style.aside(axis, columns, 1, _APART))
     handles, labels = axes[0].get_legend_handles_labels()
-    note = "markers that would hide each other are moved to the right" if moved else None
+    note = "markers that would hide each other stand side by side; a line leads to their place" if moved else None
     figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=8, title=note, title_fontsize=8)
     figure.suptitle(f"{title} ({seeds})", x=0.01, ha="left", fontsize=11)
     return figure, style.sentence("Gap by arm, in points", {label(name): _told(p) for name, p in shown.iterrows()})
@@ -104,7 +107,7 @@ def _side_by_side(axis, values: np.ndarray) -> list[int]:
 
 def _mark(axis, name: str, point: pandas.Series, column: str, look: Mapping, beside: Transform) -> None:
     bar = None if pandas.isna(point["low"]) else [[point["gap"] - point["low"]], [point["high"] - point["gap"]]]
-    size = (5 + 4 * _rate(name) ** 0.5) * (1.5 if isinstance(look["marker"], tuple) else 1)  # stars have thin points
+    size = (4 + 8 * _rate(name) ** 0.5) * (1.5 if isinstance(look["marker"], tuple) else 1)  # stars have thin points
     axis.errorbar(
         point[column], point["gap"], yerr=bar, capsize=3, ms=size, **look, ls="",
         markerfacecolor=look["color"] if point["trained"] in (True, None) else "white",
