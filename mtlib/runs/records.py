@@ -81,7 +81,7 @@ def _read_file(path: Path) -> Iterable[dict]:
         if record["schema_version"] != SCHEMA_VERSION:
             raise UserError(
                 f"{path} has schema version {record['schema_version']}; this mtlib reads {SCHEMA_VERSION}. "
-                "`python -m mtlib.runs.convert FILE` converts a file of version 1."
+                "Move the record away and run it again."
             )
         yield record
 
