@@ -14,7 +14,7 @@ from mtlib.data import sources
 from mtlib.errors import UserError
 from mtlib.paths import DATA_DIR
 from mtlib.runs import environment
-from mtlib.runs.config import settings_with_help
+from mtlib.runs.config import all_settings
 from mtlib.runs.records import read_records
 from mtlib.settings import MaskTuningSettings
 from tests.runs.test_runs import model, testbed  # noqa: F401  (fixtures)
@@ -77,7 +77,7 @@ def test_every_setting_has_an_option():
     """Of a run and of every method; made from the fields, so that no default is written twice."""
     help_text = call("run", "--help")
     options = {"shared": "--separate", "splits": "--split"}
-    for name in settings_with_help():
+    for name in all_settings():
         assert options.get(name, f"--{name.replace('_', '-')}")[:25] in help_text, name
 
 

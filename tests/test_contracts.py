@@ -95,11 +95,6 @@ WEIGHED = Method("weighed", "weighed", "a method of the tests", weighed_stages, 
 @pytest.fixture
 def weighed(monkeypatch):
     monkeypatch.setitem(METHODS, "weighed", WEIGHED)
-    from mtlib.runs import config as of_runs
-
-    of_runs._described.cache_clear()
-    yield
-    of_runs._described.cache_clear()
 
 
 def weighted(data):

@@ -26,11 +26,11 @@ import yaml
 
 from mtlib.errors import UserError
 from mtlib.runs import profiles
-from mtlib.runs.config import BUNDLED_MODEL, NAMES, RunConfig, configure, read_by, setting_types
+from mtlib.runs.config import BUNDLED_MODEL, NAMES, RunConfig, all_settings, configure, read_by
 from mtlib.runs.inputs import read_inputs, record_path
 
 _PLURAL = {"task": "tasks", "method": "methods", "model": "models", "seed": "seeds"}  # as they stand in the file
-KEYS = {_PLURAL.get(name, name): name for name in setting_types()}
+KEYS = {_PLURAL.get(name, name): name for name in all_settings()}
 _NEEDED = {"tasks": "[sentiment, nli]", "methods": "[fine_tuning, mask_tuning]"}  # each with an example
 _KINDS = {str: "a name", int: "a whole number", float: "a number", bool: "true or false", tuple: "a list of names",
           dict: "NAME: VALUE pairs", type(None): "null"}  # fmt: skip
@@ -129,7 +129,7 @@ def columns(configs: Sequence[RunConfig]) -> dict[str, list]:
 
     return {
         name: [settings.get(name) for settings in resolved]
-        for name in setting_types()
+        for name in all_settings()
         if name in _PLURAL or varies(name)
     }
 
@@ -178,7 +178,7 @@ def _values(file: Path, key: str, entry) -> list:
 
 def _typed(file: Path, key: str, value):
     """The value in its setting's type, where YAML's differs."""
-    kinds = _kinds(setting_types()[KEYS[key]])
+    kinds = _kinds(all_settings()[KEYS[key]].type)
     typed = value
     if float in kinds and type(value) in (int, str):
         with contextlib.suppress(ValueError):

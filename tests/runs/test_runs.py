@@ -267,7 +267,7 @@ class TestBadInput:
             ({"seed": 2**32}, r"seed is 4294967296; expected 0 or more and less than 2\*\*32"),
             ({"epochs": float("inf")}, "epochs is inf; expected a number above 0"),
             ({"weight_decay": float("nan")}, "weight_decay is nan; expected 0 or more"),
-            ({"warmup": 1.0}, "warmup is 1; expected a share of the steps below 1"),
+            ({"warmup": 1.0}, r"warmup is 1\.0; expected a share of the steps below 1"),
             ({"sets": ("testbed_sentiment",) * 2}, "names a set twice"),
             ({"masking": None}, "masking is None"),
             ({"batch_size": 16.0}, r"batch_size is 16\.0; expected a whole number"),
