@@ -69,7 +69,7 @@ class Method:
 
 
 def get_method(name: str) -> Method:
-    if name not in METHODS:
+    if not isinstance(name, str) or name not in METHODS:
         raise UserError(f"method is {name!r}; expected one of {', '.join(METHODS)}.")
     return METHODS[name]
 

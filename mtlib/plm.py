@@ -282,6 +282,9 @@ class SharedPLM(nn.Module):
         Returns:
             `(mlm_logits (n_masked, vocab), perturbed_ids (batch, seq))`.
         """
+        check_fill(fill, top_k)
+        if fill == "top_k":
+            check_top_k(top_k, self.tokenizer)
         mlm_logits = self.masked_lm_logits(batch, mask, masked_ids)
         scores = mlm_logits.detach().float().masked_fill(self._forbidden, -torch.inf)  # (n_masked, vocab)
         perturbed_ids = batch["input_ids"].clone()
@@ -339,11 +342,7 @@ def _pick(scores: Tensor, fill: str, top_k: int, generator) -> Tensor:
     """One token per row of `scores` `(n_masked, vocab)`."""
     if fill == "argmax":
         return scores.argmax(dim=-1)  # (n_masked,)
-    if fill not in FILLS:
-        raise UserError(f"fill is {fill!r}; expected one of {', '.join(FILLS)}.")
     if fill == "top_k":
-        if not 1 <= top_k <= scores.shape[-1]:
-            raise UserError(f"top_k is {top_k}; expected a number from 1 to the vocabulary size {scores.shape[-1]}.")
         floor = scores.topk(top_k, dim=-1).values[:, -1:]  # (n_masked, 1)
         scores = scores.masked_fill(scores < floor, -torch.inf)
     if len(scores) == 0:

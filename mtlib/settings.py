@@ -1,9 +1,53 @@
 """The settings that methods read, with their defaults, choices and the words that the command line prints for them."""
 
-from dataclasses import dataclass
-from typing import Annotated, Literal
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import cache
+from types import UnionType
+from typing import Annotated, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 from mtlib.errors import UserError
+
+
+class Range(NamedTuple):
+    """The numbers that a setting takes: in words, and as a test."""
+
+    text: str
+    holds: Callable[[float], bool]
+
+
+SHARE = Range("a number from 0 to 1 (5 % is 0.05)", lambda value: 0 <= value <= 1)
+ABOVE_0 = Range("a number above 0", lambda value: 0 < value < math.inf)
+FROM_0 = Range("0 or more", lambda value: 0 <= value < math.inf)
+
+
+class Setting(NamedTuple):
+    """A setting as its field is annotated: type, help for the command line, and the range of a number."""
+
+    type: object
+    help: str
+    default: object
+    range: Range | None = None
+
+    @property
+    def kinds(self) -> tuple[object, ...]:
+        """The types of its values, or `Literal`."""
+        hints = get_args(self.type) if isinstance(self.type, UnionType) else (self.type,)
+        return tuple(get_origin(hint) or hint for hint in hints)
+
+
+@cache
+def settings_of(cls: type) -> dict[str, Setting]:
+    """The annotated fields of a dataclass, by name."""
+    hints = get_type_hints(cls, include_extras=True)
+    settings = {}
+    for entry in fields(cls):
+        if get_origin(hints[entry.name]) is Annotated:
+            kind, text, *number_range = get_args(hints[entry.name])
+            settings[entry.name] = Setting(kind, text, entry.default, *number_range)
+    return settings
+
 
 Masking = Literal[
     "exact", "bernoulli", "whole_word", "original", "salient_spans", "supervised", "supervised_top5", "meta_learned",
@@ -59,10 +103,10 @@ class NoSettings:
 class PerturbationSettings:
     """How a text becomes its perturbed copy. (The words beside a type are the command line's help.)"""
 
-    mask_rate: Annotated[float, "share of the tokens that is masked"] = 0.05
+    mask_rate: Annotated[float, "share of the tokens that is masked", SHARE] = 0.05
     masking: Annotated[Masking, "which tokens are masked"] = "exact"
     fill: Annotated[Fill, "how a mask is filled"] = "argmax"
-    top_k: Annotated[int, "for fill top_k"] = 10
+    top_k: Annotated[int, "for fill top_k", ABOVE_0] = 10
     replacement: Annotated[Replacement, "what stands at a masked place"] = "mask"
 
 
@@ -74,26 +118,26 @@ class SharedTrunkSettings(PerturbationSettings):
 @dataclass(frozen=True)
 class BiasSettings:
     bias: Annotated[Bias, "what the bias model looks at (by_task: words for sentiment, else overlap)"] = "by_task"
-    bias_folds: Annotated[int, "parts for out-of-fold predictions of the bias model; 1: of its own training data"] = 5
+    bias_folds: Annotated[int, "folds for out-of-fold predictions of the bias model; 1: of its own data", ABOVE_0] = 5
 
 
 @dataclass(frozen=True)
 class ProductOfExpertsSettings(BiasSettings):
-    bias_weight: Annotated[float, "weight of the bias network's own loss"] = 1.0
-    focus: Annotated[float | None, "exponent of the debiased focal loss, which then takes the product's place"] = None
-    bias_learning_rate: Annotated[float | None, "of the bias network (default: the classifier's)"] = None
+    bias_weight: Annotated[float, "weight of the bias network's own loss", FROM_0] = 1.0
+    focus: Annotated[float | None, "exponent of the debiased focal loss, which replaces the product", FROM_0] = None
+    bias_learning_rate: Annotated[float | None, "of the bias network (default: the classifier's)", ABOVE_0] = None
 
 
 @dataclass(frozen=True)
 class LearnedMixinSettings(BiasSettings):
-    entropy_weight: Annotated[float, "weight of the entropy of the scaled bias"] = 0.03
+    entropy_weight: Annotated[float, "weight of the entropy of the scaled bias", FROM_0] = 0.03
 
 
 @dataclass(frozen=True)
 class TwoViewsSettings:
-    cut_ratio: Annotated[float, "length of the cut span, as a share of the tokens"] = 0.1
-    cut_weight: Annotated[float, "weight of the cut view's cross-entropy"] = 1.0
-    divergence_weight: Annotated[float, "weight of the divergence of the two views"] = 1.0
+    cut_ratio: Annotated[float, "length of the cut span, as a share of the tokens", SHARE] = 0.1
+    cut_weight: Annotated[float, "weight of the cut view's cross-entropy", FROM_0] = 1.0
+    divergence_weight: Annotated[float, "weight of the divergence of the two views", FROM_0] = 1.0
     faithful_to_code: Annotated[bool, "as the released code does it where the paper differs"] = False
 
 
@@ -105,32 +149,32 @@ class ParsingSettings:
 
 @dataclass(frozen=True)
 class MaskTuningSettings(SharedTrunkSettings):
-    alpha: Annotated[float | None, "weight of the masked-LM loss (default: the paper's for the task)"] = None
+    alpha: Annotated[float | None, "weight of the masked-LM loss (default: the paper's for the task)", SHARE] = None
     update: Annotated[Update, "how the two losses become a step; joint is equation 1"] = "joint"
-    mlm_head_learning_rate: Annotated[float | None, "of the masked-LM head (default: by method and model)"] = None
+    mlm_head_learning_rate: Annotated[float | None, "of the MLM head (default: by method and model)", ABOVE_0] = None
     fill_mode: Annotated[FillMode, "eval fills from a pass of its own without dropout"] = "train"
     mlm_reduction: Annotated[Reduction, "what the masked-LM loss is the mean over, or its sum"] = "tokens"
     side: Annotated[Side, "which text of a pair is masked"] = "both"
     fixed_masks: Annotated[bool, "one draw of masks for all epochs"] = False
     classification: Annotated[Classification, "the loss on the refilled text"] = "fine_tuning"
     bias: Annotated[Bias, "what the bias model looks at (by_task: words for sentiment, else overlap)"] = "by_task"
-    bias_folds: Annotated[int, "parts for out-of-fold predictions of the bias model; 1: of its own training data"] = 5
-    bias_learning_rate: Annotated[float | None, "of the bias network (default: the classifier's)"] = None
+    bias_folds: Annotated[int, "folds for out-of-fold predictions of the bias model; 1: of its own data", ABOVE_0] = 5
+    bias_learning_rate: Annotated[float | None, "of the bias network (default: the classifier's)", ABOVE_0] = None
 
 
 @dataclass(frozen=True)
 class SequentialSettings(PerturbationSettings):
-    mlm_head_learning_rate: Annotated[float | None, "of the first stage (default: by method and model)"] = None
+    mlm_head_learning_rate: Annotated[float | None, "of the first stage (default: by method and model)", ABOVE_0] = None
 
 
 @dataclass(frozen=True)
 class IntermediateSettings:
-    mask_rate: Annotated[float, "share of the tokens that is masked"] = 0.15
+    mask_rate: Annotated[float, "share of the tokens that is masked", SHARE] = 0.15
     masking: Annotated[Masking, "which tokens are masked"] = "exact"
     replacement: Annotated[Replacement, "what stands at a masked place"] = "mask"
-    pretraining_epochs: Annotated[float | None, "of masked-LM training (default: as in fine-tuning)"] = None
-    pretraining_steps: Annotated[int | None, "of masked-LM training, instead of epochs"] = None
-    mlm_head_learning_rate: Annotated[float | None, "of the first stage (default: by method and model)"] = None
+    pretraining_epochs: Annotated[float | None, "of masked-LM training (default: as in fine-tuning)", ABOVE_0] = None
+    pretraining_steps: Annotated[int | None, "of masked-LM training, instead of epochs", ABOVE_0] = None
+    mlm_head_learning_rate: Annotated[float | None, "of the first stage (default: by method and model)", ABOVE_0] = None
 
     def __post_init__(self):
         if self.pretraining_epochs is not None and self.pretraining_steps is not None:

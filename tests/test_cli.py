@@ -13,8 +13,8 @@ from mtlib import cli
 from mtlib.data import sources
 from mtlib.errors import UserError
 from mtlib.paths import DATA_DIR
-from mtlib.runs import environment
-from mtlib.runs.config import settings_with_help
+from mtlib.runs import doctor
+from mtlib.runs.config import all_settings
 from mtlib.runs.records import read_records
 from mtlib.settings import MaskTuningSettings
 from tests.runs.test_runs import model, testbed  # noqa: F401  (fixtures)
@@ -77,7 +77,7 @@ def test_every_setting_has_an_option():
     """Of a run and of every method; made from the fields, so that no default is written twice."""
     help_text = call("run", "--help")
     options = {"shared": "--separate", "splits": "--split"}
-    for name in settings_with_help():
+    for name in all_settings():
         assert options.get(name, f"--{name.replace('_', '-')}")[:25] in help_text, name
 
 
@@ -176,17 +176,17 @@ def test_a_package_of_an_extra_that_is_not_there(monkeypatch, capsys):
 class TestDoctor:
     def test_what_cannot_be_imported(self, monkeypatch):
         monkeypatch.setitem(sys.modules, "torch", None)
-        check = environment._device()
+        check = doctor._device()
         assert check.ok is False and "torch" in check.detail
 
     def test_lines(self, monkeypatch):
         monkeypatch.setenv("HF_HUB_OFFLINE", "1")
         output = CliRunner().invoke(cli.app, ["doctor"]).output
         assert f"torch            {metadata.version('torch')}" in output
-        assert f"device           {environment.device_note()}" in output and "HF_HUB_OFFLINE is set" in output
+        assert f"device           {doctor.device_note()}" in output and "HF_HUB_OFFLINE is set" in output
 
     def test_a_requirement_that_fails(self, monkeypatch):
-        monkeypatch.setattr(environment.metadata, "requires", lambda _: ["torch>=99", "nosuchpackage>=1"])
+        monkeypatch.setattr(doctor.metadata, "requires", lambda _: ["torch>=99", "nosuchpackage>=1"])
         monkeypatch.setenv("HF_HUB_OFFLINE", "1")
         result = CliRunner().invoke(cli.app, ["doctor"])
         assert result.exit_code == 1
@@ -205,4 +205,4 @@ class TestDoctor:
 
         monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
         monkeypatch.setattr(urllib.request, "urlopen", fail)
-        assert text in environment._hub().detail
+        assert text in doctor._hub().detail

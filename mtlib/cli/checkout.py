@@ -43,11 +43,11 @@ def figures(
 
 def doctor() -> None:
     """One line per requirement, then the device and whether the hub answers. Exit code 1 if a requirement fails."""
-    from mtlib.runs import environment
+    from mtlib.runs.doctor import checks
 
-    checks = environment.checks()
+    lines = checks()
     marks = {True: "[green]OK  [/]", False: "[red]FAIL[/]", None: "    "}
-    for check in checks:
+    for check in lines:
         console.print(f"{marks[check.ok]} {check.name:16} {check.detail}", highlight=False)
-    if any(check.ok is False for check in checks):
+    if any(check.ok is False for check in lines):
         raise typer.Exit(1)

@@ -11,7 +11,7 @@ import typer
 
 from mtlib.cli.terminal import console, named_values, print_line
 from mtlib.methods import METHODS, readers, settings_of_any_method
-from mtlib.runs.config import settings_with_help
+from mtlib.runs.config import all_settings
 
 # settings that not every method reads, with the methods that do
 _READ_BY = {name: readers(name) for name in settings_of_any_method()}
@@ -20,7 +20,7 @@ _READ_BY = {name: readers(name) for name in settings_of_any_method()}
 def _run_options() -> list[inspect.Parameter]:
     """An option for every setting of a run and of the methods, with the help that stands beside it."""
     options = []
-    for name, (hint, text, default) in settings_with_help().items():
+    for name, (hint, text, default, _) in all_settings().items():
         kind, option, value = hint, f"--{name.replace('_', '-')}", default
         if get_origin(hint) is Literal:
             kind, text = str, f"{text}: {', '.join(get_args(hint))}"

@@ -114,6 +114,11 @@ def get_set(set_name: str) -> DataSet:
     return SETS[set_name]
 
 
+def split_options(set_name: str) -> tuple[str, ...]:
+    """What `splits` may be for a set, the default first. More than one only where the paper leaves the split open."""
+    return tuple(get_set(set_name).split_options)
+
+
 def is_bundled(set_name: str) -> bool:
     return set_name.startswith("testbed_")
 

@@ -28,8 +28,9 @@ import datasets
 from mtlib.data.downloads import CACHE_DIR, fetch, load_from_hub
 from mtlib.data.registry import SETS, DataSet, Hub, ReleaseFile, get_set, is_bundled
 from mtlib.data.releases import check_unique, deviation, in_our_columns, locate, parse, read_bytes, release_folder
+from mtlib.data.source_kinds import check_as_written, is_testbed, source_kind
 from mtlib.errors import UserError
-from mtlib.paths import SETTINGS_FILE, TESTBED_DIR
+from mtlib.paths import TESTBED_DIR
 
 
 def load(set_name: str, source: str = "testbed", splits: str | None = None) -> datasets.Dataset:
@@ -62,30 +63,8 @@ def load_described(set_name: str, source: str, splits: str | None = None) -> tup
     files = () if source == "hub" else tuple(_files(get_set(set_name), wanted, _root(source)))
     dataset, description = copy.deepcopy(_read(set_name, source_kind(source), option, files))  # the rows are shared
     if is_testbed(source):
-        _check_as_written(_root(source), description["files"])
+        check_as_written(_root(source), description["files"])
     return dataset, description
-
-
-def is_testbed(source: str) -> bool:
-    """The bundled testbed, or a folder that its generator wrote at another strength."""
-    if not isinstance(source, (str, Path)):
-        raise UserError(f'source is {source!r}; expected "testbed", "hub" or the path of a folder with data')
-    return source == "testbed" or (source != "hub" and (Path(source) / SETTINGS_FILE).is_file())
-
-
-def source_kind(source: str) -> str:
-    """What a record says instead of a path: "testbed" (with its settings where generated), "hub" or "folder"."""
-    if source in ("testbed", "hub"):
-        return source
-    if is_testbed(source):
-        settings = _testbed_settings(Path(source))
-        return f"testbed (strength {settings['strength']:g}, seed {settings['seed']})"
-    return "folder"
-
-
-def split_options(set_name: str) -> tuple[str, ...]:
-    """What `splits` may be for a set, the default first. More than one only where the paper leaves the split open."""
-    return tuple(get_set(set_name).split_options)
 
 
 # ------------------------------------------------------------------------------------------------------------ reading
@@ -261,23 +240,3 @@ def _check_pairs(set_name: str, groups: list[str], labels: list[int]) -> None:
                 f"{set_name}, pair {pair!r}: expected one original and one edited text with opposite "
                 f"labels, found {halves}; the files do not belong together, take fresh copies of them"
             )
-
-
-_REWRITE = "write the folder again, or restore data/testbed if it is the bundled one"
-
-
-def _testbed_settings(root: Path) -> dict:
-    try:
-        settings = json.loads((root / SETTINGS_FILE).read_text())
-        float(settings["strength"]), int(settings["seed"])
-        return settings
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{root / SETTINGS_FILE} is not what `mtlib testbed` wrote; {_REWRITE}.") from error
-
-
-def _check_as_written(root: Path, files: list[dict]) -> None:
-    """The generator leaves the checksum of every file it wrote."""
-    written = _testbed_settings(root).get("sha256", {})
-    for file in files:
-        if written.get(file["path"], file["sha256"]) != file["sha256"]:
-            raise UserError(f"{root / file['path']} is not the file that `mtlib testbed` wrote; {_REWRITE}.")

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from mtlib.data.registry import NLI, PARAPHRASE, SENTIMENT
-from mtlib.data.sources import is_testbed
+from mtlib.data.source_kinds import is_testbed
 from mtlib.errors import UserError
 
 

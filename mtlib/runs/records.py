@@ -11,7 +11,7 @@ from pathlib import Path
 from mtlib.errors import UserError
 from mtlib.methods import METHODS
 from mtlib.paths import DATA_DIR
-from mtlib.runs.config import settings_with_help
+from mtlib.runs.config import all_settings
 
 SCHEMA_VERSION = 2
 # The data's content stands for where it came from and which part of it was scored.
@@ -30,13 +30,13 @@ def identity(config: Mapping, model_sha256: str | None, data_sha256: Mapping[str
         model_sha256: of the files of a local model; None for a hub model, which its name identifies.
         data_sha256: of the content of the training set (as "train") and of every evaluation set.
     """
-    method, described = METHODS[config["method"]], settings_with_help()
+    method = METHODS[config["method"]]
     of_other_methods = {name for other in METHODS.values() for name in other.reads} - {*method.reads}
     settings = {
         name: config[name]
-        for name, (_, _, default) in described.items()
+        for name, setting in all_settings().items()
         if name not in _NOT_DECISIVE and name not in of_other_methods
-        if config.get(name) is not None and config[name] != default
+        if config.get(name) is not None and config[name] != setting.default
     }
     decisive = {
         "task": config["task"],
@@ -81,7 +81,7 @@ def _read_file(path: Path) -> Iterable[dict]:
         if record["schema_version"] != SCHEMA_VERSION:
             raise UserError(
                 f"{path} has schema version {record['schema_version']}; this mtlib reads {SCHEMA_VERSION}. "
-                "`python -m mtlib.runs.convert FILE` converts a file of version 1."
+                "Move the record away and run it again."
             )
         yield record
 

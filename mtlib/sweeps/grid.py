@@ -16,8 +16,6 @@ import difflib
 import itertools
 import os
 import statistics
-import types
-import typing
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,14 +24,12 @@ import yaml
 
 from mtlib.errors import UserError
 from mtlib.runs import profiles
-from mtlib.runs.config import BUNDLED_MODEL, NAMES, RunConfig, configure, read_by, setting_types
+from mtlib.runs.config import BUNDLED_MODEL, NAMES, RunConfig, all_settings, configure, read_by
 from mtlib.runs.inputs import read_inputs, record_path
 
 _PLURAL = {"task": "tasks", "method": "methods", "model": "models", "seed": "seeds"}  # as they stand in the file
-KEYS = {_PLURAL.get(name, name): name for name in setting_types()}
+KEYS = {_PLURAL.get(name, name): name for name in all_settings()}
 _NEEDED = {"tasks": "[sentiment, nli]", "methods": "[fine_tuning, mask_tuning]"}  # each with an example
-_KINDS = {str: "a name", int: "a whole number", float: "a number", bool: "true or false", tuple: "a list of names",
-          dict: "NAME: VALUE pairs", type(None): "null"}  # fmt: skip
 
 
 def expand(file: Path) -> list[RunConfig]:
@@ -129,7 +125,7 @@ def columns(configs: Sequence[RunConfig]) -> dict[str, list]:
 
     return {
         name: [settings.get(name) for settings in resolved]
-        for name in setting_types()
+        for name in all_settings()
         if name in _PLURAL or varies(name)
     }
 
@@ -173,33 +169,20 @@ def _values(file: Path, key: str, entry) -> list:
     if entry == []:
         raise UserError(f"{file}: {key} is an empty list; expected at least one value (null for the default).")
     several = isinstance(entry, list) and not (key == "sets" and all(isinstance(name, str) for name in entry))
-    return [_typed(file, key, value) for value in (entry if several else [entry])]
+    return [_typed(KEYS[key], value) for value in (entry if several else [entry])]
 
 
-def _typed(file: Path, key: str, value):
-    """The value in its setting's type, where YAML's differs."""
-    kinds = _kinds(setting_types()[KEYS[key]])
-    typed = value
-    if float in kinds and type(value) in (int, str):
+def _typed(name: str, value):
+    """The value in its setting's type, where YAML has no such type or takes it for another."""
+    kinds = all_settings()[name].kinds
+    if float in kinds and isinstance(value, str):
         with contextlib.suppress(ValueError):
-            typed = float(value)  # YAML takes 5e-5 for text
-    elif tuple in kinds and isinstance(value, list):
-        typed = tuple(value)
-    elif key in ("source", "models") and isinstance(value, str) and value not in NAMES and Path(value).is_dir():
-        typed = os.path.abspath(value)  # it must mean the same to a process that works in another folder
-    if type(typed) not in kinds:
-        expected = " or ".join(text for kind, text in _KINDS.items() if kind in kinds)
-        raise UserError(f"{file}: {key} is {value!r}; expected {expected}, or a list of such.")
-    return typed
-
-
-def _kinds(hint) -> set[type]:
-    """The types of values that a type hint allows."""
-    if isinstance(hint, types.UnionType):
-        return set().union(*map(_kinds, typing.get_args(hint)))
-    if typing.get_origin(hint) is typing.Literal:
-        return set(map(type, typing.get_args(hint)))
-    return {typing.get_origin(hint) or hint}
+            return float(value)  # YAML takes 5e-5 for text
+    if tuple in kinds and isinstance(value, list):
+        return tuple(value)
+    if name in ("source", "model") and isinstance(value, str) and value not in NAMES and Path(value).is_dir():
+        return os.path.abspath(value)  # it must mean the same to a process that works in another folder
+    return value
 
 
 class _Loader(yaml.SafeLoader):

@@ -10,7 +10,7 @@ from mtlib.data.tasks import TASKS
 from mtlib.errors import UserError
 from mtlib.runs import profiles
 from mtlib.runs.config import configure
-from mtlib.runs.profiles import PROFILES, Settings, load, resolve, silent_minutes
+from mtlib.runs.profiles import PROFILES, ResolvedProfile, load, resolve, silent_minutes
 from mtlib.runs.records import read_records
 from mtlib.runs.run import run
 from tests.conftest import make_batch
@@ -89,7 +89,7 @@ def test_settings_are_frozen():
 
 def test_text_lists_every_field():
     lines = str(resolve("gpu", alphas=(0.0, 0.25))).splitlines()
-    assert [line.split()[0] for line in lines] == [field.name for field in fields(Settings)]
+    assert [line.split()[0] for line in lines] == [field.name for field in fields(ResolvedProfile)]
     shown = dict(line.split(maxsplit=1) for line in lines)
     assert shown["train_size"] == "all" and shown["alphas"] == "0, 0.25" and shown["model"] == "bert-base-uncased"
 
@@ -123,7 +123,7 @@ def test_configurations():
 
 
 @pytest.fixture
-def settings(testbed, model, tmp_path) -> Settings:  # noqa: F811
+def settings(testbed, model, tmp_path) -> ResolvedProfile:  # noqa: F811
     return resolve("smoke", model=str(model), out=tmp_path / "runs", train_size=32, seeds=(4, 2))
 
 

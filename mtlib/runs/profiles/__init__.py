@@ -28,7 +28,7 @@ PROFILES = tuple(sorted((path.stem for path in FOLDER.glob("*.yaml")), key=["smo
 
 
 @dataclass(frozen=True)
-class Settings:
+class ResolvedProfile:
     """What a notebook runs on, with nothing left open.
 
     Args:
@@ -116,7 +116,7 @@ def rate_of(rates: Mapping[str, float], settings: Mapping) -> float | None:
     return rates.get("alternating" if settings.get("update") == "alternating" else settings["method"])
 
 
-def resolve(profile: str = "cpu", task: str = "sentiment", out: str | Path = "runs", **settings) -> Settings:
+def resolve(profile: str = "cpu", task: str = "sentiment", out: str | Path = "runs", **settings) -> ResolvedProfile:
     """A profile with the reader's own settings in place of its values; None leaves the profile's value.
 
     Also switches off the progress bars of `datasets`, which would stay in the notebook.
@@ -125,7 +125,7 @@ def resolve(profile: str = "cpu", task: str = "sentiment", out: str | Path = "ru
         profile: name of the file of settings.
         task: decides alpha, which is the paper's for this task unless it is set.
         out: folder for records, relative to the working directory.
-        settings: any of `Settings`; `seeds` also as a number of seeds.
+        settings: any of `ResolvedProfile`; `seeds` also as a number of seeds.
 
     Raises:
         UserError: an unknown profile, task or name, or a value out of range, before anything is run.
@@ -133,7 +133,7 @@ def resolve(profile: str = "cpu", task: str = "sentiment", out: str | Path = "ru
     disable_progress_bars()
     values = load(profile)
     values.pop("silent_minutes")
-    known = {field.name for field in fields(Settings)}
+    known = {field.name for field in fields(ResolvedProfile)}
     if unknown := sorted(settings.keys() - known):
         raise UserError(f"unknown setting {unknown[0]!r}; expected one of {', '.join(sorted(known))}.")
     if settings.get("model") not in (None, values["model"]):
@@ -149,7 +149,7 @@ def resolve(profile: str = "cpu", task: str = "sentiment", out: str | Path = "ru
             raise UserError(f"learning_rates names {method!r}; expected one of {', '.join(METHODS)}, alternating.")
     values |= {name: tuple(values[name]) for name in ("seeds", "alphas", "strengths")}
     values["learning_rates"] = tuple(values["learning_rates"].items())
-    resolved = Settings(profile=profile, task=task, out=Path(out), **values)
+    resolved = ResolvedProfile(profile=profile, task=task, out=Path(out), **values)
     resolved.config("mask_tuning")  # a value that no run accepts is an error now
     return resolved
 

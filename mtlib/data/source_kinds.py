@@ -1,0 +1,43 @@
+"""What kind of source a name or a folder is; tells without reading any data, and imports nothing heavy."""
+
+import json
+from pathlib import Path
+
+from mtlib.errors import UserError
+from mtlib.paths import SETTINGS_FILE
+
+_REWRITE = "write the folder again, or restore data/testbed if it is the bundled one"
+
+
+def is_testbed(source: str) -> bool:
+    """The bundled testbed, or a folder that its generator wrote at another strength."""
+    if not isinstance(source, (str, Path)):
+        raise UserError(f'source is {source!r}; expected "testbed", "hub" or the path of a folder with data')
+    return source == "testbed" or (source != "hub" and (Path(source) / SETTINGS_FILE).is_file())
+
+
+def source_kind(source: str) -> str:
+    """What a record says instead of a path: "testbed" (with its settings where generated), "hub" or "folder"."""
+    if source in ("testbed", "hub"):
+        return source
+    if is_testbed(source):
+        settings = _testbed_settings(Path(source))
+        return f"testbed (strength {settings['strength']:g}, seed {settings['seed']})"
+    return "folder"
+
+
+def check_as_written(root: Path, files: list[dict]) -> None:
+    """The generator leaves the checksum of every file it wrote."""
+    written = _testbed_settings(root).get("sha256", {})
+    for file in files:
+        if written.get(file["path"], file["sha256"]) != file["sha256"]:
+            raise UserError(f"{root / file['path']} is not the file that `mtlib testbed` wrote; {_REWRITE}.")
+
+
+def _testbed_settings(root: Path) -> dict:
+    try:
+        settings = json.loads((root / SETTINGS_FILE).read_text())
+        float(settings["strength"]), int(settings["seed"])
+        return settings
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{root / SETTINGS_FILE} is not what `mtlib testbed` wrote; {_REWRITE}.") from error

@@ -1,0 +1,87 @@
+"""What is checked of a configuration before anything is read: each value for itself, then those that must fit."""
+
+import numbers
+import os
+from typing import TYPE_CHECKING, Literal, get_args
+
+from mtlib.data.registry import split_options
+from mtlib.data.source_kinds import is_testbed, source_kind
+from mtlib.data.tasks import get_task
+from mtlib.errors import UserError
+from mtlib.settings import BIAS_OF_TASK, TESTBED_ONLY, Setting
+
+if TYPE_CHECKING:
+    from mtlib.runs.config import RunConfig
+
+# what is taken for a value of each type, and its name in words
+_KINDS = {
+    bool: (bool, "true or false"),
+    int: (numbers.Integral, "a whole number"),
+    float: (numbers.Real, "a number"),
+    str: ((str, os.PathLike), "a name"),
+    tuple: (tuple, "a list of names"),
+    dict: (dict, "NAME: VALUE pairs"),
+}
+
+
+def check(config: "RunConfig") -> None:
+    """Raise `UserError` where no run can have these settings, with the value, what was expected and what to do."""
+    values = config.values()
+    for name, value in values.items():
+        _check_value(name, value, config.described[name])
+    get_task(config.task)
+    if values.get("update") == "balanced" and not values["shared"]:
+        raise UserError("update is 'balanced', which weighs two gradients on one trunk; leave `separate` out.")
+    _check_bias(config)
+    _check_sets(config)
+
+
+def _check_value(name: str, value, setting: Setting) -> None:
+    if value is None and type(None) in setting.kinds:
+        return
+    if Literal in setting.kinds:
+        if value not in get_args(setting.type):
+            raise UserError(f"{name} is {value!r}; expected one of {', '.join(get_args(setting.type))}.")
+        return
+    (kind,) = {*setting.kinds} - {type(None)}
+    accepted, text = _KINDS[kind]
+    if not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool):
+        raise UserError(f"{name} is {value!r}; expected {text} ({setting.help}).")
+    if setting.range is not None and not setting.range.holds(value):
+        raise UserError(f"{name} is {value!r}; expected {setting.range.text}.")
+
+
+def _check_bias(config: "RunConfig") -> None:
+    bias = config.values().get("bias", "by_task")
+    if bias == "by_task":
+        return
+    if not config.reads_bias:
+        raise UserError(
+            f"bias is {bias!r}, but mask_tuning with classification={config.settings.classification!r} takes no bias "
+            "model; leave it out."
+        )
+    if bias not in BIAS_OF_TASK[config.task]:
+        raise UserError(f"bias is {bias!r}; for {config.task} it is one of {', '.join(BIAS_OF_TASK[config.task])}.")
+    if bias == "shortcut" and not is_testbed(config.source):
+        raise UserError("bias is 'shortcut', which is planted in the testbed alone; take another bias model.")
+
+
+def _check_sets(config: "RunConfig") -> None:
+    if len(set(config.sets)) < len(config.sets):
+        raise UserError(f"sets names a set twice: {', '.join(config.sets)}.")
+    masking = config.values().get("masking")
+    if masking in TESTBED_ONLY and not is_testbed(config.source):
+        raise UserError(
+            f"masking is {masking!r}, which knows the testbed's grammar and has no meaning for other data (source "
+            f"{source_kind(config.source)!r}); take source testbed, or another policy."
+        )
+    known = get_task(config.task).evaluation_sets(config.source)
+    for name in (*config.sets, *config.splits):
+        if name not in known:
+            raise UserError(
+                f"{name!r} is no evaluation set of {config.task} from {source_kind(config.source)!r}; expected "
+                f"{', '.join(known)}."
+            )
+    for name, option in config.splits.items():
+        if option not in split_options(name):
+            raise UserError(f"{name} has no split {option!r}; expected one of {', '.join(split_options(name))}.")
