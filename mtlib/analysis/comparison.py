@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import pandas
 
-from mtlib.analysis.frame import diverged
+from mtlib.analysis.frame import diverged, method_settings
 from mtlib.analysis.statistics import FEWEST_SEEDS, NOT_RUN, OPEN, TRAINED_WITHIN, Difference, paired_difference
 from mtlib.analysis.statistics import verdict as verdict_of
 from mtlib.data.tasks import kind
@@ -22,7 +22,7 @@ from mtlib.methods import METHODS
 FINE_TUNING = "fine_tuning"  # the arm that others are compared with
 # what all arms must share, and what all runs of one method must
 _LENGTH = ("source", "model", "epochs", "batch_size", "train_size")
-_RATES = ("learning_rate", "classifier_learning_rate", "mlm_head_learning_rate", "alpha", "update")
+_RATES = ("learning_rate", "classifier_learning_rate", "mlm_head_learning_rate")
 
 Arms = dict[str, list[dict]]  # records by arm
 
@@ -108,15 +108,15 @@ def at_common_settings(arms: Arms) -> Arms:
     runs = [(arm, record) for arm, records in arms.items() for record in records]
     most = max((len(record["metrics"]) for _, record in runs), default=0)
     whole = [(arm, record) for arm, record in runs if len(record["metrics"]) == most]
-    length = _commonest([(arm, record) for arm, record in whole if arm != FINE_TUNING], _LENGTH)
+    length = _commonest([(arm, record) for arm, record in whole if arm != FINE_TUNING], _length)
     by_method, chosen = defaultdict(list), defaultdict(list)
     for arm, record in whole:
-        if _values(record, _LENGTH) == length:
+        if _length(record) == length:
             by_method[record["config"]["method"]].append((arm, record))
     for of_method in by_method.values():
-        rates = _commonest(of_method, _RATES)
+        settings = _commonest(of_method, _settings)
         for arm, record in of_method:
-            if _values(record, _RATES) == rates:
+            if _settings(record) == settings:
                 chosen[arm].append(record)
     return dict(chosen)
 
@@ -228,14 +228,21 @@ def _rates(record: dict) -> tuple[float, float]:
     return config["learning_rate"], config["classifier_learning_rate"]
 
 
-def _commonest(runs: Iterable[tuple[str, dict]], names: Sequence[str]) -> tuple[str, ...] | None:
-    """The values of these settings that most arms and seeds have; of equals those of the longest runs."""
+def _commonest(runs: Iterable[tuple[str, dict]], values_of: Callable[[dict], tuple]) -> tuple[str, ...] | None:
+    """The values that most arms and seeds have; of equals those of the longest runs."""
     seeds_of = defaultdict(set)
     for arm, record in runs:
-        seeds_of[_values(record, names), record["config"].get("epochs") or 0].add((arm, _seed(record)))
+        seeds_of[values_of(record), record["config"].get("epochs") or 0].add((arm, _seed(record)))
     (values, _), _ = max(seeds_of.items(), key=lambda item: (len(item[1]), item[0][1]), default=((None, 0), None))
     return values
 
 
-def _values(record: dict, names: Sequence[str]) -> tuple[str, ...]:
-    return tuple(str(record["config"].get(name)) for name in names)
+def _length(record: dict) -> tuple[str, ...]:
+    return tuple(str(record["config"].get(name)) for name in _LENGTH)
+
+
+def _settings(record: dict) -> tuple[str, ...]:
+    """Learning rates, and all that the method reads but what is masked: that tells the arms apart."""
+    of_method = method_settings(record["config"])
+    rates = [record["config"].get(name) for name in _RATES]
+    return tuple(map(str, rates + [of_method[name] for name in of_method if name not in ("masking", "mask_rate")]))

@@ -159,6 +159,12 @@ def _name_in_figures(method: str, telling: dict, several: list[str]) -> str:
     return f"{method} ({', '.join(words)})" if words else method
 
 
+def method_settings(config: dict) -> dict:
+    """What a run's method reads, by name, but for learning rates."""
+    names = METHODS[config["method"]].reads if config["method"] in METHODS else ()
+    return {name: _setting(config, name) for name in names if not name.endswith("learning_rate")}
+
+
 def _setting(config: dict, name: str):
     """Its value, or the method's default where the setting is younger than the record."""
     if name in config or config["method"] not in METHODS:

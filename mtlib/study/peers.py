@@ -9,10 +9,11 @@ from datasets import Dataset
 
 from mtlib.analysis.comparison import FINE_TUNING, ArmComparison, Arms, at_best_rates, seed_pairs
 from mtlib.analysis.comparison import difference as difference  # notebook 07 takes it from here
+from mtlib.analysis.frame import method_settings
 from mtlib.collator import Collator
 from mtlib.methods import get_method
 from mtlib.plm import SharedPLM
-from mtlib.runs.config import RunConfig
+from mtlib.runs.config import RunConfig, configure
 
 _EXPERTS = {"bias": "shortcut", "bias_learning_rate": 2e-2}
 _BALANCED = {"method": "mask_tuning", "update": "balanced", "mlm_head_learning_rate": 5e-4}
@@ -30,10 +31,19 @@ ARMS = {
 }
 
 
-def arm_of(config: dict) -> str:
-    """A record's arm: its method, and what that is combined with ("mask_tuning + product_of_experts")."""
+def arm_of(config: dict) -> str | None:
+    """A record's arm: its method, and what that is combined with ("mask_tuning + product_of_experts").
+
+    None for another reading of one of the plan's arms (the joint update, other masks), which is none of them.
+    """
     combined = config.get("classification") or "fine_tuning"
-    return config["method"] + ("" if combined == "fine_tuning" else f" + {combined}")
+    arm = config["method"] + ("" if combined == "fine_tuning" else f" + {combined}")
+    return arm if arm not in ARMS or method_settings(config) == _settings_of_arm(arm, config["task"]) else None
+
+
+@cache
+def _settings_of_arm(arm: str, task: str) -> dict:
+    return method_settings(configure(task, **ARMS[arm]).resolved().public())
 
 
 def label(arm: str) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from mtlib.analysis.comparison import check_one_run_a_seed
-from mtlib.analysis.frame import diverged
+from mtlib.analysis.frame import diverged, method_settings
 from mtlib.data.sources import source_kind
 from mtlib.data.tasks import TASKS, get_task
 from mtlib.errors import UserError
@@ -231,11 +231,11 @@ def _scored_in_grid(task: str) -> list[str]:
 
 _FIXED = ("source", "model", "train_size", "batch_size", "max_length", "eval_max_length", "hans_rule", "precision",
           "warmup", "weight_decay")  # fmt: skip
-_TELLING = ("method", "epochs", "update", "alpha", "mask_rate", "masking", "fill", "replacement", "shared")
 
 
 def _settings(config: dict) -> dict:
-    return {name: config.get(name) for name in _TELLING}
+    """What tells arms, variants and points of curves apart."""
+    return {"method": config["method"], "epochs": config.get("epochs")} | method_settings(config)
 
 
 @cache

@@ -260,16 +260,33 @@ class TestPlots:
         assert [text.get_text() for text in axis.texts] == ["50", "48"], "no number in a sliver"
 
     def test_learning_curves(self):
-        """The mean of two runs at the three steps that both have, each smoothed over three entries, two at the ends."""
+        """The mean of two runs at the three steps that both have; so short a log is not smoothed."""
         first = record(history=[(1, {"ft_loss": 3.0}), (2, {"ft_loss": 2.0}), (3, {"ft_loss": 1.0})])
         second = record(seed=1, history=[(step, {"ft_loss": 1.0 if step < 4 else 9.0}) for step in (1, 2, 3, 4)])
         figure, alt = figures.learning_curves([first, second], ("ft_loss", "mlm_loss"))
         losses, empty = figure.axes
         *_, mean = losses.lines
         assert list(mean.get_xdata()) == [1, 2, 3]
-        assert list(mean.get_ydata()) == pytest.approx([(2.5 + 1) / 2, (2 + 1) / 2, (1.5 + 1) / 2])
-        assert "ft_loss of fine_tuning from 1.75 to 1.25" in alt and "mlm_loss" not in alt
+        assert list(mean.get_ydata()) == pytest.approx([(3 + 1) / 2, (2 + 1) / 2, (1 + 1) / 2])
+        assert "ft_loss of fine_tuning from 2.00 to 1.00" in alt and "mlm_loss" not in alt
         assert not empty.lines and {"ft_loss, nats", "optimiser step", "fine-tuning (n = 2)"} <= set(texts(figure))
+
+    def test_a_plateau_keeps_its_end(self):
+        """Forty entries at ln 2, then zero: a mean over the last four has none of what comes later."""
+        record_of_plateau = record(history=[(step, {"ft_loss": 0.69 if step <= 40 else 0.0}) for step in range(1, 49)])
+        figure, _ = figures.learning_curves([record_of_plateau])
+        *_, mean = figure.axes[0].lines
+        assert list(mean.get_ydata()[:40]) == pytest.approx([0.69] * 40) and mean.get_ydata()[-1] == pytest.approx(0)
+
+    def test_a_single_run_beside_several_seeds_has_no_interval(self):
+        """A Wilson interval of one run beside t intervals over seeds would make it look the most certain."""
+        single, pair = record("mask_tuning"), [record(seed=seed) for seed in (0, 1)]
+        drawn, _ = figures.gap([single, *pair])
+        bars = [bar for container in drawn.axes[0].containers for bar in container.lines[2]]
+        widths = [np.ptp(bar.get_segments()[0][:, 0]) for bar in bars]
+        assert sum(width > 0 for width in widths) <= len(widths) / 2
+        alone, _ = figures.gap([single])
+        assert all(np.ptp(c.lines[2][0].get_segments()[0][:, 0]) > 0 for c in alone.axes[0].containers)
 
     def test_gradients(self):
         history = [(1, {"mlm_grad_norm": 20.0, "ft_grad_norm": 1.0, "grad_cosine": 0.25}), (2, {"loss": 1.0}),

@@ -13,17 +13,23 @@ SETS = ("testbed_sentiment", "testbed_contrast", "testbed_counterfactual")
 
 
 def record(method="fine_tuning", seed=0, scores=(0.9, 0.1, 0.1), rate=1e-4, seconds=100.0, **settings):
+    of_arm = peers.ARMS[method] | settings | {"learning_rate": rate, "classifier_learning_rate": rate}
     return {
-        "config": {"method": method, "seed": seed, "learning_rate": rate, "classifier_learning_rate": rate} | settings,
+        "config": configure("sentiment", seed=seed, **of_arm).resolved().public(),
         "metrics": {name: {"accuracy": score} for name, score in zip(SETS, scores, strict=True)},
         "cost": {"train_seconds": seconds},
     }
 
 
 def test_arms_and_their_labels():
-    combined = record("mask_tuning", classification="product_of_experts")["config"]
+    combined = record("mask_tuning + product_of_experts")["config"]
     assert peers.arm_of(combined) == "mask_tuning + product_of_experts"
-    assert peers.arm_of(record("mask_tuning", classification="fine_tuning")["config"]) == "mask_tuning"
+    plain = record("mask_tuning")["config"]
+    assert peers.arm_of(plain) == "mask_tuning"
+    older = {name: value for name, value in plain.items() if name != "fill_mode"}  # the setting is younger
+    assert peers.arm_of(older) == "mask_tuning"
+    for other in ({"update": "joint"}, {"mask_rate": 0.3}, {"fill_mode": "eval"}, {"fixed_masks": True}):
+        assert peers.arm_of(plain | other) is None, other
     assert peers.label(peers.arm_of(combined)) == "Mask-tuning + product of experts"
 
 

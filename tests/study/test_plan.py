@@ -210,3 +210,12 @@ def test_command_does_the_grid_then_the_rest_at_its_rates_and_resumes(model, tmp
 def test_command_refuses_an_unknown_block(tmp_path):
     with pytest.raises(UserError, match="--block is 'all'; expected one of main, alpha, mask_rate, variants"):
         call("study", "hub", "--block", "all", "--out", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "reading", [{"fill_mode": "eval"}, {"mlm_reduction": "examples"}, {"fixed_masks": True}, {"side": "second"}]
+)
+def test_another_reading_of_mask_tuning_is_no_arm_of_the_study(reading):
+    config = configure(task="nli", method="mask_tuning", **reading).resolved().public()
+    assert arm_of(config) is None and curve_point(config, "alpha") is None
+    assert arm_of({name: value for name, value in config.items() if name not in reading}) == "mask_tuning"
