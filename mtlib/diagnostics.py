@@ -17,12 +17,9 @@ def gradient_diagnostics(plm: SharedPLM, objective: Objective, batch: dict) -> d
     devices = [plm.device] if plm.device.type == "cuda" else []
     own_counts = {name: value for name, value in batch.items() if name not in ("n_examples", "n_masked")}
     with torch.random.fork_rng(devices=devices):
-        phases = objective.phases(plm, own_counts)
-        masked_lm = next(phases)
-        filled = masked_lm.loss(plm, masked_lm.batch)
-        classification = phases.send(filled)
-        losses = filled.loss, classification.loss(plm, classification.batch).loss
-    gradients = zip(*(_gradients(loss, parameters) for loss in losses), strict=True)
+        filled = objective.masked_lm(plm, own_counts)
+        classified = objective.classify(plm, own_counts | {"perturbed_ids": filled.perturbed_ids})
+    gradients = zip(*(_gradients(output.loss, parameters) for output in (filled, classified)), strict=True)
     shared = [pair for pair in gradients if None not in pair] or [(torch.zeros(1), torch.zeros(1))]
     mlm, ft = (torch.cat([gradient.flatten() for gradient in side]) for side in zip(*shared, strict=True))
     return {

@@ -1,9 +1,8 @@
 """What every objective takes and returns."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import torch
 from datasets import Dataset
@@ -33,14 +32,6 @@ class ObjectiveOutput:
     mlm_logits: Tensor | None = None
 
 
-class Phase(NamedTuple):
-    """One loss of an objective that has two, for updates that run them one after the other."""
-
-    weight: float
-    loss: Callable[[SharedPLM, dict], ObjectiveOutput]  # unweighted
-    batch: dict
-
-
 class Objective(nn.Module, ABC):
     """A loss on a batch.
 
@@ -55,10 +46,15 @@ class Objective(nn.Module, ABC):
     An objective may own parameters (a gate, a bias network). Those whose shape depends on the model or the data are
     made by `build`. The trainer trains them at `learning_rate`, or at the classifier's rate where that is None, and
     keeps them in its checkpoints (`objective.safetensors`).
+
+    One with `two_losses` also has a weight `alpha` and two methods like `forward`, for updates that run one after the
+    other: `masked_lm`, and `classify` of a batch with the `perturbed_ids` that `masked_lm` returned. Its loss is
+    `alpha` times the first plus `1 - alpha` times the second.
     """
 
     name: str = "objective"  # of a stage that trains on it
     classifies: bool = True  # it needs `labels` and trains the classifier head
+    two_losses: bool = False
     learning_rate: float | None = None
 
     @property
@@ -90,14 +86,6 @@ class Objective(nn.Module, ABC):
     @abstractmethod
     def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
         """The loss of the batch."""
-
-    def phases(self, plm: SharedPLM, batch: dict) -> Generator[Phase, ObjectiveOutput, None] | None:
-        """Its two losses one after the other, first the masked LM's, then the classifier's; None: it has one loss.
-
-        The generator is sent the output of the first phase, from which it makes the batch of the second. The weighted
-        losses add up to `forward`'s.
-        """
-        return None
 
 
 def share_of_step(value: Tensor, batch: dict, name: str) -> Tensor:
