@@ -76,8 +76,6 @@ class ProductOfExperts(Objective):
         focus: None for the product; a number for the debiased focal loss instead (2 in the paper).
         learning_rate: of the network; default the classifier's, as published. At the 1e-4 of a short fine-tuning a
             network of a dozen parameters learns nothing in 2,000 steps, and the product is then plain fine-tuning.
-        detach_bias: the product's loss leaves the network alone, so that it models the bias and nothing else. (The
-            released code trains it through both terms.)
     """
 
     name = "product_of_experts"
@@ -87,12 +85,11 @@ class ProductOfExperts(Objective):
         bias_weight: float = 1.0,
         halve_others: bool = False,
         focus: float | None = None,
-        detach_bias: bool = False,
         learning_rate: float | None = None,
     ):
         super().__init__()
         self.learning_rate = learning_rate
-        self.bias_weight, self.focus, self.detach_bias = bias_weight, focus, detach_bias
+        self.bias_weight, self.focus = bias_weight, focus
         self.halve_others = halve_others
         self.bias_network: nn.Module | None = None
 
@@ -124,11 +121,10 @@ class ProductOfExperts(Objective):
         labels = batch["labels"]  # (batch,)
         logits = plm.classify(batch)  # (batch, classes)
         bias_logits = self.bias_network(batch["bias_features"].to(self.bias_network[0].weight.dtype))
-        in_product = bias_logits.detach() if self.detach_bias else bias_logits  # (batch, classes)
         if self.focus is None:
-            _, parts = product_of_experts_loss(logits, in_product, labels)
+            _, parts = product_of_experts_loss(logits, bias_logits, labels)
         else:
-            _, parts = debiased_focal_loss(logits, in_product, labels, self.focus)
+            _, parts = debiased_focal_loss(logits, bias_logits, labels, self.focus)
         weights = self.class_weights().to(labels.device)
         bias_loss = cross_entropy(bias_logits.float(), labels, weight=weights)
         parts = {
