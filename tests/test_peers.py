@@ -83,6 +83,21 @@ class TestByHand:
         far = torch.tensor([[200.0, 0.0]])
         assert jensen_shannon(far, -far).item() == pytest.approx(LN2), "its largest value"
 
+    def test_slices_add_up_to_the_whole(self):
+        weights = torch.tensor([1.0, 0.5, 0.5])
+        losses = [  # of logits, bias, labels, number of examples, sum of the class weights, sum of the bias weights
+            lambda z, b, y, n=None, w=None, v=None: product_of_experts_loss(z, b.log(), y, 0.7, weights, n, w)[0],
+            lambda z, b, y, n=None, w=None, v=None: debiased_focal_loss(z, b.log(), y, 2.0, 0.7, weights, n, w)[0],
+            lambda z, b, y, n=None, w=None, v=None: learned_mixin_loss(z, b.log(), y, y + 1.0, 0.03, n)[0],
+            lambda z, b, y, n=None, w=None, v=None: confidence_regularization_loss(z, b, b, y, n)[0],
+            lambda z, b, y, n=None, w=None, v=None: jensen_shannon(z, b.log(), False, n),
+            lambda z, b, y, n=None, w=None, v=None: reweight_loss(z, b, y, v)[0],
+        ]
+        totals = torch.tensor(2), torch.tensor(3 / 2), torch.tensor(5 / 4)
+        for loss in losses:
+            slices = [loss(LOGITS[i], B[i], Y[i], *totals) for i in ([0], [1])]
+            torch.testing.assert_close(sum(slices), loss(LOGITS, B, Y))
+
 
 class TestLimits:
     def test_a_uniform_bias_gives_cross_entropy(self):

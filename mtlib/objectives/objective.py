@@ -88,11 +88,6 @@ class Objective(nn.Module, ABC):
         """The loss of the batch."""
 
 
-def share_of_step(value: Tensor, batch: dict, name: str) -> Tensor:
-    """A mean over a slice, as its share of the mean over the step: what to multiply it by. 1 for a whole batch.
-
-    Args:
-        value: the slice's own total.
-        name: of the total in `Objective.totals`.
-    """
-    return value / batch[name] if name in batch else torch.ones_like(value, dtype=torch.float32)
+def mean(values: Tensor, n_examples: Tensor | None = None) -> Tensor:
+    """The mean of one value for each example `(batch,)`; over `n_examples`, if the batch is a slice of a larger one."""
+    return values.sum() / (len(values) if n_examples is None else n_examples)
