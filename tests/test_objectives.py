@@ -74,7 +74,7 @@ def test_bad_options(options, message):
 class TestLimits:
     def test_alpha_0_and_no_masks_is_fine_tuning(self, still_plm):
         batch = make_batch(still_plm)
-        tuned = MaskTuning(0.0, ExactMasking(0.0, at_least=0))(still_plm, batch)
+        tuned = MaskTuning(0.0, ExactMasking(0.0))(still_plm, batch)
         plain = FineTuning()(still_plm, batch)
         assert torch.equal(tuned.loss, plain.loss) and torch.equal(tuned.logits, plain.logits)
 

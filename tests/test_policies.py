@@ -371,25 +371,10 @@ class TestRankedPolicies:
         scores = attribution(plm, batch)
         assert (scores.masked_fill(~most, torch.inf).amin(1) >= scores.masked_fill(~least, 0).amax(1)).all()
 
-    def test_attribution_is_computed_again_every_few_batches(self):
-        plm = make_plm(tiny_bert_config(**NO_DROPOUT))
-        batch, other = make_batch(plm), make_batch(plm, ["the film", "good and bad story", "a", "slow plot"])
-        policy = AttributionMasking(every=2)
-        first = policy.scores(batch, None, plm)
-        torch.testing.assert_close(first * batch["attention_mask"], attribution(plm, batch) * batch["attention_mask"])
-        with torch.no_grad():
-            plm.classifier.classifier.weight.mul_(2)
-        assert torch.equal(policy.scores(batch, None, plm), first)
-        assert not torch.allclose(policy.scores(batch, None, plm), first)  # two batches later
-        torch.testing.assert_close(policy.scores(other, None, plm) * other["attention_mask"],
-                                   attribution(plm, other) * other["attention_mask"])  # fmt: skip
-
     @pytest.mark.parametrize("make", [FrequencyMasking, PartOfSpeechMasking, AttributionMasking])
     def test_bad_preference(self, make):
         with pytest.raises(UserError, match="prefer is 'all'; expected one of"):
             make(prefer="all")
-        with pytest.raises(UserError, match="every is 0"):
-            AttributionMasking(every=0)
 
 
 class TestPointer:
