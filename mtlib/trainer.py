@@ -131,11 +131,10 @@ class ObjectiveTrainer(Trainer):
         n, length = batch["input_ids"].shape
         whole = self._gathered(batch)
         prepared = self.objective.prepare(self.plm, whole, generator)
-        longest, first = whole["input_ids"].shape[1], self.args.process_index * n
+        first = self.args.process_index * n
         drawn = {name: value[first : first + n] for name, value in prepared.items() if name not in batch}
-        for name, rows in drawn.items():
-            if rows.ndim > 1 and rows.shape[1] == longest:
-                drawn[name] = rows[:, :length]
+        for name in drawn.keys() & {*self.objective.token_draws}:
+            drawn[name] = drawn[name][:, :length]
         return batch | drawn
 
     def _gathered(self, batch) -> dict[str, torch.Tensor]:

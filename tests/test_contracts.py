@@ -312,7 +312,7 @@ def test_two_processes_train_as_one(tmp_path):
     """An objective without masks, one with a column and a parameter in Mask-tuning, those of the other papers, and a
     masking policy that reads a column."""
     methods = ["fine_tuning", "weighed", "product_of_experts", "learned_mixin", "reweight", "hidden_cut"]
-    methods += ["confidence_regularization", "mask_tuning+frequency_rare"]
+    methods += ["confidence_regularization", "span_cutoff", "mask_tuning+frequency_rare"]
     source, still = write_testbed(tmp_path / "testbed"), tmp_path / "still-bert"
     plm = make_plm(tiny_bert_config(**NO_DROPOUT))
     plm.mlm.save_pretrained(still)

@@ -38,8 +38,7 @@ class HiddenCut(TwoViews):
     def prepare(self, plm: SharedPLM, batch: dict, generator: torch.Generator | None = None) -> dict:
         if "cut_starts" in batch:
             return batch
-        # a second dimension of 1, so that no number of layers is taken for the length of a text
-        shape = (len(batch["input_ids"]), 1, len(layers(plm)))
+        shape = (len(batch["input_ids"]), len(layers(plm)))
         device = None if generator is None else generator.device
         draws = torch.rand(shape, generator=generator, device=device)
         return {**batch, "cut_starts": draws.to(batch["input_ids"].device)}
@@ -47,7 +46,7 @@ class HiddenCut(TwoViews):
     def classify_cut(self, plm: SharedPLM, batch: dict) -> Tensor:
         if getattr(plm.trunk, "is_activation_checkpointing", False):
             raise UserError("HiddenCut cannot be computed a second time; leave gradient_checkpointing out.")
-        with self._cutting(plm, batch["attention_mask"].bool(), batch["cut_starts"][:, 0]):
+        with self._cutting(plm, batch["attention_mask"].bool(), batch["cut_starts"]):
             return plm.classify(batch)
 
     @contextmanager

@@ -1,6 +1,6 @@
 """Mask-tuning: mask, fill, classify the filled text, and train one trunk on both losses (equation 1)."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import get_args
 
 import torch
@@ -101,6 +101,10 @@ class MaskTuning(Objective):
     @property
     def columns(self) -> Mapping[str, int | float]:
         return {**self.masking.columns, **self.classification.columns}
+
+    @property
+    def token_draws(self) -> Collection[str]:
+        return {*super().token_draws, *self.classification.token_draws}
 
     def build(self, plm: SharedPLM, examples: Dataset | None = None) -> None:
         self.classification.build(plm, examples)

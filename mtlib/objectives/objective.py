@@ -1,7 +1,7 @@
 """What every objective takes and returns."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -55,6 +55,7 @@ class Objective(nn.Module, ABC):
     name: str = "objective"  # of a stage that trains on it
     classifies: bool = True  # it needs `labels` and trains the classifier head
     two_losses: bool = False
+    token_draws: Collection[str] = ("mask", "targets")  # of the entries that `prepare` adds those that are (batch, seq)
     learning_rate: float | None = None
 
     @property
@@ -79,7 +80,8 @@ class Objective(nn.Module, ABC):
     def prepare(self, plm: SharedPLM, batch: dict, generator: torch.Generator | None = None) -> dict:
         """The batch with all that is random drawn (masks, spans), but for what it brings along.
 
-        New entries have the batch as their first dimension and, where they are about tokens, the sequence as second.
+        New entries have the batch as their first dimension. `token_draws` names those with the sequence as second; they
+        are cut to the length of a slice where several processes share a batch.
         """
         return batch
 

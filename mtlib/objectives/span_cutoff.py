@@ -80,6 +80,7 @@ class SpanCutoff(TwoViews):
     """
 
     name = "span_cutoff"
+    token_draws = ("cut",)
 
     def check(self, plm: SharedPLM) -> None:
         embedding_layers(plm)
