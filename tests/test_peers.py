@@ -8,7 +8,6 @@ from torch.nn.functional import cross_entropy
 
 from mtlib.errors import UserError
 from mtlib.objectives import (
-    BiasProduct,
     ConfidenceRegularization,
     FineTuning,
     HiddenCut,
@@ -160,7 +159,6 @@ PEERS = {
     "product_of_experts": lambda: ProductOfExperts(0.7),
     "focal": lambda: ProductOfExperts(focus=2.0),
     "learned_mixin": LearnedMixin,
-    "bias_product": BiasProduct,
     "reweight": Reweight,
     "confidence_regularization": ConfidenceRegularization,
     "span_cutoff": lambda: SpanCutoff(0.3, divergence_weight=0.5),

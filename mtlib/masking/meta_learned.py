@@ -48,22 +48,22 @@ class MaskScorer(nn.Module):
         return self.head(torch.tanh(self.context(embedded.mT)).mT).squeeze(-1)
 
 
-def gumbel_choice(
-    scores: Tensor, maskable: Tensor, generator: torch.Generator | None = None, straight_through: bool = True
-) -> Tensor:
+def gumbel_choice(scores: Tensor, maskable: Tensor, generator: torch.Generator | None = None) -> Tensor:
     """One token of each row, drawn with probabilities proportional to exp(score): weights `(batch, seq)`.
 
-    The softmax of scores with Gumbel noise; `straight_through` rounds it to 0 and 1 and keeps its gradient. Rows
-    without a maskable token have weights 0.
+    `gumbel_softmax` rounded to 0 and 1, with its gradient (straight-through).
     """
+    soft = gumbel_softmax(scores, maskable, generator)
+    hard = one_hot(soft.argmax(dim=1), soft.shape[1]) * maskable.any(dim=1, keepdim=True)
+    return hard.to(soft) - soft.detach() + soft
+
+
+def gumbel_softmax(scores: Tensor, maskable: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    """The softmax of scores with Gumbel noise, `(batch, seq)`; 0 in rows without a maskable token."""
     draws = torch.rand(scores.shape, generator=generator, dtype=scores.dtype).to(scores.device).clamp(1e-20, 1 - 1e-7)
     noisy = (scores - torch.log(-torch.log(draws))).masked_fill(~maskable, -torch.inf)
     possible = maskable.any(dim=1, keepdim=True)
-    soft = noisy.masked_fill(~possible, 0.0).softmax(dim=1) * possible  # (batch, seq)
-    if not straight_through:
-        return soft
-    hard = one_hot(soft.argmax(dim=1), soft.shape[1]) * possible
-    return hard.to(soft) - soft.detach() + soft
+    return noisy.masked_fill(~possible, 0.0).softmax(dim=1) * possible  # (batch, seq)
 
 
 def masked_lm_step_loss(plm: SharedPLM, batch: Mapping[str, Tensor]) -> Tensor:

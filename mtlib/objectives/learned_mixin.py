@@ -1,4 +1,4 @@
-"""Ensembles with a frozen bias model (Clark et al. 2019): Learned-Mixin+H, Bias Product and Reweight."""
+"""Ensembles with a frozen bias model (Clark et al. 2019): Learned-Mixin+H and Reweight."""
 
 from collections.abc import Mapping
 
@@ -104,18 +104,6 @@ class LearnedMixin(_WithFrozenBias):
         bias, n_examples = batch["bias_log_probabilities"], batch.get("n_examples")
         loss, parts = learned_mixin_loss(logits, bias, batch["labels"], gate, self.entropy_weight, n_examples)
         return ObjectiveOutput(loss, parts | {"gate": mean(gate.detach(), n_examples)}, logits)
-
-
-class BiasProduct(_WithFrozenBias):
-    """CE(log p + log b, y): Learned-Mixin with g = 1 and without the entropy."""
-
-    name = "bias_product"
-
-    def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
-        logits = plm.classify(batch)  # (batch, classes)
-        bias, gate = batch["bias_log_probabilities"], torch.ones(len(logits), device=logits.device)
-        loss, _ = learned_mixin_loss(logits, bias, batch["labels"], gate, 0.0, batch.get("n_examples"))
-        return ObjectiveOutput(loss, {"ft_loss": loss}, logits)
 
 
 class Reweight(_WithFrozenBias):
