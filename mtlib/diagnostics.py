@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from mtlib.objectives import Objective
-from mtlib.plm import SharedPLM
+from mtlib.plm import SharedPLM, forked_random_state
 
 
 def gradient_diagnostics(plm: SharedPLM, objective: Objective, batch: dict) -> dict[str, torch.Tensor]:
@@ -14,9 +14,8 @@ def gradient_diagnostics(plm: SharedPLM, objective: Objective, batch: dict) -> d
     put back afterwards, so that looking does not change the training.
     """
     parameters = [parameter for parameter in plm.trunk.parameters() if parameter.requires_grad]
-    devices = [plm.device] if plm.device.type == "cuda" else []
     own_counts = {name: value for name, value in batch.items() if name not in ("n_examples", "n_masked")}
-    with torch.random.fork_rng(devices=devices):
+    with forked_random_state(plm.device):
         filled = objective.masked_lm(plm, own_counts)
         classified = objective.classify(plm, own_counts | {"perturbed_ids": filled.perturbed_ids})
     gradients = zip(*(_gradients(output.loss, parameters) for output in (filled, classified)), strict=True)

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from mtlib.errors import UserError
-from mtlib.masking.policy import CountedMasking, MaskingPolicy, uniform
+from mtlib.masking.policy import CountedMasking, MaskingPolicy, gumbel, uniform
 
 
 def pointer_loss(start_logits: Tensor, end_logits: Tensor, start: Tensor, end: Tensor) -> Tensor:
@@ -79,8 +79,8 @@ class SupervisedMasking(MaskingPolicy):
         start, end = (self.column(batch, name).masked_fill(~maskable, -torch.inf) for name in self.columns)
         first, last, scores = best_spans(start, end, self.best_of)  # (batch, best_of)
         possible = scores.isfinite()
-        gumbel = -torch.log(-torch.log(uniform(possible, generator).clamp(1e-20, 1 - 1e-7)))
-        chosen = (scores + gumbel if self.best_of > 1 else scores).argmax(dim=1, keepdim=True)  # (batch, 1)
+        noise = gumbel(uniform(possible, generator))  # (batch, best_of); drawn for the best span alone as well
+        chosen = (scores + noise if self.best_of > 1 else scores).argmax(dim=1, keepdim=True)  # (batch, 1)
         places = torch.arange(maskable.shape[1], device=maskable.device)
         inside = (places >= first.gather(1, chosen)) & (places <= last.gather(1, chosen))
         return maskable & inside & possible.gather(1, chosen)  # (batch, seq)

@@ -119,13 +119,17 @@ class CountedMasking(MaskingPolicy):
     def _keys(self, draws: Tensor, scores: Tensor, candidates: Tensor) -> Tensor:
         """Keys whose ascending order is the order in which tokens are taken, `(batch, seq)`."""
         if self.temperature > 0:  # the Gumbel trick: the largest of score + Gumbel noise is such a draw
-            gumbel = -torch.log(-torch.log(draws.clamp(1e-20, 1 - 1e-7)))
-            return (-(scores / self.temperature + gumbel)).masked_fill(~candidates, torch.inf)
+            return (-(scores / self.temperature + gumbel(draws))).masked_fill(~candidates, torch.inf)
         by_chance = draws.argsort(dim=1)  # (batch, seq): candidates in random order, all others after them
         ordered = scores.masked_fill(~candidates, -torch.inf).gather(1, by_chance)
         places = by_chance.gather(1, ordered.argsort(dim=1, descending=True, stable=True))
         ranks = torch.empty_like(places).scatter_(1, places, torch.arange(places.shape[1]).expand_as(places).to(places))
         return ranks.to(draws.dtype).masked_fill(~candidates, torch.inf)
+
+
+def gumbel(draws: Tensor) -> Tensor:
+    """Gumbel noise from uniform numbers."""
+    return -torch.log(-torch.log(draws.clamp(1e-20, 1 - 1e-7)))
 
 
 def uniform(candidates: Tensor, generator: torch.Generator | None) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from mtlib.errors import UserError
 from mtlib.masking.policy import CountedMasking
-from mtlib.plm import evaluating
+from mtlib.plm import evaluating, word_embeddings
 
 Frequency = Literal["rare", "frequent"]
 WordClass = Literal["content", "function"]
@@ -80,20 +80,15 @@ class AttributionMasking(CountedMasking):
 
 def attribution(plm, batch: Mapping[str, Tensor]) -> Tensor:
     """|gradient x input| of the predicted label's log-probability for each token, `(batch, seq)`; without dropout."""
-    trunk = plm.trunk.get_encoder() if plm.config.is_encoder_decoder else plm.trunk
     embedded = []
 
     def keep(module, args, output):
         embedded.append(output if output.requires_grad else output.requires_grad_())
         return embedded[-1]
 
-    hook = trunk.get_input_embeddings().register_forward_hook(keep)
-    try:
-        with evaluating(plm), torch.enable_grad():
-            predicted = plm.classify(batch).float().log_softmax(dim=-1).max(dim=-1).values  # (batch,)
-            (gradient,) = torch.autograd.grad(predicted.sum(), embedded[:1])  # (batch, seq, hidden)
-    finally:
-        hook.remove()
+    with word_embeddings(plm.trunk).register_forward_hook(keep), evaluating(plm), torch.enable_grad():
+        predicted = plm.classify(batch).float().log_softmax(dim=-1).max(dim=-1).values  # (batch,)
+        (gradient,) = torch.autograd.grad(predicted.sum(), embedded[:1])  # (batch, seq, hidden)
     return (gradient * embedded[0].detach()).float().sum(dim=-1).abs()
 
 

@@ -1,6 +1,6 @@
 """HiddenCut: a second view of each text with a span cut out of every layer, where attention goes."""
 
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
 import torch
@@ -52,7 +52,7 @@ class HiddenCut(TwoViews):
     @contextmanager
     def _cutting(self, plm: SharedPLM, attended: Tensor, draws: Tensor):
         weights: dict[int, Tensor] = {}  # of the layer that runs
-        handles = []
+        hooks = ExitStack()
         for number, layer in enumerate(layers(plm)):
 
             def note(module, args, output, number=number):
@@ -67,12 +67,10 @@ class HiddenCut(TwoViews):
                 places = self._span(weights.pop(number), attended, draws[:, number])
                 return (args[0] if instead else output).masked_fill(places[:, :, None], 0.0)
 
-            handles += [layer.attention.register_forward_hook(note), layer.output.register_forward_hook(cut)]
-        try:
+            hooks.enter_context(layer.attention.register_forward_hook(note))
+            hooks.enter_context(layer.output.register_forward_hook(cut))
+        with hooks:
             yield
-        finally:
-            for handle in handles:
-                handle.remove()
 
     def _span(self, weights: Tensor, attended: Tensor, draws: Tensor) -> Tensor:
         """Where one layer is cut, bool `(batch, seq)`."""

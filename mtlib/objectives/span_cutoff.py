@@ -1,7 +1,7 @@
 """Span Cutoff: a second view of each text with a span of its tokens cut out, and agreement between the two views."""
 
 from abc import abstractmethod
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -129,12 +129,11 @@ def embedding_layers(plm: SharedPLM) -> list[nn.Module]:
 def _zeroed(layers: list[nn.Module], cut: Tensor):
     shifted = cut.roll(1, dims=1)  # what an encoder-decoder's decoder reads
     shifted[:, 0] = False
-    handles = [
-        layer.register_forward_hook(lambda module, args, output, at=at: output.masked_fill(at[:, :, None], 0.0))
-        for layer, at in zip(layers, (cut, shifted), strict=False)
-    ]
-    try:
+    with ExitStack() as hooks:
+        for layer, at in zip(layers, (cut, shifted), strict=False):
+
+            def zero(module, args, output, at=at):
+                return output.masked_fill(at[:, :, None], 0.0)
+
+            hooks.enter_context(layer.register_forward_hook(zero))
         yield
-    finally:
-        for handle in handles:
-            handle.remove()
