@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from mtlib.objectives import Objective
-from mtlib.plm import SharedPLM
+from mtlib.plm import SharedPLM, forked_random_state
 
 
 def gradient_diagnostics(plm: SharedPLM, objective: Objective, batch: dict) -> dict[str, torch.Tensor]:
@@ -14,15 +14,11 @@ def gradient_diagnostics(plm: SharedPLM, objective: Objective, batch: dict) -> d
     put back afterwards, so that looking does not change the training.
     """
     parameters = [parameter for parameter in plm.trunk.parameters() if parameter.requires_grad]
-    devices = [plm.device] if plm.device.type == "cuda" else []
     own_counts = {name: value for name, value in batch.items() if name not in ("n_examples", "n_masked")}
-    with torch.random.fork_rng(devices=devices):
-        phases = objective.phases(plm, own_counts)
-        masked_lm = next(phases)
-        filled = masked_lm.loss(plm, masked_lm.batch)
-        classification = phases.send(filled)
-        losses = filled.loss, classification.loss(plm, classification.batch).loss
-    gradients = zip(*(_gradients(loss, parameters) for loss in losses), strict=True)
+    with forked_random_state(plm.device):
+        filled = objective.masked_lm(plm, own_counts)
+        classified = objective.classify(plm, own_counts | {"perturbed_ids": filled.perturbed_ids})
+    gradients = zip(*(_gradients(output.loss, parameters) for output in (filled, classified)), strict=True)
     shared = [pair for pair in gradients if None not in pair] or [(torch.zeros(1), torch.zeros(1))]
     mlm, ft = (torch.cat([gradient.flatten() for gradient in side]) for side in zip(*shared, strict=True))
     return {

@@ -325,17 +325,24 @@ def evaluating(model: nn.Module):
             module.training = True
 
 
-@contextmanager
+def forked_random_state(device: torch.device):
+    """A block after which torch's global generators stand where they stood before it."""
+    return torch.random.fork_rng([device] if device.type == "cuda" else [])
+
+
+def word_embeddings(trunk: PreTrainedModel) -> nn.Module:
+    """The module that embeds the text; an encoder-decoder's encoder has one of its own."""
+    return (trunk.get_encoder() if trunk.config.is_encoder_decoder else trunk).get_input_embeddings()
+
+
 def _only_rows(trunk: nn.Module, mask: Tensor):
+    """A block in which the trunk gives back its rows at the mask alone."""
+
     def gather(module, args, output):
         output.last_hidden_state = output.last_hidden_state[mask].unsqueeze(0)  # (1, n_masked, hidden)
         return output
 
-    handle = trunk.register_forward_hook(gather)
-    try:
-        yield
-    finally:
-        handle.remove()
+    return trunk.register_forward_hook(gather)
 
 
 def _pick(scores: Tensor, fill: str, top_k: int, generator) -> Tensor:

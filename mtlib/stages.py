@@ -20,7 +20,7 @@ from mtlib.masking import MaskingPolicy
 from mtlib.objectives import Objective
 from mtlib.objectives.mask_tuning import perturbation_counts
 from mtlib.objectives.masked_lm import check_replacement, draw_mask, replace_masked
-from mtlib.plm import SharedPLM, check_fill, check_top_k, evaluating
+from mtlib.plm import SharedPLM, check_fill, check_top_k, evaluating, forked_random_state
 from mtlib.settings import Fill, LearningRates, Replacement
 
 
@@ -167,8 +167,7 @@ class Refill(Preparer):
         console = Console(stderr=True)
         counts = {"masked": 0, "changed": 0}
         rows = iter(order.tolist())
-        devices = [plm.device] if plm.device.type == "cuda" else []
-        with evaluating(plm), torch.random.fork_rng(devices):
+        with evaluating(plm), forked_random_state(plm.device):
             torch.manual_seed(seed)  # what sampled fills and the 80/10/10 rule draw from
             masks = torch.Generator().manual_seed(seed)
             for batch in track(batches, "refilling", console=console, transient=True, disable=not console.is_terminal):

@@ -1,5 +1,6 @@
 """Training with any objective: the stock Trainer, with its loss, its log and its batches made right for ours."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from mtlib.checkpoints import load_objective, save_objective
 from mtlib.collator import Collator
 from mtlib.diagnostics import gradient_diagnostics
 from mtlib.errors import UserError
-from mtlib.objectives import FineTuning, Objective, ObjectiveOutput, Phase
+from mtlib.objectives import FineTuning, Objective, ObjectiveOutput
 from mtlib.plm import SharedPLM
 from mtlib.sampler import LengthGroups
 from mtlib.settings import Update
@@ -130,11 +131,10 @@ class ObjectiveTrainer(Trainer):
         n, length = batch["input_ids"].shape
         whole = self._gathered(batch)
         prepared = self.objective.prepare(self.plm, whole, generator)
-        longest, first = whole["input_ids"].shape[1], self.args.process_index * n
+        first = self.args.process_index * n
         drawn = {name: value[first : first + n] for name, value in prepared.items() if name not in batch}
-        for name, rows in drawn.items():
-            if rows.ndim > 1 and rows.shape[1] == longest:
-                drawn[name] = rows[:, :length]
+        for name in drawn.keys() & {*self.objective.token_draws}:
+            drawn[name] = drawn[name][:, :length]
         return batch | drawn
 
     def _gathered(self, batch) -> dict[str, torch.Tensor]:
@@ -142,26 +142,28 @@ class ObjectiveTrainer(Trainer):
         padding = {"input_ids": self.plm.tokenizer.pad_token_id} | dict(self.objective.columns)
         whole = {}
         for name, rows in sorted(batch.items()):  # in one order in all processes
+            # padding makes other integers of booleans, and of those of one process alone
+            whole_rows = rows.to(torch.uint8) if rows.dtype is torch.bool else rows
             if rows.ndim > 1:
-                rows = self.accelerator.pad_across_processes(rows, dim=1, pad_index=padding.get(name, 0))
-            whole[name] = self.accelerator.gather(rows)
+                pad_index = padding.get(name, 0)
+                whole_rows = self.accelerator.pad_across_processes(whole_rows, dim=1, pad_index=pad_index)
+            whole[name] = self.accelerator.gather(whole_rows).to(rows.dtype)
         return whole
 
     def training_step(self, model, inputs, num_items_in_batch=None):
         model.train()
         every = self.args.gradient_diagnostics_steps
-        two_losses = self.objective.phases(self.plm, inputs) is not None
-        if every and two_losses and self.state.global_step % every == 0:
+        if every and self.objective.two_losses and self.state.global_step % every == 0:
             with self.compute_loss_context_manager():
                 self._diagnostics.append(gradient_diagnostics(self.plm, self.objective, self._prepare_inputs(inputs)))
         if self.update is None:
             return super().training_step(model, inputs, num_items_in_batch)
-        return self.update.step(self, model, self.objective.phases(self.plm, self._prepare_inputs(inputs)))
+        return self.update.step(self, model, self._prepare_inputs(inputs))
 
-    def run_phase(self, model, phase: Phase) -> ObjectiveOutput:
+    def run_loss(self, model, loss: Callable[[SharedPLM, dict], ObjectiveOutput], batch: dict) -> ObjectiveOutput:
         """One loss of an objective that has two, forward."""
         with self.compute_loss_context_manager():
-            output = model(phase.loss, phase.batch)
+            output = model(loss, batch)
         self._note(output.parts)
         return output
 
@@ -316,7 +318,7 @@ def _check_arguments(plm: SharedPLM, objective: Objective, args: ObjectiveArgume
             raise UserError(f"{name} is {value!r}, but the loss is the objective's; leave {name} out.")
     if args.update == "alternating" and (others.get("optimizers") or (None,))[0] is not None:
         raise UserError('update="alternating" makes its own two optimisers; leave `optimizers` out, or its first.')
-    if args.gradient_diagnostics_steps and not plm.shared and objective.phases(plm, {}) is not None:
+    if args.gradient_diagnostics_steps and not plm.shared and objective.two_losses:
         raise UserError("gradient_diagnostics_steps compares two losses on one trunk; this model has two, set it to 0.")
 
 

@@ -1,7 +1,6 @@
 """How the two losses of an objective become optimiser steps, where that takes more than one backward pass."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
 
@@ -9,7 +8,6 @@ import torch
 from torch import nn
 
 from mtlib.errors import UserError
-from mtlib.objectives import ObjectiveOutput, Phase
 from mtlib.settings import Update
 
 UPDATES = get_args(Update)
@@ -31,15 +29,18 @@ class AlternatingUpdate:
     def __init__(self, optimizer: torch.optim.Optimizer):
         self.optimizer = optimizer
 
-    def step(self, trainer, model: nn.Module, phases) -> torch.Tensor:
+    def step(self, trainer, model: nn.Module, batch: dict) -> torch.Tensor:
         """Both backward passes and the first of the two steps; the trainer clips and steps for the second."""
-        loss, output = _run(trainer, model, next(phases), weighted=True)
+        objective, alpha = trainer.objective, trainer.objective.alpha
+        filled = trainer.run_loss(model, objective.masked_lm, batch)
+        loss = _backward(trainer, alpha * filled.loss)
         trainer.accelerator.clip_grad_norm_(model.parameters(), trainer.args.max_grad_norm or float("inf"))
         for group, scheduled in zip(self.optimizer.param_groups, trainer.optimizer.param_groups, strict=True):
             group["lr"] = scheduled["lr"]
         self.optimizer.step()
         model.zero_grad()
-        return loss + _run(trainer, model, phases.send(output), weighted=True)[0]
+        classified = trainer.run_loss(model, objective.classify, batch | {"perturbed_ids": filled.perturbed_ids})
+        return loss + _backward(trainer, (1 - alpha) * classified.loss)
 
     def save(self, folder: Path) -> None:
         torch.save(self.optimizer.state_dict(), folder / self.FILE)
@@ -74,41 +75,29 @@ class BalancedUpdate:
         self.ft_norm: torch.Tensor | None = None  # r, a scalar
         self._mlm_gradients: list[torch.Tensor | None] | None = None  # of the slices so far
 
-    def step(self, trainer, model: nn.Module, phases) -> torch.Tensor:
+    def step(self, trainer, model: nn.Module, batch: dict) -> torch.Tensor:
         """Both backward passes of one slice; after the last slice `.grad` holds the gradient of the whole step."""
-        masked_lm, losses = next(phases), []
-
-        def backward_mlm():
-            loss, output = _run(trainer, model, masked_lm)
-            losses.append(masked_lm.weight * loss)
-            return output
-
-        def backward_ft(output: ObjectiveOutput):
-            phase = phases.send(output)
-            losses.append(phase.weight * _run(trainer, model, phase)[0])
-
-        if masked_lm.weight == 0:
-            with torch.no_grad():
-                output = trainer.run_phase(model, masked_lm)
-            backward_ft(output)
-        else:
-            self.add_slice(model, backward_mlm, backward_ft)
+        objective, alpha, loss = trainer.objective, trainer.objective.alpha, 0.0
+        # several processes: DistributedDataParallel would reduce gradients that are swapped out in between
+        with trainer.accelerator.no_sync(model):
+            with torch.set_grad_enabled(alpha > 0):
+                filled = trainer.run_loss(model, objective.masked_lm, batch)
+            if alpha > 0:  # each loss adds to the gradients of its own slices so far
+                ft_gradients = _swap_gradients(model, self._mlm_gradients)
+                loss = alpha * _backward(trainer, filled.loss)
+                self._mlm_gradients = _swap_gradients(model, ft_gradients)
+            classified = trainer.run_loss(model, objective.classify, batch | {"perturbed_ids": filled.perturbed_ids})
+            loss = loss + (1 - alpha) * _backward(trainer, classified.loss)
         if trainer.accelerator.sync_gradients:
-            self.combine(model, masked_lm.weight)
-        return sum(losses)
+            if trainer.args.world_size > 1:
+                self._average_over_processes(trainer, model)
+            self.combine(model, alpha)
+        return loss
 
-    def add_slice(self, model: nn.Module, backward_mlm: Callable, backward_ft: Callable) -> None:
-        """Add the gradients of one slice. Each argument runs one loss; the second is given what the first returns.
-
-        Between slices `.grad` of the model's parameters holds g_FT.
-        """
-        parameters = list(model.parameters())
-        ft_gradients = [parameter.grad for parameter in parameters]
-        _set_gradients(parameters, self._mlm_gradients or [None] * len(parameters))
-        output = backward_mlm()
-        self._mlm_gradients = [parameter.grad for parameter in parameters]
-        _set_gradients(parameters, ft_gradients)
-        backward_ft(output)
+    def _average_over_processes(self, trainer, model: nn.Module) -> None:
+        of_both = [[parameter.grad for parameter in model.parameters()], self._mlm_gradients or []]
+        for gradient in (gradient for side in of_both for gradient in side if gradient is not None):
+            gradient.copy_(trainer.accelerator.reduce(gradient, "mean"))
 
     def combine(self, model: nn.Module, alpha: float) -> None:
         """Leave the gradient of the whole step in `.grad`, ready to be clipped and stepped on."""
@@ -142,7 +131,7 @@ def check_update(update: str, plm, objective, args) -> None:
     """Raise `UserError` where an update cannot be done with this model, objective and setting."""
     if update == "joint":
         return
-    if objective.phases(plm, {}) is None:
+    if not objective.two_losses:
         raise UserError(f'update="{update}" needs the two losses of MaskTuning, not {type(objective).__name__}.')
     if update == "alternating" and args.world_size > 1:
         raise UserError('update="alternating" runs in one process; use update="joint" on several GPUs.')
@@ -150,18 +139,21 @@ def check_update(update: str, plm, objective, args) -> None:
         raise UserError('update="balanced" weighs two gradients on one trunk; this model has two, use update="joint".')
 
 
-def _run(trainer, model: nn.Module, phase: Phase, weighted: bool = False) -> tuple[torch.Tensor, ObjectiveOutput]:
-    """One loss forward and backward: its value, and the phase's output."""
-    output = trainer.run_phase(model, phase)
-    loss = output.loss * (phase.weight if weighted else 1.0) * trainer.args.world_size
+def _backward(trainer, loss: torch.Tensor) -> torch.Tensor:
+    # DistributedDataParallel averages gradients over processes, whereas the slices' losses are to be summed
+    loss = loss * trainer.args.world_size
     trainer.accelerator.backward(loss)
-    return loss.detach(), output
+    return loss.detach()
 
 
 def _norm(gradients: tuple[torch.Tensor, ...]) -> torch.Tensor:
     return torch.nn.utils.get_total_norm(gradients)
 
 
-def _set_gradients(parameters: list[nn.Parameter], gradients: list[torch.Tensor | None]) -> None:
-    for parameter, gradient in zip(parameters, gradients, strict=True):
+def _swap_gradients(model: nn.Module, gradients: list[torch.Tensor | None] | None) -> list[torch.Tensor | None]:
+    """Put these into `.grad` (None: nothing yet), and return what was there."""
+    parameters = list(model.parameters())
+    before = [parameter.grad for parameter in parameters]
+    for parameter, gradient in zip(parameters, gradients or [None] * len(parameters), strict=True):
         parameter.grad = gradient
+    return before

@@ -306,10 +306,12 @@ def test_two_processes_train_as_one(tmp_path):
     """The same global batches, cut over two gloo processes; without dropout.
 
     An objective without masks, Mask-tuning, one with a column and a parameter in Mask-tuning, those of the other
-    papers, and a masking policy that reads a column.
+    papers, a masking policy that reads a column, fixed masks, and the balanced update, with accumulation too.
     """
     methods = ["fine_tuning", "mask_tuning --mask-rate 0.4", "weighed", "product_of_experts", "learned_mixin"]
-    methods += ["reweight", "hidden_cut", "confidence_regularization", "mask_tuning --masking frequency_rare"]
+    methods += ["reweight", "hidden_cut", "confidence_regularization", "span_cutoff"]
+    methods += ["mask_tuning --masking frequency_rare", "mask_tuning --mask-rate 0.4 --fixed-masks"]
+    methods += [f"mask_tuning --mask-rate 0.4 --update balanced --accumulation {slices}" for slices in (1, 2)]
     source, still = write_testbed(tmp_path / "testbed"), tmp_path / "still-bert"
     train = source / "testbed_sentiment_train.jsonl"
     lines = train.read_text().splitlines(keepends=True)  # of several lengths, so that the processes pad differently

@@ -74,7 +74,7 @@ def test_bad_options(options, message):
 class TestLimits:
     def test_alpha_0_and_no_masks_is_fine_tuning(self, still_plm):
         batch = make_batch(still_plm)
-        tuned = MaskTuning(0.0, ExactMasking(0.0, at_least=0))(still_plm, batch)
+        tuned = MaskTuning(0.0, ExactMasking(0.0))(still_plm, batch)
         plain = FineTuning()(still_plm, batch)
         assert torch.equal(tuned.loss, plain.loss) and torch.equal(tuned.logits, plain.logits)
 
@@ -130,16 +130,12 @@ def test_no_example_goes_unmasked(plm):
     assert (batch["mask"].sum(1) >= 1).all()
 
 
-def test_phases_are_the_two_halves_of_equation_1(still_plm):
+def test_the_two_losses_are_the_two_halves_of_equation_1(still_plm):
     objective = MaskTuning(0.7)
     batch = objective.prepare(still_plm, make_batch(still_plm))
-    phases = objective.phases(still_plm, batch)
-    first = next(phases)
-    filled = first.loss(still_plm, first.batch)
-    second = phases.send(filled)
-    assert (first.weight, second.weight) == (0.7, pytest.approx(0.3))
-    loss = first.weight * filled.loss + second.weight * second.loss(still_plm, second.batch).loss
-    torch.testing.assert_close(loss, objective(still_plm, batch).loss)
+    filled = objective.masked_lm(still_plm, batch)
+    classified = objective.classify(still_plm, batch | {"perturbed_ids": filled.perturbed_ids})
+    torch.testing.assert_close(0.7 * filled.loss + 0.3 * classified.loss, objective(still_plm, batch).loss)
 
 
 def test_masked_lm_counts_right_predictions(still_plm):

@@ -76,7 +76,7 @@ def test_fine_tuning_is_stock_fine_tuning_loss_by_loss(tmp_path):
 
 def test_mask_tuning_without_alpha_and_masks_is_fine_tuning(tmp_path):
     plain = train(tmp_path / "a", FineTuning(), max_steps=20)
-    tuned = train(tmp_path / "b", MaskTuning(0.0, ExactMasking(0.0, at_least=0)), max_steps=20)
+    tuned = train(tmp_path / "b", MaskTuning(0.0, ExactMasking(0.0)), max_steps=20)
     for a, b in zip(history(plain), history(tuned), strict=True):
         assert a == pytest.approx(b, rel=1e-6)
 

@@ -1,12 +1,14 @@
 """The balanced update: hand-computed, its two limits, and the trainings that must come out alike."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch import nn
 
 from mtlib.errors import UserError
 from mtlib.masking import ExactMasking
-from mtlib.objectives import FineTuning, MaskedLM, MaskTuning
+from mtlib.objectives import FineTuning, MaskedLM, MaskTuning, ObjectiveOutput
 from mtlib.updates import BalancedUpdate
 from tests.conftest import make_plm, tiny_bert_config
 from tests.test_trainer import NO_DROPOUT, history, train
@@ -20,43 +22,47 @@ class TwoHeads(nn.Module):
         self.classifier = nn.Parameter(torch.zeros(2))
 
 
-def backward(model: TwoHeads, head: str, direction: list[float]):
-    """A loss with gradient `direction` on the trunk and on its own head."""
-    return lambda output=None: ((model.trunk + getattr(model, head)) @ torch.tensor(direction)).backward()
+def step(update, model: TwoHeads, mlm: list[float], ft: list[float], alpha: float = 0.6, last: bool = True) -> None:
+    """A slice whose two losses have these gradients on the trunk, and each on its own head."""
+
+    def loss(head: str, direction: list[float]):
+        return lambda model, batch: ObjectiveOutput((model.trunk + getattr(model, head)) @ torch.tensor(direction))
+
+    objective = SimpleNamespace(alpha=alpha, masked_lm=loss("mlm_head", mlm), classify=loss("classifier", ft))
+    trainer = SimpleNamespace(
+        objective=objective,
+        args=SimpleNamespace(world_size=1),
+        accelerator=SimpleNamespace(backward=lambda loss: loss.backward(), sync_gradients=last),
+        run_loss=lambda model, loss, batch: loss(model, batch),
+    )
+    update.step(trainer, model, {})
 
 
 def test_gradient_by_hand():
     model, update = TwoHeads(), BalancedUpdate()
-    update.add_slice(model, backward(model, "mlm_head", [0.0, 20.0]), backward(model, "classifier", [3.0, 4.0]))
-    update.combine(model, alpha=0.6)
+    step(update, model, [0.0, 20.0], [3.0, 4.0])
     # |g_FT| is 5, so g_MLM becomes (0, 5): 0.6 * (0, 5) + 0.4 * (3, 4)
     torch.testing.assert_close(model.trunk.grad, torch.tensor([1.2, 4.6]))
     torch.testing.assert_close(model.mlm_head.grad, torch.tensor([0.0, 20.0]))
     torch.testing.assert_close(model.classifier.grad, torch.tensor([3.0, 4.0]))
-    for parameter in model.parameters():
-        parameter.grad = None
-    update.add_slice(model, backward(model, "mlm_head", [0.0, 2.0]), backward(model, "classifier", [0.0, 25.0]))
-    update.combine(model, alpha=0.6)
+    model.zero_grad()
+    step(update, model, [0.0, 2.0], [0.0, 25.0])
     assert update.ft_norm.item() == pytest.approx(0.95 * 5 + 0.05 * 25)  # 6
     torch.testing.assert_close(model.trunk.grad, torch.tensor([0.0, 0.6 * 6 + 0.4 * 25]))
 
 
 def test_slices_are_summed_before_they_are_measured():
-    whole, cut = TwoHeads(), TwoHeads()
-    updates = BalancedUpdate(), BalancedUpdate()
-    updates[0].add_slice(whole, backward(whole, "mlm_head", [6.0, 8.0]), backward(whole, "classifier", [1.0, 1.0]))
-    for mlm, ft in (([6.0, 0.0], [1.0, 0.0]), ([0.0, 8.0], [0.0, 1.0])):
-        updates[1].add_slice(cut, backward(cut, "mlm_head", mlm), backward(cut, "classifier", ft))
-    for update, model in zip(updates, (whole, cut), strict=True):
-        update.combine(model, 0.3)
+    whole, cut, update = TwoHeads(), TwoHeads(), BalancedUpdate()
+    step(BalancedUpdate(), whole, [6.0, 8.0], [1.0, 1.0])
+    step(update, cut, [6.0, 0.0], [1.0, 0.0], last=False)
+    step(update, cut, [0.0, 8.0], [0.0, 1.0])
     for a, b in zip(whole.parameters(), cut.parameters(), strict=True):
         torch.testing.assert_close(a.grad, b.grad)
 
 
 def test_nothing_masked_leaves_the_classification_gradient():
-    model, update = TwoHeads(), BalancedUpdate()
-    update.add_slice(model, backward(model, "mlm_head", [0.0, 0.0]), backward(model, "classifier", [3.0, 4.0]))
-    update.combine(model, alpha=0.6)
+    model = TwoHeads()
+    step(BalancedUpdate(), model, [0.0, 0.0], [3.0, 4.0])
     torch.testing.assert_close(model.trunk.grad, torch.tensor([1.2, 1.6]))
 
 

@@ -34,24 +34,24 @@ __all__ = [
     "pointer_loss",
 ]
 
-# name -> (rate, tokenizer, at_least) -> policy; in the order of `settings.Masking`, which is for those without torch
+# name -> (rate, tokenizer) -> policy; in the order of `settings.Masking`, which is for those without torch
 POLICIES = {
-    "exact": lambda rate, tokenizer, at_least: ExactMasking(rate, at_least),
-    "bernoulli": lambda rate, tokenizer, at_least: BernoulliMasking(rate),
-    "whole_word": lambda rate, tokenizer, at_least: WholeWordMasking(rate, tokenizer, at_least),
-    "original": lambda rate, tokenizer, at_least: OriginalMasking(rate, at_least),
-    "salient_spans": lambda rate, tokenizer, at_least: SalientSpanMasking(rate, at_least),
-    "supervised": lambda rate, tokenizer, at_least: SupervisedMasking(),
-    "supervised_top5": lambda rate, tokenizer, at_least: SupervisedMasking(best_of=5),
-    "meta_learned": lambda rate, tokenizer, at_least: MetaLearnedMasking(rate, at_least),
-    "frequency_rare": lambda rate, tokenizer, at_least: FrequencyMasking(rate, at_least, "rare"),
-    "frequency_frequent": lambda rate, tokenizer, at_least: FrequencyMasking(rate, at_least, "frequent"),
-    "part_of_speech_content": lambda rate, tokenizer, at_least: PartOfSpeechMasking(rate, at_least, "content"),
-    "part_of_speech_function": lambda rate, tokenizer, at_least: PartOfSpeechMasking(rate, at_least, "function"),
-    "attribution_most": lambda rate, tokenizer, at_least: AttributionMasking(rate, at_least, "most"),
-    "attribution_least": lambda rate, tokenizer, at_least: AttributionMasking(rate, at_least, "least"),
-    "known_shortcut": lambda rate, tokenizer, at_least: KnownShortcutMasking(rate, at_least),
-    "known_cause": lambda rate, tokenizer, at_least: KnownCauseMasking(rate, at_least),
+    "exact": lambda rate, tokenizer: ExactMasking(rate),
+    "bernoulli": lambda rate, tokenizer: BernoulliMasking(rate),
+    "whole_word": lambda rate, tokenizer: WholeWordMasking(rate, tokenizer),
+    "original": lambda rate, tokenizer: OriginalMasking(rate),
+    "salient_spans": lambda rate, tokenizer: SalientSpanMasking(rate),
+    "supervised": lambda rate, tokenizer: SupervisedMasking(),
+    "supervised_top5": lambda rate, tokenizer: SupervisedMasking(best_of=5),
+    "meta_learned": lambda rate, tokenizer: MetaLearnedMasking(rate),
+    "frequency_rare": lambda rate, tokenizer: FrequencyMasking(rate, "rare"),
+    "frequency_frequent": lambda rate, tokenizer: FrequencyMasking(rate, "frequent"),
+    "part_of_speech_content": lambda rate, tokenizer: PartOfSpeechMasking(rate, "content"),
+    "part_of_speech_function": lambda rate, tokenizer: PartOfSpeechMasking(rate, "function"),
+    "attribution_most": lambda rate, tokenizer: AttributionMasking(rate, "most"),
+    "attribution_least": lambda rate, tokenizer: AttributionMasking(rate, "least"),
+    "known_shortcut": lambda rate, tokenizer: KnownShortcutMasking(rate),
+    "known_cause": lambda rate, tokenizer: KnownCauseMasking(rate),
 }
 
 
@@ -63,4 +63,4 @@ def masking_policy(name: str, rate: float, tokenizer) -> MaskingPolicy:
     """
     if name not in POLICIES:
         raise UserError(f"masking is {name!r}; expected one of {', '.join(POLICIES)}.")
-    return POLICIES[name](rate, tokenizer, 1 if rate > 0 else 0)
+    return POLICIES[name](rate, tokenizer)

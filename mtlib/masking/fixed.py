@@ -1,12 +1,15 @@
 """Masks that are drawn once for each example and kept over all epochs."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from torch import Tensor
 
 from mtlib.masking.policy import MaskingPolicy
+from mtlib.settings import Targets
 
 
+@dataclass(frozen=True)
 class FixedMasking(MaskingPolicy):
     """Another policy's masks, drawn once before training: the examples bring them along as the column `mask`.
 
@@ -14,11 +17,11 @@ class FixedMasking(MaskingPolicy):
         policy: which tokens.
     """
 
-    def __init__(self, policy: MaskingPolicy):
-        self.policy, self.targets = policy, policy.targets
+    policy: MaskingPolicy
 
-    def __repr__(self) -> str:
-        return f"FixedMasking({self.policy!r})"
+    @property
+    def targets(self) -> Targets:
+        return self.policy.targets
 
     @property
     def columns(self) -> Mapping[str, int | float]:

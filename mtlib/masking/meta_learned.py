@@ -24,7 +24,8 @@ from mtlib.collator import Collator
 from mtlib.errors import UserError
 from mtlib.masking.marking import with_column
 from mtlib.masking.places import maskable_positions
-from mtlib.plm import SharedPLM, evaluating
+from mtlib.masking.policy import gumbel
+from mtlib.plm import SharedPLM, evaluating, forked_random_state, word_embeddings
 from mtlib.stages import Prepared, Preparer
 
 
@@ -48,22 +49,22 @@ class MaskScorer(nn.Module):
         return self.head(torch.tanh(self.context(embedded.mT)).mT).squeeze(-1)
 
 
-def gumbel_choice(
-    scores: Tensor, maskable: Tensor, generator: torch.Generator | None = None, straight_through: bool = True
-) -> Tensor:
+def gumbel_choice(scores: Tensor, maskable: Tensor, generator: torch.Generator | None = None) -> Tensor:
     """One token of each row, drawn with probabilities proportional to exp(score): weights `(batch, seq)`.
 
-    The softmax of scores with Gumbel noise; `straight_through` rounds it to 0 and 1 and keeps its gradient. Rows
-    without a maskable token have weights 0.
+    `gumbel_softmax` rounded to 0 and 1, with its gradient (straight-through).
     """
-    draws = torch.rand(scores.shape, generator=generator, dtype=scores.dtype).to(scores.device).clamp(1e-20, 1 - 1e-7)
-    noisy = (scores - torch.log(-torch.log(draws))).masked_fill(~maskable, -torch.inf)
-    possible = maskable.any(dim=1, keepdim=True)
-    soft = noisy.masked_fill(~possible, 0.0).softmax(dim=1) * possible  # (batch, seq)
-    if not straight_through:
-        return soft
-    hard = one_hot(soft.argmax(dim=1), soft.shape[1]) * possible
+    soft = gumbel_softmax(scores, maskable, generator)
+    hard = one_hot(soft.argmax(dim=1), soft.shape[1]) * maskable.any(dim=1, keepdim=True)
     return hard.to(soft) - soft.detach() + soft
+
+
+def gumbel_softmax(scores: Tensor, maskable: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    """The softmax of scores with Gumbel noise, `(batch, seq)`; 0 in rows without a maskable token."""
+    draws = torch.rand(scores.shape, generator=generator, dtype=scores.dtype).to(scores.device)
+    noisy = (scores + gumbel(draws)).masked_fill(~maskable, -torch.inf)
+    possible = maskable.any(dim=1, keepdim=True)
+    return noisy.masked_fill(~possible, 0.0).softmax(dim=1) * possible  # (batch, seq)
 
 
 def masked_lm_step_loss(plm: SharedPLM, batch: Mapping[str, Tensor]) -> Tensor:
@@ -73,8 +74,7 @@ def masked_lm_step_loss(plm: SharedPLM, batch: Mapping[str, Tensor]) -> Tensor:
     of the tokens' cross-entropies, weighted by w.
     """
     weights, input_ids = batch["weights"], batch["input_ids"]  # (batch, seq)
-    trunk = plm.mlm_trunk.get_encoder() if plm.config.is_encoder_decoder else plm.mlm_trunk
-    embed = trunk.get_input_embeddings()
+    embed = word_embeddings(plm.mlm_trunk)
     w = weights.unsqueeze(-1)
     inputs = plm.inputs(batch)
     inputs.pop("input_ids")
@@ -150,12 +150,11 @@ class LearnToMask(Preparer):
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
         with (
             evaluating(plm),
-            torch.random.fork_rng([plm.device] if plm.device.type == "cuda" else []),
+            forked_random_state(plm.device),
             torch.autocast(plm.device.type, enabled=False),
         ):
             torch.manual_seed(seed)
-            trunk = plm.trunk.get_encoder() if plm.config.is_encoder_decoder else plm.trunk
-            scorer = MaskScorer(trunk.get_input_embeddings().weight).to(plm.device)
+            scorer = MaskScorer(word_embeddings(plm.trunk).weight).to(plm.device)
             self.fit(scorer, plm, examples, torch.Generator().manual_seed(seed))
             scores = self._scores(scorer, plm, examples)
         return Prepared(with_column(examples, "meta_scores", scores), {"meta_learned_steps": self.steps})

@@ -1,11 +1,13 @@
 """Policies that follow a network which was trained before: a pointer's spans, and scores that were learned."""
 
+from dataclasses import dataclass, field
+
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from mtlib.errors import UserError
-from mtlib.masking.policy import CountedMasking, MaskingPolicy, uniform
+from mtlib.masking.policy import CountedMasking, MaskingPolicy, gumbel, uniform
 
 
 def pointer_loss(start_logits: Tensor, end_logits: Tensor, start: Tensor, end: Tensor) -> Tensor:
@@ -38,6 +40,7 @@ def best_spans(start: Tensor, end: Tensor, k: int = 1) -> tuple[Tensor, Tensor, 
     return places // seq, places % seq, scores
 
 
+@dataclass(frozen=True)
 class MetaLearnedMasking(CountedMasking):
     """Tokens drawn by learned scores, which were trained so that fine-tuning learns quickly. Our reconstruction.
 
@@ -47,13 +50,13 @@ class MetaLearnedMasking(CountedMasking):
     columns = {"meta_scores": 0.0}  # noqa: RUF012  (never changed)
     prepared_by = "mtlib.masking.meta_learned:LearnToMask"
 
-    def __init__(self, rate: float = 0.05, at_least: int = 1, temperature: float = 1.0):
-        super().__init__(rate, at_least, temperature)
+    temperature: float = field(default=1.0, kw_only=True)
 
     def scores(self, batch, maskable, plm) -> Tensor:
         return self.column(batch, "meta_scores")
 
 
+@dataclass(frozen=True)
 class SupervisedMasking(MaskingPolicy):
     """The span that a learned pointer points at, `supervised.SpanPointer` (Ye et al. 2021).
 
@@ -66,20 +69,18 @@ class SupervisedMasking(MaskingPolicy):
     columns = {"span_start": -torch.inf, "span_end": -torch.inf}  # noqa: RUF012  (never changed)
     prepared_by = "mtlib.testbed.answers:PointAtAnswers"
 
-    def __init__(self, best_of: int = 1):
-        if not (isinstance(best_of, int) and best_of >= 1):
-            raise UserError(f"best_of is {best_of!r}; expected a whole number, 1 or more.")
-        self.best_of = best_of
+    best_of: int = 1
 
-    def __repr__(self) -> str:
-        return f"SupervisedMasking(best_of={self.best_of!r})"
+    def __post_init__(self):
+        if not (isinstance(self.best_of, int) and self.best_of >= 1):
+            raise UserError(f"best_of is {self.best_of!r}; expected a whole number, 1 or more.")
 
     def __call__(self, batch, maskable, generator=None, plm=None) -> Tensor:
         start, end = (self.column(batch, name).masked_fill(~maskable, -torch.inf) for name in self.columns)
         first, last, scores = best_spans(start, end, self.best_of)  # (batch, best_of)
         possible = scores.isfinite()
-        gumbel = -torch.log(-torch.log(uniform(possible, generator).clamp(1e-20, 1 - 1e-7)))
-        chosen = (scores + gumbel if self.best_of > 1 else scores).argmax(dim=1, keepdim=True)  # (batch, 1)
+        noise = gumbel(uniform(possible, generator))  # (batch, best_of); drawn for the best span alone as well
+        chosen = (scores + noise if self.best_of > 1 else scores).argmax(dim=1, keepdim=True)  # (batch, 1)
         places = torch.arange(maskable.shape[1], device=maskable.device)
         inside = (places >= first.gather(1, chosen)) & (places <= last.gather(1, chosen))
         return maskable & inside & possible.gather(1, chosen)  # (batch, seq)

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -67,28 +68,25 @@ class MaskingPolicy(ABC):
         """
 
 
+@dataclass(frozen=True)
 class CountedMasking(MaskingPolicy):
-    """The same share of every example: `clamp(round(rate * n), at_least, n)` of its `n` maskable tokens.
+    """The same share of every example: `clamp(round(rate * n), 1, n)` of its `n` maskable tokens; none at rate 0.
 
     Which ones, `scores` decides. Halves are rounded to even, as Python does.
 
     Args:
         rate: share of the maskable tokens, in [0, 1].
-        at_least: tokens masked even where `rate` rounds to none.
         temperature: 0 takes the tokens with the highest scores, ties broken at random. Above 0 tokens are drawn without
             replacement with probabilities proportional to `exp(score / temperature)`.
     """
 
-    def __init__(self, rate: float = 0.05, at_least: int = 1, temperature: float = 0.0):
-        check_rate("rate", rate)
-        if not (isinstance(at_least, int) and at_least >= 0):
-            raise UserError(f"at_least is {at_least!r}; expected a whole number, 0 or more.")
-        if not temperature >= 0:
-            raise UserError(f"temperature is {temperature!r}; expected 0 or more.")
-        self.rate, self.at_least, self.temperature = rate, at_least, temperature
+    rate: float = 0.05
+    temperature: float = field(default=0.0, kw_only=True)
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
+    def __post_init__(self):
+        check_rate("rate", self.rate)
+        if not self.temperature >= 0:
+            raise UserError(f"temperature is {self.temperature!r}; expected 0 or more.")
 
     def scores(self, batch: Mapping[str, Tensor], maskable: Tensor, plm) -> Tensor | None:
         """How much each token is wanted, float `(batch, seq)`; None: all alike."""
@@ -110,7 +108,7 @@ class CountedMasking(MaskingPolicy):
         """
         n = (candidates if counted is None else counted).sum(dim=1, keepdim=True)  # (batch, 1)
         # float64, so that the count is the one Python's round(rate * n) gives
-        wanted = torch.round(self.rate * n.double()).long().clamp(min=self.at_least)  # (batch, 1)
+        wanted = torch.round(self.rate * n.double()).long().clamp(min=int(self.rate > 0))  # (batch, 1)
         keys = uniform(candidates, generator)  # (batch, seq), 2 where there is no candidate
         if scores is not None:
             keys = self._keys(keys, scores.to(keys.dtype), candidates)
@@ -121,13 +119,17 @@ class CountedMasking(MaskingPolicy):
     def _keys(self, draws: Tensor, scores: Tensor, candidates: Tensor) -> Tensor:
         """Keys whose ascending order is the order in which tokens are taken, `(batch, seq)`."""
         if self.temperature > 0:  # the Gumbel trick: the largest of score + Gumbel noise is such a draw
-            gumbel = -torch.log(-torch.log(draws.clamp(1e-20, 1 - 1e-7)))
-            return (-(scores / self.temperature + gumbel)).masked_fill(~candidates, torch.inf)
+            return (-(scores / self.temperature + gumbel(draws))).masked_fill(~candidates, torch.inf)
         by_chance = draws.argsort(dim=1)  # (batch, seq): candidates in random order, all others after them
         ordered = scores.masked_fill(~candidates, -torch.inf).gather(1, by_chance)
         places = by_chance.gather(1, ordered.argsort(dim=1, descending=True, stable=True))
         ranks = torch.empty_like(places).scatter_(1, places, torch.arange(places.shape[1]).expand_as(places).to(places))
         return ranks.to(draws.dtype).masked_fill(~candidates, torch.inf)
+
+
+def gumbel(draws: Tensor) -> Tensor:
+    """Gumbel noise from uniform numbers."""
+    return -torch.log(-torch.log(draws.clamp(1e-20, 1 - 1e-7)))
 
 
 def uniform(candidates: Tensor, generator: torch.Generator | None) -> Tensor:

@@ -1,5 +1,7 @@
 """Policies that choose tokens by chance alone."""
 
+from dataclasses import dataclass
+
 from torch import Tensor
 
 from mtlib.masking.places import check_rate
@@ -13,9 +15,6 @@ class ExactMasking(CountedMasking):
     study gives each example one outcome, so each must have had a mask).
     """
 
-    def __init__(self, rate: float = 0.05, at_least: int = 1):
-        super().__init__(rate, at_least)
-
 
 class OriginalMasking(ExactMasking):
     """As `ExactMasking`, but the masked LM is trained to predict the whole text (+Orig: BART's own objective).
@@ -26,15 +25,14 @@ class OriginalMasking(ExactMasking):
     targets = "all"
 
 
+@dataclass(frozen=True)
 class BernoulliMasking(MaskingPolicy):
     """Each maskable token by itself with probability `rate`, as Hugging Face's masked-LM collator does."""
 
-    def __init__(self, rate: float = 0.05):
-        check_rate("rate", rate)
-        self.rate = rate
+    rate: float = 0.05
 
-    def __repr__(self) -> str:
-        return f"BernoulliMasking(rate={self.rate!r})"
+    def __post_init__(self):
+        check_rate("rate", self.rate)
 
     def __call__(self, batch, maskable, generator=None, plm=None) -> Tensor:
         return uniform(maskable, generator) < self.rate  # (batch, seq)

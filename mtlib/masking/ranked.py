@@ -1,6 +1,8 @@
 """Policies that rank tokens: by how common they are, by part of speech, by what the classifier leans on."""
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 import torch
@@ -8,7 +10,7 @@ from torch import Tensor
 
 from mtlib.errors import UserError
 from mtlib.masking.policy import CountedMasking
-from mtlib.plm import evaluating
+from mtlib.plm import evaluating, word_embeddings
 
 Frequency = Literal["rare", "frequent"]
 WordClass = Literal["content", "function"]
@@ -16,15 +18,18 @@ Attribution = Literal["most", "least"]
 WORD_CLASSES = {"content": 1, "function": 2}  # in the column `word_class`; 0: neither, as punctuation
 
 
+@dataclass(frozen=True)
 class FrequencyMasking(CountedMasking):
     """The tokens that are rarest, or most frequent, in the training set (`prefer`)."""
 
     columns = {"token_counts": 0}  # noqa: RUF012  (never changed)
     prepared_by = "mtlib.masking.marking:CountTokens"
 
-    def __init__(self, rate: float = 0.05, at_least: int = 1, prefer: Frequency = "rare", temperature: float = 0.0):
-        super().__init__(rate, at_least, temperature)
-        self.prefer = _checked(prefer, Frequency)
+    prefer: Frequency = "rare"
+
+    def __post_init__(self):
+        super().__post_init__()
+        _check_preference(self.prefer, Frequency)
 
     def scores(self, batch, maskable, plm) -> Tensor:
         """The logarithm of the count, with its sign turned for "rare": at temperature 1, a draw by count or by 1/count.
@@ -35,6 +40,7 @@ class FrequencyMasking(CountedMasking):
         return logarithms if self.prefer == "frequent" else -logarithms
 
 
+@dataclass(frozen=True)
 class PartOfSpeechMasking(CountedMasking):
     """Words of content (nouns, verbs, adjectives, adverbs, names, numbers), or words of function (all others) first.
 
@@ -44,14 +50,17 @@ class PartOfSpeechMasking(CountedMasking):
     columns = {"word_class": 0}  # noqa: RUF012
     prepared_by = "mtlib.diversity.word_classes:MarkWordClasses"
 
-    def __init__(self, rate: float = 0.05, at_least: int = 1, prefer: WordClass = "content", temperature: float = 0.0):
-        super().__init__(rate, at_least, temperature)
-        self.prefer = _checked(prefer, WordClass)
+    prefer: WordClass = "content"
+
+    def __post_init__(self):
+        super().__post_init__()
+        _check_preference(self.prefer, WordClass)
 
     def scores(self, batch, maskable, plm) -> Tensor:
         return (self.column(batch, "word_class") == WORD_CLASSES[self.prefer]).float()
 
 
+@dataclass(frozen=True)
 class AttributionMasking(CountedMasking):
     """The tokens that the classifier in training leans on most, or least.
 
@@ -65,34 +74,31 @@ class AttributionMasking(CountedMasking):
             that was not interrupted.
     """
 
-    def __init__(
-        self, rate: float = 0.05, at_least: int = 1, prefer: Attribution = "most", every: int = 1,
-        temperature: float = 0.0,
-    ):  # fmt: skip
-        super().__init__(rate, at_least, temperature)
-        if not (isinstance(every, int) and every >= 1):
-            raise UserError(f"every is {every!r}; expected a whole number, 1 or more.")
-        self.prefer, self.every = _checked(prefer, Attribution), every
-        self._batches, self._kept = 0, {}  # by the tokens of an example: when its scores were computed, and they
+    prefer: Attribution = "most"
+    every: int = 1
+    _batch_number: Iterator[int] = field(default_factory=itertools.count, init=False, repr=False, compare=False)
+    # by the tokens of an example: in which batch its scores were computed, and they
+    _kept: dict = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    def __repr__(self) -> str:
-        return f"AttributionMasking(rate={self.rate!r}, prefer={self.prefer!r}, every={self.every!r})"
+    def __post_init__(self):
+        super().__post_init__()
+        _check_preference(self.prefer, Attribution)
+        if not (isinstance(self.every, int) and self.every >= 1):
+            raise UserError(f"every is {self.every!r}; expected a whole number, 1 or more.")
 
     def scores(self, batch, maskable, plm) -> Tensor:
         scores = attribution(plm, batch) if self.every == 1 else self._scores_kept(batch, plm)  # (batch, seq)
         return scores if self.prefer == "most" else -scores
 
     def _scores_kept(self, batch: Mapping[str, Tensor], plm) -> Tensor:
-        self._batches += 1
-        attended = batch["attention_mask"].bool()  # (batch, seq)
+        now, attended = next(self._batch_number), batch["attention_mask"].bool()  # (batch, seq)
         names = [tuple(ids[there].tolist()) for ids, there in zip(batch["input_ids"], attended, strict=True)]
-        due = [self._batches - self._kept.get(name, (-self.every, None))[0] >= self.every for name in names]
+        due = [now - self._kept.get(name, (-self.every, None))[0] >= self.every for name in names]
         if any(due):
             rows = torch.tensor(due, device=attended.device)
             fresh = attribution(plm, {name: tensor[rows] for name, tensor in batch.items() if tensor.ndim})
-            rows_due = [i for i, is_due in enumerate(due) if is_due]
-            for i, row in zip(rows_due, fresh, strict=True):
-                self._kept[names[i]] = self._batches, row[attended[i]].cpu()
+            for i, row in zip(rows.nonzero().flatten().tolist(), fresh, strict=True):
+                self._kept[names[i]] = now, row[attended[i]].cpu()
         scores = torch.zeros(attended.shape, device=attended.device)
         scores[attended] = torch.cat([self._kept[name][1] for name in names]).to(scores)
         return scores
@@ -100,24 +106,18 @@ class AttributionMasking(CountedMasking):
 
 def attribution(plm, batch: Mapping[str, Tensor]) -> Tensor:
     """|gradient x input| of the predicted label's log-probability for each token, `(batch, seq)`; without dropout."""
-    trunk = plm.trunk.get_encoder() if plm.config.is_encoder_decoder else plm.trunk
     embedded = []
 
     def keep(module, args, output):
         embedded.append(output if output.requires_grad else output.requires_grad_())
         return embedded[-1]
 
-    hook = trunk.get_input_embeddings().register_forward_hook(keep)
-    try:
-        with evaluating(plm), torch.enable_grad():
-            predicted = plm.classify(batch).float().log_softmax(dim=-1).max(dim=-1).values  # (batch,)
-            (gradient,) = torch.autograd.grad(predicted.sum(), embedded[:1])  # (batch, seq, hidden)
-    finally:
-        hook.remove()
+    with word_embeddings(plm.trunk).register_forward_hook(keep), evaluating(plm), torch.enable_grad():
+        predicted = plm.classify(batch).float().log_softmax(dim=-1).max(dim=-1).values  # (batch,)
+        (gradient,) = torch.autograd.grad(predicted.sum(), embedded[:1])  # (batch, seq, hidden)
     return (gradient * embedded[0].detach()).float().sum(dim=-1).abs()
 
 
-def _checked(value: str, choices) -> str:
+def _check_preference(value: str, choices) -> None:
     if value not in get_args(choices):
         raise UserError(f"prefer is {value!r}; expected one of {', '.join(get_args(choices))}.")
-    return value

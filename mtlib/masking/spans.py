@@ -1,10 +1,12 @@
 """Spans of a text: from characters to tokens, and policies that mask what a span says."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from mtlib.masking.places import check_rate
 from mtlib.masking.policy import CountedMasking, MaskingPolicy, uniform
 
 
@@ -28,23 +30,22 @@ def mark_spans(text: str, offsets: Sequence[tuple[int, int]], spans: Sequence[tu
     return [max(span_of[start:end], default=0) for start, end in offsets]
 
 
+@dataclass(frozen=True)
 class SpanMasking(MaskingPolicy):
     """One span of each example, all of its spans equally likely. An example without one is masked at random.
 
     Args:
         rate: share of the tokens masked in an example without a span (as in `ExactMasking`); the length of a span is
             its own.
-        at_least: tokens masked there even where `rate` rounds to none.
 
     A class below it names the column that numbers the spans of an example in reading order from 1 on: for each token
     the span that it belongs to, or 0.
     """
 
-    def __init__(self, rate: float = 0.05, at_least: int = 1):
-        self.otherwise = CountedMasking(rate, at_least)
+    rate: float = 0.05
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(rate={self.otherwise.rate!r}, at_least={self.otherwise.at_least!r})"
+    def __post_init__(self):
+        check_rate("rate", self.rate)
 
     def __call__(self, batch, maskable, generator=None, plm=None) -> Tensor:
         (name,) = self.columns
@@ -58,7 +59,7 @@ class SpanMasking(MaskingPolicy):
         first = uniform(begins, generator).argmin(dim=1, keepdim=True)  # (batch, 1): a place in the chosen span
         chosen = (spans > 0) & (spans == spans.gather(1, first))  # (batch, seq)
         without = maskable & ~(spans > 0).any(dim=1, keepdim=True)
-        return chosen | self.otherwise.choose(without, None, generator)
+        return chosen | CountedMasking(self.rate).choose(without, None, generator)
 
 
 class SalientSpanMasking(SpanMasking):
@@ -69,14 +70,11 @@ class SalientSpanMasking(SpanMasking):
 
 
 class MarkedMasking(CountedMasking):
-    """Marked tokens and no others: `clamp(round(rate * n), at_least, m)` of an example's `m` marked ones.
+    """Marked tokens and no others: `clamp(round(rate * n), 1, m)` of an example's `m` marked ones, none at rate 0.
 
     `n` counts all maskable tokens, so that a rate means the same as in other policies. At rate 1 all that is marked is
     masked; where nothing is marked, nothing is. A class below it names the column of the marks (0: not marked).
     """
-
-    def __init__(self, rate: float = 0.05, at_least: int = 1):
-        super().__init__(rate, at_least)
 
     def __call__(self, batch, maskable, generator=None, plm=None) -> Tensor:
         (name,) = self.columns

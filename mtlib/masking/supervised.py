@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_se
 from mtlib.errors import UserError
 from mtlib.masking.marking import with_column
 from mtlib.masking.pointed import pointer_loss
-from mtlib.plm import SharedPLM
+from mtlib.plm import SharedPLM, forked_random_state, word_embeddings
 from mtlib.stages import Prepared, Preparer
 
 
@@ -103,10 +103,9 @@ class PointAtSpans(Preparer):
 
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
         spans = self.training_spans(plm, examples, seed)
-        with torch.random.fork_rng([plm.device] if plm.device.type == "cuda" else []):
+        with forked_random_state(plm.device):
             torch.manual_seed(seed)
-            trunk = plm.trunk.get_encoder() if plm.config.is_encoder_decoder else plm.trunk
-            pointer = SpanPointer(trunk.get_input_embeddings().weight).to(plm.device)
+            pointer = SpanPointer(word_embeddings(plm.trunk).weight).to(plm.device)
             fit_span_pointer(pointer, spans, plm.tokenizer.all_special_ids, self.epochs, seed=seed)
         starts, ends = self._logarithms(pointer.eval(), examples, plm.tokenizer.all_special_ids)
         examples = with_column(with_column(examples, "span_start", starts), "span_end", ends)

@@ -8,21 +8,17 @@ from mtlib.masking.policy import CountedMasking
 
 
 class WholeWordMasking(CountedMasking):
-    """Whole words: `clamp(round(rate * w), at_least, w)` of an example's `w` words, each with all its pieces.
+    """Whole words: `clamp(round(rate * w), 1, w)` of an example's `w` words, each with all its pieces; none at rate 0.
 
     Args:
         rate: share of words.
         tokenizer: tells which vocabulary entries continue a word. WordPiece marks continuations (`##ing`), byte-level
             BPE and SentencePiece mark beginnings (`Ġ`, `▁`); after a special token a piece always begins a word.
-        at_least: words masked even where `rate` rounds to none.
     """
 
-    def __init__(self, rate: float, tokenizer, at_least: int = 1):
-        super().__init__(rate, at_least)
+    def __init__(self, rate: float, tokenizer):
+        super().__init__(rate)
         self.continues_word = continues_word(tokenizer)  # (vocab,)
-
-    def __repr__(self) -> str:
-        return f"WholeWordMasking(rate={self.rate!r}, at_least={self.at_least!r})"
 
     def __call__(self, batch, maskable, generator=None, plm=None) -> Tensor:
         input_ids = batch["input_ids"]

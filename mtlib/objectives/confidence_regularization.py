@@ -2,15 +2,18 @@
 
 from collections.abc import Mapping
 
-import torch
 from torch import Tensor
 
-from mtlib.objectives.objective import Objective, ObjectiveOutput, share_of_step
+from mtlib.objectives.objective import Objective, ObjectiveOutput, mean
 from mtlib.plm import SharedPLM
 
 
 def confidence_regularization_loss(
-    logits: Tensor, teacher_probabilities: Tensor, bias_probabilities: Tensor, labels: Tensor
+    logits: Tensor,
+    teacher_probabilities: Tensor,
+    bias_probabilities: Tensor,
+    labels: Tensor,
+    n_examples: Tensor | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """L = -mean of sum_j s_j log p_j, where s_j is proportional to t_j^(1 - b_y) (Utama et al. 2020).
 
@@ -21,6 +24,7 @@ def confidence_regularization_loss(
         teacher_probabilities: t, `(batch, classes)`.
         bias_probabilities: b, `(batch, classes)`.
         labels: gold labels, `(batch,)`.
+        n_examples: what the mean divides by, when this batch is a slice of a larger one; default its own size.
 
     Returns:
         The loss (scalar, nats, float32) and its part `ft_loss`, the same. Gradients reach the logits alone.
@@ -28,7 +32,7 @@ def confidence_regularization_loss(
     bias = bias_probabilities.detach().float().gather(1, labels[:, None])  # (batch, 1)
     softened = teacher_probabilities.detach().float() ** (1 - bias).clamp(min=0)  # (batch, classes)
     targets = softened / softened.sum(-1, keepdim=True)
-    loss = -(targets * logits.float().log_softmax(-1)).sum(-1).mean()
+    loss = mean(-(targets * logits.float().log_softmax(-1)).sum(-1), n_examples)
     return loss, {"ft_loss": loss}
 
 
@@ -43,7 +47,6 @@ class ConfidenceRegularization(Objective):
 
     def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
         logits = plm.classify(batch)  # (batch, classes)
-        bias = batch["bias_log_probabilities"].exp()
-        loss, _ = confidence_regularization_loss(logits, batch["teacher_probabilities"], bias, batch["labels"])
-        loss = loss * share_of_step(torch.tensor(len(logits)), batch, "n_examples")
-        return ObjectiveOutput(loss, {"ft_loss": loss}, logits)
+        teacher, bias = batch["teacher_probabilities"], batch["bias_log_probabilities"].exp()
+        loss, parts = confidence_regularization_loss(logits, teacher, bias, batch["labels"], batch.get("n_examples"))
+        return ObjectiveOutput(loss, parts, logits)

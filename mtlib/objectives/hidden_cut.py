@@ -1,6 +1,6 @@
 """HiddenCut: a second view of each text with a span cut out of every layer, where attention goes."""
 
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
 import torch
@@ -38,8 +38,7 @@ class HiddenCut(TwoViews):
     def prepare(self, plm: SharedPLM, batch: dict, generator: torch.Generator | None = None) -> dict:
         if "cut_starts" in batch:
             return batch
-        # a second dimension of 1, so that no number of layers is taken for the length of a text
-        shape = (len(batch["input_ids"]), 1, len(layers(plm)))
+        shape = (len(batch["input_ids"]), len(layers(plm)))
         device = None if generator is None else generator.device
         draws = torch.rand(shape, generator=generator, device=device)
         return {**batch, "cut_starts": draws.to(batch["input_ids"].device)}
@@ -47,13 +46,13 @@ class HiddenCut(TwoViews):
     def classify_cut(self, plm: SharedPLM, batch: dict) -> Tensor:
         if getattr(plm.trunk, "is_activation_checkpointing", False):
             raise UserError("HiddenCut cannot be computed a second time; leave gradient_checkpointing out.")
-        with self._cutting(plm, batch["attention_mask"].bool(), batch["cut_starts"][:, 0]):
+        with self._cutting(plm, batch["attention_mask"].bool(), batch["cut_starts"]):
             return plm.classify(batch)
 
     @contextmanager
     def _cutting(self, plm: SharedPLM, attended: Tensor, draws: Tensor):
         weights: dict[int, Tensor] = {}  # of the layer that runs
-        handles = []
+        hooks = ExitStack()
         for number, layer in enumerate(layers(plm)):
 
             def note(module, args, output, number=number):
@@ -68,12 +67,10 @@ class HiddenCut(TwoViews):
                 places = self._span(weights.pop(number), attended, draws[:, number])
                 return (args[0] if instead else output).masked_fill(places[:, :, None], 0.0)
 
-            handles += [layer.attention.register_forward_hook(note), layer.output.register_forward_hook(cut)]
-        try:
+            hooks.enter_context(layer.attention.register_forward_hook(note))
+            hooks.enter_context(layer.output.register_forward_hook(cut))
+        with hooks:
             yield
-        finally:
-            for handle in handles:
-                handle.remove()
 
     def _span(self, weights: Tensor, attended: Tensor, draws: Tensor) -> Tensor:
         """Where one layer is cut, bool `(batch, seq)`."""

@@ -1,4 +1,4 @@
-"""Ensembles with a frozen bias model (Clark et al. 2019): Learned-Mixin+H, Bias Product and Reweight."""
+"""Ensembles with a frozen bias model (Clark et al. 2019): Learned-Mixin+H and Reweight."""
 
 from collections.abc import Mapping
 
@@ -7,7 +7,8 @@ from datasets import Dataset
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, softplus
 
-from mtlib.objectives.objective import Objective, ObjectiveOutput, share_of_step
+from mtlib.objectives.fine_tuning import fine_tuning_loss
+from mtlib.objectives.objective import Objective, ObjectiveOutput, mean
 from mtlib.objectives.states import classify_with_state, state_size
 from mtlib.plm import SharedPLM
 
@@ -18,6 +19,7 @@ def learned_mixin_loss(
     labels: Tensor,
     gate: Tensor,
     entropy_weight: float = 0.03,
+    n_examples: Tensor | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """L = CE(log p + g log b, y) + entropy_weight * H(softmax(g log b)), batch means (Clark et al. 2019).
 
@@ -30,6 +32,7 @@ def learned_mixin_loss(
         labels: gold labels, `(batch,)`.
         gate: g, 0 or more, `(batch,)`.
         entropy_weight: the paper's 0.03 for MNLI.
+        n_examples: what the means divide by, when this batch is a slice of a larger one; default its own size.
 
     Returns:
         The loss (scalar, nats, float32) and its parts `ft_loss` (of the ensemble) and `entropy` (unweighted).
@@ -37,26 +40,30 @@ def learned_mixin_loss(
     scaled = gate.float()[:, None] * bias_log_probabilities.float()  # (batch, classes)
     log_scaled = scaled.log_softmax(-1)
     parts = {
-        "ft_loss": cross_entropy(logits.float().log_softmax(-1) + scaled, labels),
-        "entropy": -(log_scaled.exp() * log_scaled).sum(-1).mean(),
+        "ft_loss": fine_tuning_loss(logits.float().log_softmax(-1) + scaled, labels, n_examples),
+        "entropy": mean(-(log_scaled.exp() * log_scaled).sum(-1), n_examples),
     }
     return parts["ft_loss"] + entropy_weight * parts["entropy"], parts
 
 
-def reweight_loss(logits: Tensor, bias_probabilities: Tensor, labels: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+def reweight_loss(
+    logits: Tensor, bias_probabilities: Tensor, labels: Tensor, n_weighted: Tensor | None = None
+) -> tuple[Tensor, dict[str, Tensor]]:
     """L = sum of (1 - b_y) CE(p, y) / sum of (1 - b_y): examples count the less, the better the bias explains them.
 
     Args:
         logits: of the model, `(batch, classes)`.
         bias_probabilities: b, `(batch, classes)`; no gradient reaches it.
         labels: gold labels, `(batch,)`.
+        n_weighted: the sum of the weights, when this batch is a slice of a larger one; default that of its own.
 
     Returns:
         The loss (scalar, nats, float32; 0 where all weights are 0) and its part `ft_loss`, the same.
     """
     weights = _reweighting(bias_probabilities, labels)  # (batch,)
     losses = cross_entropy(logits.float(), labels, reduction="none")  # (batch,)
-    loss = (weights * losses).sum() / weights.sum().clamp(min=torch.finfo(torch.float32).tiny)
+    n_weighted = weights.sum() if n_weighted is None else n_weighted
+    loss = (weights * losses).sum() / n_weighted.clamp(min=torch.finfo(torch.float32).tiny)
     return loss, {"ft_loss": loss}
 
 
@@ -94,25 +101,9 @@ class LearnedMixin(_WithFrozenBias):
     def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
         logits, state = classify_with_state(plm, batch)  # (batch, classes), (batch, hidden)
         gate = softplus(self.gate(state).float()).squeeze(1)  # (batch,)
-        bias = batch["bias_log_probabilities"]
-        _, parts = learned_mixin_loss(logits, bias, batch["labels"], gate, self.entropy_weight)
-        share = share_of_step(torch.tensor(len(logits)), batch, "n_examples")
-        parts = {name: part * share for name, part in parts.items()}
-        loss = parts["ft_loss"] + self.entropy_weight * parts["entropy"]
-        return ObjectiveOutput(loss, parts | {"gate": (gate.mean() * share).detach()}, logits)
-
-
-class BiasProduct(_WithFrozenBias):
-    """CE(log p + log b, y): Learned-Mixin with g = 1 and without the entropy."""
-
-    name = "bias_product"
-
-    def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
-        logits = plm.classify(batch)  # (batch, classes)
-        gate = torch.ones(len(logits), device=logits.device)
-        loss, _ = learned_mixin_loss(logits, batch["bias_log_probabilities"], batch["labels"], gate, 0.0)
-        loss = loss * share_of_step(torch.tensor(len(logits)), batch, "n_examples")
-        return ObjectiveOutput(loss, {"ft_loss": loss}, logits)
+        bias, n_examples = batch["bias_log_probabilities"], batch.get("n_examples")
+        loss, parts = learned_mixin_loss(logits, bias, batch["labels"], gate, self.entropy_weight, n_examples)
+        return ObjectiveOutput(loss, parts | {"gate": mean(gate.detach(), n_examples)}, logits)
 
 
 class Reweight(_WithFrozenBias):
@@ -121,13 +112,11 @@ class Reweight(_WithFrozenBias):
     name = "reweight"
 
     def totals(self, batch: dict) -> dict[str, Tensor | int]:
-        return super().totals(batch) | {"n_weighted": self._weights(batch).sum()}
+        weights = _reweighting(batch["bias_log_probabilities"].exp(), batch["labels"])  # (batch,)
+        return super().totals(batch) | {"n_weighted": weights.sum()}
 
     def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
         logits = plm.classify(batch)  # (batch, classes)
-        loss, _ = reweight_loss(logits, batch["bias_log_probabilities"].exp(), batch["labels"])
-        loss = loss * share_of_step(self._weights(batch).sum(), batch, "n_weighted")
-        return ObjectiveOutput(loss, {"ft_loss": loss}, logits)
-
-    def _weights(self, batch: dict) -> Tensor:
-        return _reweighting(batch["bias_log_probabilities"].exp(), batch["labels"])
+        bias = batch["bias_log_probabilities"].exp()
+        loss, parts = reweight_loss(logits, bias, batch["labels"], batch.get("n_weighted"))
+        return ObjectiveOutput(loss, parts, logits)

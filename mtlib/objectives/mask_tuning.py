@@ -1,6 +1,6 @@
 """Mask-tuning: mask, fill, classify the filled text, and train one trunk on both losses (equation 1)."""
 
-from collections.abc import Generator, Mapping
+from collections.abc import Collection, Mapping
 from typing import get_args
 
 import torch
@@ -17,7 +17,7 @@ from mtlib.objectives.masked_lm import (
     predict_targets,
     replace_masked,
 )
-from mtlib.objectives.objective import Objective, ObjectiveOutput, Phase
+from mtlib.objectives.objective import Objective, ObjectiveOutput
 from mtlib.plm import SharedPLM, check_fill, check_top_k, evaluating
 from mtlib.settings import Fill, FillMode, Reduction, Replacement
 
@@ -67,6 +67,7 @@ class MaskTuning(Objective):
     """
 
     name = "mask_tuning"
+    two_losses = True
 
     def __init__(
         self,
@@ -101,6 +102,10 @@ class MaskTuning(Objective):
     def columns(self) -> Mapping[str, int | float]:
         return {**self.masking.columns, **self.classification.columns}
 
+    @property
+    def token_draws(self) -> Collection[str]:
+        return {*super().token_draws, *self.classification.token_draws}
+
     def build(self, plm: SharedPLM, examples: Dataset | None = None) -> None:
         self.classification.build(plm, examples)
 
@@ -126,11 +131,6 @@ class MaskTuning(Objective):
         return ObjectiveOutput(
             loss, filled.parts | classified.parts, classified.logits, filled.perturbed_ids, filled.mlm_logits
         )
-
-    def phases(self, plm: SharedPLM, batch: dict) -> Generator[Phase, ObjectiveOutput, None]:
-        batch = self.prepare(plm, batch)
-        filled = yield Phase(self.alpha, self.masked_lm, batch)
-        yield Phase(1 - self.alpha, self.classify, batch | {"perturbed_ids": filled.perturbed_ids})
 
     def masked_lm(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
         """Mask and fill: L_MLM, and the refilled text as `perturbed_ids`."""

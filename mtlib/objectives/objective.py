@@ -1,9 +1,8 @@
 """What every objective takes and returns."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import torch
 from datasets import Dataset
@@ -33,14 +32,6 @@ class ObjectiveOutput:
     mlm_logits: Tensor | None = None
 
 
-class Phase(NamedTuple):
-    """One loss of an objective that has two, for updates that run them one after the other."""
-
-    weight: float
-    loss: Callable[[SharedPLM, dict], ObjectiveOutput]  # unweighted
-    batch: dict
-
-
 class Objective(nn.Module, ABC):
     """A loss on a batch.
 
@@ -55,10 +46,16 @@ class Objective(nn.Module, ABC):
     An objective may own parameters (a gate, a bias network). Those whose shape depends on the model or the data are
     made by `build`. The trainer trains them at `learning_rate`, or at the classifier's rate where that is None, and
     keeps them in its checkpoints (`objective.safetensors`).
+
+    One with `two_losses` also has a weight `alpha` and two methods like `forward`, for updates that run one after the
+    other: `masked_lm`, and `classify` of a batch with the `perturbed_ids` that `masked_lm` returned. Its loss is
+    `alpha` times the first plus `1 - alpha` times the second.
     """
 
     name: str = "objective"  # of a stage that trains on it
     classifies: bool = True  # it needs `labels` and trains the classifier head
+    two_losses: bool = False
+    token_draws: Collection[str] = ("mask", "targets")  # of the entries that `prepare` adds those that are (batch, seq)
     learning_rate: float | None = None
 
     @property
@@ -83,7 +80,8 @@ class Objective(nn.Module, ABC):
     def prepare(self, plm: SharedPLM, batch: dict, generator: torch.Generator | None = None) -> dict:
         """The batch with all that is random drawn (masks, spans), but for what it brings along.
 
-        New entries have the batch as their first dimension and, where they are about tokens, the sequence as second.
+        New entries have the batch as their first dimension. `token_draws` names those with the sequence as second; they
+        are cut to the length of a slice where several processes share a batch.
         """
         return batch
 
@@ -91,20 +89,7 @@ class Objective(nn.Module, ABC):
     def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
         """The loss of the batch."""
 
-    def phases(self, plm: SharedPLM, batch: dict) -> Generator[Phase, ObjectiveOutput, None] | None:
-        """Its two losses one after the other, first the masked LM's, then the classifier's; None: it has one loss.
 
-        The generator is sent the output of the first phase, from which it makes the batch of the second. The weighted
-        losses add up to `forward`'s.
-        """
-        return None
-
-
-def share_of_step(value: Tensor, batch: dict, name: str) -> Tensor:
-    """A mean over a slice, as its share of the mean over the step: what to multiply it by. 1 for a whole batch.
-
-    Args:
-        value: the slice's own total.
-        name: of the total in `Objective.totals`.
-    """
-    return value / batch[name] if name in batch else torch.ones_like(value, dtype=torch.float32)
+def mean(values: Tensor, n_examples: Tensor | None = None) -> Tensor:
+    """The mean of one value for each example `(batch,)`; over `n_examples`, if the batch is a slice of a larger one."""
+    return values.sum() / (len(values) if n_examples is None else n_examples)

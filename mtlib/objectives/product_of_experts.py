@@ -1,6 +1,7 @@
 """Product of experts: the model learns what a bias-only network, trained along with it, cannot explain."""
 
 from collections.abc import Mapping
+from functools import partial
 
 import torch
 from datasets import Dataset
@@ -8,7 +9,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from mtlib.errors import UserError
-from mtlib.objectives.objective import Objective, ObjectiveOutput, share_of_step
+from mtlib.objectives.fine_tuning import fine_tuning_loss
+from mtlib.objectives.objective import Objective, ObjectiveOutput, mean
 from mtlib.plm import SharedPLM
 
 
@@ -18,6 +20,8 @@ def product_of_experts_loss(
     labels: Tensor,
     bias_weight: float = 1.0,
     class_weights: Tensor | None = None,
+    n_examples: Tensor | None = None,
+    n_weighted: Tensor | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """L = CE(log p + log b, y) + bias_weight * CE_w(b, y), Karimi Mahabadi et al. 2020.
 
@@ -30,14 +34,16 @@ def product_of_experts_loss(
         labels: gold labels, `(batch,)`.
         bias_weight: of the bias network's own loss.
         class_weights: `(classes,)`; that loss is then the mean weighted by the gold label's weight.
+        n_examples, n_weighted: what the first mean and the weighted one divide by, when this batch is a slice of a
+            larger one; default its own size and its own sum of weights.
 
     Returns:
         The loss (scalar, nats, float32) and its parts `ft_loss` (of the product) and `bias_loss` (unweighted).
     """
     product = logits.float().log_softmax(-1) + bias_logits.float().log_softmax(-1)  # (batch, classes)
     parts = {
-        "ft_loss": cross_entropy(product, labels),
-        "bias_loss": cross_entropy(bias_logits.float(), labels, weight=class_weights),
+        "ft_loss": fine_tuning_loss(product, labels, n_examples),
+        "bias_loss": _bias_loss(bias_logits, labels, class_weights, n_weighted),
     }
     return parts["ft_loss"] + bias_weight * parts["bias_loss"], parts
 
@@ -49,6 +55,8 @@ def debiased_focal_loss(
     focus: float = 2.0,
     bias_weight: float = 1.0,
     class_weights: Tensor | None = None,
+    n_examples: Tensor | None = None,
+    n_weighted: Tensor | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """L = mean of (1 - b_y)^focus * CE(p, y), + bias_weight * CE_w(b, y): the sibling of the product, DFL.
 
@@ -57,10 +65,17 @@ def debiased_focal_loss(
     bias = bias_logits.float().softmax(-1).gather(1, labels[:, None]).squeeze(1)  # (batch,)
     losses = cross_entropy(logits.float(), labels, reduction="none")  # (batch,)
     parts = {
-        "ft_loss": ((1 - bias) ** focus * losses).mean(),
-        "bias_loss": cross_entropy(bias_logits.float(), labels, weight=class_weights),
+        "ft_loss": mean((1 - bias) ** focus * losses, n_examples),
+        "bias_loss": _bias_loss(bias_logits, labels, class_weights, n_weighted),
     }
     return parts["ft_loss"] + bias_weight * parts["bias_loss"], parts
+
+
+def _bias_loss(bias_logits: Tensor, labels: Tensor, weights: Tensor | None, n_weighted: Tensor | None) -> Tensor:
+    total = cross_entropy(bias_logits.float(), labels, weight=weights, reduction="sum")
+    if n_weighted is None:
+        n_weighted = len(labels) if weights is None else weights[labels].sum()
+    return total / n_weighted
 
 
 class ProductOfExperts(Objective):
@@ -76,8 +91,6 @@ class ProductOfExperts(Objective):
         focus: None for the product; a number for the debiased focal loss instead (2 in the paper).
         learning_rate: of the network; default the classifier's, as published. At the 1e-4 of a short fine-tuning a
             network of a dozen parameters learns nothing in 2,000 steps, and the product is then plain fine-tuning.
-        detach_bias: the product's loss leaves the network alone, so that it models the bias and nothing else. (The
-            released code trains it through both terms.)
     """
 
     name = "product_of_experts"
@@ -87,12 +100,11 @@ class ProductOfExperts(Objective):
         bias_weight: float = 1.0,
         halve_others: bool = False,
         focus: float | None = None,
-        detach_bias: bool = False,
         learning_rate: float | None = None,
     ):
         super().__init__()
         self.learning_rate = learning_rate
-        self.bias_weight, self.focus, self.detach_bias = bias_weight, focus, detach_bias
+        self.bias_weight, self.focus = bias_weight, focus
         self.halve_others = halve_others
         self.bias_network: nn.Module | None = None
 
@@ -121,18 +133,12 @@ class ProductOfExperts(Objective):
         return weights
 
     def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
-        labels = batch["labels"]  # (batch,)
         logits = plm.classify(batch)  # (batch, classes)
         bias_logits = self.bias_network(batch["bias_features"].to(self.bias_network[0].weight.dtype))
-        in_product = bias_logits.detach() if self.detach_bias else bias_logits  # (batch, classes)
-        if self.focus is None:
-            _, parts = product_of_experts_loss(logits, in_product, labels)
-        else:
-            _, parts = debiased_focal_loss(logits, in_product, labels, self.focus)
-        weights = self.class_weights().to(labels.device)
-        bias_loss = cross_entropy(bias_logits.float(), labels, weight=weights)
-        parts = {
-            "ft_loss": parts["ft_loss"] * share_of_step(torch.tensor(len(labels)), batch, "n_examples"),
-            "bias_loss": bias_loss * share_of_step(weights[labels].sum(), batch, "n_weighted"),
-        }
-        return ObjectiveOutput(parts["ft_loss"] + self.bias_weight * parts["bias_loss"], parts, logits)
+        function = product_of_experts_loss if self.focus is None else partial(debiased_focal_loss, focus=self.focus)
+        loss, parts = function(
+            logits, bias_logits, batch["labels"], bias_weight=self.bias_weight,
+            class_weights=self.class_weights().to(logits.device),
+            n_examples=batch.get("n_examples"), n_weighted=batch.get("n_weighted"),
+        )  # fmt: skip
+        return ObjectiveOutput(loss, parts, logits)

@@ -1,7 +1,7 @@
 """Span Cutoff: a second view of each text with a span of its tokens cut out, and agreement between the two views."""
 
 from abc import abstractmethod
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -10,23 +10,27 @@ from torch.nn.functional import kl_div
 from mtlib.errors import UserError
 from mtlib.masking import check_rate
 from mtlib.objectives.fine_tuning import fine_tuning_loss
-from mtlib.objectives.objective import Objective, ObjectiveOutput, share_of_step
+from mtlib.objectives.objective import Objective, ObjectiveOutput
 from mtlib.plm import SharedPLM
 
 
-def jensen_shannon(logits: Tensor, other_logits: Tensor, released: bool = False) -> Tensor:
+def jensen_shannon(
+    logits: Tensor, other_logits: Tensor, released: bool = False, n_examples: Tensor | None = None
+) -> Tensor:
     """JS = 1/2 KL(p, m) + 1/2 KL(q, m) with m = (p + q) / 2, in nats, mean over the batch: scalar, float32.
 
     Args:
         logits, other_logits: of p and q, `(batch, classes)`.
         released: 1/2 KL(m, p) + 1/2 KL(m, q) instead, which is what the code of Shen et al. (2020) and of Chen et al.
             (2021) computes: no Jensen-Shannon divergence, and without an upper bound.
+        n_examples: what the mean divides by, when this batch is a slice of a larger one; default its own size.
     """
     log_p, log_q = logits.float().log_softmax(-1), other_logits.float().log_softmax(-1)  # (batch, classes)
     log_m = torch.logsumexp(torch.stack([log_p, log_q]), 0) - torch.log(torch.tensor(2.0, device=log_p.device))
     pairs = [(log_m, log_p), (log_m, log_q)] if released else [(log_p, log_m), (log_q, log_m)]
+    n_examples = len(logits) if n_examples is None else n_examples
     # kl_div(b, a) is KL(a, b)
-    return sum(kl_div(b, a, reduction="batchmean", log_target=True) for a, b in pairs) / 2
+    return sum(kl_div(b, a, reduction="sum", log_target=True) / n_examples for a, b in pairs) / 2
 
 
 class TwoViews(Objective):
@@ -58,11 +62,10 @@ class TwoViews(Objective):
         batch = self.prepare(plm, batch)
         logits, cut_logits = plm.classify(batch), self.classify_cut(plm, batch)  # (batch, num_labels)
         labels, n_examples = batch["labels"], batch.get("n_examples")
-        share = share_of_step(torch.tensor(len(labels)), batch, "n_examples")
         parts = {
             "ft_loss": fine_tuning_loss(logits, labels, n_examples),
             "cut_loss": fine_tuning_loss(cut_logits, labels, n_examples),
-            "divergence": jensen_shannon(logits, cut_logits, self.faithful_to_code) * share,
+            "divergence": jensen_shannon(logits, cut_logits, self.faithful_to_code, n_examples),
         }
         loss = parts["ft_loss"] + self.cut_weight * parts["cut_loss"] + self.divergence_weight * parts["divergence"]
         return ObjectiveOutput(loss, parts, logits)
@@ -77,6 +80,7 @@ class SpanCutoff(TwoViews):
     """
 
     name = "span_cutoff"
+    token_draws = ("cut",)
 
     def check(self, plm: SharedPLM) -> None:
         embedding_layers(plm)
@@ -125,12 +129,11 @@ def embedding_layers(plm: SharedPLM) -> list[nn.Module]:
 def _zeroed(layers: list[nn.Module], cut: Tensor):
     shifted = cut.roll(1, dims=1)  # what an encoder-decoder's decoder reads
     shifted[:, 0] = False
-    handles = [
-        layer.register_forward_hook(lambda module, args, output, at=at: output.masked_fill(at[:, :, None], 0.0))
-        for layer, at in zip(layers, (cut, shifted), strict=False)
-    ]
-    try:
+    with ExitStack() as hooks:
+        for layer, at in zip(layers, (cut, shifted), strict=False):
+
+            def zero(module, args, output, at=at):
+                return output.masked_fill(at[:, :, None], 0.0)
+
+            hooks.enter_context(layer.register_forward_hook(zero))
         yield
-    finally:
-        for handle in handles:
-            handle.remove()

@@ -13,11 +13,8 @@ def state_size(plm: SharedPLM) -> int:
 def classify_with_state(plm: SharedPLM, batch: dict) -> tuple[Tensor, Tensor]:
     """Class logits `(batch, num_labels)`, and the state of each text before dropout `(batch, hidden)`, in one pass."""
     outputs = []
-    handle = plm.trunk.register_forward_hook(lambda module, args, output: outputs.append(output))
-    try:
+    with plm.trunk.register_forward_hook(lambda module, args, output: outputs.append(output)):
         logits = plm.classify(batch)
-    finally:
-        handle.remove()
     return logits, text_state(plm, outputs[0], batch)
 
 

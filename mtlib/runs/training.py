@@ -142,7 +142,6 @@ def _make_trainer(
     epochs = stage.epochs or config.epochs
     steps = stage.steps or max(1, round(-(-len(examples) // config.batch_size) * epochs))
     log_every = max(1, steps // 100)
-    two_losses = stage.objective.phases(plm, {}) is not None
     arguments = ObjectiveArguments(
         output_dir=str(folder),
         num_train_epochs=epochs,
@@ -156,7 +155,7 @@ def _make_trainer(
         warmup_steps=config.warmup,
         weight_decay=config.weight_decay,
         max_grad_norm=1.0,
-        update=getattr(config.settings, "update", "joint") if two_losses else "joint",
+        update=getattr(config.settings, "update", "joint") if stage.objective.two_losses else "joint",
         gradient_diagnostics_steps=config.gradient_diagnostics_steps,
         seed=config.seed,
         bf16=config.precision == "bf16",
