@@ -6,7 +6,7 @@ from transformers import AutoModelForMaskedLM
 
 from mtlib.diagnostics import gradient_diagnostics
 from mtlib.errors import UserError
-from mtlib.masking import BernoulliMasking, ExactMasking, OriginalMasking
+from mtlib.masking import BernoulliMasking, ExactMasking, MaskingPolicy, OriginalMasking, maskable_positions
 from mtlib.objectives import FineTuning, MaskedLM, MaskTuning, fine_tuning_loss, mask_tuning_loss, masked_lm_loss
 from mtlib.objectives.masked_lm import replace_masked
 from tests.conftest import make_batch, make_plm, make_tokenizer, tiny_bert_config
@@ -216,3 +216,22 @@ def test_separate_trunks_split_the_gradient():
     parts = MaskTuning()(plm, make_batch(plm)).parts
     crossed = torch.autograd.grad(parts["mlm_loss"], list(plm.trunk.parameters()), allow_unused=True)
     assert all(gradient is None for gradient in crossed)
+
+
+class TestAPolicyOfTheUsersOwn:
+    def own(self, answer):
+        class Own(MaskingPolicy):
+            def __call__(self, batch, maskable, generator=None, plm=None):
+                return answer(maskable)
+
+        return MaskTuning(0.6, Own())
+
+    def test_structural_tokens_stay_whatever_it_says(self, plm):
+        batch = make_batch(plm)
+        prepared = self.own(torch.ones_like).prepare(plm, batch, torch.Generator())
+        assert torch.equal(prepared["mask"], maskable_positions(batch, plm.tokenizer))
+
+    @pytest.mark.parametrize("answer", [lambda m: None, lambda m: m.long(), lambda m: m[0]])
+    def test_what_is_no_mask_is_an_error(self, plm, answer):
+        with pytest.raises(UserError, match=r"Own returned .*; expected a tensor of torch\.bool of shape"):
+            self.own(answer).prepare(plm, make_batch(plm), torch.Generator())

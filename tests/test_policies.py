@@ -410,6 +410,16 @@ class TestPointer:
         assert not scores[1].isfinite().any()
         assert best_spans(start[:, :1], end[:, :1], 3)[2].isfinite().tolist() == [[True, False, False], [False] * 3]
 
+    def test_a_span_stays_in_one_text_of_a_pair(self):
+        """The likeliest start is in the first text and the likeliest end in the second; between them is no text."""
+        start = torch.tensor([[0.5, 0.2, 0.0, 0.2, 0.1]]).log()
+        end = torch.tensor([[0.1, 0.2, 0.0, 0.1, 0.6]]).log()
+        batch, maskable = {"span_start": start, "span_end": end}, torch.tensor([[True, True, False, True, True]])
+        assert SupervisedMasking()(batch, maskable, None).tolist() == [[False, False, False, True, True]]
+        first, last, scores = best_spans(start, end, 10)
+        told = zip(first[0].tolist(), last[0].tolist(), scores[0].isfinite().tolist(), strict=True)
+        assert {(i, j) for i, j, possible in told if possible} == {(0, 0), (0, 1), (1, 1), (3, 3), (3, 4), (4, 4)}
+
     def test_best_span_or_a_draw_of_the_best_by_their_probability(self):
         n = 4000
         batch = {"span_start": torch.tensor([[0.2, 0.7, 0.1]]).log().expand(n, 3),

@@ -1,5 +1,6 @@
 """The balanced update: hand-computed, its two limits, and the trainings that must come out alike."""
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
@@ -32,7 +33,9 @@ def step(update, model: TwoHeads, mlm: list[float], ft: list[float], alpha: floa
     trainer = SimpleNamespace(
         objective=objective,
         args=SimpleNamespace(world_size=1),
-        accelerator=SimpleNamespace(backward=lambda loss: loss.backward(), sync_gradients=last),
+        accelerator=SimpleNamespace(
+            backward=lambda loss: loss.backward(), sync_gradients=last, no_sync=lambda model: nullcontext()
+        ),
         run_loss=lambda model, loss, batch: loss(model, batch),
     )
     update.step(trainer, model, {})

@@ -27,13 +27,16 @@ def best_spans(start: Tensor, end: Tensor, k: int = 1) -> tuple[Tensor, Tensor, 
     """The k likeliest spans by log p_start(i) + log p_end(j), i <= j: first tokens, last tokens, scores, `(batch, k)`.
 
     Args:
-        start, end: log-probabilities `(batch, seq)`, -inf where no span may begin or end.
+        start, end: log-probabilities `(batch, seq)`, -inf where no span may begin or end. Where both are -inf there is
+            no text: a span does not run over it either, so that in a pair it stays in one of the two texts.
         k: where there are fewer spans, the rest have the score -inf.
     """
     seq = start.shape[1]
     pairs = start.unsqueeze(2) + end.unsqueeze(1)  # (batch, seq, seq): from i to j
     backward = torch.ones(seq, seq, dtype=torch.bool, device=start.device).tril(-1)
-    pairs = pairs.masked_fill(backward, -torch.inf).flatten(1)
+    text = (start.isneginf() & end.isneginf()).cumsum(dim=1)  # (batch, seq): a number for each stretch of text
+    apart = text.unsqueeze(2) != text.unsqueeze(1)  # (batch, seq, seq)
+    pairs = pairs.masked_fill(backward | apart, -torch.inf).flatten(1)
     pairs = torch.nn.functional.pad(pairs, (0, max(0, k - pairs.shape[1])), value=-torch.inf)
     # stable, so that equal spans stand in reading order however far a row is padded
     scores, places = (ordered[:, :k] for ordered in pairs.sort(dim=1, descending=True, stable=True))  # (batch, k)

@@ -60,7 +60,15 @@ def check_replacement(value: str) -> None:
 def draw_mask(plm: SharedPLM, batch: dict, masking: MaskingPolicy, generator: torch.Generator | None) -> dict:
     """The batch with a fresh `mask`, unless it brings its own, and with `targets` where the whole text is predicted."""
     if "mask" not in batch:
-        batch = {**batch, "mask": masking(batch, maskable_positions(batch, plm.tokenizer), generator, plm)}
+        maskable = maskable_positions(batch, plm.tokenizer)  # (batch, seq)
+        mask = masking(batch, maskable, generator, plm)
+        if not (isinstance(mask, Tensor) and mask.dtype is torch.bool and mask.shape == maskable.shape):
+            given = f"{mask.dtype} of shape {tuple(mask.shape)}" if isinstance(mask, Tensor) else repr(mask)
+            raise UserError(
+                f"{type(masking).__name__} returned {given}; expected a tensor of torch.bool of shape "
+                f"{tuple(maskable.shape)}, True where a token is to be masked."
+            )
+        batch = {**batch, "mask": mask & maskable}  # no policy masks structural tokens or padding
     if masking.targets == "all" and "targets" not in batch:
         attended = batch.get("attention_mask", torch.ones_like(batch["mask"]))
         batch = {**batch, "targets": attended.bool()}  # (batch, seq)
