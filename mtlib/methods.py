@@ -315,7 +315,7 @@ METHODS: dict[str, Method] = {
         ),
         Method(
             "perturb_first", "perturb first", "texts refilled once, L_FT", _perturb_first,
-            PerturbationSettings, colour="#ca9161", marker="P",
+            PerturbationSettings, colour="#4d4d4d", marker="P",
         ),
         Method(
             "intermediate_pretraining", "intermediate pre-training", "masked-LM training on the texts, then L_FT",

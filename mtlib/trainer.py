@@ -67,6 +67,8 @@ class ObjectiveTrainer(Trainer):
       8 x 1, 4 x 2 and 2 x 4 train alike. Stock transformers 5 gets this wrong for these heads (transformers#47688).
       (Several processes fill the last step of an epoch up with repeated examples, if it does not divide.)
     - The masks of an optimiser step depend on `(seed, step)` only, however it is cut; so a resumed run draws the same.
+      (Cut otherwise, these draws differ: `salient_spans` where a text has no span, the cut of Span Cutoff inside
+      Mask-tuning, the random words of `80_10_10`, and sampled filling.)
     - The log carries the objective's parts beside `loss`: `mlm_loss`, `ft_loss`, `n_masked` and `share_changed`.
     - Evaluation and prediction classify the text as it stands; for `MaskedLM`, `eval_loss` is the masked-LM loss.
 

@@ -61,9 +61,10 @@ def gap_by_touch(
 ) -> tuple[Figure, str]:
     """The gap in accuracy against the share of examples whose shortcut was masked, a marker for each policy and rate.
 
-    On the left the share in which some of the shortcut's tokens were masked, on the right all of them. Hollow: the arm
-    is more than two points below fine-tuning in distribution. Bars: 95 % over seeds by Student's t, where there are two
-    seeds or more. Markers that would hide each other stand side by side, with a line to their true place.
+    On the left the share in which some of the shortcut's tokens were masked, on the right all of them, on an axis that
+    is logarithmic above 1 %. Hollow: the arm is more than two points below fine-tuning in distribution. Bars: 95 % over
+    seeds by Student's t, where there are two seeds or more. Markers that would hide each other stand side by side, with
+    a line to their true place.
     """
     arms = points(records, masks, method)
     shown = arms[arms["touched"].notna()] if len(arms) else arms
@@ -75,6 +76,10 @@ def gap_by_touch(
     moved = False
     for axis, column, words in zip(axes, ("touched", "gone"), ("some of it", "all of it"), strict=True):
         axis.set(xlim=(-6, 106), xlabel=f"examples whose shortcut was masked, {words}, %")
+        if column == "gone":  # most policies hide all of it in a few per cent, and one in 100
+            axis.set_xscale("symlog", linthresh=1)
+            axis.set(xlim=(-0.3, 150), xticks=(ticks := (0, 1, 3, 10, 30, 100)), xticklabels=ticks)
+            axis.minorticks_off()
         beside = _side_by_side(axis, shown[[column, "gap"]].to_numpy(float))
         moved = moved or any(beside)
         for (name, point), columns in zip(shown.iterrows(), beside, strict=True):
@@ -93,9 +98,8 @@ def _side_by_side(axis, values: np.ndarray) -> list[int]:
     """By how many marker widths each of the points `(n, 2)` moves aside, so that none hides an earlier one."""
     figure = axis.figure
     size = 72 * axis.get_position().size * figure.get_size_inches()  # in points; the layout changes little
-    low, high = np.array([axis.get_xlim(), axis.get_ylim()]).T
     places, moves = [], []
-    for place in (values - low) / (high - low) * size:
+    for place in (axis.transScale + axis.transLimits).transform(values) * size:
         for move in range(len(values)):
             moved = place + np.array([move * _APART, 0])
             if all(np.abs(moved - other).max() >= _APART for other in places):
