@@ -174,7 +174,7 @@ class TestFigures:
             places = [line.get_transform().transform(line.get_xydata())[0] for line in axis.lines]
             for place, other in itertools.combinations(places, 2):
                 assert abs(place - other).max() >= 5 * figure.dpi / 72, "no marker hides another"
-        assert "moved to the right" in figure.legends[0].get_title().get_text(), "and the figure says so"
+        assert "a line leads to their place" in figure.legends[0].get_title().get_text(), "and the figure says so"
 
     def test_no_records(self):
         with pytest.raises(UserError, match="no run yet"):
