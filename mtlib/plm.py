@@ -90,10 +90,12 @@ class SharedPLM(nn.Module):
                 )
             setattr(mlm, mlm.base_model_prefix, classifier.base_model)
             mlm.tie_weights()
+        n_rows = mlm.get_output_embeddings().weight.shape[0]
+        _check_vocabulary(tokenizer, n_rows)
         accepted = signature(classifier.forward).parameters.keys() & signature(mlm.forward).parameters.keys()
         self._keys = tuple(name for name in tokenizer.model_input_names if name in accepted - {"input_ids"})
         structural = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
-        forbidden = torch.zeros(mlm.get_output_embeddings().weight.shape[0], dtype=torch.bool)
+        forbidden = torch.zeros(n_rows, dtype=torch.bool)
         forbidden[sorted(structural)] = True
         forbidden[len(tokenizer) :] = True  # rows that pad the embedding matrix are no tokens
         self.register_buffer("_forbidden", forbidden, persistent=False)  # (vocab,)
@@ -114,8 +116,9 @@ class SharedPLM(nn.Module):
         The new head is drawn from torch's global generator: seed it first (`transformers.set_seed`).
 
         Raises:
-            UserError: no such model; no mask token; no masked-LM weights in the checkpoint; another number of labels
-                than a saved classifier has; a setting that its configuration does not know.
+            UserError: no such model; no mask token; a tokenizer of another model, or none; no masked-LM weights in the
+                checkpoint; another number of labels than a saved classifier has; a setting that its configuration does
+                not know.
         """
         name_or_path = str(name_or_path)
         tokenizer = load_pretrained(AutoTokenizer, name_or_path)
@@ -356,3 +359,20 @@ def _require_mask_token(tokenizer) -> None:
             f"The tokenizer of {tokenizer.name_or_path!r} ({type(tokenizer).__name__}) has no mask token: Mask-tuning "
             "needs a masked language model such as bert-base-uncased, roberta-base or facebook/bart-base."
         )
+
+
+def _check_vocabulary(tokenizer, n_rows: int) -> None:
+    """The tokenizer must be the model's; a vocabulary that is padded with unused rows (DeBERTa) is fine."""
+    if n_rows / 2 <= len(tokenizer) <= n_rows:
+        return
+    expected = (
+        "expected nearly as many. Put the model's tokenizer files (tokenizer.json, or vocab.txt and the like) into its "
+        "folder."
+        if len(tokenizer) < n_rows
+        else "expected no more tokens than that. Take the tokenizer that came with the model, or enlarge the model by "
+        "resize_token_embeddings and save it again."
+    )
+    raise UserError(
+        f"the tokenizer of {tokenizer.name_or_path!r} has {len(tokenizer)} tokens, but the model has embeddings for "
+        f"{n_rows}; {expected}"
+    )

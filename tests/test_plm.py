@@ -257,6 +257,18 @@ class TestBadCheckpoints:
         with pytest.raises(UserError, match="has no mask token"):
             SharedPLM.from_pretrained(tmp_path, num_labels=2)
 
+    def test_tokenizer_of_another_size(self, plm, tmp_path):
+        plm.mlm.save_pretrained(tmp_path)
+        for words in (WORDS[:2], [*WORDS, "zebra"]):
+            make_tokenizer(words=words).save_pretrained(tmp_path)
+            with pytest.raises(UserError, match=rf"has {len(words) + 5} tokens, but the model has embeddings for 28"):
+                SharedPLM.from_pretrained(tmp_path, num_labels=2)
+
+    def test_no_tokenizer_files(self, plm, tmp_path):
+        plm.mlm.save_pretrained(tmp_path)  # transformers then makes up a tokenizer of special tokens alone
+        with pytest.raises(UserError, match=r"has 5 tokens, .* Put the model's tokenizer files"):
+            SharedPLM.from_pretrained(tmp_path, num_labels=2)
+
     def test_missing(self, tmp_path):
         with pytest.raises(UserError, match="Cannot load"):
             SharedPLM.from_pretrained(tmp_path / "nothing", num_labels=2)
