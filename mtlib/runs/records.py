@@ -55,15 +55,25 @@ def record_identity(record: Mapping) -> str:
 
 
 def read_records(folders: Sequence[Path | str]) -> list[dict]:
-    """Every record in the folders (one JSON per run, or `.jsonl` with one per line), in order of file name."""
-    records = {}
+    """Every record in the folders (one JSON per run, or `.jsonl` with one per line), in order of file name.
+
+    Raises:
+        UserError: no such folder; a file that cannot be read; two files that hold different results of one run.
+    """
+    records, files = {}, {}
     for folder in map(Path, folders):
         if not folder.exists():
             raise UserError(f"{folder} does not exist; expected a folder with run records (`--out` of `mtlib run`).")
         paths = sorted([*folder.glob("*.json"), *folder.glob("*.jsonl")]) if folder.is_dir() else [folder]
         for path in paths:
             for record in _read_file(path):
-                records[record["identity"]] = record
+                name = record["identity"]
+                if name in records and record["metrics"] != records[name]["metrics"]:
+                    raise UserError(
+                        f"{files[name]} and {path} hold different results of the same run (identity {name[:10]}); read "
+                        "them apart, or move one of the two away."
+                    )
+                records[name], files[name] = record, path
     return list(records.values())
 
 

@@ -44,6 +44,22 @@ def test_what_a_method_does_not_read_does_not_matter():
     assert identity(config, "m", DATA) == identity(config | {"alpha": 0.3, "update": "balanced"}, "m", DATA)
 
 
+def write_record(path, **changes) -> dict:
+    record = {"schema_version": SCHEMA_VERSION, "identity": "a", "config": CONFIG, "metrics": {"sst2": 0.5}} | changes
+    path.write_text(json.dumps(record) + "\n")
+    return record
+
+
+def test_two_results_of_one_run_are_never_mixed_up(tmp_path):
+    one, same, other = (tmp_path / name for name in ("one.json", "same.jsonl", "other.json"))
+    record = write_record(one)
+    write_record(same)
+    assert read_records([one, same]) == [record]
+    write_record(other, metrics={"sst2": 0.9})
+    with pytest.raises(UserError, match=r"one\.json and .*other\.json hold different results of the same run"):
+        read_records([one, other])
+
+
 def test_a_record_of_another_schema_is_refused(tmp_path):
     path = tmp_path / "record.json"
     path.write_text(json.dumps({"schema_version": SCHEMA_VERSION + 1, "config": CONFIG, "metrics": {}}))
