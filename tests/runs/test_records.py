@@ -1,6 +1,7 @@
 """Records: what identifies one, and what is read back from a file."""
 
 import json
+import re
 
 import pytest
 
@@ -60,11 +61,33 @@ def test_two_results_of_one_run_are_never_mixed_up(tmp_path):
         read_records([one, other])
 
 
-def test_a_record_of_another_schema_is_refused(tmp_path):
-    path = tmp_path / "record.json"
-    path.write_text(json.dumps({"schema_version": SCHEMA_VERSION + 1, "config": CONFIG, "metrics": {}}))
-    with pytest.raises(UserError, match=r"record\.json has schema version 3; this mtlib reads 2\. .* run it again"):
-        read_records([path])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"schema_version": SCHEMA_VERSION + 1}, "has schema version 3; this mtlib reads 2. Move the record away"),
+        ({"schema_version": None}, "has schema version None; this mtlib reads 2"),
+        ({"identity": None}, "names no identity; expected a record of `mtlib run`"),
+        ({"config": {"task": "nli"}}, "names no method; expected a record of `mtlib run`"),
+        ({"metrics": None}, "holds no record of a run"),
+    ],
+)
+def test_a_file_that_is_no_record_of_this_version_is_refused(change, message, tmp_path):
+    record = write_record(tmp_path / "record.json") | change
+    (tmp_path / "record.json").write_text(json.dumps({name: value for name, value in record.items() if value}))
+    with pytest.raises(UserError, match=re.escape(f"{tmp_path / 'record.json'} {message}")):
+        read_records([tmp_path / "record.json"])
+
+
+def test_a_torn_file_is_named_with_its_line(tmp_path):
+    path = tmp_path / "records.jsonl"
+    write_record(path)
+    with open(path, "ab") as file:
+        file.write(b'\n{"torn": ')
+    with pytest.raises(UserError, match=r"records\.jsonl, line 3, is not JSON .Expecting value at character 10"):
+        read_records([tmp_path])
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(UserError, match=r"records\.jsonl is not UTF-8 text"):
+        read_records([tmp_path])
 
 
 @pytest.mark.parametrize("method", ["fine_tuning", "mask_tuning"])
