@@ -18,7 +18,7 @@ from transformers import TrainerCallback, set_seed
 from transformers.utils import logging
 
 from mtlib.checkpoints import save_objective
-from mtlib.data.encoding import predict_with, tokenise
+from mtlib.data.encoding import check_max_length, predict_with, tokenise
 from mtlib.data.scoring import score
 from mtlib.data.tasks import get_task
 from mtlib.errors import UserError
@@ -169,12 +169,8 @@ def _start(config: RunConfig) -> tuple[SharedPLM, tuple[Stage, ...]]:
 
 def _check_lengths(config: RunConfig, plm: SharedPLM) -> None:
     longest = min(plm.tokenizer.model_max_length, getattr(plm.config, "max_position_embeddings", 10**9))
-    structural = plm.tokenizer.num_special_tokens_to_add(get_task(config.task).pair)
     for name in ("max_length", "eval_max_length"):
-        if getattr(config, name) <= structural:  # tokenizers then cut nothing at all
-            raise UserError(
-                f"{name} is {getattr(config, name)}; {config.model} adds {structural} tokens to every text; give more."
-            )
+        check_max_length(getattr(config, name), plm.tokenizer, get_task(config.task).pair, name)
         if getattr(config, name) > longest:
             raise UserError(
                 f"{name} is {getattr(config, name)}; {config.model} reads at most {longest} tokens, give no more."
