@@ -8,6 +8,7 @@ model is pointed at it through its `base_model_prefix` and its output layer is t
 import shutil
 from contextlib import contextmanager
 from inspect import signature
+from numbers import Integral
 from pathlib import Path
 from typing import NamedTuple, get_args
 
@@ -111,20 +112,19 @@ class SharedPLM(nn.Module):
             num_labels: classes of a new head; None takes the checkpoint's own.
             shared: one trunk (default for a plain masked LM) or two; None takes what a saved folder has.
             config_changes: changes to the model's configuration by its own names, for example BERT's
-                `hidden_dropout_prob=0.0`.
+                `hidden_dropout_prob=0.0`, or `id2label={0: "negative", 1: "positive"}`, from which `label2id` follows.
 
         The new head is drawn from torch's global generator: seed it first (`transformers.set_seed`).
 
         Raises:
-            UserError: no such model; no mask token; a tokenizer of another model, or none; no masked-LM weights in the
-                checkpoint; another number of labels than a saved classifier has; a setting that its configuration does
-                not know.
+            UserError: no such model; label names that are not as many as the labels; no mask token; a tokenizer of
+                another model, or none; no masked-LM weights in the checkpoint; another number of labels than a saved
+                classifier has; a setting that its configuration does not know.
         """
         name_or_path = str(name_or_path)
         tokenizer = load_pretrained(AutoTokenizer, name_or_path)
         _require_mask_token(tokenizer)
-        if num_labels is not None:
-            config_changes["num_labels"] = num_labels
+        config_changes |= _label_settings(num_labels, config_changes)
         saved = saved_form(name_or_path)
         if saved is None:
             config = load_config(name_or_path, config_changes)
@@ -351,6 +351,27 @@ def _pick(scores: Tensor, fill: str, top_k: int, generator) -> Tensor:
     if len(scores) == 0:
         return scores.argmax(dim=-1)
     return torch.multinomial(scores.softmax(dim=-1), 1, generator=generator).squeeze(1)  # (n_masked,)
+
+
+def _label_settings(num_labels: int | None, changes: dict) -> dict:
+    """The number of labels and their names in both directions, as far as they are given."""
+    names, ids = changes.get("id2label"), changes.get("label2id")
+    if names is None and ids is not None:
+        names = {index: name for name, index in ids.items()}
+    number = num_labels if names is None or num_labels is not None else len(names)
+    if number is None:
+        return {}
+    if not isinstance(number, Integral) or number < 1:
+        raise UserError(f"num_labels is {number!r}; expected a whole number, 1 or more.")
+    if names is None:
+        return {"num_labels": int(number)}
+    inverse = {name: index for index, name in names.items()}
+    if {*names} != {*range(number)} or len(inverse) < number or (ids is not None and ids != inverse):
+        raise UserError(
+            f"id2label is {names!r} and label2id {ids!r}, for num_labels={number}; expected one name for each of 0 to "
+            f"{number - 1}. Give id2label alone: label2id and num_labels follow from it."
+        )
+    return {"num_labels": int(number), "id2label": names, "label2id": inverse}
 
 
 def _require_mask_token(tokenizer) -> None:
