@@ -19,6 +19,7 @@ from transformers import (
 from transformers.utils import logging
 
 from mtlib.errors import UserError
+from mtlib.paths import is_missing_folder
 
 HEAD_FILE = "masked_lm_head.safetensors"
 SEPARATE_FOLDER = "masked_lm"  # the masked LM, where it has a trunk of its own
@@ -35,9 +36,10 @@ def load_pretrained(auto_class, name_or_path: str, **kwargs):
     try:
         return auto_class.from_pretrained(name_or_path, **kwargs)
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        reason = "it does not exist." if is_missing_folder(name_or_path) else str(error).splitlines()[0]
         what = auto_class.__name__.removeprefix("Auto").removeprefix("ModelFor")
         raise UserError(
-            f"Cannot load {what} from {name_or_path!r}: {str(error).splitlines()[0]} "
+            f"Cannot load {what} from {name_or_path!r}: {reason} "
             "Expected a folder with config.json, tokenizer and safetensors weights, or the id of such a model on the "
             "hub (which needs a network)."
         ) from error

@@ -14,3 +14,9 @@ FIGURE_DIR = _PACKAGE.parent / "figures"
 
 # what the testbed's generator leaves beside the sets it writes
 SETTINGS_FILE = "testbed.json"
+
+
+def is_missing_folder(name: str | Path) -> bool:
+    """Whether this can only be the path of a folder, and there is none: an id on the hub is NAME or OWNER/NAME."""
+    text = str(name)
+    return not Path(text).exists() and (text.startswith((".", "/", "~")) or text.count("/") > 1)

@@ -8,6 +8,7 @@ model is pointed at it through its `base_model_prefix` and its output layer is t
 import shutil
 from contextlib import contextmanager
 from inspect import signature
+from numbers import Integral
 from pathlib import Path
 from typing import NamedTuple, get_args
 
@@ -90,10 +91,12 @@ class SharedPLM(nn.Module):
                 )
             setattr(mlm, mlm.base_model_prefix, classifier.base_model)
             mlm.tie_weights()
+        n_rows = mlm.get_output_embeddings().weight.shape[0]
+        _check_vocabulary(tokenizer, n_rows)
         accepted = signature(classifier.forward).parameters.keys() & signature(mlm.forward).parameters.keys()
         self._keys = tuple(name for name in tokenizer.model_input_names if name in accepted - {"input_ids"})
         structural = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
-        forbidden = torch.zeros(mlm.get_output_embeddings().weight.shape[0], dtype=torch.bool)
+        forbidden = torch.zeros(n_rows, dtype=torch.bool)
         forbidden[sorted(structural)] = True
         forbidden[len(tokenizer) :] = True  # rows that pad the embedding matrix are no tokens
         self.register_buffer("_forbidden", forbidden, persistent=False)  # (vocab,)
@@ -109,19 +112,19 @@ class SharedPLM(nn.Module):
             num_labels: classes of a new head; None takes the checkpoint's own.
             shared: one trunk (default for a plain masked LM) or two; None takes what a saved folder has.
             config_changes: changes to the model's configuration by its own names, for example BERT's
-                `hidden_dropout_prob=0.0`.
+                `hidden_dropout_prob=0.0`, or `id2label={0: "negative", 1: "positive"}`, from which `label2id` follows.
 
         The new head is drawn from torch's global generator: seed it first (`transformers.set_seed`).
 
         Raises:
-            UserError: no such model; no mask token; no masked-LM weights in the checkpoint; another number of labels
-                than a saved classifier has; a setting that its configuration does not know.
+            UserError: no such model; label names that are not as many as the labels; no mask token; a tokenizer of
+                another model, or none; no masked-LM weights in the checkpoint; another number of labels than a saved
+                classifier has; a setting that its configuration does not know.
         """
         name_or_path = str(name_or_path)
         tokenizer = load_pretrained(AutoTokenizer, name_or_path)
         _require_mask_token(tokenizer)
-        if num_labels is not None:
-            config_changes["num_labels"] = num_labels
+        config_changes |= _label_settings(num_labels, config_changes)
         saved = saved_form(name_or_path)
         if saved is None:
             config = load_config(name_or_path, config_changes)
@@ -357,9 +360,47 @@ def _pick(scores: Tensor, fill: str, top_k: int, generator) -> Tensor:
     return torch.multinomial(scores.softmax(dim=-1), 1, generator=generator).squeeze(1)  # (n_masked,)
 
 
+def _label_settings(num_labels: int | None, changes: dict) -> dict:
+    """The number of labels and their names in both directions, as far as they are given."""
+    names, ids = changes.get("id2label"), changes.get("label2id")
+    if names is None and ids is not None:
+        names = {index: name for name, index in ids.items()}
+    number = num_labels if names is None or num_labels is not None else len(names)
+    if number is None:
+        return {}
+    if not isinstance(number, Integral) or number < 1:
+        raise UserError(f"num_labels is {number!r}; expected a whole number, 1 or more.")
+    if names is None:
+        return {"num_labels": int(number)}
+    inverse = {name: index for index, name in names.items()}
+    if {*names} != {*range(number)} or len(inverse) < number or (ids is not None and ids != inverse):
+        raise UserError(
+            f"id2label is {names!r} and label2id {ids!r}, for num_labels={number}; expected one name for each of 0 to "
+            f"{number - 1}. Give id2label alone: label2id and num_labels follow from it."
+        )
+    return {"num_labels": int(number), "id2label": names, "label2id": inverse}
+
+
 def _require_mask_token(tokenizer) -> None:
     if tokenizer.mask_token_id is None:
         raise UserError(
             f"The tokenizer of {tokenizer.name_or_path!r} ({type(tokenizer).__name__}) has no mask token: Mask-tuning "
             "needs a masked language model such as bert-base-uncased, roberta-base or facebook/bart-base."
         )
+
+
+def _check_vocabulary(tokenizer, n_rows: int) -> None:
+    """The tokenizer must be the model's; a vocabulary that is padded with unused rows (DeBERTa) is fine."""
+    if n_rows / 2 <= len(tokenizer) <= n_rows:
+        return
+    expected = (
+        "expected nearly as many. Put the model's tokenizer files (tokenizer.json, or vocab.txt and the like) into its "
+        "folder."
+        if len(tokenizer) < n_rows
+        else "expected no more tokens than that. Take the tokenizer that came with the model, or enlarge the model by "
+        "resize_token_embeddings and save it again."
+    )
+    raise UserError(
+        f"the tokenizer of {tokenizer.name_or_path!r} has {len(tokenizer)} tokens, but the model has embeddings for "
+        f"{n_rows}; {expected}"
+    )

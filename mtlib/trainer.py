@@ -85,7 +85,7 @@ class ObjectiveTrainer(Trainer):
 
     def __init__(self, plm: SharedPLM, objective: Objective, args: ObjectiveArguments, train_dataset=None, **kwargs):
         _check_arguments(plm, objective, args, kwargs)
-        _check_examples(plm, objective, train_dataset)
+        _check_examples(plm, objective, args, train_dataset, kwargs.get("eval_dataset"))
         # an earlier trainer in bf16 has left its autocast around the model's forward
         plm = extract_model_from_parallel(plm, keep_fp32_wrapper=False)
         if args.n_gpu > 1:
@@ -324,28 +324,50 @@ def _check_arguments(plm: SharedPLM, objective: Objective, args: ObjectiveArgume
         raise UserError("gradient_diagnostics_steps compares two losses on one trunk; this model has two, set it to 0.")
 
 
-def _check_examples(plm: SharedPLM, objective: Objective, dataset) -> None:
-    if dataset is None:
-        return
-    if len(dataset) == 0:
-        raise UserError("the training set is empty; expected at least one example.")
-    if missing := sorted(objective.columns.keys() - {*dataset.column_names}):
+def _check_examples(plm: SharedPLM, objective: Objective, args: ObjectiveArguments, train, evaluation) -> None:
+    """The training set, and the evaluation set or the sets by name: they are read after the first epoch."""
+    sets = {"the training set": train}
+    if isinstance(evaluation, dict):
+        sets |= {f"the evaluation set {name!r}": dataset for name, dataset in evaluation.items()}
+    else:
+        sets["the evaluation set"] = evaluation
+    for name, dataset in sets.items():
+        if dataset is not None:
+            _check_columns(name, dataset, objective, training=dataset is train)
+            if objective.classifies and "labels" in dataset.column_names:
+                _check_labels(name, dataset, plm.config.num_labels)
+    batch = args.train_batch_size * args.world_size
+    if train is not None and args.dataloader_drop_last and len(train) < batch:
         raise UserError(
-            f"the training set has no column {', '.join(missing)}, which {type(objective).__name__} needs; it has "
-            f"{', '.join(dataset.column_names)}."
+            f"dataloader_drop_last is True, which drops the only batch: the training set has {len(train)} examples, a "
+            f"batch {batch}. Leave it out, or take smaller batches."
         )
-    if objective.classifies:
-        if "labels" not in dataset.column_names:
-            raise UserError(f"the training set has no column `labels`; it has {', '.join(dataset.column_names)}.")
-        labels = list(dataset.with_format(None)["labels"])
-        for label in labels:
-            if type(label) is not int:
-                raise UserError(
-                    f"the training set has the label {label!r}; expected class numbers, whole and from 0 on."
-                )
-        classes = sorted(set(labels))
-        if classes[0] < 0 or classes[-1] >= plm.config.num_labels:
-            raise UserError(
-                f"the training set has labels {classes[0]} to {classes[-1]}; a classifier with num_labels="
-                f"{plm.config.num_labels} takes 0 to {plm.config.num_labels - 1}."
-            )
+
+
+def _check_columns(name: str, dataset, objective: Objective, training: bool) -> None:
+    if len(dataset) == 0:
+        raise UserError(f"{name} is empty; expected at least one example.")
+    columns = ", ".join(dataset.column_names)
+    if "input_ids" not in dataset.column_names:
+        raise UserError(f"{name} has no column `input_ids`, but {columns}; give it to mtlib.data.encoding.tokenise.")
+    # a classifier is evaluated on the texts as they stand
+    needed = objective.columns.keys() if training or not objective.classifies else set()
+    if missing := sorted(needed - {*dataset.column_names}):
+        raise UserError(
+            f"{name} has no column {', '.join(missing)}, which {type(objective).__name__} needs; it has {columns}."
+        )
+    if training and objective.classifies and "labels" not in dataset.column_names:
+        raise UserError(f"{name} has no column `labels`; it has {columns}.")
+
+
+def _check_labels(name: str, dataset, num_labels: int) -> None:
+    labels = list(dataset.with_format(None)["labels"])
+    for label in labels:
+        if type(label) is not int:
+            raise UserError(f"{name} has the label {label!r}; expected class numbers, whole and from 0 on.")
+    classes = sorted(set(labels))
+    if classes[0] < 0 or classes[-1] >= num_labels:
+        raise UserError(
+            f"{name} has labels {classes[0]} to {classes[-1]}; a classifier with num_labels={num_labels} takes 0 to "
+            f"{num_labels - 1}."
+        )

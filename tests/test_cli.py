@@ -88,6 +88,7 @@ def test_every_setting_has_an_option():
         ("run --task nli --method mask_tuning --alpha 2", "alpha is 2.0"),
         ("run --task nli --method mask_tuning --split hans", "--split is 'hans'; expected NAME=VALUE"),
         ("run --task nli --method mask_tuning --source /no/such", "source '/no/such' is no folder"),
+        ("run --task nli --method mask_tuning --model /no/such", "model is '/no/such', which does not exist"),
         ("tables /no/such", "does not exist"),
         ("bundle runs --to records.json", "expected a file name that ends in .jsonl"),
         ("bundle runs --to records.jsonl --history 0", "--history is 0; expected 1 or more"),

@@ -207,6 +207,11 @@ class TestCombination:
         alone = WeightedFineTuning()(still_plm, batch | {"input_ids": output.perturbed_ids})
         torch.testing.assert_close(output.loss, 0.3 * output.parts["mlm_loss"] + 0.7 * alone.loss)
 
+    @pytest.mark.parametrize("masking", ["exact", 0.05])
+    def test_what_is_no_policy_is_refused_before_training(self, masking, tmp_path):
+        with pytest.raises(UserError, match=rf"masking is {masking!r}; expected a masking policy, as ExactMasking"):
+            ObjectiveTrainer(make_plm(), MaskTuning(masking=masking), arguments(tmp_path))
+
     def test_what_does_not_classify_is_refused(self):
         with pytest.raises(UserError, match="classification is MaskedLM, which trains no classifier"):
             MaskTuning(classification=mtlib.MaskedLM())

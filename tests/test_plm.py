@@ -214,6 +214,23 @@ def test_a_masked_lm_gets_a_seeded_new_head(plm, tmp_path):
     torch.testing.assert_close(loaded.eval().masked_lm_logits(batch, mask), plm.masked_lm_logits(batch, mask))
 
 
+def test_names_of_labels_follow_from_one_another(plm, tmp_path):
+    plm.mlm.save_pretrained(tmp_path)
+    plm.tokenizer.save_pretrained(tmp_path)
+    names, ids = {0: "no", 1: "maybe", 2: "yes"}, {"no": 0, "maybe": 1, "yes": 2}
+    for given in ({"num_labels": 3, "id2label": names}, {"id2label": names}, {"label2id": ids}):
+        config = SharedPLM.from_pretrained(tmp_path, **given).config
+        assert (config.num_labels, config.id2label, config.label2id) == (3, names, ids)
+    for given, message in (
+        ({"num_labels": 2, "id2label": names}, "for num_labels=2; expected one name for each of 0 to 1"),
+        ({"num_labels": 3, "id2label": {0: "no", 1: "no", 2: "yes"}}, "expected one name for each of 0 to 2"),
+        ({"id2label": names, "label2id": {"no": 2, "maybe": 1, "yes": 0}}, "Give id2label alone"),
+        ({"num_labels": 0}, "num_labels is 0; expected a whole number, 1 or more"),
+    ):
+        with pytest.raises(UserError, match=message):
+            SharedPLM.from_pretrained(tmp_path, **given)
+
+
 def test_half_precision_checkpoints_are_trained_in_single(plm, tmp_path):
     plm.mlm.half().save_pretrained(tmp_path)
     plm.tokenizer.save_pretrained(tmp_path)
@@ -257,8 +274,20 @@ class TestBadCheckpoints:
         with pytest.raises(UserError, match="has no mask token"):
             SharedPLM.from_pretrained(tmp_path, num_labels=2)
 
+    def test_tokenizer_of_another_size(self, plm, tmp_path):
+        plm.mlm.save_pretrained(tmp_path)
+        for words in (WORDS[:2], [*WORDS, "zebra"]):
+            make_tokenizer(words=words).save_pretrained(tmp_path)
+            with pytest.raises(UserError, match=rf"has {len(words) + 5} tokens, but the model has embeddings for 28"):
+                SharedPLM.from_pretrained(tmp_path, num_labels=2)
+
+    def test_no_tokenizer_files(self, plm, tmp_path):
+        plm.mlm.save_pretrained(tmp_path)  # transformers then makes up a tokenizer of special tokens alone
+        with pytest.raises(UserError, match=r"has 5 tokens, .* Put the model's tokenizer files"):
+            SharedPLM.from_pretrained(tmp_path, num_labels=2)
+
     def test_missing(self, tmp_path):
-        with pytest.raises(UserError, match="Cannot load"):
+        with pytest.raises(UserError, match=r"Cannot load .*nothing': it does not exist"):
             SharedPLM.from_pretrained(tmp_path / "nothing", num_labels=2)
 
     @pytest.mark.parametrize("saved_by_mtlib", [False, True])

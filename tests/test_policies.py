@@ -286,7 +286,7 @@ class TestKnownWords:
             assert not any(a < d and c < b for a, b in shortcut for c, d in cause), row
 
     def test_rate_1_masks_all_of_them_and_less_a_share_of_the_sentence(self):
-        plm = make_plm(tokenizer=TOKENIZERS["WordPiece"])
+        plm = make_plm(tiny_bert_config(vocab_size=len(TOKENIZERS["WordPiece"])), TOKENIZERS["WordPiece"])
         rows = [{"text": "zé ab ab ab", "label": 0, "uid": "", "group": ""}]
         examples = example_set(rows, plm).add_column("known_shortcut", [[0, 1, 0, 1, 2, 0]])
         masked = {rate: masked_words(plm, masking_policy("known_shortcut", rate, plm.tokenizer), examples)[0]

@@ -212,10 +212,29 @@ def test_bad_examples(tmp_path):
         train(tmp_path, FineTuning(), data=data.select([]))
     with pytest.raises(UserError, match="labels 0 to 1; a classifier with num_labels=1 takes 0 to 0"):
         train(tmp_path, FineTuning(), make_plm(tiny_bert_config(num_labels=1)), data)
+    with pytest.raises(UserError, match=r"dataloader_drop_last is True, .* has 3 examples, a batch 4"):
+        train(tmp_path, FineTuning(), data=examples(3), per_device_train_batch_size=4, dataloader_drop_last=True)
     with pytest.raises(UserError, match="no column `labels`"):
         train(tmp_path, MaskTuning(), data=data.remove_columns("labels"))
     with pytest.raises(UserError, match="top_k is 99; the vocabulary has 28 tokens"):
         train(tmp_path, MaskTuning(fill="top_k", top_k=99), data=data)
+
+
+@pytest.mark.parametrize("by_name", [False, True])
+def test_bad_evaluation_sets_are_said_before_training(tmp_path, by_name):
+    data = examples(4)
+    labels = data.remove_columns("labels")
+    for bad, message in (
+        (labels.add_column("labels", [0, 1, 2, 0]), "has labels 0 to 2; a classifier with num_labels=2 takes 0 to 1"),
+        (labels.add_column("labels", [0, 1, -100, 0]), "has labels -100 to 1"),
+        (labels.add_column("labels", ["a"] * 4), "has the label 'a'; expected class numbers"),
+        (Dataset.from_dict({"text": ["a"], "labels": [0]}), "has no column `input_ids`, but text, labels; give it to"),
+        (data.select([]), "is empty"),
+    ):
+        name = "the evaluation set 'dev'" if by_name else "the evaluation set"
+        evaluation = {"good": data, "dev": bad} if by_name else bad
+        with pytest.raises(UserError, match=f"{name} {message}"):
+            ObjectiveTrainer(make_plm(), FineTuning(), arguments(tmp_path), data, eval_dataset=evaluation)
 
 
 def test_predicts_without_labels_and_evaluates_masked_lms(tmp_path):

@@ -41,7 +41,7 @@ def tables(
 
 def bundle(
     folders: Annotated[list[Path], typer.Argument(help="folders with records")],
-    to: Annotated[Path, typer.Option(help="a .jsonl file; records it already has are kept")],
+    to: Annotated[Path, typer.Option(help="a .jsonl file; the records it already has stay in it")],
     history: Annotated[int | None, typer.Option(help="log entries kept of each run [default: all]")] = None,
 ) -> None:
     """Put the records of many runs into one file, a line each."""

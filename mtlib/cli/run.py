@@ -74,6 +74,8 @@ def run(
         return
     record = read_records([path])[0]
     made = record["environment"]
+    if was_there and fresh:
+        print_line("this run was trained, not copied: --fresh leaves it as it is; give another --out to train it again")
     print_line(
         f"already there, made on {made['device']} at {made['commit']}: {path}" if was_there else f"written: {path}"
     )

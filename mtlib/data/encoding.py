@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 import numpy as np
 import torch
-from datasets import Dataset
+from datasets import ClassLabel, Dataset, DatasetDict
 from torch.utils.data import DataLoader
 
 from mtlib.collator import Collator
@@ -16,25 +16,48 @@ from mtlib.trainer import ObjectiveTrainer, precision
 def tokenise(dataset: Dataset, tokenizer, max_length: int = 128, keep: Collection[str] = ()) -> Dataset:
     """Columns of model inputs, `labels` and `length`, from `text`, `text_pair` and `label` (where they are there).
 
-    `keep` names columns of `dataset` that are carried through unchanged, for objectives that need more than these.
-    Raises `UserError` for a name that is no column, or that a column of model inputs already has.
-    """
-    for name in keep:
-        if name not in dataset.column_names:
-            raise UserError(f"keep names {name!r}; expected some of the columns {', '.join(dataset.column_names)}")
-        if name in ("labels", "length", *tokenizer.model_input_names):
-            raise UserError(f"keep names {name!r}, which tokenising writes itself; rename that column of the dataset")
+    Labels may also be called `labels`; a `ClassLabel` column stays one, with its names. `keep` names columns of
+    `dataset` that are carried through unchanged, for objectives that need more than these.
 
-    def encode(rows):
+    Raises:
+        UserError: no `Dataset`; no column `text`; a row without text; a `max_length` that leaves no room for text, or
+            texts longer than the tokenizer's model reads; a name in `keep` that is no column, or that a column of model
+            inputs already has.
+    """
+    _check_columns(dataset, tokenizer, keep)
+    texts = [name for name in ("text", "text_pair") if name in dataset.column_names]
+    label = next((name for name in ("label", "labels") if name in dataset.column_names), None)
+    check_max_length(max_length, tokenizer, pair=len(texts) == 2)
+
+    def encode(rows, indices):
+        for name in texts:
+            for index, text in zip(indices, rows[name], strict=True):
+                if not isinstance(text, str):
+                    raise UserError(f"row {index} has {text!r} for {name}; expected a text. Drop or mend that row.")
         # text that spells out a special token ("[SEP]", "</s>") is text
         encoded = tokenizer(
-            rows["text"], rows.get("text_pair"), truncation=True, max_length=max_length, split_special_tokens=True
+            *(rows[name] for name in texts), truncation=True, max_length=max_length, split_special_tokens=True
         )
-        labels = {"labels": rows["label"]} if "label" in rows else {}
-        return {**encoded, **labels, "length": [len(ids) for ids in encoded["input_ids"]]}
+        lengths = [len(ids) for ids in encoded["input_ids"]]
+        if (longest := max(lengths)) > (most := tokenizer.model_max_length):
+            raise UserError(
+                f"row {indices[lengths.index(longest)]} has {longest} tokens; the model reads at most {most}, give "
+                f"max_length={most} in place of {max_length}."
+            )
+        labels = {"labels": rows[label]} if label else {}
+        return {**encoded, **labels, "length": lengths}
 
     dropped = [name for name in dataset.column_names if name not in keep]
-    return dataset.map(encode, batched=True, remove_columns=dropped, keep_in_memory=True)
+    examples = dataset.map(encode, batched=True, with_indices=True, remove_columns=dropped, keep_in_memory=True)
+    if label and isinstance(dataset.features[label], ClassLabel):
+        examples = examples.cast_column("labels", dataset.features[label])
+    return examples
+
+
+def check_max_length(max_length: int, tokenizer, pair: bool, name: str = "max_length") -> None:
+    structural = tokenizer.num_special_tokens_to_add(pair)
+    if max_length <= structural:  # tokenizers then cut nothing at all
+        raise UserError(f"{name} is {max_length}; the tokenizer adds {structural} tokens to every text, give more.")
 
 
 @torch.no_grad()
@@ -63,10 +86,27 @@ def predict_with(trainer: ObjectiveTrainer, dataset: Dataset, max_length: int) -
 
 def _by_length(dataset: Dataset, tokenizer, max_length: int) -> tuple[Dataset, np.ndarray]:
     """The texts as model inputs, like lengths together (little padding), and which row each one is."""
-    texts = dataset.select_columns([name for name in ("text", "text_pair") if name in dataset.column_names])
-    examples = tokenise(texts, tokenizer, max_length)
+    examples = tokenise(dataset, tokenizer, max_length)
+    examples = examples.remove_columns([name for name in ("labels",) if name in examples.column_names])
     order = np.argsort([len(ids) for ids in examples["input_ids"]], kind="stable") if len(examples) else np.arange(0)
     return examples.select(order), order
+
+
+def _check_columns(dataset: Dataset, tokenizer, keep: Collection[str]) -> None:
+    if isinstance(dataset, DatasetDict):
+        raise UserError(f"the dataset is a DatasetDict of {', '.join(dataset)}; give one of these sets.")
+    if not isinstance(dataset, Dataset):
+        raise UserError(
+            f"the dataset is a {type(dataset).__name__}; expected a Dataset, as Dataset.from_list(rows) makes."
+        )
+    columns = ", ".join(dataset.column_names)
+    if "text" not in dataset.column_names:
+        raise UserError(f"the dataset has no column `text`, but {columns}; rename the one that holds the texts.")
+    for name in keep:
+        if name not in dataset.column_names:
+            raise UserError(f"keep names {name!r}; expected some of the columns {columns}")
+        if name in ("labels", "length", *tokenizer.model_input_names):
+            raise UserError(f"keep names {name!r}, which tokenising writes itself; rename that column of the dataset")
 
 
 def _in_order(logits: np.ndarray, order: np.ndarray) -> np.ndarray:

@@ -100,6 +100,11 @@ class MaskTuning(Objective):
 
     @property
     def columns(self) -> Mapping[str, int | float]:
+        if not isinstance(self.masking, MaskingPolicy):  # an AttributeError in here would say that `columns` is lacking
+            raise UserError(
+                f"masking is {self.masking!r}; expected a masking policy, as ExactMasking(0.05) or "
+                'masking_policy("exact", 0.05, tokenizer) makes one.'
+            )
         return {**self.masking.columns, **self.classification.columns}
 
     @property

@@ -8,6 +8,7 @@ from mtlib.data.registry import split_options
 from mtlib.data.source_kinds import is_testbed, source_kind
 from mtlib.data.tasks import get_task
 from mtlib.errors import UserError
+from mtlib.paths import is_missing_folder
 from mtlib.settings import BIAS_OF_TASK, TESTBED_ONLY, Setting
 
 if TYPE_CHECKING:
@@ -30,6 +31,11 @@ def check(config: "RunConfig") -> None:
     for name, value in values.items():
         _check_value(name, value, config.described[name])
     get_task(config.task)
+    if is_missing_folder(config.model):
+        raise UserError(
+            f"model is {str(config.model)!r}, which does not exist; expected mini, a hub id such as bert-base-uncased, "
+            "or a folder with a masked LM."
+        )
     if values.get("update") == "balanced" and not values["shared"]:
         raise UserError("update is 'balanced', which weighs two gradients on one trunk; leave `separate` out.")
     _check_bias(config)

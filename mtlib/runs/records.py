@@ -55,35 +55,64 @@ def record_identity(record: Mapping) -> str:
 
 
 def read_records(folders: Sequence[Path | str]) -> list[dict]:
-    """Every record in the folders (one JSON per run, or `.jsonl` with one per line), in order of file name."""
-    records = {}
+    """Every record in the folders (one JSON per run, or `.jsonl` with one per line), in order of file name.
+
+    Raises:
+        UserError: no such folder; a file that cannot be read; two files that hold different results of one run.
+    """
+    records, files = {}, {}
     for folder in map(Path, folders):
         if not folder.exists():
             raise UserError(f"{folder} does not exist; expected a folder with run records (`--out` of `mtlib run`).")
         paths = sorted([*folder.glob("*.json"), *folder.glob("*.jsonl")]) if folder.is_dir() else [folder]
         for path in paths:
-            for record in _read_file(path):
-                records[record["identity"]] = record
+            in_file = list(_read_file(path))
+            if not in_file and path == folder:
+                raise UserError(f"{path} holds no record of a run; move it away, or name one that does.")
+            for record in in_file:
+                name = record["identity"]
+                if name in records and record["metrics"] != records[name]["metrics"]:
+                    raise UserError(
+                        f"{files[name]} and {path} hold different results of the same run (identity {name[:10]}); read "
+                        "them apart, or move one of the two away."
+                    )
+                records[name], files[name] = record, path
     return list(records.values())
 
 
 def _read_file(path: Path) -> Iterable[dict]:
-    text = path.read_text(encoding="utf-8")
+    """The records in a file; none where it is some other file that lies beside them."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is not UTF-8 text ({error.reason}); move it away or run it again.") from error
     # splitlines would cut at more than these line ends
-    lines = [line for line in text.split("\n") if line] if path.suffix == ".jsonl" else [text]
-    for line in lines:
+    lines = text.split("\n") if path.suffix == ".jsonl" else [text]
+    for number, line in enumerate(lines, 1):
+        if not line and path.suffix == ".jsonl":
+            continue
+        place = f"{path}, line {number}," if path.suffix == ".jsonl" else path
         try:
             record = json.loads(line)
         except json.JSONDecodeError as error:
-            raise UserError(f"{path} is not JSON ({error}); move it away or run it again.") from error
-        if not isinstance(record, dict) or not {"metrics", "config"} <= record.keys():
-            continue  # some other file that lies beside the records
-        if record["schema_version"] != SCHEMA_VERSION:
             raise UserError(
-                f"{path} has schema version {record['schema_version']}; this mtlib reads {SCHEMA_VERSION}. "
-                "Move the record away and run it again."
-            )
+                f"{place} is not JSON ({error.msg} at character {error.pos + 1}); move it away or run it again."
+            ) from error
+        if not isinstance(record, dict) or not {"metrics", "config"} <= record.keys():
+            continue
+        _check_record(place, record)
         yield record
+
+
+def _check_record(place: Path | str, record: dict) -> None:
+    if (version := record.get("schema_version")) != SCHEMA_VERSION:
+        raise UserError(
+            f"{place} has schema version {version}; this mtlib reads {SCHEMA_VERSION}. Move the record away and run it "
+            "again."
+        )
+    for name, known in (("identity", "identity" in record), ("method", "method" in record["config"])):
+        if not known:
+            raise UserError(f"{place} names no {name}; expected a record of `mtlib run`. Move it away or run it again.")
 
 
 @cache

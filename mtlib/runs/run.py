@@ -18,7 +18,7 @@ from transformers import TrainerCallback, set_seed
 from transformers.utils import logging
 
 from mtlib.checkpoints import save_objective
-from mtlib.data.encoding import predict_with, tokenise
+from mtlib.data.encoding import check_max_length, predict_with, tokenise
 from mtlib.data.scoring import score
 from mtlib.data.tasks import get_task
 from mtlib.errors import UserError
@@ -28,7 +28,7 @@ from mtlib.runs import environment
 from mtlib.runs.config import RunConfig
 from mtlib.runs.inputs import DescribedSet, Inputs, model_sha256, read_sets, record_path, run_identity, shipped_record
 from mtlib.runs.locks import claim
-from mtlib.runs.records import SCHEMA_VERSION, make_writable, write_atomically
+from mtlib.runs.records import SCHEMA_VERSION, make_writable, read_records, write_atomically
 from mtlib.runs.training import Trained, check_slices, train_stages
 from mtlib.stages import Stage
 from mtlib.trainer import ObjectiveTrainer, precision
@@ -54,8 +54,8 @@ def run(
         resume: go on from the last stage and checkpoint of an interrupted run of the same configuration.
         keep_model: write the trained model here too; a new or empty folder, or one that holds this very run's model.
         callbacks: for the Trainer of every stage.
-        fresh: train also where the project comes with the record of this run. (So does `keep_model`: records come
-            without models.)
+        fresh: train also where the project comes with the record of this run, and where `out` has a copy of that one,
+            which the new record replaces. (So does `keep_model` where `out` has none: records come without models.)
 
     Returns:
         The record's path, and whether it was there before (then nothing was trained): in `out`, or among the records
@@ -76,7 +76,7 @@ def run(
     state = PartialState(cpu=precision()["use_cpu"])
     with _disk_errors(out), claim(lock_path(path)) if state.is_main_process else contextlib.nullcontext():
         state.wait_for_everyone()  # or one of several processes might look before another's record is there
-        if not path.exists():
+        if not path.exists() or (fresh and read_records([path]) == [shipped_record(asked, inputs)]):
             if keep_model is not None:
                 _check_kept(keep_model, run_identity(config, inputs))
             elif not fresh and (record := shipped_record(asked, inputs)) is not None:
@@ -169,12 +169,8 @@ def _start(config: RunConfig) -> tuple[SharedPLM, tuple[Stage, ...]]:
 
 def _check_lengths(config: RunConfig, plm: SharedPLM) -> None:
     longest = min(plm.tokenizer.model_max_length, getattr(plm.config, "max_position_embeddings", 10**9))
-    structural = plm.tokenizer.num_special_tokens_to_add(get_task(config.task).pair)
     for name in ("max_length", "eval_max_length"):
-        if getattr(config, name) <= structural:  # tokenizers then cut nothing at all
-            raise UserError(
-                f"{name} is {getattr(config, name)}; {config.model} adds {structural} tokens to every text; give more."
-            )
+        check_max_length(getattr(config, name), plm.tokenizer, get_task(config.task).pair, name)
         if getattr(config, name) > longest:
             raise UserError(
                 f"{name} is {getattr(config, name)}; {config.model} reads at most {longest} tokens, give no more."

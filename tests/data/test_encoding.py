@@ -1,9 +1,11 @@
 """Rows in, answers out, in the order of the rows."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
-from datasets import Dataset
+from datasets import ClassLabel, Dataset, DatasetDict
 
 from mtlib.data import encoding
 from mtlib.data.encoding import predict, predict_with, tokenise
@@ -87,6 +89,32 @@ def test_columns_that_an_objective_needs_are_carried_through(plm):
         tokenise(dataset, plm.tokenizer, keep=["weight"])
     with pytest.raises(UserError, match="keep names 'length', which tokenising writes itself; rename"):
         tokenise(dataset, plm.tokenizer, keep=["length"])
+
+
+@pytest.mark.parametrize(
+    ("dataset", "max_length", "message"),
+    [
+        (DatasetDict(train=rows(2), test=rows(2)), 6, "the dataset is a DatasetDict of train, test; give one"),
+        ([{"text": "good"}], 6, "the dataset is a list; expected a Dataset, as Dataset.from_list"),
+        (rows(2).rename_column("text", "sentence"), 6, "has no column `text`, but sentence, label; rename"),
+        (Dataset.from_dict({"text": ["good", None]}), 6, "row 1 has None for text; expected a text"),
+        (Dataset.from_dict({"text": ["a"], "text_pair": [None]}), 6, "row 0 has None for text_pair"),
+        (rows(2), 2, "max_length is 2; the tokenizer adds 2 tokens to every text, give more"),
+        (Dataset.from_dict({"text": ["a", "good " * 70]}), 128, "row 1 has 72 tokens; the model reads at most 64"),
+    ],
+)
+def test_what_cannot_be_tokenised_is_said(plm, dataset, max_length, message):
+    with pytest.raises(UserError, match=re.escape(message)):
+        tokenise(dataset, plm.tokenizer, max_length)
+    with pytest.raises(UserError, match=re.escape(message)):
+        predict(plm, dataset, max_length)
+
+
+def test_labels_by_either_name_keep_their_classes(plm):
+    dataset = rows(4).cast_column("label", ClassLabel(names=["negative", "positive"]))
+    for rows_with_labels in (dataset, dataset.rename_column("label", "labels")):
+        examples = tokenise(rows_with_labels, plm.tokenizer)
+        assert examples["labels"][:] == [0, 1, 0, 1] and examples.features["labels"].names == ["negative", "positive"]
 
 
 def test_text_that_spells_a_special_token_is_text(plm):

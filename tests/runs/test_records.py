@@ -1,6 +1,7 @@
 """Records: what identifies one, and what is read back from a file."""
 
 import json
+import re
 
 import pytest
 
@@ -44,11 +45,49 @@ def test_what_a_method_does_not_read_does_not_matter():
     assert identity(config, "m", DATA) == identity(config | {"alpha": 0.3, "update": "balanced"}, "m", DATA)
 
 
-def test_a_record_of_another_schema_is_refused(tmp_path):
-    path = tmp_path / "record.json"
-    path.write_text(json.dumps({"schema_version": SCHEMA_VERSION + 1, "config": CONFIG, "metrics": {}}))
-    with pytest.raises(UserError, match=r"record\.json has schema version 3; this mtlib reads 2\. .* run it again"):
-        read_records([path])
+def write_record(path, **changes) -> dict:
+    record = {"schema_version": SCHEMA_VERSION, "identity": "a", "config": CONFIG, "metrics": {"sst2": 0.5}} | changes
+    path.write_text(json.dumps(record) + "\n")
+    return record
+
+
+def test_two_results_of_one_run_are_never_mixed_up(tmp_path):
+    one, same, other = (tmp_path / name for name in ("one.json", "same.jsonl", "other.json"))
+    record = write_record(one)
+    write_record(same)
+    assert read_records([one, same]) == [record]
+    write_record(other, metrics={"sst2": 0.9})
+    with pytest.raises(UserError, match=r"one\.json and .*other\.json hold different results of the same run"):
+        read_records([one, other])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"schema_version": SCHEMA_VERSION + 1}, "has schema version 3; this mtlib reads 2. Move the record away"),
+        ({"schema_version": None}, "has schema version None; this mtlib reads 2"),
+        ({"identity": None}, "names no identity; expected a record of `mtlib run`"),
+        ({"config": {"task": "nli"}}, "names no method; expected a record of `mtlib run`"),
+        ({"metrics": None}, "holds no record of a run"),
+    ],
+)
+def test_a_file_that_is_no_record_of_this_version_is_refused(change, message, tmp_path):
+    record = write_record(tmp_path / "record.json") | change
+    (tmp_path / "record.json").write_text(json.dumps({name: value for name, value in record.items() if value}))
+    with pytest.raises(UserError, match=re.escape(f"{tmp_path / 'record.json'} {message}")):
+        read_records([tmp_path / "record.json"])
+
+
+def test_a_torn_file_is_named_with_its_line(tmp_path):
+    path = tmp_path / "records.jsonl"
+    write_record(path)
+    with open(path, "ab") as file:
+        file.write(b'\n{"torn": ')
+    with pytest.raises(UserError, match=r"records\.jsonl, line 3, is not JSON .Expecting value at character 10"):
+        read_records([tmp_path])
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(UserError, match=r"records\.jsonl is not UTF-8 text"):
+        read_records([tmp_path])
 
 
 @pytest.mark.parametrize("method", ["fine_tuning", "mask_tuning"])
@@ -64,8 +103,10 @@ def test_a_shipped_run_comes_out_alike_when_it_is_made_again(method, tmp_path):
     }
     copied, was_there = run(configure(**settings), tmp_path / "copied")
     assert was_there and read_records([copied]) == [shipped]
-    again, was_there = run(configure(**settings), tmp_path / "again", fresh=True)
-    assert not was_there and again.name == copied.name
+    # a copy of the project's record is trained anew, and then is a record of its own, which nothing replaces
+    again, was_there = run(configure(**settings), tmp_path / "copied", fresh=True)
+    assert not was_there and again == copied
+    assert run(configure(**settings), tmp_path / "copied", fresh=True) == (again, True)
     made = read_records([again])[0]
     assert [entry["step"] for entry in made["history"]] == [entry["step"] for entry in shipped["history"]]
     for ours, theirs in zip(made["history"], shipped["history"], strict=True):

@@ -101,6 +101,7 @@ class TestExpand:
             ("task: nli", r"unknown key 'task'; did you mean 'tasks'\? Known are profile, tasks, "),
             ("zzz: 1", "unknown key 'zzz'; expected profile, tasks, "),
             ("tasks: nli", "methods is missing; expected a list, for example `methods: "),
+            ("tasks: nli\nmethods: fine_tuning\nmodels: [/no/such]", "model is '/no/such', which does not exist"),
             ("tasks: nli\nmethods: masktuning", "method is 'masktuning'; expected one of fine_tuning"),
             ("tasks: nli\nmethods: [[mask_tuning]]", r"method is \['mask_tuning'\]; expected one of fine_tuning"),
             ("tasks: {nli: 1}\nmethods: mask_tuning", "task is {'nli': 1}; expected a name"),
