@@ -86,6 +86,8 @@ def test_every_setting_has_an_option():
     [
         ("run --task nli --method fine_tuning --alpha 0.3", "alpha is 0.3, but fine_tuning does not read it"),
         ("run --task nli --method mask_tuning --alpha 2", "alpha is 2.0"),
+        ("run --task nli --method mask_tuning --top-k 5", "top_k is 5, but fill is 'argmax', which does not read it"),
+        ("run --task sentiment --method mask_tuning --hans-rule sum", "hans_rule is 'sum', but none of the evaluation"),
         ("run --task nli --method mask_tuning --split hans", "--split is 'hans'; expected NAME=VALUE"),
         ("run --task nli --method mask_tuning --source /no/such", "source '/no/such' is no folder"),
         ("run --task nli --method mask_tuning --model /no/such", "model is '/no/such', which does not exist"),

@@ -4,7 +4,7 @@ import numbers
 import os
 from typing import TYPE_CHECKING, Literal, get_args
 
-from mtlib.data.registry import split_options
+from mtlib.data.registry import get_set, split_options
 from mtlib.data.source_kinds import is_testbed, source_kind
 from mtlib.data.tasks import get_task
 from mtlib.errors import UserError
@@ -40,6 +40,23 @@ def check(config: "RunConfig") -> None:
         raise UserError("update is 'balanced', which weighs two gradients on one trunk; leave `separate` out.")
     _check_bias(config)
     _check_sets(config)
+    _check_effect(config)
+
+
+def _check_effect(config: "RunConfig") -> None:
+    """What is given must be read: by the way of filling, by a set that is evaluated."""
+    values = config.values()
+    if values.get("fill", "top_k") != "top_k" and values["top_k"] != config.described["top_k"].default:
+        raise UserError(
+            f"top_k is {values['top_k']}, but fill is {values['fill']!r}, which does not read it; leave it out, or "
+            "give fill top_k too."
+        )
+    sets = config.evaluation_sets
+    if config.hans_rule != config.described["hans_rule"].default and not any(get_set(name).folded for name in sets):
+        raise UserError(
+            f"hans_rule is {config.hans_rule!r}, but none of the evaluation sets ({', '.join(sets)}) folds its labels; "
+            "leave it out, or evaluate on hans (task nli)."
+        )
 
 
 def _check_value(name: str, value, setting: Setting) -> None:

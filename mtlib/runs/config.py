@@ -180,8 +180,10 @@ def configure(task: str, method: str, **values) -> RunConfig:
 
 
 def read_by(method: str, values: Mapping[str, object]) -> dict[str, object]:
-    """`values` less the settings that `method` does not read: a grid over several methods gives them to all."""
+    """`values` less those that are not read: a grid over several methods or ways of filling gives them to all."""
     reads = {*settings_of(RunConfig), *get_method(method).reads}
+    if values.get("fill", "top_k") != "top_k":
+        reads.discard("top_k")
     return {name: value for name, value in values.items() if name in reads}
 
 

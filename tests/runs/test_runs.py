@@ -294,7 +294,7 @@ class TestBadInput:
             run(config(model), tmp_path / "out")
 
     def test_missing_model(self, testbed, tmp_path):
-        with pytest.raises(UserError, match="Cannot load"):
+        with pytest.raises(UserError, match=r"no-model.*does not exist"):
             run(config(tmp_path / "no-model"), tmp_path / "out")
 
     def test_folder_that_cannot_be_written(self, testbed, model, tmp_path):

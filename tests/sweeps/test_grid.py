@@ -74,6 +74,15 @@ class TestExpand:
         # they were chosen for the profile's model
         assert {config.learning_rate for config in expand(write(tmp_path, text + "models: other"))} == {None}
 
+    def test_top_k_is_given_to_the_ways_of_filling_that_read_it(self, tmp_path):
+        text = "tasks: nli\nmethods: mask_tuning\ntop_k: [5, 20]\n"
+        configs = expand(write(tmp_path, text + "fill: [argmax, top_k]"))
+        assert [(config.settings.fill, config.settings.top_k) for config in configs] == [
+            ("argmax", 10), ("top_k", 5), ("top_k", 20),
+        ]  # fmt: skip
+        with pytest.raises(UserError, match="top_k is 5, but fill is 'argmax'"):
+            expand(write(tmp_path, text))
+
     def test_names_mean_the_same_beside_folders_of_that_name(self, tmp_path, monkeypatch):
         for name in ("mini", "testbed"):
             (tmp_path / name).mkdir()
