@@ -1,5 +1,7 @@
 """Where an ordinary token stands, and where a word begins."""
 
+import numbers
+
 import torch
 from torch import Tensor
 
@@ -46,5 +48,5 @@ def continues_word(tokenizer) -> Tensor:
 
 def check_rate(name: str, value: float) -> None:
     """Raise unless `value` is a number in [0, 1]."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0.0 <= value <= 1.0:
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0.0 <= value <= 1.0:
         raise UserError(f"{name} is {value!r}; expected a number from 0 to 1 (5 % is 0.05).")

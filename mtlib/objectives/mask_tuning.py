@@ -90,7 +90,7 @@ class MaskTuning(Objective):
                 f"classification is {type(classification).__name__}, which trains no classifier; expected an objective "
                 "such as FineTuning."
             )
-        self.alpha, self.masking = alpha, masking or ExactMasking()
+        self.alpha, self.masking = float(alpha), masking or ExactMasking()
         for name, value, choices in (("fill_mode", fill_mode, FillMode), ("mlm_reduction", mlm_reduction, Reduction)):
             if value not in get_args(choices):
                 raise UserError(f"{name} is {value!r}; expected one of {', '.join(get_args(choices))}.")

@@ -91,7 +91,7 @@ def test_04_and_08_where_mask_tuning_works():
     )
     text = f"scores {with_loss.mean():.1f} % in distribution with the loss and {without.mean():.1f} % without it"
     assert text in answer("04")
-    assert f"from {with_loss.mean():.1f} to {without.mean():.1f} % ({WORDS[len(without)]} seeds)" in answer("08")
+    assert f"from {with_loss.mean():.1f} to {without.mean():.1f} % ({WORDS[len(without)]} seeds;" in answer("08")
     copies = accuracy(scores.sort_values("seed"), "perturb_first", "testbed_sentiment")
     assert "one of {} seeds failed ({:.1f}, {:.1f} and {:.1f} %)".format(WORDS[len(copies)], *copies) in answer("04")
     assert len(with_loss) == len(without) and f"({WORDS[len(without)]} seeds each" in answer("04")
