@@ -82,7 +82,7 @@ def loss_scatter(snapshots: Mapping[str, tuple[np.ndarray, np.ndarray]], title: 
             "II, label wrong": np.mean((mlm > half) & (ft > half)),
         }
         text = "\n".join(f"{label}: {100 * share:.0f} %" for label, share in shares.items())
-        axis.text(0.97, 0.97, text, transform=axis.transAxes, ha="right", va="top", fontsize=7.5,
+        axis.text(0.97, 0.97, text, transform=axis.transAxes, ha="right", va="top", fontsize=8.5,
                   bbox={"facecolor": "white", "alpha": 0.8, "edgecolor": "0.8"})  # fmt: skip
         axis.set_title(name)
         axis.set_xlabel("mlm_loss, nats")
