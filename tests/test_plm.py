@@ -276,7 +276,7 @@ class TestBadCheckpoints:
 
     def test_tokenizer_of_another_size(self, plm, tmp_path):
         plm.mlm.save_pretrained(tmp_path)
-        for words in (WORDS[:2], [*WORDS, "zebra"]):
+        for words in (WORDS[:1], [*WORDS, "zebra"]):
             make_tokenizer(words=words).save_pretrained(tmp_path)
             with pytest.raises(UserError, match=rf"has {len(words) + 5} tokens, but the model has embeddings for 28"):
                 SharedPLM.from_pretrained(tmp_path, num_labels=2)

@@ -39,6 +39,7 @@ def standard(results: Path) -> dict[str, tuple[Figure, str]]:
         **{f"study_{name}": drawn for name, drawn in of_study(study).items()},
         "testbed_shortcut": planted(testbed, "What a planted shortcut does to a fine-tuned model"),
         "policies_gap": gap_by_touch(policies, masks, "Mask-tuning: gap against what is masked"),
+        "policies_gap_short": gap_by_touch(policies, masks, "Without the masked-LM loss", "no_integrated_loss"),
         "ablations": gap(told_the_words(results), "Parts of Mask-tuning, all words of the shortcut masked"),
         "peers": gap(peers, "The other methods on the testbed"),
         "base_differences": differences(make_tables(base)[0], "Base-sized model: difference to fine-tuning, SST-2"),

@@ -48,7 +48,7 @@ def parts(results: Path) -> dict[str, str]:
         "study cost": claims.markdown(claims.cost(study)),
         "study rates": _rates(grid),
         "study pilot": _rates(read_records([results / "study_pilot.jsonl"])),
-        "policies figure": image("policies_gap"),
+        "policies figure": "\n\n".join(map(image, ("policies_gap", "policies_gap_short"))),
         "parts of Mask-tuning figure": image("ablations"),
         "other methods figure": image("peers"),
         "base-sized figure": image("base_differences"),

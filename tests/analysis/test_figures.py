@@ -272,7 +272,7 @@ class TestPlots:
         assert not empty.lines and {"ft_loss, nats", "optimiser step", "fine-tuning (n = 2)"} <= set(texts(figure))
 
     def test_a_plateau_keeps_its_end(self):
-        """Forty entries at ln 2, then zero: a mean over the last four has none of what comes later."""
+        """Forty entries at ln 2, then zero: a mean over the last eight has none of what comes later."""
         record_of_plateau = record(history=[(step, {"ft_loss": 0.69 if step <= 40 else 0.0}) for step in range(1, 49)])
         figure, _ = figures.learning_curves([record_of_plateau])
         *_, mean = figure.axes[0].lines

@@ -371,7 +371,7 @@ def test_a_file_of_no_records_and_odd_characters_in_one(tmp_path):
     record = {
         "schema_version": SCHEMA_VERSION,
         "identity": "x",
-        "config": {},
+        "config": {"method": "fine_tuning"},
         "metrics": {},
         "text": "a\x85b\u2028c",
     }

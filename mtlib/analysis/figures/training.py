@@ -110,5 +110,5 @@ def _logged(records: Sequence[dict], part: str) -> pandas.DataFrame:
 
 
 def _smooth(values: pandas.DataFrame) -> pandas.DataFrame:
-    """Mean over the last tenth of the log up to each entry. Later entries would soften where a plateau ends."""
-    return values.rolling(max(1, len(values) // 10), min_periods=1).mean()
+    """Mean over a sixth of the log up to each entry. Later entries would soften where a plateau ends."""
+    return values.rolling(max(1, len(values) // 6), min_periods=1).mean()
