@@ -13,10 +13,9 @@ _TEMPLATE = """\
 {%- block html_head_js -%}{%- endblock html_head_js -%}
 {%- block html_head_js_mathjax -%}{%- endblock html_head_js_mathjax -%}
 {%- block input_group -%}
-{%- set folded = {'check': 'Check', 'solution': 'Solution'} -%}
-{%- set titles = cell.metadata.get('tags', []) | map('extract', folded) | select | list -%}
-{%- if titles -%}
-<details style="margin-left: 9em"><summary>{{ titles[0] }}</summary>{{ super() }}</details>
+{%- set tags = cell.metadata.get('tags', []) -%}
+{%- if 'check' in tags or 'solution' in tags -%}
+<details style="margin-left: 9em"><summary>{{ 'Check' if 'check' in tags else 'Solution' }}</summary>{{ super() }}</details>
 {%- else -%}
 {{ super() }}
 {%- endif -%}
