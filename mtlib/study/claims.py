@@ -301,8 +301,10 @@ def _by_seed(scores: pandas.DataFrame, measure: str, *arms: str) -> pandas.DataF
 def _text(cell: Cell) -> str:
     if cell.difference is None:
         return cell.word
-    told = ": ".join(filter(None, [cell.word, _difference_text(cell.difference)]))
-    return f"{told} ({cell.obstacle})" if cell.obstacle else told
+    difference = _difference_text(cell.difference)
+    if cell.obstacle:
+        return f"{difference} ({cell.obstacle})"
+    return f"{cell.word}: {difference}" if cell.word else difference
 
 
 def _reasons(cells: Iterable[Cell]) -> str:

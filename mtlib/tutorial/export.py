@@ -14,8 +14,9 @@ _TEMPLATE = """\
 {%- block html_head_js_mathjax -%}{%- endblock html_head_js_mathjax -%}
 {%- block input_group -%}
 {%- set tags = cell.metadata.get('tags', []) -%}
-{%- if 'check' in tags or 'solution' in tags -%}
-<details style="margin-left: 9em"><summary>{{ 'Check' if 'check' in tags else 'Solution' }}</summary>{{ super() }}</details>
+{%- set title = 'Check' if 'check' in tags else 'Solution' if 'solution' in tags else '' -%}
+{%- if title -%}
+<details style="margin-left: 9em"><summary>{{ title }}</summary>{{ super() }}</details>
 {%- else -%}
 {{ super() }}
 {%- endif -%}
