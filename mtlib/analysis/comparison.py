@@ -20,8 +20,9 @@ from mtlib.errors import UserError
 from mtlib.methods import METHODS
 
 FINE_TUNING = "fine_tuning"  # the arm that others are compared with
-# what all arms must share, and what all runs of one method must
+# what all arms must share
 _LENGTH = ("source", "model", "epochs", "batch_size", "train_size")
+# what all runs of one method must, beside the settings that it reads
 _RATES = ("learning_rate", "classifier_learning_rate", "mlm_head_learning_rate")
 
 Arms = dict[str, list[dict]]  # records by arm

@@ -53,6 +53,8 @@ def parts(results: Path) -> dict[str, str]:
         "other methods figure": image("peers"),
         "base-sized figure": image("base_differences"),
         "sizes figure": image("sizes"),
+        "larger training set figures": "\n\n".join(map(image, ("sst2_gap", "sst2_losses"))),
+        "testbed figure": image("testbed_shortcut"),
         "fillings": _fillings(results),
         "parts of Mask-tuning": _tables(told_the_words(results)),
         **{
