@@ -1,11 +1,10 @@
 """What a method consists of: trainings one after the other, and what is done to the data before each."""
 
 import json
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 import torch
@@ -17,44 +16,11 @@ from torch.utils.data import DataLoader
 from mtlib.collator import Collator
 from mtlib.errors import UserError
 from mtlib.masking import MaskingPolicy
+from mtlib.masking.masked_text import check_replacement, draw_mask, perturbation_counts, replace_masked
 from mtlib.objectives import Objective
-from mtlib.objectives.mask_tuning import perturbation_counts
-from mtlib.objectives.masked_lm import check_replacement, draw_mask, replace_masked
 from mtlib.plm import SharedPLM, check_fill, check_top_k, evaluating, forked_random_state
+from mtlib.preparer import Prepared, Preparer
 from mtlib.settings import Fill, LearningRates, Replacement
-
-
-class Prepared(NamedTuple):
-    """What a preparer returns: the examples to train on, and numbers about them for the record's cost."""
-
-    examples: Dataset
-    counts: dict[str, float] = {}  # noqa: RUF012  (never changed)
-
-
-class Preparer(ABC):
-    """Makes one training set from another before a stage trains: refilled texts, a teacher's probabilities, spans.
-
-    `columns` names the columns of the dataset (texts, say) that it wants beside the tokens, where they are there.
-    """
-
-    columns: tuple[str, ...] = ()
-
-    @abstractmethod
-    def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
-        """The examples that the stage trains on.
-
-        Args:
-            plm: the model that the stage before left, or the pretrained one before the first stage.
-            examples: tokenised, as the preparer before left them.
-            seed: of all that is random here.
-        """
-
-    def at(self, source: str) -> "Preparer":
-        """This preparer for a run whose data come from `source`; another one if it reads sets of its own from there."""
-        return self
-
-    def check(self, plm: SharedPLM) -> None:  # noqa: B027  (most have nothing to check)
-        """Raise `UserError` where this cannot be done with the model, before any work starts."""
 
 
 @dataclass(frozen=True)
@@ -101,27 +67,6 @@ def prepared_examples(stage: Stage, plm: SharedPLM, examples: Dataset, seed: int
         examples = load_from_disk(kept, keep_in_memory=True)
         counts |= json.loads((kept / "counts.json").read_text())
     return Prepared(examples, counts)
-
-
-@dataclass(frozen=True)
-class DrawMasks(Preparer):
-    """A column `mask` with the places that a policy masks, drawn once: a truth value for each token.
-
-    Args:
-        masking: policy.
-    """
-
-    masking: MaskingPolicy
-
-    def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0, batch_size: int = 64) -> Prepared:
-        generator = torch.Generator().manual_seed(seed)
-        masks: list[list[bool]] = []
-        for batch in DataLoader(examples, batch_size, collate_fn=Collator(plm.tokenizer, self.masking.columns)):
-            batch = {name: tensor.to(plm.device) for name, tensor in batch.items()}
-            mask = draw_mask(plm, batch, self.masking, generator)["mask"]  # (batch, seq)
-            attended = batch["attention_mask"].bool()
-            masks += [row[kept].tolist() for row, kept in zip(mask.cpu(), attended.cpu(), strict=True)]
-        return Prepared(examples.add_column("mask", masks), {"masked": sum(map(sum, masks))})
 
 
 @dataclass(frozen=True)

@@ -23,12 +23,13 @@ from mtlib.masking import masking_policy
 from mtlib.masking.policy import CountedMasking
 from mtlib.methods import METHODS, Method
 from mtlib.objectives import FineTuning, MaskTuning, Objective, ObjectiveOutput
+from mtlib.preparer import Prepared, Preparer
 from mtlib.runs.config import configure
 from mtlib.runs.inputs import read_inputs, run_identity
 from mtlib.runs.records import read_records
 from mtlib.runs.run import run
 from mtlib.settings import LearningRates
-from mtlib.stages import Prepared, Preparer, Stage
+from mtlib.stages import Stage
 from mtlib.trainer import ObjectiveTrainer
 from tests.conftest import make_batch, make_plm, tiny_bert_config
 from tests.runs.test_runs import config, model, testbed, write_testbed  # noqa: F401  (fixtures)
@@ -89,7 +90,9 @@ def weighed_stages(settings, rates, tokenizer):
     )
 
 
-WEIGHED = Method("weighed", "weighed", "a method of the tests", weighed_stages, WeighedSettings, colour="#123456")
+WEIGHED = Method(
+    "weighed", "weighed", "a method of the tests", WeighedSettings, colour="#123456", recipe=weighed_stages
+)
 
 
 @pytest.fixture
@@ -285,7 +288,7 @@ class TestMethod:
         class MoreSettings(WeighedSettings):
             made_up: Annotated[float, "made up"] = 0.5
 
-        monkeypatch.setitem(METHODS, "weighed", Method("weighed", "weighed", "", weighed_stages, MoreSettings))
+        monkeypatch.setitem(METHODS, "weighed", Method("weighed", "weighed", "", MoreSettings, recipe=weighed_stages))
         assert "made_up" in {entry.name for entry in fields(METHODS["weighed"].settings)}
         assert identities() == before
         changed = config(model, method="weighed", made_up=0.7).resolved()

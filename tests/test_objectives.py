@@ -7,8 +7,8 @@ from transformers import AutoModelForMaskedLM
 from mtlib.diagnostics import gradient_diagnostics
 from mtlib.errors import UserError
 from mtlib.masking import BernoulliMasking, ExactMasking, MaskingPolicy, OriginalMasking, maskable_positions
+from mtlib.masking.masked_text import replace_masked
 from mtlib.objectives import FineTuning, MaskedLM, MaskTuning, fine_tuning_loss, mask_tuning_loss, masked_lm_loss
-from mtlib.objectives.masked_lm import replace_masked
 from tests.conftest import make_batch, make_plm, make_tokenizer, tiny_bert_config
 from tests.test_trainer import history, train
 

@@ -4,6 +4,8 @@ import ast
 import re
 import subprocess
 import tomllib
+from collections.abc import Collection
+from graphlib import TopologicalSorter
 from importlib import metadata
 from pathlib import Path
 
@@ -74,6 +76,8 @@ CORE = {
     "prompting",
     "masking",
     "plm",
+    "preparer",
+    "recipes",
     "sampler",
     "objectives",
     "methods",
@@ -114,6 +118,32 @@ def test_packages_import_one_way():
             assert package_of(module) in ORDER and ORDER.index(package_of(module)) <= ORDER.index(own), (
                 f"{place} imports mtlib.{module}"
             )
+
+
+def runtime_imports(tree: ast.AST, modules: Collection[str]) -> set[str]:
+    """Which of `modules` a file imports when it runs, in functions too; `if TYPE_CHECKING` is for readers alone."""
+    names = set()
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            continue
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            whole = [f"{node.module}.{alias.name}" for alias in node.names]  # a module, or a name inside one
+            names |= {name if name in modules else node.module for name in whole}
+        elif isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        names |= runtime_imports(node, modules)
+    return names & {*modules}
+
+
+def test_no_modules_import_one_another():
+    paths = {path.relative_to(ROOT).with_suffix(""): path for path in (ROOT / "mtlib").rglob("*.py")}
+    modules = {".".join(place.parts).removesuffix(".__init__"): path for place, path in paths.items()}
+    del modules["mtlib"]  # it exports, lazily, what the packages have
+    graph = {
+        name: runtime_imports(ast.parse(path.read_text(encoding="utf-8")), modules) - {name}
+        for name, path in modules.items()
+    }
+    TopologicalSorter(graph).prepare()  # raises CycleError, which names the circle
 
 
 def tracked() -> list[Path]:

@@ -15,7 +15,7 @@ from datasets import Dataset
 
 from mtlib.errors import UserError
 from mtlib.plm import SharedPLM
-from mtlib.stages import Prepared, Preparer
+from mtlib.preparer import Prepared, Preparer
 
 SMALLEST = 1e-6  # probability that a bias model gives, so that its logarithm is finite
 

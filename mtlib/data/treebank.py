@@ -10,7 +10,7 @@ from datasets import Dataset
 from mtlib.errors import UserError
 from mtlib.objectives.dependency_parsing import RELATIONS
 from mtlib.plm import SharedPLM
-from mtlib.stages import Prepared, Preparer
+from mtlib.preparer import Prepared, Preparer
 
 MOST_WORDS, MOST_PIECES = 105, 128  # of Glavaš & Vulić; longer sentences are left out
 

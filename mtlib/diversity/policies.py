@@ -27,15 +27,15 @@ from mtlib.data.tasks import get_task
 from mtlib.diversity.masked_tokens import flat, mark, overlap, what_is_masked
 from mtlib.diversity.refilled_texts import what_is_refilled
 from mtlib.errors import UserError
-from mtlib.masking import POLICIES, FixedMasking, MaskingPolicy, check_rate, masking_policy
-from mtlib.objectives.masked_lm import draw_mask
+from mtlib.masking import POLICIES, DrawMasks, FixedMasking, MaskingPolicy, check_rate, masking_policy
+from mtlib.masking.masked_text import draw_mask
 from mtlib.plm import SharedPLM, evaluating
 from mtlib.runs import environment
 from mtlib.runs.config import RunConfig, configure
 from mtlib.runs.inputs import model_sha256, read_sets
 from mtlib.runs.records import read_records
 from mtlib.runs.run import KEPT, run
-from mtlib.stages import DrawMasks, Refill
+from mtlib.stages import Refill
 from mtlib.testbed.grammar import load_grammar
 
 # `meta_learned` takes minutes to prepare, `salient_spans` needs a spaCy pipeline; `original` masks as `exact` does

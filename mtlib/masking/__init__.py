@@ -1,7 +1,7 @@
 """Which tokens are masked: one file per family of policies, and their names."""
 
 from mtlib.errors import UserError
-from mtlib.masking.fixed import FixedMasking
+from mtlib.masking.fixed import DrawMasks, FixedMasking
 from mtlib.masking.places import check_rate, continues_word, maskable_positions
 from mtlib.masking.pointed import MetaLearnedMasking, SupervisedMasking, pointer_loss
 from mtlib.masking.policy import MaskingPolicy
@@ -14,6 +14,7 @@ from mtlib.masking.whole_word import WholeWordMasking
 __all__ = [
     "AttributionMasking",
     "BernoulliMasking",
+    "DrawMasks",
     "ExactMasking",
     "FixedMasking",
     "FrequencyMasking",

@@ -3,9 +3,16 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import torch
+from datasets import Dataset
 from torch import Tensor
+from torch.utils.data import DataLoader
 
+from mtlib.collator import Collator
+from mtlib.masking.masked_text import draw_mask
 from mtlib.masking.policy import MaskingPolicy
+from mtlib.plm import SharedPLM
+from mtlib.preparer import Prepared, Preparer
 from mtlib.settings import Targets
 
 
@@ -27,10 +34,29 @@ class FixedMasking(MaskingPolicy):
     def columns(self) -> Mapping[str, int | float]:
         return {**self.policy.columns, "mask": 0}
 
-    def preparers(self) -> tuple:
-        from mtlib.stages import DrawMasks  # it imports the policies
-
+    def preparers(self) -> tuple[Preparer, ...]:
         return (*self.policy.preparers(), DrawMasks(self.policy))
 
     def __call__(self, batch, maskable, generator=None, plm=None) -> Tensor:
         return self.column(batch, "mask").bool()  # (batch, seq)
+
+
+@dataclass(frozen=True)
+class DrawMasks(Preparer):
+    """A column `mask` with the places that a policy masks, drawn once: a truth value for each token.
+
+    Args:
+        masking: policy.
+    """
+
+    masking: MaskingPolicy
+
+    def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0, batch_size: int = 64) -> Prepared:
+        generator = torch.Generator().manual_seed(seed)
+        masks: list[list[bool]] = []
+        for batch in DataLoader(examples, batch_size, collate_fn=Collator(plm.tokenizer, self.masking.columns)):
+            batch = {name: tensor.to(plm.device) for name, tensor in batch.items()}
+            mask = draw_mask(plm, batch, self.masking, generator)["mask"]  # (batch, seq)
+            attended = batch["attention_mask"].bool()
+            masks += [row[kept].tolist() for row, kept in zip(mask.cpu(), attended.cpu(), strict=True)]
+        return Prepared(examples.add_column("mask", masks), {"masked": sum(map(sum, masks))})

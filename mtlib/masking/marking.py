@@ -11,7 +11,7 @@ from datasets import Dataset
 from mtlib.errors import UserError
 from mtlib.masking.spans import mark_spans
 from mtlib.plm import SharedPLM
-from mtlib.stages import Prepared, Preparer
+from mtlib.preparer import Prepared, Preparer
 
 Spans = list[tuple[int, int]] | list[tuple[int, int, int]]  # first character, the one after the last; a number
 _ROWS = 1000  # texts tokenised at a time

@@ -26,7 +26,7 @@ from mtlib.masking.marking import with_column
 from mtlib.masking.places import maskable_positions
 from mtlib.masking.policy import gumbel
 from mtlib.plm import SharedPLM, evaluating, forked_random_state, word_embeddings
-from mtlib.stages import Prepared, Preparer
+from mtlib.preparer import Prepared, Preparer
 
 
 class MaskScorer(nn.Module):

@@ -5,17 +5,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from mtlib.errors import UserError
 from mtlib.masking.places import check_rate
+from mtlib.preparer import Preparer
 from mtlib.settings import Targets
-
-if TYPE_CHECKING:
-    from mtlib.stages import Preparer
 
 
 class MaskingPolicy(ABC):
@@ -34,7 +31,7 @@ class MaskingPolicy(ABC):
     prepared_by: str = ""  # "module:class" of the preparer that adds the columns
     targets: Targets = "masked"  # the tokens whose prediction the masked LM is trained on
 
-    def preparers(self) -> "tuple[Preparer, ...]":
+    def preparers(self) -> tuple[Preparer, ...]:
         """What has to be done to a training set before this policy can read it."""
         if not self.prepared_by:
             return ()

@@ -13,7 +13,7 @@ from mtlib.errors import UserError
 from mtlib.masking.marking import with_column
 from mtlib.masking.pointed import pointer_loss
 from mtlib.plm import SharedPLM, forked_random_state, word_embeddings
-from mtlib.stages import Prepared, Preparer
+from mtlib.preparer import Prepared, Preparer
 
 
 class SpanPointer(nn.Module):

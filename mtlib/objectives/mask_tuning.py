@@ -9,14 +9,9 @@ from torch import Tensor
 
 from mtlib.errors import UserError
 from mtlib.masking import ExactMasking, MaskingPolicy, check_rate
+from mtlib.masking.masked_text import check_replacement, draw_mask, perturbation_counts, replace_masked
 from mtlib.objectives.fine_tuning import FineTuning, fine_tuning_loss
-from mtlib.objectives.masked_lm import (
-    check_replacement,
-    draw_mask,
-    masked_lm_loss,
-    predict_targets,
-    replace_masked,
-)
+from mtlib.objectives.masked_lm import masked_lm_loss, predict_targets
 from mtlib.objectives.objective import Objective, ObjectiveOutput
 from mtlib.plm import SharedPLM, check_fill, check_top_k, evaluating
 from mtlib.settings import Fill, FillMode, Reduction, Replacement
@@ -167,8 +162,3 @@ class MaskTuning(Objective):
         """The classification objective's loss on the refilled text, `batch["perturbed_ids"]`."""
         refilled = {"input_ids": batch["perturbed_ids"], "original_ids": batch["input_ids"]}
         return self.classification(plm, batch | refilled)
-
-
-def perturbation_counts(input_ids: Tensor, perturbed_ids: Tensor, mask: Tensor) -> dict[str, Tensor]:
-    """`n_masked`, and `n_changed`: how many of them were filled with another token than the original."""
-    return {"n_masked": mask.sum(), "n_changed": (input_ids != perturbed_ids).sum()}

@@ -1,19 +1,16 @@
 """Pure masked-language-model training on text, without labels."""
 
 from collections.abc import Mapping
-from typing import get_args
 
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from mtlib.errors import UserError
-from mtlib.masking import ExactMasking, MaskingPolicy, maskable_positions
+from mtlib.masking import ExactMasking, MaskingPolicy
+from mtlib.masking.masked_text import check_replacement, draw_mask, replace_masked
 from mtlib.objectives.objective import Objective, ObjectiveOutput
 from mtlib.plm import FilledMasks, SharedPLM
 from mtlib.settings import Fill, Replacement
-
-REPLACEMENTS = get_args(Replacement)
 
 
 def masked_lm_loss(
@@ -35,44 +32,6 @@ def masked_lm_loss(
     total = cross_entropy(mlm_logits.float(), mlm_targets, reduction="sum")
     n_masked = torch.as_tensor(len(mlm_targets) if n_masked is None else n_masked, device=total.device)
     return total / n_masked.clamp(min=1)
-
-
-def replace_masked(input_ids: Tensor, mask: Tensor, tokenizer, replacement: Replacement = "mask") -> Tensor:
-    """What stands at the masked places for the model to read, `(batch, seq)`.
-
-    `"mask"`: always the mask token (the paper). `"80_10_10"`: BERT's rule, 80 % mask token, 10 % a random token,
-    10 % the original, drawn from torch's global generator.
-    """
-    masked_ids = input_ids.masked_fill(mask, tokenizer.mask_token_id)
-    if replacement == "mask":
-        return masked_ids
-    draw = torch.rand(input_ids.shape, device=input_ids.device)
-    random_ids = torch.randint(len(tokenizer), input_ids.shape, device=input_ids.device)
-    masked_ids = torch.where(mask & (draw >= 0.8), random_ids, masked_ids)
-    return torch.where(mask & (draw >= 0.9), input_ids, masked_ids)
-
-
-def check_replacement(value: str) -> None:
-    if value not in REPLACEMENTS:
-        raise UserError(f"replacement is {value!r}; expected one of {', '.join(REPLACEMENTS)}.")
-
-
-def draw_mask(plm: SharedPLM, batch: dict, masking: MaskingPolicy, generator: torch.Generator | None) -> dict:
-    """The batch with a fresh `mask`, unless it brings its own, and with `targets` where the whole text is predicted."""
-    if "mask" not in batch:
-        maskable = maskable_positions(batch, plm.tokenizer)  # (batch, seq)
-        mask = masking(batch, maskable, generator, plm)
-        if not (isinstance(mask, Tensor) and mask.dtype is torch.bool and mask.shape == maskable.shape):
-            given = f"{mask.dtype} of shape {tuple(mask.shape)}" if isinstance(mask, Tensor) else repr(mask)
-            raise UserError(
-                f"{type(masking).__name__} returned {given}; expected a tensor of torch.bool of shape "
-                f"{tuple(maskable.shape)}, True where a token is to be masked."
-            )
-        batch = {**batch, "mask": mask & maskable}  # no policy masks structural tokens or padding
-    if masking.targets == "all" and "targets" not in batch:
-        attended = batch.get("attention_mask", torch.ones_like(batch["mask"]))
-        batch = {**batch, "targets": attended.bool()}  # (batch, seq)
-    return batch
 
 
 def predict_targets(

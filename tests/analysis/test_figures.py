@@ -402,7 +402,7 @@ def test_an_arm_looks_the_same_whatever_it_is_compared_with():
 def test_a_seventh_method_recolours_no_other(monkeypatch):
     rows = [*METHODS, "mask_tuning (alternating)", "mask_tuning (alpha 0.1)"]
     before = style.looks(rows)
-    seventh = Method("made_up", "Made Up", "made up", lambda *_: (), colour="#123456", marker="*")
+    seventh = Method("made_up", "Made Up", "made up", colour="#123456", marker="*")
     monkeypatch.setitem(METHODS, "made_up", seventh)
     assert {row: look for row, look in style.looks(["made_up", *rows]).items() if row in rows} == before
     figure, alt = figures.gap([*RECORDS, record("made_up", 0, (60, 60))])

@@ -1,0 +1,41 @@
+"""What is done to a training set before a stage trains on it: the contract."""
+
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+from datasets import Dataset
+
+from mtlib.plm import SharedPLM
+
+
+class Prepared(NamedTuple):
+    """What a preparer returns: the examples to train on, and numbers about them for the record's cost."""
+
+    examples: Dataset
+    counts: dict[str, float] = {}  # noqa: RUF012  (never changed)
+
+
+class Preparer(ABC):
+    """Makes one training set from another before a stage trains: refilled texts, a teacher's probabilities, spans.
+
+    `columns` names the columns of the dataset (texts, say) that it wants beside the tokens, where they are there.
+    """
+
+    columns: tuple[str, ...] = ()
+
+    @abstractmethod
+    def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
+        """The examples that the stage trains on.
+
+        Args:
+            plm: the model that the stage before left, or the pretrained one before the first stage.
+            examples: tokenised, as the preparer before left them.
+            seed: of all that is random here.
+        """
+
+    def at(self, source: str) -> "Preparer":
+        """This preparer for a run whose data come from `source`; another one if it reads sets of its own from there."""
+        return self
+
+    def check(self, plm: SharedPLM) -> None:  # noqa: B027  (most have nothing to check)
+        """Raise `UserError` where this cannot be done with the model, before any work starts."""

@@ -1,0 +1,206 @@
+"""The trainings that each method of the table consists of.
+
+Each recipe is `(settings, rates, tokenizer) -> stages`, and `methods.py` finds it by its name. The two files are apart
+because the table is read where torch is not wanted, such as the command line's help. What stands in packages above
+this one (bias models, treebanks) is imported by name.
+"""
+
+from dataclasses import fields, replace
+from importlib import import_module
+
+from mtlib.errors import UserError
+from mtlib.masking import FixedMasking, MaskingPolicy, OneSide, masking_policy
+from mtlib.objectives import (
+    ConfidenceRegularization,
+    DependencyParsing,
+    DoubleValidated,
+    FineTuning,
+    HiddenCut,
+    LearnedMixin,
+    MaskedLM,
+    MaskTuning,
+    Objective,
+    OriginalAndRefilled,
+    ProductOfExperts,
+    Reweight,
+    SpanCutoff,
+)
+from mtlib.preparer import Preparer
+from mtlib.settings import (
+    BIAS_MODELS,
+    LearnedMixinSettings,
+    LearningRates,
+    MaskTuningSettings,
+    ProductOfExpertsSettings,
+    TwoViewsSettings,
+)
+from mtlib.stages import AddTeacher, Refill, Stage
+
+Stages = tuple[Stage, ...]
+
+
+# --- the rows of Table III ---
+
+
+def fine_tuning(settings, rates: LearningRates, tokenizer) -> Stages:
+    return (Stage(FineTuning(), rates),)
+
+
+def mask_tuning(settings, rates: LearningRates, tokenizer) -> Stages:
+    """Mask-tuning, its classification loss taken from another method: the last stage of that one, refilled."""
+    *before, last = _CLASSIFICATIONS[settings.classification](settings, rates, tokenizer)
+    objective = _refilled(settings, tokenizer, settings.alpha, last.objective)
+    prepare = (*objective.masking.preparers(), *last.prepare)
+    return (*before, replace(last, objective=objective, prepare=prepare, name=""))
+
+
+def no_integrated_loss(settings, rates: LearningRates, tokenizer) -> Stages:
+    objective = _refilled(settings, tokenizer, alpha=0.0)
+    return (Stage(objective, rates, objective.masking.preparers()),)
+
+
+def augmented(settings, rates: LearningRates, tokenizer) -> Stages:
+    return (Stage(FineTuning(), rates, _refill(settings, tokenizer, keep_original=True)),)
+
+
+def perturb_first(settings, rates: LearningRates, tokenizer) -> Stages:
+    return (Stage(FineTuning(), rates, _refill(settings, tokenizer)),)
+
+
+def sequential(settings, rates: LearningRates, tokenizer) -> Stages:
+    return (_masked_lm(settings, rates, tokenizer), *perturb_first(settings, rates, tokenizer))
+
+
+def intermediate_pretraining(settings, rates: LearningRates, tokenizer) -> Stages:
+    pretraining = _masked_lm(settings, rates, tokenizer)
+    pretraining = replace(pretraining, epochs=settings.pretraining_epochs, steps=settings.pretraining_steps)
+    return (pretraining, *fine_tuning(settings, rates, tokenizer))
+
+
+# --- the other methods of Table I ---
+
+
+def product_of_experts(settings, rates: LearningRates, tokenizer) -> Stages:
+    chosen = _as(ProductOfExpertsSettings, settings)
+    objective = ProductOfExperts(
+        chosen.bias_weight,
+        halve_others=chosen.bias == "overlap",
+        focus=chosen.focus,
+        learning_rate=chosen.bias_learning_rate,
+    )
+    return (Stage(objective, rates, (_add_bias(settings),)),)
+
+
+def learned_mixin(settings, rates: LearningRates, tokenizer) -> Stages:
+    objective = LearnedMixin(_as(LearnedMixinSettings, settings).entropy_weight)
+    return (Stage(objective, rates, (_add_bias(settings),)),)
+
+
+def reweight(settings, rates: LearningRates, tokenizer) -> Stages:
+    return (Stage(Reweight(), rates, (_add_bias(settings),)),)
+
+
+def confidence_regularization(settings, rates: LearningRates, tokenizer) -> Stages:
+    teacher = Stage(FineTuning(), rates, name="teacher")
+    prepare = (AddTeacher(), _add_bias(settings))
+    return (teacher, Stage(ConfidenceRegularization(), rates, prepare, start="pretrained"))
+
+
+def span_cutoff(settings, rates: LearningRates, tokenizer) -> Stages:
+    return (Stage(SpanCutoff(**_two_views(settings)), rates),)
+
+
+def hidden_cut(settings, rates: LearningRates, tokenizer) -> Stages:
+    eager = {"attn_implementation": "eager"}  # the only one that gives attention weights
+    return (Stage(HiddenCut(**_two_views(settings)), rates, model_options=eager),)
+
+
+def ipt(settings, rates: LearningRates, tokenizer) -> Stages:
+    if settings.treebank is None:
+        raise UserError("ipt parses a treebank first; give the folder of one in CoNLL-U (--treebank FOLDER).")
+    treebank = import_module("mtlib.data.treebank").Treebank(settings.treebank)
+    parsing = Stage(DependencyParsing(settings.faithful_to_code), rates, (treebank,))
+    return (parsing, *fine_tuning(settings, rates, tokenizer))
+
+
+# --- other readings of Mask-tuning ---
+
+
+def _original_and_refilled(settings, rates: LearningRates, tokenizer) -> Stages:
+    return (Stage(OriginalAndRefilled(), rates),)
+
+
+def _double_validated(settings, rates: LearningRates, tokenizer) -> Stages:
+    rejected = "drop" if settings.classification == "validated_or_dropped" else "original"
+    return (Stage(DoubleValidated(rejected), rates),)
+
+
+# what Mask-tuning's `classification` names; the last stage gives the loss on the refilled text
+_CLASSIFICATIONS = {
+    "fine_tuning": fine_tuning,
+    "original_and_refilled": _original_and_refilled,
+    "validated_or_dropped": _double_validated,
+    "validated_or_original": _double_validated,
+    "product_of_experts": product_of_experts,
+    "learned_mixin": learned_mixin,
+    "confidence_regularization": confidence_regularization,
+    "span_cutoff": span_cutoff,
+}
+
+
+# --- what several recipes share ---
+
+
+def _as(kind: type, settings):
+    """The settings of one method as those of another; what they lack (Mask-tuning has no `focus`) is at its default."""
+    names = [entry.name for entry in fields(kind)]
+    return kind(**{name: getattr(settings, name) for name in names if hasattr(settings, name)})
+
+
+def _masking(settings, tokenizer) -> MaskingPolicy:
+    return masking_policy(settings.masking, settings.mask_rate, tokenizer)
+
+
+def _refill(settings, tokenizer, keep_original: bool = False) -> tuple[Preparer, ...]:
+    """What the masking policy needs, then the refilling."""
+    masking = _masking(settings, tokenizer)
+    refill = Refill(masking, settings.fill, settings.top_k, settings.replacement, keep_original)
+    return (*masking.preparers(), refill)
+
+
+def _refilled(settings, tokenizer, alpha: float, classification: Objective | None = None) -> MaskTuning:
+    """The objective that refills in each step."""
+    readings = _as(MaskTuningSettings, settings)
+    masking = _masking(settings, tokenizer)
+    if readings.side != "both":
+        masking = OneSide(masking, readings.side, tokenizer)
+    if readings.fixed_masks:
+        masking = FixedMasking(masking)
+    return MaskTuning(
+        alpha, masking, settings.fill, settings.top_k, settings.replacement, classification,
+        readings.fill_mode, readings.mlm_reduction,
+    )  # fmt: skip
+
+
+def _masked_lm(settings, rates: LearningRates, tokenizer) -> Stage:
+    """Masked-LM training on the task's texts."""
+    objective = MaskedLM(_masking(settings, tokenizer), settings.replacement)
+    one_rate = LearningRates(*[rates.mlm_head] * 3)  # trunk and head learn one task here
+    return Stage(objective, one_rate, objective.masking.preparers())
+
+
+def _two_views(settings) -> dict[str, object]:
+    """The arguments of the two objectives that cut."""
+    chosen = _as(TwoViewsSettings, settings)
+    return {
+        "ratio": chosen.cut_ratio,
+        "cut_weight": chosen.cut_weight,
+        "divergence_weight": chosen.divergence_weight,
+        "faithful_to_code": chosen.faithful_to_code,
+    }
+
+
+def _add_bias(settings) -> Preparer:
+    module, _, name = BIAS_MODELS[settings.bias].rpartition(".")
+    model = getattr(import_module(module), name)()
+    return import_module("mtlib.data.bias").AddBias(model, settings.bias_folds)
