@@ -1,8 +1,11 @@
-"""Few-shot prompting (the GPT-3 column of Table I, after Si et al. 2023): no training, a language model ranks labels.
+"""Prompting (the GPT-3 column of Table I, after Si et al. 2023): no training, a language model ranks the labels.
 
 Si et al. let the model write its answer and compare strings; here the label words are ranked by their log-likelihood
 after the prompt, which needs no generation and always gives an answer. Longer words get lower likelihoods, so each is
 reported both as a sum over its tokens and as the mean, which corrects for that.
+
+A masked language model answers a `Cloze`: a text with a gap, whose fillers stand for the labels. It is shown no
+examples. `python -m mtlib prompt` asks either kind about the evaluation sets of a task.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,6 +37,22 @@ QUESTIONS = {
     ),
     "hans": Question("Can the second sentence be inferred from the first sentence?", ("yes", "no")),
     "paraphrase": Question("Are these two questions asking the same thing?", ("no", "yes")),
+}
+
+
+@dataclass(frozen=True)
+class Cloze:
+    """A text with a gap, and the word in the gap that stands for each label."""
+
+    template: str  # {text}, {text_pair}, {mask}
+    answers: tuple[str, ...]
+
+
+# by task: the templates and words of Gao et al. (2021, arXiv 2012.15723, Table 1)
+CLOZES = {
+    "sentiment": Cloze("{text} It was {mask}.", ("terrible", "great")),
+    "nli": Cloze("{text}? {mask}, {text_pair}", ("Yes", "Maybe", "No")),
+    "paraphrase": Cloze("{text} {mask}, {text_pair}", ("No", "Yes")),
 }
 
 
@@ -136,24 +155,28 @@ def load_causal_lm(name_or_path: str) -> tuple[PreTrainedModel, PreTrainedTokeni
 
 
 @torch.no_grad()
-def masked_lm_scores(
-    plm: SharedPLM, texts: Sequence[str], answers: Sequence[str], template: str = "{text} It was {mask}."
-) -> Tensor:
-    """Log-probabilities of the answers at the mask of `template`, `(texts, labels)`: prompting a masked LM.
+def masked_lm_scores(plm: SharedPLM, prompts: Sequence[str], answers: Sequence[str]) -> Tensor:
+    """Log-probabilities of the answers at the mask of each prompt, `(prompts, labels)`: prompting a masked LM.
 
     Raises:
-        UserError: an answer is not one token of the vocabulary.
+        UserError: an answer is not one token of the vocabulary; a prompt has no mask, or several.
     """
     tokenizer = plm.tokenizer
     ids = [tokenizer(f" {answer}", add_special_tokens=False)["input_ids"] for answer in answers]
     for answer, pieces in zip(answers, ids, strict=True):
         if len(pieces) != 1 or pieces[0] == tokenizer.unk_token_id:
             raise UserError(f"{answer!r} is not one token of this model; a mask stands for one, take another answer.")
-    prompts = [template.format(text=text, mask=tokenizer.mask_token) for text in texts]
-    batch = {name: rows.to(plm.device) for name, rows in tokenizer(prompts, padding=True, return_tensors="pt").items()}
-    mask = batch["input_ids"] == tokenizer.mask_token_id  # (texts, seq)
+    encoded = tokenizer(list(prompts), padding=True, return_tensors="pt")
+    batch = {name: rows.to(plm.device) for name, rows in encoded.items()}
+    mask = batch["input_ids"] == tokenizer.mask_token_id  # (prompts, seq)
     if (mask.sum(1) != 1).any():
         raise UserError("every prompt needs exactly one mask; a text brings one of its own, or the template has none.")
     with evaluating(plm):
-        logits = plm.masked_lm_logits(batch, mask).float().log_softmax(-1)  # (texts, vocab)
+        logits = plm.masked_lm_logits(batch, mask).float().log_softmax(-1)  # (prompts, vocab)
     return logits[:, [pieces[0] for pieces in ids]].cpu()
+
+
+def shorten(text: str, tokenizer: PreTrainedTokenizerBase, n: int) -> str:
+    """The beginning of a text, at most `n` tokens of it, so that what follows it in a prompt still fits."""
+    ends = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
+    return text if len(ends) <= n else text[: ends[n - 1][1]]

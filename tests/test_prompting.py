@@ -14,6 +14,7 @@ from mtlib.prompting import (
     draw_demonstrations,
     load_causal_lm,
     masked_lm_scores,
+    shorten,
 )
 from tests.conftest import WORDS, make_plm, make_tokenizer
 
@@ -62,15 +63,21 @@ def test_scores_are_those_of_the_whole_sequence(shown, start):
 
 def test_a_masked_lm_answers_at_its_mask():
     plm = make_plm()
-    scores = masked_lm_scores(plm.train(), ["the film", "a very slow plot"], ["bad", "good"], "{text} is {mask}")
+    scores = masked_lm_scores(plm.train(), ["the film is [MASK]", "a very slow plot is [MASK]"], ["bad", "good"])
     assert plm.training
     batch = dict(plm.eval().tokenizer("the film is [MASK]", return_tensors="pt"))
     logs = plm.mlm(**batch).logits[0, 4].log_softmax(-1)
     torch.testing.assert_close(scores[0], logs[plm.tokenizer.convert_tokens_to_ids(["bad", "good"])].detach())
     with pytest.raises(UserError, match="'slowly' is not one token"):
-        masked_lm_scores(plm, ["the film"], ["slowly"])
+        masked_lm_scores(plm, ["the film [MASK]"], ["slowly"])
     with pytest.raises(UserError, match="exactly one mask"):
-        masked_lm_scores(plm, ["the film"], ["bad"], "{text}")
+        masked_lm_scores(plm, ["the film"], ["bad"])
+
+
+def test_a_text_is_cut_between_its_tokens():
+    tokenizer = make_tokenizer()
+    assert shorten("the film was slow", tokenizer, 4) == "the film was slow"
+    assert shorten("the film was slow", tokenizer, 2) == "the film"
 
 
 def test_a_folder_without_a_model_is_told(tmp_path):

@@ -14,7 +14,8 @@ app = typer.Typer(
 )
 for command in (
     run.run, records.tables, records.bundle, sweeps.sweep, sweeps.study, data.testbed, notebooks.notebooks,
-    measuring.bench, measuring.policies, measuring.diversity, checkout.pages, checkout.figures, checkout.doctor,
+    measuring.bench, measuring.policies, measuring.diversity, measuring.prompt,
+    checkout.pages, checkout.figures, checkout.doctor,
 ):  # fmt: skip
     app.command()(command)
 

@@ -1,4 +1,4 @@
-"""`bench`, `policies` and `diversity`: what is measured on the spot rather than read from records."""
+"""`bench`, `policies`, `diversity` and `prompt`: what is measured on the spot rather than read from records."""
 
 from pathlib import Path
 from typing import Annotated
@@ -114,5 +114,37 @@ def diversity(
     rows = [[*place, *("" if value != value else f"{value:.0f}" for value in line)]
             for place, line in zip(frame.index, frame.values.tolist(), strict=True)]  # fmt: skip
     console.print(rich_table("per cent of the examples, and of the tokens", [*frame.index.names, *frame.columns], rows))
+    if json_file is not None:
+        write_json(json_file, description)
+
+
+def prompt(
+    task: Annotated[str, typer.Option(help="sentiment, nli or paraphrase")] = "sentiment",
+    source: Annotated[str, typer.Option(help="testbed, hub, or a folder of original releases")] = "testbed",
+    model: Annotated[str, typer.Option(help="mini (bundled), a hub id or a folder with a masked LM")] = "mini",
+    causal: Annotated[bool, typer.Option("--causal", help="the model continues a text, such as gpt2")] = False,
+    per_label: Annotated[int, typer.Option(help="with --causal: examples of each label that are shown first")] = 16,
+    sets: Annotated[list[str] | None, typer.Option(help="evaluation set, repeatable [default: all]")] = None,
+    max_length: Annotated[int, typer.Option(help="tokens of an example; the rest of it is cut off")] = 128,
+    seed: Annotated[int, typer.Option(help="of the examples that are shown")] = 0,
+    json_file: Annotated[Path | None, typer.Option("--json", help="write all metrics here")] = None,
+) -> None:
+    """Ask a language model for the labels, without training (the GPT-3 column of Table I)."""
+    from mtlib.analysis.statistics import balanced_accuracy
+    from mtlib.runs import prompted
+    from mtlib.runs.records import make_writable
+
+    if json_file is not None:
+        make_writable(json_file.parent)
+    asked = prompted.Prompting(task, source, model, causal, per_label, tuple(sets or ()), max_length, seed)
+    description = prompted.evaluate(asked, lambda name: print_line(f"  {name}"))
+    rows = [
+        [name, reading, str(of_set["n"]), f"{100 * of_set['accuracy']:.1f}", f"{balanced_accuracy(of_set):.1f}",
+         f"{100 * of_set['majority']:.1f}"]
+        for name, readings in description["metrics"].items() for reading, of_set in readings.items()
+    ]  # fmt: skip
+    title = "accuracy in per cent, by how an answer is scored"
+    columns = ["set", "reading", "examples", "accuracy", "balanced accuracy", "majority class"]
+    console.print(rich_table(title, columns, rows))
     if json_file is not None:
         write_json(json_file, description)

@@ -30,7 +30,8 @@ def test_arms_and_their_labels():
     assert peers.arm_of(older) == "mask_tuning"
     for other in ({"update": "joint"}, {"mask_rate": 0.3}, {"fill_mode": "eval"}, {"fixed_masks": True}):
         assert peers.arm_of(plain | other) is None, other
-    assert peers.label(peers.arm_of(combined)) == "Mask-tuning + product of experts"
+    assert peers.label(peers.arm_of(combined)) == "Mask-tuning (balanced) + product of experts"
+    assert peers.label("span_cutoff") == "Span Cutoff"
 
 
 def test_seconds_are_compared_over_the_same_seeds():

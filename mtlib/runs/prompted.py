@@ -1,0 +1,161 @@
+"""Prompting on the evaluation sets of a task: nothing is trained, and each set is scored as a run's is."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import torch
+from datasets import Dataset, disable_progress_bars
+from torch import Tensor
+
+from mtlib.data.registry import get_set
+from mtlib.data.scoring import score
+from mtlib.errors import UserError
+from mtlib.plm import SharedPLM
+from mtlib.prompting import (
+    CLOZES,
+    QUESTIONS,
+    CausalPrompt,
+    demonstrate,
+    draw_demonstrations,
+    load_causal_lm,
+    masked_lm_scores,
+    shorten,
+)
+from mtlib.runs.config import RunConfig, configure
+from mtlib.runs.inputs import read_sets
+from mtlib.trainer import precision
+
+_TEXTS = ("text", "text_pair")
+_NOTHING = "N/A"  # a text that says nothing
+_BATCH = 32
+_QUESTION = 32  # tokens that are left for the question and its answer
+_NEVER = -1e9  # the logit of a label that is not among the answers
+
+
+@dataclass(frozen=True)
+class Prompting:
+    """What is asked of which model.
+
+    Args:
+        task: sentiment, nli or paraphrase.
+        source: of the evaluation sets (and of the demonstrations).
+        model: a masked LM, or with `causal` a causal one: a hub id or a folder.
+        causal: whether the model continues a text; otherwise it fills a gap, and is shown no demonstrations.
+        per_label: demonstrations of each label.
+        sets: evaluation sets; default all of the task.
+        max_length: tokens of an example's texts together; what is longer is cut off at its end.
+        seed: of the demonstrations.
+    """
+
+    task: str
+    source: str = "testbed"
+    model: str = "mini"
+    causal: bool = False
+    per_label: int = 16
+    sets: tuple[str, ...] = ()
+    max_length: int = 128
+    seed: int = 0
+
+    def __post_init__(self):
+        for name, least in (("per_label", 0), ("max_length", 8)):
+            if not isinstance(value := getattr(self, name), int) or value < least:
+                raise UserError(f"{name} is {value!r}; expected a whole number, {least} or more.")
+        if self.causal and self.model == "mini":
+            raise UserError("model is 'mini', a masked LM; expected a causal one, as a hub id or a folder.")
+
+    @property
+    def config(self) -> RunConfig:
+        """The run that reads the same sets, for its checks."""
+        settings = {"source": self.source, "model": self.model, "sets": self.sets, "seed": self.seed}
+        return configure(self.task, "fine_tuning", **settings).resolved()
+
+
+Ask = Callable[[list[dict], bool], dict[str, Tensor]]  # texts, folded? -> scores (n, answers) by reading
+
+
+def evaluate(prompting: Prompting, report: Callable[[str], None] = lambda name: None) -> dict:
+    """The metrics of every set, ready for JSON: `{"prompting": ..., "metrics": {set: {reading: metrics}}}`.
+
+    A reading is how an answer is scored: the log-likelihood of its tokens in "total" or in the "mean", or of the one
+    token in the "gap" of a masked LM. "calibrated" is the first of these less the same answer's score where the text
+    says nothing (Zhao et al. 2021, arXiv 2102.09690): it takes away how likely the word is in itself. `report` is told
+    each set when it is done.
+    """
+    disable_progress_bars()
+    config = prompting.config
+    sets = read_sets(config)
+    ask = _causal(prompting, sets["train"].dataset) if prompting.causal else _masked(prompting, config)
+    metrics = {}
+    for name in config.sets:
+        rows, folded = sets[name].dataset, get_set(name).folded
+        labels, groups = np.asarray(rows["label"]), rows["group"] if "group" in rows.column_names else [""] * len(rows)
+        texts = rows.select_columns([column for column in _TEXTS if column in rows.column_names]).to_list()
+        answers, of_nothing = ask(texts, folded), ask([dict.fromkeys(texts[0], _NOTHING)], folded)
+        first = next(iter(answers))
+        answers["calibrated"] = answers[first] - of_nothing[first]
+        metrics[name] = {
+            reading: score(name, _logits(scores, folded), labels, list(groups)) for reading, scores in answers.items()
+        }
+        report(name)
+    public = config.public()
+    asked = {name: public[name] for name in ("task", "source", "model", "seed")}
+    asked |= {"causal": prompting.causal, "max_length": prompting.max_length}
+    asked |= {"per_label": prompting.per_label} if prompting.causal else {"template": CLOZES[prompting.task].template}
+    return {"prompting": asked, "metrics": metrics}
+
+
+def _masked(prompting: Prompting, config: RunConfig) -> Ask:
+    plm = SharedPLM.from_pretrained(config.model_path, num_labels=2)
+    plm.to("cpu" if precision()["use_cpu"] else "cuda")
+    cloze = CLOZES[prompting.task]
+
+    def ask(texts: list[dict], folded: bool) -> dict[str, Tensor]:
+        scores = []
+        for start in range(0, len(texts), _BATCH):
+            short = [_short(row, plm.tokenizer, prompting.max_length) for row in texts[start : start + _BATCH]]
+            prompts = [cloze.template.format(**row, mask=plm.tokenizer.mask_token) for row in short]
+            with torch.autocast(plm.device.type, torch.bfloat16, enabled=precision()["bf16"]):
+                scores.append(masked_lm_scores(plm, prompts, cloze.answers))
+        return {"gap": torch.cat(scores)}
+
+    return ask
+
+
+def _causal(prompting: Prompting, train: Dataset) -> Ask:
+    model, tokenizer = load_causal_lm(prompting.model)
+    model.to("cpu" if precision()["use_cpu"] else "cuda")
+
+    @cache
+    def prompt(folded: bool) -> CausalPrompt:
+        question = QUESTIONS["hans" if folded else prompting.task]
+        labels = [min(label, 1) if folded else label for label in train["label"]]
+        chosen = draw_demonstrations(labels, prompting.per_label, seed=prompting.seed) if prompting.per_label else []
+        rows = [_short(train[row], tokenizer, prompting.max_length) | {"label": labels[row]} for row in chosen]
+        shown = demonstrate(question, rows)
+        needed = len(tokenizer(shown, verbose=False)["input_ids"]) + prompting.max_length + _QUESTION
+        if needed > (most := getattr(model.config, "max_position_embeddings", needed)):
+            raise UserError(
+                f"the examples that are shown and a text take {needed} tokens, and the model reads {most}; show fewer "
+                f"than {prompting.per_label} of each label, or give a smaller max_length."
+            )
+        return CausalPrompt(model, tokenizer, question, shown)
+
+    def ask(texts: list[dict], folded: bool) -> dict[str, Tensor]:
+        scores = [prompt(folded).scores(**_short(row, tokenizer, prompting.max_length)) for row in texts]
+        return {reading: torch.stack([getattr(row, reading) for row in scores]) for reading in ("total", "mean")}
+
+    return ask
+
+
+def _short(row: dict, tokenizer, max_length: int) -> dict[str, str]:
+    """The texts of a row, cut to the length; each text of a pair has half of it."""
+    texts = {name: row[name] for name in _TEXTS if name in row}
+    return {name: shorten(text, tokenizer, max_length // len(texts)) for name, text in texts.items()}
+
+
+def _logits(scores: Tensor, folded: bool) -> np.ndarray:
+    """For `score`. Where two of three labels are one answer ("no" for HANS), the third gets none."""
+    logits = scores.numpy()  # (n, answers)
+    return np.hstack([logits, np.full((len(logits), 1), _NEVER)]) if folded and logits.shape[1] == 2 else logits
