@@ -21,6 +21,12 @@ class Difference:
     high: float | None
     n: int
 
+    @property
+    def text(self) -> str:
+        """ "+1.2 [-0.3, +2.7]"; of a single pair without the interval."""
+        interval = "" if self.low is None else f" [{self.low:+.1f}, {self.high:+.1f}]"
+        return f"{self.mean:+.1f}{interval}"
+
 
 def paired_difference(differences: Sequence[float], level: float = 0.95) -> Difference | None:
     """Mean with its interval by Student's t (none for a single pair); None where there is no pair."""

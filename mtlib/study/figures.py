@@ -26,7 +26,8 @@ from mtlib.errors import UserError
 from mtlib.runs.records import read_records
 from mtlib.study import plan
 from mtlib.study.ablations import told_the_words
-from mtlib.study.claims import CLAIMS, Cell, by_arm, panels
+from mtlib.study.arms import by_arm
+from mtlib.study.claims import CLAIMS, Cell, panels
 
 
 def standard(results: Path) -> dict[str, tuple[Figure, str]]:

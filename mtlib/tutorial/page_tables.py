@@ -14,8 +14,9 @@ from mtlib.data.tasks import TASKS
 from mtlib.diversity.two_trainings import as_frame
 from mtlib.errors import UserError
 from mtlib.runs.records import read_records
-from mtlib.study import claims, figures
+from mtlib.study import claims, figures, report
 from mtlib.study.ablations import told_the_words
+from mtlib.study.arms import scores_of_arms
 from mtlib.study.plan import ARMS, arm_of, split
 
 PAGES = ("data/results/README.md", "data/results/STUDY.md")  # in a checkout
@@ -36,16 +37,16 @@ def parts(results: Path) -> dict[str, str]:
         return f"![{drawn[name][1]}](../../figures/{name}.png)"
 
     return {
-        "study verdicts": claims.markdown(claims.verdicts(study)),
+        "study verdicts": report.markdown(claims.verdicts(study)),
         "study figure": image("study_claims"),
         "study gaps": "\n\n".join(image(f"study_gap_{task}") for task in tasks),
         "study hans": image("study_hans"),
         "study curve figures": "\n\n".join(map(image, curves)),
         "study sets": _by_task({task: claims.by_set(study, task) for task in tasks}),
         "study main": _tables([record for record in rest if arm_of(record["config"]) in arms]) + _untrained(study),
-        "study labels": _by_task({task: claims.by_label(study, task) for task in tasks}),
-        "study curves": _by_task({task: claims.curves(study, task) for task in tasks}),
-        "study cost": claims.markdown(claims.cost(study)),
+        "study labels": _by_task({task: report.by_label(study, task) for task in tasks}),
+        "study curves": _by_task({task: report.curves(study, task) for task in tasks}),
+        "study cost": report.markdown(report.cost(study)),
         "study rates": _rates(grid),
         "study pilot": _rates(read_records([results / "study_pilot.jsonl"])),
         "policies figure": "\n\n".join(map(image, ("policies_gap", "policies_gap_short"))),
@@ -85,11 +86,11 @@ def fill(page: Path, texts: dict[str, str]) -> list[str]:
 
 
 def _by_task(frames: dict[str, pandas.DataFrame]) -> str:
-    return "\n\n".join(f"**{task}**\n\n{claims.markdown(frame)}" for task, frame in frames.items() if len(frame))
+    return "\n\n".join(f"**{task}**\n\n{report.markdown(frame)}" for task, frame in frames.items() if len(frame))
 
 
 def _untrained(records: list[dict]) -> str:
-    arms = [f"{arm} on {task}" for task, arm in claims.untrained(records)]
+    arms = [f"{arm} on {task}" for task, arm in claims.untrained(scores_of_arms(records))]
     text = f"Did not train, so that what they score out of distribution means nothing: {', '.join(arms)}."
     return f"\n\n{text}" if arms else ""
 
@@ -108,7 +109,7 @@ def _rates(records: list[dict]) -> str:
         (tasks[task], arms[arm], f"{examples:,}", batch, f"{rate:.0e}", f"{100 * accuracy:.2f}")
         for task, arm, examples, batch, rate, accuracy in sorted(rows)
     ]
-    return claims.markdown(pandas.DataFrame(texts, columns=names).set_index("task"))
+    return report.markdown(pandas.DataFrame(texts, columns=names).set_index("task"))
 
 
 def _fillings(results: Path) -> str:
@@ -116,7 +117,7 @@ def _fillings(results: Path) -> str:
     files = {"base-sized": "fillings_base.json", "bundled": "fillings_mini.json"}
     frame = as_frame({name: json.loads((results / file).read_text()) for name, file in files.items()})
     texts = frame.map(lambda share: "" if share != share else f"{share:.0f}").reset_index()
-    return claims.markdown(texts.set_index("masked LM"))
+    return report.markdown(texts.set_index("masked LM"))
 
 
 def _tables(records: list[dict]) -> str:

@@ -5,27 +5,31 @@ import pytest
 from mtlib.analysis.statistics import FAILS, HOLDS, NOT_RUN, OPEN
 from mtlib.errors import UserError
 from mtlib.runs.config import configure
+from mtlib.study.arms import by_arm, scores_of_arms
 from mtlib.study.claims import (
     CLAIMS,
     MIXED,
     Cell,
     Claim,
-    beside,
-    by_arm,
-    by_label,
     by_set,
     cells,
-    cost,
-    curves,
-    markdown,
     overall,
     panels,
     untrained,
     verdicts,
 )
 from mtlib.study.plan import points_of_curve
+from mtlib.study.report import beside, by_label, cost, curves, markdown
 
 Q1, Q2 = CLAIMS[:2]
+
+
+def cells_of(claim: Claim, found: list[dict], **settings) -> list[Cell]:
+    return cells(claim, scores_of_arms(found), **settings)
+
+
+def untrained_of(found: list[dict]) -> list[tuple[str, str]]:
+    return untrained(scores_of_arms(found))
 
 
 def records(arm: dict, accuracies: list[float], name="imdb_cad", task="sentiment", majority=0.5) -> list[dict]:
@@ -41,7 +45,7 @@ def records(arm: dict, accuracies: list[float], name="imdb_cad", task="sentiment
 def cell(differences: list[float], claim: Claim = Q1, base=0.7) -> Cell:
     found = records({"method": "fine_tuning"}, [base] * len(differences))
     found += records({"method": "mask_tuning"}, [base + value for value in differences])
-    return next(one for one in cells(claim, found) if one.set_name == "imdb_cad")
+    return next(one for one in cells_of(claim, found) if one.set_name == "imdb_cad")
 
 
 def test_difference_is_paired_and_in_points():
@@ -80,7 +84,7 @@ def test_sign_that_the_paper_expects_may_be_negative():
 
 
 def test_fewer_sets_need_less():
-    small = cells(Q1, [*records({"method": "fine_tuning"}, [0.7] * 5),
+    small = cells_of(Q1, [*records({"method": "fine_tuning"}, [0.7] * 5),
                        *records({"method": "mask_tuning"}, [0.7 + value + 0.001 for value in SPREAD])],
                   tasks=("sentiment",))  # fmt: skip
     assert [(one.set_name, one.word) for one in small] == [("imdb_contrast", NOT_RUN), ("imdb_cad", HOLDS)]
@@ -88,7 +92,7 @@ def test_fewer_sets_need_less():
 
 def test_seeds_that_only_one_arm_has_are_left_out():
     found = records({"method": "fine_tuning"}, [0.7] * 5) + records({"method": "mask_tuning"}, [0.8] * 3)
-    (one,) = [one for one in cells(Q1, found) if one.set_name == "imdb_cad"]
+    (one,) = [one for one in cells_of(Q1, found) if one.set_name == "imdb_cad"]
     assert one.difference.n == 3
 
 
@@ -105,7 +109,7 @@ def study(dev: tuple[float, float], ood: tuple[float, float], wobble=(0.0, 0.001
 
 
 def on(claim: Claim, runs: list[dict], name: str) -> Cell:
-    return next(cell for cell in cells(claim, runs) if cell.set_name == name)
+    return next(cell for cell in cells_of(claim, runs) if cell.set_name == name)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +133,7 @@ def test_a_set_that_says_nothing_gets_no_verdict(dev, ood, word, obstacle):
 def test_an_arm_that_did_not_train_is_judged_on_no_set():
     runs = study((0.9, 0.51), (0.7, 0.8))
     assert on(Q2, runs, "sst2").obstacle == "Mask-tuning did not train" and on(Q2, runs, "sst2").word == OPEN
-    assert untrained(runs) == [("sentiment", "mask_tuning")]
+    assert untrained_of(runs) == [("sentiment", "mask_tuning")]
     assert on(Q2, study((0.9, 0.8), (0.7, 0.8)), "sst2").word == FAILS
     assert by_set(runs, "sentiment").loc["Q1", "imdb_cad"].endswith("(Mask-tuning did not train)")
 
@@ -144,15 +148,15 @@ def test_balanced_accuracy_near_guessing_says_nothing():
 def test_the_grid_is_no_run_of_an_arm_and_an_arm_has_one_run_a_seed():
     main = records({"method": "fine_tuning"}, [0.70] * 3) + records({"method": "mask_tuning"}, [0.80] * 3)
     grid = records({"method": "mask_tuning", "learning_rate": 1e-4}, [0.1], name="sst2")
-    assert cells(Q1, main + grid) == cells(Q1, main) and len(by_arm(main + grid)["sentiment", "mask_tuning"]) == 3
+    assert cells_of(Q1, main + grid) == cells_of(Q1, main) and len(by_arm(main + grid)["sentiment", "mask_tuning"]) == 3
     with pytest.raises(UserError, match="2 records of sentiment, mask_tuning have seed 0"):
-        cells(Q1, main + records({"method": "mask_tuning", "learning_rate": 1e-4}, [0.1]))
+        cells_of(Q1, main + records({"method": "mask_tuning", "learning_rate": 1e-4}, [0.1]))
 
 
 def test_diverged_runs_are_left_out():
     runs = records({"method": "fine_tuning"}, [0.7] * 4) + records({"method": "mask_tuning"}, [0.8] * 4)
     runs[-1] |= {"metrics": {}, "diverged": True}
-    assert next(cell for cell in cells(Q1, runs) if cell.set_name == "imdb_cad").difference.n == 3
+    assert next(cell for cell in cells_of(Q1, runs) if cell.set_name == "imdb_cad").difference.n == 3
     assert len(by_arm(runs)["sentiment", "mask_tuning"]) == 3
 
 
@@ -189,7 +193,7 @@ def test_every_claim_names_arms_that_exist():
 
     names = {arm.name for arm in (*ARMS, *VARIANTS)}
     assert {name for claim in CLAIMS for name in (claim.arm, claim.base)} <= names
-    assert {one.word for one in cells(Q1, [])} == {NOT_RUN}
+    assert {one.word for one in cells_of(Q1, [])} == {NOT_RUN}
 
 
 FOUND = [
@@ -221,7 +225,7 @@ class TestTables:
         assert table.loc["Q1", "imdb_cad"] == "does not hold here: -21.0 [-26.0, -16.0]"  # half: t 4.3027 x 2 / sqrt 3
         assert (table.loc["Q1", "imdb_contrast"], table.loc["Q1", "sst2"]) == ("not run", "")  # not a set of the claim
         assert table.loc["Q7", "imdb_cad"] == "+1.0 [+1.0, +1.0] (both only guess)"
-        assert table.loc["Q8", "imdb_cad"] == "not run" and untrained(FOUND) == []
+        assert table.loc["Q8", "imdb_cad"] == "not run" and untrained_of(FOUND) == []
 
     def test_one_answer_more_often_gains_no_balanced_accuracy(self):
         def of(arm, no, yes):

@@ -12,7 +12,8 @@ from mtlib.errors import UserError
 from mtlib.paths import DATA_DIR, FIGURE_DIR
 from mtlib.runs.records import read_records
 from mtlib.study import figures
-from mtlib.study.claims import Cell, by_arm
+from mtlib.study.arms import by_arm
+from mtlib.study.claims import Cell
 from mtlib.study.plan import ARMS
 from tests.analysis.test_figures import description, texts
 

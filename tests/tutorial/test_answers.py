@@ -12,7 +12,7 @@ from mtlib.analysis.statistics import TRAINED_WITHIN
 from mtlib.diversity import two_trainings
 from mtlib.paths import DATA_DIR
 from mtlib.study.ablations import told_the_words
-from mtlib.study.claims import scores_of_arms
+from mtlib.study.arms import scores_of_arms
 from mtlib.testbed.probes import evaluation_sets, recorded
 from mtlib.tutorial.runner import find
 from mtlib.tutorial.shipped import shipped
