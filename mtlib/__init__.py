@@ -1,6 +1,6 @@
 """Mask-tuning (arXiv 2307.10457): fine-tune a masked language model on its own perturbed inputs.
 
-    from mtlib import FineTuning, MaskTuning, ObjectiveArguments, ObjectiveTrainer, SharedPLM
+    from mtlib import FineTuning, MaskTuning, ObjectiveArguments, ObjectiveTrainer, SharedPLM, tokenise
 
 Importing the package imports nothing heavy; each name is loaded when it is first used.
 """
@@ -24,6 +24,8 @@ _MODULES = {
     "METHODS": "mtlib.methods",
     "SharedPLM": "mtlib.plm",
     "UserError": "mtlib.errors",
+    "predict": "mtlib.encoding",
+    "tokenise": "mtlib.encoding",
 }
 __all__ = sorted(_MODULES)
 

@@ -55,6 +55,7 @@ Masking = Literal[
     "attribution_most", "attribution_least", "known_shortcut", "known_cause",
 ]  # fmt: skip
 TESTBED_ONLY = ("known_shortcut", "known_cause")  # policies that know the grammar
+OWN_LENGTH = ("supervised", "supervised_top5")  # policies that mask a span, however long it is
 Fill = Literal["argmax", "sample", "top_k"]
 Replacement = Literal["mask", "80_10_10"]
 Targets = Literal["masked", "all"]

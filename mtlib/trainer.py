@@ -349,7 +349,7 @@ def _check_columns(name: str, dataset, objective: Objective, training: bool) -> 
         raise UserError(f"{name} is empty; expected at least one example.")
     columns = ", ".join(dataset.column_names)
     if "input_ids" not in dataset.column_names:
-        raise UserError(f"{name} has no column `input_ids`, but {columns}; give it to mtlib.data.encoding.tokenise.")
+        raise UserError(f"{name} has no column `input_ids`, but {columns}; give it to mtlib.tokenise.")
     # a classifier is evaluated on the texts as they stand
     needed = objective.columns.keys() if training or not objective.classifies else set()
     if missing := sorted(needed - {*dataset.column_names}):

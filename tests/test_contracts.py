@@ -17,7 +17,7 @@ from transformers import TrainerCallback
 import mtlib
 from mtlib.checkpoints import load_objective
 from mtlib.collator import Collator
-from mtlib.data.encoding import tokenise
+from mtlib.encoding import tokenise
 from mtlib.errors import UserError
 from mtlib.masking import masking_policy
 from mtlib.masking.policy import CountedMasking

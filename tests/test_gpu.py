@@ -5,8 +5,8 @@ import torch
 from transformers import set_seed
 
 from mtlib import MaskTuning, ObjectiveArguments, ObjectiveTrainer, SharedPLM
-from mtlib.data.encoding import tokenise
 from mtlib.data.sources import load
+from mtlib.encoding import tokenise
 from mtlib.paths import MINI_MODEL_DIR
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")

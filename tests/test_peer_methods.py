@@ -143,6 +143,12 @@ class TestStages:
                 {"method": "mask_tuning", "bias": "shortcut"},
                 "mask_tuning with classification='fine_tuning' takes no bias",
             ),
+            ({"method": "mask_tuning", "bias_folds": 2}, "bias_folds is 2, but mask_tuning with"),
+            (
+                {"method": "mask_tuning", "classification": "learned_mixin", "bias_learning_rate": 0.01},
+                "classification='learned_mixin' trains no bias model",
+            ),
+            ({"method": "mask_tuning", "masking": "supervised", "mask_rate": 0.3}, "a span of its own length"),
             (
                 {"method": "reweight", "bias": "shortcut", "source": "hub"},
                 "'shortcut', which is planted in the testbed",

@@ -15,8 +15,8 @@ from torch.func import functional_call
 from transformers import PreTrainedTokenizerFast
 
 from mtlib.data import sources
-from mtlib.data.encoding import tokenise
 from mtlib.data.sources import load
+from mtlib.encoding import tokenise
 from mtlib.errors import UserError
 from mtlib.masking import (
     POLICIES,

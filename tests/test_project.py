@@ -71,6 +71,7 @@ CORE = {
     "checkpoints",
     "collator",
     "diagnostics",
+    "encoding",
     "errors",
     "paths",
     "prompting",

@@ -16,8 +16,8 @@ import torch
 from transformers import PrinterCallback, set_seed
 from transformers.utils import logging
 
-from mtlib.data.encoding import tokenise
 from mtlib.data.sources import load
+from mtlib.encoding import tokenise
 from mtlib.errors import UserError
 from mtlib.methods import METHODS
 from mtlib.objectives import FineTuning, MaskTuning

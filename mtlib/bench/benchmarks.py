@@ -24,8 +24,8 @@ from transformers import (
 from mtlib.bench.clock import in_process, seconds, step_seconds
 from mtlib.bench.ratios import Benchmark
 from mtlib.bench.workloads import TRAINING, make_trainer, mini_plm, phrase_rows, phrases, random_plm
-from mtlib.data.encoding import predict, tokenise
 from mtlib.data.sources import load
+from mtlib.encoding import predict, tokenise
 from mtlib.errors import UserError
 from mtlib.masking import ExactMasking
 from mtlib.objectives import FineTuning, MaskTuning, Objective, masked_lm_loss

@@ -11,8 +11,8 @@ from transformers import (
 )
 from transformers.utils import logging
 
-from mtlib.data.encoding import tokenise
 from mtlib.data.sources import load
+from mtlib.encoding import tokenise
 from mtlib.objectives import Objective
 from mtlib.paths import MINI_MODEL_DIR
 from mtlib.plm import SharedPLM

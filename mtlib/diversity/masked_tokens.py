@@ -6,8 +6,8 @@ from typing import NamedTuple
 import numpy as np
 from datasets import Dataset
 
-from mtlib.data.encoding import tokenise
 from mtlib.diversity.word_classes import PARTS_OF_SPEECH, MarkPartsOfSpeech
+from mtlib.encoding import tokenise
 from mtlib.masking.marking import CountTokens
 from mtlib.plm import SharedPLM
 from mtlib.testbed.known_words import MarkCause, MarkShortcut

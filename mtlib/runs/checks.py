@@ -9,7 +9,7 @@ from mtlib.data.source_kinds import is_testbed, source_kind
 from mtlib.data.tasks import get_task
 from mtlib.errors import UserError
 from mtlib.paths import is_missing_folder
-from mtlib.settings import BIAS_OF_TASK, TESTBED_ONLY, Setting
+from mtlib.settings import BIAS_OF_TASK, OWN_LENGTH, TESTBED_ONLY, Setting
 
 if TYPE_CHECKING:
     from mtlib.runs.config import RunConfig
@@ -51,6 +51,11 @@ def _check_effect(config: "RunConfig") -> None:
             f"top_k is {values['top_k']}, but fill is {values['fill']!r}, which does not read it; leave it out, or "
             "give fill top_k too."
         )
+    if values.get("masking") in OWN_LENGTH and values["mask_rate"] != config.described["mask_rate"].default:
+        raise UserError(
+            f"mask_rate is {values['mask_rate']}, but masking is {values['masking']!r}, which masks a span of its own "
+            "length; leave mask_rate out, or take another policy."
+        )
     sets = config.evaluation_sets
     if config.hans_rule != config.described["hans_rule"].default and not any(get_set(name).folded for name in sets):
         raise UserError(
@@ -75,14 +80,17 @@ def _check_value(name: str, value, setting: Setting) -> None:
 
 
 def _check_bias(config: "RunConfig") -> None:
-    bias = config.values().get("bias", "by_task")
+    values = config.values()
+    for name in ("bias", "bias_folds", "bias_learning_rate"):
+        read = config.reads_bias and (name != "bias_learning_rate" or config.trains_bias)
+        if not read and name in values and values[name] != config.described[name].default:
+            raise UserError(
+                f"{name} is {values[name]!r}, but mask_tuning with classification={config.settings.classification!r} "
+                f"{'trains' if config.reads_bias else 'takes'} no bias model; leave it out."
+            )
+    bias = values.get("bias", "by_task")
     if bias == "by_task":
         return
-    if not config.reads_bias:
-        raise UserError(
-            f"bias is {bias!r}, but mask_tuning with classification={config.settings.classification!r} takes no bias "
-            "model; leave it out."
-        )
     if bias not in BIAS_OF_TASK[config.task]:
         raise UserError(f"bias is {bias!r}; for {config.task} it is one of {', '.join(BIAS_OF_TASK[config.task])}.")
     if bias == "shortcut" and not is_testbed(config.source):

@@ -20,6 +20,7 @@ from mtlib.settings import (
     ABOVE_0,
     BIAS_OF_TASK,
     FROM_0,
+    OWN_LENGTH,
     WITHOUT_BIAS,
     LearningRates,
     Range,
@@ -88,6 +89,11 @@ class RunConfig:
         """Whether the method takes a bias model, or is combined with one that does."""
         reads = get_method(self.method).reads
         return "bias" in reads and getattr(self.settings, "classification", "") not in WITHOUT_BIAS
+
+    @property
+    def trains_bias(self) -> bool:
+        """Whether the bias model is a network that is trained along: product of experts, alone or combined."""
+        return "product_of_experts" in (self.method, getattr(self.settings, "classification", ""))
 
     def values(self) -> dict[str, object]:
         """All settings side by side: those of every run, then those of the method."""
@@ -180,10 +186,12 @@ def configure(task: str, method: str, **values) -> RunConfig:
 
 
 def read_by(method: str, values: Mapping[str, object]) -> dict[str, object]:
-    """`values` less those that are not read: a grid over several methods or ways of filling gives them to all."""
+    """`values` less those that are not read: a grid gives all of them to every method, policy and way of filling."""
     reads = {*settings_of(RunConfig), *get_method(method).reads}
     if values.get("fill", "top_k") != "top_k":
         reads.discard("top_k")
+    if values.get("masking") in OWN_LENGTH:
+        reads.discard("mask_rate")
     return {name: value for name, value in values.items() if name in reads}
 
 

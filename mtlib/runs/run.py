@@ -18,9 +18,9 @@ from transformers import TrainerCallback, set_seed
 from transformers.utils import logging
 
 from mtlib.checkpoints import save_objective
-from mtlib.data.encoding import check_max_length, predict_with, tokenise
 from mtlib.data.scoring import score
 from mtlib.data.tasks import get_task
+from mtlib.encoding import check_max_length, predict_with, tokenise
 from mtlib.errors import UserError
 from mtlib.methods import get_method
 from mtlib.plm import SharedPLM

@@ -10,8 +10,8 @@ from difflib import SequenceMatcher
 
 from datasets import Dataset
 
-from mtlib.data.encoding import tokenise
 from mtlib.data.sources import is_testbed, load
+from mtlib.encoding import tokenise
 from mtlib.errors import UserError
 from mtlib.masking.marking import MarkTokens, Spans
 from mtlib.masking.supervised import PointAtSpans, PointedSpan, marked_spans

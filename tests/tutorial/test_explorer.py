@@ -7,7 +7,7 @@ import pytest
 import torch
 from datasets import Dataset
 
-from mtlib.data.encoding import tokenise
+from mtlib.encoding import tokenise
 from mtlib.masking import BernoulliMasking, ExactMasking
 from mtlib.objectives import MaskTuning
 from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer

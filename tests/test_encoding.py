@@ -7,8 +7,8 @@ import pytest
 import torch
 from datasets import ClassLabel, Dataset, DatasetDict
 
-from mtlib.data import encoding
-from mtlib.data.encoding import predict, predict_with, tokenise
+from mtlib import encoding
+from mtlib.encoding import predict, predict_with, tokenise
 from mtlib.errors import UserError
 from mtlib.objectives import FineTuning
 from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer
