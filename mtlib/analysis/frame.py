@@ -119,7 +119,9 @@ def _named(records: Iterable[dict]) -> list[tuple[str, str, dict]]:
         settings = tuple((name, str(_setting(config, name))) for name in names)
         groups[tuple(config[name] for name in HEADING), config["method"], settings].append(record)
     named = []
-    for key in sorted(groups, key=lambda key: (key[0], _place(key[1]), key[2])):
+    for key in sorted(
+        groups, key=lambda key: (key[0], _place(key[1]), [_in_order_of_size(text) for _, text in key[2]])
+    ):
         heading, method, settings = key
         siblings = [dict(other) for of, name, other in groups if (of, name) == (heading, method)]
         telling = telling_apart(dict(settings), siblings)
@@ -170,6 +172,14 @@ def _setting(config: dict, name: str):
     if name in config or config["method"] not in METHODS:
         return config.get(name)
     return getattr(METHODS[config["method"]].settings, name, None)
+
+
+def _in_order_of_size(text: str) -> tuple[bool, float, str]:
+    """A key that sorts a setting's values: numbers by size (1000, 4000, 16000), before words."""
+    try:
+        return False, float(text), ""
+    except ValueError:
+        return True, 0.0, text
 
 
 def _place(method: str) -> int:

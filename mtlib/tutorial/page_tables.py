@@ -9,12 +9,15 @@ from pathlib import Path
 
 import pandas
 
+from mtlib.analysis import policies
+from mtlib.analysis.comparison import ArmComparison
 from mtlib.analysis.tables import make_tables, markdown
 from mtlib.data.tasks import TASKS
 from mtlib.diversity.two_trainings import as_frame
 from mtlib.errors import UserError
+from mtlib.methods import METHODS
 from mtlib.runs.records import read_records
-from mtlib.study import claims, figures, report
+from mtlib.study import claims, figures, peers, report
 from mtlib.study.ablations import told_the_words
 from mtlib.study.arms import scores_of_arms
 from mtlib.study.plan import ARMS, arm_of, split
@@ -58,11 +61,12 @@ def parts(results: Path) -> dict[str, str]:
         "testbed figure": image("testbed_shortcut"),
         "fillings": _fillings(results),
         "parts of Mask-tuning": _tables(told_the_words(results)),
+        "masking policies": _policies(read_records([results / "policies.jsonl"])),
+        "other methods": _compared(peers.PEERS, read_records([results / "peers.jsonl"]), "method"),
         **{
             name: _tables(read_records([results / f"{file}.jsonl"]))
             for name, file in {
-                "larger training set": "sst2", "base-sized": "base", "masking policies": "policies",
-                "other methods": "peers", "sizes": "sizes",
+                "larger training set": "sst2", "base-sized": "base", "sizes": "sizes",
             }.items()
         },
     }  # fmt: skip
@@ -118,6 +122,22 @@ def _fillings(results: Path) -> str:
     frame = as_frame({name: json.loads((results / file).read_text()) for name, file in files.items()})
     texts = frame.map(lambda share: "" if share != share else f"{share:.0f}").reset_index()
     return report.markdown(texts.set_index("masked LM"))
+
+
+def _policies(records: list[dict]) -> str:
+    """The policies in training, in words: with the masked-LM loss, then the shorter comparison without it."""
+    texts = []
+    for method in ("mask_tuning", "no_integrated_loss"):
+        of_method = [record["config"]["epochs"] for record in records if record["config"]["method"] == method]
+        title = f"**{METHODS[method].label}, {max(of_method):g} epochs**"
+        texts.append(f"{title}\n\n{_compared(policies.in_training_by(method), records, 'masked')}")
+    return "\n\n".join(texts)
+
+
+def _compared(comparison: ArmComparison, records: list[dict], arms: str) -> str:
+    """The table of a comparison; `arms` heads the names of its arms."""
+    table = comparison.table(comparison.by_arm(records)).drop(columns="rates")
+    return report.markdown(table.rename(columns={"method": arms}).set_index(arms))
 
 
 def _tables(records: list[dict]) -> str:
