@@ -145,12 +145,19 @@ class CausalPrompt:
 
 
 def load_causal_lm(name_or_path: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """A causal language model from a folder or the hub, with its tokenizer."""
+    """A causal language model from a folder or the hub, with its tokenizer.
+
+    Raises:
+        UserError: no such model, or a masked one (transformers would load BERT as a causal model, too).
+    """
     try:
         tokenizer = AutoTokenizer.from_pretrained(name_or_path)
+        if tokenizer.mask_token is not None:
+            raise UserError(f"{name_or_path!r} has a mask token, so it is a masked LM; expected a causal one, as gpt2.")
         model = AutoModelForCausalLM.from_pretrained(name_or_path, trust_remote_code=False, use_safetensors=True)
     except (OSError, ValueError) as error:
-        raise UserError(f"Cannot load a causal language model from {name_or_path!r}: {error}") from error
+        reason = str(error).splitlines()[0]  # the others list all that transformers knows
+        raise UserError(f"Cannot load a causal language model from {name_or_path!r}: {reason}") from error
     return model, tokenizer
 
 

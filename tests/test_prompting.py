@@ -80,6 +80,11 @@ def test_a_text_is_cut_between_its_tokens():
     assert shorten("the film was slow", tokenizer, 2) == "the film"
 
 
-def test_a_folder_without_a_model_is_told(tmp_path):
+def test_what_is_no_causal_model_is_told(tmp_path):
     with pytest.raises(UserError, match="Cannot load a causal language model"):
+        load_causal_lm(str(tmp_path))
+    plm = make_plm()
+    plm.mlm.save_pretrained(tmp_path)
+    plm.tokenizer.save_pretrained(tmp_path)
+    with pytest.raises(UserError, match="has a mask token, so it is a masked LM"):
         load_causal_lm(str(tmp_path))

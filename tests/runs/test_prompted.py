@@ -21,7 +21,9 @@ def gpt(tmp_path) -> str:
     set_seed(0)
     size = {"vocab_size": len(WORDS) + 5, "n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 400}
     GPT2LMHeadModel(GPT2Config(**size, initializer_range=0.5)).save_pretrained(tmp_path / "gpt")
-    make_tokenizer().save_pretrained(tmp_path / "gpt")
+    tokenizer = make_tokenizer()
+    tokenizer.mask_token = None
+    tokenizer.save_pretrained(tmp_path / "gpt")
     return str(tmp_path / "gpt")
 
 
