@@ -60,6 +60,7 @@ def parts(results: Path) -> dict[str, str]:
         "larger training set figures": "\n\n".join(map(image, ("sst2_gap", "sst2_losses"))),
         "testbed figure": image("testbed_shortcut"),
         "fillings": _fillings(results),
+        "prompting": _prompting(results),
         "parts of Mask-tuning": _tables(told_the_words(results)),
         "masking policies": _policies(read_records([results / "policies.jsonl"])),
         "other methods": _compared(peers.PEERS, read_records([results / "peers.jsonl"]), "method"),
@@ -122,6 +123,17 @@ def _fillings(results: Path) -> str:
     frame = as_frame({name: json.loads((results / file).read_text()) for name, file in files.items()})
     texts = frame.map(lambda share: "" if share != share else f"{share:.0f}").reset_index()
     return report.markdown(texts.set_index("masked LM"))
+
+
+def _prompting(results: Path) -> str:
+    """Accuracy of the two masked LMs without training, by how an answer is scored."""
+    rows = []
+    for model, file in {"base-sized": "prompting_base.json", "bundled": "prompting_mini.json"}.items():
+        metrics = json.loads((results / file).read_text())["metrics"]
+        for reading in next(iter(metrics.values())):
+            accuracies = {name: f"{100 * of_set[reading]['accuracy']:.1f}" for name, of_set in metrics.items()}
+            rows.append({"masked LM": model, "score": reading, **accuracies})
+    return report.markdown(pandas.DataFrame(rows).set_index("masked LM"))
 
 
 def _policies(records: list[dict]) -> str:
