@@ -71,6 +71,8 @@ def references(results: Path) -> pandas.DataFrame:
         "fine-tuning on 1,376 examples without it, 2,000 steps": _only(results / "peers_reference.jsonl"),
         "Learned-Mixin+H for 3 epochs, a trial": _only(results / "peers_trial.jsonl"),
     }
+    for run in read_records([results / "peers_long.jsonl"]):
+        rows[f"{label(arm_of(run['config']))} for {run['config']['epochs']:g} epochs"] = run
     of_rows = {name: {of: accuracy(run, of) for of in run["metrics"]} for name, run in rows.items()}
     return pandas.DataFrame(of_rows).T.round(1)
 
