@@ -512,7 +512,8 @@ def real_testbed(tmp_path, monkeypatch):
 )  # fmt: skip
 def test_every_method_takes_every_policy_by_its_name(method, policy, real_testbed, model, tmp_path):  # noqa: F811
     chosen = configure("sentiment", method, masking=policy, model=str(model), max_length=64, epochs=1,
-                       sets=("testbed_sentiment",), mask_rate=1.0, precision="float32")  # fmt: skip
+                       sets=("testbed_sentiment",), precision="float32",
+                       **({} if policy == "supervised" else {"mask_rate": 1.0}))  # fmt: skip
     record = read_records([run(chosen, tmp_path / "out")[0]])[0]
     assert record["config"]["masking"] == policy and math.isfinite(record["history"][-1]["loss"])
     stage = record["cost"]["stages"][0]
