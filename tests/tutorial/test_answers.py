@@ -86,17 +86,21 @@ def test_03_policies():
 
 def test_04_and_08_where_mask_tuning_works():
     scores = frame(told_the_words(DATA_DIR / "results"))
-    with_loss, without = (
-        accuracy(scores, row, "testbed_sentiment") for row in ("mask_tuning (balanced)", "no_integrated_loss")
+    printed, balanced, without = (
+        accuracy(scores, row, "testbed_sentiment")
+        for row in ("mask_tuning", "mask_tuning (balanced)", "no_integrated_loss")
     )
-    text = f"scores {with_loss.mean():.1f} % in distribution with the loss and {without.mean():.1f} % without it"
-    assert text in answer("04")
-    assert f"from {with_loss.mean():.1f} to {without.mean():.1f} % ({WORDS[len(without)]} seeds;" in answer("08")
+    text = (
+        f"scores {printed.mean():.1f} % in distribution with equation 1 as printed, {balanced.mean():.1f} % with the "
+        f"balanced update, and {without.mean():.1f} % without the loss ({WORDS[len(without)]} seeds each"
+    )
+    assert text in answer("04") and len(printed) == len(balanced) == len(without)
+    assert f"from {printed.mean():.1f} to {without.mean():.1f} % ({WORDS[len(without)]} seeds;" in answer("08")
     copies = accuracy(scores.sort_values("seed"), "perturb_first", "testbed_sentiment")
     assert "one of {} seeds failed ({:.1f}, {:.1f} and {:.1f} %)".format(WORDS[len(copies)], *copies) in answer("04")
-    assert len(with_loss) == len(without) and f"({WORDS[len(without)]} seeds each" in answer("04")
     fine = accuracy(scores, "fine_tuning", "testbed_sentiment").mean()
-    assert with_loss.min() > fine and without.max() < fine - TRAINED_WITHIN, "every seed trained, and none did"
+    assert min(printed.min(), balanced.min()) > fine, "with the loss every seed trained"
+    assert without.max() < fine - TRAINED_WITHIN, "and without it none did"
     assert (copies < fine - TRAINED_WITHIN).sum() == 1
 
 
