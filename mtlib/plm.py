@@ -196,6 +196,12 @@ class SharedPLM(nn.Module):
         return self.classifier.device
 
     @property
+    def longest(self) -> int:
+        """How many tokens it reads at most, structural ones included."""
+        most = self.tokenizer.model_max_length
+        return min(most, getattr(self.config, "max_position_embeddings", most))
+
+    @property
     def trunk(self) -> PreTrainedModel:
         """The classifier's trunk, which is also the masked LM's when it is shared."""
         return self.classifier.base_model

@@ -85,6 +85,7 @@ CORE = {
     "settings",
     "stages",
     "trainer",
+    "trainer_checks",
     "updates",
 }
 

@@ -84,7 +84,7 @@ class ArmComparison:
                     "seeds": shift.n if shift else 0, "difference": shift and shift.mean, "low": shift and shift.low,
                     "high": shift and shift.high, "verdict": verdict(arms, better, other, name),
                 })  # fmt: skip
-        return pandas.DataFrame(lines)
+        return pandas.DataFrame(lines).astype(dict.fromkeys(("difference", "low", "high"), float) if lines else {})
 
 
 def at_best_rates(arms: Arms) -> Arms:

@@ -21,11 +21,10 @@ class Difference:
     high: float | None
     n: int
 
-    @property
-    def text(self) -> str:
+    def text(self, digits: int = 1) -> str:
         """ "+1.2 [-0.3, +2.7]"; of a single pair without the interval."""
-        interval = "" if self.low is None else f" [{self.low:+.1f}, {self.high:+.1f}]"
-        return f"{self.mean:+.1f}{interval}"
+        mean, *ends = (f"{value:+.{digits}f}" for value in (self.mean, self.low, self.high) if value is not None)
+        return f"{mean} [{', '.join(ends)}]" if ends else mean
 
 
 def paired_difference(differences: Sequence[float], level: float = 0.95) -> Difference | None:

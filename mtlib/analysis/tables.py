@@ -155,10 +155,7 @@ def _score_text(scores: pandas.Series, n: int) -> str:
 
 
 def _difference_text(difference: Difference | None, n: int) -> str:
-    if difference is None:
-        return ""
-    interval = "" if difference.low is None else f" [{difference.low:+.2f}, {difference.high:+.2f}]"
-    return f"{difference.mean:+.2f}{interval}" + _other_number(difference.n, n)
+    return "" if difference is None else difference.text(2) + _other_number(difference.n, n)
 
 
 def _other_number(seeds: int, n: int) -> str:

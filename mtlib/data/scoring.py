@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
+from datasets import Dataset
 
 from mtlib.data.registry import HANS, NLI, get_set
 from mtlib.errors import UserError
@@ -38,6 +39,12 @@ def score(set_name: str, logits: np.ndarray, labels: np.ndarray, groups: Sequenc
     if 1 < len(set(groups)) < len(groups):
         metrics["per_group"] = _per_group(right, groups)
     return metrics
+
+
+def score_rows(set_name: str, logits: np.ndarray, rows: Dataset, hans_rule: str = "max") -> dict:
+    """`score` of the rows of a set. Those without a column `group` are one group."""
+    groups = rows["group"] if "group" in rows.column_names else [""] * len(rows)
+    return score(set_name, logits, np.asarray(rows["label"]), list(groups), hans_rule)
 
 
 def _score_folded(set_name: str, logits: np.ndarray, labels: np.ndarray, groups: np.ndarray, rule: str) -> dict:

@@ -10,13 +10,14 @@ from datasets import Dataset, disable_progress_bars
 from torch import Tensor
 
 from mtlib.data.registry import get_set
-from mtlib.data.scoring import score
+from mtlib.data.scoring import score_rows
 from mtlib.errors import UserError
 from mtlib.plm import SharedPLM
 from mtlib.prompting import (
     CLOZES,
     QUESTIONS,
     CausalPrompt,
+    Cloze,
     demonstrate,
     draw_demonstrations,
     load_causal_lm,
@@ -90,26 +91,33 @@ def evaluate(prompting: Prompting, report: Callable[[str], None] = lambda name: 
     metrics = {}
     for name in config.sets:
         rows, folded = sets[name].dataset, get_set(name).folded
-        labels, groups = np.asarray(rows["label"]), rows["group"] if "group" in rows.column_names else [""] * len(rows)
-        texts = rows.select_columns([column for column in _TEXTS if column in rows.column_names]).to_list()
-        answers, of_nothing = ask(texts, folded), ask([dict.fromkeys(texts[0], _NOTHING)], folded)
-        first = next(iter(answers))
-        answers["calibrated"] = answers[first] - of_nothing[first]
-        metrics[name] = {
-            reading: score(name, _logits(scores, folded), labels, list(groups)) for reading, scores in answers.items()
-        }
+        scored = _with_calibrated(ask, _texts(rows), folded)
+        metrics[name] = {reading: score_rows(name, _logits(of, folded), rows) for reading, of in scored.items()}
         report(name)
+    return {"prompting": _public(prompting, config), "metrics": metrics}
+
+
+def _public(prompting: Prompting, config: RunConfig) -> dict:
+    """What was asked, without paths of this machine."""
     public = config.public()
     asked = {name: public[name] for name in ("task", "source", "model", "seed")}
     asked |= {"causal": prompting.causal, "max_length": prompting.max_length}
-    asked |= {"per_label": prompting.per_label} if prompting.causal else {"template": CLOZES[prompting.task].template}
-    return {"prompting": asked, "metrics": metrics}
+    return asked | (
+        {"per_label": prompting.per_label} if prompting.causal else {"template": CLOZES[prompting.task].template}
+    )
+
+
+def _with_calibrated(ask: Ask, texts: list[dict], folded: bool) -> dict[str, Tensor]:
+    readings, of_nothing = ask(texts, folded), ask([dict.fromkeys(texts[0], _NOTHING)], folded)
+    first = next(iter(readings))
+    return readings | {"calibrated": readings[first] - of_nothing[first]}
 
 
 def _masked(prompting: Prompting, config: RunConfig) -> Ask:
     plm = SharedPLM.from_pretrained(config.model_path, num_labels=2)
     plm.to("cpu" if precision()["use_cpu"] else "cuda")
     cloze = CLOZES[prompting.task]
+    _check_length(prompting, plm, cloze)
 
     def ask(texts: list[dict], folded: bool) -> dict[str, Tensor]:
         scores = []
@@ -121,6 +129,16 @@ def _masked(prompting: Prompting, config: RunConfig) -> Ask:
         return {"gap": torch.cat(scores)}
 
     return ask
+
+
+def _check_length(prompting: Prompting, plm: SharedPLM, cloze: Cloze) -> None:
+    around = cloze.template.format(**dict.fromkeys(_TEXTS, ""), mask=plm.tokenizer.mask_token)
+    most = plm.longest - len(plm.tokenizer(around)["input_ids"])
+    if prompting.max_length > most:
+        raise UserError(
+            f"max_length is {prompting.max_length}, and {prompting.model} reads {plm.longest} tokens, words of the "
+            f"question included; give {most} at most."
+        )
 
 
 def _causal(prompting: Prompting, train: Dataset) -> Ask:
@@ -153,6 +171,10 @@ def _short(row: dict, tokenizer, max_length: int) -> dict[str, str]:
     """The texts of a row, cut to the length; each text of a pair has half of it."""
     texts = {name: row[name] for name in _TEXTS if name in row}
     return {name: shorten(text, tokenizer, max_length // len(texts)) for name, text in texts.items()}
+
+
+def _texts(rows: Dataset) -> list[dict]:
+    return rows.select_columns([name for name in _TEXTS if name in rows.column_names]).to_list()
 
 
 def _logits(scores: Tensor, folded: bool) -> np.ndarray:

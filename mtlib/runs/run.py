@@ -18,7 +18,7 @@ from transformers import TrainerCallback, set_seed
 from transformers.utils import logging
 
 from mtlib.checkpoints import save_objective
-from mtlib.data.scoring import score
+from mtlib.data.scoring import score_rows
 from mtlib.data.tasks import get_task
 from mtlib.encoding import check_max_length, predict_with, tokenise
 from mtlib.errors import UserError
@@ -168,12 +168,11 @@ def _start(config: RunConfig) -> tuple[SharedPLM, tuple[Stage, ...]]:
 
 
 def _check_lengths(config: RunConfig, plm: SharedPLM) -> None:
-    longest = min(plm.tokenizer.model_max_length, getattr(plm.config, "max_position_embeddings", 10**9))
     for name in ("max_length", "eval_max_length"):
         check_max_length(getattr(config, name), plm.tokenizer, get_task(config.task).pair, name)
-        if getattr(config, name) > longest:
+        if getattr(config, name) > plm.longest:
             raise UserError(
-                f"{name} is {getattr(config, name)}; {config.model} reads at most {longest} tokens, give no more."
+                f"{name} is {getattr(config, name)}; {config.model} reads at most {plm.longest} tokens, give no more."
             )
 
 
@@ -185,8 +184,7 @@ def _evaluate(trained: Trained, sets: dict[str, DescribedSet], config: RunConfig
         logits = predict_with(trained.trainer, dataset, config.eval_max_length)
         if not np.isfinite(logits).all():
             return {}
-        groups = dataset["group"] if "group" in dataset.column_names else [""] * len(dataset)
-        metrics[name] = score(name, logits, np.asarray(dataset["label"]), list(groups), config.hans_rule)
+        metrics[name] = score_rows(name, logits, dataset, config.hans_rule)
     return metrics
 
 

@@ -170,7 +170,7 @@ def _cell(claim: Claim, task: str, set_name: str, on_set: pandas.DataFrame, m: i
 def _text(cell: Cell) -> str:
     if cell.difference is None:
         return cell.word
-    difference = cell.difference.text
+    difference = cell.difference.text()
     if cell.obstacle:
         return f"{difference} ({cell.obstacle})"
     return f"{cell.word}: {difference}" if cell.word else difference

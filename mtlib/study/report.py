@@ -51,7 +51,7 @@ def by_label(records: Iterable[dict], task: str) -> pandas.DataFrame:
                 "on each gold label": ", ".join(f"{label} {mean:.1f}" for label, mean in means.items()),
                 "balanced": spread(list(group["balanced"])),
                 "difference to fine_tuning":
-                    paired_difference(points).text if len(points) >= FEWEST_SEEDS else "",
+                    paired_difference(points).text() if len(points) >= FEWEST_SEEDS else "",
             })  # fmt: skip
     return pandas.DataFrame(rows, columns=None if rows else ["set"]).set_index("set")
 

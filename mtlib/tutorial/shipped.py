@@ -39,7 +39,7 @@ def compare(records: Sequence[dict], arm: str, base: str, set_name: str) -> str:
     shift = paired_difference(list(points))
     sides = {"significantly better": shift.low > 0, "significantly worse": shift.high < 0}
     word = next((word for word, side in sides.items() if side), "not significantly different")
-    return f"`{set_name}`: {means}. Difference {shift.mean:+.1f} points [{shift.low:+.1f}, {shift.high:+.1f}]: {word}."
+    return f"`{set_name}`: {means}. Difference {shift.text()} points: {word}."
 
 
 def _mean(values: pandas.Series) -> str:

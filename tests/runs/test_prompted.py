@@ -35,7 +35,8 @@ def test_a_masked_lm_on_a_set(testbed, tmp_path, monkeypatch):  # noqa: F811
     plm.mlm.save_pretrained(model)
     plm.tokenizer.save_pretrained(model)
     told = []
-    description = evaluate(Prompting("sentiment", model=str(model), sets=("testbed_sentiment",)), told.append)
+    prompting = Prompting("sentiment", model=str(model), sets=("testbed_sentiment",), max_length=50)
+    description = evaluate(prompting, told.append)
     readings = description["metrics"]["testbed_sentiment"]
     rows = sentences(20, 100)
     prompts = [f"{text} and not [MASK]" for text in [row["text"] for row in rows] + ["N/A"]]
@@ -84,5 +85,7 @@ def test_what_cannot_be_asked(gpt, testbed):  # noqa: F811
             Prompting("sentiment", **settings)
     with pytest.raises(UserError, match="no evaluation set of sentiment"):
         evaluate(Prompting("sentiment", sets=("hans",)))
+    with pytest.raises(UserError, match=r"max_length is 512, and mini reads 512 tokens.* give 50[0-9] at most"):
+        evaluate(Prompting("sentiment", max_length=512, sets=("testbed_sentiment",)))
     with pytest.raises(UserError, match="the model reads 400; show fewer than 16"):
         evaluate(Prompting("sentiment", model=gpt, causal=True, sets=("testbed_sentiment",)))
