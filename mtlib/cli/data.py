@@ -12,16 +12,19 @@ from mtlib.errors import UserError
 def testbed(
     out: Annotated[Path, typer.Option(help="a new folder, then a --source of `run`")],
     strength: Annotated[float, typer.Option(help="of the planted shortcut, 0 (none) to 1 (always right)")] = 0.9,
-    seed: Annotated[int, typer.Option(help="same strength and seed, same bytes")] = 0,
+    seed: Annotated[int, typer.Option(help="same settings and seed, same bytes")] = 0,
+    train_rows: Annotated[
+        int | None, typer.Option(help="size of every training set (default: 4,000 sentences, 6,000 pairs)")
+    ] = None,
 ) -> None:
-    """Generate the testbed with its shortcut at another strength."""
+    """Generate the testbed with its shortcut at another strength, or with more training rows."""
     from mtlib.runs.records import make_writable
     from mtlib.testbed import write
 
     make_writable(out)
     if any(out.iterdir()):
         raise UserError(f"{out} is not empty; give a new folder with --out.")
-    write(out, strength, seed)
+    write(out, strength, seed, train_rows)
     print_line(f"written: {out}")
 
 

@@ -10,7 +10,7 @@ _REWRITE = "write the folder again, or restore data/testbed if it is the bundled
 
 
 def is_testbed(source: str) -> bool:
-    """The bundled testbed, or a folder that its generator wrote at another strength."""
+    """The bundled testbed, or a folder that its generator wrote with other settings."""
     if not isinstance(source, (str, Path)):
         raise UserError(f'source is {source!r}; expected "testbed", "hub" or the path of a folder with data')
     return source == "testbed" or (source != "hub" and (Path(source) / SETTINGS_FILE).is_file())
@@ -22,7 +22,8 @@ def source_kind(source: str) -> str:
         return source
     if is_testbed(source):
         settings = _testbed_settings(Path(source))
-        return f"testbed (strength {settings['strength']:g}, seed {settings['seed']})"
+        rows = f", {settings['train_rows']:,} training rows" if "train_rows" in settings else ""
+        return f"testbed (strength {settings['strength']:g}, seed {settings['seed']}{rows})"
     return "folder"
 
 

@@ -20,7 +20,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
@@ -73,20 +73,29 @@ SPECS: dict[str, SetSpec] = {
 }
 
 
-def generate(strength: float = 0.9, seed: int = 0, tasks: Iterable[str] = tuple(LABELS)) -> dict[str, list[dict]]:
-    """All sets of the tasks by name: rows of text, (text_pair,) label, uid, group. Same arguments, same rows."""
+def generate(
+    strength: float = 0.9, seed: int = 0, tasks: Iterable[str] = tuple(LABELS), train_rows: int | None = None
+) -> dict[str, list[dict]]:
+    """All sets of the tasks by name: rows of text, (text_pair,) label, uid, group. Same arguments, same rows.
+
+    `train_rows` is the size of every training set (default: that of the bundled files); the other sets do not depend on
+    it.
+    """
     check_strength(strength)
+    check_train_rows(train_rows)
     sets, owner = {}, {}
     grammars = {task: load_grammar(task) for task in tasks}
     for name, spec in SPECS.items():
         if spec.task in grammars:
+            if train_rows is not None and name.endswith("_train"):
+                spec = replace(spec, size=train_rows)
             sets[name] = make_set(name, spec, grammars[spec.task], strength, seed, owner)
     return sets
 
 
-def write(out_dir: str | Path, strength: float = 0.9, seed: int = 0) -> None:
+def write(out_dir: str | Path, strength: float = 0.9, seed: int = 0, train_rows: int | None = None) -> None:
     """Write every set to `out_dir` as <set>.jsonl, and the dial's setting beside them; `out_dir` is then a source."""
-    sets, sha256 = generate(strength, seed), {}
+    sets, sha256 = generate(strength, seed, train_rows=train_rows), {}
     Path(out_dir).mkdir(parents=True, exist_ok=True)
     (Path(out_dir) / SETTINGS_FILE).unlink(missing_ok=True)  # gone first, back last: it says that all sets are whole
     for name, rows in sets.items():
@@ -94,7 +103,8 @@ def write(out_dir: str | Path, strength: float = 0.9, seed: int = 0) -> None:
         content = "".join(lines).encode("utf-8")
         (Path(out_dir) / f"{name}.jsonl").write_bytes(content)
         sha256[f"{name}.jsonl"] = hashlib.sha256(content).hexdigest()
-    settings = json.dumps({"strength": strength, "seed": seed, "sha256": sha256}, indent=1) + "\n"
+    size = {} if train_rows is None else {"train_rows": train_rows}
+    settings = json.dumps({"strength": strength, "seed": seed, **size, "sha256": sha256}, indent=1) + "\n"
     (Path(out_dir) / SETTINGS_FILE).write_bytes(settings.encode())
 
 
@@ -132,6 +142,13 @@ def check_strength(strength: float) -> None:
         raise UserError(
             f"strength is {strength!r}, expected a number from 0 (no shortcut) to 1 (a shortcut that is"
             " always right); the bundled files use 0.9"
+        )
+
+
+def check_train_rows(train_rows: int | None) -> None:
+    if train_rows is not None and (type(train_rows) is not int or train_rows < 1):
+        raise UserError(
+            f"train_rows is {train_rows!r}; expected a whole number, 1 or more, or None for the usual size."
         )
 
 

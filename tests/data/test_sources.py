@@ -191,6 +191,9 @@ def test_the_hub_is_the_hub_wherever_one_stands(tmp_path, monkeypatch):
     assert not is_testbed("hub") and source_kind("hub") == "hub"
     assert get_task("sentiment").train_set("hub") == "sst2_train"
     assert is_testbed("./hub") and get_task("sentiment").train_set("./hub") == "testbed_sentiment_train"
+    assert source_kind("./hub") == "testbed (strength 0.9, seed 0)"
+    write(tmp_path, f"hub/{SETTINGS_FILE}", b'{"strength": 0.9, "seed": 0, "train_rows": 16000}')
+    assert source_kind("./hub") == "testbed (strength 0.9, seed 0, 16,000 training rows)"
 
 
 @pytest.mark.parametrize(

@@ -391,6 +391,25 @@ def test_bad_dial_values(strength):
         generate(strength)
 
 
+def test_more_training_rows_and_nothing_else(sets, grammars):
+    larger = generate(tasks=["sentiment"], train_rows=5000)
+    of_sentiment = [name for name, spec in SPECS.items() if spec.task == "sentiment"]
+    assert [*larger] == of_sentiment
+    for name in of_sentiment:
+        if not name.endswith("_train"):
+            assert larger[name] == sets[name], name
+    train = larger["testbed_sentiment_train"]
+    assert len(train) == len({row["text"] for row in train}) == len({row["uid"] for row in train}) == 5000
+    right = sum(shortcut_label(grammars["sentiment"], row["text"]) == row["label"] for row in train)
+    assert right / len(train) == pytest.approx(agreement(0.9, 2), abs=0.001)
+
+
+@pytest.mark.parametrize("train_rows", [0, -1, 4000.0, "many", True])
+def test_bad_numbers_of_training_rows(train_rows):
+    with pytest.raises(UserError, match=r"train_rows is .*; expected a whole number, 1 or more"):
+        generate(tasks=["sentiment"], train_rows=train_rows)
+
+
 def test_seed_and_full_strength(grammars):
     def lexical(seed):
         return make_set("testbed_overlap", SPECS["testbed_overlap"], grammars["nli"], 0.9, seed, {})
