@@ -116,7 +116,7 @@ def _named(records: Iterable[dict]) -> list[tuple[str, str, dict]]:
     names = sorted({name for record in records for name in record["config"]} - not_settings)
     for record in records:
         config = record["config"]
-        settings = tuple((name, str(_setting(config, name))) for name in names)
+        settings = tuple((name, _as_text(name, _setting(config, name))) for name in names)
         groups[tuple(config[name] for name in HEADING), config["method"], settings].append(record)
     named = []
     for key in sorted(
@@ -172,6 +172,10 @@ def _setting(config: dict, name: str):
     if name in config or config["method"] not in METHODS:
         return config.get(name)
     return getattr(METHODS[config["method"]].settings, name, None)
+
+
+def _as_text(name: str, value) -> str:
+    return "all" if name == "train_size" and value is None else str(value)
 
 
 def _in_order_of_size(text: str) -> tuple[bool, float, str]:

@@ -54,6 +54,11 @@ def record_identity(record: Mapping) -> str:
     return identity(record["config"], record.get("model", {}).get("files_sha256"), data)
 
 
+def examples_used(train: Mapping) -> int:
+    """Number of training examples of a run, by the description of the training set in its record."""
+    return train.get("used_rows", train["rows"])
+
+
 def read_records(folders: Sequence[Path | str]) -> list[dict]:
     """Every record in the folders (one JSON per run, or `.jsonl` with one per line), in order of file name.
 

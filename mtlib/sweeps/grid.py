@@ -26,6 +26,7 @@ from mtlib.errors import UserError
 from mtlib.runs import profiles
 from mtlib.runs.config import BUNDLED_MODEL, NAMES, RunConfig, all_settings, configure, read_by
 from mtlib.runs.inputs import read_inputs, record_path
+from mtlib.runs.records import examples_used
 
 _PLURAL = {"task": "tasks", "method": "methods", "model": "models", "seed": "seeds"}  # as they stand in the file
 KEYS = {_PLURAL.get(name, name): name for name in all_settings()}
@@ -90,7 +91,7 @@ def identify(configs: Sequence[RunConfig], cache: dict | None = None) -> tuple[l
             continue
         train, *tests = inputs.sets.values()
         name = record_path(config, Path(), inputs).name
-        examples = train.get("used_rows", train["rows"])
+        examples = examples_used(train)
         identified.append(GridRun(config, name, examples, sum(test["rows"] for test in tests)))
     return identified, trouble
 
@@ -107,7 +108,7 @@ def expected_seconds(run: GridRun, records: Sequence[dict]) -> float | None:
         if record.get("diverged") or any(config[key] != public[key] for key in ("task", "method", "model")):
             continue  # a run that has diverged was not done in full
         train, *tests = record["data"].values()
-        training.append(cost["train_seconds"] / (train.get("used_rows", train["rows"]) * config["epochs"]))
+        training.append(cost["train_seconds"] / (examples_used(train) * config["epochs"]))
         testing.append(cost["evaluation_seconds"] / sum(test["rows"] for test in tests))
     if not training or run.file is None:
         return None

@@ -16,7 +16,7 @@ from mtlib.data.tasks import TASKS
 from mtlib.diversity.two_trainings import as_frame
 from mtlib.errors import UserError
 from mtlib.methods import METHODS
-from mtlib.runs.records import read_records
+from mtlib.runs.records import examples_used, read_records
 from mtlib.study import claims, figures, peers, report
 from mtlib.study.ablations import told_the_words
 from mtlib.study.arms import scores_of_arms
@@ -107,7 +107,7 @@ def _rates(records: list[dict]) -> str:
         config, train = record["config"], record["data"]["train"]
         ((_, scores),) = record["metrics"].items()
         place = tasks.index(config["task"]), arms.index(arm_of(config))
-        examples = train.get("used_rows", train["rows"])
+        examples = examples_used(train)
         rows.append((*place, examples, config["batch_size"], config["learning_rate"], scores["accuracy"]))
     names = ("task", "arm", "examples", "batch", "learning rate", "dev accuracy, %")
     texts = [

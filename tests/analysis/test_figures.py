@@ -156,11 +156,11 @@ class TestPlots:
         assert "balanced" not in alt
 
     def test_against_size(self):
-        """Rates, which are chosen for each arm, make no rows of their own; the update does."""
+        """Rates, which are chosen for each arm, make no rows of their own; the update does. None is the whole set."""
         runs = [
-            record(method, seed, correct, train_size=size, update=update, learning_rate=rate)
-            | {"cost": {"steps": steps}}
-            for size, steps, shift in ((1000, 188, 0), (4000, 750, 8))
+            record(method, seed, correct, train_size=part.get("used_rows"), update=update, learning_rate=rate)
+            | {"cost": {"steps": steps}, "data": {"train": {"rows": 4000, **part}}}
+            for part, steps, shift in (({"used_rows": 1000}, 188, 0), ({}, 750, 8))
             for method, update, rate, correct in (
                 ("fine_tuning", None, 1e-4, (70 + shift, 60)), ("mask_tuning", "joint", 5e-4, (50 + shift, 50)),
                 ("mask_tuning", "balanced", 1e-4, (66 + shift, 58)),

@@ -81,7 +81,7 @@ def test_settings_that_differ_name_their_rows():
 def test_rows_stand_in_the_order_of_their_numbers():
     sizes = [record("fine_tuning", 0, 0.8, train_size=size) for size in (16000, None, 1000, 4000)]
     (table,) = tables.make_tables(sizes)
-    assert [row.settings for row in table.rows] == [f"train_size {size}" for size in (1000, 4000, 16000, None)]
+    assert [row.settings for row in table.rows] == [f"train_size {size}" for size in (1000, 4000, 16000, "all")]
 
 
 def test_differences_need_the_same_budget():

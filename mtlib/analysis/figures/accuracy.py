@@ -1,5 +1,6 @@
 """Accuracy by evaluation set, by group of one set, and against a setting."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -12,6 +13,7 @@ from mtlib.analysis.statistics import interval
 from mtlib.analysis.tables import Table
 from mtlib.data.tasks import kind
 from mtlib.errors import UserError
+from mtlib.runs.records import examples_used
 
 
 @style.styled
@@ -136,21 +138,23 @@ def against_size(records: Sequence[dict], title: str = "") -> tuple[Figure, str]
     Mean over seeds with its 95 % interval. All runs have equally many epochs, so that the steps grow with the examples;
     both stand below the axis. Learning rates tell no arms apart that differ in their update.
     """
-    steps = {record["config"]["train_size"]: record["cost"]["steps"] for record in records}
+    by_size, steps = defaultdict(list), {}
+    for record in records:
+        size = examples_used(record["data"]["train"])
+        by_size[size].append(record)
+        steps[size] = record["cost"]["steps"]
     sizes = sorted(steps)
-    scores = pandas.concat(
-        frame([run for run in records if run["config"]["train_size"] == size]).assign(size=size) for size in sizes
-    )
+    scores = pandas.concat(frame(by_size[size]).assign(size=size) for size in sizes)
     sets, arms = style.id_first(common_sets(records)), style.looks(in_order(scores["row"]))
     figure, axes = style.new(3.0 * len(sets) + 0.6, 3.6, len(sets), sharey=True)
     words = {}
     for axis, of in zip(axes, sets, strict=True):
         for place, (arm, look) in enumerate(arms.items()):
-            by_size = scores[(scores["set"] == of) & (scores["row"] == arm)].groupby("size")
-            means, lows, highs = np.array([interval(group) for _, group in by_size]).T
-            at = np.array([sizes.index(size) for size in by_size.groups])
+            of_arm = scores[(scores["set"] == of) & (scores["row"] == arm)].groupby("size")
+            means, lows, highs = np.array([interval(group) for _, group in of_arm]).T
+            at = np.array([sizes.index(size) for size in of_arm.groups])
             style.line(axis, at, (means, lows, highs), look, place, len(arms), look.label)
-            words[f"{arm} on {of}"] = [f"{mean:.0f} % at {n:,}" for n, mean in zip(by_size.groups, means, strict=True)]
+            words[f"{arm} on {of}"] = [f"{mean:.0f} % at {n:,}" for n, mean in zip(of_arm.groups, means, strict=True)]
         axis.set_xticks(range(len(sizes)), [f"{size:,}\n({steps[size]:,})" for size in sizes])
         axis.set(xlim=(-0.4, len(sizes) - 0.6), xlabel="training examples (steps)", title=style.with_kind(of))
     axes[0].set_ylabel("accuracy, %")
