@@ -1,5 +1,6 @@
 """The project's own records, in the words of the notebooks. What a notebook says of them it computes when it runs."""
 
+import statistics
 from collections.abc import Sequence
 
 import pandas
@@ -40,6 +41,14 @@ def compare(records: Sequence[dict], arm: str, base: str, set_name: str) -> str:
     sides = {"significantly better": shift.low > 0, "significantly worse": shift.high < 0}
     word = next((word for word, side in sides.items() if side), "not significantly different")
     return f"`{set_name}`: {means}. Difference {shift.text()} points: {word}."
+
+
+def share_changed_at_the_end(records: Sequence[dict], last: int = 5) -> float:
+    """Mean share of the masked tokens that the filling changes, over the last entries of each record's history."""
+    histories = [
+        [entry["share_changed"] for entry in record["history"] if "share_changed" in entry] for record in records
+    ]
+    return statistics.fmean(share for shares in histories for share in shares[-last:])
 
 
 def _mean(values: pandas.Series) -> str:
