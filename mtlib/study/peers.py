@@ -106,7 +106,7 @@ def step_cost(config: RunConfig, examples: Dataset, repeats: int = 3) -> dict[st
     Args:
         config: of a run; its model, method and settings count.
         examples: the batch, tokenised, with the columns that the method's preparers would add.
-        repeats: steps; their median counts.
+        repeats: steps after a first one that is not counted; their median does.
 
     Returns:
         `trainings`; `passes` through the trunk in a step; `seconds` forward and backward; `parameters` that exist
@@ -122,13 +122,13 @@ def step_cost(config: RunConfig, examples: Dataset, repeats: int = 3) -> dict[st
         batch = Collator(tokenizer, stage.objective.columns)(examples.to_list())
         passes, seconds = [], []
         with plm.trunk.register_forward_hook(lambda *_, passes=passes: passes.append(1)):
-            for _ in range(repeats):
+            for _ in range(1 + repeats):
                 started = time.perf_counter()
                 stage.objective(plm, stage.objective.prepare(plm, batch)).loss.backward()
                 seconds.append(time.perf_counter() - started)
                 plm.zero_grad()
-        total["passes"] += len(passes) // repeats
-        total["seconds"] += statistics.median(seconds)
+        total["passes"] += len(passes) // len(seconds)
+        total["seconds"] += statistics.median(seconds[1:])
         total["parameters"] += sum(parameter.numel() for parameter in stage.objective.parameters())
     return total
 
