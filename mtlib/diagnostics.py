@@ -14,7 +14,7 @@ def gradient_diagnostics(plm: SharedPLM, objective: Objective, batch: dict) -> d
     put back afterwards, so that looking does not change the training.
     """
     parameters = [parameter for parameter in plm.trunk.parameters() if parameter.requires_grad]
-    own_counts = {name: value for name, value in batch.items() if name not in ("n_examples", "n_masked")}
+    own_counts = {name: value for name, value in batch.items() if name not in objective.totals(batch)}
     with forked_random_state(plm.device):
         filled = objective.masked_lm(plm, own_counts)
         classified = objective.classify(plm, own_counts | {"perturbed_ids": filled.perturbed_ids})
@@ -29,6 +29,6 @@ def gradient_diagnostics(plm: SharedPLM, objective: Objective, batch: dict) -> d
 
 
 def _gradients(loss: torch.Tensor, parameters: list[nn.Parameter]) -> tuple:
-    if not loss.requires_grad:  # nothing was masked
+    if not loss.requires_grad or not parameters:
         return (None,) * len(parameters)
     return torch.autograd.grad(loss, parameters, retain_graph=True, allow_unused=True)

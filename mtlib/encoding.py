@@ -80,6 +80,8 @@ def predict(plm: SharedPLM, dataset: Dataset, max_length: int = 128, batch_size:
 
 def predict_with(trainer: ObjectiveTrainer, dataset: Dataset, max_length: int) -> np.ndarray:
     """`predict` with the trainer of the model, on all its processes."""
+    if not trainer.objective.classifies:
+        raise UserError(f"{type(trainer.objective).__name__} trains no classifier, so it has nothing to predict with.")
     examples, order = _by_length(dataset, trainer.plm.tokenizer, max_length)
     return _in_order(trainer.predict(examples).predictions, order)
 

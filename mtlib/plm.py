@@ -42,8 +42,8 @@ FILLS = get_args(Fill)
 def check_fill(fill: str, top_k: int) -> None:
     if fill not in FILLS:
         raise UserError(f"fill is {fill!r}; expected one of {', '.join(FILLS)}.")
-    if top_k < 1:
-        raise UserError(f"top_k is {top_k}; expected 1 or more.")
+    if type(top_k) is not int or top_k < 1:
+        raise UserError(f"top_k is {top_k!r}; expected a whole number, 1 or more.")
 
 
 def check_top_k(top_k: int, tokenizer) -> None:
@@ -199,7 +199,12 @@ class SharedPLM(nn.Module):
     def longest(self) -> int:
         """How many tokens it reads at most, structural ones included."""
         most = self.tokenizer.model_max_length
-        return min(most, getattr(self.config, "max_position_embeddings", most))
+        positions = getattr(self.config, "max_position_embeddings", most)
+        for module in self.trunk.modules():  # RoBERTa and its kin count positions from behind that of the padding
+            table = getattr(module, "position_embeddings", None)
+            if isinstance(table, nn.Embedding) and table.padding_idx is not None:
+                positions = table.num_embeddings - table.padding_idx - 1
+        return min(most, positions)
 
     @property
     def trunk(self) -> PreTrainedModel:

@@ -47,7 +47,10 @@ def fine_tuning(settings, rates: LearningRates, tokenizer) -> Stages:
 
 
 def mask_tuning(settings, rates: LearningRates, tokenizer) -> Stages:
-    """Mask-tuning, its classification loss taken from another method: the last stage of that one, refilled."""
+    """Mask-tuning, its classification loss taken from another method: the last stage of that one, refilled.
+
+    A stage before it (the teacher of confidence regularization) is trained at Mask-tuning's rates.
+    """
     *before, last = _CLASSIFICATIONS[settings.classification](settings, rates, tokenizer)
     objective = _refilled(settings, tokenizer, settings.alpha, last.objective)
     prepare = (*objective.masking.preparers(), *last.prepare)
@@ -201,6 +204,8 @@ def _two_views(settings) -> dict[str, object]:
 
 
 def _add_bias(settings) -> Preparer:
+    if settings.bias not in BIAS_MODELS:
+        raise UserError(f"bias is {settings.bias!r}; a training needs one of {', '.join(BIAS_MODELS)}.")
     module, _, name = BIAS_MODELS[settings.bias].rpartition(".")
     model = getattr(import_module(module), name)()
     return import_module("mtlib.data.bias").AddBias(model, settings.bias_folds)

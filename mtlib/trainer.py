@@ -37,7 +37,8 @@ class ObjectiveArguments(TrainingArguments):
             one on (1 - alpha) * L_FT, each with its own moments (our second reading of the paper's "two training
             phases"; alpha is then all but inert, since Adam divides the scale of a loss out).
         gradient_diagnostics_steps: every so many steps log the norms of both losses' trunk gradients and their
-            cosine; 0 is off. Costs one more forward and two backward passes each time, changes nothing else.
+            cosine, of each slice of the step by itself; 0 is off. Costs one more forward and two backward passes each
+            time, changes nothing else.
     """
 
     mlm_head_learning_rate: float | None = None
@@ -94,11 +95,9 @@ class ObjectiveTrainer(Trainer):
             args._n_gpu = 1
         torch.manual_seed(args.seed)  # the same parameters in a resumed run; Trainer seeds once more
         objective.build(plm, train_dataset)
-        objective.to(plm.device)
-        # a part of the model while it is trained, so that devices, optimiser and gradients take its parameters in
-        plm.objective = objective if any(True for _ in objective.parameters()) else None
         kwargs.setdefault("data_collator", Collator(plm.tokenizer, objective.columns))
-        super().__init__(model=plm, args=args, train_dataset=train_dataset, processing_class=plm.tokenizer, **kwargs)
+        kwargs.setdefault("processing_class", plm.tokenizer)
+        super().__init__(model=plm, args=args, train_dataset=train_dataset, **kwargs)
         self.objective = objective
         self.update = BalancedUpdate() if args.update == "balanced" else None  # alternating: with the optimiser
         self._parts: dict[str, torch.Tensor] = {}
@@ -108,6 +107,18 @@ class ObjectiveTrainer(Trainer):
     @property
     def plm(self) -> SharedPLM:
         return self.accelerator.unwrap_model(self.model, keep_torch_compile=False)
+
+    def train(self, *args, **kwargs):
+        try:
+            self._attach_objective()
+            return super().train(*args, **kwargs)
+        finally:
+            self.plm.objective = None
+
+    def _attach_objective(self):
+        """Make it a part of the model, so that optimiser, gradients and processes take its parameters in."""
+        self.objective.to(self.plm.device)
+        self.plm.objective = self.objective if any(True for _ in self.objective.parameters()) else None
 
     # --- one step ---
 
@@ -181,8 +192,9 @@ class ObjectiveTrainer(Trainer):
         inputs = self._prepare_inputs(inputs)
         with torch.no_grad(), self.compute_loss_context_manager():
             if not self.objective.classifies:
-                # the same masks for the same batch in every evaluation
-                batch = self.objective.prepare(self.plm, inputs, torch.Generator().manual_seed(self.args.seed))
+                # the same masks for the same batch in every evaluation, and others for the next batch
+                seed = self.args.seed + int(inputs["input_ids"].sum())
+                batch = self.objective.prepare(self.plm, inputs, torch.Generator().manual_seed(seed))
                 return model(self.objective, batch).loss, None, None
             if "labels" not in inputs:  # through the model, which brings the autocast
                 return None, model(SharedPLM.classify, inputs).float(), None
@@ -201,6 +213,7 @@ class ObjectiveTrainer(Trainer):
     def create_optimizer(self, model=None):
         """AdamW with a rate for the trunk, one for the masked-LM head and one for the classifier head."""
         if self.optimizer is None:
+            self._attach_objective()
             optimizer_class, options = self.get_optimizer_cls_and_kwargs(self.args, self.plm)
             self.optimizer = optimizer_class(self._parameter_groups(), **options)
             if self.args.update == "alternating":

@@ -1,5 +1,6 @@
 """What a trainer refuses, before it starts: settings that it cannot follow, examples that it cannot read."""
 
+from datasets import Dataset
 from transformers import TrainingArguments
 
 from mtlib.errors import UserError
@@ -10,6 +11,8 @@ from mtlib.updates import check_update
 
 def check_arguments(plm: SharedPLM, objective: Objective, args: TrainingArguments, others: dict) -> None:
     """`args` are the trainer's `ObjectiveArguments`, `others` what else its constructor was given, by name."""
+    if not hasattr(args, "update"):
+        raise UserError(f"args is {type(args).__name__}; expected ObjectiveArguments, which takes the same arguments.")
     check_update(args.update, plm, objective, args)
     objective.check(plm)
     for name, value in (("label_smoothing_factor", args.label_smoothing_factor),
@@ -32,6 +35,10 @@ def check_examples(plm: SharedPLM, objective: Objective, args: TrainingArguments
         sets["the evaluation set"] = evaluation
     for name, dataset in sets.items():
         if dataset is not None:
+            if not isinstance(dataset, Dataset):
+                raise UserError(
+                    f"{name} is a {type(dataset).__name__}; expected a Dataset, as mtlib.tokenise makes one."
+                )
             _check_columns(name, dataset, objective, training=dataset is train)
             if objective.classifies and "labels" in dataset.column_names:
                 _check_labels(name, dataset, plm.config.num_labels)

@@ -214,10 +214,13 @@ class TestCombination:
     def test_what_is_no_policy_is_refused_before_training(self, masking, tmp_path):
         with pytest.raises(UserError, match=rf"masking is {masking!r}; expected a masking policy, as ExactMasking"):
             ObjectiveTrainer(make_plm(), MaskTuning(masking=masking), arguments(tmp_path))
+        with pytest.raises(UserError, match=rf"masking is {masking!r}; expected a masking policy"):
+            mtlib.MaskedLM(masking)
 
-    def test_what_does_not_classify_is_refused(self):
-        with pytest.raises(UserError, match="classification is MaskedLM, which trains no classifier"):
-            MaskTuning(classification=mtlib.MaskedLM())
+    @pytest.mark.parametrize("other", [mtlib.MaskedLM, MaskTuning, lambda: "product_of_experts"])
+    def test_what_does_not_classify_is_refused(self, other):
+        with pytest.raises(UserError, match=r"classification is .*; expected an objective that classifies and has one"):
+            MaskTuning(classification=other())
 
 
 class TestMethod:

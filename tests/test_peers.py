@@ -226,6 +226,35 @@ class TestObjectives:
             torch.testing.assert_close(getattr(plm.classifier, head)(read), logits)
             torch.testing.assert_close(plm.classify(batch), logits)
 
+    def test_the_gate_reads_a_mean_where_the_classifier_does(self):
+        from mtlib.objectives.states import classify_with_state
+        from tests.test_plm import ARCHITECTURES as ALL
+
+        config, (specials, double) = ALL["modernbert"]
+        config = type(config).from_dict(config.to_dict() | {"classifier_pooling": "mean"})
+        plm = make_plm(config, make_tokenizer(specials, double)).eval()
+        batch = make_batch(plm)
+        _, state = classify_with_state(plm, batch)
+        states = plm.trunk(batch["input_ids"], batch["attention_mask"]).last_hidden_state  # (batch, seq, hidden)
+        there = batch["attention_mask"][:, :, None]
+        torch.testing.assert_close(state, (states * there).sum(1) / there.sum(1))
+
+    def test_one_objective_serves_two_trainings(self, tmp_path):
+        """The second starts from a gate of its own; and the first still trains its gate after the second was made."""
+        from mtlib.trainer import ObjectiveTrainer
+
+        objective, plm = LearnedMixin(), architecture("bert")
+        gates = []
+        for _ in range(2):
+            first = ObjectiveTrainer(plm, objective, arguments(tmp_path, max_steps=2), with_columns(examples(8)))
+            gates.append(objective.gate.weight.detach().clone())
+            other = ObjectiveTrainer(plm, Reweight(), arguments(tmp_path, max_steps=2), with_columns(examples(8)))
+            first.train()
+            assert not torch.equal(objective.gate.weight, gates[-1])
+            assert plm.objective is None and not any("gate" in name for name in plm.state_dict())
+            other.train()
+        torch.testing.assert_close(gates[0], gates[1])
+
     @pytest.mark.parametrize("name", PEERS)
     def test_it_trains_alike_however_the_batch_is_cut(self, tmp_path, name):
         from mtlib.trainer import ObjectiveTrainer
@@ -242,7 +271,6 @@ class TestObjectives:
     @pytest.mark.parametrize("name", ["product_of_experts", "learned_mixin", "span_cutoff", "reweight"])
     def test_mask_tuning_classifies_with_it(self, still_plm, name):
         objective = MaskTuning(0.3, classification=built(name, still_plm))
-        objective.build(still_plm, with_columns(examples(4)))  # once more changes nothing
         batch = objective.prepare(still_plm, peer_batch(still_plm), torch.Generator().manual_seed(0))
         output = objective(still_plm, batch)
         alone = objective.classification(still_plm, batch | {"input_ids": output.perturbed_ids})

@@ -89,6 +89,13 @@ def full_head_logits(plm, batch, mask):
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
 class TestEveryArchitecture:
+    def test_it_reads_as_much_as_it_says(self, name):
+        plm = architecture(name).eval()
+        assert 10 < plm.longest < 1000
+        ids = torch.full((1, plm.longest), plm.tokenizer.unk_token_id)
+        ids[:, -1] = plm.tokenizer.sep_token_id  # where BART's head reads
+        plm.classify({"input_ids": ids, "attention_mask": torch.ones_like(ids)})
+
     def test_head_at_masked_places_equals_full_head(self, name):
         plm = architecture(name).eval()
         batch, mask = masked_batch(plm)

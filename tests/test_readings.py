@@ -110,6 +110,8 @@ def test_masks_on_one_side_of_a_pair():
     alone = dict(tokenizer(["good film"], return_tensors="pt"))
     with pytest.raises(UserError, match="holds no pairs"):
         OneSide(HALF, "second", tokenizer)(alone, maskable_positions(alone, tokenizer))
+    empty = dict(tokenizer([("good film", "")], return_tensors="pt"))  # a pair nevertheless
+    assert not OneSide(HALF, "second", tokenizer)(empty, maskable_positions(empty, tokenizer)).any()
 
 
 @pytest.mark.parametrize(

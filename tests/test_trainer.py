@@ -6,14 +6,17 @@ from datasets import Dataset
 from transformers import Trainer, TrainingArguments, set_seed
 
 from mtlib.collator import Collator
+from mtlib.diagnostics import gradient_diagnostics
+from mtlib.encoding import predict_with
 from mtlib.errors import UserError
 from mtlib.masking import ExactMasking
-from mtlib.objectives import FineTuning, MaskedLM, MaskTuning
+from mtlib.objectives import FineTuning, MaskedLM, MaskTuning, Reweight
 from mtlib.plm import SharedPLM
 from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer
-from tests.conftest import WORDS, make_plm, make_tokenizer, tiny_bert_config
+from tests.conftest import WORDS, make_batch, make_plm, make_tokenizer, tiny_bert_config
 
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+WORDS_OF_FOUR = ["the film is good", "a slow plot", "the film is bad", "a good film"]
 PLAIN_WORDS = [word for word in WORDS if not word.startswith("##")]
 
 
@@ -150,6 +153,17 @@ def test_diagnostics_are_logged_and_change_nothing(tmp_path):
     assert len(logged) == 3 and all(-1 <= entry["grad_cosine"] <= 1 for entry in logged)
 
 
+def test_diagnostics_are_of_the_batch_by_itself():
+    """Not of its share in the whole step, whatever the classification divides by."""
+    plm = make_plm(tiny_bert_config(**NO_DROPOUT))
+    objective = MaskTuning(classification=Reweight())
+    columns = {"bias_log_probabilities": torch.tensor([[0.9, 0.1]] * 4).log()}
+    batch = objective.prepare(plm, make_batch(plm, WORDS_OF_FOUR) | columns, torch.Generator().manual_seed(0))
+    of_step = {name: 4 * torch.as_tensor(value) for name, value in objective.totals(batch).items()}
+    alone, within = (gradient_diagnostics(plm, objective, entries) for entries in (batch, batch | of_step))
+    assert alone == within and alone["ft_grad_norm"] > 0
+
+
 @pytest.mark.parametrize("stop", [3, 6, 8])
 @pytest.mark.parametrize("update", ["joint", "alternating"])
 def test_resumed_run_ends_as_the_uninterrupted_one(tmp_path, stop, update):
@@ -241,6 +255,8 @@ def test_predicts_without_labels_and_evaluates_masked_lms(tmp_path):
     data = examples(5).remove_columns("labels")
     trainer = train(tmp_path, MaskedLM())
     assert trainer.evaluate(data)["eval_loss"] == pytest.approx(trainer.evaluate(data)["eval_loss"])
+    with pytest.raises(UserError, match="MaskedLM trains no classifier"):
+        predict_with(trainer, data, 32)
     assert train(tmp_path, FineTuning()).predict(data).predictions.shape == (5, 2)
 
 
@@ -257,6 +273,25 @@ def test_best_checkpoint_is_loaded_back(tmp_path):
 def test_alternating_needs_two_losses(tmp_path):
     with pytest.raises(UserError, match="needs the two losses of MaskTuning, not FineTuning"):
         train(tmp_path, FineTuning(), update="alternating")
+
+
+def test_batches_are_padded_on_the_right():
+    """Whatever side the tokenizer pads on: a classifier head reads the first token."""
+    plm = make_plm(tiny_bert_config(**NO_DROPOUT)).eval()
+    plm.tokenizer.padding_side = "left"
+    rows = examples(8).to_list()
+    together = plm.classify(Collator(plm.tokenizer)(rows))
+    alone = torch.cat([plm.classify(Collator(plm.tokenizer)([row])) for row in rows])
+    torch.testing.assert_close(together, alone)
+
+
+def test_a_frozen_trunk(tmp_path):
+    plm = make_plm(tiny_bert_config(**NO_DROPOUT)).requires_grad_(False)
+    plm.classifier.classifier.requires_grad_(True)
+    with pytest.raises(UserError, match="and this one is frozen"):
+        train(tmp_path, MaskTuning(), plm, update="balanced")
+    logged = train(tmp_path, MaskTuning(), plm, gradient_diagnostics_steps=1).state.log_history
+    assert logged[0]["mlm_grad_norm"] == 0
 
 
 def test_trains_on_a_dataset_without_lengths(tmp_path):
@@ -306,6 +341,11 @@ def test_arguments_without_effect_are_refused(tmp_path):
     plm = make_plm()
     with pytest.raises(UserError, match="compute_loss_func is"):
         ObjectiveTrainer(plm, MaskTuning(), arguments(tmp_path), examples(8), compute_loss_func=loss)
+    with pytest.raises(UserError, match="args is TrainingArguments; expected ObjectiveArguments"):
+        ObjectiveTrainer(plm, MaskTuning(), TrainingArguments(str(tmp_path), use_cpu=True), examples(8))
+    with pytest.raises(UserError, match="the training set is a list; expected a Dataset"):
+        ObjectiveTrainer(plm, MaskTuning(), arguments(tmp_path), examples(8).to_list())
+    ObjectiveTrainer(plm, MaskTuning(), arguments(tmp_path), examples(8), processing_class=plm.tokenizer)
     optimizer = torch.optim.SGD(plm.parameters(), lr=0.1)
     with pytest.raises(UserError, match="makes its own two optimisers"):
         ObjectiveTrainer(plm, MaskTuning(), arguments(tmp_path, update="alternating"), examples(8),

@@ -14,6 +14,7 @@ import numpy as np
 from datasets import Dataset
 
 from mtlib.errors import UserError
+from mtlib.masking.marking import check_texts
 from mtlib.plm import SharedPLM
 from mtlib.preparer import Prepared, Preparer
 
@@ -160,9 +161,13 @@ class AddBias(Preparer):
             raise UserError(f"bias_folds is {self.folds}; expected 1 or more.")
 
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
+        check_texts(examples, self)
         if self.model.pair is not None and self.model.pair != ("text_pair" in examples.column_names):
             kind = "pairs of texts" if self.model.pair else "single texts"
-            raise UserError(f"the bias model {type(self.model).__name__} is for {kind}; take another for this task.")
+            raise UserError(
+                f"the bias model {type(self.model).__name__} is for {kind}, and the examples have the columns "
+                f"{', '.join(examples.column_names)}; take another model, or keep `text_pair` when tokenising."
+            )
         pairs = examples["text_pair"][:] if "text_pair" in examples.column_names else None
         features = self.model.features(plm, examples["text"][:], pairs)
         labels = np.array(examples["labels"][:])

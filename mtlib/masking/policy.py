@@ -65,6 +65,14 @@ class MaskingPolicy(ABC):
         """
 
 
+def check_policy(masking: MaskingPolicy | None) -> None:
+    if masking is not None and not isinstance(masking, MaskingPolicy):
+        raise UserError(
+            f"masking is {masking!r}; expected a masking policy, as ExactMasking(0.05) or "
+            'masking_policy("exact", 0.05, tokenizer) makes one.'
+        )
+
+
 @dataclass(frozen=True)
 class CountedMasking(MaskingPolicy):
     """The same share of every example: `clamp(round(rate * n), 1, n)` of its `n` maskable tokens; none at rate 0.

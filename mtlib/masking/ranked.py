@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -77,8 +78,8 @@ class AttributionMasking(CountedMasking):
     prefer: Attribution = "most"
     every: int = 1
     _batch_number: Iterator[int] = field(default_factory=itertools.count, init=False, repr=False, compare=False)
-    # by the tokens of an example: in which batch its scores were computed, and they
-    _kept: dict = field(default_factory=dict, init=False, repr=False, compare=False)
+    # by model and by the tokens of an example: in which batch its scores were computed, and they
+    _kept: WeakKeyDictionary = field(default_factory=WeakKeyDictionary, init=False, repr=False, compare=False)
 
     def __post_init__(self):
         super().__post_init__()
@@ -91,16 +92,17 @@ class AttributionMasking(CountedMasking):
         return scores if self.prefer == "most" else -scores
 
     def _scores_kept(self, batch: Mapping[str, Tensor], plm) -> Tensor:
+        kept = self._kept.setdefault(plm, {})
         now, attended = next(self._batch_number), batch["attention_mask"].bool()  # (batch, seq)
         names = [tuple(ids[there].tolist()) for ids, there in zip(batch["input_ids"], attended, strict=True)]
-        due = [now - self._kept.get(name, (-self.every, None))[0] >= self.every for name in names]
+        due = [now - kept.get(name, (-self.every, None))[0] >= self.every for name in names]
         if any(due):
             rows = torch.tensor(due, device=attended.device)
             fresh = attribution(plm, {name: tensor[rows] for name, tensor in batch.items() if tensor.ndim})
             for i, row in zip(rows.nonzero().flatten().tolist(), fresh, strict=True):
-                self._kept[names[i]] = now, row[attended[i]].cpu()
+                kept[names[i]] = now, row[attended[i]].cpu()
         scores = torch.zeros(attended.shape, device=attended.device)
-        scores[attended] = torch.cat([self._kept[name][1] for name in names]).to(scores)
+        scores[attended] = torch.cat([kept[name][1] for name in names]).to(scores)
         return scores
 
 

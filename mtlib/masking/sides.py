@@ -32,6 +32,6 @@ class OneSide(MaskingPolicy):
     def __call__(self, batch, maskable, generator=None, plm=None) -> Tensor:
         ends = batch["input_ids"] == self.separator  # (batch, seq)
         second = (ends.cumsum(dim=1) - ends.long()) > 0  # (batch, seq): after the first separator
-        if self.side == "second" and not (maskable & second).any():
+        if self.side == "second" and (ends.sum(dim=1) < 2).all():
             raise UserError("side is 'second', but the batch holds no pairs; leave it out for single texts.")
         return self.policy(batch, maskable & (second if self.side == "second" else ~second), generator, plm)

@@ -8,7 +8,6 @@ from datasets import Dataset
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, one_hot, pad
 
-from mtlib.errors import UserError
 from mtlib.objectives.objective import Objective, ObjectiveOutput
 from mtlib.objectives.states import state_size, text_state
 from mtlib.plm import SharedPLM
@@ -75,16 +74,7 @@ class DependencyParsing(Objective):
     def columns(self) -> Mapping[str, int]:
         return {"words": 0, "heads": NO_WORD, "relations": NO_WORD}
 
-    def check(self, plm: SharedPLM) -> None:
-        if plm.tokenizer.padding_side == "left":  # `heads` would be padded on the left too, and no longer count words
-            raise UserError(
-                "the tokenizer pads on the left, and parsing counts a sentence's words from its beginning; set "
-                "tokenizer.padding_side = 'right', or take a model whose tokenizer pads there."
-            )
-
     def build(self, plm: SharedPLM, examples: Dataset | None = None) -> None:
-        if self.arc is not None:
-            return
         hidden = state_size(plm)
         self.arc = nn.Parameter(torch.zeros(hidden + 1, hidden))
         self.relation = nn.Parameter(torch.zeros(len(RELATIONS), hidden + 1, hidden + 1))

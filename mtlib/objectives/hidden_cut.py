@@ -44,7 +44,9 @@ class HiddenCut(TwoViews):
         return {**batch, "cut_starts": draws.to(batch["input_ids"].device)}
 
     def classify_cut(self, plm: SharedPLM, batch: dict) -> Tensor:
-        if getattr(plm.trunk, "is_activation_checkpointing", False):
+        former = "is_gradient_checkpointing"  # in transformers 5.20; later versions warn when it is read
+        name = "is_activation_checkpointing" if hasattr(plm.trunk, "is_activation_checkpointing") else former
+        if getattr(plm.trunk, name):
             raise UserError("HiddenCut cannot be computed a second time; leave gradient_checkpointing out.")
         with self._cutting(plm, batch["attention_mask"].bool(), batch["cut_starts"]):
             return plm.classify(batch)

@@ -95,8 +95,7 @@ class LearnedMixin(_WithFrozenBias):
         self.gate: nn.Linear | None = None
 
     def build(self, plm: SharedPLM, examples: Dataset | None = None) -> None:
-        if self.gate is None:
-            self.gate = nn.Linear(state_size(plm), 1)
+        self.gate = nn.Linear(state_size(plm), 1)
 
     def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
         logits, state = classify_with_state(plm, batch)  # (batch, classes), (batch, hidden)

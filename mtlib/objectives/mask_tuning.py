@@ -10,6 +10,7 @@ from torch import Tensor
 from mtlib.errors import UserError
 from mtlib.masking import ExactMasking, MaskingPolicy, check_rate
 from mtlib.masking.masked_text import check_replacement, draw_mask, perturbation_counts, replace_masked
+from mtlib.masking.policy import check_policy
 from mtlib.objectives.fine_tuning import FineTuning, fine_tuning_loss
 from mtlib.objectives.masked_lm import masked_lm_loss, predict_targets
 from mtlib.objectives.objective import Objective, ObjectiveOutput
@@ -80,11 +81,13 @@ class MaskTuning(Objective):
         check_replacement(replacement)
         check_fill(fill, top_k)
         self.classification = FineTuning() if classification is None else classification
-        if not self.classification.classifies:
+        if not getattr(self.classification, "classifies", False) or self.classification.two_losses:
+            given = getattr(classification, "name", classification)
             raise UserError(
-                f"classification is {type(classification).__name__}, which trains no classifier; expected an objective "
-                "such as FineTuning."
+                f"classification is {given!r}; expected an objective that classifies and has one loss, such "
+                "as FineTuning()."
             )
+        check_policy(masking)
         self.alpha, self.masking = float(alpha), masking or ExactMasking()
         for name, value, choices in (("fill_mode", fill_mode, FillMode), ("mlm_reduction", mlm_reduction, Reduction)):
             if value not in get_args(choices):
@@ -95,11 +98,6 @@ class MaskTuning(Objective):
 
     @property
     def columns(self) -> Mapping[str, int | float]:
-        if not isinstance(self.masking, MaskingPolicy):  # an AttributeError in here would say that `columns` is lacking
-            raise UserError(
-                f"masking is {self.masking!r}; expected a masking policy, as ExactMasking(0.05) or "
-                'masking_policy("exact", 0.05, tokenizer) makes one.'
-            )
         return {**self.masking.columns, **self.classification.columns}
 
     @property

@@ -8,6 +8,7 @@ from torch.nn.functional import cross_entropy
 
 from mtlib.masking import ExactMasking, MaskingPolicy
 from mtlib.masking.masked_text import check_replacement, draw_mask, replace_masked
+from mtlib.masking.policy import check_policy
 from mtlib.objectives.objective import Objective, ObjectiveOutput
 from mtlib.plm import FilledMasks, SharedPLM
 from mtlib.settings import Fill, Replacement
@@ -67,6 +68,7 @@ class MaskedLM(Objective):
     def __init__(self, masking: MaskingPolicy | None = None, replacement: Replacement = "mask"):
         super().__init__()
         check_replacement(replacement)
+        check_policy(masking)
         self.masking = masking or ExactMasking(0.15)
         self.replacement = replacement
 

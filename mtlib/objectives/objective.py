@@ -67,9 +67,9 @@ class Objective(nn.Module, ABC):
         """Raise `UserError` where this objective cannot train this model."""
 
     def build(self, plm: SharedPLM, examples: Dataset | None = None) -> None:
-        """Make the parameters whose shape depends on the model or on the training set; a second call changes nothing.
+        """Make the parameters whose shape depends on the model or on the training set; a second call makes them anew.
 
-        The trainer calls it with torch's global generator seeded, before it looks at the parameters.
+        So one objective may serve several trainings. The trainer calls it with torch's global generator seeded.
         """
 
     def totals(self, batch: dict) -> dict[str, Tensor | int]:

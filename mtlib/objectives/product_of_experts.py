@@ -113,8 +113,6 @@ class ProductOfExperts(Objective):
         return {"bias_features": 0.0}
 
     def build(self, plm: SharedPLM, examples: Dataset | None = None) -> None:
-        if self.bias_network is not None:
-            return
         if not examples:
             raise UserError("the bias network is made for the features of a training set; give one.")
         n = len(examples[0]["bias_features"])

@@ -38,6 +38,8 @@ def check(config: "RunConfig") -> None:
         )
     if values.get("update") == "balanced" and not values["shared"]:
         raise UserError("update is 'balanced', which weighs two gradients on one trunk; leave `separate` out.")
+    if values.get("masking") == "meta_learned" and not values.get("shared", True):
+        raise UserError("masking is 'meta_learned', which asks what refilling does to one trunk; leave `separate` out.")
     _check_bias(config)
     _check_sets(config)
     _check_effect(config)

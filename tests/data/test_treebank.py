@@ -126,12 +126,6 @@ class TestObjective:
         loss = objective(plm, batch).loss  # each word has the root and 6 words to choose from, and all relations
         assert loss.item() == pytest.approx(math.log(7) + math.log(len(RELATIONS)))
 
-    def test_a_tokenizer_that_pads_on_the_left_is_told(self, plm):
-        DependencyParsing().check(plm)
-        plm.tokenizer.padding_side = "left"
-        with pytest.raises(UserError, match="pads on the left"):
-            DependencyParsing().check(plm)
-
     def test_it_starts_near_an_even_guess(self, treebank, plm):
         """Scores of the size of the trunk's width would begin with losses of many nats."""
         objective = DependencyParsing()
