@@ -81,6 +81,12 @@ def test_every_setting_has_an_option():
         assert options.get(name, f"--{name.replace('_', '-')}")[:25] in help_text, name
 
 
+def test_help_says_what_is_taken_by_default():
+    help_text = call("run", "--help")
+    assert "(0.05 or 0.15)" in help_text and "(argmax)" in help_text
+    assert "(1 where the cluster has GPUs)" in " ".join(call("sweep", "--help").replace("│", " ").split())
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -89,6 +95,14 @@ def test_every_setting_has_an_option():
         ("run --task nli --method mask_tuning --top-k 5", "top_k is 5, but fill is 'argmax', which does not read it"),
         ("run --task sentiment --method mask_tuning --hans-rule sum", "hans_rule is 'sum', but none of the evaluation"),
         ("run --task nli --method mask_tuning --split hans", "--split is 'hans'; expected NAME=VALUE"),
+        ("run --task nli --method fine_tuning --split hans=a --split hans=b", "--split gives hans twice"),
+        ("run --task sentiment --method mask_tuning --side first", "side is 'first', but sentiment has single texts"),
+        ("run --task nli --method mask_tuning --masking meta_learned --separate", "masking is 'meta_learned', which"),
+        ("prompt --seed 1", "a masked LM is shown none"),
+        ("prompt --json .", "--json is ., a folder; give the name of a file"),
+        ("bench start --json pyproject.toml", "--json is pyproject.toml, which holds no JSON"),
+        ("tables --format csv --per-seed", "csv has a line for every seed as it is"),
+        ("study /no/such --task nli --task nli", "tasks names a task twice: nli, nli"),
         ("run --task nli --method mask_tuning --source /no/such", "source '/no/such' is no folder"),
         ("run --task nli --method mask_tuning --model /no/such", "model is '/no/such', which does not exist"),
         ("tables /no/such", "does not exist"),

@@ -25,7 +25,7 @@ def pages() -> None:
 
 
 def figures(
-    out: Annotated[Path | None, typer.Option(help="folder [default: figures/ of the checkout]")] = None,
+    out: Annotated[Path | None, typer.Option(help="folder", show_default="figures/ of the checkout")] = None,
 ) -> None:
     """Draw the repository's figures, PNG and SVG, from data/results."""
     from mtlib.analysis.figures import save

@@ -52,8 +52,8 @@ def verify(source: Annotated[str, typer.Option(help="a folder of original releas
 
 
 def fetch(
-    sets: Annotated[list[str] | None, typer.Argument(help="sets [default: all that can be downloaded]")] = None,
-    cache: Annotated[Path | None, typer.Option(help="folder for raw files [default: in the hub's cache]")] = None,
+    sets: Annotated[list[str] | None, typer.Argument(help="sets", show_default="all that can be downloaded")] = None,
+    cache: Annotated[Path | None, typer.Option(help="folder for raw files", show_default="in the hub's cache")] = None,
 ) -> None:
     """Download sets into the cache; a cut download resumes, a checksum is verified."""
     from rich.progress import Progress

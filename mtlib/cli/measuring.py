@@ -5,12 +5,12 @@ from typing import Annotated
 
 import typer
 
-from mtlib.cli.terminal import console, print_line, rich_table, write_json
+from mtlib.cli.terminal import check_json, console, print_line, rich_table, write_json
 from mtlib.errors import UserError
 
 
 def bench(
-    names: Annotated[list[str] | None, typer.Argument(help="benchmarks [default: all]")] = None,
+    names: Annotated[list[str] | None, typer.Argument(help="benchmarks", show_default="all")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="fewer repeats, smaller data")] = False,
     throughput: Annotated[
         str | None, typer.Option(help="instead: sequences per second of bert-base or mini on this device")
@@ -24,7 +24,6 @@ def bench(
     import json
 
     from mtlib import bench as measuring
-    from mtlib.runs.records import make_writable
 
     if profile and (names or throughput or json_file):
         raise UserError("--profile prints one table; give neither benchmarks, nor --throughput, nor --json.")
@@ -41,9 +40,12 @@ def bench(
         console.print(rich_table(throughput, list(speeds[0]), rows))
         return
     before = None
-    if json_file is not None:
-        make_writable(json_file.parent)
-        before = json.loads(json_file.read_text()) if json_file.exists() else None
+    check_json(json_file)
+    if json_file is not None and json_file.exists():
+        try:
+            before = json.loads(json_file.read_text())
+        except ValueError as error:
+            raise UserError(f"--json is {json_file}, which holds no JSON ({error}); give another file.") from error
 
     def report(result: measuring.Measured) -> None:
         console.print(
@@ -58,7 +60,7 @@ def bench(
 
 def policies(
     names: Annotated[
-        list[str] | None, typer.Argument(help="policies with their rates, such as exact:0.15 [default: a dozen]")
+        list[str] | None, typer.Argument(help="policies with their rates, such as exact:0.15", show_default="a dozen")
     ] = None,
     task: Annotated[str, typer.Option(help="sentiment, nli or paraphrase")] = "sentiment",
     source: Annotated[str, typer.Option(help="testbed, or a folder that `testbed` wrote")] = "testbed",
@@ -66,16 +68,14 @@ def policies(
     trained: Annotated[
         Path | None, typer.Option(help="a model that `run --keep-model` kept, to fill and to be asked instead")
     ] = None,
-    examples: Annotated[int | None, typer.Option(help="training examples [default: all]")] = None,
+    examples: Annotated[int | None, typer.Option(help="training examples", show_default="all")] = None,
     seed: Annotated[int, typer.Option(help="of the masks, the same for all policies")] = 0,
     json_file: Annotated[Path | None, typer.Option("--json", help="write all that was measured here")] = None,
 ) -> None:
     """What each masking policy does to the testbed's training texts: what it masks, touches and refills."""
     from mtlib.diversity import policies as measuring
-    from mtlib.runs.records import make_writable
 
-    if json_file is not None:
-        make_writable(json_file.parent)
+    check_json(json_file)
     chosen = names or measuring.DEFAULT
     description = measuring.describe(
         task, source, model, chosen, examples, seed, trained, lambda name: print_line(f"  {name}")
@@ -90,7 +90,9 @@ def policies(
 
 
 def diversity(
-    tasks: Annotated[list[str] | None, typer.Argument(help="sentiment, nli, paraphrase [default: all three]")] = None,
+    tasks: Annotated[
+        list[str] | None, typer.Argument(help="sentiment, nli, paraphrase", show_default="all three")
+    ] = None,
     source: Annotated[str, typer.Option(help="testbed, hub or a folder of original releases")] = "testbed",
     model: Annotated[str, typer.Option(help="mini (bundled), a hub id or a folder with a masked LM")] = "mini",
     examples: Annotated[int, typer.Option(help="training examples of each task")] = 200,
@@ -106,8 +108,8 @@ def diversity(
     from mtlib.diversity import two_trainings
     from mtlib.runs.records import make_writable
 
-    for folder in {out, json_file.parent if json_file else out}:
-        make_writable(folder)
+    make_writable(out)
+    check_json(json_file)
     studied = [two_trainings.TwoTrainings(task, source, model, examples, seed, epochs) for task in tasks or TASKS]
     description = two_trainings.describe(studied, out, lambda task: print_line(f"  {task}"))
     frame = two_trainings.as_frame({model: description})
@@ -123,8 +125,10 @@ def prompt(
     source: Annotated[str, typer.Option(help="testbed, hub, or a folder of original releases")] = "testbed",
     model: Annotated[str, typer.Option(help="mini (bundled), a hub id or a folder with a masked LM")] = "mini",
     causal: Annotated[bool, typer.Option("--causal", help="the model continues a text, such as gpt2")] = False,
-    per_label: Annotated[int, typer.Option(help="with --causal: examples of each label that are shown first")] = 16,
-    sets: Annotated[list[str] | None, typer.Option(help="evaluation set, repeatable [default: all]")] = None,
+    per_label: Annotated[
+        int | None, typer.Option(help="with --causal: examples of each label that are shown first", show_default="16")
+    ] = None,
+    sets: Annotated[list[str] | None, typer.Option(help="evaluation set, repeatable", show_default="all")] = None,
     max_length: Annotated[int, typer.Option(help="tokens of an example; the rest of it is cut off")] = 128,
     seed: Annotated[int, typer.Option(help="of the examples that are shown")] = 0,
     json_file: Annotated[Path | None, typer.Option("--json", help="write all metrics here")] = None,
@@ -132,11 +136,12 @@ def prompt(
     """Ask a language model for the labels, without training (the GPT-3 column of Table I)."""
     from mtlib.analysis.statistics import balanced_accuracy
     from mtlib.runs import prompted
-    from mtlib.runs.records import make_writable
 
-    if json_file is not None:
-        make_writable(json_file.parent)
-    asked = prompted.Prompting(task, source, model, causal, per_label, tuple(sets or ()), max_length, seed)
+    check_json(json_file)
+    if not causal and (per_label is not None or seed):
+        raise UserError("--per-label and --seed are about examples that are shown; a masked LM is shown none.")
+    shown = 16 if per_label is None else per_label
+    asked = prompted.Prompting(task, source, model, causal, shown, tuple(sets or ()), max_length, seed)
     description = prompted.evaluate(asked, lambda name: print_line(f"  {name}"))
     rows = [
         [name, reading, str(of_set["n"]), f"{100 * of_set['accuracy']:.1f}", f"{balanced_accuracy(of_set):.1f}",

@@ -11,7 +11,7 @@ from mtlib.errors import UserError
 
 
 def notebooks(
-    names: Annotated[list[str] | None, typer.Argument(help="such as 03 or 03_mask_tuning [default: all]")] = None,
+    names: Annotated[list[str] | None, typer.Argument(help="such as 03 or 03_mask_tuning", show_default="all")] = None,
     profile: Annotated[str, typer.Option(help="smoke, cpu, gpu or paper: how much is run")] = "cpu",
     parameter: Annotated[
         list[str] | None, typer.Option("-p", "--parameter", help="NAME=VALUE, of the parameters cells; repeatable")

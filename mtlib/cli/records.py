@@ -17,7 +17,9 @@ class Form(StrEnum):
 
 
 def tables(
-    folders: Annotated[list[Path] | None, typer.Argument(help="folders with records [default: runs]")] = None,
+    folders: Annotated[
+        list[Path] | None, typer.Argument(help="folders with records, or .jsonl files", show_default="runs")
+    ] = None,
     form: Annotated[Form, typer.Option("--format", help="how to print them")] = Form.terminal,
     per_seed: Annotated[bool, typer.Option("--per-seed", help="every seed's value below its row")] = False,
 ) -> None:
@@ -25,6 +27,8 @@ def tables(
     from mtlib.analysis import tables as made
     from mtlib.runs.records import read_records
 
+    if per_seed and form is Form.csv:
+        raise UserError("--per-seed is for the other formats; csv has a line for every seed as it is.")
     every = made.make_tables(read_records(folders or [Path("runs")]))
     if form is Form.csv:
         print(made.csv_text(every), end="")
@@ -40,9 +44,9 @@ def tables(
 
 
 def bundle(
-    folders: Annotated[list[Path], typer.Argument(help="folders with records")],
+    folders: Annotated[list[Path], typer.Argument(help="folders with records, or .jsonl files")],
     to: Annotated[Path, typer.Option(help="a .jsonl file; the records it already has stay in it")],
-    history: Annotated[int | None, typer.Option(help="log entries kept of each run [default: all]")] = None,
+    history: Annotated[int | None, typer.Option(help="log entries kept of each run", show_default="all")] = None,
 ) -> None:
     """Put the records of many runs into one file, a line each."""
     from mtlib.runs.records import json_line, make_writable, read_records, write_atomically

@@ -21,7 +21,7 @@ def _run_options() -> list[inspect.Parameter]:
     """An option for every setting of a run and of the methods, with the help that stands beside it."""
     options = []
     for name, (hint, text, default, _) in all_settings().items():
-        kind, option, value = hint, f"--{name.replace('_', '-')}", default
+        kind, option, value, shown = hint, f"--{name.replace('_', '-')}", default, True
         if get_origin(hint) is Literal:
             kind, text = str, f"{text}: {', '.join(get_args(hint))}"
         elif name == "method":
@@ -36,11 +36,18 @@ def _run_options() -> list[inspect.Parameter]:
             text = f"{text} ({rule})"
             value = None if name != "shared" else False  # what is not given is the method's own default
             kind = kind if name == "shared" else kind | None
+            shown = (_defaults(name) if name != "shared" else "") or True
         if value is dataclasses.MISSING:
             value = inspect.Parameter.empty
-        annotation = Annotated[kind, typer.Option(option, help=text)]
+        annotation = Annotated[kind, typer.Option(option, help=text, show_default=shown)]
         options.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=value, annotation=annotation))
     return options
+
+
+def _defaults(name: str) -> str:
+    """What methods take for a setting that is not given, "" where that depends on the task or is nothing."""
+    values = {getattr(METHODS[method].settings, name, None) for method in _READ_BY[name]} - {None, False}
+    return " or ".join(str(value) for value in sorted(values))
 
 
 def _with_run_options(command: Callable) -> Callable:

@@ -21,13 +21,13 @@ def sweep(
     file: Annotated[Path, typer.Argument(help="YAML: lists of tasks, models, methods, seeds and any setting of `run`")],
     out: Annotated[str, typer.Option(help="for records: a folder, or an address such as s3://bucket/folder")] = "runs",
     engine: Annotated[EngineName, typer.Option(help="processes of this machine, or a Ray cluster")] = EngineName.local,
-    processes: Annotated[int | None, typer.Option(help="runs at once, for the local engine [default: 1]")] = None,
+    processes: Annotated[int | None, typer.Option(help="runs at once, for the local engine", show_default="1")] = None,
     address: Annotated[
-        str | None, typer.Option(help="of the Ray cluster; local: a new one on this machine [default: auto]")
+        str | None, typer.Option(help="of the Ray cluster; local: a new one on this machine", show_default="auto")
     ] = None,
-    cpus_per_run: Annotated[float | None, typer.Option(help="for Ray [default: 1]")] = None,
+    cpus_per_run: Annotated[float | None, typer.Option(help="for Ray", show_default="1")] = None,
     gpus_per_run: Annotated[
-        float | None, typer.Option(help="for Ray, 0 to 1 [default: 1 where the cluster has GPUs]")
+        float | None, typer.Option(help="for Ray, 0 to 1", show_default="1 where the cluster has GPUs")
     ] = None,
     retries: Annotated[int, typer.Option(help="how often a run is taken up again whose process was killed")] = 2,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="only list the runs, with estimated costs")] = False,
@@ -85,8 +85,8 @@ def study(
     source: Annotated[str, typer.Argument(help="folder of original releases, or hub")],
     model: Annotated[str, typer.Option(help="mini (bundled), a hub id or a folder")] = "mini",
     size: Annotated[str, typer.Option(help="training examples: smoke (16), cpu, full (all)")] = "cpu",
-    task: Annotated[list[str] | None, typer.Option(help="repeatable [default: all three]")] = None,
-    block: Annotated[list[str] | None, typer.Option(help="what after the grid, repeatable [default: all]")] = None,
+    task: Annotated[list[str] | None, typer.Option(help="repeatable", show_default="all three")] = None,
+    block: Annotated[list[str] | None, typer.Option(help="what after the grid, repeatable", show_default="all")] = None,
     out: Annotated[Path, typer.Option(help="folder for records")] = Path("runs/study"),
     processes: Annotated[int, typer.Option(help="runs at once")] = 1,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="only list the runs, with estimated costs")] = False,

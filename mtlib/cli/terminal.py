@@ -23,8 +23,21 @@ def named_values(texts: list[str], option: str, example: str) -> dict[str, str]:
         name, equals, value = text.partition("=")
         if not equals:
             raise UserError(f"{option} is {text!r}; expected NAME=VALUE, for example {example}.")
+        if name in values:
+            raise UserError(f"{option} gives {name} twice; leave one out.")
         values[name] = value
     return values
+
+
+def check_json(file: Path | None) -> None:
+    """Raise `UserError` where `write_json` could not write, before anything is measured."""
+    from mtlib.runs.records import make_writable
+
+    if file is None:
+        return
+    if file.is_dir():
+        raise UserError(f"--json is {file}, a folder; give the name of a file.")
+    make_writable(file.parent)
 
 
 def write_json(file: Path, content: object) -> None:

@@ -58,6 +58,8 @@ def _check_effect(config: "RunConfig") -> None:
             f"mask_rate is {values['mask_rate']}, but masking is {values['masking']!r}, which masks a span of its own "
             "length; leave mask_rate out, or take another policy."
         )
+    if values.get("side", "both") != "both" and not get_task(config.task).pair:
+        raise UserError(f"side is {values['side']!r}, but {config.task} has single texts; leave it out.")
     sets = config.evaluation_sets
     if config.hans_rule != config.described["hans_rule"].default and not any(get_set(name).folded for name in sets):
         raise UserError(

@@ -89,6 +89,8 @@ class Study:
             raise UserError(f"source is {self.source!r}; expected hub or a folder of original releases.")
         for task in self.tasks:
             get_task(task)
+        if len(set(self.tasks)) < len(self.tasks):
+            raise UserError(f"tasks names a task twice: {', '.join(self.tasks)}.")
 
     @property
     def rates(self) -> tuple[float, ...]:
