@@ -2,20 +2,19 @@
 
 import statistics
 import time
-from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
 import pandas
 from datasets import Dataset
 
-from mtlib.analysis.comparison import FINE_TUNING, ArmComparison, Arms, accuracy, at_best_rates, seed_pairs
+from mtlib.analysis.comparison import ArmComparison, accuracy, at_best_rates
 from mtlib.analysis.frame import method_settings
 from mtlib.collator import Collator
 from mtlib.methods import get_method
 from mtlib.plm import SharedPLM
 from mtlib.runs.config import RunConfig, configure
-from mtlib.runs.records import read_records
+from mtlib.runs.records import examples_used, read_records
 
 _EXPERTS = {"bias": "shortcut", "bias_learning_rate": 2e-2}
 _BALANCED = {"method": "mask_tuning", "update": "balanced", "mlm_head_learning_rate": 5e-4}
@@ -55,49 +54,32 @@ def label(arm: str) -> str:
     return " + ".join([f"{method} ({update})" if update else method, *combined])
 
 
-# the plan expects these to be better than fine-tuning where the shortcut misleads
-_TOLD = ("learned_mixin", "product_of_experts", "reweight", "confidence_regularization")
-PEERS = ArmComparison(arm_of, label, at_best_rates, tuple((arm, FINE_TUNING) for arm in _TOLD))
-at_chosen_rates, comparison, expectations = PEERS.by_arm, PEERS.table, PEERS.verdicts
+PEERS = ArmComparison(arm_of, label, at_best_rates)
 
 
 def references(results: Path) -> pandas.DataFrame:
-    """Accuracy in per cent of the runs that stand beside the comparison, from the records in a folder; seed 0."""
+    """Accuracy in per cent of the runs that stand beside the comparison, from the records in a folder.
+
+    The mean, where a row has several seeds.
+    """
     known = read_records([results / "testbed.jsonl"])
     of_source = {run["config"]["source"]: run for run in known if run["config"]["task"] == "sentiment"}
     rows = {
-        "fine-tuning for 3 epochs, with the shortcut": of_source["testbed"],
-        "the same without it: the ceiling": of_source["testbed (strength 0, seed 0)"],
-        "fine-tuning on 1,376 examples without it, 2,000 steps": _only(results / "peers_reference.jsonl"),
-        "Learned-Mixin+H for 3 epochs, a trial": _only(results / "peers_trial.jsonl"),
+        "fine-tuning for 3 epochs, with the shortcut": [of_source["testbed"]],
+        "the same without it: the ceiling": [of_source["testbed (strength 0, seed 0)"]],
+        "fine-tuning on 1,376 examples without it, 2,000 steps": read_records([results / "peers_reference.jsonl"]),
+        "Learned-Mixin+H for 3 epochs, a trial": read_records([results / "peers_trial.jsonl"]),
     }
-    for run in read_records([results / "peers_long.jsonl"]):
-        rows[f"{label(arm_of(run['config']))} for {run['config']['epochs']:g} epochs"] = run
-    of_rows = {name: {of: accuracy(run, of) for of in run["metrics"]} for name, run in rows.items()}
-    return pandas.DataFrame(of_rows).T.round(1)
-
-
-def _only(path: Path) -> dict:
-    (record,) = read_records([path])
-    return record
-
-
-def teacher_accuracy(records: Iterable[dict]) -> float | None:
-    """How often the teachers of confidence regularization were right on their training data, in per cent."""
-    stages = [stage for record in records for stage in record["cost"]["stages"]]
-    shares = [100 * stage["teacher_accuracy"] for stage in stages if "teacher_accuracy" in stage]
-    return statistics.fmean(shares) if shares else None
-
-
-def relative_seconds(arms: Arms) -> dict[str, float]:
-    """Seconds of training for each arm, relative to fine-tuning's: of the means over the seeds that both have."""
-    ratios = {}
-    for arm, records in arms.items():
-        if pairs := seed_pairs(records, arms.get(FINE_TUNING, [])):
-            sides = zip(*pairs, strict=True)
-            seconds, of_fine_tuning = (sum(record["cost"]["train_seconds"] for record in side) for side in sides)
-            ratios[arm] = seconds / of_fine_tuning
-    return ratios
+    for run in read_records([results / "peers_long.jsonl", results / "peers_rows.jsonl"]):
+        n_rows, epochs = examples_used(run["data"]["train"]), run["config"]["epochs"]
+        rows.setdefault(f"{label(arm_of(run['config']))} for {epochs:g} epochs on {n_rows:,} rows", []).append(run)
+    means = {
+        name + (f" ({len(runs)} seeds)" if len(runs) > 1 else ""): {
+            of: statistics.fmean(accuracy(run, of) for run in runs) for of in runs[0]["metrics"]
+        }
+        for name, runs in rows.items()
+    }
+    return pandas.DataFrame(means).T.round(1)
 
 
 def step_cost(config: RunConfig, examples: Dataset, repeats: int = 3) -> dict[str, float]:

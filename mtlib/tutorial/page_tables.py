@@ -63,6 +63,7 @@ def parts(results: Path) -> dict[str, str]:
         "prompting": _prompting(results),
         "parts of Mask-tuning": _tables(told_the_words(results)),
         "masking policies": _policies(read_records([results / "policies.jsonl"])),
+        "longer and larger": report.markdown(peers.references(results).rename_axis("run")),
         "other methods": _compared(peers.PEERS, read_records([results / "peers.jsonl"]), "method"),
         **{
             name: _tables(read_records([results / f"{file}.jsonl"]))

@@ -34,15 +34,6 @@ def test_arms_and_their_labels():
     assert peers.label("span_cutoff") == "Span Cutoff"
 
 
-def test_seconds_are_compared_over_the_same_seeds():
-    slow = [record("span_cutoff", seed, seconds=300.0) for seed in (0, 1)]
-    base = [record(seconds=100.0), record(seed=1, seconds=140.0), record(seed=2, seconds=900.0)]
-    assert peers.relative_seconds({"fine_tuning": base, "span_cutoff": slow}) == {
-        "fine_tuning": 1.0,
-        "span_cutoff": 2.5,
-    }
-
-
 @pytest.mark.parametrize("arm", peers.ARMS)
 def test_arms_are_those_of_the_script(arm):
     assert peers.arm_of(configure("sentiment", **peers.ARMS[arm]).resolved().public()) == arm
