@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from mtlib.data.registry import get_set
 from mtlib.data.tasks import get_task
+from mtlib.errors import UserError
 from mtlib.paths import DATA_DIR
 from mtlib.testbed.generator import shortcut_label
 from mtlib.testbed.grammar import load_grammar, tokens
@@ -93,5 +94,9 @@ def recorded() -> dict[float, dict[str, tuple[int, int]]]:
 
 def recorded_strength(source: str) -> float:
     """Of the planted shortcut, by a record's `source`; the bundled testbed's is 0.9."""
-    setting = re.search(r"strength ([\d.e-]+)", source)
-    return float(setting[1]) if setting else 0.9
+    if source == "testbed":
+        return 0.9
+    setting = re.search(r"^testbed \(strength ([\d.e-]+)", source)
+    if setting is None:
+        raise UserError(f"a record's source is {source!r}; expected the testbed, whose shortcut has a known strength.")
+    return float(setting[1])

@@ -229,6 +229,8 @@ class TestPlots:
             "sentiment, shortcut 0.9: 95 % in, 10 % worst out of distribution; "
             "sentiment, no shortcut: 80 % in, 70 % worst out of distribution."
         )
+        with pytest.raises(UserError, match="a record's source is 'folder'; expected the testbed"):
+            figures.planted([record(source="folder")])
         (axis,) = figure.axes
         assert [list(line.get_xdata()) for line in axis.lines[:3]] == [[10, 95], [95], [20, 10]]
         assert len(set(axis.lines[2].get_ydata())) == 2, "two sets with equal accuracies stay visible"
@@ -312,47 +314,9 @@ class TestPlots:
         assert "a: I.1 100 %" in alt and "b: I.1 0 %, I.2 0 %, II, label right 100 %" in alt
 
 
-class TestGroups:
-    def many(self, numbers):
-        run = record()
-        run["metrics"]["testbed_sentiment"]["per_group"] = {f"g{c:02}": metrics(c, 50) for c in numbers}
-        return [run]
-
-    def test_sorted_worst_first(self):
-        figure, alt = figures.groups(self.many([50, 5, 25]), "testbed_sentiment")
-        assert alt == "testbed_sentiment by group, from g05 at 10 % to g50 at 100 %."
-        (axis,) = figure.axes
-        assert [patch.get_width() for patch in axis.patches] == [10, 50, 100]
-        assert [label.get_text() for label in axis.get_yticklabels()] == [f"g{c} (n = 50)" for c in ("05", "25", "50")]
-
-    def test_picks_both_ends_of_many(self):
-        figure, alt = figures.groups(self.many(range(20)), "testbed_sentiment", most=4)
-        assert alt.endswith("from g00 at 0 % to g19 at 38 %; the 2 lowest and 2 highest of 20.")
-        names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
-        assert names == [f"g{c} (n = 50)" for c in ("00", "01", "18", "19")]
-
-    def test_heuristics_are_split_by_gold_label_and_averaged_over_seeds(self):
-        runs = []
-        for seed, correct in ((0, 10), (1, 20)):
-            inner = {"entailment": metrics(90), "non-entailment": metrics(correct)}
-            run = record(seed=seed)
-            run["metrics"]["testbed_overlap"] = metrics(50, per_group={"lexical_overlap": {**metrics(50), **inner}})
-            runs.append(run)
-        _, alt = figures.groups(runs, "testbed_overlap")
-        assert alt == (
-            "testbed_overlap by group, from lexical_overlap, gold non-entailment at 15 % "
-            "to lexical_overlap, gold entailment at 90 %."
-        )
-
-    def test_runs_of_several_methods_have_no_common_mean(self):
-        runs = self.many([5]) + self.many([50])
-        runs[1]["config"]["method"] = "mask_tuning"
-        with pytest.raises(UserError, match="records of fine_tuning, mask_tuning have no common mean"):
-            figures.groups(runs, "testbed_sentiment")
-
-    def test_a_set_without_groups_is_an_error(self):
-        with pytest.raises(UserError, match="testbed_contrast has no groups"):
-            figures.groups(RECORDS, "testbed_contrast")
+def test_a_set_without_groups():
+    with pytest.raises(UserError, match="testbed_contrast has no groups"):
+        figures.group_means(RECORDS, "testbed_contrast")
 
 
 def test_groups_by_method_are_means_over_seeds():

@@ -1,7 +1,7 @@
 """Every plot, in one look: made from run records, shown or saved with a sentence that says what it shows."""
 
 # ruff: noqa: F401
-from mtlib.analysis.figures.accuracy import against_size, curve, differences, gap, group_means, groups
+from mtlib.analysis.figures.accuracy import against_size, curve, differences, gap, group_means
 from mtlib.analysis.figures.method import method
 from mtlib.analysis.figures.peers import ensembling, reweighting, softening, token_rows
 from mtlib.analysis.figures.policies import gap_by_touch, sentence

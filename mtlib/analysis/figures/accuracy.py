@@ -17,7 +17,7 @@ from mtlib.runs.records import examples_used
 
 
 @style.styled
-def gap(records: Sequence[dict], title: str = "", width: float = 7.0) -> tuple[Figure, str]:
+def gap(records: Sequence[dict], title: str = "") -> tuple[Figure, str]:
     """Accuracy on the sets that all records have, one marker per row; in distribution on top, out of it below.
 
     Runs that differ in more than their seed are rows of their own. Bars are 95 % intervals over seeds (Student's t). If
@@ -26,7 +26,7 @@ def gap(records: Sequence[dict], title: str = "", width: float = 7.0) -> tuple[F
     """
     scores, sets = frame(records), style.id_first(common_sets(records))
     marks = _marks(scores, "set")
-    figure, axis = _draw(marks, sets, width)
+    figure, axis = _draw(marks, sets)
     for line, name in enumerate(sets):
         majority = scores.loc[scores["set"] == name, "majority"].iloc[0]
         axis.plot([majority, majority], [line - 0.35, line + 0.35], ":", color="0.5", lw=1.5,
@@ -73,32 +73,6 @@ def group_means(records: Sequence[dict], set_name: str, title: str = "") -> tupl
         for row, means in ((row, group["mean"]) for row, group in _by_row(marks))
     }
     return figure, style.sentence(f"{set_name} by group, each method's lowest and highest", words)
-
-
-@style.styled
-def groups(records: Sequence[dict], set_name: str, title: str = "", most: int = 16) -> tuple[Figure, str]:
-    """Accuracy by group of one set (HANS heuristic and gold label, construction), worst first, mean over seeds."""
-    scores = frame_of_groups(records, set_name)
-    if len(rows := in_order(scores["row"])) > 1:
-        raise UserError(
-            f"records of {', '.join(rows)} have no common mean; give those of one at a time, or use `group_means`."
-        )
-    marks = _marks(scores, "group").merge(scores.groupby("group")["n"].first().rename("size"), left_on="line",
-                                          right_index=True).sort_values(["mean", "low", "high", "line"])  # fmt: skip
-    shown = marks if len(marks) <= most else pandas.concat([marks.head(most // 2), marks.tail(most // 2)])
-    figure, (axis,) = style.new(7.0, 1.0 + 0.27 * len(shown))
-    for line, group in enumerate(shown.itertuples()):
-        axis.barh(line, group.mean, color=style.PALETTE[0], alpha=0.75)
-        axis.plot([group.low, group.high], [line, line], color="0.2", lw=1.2)
-    labels = [f"{group.line} (n = {group.size})" for group in shown.itertuples()]
-    axis.set(xlabel="accuracy, % (line: 95 % interval)", title=title or f"{set_name} by group", xlim=(0, 100))
-    style.rows_down(axis, labels)
-    axis.grid(axis="y", visible=False)
-    worst, best = shown.iloc[0], shown.iloc[-1]
-    return figure, (
-        f"{set_name} by group, from {worst['line']} at {worst['mean']:.0f} % to {best['line']} at {best['mean']:.0f} %"
-        + (f"; the {most // 2} lowest and {most // 2} highest of {len(marks)}." if len(marks) > most else ".")
-    )
 
 
 @style.styled
@@ -181,10 +155,10 @@ def _by_row(marks: pandas.DataFrame):
     return [(row, marks[marks["row"] == row].set_index("line")) for row in in_order(marks["row"])]
 
 
-def _draw(marks: pandas.DataFrame, lines: Sequence[str], width: float = 7.0):
+def _draw(marks: pandas.DataFrame, lines: Sequence[str]):
     """A figure with a line for each of `lines`, 1 apart, and on it a marker and an interval for each row of `marks`."""
     by_row = _by_row(marks)
-    figure, (axis,) = style.new(width, 1.1 + max(0.42, 0.1 * len(by_row)) * len(lines) + 0.1 * len(by_row))
+    figure, (axis,) = style.new(7.0, 1.1 + max(0.42, 0.1 * len(by_row)) * len(lines) + 0.1 * len(by_row))
     apart, shown = min(0.16, 0.8 / len(by_row)), style.looks([row for row, _ in by_row])
     for place, (row, group) in enumerate(by_row):
         group, look = group[group.index.isin(lines)], shown[row]
