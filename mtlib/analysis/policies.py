@@ -8,6 +8,7 @@ from mtlib.analysis import comparison
 from mtlib.analysis.comparison import FINE_TUNING, ArmComparison
 from mtlib.analysis.statistics import FEWEST_SEEDS, t_interval
 from mtlib.errors import UserError
+from mtlib.settings import SPANS
 
 # which arm is expected to be the better one out of distribution
 EXPECTATIONS = (
@@ -28,8 +29,7 @@ def arm(config: Mapping) -> str:
     """The name of a run's arm: "fine_tuning", or the policy and rate as `python -m mtlib policies` writes them."""
     if not config.get("masking"):
         return config["method"]
-    has_rate = not config["masking"].startswith(("supervised", "salient"))
-    return f"{config['masking']}:{config['mask_rate']:g}" if has_rate else config["masking"]
+    return config["masking"] if config["masking"] in SPANS else f"{config['masking']}:{config['mask_rate']:g}"
 
 
 def label(name: str) -> str:

@@ -35,6 +35,7 @@ from mtlib.runs.config import RunConfig, configure
 from mtlib.runs.inputs import model_sha256, read_sets
 from mtlib.runs.records import read_records
 from mtlib.runs.run import KEPT, run
+from mtlib.settings import SPANS
 from mtlib.stages import Refill
 from mtlib.testbed.grammar import load_grammar
 
@@ -44,7 +45,6 @@ DEFAULT = (
     "part_of_speech_content:0.05", "part_of_speech_function:0.05", "attribution_most:0.05", "attribution_least:0.05",
     "supervised", "supervised_top5", "known_cause:0.05", "known_shortcut:0.05", "known_shortcut:1",
 )  # fmt: skip
-SPANS = ("salient_spans", "supervised", "supervised_top5")  # how much they mask follows from the span
 _CLASSIFIER_RATE = 2e-4  # the cpu profile's for fine-tuning
 _TIMED_BATCHES, _BATCH = 8, 16
 
@@ -65,6 +65,8 @@ class Choice:
                 f"policy is {policy!r}; expected one of {', '.join(POLICIES)}, with a rate as in exact:0.15."
             )
         if policy in SPANS:
+            if rate:
+                raise UserError(f"policy is {text!r}; {policy} masks a span of its own length, leave the rate out.")
             return cls(policy)
         try:
             value = float(rate or 0.05)

@@ -14,6 +14,7 @@ Entries may hold slots themselves. A domain (film, meal, ...) adds word lists th
 import re
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 import yaml
@@ -71,9 +72,18 @@ class Grammar:
     def sources(self) -> list[dict]:
         return [self.words, self.unseen, *self.all_domains()]
 
+    def template(self, template_id: str) -> Template:
+        templates = {template.id: template for section in self.templates.values() for template in section}
+        if template_id not in templates:
+            raise UserError(
+                f"{template_id!r} is no template of {self.task}.yaml; expected one of {', '.join(templates)}."
+            )
+        return templates[template_id]
 
+
+@cache
 def load_grammar(task: str, grammar_dir: Path = GRAMMAR_DIR) -> Grammar:
-    """Read and check <task>.yaml, with the names.yaml and forms.yaml that all tasks share."""
+    """Read and check <task>.yaml, with the names.yaml and forms.yaml that all tasks share. Not to be changed."""
     file = f"{task}.yaml"
     raw, shared = read_yaml(grammar_dir, file), read_yaml(grammar_dir, "names.yaml")
     unseen_domains = raw.get("unseen_domains", {})

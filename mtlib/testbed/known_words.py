@@ -71,7 +71,7 @@ def testbed_grammar(uid: str | None, who: str) -> Grammar:
             f"{who} knows the words of the testbed's training sets alone, and {uid!r} is no row of them; take another "
             "masking policy for other data."
         )
-    return _grammar(SPECS[_set_of(uid)].task)
+    return load_grammar(SPECS[_set_of(uid)].task)
 
 
 def of_testbed(uid: str | None) -> bool:
@@ -81,9 +81,6 @@ def of_testbed(uid: str | None) -> bool:
 
 def _set_of(uid: str | None) -> str:
     return f"testbed_{(uid or '').rpartition('-')[0]}"
-
-
-_grammar = cache(load_grammar)
 
 
 def _words(text: str, wanted: set[str]) -> Spans:
@@ -97,7 +94,7 @@ def _found(pattern: re.Pattern, text: str) -> Spans:
 @cache
 def _shortcut_pattern(task: str) -> re.Pattern:
     """Topics and makers. The article before one goes with it, since "an" tells which words may follow."""
-    grammar = _grammar(task)
+    grammar = load_grammar(task)
     entries = {
         entry.columns[0]
         for source in grammar.sources()
@@ -111,12 +108,9 @@ def _shortcut_pattern(task: str) -> re.Pattern:
 @cache
 def _cause_pattern(task: str, template_id: str) -> re.Pattern:
     """Whatever may stand in the template's slots of opinion."""
-    grammar = _grammar(task)
-    templates = {t.id: t for section in grammar.templates.values() for t in section}
-    if template_id not in templates:
-        raise UserError(f"{template_id!r} is no template of {task}.yaml, so that the words of opinion are not known.")
+    grammar = load_grammar(task)
     phrases = set()
-    for sign, _, category, forms in SLOT.findall(templates[template_id].text):
+    for sign, _, category, forms in SLOT.findall(grammar.template(template_id).text):
         if sign in ("+", "-"):
             phrases |= {phrase for side in SIDES for phrase in opinions(grammar, category, forms, side)}
     return re.compile(_any_of(phrases), re.IGNORECASE)

@@ -9,7 +9,6 @@ import re
 from functools import cache
 from itertools import product
 
-from mtlib.errors import UserError
 from mtlib.testbed.grammar import OPTION, SIDES, SLOT, Grammar, Template, load_grammar
 from mtlib.testbed.known_words import opinions
 
@@ -36,11 +35,8 @@ def label_by_rules(text: str, template: str) -> int | None:
 @cache
 def _sentences(template_id: str, label: int) -> re.Pattern:
     """All that a template writes for a label, as words each followed by a space."""
-    grammar = _sentiment()
-    templates = {template.id: template for section in grammar.templates.values() for template in section}
-    if template_id not in templates:
-        raise UserError(f"{template_id!r} is no template of sentiment.yaml; expected one of {', '.join(templates)}.")
-    readings = (_reading(grammar, text, label) for text in _without_options(templates[template_id]))
+    grammar = load_grammar("sentiment")
+    readings = (_reading(grammar, text, label) for text in _without_options(grammar.template(template_id)))
     return re.compile("|".join(readings))
 
 
@@ -66,8 +62,3 @@ def _reading(grammar: Grammar, text: str, label: int) -> str:
 
 def _literally(text: str) -> str:
     return "".join("an? " if word == "a" else f"{word} " for word in _WORD.findall(text.lower()))
-
-
-@cache
-def _sentiment() -> Grammar:
-    return load_grammar("sentiment")

@@ -104,6 +104,7 @@ def test_every_policy_is_read_from_its_name(name):
         ("none", "policy is 'none'"),
         ("exact:high", "the rate of exact is 'high'"),
         ("exact:2", "the rate of exact is 2.0"),
+        ("supervised:0.3", "masks a span of its own length, leave the rate out"),
     ],
 )
 def test_bad_names_and_rates(text, message):

@@ -16,6 +16,7 @@ from mtlib.analysis import policies
 from mtlib.analysis.frame import method_of
 from mtlib.data.tasks import kind
 from mtlib.methods import METHODS
+from mtlib.settings import SPANS
 
 PALETTE = seaborn.color_palette("colorblind").as_hex()  # for what is no method: sets, losses, tasks
 MARKERS = "osD^vPhX<>"
@@ -124,7 +125,7 @@ def _masking(row: str) -> tuple[str, str]:
     """The masking policy and rate that a row's name tells, each "" where it does not."""
     matches = (re.search(pattern, row) for pattern in (r"\bmasking (\w+)", r"\bmask_rate ([\d.]+)"))
     policy, rate = (match[1] if match else "" for match in matches)
-    return policy, rate
+    return policy, "" if policy in SPANS else rate
 
 
 @styled
