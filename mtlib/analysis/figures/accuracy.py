@@ -109,8 +109,9 @@ def curve(points: Mapping[float, Sequence[dict]], name: str, title: str = "") ->
 def against_size(records: Sequence[dict], title: str = "") -> tuple[Figure, str]:
     """Accuracy against the number of training examples, a panel for each evaluation set, a line per arm.
 
-    Mean over seeds with its 95 % interval. All runs have equally many epochs, so that the steps grow with the examples;
-    both stand below the axis. Learning rates tell no arms apart that differ in their update.
+    Mean over seeds with its 95 % interval: of a single run that over test examples (Wilson), of two runs none. All runs
+    have equally many epochs, so that the steps grow with the examples; both stand below the axis. Learning rates tell
+    no arms apart that differ in their update.
     """
     by_size, steps = defaultdict(list), {}
     for record in records:
@@ -125,7 +126,8 @@ def against_size(records: Sequence[dict], title: str = "") -> tuple[Figure, str]
     for axis, of in zip(axes, sets, strict=True):
         for place, (arm, look) in enumerate(arms.items()):
             of_arm = scores[(scores["set"] == of) & (scores["row"] == arm)].groupby("size")
-            means, lows, highs = np.array([interval(group) for _, group in of_arm]).T
+            marks = [interval(group) if len(group) != 2 else (group["accuracy"].mean(),) * 3 for _, group in of_arm]
+            means, lows, highs = np.array(marks).T
             at = np.array([sizes.index(size) for size in of_arm.groups])
             style.line(axis, at, (means, lows, highs), look, place, len(arms), look.label)
             words[f"{arm} on {of}"] = [f"{mean:.0f} % at {n:,}" for n, mean in zip(of_arm.groups, means, strict=True)]
