@@ -1,6 +1,5 @@
 """What a trainer refuses, before it starts: settings that it cannot follow, examples that it cannot read."""
 
-from datasets import Dataset
 from transformers import TrainingArguments
 
 from mtlib.errors import UserError
@@ -35,7 +34,7 @@ def check_examples(plm: SharedPLM, objective: Objective, args: TrainingArguments
         sets["the evaluation set"] = evaluation
     for name, dataset in sets.items():
         if dataset is not None:
-            if not isinstance(dataset, Dataset):
+            if not (hasattr(dataset, "column_names") and hasattr(dataset, "__len__")):  # what has both will do
                 raise UserError(
                     f"{name} is a {type(dataset).__name__}; expected a Dataset, as mtlib.tokenise makes one."
                 )

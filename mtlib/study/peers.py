@@ -58,28 +58,29 @@ PEERS = ArmComparison(arm_of, label, at_best_rates)
 
 
 def references(results: Path) -> pandas.DataFrame:
-    """Accuracy in per cent of the runs that stand beside the comparison, from the records in a folder.
+    """Accuracy in per cent of the runs that stand beside the comparison, from the records in a folder; a row for each.
 
-    The mean, where a row has several seeds.
+    Where nothing else is said, the seed is 0.
     """
     known = read_records([results / "testbed.jsonl"])
     of_source = {run["config"]["source"]: run for run in known if run["config"]["task"] == "sentiment"}
     rows = {
-        "fine-tuning for 3 epochs, with the shortcut": [of_source["testbed"]],
-        "the same without it: the ceiling": [of_source["testbed (strength 0, seed 0)"]],
-        "fine-tuning on 1,376 examples without it, 2,000 steps": read_records([results / "peers_reference.jsonl"]),
-        "Learned-Mixin+H for 3 epochs, a trial": read_records([results / "peers_trial.jsonl"]),
+        "fine-tuning for 3 epochs, with the shortcut": of_source["testbed"],
+        "the same without it: the ceiling": of_source["testbed (strength 0, seed 0)"],
+        "fine-tuning on 1,376 examples without it, 2,000 steps": _only(results / "peers_reference.jsonl"),
+        "Learned-Mixin+H for 3 epochs, a trial": _only(results / "peers_trial.jsonl"),
     }
     for run in read_records([results / "peers_long.jsonl", results / "peers_rows.jsonl"]):
-        n_rows, epochs = examples_used(run["data"]["train"]), run["config"]["epochs"]
-        rows.setdefault(f"{label(arm_of(run['config']))} for {epochs:g} epochs on {n_rows:,} rows", []).append(run)
-    means = {
-        name + (f" ({len(runs)} seeds)" if len(runs) > 1 else ""): {
-            of: statistics.fmean(accuracy(run, of) for run in runs) for of in runs[0]["metrics"]
-        }
-        for name, runs in rows.items()
-    }
-    return pandas.DataFrame(means).T.round(1)
+        n_rows, config = examples_used(run["data"]["train"]), run["config"]
+        seed = f", seed {config['seed']}" if config["seed"] else ""
+        rows[f"{label(arm_of(config))} for {config['epochs']:g} epochs on {n_rows:,} rows{seed}"] = run
+    of_rows = {name: {of: accuracy(run, of) for of in run["metrics"]} for name, run in rows.items()}
+    return pandas.DataFrame(of_rows).T.round(1)
+
+
+def _only(path: Path) -> dict:
+    (record,) = read_records([path])
+    return record
 
 
 def step_cost(config: RunConfig, examples: Dataset, repeats: int = 3) -> dict[str, float]:

@@ -152,3 +152,23 @@ def test_06_gap():
     before, after = (found.loc[name, "gap"] for name in ("fine_tuning", "known_shortcut:1"))
     assert f"falls from {before:.0f} points to {after:.0f}" in answer("06")
     assert found["n"].max() > 1 or "(one seed each, so no verdict yet)" in answer("06")
+
+
+def test_07():
+    def on_edited(file: str, method: str) -> list[str]:
+        runs = sorted(shipped(file), key=lambda run: run["config"]["seed"])
+        scores = [run["metrics"]["testbed_contrast"] for run in runs if run["config"]["method"] == method]
+        return [f"{100 * score['accuracy']:.1f}" for score in scores]
+
+    (told,), (fine,), (random,) = (
+        on_edited("peers", method) for method in ("product_of_experts", "fine_tuning", "mask_tuning")
+    )
+    assert f"right on {told} % of the edited sentences, fine-tuning on {fine} %" in answer("07")
+    assert f"stays at {random} %" in answer("07")
+    (told,), (fine,) = (on_edited("peers_long", method) for method in ("product_of_experts", "fine_tuning"))
+    assert f"after 24 epochs on {told} and {fine} %" in answer("07")
+    (told, other), fine = (on_edited("peers_rows", method) for method in ("product_of_experts", "fine_tuning"))
+    assert (
+        f"right on {told} and {other} % (two seeds), fine-tuning on {', '.join(fine[:-1])} and {fine[-1]} %"
+        in answer("07")
+    )
