@@ -208,7 +208,7 @@ class TestRefill:
         ("settings", "message"),
         [
             ({"fill": "likeliest"}, "fill is 'likeliest'; expected one of argmax, sample, top_k"),
-            ({"fill": "top_k", "top_k": 0}, "top_k is 0; expected 1 or more"),
+            ({"fill": "top_k", "top_k": 0}, "top_k is 0; expected a whole number, 1 or more"),
             ({"replacement": "none"}, "replacement is 'none'"),
         ],
     )

@@ -24,9 +24,9 @@ def test_difference_is_paired_by_seed():
     fine = records(FINE, [0.90, 0.80, 0.70], "sst2")
     for shifts, text in (
         # mean 2, standard deviation 1: half the interval is 4.3027 / sqrt(3) = 2.48
-        ((0.01, 0.02, 0.03), "Difference +2.0 points [-0.5, +4.5]: not significantly different."),
-        ((0.039, 0.04, 0.041), "Difference +4.0 points [+3.8, +4.2]: significantly better."),
-        ((-0.039, -0.04, -0.041), "Difference -4.0 points [-4.2, -3.8]: significantly worse."),
+        ((0.01, 0.02, 0.03), "Difference +2.0 [-0.5, +4.5] points: not significantly different."),
+        ((0.039, 0.04, 0.041), "Difference +4.0 [+3.8, +4.2] points: significantly better."),
+        ((-0.039, -0.04, -0.041), "Difference -4.0 [-4.2, -3.8] points: significantly worse."),
     ):
         mask = records(MASK, [run + shift for run, shift in zip((0.9, 0.8, 0.7), shifts, strict=True)], "sst2")
         assert compare(fine + mask, ROW, "fine_tuning", "sst2").endswith(text)
