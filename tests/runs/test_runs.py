@@ -206,7 +206,7 @@ def test_all_files_that_decide_are_part_of_the_identity(testbed, model, tmp_path
 
 
 def test_restart_forgets_the_interrupted_run(testbed, model, tmp_path, monkeypatch):
-    monkeypatch.setattr("mtlib.runs.run.score", lambda *_: 1 / 0)  # fails after training
+    monkeypatch.setattr("mtlib.runs.run.score_rows", lambda *_: 1 / 0)  # fails after training
     with pytest.raises(ZeroDivisionError):
         run(config(model), tmp_path / "out")
     monkeypatch.undo()
@@ -221,7 +221,7 @@ def test_a_run_cut_off_after_its_last_step_takes_no_other(testbed, model, tmp_pa
     settings = config(model, epochs=1.5)  # ends within an epoch
     whole = read_records([run(settings, tmp_path / "whole")[0]])[0]
     with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):
-        patch.setattr("mtlib.runs.run.score", lambda *_: 1 / 0)  # fails after training
+        patch.setattr("mtlib.runs.run.score_rows", lambda *_: 1 / 0)  # fails after training
         run(settings, tmp_path / "out")
     record = read_records([run(settings, tmp_path / "out")[0]])[0]
     assert record["history"] == whole["history"] and record["metrics"] == whole["metrics"]
