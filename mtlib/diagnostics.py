@@ -14,7 +14,8 @@ def gradient_diagnostics(plm: SharedPLM, objective: Objective, batch: dict) -> d
     put back afterwards, so that looking does not change the training.
     """
     parameters = [parameter for parameter in plm.trunk.parameters() if parameter.requires_grad]
-    own_counts = {name: value for name, value in batch.items() if name not in objective.totals(batch)}
+    of_step = objective.totals(batch)
+    own_counts = {name: value for name, value in batch.items() if name not in of_step}
     with forked_random_state(plm.device):
         filled = objective.masked_lm(plm, own_counts)
         classified = objective.classify(plm, own_counts | {"perturbed_ids": filled.perturbed_ids})
