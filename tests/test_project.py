@@ -77,6 +77,7 @@ CORE = {
     "prompting",
     "masking",
     "plm",
+    "policy_names",
     "preparer",
     "recipes",
     "sampler",

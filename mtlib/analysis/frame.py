@@ -14,6 +14,7 @@ from mtlib.analysis.statistics import accuracy_by_label, balanced_accuracy
 from mtlib.data.tasks import kind
 from mtlib.errors import UserError
 from mtlib.methods import METHODS
+from mtlib.policy_names import PolicyAtRate
 
 HEADING = ("task", "source", "model")  # told apart in a table's heading rather than in a row's name
 _NOT_A_SETTING = (*HEADING, "method", "seed", "sets", "gradient_diagnostics_steps")
@@ -156,6 +157,11 @@ def _name_in_figures(method: str, telling: dict, several: list[str]) -> str:
             words += [] if float(value) == 3 else [f"{float(value):g} epochs"]
         elif name == "classification":
             words += [] if value in (None, "None", "fine_tuning") else [f"with {value}"]
+        elif name == "masking":
+            rate = float(telling["mask_rate"]) if "mask_rate" in telling else None
+            words.append(str(PolicyAtRate.of({"masking": value, "mask_rate": rate})))
+        elif name == "mask_rate" and "masking" in telling:
+            continue
         else:
             words.append(f"{name} {value}")
     return f"{method} ({', '.join(words)})" if words else method

@@ -8,41 +8,25 @@ from mtlib.analysis import comparison
 from mtlib.analysis.comparison import FINE_TUNING, ArmComparison
 from mtlib.analysis.statistics import FEWEST_SEEDS, t_interval
 from mtlib.errors import UserError
-from mtlib.settings import SPANS
+from mtlib.policy_names import PolicyAtRate
 
 # which arm is expected to be the better one out of distribution
 EXPECTATIONS = (
     ("known_shortcut:1", FINE_TUNING), ("exact:0.3", "exact:0.05"), ("known_shortcut:1", "known_cause:0.05"),
     ("known_shortcut:1", "supervised"),
 )  # fmt: skip
-_WORDS = {
-    "exact": "random", "whole_word": "random words", "original": "random, all predicted", "bernoulli": "random (coin)",
-    "supervised": "pointed span", "supervised_top5": "one of 5 pointed spans", "salient_spans": "named entity",
-    "frequency_rare": "rare", "frequency_frequent": "frequent", "part_of_speech_content": "content words",
-    "part_of_speech_function": "function words", "attribution_most": "most attributed",
-    "attribution_least": "least attributed", "meta_learned": "meta-learned (reconstruction)",
-    "known_shortcut": "shortcut's words", "known_cause": "deciding words",
-}  # fmt: skip
 
 
 def arm(config: Mapping) -> str:
     """The name of a run's arm: "fine_tuning", or the policy and rate as `python -m mtlib policies` writes them."""
     if not config.get("masking"):
         return config["method"]
-    return config["masking"] if config["masking"] in SPANS else f"{config['masking']}:{config['mask_rate']:g}"
+    return str(PolicyAtRate.of(config))
 
 
 def label(name: str) -> str:
     """An arm in words, for figures and tables."""
-    if name == FINE_TUNING:
-        return "fine-tuning (no masks)"
-    policy, _, rate = name.partition(":")
-    share = "" if not rate else ", all of them" if float(rate) == 1 else f", {100 * float(rate):g} %"
-    return _WORDS.get(policy, policy) + share
-
-
-def policy_of(name: str) -> str:
-    return name.partition(":")[0]
+    return "fine-tuning (no masks)" if name == FINE_TUNING else PolicyAtRate.parse(name).label
 
 
 def in_training_by(method: str) -> ArmComparison:

@@ -12,7 +12,6 @@ import json
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
@@ -27,15 +26,15 @@ from mtlib.data.tasks import get_task
 from mtlib.diversity.masked_tokens import flat, mark, overlap, what_is_masked
 from mtlib.diversity.refilled_texts import what_is_refilled
 from mtlib.errors import UserError
-from mtlib.masking import POLICIES, DrawMasks, FixedMasking, MaskingPolicy, check_rate, masking_policy
+from mtlib.masking import DrawMasks, FixedMasking, MaskingPolicy, masking_policy
 from mtlib.masking.masked_text import draw_mask
 from mtlib.plm import SharedPLM, evaluating
+from mtlib.policy_names import PolicyAtRate
 from mtlib.runs import environment
 from mtlib.runs.config import RunConfig, configure
 from mtlib.runs.inputs import model_sha256, read_sets
 from mtlib.runs.records import read_records
 from mtlib.runs.run import KEPT, run
-from mtlib.settings import SPANS
 from mtlib.stages import Refill
 from mtlib.testbed.grammar import load_grammar
 
@@ -49,39 +48,6 @@ _CLASSIFIER_RATE = 2e-4  # the cpu profile's for fine-tuning
 _TIMED_BATCHES, _BATCH = 8, 16
 
 
-@dataclass(frozen=True)
-class Choice:
-    """A policy at a rate; None for policies whose spans have a length of their own."""
-
-    policy: str
-    rate: float | None = None
-
-    @classmethod
-    def parse(cls, text: str) -> "Choice":
-        """From "exact:0.15", or "supervised". Without a rate it is 0.05."""
-        policy, _, rate = text.partition(":")
-        if policy not in POLICIES:
-            raise UserError(
-                f"policy is {policy!r}; expected one of {', '.join(POLICIES)}, with a rate as in exact:0.15."
-            )
-        if policy in SPANS:
-            if rate:
-                raise UserError(f"policy is {text!r}; {policy} masks a span of its own length, leave the rate out.")
-            return cls(policy)
-        try:
-            value = float(rate or 0.05)
-        except ValueError:
-            value = rate
-        check_rate(f"the rate of {policy}", value)
-        return cls(policy, value)
-
-    def __str__(self) -> str:
-        return self.policy if self.rate is None else f"{self.policy}:{self.rate:g}"
-
-    def masking(self, tokenizer) -> MaskingPolicy:
-        return masking_policy(self.policy, 0.05 if self.rate is None else self.rate, tokenizer)
-
-
 def describe(
     task: str = "sentiment", source: str = "testbed", model: str = "mini", policies: Sequence[str] = DEFAULT,
     size: int | None = None, seed: int = 0, trained: str | Path | None = None,
@@ -93,7 +59,7 @@ def describe(
         task: of the testbed; labels and the shortcut's words after refilling are known for sentiment alone.
         source: "testbed", or a folder that `python -m mtlib testbed` wrote.
         model: whose masked LM fills the masks.
-        policies: names with rates (`Choice.parse`).
+        policies: names with rates (`PolicyAtRate.parse`).
         size: training examples, drawn as a run with `train_size` draws them; None is all.
         seed: of the masks, the same for all policies.
         trained: folder with a kept model of a run (`run --keep-model`), which then fills the masks and is asked.
@@ -102,7 +68,7 @@ def describe(
     if not is_testbed(source):
         raise UserError(f"source is {source!r}; the shortcut's words are known on the testbed alone, expected testbed.")
     disable_progress_bars()
-    choices = [Choice.parse(text) for text in policies]
+    choices = [PolicyAtRate.parse(text) for text in policies]
     config = configure(task, "fine_tuning", source=source, model=model, train_size=size, epochs=1, seed=seed,
                        learning_rate=_CLASSIFIER_RATE, sets=(get_task(task).dev_set(source),)).resolved()  # fmt: skip
     plm = SharedPLM.from_pretrained(config.model_path, num_labels=len(get_task(task).labels)).eval()
@@ -112,7 +78,7 @@ def describe(
     nothing, ids = np.zeros_like(marked.shortcut), list(marked.examples["input_ids"])
     unmasked = what_is_refilled(plm, marked, nothing, ids, grammar)
     for choice in choices:
-        masking = choice.masking(plm.tokenizer)
+        masking = masking_policy(*choice, plm.tokenizer)
         started = time.process_time()
         marked = marked._replace(examples=prepare(plm, marked.examples, masking, seed))
         prepared = time.process_time() - started
@@ -181,7 +147,7 @@ def as_frame(description: Mapping) -> pandas.DataFrame:
 
 
 def _models(
-    config: RunConfig, plm: SharedPLM, choices: Sequence[Choice], trained: str | Path | None
+    config: RunConfig, plm: SharedPLM, choices: Sequence[PolicyAtRate], trained: str | Path | None
 ) -> tuple[SharedPLM, SharedPLM, dict | None]:
     """The model that fills, the one that policies ask, and what the latter is."""
     if trained is not None:

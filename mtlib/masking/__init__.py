@@ -56,12 +56,14 @@ POLICIES = {
 }
 
 
-def masking_policy(name: str, rate: float, tokenizer) -> MaskingPolicy:
+def masking_policy(name: str, rate: float | None, tokenizer) -> MaskingPolicy:
     """The policy of that name at `rate`; those that count mask at least one token, unless the rate is 0.
+
+    A rate of None is for policies that mask a span of its own length; 0.05 is taken where a text has no such span.
 
     Raises:
         UserError: no policy has that name.
     """
     if name not in POLICIES:
         raise UserError(f"masking is {name!r}; expected one of {', '.join(POLICIES)}.")
-    return POLICIES[name](rate, tokenizer)
+    return POLICIES[name](0.05 if rate is None else rate, tokenizer)

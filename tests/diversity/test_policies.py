@@ -9,10 +9,10 @@ from datasets import Dataset
 from mtlib.data.sources import load
 from mtlib.diversity import policies
 from mtlib.diversity.masked_tokens import Marked, overlap, shares_of, touch, what_is_masked
-from mtlib.diversity.policies import Choice, as_frame, describe
+from mtlib.diversity.policies import as_frame, describe
 from mtlib.diversity.refilled_texts import kept_labels, put_in, shortcut_probe
 from mtlib.errors import UserError
-from mtlib.masking import POLICIES
+from mtlib.masking import masking_policy
 from mtlib.paths import MINI_MODEL_DIR
 from mtlib.plm import SharedPLM
 from mtlib.testbed import load_grammar, shortcut_label
@@ -91,27 +91,6 @@ def test_probe_finds_the_side_where_its_words_are_left_and_not_where_they_are_go
     assert shortcut_probe(["a"] * 6, [0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 1, 0]) is None
 
 
-@pytest.mark.parametrize("name", POLICIES)
-def test_every_policy_is_read_from_its_name(name):
-    choice = Choice.parse(name)
-    assert str(choice) == (name if name in policies.SPANS else f"{name}:0.05")
-    assert Choice.parse(str(choice)) == choice
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("none", "policy is 'none'"),
-        ("exact:high", "the rate of exact is 'high'"),
-        ("exact:2", "the rate of exact is 2.0"),
-        ("supervised:0.3", "masks a span of its own length, leave the rate out"),
-    ],
-)
-def test_bad_names_and_rates(text, message):
-    with pytest.raises(UserError, match=message):
-        Choice.parse(text)
-
-
 def test_other_data_is_refused(tmp_path):
     with pytest.raises(UserError, match="known on the testbed alone"):
         describe(source=str(tmp_path))
@@ -145,5 +124,5 @@ def test_the_same_seed_gives_the_same_masks():
 def test_columns_that_are_there_are_not_made_again():
     plm = SharedPLM.from_pretrained(MINI_MODEL_DIR, num_labels=2)
     examples = Dataset.from_dict({"input_ids": [[2, 5, 3]], "token_counts": [[1, 1, 1]]})
-    masking = Choice.parse("frequency_rare").masking(plm.tokenizer)
+    masking = masking_policy("frequency_rare", 0.05, plm.tokenizer)
     assert policies.prepare(plm, examples, masking) is examples

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.transforms import Transform
 
 from mtlib.analysis.figures import style
-from mtlib.analysis.policies import FINE_TUNING, label, points, policy_of, seeds_in_words
+from mtlib.analysis.policies import FINE_TUNING, label, points, seeds_in_words
 
 _ROLES = {"shortcut": (style.PALETTE[1], "//"), "cause": (style.PALETTE[0], "..")}  # colour, hatching
 _ROLE_WORDS = {"shortcut": "carries the shortcut", "cause": "decides the label"}
@@ -86,7 +86,7 @@ def gap_by_touch(
             if columns:
                 axis.annotate("", (point[column], point["gap"]), (columns * _APART, 0), textcoords="offset points",
                               arrowprops={"arrowstyle": "-", "color": "0.6", "lw": 0.8})  # fmt: skip
-            _mark(axis, name, point, column, looks[policy_of(name)], style.aside(axis, columns, 1, _APART))
+            _mark(axis, name, point, column, looks[_policy_and_rate(name)[0]], style.aside(axis, columns, 1, _APART))
     handles, labels = axes[0].get_legend_handles_labels()
     note = "markers that would hide each other stand side by side; a line leads to their place" if moved else None
     figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=8, title=note, title_fontsize=8)
@@ -111,7 +111,9 @@ def _side_by_side(axis, values: np.ndarray) -> list[int]:
 
 def _mark(axis, name: str, point: pandas.Series, column: str, look: Mapping, beside: Transform) -> None:
     bar = None if pandas.isna(point["low"]) else [[point["gap"] - point["low"]], [point["high"] - point["gap"]]]
-    size = (4 + 8 * _rate(name) ** 0.5) * (1.5 if isinstance(look["marker"], tuple) else 1)  # stars have thin points
+    size = (4 + 8 * _policy_and_rate(name)[1] ** 0.5) * (
+        1.5 if isinstance(look["marker"], tuple) else 1
+    )  # stars have thin points
     axis.errorbar(
         point[column], point["gap"], yerr=bar, capsize=3, ms=size, **look, ls="",
         markerfacecolor=look["color"] if point["trained"] in (True, None) else "white",
@@ -127,9 +129,10 @@ def _told(point: pandas.Series) -> list[str]:
 
 def _in_turn(masks: Mapping) -> list[str]:
     """Policies in the order in which they take their looks."""
-    return list(dict.fromkeys([FINE_TUNING, *map(policy_of, masks["policies"])]))
+    return list(dict.fromkeys([FINE_TUNING, *(_policy_and_rate(name)[0] for name in masks["policies"])]))
 
 
-def _rate(name: str) -> float:
-    """Of an arm; what has none is drawn like 5 %."""
-    return float(name.partition(":")[2] or 0.05)
+def _policy_and_rate(name: str) -> tuple[str, float]:
+    """Of an arm; what has no rate is drawn like 5 %."""
+    policy, _, rate = name.partition(":")
+    return policy, float(rate or 0.05)

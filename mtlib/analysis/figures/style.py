@@ -1,9 +1,9 @@
 """The look of every figure: colours of a colour-blind palette, and always a second cue (marker, line, hatching)."""
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import cycle
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import matplotlib
 import numpy as np
@@ -12,11 +12,11 @@ from matplotlib.artist import Artist
 from matplotlib.figure import Figure
 from matplotlib.transforms import ScaledTranslation, Transform
 
-from mtlib.analysis import policies
 from mtlib.analysis.frame import method_of
 from mtlib.data.tasks import kind
 from mtlib.methods import METHODS
-from mtlib.settings import SPANS
+from mtlib.policy_names import PolicyAtRate
+from mtlib.settings import Masking
 
 PALETTE = seaborn.color_palette("colorblind").as_hex()  # for what is no method: sets, losses, tasks
 MARKERS = "osD^vPhX<>"
@@ -43,7 +43,7 @@ _VARIANTS = {
 }
 # masking policies; Mask-tuning with one of them has its look too
 _POLICIES = {"exact": _VARIANTS["mask_tuning (balanced)"], "known_shortcut": ("#661100", (6, 1, 0))}
-# rows that have no look anywhere take these in turn, which no method has
+# rows that have no look anywhere take these first, which no method has
 _SPARE = (("#aa4499", "x"), ("#44aa99", "+"), ("#222222", "1"), ("#b2df8a", "2"), ("#56b4a9", "3"), ("#7f7f7f", "4"))
 
 _ARMS = {"plain_mlm": "plain masked-LM training"}  # compared with methods, but none of the table
@@ -68,22 +68,27 @@ def looks(rows: Sequence[str]) -> dict[str, Look]:
     """The look of each row of a figure, by its name: the same in every figure, as far as the row is known."""
     known = {name: (method.colour, method.marker) for name, method in METHODS.items()} | _VARIANTS
     for row in rows:
-        method, policy = method_of(row), _masking(row)[0]
         taken = [known.get(other) for other in rows]
-        if row not in known and method == "mask_tuning" and policy in _POLICIES and _POLICIES[policy] not in taken:
-            known[row] = _POLICIES[policy]
-    unknown = [row for row in rows if row not in known]
-    known |= {row: _SPARE[place % len(_SPARE)] for place, row in enumerate(unknown)}
-    return {row: Look(label(row), *known[row]) for row in rows}
+        policy = next((_POLICIES.get(name.policy) for name in map(_policy, _words(row)) if name), None)
+        if row not in known and method_of(row) == "mask_tuning" and policy and policy not in taken:
+            known[row] = policy
+    chosen = _completed(known, rows, _SPARE)
+    return {row: Look(label(row), *chosen[row]) for row in rows}
 
 
 def of_policies(policies: Sequence[str]) -> dict[str, dict]:
     """The look of each masking policy (or of fine-tuning), by its name, where policies are compared."""
     known = {"fine_tuning": (METHODS["fine_tuning"].colour, METHODS["fine_tuning"].marker), **_POLICIES}
+    chosen = _completed(known, policies)
+    return {name: dict(zip(("color", "marker"), chosen[name], strict=True)) for name in policies}
+
+
+def _completed(known: Mapping[str, tuple], names: Iterable[str], spare: Iterable[tuple] = ()) -> dict[str, tuple]:
+    """Colour and marker of every name: those that are known, and for the others free ones, `spare` first."""
     # 0 is fine-tuning's, 8 too light for a marker; a colour that comes again has another shape
-    free = [(PALETTE[place], MARKERS[(place + turn) % 10]) for turn in range(9) for place in (1, 2, 3, 4, 5, 6, 7, 9)]
-    known |= zip((name for name in policies if name not in known), free, strict=False)
-    return {name: dict(zip(("color", "marker"), known[name], strict=True)) for name in policies}
+    mixed = [(PALETTE[place], MARKERS[(place + turn) % 10]) for turn in range(9) for place in (1, 2, 3, 4, 5, 6, 7, 9)]
+    free = [*spare, *(look for look in mixed if look not in known.values())]
+    return dict(known) | dict(zip((name for name in names if name not in known), cycle(free), strict=False))
 
 
 def aside(axis, place: int, of: int, points: float = 5.0) -> Transform:
@@ -113,19 +118,20 @@ def bar(place: int) -> dict[str, str]:
 
 def label(row: str) -> str:
     """A row's name in words: "Mask-tuning (alternating)", "Mask-tuning (random, 5 %, balanced)"."""
-    method, (policy, rate) = method_of(row), _masking(row)
-    if policy:
-        row = re.sub(r"\bmasking \w+", policies.label(f"{policy}:{rate}" if rate else policy), row)
-        row = re.sub(r"\bmask_rate [\d.]+, ", "", row)
+    method = method_of(row)
     name = METHODS[method].label if method in METHODS else _ARMS.get(method, method)
-    return name + row.removeprefix(method)
+    words = [policy.label if (policy := _policy(word)) else word for word in _words(row)]
+    return f"{name} ({', '.join(words)})" if words else name
 
 
-def _masking(row: str) -> tuple[str, str]:
-    """The masking policy and rate that a row's name tells, each "" where it does not."""
-    matches = (re.search(pattern, row) for pattern in (r"\bmasking (\w+)", r"\bmask_rate ([\d.]+)"))
-    policy, rate = (match[1] if match else "" for match in matches)
-    return policy, "" if policy in SPANS else rate
+def _words(row: str) -> list[str]:
+    """What stands in brackets behind the method."""
+    _, bracket, words = row.removesuffix(")").partition(" (")
+    return words.split(", ") if bracket else []
+
+
+def _policy(word: str) -> PolicyAtRate | None:
+    return PolicyAtRate.parse(word) if word.partition(":")[0] in get_args(Masking) else None
 
 
 @styled
