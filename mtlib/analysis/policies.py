@@ -10,7 +10,7 @@ from mtlib.analysis.statistics import FEWEST_SEEDS, t_interval
 from mtlib.errors import UserError
 from mtlib.policy_names import PolicyAtRate
 
-# which arm is expected to be the better one out of distribution
+# which arm is expected to be the better one on the testbed, out of distribution
 EXPECTATIONS = (
     ("known_shortcut:1", FINE_TUNING), ("exact:0.3", "exact:0.05"), ("known_shortcut:1", "known_cause:0.05"),
     ("known_shortcut:1", "supervised"),
@@ -29,13 +29,13 @@ def label(name: str) -> str:
     return "fine-tuning (no masks)" if name == FINE_TUNING else PolicyAtRate.parse(name).label
 
 
-def in_training_by(method: str) -> ArmComparison:
+def in_training_by(method: str, expectations: tuple[tuple[str, str], ...] = EXPECTATIONS) -> ArmComparison:
     """The policies in training by a method, and fine-tuning."""
     return ArmComparison(
         arm_of=lambda config: arm(config) if config["method"] in (FINE_TUNING, method) else None,
         label=label,
         choose=comparison.at_common_settings,
-        expectations=EXPECTATIONS,
+        expectations=expectations,
     )
 
 
