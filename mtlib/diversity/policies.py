@@ -62,7 +62,7 @@ def describe(
         policies: names with rates (`PolicyAtRate.parse`).
         size: training examples, drawn as a run with `train_size` draws them; None is all.
         seed: of the masks, the same for all policies.
-        trained: folder with a kept model of a run (`run --keep-model`), which then fills the masks and is asked.
+        trained: folder with a kept model of a run (`run --keep-model`), which fills and is asked in place of `model`.
         report: called with the name of each policy when it is done.
     """
     if not is_testbed(source):
@@ -71,8 +71,8 @@ def describe(
     choices = [PolicyAtRate.parse(text) for text in policies]
     config = configure(task, "fine_tuning", source=source, model=model, train_size=size, epochs=1, seed=seed,
                        learning_rate=_CLASSIFIER_RATE, sets=(get_task(task).dev_set(source),)).resolved()  # fmt: skip
-    plm = SharedPLM.from_pretrained(config.model_path, num_labels=len(get_task(task).labels)).eval()
-    filling, asked, about = _models(config.changed(train_size=None), plm, choices, trained)
+    plm = _filling(config, trained)
+    asked, about = _asked(config.changed(train_size=None), plm, choices, trained)
     marked = mark(plm, read_sets(config)["train"].dataset, config.max_length)
     grammar, masks, lines = load_grammar(task), {}, {}
     nothing, ids = np.zeros_like(marked.shortcut), list(marked.examples["input_ids"])
@@ -85,10 +85,10 @@ def describe(
         drawn = DrawMasks(masking)(asked, marked.examples, seed).examples
         masks[str(choice)] = flat(drawn["mask"])
         line = {"policy": choice.policy, "rate": choice.rate} | what_is_masked(masks[str(choice)], marked)
-        refilled = Refill(FixedMasking(masking))(filling, drawn, seed).examples
+        refilled = Refill(FixedMasking(masking))(plm, drawn, seed).examples
         lines[str(choice)] = line | what_is_refilled(plm, marked, masks[str(choice)], refilled["input_ids"], grammar)
         lines[str(choice)]["seconds_to_prepare"] = round(prepared, 1)
-        lines[str(choice)]["seconds_per_batch"] = seconds_per_batch(filling, asked, masking, marked.examples)
+        lines[str(choice)]["seconds_per_batch"] = seconds_per_batch(plm, asked, masking, marked.examples)
         report(str(choice))
     return {
         "task": task, "source": config.public()["source"], "model": config.public()["model"],
@@ -146,18 +146,24 @@ def as_frame(description: Mapping) -> pandas.DataFrame:
     return frame.assign(**{"cost of a batch": costs})
 
 
-def _models(
-    config: RunConfig, plm: SharedPLM, choices: Sequence[PolicyAtRate], trained: str | Path | None
-) -> tuple[SharedPLM, SharedPLM, dict | None]:
-    """The model that fills, the one that policies ask, and what the latter is."""
+def _filling(config: RunConfig, trained: str | Path | None) -> SharedPLM:
+    """The model whose masked LM fills, and whose tokenizer is used throughout."""
     if trained is not None:
-        model = SharedPLM.from_pretrained(trained).eval()
-        return model, model, {"run": json.loads((Path(trained) / KEPT).read_text())["identity"]}
+        return SharedPLM.from_pretrained(trained).eval()
+    return SharedPLM.from_pretrained(config.model_path, num_labels=len(get_task(config.task).labels)).eval()
+
+
+def _asked(
+    config: RunConfig, plm: SharedPLM, choices: Sequence[PolicyAtRate], trained: str | Path | None
+) -> tuple[SharedPLM, dict | None]:
+    """The model whose classifier policies ask, and what it is; `plm` itself where none asks."""
+    if trained is not None:
+        return plm, {"run": json.loads((Path(trained) / KEPT).read_text())["identity"]}
     if not any(choice.policy.startswith("attribution") for choice in choices):
-        return plm, plm, None
+        return plm, None
     with tempfile.TemporaryDirectory() as out:
         path, _ = run(config, Path(out) / "runs", keep_model=Path(out) / "model")
         (metrics,) = read_records([path])[0]["metrics"].values()
         about = {"method": "fine_tuning", "epochs": config.epochs, "learning_rate": config.rates.trunk,
                  "dev_accuracy": metrics["accuracy"]}  # fmt: skip
-        return plm, SharedPLM.from_pretrained(Path(out) / "model").eval(), about
+        return SharedPLM.from_pretrained(Path(out) / "model").eval(), about

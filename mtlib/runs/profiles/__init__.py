@@ -70,6 +70,18 @@ class ResolvedProfile:
         settings["learning_rate"] = rate_of(dict(self.learning_rates), {"method": method} | changes)
         return configure(**settings | changes)
 
+    def check(self) -> None:
+        """Raise `UserError` for a value that no run accepts: now, rather than in the middle of a notebook."""
+        if len({*self.seeds}) < len(self.seeds):
+            raise UserError(f"seeds is {self.seeds}; expected each seed once.")
+        for seed in self.seeds:
+            self.config("mask_tuning", seed)
+        for method, _ in self.learning_rates:
+            if method == "alternating":
+                self.config("mask_tuning", update="alternating")
+            else:
+                self.config(method)
+
     def records(self, method: str, seeds: tuple[int, ...] | None = None, **changes) -> list[dict]:
         """A record per seed: from an earlier call, from the project's own records, or from a run made now.
 
@@ -142,15 +154,16 @@ def resolve(profile: str = "cpu", task: str = "sentiment", out: str | Path = "ru
     values["seeds"] = range(values["seeds"]) if isinstance(values["seeds"], int) else values["seeds"]
     if not values["seeds"]:
         raise UserError(f"seeds is {settings['seeds']}; expected 1 or more.")
-    for alpha in values["alphas"]:
-        check_rate("alphas", alpha)
+    for name in ("alphas", "strengths"):
+        for value in values[name]:
+            check_rate(name, value)
     for method in values["learning_rates"]:
         if method not in (*METHODS, "alternating"):
             raise UserError(f"learning_rates names {method!r}; expected one of {', '.join(METHODS)}, alternating.")
     values |= {name: tuple(values[name]) for name in ("seeds", "alphas", "strengths")}
     values["learning_rates"] = tuple(values["learning_rates"].items())
     resolved = ResolvedProfile(profile=profile, task=task, out=Path(out), **values)
-    resolved.config("mask_tuning")  # a value that no run accepts is an error now
+    resolved.check()
     return resolved
 
 
