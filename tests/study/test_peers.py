@@ -1,12 +1,14 @@
 """The comparison of the other methods: arms, chosen rates, verdicts and costs, on hand-made records."""
 
-import re
+import json
+import runpy
 
 import pytest
 from datasets import Dataset
 
 from mtlib.paths import DATA_DIR
-from mtlib.runs.config import command_line, configure
+from mtlib.runs.config import configure
+from mtlib.runs.records import SCHEMA_VERSION
 from mtlib.study import peers
 
 SETS = ("testbed_sentiment", "testbed_contrast", "testbed_counterfactual")
@@ -35,17 +37,34 @@ def test_arms_and_their_labels():
 
 
 @pytest.mark.parametrize("arm", peers.ARMS)
-def test_arms_are_those_of_the_script(arm):
+def test_the_settings_of_an_arm_make_that_arm(arm):
     assert peers.arm_of(configure("sentiment", **peers.ARMS[arm]).resolved().public()) == arm
-    script = (DATA_DIR / "results" / "peers_study.sh").read_text()
-    named = re.search(r"ensembles=\((.*)\)\nothers=\((.*)\)", script)
-    names = [
-        name.replace("mask_tuning_poe", "mask_tuning + product_of_experts") for name in " ".join(named.groups()).split()
-    ]
-    assert sorted(names) == sorted(peers.ARMS)
-    words = command_line(configure("sentiment", **peers.ARMS[arm]))
-    settings = {word for word in words if word.startswith("--")} - {"--task", "--method"}
-    assert all(word in script for word in settings)
+
+
+def test_the_script_runs_the_plan(tmp_path, monkeypatch):
+    script = runpy.run_path(str(DATA_DIR / "results" / "peers_study.py"))
+    runs = []
+
+    def run(config, out):
+        """A record whose accuracy is best at the second pair of rates."""
+        runs.append(config)
+        made = {"config": config.resolved().public(), "metrics": {"testbed_sentiment": {"accuracy": 0.5}}}
+        if config.learning_rate == 1e-4:
+            made["metrics"]["testbed_sentiment"]["accuracy"] = 0.9
+        made |= {"schema_version": SCHEMA_VERSION, "identity": str(len(runs)), "history": []}
+        out.mkdir(parents=True, exist_ok=True)
+        (out / f"{len(runs)}.json").write_text(json.dumps(made))
+
+    names = script["main"].__globals__
+    monkeypatch.setitem(names, "run", run)
+    monkeypatch.setitem(names, "RESULTS", tmp_path)
+    monkeypatch.setitem(names, "reference", lambda out: None)
+    script["main"](tmp_path / "runs")
+    of_arm = [peers.arm_of(config.resolved().public()) for config in runs]
+    assert {arm: of_arm.count(arm) for arm in of_arm} == dict.fromkeys(peers.ARMS, 5), "three rates, two more seeds"
+    assert {config.learning_rate for config in runs if config.seed} == {1e-4}
+    assert {config.epochs for config in runs} == {8}
+    assert len((tmp_path / "peers.jsonl").read_text().splitlines()) == len(runs) == 45
 
 
 @pytest.mark.parametrize(
