@@ -22,7 +22,9 @@ class Difference:
     n: int
 
     def text(self, digits: int = 1) -> str:
-        """ "+1.2 [-0.3, +2.7]"; of a single pair without the interval."""
+        """ "+1.2 [-0.3, +2.7]"; of a single pair without the interval. An end that would read 0 gets one more digit."""
+        if any(value and not round(value, digits) for value in (self.low, self.high)):
+            digits += 1
         mean, *ends = (f"{value:+.{digits}f}" for value in (self.mean, self.low, self.high) if value is not None)
         return f"{mean} [{', '.join(ends)}]" if ends else mean
 

@@ -133,7 +133,7 @@ def as_frame(description: Mapping) -> pandas.DataFrame:
             "tokens masked": line["tokens_masked"],
             "shortcut touched": line["touches_shortcut"]["any"],
             "shortcut gone": line["touches_shortcut"]["all"],
-            "deciding words touched": line["touches_cause"]["any"],
+            "words of opinion touched": line["touches_cause"]["any"],
             "label kept": label.get("kept"),
             "label turned": label.get("turned"),
             "label undecided": label.get("undecided"),

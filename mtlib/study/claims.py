@@ -61,6 +61,7 @@ class Cell:
     Args:
         task, set_name: where.
         difference: paired by seed, in points, with its 95 % t interval; None below three seeds in common.
+        decisive: the same with the interval that decides the verdict; where there is none to decide, that of 95 %.
         word: the verdict: `HOLDS`, `FAILS`, `OPEN` or `NOT_RUN` of `mtlib.analysis.statistics`. For a question without
             an expected sign it is "", unless it was not run.
         obstacle: why the set says nothing, else "". An arm did not train: its mean on the task's dev set is at most two
@@ -75,6 +76,7 @@ class Cell:
     difference: Difference | None
     word: str
     obstacle: str = ""
+    decisive: Difference | None = None
 
 
 def cells(claim: Claim, scores: pandas.DataFrame, tasks: Sequence[str] = tuple(TASKS)) -> list[Cell]:
@@ -163,8 +165,12 @@ def _cell(claim: Claim, task: str, set_name: str, on_set: pandas.DataFrame, m: i
         obstacle = f"{' and '.join(map(label, idle))} did not train"
     elif (above.abs() <= AT_CHANCE).all() or (over_guessing.abs() <= AT_CHANCE).all():
         obstacle = "both only guess"
-    word = verdict(paired_difference(list(claim.sign * points), 1 - 0.05 / m)) if not obstacle else OPEN
-    return Cell(task, set_name, paired_difference(list(points)), word if claim.sign else "", obstacle)
+    level = 1 - 0.05 / m if claim.sign else 0.95
+    word = verdict(paired_difference(list(claim.sign * points), level)) if not obstacle else OPEN
+    return Cell(
+        task, set_name, paired_difference(list(points)), word if claim.sign else "", obstacle,
+        paired_difference(list(points), level),
+    )  # fmt: skip
 
 
 def _text(cell: Cell) -> str:

@@ -56,7 +56,7 @@ def of_study(records: Sequence[dict]) -> dict[str, tuple[Figure, str]]:
     arms, drawn = by_arm(records), {}
     runs = {task: [run for arm in plan.ARMS for run in arms.get((task, arm.name), [])] for task in TASKS}
     if shown := panels(records):
-        drawn["claims"] = claims(shown, "The study: differences in accuracy with 95 % intervals over seeds")
+        drawn["claims"] = claims(shown, "The study: differences in accuracy, with the intervals that decide")
     for task in filter(runs.get, TASKS):
         drawn[f"gap_{task}"] = gap(runs[task], f"{task}: in distribution above the line, out of it below")
     if runs["nli"]:
@@ -72,11 +72,11 @@ def of_study(records: Sequence[dict]) -> dict[str, tuple[Figure, str]]:
 
 @style.styled
 def claims(by_panel: Mapping[tuple[str, str, str], Sequence[Cell]], title: str = "") -> tuple[Figure, str]:
-    """Differences of two arms, a panel per claim and a row per evaluation set, with 95 % t intervals.
+    """Differences of two arms, a panel per claim and a row per evaluation set, with the intervals that decide.
 
-    `by_panel` maps a panel's claims and its two arms to the cells. Colours are those of the tasks. Hollow: both
-    arms only guess, or one did not train. Sets that were not run are left out. Where the paper says which is
-    better, its side is shaded.
+    Those are t intervals over seeds, 95 % corrected for the number of the claim's sets. `by_panel` maps a panel's
+    claims and its two arms to the cells. Colours are those of the tasks. Hollow: both arms only guess, or one did not
+    train. Sets that were not run are left out. Where the paper says which is better, its side is shaded.
     """
     run = {panel: [cell for cell in cells if cell.difference is not None] for panel, cells in by_panel.items()}
     sets = style.id_first(dict.fromkeys(cell.set_name for cells in run.values() for cell in cells))
@@ -102,7 +102,7 @@ def claims(by_panel: Mapping[tuple[str, str, str], Sequence[Cell]], title: str =
         axis.set_visible(False)
     for axis in axes[max(0, len(run) - columns) : len(run)]:
         axis.set_xlabel("difference, points", fontsize=9)
-    ends = [end for cells in run.values() for cell in cells for end in (cell.difference.low, cell.difference.high)]
+    ends = [end for cells in run.values() for cell in cells for end in (cell.decisive.low, cell.decisive.high)]
     axes[0].set_xlim(min(*ends, 0) - 2, max(*ends, 0) + 2)  # the shading would widen it
     tasks = {cell.task for cells in run.values() for cell in cells}
     handles = [Line2D([], [], **_look(task), label=task) for task in TASKS if task in tasks]
@@ -110,11 +110,12 @@ def claims(by_panel: Mapping[tuple[str, str, str], Sequence[Cell]], title: str =
                 Patch(color=style.PALETTE[2], alpha=0.1, label="the paper's side")]  # fmt: skip
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=9)
     figure.suptitle(title, x=0.01, ha="left", fontsize=11)
-    return figure, style.sentence("Evaluation sets whose 95 % interval of the difference lies above or below 0", words)
+    lead = "Evaluation sets whose interval of the difference (95 %, corrected) lies above or below 0"
+    return figure, style.sentence(lead, words)
 
 
 def _draw(axis, cell: Cell, line: int) -> None:
-    shift, look = cell.difference, _look(cell.task)
+    shift, look = cell.decisive, _look(cell.task)
     axis.errorbar(
         shift.mean, line, xerr=[[shift.mean - shift.low], [shift.high - shift.mean]], capsize=2, ms=5, **look,
         markerfacecolor="white" if cell.obstacle else look["color"],
@@ -126,10 +127,10 @@ def _look(task: str) -> dict[str, str]:
 
 
 def _sides(cells: Sequence[Cell]) -> list[str]:
-    """How many 95 % intervals lie on which side of 0, for the alt text; hollow ones count by themselves."""
+    """How many intervals lie on which side of 0, for the alt text; hollow ones count by themselves."""
     parts = []
     for of, words in (("id", "in distribution"), ("ood", "out of it")):
-        solid = [cell.difference for cell in cells if kind(cell.set_name) == of and not cell.obstacle]
+        solid = [cell.decisive for cell in cells if kind(cell.set_name) == of and not cell.obstacle]
         if solid:
             above, below = sum(shift.low > 0 for shift in solid), sum(shift.high < 0 for shift in solid)
             parts.append(f"{words} {above} above and {below} below of {len(solid)}")

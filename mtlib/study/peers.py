@@ -2,6 +2,8 @@
 
 import statistics
 import time
+from collections import defaultdict
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -57,30 +59,28 @@ def label(arm: str) -> str:
 PEERS = ArmComparison(arm_of, label, at_best_rates)
 
 
-def references(results: Path) -> pandas.DataFrame:
-    """Accuracy in per cent of the runs that stand beside the comparison, from the records in a folder; a row for each.
+def seed_by_seed(results: Path, compared: Iterable[dict] = ()) -> pandas.DataFrame:
+    """Accuracy in per cent of the compared runs and of those that stand beside them in a folder of records.
 
-    Where nothing else is said, the seed is 0.
+    A row for each training; a cell has the accuracies of its seeds, in the order of the seeds.
     """
-    known = read_records([results / "testbed.jsonl"])
-    of_source = {run["config"]["source"]: run for run in known if run["config"]["task"] == "sentiment"}
-    rows = {
-        "fine-tuning for 3 epochs, with the shortcut": of_source["testbed"],
-        "the same without it: the ceiling": of_source["testbed (strength 0, seed 0)"],
-        "fine-tuning on 1,376 examples without it, 2,000 steps": _only(results / "peers_reference.jsonl"),
-        "Learned-Mixin+H for 3 epochs, a trial": _only(results / "peers_trial.jsonl"),
-    }
-    for run in read_records([results / "peers_long.jsonl", results / "peers_rows.jsonl"]):
-        n_rows, config = examples_used(run["data"]["train"]), run["config"]
-        seed = f", seed {config['seed']}" if config["seed"] else ""
-        rows[f"{label(arm_of(config))} for {config['epochs']:g} epochs on {n_rows:,} rows{seed}"] = run
-    of_rows = {name: {of: accuracy(run, of) for of in run["metrics"]} for name, run in rows.items()}
-    return pandas.DataFrame(of_rows).T.round(1)
-
-
-def _only(path: Path) -> dict:
-    (record,) = read_records([path])
-    return record
+    files = ("testbed", "peers_reference", "peers_trial", "peers_long", "peers_rows")
+    of_training = defaultdict(list)
+    for run in (*compared, *read_records([results / f"{name}.jsonl" for name in files])):
+        config = run["config"]
+        if config["task"] == "sentiment":
+            without = config["source"].startswith("testbed (strength 0,")
+            n_rows, place = examples_used(run["data"]["train"]), list(ARMS).index(arm_of(config))
+            of_training[without, n_rows, config["epochs"], place].append(run)
+    rows = []
+    for (without, n_rows, epochs, place), runs in sorted(of_training.items(), key=lambda item: item[0]):
+        runs = sorted(runs, key=lambda run: run["config"]["seed"])
+        cells = {of: ", ".join(f"{accuracy(run, of):.1f}" for run in runs) for of in runs[0]["metrics"]}
+        rows.append({
+            "method": label(list(ARMS)[place]), "shortcut in training": "no" if without else "yes",
+            "rows": f"{n_rows:,}", "epochs": f"{epochs:g}", "seeds": len(runs), **cells,
+        })  # fmt: skip
+    return pandas.DataFrame(rows).set_index("method")
 
 
 def step_cost(config: RunConfig, examples: Dataset, repeats: int = 3) -> dict[str, float]:

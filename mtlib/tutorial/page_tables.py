@@ -32,7 +32,7 @@ def parts(results: Path) -> dict[str, str]:
     arms = [arm.name for arm in ARMS]
     grid, rest = split(study)
     tasks = [task for task in TASKS if any(record["config"]["task"] == task for record in rest)]
-    drawn = figures.standard(results)
+    drawn, of_peers = figures.standard(results), read_records([results / "peers.jsonl"])
 
     curves = [name for name in drawn if name.startswith(("study_alpha", "study_mask_rate"))]
 
@@ -63,8 +63,8 @@ def parts(results: Path) -> dict[str, str]:
         "prompting": _prompting(results),
         "parts of Mask-tuning": _tables(told_the_words(results)),
         "masking policies": _policies(read_records([results / "policies.jsonl"])),
-        "longer and larger": report.markdown(peers.references(results).rename_axis("run")),
-        "other methods": _compared(peers.PEERS, read_records([results / "peers.jsonl"]), "method"),
+        "other methods": _compared(peers.PEERS, of_peers, "method"),
+        "other methods seed by seed": report.markdown(peers.seed_by_seed(results, of_peers)),
         **{
             name: _tables(read_records([results / f"{file}.jsonl"]))
             for name, file in {

@@ -131,7 +131,7 @@ def test_verdicts():
     assert found.loc[("random, 30 %", "random, 5 %"), "verdict"].tolist() == ["too few seeds (2 of 3)"] * 2
     assert found.loc[("random, 30 %", "random, 5 %"), "seeds"].tolist() == [2, 2]
     assert found.loc[(control, "pointed span"), "verdict"].tolist() == ["cannot be decided (not trained)"] * 2
-    assert found.loc[(control, "deciding words, 5 %"), "seeds"].tolist() == [0, 0]
+    assert found.loc[(control, "words of opinion, 5 %"), "seeds"].tolist() == [0, 0]
 
 
 def test_no_records_no_verdict():

@@ -51,7 +51,7 @@ def ensembling(bias_probability: float = 0.9) -> tuple[Figure, str]:
     for place, (name, pull) in enumerate(lines.items()):
         axis.plot(model, pull, **style.series(place), markevery=(7, 14), label=name)
     axis.set(xlim=(0, 1), ylim=(0, 1), xlabel="probability that the model gives to the gold label",
-             ylabel="pull on the model", title="Ensembling")  # fmt: skip
+             ylabel="gradient on its logit", title="Ensembling")  # fmt: skip
     figure.legend(loc="outside lower center", ncols=3)
     undecided = [f"{name} {pull[49]:.2f}" for name, pull in lines.items()]
     return figure, f"Pull of an example on a model that is undecided (probability 0.5): {', '.join(undecided)}."

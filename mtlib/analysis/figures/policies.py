@@ -11,7 +11,7 @@ from mtlib.analysis.figures import style
 from mtlib.analysis.policies import FINE_TUNING, label, points, seeds_in_words
 
 _ROLES = {"shortcut": (style.PALETTE[1], "//"), "cause": (style.PALETTE[0], "..")}  # colour, hatching
-_ROLE_WORDS = {"shortcut": "carries the shortcut", "cause": "decides the label"}
+_ROLE_WORDS = {"shortcut": "carries the shortcut", "cause": "word of opinion"}
 _LETTER = 0.072  # width in inches
 _APART = 6.0  # points between markers that stand side by side
 

@@ -8,7 +8,6 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from textwrap import fill, indent
 
 import yaml
 from datasets import disable_progress_bars
@@ -111,9 +110,12 @@ class ResolvedProfile:
         return self.out / "models" / f"{config.method}-{name}" if config.seed == self.seeds[0] else None
 
     def __str__(self) -> str:
-        width = max(len(field.name) for field in fields(self))
-        texts = {field.name: _text(getattr(self, field.name)) for field in fields(self)}
-        return "\n".join(f"{name:{width}}  {indent(text, ' ' * (width + 2)).lstrip()}" for name, text in texts.items())
+        """What most notebooks use, in a line; the rest stands in the profile's file."""
+        size = "all" if self.train_size is None else f"{self.train_size:,}"
+        return (
+            f"profile {self.profile}: task {self.task}, source {self.source}, model {self.model}, {size} training "
+            f"examples, {self.epochs:g} epochs, alpha {self.alpha:g}, {100 * self.mask_rate:g} % masked"
+        )
 
 
 def load(profile: str) -> dict:
@@ -170,11 +172,3 @@ def resolve(profile: str = "cpu", task: str = "sentiment", out: str | Path = "ru
 def silent_minutes(profile: str) -> float:
     """Minutes without output and without a training step after which the runner stops a notebook."""
     return load(profile)["silent_minutes"]
-
-
-def _text(value) -> str:
-    """A value in words; a long list in lines, for JupyterLab breaks a long line within a word."""
-    if not isinstance(value, tuple):
-        return "all" if value is None else str(value)
-    texts = (f"{item[0]} {item[1]:g}" if isinstance(item, tuple) else f"{item:g}" for item in value)
-    return fill(", ".join(texts), 65) or "default"
