@@ -61,12 +61,15 @@ def wilson(correct: int, n: int) -> tuple[float, float]:
 def interval(scores: pandas.DataFrame) -> tuple[float, float, float]:
     """(mean, low, high) in per cent, 95 %: Student's t over several runs, Wilson for a single one; within 0 to 100.
 
-    `scores` has a row per run with its `accuracy` in per cent, and `correct` of `n`.
+    Two runs get no interval, only their mean: by Student's t it would span nearly everything. `scores` has a row per
+    run with its `accuracy` in per cent, and `correct` of `n`.
     """
     if len(scores) == 1:
         (run,) = scores.itertuples()
         low, high = wilson(run.correct, run.n)
         return float(run.accuracy), 100 * low, 100 * high
+    if len(scores) < FEWEST_SEEDS:
+        return (float(scores["accuracy"].mean()),) * 3
     mean, low, high = t_interval(list(scores["accuracy"]))
     return mean, max(0.0, low), min(100.0, high)
 

@@ -38,10 +38,14 @@ def test_interval_of_one_run_is_wilson_by_hand():
 
 
 def test_interval_stays_between_0_and_100():
-    assert interval(runs(1, 9))[1] == 0
-    assert interval(runs(91, 99))[2] == 100
+    assert interval(runs(1, 2, 9))[1] == 0
+    assert interval(runs(91, 92, 99))[2] == 100
     assert interval(runs(0))[1] == pytest.approx(0)
-    assert interval(runs(50, 50)) == (50, 50, 50)
+    assert interval(runs(50, 50, 50)) == (50, 50, 50)
+
+
+def test_two_runs_get_no_interval():
+    assert interval(runs(40, 60)) == (50, 50, 50)
 
 
 def test_difference_of_one_pair_has_no_interval():

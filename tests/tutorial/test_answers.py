@@ -53,62 +53,62 @@ def test_01_and_02():
     assert f"scores {dev} % in distribution and {counterfactual} % out of it" in answer("02")
 
 
-def test_03_base_sized_model():
-    scores = frame(shipped("base"))
-    fine, mask = (accuracy(scores, row, "sst2") for row in ("fine_tuning", "mask_tuning (balanced)"))
-    several = f"{WORDS[len(mask)]} and {WORDS[len(fine)]} seeds"
-    seeds = several if len(mask) != len(fine) else f"{WORDS[len(mask)]} seeds each"
-    assert f"({mask.mean():.1f} against {fine.mean():.1f} % on SST-2, {seeds})" in answer("03")
+def test_03_table():
+    told, base, pilot = (
+        frame(told_the_words(DATA_DIR / "results")),
+        frame(shipped("base")),
+        scores_of_arms(shipped("study")).query("task == 'sentiment'"),
+    )
+    for line, scores, set_name, rows in (
+        (
+            "testbed, where the shortcut misleads ({} seeds) | the shortcut's words",
+            told, "testbed_counterfactual", ("fine_tuning", "mask_tuning", "mask_tuning (balanced)"),
+        ),
+        (
+            "SST-2, a model of BERT-base's size ({} seeds) | 5 % at random",
+            base, "sst2", ("fine_tuning", "mask_tuning", "mask_tuning (balanced)"),
+        ),
+        (
+            "SST-2, a small model, briefly trained ({} seeds) | 5 % at random",
+            pilot, "sst2", ("fine_tuning", "mask_tuning"),
+        ),
+    ):  # fmt: skip
+        cells = [accuracy(scores, row, set_name) for row in rows]
+        assert len({len(seeds) for seeds in cells}) == 1
+        printed = [line.format(WORDS[len(cells[0])]), *(f"{seeds.mean():.1f}" for seeds in cells)]
+        assert f"| {' | '.join(printed)} |" in answer("03")
 
 
-def test_03_and_08_small_model():
-    assert f"stays {below_fine_tuning('sst2')} points below it with a small one" in answer("03")
+def test_03_where_no_difference_is_found():
+    base = shipped("base")
+    for row in ("mask_tuning", "mask_tuning (balanced)"):
+        for name in ("sst2", "imdb_contrast", "imdb_cad"):
+            assert compare(base, row, "fine_tuning", name).endswith("not significantly different.")
+    assert "On real data, with random masks, it was not better than fine-tuning." in answer("03")
+    assert "With a base-sized model no difference is significant (five seeds)" in answer("08")
+
+
+def test_08_small_model():
     contrast, revised = below_fine_tuning("imdb_contrast"), below_fine_tuning("imdb_cad")
-    text = f"{below_fine_tuning('sst2')} points below fine-tuning on SST-2 and {contrast} and {revised} points below it"
+    text = (
+        f"it was {below_fine_tuning('sst2')} points worse than fine-tuning on SST-2, and {contrast} to {revised} "
+        "points worse on edited reviews (five seeds)"
+    )
     assert text in answer("08")
 
 
-def test_03_policies():
-    records = [record for record in shipped("policies") if record["config"]["epochs"] == 8]
-    if not records:
-        pytest.skip("no records of policies")
-    chosen = {
-        masking: frame([r for r in records if r["config"]["masking"] == masking and "tuning" in r["config"]["method"]])
-        for masking in (None, "known_shortcut")
-    }
-    before, after = (
-        {name: group["accuracy"].mean() for name, group in scores.groupby("set")} for scores in chosen.values()
-    )
-    out, dev = "testbed_counterfactual", "testbed_sentiment"
-    assert f"out of distribution from {before[out]:.1f} to {after[out]:.1f} %" in answer("03")
-    runs = [run for run in records if run["config"]["masking"] in (None, "known_shortcut")]
-    (tuned,) = {*frame(runs)["row"]} - {"fine_tuning"}
-    assert compare(runs, tuned, "fine_tuning", dev).endswith("not significantly different.")
-    assert "In distribution the difference is not significant" in answer("03")
-    told, base = frame(told_the_words(DATA_DIR / "results")), frame(shipped("base"))
-    printed = accuracy(told, "mask_tuning", out).mean(), accuracy(base, "mask_tuning", "sst2").mean()
-    assert "equation 1 as printed gives {:.1f} and {:.1f} %".format(*printed) in answer("03")
-
-
-def test_04_and_08_where_mask_tuning_works():
+def test_04_where_mask_tuning_works():
     scores = frame(told_the_words(DATA_DIR / "results"))
-    printed, balanced, without = (
+    printed, balanced, without, copies, fine = (
         accuracy(scores, row, "testbed_sentiment")
-        for row in ("mask_tuning", "mask_tuning (balanced)", "no_integrated_loss")
+        for row in ("mask_tuning", "mask_tuning (balanced)", "no_integrated_loss", "perturb_first", "fine_tuning")
     )
-    text = (
-        f"scores {printed.mean():.1f} % in distribution with equation 1 as printed, {balanced.mean():.1f} % with the "
-        f"balanced update, and {without.mean():.1f} % without the loss ({WORDS[len(without)]} seeds each"
-    )
-    assert text in answer("04") and len(printed) == len(balanced) == len(without)
-    seeds = f"all {WORDS[len(printed)]} seeds trained with the masked-LM loss ({printed.mean():.1f} % in distribution)"
-    assert f"{seeds} and none trained well without it ({without.mean():.1f} %)" in answer("08")
-    copies = accuracy(scores.sort_values("seed"), "perturb_first", "testbed_sentiment")
-    assert "one of {} seeds failed ({:.1f}, {:.1f} and {:.1f} %)".format(WORDS[len(copies)], *copies) in answer("04")
-    fine = accuracy(scores, "fine_tuning", "testbed_sentiment").mean()
-    assert min(printed.min(), balanced.min()) > fine, "with the loss every seed trained"
-    assert without.max() < fine - TRAINED_WITHIN, "and without it none did"
-    assert (copies < fine - TRAINED_WITHIN).sum() == 1
+    seeds = WORDS[len(without)]
+    text = f"{printed.mean():.1f} % in distribution with it, {without.mean():.1f} % without it ({seeds} seeds each)"
+    assert text in answer("04") and len(printed) == len(without)
+    assert min(printed.min(), balanced.min()) > fine.mean(), "with the loss every seed trained"
+    assert without.max() < fine.mean() - TRAINED_WITHIN, "and without it none did"
+    assert (copies < fine.mean() - TRAINED_WITHIN).sum() == 1 and len(copies) == 3
 
 
 def test_04_pilot():
@@ -116,8 +116,7 @@ def test_04_pilot():
     without, mask, fine = (
         accuracy(scores, row, "sst2").mean() for row in ("no_integrated_loss", "mask_tuning", "fine_tuning")
     )
-    assert f"scores {without:.0f} % in distribution instead of {mask:.0f} %" in answer("04")
-    assert f"as fine-tuning there ({fine:.0f} %)" in answer("04")
+    assert f"{mask:.0f} % with it, {without:.0f} % without it, {fine:.0f} % with fine-tuning" in answer("04")
 
 
 def test_05():
@@ -138,11 +137,11 @@ def test_05():
 def test_06_what_is_touched():
     lines = json.loads((DATA_DIR / "results" / "policies_masks.json").read_text())["policies"]
     random, attributed = (lines[name]["touches_shortcut"] for name in ("exact:0.05", "attribution_most:0.05"))
-    assert round(4 * random["any"]) == 1 and "touches the shortcut in about one sentence of four" in answer("06")
-    assert random["all"] < 0.02 and "hides all of it in almost none" in answer("06")
+    assert round(4 * random["any"]) == 1
+    assert random["all"] < 0.02 and "hide all of the shortcut in almost no sentence" in answer("06")
     again = "hit in about one sentence of four, but all of them in almost none"
     assert any(again in text for text in prose("03"))
-    assert round(3 * attributed["any"]) == 2 and "leans on most touches it in about two of three" in answer("06")
+    assert round(3 * attributed["any"]) == 2 and "touches the shortcut in two of three sentences" in answer("06")
 
 
 def test_06_gap():
@@ -158,17 +157,12 @@ def test_07():
     def on_edited(file: str, method: str) -> list[str]:
         runs = sorted(shipped(file), key=lambda run: run["config"]["seed"])
         scores = [run["metrics"]["testbed_contrast"] for run in runs if run["config"]["method"] == method]
-        return [f"{100 * score['accuracy']:.1f}" for score in scores]
+        return [f"{100 * score['accuracy']:.0f}" for score in scores]
 
-    (told,), (fine,), (random,) = (
-        on_edited("peers", method) for method in ("product_of_experts", "fine_tuning", "mask_tuning")
-    )
-    assert f"right on {told} % of the edited sentences, fine-tuning on {fine} %" in answer("07")
-    assert f"stays at {random} %" in answer("07")
-    (told,), (fine,) = (on_edited("peers_long", method) for method in ("product_of_experts", "fine_tuning"))
-    assert f"after 24 epochs on {told} and {fine} %" in answer("07")
+    told, fine, random = (on_edited("peers", method) for method in ("product_of_experts", "fine_tuning", "mask_tuning"))
+    assert len(told) == 2 and told[1] == "50" and f"right on {told[0]} % with one seed" in answer("07")
+    assert "fine-tuning is right on {}, {} and {} %".format(*fine) in answer("07")
+    assert {*random} == {"12"} and f"{WORDS[len(random)]} seeds: 12 %" in answer("07")
     (told, other), fine = (on_edited("peers_rows", method) for method in ("product_of_experts", "fine_tuning"))
-    assert (
-        f"right on {told} and {other} % (two seeds), fine-tuning on {', '.join(fine[:-1])} and {fine[-1]} %"
-        in answer("07")
-    )
+    assert abs(float(told) - float(fine[0])) <= 1 and f"one seed of either is right on {told} %" in answer("07")
+    assert max(map(float, (other, *fine[1:]))) < float(told) / 2

@@ -20,9 +20,10 @@ from mtlib.runs.records import examples_used
 def gap(records: Sequence[dict], title: str = "") -> tuple[Figure, str]:
     """Accuracy on the sets that all records have, one marker per row; in distribution on top, out of it below.
 
-    Runs that differ in more than their seed are rows of their own. Bars are 95 % intervals over seeds (Student's t). If
-    every row is a single run, they are those of its proportion (Wilson); beside rows with several seeds a single run
-    has none, since a narrow Wilson interval would make it look the most certain.
+    Runs that differ in more than their seed are rows of their own, and small circles are their seeds. Bars are 95 %
+    intervals over three seeds or more (Student's t). If every row is a single run, they are those of its proportion
+    (Wilson); beside rows with several seeds a single run has none, since a narrow Wilson interval would make it look
+    the most certain.
     """
     scores, sets = frame(records), style.id_first(common_sets(records))
     marks = _marks(scores, "set")
@@ -44,7 +45,7 @@ def differences(table: Table, title: str = "") -> tuple[Figure, str]:
     pairs = [(row.name, column, table.difference(row, column)) for row in table.rows for column in table.columns]
     cells = [
         (row, column, pair.mean, pair.mean if pair.low is None else pair.low,
-         pair.mean if pair.high is None else pair.high, pair.n)
+         pair.mean if pair.high is None else pair.high, pair.n, [])
         for row, column, pair in pairs if pair
     ]  # fmt: skip
     if not cells:
@@ -126,7 +127,7 @@ def against_size(records: Sequence[dict], title: str = "") -> tuple[Figure, str]
     for axis, of in zip(axes, sets, strict=True):
         for place, (arm, look) in enumerate(arms.items()):
             of_arm = scores[(scores["set"] == of) & (scores["row"] == arm)].groupby("size")
-            marks = [interval(group) if len(group) != 2 else (group["accuracy"].mean(),) * 3 for _, group in of_arm]
+            marks = [interval(group) for _, group in of_arm]
             means, lows, highs = np.array(marks).T
             at = np.array([sizes.index(size) for size in of_arm.groups])
             style.line(axis, at, (means, lows, highs), look, place, len(arms), look.label)
@@ -140,13 +141,16 @@ def against_size(records: Sequence[dict], title: str = "") -> tuple[Figure, str]
 
 
 _PER_CENT = (-2, 102)  # with room for a marker at either end
-_MARK = ["row", "line", "mean", "low", "high", "n"]
+_OF_A_SEED = {"mfc": "white", "ms": 3.5, "zorder": 3}
+_MARK = ["row", "line", "mean", "low", "high", "n", "seeds"]  # seeds: single values, where they are to be drawn
 
 
 def _marks(scores: pandas.DataFrame, line: str) -> pandas.DataFrame:
     """Mean and interval of every row on every line (a set or a group), over `n` seeds."""
     cells = scores.groupby(["row", line], sort=False)
-    marks = pandas.DataFrame([(*cell, *interval(group), len(group)) for cell, group in cells], columns=_MARK)
+    marks = pandas.DataFrame(
+        [(*cell, *interval(group), len(group), list(group["accuracy"])) for cell, group in cells], columns=_MARK
+    )
     single = marks["n"] == 1
     if not single.all():  # a Wilson interval says nothing about other seeds
         marks.loc[single, "low"] = marks.loc[single, "high"] = marks.loc[single, "mean"]
@@ -165,12 +169,17 @@ def _draw(marks: pandas.DataFrame, lines: Sequence[str]):
     for place, (row, group) in enumerate(by_row):
         group, look = group[group.index.isin(lines)], shown[row]
         for mark in group.itertuples():
+            at = lines.index(mark.Index) + apart * (place - (len(by_row) - 1) / 2)
+            if len(mark.seeds) > 1:
+                axis.plot(mark.seeds, [at] * len(mark.seeds), "o", color=look.colour, **_OF_A_SEED)
             axis.errorbar(
-                mark.mean, lines.index(mark.Index) + apart * (place - (len(by_row) - 1) / 2), capsize=3,
+                mark.mean, at, capsize=3,
                 xerr=[[mark.mean - mark.low], [mark.high - mark.mean]], marker=look.marker, ms=look.size, ls="",
                 color=look.colour,
                 label=f"{look.label} (n = {mark.n})" if mark.Index == group.index[0] else None,
             )  # fmt: skip
+    if any(len(seeds) > 1 for seeds in marks["seeds"]):
+        axis.plot([], [], "o", color="0.3", **_OF_A_SEED, label="a single seed")
     return figure, axis
 
 
