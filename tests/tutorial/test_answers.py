@@ -162,7 +162,8 @@ def test_07():
     told, fine, random = (on_edited("peers", method) for method in ("product_of_experts", "fine_tuning", "mask_tuning"))
     assert len(told) == 2 and told[1] == "50" and f"right on {told[0]} % with one seed" in answer("07")
     assert "fine-tuning is right on {}, {} and {} %".format(*fine) in answer("07")
-    assert {*random} == {"12"} and f"{WORDS[len(random)]} seeds: 12 %" in answer("07")
+    assert "random masks is right on {}, {} and {} %, less than fine-tuning".format(*random) in answer("07")
+    assert all(float(masked) < float(tuned) for masked, tuned in zip(random, fine, strict=True))
     (told, other), fine = (on_edited("peers_rows", method) for method in ("product_of_experts", "fine_tuning"))
     assert abs(float(told) - float(fine[0])) <= 1 and f"one seed of either is right on {told} %" in answer("07")
     assert max(map(float, (other, *fine[1:]))) < float(told) / 2
