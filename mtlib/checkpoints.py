@@ -24,7 +24,7 @@ from mtlib.paths import is_missing_folder
 HEAD_FILE = "masked_lm_head.safetensors"
 SEPARATE_FOLDER = "masked_lm"  # the masked LM, where it has a trunk of its own
 _OBJECTIVE_FILE = "objective.safetensors"  # its parameters, in a checkpoint
-_LOADING = {"trust_remote_code": False, "use_safetensors": True, "dtype": torch.float32}
+LOADING = {"trust_remote_code": False, "use_safetensors": True, "dtype": torch.float32}
 
 
 def load_pretrained(auto_class, name_or_path: str, **kwargs):
@@ -63,7 +63,7 @@ def load_config(name_or_path: str, changes: dict) -> PreTrainedConfig:
 def load_classifier(name_or_path: str, config, new_head: bool) -> PreTrainedModel:
     """A classifier whose head is drawn anew, or is the checkpoint's, which must have one."""
     classifier, report = load_pretrained(
-        AutoModelForSequenceClassification, name_or_path, config=config, output_loading_info=True, **_LOADING
+        AutoModelForSequenceClassification, name_or_path, config=config, output_loading_info=True, **LOADING
     )
     _require_weights(name_or_path, classifier, report, classifier.base_model_prefix + "." if new_head else "")
     return classifier
@@ -72,7 +72,7 @@ def load_classifier(name_or_path: str, config, new_head: bool) -> PreTrainedMode
 def load_masked_lm(name_or_path: str, config) -> PreTrainedModel:
     """A masked LM whose head the checkpoint has."""
     mlm, report = load_pretrained(
-        AutoModelForMaskedLM, name_or_path, config=config, output_loading_info=True, **_LOADING
+        AutoModelForMaskedLM, name_or_path, config=config, output_loading_info=True, **LOADING
     )
     head = {name for name, _ in mlm.named_parameters() if not name.startswith(mlm.base_model_prefix + ".")}
     missing = head & set(report["missing_keys"])

@@ -6,6 +6,7 @@ model is pointed at it through its `base_model_prefix` and its output layer is t
 """
 
 import shutil
+from collections.abc import Iterable, Sequence
 from contextlib import contextmanager
 from inspect import signature
 from numbers import Integral
@@ -206,6 +207,15 @@ class SharedPLM(nn.Module):
                 positions = table.num_embeddings - table.padding_idx - 1
         return min(most, positions)
 
+    def check_lengths(self, input_ids: Iterable[Sequence[int]], what: str) -> None:
+        """Raise `UserError` if one of the texts is longer than the model reads; `what` names the set of texts."""
+        longest = max(map(len, input_ids), default=0)
+        if longest > self.longest:
+            raise UserError(
+                f"{what} has a text of {longest} tokens; {self.tokenizer.name_or_path!r} reads at most {self.longest}, "
+                "give tokenise or predict no larger max_length."
+            )
+
     @property
     def trunk(self) -> PreTrainedModel:
         """The classifier's trunk, which is also the masked LM's when it is shared."""
@@ -214,6 +224,17 @@ class SharedPLM(nn.Module):
     @property
     def mlm_trunk(self) -> PreTrainedModel:
         return self.mlm.base_model
+
+    def trunk_parameters(self) -> list[nn.Parameter]:
+        """Of one trunk, or of both, each once.
+
+        Without the pooler: it lies in the trunk but serves the classifier alone, and a plain masked LM brings none, so
+        that it is new.
+        """
+        pooler = getattr(self.trunk, "pooler", None)
+        of_pooler = set() if pooler is None else {id(parameter) for parameter in pooler.parameters()}
+        both = {id(p): p for part in (self.trunk, self.mlm_trunk) for p in part.parameters()}
+        return [parameter for key, parameter in both.items() if key not in of_pooler]
 
     def activation_checkpointing_enable(self, **kwargs) -> None:
         """What `gradient_checkpointing=True` calls: no activations are kept, at the price of another forward pass."""
@@ -339,6 +360,21 @@ def evaluating(model: nn.Module):
             module.training = True
 
 
+@contextmanager
+def gradients_if(enabled: bool):
+    """Gradients inside the block only if `enabled`, and if they are enabled outside of it.
+
+    Afterwards the weights that autocast has cast in the block are forgotten: torch before 2.11 would reuse casts that
+    were made without a graph, and the passes after the block would train nothing (pytorch#158232).
+    """
+    try:
+        with torch.set_grad_enabled(torch.is_grad_enabled() and enabled):
+            yield
+    finally:
+        if not enabled:
+            torch.clear_autocast_cache()
+
+
 def forked_random_state(device: torch.device):
     """A block after which torch's global generators stand where they stood before it."""
     return torch.random.fork_rng([device] if device.type == "cuda" else [])
@@ -368,7 +404,9 @@ def _pick(scores: Tensor, fill: str, top_k: int, generator) -> Tensor:
         scores = scores.masked_fill(scores < floor, -torch.inf)
     if len(scores) == 0:
         return scores.argmax(dim=-1)
-    return torch.multinomial(scores.softmax(dim=-1), 1, generator=generator).squeeze(1)  # (n_masked,)
+    # a model that has diverged gives NaN: anything may be drawn then, for the loss says so
+    probabilities = scores.softmax(dim=-1).nan_to_num(1.0)
+    return torch.multinomial(probabilities, 1, generator=generator).squeeze(1)  # (n_masked,)
 
 
 def _label_settings(num_labels: int | None, changes: dict) -> dict:

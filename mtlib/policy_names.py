@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from typing import NamedTuple, get_args
 
 from mtlib.errors import UserError
-from mtlib.settings import SHARE, SPANS, Masking
+from mtlib.settings import OWN_LENGTH, SHARE, Masking
 
 _WORDS = {
     "exact": "random", "whole_word": "random words", "original": "random, all predicted", "bernoulli": "random (coin)",
-    "supervised": "pointed span", "supervised_top5": "one of 5 pointed spans", "salient_spans": "named entity",
+    "supervised": "pointed span", "supervised_top5": "one of 5 pointed spans",
+    "salient_spans": "named entity (else {})",  # the rate is for texts without one
     "frequency_rare": "rare", "frequency_frequent": "frequent", "part_of_speech_content": "content words",
     "part_of_speech_function": "function words", "attribution_most": "most attributed",
     "attribution_least": "least attributed", "meta_learned": "meta-learned (reconstruction)",
@@ -30,7 +31,7 @@ class PolicyAtRate(NamedTuple):
             raise UserError(
                 f"policy is {policy!r}; expected one of {', '.join(get_args(Masking))}, with a rate as in exact:0.15."
             )
-        if policy in SPANS:
+        if policy in OWN_LENGTH:
             if rate:
                 raise UserError(f"policy is {text!r}; {policy} masks a span of its own length, leave the rate out.")
             return cls(policy)
@@ -45,12 +46,14 @@ class PolicyAtRate(NamedTuple):
     @classmethod
     def of(cls, config: Mapping) -> "PolicyAtRate":
         """Of a run, by its configuration."""
-        return cls(config["masking"], None if config["masking"] in SPANS else config["mask_rate"])
+        return cls(config["masking"], None if config["masking"] in OWN_LENGTH else config["mask_rate"])
 
     def __str__(self) -> str:
         return self.policy if self.rate is None else f"{self.policy}:{self.rate:g}"
 
     @property
     def label(self) -> str:
-        share = "" if self.rate is None else ", all of them" if self.rate == 1 else f", {100 * self.rate:g} %"
-        return _WORDS[self.policy] + share
+        if self.rate is None:
+            return _WORDS[self.policy]
+        share = "all of them" if self.rate == 1 else f"{100 * self.rate:g} %"
+        return _WORDS[self.policy].format(share) if "{}" in _WORDS[self.policy] else f"{_WORDS[self.policy]}, {share}"

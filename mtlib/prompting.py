@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
+from mtlib.checkpoints import LOADING, load_pretrained
 from mtlib.errors import UserError
 from mtlib.plm import SharedPLM, evaluating
 
@@ -150,15 +151,10 @@ def load_causal_lm(name_or_path: str) -> tuple[PreTrainedModel, PreTrainedTokeni
     Raises:
         UserError: no such model, or a masked one (transformers would load BERT as a causal model, too).
     """
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(name_or_path)
-        if tokenizer.mask_token is not None:
-            raise UserError(f"{name_or_path!r} has a mask token, so it is a masked LM; expected a causal one, as gpt2.")
-        model = AutoModelForCausalLM.from_pretrained(name_or_path, trust_remote_code=False, use_safetensors=True)
-    except (OSError, ValueError) as error:
-        reason = str(error).splitlines()[0]  # the others list all that transformers knows
-        raise UserError(f"Cannot load a causal language model from {name_or_path!r}: {reason}") from error
-    return model, tokenizer
+    tokenizer = load_pretrained(AutoTokenizer, name_or_path)
+    if tokenizer.mask_token is not None:
+        raise UserError(f"{name_or_path!r} has a mask token, so it is a masked LM; expected a causal one, as gpt2.")
+    return load_pretrained(AutoModelForCausalLM, name_or_path, **LOADING), tokenizer
 
 
 @torch.no_grad()

@@ -56,7 +56,6 @@ Masking = Literal[
 ]  # fmt: skip
 TESTBED_ONLY = ("known_shortcut", "known_cause")  # policies that know the grammar
 OWN_LENGTH = ("supervised", "supervised_top5")  # policies that mask a span, however long it is
-SPANS = (*OWN_LENGTH, "salient_spans")  # the last reads a rate, for texts in which there is no such span
 Fill = Literal["argmax", "sample", "top_k"]
 Replacement = Literal["mask", "80_10_10"]
 Targets = Literal["masked", "all"]

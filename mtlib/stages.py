@@ -55,18 +55,28 @@ class Stage:
             object.__setattr__(self, "name", self.objective.name)
 
 
+_COUNTS = "counts.json"  # beside each preparer's examples
+
+
 def prepared_examples(stage: Stage, plm: SharedPLM, examples: Dataset, seed: int, folder: Path) -> Prepared:
     """The training set of a stage. Each preparer's result is kept in `folder`, and read from there by a resumed run."""
     counts: dict[str, float] = {}
     for number, preparer in enumerate(stage.prepare):
         kept = folder / f"prepared-{number}"
-        if not (kept / "counts.json").exists():
+        if not (kept / _COUNTS).exists():
             result = preparer(plm, examples, seed)
             result.examples.save_to_disk(kept)
-            (kept / "counts.json").write_text(json.dumps(result.counts))  # last: it says that the rest is there
+            part = kept / f"{_COUNTS}.part"
+            part.write_text(json.dumps(result.counts))
+            part.replace(kept / _COUNTS)  # last: it says that the rest is there
         examples = load_from_disk(kept, keep_in_memory=True)
-        counts |= json.loads((kept / "counts.json").read_text())
+        counts |= json.loads((kept / _COUNTS).read_text())
     return Prepared(examples, counts)
+
+
+def is_prepared(folder: Path) -> bool:
+    """Whether an interrupted run has left the result of a preparer here."""
+    return any(folder.glob(f"prepared-*/{_COUNTS}"))
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from mtlib.collator import Collator
 from mtlib.diagnostics import gradient_diagnostics
 from mtlib.errors import UserError
 from mtlib.objectives import FineTuning, Objective, ObjectiveOutput
-from mtlib.plm import SharedPLM
+from mtlib.plm import SharedPLM, forked_random_state
 from mtlib.sampler import LengthGroups
 from mtlib.settings import Update
 from mtlib.trainer_checks import check_arguments, check_examples
@@ -168,7 +168,7 @@ class ObjectiveTrainer(Trainer):
         model.train()
         every = self.args.gradient_diagnostics_steps
         if every and self.objective.two_losses and self.state.global_step % every == 0:
-            with self.compute_loss_context_manager():
+            with self.accelerator.autocast():
                 self._diagnostics.append(gradient_diagnostics(self.plm, self.objective, self._prepare_inputs(inputs)))
         if self.update is None:
             return super().training_step(model, inputs, num_items_in_batch)
@@ -176,8 +176,7 @@ class ObjectiveTrainer(Trainer):
 
     def run_loss(self, model, loss: Callable[[SharedPLM, dict], ObjectiveOutput], batch: dict) -> ObjectiveOutput:
         """One loss of an objective that has two, forward."""
-        with self.compute_loss_context_manager():
-            output = model(loss, batch)
+        output = model(loss, batch)
         self._note(output.parts)
         return output
 
@@ -190,12 +189,14 @@ class ObjectiveTrainer(Trainer):
 
     def prediction_step(self, model, inputs, prediction_loss_only, ignore_keys=None):
         inputs = self._prepare_inputs(inputs)
-        with torch.no_grad(), self.compute_loss_context_manager():
+        with torch.no_grad():
             if not self.objective.classifies:
-                # the same masks for the same batch in every evaluation, and others for the next batch
+                # the same draws for the same batch in every evaluation, and others for the next batch
                 seed = self.args.seed + int(inputs["input_ids"].sum())
-                batch = self.objective.prepare(self.plm, inputs, torch.Generator().manual_seed(seed))
-                return model(self.objective, batch).loss, None, None
+                with forked_random_state(self.plm.device):
+                    torch.manual_seed(seed)
+                    batch = self.objective.prepare(self.plm, inputs, torch.Generator().manual_seed(seed))
+                    return model(self.objective, batch).loss, None, None
             if "labels" not in inputs:  # through the model, which brings the autocast
                 return None, model(SharedPLM.classify, inputs).float(), None
             output = model(FineTuning(), inputs)
@@ -222,10 +223,7 @@ class ObjectiveTrainer(Trainer):
 
     def _parameter_groups(self) -> list[dict]:
         plm, args = self.plm, self.args
-        trunk = {id(p) for part in (plm.trunk, plm.mlm_trunk) for p in part.parameters()}
-        # a pooler lies in the trunk but serves the classifier alone, and a plain masked LM brings none: it is new
-        pooler = getattr(plm.trunk, "pooler", None)
-        trunk -= set() if pooler is None else {id(p) for p in pooler.parameters()}
+        trunk = {id(p) for p in plm.trunk_parameters()}
         classifier = {id(p) for p in plm.classifier.parameters()} - trunk
         objective = {id(p) for p in self.objective.parameters()}
         decayed = set(self.get_decay_parameter_names(plm))

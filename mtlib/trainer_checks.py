@@ -1,5 +1,6 @@
 """What a trainer refuses, before it starts: settings that it cannot follow, examples that it cannot read."""
 
+from datasets import Dataset
 from transformers import TrainingArguments
 
 from mtlib.errors import UserError
@@ -34,11 +35,12 @@ def check_examples(plm: SharedPLM, objective: Objective, args: TrainingArguments
         sets["the evaluation set"] = evaluation
     for name, dataset in sets.items():
         if dataset is not None:
-            if not (hasattr(dataset, "column_names") and hasattr(dataset, "__len__")):  # what has both will do
+            if not isinstance(dataset, Dataset):
                 raise UserError(
                     f"{name} is a {type(dataset).__name__}; expected a Dataset, as mtlib.tokenise makes one."
                 )
             _check_columns(name, dataset, objective, training=dataset is train)
+            plm.check_lengths(dataset["input_ids"], name)
             if objective.classifies and "labels" in dataset.column_names:
                 _check_labels(name, dataset, plm.config.num_labels)
     batch = args.train_batch_size * args.world_size

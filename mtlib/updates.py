@@ -137,7 +137,7 @@ def check_update(update: str, plm, objective, args) -> None:
         raise UserError('update="alternating" runs in one process; use update="joint" on several GPUs.')
     if update == "balanced" and not plm.shared:
         raise UserError('update="balanced" weighs two gradients on one trunk; this model has two, use update="joint".')
-    if update == "balanced" and not any(parameter.requires_grad for parameter in plm.trunk.parameters()):
+    if update == "balanced" and not any(parameter.requires_grad for parameter in plm.trunk_parameters()):
         raise UserError('update="balanced" weighs two gradients on the trunk, and this one is frozen; use "joint".')
 
 

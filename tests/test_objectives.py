@@ -8,7 +8,15 @@ from mtlib.diagnostics import gradient_diagnostics
 from mtlib.errors import UserError
 from mtlib.masking import BernoulliMasking, ExactMasking, MaskingPolicy, OriginalMasking, maskable_positions
 from mtlib.masking.masked_text import replace_masked
-from mtlib.objectives import FineTuning, MaskedLM, MaskTuning, fine_tuning_loss, mask_tuning_loss, masked_lm_loss
+from mtlib.objectives import (
+    DoubleValidated,
+    FineTuning,
+    MaskedLM,
+    MaskTuning,
+    fine_tuning_loss,
+    mask_tuning_loss,
+    masked_lm_loss,
+)
 from tests.conftest import make_batch, make_plm, make_tokenizer, tiny_bert_config
 from tests.test_trainer import history, train
 
@@ -235,3 +243,28 @@ class TestAPolicyOfTheUsersOwn:
     def test_what_is_no_mask_is_an_error(self, plm, answer):
         with pytest.raises(UserError, match=r"Own returned .*; expected a tensor of torch\.bool of shape"):
             self.own(answer).prepare(plm, make_batch(plm), torch.Generator())
+
+
+@pytest.mark.parametrize(
+    "objective",
+    [MaskTuning(0.0), MaskTuning(0.6, fill_mode="eval"), MaskTuning(0.6, classification=DoubleValidated("original"))],
+    ids=["alpha 0", "filled in evaluation mode", "validated"],
+)
+def test_a_pass_without_gradients_takes_none_from_the_next_one(objective):
+    """In one block of autocast, which keeps the weights that it has cast."""
+    plm = make_plm()
+    with torch.autocast("cpu", torch.bfloat16):
+        objective(plm, objective.prepare(plm, make_batch(plm), torch.Generator().manual_seed(0))).loss.backward()
+    reached = [*plm.trunk.encoder.parameters(), *plm.classifier.classifier.parameters()]
+    assert all(parameter.grad is not None for parameter in reached)
+
+
+@pytest.mark.parametrize("fill", ["argmax", "sample", "top_k"])
+def test_a_model_that_has_diverged_still_fills(fill):
+    """Its loss is NaN, which ends the training with a record; an error here would leave none."""
+    plm = make_plm()
+    with torch.no_grad():
+        plm.mlm.get_output_embeddings().bias.fill_(torch.nan)
+    batch = make_batch(plm)
+    mask = maskable_positions(batch, plm.tokenizer)
+    assert plm.fill_masks(batch, mask, fill, top_k=3).perturbed_ids.shape == mask.shape

@@ -7,13 +7,13 @@ import pytest
 from mtlib.errors import UserError
 from mtlib.masking import POLICIES
 from mtlib.policy_names import PolicyAtRate
-from mtlib.settings import SPANS, Masking
+from mtlib.settings import OWN_LENGTH, Masking
 
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_every_policy_is_read_from_its_name(name):
     policy = PolicyAtRate.parse(name)
-    assert str(policy) == (name if name in SPANS else f"{name}:0.05")
+    assert str(policy) == (name if name in OWN_LENGTH else f"{name}:0.05")
     assert PolicyAtRate.parse(str(policy)) == policy == PolicyAtRate.of({"masking": name, "mask_rate": 0.05})
     assert policy.label
 

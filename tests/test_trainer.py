@@ -7,7 +7,7 @@ from transformers import Trainer, TrainingArguments, set_seed
 
 from mtlib.collator import Collator
 from mtlib.diagnostics import gradient_diagnostics
-from mtlib.encoding import predict_with
+from mtlib.encoding import predict, predict_with, tokenise
 from mtlib.errors import UserError
 from mtlib.masking import ExactMasking
 from mtlib.objectives import FineTuning, MaskedLM, MaskTuning, Reweight
@@ -393,3 +393,38 @@ def test_counts_without_masks_are_logged(tmp_path):
             return output
 
     assert all(0 <= n <= 8 for (n,) in history(train(tmp_path, Counting()), "n_correct"))
+
+
+def test_evaluation_draws_the_same_each_time(tmp_path):
+    trainer = ObjectiveTrainer(
+        make_plm(),
+        MaskedLM(ExactMasking(0.5), "80_10_10"),
+        arguments(tmp_path),
+        examples(16),
+        eval_dataset=examples(16),
+    )
+    assert len({trainer.evaluate()["eval_loss"] for _ in range(3)}) == 1
+
+
+def test_diagnostics_have_the_precision_of_the_training(tmp_path):
+    objective, types = MaskTuning(), []
+
+    def noting(plm, batch, masked_lm=objective.masked_lm):
+        output = masked_lm(plm, batch)
+        types.append(output.mlm_logits.dtype)
+        return output
+
+    objective.masked_lm = noting
+    train(tmp_path, objective, bf16=True, max_steps=1, gradient_diagnostics_steps=1)
+    assert types == [torch.bfloat16] * 2
+
+
+def test_texts_that_are_too_long_are_refused_before_training(tmp_path):
+    plm = make_plm()
+    plm.tokenizer.model_max_length = 10**30  # as where a tokenizer does not say
+    long = Dataset.from_dict({"text": ["the film " * 50], "label": [1]})
+    encoded = tokenise(long, plm.tokenizer, max_length=128)
+    with pytest.raises(UserError, match="the training set has a text of 102 tokens"):
+        ObjectiveTrainer(plm, FineTuning(), arguments(tmp_path), encoded)
+    with pytest.raises(UserError, match="the dataset has a text of 102 tokens"):
+        predict(plm, long)

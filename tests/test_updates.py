@@ -122,3 +122,12 @@ def test_what_it_cannot_do_is_an_error(tmp_path):
         train(tmp_path, FineTuning(), update="balanced")
     with pytest.raises(UserError, match="has two"):
         train(tmp_path, MaskTuning(), make_plm(shared=False), update="balanced")
+
+
+def test_a_frozen_trunk_with_a_free_pooler(tmp_path):
+    plm = make_plm()
+    for parameter in plm.trunk_parameters():
+        parameter.requires_grad = False
+    assert any(parameter.requires_grad for parameter in plm.trunk.pooler.parameters())
+    with pytest.raises(UserError, match="this one is frozen"):
+        train(tmp_path, MaskTuning(), plm, update="balanced")

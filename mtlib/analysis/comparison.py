@@ -172,7 +172,7 @@ def verdict(arms: Arms, better: str, other: str, set_name: str) -> str:
     word = verdict_of(shift)
     if word == NOT_RUN:
         return f"too few seeds ({shift.n} of {FEWEST_SEEDS})" if shift else NOT_RUN
-    return word if trained(arms, better) and trained(arms, other) else f"{OPEN} (not trained)"
+    return f"{OPEN} (not trained)" if False in (trained(arms, better), trained(arms, other)) else word
 
 
 def trained(arms: Arms, arm: str) -> bool | None:

@@ -128,7 +128,7 @@ def _named(records: Iterable[dict]) -> list[tuple[str, str, dict]]:
         telling = telling_apart(dict(settings), siblings)
         text = ", ".join(f"{name} {value}" for name, value in telling.items())
         several = [heading[i] for i in range(len(HEADING)) if len({of[i] for of, *_ in groups}) > 1]
-        row = _name_in_figures(method, telling | {"update": dict(settings).get("update")}, several)
+        row = _name_in_figures(method, telling, dict(settings), several)
         named += [(text, row, record) for record in groups[key]]
     return named
 
@@ -147,10 +147,13 @@ def telling_apart(settings: dict, siblings: list[dict]) -> dict:
     return {}
 
 
-def _name_in_figures(method: str, telling: dict, several: list[str]) -> str:
-    """The method with what tells the row apart. Equation 1's update, loss and three epochs go without saying."""
+def _name_in_figures(method: str, telling: dict, settings: dict, several: list[str]) -> str:
+    """The method with what tells the row apart. Equation 1's update, loss and three epochs go without saying.
+
+    The update and the rate of a masking policy that tells rows apart are always said.
+    """
     words = list(several)
-    for name, value in telling.items():
+    for name, value in (telling | {"update": settings.get("update")}).items():
         if name == "update":
             words += [] if value in (None, "None", "joint") else [value]
         elif name == "epochs":
@@ -158,8 +161,7 @@ def _name_in_figures(method: str, telling: dict, several: list[str]) -> str:
         elif name == "classification":
             words += [] if value in (None, "None", "fine_tuning") else [f"with {value}"]
         elif name == "masking":
-            rate = float(telling["mask_rate"]) if "mask_rate" in telling else None
-            words.append(str(PolicyAtRate.of({"masking": value, "mask_rate": rate})))
+            words.append(str(PolicyAtRate.of({"masking": value, "mask_rate": float(settings["mask_rate"])})))
         elif name == "mask_rate" and "masking" in telling:
             continue
         else:

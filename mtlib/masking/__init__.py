@@ -59,7 +59,7 @@ POLICIES = {
 def masking_policy(name: str, rate: float | None, tokenizer) -> MaskingPolicy:
     """The policy of that name at `rate`; those that count mask at least one token, unless the rate is 0.
 
-    A rate of None is for policies that mask a span of its own length; 0.05 is taken where a text has no such span.
+    A rate of None is for policies that mask a span of its own length.
 
     Raises:
         UserError: no policy has that name.

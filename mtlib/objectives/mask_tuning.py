@@ -14,7 +14,7 @@ from mtlib.masking.policy import check_policy
 from mtlib.objectives.fine_tuning import FineTuning, fine_tuning_loss
 from mtlib.objectives.masked_lm import masked_lm_loss, predict_targets
 from mtlib.objectives.objective import Objective, ObjectiveOutput
-from mtlib.plm import SharedPLM, check_fill, check_top_k, evaluating
+from mtlib.plm import SharedPLM, check_fill, check_top_k, evaluating, gradients_if
 from mtlib.settings import Fill, FillMode, Reduction, Replacement
 
 
@@ -121,9 +121,9 @@ class MaskTuning(Objective):
     def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
         batch = self.prepare(plm, batch)
         # a loss of weight 0 is computed without a graph: its backward pass would only yield zeros
-        with torch.set_grad_enabled(torch.is_grad_enabled() and self.alpha > 0):
+        with gradients_if(self.alpha > 0):
             filled = self.masked_lm(plm, batch)
-        with torch.set_grad_enabled(torch.is_grad_enabled() and self.alpha < 1):
+        with gradients_if(self.alpha < 1):
             classified = self.classify(plm, batch | {"perturbed_ids": filled.perturbed_ids})
         loss = self.alpha * filled.loss + (1 - self.alpha) * classified.loss  # equation 1
         return ObjectiveOutput(
@@ -141,9 +141,8 @@ class MaskTuning(Objective):
         parts = {"mlm_loss": loss, **perturbation_counts(input_ids, perturbed_ids, mask)}
         return ObjectiveOutput(loss, parts, perturbed_ids=perturbed_ids, mlm_logits=filled.mlm_logits)
 
-    @torch.no_grad()
     def _fill_without_dropout(self, plm: SharedPLM, batch: dict, masked_ids: Tensor) -> Tensor:
-        with evaluating(plm.mlm):
+        with evaluating(plm.mlm), gradients_if(False):
             return plm.fill_masks(batch, batch["mask"], self.fill, self.top_k, masked_ids).perturbed_ids  # (batch, seq)
 
     def _weights(self, batch: dict) -> Tensor | None:

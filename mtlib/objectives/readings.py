@@ -11,7 +11,7 @@ from mtlib.errors import UserError
 from mtlib.masking import check_rate
 from mtlib.objectives.fine_tuning import fine_tuning_loss
 from mtlib.objectives.objective import Objective, ObjectiveOutput
-from mtlib.plm import SharedPLM
+from mtlib.plm import SharedPLM, gradients_if
 
 
 class OriginalAndRefilled(Objective):
@@ -54,10 +54,10 @@ class DoubleValidated(Objective):
 
     def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
         original_ids, labels = batch["original_ids"], batch["labels"]
-        with torch.no_grad():
+        with gradients_if(False):
             sure, answer = plm.classify(batch | {"input_ids": original_ids}).float().softmax(dim=-1).max(dim=-1)
         # with the original in place of a rejected text this pass only decides, and trains nothing
-        with torch.set_grad_enabled(torch.is_grad_enabled() and self.rejected == "drop"):
+        with gradients_if(self.rejected == "drop"):
             logits = plm.classify(batch)  # (batch, num_labels)
         rejected = (sure >= self.confidence) & (logits.detach().argmax(dim=-1) != answer)  # (batch,)
         if self.rejected == "original":

@@ -192,6 +192,14 @@ def read_by(method: str, values: Mapping[str, object]) -> dict[str, object]:
         reads.discard("top_k")
     if values.get("masking") in OWN_LENGTH:
         reads.discard("mask_rate")
+    if isinstance(values.get("task"), str) and not get_task(values["task"]).pair:
+        reads.discard("side")
+    if "classification" in reads:
+        classification = values.get("classification", "fine_tuning")
+        if classification in WITHOUT_BIAS:
+            reads -= {"bias", "bias_folds"}
+        if classification != "product_of_experts":
+            reads.discard("bias_learning_rate")
     return {name: value for name, value in values.items() if name in reads}
 
 

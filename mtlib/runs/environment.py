@@ -1,5 +1,6 @@
 """What a result depends on besides its configuration: versions, machine, memory, and who is watching."""
 
+import contextlib
 import platform
 import resource
 import subprocess
@@ -57,8 +58,19 @@ def _kernel():
     return getattr(sys.modules["IPython"].get_ipython(), "kernel", None) if "IPython" in sys.modules else None
 
 
+def reset_peak_memory() -> None:
+    """Let `peak_memory_mb` count from here on, where the system can: on a GPU and on Linux."""
+    import torch
+
+    if torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()
+    else:
+        with contextlib.suppress(OSError):
+            Path("/proc/self/clear_refs").write_text("5")
+
+
 def peak_memory_mb() -> float:
-    """Most memory this process has held so far, in MB: of the GPU where it uses one, else resident."""
+    """Most memory this process has held since `reset_peak_memory`, in MB: of the GPU if it uses one, else resident."""
     import torch
 
     if torch.cuda.is_available():

@@ -36,6 +36,7 @@ from mtlib.trainer import ObjectiveTrainer, precision
 # it remarks on file systems whose times it does not trust; checkpoints are told apart by number
 logging.get_logger("transformers.trainer_utils").setLevel(logging.ERROR)
 KEPT = "run.json"  # in the folder of a kept model
+_UNFINISHED = f"{KEPT}.part"  # the same while it is being saved
 
 
 def run(
@@ -110,6 +111,7 @@ def _complete(
 ) -> None:
     """Train, evaluate and write the record of a run that nobody else is at."""
     started, surroundings = datetime.now(UTC), environment.describe()
+    environment.reset_peak_memory()
     plm, stages = _start(config)
     revision = getattr(plm.config, "_commit_hash", None)
     needed = {name for stage in stages for needs in (stage.objective, *stage.prepare) for name in needs.columns}
@@ -193,15 +195,19 @@ def _write(path: Path, record: dict) -> None:
 
 
 def _check_kept(folder: Path, identity: str) -> None:
+    if (folder / _UNFINISHED).is_file() and json.loads((folder / _UNFINISHED).read_text())["identity"] == identity:
+        return
     if (kept := _kept(folder)) not in (None, identity):
         raise UserError(f"{folder} holds {kept}; give an empty folder to keep the model in, or delete it.")
 
 
 def _keep(trainer: ObjectiveTrainer, folder: Path, identity: str) -> None:
-    """The trained model, and before it whose it is: if saving is cut off, the same run may do it again."""
-    (folder / KEPT).write_text(json.dumps({"identity": identity}) + "\n")
+    """The trained model. Whose it is stands there from the start: the same run may save it again if it is cut off."""
+    (folder / _UNFINISHED).write_text(json.dumps({"identity": identity}) + "\n")
+    (folder / KEPT).unlink(missing_ok=True)
     trainer.plm.save_pretrained(folder)
     save_objective(trainer.objective, folder)
+    (folder / _UNFINISHED).replace(folder / KEPT)  # last: it says that the model is whole
 
 
 def _kept(folder: Path) -> str | None:

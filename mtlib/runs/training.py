@@ -19,10 +19,11 @@ from transformers.trainer import DEFAULT_PROGRESS_CALLBACK
 from mtlib.checkpoints import last_checkpoint, save_objective
 from mtlib.errors import UserError
 from mtlib.plm import SharedPLM
+from mtlib.preparer import Prepared
 from mtlib.runs import environment
 from mtlib.runs.config import RunConfig
 from mtlib.runs.records import write_atomically
-from mtlib.stages import Stage, prepared_examples
+from mtlib.stages import Stage, is_prepared, prepared_examples
 from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer, precision
 
 _MODEL = "model"  # in the folder of a finished stage, with _RESULT in it
@@ -56,13 +57,15 @@ def train_stages(
 ) -> Trained:
     """Train a run's stages in the folder `work`, going on from what an interrupted call left there."""
     folders = [work / stage.name if len(stages) > 1 else work for stage in stages]
-    clock = Clock(work, resumed=any((f / _MODEL).exists() or last_checkpoint(f) for f in folders))
+    clock = Clock(work, resumed=any((f / _MODEL).exists() or last_checkpoint(f) or is_prepared(f) for f in folders))
     finite, results, trainer = StopAtInfinity(), [], None
     for stage, folder in zip(stages, folders, strict=True):
         last = stage is stages[-1]
         if not (folder / _MODEL).exists():
             clock.enter(stage.name)
-            trainer, result = _train(config, stage, plm, examples, folder, [clock, finite, *callbacks])
+            examples_of_stage, counts = _prepare(config, stage, plm, examples, folder)
+            clock.stop()  # what was prepared is kept, and so is the time that it took
+            trainer, result = _train(config, stage, plm, examples_of_stage, counts, folder, [clock, finite, *callbacks])
             clock.stop()
             results.append(result)
             if last or finite.diverged:
@@ -98,17 +101,20 @@ def check_slices(config: RunConfig) -> int:
     return slices
 
 
-def _train(
-    config: RunConfig, stage: Stage, plm: SharedPLM, examples: Dataset, folder: Path, callbacks: list[TrainerCallback]
-) -> tuple[ObjectiveTrainer, dict]:
-    """One stage from its start or its last checkpoint: the trainer, and what the record keeps of it."""
+def _prepare(config: RunConfig, stage: Stage, plm: SharedPLM, examples: Dataset, folder: Path) -> Prepared:
+    if not stage.prepare:
+        return Prepared(examples, {})
     device = PartialState().device
-    if stage.prepare:
-        bf16 = torch.autocast(device.type, torch.bfloat16, enabled=config.precision == "bf16")
-        with PartialState().main_process_first(), bf16:  # the other processes read what the first has kept
-            examples, counts = prepared_examples(stage, plm.to(device), examples, config.seed, folder)
-    else:
-        counts = {}
+    bf16 = torch.autocast(device.type, torch.bfloat16, enabled=config.precision == "bf16")
+    with PartialState().main_process_first(), bf16:  # the other processes read what the first has kept
+        return prepared_examples(stage, plm.to(device), examples, config.seed, folder)
+
+
+def _train(
+    config: RunConfig, stage: Stage, plm: SharedPLM, examples: Dataset, counts: dict[str, float], folder: Path,
+    callbacks: list[TrainerCallback],
+) -> tuple[ObjectiveTrainer, dict]:  # fmt: skip
+    """One stage from its start or its last checkpoint: the trainer, and what the record keeps of it."""
     if stage.start == "pretrained" or stage.model_options:
         plm = _started(config, stage, plm, folder)
     trainer = _make_trainer(config, stage, plm, examples, folder, callbacks)

@@ -13,7 +13,7 @@ from transformers import TrainerCallback
 from mtlib.collator import Collator
 from mtlib.masking import MaskingPolicy
 from mtlib.objectives import MaskTuning, mask_tuning_loss
-from mtlib.plm import SharedPLM, evaluating
+from mtlib.plm import SharedPLM, evaluating, forked_random_state
 
 
 @dataclass(frozen=True)
@@ -109,13 +109,16 @@ def _places(words: Callable, positions: list[int], targets, mlm_logits, n_filler
 
 @torch.no_grad()
 def example_losses(plm: SharedPLM, objective: MaskTuning, examples, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """`(mlm_loss, ft_loss)` of each example, in nats, each `(n,)`: without dropout, the same masks for the same seed.
+    """`(mlm_loss, ft_loss)` of each example, in nats, each `(n,)`: without dropout, the same draws for the same seed.
 
-    An example's `mlm_loss` is the mean over the masked tokens in it (equation 1 takes the mean over the batch's).
+    The random state is left as it was, so that looking does not change a training. An example's `mlm_loss` is the mean
+    over the masked tokens in it (equation 1 takes the mean over the batch's).
     """
-    batch = {key: value.to(plm.device) for key, value in Collator(plm.tokenizer)(list(examples)).items()}
-    batch = objective.prepare(plm, batch, torch.Generator().manual_seed(seed))
-    with evaluating(plm):
+    collate = Collator(plm.tokenizer, objective.columns)
+    batch = {key: value.to(plm.device) for key, value in collate(list(examples)).items()}
+    with evaluating(plm), forked_random_state(plm.device):
+        torch.manual_seed(seed)
+        batch = objective.prepare(plm, batch, torch.Generator().manual_seed(seed))
         filled, mask = objective.masked_lm(plm, batch), batch["mask"]  # (n, seq)
         logits = plm.classify({**batch, "input_ids": filled.perturbed_ids}).float()  # (n, num_labels)
     per_token = cross_entropy(filled.mlm_logits.float(), batch["input_ids"][mask], reduction="none")  # (n_masked,)

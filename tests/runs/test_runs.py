@@ -19,9 +19,12 @@ from mtlib.paths import SETTINGS_FILE
 from mtlib.plm import SharedPLM
 from mtlib.runs.config import RunConfig, configure, read_by
 from mtlib.runs.inputs import read_sets, record_path
+from mtlib.runs.profiles import resolve
 from mtlib.runs.records import SCHEMA_VERSION, read_records
 from mtlib.runs.run import run
 from mtlib.settings import LearningRates
+from mtlib.stages import Refill
+from mtlib.trainer import ObjectiveTrainer
 from tests.conftest import make_plm
 
 GOOD, BAD = ["good", "great", "funny", "warm"], ["bad", "awful", "boring", "slow"]
@@ -377,3 +380,43 @@ def test_a_file_of_no_records_and_odd_characters_in_one(tmp_path):
     }
     (tmp_path / "one.jsonl").write_text(json.dumps(record, ensure_ascii=False) + "\n", encoding="utf-8")
     assert read_records([tmp_path]) == [record]
+
+
+def test_a_kept_model_that_was_cut_off_is_made_again(testbed, model, tmp_path, monkeypatch):
+    """Also where the record is there, as for the models of a notebook."""
+    settings = resolve("smoke", model=str(model), out=tmp_path / "out", train_size=32, seeds=(0,))
+    settings.records("fine_tuning", max_length=64)
+    whole, cut = SharedPLM.save_pretrained, []
+    shutil.rmtree(tmp_path / "out" / "models")
+
+    def killed(plm, folder):
+        whole(plm, folder)
+        if "models" in Path(folder).parts and not cut:
+            cut.append(folder)
+            (Path(folder) / "masked_lm_head.safetensors").unlink()
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(SharedPLM, "save_pretrained", killed)
+    with pytest.raises(KeyboardInterrupt):
+        settings.model_of("fine_tuning", max_length=64)
+    assert settings.model_of("fine_tuning", max_length=64).config.num_labels == 2
+
+
+def test_time_of_preparing_survives_a_kill(testbed, model, tmp_path, monkeypatch):
+    refill = Refill.__call__
+
+    def slow(*args, **kwargs):
+        time.sleep(2)
+        return refill(*args, **kwargs)
+
+    def killed(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    perturbed = config(model, method="perturb_first", epochs=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(Refill, "__call__", slow)
+        patch.setattr(ObjectiveTrainer, "train", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run(perturbed, tmp_path / "out")
+    (record,) = read_records([run(perturbed, tmp_path / "out")[0]])
+    assert record["cost"]["train_seconds"] > 2 and record["cost"]["interruptions"] == 1

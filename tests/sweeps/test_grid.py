@@ -42,6 +42,23 @@ class TestExpand:
         # null is the paper's 0.6
         assert (count["fine_tuning"], count["mask_tuning"], count["no_integrated_loss"]) == (1, 2 * 2 * 2, 2)
 
+    @pytest.mark.parametrize(
+        ("text", "n"),
+        [
+            ("tasks: sentiment\nmethods: [mask_tuning, product_of_experts]\nbias: shortcut", 2),
+            ("tasks: sentiment\nmethods: mask_tuning\nclassification: [fine_tuning, reweight_is_none]", None),
+            ("tasks: sentiment\nmethods: mask_tuning\nclassification: [fine_tuning, product_of_experts]\n"
+             "bias: shortcut\nbias_learning_rate: [1e-2, 2e-2]", 3),
+            ("tasks: [sentiment, nli]\nmethods: mask_tuning\nside: [both, second]", 3),
+        ],
+    )  # fmt: skip
+    def test_what_a_combination_does_not_read_is_no_run_of_its_own(self, tmp_path, text, n):
+        if n is None:
+            with pytest.raises(UserError, match="classification is 'reweight_is_none'"):
+                expand(write(tmp_path, text))
+        else:
+            assert len(expand(write(tmp_path, text))) == n
+
     def test_values_that_are_lists_or_look_like_text(self, tmp_path):
         text = (
             "tasks: sentiment\nmethods: fine_tuning\nsource: hub\nsets: [sst2, imdb_cad]\nlearning_rate: [5e-5, 1.0e-4]"

@@ -8,7 +8,7 @@ import torch
 from datasets import Dataset
 
 from mtlib.encoding import tokenise
-from mtlib.masking import BernoulliMasking, ExactMasking
+from mtlib.masking import BernoulliMasking, ExactMasking, FrequencyMasking
 from mtlib.objectives import MaskTuning
 from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer
 from mtlib.tutorial import widgets
@@ -309,3 +309,11 @@ def cells(page: str) -> list[str]:
 def lines(output) -> str:
     """The original, the masked and the refilled text, without the tables below."""
     return output.value.partition("</p>")[0]
+
+
+def test_looking_changes_no_training_and_reads_what_the_policy_reads(plm):
+    data = examples(plm, ["the film is good", "a slow plot"])
+    data = data.add_column("token_counts", [[1] * len(ids) for ids in data["input_ids"]])
+    before = torch.get_rng_state()
+    example_losses(plm, MaskTuning(0.6, FrequencyMasking(0.5, "rare"), fill="sample"), data)
+    assert torch.equal(torch.get_rng_state(), before)
