@@ -47,8 +47,8 @@ def check_fill(fill: str, top_k: int) -> None:
         raise UserError(f"top_k is {top_k!r}; expected a whole number, 1 or more.")
 
 
-def check_top_k(top_k: int, tokenizer) -> None:
-    if top_k > len(tokenizer):
+def check_top_k(fill: str, top_k: int, tokenizer) -> None:
+    if fill == "top_k" and top_k > len(tokenizer):
         raise UserError(f"top_k is {top_k}; the vocabulary has {len(tokenizer)} tokens, give no more.")
 
 
@@ -318,8 +318,7 @@ class SharedPLM(nn.Module):
             `(mlm_logits (n_masked, vocab), perturbed_ids (batch, seq))`.
         """
         check_fill(fill, top_k)
-        if fill == "top_k":
-            check_top_k(top_k, self.tokenizer)
+        check_top_k(fill, top_k, self.tokenizer)
         mlm_logits = self.masked_lm_logits(batch, mask, masked_ids)
         scores = mlm_logits.detach().float().masked_fill(self._forbidden, -torch.inf)  # (n_masked, vocab)
         perturbed_ids = batch["input_ids"].clone()

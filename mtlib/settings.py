@@ -123,10 +123,14 @@ class BiasSettings:
 
 
 @dataclass(frozen=True)
-class ProductOfExpertsSettings(BiasSettings):
+class BiasNetworkSettings(BiasSettings):
+    bias_learning_rate: Annotated[float | None, "of the bias network (default: the classifier's)", ABOVE_0] = None
+
+
+@dataclass(frozen=True)
+class ProductOfExpertsSettings(BiasNetworkSettings):
     bias_weight: Annotated[float, "weight of the bias network's own loss", FROM_0] = 1.0
     focus: Annotated[float | None, "exponent of the debiased focal loss, which replaces the product", FROM_0] = None
-    bias_learning_rate: Annotated[float | None, "of the bias network (default: the classifier's)", ABOVE_0] = None
 
 
 @dataclass(frozen=True)
@@ -149,7 +153,7 @@ class ParsingSettings:
 
 
 @dataclass(frozen=True)
-class MaskTuningSettings(SharedTrunkSettings):
+class MaskTuningSettings(BiasNetworkSettings, SharedTrunkSettings):
     alpha: Annotated[float | None, "weight of the masked-LM loss (default: the paper's for the task)", SHARE] = None
     update: Annotated[Update, "how the two losses become a step; joint is equation 1"] = "joint"
     mlm_head_learning_rate: Annotated[float | None, "of the MLM head (default: by method and model)", ABOVE_0] = None
@@ -158,9 +162,6 @@ class MaskTuningSettings(SharedTrunkSettings):
     side: Annotated[Side, "which text of a pair is masked"] = "both"
     fixed_masks: Annotated[bool, "one draw of masks for all epochs"] = False
     classification: Annotated[Classification, "the loss on the refilled text"] = "fine_tuning"
-    bias: Annotated[Bias, "what the bias model looks at (by_task: words for sentiment, else overlap)"] = "by_task"
-    bias_folds: Annotated[int, "folds for out-of-fold predictions of the bias model; 1: of its own data", ABOVE_0] = 5
-    bias_learning_rate: Annotated[float | None, "of the bias network (default: the classifier's)", ABOVE_0] = None
 
 
 @dataclass(frozen=True)

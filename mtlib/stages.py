@@ -106,8 +106,7 @@ class Refill(Preparer):
         check_fill(self.fill, self.top_k)
 
     def check(self, plm: SharedPLM) -> None:
-        if self.fill == "top_k":
-            check_top_k(self.top_k, plm.tokenizer)
+        check_top_k(self.fill, self.top_k, plm.tokenizer)
 
     @torch.no_grad()
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0, batch_size: int = 64) -> Prepared:

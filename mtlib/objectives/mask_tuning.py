@@ -111,8 +111,7 @@ class MaskTuning(Objective):
         return super().totals(batch) | self.classification.totals(batch)
 
     def check(self, plm: SharedPLM) -> None:
-        if self.fill == "top_k":
-            check_top_k(self.top_k, plm.tokenizer)
+        check_top_k(self.fill, self.top_k, plm.tokenizer)
         self.classification.check(plm)
 
     def prepare(self, plm: SharedPLM, batch: dict, generator: torch.Generator | None = None) -> dict:

@@ -17,7 +17,7 @@ from mtlib.diversity.two_trainings import as_frame
 from mtlib.errors import UserError
 from mtlib.methods import METHODS
 from mtlib.runs.records import examples_used, read_records
-from mtlib.study import claims, figures, peers, report
+from mtlib.study import claims, figures, peers, report, reviews
 from mtlib.study.ablations import told_the_words
 from mtlib.study.arms import scores_of_arms
 from mtlib.study.plan import ARMS, arm_of, split
@@ -63,6 +63,10 @@ def parts(results: Path) -> dict[str, str]:
         "prompting": _prompting(results),
         "parts of Mask-tuning": _tables(told_the_words(results)),
         "masking policies": _policies(read_records([results / "policies.jsonl"])),
+        "policies on reviews": _compared(reviews.REFILLING, read_records([results / "policies_sst2.jsonl"]), "masked"),
+        "intermediate pre-training": _compared(
+            reviews.PRETRAINING, read_records([results / "intermediate.jsonl"]), "masked in pre-training"
+        ),
         "other methods": _compared(peers.PEERS, of_peers, "method"),
         "other methods seed by seed": report.markdown(peers.seed_by_seed(results, of_peers)),
         **{
