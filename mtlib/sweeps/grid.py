@@ -181,7 +181,12 @@ def _typed(name: str, value):
             return float(value)  # YAML takes 5e-5 for text
     if tuple in kinds and isinstance(value, list):
         return tuple(value)
-    if name in ("source", "model", "treebank") and isinstance(value, str) and value not in NAMES and Path(value).is_dir():
+    if (
+        name in ("source", "model", "treebank")
+        and isinstance(value, str)
+        and value not in NAMES
+        and Path(value).is_dir()
+    ):
         return os.path.abspath(value)  # it must mean the same to a process that works in another folder
     return value
 
