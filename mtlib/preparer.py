@@ -18,10 +18,10 @@ class Prepared(NamedTuple):
 class Preparer(ABC):
     """Makes one training set from another before a stage trains: refilled texts, a teacher's probabilities, spans.
 
-    `columns` names the columns of the dataset (texts, say) that it wants beside the tokens, where they are there.
+    `reads` names the columns of the dataset (texts, say) that it wants beside the tokens, where they are there.
     """
 
-    columns: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
 
     @abstractmethod
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
@@ -33,7 +33,7 @@ class Preparer(ABC):
             seed: of all that is random here.
         """
 
-    def at(self, source: str) -> "Preparer":
+    def reading_from(self, source: str) -> "Preparer":
         """This preparer for a run whose data come from `source`; another one if it reads sets of its own from there."""
         return self
 

@@ -488,7 +488,7 @@ class TestPointer:
         record = read_records([run(chosen, tmp_path / "out")[0]])[0]
         assert read == [("imdb_cad_train", str(source))]
         assert record["cost"]["stages"][0]["supervised_spans"] == 2
-        assert PointAtAnswers().at("testbed").source == "hub", "which has the words of the testbed"
+        assert PointAtAnswers().reading_from("testbed").source == "hub", "which has the words of the testbed"
 
 
 @pytest.fixture

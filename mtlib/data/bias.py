@@ -154,7 +154,7 @@ class AddBias(Preparer):
 
     model: BiasModel
     folds: int = 5
-    columns = ("text", "text_pair")
+    reads = ("text", "text_pair")
 
     def __post_init__(self):
         if self.folds < 1:

@@ -25,7 +25,7 @@ class MarkTokens(Preparer):
     dataset columns that it names.
     """
 
-    columns = ("text", "text_pair")
+    reads = ("text", "text_pair")
     column: str  # the one that it adds
 
     @abstractmethod
@@ -135,7 +135,7 @@ def check_texts(examples: Dataset, preparer: Preparer) -> None:
     if "text" not in examples.column_names:
         raise UserError(
             f"{type(preparer).__name__} reads the texts, but the examples have no column `text`; tokenise them with "
-            "`keep=preparer.columns`."
+            "`keep=preparer.reads`."
         )
 
 

@@ -114,7 +114,8 @@ def _complete(
     environment.reset_peak_memory()
     plm, stages = _start(config)
     revision = getattr(plm.config, "_commit_hash", None)
-    needed = {name for stage in stages for needs in (stage.objective, *stage.prepare) for name in needs.columns}
+    needed = {name for stage in stages for name in stage.objective.columns}
+    needed |= {name for stage in stages for preparer in stage.prepare for name in preparer.reads}
     train = sets["train"].dataset
     examples = tokenise(train, plm.tokenizer, config.max_length, keep=needed & {*train.column_names})
     work = path.parent / ".work" / path.stem
@@ -161,7 +162,9 @@ def _start(config: RunConfig) -> tuple[SharedPLM, tuple[Stage, ...]]:
     _check_lengths(config, plm)
     check_slices(config)
     stages = get_method(config.method).stages(config.settings, config.rates, plm.tokenizer)
-    stages = tuple(replace(stage, prepare=tuple(p.at(config.source) for p in stage.prepare)) for stage in stages)
+    stages = tuple(
+        replace(stage, prepare=tuple(p.reading_from(config.source) for p in stage.prepare)) for stage in stages
+    )
     for stage in stages:
         stage.objective.check(plm)
         for preparer in stage.prepare:

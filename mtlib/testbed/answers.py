@@ -30,12 +30,12 @@ class PointAtAnswers(PointAtSpans):
         source: of the pairs, "hub" or a folder of original releases.
     """
 
-    columns = MarkCause.columns
+    reads = MarkCause.reads
 
     def __init__(self, source: str = "hub"):
         self.source = source
 
-    def at(self, source: str) -> "PointAtAnswers":
+    def reading_from(self, source: str) -> "PointAtAnswers":
         return self if is_testbed(source) else PointAtAnswers(source)
 
     def training_spans(self, plm: SharedPLM, examples: Dataset, seed: int) -> list[PointedSpan]:
@@ -55,7 +55,7 @@ class MarkEdits(MarkTokens):
     """Marks the words of a review that its counterfactual has not, in pairs ("<pair>:original", "<pair>:edited")."""
 
     column = "edits"
-    columns = ("text", "group")
+    reads = ("text", "group")
 
     def spans(self, rows: Dataset) -> Iterator[tuple[Spans, Spans]]:
         texts = dict(zip(rows["group"], rows["text"], strict=True))

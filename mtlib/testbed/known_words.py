@@ -39,7 +39,7 @@ def cause_spans(grammar: Grammar, text: str, text_pair: str | None = None, templ
 
 
 class _MarkKnownWords(MarkTokens):
-    columns = ("text", "text_pair", "uid", "group")
+    reads = ("text", "text_pair", "uid", "group")
 
     def spans(self, rows: Dataset) -> Iterator[tuple[Spans, Spans]]:
         for row in rows:
