@@ -52,12 +52,12 @@ def points(records: Iterable[dict], masks: Mapping, method: str = "mask_tuning")
         masks: what `python -m mtlib policies --json` wrote.
         method: that the policies are used in.
 
-    Columns: `n`, `in_distribution`, `out_of_it`, `gap`, `low` and `high` (95 % by Student's t, None for one seed);
-    `touched` and `gone`, the shares of examples in which some and all of the shortcut's tokens are masked, in per cent
-    (None for an arm that `masks` does not have); `came_back`, the share of masked tokens that the masked LM fills with
-    the original at the end of training, in per cent (None where nothing is masked); `trained`, whether in distribution
-    it comes within two points of fine-tuning (None where that was not run); `precision`, where the runs do not all have
-    the same.
+    Columns: `n`, `in_distribution`, `out_of_it`, `gap`, `low` and `high` (95 % by Student's t, None for one seed),
+    `gaps` of the single seeds; `touched` and `gone`, the shares of examples in which some and all of the shortcut's
+    tokens are masked, in per cent (None for an arm that `masks` does not have); `came_back`, the share of masked tokens
+    that the masked LM fills with the original at the end of training, in per cent (None where nothing is masked);
+    `trained`, whether in distribution it comes within two points of fine-tuning (None where that was not run);
+    `precision`, where the runs do not all have the same.
     """
     arms, lines = in_training_by(method).by_arm(records), {}
     for name in sorted(arms, key=_place_in(masks)):
@@ -71,6 +71,7 @@ def points(records: Iterable[dict], masks: Mapping, method: str = "mask_tuning")
             **of_arm[["in_distribution", "out_of_it", "gap"]].mean(),
             "low": low,
             "high": high,
+            "gaps": list(of_arm["gap"]),
             "touched": 100 * touch["any"] if touch else nothing,
             "gone": 100 * touch["all"] if touch else nothing,
             "came_back": 100 * (1 - sum(changed) / len(changed)) if changed else None,

@@ -32,7 +32,7 @@ from mtlib.study.claims import CLAIMS, Cell, panels
 
 def standard(results: Path) -> dict[str, tuple[Figure, str]]:
     """The figures of `python -m mtlib figures`, by name, from the records in `results`."""
-    names = ("study", "sst2", "testbed", "policies", "policies_sst2", "peers", "base", "sizes")
+    names = ("study", "sst2", "testbed", "policies", "peers", "base", "sizes")
     records = {name: read_records([results / f"{name}.jsonl"]) for name in names}
     masks = json.loads((results / "policies_masks.json").read_text())
     return {
@@ -43,7 +43,6 @@ def standard(results: Path) -> dict[str, tuple[Figure, str]]:
         "policies_gap_short": gap_by_touch(
             records["policies"], masks, "Without the masked-LM loss", "no_integrated_loss"
         ),
-        "policies_sst2": gap(records["policies_sst2"], "Masking policies on SST-2 and edited reviews, bundled model"),
         "ablations": gap(told_the_words(results), "Parts of Mask-tuning, all words of the shortcut masked"),
         "peers": gap(records["peers"], "The other methods on the testbed"),
         "base_differences": differences(

@@ -53,7 +53,6 @@ def parts(results: Path) -> dict[str, str]:
         "study rates": _rates(grid),
         "study pilot": _rates(read_records([results / "study_pilot.jsonl"])),
         "policies figure": "\n\n".join(map(image, ("policies_gap", "policies_gap_short"))),
-        "policies on reviews figure": image("policies_sst2"),
         "parts of Mask-tuning figure": image("ablations"),
         "other methods figure": image("peers"),
         "base-sized figure": image("base_differences"),

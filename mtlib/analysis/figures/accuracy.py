@@ -141,7 +141,6 @@ def against_size(records: Sequence[dict], title: str = "") -> tuple[Figure, str]
 
 
 _PER_CENT = (-2, 102)  # with room for a marker at either end
-_OF_A_SEED = {"mfc": "white", "ms": 3.5, "zorder": 3}
 _MARK = ["row", "line", "mean", "low", "high", "n", "seeds"]  # seeds: single values, where they are to be drawn
 
 
@@ -171,7 +170,7 @@ def _draw(marks: pandas.DataFrame, lines: Sequence[str]):
         for mark in group.itertuples():
             at = lines.index(mark.Index) + apart * (place - (len(by_row) - 1) / 2)
             if len(mark.seeds) > 1:
-                axis.plot(mark.seeds, [at] * len(mark.seeds), "o", color=look.colour, **_OF_A_SEED)
+                axis.plot(mark.seeds, [at] * len(mark.seeds), "o", color=look.colour, **style.OF_A_SEED)
             axis.errorbar(
                 mark.mean, at, capsize=3,
                 xerr=[[mark.mean - mark.low], [mark.high - mark.mean]], marker=look.marker, ms=look.size, ls="",
@@ -179,7 +178,7 @@ def _draw(marks: pandas.DataFrame, lines: Sequence[str]):
                 label=f"{look.label} (n = {mark.n})" if mark.Index == group.index[0] else None,
             )  # fmt: skip
     if any(len(seeds) > 1 for seeds in marks["seeds"]):
-        axis.plot([], [], "o", color="0.3", **_OF_A_SEED, label="a single seed")
+        axis.plot([], [], "o", color="0.3", **style.OF_A_SEED, label="a single seed")
     return figure, axis
 
 

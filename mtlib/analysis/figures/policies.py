@@ -63,8 +63,8 @@ def gap_by_touch(
 
     On the left the share in which some of the shortcut's tokens were masked, on the right all of them, on an axis that
     is logarithmic above 1 %. Hollow: the arm is more than two points below fine-tuning in distribution. Bars: 95 % over
-    seeds by Student's t, where there are two seeds or more. Markers that would hide each other stand side by side, with
-    a line to their true place.
+    seeds by Student's t, where there are two seeds or more; small circles: the seeds. Markers that would hide each
+    other stand side by side, with a line to their true place.
     """
     arms = points(records, masks, method)
     shown = arms[arms["touched"].notna()] if len(arms) else arms
@@ -111,9 +111,11 @@ def _side_by_side(axis, values: np.ndarray) -> list[int]:
 
 def _mark(axis, name: str, point: pandas.Series, column: str, look: Mapping, beside: Transform) -> None:
     bar = None if pandas.isna(point["low"]) else [[point["gap"] - point["low"]], [point["high"] - point["gap"]]]
-    size = (4 + 8 * _policy_and_rate(name)[1] ** 0.5) * (
-        1.5 if isinstance(look["marker"], tuple) else 1
-    )  # stars have thin points
+    if len(point["gaps"]) > 1:
+        at = [point[column]] * len(point["gaps"])
+        axis.plot(at, point["gaps"], "o", color=look["color"], **style.OF_A_SEED, transform=beside)
+    size = 4 + 8 * min(_policy_and_rate(name)[1], 0.3) ** 0.5
+    size *= 1.5 if isinstance(look["marker"], tuple) else 1  # stars have thin points
     axis.errorbar(
         point[column], point["gap"], yerr=bar, capsize=3, ms=size, **look, ls="",
         markerfacecolor=look["color"] if point["trained"] in (True, None) else "white",

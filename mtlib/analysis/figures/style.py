@@ -21,6 +21,7 @@ from mtlib.settings import Masking
 PALETTE = seaborn.color_palette("colorblind").as_hex()  # for what is no method: sets, losses, tasks
 MARKERS = "osD^vPhX<>"
 LINES = ("-", "--", "-.", ":")
+OF_A_SEED = {"mfc": "white", "ms": 3.5, "zorder": 3}  # a small circle beside the mean
 _STYLE = {
     "figure.dpi": 100,
     "savefig.dpi": 160,
