@@ -20,7 +20,9 @@ from tests.analysis.test_figures import description, texts
 
 class TestClaims:
     def cell(self, name, mean, half, task="sentiment", obstacle=""):
-        return Cell(task, name, Difference(mean, mean - half, mean + half, 5), "", obstacle)
+        """Its decisive interval is twice as wide as the one of 95 %."""
+        narrow, wide = (Difference(mean, mean - width, mean + width, 5) for width in (half / 2, half))
+        return Cell(task, name, narrow, "", obstacle, wide)
 
     def test_a_panel_per_claim_and_a_row_per_set_that_was_run(self):
         by_panel = {
