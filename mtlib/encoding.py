@@ -68,7 +68,8 @@ def predict(plm: SharedPLM, dataset: Dataset, max_length: int = 128, batch_size:
     the random states stay as they were.
     """
     examples, order = _by_length(dataset, plm.tokenizer, max_length)
-    plm.check_lengths(examples["input_ids"], "the dataset")
+    if len(examples):
+        plm.check_lengths(examples["input_ids"], "the dataset")
     logits = [torch.empty(0, plm.config.num_labels)]
     device = torch.device("cpu" if precision()["use_cpu"] else "cuda")
     plm.to(device)

@@ -34,12 +34,13 @@ def check_examples(plm: SharedPLM, objective: Objective, args: TrainingArguments
     else:
         sets["the evaluation set"] = evaluation
     for name, dataset in sets.items():
-        if dataset is not None:
-            if not isinstance(dataset, Dataset):
-                raise UserError(
-                    f"{name} is a {type(dataset).__name__}; expected a Dataset, as mtlib.tokenise makes one."
-                )
-            _check_columns(name, dataset, objective, training=dataset is train)
+        if dataset is None:
+            continue
+        # other things with columns will do, such as batches made on the fly; they are not looked into
+        if not (hasattr(dataset, "column_names") and hasattr(dataset, "__len__")):
+            raise UserError(f"{name} is a {type(dataset).__name__}; expected a Dataset, as mtlib.tokenise makes one.")
+        _check_columns(name, dataset, objective, training=dataset is train)
+        if isinstance(dataset, Dataset):
             plm.check_lengths(dataset["input_ids"], name)
             if objective.classifies and "labels" in dataset.column_names:
                 _check_labels(name, dataset, plm.config.num_labels)

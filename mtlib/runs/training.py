@@ -64,7 +64,8 @@ def train_stages(
         if not (folder / _MODEL).exists():
             clock.enter(stage.name)
             examples_of_stage, counts = _prepare(config, stage, plm, examples, folder)
-            clock.stop()  # what was prepared is kept, and so is the time that it took
+            if stage.prepare:
+                clock.stop()  # what was prepared is kept, and so is the time that it took
             trainer, result = _train(config, stage, plm, examples_of_stage, counts, folder, [clock, finite, *callbacks])
             clock.stop()
             results.append(result)

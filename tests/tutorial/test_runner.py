@@ -453,7 +453,7 @@ RECORDS = {
     "01_data": 0,
     "02_baseline": 1,
     "03_mask_tuning": 0,
-    "04_ablations": 2,  # two trunks at two values of alpha
+    "04_ablations": 4,  # one trunk and two, each at two values of alpha
     "05_diversity": 0,
     "06_policies": 0,
     "07_peers": 0,
