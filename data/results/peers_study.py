@@ -6,7 +6,6 @@ python data/results/peers_study.py [FOLDER]     # for records; default runs/peer
 import sys
 from pathlib import Path
 
-from mtlib.analysis.comparison import at_best_rates
 from mtlib.cli.records import bundle
 from mtlib.paths import DATA_DIR
 from mtlib.runs.config import configure
@@ -32,7 +31,7 @@ def more_seeds(out: Path, arms: tuple[str, ...]) -> None:
     """Seeds 1 and 2 at the rates that are best with seed 0."""
     for seed in (1, 2):
         for arm in arms:
-            (first, *_) = at_best_rates(PEERS.by_arm(read_records([out])))[arm]
+            (first, *_) = PEERS.by_arm(read_records([out]))[arm]
             train(out, arm, (first["config"]["learning_rate"], first["config"]["classifier_learning_rate"]), seed)
 
 

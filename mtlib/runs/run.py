@@ -198,7 +198,7 @@ def _write(path: Path, record: dict) -> None:
 
 
 def _check_kept(folder: Path, identity: str) -> None:
-    if (folder / _UNFINISHED).is_file() and json.loads((folder / _UNFINISHED).read_text())["identity"] == identity:
+    if _identity_in(folder / _UNFINISHED) == identity:
         return
     if (kept := _kept(folder)) not in (None, identity):
         raise UserError(f"{folder} holds {kept}; give an empty folder to keep the model in, or delete it.")
@@ -215,9 +215,12 @@ def _keep(trainer: ObjectiveTrainer, folder: Path, identity: str) -> None:
 
 def _kept(folder: Path) -> str | None:
     """The identity of the run whose model lies in `folder`, some words where that is not known, None if it is empty."""
-    if (folder / KEPT).is_file():
-        return json.loads((folder / KEPT).read_text())["identity"]
-    return "files that are no kept model of a run" if any(folder.iterdir()) else None
+    found = _identity_in(folder / KEPT)
+    return found or ("files that are no kept model of a run" if any(folder.iterdir()) else None)
+
+
+def _identity_in(file: Path) -> str | None:
+    return json.loads(file.read_text())["identity"] if file.is_file() else None
 
 
 @contextlib.contextmanager

@@ -70,14 +70,14 @@ def seed_by_seed(results: Path, compared: Iterable[dict] = ()) -> pandas.DataFra
         config = run["config"]
         if config["task"] == "sentiment":
             without = config["source"].startswith("testbed (strength 0,")
-            n_rows, place = examples_used(run["data"]["train"]), list(ARMS).index(arm_of(config))
-            of_training[without, n_rows, config["epochs"], place].append(run)
+            of_training[without, examples_used(run["data"]["train"]), config["epochs"], arm_of(config)].append(run)
     rows = []
-    for (without, n_rows, epochs, place), runs in sorted(of_training.items(), key=lambda item: item[0]):
-        runs = sorted(runs, key=lambda run: run["config"]["seed"])
+    for training in sorted(of_training, key=lambda training: (*training[:3], list(ARMS).index(training[3]))):
+        without, n_rows, epochs, arm = training
+        runs = sorted(of_training[training], key=lambda run: run["config"]["seed"])
         cells = {of: ", ".join(f"{accuracy(run, of):.1f}" for run in runs) for of in runs[0]["metrics"]}
         rows.append({
-            "method": label(list(ARMS)[place]), "shortcut in training": "no" if without else "yes",
+            "method": label(arm), "shortcut in training": "no" if without else "yes",
             "rows": f"{n_rows:,}", "epochs": f"{epochs:g}", "seeds": len(runs), **cells,
         })  # fmt: skip
     return pandas.DataFrame(rows).set_index("method")

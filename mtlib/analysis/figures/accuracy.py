@@ -127,8 +127,7 @@ def against_size(records: Sequence[dict], title: str = "") -> tuple[Figure, str]
     for axis, of in zip(axes, sets, strict=True):
         for place, (arm, look) in enumerate(arms.items()):
             of_arm = scores[(scores["set"] == of) & (scores["row"] == arm)].groupby("size")
-            marks = [interval(group) for _, group in of_arm]
-            means, lows, highs = np.array(marks).T
+            means, lows, highs = np.array([interval(group) for _, group in of_arm]).T
             at = np.array([sizes.index(size) for size in of_arm.groups])
             style.line(axis, at, (means, lows, highs), look, place, len(arms), look.label)
             words[f"{arm} on {of}"] = [f"{mean:.0f} % at {n:,}" for n, mean in zip(of_arm.groups, means, strict=True)]

@@ -9,6 +9,7 @@ from matplotlib.transforms import Transform
 
 from mtlib.analysis.figures import style
 from mtlib.analysis.policies import FINE_TUNING, label, points, seeds_in_words
+from mtlib.policy_names import PolicyAtRate
 
 _ROLES = {"shortcut": (style.PALETTE[1], "//"), "cause": (style.PALETTE[0], "..")}  # colour, hatching
 _ROLE_WORDS = {"shortcut": "carries the shortcut", "cause": "word of opinion"}
@@ -136,5 +137,5 @@ def _in_turn(masks: Mapping) -> list[str]:
 
 def _policy_and_rate(name: str) -> tuple[str, float]:
     """Of an arm; what has no rate is drawn like 5 %."""
-    policy, _, rate = name.partition(":")
-    return policy, float(rate or 0.05)
+    policy, rate = (name, None) if name == FINE_TUNING else PolicyAtRate.parse(name)
+    return policy, 0.05 if rate is None else rate
