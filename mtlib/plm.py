@@ -9,7 +9,6 @@ import shutil
 from collections.abc import Iterable, Sequence
 from contextlib import contextmanager
 from inspect import signature
-from numbers import Integral
 from pathlib import Path
 from typing import NamedTuple, get_args
 
@@ -35,7 +34,7 @@ from mtlib.checkpoints import (
     saved_form,
 )
 from mtlib.errors import UserError
-from mtlib.settings import Fill
+from mtlib.settings import COUNT, Fill
 
 FILLS = get_args(Fill)
 
@@ -43,8 +42,7 @@ FILLS = get_args(Fill)
 def check_fill(fill: str, top_k: int) -> None:
     if fill not in FILLS:
         raise UserError(f"fill is {fill!r}; expected one of {', '.join(FILLS)}.")
-    if type(top_k) is not int or top_k < 1:
-        raise UserError(f"top_k is {top_k!r}; expected a whole number, 1 or more.")
+    COUNT.check("top_k", top_k)
 
 
 def check_top_k(fill: str, top_k: int, tokenizer) -> None:
@@ -374,9 +372,13 @@ def gradients_if(enabled: bool):
             torch.clear_autocast_cache()
 
 
-def forked_random_state(device: torch.device):
-    """A block after which torch's global generators stand where they stood before it."""
-    return torch.random.fork_rng([device] if device.type == "cuda" else [])
+@contextmanager
+def forked_random_state(device: torch.device, seed: int | None = None):
+    """A block after which torch's global generators stand where they stood before it; it may begin with a seed."""
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        if seed is not None:
+            torch.manual_seed(seed)
+        yield
 
 
 def word_embeddings(trunk: PreTrainedModel) -> nn.Module:
@@ -416,8 +418,7 @@ def _label_settings(num_labels: int | None, changes: dict) -> dict:
     number = num_labels if names is None or num_labels is not None else len(names)
     if number is None:
         return {}
-    if not isinstance(number, Integral) or number < 1:
-        raise UserError(f"num_labels is {number!r}; expected a whole number, 1 or more.")
+    COUNT.check("num_labels", number)
     if names is None:
         return {"num_labels": int(number)}
     inverse = {name: index for index, name in names.items()}

@@ -38,9 +38,8 @@ class PolicyAtRate(NamedTuple):
         try:
             value = float(rate or 0.05)
         except ValueError:
-            value = None
-        if value is None or not SHARE.holds(value):
-            raise UserError(f"the rate of {policy} is {rate!r}; expected {SHARE.text}.")
+            value = rate
+        SHARE.check(f"the rate of {policy}", value)
         return cls(policy, value)
 
     @classmethod

@@ -1,6 +1,7 @@
 """The settings that methods read, with their defaults, choices and the words that the command line prints for them."""
 
 import math
+import numbers
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cache
@@ -15,11 +16,18 @@ class Range(NamedTuple):
 
     text: str
     holds: Callable[[float], bool]
+    kind: type = numbers.Real
+
+    def check(self, name: str, value: object) -> None:
+        """Raise `UserError` unless `value`, called `name`, is one of these numbers."""
+        if isinstance(value, bool) or not isinstance(value, self.kind) or not self.holds(value):
+            raise UserError(f"{name} is {value!r}; expected {self.text}.")
 
 
 SHARE = Range("a number from 0 to 1 (5 % is 0.05)", lambda value: 0 <= value <= 1)
 ABOVE_0 = Range("a number above 0", lambda value: 0 < value < math.inf)
 FROM_0 = Range("0 or more", lambda value: 0 <= value < math.inf)
+COUNT = Range("a whole number, 1 or more", lambda value: value >= 1, numbers.Integral)
 
 
 class Setting(NamedTuple):
@@ -82,8 +90,18 @@ BIAS_MODELS = {
     "bag_of_words": "mtlib.data.bias.BagOfWords",
     "shortcut": "mtlib.testbed.bias.Shortcut",
 }
-# classifications that take no bias model
-WITHOUT_BIAS = ("fine_tuning", "original_and_refilled", "validated_or_dropped", "validated_or_original", "span_cutoff")
+# classifications of Mask-tuning that take no bias model
+_WITHOUT_BIAS = ("fine_tuning", "original_and_refilled", "validated_or_dropped", "validated_or_original", "span_cutoff")
+
+
+def unread_bias_settings(classification: str) -> frozenset[str]:
+    """The settings of a bias model that Mask-tuning with this classification loss does not read.
+
+    Product of experts alone has a bias network that is trained along, and so a learning rate for it.
+    """
+    if classification in _WITHOUT_BIAS:
+        return frozenset({"bias", "bias_folds", "bias_learning_rate"})
+    return frozenset(() if classification == "product_of_experts" else {"bias_learning_rate"})
 
 
 @dataclass(frozen=True)

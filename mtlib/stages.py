@@ -121,8 +121,8 @@ class Refill(Preparer):
         console = Console(stderr=True)
         counts = {"masked": 0, "changed": 0}
         rows = iter(order.tolist())
-        with evaluating(plm), forked_random_state(plm.device):
-            torch.manual_seed(seed)  # what sampled fills and the 80/10/10 rule draw from
+        # sampled fills and the 80/10/10 rule draw from the global generator, masks from one of their own
+        with evaluating(plm), forked_random_state(plm.device, seed):
             masks = torch.Generator().manual_seed(seed)
             for batch in track(batches, "refilling", console=console, transient=True, disable=not console.is_terminal):
                 batch = {name: tensor.to(plm.device) for name, tensor in batch.items()}

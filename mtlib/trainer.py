@@ -193,8 +193,7 @@ class ObjectiveTrainer(Trainer):
             if not self.objective.classifies:
                 # the same draws for the same batch in every evaluation, and others for the next batch
                 seed = self.args.seed + int(inputs["input_ids"].sum())
-                with forked_random_state(self.plm.device):
-                    torch.manual_seed(seed)
+                with forked_random_state(self.plm.device, seed):
                     batch = self.objective.prepare(self.plm, inputs, torch.Generator().manual_seed(seed))
                     return model(self.objective, batch).loss, None, None
             if "labels" not in inputs:  # through the model, which brings the autocast

@@ -36,8 +36,8 @@ def test_words():
     [
         ("none", "policy is 'none'"),
         ("exact:high", "the rate of exact is 'high'"),
-        ("exact:2", "the rate of exact is '2'"),
-        ("exact:nan", "the rate of exact is 'nan'"),
+        ("exact:2", "the rate of exact is 2.0"),
+        ("exact:nan", "the rate of exact is nan"),
         ("supervised:0.3", "masks a span of its own length, leave the rate out"),
     ],
 )

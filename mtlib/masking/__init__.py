@@ -2,7 +2,7 @@
 
 from mtlib.errors import UserError
 from mtlib.masking.fixed import DrawMasks, FixedMasking
-from mtlib.masking.places import check_rate, continues_word, maskable_positions
+from mtlib.masking.places import continues_word, maskable_positions
 from mtlib.masking.pointed import MetaLearnedMasking, SupervisedMasking, pointer_loss
 from mtlib.masking.policy import MaskingPolicy
 from mtlib.masking.random import BernoulliMasking, ExactMasking, OriginalMasking
@@ -28,7 +28,6 @@ __all__ = [
     "SalientSpanMasking",
     "SupervisedMasking",
     "WholeWordMasking",
-    "check_rate",
     "continues_word",
     "maskable_positions",
     "masking_policy",

@@ -150,10 +150,9 @@ class LearnToMask(Preparer):
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
         with (
             evaluating(plm),
-            forked_random_state(plm.device),
+            forked_random_state(plm.device, seed),
             torch.autocast(plm.device.type, enabled=False),
         ):
-            torch.manual_seed(seed)
             scorer = MaskScorer(word_embeddings(plm.trunk).weight).to(plm.device)
             self.fit(scorer, plm, examples, torch.Generator().manual_seed(seed))
             scores = self._scores(scorer, plm, examples)

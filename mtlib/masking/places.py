@@ -1,7 +1,5 @@
 """Where an ordinary token stands, and where a word begins."""
 
-import numbers
-
 import torch
 from torch import Tensor
 
@@ -44,9 +42,3 @@ def continues_word(tokenizer) -> Tensor:
             )
         flags = [not piece.startswith(mark) for piece in pieces]
     return torch.tensor(flags)
-
-
-def check_rate(name: str, value: float) -> None:
-    """Raise unless `value` is a number in [0, 1]."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0.0 <= value <= 1.0:
-        raise UserError(f"{name} is {value!r}; expected a number from 0 to 1 (5 % is 0.05).")

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from mtlib.errors import UserError
 from mtlib.masking.policy import CountedMasking, MaskingPolicy, gumbel, uniform
+from mtlib.settings import COUNT
 
 
 def pointer_loss(start_logits: Tensor, end_logits: Tensor, start: Tensor, end: Tensor) -> Tensor:
@@ -75,8 +75,7 @@ class SupervisedMasking(MaskingPolicy):
     best_of: int = 1
 
     def __post_init__(self):
-        if not (isinstance(self.best_of, int) and self.best_of >= 1):
-            raise UserError(f"best_of is {self.best_of!r}; expected a whole number, 1 or more.")
+        COUNT.check("best_of", self.best_of)
 
     def __call__(self, batch, maskable, generator=None, plm=None) -> Tensor:
         start, end = (self.column(batch, name).masked_fill(~maskable, -torch.inf) for name in self.columns)

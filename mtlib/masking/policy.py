@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 
 from mtlib.errors import UserError
-from mtlib.masking.places import check_rate
 from mtlib.preparer import Preparer
-from mtlib.settings import Targets
+from mtlib.settings import SHARE, Targets
 
 
 class MaskingPolicy(ABC):
@@ -89,7 +88,7 @@ class CountedMasking(MaskingPolicy):
     temperature: float = field(default=0.0, kw_only=True)
 
     def __post_init__(self):
-        check_rate("rate", self.rate)
+        SHARE.check("rate", self.rate)
         if not self.temperature >= 0:
             raise UserError(f"temperature is {self.temperature!r}; expected 0 or more.")
 

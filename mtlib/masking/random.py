@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from mtlib.masking.places import check_rate
 from mtlib.masking.policy import CountedMasking, MaskingPolicy, uniform
+from mtlib.settings import SHARE
 
 
 class ExactMasking(CountedMasking):
@@ -32,7 +32,7 @@ class BernoulliMasking(MaskingPolicy):
     rate: float = 0.05
 
     def __post_init__(self):
-        check_rate("rate", self.rate)
+        SHARE.check("rate", self.rate)
 
     def __call__(self, batch, maskable, generator=None, plm=None) -> Tensor:
         return uniform(maskable, generator) < self.rate  # (batch, seq)

@@ -12,6 +12,7 @@ from torch import Tensor
 from mtlib.errors import UserError
 from mtlib.masking.policy import CountedMasking
 from mtlib.plm import evaluating, word_embeddings
+from mtlib.settings import COUNT
 
 Frequency = Literal["rare", "frequent"]
 WordClass = Literal["content", "function"]
@@ -84,8 +85,7 @@ class AttributionMasking(CountedMasking):
     def __post_init__(self):
         super().__post_init__()
         _check_preference(self.prefer, Attribution)
-        if not (isinstance(self.every, int) and self.every >= 1):
-            raise UserError(f"every is {self.every!r}; expected a whole number, 1 or more.")
+        COUNT.check("every", self.every)
 
     def scores(self, batch, maskable, plm) -> Tensor:
         scores = attribution(plm, batch) if self.every == 1 else self._scores_kept(batch, plm)  # (batch, seq)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mtlib.masking.places import check_rate
 from mtlib.masking.policy import CountedMasking, MaskingPolicy, uniform
+from mtlib.settings import SHARE
 
 
 def mark_spans(text: str, offsets: Sequence[tuple[int, int]], spans: Sequence[tuple[int, int, int]]) -> list[int]:
@@ -45,7 +45,7 @@ class SpanMasking(MaskingPolicy):
     rate: float = 0.05
 
     def __post_init__(self):
-        check_rate("rate", self.rate)
+        SHARE.check("rate", self.rate)
 
     def __call__(self, batch, maskable, generator=None, plm=None) -> Tensor:
         (name,) = self.columns

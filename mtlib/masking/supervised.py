@@ -103,8 +103,7 @@ class PointAtSpans(Preparer):
 
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
         spans = self.training_spans(plm, examples, seed)
-        with forked_random_state(plm.device):
-            torch.manual_seed(seed)
+        with forked_random_state(plm.device, seed):
             pointer = SpanPointer(word_embeddings(plm.trunk).weight).to(plm.device)
             fit_span_pointer(pointer, spans, plm.tokenizer.all_special_ids, self.epochs, seed=seed)
         starts, ends = self._logarithms(pointer.eval(), examples, plm.tokenizer.all_special_ids)

@@ -8,14 +8,14 @@ from datasets import Dataset
 from torch import Tensor
 
 from mtlib.errors import UserError
-from mtlib.masking import ExactMasking, MaskingPolicy, check_rate
+from mtlib.masking import ExactMasking, MaskingPolicy
 from mtlib.masking.masked_text import check_replacement, draw_mask, perturbation_counts, replace_masked
 from mtlib.masking.policy import check_policy
 from mtlib.objectives.fine_tuning import FineTuning, fine_tuning_loss
 from mtlib.objectives.masked_lm import masked_lm_loss, predict_targets
 from mtlib.objectives.objective import Objective, ObjectiveOutput
 from mtlib.plm import SharedPLM, check_fill, check_top_k, evaluating, gradients_if
-from mtlib.settings import Fill, FillMode, Reduction, Replacement
+from mtlib.settings import SHARE, Fill, FillMode, Reduction, Replacement
 
 
 def mask_tuning_loss(
@@ -40,7 +40,7 @@ def mask_tuning_loss(
     Returns:
         The loss (scalar, nats, float32) and its parts `mlm_loss` and `ft_loss`. With nothing masked `mlm_loss` is 0.
     """
-    check_rate("alpha", alpha)
+    SHARE.check("alpha", alpha)
     mlm_loss = masked_lm_loss(mlm_logits, mlm_targets, n_masked)
     ft_loss = fine_tuning_loss(logits, labels, n_examples)
     return alpha * mlm_loss + (1 - alpha) * ft_loss, {"mlm_loss": mlm_loss, "ft_loss": ft_loss}
@@ -77,7 +77,7 @@ class MaskTuning(Objective):
         mlm_reduction: Reduction = "tokens",
     ):
         super().__init__()
-        check_rate("alpha", alpha)
+        SHARE.check("alpha", alpha)
         check_replacement(replacement)
         check_fill(fill, top_k)
         self.classification = FineTuning() if classification is None else classification

@@ -8,10 +8,10 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from mtlib.errors import UserError
-from mtlib.masking import check_rate
 from mtlib.objectives.fine_tuning import fine_tuning_loss
 from mtlib.objectives.objective import Objective, ObjectiveOutput
 from mtlib.plm import SharedPLM, gradients_if
+from mtlib.settings import SHARE
 
 
 class OriginalAndRefilled(Objective):
@@ -49,7 +49,7 @@ class DoubleValidated(Objective):
         super().__init__()
         if rejected not in ("drop", "original"):
             raise UserError(f"rejected is {rejected!r}; expected 'drop' or 'original'.")
-        check_rate("confidence", confidence)
+        SHARE.check("confidence", confidence)
         self.rejected, self.confidence = rejected, confidence
 
     def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:

@@ -8,10 +8,10 @@ from torch import Tensor, nn
 from torch.nn.functional import kl_div
 
 from mtlib.errors import UserError
-from mtlib.masking import check_rate
 from mtlib.objectives.fine_tuning import fine_tuning_loss
 from mtlib.objectives.objective import Objective, ObjectiveOutput
 from mtlib.plm import SharedPLM
+from mtlib.settings import SHARE
 
 
 def jensen_shannon(
@@ -50,7 +50,7 @@ class TwoViews(Objective):
         faithful_to_code: bool = False,
     ):
         super().__init__()
-        check_rate("ratio", ratio)
+        SHARE.check("ratio", ratio)
         self.ratio, self.cut_weight, self.divergence_weight = ratio, cut_weight, divergence_weight
         self.faithful_to_code = faithful_to_code
 

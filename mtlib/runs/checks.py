@@ -9,7 +9,7 @@ from mtlib.data.source_kinds import is_testbed, source_kind
 from mtlib.data.tasks import get_task
 from mtlib.errors import UserError
 from mtlib.paths import is_missing_folder
-from mtlib.settings import BIAS_OF_TASK, OWN_LENGTH, TESTBED_ONLY, Setting
+from mtlib.settings import BIAS_OF_TASK, OWN_LENGTH, TESTBED_ONLY, Setting, unread_bias_settings
 
 if TYPE_CHECKING:
     from mtlib.runs.config import RunConfig
@@ -85,12 +85,12 @@ def _check_value(name: str, value, setting: Setting) -> None:
 
 def _check_bias(config: "RunConfig") -> None:
     values = config.values()
-    for name in ("bias", "bias_folds", "bias_learning_rate"):
-        read = config.reads_bias and (name != "bias_learning_rate" or config.trains_bias)
-        if not read and name in values and values[name] != config.described[name].default:
+    unread = unread_bias_settings(values["classification"]) if "classification" in values else frozenset()
+    for name in sorted(unread):
+        if values[name] != config.described[name].default:
             raise UserError(
-                f"{name} is {values[name]!r}, but mask_tuning with classification={config.settings.classification!r} "
-                f"{'trains' if config.reads_bias else 'takes'} no bias model; leave it out."
+                f"{name} is {values[name]!r}, but mask_tuning with classification={values['classification']!r} "
+                f"{'takes' if 'bias' in unread else 'trains'} no bias model; leave it out."
             )
     bias = values.get("bias", "by_task")
     if bias == "by_task":

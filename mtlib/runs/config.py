@@ -21,11 +21,11 @@ from mtlib.settings import (
     BIAS_OF_TASK,
     FROM_0,
     OWN_LENGTH,
-    WITHOUT_BIAS,
     LearningRates,
     Range,
     Setting,
     settings_of,
+    unread_bias_settings,
 )
 
 BUNDLED_MODEL = "mini"
@@ -84,17 +84,6 @@ class RunConfig:
     def evaluation_sets(self) -> tuple[str, ...]:
         return self.sets or get_task(self.task).evaluation_sets(self.source)
 
-    @property
-    def reads_bias(self) -> bool:
-        """Whether the method takes a bias model, or is combined with one that does."""
-        reads = get_method(self.method).reads
-        return "bias" in reads and getattr(self.settings, "classification", "") not in WITHOUT_BIAS
-
-    @property
-    def trains_bias(self) -> bool:
-        """Whether the bias model is a network that is trained along: product of experts, alone or combined."""
-        return "product_of_experts" in (self.method, getattr(self.settings, "classification", ""))
-
     def values(self) -> dict[str, object]:
         """All settings side by side: those of every run, then those of the method."""
         return {name: getattr(self, name) for name in settings_of(RunConfig)} | {
@@ -129,7 +118,7 @@ class RunConfig:
             for number in (int, float):  # 3 and 3.0 are one run, with one record
                 if number in self.described[name].kinds and values[name] is not None:
                     values[name] = number(values[name])
-        if self.reads_bias and values["bias"] == "by_task":
+        if "bias" in read_by(self.method, values) and values["bias"] == "by_task":
             values["bias"] = BIAS_OF_TASK[self.task][0]
         if self.precision == "auto":
             values["precision"] = "bf16" if precision()["bf16"] else "float32"
@@ -195,11 +184,7 @@ def read_by(method: str, values: Mapping[str, object]) -> dict[str, object]:
     if isinstance(values.get("task"), str) and not get_task(values["task"]).pair:
         reads.discard("side")
     if "classification" in reads:
-        classification = values.get("classification", "fine_tuning")
-        if classification in WITHOUT_BIAS:
-            reads -= {"bias", "bias_folds"}
-        if classification != "product_of_experts":
-            reads.discard("bias_learning_rate")
+        reads -= unread_bias_settings(values.get("classification", "fine_tuning"))
     return {name: value for name, value in values.items() if name in reads}
 
 

@@ -116,8 +116,7 @@ def example_losses(plm: SharedPLM, objective: MaskTuning, examples, seed: int = 
     """
     collate = Collator(plm.tokenizer, objective.columns)
     batch = {key: value.to(plm.device) for key, value in collate(list(examples)).items()}
-    with evaluating(plm), forked_random_state(plm.device):
-        torch.manual_seed(seed)
+    with evaluating(plm), forked_random_state(plm.device, seed):
         batch = objective.prepare(plm, batch, torch.Generator().manual_seed(seed))
         filled, mask = objective.masked_lm(plm, batch), batch["mask"]  # (n, seq)
         logits = plm.classify({**batch, "input_ids": filled.perturbed_ids}).float()  # (n, num_labels)

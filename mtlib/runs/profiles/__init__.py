@@ -14,13 +14,13 @@ from datasets import disable_progress_bars
 
 from mtlib.data.tasks import get_task
 from mtlib.errors import UserError
-from mtlib.masking import check_rate
 from mtlib.methods import METHODS
 from mtlib.plm import SharedPLM
 from mtlib.runs.config import RunConfig, configure, read_by
 from mtlib.runs.inputs import read_inputs, record_path, shipped_record
 from mtlib.runs.records import read_records
 from mtlib.runs.run import KEPT, run
+from mtlib.settings import SHARE
 
 FOLDER = Path(__file__).parent
 PROFILES = tuple(sorted((path.stem for path in FOLDER.glob("*.yaml")), key=["smoke", "cpu", "gpu", "paper"].index))
@@ -158,7 +158,7 @@ def resolve(profile: str = "cpu", task: str = "sentiment", out: str | Path = "ru
         raise UserError(f"seeds is {settings['seeds']}; expected 1 or more.")
     for name in ("alphas", "strengths"):
         for value in values[name]:
-            check_rate(name, value)
+            SHARE.check(name, value)
     for method in values["learning_rates"]:
         if method not in (*METHODS, "alternating"):
             raise UserError(f"learning_rates names {method!r}; expected one of {', '.join(METHODS)}, alternating.")
