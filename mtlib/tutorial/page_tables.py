@@ -11,6 +11,7 @@ import pandas
 
 from mtlib.analysis import policies
 from mtlib.analysis.comparison import ArmComparison
+from mtlib.analysis.frame import frame
 from mtlib.analysis.tables import make_tables, markdown
 from mtlib.data.tasks import TASKS
 from mtlib.diversity.two_trainings import as_frame
@@ -21,6 +22,7 @@ from mtlib.study import claims, figures, peers, report, reviews
 from mtlib.study.ablations import told_the_words
 from mtlib.study.arms import scores_of_arms
 from mtlib.study.plan import ARMS, arm_of, split
+from mtlib.testbed.probes import recorded_strength
 
 PAGES = ("data/results/README.md", "data/results/STUDY.md")  # in a checkout
 _PART = r"(<!-- made: {} -->\n)(?:(?!<!-- made:).)*?(<!-- end -->)"
@@ -51,6 +53,7 @@ def parts(results: Path) -> dict[str, str]:
         "study curves": _by_task({task: report.curves(study, task) for task in tasks}),
         "study cost": report.markdown(report.cost(study)),
         "study rates": _rates(grid),
+        "rates of the bundled model": _rates(read_records([results / "sst2_grid.jsonl"])),
         "study pilot": _rates(read_records([results / "study_pilot.jsonl"])),
         "policies figure": "\n\n".join(map(image, ("policies_gap", "policies_gap_short"))),
         "parts of Mask-tuning figure": image("ablations"),
@@ -59,6 +62,8 @@ def parts(results: Path) -> dict[str, str]:
         "sizes figure": image("sizes"),
         "larger training set figures": "\n\n".join(map(image, ("sst2_gap", "sst2_losses"))),
         "testbed figure": image("testbed_shortcut"),
+        "testbed": _testbed(read_records([results / "testbed.jsonl"])),
+        "speed": _speed(json.loads((results / "bench_cpu.json").read_text())),
         "fillings": _fillings(results),
         "prompting": _prompting(results),
         "parts of Mask-tuning": _tables(told_the_words(results)),
@@ -120,6 +125,36 @@ def _rates(records: list[dict]) -> str:
         for task, arm, examples, batch, rate, accuracy in sorted(rows)
     ]
     return report.markdown(pandas.DataFrame(texts, columns=names).set_index("task"))
+
+
+def _testbed(records: list[dict]) -> str:
+    """In distribution against the worst set out of it, by task, with the planted shortcut and without."""
+    scores = frame(records)
+    scores["strength"] = scores["source"].map(recorded_strength)
+    by_strength = scores.sort_values("strength", ascending=False, kind="stable")
+    table = pandas.DataFrame(index=pandas.Index(TASKS, name="task"))
+    for (strength, task), run in by_strength.groupby(["strength", "task"], sort=False):
+        inside, outside = (run.loc[run["kind"] == kind, "accuracy"] for kind in ("id", "ood"))
+        name = f"shortcut in {100 * strength:.0f} % of training" if strength else "no shortcut"
+        table.loc[task, name] = f"{inside.iloc[0]:.1f} against {outside.min():.1f}"
+    return report.markdown(table)
+
+
+def _speed(measured: dict) -> str:
+    """The ratios that `python -m mtlib bench` has written, with the quartiles of the ratios of single rounds."""
+    rows = []
+    for result in measured["measured"]:
+        of = "x the memory" if result["unit"] == "MB" else "x faster" if "more" in result["wanted"] else "x the time"
+        rows.append(
+            {
+                "what": result["what"],
+                "against": result["against"],
+                "ratio (quartiles)": f"{result['ratio']:.2f} {of} ({result['low']:.2f} to {result['high']:.2f})",
+                "wanted": result["wanted"],
+                "met": "yes" if result["met"] else "no",
+            }
+        )
+    return report.markdown(pandas.DataFrame(rows).set_index("what"))
 
 
 def _fillings(results: Path) -> str:

@@ -43,13 +43,11 @@ def test_a_place_that_is_not_closed_before_the_next(tmp_path):
 
 
 def test_learning_rates_are_the_best_of_the_grid():
-    page = (RESULTS / "README.md").read_text()
     best = {}
     for record in read_records([RESULTS / "sst2_grid.jsonl"]):
         config, metrics = record["config"], record["metrics"]
         assert list(metrics) == ["sst2"], "nothing is chosen on a test set"
         accuracy, rate = metrics["sst2"]["accuracy"], config["learning_rate"]
-        assert f"| {config['method']} | {rate:.0e} | {100 * accuracy:.2f} |" in page
         best[config["method"]] = max(best.get(config["method"], (0, 0)), (accuracy, rate))
     for method, (_, rate) in best.items():
         assert METHODS[method].rates == LearningRates(rate, rate, rate)
@@ -103,17 +101,13 @@ def test_records_name_no_machine():
 
 def test_the_testbed_does_what_it_is_for():
     """A model learns it in distribution, falls off it, and falls less where nothing is planted."""
-    gaps, cells = {}, {}
+    gaps = {}
     for record in read_records([RESULTS / "testbed.jsonl"]):
         task = get_task(record["config"]["task"])
         accuracy = {name: metrics["accuracy"] for name, metrics in record["metrics"].items()}
         dev, worst = accuracy[task.dev_set("testbed")], min(accuracy[name] for name in task.ood_sets("testbed"))
         gaps[task.name, record["config"]["source"]] = dev - worst
-        cells[task.name, record["config"]["source"]] = f"{100 * dev:.1f} against {100 * worst:.1f}"
         assert dev >= 0.85
-    page = (RESULTS / "README.md").read_text()
     for task in TASKS:
-        planted, none = cells[task, "testbed"], cells[task, "testbed (strength 0, seed 0)"]
-        assert f"| {task} | {planted} | {none} |" in page
         assert gaps[task, "testbed"] >= 0.15
         assert gaps[task, "testbed (strength 0, seed 0)"] < gaps[task, "testbed"] - 0.1
