@@ -93,11 +93,10 @@ def test_model_flops_by_hand():
     assert bench.model_flops("mask_tuning", "bert-base", 100) == 2 * one_pass + 6 * 30_522 * 768 * 5
 
 
-def test_table_is_made_from_the_results():
+def test_recorded_results_are_whole():
     results = json.loads((DATA_DIR / "results" / "bench_cpu.json").read_text())
     assert [entry["name"] for entry in results["measured"]] == [benchmark.name for benchmark in bench.BENCHMARKS]
     assert not results["quick"] and not any("+changes" in entry["commit"] for entry in results["measured"])
-    assert bench.markdown(results) in (DATA_DIR / "results" / "README.md").read_text()
 
 
 def test_phrases_have_the_lengths_of_sst2():

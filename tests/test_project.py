@@ -66,7 +66,7 @@ def test_this_environment_is_in_the_ranges():
 
 
 # Packages from the ground up: one imports itself and those before it. `core` is the top level of mtlib.
-ORDER = ("core", "data", "testbed", "runs", "sweeps", "analysis", "study", "diversity", "tutorial", "bench", "cli")
+ORDER = ("core", "data", "testbed", "runs", "bench", "sweeps", "analysis", "study", "diversity", "tutorial", "cli")
 CORE = {
     "checkpoints",
     "collator",

@@ -44,7 +44,7 @@ def run(
 
 
 def markdown(results: dict) -> str:
-    """The table, in data/results/README.md, of what `run` returned."""
+    """What `run` returned as a table: the results page prints it."""
     lines = ["| what | against | ratio (quartiles) | wanted | met |", "| --- | --- | ---: | ---: | --- |"]
     for entry in results["measured"]:
         sense = "x the time" if entry["wanted"].endswith("less") else "x faster"

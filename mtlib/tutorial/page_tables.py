@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pandas
 
+from mtlib import bench
 from mtlib.analysis import policies
 from mtlib.analysis.comparison import ArmComparison
 from mtlib.analysis.frame import frame
@@ -63,7 +64,7 @@ def parts(results: Path) -> dict[str, str]:
         "larger training set figures": "\n\n".join(map(image, ("sst2_gap", "sst2_losses"))),
         "testbed figure": image("testbed_shortcut"),
         "testbed": _testbed(read_records([results / "testbed.jsonl"])),
-        "speed": _speed(json.loads((results / "bench_cpu.json").read_text())),
+        "speed": bench.markdown(json.loads((results / "bench_cpu.json").read_text())),
         "fillings": _fillings(results),
         "prompting": _prompting(results),
         "parts of Mask-tuning": _tables(told_the_words(results)),
@@ -138,23 +139,6 @@ def _testbed(records: list[dict]) -> str:
         name = f"shortcut in {100 * strength:.0f} % of training" if strength else "no shortcut"
         table.loc[task, name] = f"{inside.iloc[0]:.1f} against {outside.min():.1f}"
     return report.markdown(table)
-
-
-def _speed(measured: dict) -> str:
-    """The ratios that `python -m mtlib bench` has written, with the quartiles of the ratios of single rounds."""
-    rows = []
-    for result in measured["measured"]:
-        of = "x the memory" if result["unit"] == "MB" else "x faster" if "more" in result["wanted"] else "x the time"
-        rows.append(
-            {
-                "what": result["what"],
-                "against": result["against"],
-                "ratio (quartiles)": f"{result['ratio']:.2f} {of} ({result['low']:.2f} to {result['high']:.2f})",
-                "wanted": result["wanted"],
-                "met": "yes" if result["met"] else "no",
-            }
-        )
-    return report.markdown(pandas.DataFrame(rows).set_index("what"))
 
 
 def _fillings(results: Path) -> str:
