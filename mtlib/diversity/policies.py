@@ -69,8 +69,10 @@ def describe(
         raise UserError(f"source is {source!r}; the shortcut's words are known on the testbed alone, expected testbed.")
     disable_progress_bars()
     choices = [PolicyAtRate.parse(text) for text in policies]
-    config = configure(task, "fine_tuning", source=source, model=model, train_size=size, epochs=1, seed=seed,
-                       learning_rate=_CLASSIFIER_RATE, sets=(get_task(task).dev_set(source),)).resolved()  # fmt: skip
+    config = configure(
+        task, "fine_tuning", source=source, model=str(trained or model), train_size=size, epochs=1, seed=seed,
+        learning_rate=_CLASSIFIER_RATE, sets=(get_task(task).dev_set(source),),
+    ).resolved()  # fmt: skip
     plm = _filling(config, trained)
     asked, about = _asked(config.changed(train_size=None), plm, choices, trained)
     marked = mark(plm, read_sets(config)["train"].dataset, config.max_length)

@@ -78,6 +78,25 @@ def test_settings_that_differ_name_their_rows():
     ]
 
 
+def test_figures_name_a_policy_with_its_rate():
+    """Where the policy tells rows apart its rate is said, also if that is the same in all of them; a span has none."""
+    policies = [
+        ("exact", 0.15),
+        ("frequency_rare", 0.15),
+        ("salient_spans", 0.05),
+        ("salient_spans", 0.15),
+        ("supervised", 0.05),
+    ]
+    records = [record("mask_tuning", 0, 0.8, masking=policy, mask_rate=rate) for policy, rate in policies]
+    assert list(by_row(records)) == [
+        "mask_tuning (exact:0.15)",
+        "mask_tuning (frequency_rare:0.15)",
+        "mask_tuning (salient_spans:0.05)",
+        "mask_tuning (salient_spans:0.15)",
+        "mask_tuning (supervised)",
+    ]
+
+
 def test_rows_stand_in_the_order_of_their_numbers():
     sizes = [record("fine_tuning", 0, 0.8, train_size=size) for size in (16000, None, 1000, 4000)]
     (table,) = tables.make_tables(sizes)

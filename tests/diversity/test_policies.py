@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 from datasets import Dataset
+from transformers import set_seed
 
 from mtlib.data.sources import load
 from mtlib.diversity import policies
@@ -15,7 +16,9 @@ from mtlib.errors import UserError
 from mtlib.masking import masking_policy
 from mtlib.paths import MINI_MODEL_DIR
 from mtlib.plm import SharedPLM
+from mtlib.runs.run import KEPT
 from mtlib.testbed import load_grammar, shortcut_label
+from tests.conftest import make_plm, tiny_bert_config
 
 
 def flags(text: str) -> np.ndarray:
@@ -112,6 +115,18 @@ def test_the_controls_do_what_they_are_for():
     assert description["all_tokens"]["tokens_masked"] == 1.0
     frame = as_frame(description)
     assert frame.loc["known_shortcut:1", "shortcut gone"] == 100 and frame.loc["exact:0.05", "cost of a batch"] == 1
+
+
+def test_a_kept_model_fills_with_its_own_tokenizer(tmp_path):
+    """The tiny model knows a few words alone: with the bundled tokenizer its texts would be other tokens."""
+    set_seed(0)
+    plm = make_plm(tiny_bert_config())
+    plm.mlm.save_pretrained(tmp_path)
+    plm.tokenizer.save_pretrained(tmp_path)
+    (tmp_path / KEPT).write_text(json.dumps({"identity": "a run"}))
+    description = describe(policies=("attribution_most:0.15",), size=20, trained=tmp_path)
+    assert (description["asked"], description["model"]) == ({"run": "a run"}, tmp_path.name)
+    assert description["all_tokens"]["frequency"]["below 10"] < 0.5, "twenty sentences of a few dozen known words"
 
 
 def test_the_same_seed_gives_the_same_masks():

@@ -27,6 +27,12 @@ def gpt(tmp_path) -> str:
     return str(tmp_path / "gpt")
 
 
+def test_a_causal_lm_answers_in_float32_whatever_its_file_holds(gpt):
+    model, _ = load_causal_lm(gpt)
+    model.half().save_pretrained(gpt)
+    assert load_causal_lm(gpt)[0].dtype == torch.float32
+
+
 def test_a_masked_lm_on_a_set(testbed, tmp_path, monkeypatch):  # noqa: F811
     monkeypatch.setitem(prompted.CLOZES, "sentiment", CLOZE)
     monkeypatch.setattr(prompted, "precision", lambda: {"bf16": False, "use_cpu": True})

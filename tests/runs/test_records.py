@@ -2,11 +2,14 @@
 
 import json
 import re
+import sys
 
+import numpy as np
 import pytest
 
 from mtlib.errors import UserError
 from mtlib.paths import DATA_DIR
+from mtlib.runs import environment
 from mtlib.runs.config import configure
 from mtlib.runs.records import SCHEMA_VERSION, identity, read_records
 from mtlib.runs.run import run
@@ -76,6 +79,15 @@ def test_a_file_that_is_no_record_of_this_version_is_refused(change, message, tm
     (tmp_path / "record.json").write_text(json.dumps({name: value for name, value in record.items() if value}))
     with pytest.raises(UserError, match=re.escape(f"{tmp_path / 'record.json'} {message}")):
         read_records([tmp_path / "record.json"])
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere the peak is the process's")
+def test_peak_memory_is_of_the_run_and_not_of_what_the_process_did_before():
+    held = np.ones(40_000_000)  # 305 MiB
+    before = environment.peak_memory_mb()
+    del held
+    environment.reset_peak_memory()
+    assert environment.peak_memory_mb() < before - 100
 
 
 def test_a_torn_file_is_named_with_its_line(tmp_path):
