@@ -2,7 +2,7 @@
 
 An arm is one way of training. Its runs differ in their seed alone. The rules are those that the plans of the testbed's
 comparisons share (`data/results/PLAN_policies.md`, `PLAN_peers.md`): differences in accuracy paired by seed, at least
-three seeds, and no verdict about an arm that is not trained.
+three seeds, and no verdict about an arm that is not trained (more than two points behind fine-tuning in distribution).
 """
 
 import statistics
@@ -172,7 +172,7 @@ def verdict(arms: Arms, better: str, other: str, set_name: str) -> str:
     word = verdict_of(shift)
     if word == NOT_RUN:
         return f"too few seeds ({shift.n} of {FEWEST_SEEDS})" if shift else NOT_RUN
-    return f"{OPEN} (not trained)" if False in (trained(arms, better), trained(arms, other)) else word
+    return f"{OPEN} (behind in distribution)" if False in (trained(arms, better), trained(arms, other)) else word
 
 
 def trained(arms: Arms, arm: str) -> bool | None:

@@ -130,7 +130,9 @@ def test_verdicts():
     assert found.loc[(control, fine_tuning), "high"].iloc[0] == pytest.approx(70 + 6.2053 / 3**0.5, abs=1e-3)
     assert found.loc[("random, 30 %", "random, 5 %"), "verdict"].tolist() == ["too few seeds (2 of 3)"] * 2
     assert found.loc[("random, 30 %", "random, 5 %"), "seeds"].tolist() == [2, 2]
-    assert found.loc[(control, "pointed span"), "verdict"].tolist() == ["cannot be decided (not trained)"] * 2
+    assert (
+        found.loc[(control, "pointed span"), "verdict"].tolist() == ["cannot be decided (behind in distribution)"] * 2
+    )
     assert found.loc[(control, "words of opinion, 5 %"), "seeds"].tolist() == [0, 0]
 
 
@@ -165,7 +167,7 @@ class TestFigures:
         places = [[line.get_xydata()[0].tolist() for line in axis.lines] for axis in (left, right)]
         assert places == [[[0, 75], [25, 69], [5, 70], [100, 13]], [[0, 75], [0, 69], [0, 70], [100, 13]]]
         assert left.lines[2].get_markerfacecolor() == "white" != left.lines[1].get_markerfacecolor()
-        assert "pointed span: gap 70, shortcut touched in 5 %, gone in 0 %, n = 1, not trained" in alt
+        assert "pointed span: gap 70, shortcut touched in 5 %, gone in 0 %, n = 1, behind in distribution" in alt
 
     def test_markers_stand_side_by_side(self):
         figure, _ = figures.gap_by_touch(ONE_SEED, MASKS)

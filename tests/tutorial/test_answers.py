@@ -1,6 +1,7 @@
 """The answers on the notebooks' first screens are those of the shipped records; new records may ask for new words."""
 
 import json
+import re
 
 import nbformat
 import pandas
@@ -130,8 +131,8 @@ def test_05():
         plain, tuned = (frame.loc[("base", task, arm), "same"] for arm in ("plain_mlm", "mask_tuning"))
         assert words.format(f"{plain:.0f}", f"{tuned:.0f}") in answer("05")
         assert abs(plain - tuned) < 3.5, "further on the notebook says about three points at most"
-    assert (abs(frame.loc["base"].loc["sentiment", "implausible"] - 40) < 4).all()
-    assert "an implausible word in about 40 % of the SST-2 examples" in answer("05")
+    kappa = re.search(r"\| judge \| 131 \| [\d.]+ \| ([\d.]+) ", (DATA_DIR / "plausibility" / "README.md").read_text())
+    assert f"our automatic judge is too rough to say how many (kappa {kappa[1]})" in answer("05")
 
 
 def test_06_what_is_touched():
@@ -150,7 +151,8 @@ def test_06_gap():
         pytest.skip("no records of policies")
     before, after = (found.loc[name, "gap"] for name in ("fine_tuning", "known_shortcut:1"))
     assert f"falls from {before:.0f} points to {after:.0f}" in answer("06")
-    assert found["n"].max() > 1 or "(one seed each, so no verdict yet)" in answer("06")
+    behind = found.loc["fine_tuning", "out_of_it"] - found.loc["exact:0.05", "out_of_it"]
+    assert f"below fine-tuning's (by {behind:.1f} points on average" in answer("06")
 
 
 def test_07():

@@ -125,7 +125,7 @@ def _mark(axis, name: str, point: pandas.Series, column: str, look: Mapping, bes
 
 
 def _told(point: pandas.Series) -> list[str]:
-    hollow = [] if point["trained"] in (True, None) else ["not trained"]
+    hollow = [] if point["trained"] in (True, None) else ["behind in distribution"]
     return [f"gap {point['gap']:.0f}", f"shortcut touched in {point['touched']:.0f} %, gone in {point['gone']:.0f} %",
             f"n = {point['n']:.0f}", *hollow]  # fmt: skip
 
