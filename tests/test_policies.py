@@ -451,9 +451,10 @@ class TestPointer:
         ]
         examples = example_set(rows * 8, plm)
         result = PointAtAnswers()(plm, examples)
-        assert result.counts == {"supervised_spans": 64}
+        assert result.counts["supervised_spans"] == 64 and result.counts["supervised_loss"] < 0.5
         assert result.examples["span_start"][0][0] == -math.inf, "[CLS]"
-        again = PointAtAnswers()(plm, examples).examples
+        with torch.autocast("cpu", torch.bfloat16):  # as in a run in bf16
+            again = PointAtAnswers()(plm, examples).examples
         assert again["span_end"][:] == result.examples["span_end"][:]
         policy = masking_policy("supervised", 0.05, plm.tokenizer)
         assert masked_words(plm, policy, result.examples)[:2] == [["boring"], ["awful"]]

@@ -106,7 +106,8 @@ def _prepare(config: RunConfig, stage: Stage, plm: SharedPLM, examples: Dataset,
     if not stage.prepare:
         return Prepared(examples, {})
     device = PartialState().device
-    bf16 = torch.autocast(device.type, torch.bfloat16, enabled=config.precision == "bf16")
+    # without autocast's cache: a preparer that trains would go on with its weights as they were cast first
+    bf16 = torch.autocast(device.type, torch.bfloat16, enabled=config.precision == "bf16", cache_enabled=False)
     with PartialState().main_process_first(), bf16:  # the other processes read what the first has kept
         return prepared_examples(stage, plm.to(device), examples, config.seed, folder)
 
