@@ -174,7 +174,9 @@ class ParsingSettings:
 class MaskTuningSettings(BiasNetworkSettings, SharedTrunkSettings):
     alpha: Annotated[float | None, "weight of the masked-LM loss (default: the paper's for the task)", SHARE] = None
     update: Annotated[Update, "how the two losses become a step; joint is equation 1"] = "joint"
-    mlm_head_learning_rate: Annotated[float | None, "of the MLM head (default: by method and model)", ABOVE_0] = None
+    mlm_head_learning_rate: Annotated[
+        float | None, "of the MLM head (default: learning_rate if given, else by method and model)", ABOVE_0
+    ] = None
     fill_mode: Annotated[FillMode, "eval fills from a pass of its own without dropout"] = "train"
     mlm_reduction: Annotated[Reduction, "what the masked-LM loss is the mean over, or its sum"] = "tokens"
     side: Annotated[Side, "which text of a pair is masked"] = "both"
@@ -184,7 +186,9 @@ class MaskTuningSettings(BiasNetworkSettings, SharedTrunkSettings):
 
 @dataclass(frozen=True)
 class SequentialSettings(PerturbationSettings):
-    mlm_head_learning_rate: Annotated[float | None, "of the first stage (default: by method and model)", ABOVE_0] = None
+    mlm_head_learning_rate: Annotated[
+        float | None, "of the first stage (default: learning_rate if given, else by method and model)", ABOVE_0
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -194,7 +198,9 @@ class IntermediateSettings:
     replacement: Annotated[Replacement, "what stands at a masked place"] = "mask"
     pretraining_epochs: Annotated[float | None, "of masked-LM training (default: as in fine-tuning)", ABOVE_0] = None
     pretraining_steps: Annotated[int | None, "of masked-LM training, instead of epochs", ABOVE_0] = None
-    mlm_head_learning_rate: Annotated[float | None, "of the first stage (default: by method and model)", ABOVE_0] = None
+    mlm_head_learning_rate: Annotated[
+        float | None, "of the first stage (default: learning_rate if given, else by method and model)", ABOVE_0
+    ] = None
 
     def __post_init__(self):
         if self.pretraining_epochs is not None and self.pretraining_steps is not None:

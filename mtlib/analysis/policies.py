@@ -52,7 +52,7 @@ def points(records: Iterable[dict], masks: Mapping, method: str = "mask_tuning")
         masks: what `python -m mtlib policies --json` wrote.
         method: that the policies are used in.
 
-    Columns: `n`, `in_distribution`, `out_of_it`, `gap`, `low` and `high` (95 % by Student's t, None for one seed),
+    Columns: `n`, `in_distribution`, `out_of_it`, `gap`, `low` and `high` (95 % by Student's t, None under three seeds),
     `gaps` of the single seeds; `touched` and `gone`, the shares of examples in which some and all of the shortcut's
     tokens are masked, in per cent (None for an arm that `masks` does not have); `came_back`, the share of masked tokens
     that the masked LM fills with the original at the end of training, in per cent (None where nothing is masked);
@@ -62,7 +62,7 @@ def points(records: Iterable[dict], masks: Mapping, method: str = "mask_tuning")
     arms, lines = in_training_by(method).by_arm(records), {}
     for name in sorted(arms, key=_place_in(masks)):
         of_arm = comparison.scores({name: arms[name]})
-        _, low, high = t_interval(list(of_arm["gap"])) if len(of_arm) > 1 else (None, None, None)
+        _, low, high = t_interval(list(of_arm["gap"])) if len(of_arm) >= FEWEST_SEEDS else (None, None, None)
         touch = masks["policies"].get(name, {}).get("touches_shortcut", {})
         nothing = 0.0 if name == FINE_TUNING else None
         changed = [share for record in arms[name] for share in _last_share_changed(record)]

@@ -1,5 +1,6 @@
 """Means, differences and shares with their 95 % intervals."""
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,8 +23,8 @@ class Difference:
     n: int
 
     def text(self, digits: int = 1) -> str:
-        """ "+1.2 [-0.3, +2.7]"; of a single pair without the interval. An end that would read 0 gets one more digit."""
-        if any(value and not round(value, digits) for value in (self.low, self.high)):
+        """ "+1.2 [-0.3, +2.7]"; of a single pair without the interval. Where a number would read 0, one more digit."""
+        if any(value and not round(value, digits) for value in (self.mean, self.low, self.high)):
             digits += 1
         mean, *ends = (f"{value:+.{digits}f}" for value in (self.mean, self.low, self.high) if value is not None)
         return f"{mean} [{', '.join(ends)}]" if ends else mean
@@ -40,9 +41,15 @@ def paired_difference(differences: Sequence[float], level: float = 0.95) -> Diff
 
 
 def verdict(difference: Difference | None) -> str:
-    """Whether "the difference is above 0" holds: by its interval, and with no fewer than `FEWEST_SEEDS` pairs."""
+    """Whether "the difference is above 0" holds: by its interval, and with no fewer than `FEWEST_SEEDS` pairs.
+
+    Accuracies are counts of a few hundred texts, so the differences of all seeds can be equal by chance. There is then
+    no spread to make an interval of, and no verdict.
+    """
     if difference is None or difference.n < FEWEST_SEEDS:
         return NOT_RUN
+    if math.isclose(difference.low, difference.high, abs_tol=1e-9):
+        return OPEN
     return HOLDS if difference.low > 0 else FAILS if difference.high < 0 else OPEN
 
 

@@ -17,9 +17,9 @@ from mtlib.settings import SHARE, Targets
 class MaskingPolicy(ABC):
     """Decides which tokens of a batch are masked.
 
-    Every policy of ours draws one random number per candidate, in reading order. So the masks of an example do not
-    depend on how far its batch is padded, and a given generator gives the same masks again. Policies run on the device
-    of their inputs without a Python loop over examples.
+    Every policy of ours draws its random numbers for the candidates (tokens or spans) in reading order. So the masks of
+    an example do not depend on how far its batch is padded, and a given generator gives the same masks again. Policies
+    run on the device of their inputs, as a rule without a Python loop over examples.
 
     A policy may choose by something that is computed once for a training set (spans, tags, counts). It then reads a
     column of the dataset, which a preparer adds. The preparer is named rather than imported, since it may lie in a

@@ -65,7 +65,8 @@ def debiased_focal_loss(
     bias = bias_logits.float().softmax(-1).gather(1, labels[:, None]).squeeze(1)  # (batch,)
     losses = cross_entropy(logits.float(), labels, reduction="none")  # (batch,)
     parts = {
-        "ft_loss": mean((1 - bias) ** focus * losses, n_examples),
+        # the floor keeps the gradient finite where the bias network is certain and focus lies between 0 and 1
+        "ft_loss": mean((1 - bias).clamp(min=1e-6) ** focus * losses, n_examples),
         "bias_loss": _bias_loss(bias_logits, labels, class_weights, n_weighted),
     }
     return parts["ft_loss"] + bias_weight * parts["bias_loss"], parts

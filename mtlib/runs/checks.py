@@ -110,6 +110,13 @@ def _check_sets(config: "RunConfig") -> None:
             f"masking is {masking!r}, which knows the testbed's grammar and has no meaning for other data (source "
             f"{source_kind(config.source)!r}); take source testbed, or another policy."
         )
+    in_training = config.method in ("mask_tuning", "no_integrated_loss") and not config.values().get("fixed_masks")
+    if str(masking).startswith("attribution") and not in_training:
+        raise UserError(
+            f"masking is {masking!r}, which asks the classifier in training what it leans on; in {config.method} masks "
+            "are drawn while the classifier is still new. Take mask_tuning or no_integrated_loss, without fixed masks, "
+            "or another policy."
+        )
     known = get_task(config.task).evaluation_sets(config.source)
     for name in (*config.sets, *config.splits):
         if name not in known:

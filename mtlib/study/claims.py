@@ -17,6 +17,7 @@ from mtlib.analysis.statistics import (
     paired_difference,
     verdict,
 )
+from mtlib.data.registry import get_set
 from mtlib.data.tasks import TASKS, kind
 from mtlib.study.arms import by_seed, scores_of_arms
 
@@ -159,7 +160,8 @@ def _cell(claim: Claim, task: str, set_name: str, on_set: pandas.DataFrame, m: i
     points = accuracy[claim.arm] - accuracy[claim.base]
     above = by_seed(on_set, "above_majority", claim.arm, claim.base).loc[accuracy.index].mean()
     # all seeds of an arm count: some records are from before balanced accuracy was kept
-    over_guessing = by_seed(on_set, "balanced", claim.arm, claim.base).mean() - 100 / len(TASKS[task].labels)
+    guessing = 100 / len(get_set(set_name).label_names)  # HANS has two labels, though its task has three
+    over_guessing = by_seed(on_set, "balanced", claim.arm, claim.base).mean() - guessing
     obstacle = ""
     if idle:
         obstacle = f"{' and '.join(map(label, idle))} did not train"
@@ -187,6 +189,6 @@ def _reasons(cells: Iterable[Cell]) -> str:
     sets = defaultdict(list)
     for cell in cells:
         judged = cell.difference is not None and not cell.obstacle
-        name = f"{cell.set_name} {cell.difference.mean:+.1f}" if judged else cell.set_name
+        name = f"{cell.set_name} {round(cell.difference.mean, 1) + 0.0:+.1f}" if judged else cell.set_name
         sets[cell.obstacle or cell.word].append(name)
     return ", ".join(f"{reason} ({', '.join(names)})" for reason, names in sets.items())

@@ -13,7 +13,7 @@ from datasets import Dataset
 from mtlib.analysis.comparison import ArmComparison, accuracy, at_best_rates
 from mtlib.analysis.frame import method_settings
 from mtlib.collator import Collator
-from mtlib.methods import get_method
+from mtlib.methods import METHODS, get_method
 from mtlib.plm import SharedPLM
 from mtlib.runs.config import RunConfig, configure
 from mtlib.runs.records import examples_used, read_records
@@ -51,7 +51,9 @@ def _settings_of_arm(arm: str, task: str) -> dict:
 
 def label(arm: str) -> str:
     """An arm in words, with the update that it has: "Mask-tuning (balanced) + product of experts"."""
-    method, *combined = (get_method(name).label for name in arm.split(" + "))
+    method, *combined = (
+        METHODS[name].label if name in METHODS else name.replace("_", " ") for name in arm.split(" + ")
+    )
     update = ARMS.get(arm, {}).get("update")
     return " + ".join([f"{method} ({update})" if update else method, *combined])
 
@@ -68,7 +70,7 @@ def seed_by_seed(results: Path, compared: Iterable[dict] = ()) -> pandas.DataFra
     of_training = defaultdict(list)
     for run in (*compared, *read_records([results / f"{name}.jsonl" for name in files])):
         config = run["config"]
-        if config["task"] == "sentiment":
+        if config["task"] == "sentiment" and arm_of(config) in ARMS:
             without = config["source"].startswith("testbed (strength 0,")
             of_training[without, examples_used(run["data"]["train"]), config["epochs"], arm_of(config)].append(run)
     rows = []

@@ -89,8 +89,8 @@ def cost(records: Iterable[dict]) -> pandas.DataFrame:
         return pandas.DataFrame(columns=["task", "arm"]).set_index(["task", "arm"])
     runs = pandas.DataFrame(costs).groupby(["task", "arm"], sort=False)
     medians = runs[["train_seconds", "peak_memory_mb"]].median()
-    plain = medians.xs("fine_tuning", level="arm").reindex(medians.index, level="task")
-    ratios = (medians / plain).round(2)
+    plain = medians[medians.index.get_level_values("arm") == "fine_tuning"].droplevel("arm")
+    ratios = (medians / plain.reindex(medians.index.get_level_values("task")).set_axis(medians.index)).round(2)
     return pandas.DataFrame({
         "runs": runs.size(),
         "steps": runs["steps"].first(),

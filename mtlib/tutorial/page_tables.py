@@ -132,6 +132,7 @@ def _testbed(records: list[dict]) -> str:
     """In distribution against the worst set out of it, by task, with the planted shortcut and without."""
     scores = frame(records)
     scores["strength"] = scores["source"].map(recorded_strength)
+    scores = scores.groupby(["task", "strength", "kind", "set"], as_index=False, sort=False)["accuracy"].mean()
     by_strength = scores.sort_values("strength", ascending=False, kind="stable")
     table = pandas.DataFrame(index=pandas.Index(TASKS, name="task"))
     for (strength, task), run in by_strength.groupby(["strength", "task"], sort=False):

@@ -65,12 +65,12 @@ def test_precisions_are_named_where_they_differ():
     assert found.loc["fine_tuning", "precision"] == "bf16" and "precision" not in points(ONE_SEED, MASKS)
 
 
-def test_interval_over_two_seeds():
-    found = points([*ONE_SEED, record("fine_tuning", (92, 10, 20), seed=1)], MASKS)
-    # gaps 75 and 77: mean 76, t(0.975, 1) = 12.706, standard error 1
-    assert found.loc["fine_tuning", ["n", "gap", "low", "high"]].tolist() == pytest.approx(
-        [2, 76, 63.294, 88.706], abs=1e-3
-    )
+def test_interval_over_three_seeds_and_none_over_two():
+    two = [*ONE_SEED, record("fine_tuning", (92, 10, 20), seed=1)]
+    assert points(two, MASKS).loc["fine_tuning", ["n", "gap", "low", "high"]].tolist() == [2, 76, None, None]
+    found = points([*two, record("fine_tuning", (91, 10, 20), seed=2)], MASKS)
+    # gaps 75, 77 and 76: t(0.975, 2) = 4.3027, standard error 1 / sqrt(3)
+    assert found.loc["fine_tuning", ["low", "high"]].tolist() == pytest.approx([73.516, 78.484], abs=1e-3)
 
 
 def test_what_came_back_at_the_end_of_training():

@@ -19,7 +19,13 @@ def test_refilling_is_compared_with_fine_tuning_and_with_random_masks():
         runs += [
             record("fine_tuning", (0.8, 0.7, 0.7), seed),
             record("mask_tuning", (0.8, 0.6, 0.6), seed, update="balanced"),
-            record("mask_tuning", (0.79, 0.5, 0.5 + seed / 100), seed, update="balanced", masking="attribution_most"),
+            record(
+                "mask_tuning",
+                (0.79, 0.5 - seed / 100, 0.5 + seed / 100),
+                seed,
+                update="balanced",
+                masking="attribution_most",
+            ),
         ]
     arms = REFILLING.by_arm(runs)
     assert {*arms} == {"fine_tuning", "exact:0.05", "attribution_most:0.05"}
@@ -45,7 +51,7 @@ def test_arms_of_pretraining(method, settings, arm, words):
 
 def test_pretraining_is_compared_with_fine_tuning_for_as_long():
     runs = [record("fine_tuning", (0.8, 0.7, 0.7), seed, epochs=epochs) for seed in range(3) for epochs in (3, 6)]
-    runs += [record("intermediate_pretraining", (0.8, 0.8, 0.7 + seed / 100), seed) for seed in range(3)]
+    runs += [record("intermediate_pretraining", (0.8, 0.8 + seed / 100, 0.7 + seed / 100), seed) for seed in range(3)]
     table = PRETRAINING.table(PRETRAINING.by_arm(runs)).set_index("method")
     assert table.loc["random, 15 %", "better on imdb_contrast?"] == "holds here"
     assert table.loc["random, 15 %", "better on imdb_cad?"] == "cannot be decided"

@@ -64,7 +64,7 @@ def gap_by_touch(
 
     On the left the share in which some of the shortcut's tokens were masked, on the right all of them, on an axis that
     is logarithmic above 1 %. Hollow: the arm is more than two points below fine-tuning in distribution. Bars: 95 % over
-    seeds by Student's t, where there are two seeds or more; small circles: the seeds. Markers that would hide each
+    seeds by Student's t, where there are three seeds or more; small circles: the seeds. Markers that would hide each
     other stand side by side, with a line to their true place.
     """
     arms = points(records, masks, method)

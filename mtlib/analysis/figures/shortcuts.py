@@ -77,12 +77,13 @@ def planted(records: Sequence[dict], title: str = "") -> tuple[Figure, str]:
     """In distribution against out of it, by task and by strength of the testbed's planted shortcut (0: none)."""
     scores = frame(records)
     scores["strength"] = scores["source"].map(recorded_strength)
+    scores = scores.groupby(["task", "strength", "kind", "set"], as_index=False, sort=False)["accuracy"].mean()
     runs = {key: run.groupby("kind")["accuracy"].agg(list) for key, run in scores.groupby(["task", "strength"])}
     figure, (axis,) = style.new(7.0, 1.2 + 0.42 * len(runs))
     lines, words = [], {}
     for line, (task, strength) in enumerate(sorted(runs, key=lambda key: (list(TASKS).index(key[0]), -key[1]))):
         accuracies = runs[task, strength]
-        inside, worst = accuracies["id"][0], min(accuracies["ood"])
+        inside, worst = accuracies["id"][0], min(accuracies["ood"])  # each the mean over seeds
         axis.plot([worst, inside], [line, line], "-", color="0.6", lw=2, zorder=1)
         for place, (of, label) in enumerate((("id", "in distribution"), ("ood", "out of distribution"))):
             look = style.series(place) | {"linestyle": "", "label": label if line == 0 else None}
