@@ -106,6 +106,12 @@ class TestLimits:
         torch.testing.assert_close(learned_mixin_loss(LOGITS, UNIFORM.log(), Y, torch.ones(2), 0.0)[0], plain)
         torch.testing.assert_close(debiased_focal_loss(LOGITS, BIAS, Y, 0.0, 0.0)[0], plain)
 
+    @pytest.mark.parametrize("focus", [0.0, 0.5, 2.0])
+    def test_a_bias_network_that_is_certain_leaves_finite_gradients(self, focus):
+        bias = torch.tensor([[40.0, 0.0]], requires_grad=True)
+        debiased_focal_loss(torch.zeros(1, 2), bias, torch.tensor([0]), focus)[0].backward()
+        assert bias.grad.isfinite().all()
+
     def test_a_gate_at_zero_gives_cross_entropy(self):
         loss, parts = learned_mixin_loss(LOGITS, BIAS, Y, torch.zeros(2), 0.03)
         torch.testing.assert_close(parts["ft_loss"], cross_entropy(LOGITS, Y))

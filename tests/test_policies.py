@@ -371,6 +371,20 @@ class TestRankedPolicies:
         scores = attribution(plm, batch)
         assert (scores.masked_fill(~most, torch.inf).amin(1) >= scores.masked_fill(~least, 0).amax(1)).all()
 
+    @pytest.mark.parametrize(
+        ("method", "settings"),
+        [
+            ("augmented", {}),
+            ("sequential", {}),
+            ("intermediate_pretraining", {}),
+            ("mask_tuning", {"fixed_masks": True}),
+        ],
+    )
+    def test_a_classifier_that_is_still_new_is_not_asked(self, method, settings):
+        with pytest.raises(UserError, match="asks the classifier in training what it leans on"):
+            configure("sentiment", method, masking="attribution_least", **settings)
+        configure("sentiment", "mask_tuning", masking="attribution_least")
+
     def test_attribution_is_computed_again_every_few_batches(self):
         plm = make_plm(tiny_bert_config(**NO_DROPOUT))
         batch, other = make_batch(plm), make_batch(plm, ["the film", "good and bad story", "a", "slow plot"])

@@ -15,7 +15,7 @@ from mtlib.analysis.frame import method_settings
 from mtlib.collator import Collator
 from mtlib.methods import METHODS, get_method
 from mtlib.plm import SharedPLM
-from mtlib.runs.config import RunConfig, configure
+from mtlib.runs.config import BUNDLED_MODEL, RunConfig, configure
 from mtlib.runs.records import examples_used, read_records
 
 _EXPERTS = {"bias": "shortcut", "bias_learning_rate": 2e-2}
@@ -66,20 +66,23 @@ def seed_by_seed(results: Path, compared: Iterable[dict] = ()) -> pandas.DataFra
 
     A row for each training; a cell has the accuracies of its seeds, in the order of the seeds.
     """
-    files = ("testbed", "peers_reference", "peers_trial", "peers_long", "peers_rows")
+    files = ("testbed", "peers_reference", "peers_trial", "peers_long", "peers_rows", "peers_base")
     of_training = defaultdict(list)
     for run in (*compared, *read_records([results / f"{name}.jsonl" for name in files])):
         config = run["config"]
         if config["task"] == "sentiment" and arm_of(config) in ARMS:
             without = config["source"].startswith("testbed (strength 0,")
-            of_training[without, examples_used(run["data"]["train"]), config["epochs"], arm_of(config)].append(run)
+            large = config["model"] != BUNDLED_MODEL
+            training = without, large, examples_used(run["data"]["train"]), config["epochs"]
+            of_training[*training, arm_of(config)].append(run)
     rows = []
-    for training in sorted(of_training, key=lambda training: (*training[:3], list(ARMS).index(training[3]))):
-        without, n_rows, epochs, arm = training
+    for training in sorted(of_training, key=lambda training: (*training[:4], list(ARMS).index(training[4]))):
+        without, large, n_rows, epochs, arm = training
         runs = sorted(of_training[training], key=lambda run: run["config"]["seed"])
         cells = {of: ", ".join(f"{accuracy(run, of):.1f}" for run in runs) for of in runs[0]["metrics"]}
         rows.append({
-            "method": label(arm), "shortcut in training": "no" if without else "yes",
+            "method": label(arm), "model": "base-sized" if large else "bundled",
+            "shortcut in training": "no" if without else "yes",
             "rows": f"{n_rows:,}", "epochs": f"{epochs:g}", "seeds": len(runs), **cells,
         })  # fmt: skip
     return pandas.DataFrame(rows).set_index("method")

@@ -63,3 +63,12 @@ def test_verdict_needs_three_pairs_and_an_interval_without_zero():
     differences = ([1.0, 1.1, 0.9], [-1.0, -1.1, -0.9], [1.0, -1.0, 0.5], [1.0, 1.1], [])
     words = [verdict(paired_difference(values)) for values in differences]
     assert words == ["holds here", "does not hold here", "cannot be decided", "not run", "not run"]
+
+
+def test_no_verdict_where_all_seeds_have_the_same_difference():
+    assert verdict(paired_difference([0.6 - 0.5, 0.7 - 0.6, 0.8 - 0.7])) == "cannot be decided"
+
+
+def test_a_difference_that_would_read_0_gets_another_digit():
+    assert paired_difference([-0.04]).text() == "-0.04"
+    assert paired_difference([1.04]).text() == "+1.0"

@@ -101,7 +101,7 @@ def study(dev: tuple[float, float], ood: tuple[float, float], wobble=(0.0, 0.001
     runs = []
     arms = ({"method": "fine_tuning"}, wobble), ({"method": "mask_tuning"}, wobble[::-1])
     for (arm, shifts), on_dev, on_ood in zip(arms, dev, ood, strict=True):
-        made = records(arm, [on_dev + shift for shift in wobble], "sst2")
+        made = records(arm, [on_dev + shift for shift in shifts], "sst2")
         for run, shift in zip(made, shifts, strict=True):
             run["metrics"]["imdb_cad"] = {"accuracy": on_ood + shift, "majority": 0.5}
         runs += made
@@ -143,6 +143,17 @@ def test_balanced_accuracy_near_guessing_says_nothing():
     for run in runs:
         run["metrics"]["imdb_cad"]["per_label"] = {"0": {"accuracy": 0.99}, "1": {"accuracy": 0.03}}
     assert on(Q1, runs, "imdb_cad").obstacle == "both only guess"
+
+
+def test_guessing_on_hans_is_one_of_two_labels():
+    """Its task has three labels, but a model that guesses on HANS is right on half of each."""
+    runs = records({"method": "fine_tuning"}, [0.7] * 3, "hans", "nli") + records(
+        {"method": "mask_tuning"}, [0.6] * 3, "hans", "nli"
+    )
+    for run in runs:
+        run["metrics"]["hans"]["per_label"] = {"0": {"accuracy": 0.95}, "1": {"accuracy": 0.06}}
+    (found,) = [one for one in cells_of(Q1, runs) if one.set_name == "hans"]
+    assert found.obstacle == "both only guess"
 
 
 def test_the_grid_is_no_run_of_an_arm_and_an_arm_has_one_run_a_seed():
@@ -294,3 +305,5 @@ class TestTables:
         assert table.loc[("sentiment", "mask_tuning"), "memory / fine-tuning"] == 1.0
         assert table.loc[("sentiment", "fine_tuning"), "runs"] == 3
         assert cost([]).empty
+        alone = cost(costing({"method": "mask_tuning"}, [20]))
+        assert alone["seconds"].tolist() == [20] and alone["time / fine-tuning"].isna().all()

@@ -34,6 +34,29 @@ def test_arms_and_their_labels():
         assert peers.arm_of(plain | other) is None, other
     assert peers.label(peers.arm_of(combined)) == "Mask-tuning (balanced) + product of experts"
     assert peers.label("span_cutoff") == "Span Cutoff"
+    other = peers.arm_of(plain | {"classification": "validated_or_dropped"})
+    assert peers.label(other) == "Mask-tuning + validated or dropped"
+
+
+def test_seed_by_seed_has_a_row_for_each_training_and_none_for_other_methods(tmp_path):
+    data = {"data": {"train": {"rows": 4000}}}
+    elsewhere = {
+        "schema_version": SCHEMA_VERSION,
+        "identity": "nli",
+        "config": {"task": "nli", "method": "fine_tuning"},
+    }
+    for name in ("testbed", "peers_reference", "peers_trial", "peers_long", "peers_rows", "peers_base"):
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps(elsewhere) + "\n")
+    runs = [record(scores=(0.9, 0.1 + seed / 10, 0.2), seed=seed) | data for seed in (1, 0)]
+    runs += [record("mask_tuning", update="joint") | data, record("mask_tuning", classification="span_cutoff") | data]
+    augmented = record() | data
+    augmented["config"] |= {"method": "augmented"}
+    large = record() | data
+    large["config"] |= {"model": "some-base"}
+    table = peers.seed_by_seed(tmp_path, [*runs, augmented, large])
+    assert list(table.index) == ["fine-tuning", "fine-tuning"]
+    assert table["model"].tolist() == ["bundled", "base-sized"] and table["seeds"].tolist() == [2, 1]
+    assert table["testbed_contrast"].tolist() == ["10.0, 20.0", "10.0"]
 
 
 @pytest.mark.parametrize("arm", peers.ARMS)
