@@ -1,8 +1,10 @@
 """Batches from tokenised examples."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 
+import numpy as np
 import torch
+from datasets import Dataset
 
 
 class Collator:
@@ -34,3 +36,20 @@ class Collator:
         if rows[0].ndim == 0:
             return torch.stack(rows)  # (batch,)
         return torch.nn.utils.rnn.pad_sequence(rows, True, padding)  # (batch, longest)
+
+
+def batches_by_length(
+    examples: Dataset, collate: Callable[[list[dict]], dict], device: torch.device, batch_size: int = 64
+) -> Iterator[tuple[list[int], dict[str, torch.Tensor]]]:
+    """`(row numbers, batch on the device)` over all tokenised examples, like lengths together: little padding."""
+    order = order_by_length(examples)
+    for first in range(0, len(order), batch_size):
+        rows = order[first : first + batch_size].tolist()
+        batch = collate(examples.select(rows).to_list())
+        yield rows, {name: tensor.to(device) for name, tensor in batch.items()}
+
+
+def order_by_length(examples: Dataset) -> np.ndarray:
+    """Row numbers from the shortest example to the longest, `(n,)`; equals in their order."""
+    lengths = [len(ids) for ids in examples["input_ids"]] if len(examples) else []  # an empty set may lack the column
+    return np.argsort(lengths, kind="stable")

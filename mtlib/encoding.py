@@ -5,9 +5,8 @@ from collections.abc import Collection
 import numpy as np
 import torch
 from datasets import ClassLabel, Dataset, DatasetDict
-from torch.utils.data import DataLoader
 
-from mtlib.collator import Collator
+from mtlib.collator import Collator, batches_by_length, order_by_length
 from mtlib.errors import UserError
 from mtlib.plm import SharedPLM, evaluating
 from mtlib.trainer import ObjectiveTrainer, precision
@@ -67,33 +66,34 @@ def predict(plm: SharedPLM, dataset: Dataset, max_length: int = 128, batch_size:
     In bf16 where the device computes in it. The model is moved to the GPU if there is one; its mode, its precision and
     the random states stay as they were.
     """
-    examples, order = _by_length(dataset, plm.tokenizer, max_length)
+    examples = _inputs(dataset, plm.tokenizer, max_length)
     if len(examples):
         plm.check_lengths(examples["input_ids"], "the dataset")
-    logits = [torch.empty(0, plm.config.num_labels)]
+    logits = torch.empty(len(examples), plm.config.num_labels)
     device = torch.device("cpu" if precision()["use_cpu"] else "cuda")
     plm.to(device)
     with evaluating(plm), torch.autocast(device.type, torch.bfloat16, enabled=precision()["bf16"]):
-        # a generator of its own: the loader would draw from the global one
-        for batch in DataLoader(examples, batch_size, collate_fn=Collator(plm.tokenizer), generator=torch.Generator()):
-            logits.append(plm.classify({name: tensor.to(device) for name, tensor in batch.items()}).float().cpu())
-    return _in_order(torch.cat(logits).numpy(), order)
+        for rows, batch in batches_by_length(examples, Collator(plm.tokenizer), device, batch_size):
+            logits[rows] = plm.classify(batch).float().cpu()
+    return logits.numpy()
 
 
 def predict_with(trainer: ObjectiveTrainer, dataset: Dataset, max_length: int) -> np.ndarray:
     """`predict` with the trainer of the model, on all its processes."""
     if not trainer.objective.classifies:
         raise UserError(f"{type(trainer.objective).__name__} trains no classifier, so it has nothing to predict with.")
-    examples, order = _by_length(dataset, trainer.plm.tokenizer, max_length)
-    return _in_order(trainer.predict(examples).predictions, order)
+    examples = _inputs(dataset, trainer.plm.tokenizer, max_length)
+    order = order_by_length(examples)
+    logits = trainer.predict(examples.select(order)).predictions
+    in_order = np.empty_like(logits)
+    in_order[order] = logits
+    return in_order
 
 
-def _by_length(dataset: Dataset, tokenizer, max_length: int) -> tuple[Dataset, np.ndarray]:
-    """The texts as model inputs, like lengths together (little padding), and which row each one is."""
+def _inputs(dataset: Dataset, tokenizer, max_length: int) -> Dataset:
+    """The texts as model inputs, without labels."""
     examples = tokenise(dataset, tokenizer, max_length)
-    examples = examples.remove_columns([name for name in ("labels",) if name in examples.column_names])
-    order = np.argsort([len(ids) for ids in examples["input_ids"]], kind="stable") if len(examples) else np.arange(0)
-    return examples.select(order), order
+    return examples.remove_columns([name for name in ("labels",) if name in examples.column_names])
 
 
 def _check_columns(dataset: Dataset, tokenizer, keep: Collection[str]) -> None:
@@ -111,9 +111,3 @@ def _check_columns(dataset: Dataset, tokenizer, keep: Collection[str]) -> None:
             raise UserError(f"keep names {name!r}; expected some of the columns {columns}")
         if name in ("labels", "length", *tokenizer.model_input_names):
             raise UserError(f"keep names {name!r}, which tokenising writes itself; rename that column of the dataset")
-
-
-def _in_order(logits: np.ndarray, order: np.ndarray) -> np.ndarray:
-    ordered = np.empty_like(logits)
-    ordered[order] = logits
-    return ordered

@@ -3,17 +3,16 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import ceil
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
 import torch
 from datasets import Dataset, concatenate_datasets, load_from_disk
 from rich.console import Console
 from rich.progress import track
-from torch.utils.data import DataLoader
 
-from mtlib.collator import Collator
+from mtlib.collator import Collator, batches_by_length
 from mtlib.errors import UserError
 from mtlib.masking import MaskingPolicy
 from mtlib.masking.masked_text import check_replacement, draw_mask, perturbation_counts, replace_masked
@@ -115,25 +114,25 @@ class Refill(Preparer):
         All randomness comes from `seed`; torch's global random state and the model's mode are left as they were.
         """
         ids = list(examples["input_ids"])
-        order = np.argsort([len(row) for row in ids], kind="stable")  # like lengths together: little padding
         collate = Collator(plm.tokenizer, self.masking.columns)
-        batches = DataLoader(examples.select(order), batch_size, collate_fn=collate)
+        batches = batches_by_length(examples, collate, plm.device, batch_size)
         console = Console(stderr=True)
         counts = {"masked": 0, "changed": 0}
-        rows = iter(order.tolist())
         # sampled fills and the 80/10/10 rule draw from the global generator, masks from one of their own
         with evaluating(plm), forked_random_state(plm.device, seed):
             masks = torch.Generator().manual_seed(seed)
-            for batch in track(batches, "refilling", console=console, transient=True, disable=not console.is_terminal):
-                batch = {name: tensor.to(plm.device) for name, tensor in batch.items()}
+            for rows, batch in track(
+                batches, "refilling", ceil(len(ids) / batch_size), console=console, transient=True,
+                disable=not console.is_terminal,
+            ):  # fmt: skip
                 batch = draw_mask(plm, batch, self.masking, masks)
                 perturbed_ids = self._fill(plm, batch)
                 numbers = perturbation_counts(batch["input_ids"], perturbed_ids, batch["mask"])
                 counts["masked"] += int(numbers["n_masked"])
                 counts["changed"] += int(numbers["n_changed"])
                 attended = batch["attention_mask"].bool()  # (batch, seq)
-                for row, kept in zip(perturbed_ids.cpu(), attended.cpu(), strict=True):
-                    ids[next(rows)] = row[kept].tolist()
+                for row, refilled, kept in zip(rows, perturbed_ids.cpu(), attended.cpu(), strict=True):
+                    ids[row] = refilled[kept].tolist()
         feature = examples.features["input_ids"]
         refilled = examples.remove_columns("input_ids").add_column("input_ids", ids, feature=feature)
         return Prepared(concatenate_datasets([examples, refilled]) if self.keep_original else refilled, counts)
@@ -153,17 +152,10 @@ class AddTeacher(Preparer):
 
     @torch.no_grad()
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0, batch_size: int = 64) -> Prepared:
-        order = np.argsort([len(row) for row in examples["input_ids"]], kind="stable")
-        batches = DataLoader(
-            examples.select(order), batch_size, collate_fn=Collator(plm.tokenizer), generator=torch.Generator()
-        )
-        with evaluating(plm):
-            answers = [
-                plm.classify({name: tensor.to(plm.device) for name, tensor in batch.items()}).float().softmax(-1).cpu()
-                for batch in batches
-            ]
         probabilities = torch.empty(len(examples), plm.config.num_labels)
-        probabilities[torch.as_tensor(order)] = torch.cat(answers)
+        with evaluating(plm):
+            for rows, batch in batches_by_length(examples, Collator(plm.tokenizer), plm.device, batch_size):
+                probabilities[rows] = plm.classify(batch).float().softmax(-1).cpu()
         right = probabilities.argmax(-1) == torch.tensor(examples["labels"][:])
         examples = examples.add_column("teacher_probabilities", probabilities.tolist())
         return Prepared(examples, {"teacher_accuracy": round(right.float().mean().item(), 4)})
