@@ -44,6 +44,7 @@ def test_seed_by_seed_has_a_row_for_each_training_and_none_for_other_methods(tmp
         "schema_version": SCHEMA_VERSION,
         "identity": "nli",
         "config": {"task": "nli", "method": "fine_tuning"},
+        "metrics": {},
     }
     for name in ("testbed", "peers_reference", "peers_trial", "peers_long", "peers_rows", "peers_base"):
         (tmp_path / f"{name}.jsonl").write_text(json.dumps(elsewhere) + "\n")
