@@ -76,10 +76,11 @@ def gap_by_touch(
     axes[0].set(ylim=(min(0, shown["gap"].min()) - 4, 1.08 * top), ylabel="gap: in minus out of distribution, points")
     moved = False
     for axis, column, words in zip(axes, ("touched", "gone"), ("some of it", "all of it"), strict=True):
-        axis.set(xlim=(-6, 106), xlabel=f"examples whose shortcut was masked, {words}, %")
+        axis.set(xlim=(-6, 106), xlabel=f"shortcut masked, {words}, % of examples")
         if column == "gone":  # most policies hide all of it in a few per cent, and one in 100
             axis.set_xscale("symlog", linthresh=1)
             axis.set(xlim=(-0.3, 150), xticks=(ticks := (0, 1, 3, 10, 30, 100)), xticklabels=ticks)
+            axis.set_xlabel(f"{axis.get_xlabel()} (log scale above 1)")
             axis.minorticks_off()
         beside = _side_by_side(axis, shown[[column, "gap"]].to_numpy(float))
         moved = moved or any(beside)
