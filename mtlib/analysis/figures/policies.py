@@ -75,8 +75,8 @@ def gap_by_touch(
     top = max(shown["gap"].max(), shown["high"].astype(float).max(skipna=True) or 0, 10)
     axes[0].set(ylim=(min(0, shown["gap"].min()) - 4, 1.08 * top), ylabel="gap: in minus out of distribution, points")
     moved = False
-    for axis, column, words in zip(axes, ("touched", "gone"), ("some of it", "all of it"), strict=True):
-        axis.set(xlim=(-6, 106), xlabel=f"shortcut masked, {words}, % of examples")
+    for axis, column, words in zip(axes, ("touched", "gone"), ("some of the shortcut", "all of it"), strict=True):
+        axis.set(xlim=(-6, 106), xlabel=f"examples with {words} masked, %")
         if column == "gone":  # most policies hide all of it in a few per cent, and one in 100
             axis.set_xscale("symlog", linthresh=1)
             axis.set(xlim=(-0.3, 150), xticks=(ticks := (0, 1, 3, 10, 30, 100)), xticklabels=ticks)
