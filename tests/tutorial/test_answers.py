@@ -162,14 +162,20 @@ def test_07():
         runs.sort(key=lambda run: run["config"]["seed"])
         return [f"{100 * run['metrics']['testbed_contrast']['accuracy']:.0f}" for run in runs]
 
-    fine, (told, guess), random = (
-        on_edited("peers", method=method) for method in ("fine_tuning", "product_of_experts", "mask_tuning")
+    fine, told, gated, weighted, random = (
+        ", ".join(on_edited("peers", method=method))
+        for method in ("fine_tuning", "product_of_experts", "learned_mixin", "reweight", "mask_tuning")
     )
     fine_of_many, told_of_many = (
         ", ".join(on_edited("peers_rows", method=method)) for method in ("fine_tuning", "product_of_experts")
     )
     words = on_edited("policies", method="mask_tuning", masking="known_shortcut", epochs=8)
-    assert f"| fine-tuning | {', '.join(fine)} | {fine_of_many} |" in answer("07")
-    assert guess == "50" and f"| product of experts | {told}, 50 (it only guesses) | {told_of_many} |" in answer("07")
-    assert f"| Mask-tuning with random masks | {', '.join(random)} | |" in answer("07")
+    assert f"| fine-tuning | {fine} | {fine_of_many} |" in answer("07")
+    assert f"| product of experts | {told} | {told_of_many} |" in answer("07")
+    assert f"| Learned-Mixin+H | {gated} | |\n| Reweight | {weighted} | |" in answer("07")
+    assert f"| Mask-tuning with random masks | {random} | |" in answer("07")
+    told_the_label = ("product_of_experts", "learned_mixin", "reweight")
+    ensembles = [run for run in shipped("peers") if run["config"]["method"] in told_the_label]
+    guessing = [run for run in ensembles if abs(run["metrics"]["testbed_sentiment"]["accuracy"] - 0.5) < 0.02]
+    assert (len(guessing), len(ensembles)) == (6, 9) and "six of nine such trainings" in answer("07")
     assert f"([06_policies](06_policies.ipynb)) | {', '.join(words)} | |" in answer("07")
