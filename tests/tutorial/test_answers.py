@@ -162,9 +162,16 @@ def test_07():
         runs.sort(key=lambda run: run["config"]["seed"])
         return [f"{100 * run['metrics']['testbed_contrast']['accuracy']:.0f}" for run in runs]
 
-    fine, told, gated, weighted, random = (
+    fine, told, gated, weighted, softened, random = (
         ", ".join(on_edited("peers", method=method))
-        for method in ("fine_tuning", "product_of_experts", "learned_mixin", "reweight", "mask_tuning")
+        for method in (
+            "fine_tuning",
+            "product_of_experts",
+            "learned_mixin",
+            "reweight",
+            "confidence_regularization",
+            "mask_tuning",
+        )
     )
     fine_of_many, told_of_many = (
         ", ".join(on_edited("peers_rows", method=method)) for method in ("fine_tuning", "product_of_experts")
@@ -173,6 +180,7 @@ def test_07():
     assert f"| fine-tuning | {fine} | {fine_of_many} |" in answer("07")
     assert f"| product of experts | {told} | {told_of_many} |" in answer("07")
     assert f"| Learned-Mixin+H | {gated} | | | Reweight | {weighted} | |" in answer("07")
+    assert f"| confidence regularization | {softened} | |" in answer("07")
     assert f"| Mask-tuning with random masks | {random} | |" in answer("07")
     told_the_label = ("product_of_experts", "learned_mixin", "reweight")
     ensembles = [run for run in shipped("peers") if run["config"]["method"] in told_the_label]
