@@ -79,8 +79,8 @@ def _check_value(name: str, value, setting: Setting) -> None:
     accepted, text = _KINDS[kind]
     if not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool):
         raise UserError(f"{name} is {value!r}; expected {text} ({setting.help}).")
-    if setting.range is not None and not setting.range.holds(value):
-        raise UserError(f"{name} is {value!r}; expected {setting.range.text}.")
+    if setting.range is not None:
+        setting.range.check(name, value)
 
 
 def _check_bias(config: "RunConfig") -> None:
