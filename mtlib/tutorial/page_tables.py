@@ -12,7 +12,7 @@ import pandas
 from mtlib import bench
 from mtlib.analysis import policies
 from mtlib.analysis.comparison import ArmComparison
-from mtlib.analysis.frame import frame
+from mtlib.analysis.figures.shortcuts import accuracy_by_strength
 from mtlib.analysis.tables import make_tables, markdown
 from mtlib.data.tasks import TASKS
 from mtlib.diversity.two_trainings import as_frame
@@ -23,7 +23,6 @@ from mtlib.study import claims, figures, peers, report, reviews
 from mtlib.study.ablations import told_the_words
 from mtlib.study.arms import scores_of_arms
 from mtlib.study.plan import ARMS, arm_of, split
-from mtlib.testbed.probes import recorded_strength
 
 PAGES = ("data/results/README.md", "data/results/STUDY.md")  # in a checkout
 _PART = r"(<!-- made: {} -->\n)(?:(?!<!-- made:).)*?(<!-- end -->)"
@@ -130,15 +129,10 @@ def _rates(records: list[dict]) -> str:
 
 def _testbed(records: list[dict]) -> str:
     """In distribution against the worst set out of it, by task, with the planted shortcut and without."""
-    scores = frame(records)
-    scores["strength"] = scores["source"].map(recorded_strength)
-    scores = scores.groupby(["task", "strength", "kind", "set"], as_index=False, sort=False)["accuracy"].mean()
-    by_strength = scores.sort_values("strength", ascending=False, kind="stable")
     table = pandas.DataFrame(index=pandas.Index(TASKS, name="task"))
-    for (strength, task), run in by_strength.groupby(["strength", "task"], sort=False):
-        inside, outside = (run.loc[run["kind"] == kind, "accuracy"] for kind in ("id", "ood"))
+    for (task, strength), accuracies in accuracy_by_strength(records).items():
         name = f"shortcut in {100 * strength:.0f} % of training" if strength else "no shortcut"
-        table.loc[task, name] = f"{inside.iloc[0]:.1f} against {outside.min():.1f}"
+        table.loc[task, name] = f"{accuracies['id'][0]:.1f} against {min(accuracies['ood']):.1f}"
     return report.markdown(table)
 
 

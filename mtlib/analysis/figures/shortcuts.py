@@ -75,15 +75,11 @@ def dial(counts: Mapping[float, Mapping[str, tuple[int, int]]], title: str = "")
 @style.styled
 def planted(records: Sequence[dict], title: str = "") -> tuple[Figure, str]:
     """In distribution against out of it, by task and by strength of the testbed's planted shortcut (0: none)."""
-    scores = frame(records)
-    scores["strength"] = scores["source"].map(recorded_strength)
-    scores = scores.groupby(["task", "strength", "kind", "set"], as_index=False, sort=False)["accuracy"].mean()
-    runs = {key: run.groupby("kind")["accuracy"].agg(list) for key, run in scores.groupby(["task", "strength"])}
+    runs = accuracy_by_strength(records)
     figure, (axis,) = style.new(7.0, 1.2 + 0.42 * len(runs))
     lines, words = [], {}
-    for line, (task, strength) in enumerate(sorted(runs, key=lambda key: (list(TASKS).index(key[0]), -key[1]))):
-        accuracies = runs[task, strength]
-        inside, worst = accuracies["id"][0], min(accuracies["ood"])  # each the mean over seeds
+    for line, ((task, strength), accuracies) in enumerate(runs.items()):
+        inside, worst = accuracies["id"][0], min(accuracies["ood"])
         axis.plot([worst, inside], [line, line], "-", color="0.6", lw=2, zorder=1)
         for place, (of, label) in enumerate((("id", "in distribution"), ("ood", "out of distribution"))):
             look = style.series(place) | {"linestyle": "", "label": label if line == 0 else None}
@@ -95,3 +91,15 @@ def planted(records: Sequence[dict], title: str = "") -> tuple[Figure, str]:
     style.rows_down(axis, lines, xlabel="accuracy, %", title=title, xlim=(-2, 102))
     figure.legend(loc="outside lower center", ncols=2)
     return figure, style.sentence("Fine-tuned bundled model on the testbed", words)
+
+
+def accuracy_by_strength(records: Sequence[dict]) -> dict[tuple[str, float], Mapping[str, list[float]]]:
+    """Accuracy in per cent on the sets of each kind ("id", "ood"), means over seeds, by task and planted strength.
+
+    In the order of the tasks, the strongest shortcut of each first.
+    """
+    scores = frame(records)
+    scores["strength"] = scores["source"].map(recorded_strength)
+    means = scores.groupby(["task", "strength", "kind", "set"], as_index=False, sort=False)["accuracy"].mean()
+    runs = {key: run.groupby("kind")["accuracy"].agg(list) for key, run in means.groupby(["task", "strength"])}
+    return dict(sorted(runs.items(), key=lambda item: (list(TASKS).index(item[0][0]), -item[0][1])))
