@@ -1,5 +1,7 @@
 """Where the bundled data lies: beside the package in a checkout, inside it when installed from a wheel."""
 
+import hashlib
+from collections.abc import Iterable
 from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parent
@@ -14,6 +16,16 @@ FIGURE_DIR = _PACKAGE.parent / "figures"
 
 # what the testbed's generator leaves beside the sets it writes
 SETTINGS_FILE = "testbed.json"
+
+
+def name_with_hash(path: str | Path, files: Iterable[Path]) -> str:
+    """For records: the last part of the path, and the start of the sha256 of these files one after the other."""
+    digest = hashlib.sha256()
+    for file in files:
+        with open(file, "rb") as content:
+            while block := content.read(1 << 20):
+                digest.update(block)
+    return f"{Path(path).absolute().name} ({digest.hexdigest()[:12]})"
 
 
 def is_missing_folder(name: str | Path) -> bool:

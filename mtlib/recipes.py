@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 from importlib import import_module
 
 from mtlib.errors import UserError
-from mtlib.masking import FixedMasking, MaskingPolicy, OneSide, masking_policy
+from mtlib.masking import AttributionMasking, FixedMasking, MaskingPolicy, OneSide, masking_policy
 from mtlib.objectives import (
     ConfidenceRegularization,
     DependencyParsing,
@@ -175,6 +175,8 @@ def _refilled(settings, tokenizer, alpha: float, classification: Objective | Non
     """The objective that refills in each step."""
     readings = _as(MaskTuningSettings, settings)
     masking = _masking(settings, tokenizer)
+    if isinstance(masking, AttributionMasking):
+        masking = replace(masking, every=readings.attribution_every)
     if readings.side != "both":
         masking = OneSide(masking, readings.side, tokenizer)
     if readings.fixed_masks:
@@ -207,5 +209,8 @@ def _add_bias(settings) -> Preparer:
     if settings.bias not in BIAS_MODELS:
         raise UserError(f"bias is {settings.bias!r}; a training needs one of {', '.join(BIAS_MODELS)}.")
     module, _, name = BIAS_MODELS[settings.bias].rpartition(".")
-    model = getattr(import_module(module), name)()
+    options = {}
+    if settings.bias == "overlap":
+        options = {"vectors": settings.bias_vectors, "faithful_to_code": settings.faithful_to_code}
+    model = getattr(import_module(module), name)(**options)
     return import_module("mtlib.data.bias").AddBias(model, settings.bias_folds)

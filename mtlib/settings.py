@@ -90,18 +90,30 @@ BIAS_MODELS = {
     "bag_of_words": "mtlib.data.bias.BagOfWords",
     "shortcut": "mtlib.testbed.bias.Shortcut",
 }
+_FAITHFUL = "as the released code does it where the paper differs"
 # classifications of Mask-tuning that take no bias model
 _WITHOUT_BIAS = ("fine_tuning", "original_and_refilled", "validated_or_dropped", "validated_or_original", "span_cutoff")
 
 
-def unread_bias_settings(classification: str) -> frozenset[str]:
-    """The settings of a bias model that Mask-tuning with this classification loss does not read.
+def bias_for(task: str, bias: str) -> str:
+    """The bias model that `bias` names: with "by_task", the task's default."""
+    return BIAS_OF_TASK[task][0] if bias == "by_task" else bias
 
-    Product of experts alone has a bias network that is trained along, and so a learning rate for it.
+
+def unread_bias_settings(task: str, bias: str, classification: str | None = None) -> frozenset[str]:
+    """The settings of a bias model that are not read, by a method or by Mask-tuning with this classification loss.
+
+    Word vectors and what its released code does otherwise are for the model on overlap. Product of experts alone has a
+    bias network that is trained along, and so a learning rate for it. Span Cutoff has no bias model, but released code
+    that differs from its paper.
     """
     if classification in _WITHOUT_BIAS:
-        return frozenset({"bias", "bias_folds", "bias_learning_rate"})
-    return frozenset(() if classification == "product_of_experts" else {"bias_learning_rate"})
+        unread = set(settings_of(BiasNetworkSettings))
+        return frozenset(unread - {"faithful_to_code"} if classification == "span_cutoff" else unread)
+    unread = set() if bias_for(task, bias) == "overlap" else {"bias_vectors", "faithful_to_code"}
+    if classification not in (None, "product_of_experts"):
+        unread.add("bias_learning_rate")
+    return frozenset(unread)
 
 
 @dataclass(frozen=True)
@@ -132,12 +144,19 @@ class PerturbationSettings:
 @dataclass(frozen=True)
 class SharedTrunkSettings(PerturbationSettings):
     shared: Annotated[bool, "one trunk for both heads, or each its own"] = True
+    attribution_every: Annotated[
+        int, "for masking attribution_*: batches until an example's scores are computed again", COUNT
+    ] = 1
 
 
 @dataclass(frozen=True)
 class BiasSettings:
     bias: Annotated[Bias, "what the bias model looks at (by_task: words for sentiment, else overlap)"] = "by_task"
     bias_folds: Annotated[int, "folds for out-of-fold predictions of the bias model; 1: of its own data", ABOVE_0] = 5
+    bias_vectors: Annotated[
+        str | None, "for bias overlap: file of word vectors as text (default: the model's own embeddings)"
+    ] = None
+    faithful_to_code: Annotated[bool, _FAITHFUL] = False
 
 
 @dataclass(frozen=True)
@@ -161,17 +180,17 @@ class TwoViewsSettings:
     cut_ratio: Annotated[float, "length of the cut span, as a share of the tokens", SHARE] = 0.1
     cut_weight: Annotated[float, "weight of the cut view's cross-entropy", FROM_0] = 1.0
     divergence_weight: Annotated[float, "weight of the divergence of the two views", FROM_0] = 1.0
-    faithful_to_code: Annotated[bool, "as the released code does it where the paper differs"] = False
+    faithful_to_code: Annotated[bool, _FAITHFUL] = False
 
 
 @dataclass(frozen=True)
 class ParsingSettings:
     treebank: Annotated[str | None, "folder with a treebank in CoNLL-U, for example UD English-EWT"] = None
-    faithful_to_code: Annotated[bool, "as the released code does it where the paper differs"] = False
+    faithful_to_code: Annotated[bool, _FAITHFUL] = False
 
 
 @dataclass(frozen=True)
-class MaskTuningSettings(BiasNetworkSettings, SharedTrunkSettings):
+class EquationSettings(SharedTrunkSettings):
     alpha: Annotated[float | None, "weight of the masked-LM loss (default: the paper's for the task)", SHARE] = None
     update: Annotated[Update, "how the two losses become a step; joint is equation 1"] = "joint"
     mlm_head_learning_rate: Annotated[
@@ -182,6 +201,11 @@ class MaskTuningSettings(BiasNetworkSettings, SharedTrunkSettings):
     side: Annotated[Side, "which text of a pair is masked"] = "both"
     fixed_masks: Annotated[bool, "one draw of masks for all epochs"] = False
     classification: Annotated[Classification, "the loss on the refilled text"] = "fine_tuning"
+
+
+@dataclass(frozen=True)
+class MaskTuningSettings(BiasNetworkSettings, EquationSettings):
+    """Equation 1, whose classification loss may be one that reads a bias model."""
 
 
 @dataclass(frozen=True)

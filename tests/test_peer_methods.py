@@ -1,6 +1,7 @@
 """The methods of other papers as whole runs: each trains, is killed, resumes and is recorded."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -121,6 +122,21 @@ class TestStages:
         assert type(stage.prepare[0].model).__name__ == "Shortcut" and not stage.objective.halve_others
         assert (stage.objective.bias_weight, stage.objective.focus) == (0.5, 2)
 
+    def test_overlap_has_the_vectors_and_the_features_that_were_asked_for(self, tmp_path):
+        (tmp_path / "few.vec").write_text("cat 1 2\n")
+        asked = {"bias_vectors": str(tmp_path / "few.vec"), "faithful_to_code": True}
+        for method, settings in (("reweight", {}), ("mask_tuning", {"classification": "product_of_experts"})):
+            (stage,) = self.stages(method, **settings, **asked)
+            model = stage.prepare[0].model
+            assert (model.vectors, model.faithful_to_code) == (asked["bias_vectors"], True)
+            public = configure("nli", method, **settings, **asked).public()
+            assert re.fullmatch(r"few\.vec \([0-9a-f]{12}\)", public["bias_vectors"])
+
+    def test_attributions_are_kept_for_as_long_as_was_asked(self):
+        for method in ("mask_tuning", "no_integrated_loss"):
+            (stage,) = self.stages(method, masking="attribution_most", attribution_every=5)
+            assert stage.objective.masking.every == 5
+
     def test_the_bias_model_is_part_of_what_identifies_a_run(self, testbed, model):  # noqa: F811
         def identity(**settings):
             chosen = config(model, **settings).resolved()
@@ -141,12 +157,17 @@ class TestStages:
             ),
             (
                 {"method": "mask_tuning", "bias": "shortcut"},
-                "mask_tuning with classification='fine_tuning' takes no bias",
+                "bias is 'shortcut', which mask_tuning with classification='fine_tuning' does not read",
             ),
-            ({"method": "mask_tuning", "bias_folds": 2}, "bias_folds is 2, but mask_tuning with"),
+            ({"method": "mask_tuning", "bias_folds": 2}, "bias_folds is 2, which mask_tuning with"),
+            ({"method": "mask_tuning", "faithful_to_code": True}, "faithful_to_code is True, which mask_tuning with"),
+            ({"method": "reweight", "faithful_to_code": True}, "which reweight and the bias model 'bag_of_words' does"),
+            ({"method": "reweight", "bias_vectors": "few.vec"}, "bias_vectors is 'few.vec', which reweight and the bi"),
+            ({"task": "nli", "method": "reweight", "bias_vectors": "few.vec"}, "'few.vec', which is no file"),
+            ({"method": "mask_tuning", "attribution_every": 2}, "attribution_every is 2, but masking is 'exact'"),
             (
                 {"method": "mask_tuning", "classification": "learned_mixin", "bias_learning_rate": 0.01},
-                "classification='learned_mixin' trains no bias model",
+                "which mask_tuning with classification='learned_mixin' and the bias model 'bag_of_words' does not",
             ),
             ({"method": "mask_tuning", "masking": "supervised", "mask_rate": 0.3}, "a span of its own length"),
             (

@@ -9,10 +9,12 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from datasets import Dataset
 
+from mtlib.data.word_vectors import read_word_vectors
 from mtlib.errors import UserError
 from mtlib.masking.marking import check_texts
 from mtlib.plm import SharedPLM
@@ -56,20 +58,25 @@ class Overlap(BiasModel):
     rest with balanced classes; neutral and contradiction get half of the rest each.
 
     Args:
-        vectors: a vector for each (lower-case) word, for example of `crawl-300d-2M`, which Clark et al. take. Without
-            them the trunk's own input embeddings are taken, a word's being the mean of its pieces'.
+        vectors: file of word vectors (`read_word_vectors`), for example `crawl-300d-2M.vec`, which Clark et al. take;
+            words are looked up in lower case. Without it the trunk's own input embeddings are taken, a word's being
+            the mean of its pieces'.
         faithful_to_code: a hypothesis counts as part of the premise where its letters are, as in the code of Karimi
             Mahabadi et al.: there "cat sat" is part of "the tomcat sat".
     """
 
     pair = True
 
-    def __init__(self, vectors: Mapping[str, np.ndarray] | None = None, faithful_to_code: bool = False):
+    def __init__(self, vectors: str | Path | None = None, faithful_to_code: bool = False):
         self.vectors, self.faithful_to_code = vectors, faithful_to_code
 
     def features(self, plm: SharedPLM, texts, pairs) -> np.ndarray:
-        vectors = _UnitVectors(self.vectors, plm)
-        return np.array([self._row(words(a), words(b), vectors) for a, b in zip(texts, pairs, strict=True)])
+        rows = [(words(a), words(b)) for a, b in zip(texts, pairs, strict=True)]
+        vectors = None
+        if self.vectors is not None:
+            vectors = read_word_vectors(self.vectors, {word for row in rows for text in row for word in text})
+        unit_vectors = _UnitVectors(vectors, plm)
+        return np.array([self._row(premise, hypothesis, unit_vectors) for premise, hypothesis in rows])
 
     def _row(self, premise: list[str], hypothesis: list[str], vectors: "_UnitVectors") -> list[float]:
         inside = [word in premise for word in hypothesis]
@@ -227,7 +234,7 @@ class _UnitVectors:
     def __init__(self, vectors: Mapping[str, np.ndarray] | None, plm: SharedPLM):
         self.vectors, self.tokenizer, self.known = vectors, plm.tokenizer, {}
         self.pieces = plm.trunk.get_input_embeddings().weight.detach().float().cpu().numpy()  # (vocab, hidden)
-        self.size = self.pieces.shape[1] if vectors is None else len(next(iter(vectors.values())))
+        self.size = self.pieces.shape[1] if vectors is None else len(next(iter(vectors.values()), ()))
 
     def best_cosines(self, inner: list[str], outer: list[str]) -> list[float]:
         """For each word of `inner`, the largest cosine with a word of `outer`; 1 where it is one of them."""

@@ -1,6 +1,5 @@
 """Sentences with their dependency trees, read from a treebank in CoNLL-U."""
 
-import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -9,6 +8,7 @@ from datasets import Dataset
 
 from mtlib.errors import UserError
 from mtlib.objectives.dependency_parsing import RELATIONS
+from mtlib.paths import name_with_hash
 from mtlib.plm import SharedPLM
 from mtlib.preparer import Prepared, Preparer
 
@@ -62,10 +62,7 @@ def training_files(folder: str | Path) -> list[Path]:
 
 def describe_treebank(folder: str | Path) -> str:
     """For records: the folder's name and the start of the sha256 of its training files."""
-    digest = hashlib.sha256()
-    for path in training_files(folder):
-        digest.update(path.read_bytes())
-    return f"{Path(folder).absolute().name} ({digest.hexdigest()[:12]})"
+    return name_with_hash(folder, training_files(folder))
 
 
 def read_conllu(path: Path) -> list[Sentence]:

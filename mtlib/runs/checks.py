@@ -2,6 +2,7 @@
 
 import numbers
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
 from mtlib.data.registry import get_set, split_options
@@ -9,7 +10,7 @@ from mtlib.data.source_kinds import is_testbed, source_kind
 from mtlib.data.tasks import get_task
 from mtlib.errors import UserError
 from mtlib.paths import is_missing_folder
-from mtlib.settings import BIAS_OF_TASK, OWN_LENGTH, TESTBED_ONLY, Setting, unread_bias_settings
+from mtlib.settings import BIAS_OF_TASK, OWN_LENGTH, TESTBED_ONLY, Setting, bias_for, unread_bias_settings
 
 if TYPE_CHECKING:
     from mtlib.runs.config import RunConfig
@@ -58,6 +59,11 @@ def _check_effect(config: "RunConfig") -> None:
             f"mask_rate is {values['mask_rate']}, but masking is {values['masking']!r}, which masks a span of its own "
             "length; leave mask_rate out, or take another policy."
         )
+    if not str(values.get("masking")).startswith("attribution") and values.get("attribution_every", 1) != 1:
+        raise UserError(
+            f"attribution_every is {values['attribution_every']}, but masking is {values['masking']!r}, which does not "
+            "read it; leave it out, or give masking attribution_most or attribution_least too."
+        )
     if values.get("side", "both") != "both" and not get_task(config.task).pair:
         raise UserError(f"side is {values['side']!r}, but {config.task} has single texts; leave it out.")
     sets = config.evaluation_sets
@@ -85,18 +91,22 @@ def _check_value(name: str, value, setting: Setting) -> None:
 
 def _check_bias(config: "RunConfig") -> None:
     values = config.values()
-    unread = unread_bias_settings(values["classification"]) if "classification" in values else frozenset()
-    for name in sorted(unread):
-        if values[name] != config.described[name].default:
-            raise UserError(
-                f"{name} is {values[name]!r}, but mask_tuning with classification={values['classification']!r} "
-                f"{'takes' if 'bias' in unread else 'trains'} no bias model; leave it out."
-            )
-    bias = values.get("bias", "by_task")
-    if bias == "by_task":
+    if "bias" not in values:
         return
+    classification, bias = values.get("classification"), bias_for(config.task, values["bias"])
     if bias not in BIAS_OF_TASK[config.task]:
         raise UserError(f"bias is {bias!r}; for {config.task} it is one of {', '.join(BIAS_OF_TASK[config.task])}.")
+    unread = unread_bias_settings(config.task, bias, classification)
+    for name in sorted(unread):
+        if values[name] != config.described[name].default:
+            reader = f"{config.method} with classification={classification!r}" if classification else config.method
+            model = "" if "bias" in unread else f" and the bias model {bias!r}"
+            raise UserError(f"{name} is {values[name]!r}, which {reader}{model} does not read; leave it out.")
+    if values["bias_vectors"] is not None and not Path(values["bias_vectors"]).is_file():
+        raise UserError(
+            f"bias_vectors is {str(values['bias_vectors'])!r}, which is no file; expected one of word vectors as text, "
+            "such as fastText's or GloVe's: a word and its numbers in each line."
+        )
     if bias == "shortcut" and not is_testbed(config.source):
         raise UserError("bias is 'shortcut', which is planted in the testbed alone; take another bias model.")
 

@@ -14,16 +14,16 @@ from mtlib.data.source_kinds import source_kind
 from mtlib.data.tasks import get_task
 from mtlib.errors import UserError
 from mtlib.methods import METHODS, get_method, readers, settings_of_any_method
-from mtlib.paths import MINI_MODEL_DIR
+from mtlib.paths import MINI_MODEL_DIR, name_with_hash
 from mtlib.runs.checks import check
 from mtlib.settings import (
     ABOVE_0,
-    BIAS_OF_TASK,
     FROM_0,
     OWN_LENGTH,
     LearningRates,
     Range,
     Setting,
+    bias_for,
     settings_of,
     unread_bias_settings,
 )
@@ -118,8 +118,8 @@ class RunConfig:
             for number in (int, float):  # 3 and 3.0 are one run, with one record
                 if number in self.described[name].kinds and values[name] is not None:
                     values[name] = number(values[name])
-        if "bias" in read_by(self.method, values) and values["bias"] == "by_task":
-            values["bias"] = BIAS_OF_TASK[self.task][0]
+        if "bias" in read_by(self.method, values):
+            values["bias"] = bias_for(self.task, values["bias"])
         if self.precision == "auto":
             values["precision"] = "bf16" if precision()["bf16"] else "float32"
         values["sets"] = self.evaluation_sets
@@ -145,6 +145,8 @@ class RunConfig:
             from mtlib.data.treebank import describe_treebank  # loads torch
 
             values["treebank"] = describe_treebank(values["treebank"])
+        if values["bias_vectors"] is not None:
+            values["bias_vectors"] = name_with_hash(values["bias_vectors"], [Path(values["bias_vectors"])])
         return values | {"source": source_kind(self.source), "model": model, "sets": list(self.sets)}
 
 
@@ -181,10 +183,14 @@ def read_by(method: str, values: Mapping[str, object]) -> dict[str, object]:
         reads.discard("top_k")
     if values.get("masking") in OWN_LENGTH:
         reads.discard("mask_rate")
-    if isinstance(values.get("task"), str) and not get_task(values["task"]).pair:
+    if not str(values.get("masking")).startswith("attribution"):
+        reads.discard("attribution_every")
+    task = values.get("task")
+    if isinstance(task, str) and not get_task(task).pair:
         reads.discard("side")
-    if "classification" in reads:
-        reads -= unread_bias_settings(values.get("classification", "fine_tuning"))
+    if isinstance(task, str) and "bias" in reads:
+        classification = values.get("classification", "fine_tuning") if "classification" in reads else None
+        reads -= unread_bias_settings(task, values.get("bias", "by_task"), classification)
     return {name: value for name, value in values.items() if name in reads}
 
 

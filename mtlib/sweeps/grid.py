@@ -182,10 +182,10 @@ def _typed(name: str, value):
     if tuple in kinds and isinstance(value, list):
         return tuple(value)
     if (
-        name in ("source", "model", "treebank")
+        name in ("source", "model", "treebank", "bias_vectors")
         and isinstance(value, str)
         and value not in NAMES
-        and Path(value).is_dir()
+        and Path(value).exists()
     ):
         return os.path.abspath(value)  # it must mean the same to a process that works in another folder
     return value

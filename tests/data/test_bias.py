@@ -15,12 +15,13 @@ from mtlib.data.bias import (
     predict_out_of_fold,
     words,
 )
+from mtlib.data.word_vectors import read_word_vectors
 from mtlib.errors import UserError
 from mtlib.testbed import generate
 from mtlib.testbed.bias import Shortcut
 from tests.conftest import make_plm, tiny_bert_config
 
-VECTORS = {"cat": np.array([2.0, 0.0]), "cats": np.array([3.0, 4.0]), "sat": np.array([0.0, 1.0])}
+VECTORS = "3 2\nCat 9 9\ncat 2 0\ncats 3 4\nsat 0 1\n"  # as fastText writes them: first how many, and of what size
 
 
 def test_words():
@@ -28,8 +29,13 @@ def test_words():
 
 
 class TestOverlap:
+    @pytest.fixture(autouse=True)
+    def vectors(self, tmp_path):
+        self.file = tmp_path / "few.vec"
+        self.file.write_text(VECTORS)
+
     def features(self, premise, hypothesis, **options):
-        return Overlap(VECTORS, **options).features(make_plm(), [premise], [hypothesis])[0]
+        return Overlap(self.file, **options).features(make_plm(), [premise], [hypothesis])[0]
 
     def test_the_seven_features_by_hand(self):
         # cats: 0.6 to cat, 0.8 to sat; the: in the premise, without a vector; cat: in the premise
@@ -62,6 +68,27 @@ class TestOverlap:
         probabilities = predict_out_of_fold(Overlap(), features, labels, 3, folds=1)
         assert (probabilities[:, 1] == probabilities[:, 2]).all() and probabilities.sum(1) == pytest.approx(np.ones(40))
         assert (probabilities[:20, 0] > 0.9).all() and (probabilities[20:, 0] < 0.1).all()
+
+
+class TestWordVectors:
+    def test_of_the_wanted_words_alone(self, tmp_path):
+        (tmp_path / "few.vec").write_text(VECTORS + ". . . 5 6\nbad is here\n")
+        vectors = read_word_vectors(tmp_path / "few.vec", {"cats", "dog", "3"})
+        assert {word: vector.tolist() for word, vector in vectors.items()} == {"cats": [3, 4]}
+
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [
+            ("cat 1 2\nsat 1 x\n", "line 2: 'sat' is not followed by numbers alone"),
+            ("cat 1 2\nsat 1\n", "line 2: 'sat' has 1 numbers, other words have 2"),
+            ("dog 1 2\n", "none of the 2 words"),
+            ("", "none of the 2 words"),
+        ],
+    )
+    def test_a_bad_file_is_an_error(self, tmp_path, text, message):
+        (tmp_path / "bad.vec").write_text(text)
+        with pytest.raises(UserError, match=message):
+            read_word_vectors(tmp_path / "bad.vec", {"cat", "sat"})
 
 
 def test_lexical_overlap_is_shares_of_words():
