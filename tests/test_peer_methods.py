@@ -127,8 +127,8 @@ class TestStages:
         asked = {"bias_vectors": str(tmp_path / "few.vec"), "faithful_to_code": True}
         for method, settings in (("reweight", {}), ("mask_tuning", {"classification": "product_of_experts"})):
             (stage,) = self.stages(method, **settings, **asked)
-            model = stage.prepare[0].model
-            assert (model.vectors, model.faithful_to_code) == (asked["bias_vectors"], True)
+            bias_model = stage.prepare[0].model
+            assert (bias_model.vectors, bias_model.faithful_to_code) == (asked["bias_vectors"], True)
             public = configure("nli", method, **settings, **asked).public()
             assert re.fullmatch(r"few\.vec \([0-9a-f]{12}\)", public["bias_vectors"])
 
