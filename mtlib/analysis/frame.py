@@ -176,8 +176,8 @@ def method_settings(config: dict) -> dict:
 
 
 def _setting(config: dict, name: str):
-    """Its value, or the method's default where the setting is younger than the record."""
-    if name in config or config["method"] not in METHODS:
+    """Its value, or the method's default where the record is older than the setting, or than its use by the method."""
+    if config.get(name) is not None or config["method"] not in METHODS:
         return config.get(name)
     return getattr(METHODS[config["method"]].settings, name, None)
 

@@ -175,6 +175,10 @@ class TestPlots:
         assert np.array([line[:, 1] for line in drawn]) == pytest.approx(np.array([[70, 78], [50, 58], [66, 74]]))
         assert [list(line[:, 0].round()) for line in drawn] == [[0, 1]] * 3
         assert len(outside.containers) == 3
+        hollow = [line for line in inside.lines if line.get_markerfacecolor() == "white" and len(line.get_xdata())]
+        assert len(hollow) == 3, "two seeds at either size"
+        figure, _ = figures.against_size([run for run in runs if run["config"]["seed"] == 0])
+        assert not any(line.get_markerfacecolor() == "white" and len(line.get_xdata()) for line in figure.axes[0].lines)
 
     def test_probes(self):
         counts = {"majority": {"testbed_contrast": (50, 100), "testbed_sentiment": (52, 100)},

@@ -231,3 +231,6 @@ def test_a_setting_that_a_record_is_older_than_has_its_default():
     younger["config"] |= {"bias_learning_rate": None, "bias_folds": 5}
     (table,) = tables.make_tables([older, younger])
     assert [row.n for row in table.rows] == [2]
+    older["config"]["faithful_to_code"] = None  # as of a setting that only other methods read
+    (table,) = tables.make_tables([older, younger])
+    assert [row.n for row in table.rows] == [2]

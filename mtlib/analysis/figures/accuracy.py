@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from mtlib.analysis.figures import style
 from mtlib.analysis.frame import common_sets, frame, frame_of_groups, in_order
-from mtlib.analysis.statistics import interval
+from mtlib.analysis.statistics import FEWEST_SEEDS, interval
 from mtlib.analysis.tables import Table
 from mtlib.data.tasks import kind
 from mtlib.errors import UserError
@@ -110,9 +110,10 @@ def curve(points: Mapping[float, Sequence[dict]], name: str, title: str = "") ->
 def against_size(records: Sequence[dict], title: str = "") -> tuple[Figure, str]:
     """Accuracy against the number of training examples, a panel for each evaluation set, a line per arm.
 
-    Mean over seeds with its 95 % interval: of a single run that over test examples (Wilson), of two runs none. All runs
-    have equally many epochs, so that the steps grow with the examples; both stand below the axis. Learning rates tell
-    no arms apart that differ in their update.
+    Mean over seeds with its 95 % interval by Student's t; hollow and without one where there are fewer than three
+    seeds. Where every arm has one run, its interval is over test examples (Wilson). All runs have equally many epochs,
+    so that the steps grow with the examples; both stand below the axis. Learning rates tell no arms apart that differ
+    in their update.
     """
     by_size, steps = defaultdict(list), {}
     for record in records:
@@ -124,15 +125,20 @@ def against_size(records: Sequence[dict], title: str = "") -> tuple[Figure, str]
     sets, arms = style.id_first(common_sets(records)), style.looks(in_order(scores["row"]))
     figure, axes = style.new(3.0 * len(sets) + 0.6, 3.6, len(sets), sharey=True)
     words = {}
+    single_runs, any_few = scores["seed"].nunique() == 1, False
     for axis, of in zip(axes, sets, strict=True):
         for place, (arm, look) in enumerate(arms.items()):
             of_arm = scores[(scores["set"] == of) & (scores["row"] == arm)].groupby("size")
             means, lows, highs = np.array([interval(group) for _, group in of_arm]).T
             at = np.array([sizes.index(size) for size in of_arm.groups])
-            style.line(axis, at, (means, lows, highs), look, place, len(arms), look.label)
+            few = [len(group) < FEWEST_SEEDS and not single_runs for _, group in of_arm]
+            any_few = any_few or any(few)
+            style.line(axis, at, (means, lows, highs), look, place, len(arms), look.label, few)
             words[f"{arm} on {of}"] = [f"{mean:.0f} % at {n:,}" for n, mean in zip(of_arm.groups, means, strict=True)]
         axis.set_xticks(range(len(sizes)), [f"{size:,}\n({steps[size]:,})" for size in sizes])
         axis.set(xlim=(-0.4, len(sizes) - 0.6), xlabel="training examples (steps)", title=style.with_kind(of))
+    if any_few:
+        axes[0].plot([], [], "o", color="0.4", mfc="white", label="hollow: fewer than three seeds, no interval")
     axes[0].set_ylabel("accuracy, %")
     figure.suptitle(title, x=0.01, ha="left", fontsize=11)
     style.legend_below(figure, style.labelled(axes[0]))

@@ -98,13 +98,23 @@ def aside(axis, place: int, of: int, points: float = 5.0) -> Transform:
     return axis.transData + shift
 
 
-def line(axis, at: np.ndarray, marks: Sequence[np.ndarray], look: Look, place: int, of: int, label: str) -> None:
-    """Values with their intervals (`marks` is values, low ends, high ends); line `place` of `of`, a little aside."""
+def line(
+    axis, at: np.ndarray, marks: Sequence[np.ndarray], look: Look, place: int, of: int, label: str,
+    hollow: Sequence[bool] = (),
+) -> None:  # fmt: skip
+    """Values with their intervals (`marks` is values, low ends, high ends); line `place` of `of`, a little aside.
+
+    A hollow value is drawn without its interval.
+    """
     values, low, high = marks
+    hollow = np.array(hollow or [False] * len(at))
+    aside = at + 0.06 * (place - (of - 1) / 2)
     axis.errorbar(
-        at + 0.06 * (place - (of - 1) / 2), values, yerr=[values - low, high - values], capsize=3, label=label,
+        aside, values, yerr=np.where(hollow, 0, [values - low, high - values]), capsize=3, label=label,
         color=look.colour, marker=look.marker, ms=look.size, ls=LINES[place % 4],
     )  # fmt: skip
+    few = {"ls": "", "marker": look.marker, "ms": look.size, "color": look.colour, "mfc": "white", "zorder": 3}
+    axis.plot(aside[hollow], values[hollow], **few)
 
 
 def series(place: int) -> dict[str, str]:
