@@ -117,9 +117,12 @@ def last_checkpoint(folder: Path) -> Path | None:
     """The last complete checkpoint in a folder; torn ones (the trainer's state is written last) are removed."""
     steps = {}
     for checkpoint in folder.glob("checkpoint-*"):
+        step = checkpoint.name.partition("-")[2]
+        if not step.isdecimal():
+            continue  # not the trainer's
         try:
             json.loads((checkpoint / "trainer_state.json").read_text())
-            steps[int(checkpoint.name.partition("-")[2])] = checkpoint
+            steps[int(step)] = checkpoint
         except (OSError, json.JSONDecodeError):
             shutil.rmtree(checkpoint, ignore_errors=True)
     return steps[max(steps)] if steps else None

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parent
@@ -19,13 +20,16 @@ SETTINGS_FILE = "testbed.json"
 
 
 def name_with_hash(path: str | Path, files: Iterable[Path]) -> str:
-    """For records: the last part of the path, and the start of the sha256 of these files one after the other."""
-    digest = hashlib.sha256()
-    for file in files:
-        with open(file, "rb") as content:
-            while block := content.read(1 << 20):
-                digest.update(block)
-    return f"{Path(path).absolute().name} ({digest.hexdigest()[:12]})"
+    """For records: the last part of the path, and the start of a sha256 over those of these files."""
+    of_files = "".join(_sha256(file, file.stat().st_mtime_ns, file.stat().st_size) for file in files)
+    return f"{Path(path).absolute().name} ({hashlib.sha256(of_files.encode()).hexdigest()[:12]})"
+
+
+@cache
+def _sha256(file: Path, changed: int, size: int) -> str:
+    """Of a file that was last changed then: word vectors have gigabytes, and a sweep asks for each of its runs."""
+    with open(file, "rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
 
 
 def is_missing_folder(name: str | Path) -> bool:

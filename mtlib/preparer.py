@@ -19,16 +19,19 @@ class Preparer(ABC):
     """Makes one training set from another before a stage trains: refilled texts, a teacher's probabilities, spans.
 
     `reads` names the columns of the dataset (texts, say) that it wants beside the tokens, where they are there.
+    `asks_previous` says that it asks the model that the stage before left even where its own stage starts anew from the
+    pretrained one, as a student's preparer asks the teacher.
     """
 
     reads: tuple[str, ...] = ()
+    asks_previous: bool = False
 
     @abstractmethod
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
         """The examples that the stage trains on.
 
         Args:
-            plm: the model that the stage before left, or the pretrained one before the first stage.
+            plm: the model that the stage starts from, or the one that the stage before left (`asks_previous`).
             examples: tokenised, as the preparer before left them.
             seed: of all that is random here.
         """

@@ -9,6 +9,7 @@ examples. `python -m mtlib prompt` asks either kind about the evaluation sets of
 """
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -121,18 +122,17 @@ class CausalPrompt:
     def scores(self, text: str, text_pair: str | None = None) -> Scores:
         """The scores of all answers for one example."""
         prompt = self._ids(ask(self.question, text, text_pair))
-        output = self._run(prompt, self._cache)
+        output = self._run(prompt, deepcopy(self._cache))  # not every kind of cache can be cropped back
         cache, first = output.past_key_values, output.logits[0, -1].float().log_softmax(-1)  # (vocab,)
         totals = []
         for answer in self.answers:
             total = first[answer[0]]
             if len(answer) > 1:
-                logits = self._run(answer[:-1], cache).logits[0].float().log_softmax(-1)  # (tokens - 1, vocab)
+                logits = (
+                    self._run(answer[:-1], deepcopy(cache)).logits[0].float().log_softmax(-1)
+                )  # (tokens - 1, vocab)
                 total = total + logits.gather(1, torch.tensor(answer[1:], device=logits.device)[:, None]).sum()
-                cache.crop(-(len(answer) - 1))  # a negative number is how many to remove
             totals.append(total)
-        if self._cache is not None:
-            self._cache.crop(-len(prompt))
         total = torch.stack(totals).cpu()
         return Scores(total, total / torch.tensor([len(answer) for answer in self.answers]))
 

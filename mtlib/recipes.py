@@ -91,7 +91,7 @@ def product_of_experts(settings, rates: LearningRates, tokenizer) -> Stages:
         focus=chosen.focus,
         learning_rate=chosen.bias_learning_rate,
     )
-    return (Stage(objective, rates, (_add_bias(settings),)),)
+    return (Stage(objective, rates, (_add_bias(settings, chosen.faithful_to_code),)),)
 
 
 def learned_mixin(settings, rates: LearningRates, tokenizer) -> Stages:
@@ -205,12 +205,12 @@ def _two_views(settings) -> dict[str, object]:
     }
 
 
-def _add_bias(settings) -> Preparer:
+def _add_bias(settings, faithful_to_code: bool = False) -> Preparer:
     if settings.bias not in BIAS_MODELS:
         raise UserError(f"bias is {settings.bias!r}; a training needs one of {', '.join(BIAS_MODELS)}.")
     module, _, name = BIAS_MODELS[settings.bias].rpartition(".")
     options = {}
     if settings.bias == "overlap":
-        options = {"vectors": settings.bias_vectors, "faithful_to_code": settings.faithful_to_code}
+        options = {"vectors": settings.bias_vectors, "faithful_to_code": faithful_to_code}
     model = getattr(import_module(module), name)(**options)
     return import_module("mtlib.data.bias").AddBias(model, settings.bias_folds)

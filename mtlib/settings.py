@@ -103,16 +103,16 @@ def bias_for(task: str, bias: str) -> str:
 def unread_bias_settings(task: str, bias: str, classification: str | None = None) -> frozenset[str]:
     """The settings of a bias model that are not read, by a method or by Mask-tuning with this classification loss.
 
-    Word vectors and what its released code does otherwise are for the model on overlap. Product of experts alone has a
-    bias network that is trained along, and so a learning rate for it. Span Cutoff has no bias model, but released code
-    that differs from its paper.
+    Word vectors are for the model on overlap. Product of experts alone has a bias network that is trained along, and so
+    a learning rate for it, and released code with overlap features of its own. Span Cutoff has no bias model, but
+    released code that differs from its paper.
     """
     if classification in _WITHOUT_BIAS:
         unread = set(settings_of(BiasNetworkSettings))
         return frozenset(unread - {"faithful_to_code"} if classification == "span_cutoff" else unread)
     unread = set() if bias_for(task, bias) == "overlap" else {"bias_vectors", "faithful_to_code"}
     if classification not in (None, "product_of_experts"):
-        unread.add("bias_learning_rate")
+        unread |= {"bias_learning_rate", "faithful_to_code"}
     return frozenset(unread)
 
 
@@ -156,12 +156,12 @@ class BiasSettings:
     bias_vectors: Annotated[
         str | None, "for bias overlap: file of word vectors as text (default: the model's own embeddings)"
     ] = None
-    faithful_to_code: Annotated[bool, _FAITHFUL] = False
 
 
 @dataclass(frozen=True)
 class BiasNetworkSettings(BiasSettings):
     bias_learning_rate: Annotated[float | None, "of the bias network (default: the classifier's)", ABOVE_0] = None
+    faithful_to_code: Annotated[bool, _FAITHFUL] = False  # here: the overlap features of product of experts
 
 
 @dataclass(frozen=True)

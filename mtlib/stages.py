@@ -57,13 +57,20 @@ class Stage:
 _COUNTS = "counts.json"  # beside each preparer's examples
 
 
-def prepared_examples(stage: Stage, plm: SharedPLM, examples: Dataset, seed: int, folder: Path) -> Prepared:
-    """The training set of a stage. Each preparer's result is kept in `folder`, and read from there by a resumed run."""
+def prepared_examples(
+    stage: Stage, plm: SharedPLM, previous: SharedPLM, examples: Dataset, seed: int, folder: Path
+) -> Prepared:
+    """The training set of a stage. Each preparer's result is kept in `folder`, and read from there by a resumed run.
+
+    Args:
+        plm: the model that the stage starts from.
+        previous: the one that the stage before left; the same but where a student starts anew.
+    """
     counts: dict[str, float] = {}
     for number, preparer in enumerate(stage.prepare):
         kept = folder / f"prepared-{number}"
         if not (kept / _COUNTS).exists():
-            result = preparer(plm, examples, seed)
+            result = preparer(previous if preparer.asks_previous else plm, examples, seed)
             result.examples.save_to_disk(kept)
             part = kept / f"{_COUNTS}.part"
             part.write_text(json.dumps(result.counts))
@@ -149,6 +156,8 @@ class AddTeacher(Preparer):
     The teacher is asked about the very examples that it was trained on, as in the released code, so after a few epochs
     its answers can be nearly certain. Counts, for the record, how often it is right on them.
     """
+
+    asks_previous = True
 
     @torch.no_grad()
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0, batch_size: int = 64) -> Prepared:

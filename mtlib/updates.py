@@ -18,7 +18,7 @@ class AlternatingUpdate:
     """Two AdamW steps for each batch: one on alpha * L_MLM, then one on (1 - alpha) * L_FT, each with its own moments.
 
     Our second reading of the paper's "two training phases". Alpha is then all but inert, since Adam divides the scale
-    of a loss out.
+    of a loss out. Weights decay in either step, so twice a batch.
 
     Args:
         optimizer: for the first step, with the same groups of parameters as the trainer's own, which does the second.
@@ -46,6 +46,7 @@ class AlternatingUpdate:
         torch.save(self.optimizer.state_dict(), folder / self.FILE)
 
     def load(self, folder: Path, device: torch.device) -> None:
+        _require(folder / self.FILE, "alternating")
         state = torch.load(folder / self.FILE, map_location="cpu", weights_only=True)
         self.optimizer.load_state_dict(state)
 
@@ -118,13 +119,21 @@ class BalancedUpdate:
                 parameter.grad.mul_(1 - alpha).add_(mlm * (alpha * scale))
 
     def save(self, folder: Path) -> None:
-        if self.ft_norm is not None:
-            (folder / self.FILE).write_text(json.dumps({"ft_norm": self.ft_norm.item()}))
+        ft_norm = None if self.ft_norm is None else self.ft_norm.item()  # None: alpha is 0
+        (folder / self.FILE).write_text(json.dumps({"ft_norm": ft_norm}))
 
     def load(self, folder: Path, device: torch.device) -> None:
-        if (folder / self.FILE).exists():
-            kept = json.loads((folder / self.FILE).read_text())
-            self.ft_norm = torch.tensor(kept["ft_norm"], device=device)
+        _require(folder / self.FILE, "balanced")
+        ft_norm = json.loads((folder / self.FILE).read_text())["ft_norm"]
+        self.ft_norm = None if ft_norm is None else torch.tensor(ft_norm, device=device)
+
+
+def _require(file: Path, update: str) -> None:
+    if not file.exists():
+        raise UserError(
+            f'{file.parent} has no {file.name}: it was not left by a training with update="{update}". Resume with the '
+            "update that it was begun with, or begin anew in another folder."
+        )
 
 
 def check_update(update: str, plm, objective, args) -> None:

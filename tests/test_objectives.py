@@ -195,6 +195,8 @@ def test_80_10_10():
     mask = torch.rand(100, 100) < 0.5
     masked = replace_masked(ids, mask, tokenizer, "80_10_10")
     assert torch.equal(masked[~mask], ids[~mask])
+    structural = torch.tensor([i for i in tokenizer.all_special_ids if i != tokenizer.mask_token_id])
+    assert not torch.isin(masked, structural).any()
     shares = torch.stack([(masked[mask] == tokenizer.mask_token_id), (masked[mask] == 7)]).float().mean(1)
     assert shares[0].item() == pytest.approx(0.8, abs=0.03) and shares[1].item() == pytest.approx(0.1, abs=0.03)
     assert (replace_masked(ids, mask, tokenizer)[mask] == tokenizer.mask_token_id).all()

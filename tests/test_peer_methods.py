@@ -125,7 +125,15 @@ class TestStages:
     def test_overlap_has_the_vectors_and_the_features_that_were_asked_for(self, tmp_path):
         (tmp_path / "few.vec").write_text("cat 1 2\n")
         asked = {"bias_vectors": str(tmp_path / "few.vec"), "faithful_to_code": True}
-        for method, settings in (("reweight", {}), ("mask_tuning", {"classification": "product_of_experts"})):
+        (stage,) = self.stages("reweight", bias_vectors=asked["bias_vectors"])
+        assert (stage.prepare[0].model.vectors, stage.prepare[0].model.faithful_to_code) == (
+            asked["bias_vectors"],
+            False,
+        )
+        for method, settings in (
+            ("product_of_experts", {}),
+            ("mask_tuning", {"classification": "product_of_experts"}),
+        ):
             (stage,) = self.stages(method, **settings, **asked)
             bias_model = stage.prepare[0].model
             assert (bias_model.vectors, bias_model.faithful_to_code) == (asked["bias_vectors"], True)
@@ -161,7 +169,11 @@ class TestStages:
             ),
             ({"method": "mask_tuning", "bias_folds": 2}, "bias_folds is 2, which mask_tuning with"),
             ({"method": "mask_tuning", "faithful_to_code": True}, "faithful_to_code is True, which mask_tuning with"),
-            ({"method": "reweight", "faithful_to_code": True}, "which reweight and the bias model 'bag_of_words' does"),
+            (
+                {"method": "product_of_experts", "faithful_to_code": True},
+                "which product_of_experts and the bias model 'bag_of_words' does not read",
+            ),
+            ({"method": "reweight", "faithful_to_code": True}, "reweight does not read it"),
             ({"method": "reweight", "bias_vectors": "few.vec"}, "bias_vectors is 'few.vec', which reweight and the bi"),
             ({"task": "nli", "method": "reweight", "bias_vectors": "few.vec"}, "'few.vec', which is no file"),
             ({"method": "mask_tuning", "attribution_every": 2}, "attribution_every is 2, but masking is 'exact'"),

@@ -137,6 +137,14 @@ def test_every_reading_trains(tmp_path, classification, update):
     assert all(math.isfinite(loss) for (loss,) in history(trainer, "loss"))
 
 
+def test_what_only_mask_tuning_brings_is_named(still_plm):
+    for objective in (OriginalAndRefilled(), DoubleValidated()):
+        with pytest.raises(UserError, match=r"lacks; train MaskTuning\(classification="):
+            objective(still_plm, make_batch(still_plm))
+    with pytest.raises(UserError, match=r"DrawMasks\) add it"):
+        FixedMasking(HALF)(make_batch(still_plm), None)
+
+
 def test_fixed_masks_are_one_draw_for_all_epochs(tmp_path):
     plm, data = make_plm(), examples(16)
     masking = FixedMasking(HALF)

@@ -117,6 +117,17 @@ def test_a_resumed_training_ends_like_an_uninterrupted_one(tmp_path):
         assert torch.equal(a, b)
 
 
+@pytest.mark.parametrize("update", ["balanced", "alternating"])
+def test_a_training_with_another_update_is_not_resumed(tmp_path, update):
+    objective, saved = MaskTuning(0.6, ExactMasking(0.3)), {"save_strategy": "steps", "save_steps": 3}
+    train(tmp_path / "joint", objective, make_plm(), **saved)
+    with pytest.raises(UserError, match=f'was not left by a training with update="{update}"'):
+        train(
+            tmp_path / "other", objective, make_plm(), update=update, **saved,
+            resume=str(tmp_path / "joint" / "checkpoint-3"),
+        )  # fmt: skip
+
+
 def test_what_it_cannot_do_is_an_error(tmp_path):
     with pytest.raises(UserError, match="two losses"):
         train(tmp_path, FineTuning(), update="balanced")

@@ -57,6 +57,10 @@ class Overlap(BiasModel):
     second smallest of the best cosine with a word of the premise. The logistic regression tells entailment from the
     rest with balanced classes; neutral and contradiction get half of the rest each.
 
+    A word without a vector has cosine 0 in the mean, and is passed over by the two smallest, as in the code of Clark et
+    al. Unlike there, a word that stands in the premise has cosine 1 without a vector too, and vectors are looked up in
+    lower case.
+
     Args:
         vectors: file of word vectors (`read_word_vectors`), for example `crawl-300d-2M.vec`, which Clark et al. take;
             words are looked up in lower case. Without it the trunk's own input embeddings are taken, a word's being
@@ -81,13 +85,14 @@ class Overlap(BiasModel):
     def _row(self, premise: list[str], hypothesis: list[str], vectors: "_UnitVectors") -> list[float]:
         inside = [word in premise for word in hypothesis]
         part = " ".join(hypothesis) in " ".join(premise) if self.faithful_to_code else _is_part(hypothesis, premise)
-        best = sorted(vectors.best_cosines(hypothesis, premise)) or [0.0]
+        cosines = vectors.best_cosines(hypothesis, premise)
+        best = sorted(cosine for cosine in cosines if cosine is not None) or [0.0]
         return [
             float(part),
             float(all(inside)),
             sum(inside) / max(len(inside), 1),
             np.log(max(len(premise) - len(hypothesis), 1)),
-            float(np.mean(best)),
+            sum(cosine or 0.0 for cosine in cosines) / max(len(cosines), 1),
             best[0],
             best[min(1, len(best) - 1)],
         ]
@@ -236,12 +241,20 @@ class _UnitVectors:
         self.pieces = plm.trunk.get_input_embeddings().weight.detach().float().cpu().numpy()  # (vocab, hidden)
         self.size = self.pieces.shape[1] if vectors is None else len(next(iter(vectors.values()), ()))
 
-    def best_cosines(self, inner: list[str], outer: list[str]) -> list[float]:
-        """For each word of `inner`, the largest cosine with a word of `outer`; 1 where it is one of them."""
+    def best_cosines(self, inner: list[str], outer: list[str]) -> list[float | None]:
+        """For each word of `inner`, the largest cosine with a word of `outer`.
+
+        1 where it is one of them; else None where it, or all of `outer`, has no vector.
+        """
         if not inner or not outer:
-            return [0.0] * len(inner)
-        best = (self._stacked(inner) @ self._stacked(outer).T).max(axis=1)
-        return [1.0 if word in outer else float(cosine) for word, cosine in zip(inner, best, strict=True)]
+            return [None] * len(inner)
+        of_inner, of_outer = self._stacked(inner), self._stacked(outer)  # (words, size)
+        with_vector = of_outer.any(axis=1)
+        best = (of_inner @ of_outer[with_vector].T).max(axis=1, initial=-1.0)
+        return [
+            1.0 if word in outer else float(cosine) if vector.any() and with_vector.any() else None
+            for word, cosine, vector in zip(inner, best, of_inner, strict=True)
+        ]
 
     def _stacked(self, of: list[str]) -> np.ndarray:
         for word in set(of) - self.known.keys():

@@ -44,7 +44,7 @@ class Treebank(Preparer):
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
         sentences = [sentence for path in training_files(self.folder) for sentence in read_conllu(path)]
         rows = [_tokenised(sentence, plm.tokenizer) for sentence in sentences if len(sentence.words) <= MOST_WORDS]
-        limit = min(MOST_PIECES, plm.tokenizer.model_max_length)
+        limit = min(MOST_PIECES, plm.longest)
         kept = [row for row in rows if row is not None and row["length"] <= limit]
         if not kept:
             raise UserError(

@@ -188,7 +188,9 @@ def _queries(tokenizer, number: int, before: str, word: str, after: str) -> list
 
 @torch.no_grad()
 def _log_p(plm: SharedPLM, queries: list[_Query]) -> list[float]:
-    batch = plm.tokenizer.pad([query.encoded for query in queries], return_tensors="pt").to(plm.device)
+    # on the right: positions are those of the text alone
+    batch = plm.tokenizer.pad([query.encoded for query in queries], padding_side="right", return_tensors="pt")
+    batch = batch.to(plm.device)
     places = torch.arange(batch["input_ids"].shape[1], device=plm.device)  # (seq,)
     at = torch.tensor([[query.position] for query in queries], device=plm.device)  # (batch, 1)
     last = torch.tensor([[query.last] for query in queries], device=plm.device)  # (batch, 1)

@@ -30,6 +30,7 @@ class FixedMasking(MaskingPolicy):
         return self.policy.targets
 
     columns = {"mask": 0}  # noqa: RUF012  (never changed)
+    prepared_by = "mtlib.masking.fixed:DrawMasks"  # for the message where the column is missing
 
     def preparers(self) -> tuple[Preparer, ...]:
         return (*self.policy.preparers(), DrawMasks(self.policy))

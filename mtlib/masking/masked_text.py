@@ -35,14 +35,16 @@ def draw_mask(plm: SharedPLM, batch: dict, masking: MaskingPolicy, generator: to
 def replace_masked(input_ids: Tensor, mask: Tensor, tokenizer, replacement: Replacement = "mask") -> Tensor:
     """What stands at the masked places for the model to read, `(batch, seq)`.
 
-    `"mask"`: always the mask token (the paper). `"80_10_10"`: BERT's rule, 80 % mask token, 10 % a random token,
-    10 % the original, drawn from torch's global generator.
+    `"mask"`: always the mask token (the paper). `"80_10_10"`: BERT's rule, 80 % mask token, 10 % a random token
+    (none of the structural ones), 10 % the original, drawn from torch's global generator.
     """
     masked_ids = input_ids.masked_fill(mask, tokenizer.mask_token_id)
     if replacement == "mask":
         return masked_ids
     draw = torch.rand(input_ids.shape, device=input_ids.device)
     random_ids = torch.randint(len(tokenizer), input_ids.shape, device=input_ids.device)
+    structural = torch.tensor(tokenizer.all_special_ids, device=input_ids.device)  # would cut or pad the text
+    random_ids = torch.where(torch.isin(random_ids, structural), tokenizer.mask_token_id, random_ids)
     masked_ids = torch.where(mask & (draw >= 0.8), random_ids, masked_ids)
     return torch.where(mask & (draw >= 0.9), input_ids, masked_ids)
 

@@ -71,9 +71,9 @@ class AttributionMasking(CountedMasking):
 
     Args:
         prefer: "most" or "least".
-        every: an example's scores are computed again when this many batches have passed since they were. 1 keeps
-            nothing; above that, a training that is resumed computes all scores again, and so differs a little from one
-            that was not interrupted.
+        every: an example's scores are computed again when this many batches have passed since they were (slices of a
+            batch, where it is cut). 1 keeps nothing; above that, a training that is resumed computes all scores again,
+            and so differs a little from one that was not interrupted, as does one whose batches are cut otherwise.
     """
 
     prefer: Attribution = "most"

@@ -5,6 +5,7 @@ original one as `original_ids`.
 """
 
 import torch
+from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from mtlib.errors import UserError
@@ -12,6 +13,15 @@ from mtlib.objectives.fine_tuning import fine_tuning_loss
 from mtlib.objectives.objective import Objective, ObjectiveOutput
 from mtlib.plm import SharedPLM, gradients_if
 from mtlib.settings import SHARE
+
+
+def _original_ids(batch: dict, objective: Objective) -> Tensor:
+    if "original_ids" not in batch:
+        raise UserError(
+            f"{type(objective).__name__} compares a refilled text with its original, which the batch lacks; train "
+            f"MaskTuning(classification={type(objective).__name__}())."
+        )
+    return batch["original_ids"]  # (batch, seq)
 
 
 class OriginalAndRefilled(Objective):
@@ -24,7 +34,7 @@ class OriginalAndRefilled(Objective):
 
     def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
         logits = plm.classify(batch)  # (batch, num_labels), of the refilled text
-        original = plm.classify(batch | {"input_ids": batch["original_ids"]})  # (batch, num_labels)
+        original = plm.classify(batch | {"input_ids": _original_ids(batch, self)})  # (batch, num_labels)
         losses = [fine_tuning_loss(scores, batch["labels"], batch.get("n_examples")) for scores in (logits, original)]
         loss = (losses[0] + losses[1]) / 2
         return ObjectiveOutput(loss, {"ft_loss": loss}, logits)
@@ -53,7 +63,7 @@ class DoubleValidated(Objective):
         self.rejected, self.confidence = rejected, confidence
 
     def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
-        original_ids, labels = batch["original_ids"], batch["labels"]
+        original_ids, labels = _original_ids(batch, self), batch["labels"]  # (batch, seq), (batch,)
         with gradients_if(False):
             sure, answer = plm.classify(batch | {"input_ids": original_ids}).float().softmax(dim=-1).max(dim=-1)
         # with the original in place of a rejected text this pass only decides, and trains nothing

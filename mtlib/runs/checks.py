@@ -97,7 +97,7 @@ def _check_bias(config: "RunConfig") -> None:
     if bias not in BIAS_OF_TASK[config.task]:
         raise UserError(f"bias is {bias!r}; for {config.task} it is one of {', '.join(BIAS_OF_TASK[config.task])}.")
     unread = unread_bias_settings(config.task, bias, classification)
-    for name in sorted(unread):
+    for name in sorted(unread & values.keys()):
         if values[name] != config.described[name].default:
             reader = f"{config.method} with classification={classification!r}" if classification else config.method
             model = "" if "bias" in unread else f" and the bias model {bias!r}"

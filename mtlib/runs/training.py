@@ -108,8 +108,9 @@ def _prepare(config: RunConfig, stage: Stage, plm: SharedPLM, examples: Dataset,
     device = PartialState().device
     # without autocast's cache: a preparer that trains would go on with its weights as they were cast first
     bf16 = torch.autocast(device.type, torch.bfloat16, enabled=config.precision == "bf16", cache_enabled=False)
+    start = _started(config, stage, plm, folder) if stage.start == "pretrained" else plm
     with PartialState().main_process_first(), bf16:  # the other processes read what the first has kept
-        return prepared_examples(stage, plm.to(device), examples, config.seed, folder)
+        return prepared_examples(stage, start.to(device), plm.to(device), examples, config.seed, folder)
 
 
 def _train(

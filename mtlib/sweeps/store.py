@@ -64,10 +64,7 @@ class Store:
         with self._errors("read from"):
             path = self.folder / name
             content = path.read_bytes() if self._system is None else self._system.cat_file(f"{self._root}/{name}")
-        try:
-            return "diverged" if json.loads(content).get("diverged") else "there"
-        except ValueError as error:
-            raise UserError(f"{name} in {self.address} is not JSON ({error}); move it away or run it again.") from error
+        return "diverged" if self._parsed(name, content).get("diverged") else "there"
 
     def put(self, path: Path) -> None:
         """Have the record of a finished run where it belongs, whole or not at all. A record that is there stays."""
@@ -85,8 +82,16 @@ class Store:
         if self._system is None:
             return read_records([self.folder]) if self.folder.is_dir() else []
         with self._errors("read from"):
-            contents = [self._system.cat_file(path) for path in self._system.glob(f"{self._root}/*.json")]
-        return [record for record in map(json.loads, contents) if "metrics" in record]
+            paths = self._system.glob(f"{self._root}/*.json")
+            contents = {path.rpartition("/")[2]: self._system.cat_file(path) for path in paths}
+        records = [self._parsed(name, content) for name, content in contents.items()]
+        return [record for record in records if "metrics" in record]
+
+    def _parsed(self, name: str, content: bytes) -> dict:
+        try:
+            return json.loads(content)
+        except ValueError as error:
+            raise UserError(f"{name} in {self.address} is not JSON ({error}); move it away or run it again.") from error
 
     def holder(self, name: str) -> str | None:
         """Who is doing a run, as far as can be seen from here."""

@@ -49,6 +49,11 @@ class TestOverlap:
         assert self.features("the tomcat saturday", "cat sat")[0] == 0
         assert self.features("the tomcat saturday", "tomcat sat", faithful_to_code=True)[0] == 1
 
+    def test_a_word_without_a_vector_counts_in_the_mean_alone(self):
+        row = self.features("cat sat", "cats zorblax")  # cats: 0.6 to cat, 0.8 to sat
+        assert row[4:] == pytest.approx([0.4, 0.8, 0.8])
+        assert self.features("on the mat", "cats")[4:].tolist() == [0, 0, 0]
+
     def test_texts_without_words_have_features_too(self):
         for premise, hypothesis in (("cat", "?!"), ("...", "cat"), ("", "")):
             assert np.isfinite(self.features(premise, hypothesis)).all()
@@ -72,15 +77,17 @@ class TestOverlap:
 
 class TestWordVectors:
     def test_of_the_wanted_words_alone(self, tmp_path):
-        (tmp_path / "few.vec").write_text(VECTORS + ". . . 5 6\nbad is here\n")
+        (tmp_path / "few.vec").write_text(VECTORS + "cats a@b.org 5 6\nbad is here\n")
         vectors = read_word_vectors(tmp_path / "few.vec", {"cats", "dog", "3"})
         assert {word: vector.tolist() for word, vector in vectors.items()} == {"cats": [3, 4]}
 
     @pytest.mark.parametrize(
         ("text", "message"),
         [
-            ("cat 1 2\nsat 1 x\n", "line 2: 'sat' is not followed by numbers alone"),
-            ("cat 1 2\nsat 1\n", "line 2: 'sat' has 1 numbers, other words have 2"),
+            ("cat 1 2\nsat 1 x\n", "line 2: 'sat' is not followed by 2 finite numbers"),
+            ("cat 1 2\nsat 1 nan\n", "line 2: 'sat' is not followed by 2 finite numbers"),
+            ("cat 1 2\nsat 1\n", "line 2: 'sat' is not followed by 2 finite numbers"),
+            ("cat\n", "line 1: 'cat' is not followed by any finite numbers"),
             ("dog 1 2\n", "none of the 2 words"),
             ("", "none of the 2 words"),
         ],

@@ -364,8 +364,9 @@ def test_torn_checkpoint_is_passed_over(tmp_path):
         (tmp_path / f"checkpoint-{step}").mkdir()
         if state is not None:
             (tmp_path / f"checkpoint-{step}" / "trainer_state.json").write_text(state)
+    (tmp_path / "checkpoint-best").mkdir()
     assert last_checkpoint(tmp_path).name == "checkpoint-50"
-    assert not (tmp_path / "checkpoint-100").exists()
+    assert not (tmp_path / "checkpoint-100").exists() and (tmp_path / "checkpoint-best").exists()
 
 
 def test_a_file_of_no_records_and_odd_characters_in_one(tmp_path):

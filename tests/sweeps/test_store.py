@@ -69,6 +69,14 @@ def test_a_record_that_is_not_json(tmp_path):
         Store(str(tmp_path)).state("a.json")
 
 
+def test_a_torn_record_far_away_is_named(place):
+    place.check_writable()
+    (place.folder / "a.json").write_text("{")
+    place.put(place.folder / "a.json")
+    with pytest.raises(UserError, match=r"a\.json in .* is not JSON"):
+        place.records()
+
+
 def test_what_cannot_be_put_is_kept(place, monkeypatch):
     def refuse(*_, **__):
         raise PermissionError("403 forbidden")
