@@ -62,7 +62,7 @@ def test_03_table():
     )
     for line, scores, set_name, rows in (
         (
-            "testbed, where the shortcut misleads ({} seeds) | the shortcut's words",
+            "testbed, `testbed_counterfactual` ({} seeds; [04_ablations](04_ablations.ipynb)) | the shortcut's words",
             told, "testbed_counterfactual", ("fine_tuning", "mask_tuning", "mask_tuning (balanced)"),
         ),
         (
@@ -76,7 +76,8 @@ def test_03_table():
     ):  # fmt: skip
         cells = [accuracy(scores, row, set_name) for row in rows]
         assert len({len(seeds) for seeds in cells}) == 1
-        printed = [line.format(WORDS[len(cells[0])]), *(f"{seeds.mean():.1f}" for seeds in cells)]
+        numbers = [f"{seeds.mean():.1f}" for seeds in cells]
+        printed = [line.format(WORDS[len(cells[0])]), *numbers, *["not run"] * (3 - len(cells))]
         assert f"| {' | '.join(printed)} |" in answer("03")
 
 
@@ -85,7 +86,7 @@ def test_03_where_no_difference_is_found():
     for row in ("mask_tuning", "mask_tuning (balanced)"):
         for name in ("sst2", "imdb_contrast", "imdb_cad"):
             assert compare(base, row, "fine_tuning", name).endswith("not significantly different.")
-    assert "On real data, with random masks, it was not better than fine-tuning." in answer("03")
+    assert "with random masks on real data it was not better than fine-tuning" in answer("03")
     assert "With a base-sized model no difference is significant (five seeds)" in answer("08")
 
 
