@@ -84,7 +84,7 @@ BIAS_OF_TASK: dict[str, tuple[Bias, ...]] = {
     "paraphrase": ("lexical_overlap", "overlap", "hypothesis_only", "shortcut"),
 }
 BIAS_MODELS = {
-    "overlap": "mtlib.data.bias.Overlap",
+    "overlap": "mtlib.data.overlap.Overlap",
     "lexical_overlap": "mtlib.data.bias.LexicalOverlap",
     "hypothesis_only": "mtlib.data.bias.HypothesisOnly",
     "bag_of_words": "mtlib.data.bias.BagOfWords",

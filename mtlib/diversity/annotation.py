@@ -9,17 +9,17 @@
 
 import csv
 import hashlib
-import html
 import io
 import os
 import random
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 
 from mtlib.diversity.agreement import Agreement, agreement
-from mtlib.diversity.fillings import marked_text, unmarked
+from mtlib.diversity.fillings import marked_html, marked_text, unmarked
 from mtlib.errors import UserError
 from mtlib.runs.records import write_atomically
 
@@ -46,7 +46,7 @@ class AnnotationSession:
 
     Args:
         rows: with `text`, `start`, `end`, `predicted`; give those that `categories.categorise` would ask a judge
-            about (see `open_questions`).
+            about (see `categories.open_questions`).
         annotator: name of the file, letters, digits, "-" and "_".
         folder: of `<annotator>.csv`; created where it does not exist.
         seed: of the order.
@@ -179,11 +179,6 @@ def as_judge(verdicts: dict[str, str]) -> Callable[[Sequence[dict]], list[bool]]
     return judge
 
 
-def open_questions(rows: Sequence[dict]) -> list[dict]:
-    """The rows of `fillings.record_fillings` that need a judge: neither the original token nor [UNK] was filled in."""
-    return [row for row in rows if not row["unk"] and row["predicted_token"] != row["original_token"]]
-
-
 def as_item(row: dict) -> Item:
     """The question about a row; equal fillings at the same place of the same sentence are one item."""
     row = row | {"text": re.sub(r"[\r\n]", " ", row["text"])}  # a CSV row is then a line, whole or cut off
@@ -205,10 +200,10 @@ def view(session: AnnotationSession):
         done, total = session.progress
         item, bar.value = session.current, done
         if item is None:
-            shown.value = f"<p>All {total} are answered: {html.escape(session.path.name)}. Thank you.</p>"
+            shown.value = f"<p>All {total} are answered: {escape(session.path.name)}. Thank you.</p>"
         else:
-            marked = html.escape(item.text).replace("⟦", "<mark>").replace("⟧", "</mark>")
-            shown.value = f"<p>{done + 1} of {total}. {QUESTION}</p><p style='font-size:1.3em'>{marked}</p>"
+            text = f"<p style='font-size:1.3em'>{marked_html(item.text)}</p>"
+            shown.value = f"<p>{done + 1} of {total}. {QUESTION}</p>{text}"
         for letter in ANSWERS:
             buttons[letter].disabled = item is None
         buttons[BACK].disabled = not done

@@ -41,13 +41,18 @@ def share(count: int, n: int) -> Share:
     return Share(count, n, count / n, float(low), float(high))
 
 
+def open_questions(rows: Sequence[dict]) -> list[dict]:
+    """The rows that need a judge: neither the original token nor the unknown one was filled in."""
+    return [row for row in rows if not row["unk"] and row["predicted_token"] != row["original_token"]]
+
+
 def categorise(rows: Sequence[dict], plausible: Callable[[list[dict]], Sequence[bool]]) -> list[Category]:
     """The category of each row.
 
     "unk" where the unknown token was predicted, "same" where the original token was; of the others, `plausible` is
     asked, which gets their rows and returns a verdict for each.
     """
-    differing = [row for row in rows if not row["unk"] and row["predicted_token"] != row["original_token"]]
+    differing = open_questions(rows)
     verdicts = list(plausible(differing)) if differing else []
     if len(verdicts) != len(differing):
         raise UserError(f"the judge gave {len(verdicts)} verdicts on {len(differing)} rows; expected one for each.")

@@ -9,6 +9,7 @@ import json
 import tempfile
 from collections import Counter
 from collections.abc import Collection
+from html import escape
 from pathlib import Path
 
 import numpy as np
@@ -126,6 +127,11 @@ def filled_text(row: dict) -> str:
 def marked_text(row: dict) -> str:
     """`filled_text` with the filling between ⟦ and ⟧, the blank before it inside."""
     return f"{row['text'][: row['start']]}⟦{row['predicted']}⟧{row['text'][row['end'] :]}"
+
+
+def marked_html(text: str) -> str:
+    """A text from `marked_text` as HTML, its filling highlighted."""
+    return escape(text).replace("⟦", "<mark>").replace("⟧", "</mark>")
 
 
 def unmarked(text: str, original: str) -> dict:

@@ -6,7 +6,6 @@ as_frame(description)  # a line for each task and arm
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 
 import pandas
@@ -126,11 +125,6 @@ def filled_differently(arms: Mapping[str, Sequence[dict]], epoch: int) -> list[d
         for plain, tuned in zip(arms["plain_mlm"], arms["mask_tuning"], strict=True)
         if plain["epoch"] == epoch and plain["predicted_token"] != tuned["predicted_token"]
     ]
-
-
-def marked_html(text: str) -> str:
-    """A sentence whose filling stands between ⟦ and ⟧, as HTML."""
-    return escape(text).replace("⟦", "<mark>").replace("⟧", "</mark>")
 
 
 def as_frame(descriptions: Mapping[str, Mapping]) -> pandas.DataFrame:

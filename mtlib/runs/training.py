@@ -63,10 +63,13 @@ def train_stages(
         last = stage is stages[-1]
         if not (folder / _MODEL).exists():
             clock.enter(stage.name)
-            examples_of_stage, counts = _prepare(config, stage, plm, examples, folder)
+            start = _started(config, stage, plm, folder)
+            examples_of_stage, counts = _prepare(config, stage, start, plm, examples, folder)
             if stage.prepare:
                 clock.stop()  # what was prepared is kept, and so is the time that it took
-            trainer, result = _train(config, stage, plm, examples_of_stage, counts, folder, [clock, finite, *callbacks])
+            trainer, result = _train(
+                config, stage, start, examples_of_stage, counts, folder, [clock, finite, *callbacks]
+            )
             clock.stop()
             results.append(result)
             if last or finite.diverged:
@@ -102,24 +105,23 @@ def check_slices(config: RunConfig) -> int:
     return slices
 
 
-def _prepare(config: RunConfig, stage: Stage, plm: SharedPLM, examples: Dataset, folder: Path) -> Prepared:
+def _prepare(
+    config: RunConfig, stage: Stage, start: SharedPLM, previous: SharedPLM, examples: Dataset, folder: Path
+) -> Prepared:
     if not stage.prepare:
         return Prepared(examples, {})
     device = PartialState().device
     # without autocast's cache: a preparer that trains would go on with its weights as they were cast first
     bf16 = torch.autocast(device.type, torch.bfloat16, enabled=config.precision == "bf16", cache_enabled=False)
-    start = _started(config, stage, plm, folder) if stage.start == "pretrained" else plm
     with PartialState().main_process_first(), bf16:  # the other processes read what the first has kept
-        return prepared_examples(stage, start.to(device), plm.to(device), examples, config.seed, folder)
+        return prepared_examples(stage, start.to(device), previous.to(device), examples, config.seed, folder)
 
 
 def _train(
     config: RunConfig, stage: Stage, plm: SharedPLM, examples: Dataset, counts: dict[str, float], folder: Path,
     callbacks: list[TrainerCallback],
 ) -> tuple[ObjectiveTrainer, dict]:  # fmt: skip
-    """One stage from its start or its last checkpoint: the trainer, and what the record keeps of it."""
-    if stage.start == "pretrained" or stage.model_options:
-        plm = _started(config, stage, plm, folder)
+    """One stage from its start `plm` or its last checkpoint: the trainer, and what the record keeps of it."""
     trainer = _make_trainer(config, stage, plm, examples, folder, callbacks)
     checkpoint = last_checkpoint(folder)
     trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
@@ -129,7 +131,9 @@ def _train(
 
 
 def _started(config: RunConfig, stage: Stage, plm: SharedPLM, folder: Path) -> SharedPLM:
-    """The model that a stage starts from, with its options."""
+    """The model that a stage starts from, with its options; `plm` is the one that the stage before left."""
+    if stage.start == "previous" and not stage.model_options:
+        return plm
     if stage.start == "pretrained":
         set_seed(config.seed)  # the same new head in a resumed run, whose generators stand elsewhere
         started = SharedPLM.from_pretrained(

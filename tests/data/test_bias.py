@@ -10,11 +10,11 @@ from mtlib.data.bias import (
     BiasModel,
     HypothesisOnly,
     LexicalOverlap,
-    Overlap,
     bias_quality,
     predict_out_of_fold,
     words,
 )
+from mtlib.data.overlap import Overlap
 from mtlib.data.word_vectors import read_word_vectors
 from mtlib.errors import UserError
 from mtlib.testbed import generate

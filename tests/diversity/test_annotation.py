@@ -13,11 +13,10 @@ from mtlib.diversity.annotation import (
     as_item,
     as_judge,
     compare,
-    open_questions,
     settled,
     view,
 )
-from mtlib.diversity.categories import categorise
+from mtlib.diversity.categories import categorise, open_questions
 from mtlib.errors import UserError
 from tests.diversity.test_fillings import ROW
 
