@@ -456,3 +456,9 @@ class TestHowAShortcutIsRemoved:
         figure, alt = figures.token_rows([("one", ["a", "b"]), ("two", ["a", "c"])], [(), (1,)], "Refilling")
         assert alt == "Refilling: one: a, b; two: a, c (marked)."
         assert [bar.get_hatch() for bar in figure.axes[0].patches] == [None, None, None, "///"]
+
+
+def test_what_is_combined_with_mask_tuning_stands_in_words():
+    assert style.label("mask_tuning (with product_of_experts, balanced)") == (
+        "Mask-tuning (with product of experts, balanced)"
+    )

@@ -125,19 +125,17 @@ def against_size(records: Sequence[dict], title: str = "") -> tuple[Figure, str]
     sets, arms = style.id_first(common_sets(records)), style.looks(in_order(scores["row"]))
     figure, axes = style.new(3.0 * len(sets) + 0.6, 3.6, len(sets), sharey=True)
     words = {}
-    single_runs, any_few = scores["seed"].nunique() == 1, False
+    few = (scores.groupby(["set", "row", "size"]).size() < FEWEST_SEEDS) & (scores["seed"].nunique() > 1)
     for axis, of in zip(axes, sets, strict=True):
         for place, (arm, look) in enumerate(arms.items()):
             of_arm = scores[(scores["set"] == of) & (scores["row"] == arm)].groupby("size")
             means, lows, highs = np.array([interval(group) for _, group in of_arm]).T
             at = np.array([sizes.index(size) for size in of_arm.groups])
-            few = [len(group) < FEWEST_SEEDS and not single_runs for _, group in of_arm]
-            any_few = any_few or any(few)
-            style.line(axis, at, (means, lows, highs), look, place, len(arms), look.label, few)
+            style.line(axis, at, (means, lows, highs), look, place, len(arms), look.label, few[of, arm].to_numpy())
             words[f"{arm} on {of}"] = [f"{mean:.0f} % at {n:,}" for n, mean in zip(of_arm.groups, means, strict=True)]
         axis.set_xticks(range(len(sizes)), [f"{size:,}\n({steps[size]:,})" for size in sizes])
         axis.set(xlim=(-0.4, len(sizes) - 0.6), xlabel="training examples (steps)", title=style.with_kind(of))
-    if any_few:
+    if few.any():
         axes[0].plot([], [], "o", color="0.4", mfc="white", label="hollow: fewer than three seeds, no interval")
     axes[0].set_ylabel("accuracy, %")
     figure.suptitle(title, x=0.01, ha="left", fontsize=11)

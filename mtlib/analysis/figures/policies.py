@@ -80,7 +80,7 @@ def gap_by_touch(
         if column == "gone":  # most policies hide all of it in a few per cent, and one in 100
             axis.set_xscale("symlog", linthresh=1)
             axis.set(xlim=(-0.3, 150), xticks=(ticks := (0, 1, 3, 10, 30, 100)), xticklabels=ticks)
-            axis.set_xlabel(f"{axis.get_xlabel()} (log scale above 1)")
+            axis.set_xlabel(f"{axis.get_xlabel()}\n(log scale above 1)")
             axis.minorticks_off()
         beside = _side_by_side(axis, shown[[column, "gap"]].to_numpy(float))
         moved = moved or any(beside)

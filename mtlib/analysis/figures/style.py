@@ -100,21 +100,22 @@ def aside(axis, place: int, of: int, points: float = 5.0) -> Transform:
 
 def line(
     axis, at: np.ndarray, marks: Sequence[np.ndarray], look: Look, place: int, of: int, label: str,
-    hollow: Sequence[bool] = (),
+    hollow: np.ndarray | None = None,
 ) -> None:  # fmt: skip
     """Values with their intervals (`marks` is values, low ends, high ends); line `place` of `of`, a little aside.
 
-    A hollow value is drawn without its interval.
+    A `hollow` value (boolean, one each) is drawn without its interval.
     """
     values, low, high = marks
-    hollow = np.array(hollow or [False] * len(at))
+    hollow = np.zeros(len(at), dtype=bool) if hollow is None else hollow
     aside = at + 0.06 * (place - (of - 1) / 2)
     axis.errorbar(
         aside, values, yerr=np.where(hollow, 0, [values - low, high - values]), capsize=3, label=label,
         color=look.colour, marker=look.marker, ms=look.size, ls=LINES[place % 4],
     )  # fmt: skip
-    few = {"ls": "", "marker": look.marker, "ms": look.size, "color": look.colour, "mfc": "white", "zorder": 3}
-    axis.plot(aside[hollow], values[hollow], **few)
+    if hollow.any():
+        white = {"ls": "", "marker": look.marker, "ms": look.size, "color": look.colour, "mfc": "white", "zorder": 3}
+        axis.plot(aside[hollow], values[hollow], **white)
 
 
 def series(place: int) -> dict[str, str]:
@@ -131,8 +132,15 @@ def label(row: str) -> str:
     """A row's name in words: "Mask-tuning (alternating)", "Mask-tuning (random, 5 %, balanced)"."""
     method = method_of(row)
     name = METHODS[method].label if method in METHODS else _ARMS.get(method, method)
-    words = [policy.label if (policy := _policy(word)) else word for word in _words(row)]
+    words = [_in_words(word) for word in _words(row)]
     return f"{name} ({', '.join(words)})" if words else name
+
+
+def _in_words(word: str) -> str:
+    policy, combined = _policy(word), word.removeprefix("with ")  # as `frame` says what is combined with Mask-tuning
+    if combined != word and combined in METHODS:
+        return f"with {METHODS[combined].label}"
+    return policy.label if policy else word
 
 
 def _words(row: str) -> list[str]:
