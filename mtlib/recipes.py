@@ -119,8 +119,6 @@ def hidden_cut(settings, rates: LearningRates, tokenizer) -> Stages:
 
 
 def ipt(settings, rates: LearningRates, tokenizer) -> Stages:
-    if settings.treebank is None:
-        raise UserError("ipt parses a treebank first; give the folder of one in CoNLL-U (--treebank FOLDER).")
     treebank = import_module("mtlib.data.treebank").Treebank(settings.treebank)
     parsing = Stage(DependencyParsing(settings.faithful_to_code), rates, (treebank,))
     return (parsing, *fine_tuning(settings, rates, tokenizer))

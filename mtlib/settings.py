@@ -2,7 +2,7 @@
 
 import math
 import numbers
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import cache
 from types import UnionType
@@ -64,9 +64,9 @@ Masking = Literal[
 ]  # fmt: skip
 TESTBED_ONLY = ("known_shortcut", "known_cause")  # policies that know the grammar
 OWN_LENGTH = ("supervised", "supervised_top5")  # policies that mask a span, however long it is
+ATTRIBUTION = ("attribution_most", "attribution_least")  # policies that ask the classifier in training
 Fill = Literal["argmax", "sample", "top_k"]
 Replacement = Literal["mask", "80_10_10"]
-Targets = Literal["masked", "all"]
 Update = Literal["joint", "balanced", "alternating"]
 FillMode = Literal["train", "eval"]
 Reduction = Literal["tokens", "examples", "sum"]
@@ -93,6 +93,27 @@ BIAS_MODELS = {
 _FAITHFUL = "as the released code does it where the paper differs"
 # classifications of Mask-tuning that take no bias model
 _WITHOUT_BIAS = ("fine_tuning", "original_and_refilled", "validated_or_dropped", "validated_or_original", "span_cutoff")
+
+
+def unread_settings(values: Mapping[str, object], pair: bool) -> dict[str, tuple[str, str]]:
+    """The settings that others of `values` leave unread: each with what says so, and what to do in order to have it.
+
+    A setting that is absent from `values` leaves none unread.
+
+    Args:
+        pair: the task has pairs of texts.
+    """
+    masking, fill = values.get("masking"), values.get("fill")
+    unread = {}
+    if fill not in (None, "top_k"):
+        unread["top_k"] = f"fill is {fill!r}", "give fill top_k too"
+    if masking in OWN_LENGTH:
+        unread["mask_rate"] = f"masking is {masking!r}, a span of its own length", "take another policy"
+    if masking not in (None, *ATTRIBUTION):
+        unread["attribution_every"] = f"masking is {masking!r}", f"give masking {' or '.join(ATTRIBUTION)} too"
+    if not pair:
+        unread["side"] = "the task has single texts", "take a task with pairs"
+    return unread
 
 
 def bias_for(task: str, bias: str) -> str:

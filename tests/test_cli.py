@@ -96,7 +96,7 @@ def test_help_says_what_is_taken_by_default():
         ("run --task sentiment --method mask_tuning --hans-rule sum", "hans_rule is 'sum', but none of the evaluation"),
         ("run --task nli --method mask_tuning --split hans", "--split is 'hans'; expected NAME=VALUE"),
         ("run --task nli --method fine_tuning --split hans=a --split hans=b", "--split gives hans twice"),
-        ("run --task sentiment --method mask_tuning --side first", "side is 'first', but sentiment has single texts"),
+        ("run --task sentiment --method mask_tuning --side first", "side is 'first', but the task has single texts"),
         ("run --task nli --method mask_tuning --masking meta_learned --separate", "masking is 'meta_learned', which"),
         ("prompt --seed 1", "a masked LM is shown none"),
         ("prompt --json .", "--json is ., a folder; give the name of a file"),

@@ -85,7 +85,7 @@ class TestStages:
         rates = LearningRates(2e-3, 2e-3, 5e-3)
         adapt, classify = METHODS["intermediate_pretraining"].stages(settings, rates, make_tokenizer())
         assert type(adapt.objective) is MaskedLM and type(classify.objective) is FineTuning
-        assert adapt.objective.masking.targets == "all" and adapt.objective.masking.rate == 0.15
+        assert adapt.objective.masking.predict_all and adapt.objective.masking.rate == 0.15
         assert (adapt.steps, adapt.epochs, classify.steps, classify.prepare) == (7, None, None, ())
         assert (adapt.rates.trunk, classify.rates.trunk) == (5e-3, 2e-3)
         with pytest.raises(UserError, match="pretraining_epochs and pretraining_steps are both given"):

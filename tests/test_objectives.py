@@ -26,11 +26,11 @@ NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 def test_equation_1_by_hand():
     # two masked tokens over a vocabulary of two; probabilities of the originals 3/4 and 1/2
     mlm_logits = torch.tensor([[math.log(3.0), 0.0], [0.0, 0.0]])
-    mlm_targets = torch.tensor([0, 1])
+    mlm_labels = torch.tensor([0, 1])
     # two examples, gold probabilities 1/5 and 1/2
     logits = torch.tensor([[0.0, math.log(4.0)], [1.0, 1.0]])
     labels = torch.tensor([0, 0])
-    loss, parts = mask_tuning_loss(mlm_logits, mlm_targets, logits, labels, alpha=0.6)
+    loss, parts = mask_tuning_loss(mlm_logits, mlm_labels, logits, labels, alpha=0.6)
     mlm = (math.log(4 / 3) + math.log(2)) / 2
     ft = (math.log(5) + math.log(2)) / 2
     assert parts["mlm_loss"].item() == pytest.approx(mlm)
@@ -153,20 +153,20 @@ def test_masked_lm_counts_right_predictions(still_plm):
     assert parts["n_correct"] == (predicted == batch["input_ids"][batch["mask"]]).sum()
 
 
-class TestTargetsAll:
+class TestWholeTextPredicted:
     """The loss over the whole text (+Orig)."""
 
     def test_it_is_the_mean_over_every_token_and_fills_masks_alone(self, still_plm):
         batch = make_batch(still_plm)
         objective = MaskedLM(OriginalMasking(0.5))
         batch = objective.prepare(still_plm, batch, torch.Generator().manual_seed(0))
-        assert torch.equal(batch["targets"], batch["attention_mask"].bool())
+        assert torch.equal(batch["mlm_places"], batch["attention_mask"].bool())
         output = objective(still_plm, batch)
         masked = batch["input_ids"].masked_fill(batch["mask"], still_plm.tokenizer.mask_token_id)
         labels = batch["input_ids"].masked_fill(batch["attention_mask"] == 0, -100)
         inputs = {name: batch[name] for name in ("attention_mask", "token_type_ids")}
         torch.testing.assert_close(output.loss, still_plm.mlm(input_ids=masked, labels=labels, **inputs).loss)
-        alone = MaskedLM()(still_plm, {name: value for name, value in batch.items() if name != "targets"})
+        alone = MaskedLM()(still_plm, {name: value for name, value in batch.items() if name != "mlm_places"})
         assert torch.equal(output.perturbed_ids, alone.perturbed_ids)
         torch.testing.assert_close(output.mlm_logits, alone.mlm_logits)
         assert output.parts["n_masked"] == batch["mask"].sum() and output.parts["n_correct"] == alone.parts["n_correct"]
@@ -175,8 +175,8 @@ class TestTargetsAll:
         batch = make_batch(still_plm)
         whole = MaskTuning(0.5, OriginalMasking(0.3)).prepare(still_plm, batch, torch.Generator().manual_seed(0))
         loss = MaskTuning(0.5)(still_plm, whole).loss
-        assert loss != MaskTuning(0.5)(still_plm, whole | {"targets": whole["mask"]}).loss
-        counts = {"n_examples": torch.tensor(4), "n_masked": whole["targets"].sum()}
+        assert loss != MaskTuning(0.5)(still_plm, whole | {"mlm_places": whole["mask"]}).loss
+        counts = {"n_examples": torch.tensor(4), "n_mlm_places": whole["mlm_places"].sum()}
         slices = [{name: value[rows] for name, value in whole.items()} | counts for rows in (slice(0, 1), slice(1, 4))]
         torch.testing.assert_close(sum(MaskTuning(0.5)(still_plm, part).loss for part in slices), loss)
 
@@ -206,7 +206,7 @@ def test_gradient_diagnostics_by_hand():
     plm = make_plm(tiny_bert_config(**NO_DROPOUT))
     batch = MaskTuning().prepare(plm, make_batch(plm))
     before = torch.get_rng_state()
-    slice_of_a_step = batch | {"n_examples": torch.tensor(99), "n_masked": torch.tensor(99)}
+    slice_of_a_step = batch | {"n_examples": torch.tensor(99), "n_mlm_places": torch.tensor(99)}
     found = gradient_diagnostics(plm, MaskTuning(), slice_of_a_step)
     assert torch.equal(before, torch.get_rng_state())
     gradients = {}

@@ -47,7 +47,7 @@ def test_slices_of_a_batch_add_up_under_every_reduction(still_plm):
     for reduction in ("examples", "sum"):
         objective = MaskTuning(1.0, HALF, mlm_reduction=reduction)
         batch = prepared(still_plm, objective)
-        counts = {"n_examples": torch.tensor(4), "n_masked": batch["mask"].sum()}
+        counts = {"n_examples": torch.tensor(4), "n_mlm_places": batch["mask"].sum()}
         halves = [{name: value[rows] for name, value in batch.items()} | counts for rows in (slice(0, 1), slice(1, 4))]
         whole = objective(still_plm, batch).loss
         torch.testing.assert_close(sum(objective(still_plm, half).loss for half in halves), whole)

@@ -1,6 +1,7 @@
 """The front page: short, true, and its example runs as printed."""
 
 import ast
+import itertools
 import os
 import re
 import subprocess
@@ -10,7 +11,11 @@ from pathlib import Path
 import pytest
 from transformers import pipeline
 
+from mtlib.analysis.frame import frame
+from mtlib.analysis.statistics import paired_difference, verdict
+from mtlib.data.tasks import kind
 from mtlib.runs.records import read_records
+from mtlib.study.arms import by_seed
 from mtlib.study.claims import verdicts
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -37,6 +42,16 @@ def test_links_lead_somewhere(page):
 def test_verdicts_are_those_of_the_records():
     for row in verdicts(read_records([ROOT / "data/results/study.jsonl"])).itertuples():
         assert f"| {row.claim} | {row.here} |" in README
+
+
+def test_verdicts_of_the_base_sized_model():
+    scores = frame(read_records([ROOT / "data/results/base.jsonl"]))
+    for of, claim in (("ood", "generalises better"), ("id", "improves in-distribution accuracy")):
+        sets = [name for name in scores["set"].unique() if kind(name) == of]
+        for name, arm in itertools.product(sets, ("mask_tuning", "mask_tuning (balanced)")):
+            runs = by_seed(scores[scores["set"] == name], "accuracy", arm, "fine_tuning").dropna()
+            word = verdict(paired_difference(list(runs[arm] - runs["fine_tuning"]), 1 - 0.05 / len(sets)))
+            assert re.search(rf"\| Mask-tuning {claim} \| [^|]+ \| {word} \|", README) and len(runs) == 5
 
 
 def test_the_testbeds_gap_is_that_of_the_records():

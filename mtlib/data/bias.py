@@ -136,13 +136,13 @@ def predict_out_of_fold(
     Where fitting would see fewer than two labels it sees all examples.
     """
     fold_of = np.random.default_rng(seed).permutation(len(labels)) % min(folds, len(labels))
-    targets, probabilities = model.labels(labels), np.empty((len(labels), n_labels))
+    classes, probabilities = model.labels(labels), np.empty((len(labels), n_labels))
     for fold in range(fold_of.max() + 1):
         left_out = fold_of == fold
-        seen = ~left_out if len(set(targets[~left_out])) > 1 else np.ones_like(left_out)
-        if len(set(targets[seen])) < 2:
+        seen = ~left_out if len(set(classes[~left_out])) > 1 else np.ones_like(left_out)
+        if len(set(classes[seen])) < 2:
             raise UserError("the training set has one label only; a bias model needs two to tell apart.")
-        classifier = model.classifier().fit(features[seen], targets[seen])
+        classifier = model.classifier().fit(features[seen], classes[seen])
         probabilities[left_out] = model.probabilities(classifier, features[left_out], n_labels)
     probabilities = probabilities.clip(SMALLEST)
     return probabilities / probabilities.sum(axis=1, keepdims=True)

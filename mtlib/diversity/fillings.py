@@ -29,6 +29,7 @@ from mtlib.runs.records import write_atomically
 from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer, precision
 
 ARMS = ("plain_mlm", "mask_tuning")
+BATCH_SIZE = 16
 
 
 def draw_examples(task: str, source: str = "testbed", n: int = 200, seed: int = 0) -> Dataset:
@@ -45,7 +46,7 @@ def record_arms(
     model: str = BUNDLED_MODEL,
     seed: int = 0,
     epochs: int = 3,
-    batch_size: int = 16,
+    batch_size: int = BATCH_SIZE,
     mask_rate: float = 0.05,
 ) -> tuple[list[dict], dict[str, SharedPLM]]:
     """The paper's study: the same examples and the same masks under plain masked-LM training and under Mask-tuning.

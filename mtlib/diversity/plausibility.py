@@ -196,8 +196,8 @@ def _log_p(plm: SharedPLM, queries: list[_Query]) -> list[float]:
     last = torch.tensor([[query.last] for query in queries], device=plm.device)  # (batch, 1)
     masked_ids = batch["input_ids"].masked_fill((places >= at) & (places <= last), plm.tokenizer.mask_token_id)
     logits = plm.masked_lm_logits(batch, places == at, masked_ids)  # (batch, vocab)
-    targets = batch["input_ids"].gather(1, at)  # (batch, 1)
-    return logits.float().log_softmax(dim=-1).gather(1, targets)[:, 0].tolist()
+    original_ids = batch["input_ids"].gather(1, at)  # (batch, 1)
+    return logits.float().log_softmax(dim=-1).gather(1, original_ids)[:, 0].tolist()
 
 
 def _stands_as(tag: str) -> str:

@@ -35,6 +35,7 @@ from mtlib.runs.config import RunConfig, configure
 from mtlib.runs.inputs import model_sha256, read_sets
 from mtlib.runs.records import read_records
 from mtlib.runs.run import KEPT, run
+from mtlib.settings import ATTRIBUTION
 from mtlib.stages import Refill
 from mtlib.testbed.grammar import load_grammar
 
@@ -74,6 +75,9 @@ def describe(
         learning_rate=_CLASSIFIER_RATE, sets=(get_task(task).dev_set(source),),
     ).resolved()  # fmt: skip
     plm = _filling(config, trained)
+    for choice in choices:
+        for preparer in masking_policy(*choice, plm.tokenizer).preparers():
+            preparer.check(plm)
     asked, about = _asked(config.changed(train_size=None), plm, choices, trained)
     marked = mark(plm, read_sets(config)["train"].dataset, config.max_length)
     grammar, masks, lines = load_grammar(task), {}, {}
@@ -106,7 +110,6 @@ def prepare(plm: SharedPLM, examples: Dataset, masking: MaskingPolicy, seed: int
     if masking.columns.keys() <= {*examples.column_names}:
         return examples
     for preparer in masking.preparers():
-        preparer.check(plm)
         examples = preparer(plm, examples, seed).examples
     return examples
 
@@ -151,6 +154,8 @@ def as_frame(description: Mapping) -> pandas.DataFrame:
 def _filling(config: RunConfig, trained: str | Path | None) -> SharedPLM:
     """The model whose masked LM fills, and whose tokenizer is used throughout."""
     if trained is not None:
+        if not (Path(trained) / KEPT).is_file():
+            raise UserError(f"{trained} has no {KEPT}; expected a folder that `mtlib run --keep-model` wrote.")
         return SharedPLM.from_pretrained(trained).eval()
     return SharedPLM.from_pretrained(config.model_path, num_labels=len(get_task(config.task).labels)).eval()
 
@@ -161,7 +166,7 @@ def _asked(
     """The model whose classifier policies ask, and what it is; `plm` itself where none asks."""
     if trained is not None:
         return plm, {"run": json.loads((Path(trained) / KEPT).read_text())["identity"]}
-    if not any(choice.policy.startswith("attribution") for choice in choices):
+    if not any(choice.policy in ATTRIBUTION for choice in choices):
         return plm, None
     with tempfile.TemporaryDirectory() as out:
         path, _ = run(config, Path(out) / "runs", keep_model=Path(out) / "model")

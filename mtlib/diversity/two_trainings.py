@@ -69,7 +69,7 @@ class TwoTrainings:
         """The run whose identity, together with `n`, names the file."""
         return configure(
             self.task, "mask_tuning", source=self.source, model=self.model, seed=self.seed, epochs=self.epochs,
-            mask_rate=self.mask_rate, sets=(get_task(self.task).dev_set(self.source),),
+            mask_rate=self.mask_rate, batch_size=fillings.BATCH_SIZE, sets=(get_task(self.task).dev_set(self.source),),
         ).resolved()  # fmt: skip
 
 
@@ -89,6 +89,8 @@ def describe(
         (`categories.example_categories`; plausible by the proxy); `distinct_fillers` and `filler_entropy` (bits).
         On the testbed also `shown`: places that the two arms filled differently in the last epoch.
     """
+    for pair in studied:
+        pair.file(out)  # reads data and model: what is wrong with them is said before any training
     tasks = {}
     for pair in studied:
         report(pair.task)

@@ -12,7 +12,6 @@ from mtlib.masking.masked_text import draw_mask
 from mtlib.masking.policy import MaskingPolicy
 from mtlib.plm import SharedPLM
 from mtlib.preparer import Prepared, Preparer
-from mtlib.settings import Targets
 
 
 @dataclass(frozen=True)
@@ -26,8 +25,8 @@ class FixedMasking(MaskingPolicy):
     policy: MaskingPolicy
 
     @property
-    def targets(self) -> Targets:
-        return self.policy.targets
+    def predict_all(self) -> bool:
+        return self.policy.predict_all
 
     columns = {"mask": 0}  # noqa: RUF012  (never changed)
     prepared_by = "mtlib.masking.fixed:DrawMasks"  # for the message where the column is missing

@@ -15,20 +15,20 @@ REPLACEMENTS = get_args(Replacement)
 
 
 def draw_mask(plm: SharedPLM, batch: dict, masking: MaskingPolicy, generator: torch.Generator | None) -> dict:
-    """The batch with a fresh `mask`, unless it brings its own, and with `targets` where the whole text is predicted."""
+    """The batch with a fresh `mask`, unless it brings its own, and `mlm_places` where all are predicted."""
     if "mask" not in batch:
         maskable = maskable_positions(batch, plm.tokenizer)  # (batch, seq)
         mask = masking(batch, maskable, generator, plm)
         if not (isinstance(mask, Tensor) and mask.dtype is torch.bool and mask.shape == maskable.shape):
-            given = f"{mask.dtype} of shape {tuple(mask.shape)}" if isinstance(mask, Tensor) else repr(mask)
+            returned = f"{mask.dtype} of shape {tuple(mask.shape)}" if isinstance(mask, Tensor) else repr(mask)
             raise UserError(
-                f"{type(masking).__name__} returned {given}; expected a tensor of torch.bool of shape "
+                f"{type(masking).__name__} returned {returned}; expected a tensor of torch.bool of shape "
                 f"{tuple(maskable.shape)}, True where a token is to be masked."
             )
         batch = {**batch, "mask": mask & maskable}  # no policy masks structural tokens or padding
-    if masking.targets == "all" and "targets" not in batch:
+    if masking.predict_all and "mlm_places" not in batch:
         attended = batch.get("attention_mask", torch.ones_like(batch["mask"]))
-        batch = {**batch, "targets": attended.bool()}  # (batch, seq)
+        batch = {**batch, "mlm_places": attended.bool()}  # (batch, seq)
     return batch
 
 

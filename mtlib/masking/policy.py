@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mtlib.errors import UserError
 from mtlib.preparer import Preparer
-from mtlib.settings import SHARE, Targets
+from mtlib.settings import SHARE
 
 
 class MaskingPolicy(ABC):
@@ -28,7 +28,7 @@ class MaskingPolicy(ABC):
 
     columns: Mapping[str, int | float] = MappingProxyType({})  # that it reads, each with the value that pads it
     prepared_by: str = ""  # "module:class" of the preparer that adds the columns
-    targets: Targets = "masked"  # the tokens whose prediction the masked LM is trained on
+    predict_all: bool = False  # the masked LM is trained to predict the whole text, not the masked tokens alone
 
     def preparers(self) -> tuple[Preparer, ...]:
         """What has to be done to a training set before this policy can read it."""

@@ -22,7 +22,7 @@ class OriginalMasking(ExactMasking):
     An encoder predicts the token at every place, masked or not; an encoder-decoder writes the full text.
     """
 
-    targets = "all"
+    predict_all = True
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ class OneSide(MaskingPolicy):
         if tokenizer.sep_token_id is None:
             raise UserError(f"{type(tokenizer).__name__} has no separator token, so the texts of a pair look like one.")
         self.policy, self.side, self.separator = policy, side, tokenizer.sep_token_id
-        self.columns, self.targets = policy.columns, policy.targets
+        self.columns, self.predict_all = policy.columns, policy.predict_all
 
     def __repr__(self) -> str:
         return f"OneSide({self.policy!r}, {self.side!r})"

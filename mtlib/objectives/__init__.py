@@ -5,7 +5,7 @@ from mtlib.objectives.dependency_parsing import DependencyParsing
 from mtlib.objectives.fine_tuning import FineTuning, fine_tuning_loss
 from mtlib.objectives.hidden_cut import HiddenCut
 from mtlib.objectives.learned_mixin import LearnedMixin, Reweight, learned_mixin_loss, reweight_loss
-from mtlib.objectives.mask_tuning import MaskTuning, mask_tuning_loss
+from mtlib.objectives.mask_tuning import MaskTuning, integrated_loss, mask_tuning_loss
 from mtlib.objectives.masked_lm import MaskedLM, masked_lm_loss
 from mtlib.objectives.objective import Objective, ObjectiveOutput
 from mtlib.objectives.product_of_experts import ProductOfExperts, debiased_focal_loss, product_of_experts_loss
@@ -30,6 +30,7 @@ __all__ = [
     "confidence_regularization_loss",
     "debiased_focal_loss",
     "fine_tuning_loss",
+    "integrated_loss",
     "jensen_shannon",
     "learned_mixin_loss",
     "mask_tuning_loss",

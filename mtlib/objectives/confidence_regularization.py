@@ -31,8 +31,8 @@ def confidence_regularization_loss(
     """
     bias = bias_probabilities.detach().float().gather(1, labels[:, None])  # (batch, 1)
     softened = teacher_probabilities.detach().float() ** (1 - bias).clamp(min=0)  # (batch, classes)
-    targets = softened / softened.sum(-1, keepdim=True)
-    loss = mean(-(targets * logits.float().log_softmax(-1)).sum(-1), n_examples)
+    soft_labels = softened / softened.sum(-1, keepdim=True)
+    loss = mean(-(soft_labels * logits.float().log_softmax(-1)).sum(-1), n_examples)
     return loss, {"ft_loss": loss}
 
 

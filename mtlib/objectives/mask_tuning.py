@@ -12,38 +12,43 @@ from mtlib.masking import ExactMasking, MaskingPolicy
 from mtlib.masking.masked_text import check_replacement, draw_mask, perturbation_counts, replace_masked
 from mtlib.masking.policy import check_policy
 from mtlib.objectives.fine_tuning import FineTuning, fine_tuning_loss
-from mtlib.objectives.masked_lm import masked_lm_loss, predict_targets
+from mtlib.objectives.masked_lm import masked_lm_loss, mlm_loss_and_filling
 from mtlib.objectives.objective import Objective, ObjectiveOutput
 from mtlib.plm import SharedPLM, check_fill, check_top_k, evaluating, gradients_if
 from mtlib.settings import SHARE, Fill, FillMode, Reduction, Replacement
 
 
+def integrated_loss(mlm_loss: Tensor, ft_loss: Tensor, alpha: float) -> Tensor:
+    """Equation 1 of arXiv 2307.10457: L = alpha * L_MLM + (1 - alpha) * L_FT."""
+    return alpha * mlm_loss + (1 - alpha) * ft_loss
+
+
 def mask_tuning_loss(
     mlm_logits: Tensor,
-    mlm_targets: Tensor,
+    mlm_labels: Tensor,
     logits: Tensor,
     labels: Tensor,
     alpha: float,
-    n_masked: Tensor | None = None,
+    n_mlm_places: Tensor | None = None,
     n_examples: Tensor | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """L = alpha * L_MLM + (1 - alpha) * L_FT, equation 1 of arXiv 2307.10457.
+    """Equation 1 from the logits: `integrated_loss` of `masked_lm_loss` and `fine_tuning_loss`.
 
     Args:
-        mlm_logits: masked-LM logits at the masked places, `(n_masked, vocab)`.
-        mlm_targets: the original ids there, `(n_masked,)`.
+        mlm_logits: masked-LM logits at the masked places, `(n_mlm_places, vocab)`.
+        mlm_labels: the original ids there, `(n_mlm_places,)`.
         logits: class logits of the *perturbed* text, `(batch, num_labels)`.
         labels: gold labels, `(batch,)`.
         alpha: weight of L_MLM, in [0, 1].
-        n_masked, n_examples: the counts the two means divide by, when the batch is a slice of a larger one.
+        n_mlm_places, n_examples: the counts the two means divide by, when the batch is a slice of a larger one.
 
     Returns:
         The loss (scalar, nats, float32) and its parts `mlm_loss` and `ft_loss`. With nothing masked `mlm_loss` is 0.
     """
     SHARE.check("alpha", alpha)
-    mlm_loss = masked_lm_loss(mlm_logits, mlm_targets, n_masked)
+    mlm_loss = masked_lm_loss(mlm_logits, mlm_labels, n_mlm_places)
     ft_loss = fine_tuning_loss(logits, labels, n_examples)
-    return alpha * mlm_loss + (1 - alpha) * ft_loss, {"mlm_loss": mlm_loss, "ft_loss": ft_loss}
+    return integrated_loss(mlm_loss, ft_loss, alpha), {"mlm_loss": mlm_loss, "ft_loss": ft_loss}
 
 
 class MaskTuning(Objective):
@@ -124,7 +129,7 @@ class MaskTuning(Objective):
             filled = self.masked_lm(plm, batch)
         with gradients_if(self.alpha < 1):
             classified = self.classify(plm, batch | {"perturbed_ids": filled.perturbed_ids})
-        loss = self.alpha * filled.loss + (1 - self.alpha) * classified.loss  # equation 1
+        loss = integrated_loss(filled.loss, classified.loss, self.alpha)
         return ObjectiveOutput(
             loss, filled.parts | classified.parts, classified.logits, filled.perturbed_ids, filled.mlm_logits
         )
@@ -133,7 +138,7 @@ class MaskTuning(Objective):
         """Mask and fill: L_MLM, and the refilled text as `perturbed_ids`."""
         input_ids, mask = batch["input_ids"], batch["mask"]  # (batch, seq)
         masked_ids = replace_masked(input_ids, mask, plm.tokenizer, self.replacement)
-        loss, filled = predict_targets(plm, batch, masked_ids, self.fill, self.top_k, self._weights(batch))
+        loss, filled = mlm_loss_and_filling(plm, batch, masked_ids, self.fill, self.top_k, self._weights(batch))
         perturbed_ids = filled.perturbed_ids
         if self.fill_mode == "eval":
             perturbed_ids = self._fill_without_dropout(plm, batch, masked_ids)
@@ -145,14 +150,14 @@ class MaskTuning(Objective):
             return plm.fill_masks(batch, batch["mask"], self.fill, self.top_k, masked_ids).perturbed_ids  # (batch, seq)
 
     def _weights(self, batch: dict) -> Tensor | None:
-        """The weight of each predicted token in L_MLM, `(n_masked,)`; None: all alike, adding up to 1."""
-        targets = batch.get("targets", batch["mask"])  # (batch, seq)
+        """The weight of each place in L_MLM, `(n_mlm_places,)`; None: all alike, adding up to 1."""
+        places = batch.get("mlm_places", batch["mask"])  # (batch, seq)
         if self.mlm_reduction == "tokens":
             return None
         if self.mlm_reduction == "sum":
-            return torch.ones(int(targets.sum()), device=targets.device)
-        n_examples = batch.get("n_examples", len(targets))
-        return (1.0 / (targets.sum(dim=1, keepdim=True) * n_examples)).expand(targets.shape)[targets]
+            return torch.ones(int(places.sum()), device=places.device)
+        n_examples = batch.get("n_examples", len(places))
+        return (1.0 / (places.sum(dim=1, keepdim=True) * n_examples)).expand(places.shape)[places]
 
     def classify(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
         """The classification objective's loss on the refilled text, `batch["perturbed_ids"]`."""

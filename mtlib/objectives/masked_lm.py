@@ -15,27 +15,29 @@ from mtlib.settings import Fill, Replacement
 
 
 def masked_lm_loss(
-    mlm_logits: Tensor, mlm_targets: Tensor, n_masked: Tensor | None = None, weights: Tensor | None = None
+    mlm_logits: Tensor, mlm_labels: Tensor, n_mlm_places: Tensor | None = None, weights: Tensor | None = None
 ) -> Tensor:
-    """L_MLM = -(1/N) sum over masked tokens of log p(x_i | masked text), in nats.
+    """L_MLM = -(1/N) sum over N places of log p(x_i | masked text), in nats.
+
+    The places are the masked ones; under a policy that has the whole text predicted, all of them.
 
     Args:
-        mlm_logits: `(n_masked, vocab)`, masked places only.
-        mlm_targets: the original ids there, `(n_masked,)`.
-        n_masked: N, when this batch is a slice of a larger one; default its own count.
-        weights: of the masked tokens, `(n_masked,)`, in place of 1/N for all of them.
+        mlm_logits: `(n_mlm_places, vocab)`.
+        mlm_labels: the original ids there, `(n_mlm_places,)`.
+        n_mlm_places: N, when this batch is a slice of a larger one; default its own count.
+        weights: of the places, `(n_mlm_places,)`, in place of 1/N for all of them.
 
     Returns:
         Scalar, in float32; 0 with a zero gradient where nothing is masked, never NaN.
     """
     if weights is not None:
-        return (cross_entropy(mlm_logits.float(), mlm_targets, reduction="none") * weights).sum()
-    total = cross_entropy(mlm_logits.float(), mlm_targets, reduction="sum")
-    n_masked = torch.as_tensor(len(mlm_targets) if n_masked is None else n_masked, device=total.device)
-    return total / n_masked.clamp(min=1)
+        return (cross_entropy(mlm_logits.float(), mlm_labels, reduction="none") * weights).sum()
+    total = cross_entropy(mlm_logits.float(), mlm_labels, reduction="sum")
+    n_mlm_places = torch.as_tensor(len(mlm_labels) if n_mlm_places is None else n_mlm_places, device=total.device)
+    return total / n_mlm_places.clamp(min=1)
 
 
-def predict_targets(
+def mlm_loss_and_filling(
     plm: SharedPLM,
     batch: dict,
     masked_ids: Tensor,
@@ -45,13 +47,13 @@ def predict_targets(
 ) -> tuple[Tensor, FilledMasks]:
     """The masked-LM loss, and what the masks are filled with, from one pass over `masked_ids` `(batch, seq)`."""
     input_ids, mask = batch["input_ids"], batch["mask"]  # (batch, seq)
-    targets = batch.get("targets", mask)  # (batch, seq)
-    filled = plm.fill_masks(batch, targets, fill, top_k, masked_ids)
-    loss = masked_lm_loss(filled.mlm_logits, input_ids[targets], batch.get("n_masked"), weights)
-    if targets is mask:
+    places = batch.get("mlm_places", mask)  # (batch, seq)
+    filled = plm.fill_masks(batch, places, fill, top_k, masked_ids)
+    loss = masked_lm_loss(filled.mlm_logits, input_ids[places], batch.get("n_mlm_places"), weights)
+    if places is mask:
         return loss, filled
     perturbed_ids = torch.where(mask, filled.perturbed_ids, input_ids)
-    return loss, FilledMasks(filled.mlm_logits[mask[targets]], perturbed_ids)
+    return loss, FilledMasks(filled.mlm_logits[mask[places]], perturbed_ids)
 
 
 class MaskedLM(Objective):
@@ -83,7 +85,7 @@ class MaskedLM(Objective):
         batch = self.prepare(plm, batch)
         mask = batch["mask"]  # (batch, seq)
         masked_ids = replace_masked(batch["input_ids"], mask, plm.tokenizer, self.replacement)
-        loss, filled = predict_targets(plm, batch, masked_ids)
+        loss, filled = mlm_loss_and_filling(plm, batch, masked_ids)
         parts = {
             "mlm_loss": loss,
             "n_masked": mask.sum(),

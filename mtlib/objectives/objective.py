@@ -39,9 +39,9 @@ class Objective(nn.Module, ABC):
     `(batch,)`, the objective's own `columns`, and optionally what `prepare` and the trainer add:
 
     - `mask`, bool `(batch, seq)`: the masked places (drawn by `prepare`, or by the call itself where absent);
-    - `targets`, bool `(batch, seq)`: the places that the masked-LM loss is over, where those are not the masked ones;
-    - `n_examples`, `n_masked` and whatever else `totals` names: the sums that mean losses divide by, when the batch is
-      a slice of a larger one (gradient accumulation, several processes). Without them the batch's own are used.
+    - `mlm_places`, bool `(batch, seq)`: the places that the masked-LM loss is over, if those are not the masked ones;
+    - `n_examples`, `n_mlm_places` and whatever else `totals` names: the sums that mean losses divide by, when the batch
+      is a slice of a larger one (gradient accumulation, several processes). Without them the batch's own are used.
 
     An objective may own parameters (a gate, a bias network). Those whose shape depends on the model or the data are
     made by `build`. The trainer trains them at `learning_rate`, or at the classifier's rate where that is None, and
@@ -55,7 +55,7 @@ class Objective(nn.Module, ABC):
     name: str = "objective"  # of a stage that trains on it
     classifies: bool = True  # it needs `labels` and trains the classifier head
     two_losses: bool = False
-    token_draws: Collection[str] = ("mask", "targets")  # of the entries that `prepare` adds those that are (batch, seq)
+    token_draws: Collection[str] = ("mask", "mlm_places")  # what `prepare` adds that is (batch, seq)
     learning_rate: float | None = None
 
     @property
@@ -74,8 +74,8 @@ class Objective(nn.Module, ABC):
 
     def totals(self, batch: dict) -> dict[str, Tensor | int]:
         """What its mean losses divide by, for a prepared batch. The trainer adds them up over the slices of a step."""
-        predicted = batch.get("targets", batch.get("mask"))  # (batch, seq): what the masked-LM loss is a mean over
-        return {"n_examples": len(batch["input_ids"]), "n_masked": 0 if predicted is None else predicted.sum()}
+        places = batch.get("mlm_places", batch.get("mask"))  # (batch, seq)
+        return {"n_examples": len(batch["input_ids"]), "n_mlm_places": 0 if places is None else places.sum()}
 
     def prepare(self, plm: SharedPLM, batch: dict, generator: torch.Generator | None = None) -> dict:
         """The batch with all that is random drawn (masks, spans), but for what it brings along.

@@ -10,7 +10,16 @@ from mtlib.data.source_kinds import is_testbed, source_kind
 from mtlib.data.tasks import get_task
 from mtlib.errors import UserError
 from mtlib.paths import is_missing_folder
-from mtlib.settings import BIAS_OF_TASK, OWN_LENGTH, TESTBED_ONLY, Setting, bias_for, unread_bias_settings
+from mtlib.settings import (
+    ATTRIBUTION,
+    BIAS_OF_TASK,
+    OWN_LENGTH,
+    TESTBED_ONLY,
+    Setting,
+    bias_for,
+    unread_bias_settings,
+    unread_settings,
+)
 
 if TYPE_CHECKING:
     from mtlib.runs.config import RunConfig
@@ -41,6 +50,10 @@ def check(config: "RunConfig") -> None:
         raise UserError("update is 'balanced', which weighs two gradients on one trunk; leave `separate` out.")
     if values.get("masking") == "meta_learned" and not values.get("shared", True):
         raise UserError("masking is 'meta_learned', which asks what refilling does to one trunk; leave `separate` out.")
+    if "treebank" in values and values["treebank"] is None:
+        raise UserError(
+            f"{config.method} parses a treebank first; give the folder of one in CoNLL-U (--treebank FOLDER)."
+        )
     _check_bias(config)
     _check_sets(config)
     _check_effect(config)
@@ -49,23 +62,11 @@ def check(config: "RunConfig") -> None:
 def _check_effect(config: "RunConfig") -> None:
     """What is given must be read: by the way of filling, by a set that is evaluated."""
     values = config.values()
-    if values.get("fill", "top_k") != "top_k" and values["top_k"] != config.described["top_k"].default:
-        raise UserError(
-            f"top_k is {values['top_k']}, but fill is {values['fill']!r}, which does not read it; leave it out, or "
-            "give fill top_k too."
-        )
-    if values.get("masking") in OWN_LENGTH and values["mask_rate"] != config.described["mask_rate"].default:
-        raise UserError(
-            f"mask_rate is {values['mask_rate']}, but masking is {values['masking']!r}, which masks a span of its own "
-            "length; leave mask_rate out, or take another policy."
-        )
-    if not str(values.get("masking")).startswith("attribution") and values.get("attribution_every", 1) != 1:
-        raise UserError(
-            f"attribution_every is {values['attribution_every']}, but masking is {values['masking']!r}, which does not "
-            "read it; leave it out, or give masking attribution_most or attribution_least too."
-        )
-    if values.get("side", "both") != "both" and not get_task(config.task).pair:
-        raise UserError(f"side is {values['side']!r}, but {config.task} has single texts; leave it out.")
+    for name, (reason, remedy) in unread_settings(values, get_task(config.task).pair).items():
+        if name in values and values[name] != config.described[name].default:
+            raise UserError(
+                f"{name} is {values[name]!r}, but {reason}, which does not read it; leave it out, or {remedy}."
+            )
     sets = config.evaluation_sets
     if config.hans_rule != config.described["hans_rule"].default and not any(get_set(name).folded for name in sets):
         raise UserError(
@@ -120,8 +121,13 @@ def _check_sets(config: "RunConfig") -> None:
             f"masking is {masking!r}, which knows the testbed's grammar and has no meaning for other data (source "
             f"{source_kind(config.source)!r}); take source testbed, or another policy."
         )
+    if masking in OWN_LENGTH and get_task(config.task).pair and not is_testbed(config.source):
+        raise UserError(
+            f"masking is {masking!r}, which learns from single reviews, IMDB-CAD's, and {config.task} has pairs of "
+            "texts; take source testbed, or another policy."
+        )
     in_training = config.method in ("mask_tuning", "no_integrated_loss") and not config.values().get("fixed_masks")
-    if str(masking).startswith("attribution") and not in_training:
+    if masking in ATTRIBUTION and not in_training:
         raise UserError(
             f"masking is {masking!r}, which asks the classifier in training what it leans on; in {config.method} masks "
             "are drawn while the classifier is still new. Take mask_tuning or no_integrated_loss, without fixed masks, "

@@ -19,13 +19,13 @@ from mtlib.runs.checks import check
 from mtlib.settings import (
     ABOVE_0,
     FROM_0,
-    OWN_LENGTH,
     LearningRates,
     Range,
     Setting,
     bias_for,
     settings_of,
     unread_bias_settings,
+    unread_settings,
 )
 
 BUNDLED_MODEL = "mini"
@@ -179,15 +179,8 @@ def configure(task: str, method: str, **values) -> RunConfig:
 def read_by(method: str, values: Mapping[str, object]) -> dict[str, object]:
     """`values` less those that are not read: a grid gives all of them to every method, policy and way of filling."""
     reads = {*settings_of(RunConfig), *get_method(method).reads}
-    if values.get("fill", "top_k") != "top_k":
-        reads.discard("top_k")
-    if values.get("masking") in OWN_LENGTH:
-        reads.discard("mask_rate")
-    if not str(values.get("masking")).startswith("attribution"):
-        reads.discard("attribution_every")
     task = values.get("task")
-    if isinstance(task, str) and not get_task(task).pair:
-        reads.discard("side")
+    reads -= unread_settings(values, pair=not isinstance(task, str) or get_task(task).pair).keys()
     if isinstance(task, str) and "bias" in reads:
         classification = values.get("classification", "fine_tuning") if "classification" in reads else None
         reads -= unread_bias_settings(task, values.get("bias", "by_task"), classification)

@@ -114,7 +114,7 @@ def _with_calibrated(ask: Ask, texts: list[dict], folded: bool) -> dict[str, Ten
 
 
 def _masked(prompting: Prompting, config: RunConfig) -> Ask:
-    plm = SharedPLM.from_pretrained(config.model_path, num_labels=2)
+    plm = SharedPLM.from_pretrained(config.model_path)
     plm.to("cpu" if precision()["use_cpu"] else "cuda")
     cloze = CLOZES[prompting.task]
     _check_length(prompting, plm, cloze)

@@ -96,17 +96,30 @@ def _read_file(path: Path) -> Iterable[dict]:
     for number, line in enumerate(lines, 1):
         if not line and path.suffix == ".jsonl":
             continue
-        place = f"{path}, line {number}," if path.suffix == ".jsonl" else path
-        try:
-            record = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise UserError(
-                f"{place} is not JSON ({error.msg} at character {error.pos + 1}); move it away or run it again."
-            ) from error
-        if not isinstance(record, dict) or not {"metrics", "config"} <= record.keys():
-            continue
-        _check_record(place, record)
-        yield record
+        record = parse_record(line, f"{path}, line {number}," if path.suffix == ".jsonl" else path)
+        if record is not None:
+            yield record
+
+
+def parse_record(text: str | bytes, place: Path | str) -> dict | None:
+    """A record from its JSON, checked; None where it is something else. `place` names it in errors."""
+    record = parse_json(text, place)
+    if not isinstance(record, dict) or not {"metrics", "config"} <= record.keys():
+        return None
+    _check_record(place, record)
+    return record
+
+
+def parse_json(text: str | bytes, place: Path | str):
+    """What a file of records holds, or `UserError` where it is not JSON."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise UserError(
+            f"{place} is not JSON ({error.msg} at character {error.pos + 1}); move it away or run it again."
+        ) from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{place} is not UTF-8 text ({error.reason}); move it away or run it again.") from error
 
 
 def _check_record(place: Path | str, record: dict) -> None:

@@ -20,6 +20,7 @@ from mtlib.analysis.figures import (
     planted,
     style,
 )
+from mtlib.analysis.statistics import FAILS, HOLDS, verdict
 from mtlib.analysis.tables import make_tables
 from mtlib.data.tasks import TASKS, kind
 from mtlib.errors import UserError
@@ -136,9 +137,8 @@ def _sides(cells: Sequence[Cell]) -> list[str]:
     """How many intervals lie on which side of 0, for the alt text; hollow ones count by themselves."""
     parts = []
     for of, words in (("id", "in distribution"), ("ood", "out of it")):
-        solid = [cell.decisive for cell in cells if kind(cell.set_name) == of and not cell.obstacle]
+        solid = [verdict(cell.decisive) for cell in cells if kind(cell.set_name) == of and not cell.obstacle]
         if solid:
-            above, below = sum(shift.low > 0 for shift in solid), sum(shift.high < 0 for shift in solid)
-            parts.append(f"{words} {above} above and {below} below of {len(solid)}")
+            parts.append(f"{words} {solid.count(HOLDS)} above and {solid.count(FAILS)} below of {len(solid)}")
     hollow = sum(bool(cell.obstacle) for cell in cells)
     return parts + ([f"{hollow} hollow"] if hollow else [])

@@ -39,18 +39,22 @@ def expand(file: Path) -> list[RunConfig]:
     Raises:
         UserError: naming the file, the value and what was expected.
     """
-    grid, rates = _read(file)
+    grid, of_profile, rates = _read(file)
     try:
-        configs = {}
+        configs, read = {}, set()
         for values in itertools.product(*grid.values()):
             settings = dict(zip(grid, values, strict=True))
             settings = read_by(settings["method"], settings)
+            read |= settings.keys()
             if "learning_rate" not in grid and settings.get("model", BUNDLED_MODEL) == rates["model"]:
                 settings["learning_rate"] = profiles.rate_of(rates["by_method"], settings)
             config = configure(**settings)
             configs.setdefault(repr(config.resolved()), config)
     except UserError as error:
         raise UserError(f"{file}: {error}") from error
+    for name, values in grid.items():
+        if name not in read | of_profile and any(value is not None for value in values):
+            raise UserError(f"{file}: none of its runs reads {_PLURAL.get(name, name)}; leave it out.")
     return list(configs.values())
 
 
@@ -134,11 +138,11 @@ def columns(configs: Sequence[RunConfig]) -> dict[str, list]:
 # ---------------------------------------------------------------------------------------------------- reading the file
 
 
-def _read(file: Path) -> tuple[dict[str, list], dict]:
-    """Every setting of the file, and of its profile, with its values; the profile's learning rates and their model."""
+def _read(file: Path) -> tuple[dict[str, list], set[str], dict]:
+    """Every setting of the file and of its profile with its values; those that the profile alone has; its rates."""
     entries = _load(file)
     defaults, rates = _from_profile(file, entries.pop("profile")) if "profile" in entries else ({}, {"model": None})
-    entries = defaults | entries
+    own, entries = entries.keys(), defaults | entries
     for key in entries:
         if key not in KEYS:
             near = difflib.get_close_matches(str(key), KEYS, n=1, cutoff=0.5)
@@ -148,7 +152,8 @@ def _read(file: Path) -> tuple[dict[str, list], dict]:
         if key not in entries:
             raise UserError(f"{file}: {key} is missing; expected a list, for example `{key}: {example}`.")
     # tasks are the outermost loop
-    return {name: _values(file, key, entries[key]) for key, name in KEYS.items() if key in entries}, rates
+    grid = {name: _values(file, key, entries[key]) for key, name in KEYS.items() if key in entries}
+    return grid, {KEYS[key] for key in defaults.keys() - own}, rates
 
 
 def _from_profile(file: Path, name: str) -> tuple[dict, dict]:

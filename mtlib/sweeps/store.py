@@ -2,7 +2,6 @@
 
 import contextlib
 import hashlib
-import json
 import os
 import platform
 import tempfile
@@ -15,7 +14,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from mtlib.errors import UserError
 from mtlib.runs.locks import holder
-from mtlib.runs.records import make_writable, read_records
+from mtlib.runs.records import make_writable, parse_json, parse_record, read_records
 from mtlib.runs.run import lock_path
 
 
@@ -64,7 +63,7 @@ class Store:
         with self._errors("read from"):
             path = self.folder / name
             content = path.read_bytes() if self._system is None else self._system.cat_file(f"{self._root}/{name}")
-        return "diverged" if self._parsed(name, content).get("diverged") else "there"
+        return "diverged" if parse_json(content, f"{name} in {self.address}").get("diverged") else "there"
 
     def put(self, path: Path) -> None:
         """Have the record of a finished run where it belongs, whole or not at all. A record that is there stays."""
@@ -84,14 +83,8 @@ class Store:
         with self._errors("read from"):
             paths = self._system.glob(f"{self._root}/*.json")
             contents = {path.rpartition("/")[2]: self._system.cat_file(path) for path in paths}
-        records = [self._parsed(name, content) for name, content in contents.items()]
-        return [record for record in records if "metrics" in record]
-
-    def _parsed(self, name: str, content: bytes) -> dict:
-        try:
-            return json.loads(content)
-        except ValueError as error:
-            raise UserError(f"{name} in {self.address} is not JSON ({error}); move it away or run it again.") from error
+        records = [parse_record(content, f"{name} in {self.address}") for name, content in contents.items()]
+        return [record for record in records if record is not None]
 
     def holder(self, name: str) -> str | None:
         """Who is doing a run, as far as can be seen from here."""

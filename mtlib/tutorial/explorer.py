@@ -1,6 +1,6 @@
 """One example looked at closely: what is masked, what the model would fill in, and what that does to both losses."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from html import escape
@@ -12,7 +12,7 @@ from transformers import TrainerCallback
 
 from mtlib.collator import Collator
 from mtlib.masking import MaskingPolicy
-from mtlib.objectives import MaskTuning, mask_tuning_loss
+from mtlib.objectives import MaskTuning, integrated_loss
 from mtlib.plm import SharedPLM, evaluating, forked_random_state
 
 
@@ -44,7 +44,7 @@ class Exploration:
 
     @property
     def loss(self) -> float:
-        return self.alpha * self.mlm_loss + (1 - self.alpha) * self.ft_loss
+        return integrated_loss(self.mlm_loss, self.ft_loss, self.alpha)
 
 
 @torch.no_grad()
@@ -75,35 +75,34 @@ def explore(
     objective = MaskTuning(alpha, masking)
     batch = objective.prepare(plm, batch, torch.Generator().manual_seed(seed))
     with evaluating(plm):
-        filled, mask = objective.masked_lm(plm, batch), batch["mask"]  # (1, seq)
+        filled = objective.masked_lm(plm, batch)
         before = plm.classify(batch)  # (1, num_labels)
-        after = plm.classify({**batch, "input_ids": filled.perturbed_ids})  # (1, num_labels)
-    targets = batch["input_ids"][mask]  # (n_masked,)
-    _, parts = mask_tuning_loss(filled.mlm_logits, targets, after, batch["labels"], alpha)
+        classified = objective.classify(plm, batch | {"perturbed_ids": filled.perturbed_ids})
     words = plm.tokenizer.convert_ids_to_tokens
     return Exploration(
         tokens=tuple(words(batch["input_ids"][0].tolist())),
         perturbed=tuple(words(filled.perturbed_ids[0].tolist())),
-        places=_places(words, mask[0].nonzero().flatten().tolist(), targets, filled.mlm_logits, n_fillers),
+        places=_places(plm, batch, filled.mlm_logits, n_fillers),
         mask_token=plm.tokenizer.mask_token,
         labels=tuple(plm.config.id2label[index] for index in range(plm.config.num_labels)),
         gold=gold,
         before=tuple(before[0].float().softmax(-1).tolist()),
-        after=tuple(after[0].float().softmax(-1).tolist()),
-        mlm_loss=parts["mlm_loss"].item(),
-        ft_loss=parts["ft_loss"].item(),
+        after=tuple(classified.logits[0].float().softmax(-1).tolist()),
+        mlm_loss=filled.parts["mlm_loss"].item(),
+        ft_loss=classified.parts["ft_loss"].item(),
         alpha=alpha,
     )
 
 
-def _places(words: Callable, positions: list[int], targets, mlm_logits, n_fillers: int) -> tuple[Place, ...]:
-    """The masked places; `targets` is `(n_masked,)`, `mlm_logits` `(n_masked, vocab)`."""
-    places = []
-    for position, target, logits in zip(positions, targets.tolist(), mlm_logits, strict=True):
+def _places(plm: SharedPLM, batch: dict, mlm_logits, n_fillers: int) -> tuple[Place, ...]:
+    """The masked places of a batch of one; `mlm_logits` is `(n_masked, vocab)`."""
+    places, words = [], plm.tokenizer.convert_ids_to_tokens
+    for position, logits in zip(batch["mask"][0].nonzero().flatten().tolist(), mlm_logits, strict=True):
+        original = batch["input_ids"][0, position].item()
         probabilities = logits.float().softmax(-1)  # (vocab,)
         best = probabilities.topk(min(n_fillers, len(probabilities)))
         fillers = zip(words(best.indices.tolist()), best.values.tolist(), strict=True)
-        places.append(Place(position, words(target), tuple(fillers), probabilities[target].item()))
+        places.append(Place(position, words(original), tuple(fillers), probabilities[original].item()))
     return tuple(places)
 
 

@@ -7,9 +7,11 @@ import pandas
 
 from mtlib.analysis.figures.style import label
 from mtlib.analysis.frame import frame
-from mtlib.analysis.statistics import FEWEST_SEEDS, paired_difference
+from mtlib.analysis.statistics import FAILS, FEWEST_SEEDS, HOLDS, OPEN, paired_difference, verdict
 from mtlib.paths import DATA_DIR
 from mtlib.runs.records import read_records
+
+_IN_WORDS = {HOLDS: "significantly better", FAILS: "significantly worse", OPEN: "not significantly different"}
 
 
 def shipped(name: str) -> list[dict]:
@@ -38,9 +40,7 @@ def compare(records: Sequence[dict], arm: str, base: str, set_name: str) -> str:
     if len(points) < FEWEST_SEEDS:
         return f"`{set_name}`: {means}. Fewer than three seeds in common, so no verdict."
     shift = paired_difference(list(points))
-    sides = {"significantly better": shift.low > 0, "significantly worse": shift.high < 0}
-    word = next((word for word, side in sides.items() if side), "not significantly different")
-    return f"`{set_name}`: {means}. Difference {shift.text()} points: {word}."
+    return f"`{set_name}`: {means}. Difference {shift.text()} points: {_IN_WORDS[verdict(shift)]}."
 
 
 def share_changed_at_the_end(records: Sequence[dict], last: int = 5) -> float:

@@ -162,7 +162,8 @@ class TestExpand:
 
 def test_a_resolved_configuration_resolves_to_itself():
     for method in METHODS:
-        resolved = configure(task="nli", method=method).resolved()
+        treebank = {"treebank": "folder"} if method == "ipt" else {}
+        resolved = configure(task="nli", method=method, **treebank).resolved()
         assert resolved.resolved() == resolved
 
 
@@ -216,3 +217,17 @@ def test_columns_of_a_list_of_runs():
     ]
     assert columns(configs) == {"task": ["nli", "sentiment"], "method": ["mask_tuning"] * 2, "model": ["mini"] * 2,
                                 "seed": [0, 0], "alpha": [0.7, 0.2]}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "unread"),
+    [
+        ("methods: fine_tuning\nalpha: 0.3", "alpha"),
+        ("methods: mask_tuning\nmasking: exact\nattribution_every: 4", "attribution_every"),
+        ("methods: mask_tuning\nmasking: supervised\nmask_rate: 0.3", "mask_rate"),
+    ],
+)
+def test_a_setting_that_no_run_reads_is_an_error(tmp_path, text, unread):
+    (tmp_path / "sweep.yaml").write_text(f"tasks: sentiment\n{text}\n")
+    with pytest.raises(UserError, match=f"none of its runs reads {unread}"):
+        expand(tmp_path / "sweep.yaml")

@@ -24,10 +24,11 @@ def place(tmp_path, monkeypatch):
 def test_put_and_read(place):
     place.check_writable()
     record = place.folder / "a.json"
-    record.write_text(json.dumps({"metrics": {}}))
+    content = {"schema_version": 2, "identity": "a", "config": {"method": "fine_tuning"}, "metrics": {}}
+    record.write_text(json.dumps(content))
     assert not place.has("a.json") and place.state("a.json") is None
     place.put(record)
-    assert place.has("a.json") and not record.exists() and place.records() == [{"metrics": {}}]
+    assert place.has("a.json") and not record.exists() and place.records() == [content]
     names = fsspec.filesystem("memory").ls("/sweep/records", detail=False)
     assert [name.rpartition("/")[2] for name in names] == ["a.json"]
 

@@ -65,7 +65,8 @@ class ResolvedProfile:
         """One run of `method` under these settings; `changes` are any other setting of a run."""
         names = ("task", "source", "model", "alpha", "mask_rate", "train_size", "epochs")
         settings = {"method": method, "seed": seed} | {name: getattr(self, name) for name in names}
-        settings = read_by(method, settings)
+        read = read_by(method, settings | changes)
+        settings = {name: value for name, value in settings.items() if name in read}
         settings["learning_rate"] = rate_of(dict(self.learning_rates), {"method": method} | changes)
         return configure(**settings | changes)
 
