@@ -11,6 +11,7 @@ __version__ = "0.1.0"
 
 _MODULES = {
     "BernoulliMasking": "mtlib.masking",
+    "Collator": "mtlib.collator",
     "ExactMasking": "mtlib.masking",
     "MaskingPolicy": "mtlib.masking",
     "WholeWordMasking": "mtlib.masking",

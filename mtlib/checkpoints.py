@@ -16,7 +16,7 @@ from transformers import (
     PreTrainedConfig,
     PreTrainedModel,
 )
-from transformers.utils import logging
+from transformers.utils import cached_file, logging
 
 from mtlib.errors import UserError
 from mtlib.paths import is_missing_folder
@@ -24,6 +24,8 @@ from mtlib.paths import is_missing_folder
 HEAD_FILE = "masked_lm_head.safetensors"
 SEPARATE_FOLDER = "masked_lm"  # the masked LM, where it has a trunk of its own
 _OBJECTIVE_FILE = "objective.safetensors"  # its parameters, in a checkpoint
+# keywords of `from_pretrained` that say where on the hub a checkpoint lies
+ON_THE_HUB = ("revision", "subfolder", "token", "cache_dir", "local_files_only", "force_download")
 LOADING = {"trust_remote_code": False, "use_safetensors": True, "dtype": torch.float32}
 
 
@@ -49,9 +51,13 @@ def load_pretrained(auto_class, name_or_path: str, **kwargs):
             logging.enable_progress_bar()
 
 
-def load_config(name_or_path: str, changes: dict) -> PreTrainedConfig:
-    """The configuration with these changes, all of which it must know."""
-    config, unknown = load_pretrained(AutoConfig, name_or_path, return_unused_kwargs=True, **changes)
+def load_config(name_or_path: str, changes: dict, where: dict | None = None) -> PreTrainedConfig:
+    """The configuration with these changes, all of which it must know; `where` holds keywords of `ON_THE_HUB`."""
+    for name in LOADING.keys() & changes.keys():
+        raise UserError(
+            f"{name}={changes[name]!r} was given; models are always loaded with {name}={LOADING[name]}, leave it out."
+        )
+    config, unknown = load_pretrained(AutoConfig, name_or_path, return_unused_kwargs=True, **(where or {}), **changes)
     if unknown:
         raise UserError(
             f"the configuration of {name_or_path!r} ({type(config).__name__}) has no {', '.join(unknown)}; expected "
@@ -60,20 +66,18 @@ def load_config(name_or_path: str, changes: dict) -> PreTrainedConfig:
     return config
 
 
-def load_classifier(name_or_path: str, config, new_head: bool) -> PreTrainedModel:
+def load_classifier(name_or_path: str, config, new_head: bool, where: dict) -> PreTrainedModel:
     """A classifier whose head is drawn anew, or is the checkpoint's, which must have one."""
-    classifier, report = load_pretrained(
-        AutoModelForSequenceClassification, name_or_path, config=config, output_loading_info=True, **LOADING
-    )
+    options = {"config": config, "output_loading_info": True, **where, **LOADING}
+    classifier, report = load_pretrained(AutoModelForSequenceClassification, name_or_path, **options)
     _require_weights(name_or_path, classifier, report, classifier.base_model_prefix + "." if new_head else "")
     return classifier
 
 
-def load_masked_lm(name_or_path: str, config) -> PreTrainedModel:
+def load_masked_lm(name_or_path: str, config, where: dict) -> PreTrainedModel:
     """A masked LM whose head the checkpoint has."""
-    mlm, report = load_pretrained(
-        AutoModelForMaskedLM, name_or_path, config=config, output_loading_info=True, **LOADING
-    )
+    options = {"config": config, "output_loading_info": True, **where, **LOADING}
+    mlm, report = load_pretrained(AutoModelForMaskedLM, name_or_path, **options)
     head = {name for name, _ in mlm.named_parameters() if not name.startswith(mlm.base_model_prefix + ".")}
     missing = head & set(report["missing_keys"])
     if missing:
@@ -84,21 +88,33 @@ def load_masked_lm(name_or_path: str, config) -> PreTrainedModel:
     return mlm
 
 
-def saved_form(name_or_path: str) -> Literal["shared", "separate"] | None:
-    """How `save_pretrained` wrote this folder, or None for anything else."""
-    folder = Path(name_or_path)
-    if (folder / HEAD_FILE).is_file():
+def saved_form(name_or_path: str, config, where: dict) -> Literal["shared", "separate"] | None:
+    """How `save_pretrained` wrote this checkpoint, or None for anything else."""
+    if find_file(name_or_path, HEAD_FILE, where):
         return "shared"
-    if (folder / SEPARATE_FOLDER / "config.json").is_file():
+    if find_file(name_or_path, f"{SEPARATE_FOLDER}/config.json", where):
         return "separate"
-    if (folder / "config.json").is_file():
-        architectures = json.loads((folder / "config.json").read_text()).get("architectures") or []
-        if any(name.endswith("ForSequenceClassification") for name in architectures):
-            raise UserError(
-                f"{folder} is a classifier without its masked-LM head; expected {HEAD_FILE} beside it. "
-                "Only checkpoints that mtlib saved can be trained further with Mask-tuning."
-            )
+    if any(name.endswith("ForSequenceClassification") for name in config.architectures or []):
+        raise UserError(
+            f"{name_or_path} is a classifier without its masked-LM head; expected {HEAD_FILE} beside it. "
+            "Only checkpoints that mtlib saved can be trained further with Mask-tuning."
+        )
     return None
+
+
+def find_file(name_or_path: str, name: str, where: dict) -> Path | None:
+    """A file of a checkpoint, fetched if that is on the hub; None if there is no such file."""
+    path = cached_file(
+        name_or_path, name, **where,
+        _raise_exceptions_for_missing_entries=False, _raise_exceptions_for_connection_errors=False,
+    )  # fmt: skip
+    return None if path is None else Path(path)
+
+
+def in_subfolder(where: dict, name: str) -> dict:
+    """Where a folder within the checkpoint lies."""
+    outer = where.get("subfolder")
+    return where | {"subfolder": f"{outer}/{name}" if outer else name}
 
 
 def save_objective(objective: nn.Module, folder: str | Path) -> None:

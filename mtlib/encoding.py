@@ -1,32 +1,44 @@
 """Between texts and model: a set's rows as model inputs, and a model's answers to a set's rows."""
 
+import warnings
 from collections.abc import Collection
 
 import numpy as np
 import torch
 from datasets import ClassLabel, Dataset, DatasetDict
+from transformers import PreTrainedTokenizerBase
 
 from mtlib.collator import Collator, batches_by_length, order_by_length
 from mtlib.errors import UserError
 from mtlib.plm import SharedPLM, evaluating
+from mtlib.settings import COUNT
 from mtlib.trainer import ObjectiveTrainer, precision
 
+DEFAULT_LENGTH = 128
 
-def tokenise(dataset: Dataset, tokenizer, max_length: int = 128, keep: Collection[str] = ()) -> Dataset:
+
+def tokenise(dataset: Dataset, tokenizer, max_length: int | None = None, keep: Collection[str] = ()) -> Dataset:
     """Columns of model inputs, `labels` and `length`, from `text`, `text_pair` and `label` (where they are there).
 
-    Labels may also be called `labels`; a `ClassLabel` column stays one, with its names. `keep` names columns of
-    `dataset` that are carried through unchanged, for objectives that need more than these.
+    Labels may also be called `labels`; a `ClassLabel` column stays one, with its names. Other columns are dropped.
+
+    Args:
+        dataset: rows with a text or a pair of texts.
+        tokenizer: the model's, `plm.tokenizer`.
+        max_length: texts are cut to so many tokens. None: to 128, with a warning if that cuts one.
+        keep: columns of `dataset` that are carried through unchanged, for objectives that need more than these.
 
     Raises:
-        UserError: no `Dataset`; no column `text`; a row without text; a `max_length` that leaves no room for text, or
-            texts longer than the tokenizer's model reads; a name in `keep` that is no column, or that a column of model
-            inputs already has.
+        UserError: no `Dataset` or no tokenizer; no column `text`, or two columns of labels; a row without text; a
+            `max_length` that leaves no room for text, or texts longer than the tokenizer's model reads; a name in
+            `keep` that is no column, or that a column of model inputs already has.
     """
     _check_columns(dataset, tokenizer, keep)
     texts = [name for name in ("text", "text_pair") if name in dataset.column_names]
     label = next((name for name in ("label", "labels") if name in dataset.column_names), None)
-    check_max_length(max_length, tokenizer, pair=len(texts) == 2)
+    length = DEFAULT_LENGTH if max_length is None else max_length
+    check_max_length(length, tokenizer, pair=len(texts) == 2)
+    n_cut = 0
 
     def encode(rows, indices):
         for name in texts:
@@ -35,44 +47,70 @@ def tokenise(dataset: Dataset, tokenizer, max_length: int = 128, keep: Collectio
                     raise UserError(f"row {index} has {text!r} for {name}; expected a text. Drop or mend that row.")
         # text that spells out a special token ("[SEP]", "</s>") is text
         encoded = tokenizer(
-            *(rows[name] for name in texts), truncation=True, max_length=max_length, split_special_tokens=True
+            *(rows[name] for name in texts), truncation=True, max_length=length, split_special_tokens=True
         )
+        nonlocal n_cut
+        n_cut += sum(bool(encoding.overflowing) for encoding in encoded.encodings or ())
         lengths = [len(ids) for ids in encoded["input_ids"]]
         if (longest := max(lengths)) > (most := tokenizer.model_max_length):
             raise UserError(
                 f"row {indices[lengths.index(longest)]} has {longest} tokens; the model reads at most {most}, give "
-                f"max_length={most} in place of {max_length}."
+                f"max_length={most} in place of {length}."
             )
         labels = {"labels": rows[label]} if label else {}
         return {**encoded, **labels, "length": lengths}
 
     dropped = [name for name in dataset.column_names if name not in keep]
     examples = dataset.map(encode, batched=True, with_indices=True, remove_columns=dropped, keep_in_memory=True)
+    if n_cut and max_length is None:
+        warnings.warn(
+            f"{n_cut} of {len(dataset)} texts were cut to {length} tokens; give max_length to cut them elsewhere.",
+            stacklevel=2,
+        )
     if label and isinstance(dataset.features[label], ClassLabel):
         examples = examples.cast_column("labels", dataset.features[label])
     return examples
 
 
 def check_max_length(max_length: int, tokenizer, pair: bool, name: str = "max_length") -> None:
+    COUNT.check(name, max_length)
     structural = tokenizer.num_special_tokens_to_add(pair)
     if max_length <= structural:  # tokenizers then cut nothing at all
         raise UserError(f"{name} is {max_length}; the tokenizer adds {structural} tokens to every text, give more.")
 
 
 @torch.no_grad()
-def predict(plm: SharedPLM, dataset: Dataset, max_length: int = 128, batch_size: int = 64) -> np.ndarray:
+def predict(
+    plm: SharedPLM,
+    dataset: Dataset,
+    max_length: int | None = None,
+    batch_size: int = 64,
+    bf16: bool | None = None,
+) -> np.ndarray:
     """Class logits `(n, num_labels)` of the texts as they stand, in the order of `dataset`; labels are not read.
 
-    In bf16 where the device computes in it. The model is moved to the GPU if there is one; its mode, its precision and
-    the random states stay as they were.
+    The model is moved to the GPU if there is one; its mode, its precision and the random states stay as they were.
+
+    Args:
+        plm: the model.
+        dataset: texts, see `tokenise`.
+        max_length: see `tokenise`.
+        batch_size: texts that go through the model together.
+        bf16: compute in bf16, or in float32. None: in bf16 where the device has it. A few architectures (DeBERTa's
+            first version, X-MOD) need False.
     """
+    if not isinstance(plm, SharedPLM):
+        raise UserError(
+            f"plm is a {type(plm).__name__}; expected a SharedPLM, as SharedPLM.from_pretrained(...) gives."
+        )
     examples = _inputs(dataset, plm.tokenizer, max_length)
     if len(examples):
-        plm.check_lengths(examples["input_ids"], "the dataset")
+        plm.check_inputs(examples["input_ids"], "the dataset")
+    autocast = precision()["bf16"] if bf16 is None else bf16
     logits = torch.empty(len(examples), plm.config.num_labels)
     device = torch.device("cpu" if precision()["use_cpu"] else "cuda")
     plm.to(device)
-    with evaluating(plm), torch.autocast(device.type, torch.bfloat16, enabled=precision()["bf16"]):
+    with evaluating(plm), torch.autocast(device.type, torch.bfloat16, enabled=autocast):
         for rows, batch in batches_by_length(examples, Collator(plm.tokenizer), device, batch_size):
             logits[rows] = plm.classify(batch).float().cpu()
     return logits.numpy()
@@ -90,7 +128,7 @@ def predict_with(trainer: ObjectiveTrainer, dataset: Dataset, max_length: int) -
     return in_order
 
 
-def _inputs(dataset: Dataset, tokenizer, max_length: int) -> Dataset:
+def _inputs(dataset: Dataset, tokenizer, max_length: int | None) -> Dataset:
     """The texts as model inputs, without labels."""
     examples = tokenise(dataset, tokenizer, max_length)
     return examples.remove_columns([name for name in ("labels",) if name in examples.column_names])
@@ -103,7 +141,14 @@ def _check_columns(dataset: Dataset, tokenizer, keep: Collection[str]) -> None:
         raise UserError(
             f"the dataset is a {type(dataset).__name__}; expected a Dataset, as Dataset.from_list(rows) makes."
         )
+    if not isinstance(tokenizer, PreTrainedTokenizerBase):
+        raise UserError(
+            f"tokenizer is {tokenizer!r}; expected the tokenizer itself, for example plm.tokenizer or "
+            "AutoTokenizer.from_pretrained(...)."
+        )
     columns = ", ".join(dataset.column_names)
+    if {"label", "labels"} <= {*dataset.column_names}:
+        raise UserError("the dataset has both a column `label` and a column `labels`; remove the wrong one.")
     if "text" not in dataset.column_names:
         raise UserError(f"the dataset has no column `text`, but {columns}; rename the one that holds the texts.")
     for name in keep:

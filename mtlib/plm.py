@@ -6,7 +6,7 @@ model is pointed at it through its `base_model_prefix` and its output layer is t
 """
 
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from inspect import signature
 from pathlib import Path
@@ -26,7 +26,10 @@ from transformers import (
 
 from mtlib.checkpoints import (
     HEAD_FILE,
+    ON_THE_HUB,
     SEPARATE_FOLDER,
+    find_file,
+    in_subfolder,
     load_classifier,
     load_config,
     load_masked_lm,
@@ -102,7 +105,7 @@ class SharedPLM(nn.Module):
 
     @classmethod
     def from_pretrained(
-        cls, name_or_path: str | Path, num_labels: int | None = None, shared: bool | None = None, **config_changes
+        cls, name_or_path: str | Path, num_labels: int | None = None, shared: bool | None = None, **options
     ) -> "SharedPLM":
         """Load a masked LM and give it a new classifier head, or read back what `save_pretrained` wrote.
 
@@ -110,48 +113,46 @@ class SharedPLM(nn.Module):
             name_or_path: hub id or folder. A folder written by `save_pretrained` comes back whole.
             num_labels: classes of a new head; None takes the checkpoint's own.
             shared: one trunk (default for a plain masked LM) or two; None takes what a saved folder has.
-            config_changes: changes to the model's configuration by its own names, for example BERT's
-                `hidden_dropout_prob=0.0`, or `id2label={0: "negative", 1: "positive"}`, from which `label2id` follows.
+            options: `revision`, `subfolder`, `token`, `cache_dir`, `local_files_only` and `force_download` mean what
+                they mean in transformers. All others change the model's configuration by its own names, for example
+                BERT's `hidden_dropout_prob=0.0`, or `id2label={0: "negative", 1: "positive"}`, from which `label2id`
+                follows.
 
         The new head is drawn from torch's global generator: seed it first (`transformers.set_seed`).
 
         Raises:
-            UserError: no such model; label names that are not as many as the labels; no mask token; a tokenizer of
+            UserError: no such model; fewer than two labels, or not as many names; no mask token; a tokenizer of
                 another model, or none; no masked-LM weights in the checkpoint; another number of labels than a saved
                 classifier has; a setting that its configuration does not know.
         """
         name_or_path = str(name_or_path)
-        tokenizer = load_pretrained(AutoTokenizer, name_or_path)
+        where = {name: options.pop(name) for name in ON_THE_HUB if name in options}
+        changes = options | _label_settings(num_labels, options)
+        tokenizer = load_pretrained(AutoTokenizer, name_or_path, **where)
         _require_mask_token(tokenizer)
-        config_changes |= _label_settings(num_labels, config_changes)
-        saved = saved_form(name_or_path)
+        config = load_config(name_or_path, changes, where)
+        _require_classes(config)
+        saved = saved_form(name_or_path, config, where)
         if saved is None:
-            config = load_config(name_or_path, config_changes)
-            classifier = load_classifier(name_or_path, config, new_head=True)
-            mlm = load_masked_lm(name_or_path, config)
-            return cls(classifier, mlm, tokenizer, shared is not False)
+            classifier = load_classifier(name_or_path, config, True, where)
+            return cls(classifier, load_masked_lm(name_or_path, config, where), tokenizer, shared is not False)
         if shared is not None and shared != (saved == "shared"):
             raise UserError(
                 f"{name_or_path} was saved with {'one trunk' if saved == 'shared' else 'two trunks'}, but "
                 f"shared={shared} was asked for; leave `shared` out to load it as it is."
             )
-        return cls._read_back(Path(name_or_path), saved, tokenizer, config_changes)
-
-    @classmethod
-    def _read_back(cls, folder: Path, saved: str, tokenizer, config_changes: dict) -> "SharedPLM":
-        n_labels = load_config(str(folder), {}).num_labels
-        if config_changes.get("num_labels", n_labels) != n_labels:
+        n_labels = load_config(name_or_path, {}, where).num_labels
+        if config.num_labels != n_labels:
             raise UserError(
-                f"{folder} holds a classifier for {n_labels} labels, but num_labels={config_changes['num_labels']} was "
+                f"{name_or_path} holds a classifier for {n_labels} labels, but num_labels={config.num_labels} was "
                 "asked for; load the masked LM it came from to get a new head."
             )
-        config = load_config(str(folder), config_changes)
-        classifier = load_classifier(str(folder), config, new_head=False)
+        classifier = load_classifier(name_or_path, config, False, where)
         if saved == "separate":
-            mlm = load_masked_lm(str(folder / SEPARATE_FOLDER), config)
+            mlm = load_masked_lm(name_or_path, config, in_subfolder(where, SEPARATE_FOLDER))
             return cls(classifier, mlm, tokenizer, shared=False)
         plm = cls(classifier, AutoModelForMaskedLM.from_config(config, dtype=torch.float32), tokenizer)
-        plm.load_masked_lm_head(folder)
+        plm._load_masked_lm_head(find_file(name_or_path, HEAD_FILE, where))
         return plm
 
     def save_pretrained(self, folder: str | Path) -> None:
@@ -172,16 +173,16 @@ class SharedPLM(nn.Module):
         else:
             self.mlm.save_pretrained(folder / SEPARATE_FOLDER)
 
-    def load_masked_lm_head(self, folder: str | Path) -> None:
-        """Read the masked-LM head that `save_pretrained` left in `folder` into this model."""
+    def _load_masked_lm_head(self, file: Path) -> None:
+        """Read the masked-LM head that `save_pretrained` has written into this model."""
         try:
-            state = load_file(Path(folder) / HEAD_FILE)
+            state = load_file(file)
         except SafetensorError as error:
-            raise UserError(f"{Path(folder) / HEAD_FILE} is torn ({error}); get it again.") from error
+            raise UserError(f"{file} is torn ({error}); get it again.") from error
         expected = self._head_state().keys()
         if state.keys() != expected:
             raise UserError(
-                f"{Path(folder) / HEAD_FILE} holds {sorted(state)}, but this model's head needs {sorted(expected)}; "
+                f"{file} holds {sorted(state)}, but this model's head needs {sorted(expected)}; "
                 "it was saved from another architecture."
             )
         self.mlm.load_state_dict(state, strict=False)
@@ -205,13 +206,21 @@ class SharedPLM(nn.Module):
                 positions = table.num_embeddings - table.padding_idx - 1
         return min(most, positions)
 
-    def check_lengths(self, input_ids: Iterable[Sequence[int]], what: str) -> None:
-        """Raise `UserError` if one of the texts is longer than the model reads; `what` names the set of texts."""
-        longest = max(map(len, input_ids), default=0)
+    def check_inputs(self, input_ids: Iterable[Sequence[int]], what: str) -> None:
+        """Raise `UserError` if the model cannot read one of the texts; `what` names the set of texts."""
+        longest, largest = 0, 0
+        for ids in input_ids:
+            longest, largest = max(longest, len(ids)), max(largest, max(ids, default=0))
         if longest > self.longest:
             raise UserError(
                 f"{what} has a text of {longest} tokens; {self.tokenizer.name_or_path!r} reads at most {self.longest}, "
                 "give tokenise or predict no larger max_length."
+            )
+        n_tokens = word_embeddings(self.trunk).num_embeddings
+        if largest >= n_tokens:
+            raise UserError(
+                f"{what} has the token number {largest}; {self.tokenizer.name_or_path!r} has {n_tokens} tokens. "
+                "Tokenise the texts with the tokenizer of this model (plm.tokenizer)."
             )
 
     @property
@@ -413,6 +422,10 @@ def _pick(scores: Tensor, fill: str, top_k: int, generator) -> Tensor:
 def _label_settings(num_labels: int | None, changes: dict) -> dict:
     """The number of labels and their names in both directions, as far as they are given."""
     names, ids = changes.get("id2label"), changes.get("label2id")
+    for setting, value, form in (("id2label", names, '{0: "negative", 1: "positive"}'),
+                                 ("label2id", ids, '{"negative": 0, "positive": 1}')):  # fmt: skip
+        if value is not None and not isinstance(value, Mapping):
+            raise UserError(f"{setting} is {value!r}; expected a dictionary such as {form}.")
     if names is None and ids is not None:
         names = {index: name for name, index in ids.items()}
     number = num_labels if names is None or num_labels is not None else len(names)
@@ -425,9 +438,18 @@ def _label_settings(num_labels: int | None, changes: dict) -> dict:
     if {*names} != {*range(number)} or len(inverse) < number or (ids is not None and ids != inverse):
         raise UserError(
             f"id2label is {names!r} and label2id {ids!r}, for num_labels={number}; expected one name for each of 0 to "
-            f"{number - 1}. Give id2label alone: label2id and num_labels follow from it."
+            f"{number - 1}, which are numbers, not texts. Give id2label alone: label2id and num_labels follow from it."
         )
     return {"num_labels": int(number), "id2label": names, "label2id": inverse}
+
+
+def _require_classes(config) -> None:
+    kind = getattr(config, "problem_type", None)
+    if config.num_labels < 2 or kind not in (None, "single_label_classification"):
+        raise UserError(
+            f"num_labels is {config.num_labels} and problem_type {kind!r}; expected 2 labels or more, of which each text "
+            "has one (problem_type=None): all losses here are of single-label classification."
+        )
 
 
 def _require_mask_token(tokenizer) -> None:

@@ -27,6 +27,7 @@ class Range(NamedTuple):
 SHARE = Range("a number from 0 to 1 (5 % is 0.05)", lambda value: 0 <= value <= 1)
 ABOVE_0 = Range("a number above 0", lambda value: 0 < value < math.inf)
 FROM_0 = Range("0 or more", lambda value: 0 <= value < math.inf)
+STEPS = Range("a whole number, 0 or more", lambda value: value >= 0, numbers.Integral)
 COUNT = Range("a whole number, 1 or more", lambda value: value >= 1, numbers.Integral)
 
 

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
 from accelerate.utils import extract_model_from_parallel
+from datasets import Dataset
 from torch import nn
 from torch.utils.data import SequentialSampler
 from transformers import Trainer, TrainingArguments
@@ -18,8 +18,8 @@ from mtlib.errors import UserError
 from mtlib.objectives import FineTuning, Objective, ObjectiveOutput
 from mtlib.plm import SharedPLM, forked_random_state
 from mtlib.sampler import LengthGroups
-from mtlib.settings import Update
-from mtlib.trainer_checks import check_arguments, check_examples
+from mtlib.settings import FROM_0, STEPS, Update
+from mtlib.trainer_checks import check_arguments, check_set, check_sets, check_shapes
 from mtlib.updates import UPDATES, AlternatingUpdate, BalancedUpdate
 
 
@@ -47,9 +47,13 @@ class ObjectiveArguments(TrainingArguments):
     gradient_diagnostics_steps: int = 0
     train_sampling_strategy: str = field(default="group_by_length")
     remove_unused_columns: bool = field(default=False)
-    report_to: Any = field(default="none")
+    report_to: None | str | list[str] = field(default="none")
 
     def __post_init__(self):
+        for name in ("learning_rate", "classifier_learning_rate", "mlm_head_learning_rate"):
+            if getattr(self, name) is not None:
+                FROM_0.check(name, getattr(self, name))
+        STEPS.check("gradient_diagnostics_steps", self.gradient_diagnostics_steps)
         if self.update not in UPDATES:
             raise UserError(f"update is {self.update!r}; expected one of {', '.join(UPDATES)}.")
         if self.update == "alternating" and (self.gradient_accumulation_steps != 1 or self.fp16):
@@ -87,7 +91,7 @@ class ObjectiveTrainer(Trainer):
 
     def __init__(self, plm: SharedPLM, objective: Objective, args: ObjectiveArguments, train_dataset=None, **kwargs):
         check_arguments(plm, objective, args, kwargs)
-        check_examples(plm, objective, args, train_dataset, kwargs.get("eval_dataset"))
+        check_sets(plm, objective, args, train_dataset, kwargs.get("eval_dataset"))
         # an earlier trainer in bf16 has left its autocast around the model's forward
         plm = extract_model_from_parallel(plm, keep_fp32_wrapper=False)
         if args.n_gpu > 1:
@@ -187,6 +191,16 @@ class ObjectiveTrainer(Trainer):
         loss = output.loss * self.args.world_size
         return (loss, output) if return_outputs else loss
 
+    def evaluate(self, eval_dataset=None, ignore_keys=None, metric_key_prefix="eval"):
+        for name, dataset in (eval_dataset if isinstance(eval_dataset, dict) else {"given": eval_dataset}).items():
+            if dataset is not None and not isinstance(dataset, str):  # a text names one that was checked at the start
+                check_set(f"the evaluation set {name!r}", dataset, self.plm, self.objective)
+        return super().evaluate(eval_dataset, ignore_keys, metric_key_prefix)
+
+    def predict(self, test_dataset, ignore_keys=None, metric_key_prefix="test"):
+        check_set("the test set", test_dataset, self.plm, self.objective)
+        return super().predict(test_dataset, ignore_keys, metric_key_prefix)
+
     def prediction_step(self, model, inputs, prediction_loss_only, ignore_keys=None):
         inputs = self._prepare_inputs(inputs)
         with torch.no_grad():
@@ -244,8 +258,9 @@ class ObjectiveTrainer(Trainer):
         dataset = self.train_dataset if train_dataset is None else train_dataset
         if self.args.train_sampling_strategy != "group_by_length":
             return super()._get_train_sampler(train_dataset)
-        has_lengths = "length" in dataset.column_names
-        lengths = list(dataset["length"]) if has_lengths else [len(ids) for ids in dataset["input_ids"]]
+        columns = dataset.with_format(None) if isinstance(dataset, Dataset) else dataset  # a format may hide columns
+        has_lengths = "length" in columns.column_names
+        lengths = list(columns["length"]) if has_lengths else [len(ids) for ids in columns["input_ids"]]
         seed = self.args.seed if self.args.data_seed is None else self.args.data_seed
         batch = self.args.train_batch_size * self.args.gradient_accumulation_steps * self.args.world_size
         return LengthGroups(batch, lengths, seed, self)
@@ -264,7 +279,9 @@ class ObjectiveTrainer(Trainer):
     def _load_from_checkpoint(self, resume_from_checkpoint, model=None):
         plm, objective = self.plm, self.plm.objective
         plm.objective = None  # it has a file of its own
-        plm.load_state_dict(SharedPLM.from_pretrained(resume_from_checkpoint).state_dict())
+        saved = SharedPLM.from_pretrained(resume_from_checkpoint).state_dict()
+        check_shapes(plm, saved, resume_from_checkpoint)
+        plm.load_state_dict(saved)
         plm.objective = objective
         load_objective(self.objective, resume_from_checkpoint)
 

@@ -1,7 +1,8 @@
 """What a trainer refuses, before it starts: settings that it cannot follow, examples that it cannot read."""
 
 from datasets import Dataset
-from transformers import TrainingArguments
+from torch import Tensor
+from transformers import DataCollatorForLanguageModeling, TrainingArguments
 
 from mtlib.errors import UserError
 from mtlib.objectives import Objective
@@ -11,6 +12,12 @@ from mtlib.updates import check_update
 
 def check_arguments(plm: SharedPLM, objective: Objective, args: TrainingArguments, others: dict) -> None:
     """`args` are the trainer's `ObjectiveArguments`, `others` what else its constructor was given, by name."""
+    for name, value, kind, maker in (
+        ("plm", plm, SharedPLM, "SharedPLM.from_pretrained(...) gives"),
+        ("objective", objective, Objective, "MaskTuning() or FineTuning() makes"),
+    ):
+        if not isinstance(value, kind):
+            raise UserError(f"{name} is a {type(value).__name__}; expected what {maker}.")
     if not hasattr(args, "update"):
         raise UserError(f"args is {type(args).__name__}; expected ObjectiveArguments, which takes the same arguments.")
     check_update(args.update, plm, objective, args)
@@ -20,36 +27,58 @@ def check_arguments(plm: SharedPLM, objective: Objective, args: TrainingArgument
                         ("compute_loss_func", others.get("compute_loss_func"))):  # fmt: skip
         if value:
             raise UserError(f"{name} is {value!r}, but the loss is the objective's; leave {name} out.")
+    if isinstance(others.get("data_collator"), DataCollatorForLanguageModeling):
+        raise UserError(
+            "data_collator is DataCollatorForLanguageModeling, which masks and replaces the labels; leave it out: the "
+            "objective masks by itself."
+        )
     if args.update == "alternating" and (others.get("optimizers") or (None,))[0] is not None:
         raise UserError('update="alternating" makes its own two optimisers; leave `optimizers` out, or its first.')
     if args.gradient_diagnostics_steps and not plm.shared and objective.two_losses:
         raise UserError("gradient_diagnostics_steps compares two losses on one trunk; this model has two, set it to 0.")
 
 
-def check_examples(plm: SharedPLM, objective: Objective, args: TrainingArguments, train, evaluation) -> None:
+def check_sets(plm: SharedPLM, objective: Objective, args: TrainingArguments, train, evaluation) -> None:
     """The training set, and the evaluation set or the sets by name: they are read after the first epoch."""
-    sets = {"the training set": train}
+    if train is not None:
+        check_set("the training set", train, plm, objective, training=True)
+    sets = {"the evaluation set": evaluation}
     if isinstance(evaluation, dict):
-        sets |= {f"the evaluation set {name!r}": dataset for name, dataset in evaluation.items()}
-    else:
-        sets["the evaluation set"] = evaluation
+        sets = {f"the evaluation set {name!r}": dataset for name, dataset in evaluation.items()}
     for name, dataset in sets.items():
-        if dataset is None:
-            continue
-        # other things with columns will do, such as batches made on the fly; they are not looked into
-        if not (hasattr(dataset, "column_names") and hasattr(dataset, "__len__")):
-            raise UserError(f"{name} is a {type(dataset).__name__}; expected a Dataset, as mtlib.tokenise makes one.")
-        _check_columns(name, dataset, objective, training=dataset is train)
-        if isinstance(dataset, Dataset):
-            plm.check_lengths(dataset["input_ids"], name)
-            if objective.classifies and "labels" in dataset.column_names:
-                _check_labels(name, dataset, plm.config.num_labels)
+        if dataset is not None:
+            check_set(name, dataset, plm, objective)
     batch = args.train_batch_size * args.world_size
     if train is not None and args.dataloader_drop_last and len(train) < batch:
         raise UserError(
             f"dataloader_drop_last is True, which drops the only batch: the training set has {len(train)} examples, a "
             f"batch {batch}. Leave it out, or take smaller batches."
         )
+
+
+def check_set(name: str, dataset, plm: SharedPLM, objective: Objective, training: bool = False) -> None:
+    """One set, which messages call `name`."""
+    # other things with columns will do, such as batches made on the fly; they are not looked into
+    if not (hasattr(dataset, "column_names") and hasattr(dataset, "__len__")):
+        raise UserError(f"{name} is a {type(dataset).__name__}; expected a Dataset, as mtlib.tokenise makes one.")
+    _check_columns(name, dataset, objective, training)
+    if isinstance(dataset, Dataset):
+        plain = dataset.with_format(None)  # a format may hide columns
+        plm.check_inputs(plain["input_ids"], name)
+        if objective.classifies and "labels" in plain.column_names:
+            _check_labels(name, plain, plm.config.num_labels)
+
+
+def check_shapes(plm: SharedPLM, saved: dict[str, Tensor], checkpoint: str) -> None:
+    """Weights of a checkpoint must be those of this model."""
+    shapes, of_saved = ({name: tuple(value.shape) for name, value in state.items()}
+                        for state in (plm.state_dict(), saved))  # fmt: skip
+    for name in sorted(shapes.keys() | of_saved.keys()):
+        if shapes.get(name) != of_saved.get(name):
+            raise UserError(
+                f"{checkpoint} holds another model: its {name} is {of_saved.get(name)}, here {shapes.get(name)}. Resume "
+                "with the model and the number of labels that the training was begun with, or train in a new folder."
+            )
 
 
 def _check_columns(name: str, dataset, objective: Objective, training: bool) -> None:
@@ -69,7 +98,7 @@ def _check_columns(name: str, dataset, objective: Objective, training: bool) -> 
 
 
 def _check_labels(name: str, dataset, num_labels: int) -> None:
-    labels = list(dataset.with_format(None)["labels"])
+    labels = list(dataset["labels"])
     for label in labels:
         if type(label) is not int:
             raise UserError(f"{name} has the label {label!r}; expected class numbers, whole and from 0 on.")
@@ -77,5 +106,5 @@ def _check_labels(name: str, dataset, num_labels: int) -> None:
     if classes[0] < 0 or classes[-1] >= num_labels:
         raise UserError(
             f"{name} has labels {classes[0]} to {classes[-1]}; a classifier with num_labels={num_labels} takes 0 to "
-            f"{num_labels - 1}."
+            f"{num_labels - 1}. Where labels are not known, remove the column."
         )

@@ -121,6 +121,18 @@ def test_bad_input_is_one_line_and_exit_code_2(arguments, message, monkeypatch, 
     assert errors.startswith("error: ") and message in errors and "Traceback" not in errors
 
 
+def test_ctrl_c_says_how_to_go_on(monkeypatch, capsys):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("mtlib.runs.run.run", interrupted)
+    monkeypatch.setattr(sys, "argv", "mtlib run --task sentiment --method fine_tuning".split())
+    with pytest.raises(SystemExit) as stopped:
+        cli.main()
+    assert stopped.value.code == cli.INTERRUPTED
+    assert "interrupted. What is finished is kept: the same command goes on from there" in capsys.readouterr().err
+
+
 def test_bad_input_of_the_command_itself():
     command = [sys.executable, "-m", "mtlib", "run", "--task", "sentimnt", "--method", "mask_tuning"]
     done = subprocess.run(command, capture_output=True, text=True)

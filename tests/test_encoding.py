@@ -1,6 +1,7 @@
 """Rows in, answers out, in the order of the rows."""
 
 import re
+import warnings
 
 import numpy as np
 import pytest
@@ -80,6 +81,32 @@ def test_long_texts_are_cut(plm):
     assert np.array_equal(predict(plm, whole, max_length=6), predict(plm, cut))
 
 
+def test_cutting_that_nobody_asked_for_is_said(plm):
+    plm.tokenizer.model_max_length = 200
+    texts = Dataset.from_list([{"text": "good " * n} for n in (126, 127, 3, 150)])  # with two structural tokens each
+    with pytest.warns(UserWarning, match="2 of 4 texts were cut to 128 tokens; give max_length"):
+        assert tokenise(texts, plm.tokenizer)["length"][:] == [128, 128, 5, 128]
+    with warnings.catch_warnings(action="error"):
+        assert tokenise(texts, plm.tokenizer, max_length=128)["length"][:] == [128, 128, 5, 128]
+        tokenise(texts.select([0, 2]), plm.tokenizer)
+
+
+def test_precision_can_be_chosen(telling_plm, monkeypatch):
+    monkeypatch.setattr(encoding, "precision", lambda: {"bf16": True, "use_cpu": True})
+    exact, rounded = predict(telling_plm, rows(10), bf16=False), predict(telling_plm, rows(10))
+    np.testing.assert_allclose(exact, one_by_one(telling_plm, rows(10)), atol=1e-4)
+    assert not np.array_equal(exact, rounded)
+
+
+def test_a_tokenizer_or_a_model_of_another_kind(plm):
+    with pytest.raises(UserError, match="tokenizer is 'bert-base-uncased'; expected the tokenizer itself"):
+        tokenise(rows(2), "bert-base-uncased")
+    with pytest.raises(UserError, match="plm is a BertForSequenceClassification; expected a SharedPLM"):
+        predict(plm.classifier, rows(2))
+    with pytest.raises(UserError, match="max_length is '6'; expected a whole number"):
+        tokenise(rows(2), plm.tokenizer, "6")
+
+
 def test_columns_that_an_objective_needs_are_carried_through(plm):
     dataset = rows(6).add_column("bias", [[i / 7, 1 - i / 7] for i in range(6)]).add_column("length", [0] * 6)
     plain, kept = tokenise(dataset, plm.tokenizer), tokenise(dataset, plm.tokenizer, keep=["bias"])
@@ -95,6 +122,7 @@ def test_columns_that_an_objective_needs_are_carried_through(plm):
     ("dataset", "max_length", "message"),
     [
         (DatasetDict(train=rows(2), test=rows(2)), 6, "the dataset is a DatasetDict of train, test; give one"),
+        (rows(2).add_column("labels", [0, 1]), 6, "has both a column `label` and a column `labels`; remove"),
         ([{"text": "good"}], 6, "the dataset is a list; expected a Dataset, as Dataset.from_list"),
         (rows(2).rename_column("text", "sentence"), 6, "has no column `text`, but sentence, label; rename"),
         (Dataset.from_dict({"text": ["good", None]}), 6, "row 1 has None for text; expected a text"),

@@ -18,6 +18,7 @@ from transformers import (
     set_seed,
 )
 
+from mtlib.checkpoints import HEAD_FILE
 from mtlib.errors import UserError
 from mtlib.masking import ExactMasking, maskable_positions
 from mtlib.objectives import MaskTuning
@@ -127,7 +128,7 @@ class TestEveryArchitecture:
         torch.testing.assert_close(again.classify(batch), plm.classify(batch))
         torch.testing.assert_close(again.masked_lm_logits(batch, mask), plm.masked_lm_logits(batch, mask))
 
-    @pytest.mark.parametrize("num_labels", [1, 2, 4])
+    @pytest.mark.parametrize("num_labels", [2, 3, 4])
     def test_read_back_with_as_many_labels(self, name, num_labels, tmp_path):
         """Two are the default of all configurations, and left out of their files, but BART's own default is three."""
         config, (specials, double) = ARCHITECTURES[name]
@@ -233,9 +234,35 @@ def test_names_of_labels_follow_from_one_another(plm, tmp_path):
         ({"num_labels": 3, "id2label": {0: "no", 1: "no", 2: "yes"}}, "expected one name for each of 0 to 2"),
         ({"id2label": names, "label2id": {"no": 2, "maybe": 1, "yes": 0}}, "Give id2label alone"),
         ({"num_labels": 0}, "num_labels is 0; expected a whole number, 1 or more"),
+        ({"num_labels": 1}, "num_labels is 1 .*; expected 2 labels or more"),
+        ({"problem_type": "regression"}, "problem_type 'regression'; expected 2 labels or more"),
+        ({"id2label": ["no", "yes"]}, "id2label is .'no', 'yes'.; expected a dictionary such as"),
+        ({"id2label": {"0": "no", "1": "yes"}}, "expected one name for each of 0 to 1, which are numbers, not texts"),
     ):
         with pytest.raises(UserError, match=message):
             SharedPLM.from_pretrained(tmp_path, **given)
+
+
+def test_checkpoints_in_a_subfolder(plm, tmp_path):
+    plm.mlm.save_pretrained(tmp_path / "plain")
+    plm.tokenizer.save_pretrained(tmp_path / "plain")
+    plm.save_pretrained(tmp_path / "saved")
+    apart = architecture("bert", shared=False)
+    apart.save_pretrained(tmp_path / "apart")
+    batch, mask = masked_batch(plm.eval())
+    for name, source in (("plain", plm), ("saved", plm), ("apart", apart.eval())):
+        loaded = SharedPLM.from_pretrained(tmp_path, subfolder=name).eval()
+        assert loaded.shared == source.shared
+        torch.testing.assert_close(loaded.masked_lm_logits(batch, mask), source.masked_lm_logits(batch, mask))
+        if name != "plain":  # a plain masked LM gets a new classifier
+            torch.testing.assert_close(loaded.classify(batch), source.classify(batch))
+
+
+@pytest.mark.parametrize("given", [{"dtype": torch.bfloat16}, {"trust_remote_code": True}])
+def test_what_is_fixed_in_loading_is_refused(plm, tmp_path, given):
+    plm.save_pretrained(tmp_path)
+    with pytest.raises(UserError, match=f"{next(iter(given))}=.* was given; models are always loaded with"):
+        SharedPLM.from_pretrained(tmp_path, **given)
 
 
 def test_half_precision_checkpoints_are_trained_in_single(plm, tmp_path):
@@ -353,7 +380,7 @@ class TestBadCheckpoints:
         plm.save_pretrained(tmp_path)
         other = architecture("roberta")
         with pytest.raises(UserError, match="saved from another architecture"):
-            other.load_masked_lm_head(tmp_path)
+            other._load_masked_lm_head(tmp_path / HEAD_FILE)
 
 
 def test_saved_tokenizer_reads_plain_english(plm, tmp_path):

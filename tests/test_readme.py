@@ -9,11 +9,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from datasets import Dataset
 from transformers import pipeline
 
 from mtlib.analysis.frame import frame
 from mtlib.analysis.statistics import paired_difference, verdict
 from mtlib.data.tasks import kind
+from mtlib.paths import MINI_MODEL_DIR
 from mtlib.runs.records import read_records
 from mtlib.study.arms import by_seed
 from mtlib.study.claims import verdicts
@@ -37,6 +39,14 @@ def test_links_lead_somewhere(page):
         assert file.exists(), target
         headings = re.findall(r"^#+ (.+)$", file.read_text(), flags=re.M) if anchor else []
         assert not anchor or anchor in [re.sub(r"[^\w -]", "", line).lower().replace(" ", "-") for line in headings]
+
+
+def test_a_loop_of_ones_own_runs_as_printed():
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "mtlib/README.md").read_text(), flags=re.S)
+    dataset = Dataset.from_dict({"text": ["a good film", "a dull plot"] * 16, "label": [1, 0] * 16})
+    names = {"dataset": dataset}
+    exec(code.replace('"bert-base-uncased"', repr(str(MINI_MODEL_DIR))), names)
+    assert names["output"].parts.keys() >= {"mlm_loss", "ft_loss"} and names["output"].loss.isfinite()
 
 
 def test_verdicts_are_those_of_the_records():

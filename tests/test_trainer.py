@@ -3,7 +3,7 @@ import shutil
 import pytest
 import torch
 from datasets import Dataset
-from transformers import Trainer, TrainingArguments, set_seed
+from transformers import DataCollatorForLanguageModeling, HfArgumentParser, Trainer, TrainingArguments, set_seed
 
 from mtlib.collator import Collator
 from mtlib.diagnostics import gradient_diagnostics
@@ -208,10 +208,21 @@ def test_masked_lm_objective_learns(tmp_path):
     assert all(0 <= share <= 1 for (share,) in history(trainer, "share_correct"))
 
 
+def test_resuming_with_another_number_of_labels(tmp_path):
+    trainer = train(tmp_path, FineTuning(), max_steps=2, save_strategy="steps", save_steps=1)
+    with pytest.raises(UserError, match=r"checkpoint-1 holds another model: its classifier.* \(2,\), here \(3,\)"):
+        train(tmp_path, FineTuning(), make_plm(tiny_bert_config(num_labels=3)), resume=f"{tmp_path}/checkpoint-1")
+    assert trainer.state.global_step == 2
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"update": "both"}, "update is 'both'"),
+        ({"learning_rate": -1e-3}, "learning_rate is -0.001; expected 0 or more"),
+        ({"classifier_learning_rate": -1e-3}, "classifier_learning_rate is -0.001; expected 0 or more"),
+        ({"mlm_head_learning_rate": -1e-3}, "mlm_head_learning_rate is -0.001; expected 0 or more"),
+        ({"gradient_diagnostics_steps": -1}, "gradient_diagnostics_steps is -1; expected a whole number, 0 or more"),
         ({"update": "alternating", "gradient_accumulation_steps": 2}, "needs gradient_accumulation_steps=1"),
     ],
 )
@@ -220,12 +231,37 @@ def test_bad_arguments(tmp_path, changes, message):
         arguments(tmp_path, **changes)
 
 
+def test_arguments_from_the_command_line(tmp_path):
+    (parsed,) = HfArgumentParser(ObjectiveArguments).parse_args_into_dataclasses(
+        ["--output_dir", str(tmp_path), "--update", "balanced", "--mlm_head_learning_rate", "1e-3", "--use_cpu"]
+    )
+    assert (parsed.update, parsed.mlm_head_learning_rate, parsed.report_to) == ("balanced", 1e-3, [])
+
+
+def test_sets_given_later_are_checked_too(tmp_path):
+    data = examples(4)
+    trainer = ObjectiveTrainer(make_plm(), FineTuning(), arguments(tmp_path), data, eval_dataset=data)
+    unlabelled = data.remove_columns("labels").add_column("labels", [-1] * 4)
+    for call in (trainer.evaluate, trainer.predict):
+        with pytest.raises(UserError, match=r"set.* has labels -1 to -1; .* remove the column"):
+            call(unlabelled)
+        with pytest.raises(UserError, match=r"set.* has no column `input_ids`"):
+            call(Dataset.from_dict({"text": ["a"]}))
+        with pytest.raises(
+            UserError, match=r"set.* has the token number 28; .* has 28 tokens. Tokenise the texts with"
+        ):
+            call(Dataset.from_dict({"input_ids": [[2, 28, 3]], "labels": [0]}))
+    with pytest.raises(UserError, match="the evaluation set 'late' is empty"):
+        trainer.evaluate({"late": data.select([])})
+    assert trainer.evaluate({"late": data}).keys() >= {"eval_late_loss"}
+
+
 def test_bad_examples(tmp_path):
     data = examples(8)
     with pytest.raises(UserError, match="training set is empty"):
         train(tmp_path, FineTuning(), data=data.select([]))
-    with pytest.raises(UserError, match="labels 0 to 1; a classifier with num_labels=1 takes 0 to 0"):
-        train(tmp_path, FineTuning(), make_plm(tiny_bert_config(num_labels=1)), data)
+    with pytest.raises(UserError, match="labels 0 to 2; a classifier with num_labels=2 takes 0 to 1"):
+        train(tmp_path, FineTuning(), data=data.map(lambda row, i: {"labels": i % 3}, with_indices=True))
     with pytest.raises(UserError, match=r"dataloader_drop_last is True, .* has 3 examples, a batch 4"):
         train(tmp_path, FineTuning(), data=examples(3), per_device_train_batch_size=4, dataloader_drop_last=True)
     with pytest.raises(UserError, match="no column `labels`"):
@@ -343,6 +379,15 @@ def test_arguments_without_effect_are_refused(tmp_path):
         ObjectiveTrainer(plm, MaskTuning(), arguments(tmp_path), examples(8), compute_loss_func=loss)
     with pytest.raises(UserError, match="args is TrainingArguments; expected ObjectiveArguments"):
         ObjectiveTrainer(plm, MaskTuning(), TrainingArguments(str(tmp_path), use_cpu=True), examples(8))
+    for first, second, message in (
+        (plm.classifier, MaskTuning(), "plm is a BertForSequenceClassification; expected what SharedPLM.from"),
+        (plm, arguments(tmp_path), "objective is a ObjectiveArguments; expected what MaskTuning"),
+    ):
+        with pytest.raises(UserError, match=message):
+            ObjectiveTrainer(first, second, arguments(tmp_path), examples(8))
+    with pytest.raises(UserError, match="DataCollatorForLanguageModeling, which masks and replaces the labels"):
+        ObjectiveTrainer(plm, MaskTuning(), arguments(tmp_path), examples(8),
+                         data_collator=DataCollatorForLanguageModeling(plm.tokenizer))  # fmt: skip
     with pytest.raises(UserError, match="the training set is a list; expected a Dataset"):
         ObjectiveTrainer(plm, MaskTuning(), arguments(tmp_path), examples(8).to_list())
     ObjectiveTrainer(plm, MaskTuning(), arguments(tmp_path), examples(8), processing_class=plm.tokenizer)
@@ -362,7 +407,9 @@ def test_labels_that_are_no_class_numbers(tmp_path, label):
 
 
 def test_labels_of_a_formatted_dataset(tmp_path):
-    assert train(tmp_path, FineTuning(), data=examples(8).with_format("torch"), max_steps=1).state.global_step == 1
+    for columns in (None, ["input_ids", "attention_mask", "labels"]):
+        data = examples(8).with_format("torch", columns=columns)
+        assert train(tmp_path, FineTuning(), data=data, max_steps=1).state.global_step == 1
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,8 @@ import typer
 from mtlib.cli import checkout, data, measuring, notebooks, records, run, sweeps
 from mtlib.errors import UserError
 
+INTERRUPTED = 130  # typer's exit code for Ctrl-C
+
 app = typer.Typer(
     help="Mask-tuning (arXiv 2307.10457): runs, tables, notebooks, figures, data.",
     no_args_is_help=True,
@@ -28,6 +30,10 @@ app.add_typer(data_app, name="data")
 def main() -> None:
     try:
         app()
+    except SystemExit as stop:
+        if stop.code == INTERRUPTED:
+            print("interrupted. What is finished is kept: the same command goes on from there.", file=sys.stderr)
+        raise
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(getattr(error, "EXIT_CODE", 2))

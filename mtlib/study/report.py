@@ -53,7 +53,8 @@ def by_label(records: Iterable[dict], task: str) -> pandas.DataFrame:
                 "difference to fine_tuning":
                     paired_difference(points).text() if len(points) >= FEWEST_SEEDS else "",
             })  # fmt: skip
-    return pandas.DataFrame(rows, columns=None if rows else ["set"]).set_index("set")
+    empty = ["set", "arm", "seeds", "on each gold label", "balanced", "difference to fine-tuning"]
+    return pandas.DataFrame(rows, columns=None if rows else empty).set_index("set")
 
 
 def curves(records: Sequence[dict], task: str) -> pandas.DataFrame:

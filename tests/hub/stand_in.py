@@ -56,7 +56,9 @@ def serving(root: Path):
 
 def commit_of(repository: str, revision: str) -> str:
     """What a revision resolves to: itself if it is a commit."""
-    return revision if re.fullmatch(r"[0-9a-f]{40}", revision) else hashlib.sha1(repository.encode()).hexdigest()
+    if re.fullmatch(r"[0-9a-f]{40}", revision):
+        return revision
+    return hashlib.sha1(f"{repository}@{revision}".encode()).hexdigest()
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):

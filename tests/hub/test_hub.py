@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from mtlib.paths import MINI_MODEL_DIR
+from mtlib.plm import SharedPLM
 from mtlib.runs.records import read_records
 from tests.hub.made_up import MODELS, ROWS, write_hub
-from tests.hub.stand_in import GATED, GONE, serving
+from tests.hub.stand_in import GATED, GONE, commit_of, serving
 
 ROOT = Path(__file__).resolve().parents[2]
 SLOW = pytest.mark.skipif("MTLIB_HUB" not in os.environ, reason="MTLIB_HUB=1, `make test-hub`: some minutes")
@@ -116,6 +118,29 @@ def test_a_model_that_is_gated(hub, start):
     process = start("-m", "mtlib", "run", "--task", "sentiment", "--method", "fine_tuning", "--model", "roberta-base")
     text, _ = process.communicate()
     assert process.returncode == 2 and "error: " in text and "roberta-base" in text, text
+
+
+LOAD = """
+import sys
+from mtlib import SharedPLM
+
+for name in sys.argv[1:]:
+    plm = SharedPLM.from_pretrained(name, revision="v1.0", subfolder="inner")
+    print("loaded", name, plm.shared, plm.config.num_labels)
+"""
+
+
+def test_models_that_mtlib_saved_come_from_the_hub_at_a_revision(hub, start):
+    for shared in (True, False):
+        plm = SharedPLM.from_pretrained(MINI_MODEL_DIR, num_labels=3, shared=shared)
+        plm.save_pretrained(hub.root / "models" / "someone" / f"saved-{shared}" / "inner")
+    text, _ = start("-c", LOAD, "someone/saved-True", "someone/saved-False").communicate()
+    assert "loaded someone/saved-True True 3" in text and "loaded someone/saved-False False 3" in text, text
+    for shared in (True, False):
+        name = f"someone/saved-{shared}"
+        asked = {path.partition("/resolve/")[2] for _, path in hub.asked if path.startswith(f"/{name}/resolve/")}
+        of_revision = ("v1.0/inner/", f"{commit_of(name, 'v1.0')}/inner/")
+        assert asked and all(path.startswith(of_revision) for path in asked), asked
 
 
 def test_two_processes_fetch_at_once(hub, start):
