@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, fields
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from mtlib.errors import UserError
 from mtlib.settings import (
     BiasSettings,
     IntermediateSettings,
@@ -24,6 +23,7 @@ from mtlib.settings import (
     SequentialSettings,
     SharedTrunkSettings,
     TwoViewsSettings,
+    check_choice,
 )
 
 if TYPE_CHECKING:
@@ -72,8 +72,7 @@ class Method:
 
 
 def get_method(name: str) -> Method:
-    if not isinstance(name, str) or name not in METHODS:
-        raise UserError(f"method is {name!r}; expected one of {', '.join(METHODS)}.")
+    check_choice("method", name, METHODS)
     return METHODS[name]
 
 

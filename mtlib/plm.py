@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from inspect import signature
 from pathlib import Path
-from typing import NamedTuple, get_args
+from typing import NamedTuple
 
 import torch
 from safetensors import SafetensorError
@@ -37,14 +37,11 @@ from mtlib.checkpoints import (
     saved_form,
 )
 from mtlib.errors import UserError
-from mtlib.settings import COUNT, Fill
-
-FILLS = get_args(Fill)
+from mtlib.settings import COUNT, Fill, check_choice
 
 
 def check_fill(fill: str, top_k: int) -> None:
-    if fill not in FILLS:
-        raise UserError(f"fill is {fill!r}; expected one of {', '.join(FILLS)}.")
+    check_choice("fill", fill, Fill)
     COUNT.check("top_k", top_k)
 
 
@@ -447,8 +444,8 @@ def _require_classes(config) -> None:
     kind = getattr(config, "problem_type", None)
     if config.num_labels < 2 or kind not in (None, "single_label_classification"):
         raise UserError(
-            f"num_labels is {config.num_labels} and problem_type {kind!r}; expected 2 labels or more, of which each text "
-            "has one (problem_type=None): all losses here are of single-label classification."
+            f"num_labels is {config.num_labels} and problem_type {kind!r}; expected 2 labels or more, of which each "
+            "text has one (problem_type=None): all losses here are of single-label classification."
         )
 
 

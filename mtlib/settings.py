@@ -31,6 +31,13 @@ STEPS = Range("a whole number, 0 or more", lambda value: value >= 0, numbers.Int
 COUNT = Range("a whole number, 1 or more", lambda value: value >= 1, numbers.Integral)
 
 
+def check_choice(name: str, value: object, choices: object) -> None:
+    """Raise `UserError` unless `value`, called `name`, is one of the names of a `Literal`, or of a collection."""
+    names = get_args(choices) or tuple(choices)
+    if not isinstance(value, str) or value not in names:
+        raise UserError(f"{name} is {value!r}; expected one of {', '.join(names)}.")
+
+
 class Setting(NamedTuple):
     """A setting as its field is annotated: type, help for the command line, and the range of a number."""
 

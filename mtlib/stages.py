@@ -15,11 +15,11 @@ from rich.progress import track
 from mtlib.collator import Collator, batches_by_length
 from mtlib.errors import UserError
 from mtlib.masking import MaskingPolicy
-from mtlib.masking.masked_text import check_replacement, draw_mask, perturbation_counts, replace_masked
+from mtlib.masking.masked_text import draw_mask, perturbation_counts, replace_masked
 from mtlib.objectives import Objective
 from mtlib.plm import SharedPLM, check_fill, check_top_k, evaluating, forked_random_state
 from mtlib.preparer import Prepared, Preparer
-from mtlib.settings import Fill, LearningRates, Replacement
+from mtlib.settings import Fill, LearningRates, Replacement, check_choice
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class Refill(Preparer):
     keep_original: bool = False
 
     def __post_init__(self):
-        check_replacement(self.replacement)
+        check_choice("replacement", self.replacement, Replacement)
         check_fill(self.fill, self.top_k)
 
     def check(self, plm: SharedPLM) -> None:

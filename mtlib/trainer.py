@@ -18,9 +18,9 @@ from mtlib.errors import UserError
 from mtlib.objectives import FineTuning, Objective, ObjectiveOutput
 from mtlib.plm import SharedPLM, forked_random_state
 from mtlib.sampler import LengthGroups
-from mtlib.settings import FROM_0, STEPS, Update
+from mtlib.settings import FROM_0, STEPS, Update, check_choice
 from mtlib.trainer_checks import check_arguments, check_set, check_sets, check_shapes
-from mtlib.updates import UPDATES, AlternatingUpdate, BalancedUpdate
+from mtlib.updates import AlternatingUpdate, BalancedUpdate
 
 
 @dataclass
@@ -47,15 +47,14 @@ class ObjectiveArguments(TrainingArguments):
     gradient_diagnostics_steps: int = 0
     train_sampling_strategy: str = field(default="group_by_length")
     remove_unused_columns: bool = field(default=False)
-    report_to: None | str | list[str] = field(default="none")
+    report_to: str | list[str] | None = field(default="none")
 
     def __post_init__(self):
         for name in ("learning_rate", "classifier_learning_rate", "mlm_head_learning_rate"):
             if getattr(self, name) is not None:
                 FROM_0.check(name, getattr(self, name))
         STEPS.check("gradient_diagnostics_steps", self.gradient_diagnostics_steps)
-        if self.update not in UPDATES:
-            raise UserError(f"update is {self.update!r}; expected one of {', '.join(UPDATES)}.")
+        check_choice("update", self.update, Update)
         if self.update == "alternating" and (self.gradient_accumulation_steps != 1 or self.fp16):
             raise UserError(
                 'update="alternating" steps twice per batch: it needs gradient_accumulation_steps=1 and no fp16 '

@@ -76,8 +76,9 @@ def check_shapes(plm: SharedPLM, saved: dict[str, Tensor], checkpoint: str) -> N
     for name in sorted(shapes.keys() | of_saved.keys()):
         if shapes.get(name) != of_saved.get(name):
             raise UserError(
-                f"{checkpoint} holds another model: its {name} is {of_saved.get(name)}, here {shapes.get(name)}. Resume "
-                "with the model and the number of labels that the training was begun with, or train in a new folder."
+                f"{checkpoint} holds another model: its {name} is {of_saved.get(name)}, here {shapes.get(name)}. "
+                "Resume with the model and the number of labels that the training was begun with, or train in a new "
+                "folder."
             )
 
 

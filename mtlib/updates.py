@@ -2,15 +2,12 @@
 
 import json
 from pathlib import Path
-from typing import get_args
 
 import torch
 from torch import nn
 
 from mtlib.errors import UserError
-from mtlib.settings import Update
 
-UPDATES = get_args(Update)
 DECAY = 0.95  # of the running norm of the classification gradient
 
 

@@ -126,7 +126,7 @@ def test_ctrl_c_says_how_to_go_on(monkeypatch, capsys):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("mtlib.runs.run.run", interrupted)
-    monkeypatch.setattr(sys, "argv", "mtlib run --task sentiment --method fine_tuning".split())
+    monkeypatch.setattr(sys, "argv", ["mtlib", "run", "--task", "sentiment", "--method", "fine_tuning"])
     with pytest.raises(SystemExit) as stopped:
         cli.main()
     assert stopped.value.code == cli.INTERRUPTED

@@ -77,7 +77,6 @@ CORE = {
     "prompting",
     "masking",
     "plm",
-    "policy_names",
     "preparer",
     "recipes",
     "sampler",

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Sequence
 
 import pandas
 
+from mtlib.analysis.policy_names import PolicyAtRate
 from mtlib.analysis.statistics import accuracy_by_label, balanced_accuracy
 from mtlib.data.tasks import kind
 from mtlib.errors import UserError
 from mtlib.methods import METHODS
-from mtlib.policy_names import PolicyAtRate
 
 HEADING = ("task", "source", "model")  # told apart in a table's heading rather than in a row's name
 _NOT_A_SETTING = (*HEADING, "method", "seed", "sets", "gradient_diagnostics_steps")

@@ -6,9 +6,9 @@ import pandas
 
 from mtlib.analysis import comparison
 from mtlib.analysis.comparison import FINE_TUNING, ArmComparison
+from mtlib.analysis.policy_names import PolicyAtRate
 from mtlib.analysis.statistics import FEWEST_SEEDS, t_interval
 from mtlib.errors import UserError
-from mtlib.policy_names import PolicyAtRate
 
 # which arm is expected to be the better one on the testbed, out of distribution
 EXPECTATIONS = (

@@ -6,9 +6,9 @@ from typing import NamedTuple
 import numpy as np
 from datasets import Dataset
 
-from mtlib.diversity.word_classes import PARTS_OF_SPEECH, MarkPartsOfSpeech
 from mtlib.encoding import tokenise
 from mtlib.masking.marking import CountTokens
+from mtlib.masking.word_classes import PARTS_OF_SPEECH, MarkPartsOfSpeech
 from mtlib.plm import SharedPLM
 from mtlib.testbed.known_words import MarkCause, MarkShortcut
 

@@ -2,17 +2,17 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from datasets import Dataset
 from torch.nn.functional import cosine_similarity
 
+from mtlib.collator import Collator, batches_by_length
 from mtlib.diversity.categories import Share, share
+from mtlib.encoding import tokenise
 from mtlib.errors import UserError
 from mtlib.plm import SharedPLM, evaluating
-
-_BATCH = 64
 
 
 def distinct_fillers(rows: Sequence[dict]) -> int:
@@ -52,17 +52,6 @@ def embedding_distances(plm: SharedPLM, examples: Dataset, perturbed: Sequence[d
     ]
 
 
-def label_consistency(plm: SharedPLM, examples: Dataset, perturbed: Sequence[dict]) -> Share:
-    """The share of perturbed examples that `plm`'s classifier gives the same label as their originals."""
-
-    def labels(rows: Sequence[dict]) -> list[int]:
-        return [int(logits.argmax()) for logits in _in_batches(plm, rows, plm.classify)]
-
-    of_original = dict(zip(examples["uid"], labels(list(examples)), strict=True))
-    same = [of_original[row["uid"]] == label for row, label in zip(perturbed, labels(perturbed), strict=True)]
-    return share(sum(same), len(same))
-
-
 def self_bleu(texts: Sequence[str]) -> float:
     """Mean BLEU of each text with all others as references, 0 to 100: the lower, the more diverse (Zhu et al. 2018).
 
@@ -83,22 +72,16 @@ def self_bleu(texts: Sequence[str]) -> float:
     return sum(scores) / len(scores)
 
 
-def _means(plm: SharedPLM, rows: Sequence[dict]) -> list[torch.Tensor]:
-    def mean(batch) -> torch.Tensor:
-        states = plm.final_states(batch).float()  # (batch, seq, hidden)
-        weights = batch["attention_mask"].unsqueeze(-1)  # (batch, seq, 1)
-        return (states * weights).sum(dim=1) / weights.sum(dim=1)  # (batch, hidden)
-
-    return _in_batches(plm, rows, mean)
-
-
 @torch.no_grad()
-def _in_batches(plm: SharedPLM, rows: Sequence[dict], apply: Callable) -> list[torch.Tensor]:
-    """What `apply` makes of each row; it takes a batch and returns a tensor with a row per example."""
-    results: list[torch.Tensor] = []
+def _means(plm: SharedPLM, rows: Sequence[dict]) -> list[torch.Tensor]:
+    if not rows:
+        return []
+    texts = Dataset.from_list([{name: row[name] for name in ("text", "text_pair") if name in row} for row in rows])
+    examples = tokenise(texts, plm.tokenizer, plm.longest)
+    means = torch.empty(len(rows), plm.config.hidden_size)
     with evaluating(plm):
-        for first in range(0, len(rows), _BATCH):
-            part = rows[first : first + _BATCH]
-            texts = [[row[name] for row in part] for name in ("text", "text_pair") if name in part[0]]
-            results += apply(plm.tokenizer(*texts, padding=True, truncation=True, return_tensors="pt").to(plm.device))
-    return results
+        for numbers, batch in batches_by_length(examples, Collator(plm.tokenizer), plm.device):
+            states = plm.final_states(batch).float()  # (batch, seq, hidden)
+            weights = batch["attention_mask"].unsqueeze(-1)  # (batch, seq, 1)
+            means[numbers] = ((states * weights).sum(dim=1) / weights.sum(dim=1)).cpu()  # (batch, hidden)
+    return list(means)

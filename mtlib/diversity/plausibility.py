@@ -14,8 +14,8 @@ import numpy as np
 import torch
 
 from mtlib.diversity.fillings import filled_text
-from mtlib.diversity.pos_probe import PosProbe, Span
 from mtlib.errors import UserError
+from mtlib.masking.pos_probe import PosProbe, Span
 from mtlib.paths import MINI_MODEL_DIR, MINI_POS_DIR, PLAUSIBILITY_DIR
 from mtlib.plm import SharedPLM, evaluating
 

@@ -20,6 +20,7 @@ import pandas
 import torch
 from datasets import Dataset, disable_progress_bars
 
+from mtlib.analysis.policy_names import PolicyAtRate
 from mtlib.collator import Collator
 from mtlib.data.sources import is_testbed
 from mtlib.data.tasks import get_task
@@ -29,7 +30,6 @@ from mtlib.errors import UserError
 from mtlib.masking import DrawMasks, FixedMasking, MaskingPolicy, masking_policy
 from mtlib.masking.masked_text import draw_mask
 from mtlib.plm import SharedPLM, evaluating
-from mtlib.policy_names import PolicyAtRate
 from mtlib.runs import environment
 from mtlib.runs.config import RunConfig, configure
 from mtlib.runs.inputs import model_sha256, read_sets

@@ -1,6 +1,5 @@
 """Which tokens are masked: one file per family of policies, and their names."""
 
-from mtlib.errors import UserError
 from mtlib.masking.fixed import DrawMasks, FixedMasking
 from mtlib.masking.places import continues_word, maskable_positions
 from mtlib.masking.pointed import MetaLearnedMasking, SupervisedMasking, pointer_loss
@@ -10,6 +9,7 @@ from mtlib.masking.ranked import AttributionMasking, FrequencyMasking, PartOfSpe
 from mtlib.masking.sides import OneSide
 from mtlib.masking.spans import KnownCauseMasking, KnownShortcutMasking, SalientSpanMasking
 from mtlib.masking.whole_word import WholeWordMasking
+from mtlib.settings import check_choice
 
 __all__ = [
     "AttributionMasking",
@@ -63,6 +63,5 @@ def masking_policy(name: str, rate: float | None, tokenizer) -> MaskingPolicy:
     Raises:
         UserError: no policy has that name.
     """
-    if name not in POLICIES:
-        raise UserError(f"masking is {name!r}; expected one of {', '.join(POLICIES)}.")
+    check_choice("masking", name, POLICIES)
     return POLICIES[name](0.05 if rate is None else rate, tokenizer)

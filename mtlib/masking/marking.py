@@ -1,5 +1,6 @@
 """What masking policies read, computed once for a training set: a column with a number for every token."""
 
+import re
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -14,6 +15,7 @@ from mtlib.plm import SharedPLM
 from mtlib.preparer import Prepared, Preparer
 
 Spans = list[tuple[int, int]] | list[tuple[int, int, int]]  # first character, the one after the last; a number
+WORD = re.compile(r"\w+(?:['’-]\w+)*")  # "don't" and "well-made" are one word
 _ROWS = 1000  # texts tokenised at a time
 
 

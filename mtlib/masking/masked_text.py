@@ -1,7 +1,5 @@
 """A batch once a policy has chosen its tokens: the mask, the masked text, and how much of it came back."""
 
-from typing import get_args
-
 import torch
 from torch import Tensor
 
@@ -10,8 +8,6 @@ from mtlib.masking.places import maskable_positions
 from mtlib.masking.policy import MaskingPolicy
 from mtlib.plm import SharedPLM
 from mtlib.settings import Replacement
-
-REPLACEMENTS = get_args(Replacement)
 
 
 def draw_mask(plm: SharedPLM, batch: dict, masking: MaskingPolicy, generator: torch.Generator | None) -> dict:
@@ -52,8 +48,3 @@ def replace_masked(input_ids: Tensor, mask: Tensor, tokenizer, replacement: Repl
 def perturbation_counts(input_ids: Tensor, perturbed_ids: Tensor, mask: Tensor) -> dict[str, Tensor]:
     """`n_masked`, and `n_changed`: how many of them were filled with another token than the original."""
     return {"n_masked": mask.sum(), "n_changed": (input_ids != perturbed_ids).sum()}
-
-
-def check_replacement(value: str) -> None:
-    if value not in REPLACEMENTS:
-        raise UserError(f"replacement is {value!r}; expected one of {', '.join(REPLACEMENTS)}.")

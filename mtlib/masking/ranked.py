@@ -3,16 +3,15 @@
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Literal
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
-from mtlib.errors import UserError
 from mtlib.masking.policy import CountedMasking
 from mtlib.plm import evaluating, word_embeddings
-from mtlib.settings import COUNT
+from mtlib.settings import COUNT, check_choice
 
 Frequency = Literal["rare", "frequent"]
 WordClass = Literal["content", "function"]
@@ -31,7 +30,7 @@ class FrequencyMasking(CountedMasking):
 
     def __post_init__(self):
         super().__post_init__()
-        _check_preference(self.prefer, Frequency)
+        check_choice("prefer", self.prefer, Frequency)
 
     def scores(self, batch, maskable, plm) -> Tensor:
         """The logarithm of the count, with its sign turned for "rare": at temperature 1, a draw by count or by 1/count.
@@ -50,13 +49,13 @@ class PartOfSpeechMasking(CountedMasking):
     """
 
     columns = {"word_class": 0}  # noqa: RUF012
-    prepared_by = "mtlib.diversity.word_classes:MarkWordClasses"
+    prepared_by = "mtlib.masking.word_classes:MarkWordClasses"
 
     prefer: WordClass = "content"
 
     def __post_init__(self):
         super().__post_init__()
-        _check_preference(self.prefer, WordClass)
+        check_choice("prefer", self.prefer, WordClass)
 
     def scores(self, batch, maskable, plm) -> Tensor:
         return (self.column(batch, "word_class") == WORD_CLASSES[self.prefer]).float()
@@ -84,7 +83,7 @@ class AttributionMasking(CountedMasking):
 
     def __post_init__(self):
         super().__post_init__()
-        _check_preference(self.prefer, Attribution)
+        check_choice("prefer", self.prefer, Attribution)
         COUNT.check("every", self.every)
 
     def scores(self, batch, maskable, plm) -> Tensor:
@@ -118,8 +117,3 @@ def attribution(plm, batch: Mapping[str, Tensor]) -> Tensor:
         predicted = plm.classify(batch).float().log_softmax(dim=-1).max(dim=-1).values  # (batch,)
         (gradient,) = torch.autograd.grad(predicted.sum(), embedded[:1])  # (batch, seq, hidden)
     return (gradient * embedded[0].detach()).float().sum(dim=-1).abs()
-
-
-def _check_preference(value: str, choices) -> None:
-    if value not in get_args(choices):
-        raise UserError(f"prefer is {value!r}; expected one of {', '.join(get_args(choices))}.")

@@ -1,7 +1,6 @@
 """Mask-tuning: mask, fill, classify the filled text, and train one trunk on both losses (equation 1)."""
 
 from collections.abc import Collection, Mapping
-from typing import get_args
 
 import torch
 from datasets import Dataset
@@ -9,13 +8,13 @@ from torch import Tensor
 
 from mtlib.errors import UserError
 from mtlib.masking import ExactMasking, MaskingPolicy
-from mtlib.masking.masked_text import check_replacement, draw_mask, perturbation_counts, replace_masked
+from mtlib.masking.masked_text import draw_mask, perturbation_counts, replace_masked
 from mtlib.masking.policy import check_policy
 from mtlib.objectives.fine_tuning import FineTuning, fine_tuning_loss
 from mtlib.objectives.masked_lm import masked_lm_loss, mlm_loss_and_filling
 from mtlib.objectives.objective import Objective, ObjectiveOutput
 from mtlib.plm import SharedPLM, check_fill, check_top_k, evaluating, gradients_if
-from mtlib.settings import SHARE, Fill, FillMode, Reduction, Replacement
+from mtlib.settings import SHARE, Fill, FillMode, Reduction, Replacement, check_choice
 
 
 def integrated_loss(mlm_loss: Tensor, ft_loss: Tensor, alpha: float) -> Tensor:
@@ -83,7 +82,9 @@ class MaskTuning(Objective):
     ):
         super().__init__()
         SHARE.check("alpha", alpha)
-        check_replacement(replacement)
+        for name, value, choices in (("replacement", replacement, Replacement), ("fill_mode", fill_mode, FillMode),
+                                     ("mlm_reduction", mlm_reduction, Reduction)):  # fmt: skip
+            check_choice(name, value, choices)
         check_fill(fill, top_k)
         self.classification = FineTuning() if classification is None else classification
         if not getattr(self.classification, "classifies", False) or self.classification.two_losses:
@@ -94,9 +95,6 @@ class MaskTuning(Objective):
             )
         check_policy(masking)
         self.alpha, self.masking = float(alpha), masking or ExactMasking()
-        for name, value, choices in (("fill_mode", fill_mode, FillMode), ("mlm_reduction", mlm_reduction, Reduction)):
-            if value not in get_args(choices):
-                raise UserError(f"{name} is {value!r}; expected one of {', '.join(get_args(choices))}.")
         self.fill, self.top_k, self.replacement = fill, top_k, replacement
         self.fill_mode, self.mlm_reduction = fill_mode, mlm_reduction
         self.learning_rate = self.classification.learning_rate

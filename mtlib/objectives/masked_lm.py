@@ -7,11 +7,11 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from mtlib.masking import ExactMasking, MaskingPolicy
-from mtlib.masking.masked_text import check_replacement, draw_mask, replace_masked
+from mtlib.masking.masked_text import draw_mask, replace_masked
 from mtlib.masking.policy import check_policy
 from mtlib.objectives.objective import Objective, ObjectiveOutput
 from mtlib.plm import FilledMasks, SharedPLM
-from mtlib.settings import Fill, Replacement
+from mtlib.settings import Fill, Replacement, check_choice
 
 
 def masked_lm_loss(
@@ -69,7 +69,7 @@ class MaskedLM(Objective):
 
     def __init__(self, masking: MaskingPolicy | None = None, replacement: Replacement = "mask"):
         super().__init__()
-        check_replacement(replacement)
+        check_choice("replacement", replacement, Replacement)
         check_policy(masking)
         self.masking = masking or ExactMasking(0.15)
         self.replacement = replacement

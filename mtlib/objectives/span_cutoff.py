@@ -104,7 +104,7 @@ class SpanCutoff(TwoViews):
 
 def span(attended: Tensor, start: Tensor, length: Tensor) -> Tensor:
     """True from the `start`-th attended token of each text on, for `length` of them: bool `(batch, seq)`."""
-    place = attended.long().cumsum(1) - 1  # (batch, seq): the how manieth token
+    place = attended.long().cumsum(1) - 1  # (batch, seq): how many attended tokens stand before it
     return attended & (place >= start[:, None]) & (place < (start + length)[:, None])
 
 

@@ -3,7 +3,7 @@
 import numbers
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal
 
 from mtlib.data.registry import get_set, split_options
 from mtlib.data.source_kinds import is_testbed, source_kind
@@ -17,6 +17,7 @@ from mtlib.settings import (
     TESTBED_ONLY,
     Setting,
     bias_for,
+    check_choice,
     unread_bias_settings,
     unread_settings,
 )
@@ -79,8 +80,7 @@ def _check_value(name: str, value, setting: Setting) -> None:
     if value is None and type(None) in setting.kinds:
         return
     if Literal in setting.kinds:
-        if value not in get_args(setting.type):
-            raise UserError(f"{name} is {value!r}; expected one of {', '.join(get_args(setting.type))}.")
+        check_choice(name, value, setting.type)
         return
     (kind,) = {*setting.kinds} - {type(None)}
     accepted, text = _KINDS[kind]

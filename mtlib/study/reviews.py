@@ -2,7 +2,7 @@
 
 from mtlib.analysis import policies
 from mtlib.analysis.comparison import FINE_TUNING, ArmComparison
-from mtlib.policy_names import PolicyAtRate
+from mtlib.analysis.policy_names import PolicyAtRate
 
 _SHORTER = "fine_tuning (3 epochs)"
 _LABELS = {FINE_TUNING: "nothing (6 epochs)", _SHORTER: "nothing (3 epochs)"}

@@ -4,7 +4,6 @@ On the testbed they are known. On real reviews they are the words that differ be
 the training pairs of IMDB-CAD. Its dev and test pairs are evaluation sets, and are never read here.
 """
 
-import re
 from collections.abc import Iterator
 from difflib import SequenceMatcher
 
@@ -13,14 +12,13 @@ from datasets import Dataset
 from mtlib.data.sources import is_testbed, load
 from mtlib.encoding import tokenise
 from mtlib.errors import UserError
-from mtlib.masking.marking import MarkTokens, Spans
+from mtlib.masking.marking import WORD, MarkTokens, Spans
 from mtlib.masking.supervised import PointAtSpans, PointedSpan, marked_spans
 from mtlib.plm import SharedPLM
 from mtlib.testbed.known_words import MarkCause, of_testbed
 
 CAD_TRAIN = "imdb_cad_train"
 _LONGEST = 10  # words of a span; longer ones are sentences written anew
-_WORD = re.compile(r"\w+(?:['’-]\w+)*")
 
 
 class PointAtAnswers(PointAtSpans):
@@ -67,7 +65,7 @@ class MarkEdits(MarkTokens):
 
 def edited_spans(text: str, other: str) -> Spans:
     """The runs of words of `text` that differ from `other`, those of more than ten words left out."""
-    words, theirs = (list(_WORD.finditer(each)) for each in (text, other))
+    words, theirs = (list(WORD.finditer(each)) for each in (text, other))
     matcher = SequenceMatcher(None, [w[0].lower() for w in words], [w[0].lower() for w in theirs], autojunk=False)
     return [
         (words[first].start(), words[last - 1].end())

@@ -17,8 +17,8 @@ from mtlib.diversity.plausibility import (
     plausibility_score,
     word_scores,
 )
-from mtlib.diversity.pos_probe import PosProbe, Span
 from mtlib.errors import UserError
+from mtlib.masking.pos_probe import PosProbe, Span
 from mtlib.paths import DATA_DIR, MINI_MODEL_DIR, MINI_POS_DIR, PLAUSIBILITY_DIR
 from mtlib.plm import SharedPLM
 from tests.conftest import make_plm

@@ -9,7 +9,7 @@ from matplotlib.transforms import Transform
 
 from mtlib.analysis.figures import style
 from mtlib.analysis.policies import FINE_TUNING, label, points, seeds_in_words
-from mtlib.policy_names import PolicyAtRate
+from mtlib.analysis.policy_names import PolicyAtRate
 
 _ROLES = {"shortcut": (style.PALETTE[1], "//"), "cause": (style.PALETTE[0], "..")}  # colour, hatching
 _ROLE_WORDS = {"shortcut": "carries the shortcut", "cause": "word of opinion"}

@@ -13,9 +13,9 @@ from matplotlib.figure import Figure
 from matplotlib.transforms import ScaledTranslation, Transform
 
 from mtlib.analysis.frame import method_of
+from mtlib.analysis.policy_names import PolicyAtRate
 from mtlib.data.tasks import kind
 from mtlib.methods import METHODS
-from mtlib.policy_names import PolicyAtRate
 from mtlib.settings import Masking
 
 PALETTE = seaborn.color_palette("colorblind").as_hex()  # for what is no method: sets, losses, tasks

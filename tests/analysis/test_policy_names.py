@@ -4,9 +4,9 @@ from typing import get_args
 
 import pytest
 
+from mtlib.analysis.policy_names import PolicyAtRate
 from mtlib.errors import UserError
 from mtlib.masking import POLICIES
-from mtlib.policy_names import PolicyAtRate
 from mtlib.settings import OWN_LENGTH, Masking
 
 

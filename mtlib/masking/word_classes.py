@@ -1,20 +1,18 @@
 """Part of speech of every word of a training set, and which words have content and which a function."""
 
-import re
 from collections.abc import Callable, Iterator
 
 import torch
 from datasets import Dataset
 
-from mtlib.diversity.pos_probe import PosProbe, Span
-from mtlib.masking.marking import MarkTokens, Spans
+from mtlib.masking.marking import WORD, MarkTokens, Spans
+from mtlib.masking.pos_probe import PosProbe, Span
 from mtlib.masking.ranked import WORD_CLASSES
 from mtlib.paths import MINI_MODEL_DIR, MINI_POS_DIR
 from mtlib.plm import SharedPLM
 
 CONTENT = ("NOUN", "PROPN", "VERB", "ADJ", "ADV", "NUM", "INTJ")
 PARTS_OF_SPEECH = ("NOUN", "PROPN", "VERB", "ADJ", "ADV", "AUX", "DET", "ADP", "PRON", "other")  # the commonest
-_WORD = re.compile(r"\w+(?:['’-]\w+)*")
 _TEXTS = 256  # tagged at a time
 
 
@@ -35,7 +33,7 @@ class _MarkTags(MarkTokens):
     def _numbered(self, probe: PosProbe, texts: list[str]) -> Iterator[list[tuple[int, int, int]]]:
         for first in range(0, len(texts), _TEXTS):
             some = texts[first : first + _TEXTS]
-            places = [[Span(*match.span()) for match in _WORD.finditer(text)] for text in some]
+            places = [[Span(*match.span()) for match in WORD.finditer(text)] for text in some]
             for of_text, states in zip(places, probe.states(some, places, whole_words=True), strict=True):
                 known = [(place, state) for place, state in zip(of_text, states, strict=True) if state is not None]
                 if not known:
