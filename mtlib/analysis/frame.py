@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import pandas
 
-from mtlib.analysis.policy_names import PolicyAtRate
+from mtlib.analysis.row_names import method_of, name_of_row
 from mtlib.analysis.statistics import accuracy_by_label, balanced_accuracy
 from mtlib.data.tasks import kind
 from mtlib.errors import UserError
@@ -83,10 +83,6 @@ def in_order(rows: Iterable[str]) -> list[str]:
     return sorted(set(rows), key=lambda row: (_place(method_of(row)), row))
 
 
-def method_of(row: str) -> str:
-    return row.partition(" (")[0]
-
-
 def common_sets(records: Sequence[dict]) -> list[str]:
     """The evaluation sets that all records have, in the order of the first; diverged runs do not count."""
     scored = [record["metrics"] for record in records if not diverged(record)]
@@ -128,7 +124,7 @@ def _named(records: Iterable[dict]) -> list[tuple[str, str, dict]]:
         telling = telling_apart(dict(settings), siblings)
         text = ", ".join(f"{name} {value}" for name, value in telling.items())
         several = [heading[i] for i in range(len(HEADING)) if len({of[i] for of, *_ in groups}) > 1]
-        row = _name_in_figures(method, telling, dict(settings), several)
+        row = name_of_row(method, telling, dict(settings), several)
         named += [(text, row, record) for record in groups[key]]
     return named
 
@@ -145,28 +141,6 @@ def telling_apart(settings: dict, siblings: list[dict]) -> dict:
         if len({tuple(other.get(name) for name in names) for other in siblings}) == len(siblings):
             return {name: differing[name] for name in names}
     return {}
-
-
-def _name_in_figures(method: str, telling: dict, settings: dict, several: list[str]) -> str:
-    """The method with what tells the row apart. Equation 1's update, loss and three epochs go without saying.
-
-    The update and the rate of a masking policy that tells rows apart are always said.
-    """
-    words = list(several)
-    for name, value in (telling | {"update": settings.get("update")}).items():
-        if name == "update":
-            words += [] if value in (None, "None", "joint") else [value]
-        elif name == "epochs":
-            words += [] if float(value) == 3 else [f"{float(value):g} epochs"]
-        elif name == "classification":
-            words += [] if value in (None, "None", "fine_tuning") else [f"with {value}"]
-        elif name == "masking":
-            words.append(str(PolicyAtRate.of({"masking": value, "mask_rate": float(settings["mask_rate"])})))
-        elif name == "mask_rate" and "masking" in telling:
-            continue
-        else:
-            words.append(f"{name} {value}")
-    return f"{method} ({', '.join(words)})" if words else method
 
 
 def method_settings(config: dict) -> dict:

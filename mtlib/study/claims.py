@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pandas
 
-from mtlib.analysis.figures.style import label
+from mtlib.analysis.row_names import label
 from mtlib.analysis.statistics import (
     FAILS,
     FEWEST_SEEDS,
@@ -80,12 +80,12 @@ class Cell:
     decisive: Difference | None = None
 
 
-def cells(claim: Claim, scores: pandas.DataFrame, tasks: Sequence[str] = tuple(TASKS)) -> list[Cell]:
+def cells(claim: Claim, scores: pandas.DataFrame) -> list[Cell]:
     """The claim on every set of its kinds, sets that were not run included, from `scores_of_arms`.
 
     With m such sets the interval that decides has level 1 - 0.05 / m (Bonferroni).
     """
-    sets = [(task, name) for task in tasks for name in TASKS[task].evaluation_sets("hub") if kind(name) in claim.kinds]
+    sets = [(task, name) for task in TASKS for name in TASKS[task].evaluation_sets("hub") if kind(name) in claim.kinds]
     idle = [(task, arm) for task, arm in untrained(scores) if arm in (claim.arm, claim.base)]
     on = dict(list(scores.groupby(["task", "set"])))
     return [

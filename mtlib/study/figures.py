@@ -20,6 +20,7 @@ from mtlib.analysis.figures import (
     planted,
     style,
 )
+from mtlib.analysis.row_names import label
 from mtlib.analysis.statistics import FAILS, HOLDS, verdict
 from mtlib.analysis.tables import make_tables
 from mtlib.data.tasks import TASKS, kind
@@ -104,7 +105,7 @@ def claims(by_panel: Mapping[tuple[str, str, str], Sequence[Cell]], title: str =
             axis.axvspan(0, sign * 100, color=style.PALETTE[2], alpha=0.1, lw=0)
         style.rows_down(axis, map(style.with_kind, sets))
         axis.tick_params(axis="y", labelsize=8)
-        axis.set_title(f"{questions}: {style.label(arm)}\nminus {style.label(base)}", fontsize=9)
+        axis.set_title(f"{questions}: {label(arm)}\nminus {label(base)}", fontsize=9)
     for axis in axes[len(run) :]:
         axis.set_visible(False)
     for axis in axes[max(0, len(run) - columns) : len(run)]:

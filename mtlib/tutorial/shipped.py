@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import pandas
 
-from mtlib.analysis.figures.style import label
 from mtlib.analysis.frame import frame
+from mtlib.analysis.row_names import label
 from mtlib.analysis.statistics import FAILS, FEWEST_SEEDS, HOLDS, OPEN, paired_difference, verdict
 from mtlib.paths import DATA_DIR
 from mtlib.runs.records import read_records

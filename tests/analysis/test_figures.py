@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 from mtlib.analysis import figures, tables
 from mtlib.analysis.figures import style
+from mtlib.analysis.row_names import label
 from mtlib.errors import UserError
 from mtlib.methods import METHODS, Method
 
@@ -459,6 +460,6 @@ class TestHowAShortcutIsRemoved:
 
 
 def test_what_is_combined_with_mask_tuning_stands_in_words():
-    assert style.label("mask_tuning (with product_of_experts, balanced)") == (
+    assert label("mask_tuning (with product_of_experts, balanced)") == (
         "Mask-tuning (with product of experts, balanced)"
     )

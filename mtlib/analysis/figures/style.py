@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import cycle
 from pathlib import Path
-from typing import NamedTuple, get_args
+from typing import NamedTuple
 
 import matplotlib
 import numpy as np
@@ -12,11 +12,9 @@ from matplotlib.artist import Artist
 from matplotlib.figure import Figure
 from matplotlib.transforms import ScaledTranslation, Transform
 
-from mtlib.analysis.frame import method_of
-from mtlib.analysis.policy_names import PolicyAtRate
+from mtlib.analysis.row_names import label, method_of, policy_of
 from mtlib.data.tasks import kind
 from mtlib.methods import METHODS
-from mtlib.settings import Masking
 
 PALETTE = seaborn.color_palette("colorblind").as_hex()  # for what is no method: sets, losses, tasks
 MARKERS = "osD^vPhX<>"
@@ -47,8 +45,6 @@ _POLICIES = {"exact": _VARIANTS["mask_tuning (balanced)"], "known_shortcut": ("#
 # rows that have no look anywhere take these first, which no method has
 _SPARE = (("#aa4499", "x"), ("#44aa99", "+"), ("#222222", "1"), ("#b2df8a", "2"), ("#56b4a9", "3"), ("#7f7f7f", "4"))
 
-_ARMS = {"plain_mlm": "plain masked-LM training"}  # compared with methods, but none of the table
-
 styled = matplotlib.rc_context(_STYLE)  # as a decorator: the reader's own settings stay what they are
 
 
@@ -70,7 +66,7 @@ def looks(rows: Sequence[str]) -> dict[str, Look]:
     known = {name: (method.colour, method.marker) for name, method in METHODS.items()} | _VARIANTS
     for row in rows:
         taken = [known.get(other) for other in rows]
-        policy = next((_POLICIES.get(name.policy) for name in map(_policy, _words(row)) if name), None)
+        policy = _POLICIES.get(policy_of(row))
         if row not in known and method_of(row) == "mask_tuning" and policy and policy not in taken:
             known[row] = policy
     chosen = _completed(known, rows, _SPARE)
@@ -126,31 +122,6 @@ def series(place: int) -> dict[str, str]:
 def bar(place: int) -> dict[str, str]:
     """The look of a bar, by its place."""
     return {"color": PALETTE[place % 10], "hatch": ("", "//", "..", "xx")[place % 4], "edgecolor": "white"}
-
-
-def label(row: str) -> str:
-    """A row's name in words: "Mask-tuning (alternating)", "Mask-tuning (random, 5 %, balanced)"."""
-    method = method_of(row)
-    name = METHODS[method].label if method in METHODS else _ARMS.get(method, method)
-    words = [_in_words(word) for word in _words(row)]
-    return f"{name} ({', '.join(words)})" if words else name
-
-
-def _in_words(word: str) -> str:
-    policy, combined = _policy(word), word.removeprefix("with ")  # as `frame` says what is combined with Mask-tuning
-    if combined != word and combined in METHODS:
-        return f"with {METHODS[combined].label}"
-    return policy.label if policy else word
-
-
-def _words(row: str) -> list[str]:
-    """What stands in brackets behind the method."""
-    _, bracket, words = row.removesuffix(")").partition(" (")
-    return words.split(", ") if bracket else []
-
-
-def _policy(word: str) -> PolicyAtRate | None:
-    return PolicyAtRate.parse(word) if word.partition(":")[0] in get_args(Masking) else None
 
 
 @styled
