@@ -3,8 +3,9 @@
 import torch
 from torch import nn
 
+from mtlib.contexts import forked_random_state
 from mtlib.objectives import Objective
-from mtlib.plm import SharedPLM, forked_random_state
+from mtlib.plm import SharedPLM
 
 
 def gradient_diagnostics(plm: SharedPLM, objective: Objective, batch: dict) -> dict[str, torch.Tensor]:

@@ -9,8 +9,9 @@ from datasets import ClassLabel, Dataset, DatasetDict
 from transformers import PreTrainedTokenizerBase
 
 from mtlib.collator import Collator, batches_by_length, order_by_length
+from mtlib.contexts import evaluating
 from mtlib.errors import UserError
-from mtlib.plm import SharedPLM, evaluating
+from mtlib.plm import SharedPLM
 from mtlib.settings import COUNT
 from mtlib.trainer import ObjectiveTrainer, precision
 

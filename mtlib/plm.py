@@ -6,8 +6,7 @@ model is pointed at it through its `base_model_prefix` and its output layer is t
 """
 
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from inspect import signature
 from pathlib import Path
 from typing import NamedTuple
@@ -37,17 +36,15 @@ from mtlib.checkpoints import (
     saved_form,
 )
 from mtlib.errors import UserError
-from mtlib.settings import COUNT, Fill, check_choice
-
-
-def check_fill(fill: str, top_k: int) -> None:
-    check_choice("fill", fill, Fill)
-    COUNT.check("top_k", top_k)
-
-
-def check_top_k(fill: str, top_k: int, tokenizer) -> None:
-    if fill == "top_k" and top_k > len(tokenizer):
-        raise UserError(f"top_k is {top_k}; the vocabulary has {len(tokenizer)} tokens, give no more.")
+from mtlib.plm_checks import (
+    check_fill,
+    check_top_k,
+    check_vocabulary,
+    label_settings,
+    require_classes,
+    require_mask_token,
+)
+from mtlib.settings import Fill
 
 
 class FilledMasks(NamedTuple):
@@ -75,7 +72,7 @@ class SharedPLM(nn.Module):
         shared: bool = True,
     ):
         super().__init__()
-        _require_mask_token(tokenizer)
+        require_mask_token(tokenizer)
         self.classifier = classifier
         self.mlm = mlm
         self.tokenizer = tokenizer
@@ -91,7 +88,7 @@ class SharedPLM(nn.Module):
             setattr(mlm, mlm.base_model_prefix, classifier.base_model)
             mlm.tie_weights()
         n_rows = mlm.get_output_embeddings().weight.shape[0]
-        _check_vocabulary(tokenizer, n_rows)
+        check_vocabulary(tokenizer, n_rows)
         accepted = signature(classifier.forward).parameters.keys() & signature(mlm.forward).parameters.keys()
         self._keys = tuple(name for name in tokenizer.model_input_names if name in accepted - {"input_ids"})
         structural = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
@@ -124,11 +121,11 @@ class SharedPLM(nn.Module):
         """
         name_or_path = str(name_or_path)
         where = {name: options.pop(name) for name in ON_THE_HUB if name in options}
-        changes = options | _label_settings(num_labels, options)
+        changes = options | label_settings(num_labels, options)
         tokenizer = load_pretrained(AutoTokenizer, name_or_path, **where)
-        _require_mask_token(tokenizer)
+        require_mask_token(tokenizer)
         config = load_config(name_or_path, changes, where)
-        _require_classes(config)
+        require_classes(config)
         saved = saved_form(name_or_path, config, where)
         if saved is None:
             classifier = load_classifier(name_or_path, config, True, where)
@@ -351,42 +348,6 @@ class SharedPLM(nn.Module):
         return state
 
 
-@contextmanager
-def evaluating(model: nn.Module):
-    """Evaluation mode (no dropout) inside the block; every module's own mode is put back after it."""
-    training = [module for module in model.modules() if module.training]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module in training:
-            module.training = True
-
-
-@contextmanager
-def gradients_if(enabled: bool):
-    """Gradients inside the block only if `enabled`, and if they are enabled outside of it.
-
-    Afterwards the weights that autocast has cast in the block are forgotten: torch before 2.11 would reuse casts that
-    were made without a graph, and the passes after the block would train nothing (pytorch#158232).
-    """
-    try:
-        with torch.set_grad_enabled(torch.is_grad_enabled() and enabled):
-            yield
-    finally:
-        if not enabled:
-            torch.clear_autocast_cache()
-
-
-@contextmanager
-def forked_random_state(device: torch.device, seed: int | None = None):
-    """A block after which torch's global generators stand where they stood before it; it may begin with a seed."""
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        if seed is not None:
-            torch.manual_seed(seed)
-        yield
-
-
 def word_embeddings(trunk: PreTrainedModel) -> nn.Module:
     """The module that embeds the text; an encoder-decoder's encoder has one of its own."""
     return (trunk.get_encoder() if trunk.config.is_encoder_decoder else trunk).get_input_embeddings()
@@ -414,64 +375,3 @@ def _pick(scores: Tensor, fill: str, top_k: int, generator) -> Tensor:
     # a model that has diverged gives NaN: anything may be drawn then, for the loss says so
     probabilities = scores.softmax(dim=-1).nan_to_num(1.0)
     return torch.multinomial(probabilities, 1, generator=generator).squeeze(1)  # (n_masked,)
-
-
-def _label_settings(num_labels: int | None, changes: dict) -> dict:
-    """The number of labels and their names in both directions, as far as they are given."""
-    names, ids = changes.get("id2label"), changes.get("label2id")
-    for setting, value, form in (("id2label", names, '{0: "negative", 1: "positive"}'),
-                                 ("label2id", ids, '{"negative": 0, "positive": 1}')):  # fmt: skip
-        if value is not None and not isinstance(value, Mapping):
-            raise UserError(f"{setting} is {value!r}; expected a dictionary such as {form}.")
-    if names is None and ids is not None:
-        names = {index: name for name, index in ids.items()}
-    number = num_labels if names is None or num_labels is not None else len(names)
-    if number is None:
-        return {}
-    COUNT.check("num_labels", number)
-    if names is None:
-        return {"num_labels": int(number)}
-    inverse = {name: index for index, name in names.items()}
-    if {*names} != {*range(number)} or len(inverse) < number or (ids is not None and ids != inverse):
-        raise UserError(
-            f"id2label is {names!r} and label2id {ids!r}, for num_labels={number}; expected one name for each of 0 to "
-            f"{number - 1}, which are numbers, not texts. Give id2label alone: label2id and num_labels follow from it."
-        )
-    return {"num_labels": int(number), "id2label": names, "label2id": inverse}
-
-
-def _require_classes(config) -> None:
-    kind = getattr(config, "problem_type", None)
-    if config.num_labels < 2 or kind not in (None, "single_label_classification"):
-        raise UserError(
-            f"num_labels is {config.num_labels} and problem_type {kind!r}; expected 2 labels or more, of which each "
-            "text has one (problem_type=None): all losses here are of single-label classification."
-        )
-
-
-def _require_mask_token(tokenizer) -> None:
-    if tokenizer.mask_token_id is None:
-        raise UserError(
-            f"The tokenizer of {tokenizer.name_or_path!r} ({type(tokenizer).__name__}) has no mask token: Mask-tuning "
-            "needs a masked language model such as bert-base-uncased, roberta-base or facebook/bart-base."
-        )
-
-
-def _check_vocabulary(tokenizer, n_rows: int) -> None:
-    """The tokenizer must be the model's; embeddings padded with unused rows (DeBERTa) are fine.
-
-    Without tokenizer files transformers makes a tokenizer of a handful of tokens, and every word is unknown.
-    """
-    if n_rows / 4 <= len(tokenizer) <= n_rows:
-        return
-    expected = (
-        "expected nearly as many. Put the model's tokenizer files (tokenizer.json, or vocab.txt and the like) into its "
-        "folder."
-        if len(tokenizer) < n_rows
-        else "expected no more tokens than that. Take the tokenizer that came with the model, or enlarge the model by "
-        "resize_token_embeddings and save it again."
-    )
-    raise UserError(
-        f"the tokenizer of {tokenizer.name_or_path!r} has {len(tokenizer)} tokens, but the model has embeddings for "
-        f"{n_rows}; {expected}"
-    )

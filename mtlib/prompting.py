@@ -19,8 +19,9 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from mtlib.checkpoints import LOADING, load_pretrained
+from mtlib.contexts import evaluating
 from mtlib.errors import UserError
-from mtlib.plm import SharedPLM, evaluating
+from mtlib.plm import SharedPLM
 
 
 @dataclass(frozen=True)

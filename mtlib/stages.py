@@ -13,11 +13,13 @@ from rich.console import Console
 from rich.progress import track
 
 from mtlib.collator import Collator, batches_by_length
+from mtlib.contexts import evaluating, forked_random_state
 from mtlib.errors import UserError
 from mtlib.masking import MaskingPolicy
 from mtlib.masking.masked_text import draw_mask, perturbation_counts, replace_masked
 from mtlib.objectives import Objective
-from mtlib.plm import SharedPLM, check_fill, check_top_k, evaluating, forked_random_state
+from mtlib.plm import SharedPLM
+from mtlib.plm_checks import check_fill, check_top_k
 from mtlib.preparer import Prepared, Preparer
 from mtlib.settings import Fill, LearningRates, Replacement, check_choice
 

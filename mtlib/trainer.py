@@ -13,10 +13,11 @@ from transformers import Trainer, TrainingArguments
 
 from mtlib.checkpoints import load_objective, save_objective
 from mtlib.collator import Collator
+from mtlib.contexts import forked_random_state
 from mtlib.diagnostics import gradient_diagnostics
 from mtlib.errors import UserError
 from mtlib.objectives import FineTuning, Objective, ObjectiveOutput
-from mtlib.plm import SharedPLM, forked_random_state
+from mtlib.plm import SharedPLM
 from mtlib.sampler import LengthGroups
 from mtlib.settings import FROM_0, STEPS, Update, check_choice
 from mtlib.trainer_checks import check_arguments, check_set, check_sets, check_shapes

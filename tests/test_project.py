@@ -70,6 +70,7 @@ ORDER = ("core", "data", "testbed", "runs", "bench", "sweeps", "analysis", "stud
 CORE = {
     "checkpoints",
     "collator",
+    "contexts",
     "diagnostics",
     "encoding",
     "errors",
@@ -77,6 +78,7 @@ CORE = {
     "prompting",
     "masking",
     "plm",
+    "plm_checks",
     "preparer",
     "recipes",
     "sampler",

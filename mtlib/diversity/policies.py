@@ -22,6 +22,7 @@ from datasets import Dataset, disable_progress_bars
 
 from mtlib.analysis.policy_names import PolicyAtRate
 from mtlib.collator import Collator
+from mtlib.contexts import evaluating
 from mtlib.data.sources import is_testbed
 from mtlib.data.tasks import get_task
 from mtlib.diversity.masked_tokens import flat, mark, overlap, what_is_masked
@@ -29,7 +30,7 @@ from mtlib.diversity.refilled_texts import what_is_refilled
 from mtlib.errors import UserError
 from mtlib.masking import DrawMasks, FixedMasking, MaskingPolicy, masking_policy
 from mtlib.masking.masked_text import draw_mask
-from mtlib.plm import SharedPLM, evaluating
+from mtlib.plm import SharedPLM
 from mtlib.runs import environment
 from mtlib.runs.config import RunConfig, configure
 from mtlib.runs.inputs import model_sha256, read_sets

@@ -21,11 +21,12 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import cross_entropy, one_hot
 
 from mtlib.collator import Collator
+from mtlib.contexts import evaluating, forked_random_state
 from mtlib.errors import UserError
 from mtlib.masking.marking import with_column
 from mtlib.masking.places import maskable_positions
 from mtlib.masking.policy import gumbel
-from mtlib.plm import SharedPLM, evaluating, forked_random_state, word_embeddings
+from mtlib.plm import SharedPLM, word_embeddings
 from mtlib.preparer import Prepared, Preparer
 
 

@@ -9,8 +9,9 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
+from mtlib.contexts import evaluating
 from mtlib.masking.policy import CountedMasking
-from mtlib.plm import evaluating, word_embeddings
+from mtlib.plm import word_embeddings
 from mtlib.settings import COUNT, check_choice
 
 Frequency = Literal["rare", "frequent"]

@@ -9,10 +9,11 @@ from datasets import Dataset
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
 
+from mtlib.contexts import forked_random_state
 from mtlib.errors import UserError
 from mtlib.masking.marking import with_column
 from mtlib.masking.pointed import pointer_loss
-from mtlib.plm import SharedPLM, forked_random_state, word_embeddings
+from mtlib.plm import SharedPLM, word_embeddings
 from mtlib.preparer import Prepared, Preparer
 
 

@@ -6,6 +6,7 @@ import torch
 from datasets import Dataset
 from torch import Tensor
 
+from mtlib.contexts import evaluating, gradients_if
 from mtlib.errors import UserError
 from mtlib.masking import ExactMasking, MaskingPolicy
 from mtlib.masking.masked_text import draw_mask, perturbation_counts, replace_masked
@@ -13,7 +14,8 @@ from mtlib.masking.policy import check_policy
 from mtlib.objectives.fine_tuning import FineTuning, fine_tuning_loss
 from mtlib.objectives.masked_lm import masked_lm_loss, mlm_loss_and_filling
 from mtlib.objectives.objective import Objective, ObjectiveOutput
-from mtlib.plm import SharedPLM, check_fill, check_top_k, evaluating, gradients_if
+from mtlib.plm import SharedPLM
+from mtlib.plm_checks import check_fill, check_top_k
 from mtlib.settings import SHARE, Fill, FillMode, Reduction, Replacement, check_choice
 
 

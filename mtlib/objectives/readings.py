@@ -8,10 +8,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from mtlib.contexts import gradients_if
 from mtlib.errors import UserError
 from mtlib.objectives.fine_tuning import fine_tuning_loss
 from mtlib.objectives.objective import Objective, ObjectiveOutput
-from mtlib.plm import SharedPLM, gradients_if
+from mtlib.plm import SharedPLM
 from mtlib.settings import SHARE
 
 

@@ -11,9 +11,10 @@ from torch.nn.functional import cross_entropy
 from transformers import TrainerCallback
 
 from mtlib.collator import Collator
+from mtlib.contexts import evaluating, forked_random_state
 from mtlib.masking import MaskingPolicy
 from mtlib.objectives import MaskTuning, integrated_loss
-from mtlib.plm import SharedPLM, evaluating, forked_random_state
+from mtlib.plm import SharedPLM
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,42 @@
+"""Blocks in which a model or torch is in another state: evaluation mode, no gradients, random numbers set aside."""
+
+from contextlib import contextmanager
+
+import torch
+from torch import nn
+
+
+@contextmanager
+def evaluating(model: nn.Module):
+    """Evaluation mode (no dropout) inside the block; every module's own mode is put back after it."""
+    training = [module for module in model.modules() if module.training]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True
+
+
+@contextmanager
+def gradients_if(enabled: bool):
+    """Gradients inside the block only if `enabled`, and if they are enabled outside of it.
+
+    Afterwards the weights that autocast has cast in the block are forgotten: torch before 2.11 would reuse casts that
+    were made without a graph, and the passes after the block would train nothing (pytorch#158232).
+    """
+    try:
+        with torch.set_grad_enabled(torch.is_grad_enabled() and enabled):
+            yield
+    finally:
+        if not enabled:
+            torch.clear_autocast_cache()
+
+
+@contextmanager
+def forked_random_state(device: torch.device, seed: int | None = None):
+    """A block after which torch's global generators stand where they stood before it; it may begin with a seed."""
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        if seed is not None:
+            torch.manual_seed(seed)
+        yield
