@@ -48,7 +48,7 @@ class ObjectiveArguments(TrainingArguments):
     gradient_diagnostics_steps: int = 0
     train_sampling_strategy: str = field(default="group_by_length")
     remove_unused_columns: bool = field(default=False)
-    report_to: str | list[str] | None = field(default="none")
+    report_to: None | str | list[str] = field(default="none")  # noqa: RUF036  (HfArgumentParser needs this order)
 
     def __post_init__(self):
         for name in ("learning_rate", "classifier_learning_rate", "mlm_head_learning_rate"):
