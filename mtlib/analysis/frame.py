@@ -108,25 +108,32 @@ def diverged(record: dict) -> bool:
 
 def _named(records: Iterable[dict]) -> list[tuple[str, str, dict]]:
     """`(settings, row, record)` of every run that was scored, in the order of tables."""
-    records, groups = [record for record in records if not diverged(record)], defaultdict(list)
+    runs, named = _by_settings([record for record in records if not diverged(record)]), []
+    for heading, method, settings in sorted(runs, key=_in_order_of_tables):
+        siblings = [dict(other) for of, name, other in runs if (of, name) == (heading, method)]
+        telling = telling_apart(dict(settings), siblings)
+        text = ", ".join(f"{name} {value}" for name, value in telling.items())
+        several = [value for i, value in enumerate(heading) if len({of[i] for of, *_ in runs}) > 1]
+        row = name_of_row(method, telling, dict(settings), several)
+        named += [(text, row, record) for record in runs[heading, method, settings]]
+    return named
+
+
+def _by_settings(records: Sequence[dict]) -> dict[tuple, list[dict]]:
+    """Runs that differ in their seed alone, by `(heading, method, settings)`; settings are pairs of name and text."""
     not_settings = {*_NOT_A_SETTING} | (set() if is_precision_compared(records) else {"precision"})
     names = sorted({name for record in records for name in record["config"]} - not_settings)
+    runs = defaultdict(list)
     for record in records:
         config = record["config"]
         settings = tuple((name, _as_text(name, _setting(config, name))) for name in names)
-        groups[tuple(config[name] for name in HEADING), config["method"], settings].append(record)
-    named = []
-    for key in sorted(
-        groups, key=lambda key: (key[0], _place(key[1]), [_in_order_of_size(text) for _, text in key[2]])
-    ):
-        heading, method, settings = key
-        siblings = [dict(other) for of, name, other in groups if (of, name) == (heading, method)]
-        telling = telling_apart(dict(settings), siblings)
-        text = ", ".join(f"{name} {value}" for name, value in telling.items())
-        several = [heading[i] for i in range(len(HEADING)) if len({of[i] for of, *_ in groups}) > 1]
-        row = name_of_row(method, telling, dict(settings), several)
-        named += [(text, row, record) for record in groups[key]]
-    return named
+        runs[tuple(config[name] for name in HEADING), config["method"], settings].append(record)
+    return runs
+
+
+def _in_order_of_tables(key: tuple) -> tuple:
+    heading, method, settings = key
+    return heading, _place(method), [_in_order_of_size(text) for _, text in settings]
 
 
 def telling_apart(settings: dict, siblings: list[dict]) -> dict:
