@@ -29,6 +29,7 @@ def what_is_refilled(
     return line | {
         "label": kept_labels(texts, groups, labels),
         "put_in": put_in(list(examples["text"]), texts, labels, grammar),
+        "shortcut_after": shortcut_after(texts, labels, grammar),
         "shortcut_probe": shortcut_probe(texts, labels, lures),
     }
 
@@ -52,6 +53,14 @@ def put_in(originals: Iterable[str], texts: Iterable[str], labels: Iterable[int]
         agree += len(new & grammar.lure_words[label])
         words += len(new & (grammar.lure_words[0] | grammar.lure_words[1]))
     return {"words": words, "agree": agree / words if words else None}
+
+
+def shortcut_after(texts: Sequence[str], labels: Sequence[int], grammar: Grammar) -> dict[str, float]:
+    """The shares of refilled texts with words of the shortcut on the label's side alone, on the other, both, neither."""
+    there = [tuple(bool({*tokens(text)} & grammar.lure_words[side]) for side in (label, 1 - label))
+             for text, label in zip(texts, labels, strict=True)]  # fmt: skip
+    kinds = {"agrees": (True, False), "disagrees": (False, True), "both": (True, True), "neither": (False, False)}
+    return {name: rounded_share([which == kind for which in there]) for name, kind in kinds.items()}
 
 
 def shortcut_probe(

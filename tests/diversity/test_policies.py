@@ -11,7 +11,7 @@ from mtlib.data.sources import load
 from mtlib.diversity import policies
 from mtlib.diversity.masked_tokens import Marked, overlap, shares_of, touch, what_is_masked
 from mtlib.diversity.policies import as_frame, describe
-from mtlib.diversity.refilled_texts import kept_labels, put_in, shortcut_probe
+from mtlib.diversity.refilled_texts import kept_labels, put_in, shortcut_after, shortcut_probe
 from mtlib.errors import UserError
 from mtlib.masking import masking_policy
 from mtlib.paths import MINI_MODEL_DIR
@@ -81,6 +81,14 @@ def test_words_of_the_shortcut_that_were_put_in():
     texts = ["the vampire film was good", "the zombie film was western", "the jazz samurai by clara quirke was good"]
     assert put_in(originals, texts, [1, 0, 1], grammar) == {"words": 4, "agree": 0.25}  # only the samurai
     assert put_in(originals, originals, [1, 0, 1], grammar) == {"words": 0, "agree": None}
+
+
+def test_the_shortcut_after_refilling():
+    grammar = load_grammar("sentiment")
+    negative, positive = (sorted(grammar.lure_words[side])[0] for side in (0, 1))
+    texts = [f"a {positive} here", f"a {negative} here", f"a {positive} and a {negative}", "nothing", f"one {negative}"]
+    shares = shortcut_after(texts, [1, 1, 1, 0, 0], grammar)
+    assert shares == {"agrees": 0.4, "disagrees": 0.2, "both": 0.2, "neither": 0.2}
 
 
 def test_probe_finds_the_side_where_its_words_are_left_and_not_where_they_are_gone():

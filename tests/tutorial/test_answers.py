@@ -148,6 +148,19 @@ def test_06_what_is_touched():
     assert round(3 * attributed["any"]) == 2 and "touches the shortcut in two of three sentences" in answer("06")
 
 
+def test_06_the_masked_lm_learns_the_shortcut():
+    trained = json.loads((DATA_DIR / "results" / "policies_masks_trained.json").read_text())
+    assert trained["asked"]["run"] in {run["identity"] for run in shipped("policies")}
+    line, sides = trained["policies"]["known_shortcut:1"], trained["unmasked"]["shortcut_after"]
+    after, put = line["shortcut_after"], line["put_in"]
+    text = f"{100 * after['agrees']:.0f} % of the refilled training sentences again have the shortcut on the side"
+    assert any(text in cell for cell in prose("06"))
+    page = (DATA_DIR / "results" / "README.md").read_text()
+    assert f"{100 * after['disagrees']:.0f} % on the other side and {100 * after['neither']:.0f} % none" in page
+    assert f"it is {100 * sides['agrees']:.0f} and {100 * sides['disagrees']:.0f} %" in page
+    assert f"Of the {put['words']:,} topics and surnames" in page and f"{100 * put['agree']:.0f} % are on the" in page
+
+
 def test_06_gap():
     found = points(shipped("policies"), {"policies": {}})
     if not {"fine_tuning", "known_shortcut:1"} <= {*found.index}:
