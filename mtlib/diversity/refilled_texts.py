@@ -56,7 +56,7 @@ def put_in(originals: Iterable[str], texts: Iterable[str], labels: Iterable[int]
 
 
 def shortcut_after(texts: Sequence[str], labels: Sequence[int], grammar: Grammar) -> dict[str, float]:
-    """The shares of refilled texts with words of the shortcut on the label's side alone, on the other, both, neither."""
+    """The shares of refilled texts with words of the shortcut on the label's side, the other, both, neither."""
     there = [tuple(bool({*tokens(text)} & grammar.lure_words[side]) for side in (label, 1 - label))
              for text, label in zip(texts, labels, strict=True)]  # fmt: skip
     kinds = {"agrees": (True, False), "disagrees": (False, True), "both": (True, True), "neither": (False, False)}
