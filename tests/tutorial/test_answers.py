@@ -55,9 +55,10 @@ def test_01_and_02():
 
 
 def test_03_table():
-    told, base, pilot = (
+    told, base, whole, pilot = (
         frame(told_the_words(DATA_DIR / "results")),
         frame(shipped("base")),
+        frame([record for record in shipped("sizes") if record["config"]["train_size"] is None]),
         scores_of_arms(shipped("study")).query("task == 'sentiment'"),
     )
     for line, scores, set_name, rows in (
@@ -68,6 +69,10 @@ def test_03_table():
         (
             "SST-2, a model of BERT-base's size ({} seeds) | 5 % at random",
             base, "sst2", ("fine_tuning", "mask_tuning", "mask_tuning (balanced)"),
+        ),
+        (
+            "all of SST-2, a small model ({} seeds) | 5 % at random",
+            whole, "sst2", ("fine_tuning", "mask_tuning", "mask_tuning (balanced)"),
         ),
         (
             "SST-2, a small model, briefly trained ({} seeds) | 5 % at random",
