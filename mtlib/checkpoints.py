@@ -51,13 +51,13 @@ def load_pretrained(auto_class, name_or_path: str, **kwargs):
             logging.enable_progress_bar()
 
 
-def load_config(name_or_path: str, changes: dict, where: dict | None = None) -> PreTrainedConfig:
+def load_config(name_or_path: str, changes: dict, where: dict) -> PreTrainedConfig:
     """The configuration with these changes, all of which it must know; `where` holds keywords of `ON_THE_HUB`."""
     for name in LOADING.keys() & changes.keys():
         raise UserError(
             f"{name}={changes[name]!r} was given; models are always loaded with {name}={LOADING[name]}, leave it out."
         )
-    config, unknown = load_pretrained(AutoConfig, name_or_path, return_unused_kwargs=True, **(where or {}), **changes)
+    config, unknown = load_pretrained(AutoConfig, name_or_path, return_unused_kwargs=True, **where, **changes)
     if unknown:
         raise UserError(
             f"the configuration of {name_or_path!r} ({type(config).__name__}) has no {', '.join(unknown)}; expected "
