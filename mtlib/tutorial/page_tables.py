@@ -19,7 +19,7 @@ from mtlib.diversity.two_trainings import as_frame
 from mtlib.errors import UserError
 from mtlib.methods import METHODS
 from mtlib.runs.records import examples_used, read_records
-from mtlib.study import claims, figures, peers, report, reviews
+from mtlib.study import claims, figures, peers, readings, report, reviews
 from mtlib.study.ablations import told_the_words
 from mtlib.study.arms import scores_of_arms
 from mtlib.study.plan import ARMS, arm_of, split
@@ -68,9 +68,14 @@ def parts(results: Path) -> dict[str, str]:
         "prompting": _prompting(results),
         "parts of Mask-tuning": _tables(told_the_words(results)),
         "masking policies": _policies(read_records([results / "policies.jsonl"])),
+        "policies at half the strength": _policies(read_records([results / "policies_weaker.jsonl"])),
+        "policies on pairs": _policies_by_task(read_records([results / "policies_pairs.jsonl"])),
         "policies on reviews": _compared(reviews.REFILLING, read_records([results / "policies_sst2.jsonl"]), "masked"),
         "intermediate pre-training": _compared(
             reviews.PRETRAINING, read_records([results / "intermediate.jsonl"]), "masked in pre-training"
+        ),
+        "other readings": _compared(
+            readings.READINGS, read_records([results / "readings.jsonl", results / "sizes.jsonl"]), "classified"
         ),
         "other methods": _compared(peers.PEERS, of_peers, "method"),
         "other methods seed by seed": report.markdown(peers.seed_by_seed(results, of_peers)),
@@ -163,6 +168,13 @@ def _policies(records: list[dict]) -> str:
         title = f"**{METHODS[method].label}, {max(of_method):g} epochs**"
         texts.append(f"{title}\n\n{_compared(policies.in_training_by(method), records, 'masked')}")
     return "\n\n".join(texts)
+
+
+def _policies_by_task(records: list[dict]) -> str:
+    """The shorter comparison of policies, task by task."""
+    of_task = {task: [record for record in records if record["config"]["task"] == task] for task in TASKS}
+    comparison = policies.in_training_by("no_integrated_loss")
+    return "\n\n".join(f"**{task}**\n\n{_compared(comparison, runs, 'masked')}" for task, runs in of_task.items() if runs)
 
 
 def _compared(comparison: ArmComparison, records: list[dict], arms: str) -> str:
