@@ -174,7 +174,9 @@ def _policies_by_task(records: list[dict]) -> str:
     """The shorter comparison of policies, task by task."""
     of_task = {task: [record for record in records if record["config"]["task"] == task] for task in TASKS}
     comparison = policies.in_training_by("no_integrated_loss")
-    return "\n\n".join(f"**{task}**\n\n{_compared(comparison, runs, 'masked')}" for task, runs in of_task.items() if runs)
+    return "\n\n".join(
+        f"**{task}**\n\n{_compared(comparison, runs, 'masked')}" for task, runs in of_task.items() if runs
+    )
 
 
 def _compared(comparison: ArmComparison, records: list[dict], arms: str) -> str:

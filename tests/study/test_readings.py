@@ -20,7 +20,11 @@ def record(method, scores, seed=0, train_size=16_000, **settings):
         ("fine_tuning", {}, "fine_tuning"),
         ("mask_tuning", {"update": "balanced"}, "refilled text (balanced)"),
         ("mask_tuning", {"update": "balanced", "fill_mode": "eval"}, "refilled in evaluation mode"),
-        ("mask_tuning", {"update": "balanced", "classification": "original_and_refilled"}, "original and refilled text"),
+        (
+            "mask_tuning",
+            {"update": "balanced", "classification": "original_and_refilled"},
+            "original and refilled text",
+        ),
         ("mask_tuning", {"update": "joint"}, None),
         ("mask_tuning", {"update": "balanced", "train_size": 4_000}, None),
     ],

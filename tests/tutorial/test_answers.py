@@ -92,7 +92,9 @@ def test_03_where_no_difference_is_found():
         for name in ("sst2", "imdb_contrast", "imdb_cad"):
             assert compare(base, row, "fine_tuning", name).endswith("not significantly different.")
     assert "with random masks on real data it was not better than fine-tuning" in answer("03")
-    assert "With a base-sized model no difference is significant (five seeds)" in answer("08")
+    assert "With a base-sized model Mask-tuning is not significantly different from fine-tuning (five seeds)" in answer(
+        "08"
+    )
 
 
 def test_08_small_model():
@@ -111,10 +113,13 @@ def test_04_where_mask_tuning_works():
         for row in ("mask_tuning", "mask_tuning (balanced)", "no_integrated_loss", "perturb_first", "fine_tuning")
     )
     text = f"in distribution the {WORDS[len(printed)]} seeds reach {{}} with it, and {{}} without it"
-    in_turn = ["{:.1f}, {:.1f} and {:.1f} %".format(*seeds) for seeds in (printed, without)]
+    in_turn = [re.sub(r", (?=[^,]+$)", " and ", ", ".join(f"{seed:.1f}" for seed in seeds)) + " %"
+               for seeds in (printed, without)]  # fmt: skip
     assert text.format(*in_turn) in answer("04") and len(printed) == len(without)
     assert min(printed.min(), balanced.min()) > fine.mean(), "with the loss every seed trained"
-    assert [seed >= fine.mean() - TRAINED_WITHIN for seed in without] == [False, False, True], "and without it one did"
+    assert [seed >= fine.mean() - TRAINED_WITHIN for seed in without] == [False, False, True, False, True], (
+        "and without it two did"
+    )
     assert (copies < fine.mean() - TRAINED_WITHIN).sum() == 1 and len(copies) == 3
 
 
