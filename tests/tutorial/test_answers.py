@@ -6,14 +6,19 @@ import re
 import nbformat
 import pandas
 import pytest
+from sklearn.model_selection import cross_val_score
+from sklearn.tree import DecisionTreeClassifier
 
+from mtlib import SharedPLM, tokenise
 from mtlib.analysis.frame import frame
 from mtlib.analysis.policies import points
 from mtlib.analysis.statistics import TRAINED_WITHIN
+from mtlib.data.sources import load
 from mtlib.diversity import two_trainings
-from mtlib.paths import DATA_DIR
+from mtlib.paths import DATA_DIR, MINI_MODEL_DIR
 from mtlib.study.ablations import told_the_words
 from mtlib.study.arms import scores_of_arms
+from mtlib.testbed.known_words import MarkShortcut
 from mtlib.testbed.probes import evaluation_sets, recorded
 from mtlib.tutorial.runner import find
 from mtlib.tutorial.shipped import compare, shipped
@@ -169,6 +174,18 @@ def test_06_the_masked_lm_learns_the_shortcut():
     assert f"{100 * after['disagrees']:.0f} % on the other side and {100 * after['neither']:.0f} % none" in page
     assert f"it is {100 * sides['agrees']:.0f} and {100 * sides['disagrees']:.0f} %" in page
     assert f"Of the {put['words']:,} topics and surnames" in page and f"{100 * put['agree']:.0f} % are on the" in page
+
+
+@pytest.mark.parametrize(("task", "share"), [("paraphrase", "91 % of the paraphrase labels"), ("nli", "60 % of nli's")])
+def test_06_on_pairs_the_masked_share_tells_the_label(task, share):
+    plm = SharedPLM.from_pretrained(MINI_MODEL_DIR)
+    examples = tokenise(load(f"testbed_{task}_train", "testbed"), plm.tokenizer, keep=("text", "text_pair"))
+    masked = MarkShortcut()(plm, examples).examples["known_shortcut"]
+    ordinary = [len(row["input_ids"]) - 3 for row in examples]  # but [CLS] and two [SEP]
+    shares = [[sum(tokens) / n] for tokens, n in zip(masked, ordinary, strict=True)]
+    right = cross_val_score(DecisionTreeClassifier(max_depth=3), shares, examples["labels"]).mean()
+    assert share.startswith(f"{100 * right:.0f} %") and any(share in cell for cell in prose("06"))
+    assert share in (DATA_DIR / "results" / "README.md").read_text()
 
 
 def test_06_gap():
