@@ -179,7 +179,7 @@ def test_06_the_masked_lm_learns_the_shortcut():
 @pytest.mark.parametrize(("task", "share"), [("paraphrase", "91 % of the paraphrase labels"), ("nli", "60 % of nli's")])
 def test_06_on_pairs_the_masked_share_tells_the_label(task, share):
     plm = SharedPLM.from_pretrained(MINI_MODEL_DIR)
-    examples = tokenise(load(f"testbed_{task}_train", "testbed"), plm.tokenizer, keep=("text", "text_pair"))
+    examples = tokenise(load(f"testbed_{task}_train", "testbed"), plm.tokenizer, keep=MarkShortcut.reads)
     masked = MarkShortcut()(plm, examples).examples["known_shortcut"]
     ordinary = [len(row["input_ids"]) - 3 for row in examples]  # but [CLS] and two [SEP]
     shares = [[sum(tokens) / n] for tokens, n in zip(masked, ordinary, strict=True)]
