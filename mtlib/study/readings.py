@@ -2,9 +2,8 @@
 
 from mtlib.analysis.comparison import FINE_TUNING, ArmComparison, Arms
 
-BALANCED = "refilled text (balanced)"
 _CLASSIFIED = {
-    "fine_tuning": BALANCED,
+    "fine_tuning": "refilled text (balanced)",
     "original_and_refilled": "original and refilled text",
     "validated_or_original": "refilled, the original where the answer changes",
     "validated_or_dropped": "refilled, dropped where the answer changes",

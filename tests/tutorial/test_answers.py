@@ -118,8 +118,8 @@ def test_04_where_mask_tuning_works():
         for row in ("mask_tuning", "mask_tuning (balanced)", "no_integrated_loss", "perturb_first", "fine_tuning")
     )
     text = f"in distribution the {WORDS[len(printed)]} seeds reach {{}} with it, and {{}} without it"
-    in_turn = [re.sub(r", (?=[^,]+$)", " and ", ", ".join(f"{seed:.1f}" for seed in seeds)) + " %"
-               for seeds in (printed, without)]  # fmt: skip
+    rounded = ([f"{seed:.1f}" for seed in seeds] for seeds in (printed, without))
+    in_turn = [f"{', '.join(first)} and {last} %" for *first, last in rounded]
     assert text.format(*in_turn) in answer("04") and len(printed) == len(without)
     assert min(printed.min(), balanced.min()) > fine.mean(), "with the loss every seed trained"
     assert [seed >= fine.mean() - TRAINED_WITHIN for seed in without] == [False, False, True, False, True], (
