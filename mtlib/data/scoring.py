@@ -9,6 +9,8 @@ from datasets import Dataset
 from mtlib.data.registry import HANS, NLI, get_set
 from mtlib.errors import UserError
 
+ROWS_OF_A_GROUP = 10  # on average; the accuracy of fewer says next to nothing, and hundreds of them fill the records
+
 
 def score(set_name: str, logits: np.ndarray, labels: np.ndarray, groups: Sequence[str], hans_rule: str = "max") -> dict:
     """Metrics of one set, ready for JSON: `n`, `correct`, `accuracy` (a fraction), `majority` and the set's own.
@@ -23,7 +25,7 @@ def score(set_name: str, logits: np.ndarray, labels: np.ndarray, groups: Sequenc
       each of its gold labels inside, `per_subcase` that of each "heuristic/subcase".
     - Sets of pairs: `accuracy` is that of the edited halves, `original` that of the other halves. `consistency` is the
       share of pairs with both halves right. The counts are `original_correct`, `consistent` and `pairs`.
-    - Other sets: `per_group` if there is more than one group, and not a group for every row.
+    - Other sets: `per_group` if there is more than one group, and ten rows or more in a group on average.
 
     Raises `UserError` if shapes do not fit, a logit is not finite, a label is out of range or a pair is incomplete.
     """
@@ -36,7 +38,7 @@ def score(set_name: str, logits: np.ndarray, labels: np.ndarray, groups: Sequenc
     if data_set.paired:
         return _score_paired(set_name, right, labels, groups)
     metrics = _metrics(set_name, right, labels)
-    if 1 < len(set(groups)) < len(groups):
+    if 1 < len(set(groups)) <= len(groups) / ROWS_OF_A_GROUP:
         metrics["per_group"] = _per_group(right, groups)
     return metrics
 

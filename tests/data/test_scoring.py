@@ -34,13 +34,18 @@ def test_labels_of_folded_sets_are_the_sets_own():
     }  # fmt: skip
 
 
-def test_groups_are_broken_down_when_there_are_several():
-    genres = ["fiction", "travel", "fiction", "fiction"]
-    metrics = score("mnli_m", one_hot([0, 1, 2, 2], 3), np.array([0, 1, 2, 0]), genres)
+def test_groups_are_broken_down_when_there_are_several_of_ten_rows_on_average():
+    genres = ["fiction"] * 15 + ["travel"] * 5
+    predicted, gold = [0] * 12 + [1] * 8, np.array([0] * 20)
+    metrics = score("mnli_m", one_hot(predicted, 3), gold, genres)
     assert metrics["per_group"] == {
-        "fiction": {"n": 3, "correct": 2, "accuracy": 2 / 3},
-        "travel": {"n": 1, "correct": 1, "accuracy": 1.0},
+        "fiction": {"n": 15, "correct": 12, "accuracy": 0.8},
+        "travel": {"n": 5, "correct": 0, "accuracy": 0.0},
     }
+    for too_fine in (genres[:14] + genres[15:], genres[:10] + [f"genre {i}" for i in range(10)], ["fiction"] * 20):
+        assert "per_group" not in score(
+            "mnli_m", one_hot(predicted, 3)[: len(too_fine)], gold[: len(too_fine)], too_fine
+        )
 
 
 # Probabilities (entailment, neutral, contradiction). In rows 1 and 4 no label has half of the mass: entailment is the
