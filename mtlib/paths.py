@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterable
 from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parent
@@ -23,6 +24,14 @@ def name_with_hash(path: str | Path, files: Iterable[Path]) -> str:
     """For records: the last part of the path, and the start of a sha256 over those of these files."""
     of_files = "".join(_sha256(file, file.stat().st_mtime_ns, file.stat().st_size) for file in files)
     return f"{Path(path).absolute().name} ({hashlib.sha256(of_files.encode()).hexdigest()[:12]})"
+
+
+def name_with_version(package: str) -> str:
+    """For records: the name of a package, and its version where it is installed."""
+    try:
+        return f"{package} {version(package)}"
+    except PackageNotFoundError:
+        return package
 
 
 @cache

@@ -159,7 +159,7 @@ def _as(kind: type, settings):
 
 
 def _masking(settings, tokenizer) -> MaskingPolicy:
-    return masking_policy(settings.masking, settings.mask_rate, tokenizer)
+    return masking_policy(settings.masking, settings.mask_rate, tokenizer, settings.spacy_pipeline)
 
 
 def _refill(settings, tokenizer, keep_original: bool = False) -> tuple[Preparer, ...]:

@@ -98,6 +98,8 @@ BIAS_MODELS = {
     "bag_of_words": "mtlib.data.bias.BagOfWords",
     "shortcut": "mtlib.testbed.bias.Shortcut",
 }
+ENGLISH_PIPELINE = "en_core_web_sm"
+_SPACY_PIPELINE = "for masking salient_spans: an installed spaCy pipeline that finds named entities"
 _FAITHFUL = "as the released code does it where the paper differs"
 # classifications of Mask-tuning that take no bias model
 _WITHOUT_BIAS = ("fine_tuning", "original_and_refilled", "validated_or_dropped", "validated_or_original", "span_cutoff")
@@ -119,6 +121,8 @@ def unread_settings(values: Mapping[str, object], pair: bool) -> dict[str, tuple
         unread["mask_rate"] = f"masking is {masking!r}, a span of its own length", "take another policy"
     if masking not in (None, *ATTRIBUTION):
         unread["attribution_every"] = f"masking is {masking!r}", f"give masking {' or '.join(ATTRIBUTION)} too"
+    if masking not in (None, "salient_spans"):
+        unread["spacy_pipeline"] = f"masking is {masking!r}", "give masking salient_spans too"
     if not pair:
         unread["side"] = "the task has single texts", "take a task with pairs"
     return unread
@@ -168,6 +172,7 @@ class PerturbationSettings:
     fill: Annotated[Fill, "how a mask is filled"] = "argmax"
     top_k: Annotated[int, "for fill top_k", ABOVE_0] = 10
     replacement: Annotated[Replacement, "what stands at a masked place"] = "mask"
+    spacy_pipeline: Annotated[str, _SPACY_PIPELINE] = ENGLISH_PIPELINE
 
 
 @dataclass(frozen=True)
@@ -249,6 +254,7 @@ class IntermediateSettings:
     mask_rate: Annotated[float, "share of the tokens that is masked", SHARE] = 0.15
     masking: Annotated[Masking, "which tokens are masked"] = "exact"
     replacement: Annotated[Replacement, "what stands at a masked place"] = "mask"
+    spacy_pipeline: Annotated[str, _SPACY_PIPELINE] = ENGLISH_PIPELINE
     pretraining_epochs: Annotated[float | None, "of masked-LM training (default: as in fine-tuning)", ABOVE_0] = None
     pretraining_steps: Annotated[int | None, "of masked-LM training, instead of epochs", ABOVE_0] = None
     mlm_head_learning_rate: Annotated[

@@ -2,6 +2,7 @@
 
 import copy
 import itertools
+import json
 import math
 from typing import get_args
 
@@ -35,6 +36,7 @@ from mtlib.masking.policy import CountedMasking
 from mtlib.masking.ranked import attribution
 from mtlib.masking.spans import MarkedMasking, mark_spans
 from mtlib.masking.supervised import SpanPointer, pointer_loss
+from mtlib.methods import get_method
 from mtlib.objectives import FineTuning, MaskedLM
 from mtlib.paths import SETTINGS_FILE
 from mtlib.runs.config import configure
@@ -207,6 +209,38 @@ class TestSalientSpans:
         pytest.importorskip("spacy")
         with pytest.raises(UserError, match="needs the spaCy pipeline 'none_such'"):
             MarkSalientSpans("none_such").check(None)
+
+    def test_any_installed_pipeline_by_name(self, pipeline, tmp_path, monkeypatch):
+        """As a package that pip would have installed, found by its name and named in the record with its version."""
+        import spacy
+
+        name, meta = "en_works_sm", {"lang": "en", "name": "works_sm", "version": "1.2.0"}
+        folder = tmp_path / name
+        folder.mkdir()
+        pipeline.to_disk(folder / f"{name}-1.2.0")
+        for place in (folder, folder / f"{name}-1.2.0"):
+            (place / "meta.json").write_text(json.dumps(pipeline.meta | meta))
+        (folder / "__init__.py").write_text(
+            "from spacy.util import load_model_from_init_py\n\n\n"
+            "def load(**overrides):\n    return load_model_from_init_py(__file__, **overrides)\n"
+        )
+        about = tmp_path / f"{name}-1.2.0.dist-info"
+        about.mkdir()
+        (about / "METADATA").write_text("Metadata-Version: 2.1\nName: en-works-sm\nVersion: 1.2.0\n")
+        monkeypatch.syspath_prepend(tmp_path)
+        plm, settings = make_plm(), {"masking": "salient_spans", "spacy_pipeline": name}
+        for method in ("mask_tuning", "intermediate_pretraining", "augmented"):
+            config = configure("sentiment", method, **settings).resolved()
+            first, *_ = get_method(method).stages(config.settings, config.rates, plm.tokenizer)
+            marks = first.prepare[0](plm, example_set(self.ROWS, plm)).examples["salient_spans"][:]
+            assert marks[1:] == [[0, 0, 0, 0], [0, 1, 1, 0, 0, 0]], method
+            assert config.public()["spacy_pipeline"] == f"{name} 1.2.0"
+        assert spacy.util.is_package(name)
+        assert configure("sentiment", "mask_tuning").resolved().public()["spacy_pipeline"] is None
+
+    def test_a_pipeline_that_no_policy_asks_is_refused(self):
+        with pytest.raises(UserError, match="spacy_pipeline is 'x', but masking is 'exact'"):
+            configure("sentiment", "mask_tuning", spacy_pipeline="x")
 
     def test_without_spacy(self, monkeypatch):
         monkeypatch.setattr("mtlib.masking.marking.find_spec", lambda name: None)

@@ -7,6 +7,7 @@ import typer
 
 from mtlib.cli.terminal import check_json, console, print_line, rich_table, write_json
 from mtlib.errors import UserError
+from mtlib.settings import ENGLISH_PIPELINE
 
 
 def bench(
@@ -70,6 +71,7 @@ def policies(
     ] = None,
     examples: Annotated[int | None, typer.Option(help="training examples", show_default="all")] = None,
     seed: Annotated[int, typer.Option(help="of the masks, the same for all policies")] = 0,
+    spacy_pipeline: Annotated[str, typer.Option(help="that finds named entities for salient_spans")] = ENGLISH_PIPELINE,
     json_file: Annotated[Path | None, typer.Option("--json", help="write all that was measured here")] = None,
 ) -> None:
     """What each masking policy does to the testbed's training texts: what it masks, touches and refills."""
@@ -78,7 +80,7 @@ def policies(
     check_json(json_file)
     chosen = names or measuring.DEFAULT
     description = measuring.describe(
-        task, source, model, chosen, examples, seed, trained, lambda name: print_line(f"  {name}")
+        task, source, model, chosen, examples, seed, trained, spacy_pipeline, lambda name: print_line(f"  {name}")
     )
     frame = measuring.as_frame(description)
     rows = [[name, *("" if value != value else f"{value:.1f}" for value in line)]

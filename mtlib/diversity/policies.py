@@ -36,7 +36,7 @@ from mtlib.runs.config import RunConfig, configure
 from mtlib.runs.inputs import model_sha256, read_sets
 from mtlib.runs.records import read_records
 from mtlib.runs.run import KEPT, run
-from mtlib.settings import ATTRIBUTION
+from mtlib.settings import ATTRIBUTION, ENGLISH_PIPELINE
 from mtlib.stages import Refill
 from mtlib.testbed.grammar import load_grammar
 
@@ -53,7 +53,7 @@ _TIMED_BATCHES, _BATCH = 8, 16
 def describe(
     task: str = "sentiment", source: str = "testbed", model: str = "mini", policies: Sequence[str] = DEFAULT,
     size: int | None = None, seed: int = 0, trained: str | Path | None = None,
-    report: Callable[[str], None] = lambda name: None,
+    spacy_pipeline: str = ENGLISH_PIPELINE, report: Callable[[str], None] = lambda name: None,
 ) -> dict:  # fmt: skip
     """All that this module measures, as a mapping that JSON can hold.
 
@@ -65,6 +65,7 @@ def describe(
         size: training examples, drawn as a run with `train_size` draws them; None is all.
         seed: of the masks, the same for all policies.
         trained: folder with a kept model of a run (`run --keep-model`), which fills and is asked in place of `model`.
+        spacy_pipeline: that finds the named entities of salient spans.
         report: called with the name of each policy when it is done.
     """
     if not is_testbed(source):
@@ -76,16 +77,16 @@ def describe(
         learning_rate=_CLASSIFIER_RATE, sets=(get_task(task).dev_set(source),),
     ).resolved()  # fmt: skip
     plm = _filling(config, trained)
-    for choice in choices:
-        for preparer in masking_policy(*choice, plm.tokenizer).preparers():
+    maskings = {choice: masking_policy(*choice, plm.tokenizer, spacy_pipeline) for choice in choices}
+    for masking in maskings.values():
+        for preparer in masking.preparers():
             preparer.check(plm)
     asked, about = _asked(config.changed(train_size=None), plm, choices, trained)
     marked = mark(plm, read_sets(config)["train"].dataset, config.max_length)
     grammar, masks, lines = load_grammar(task), {}, {}
     nothing, ids = np.zeros_like(marked.shortcut), list(marked.examples["input_ids"])
     unmasked = what_is_refilled(plm, marked, nothing, ids, grammar)
-    for choice in choices:
-        masking = masking_policy(*choice, plm.tokenizer)
+    for choice, masking in maskings.items():
         started = time.process_time()
         marked = marked._replace(examples=prepare(plm, marked.examples, masking, seed))
         prepared = time.process_time() - started

@@ -1,5 +1,7 @@
 """Which tokens are masked: one file per family of policies, and their names."""
 
+from dataclasses import replace
+
 from mtlib.masking.fixed import DrawMasks, FixedMasking
 from mtlib.masking.places import continues_word, maskable_positions
 from mtlib.masking.pointed import MetaLearnedMasking, SupervisedMasking, pointer_loss
@@ -9,7 +11,7 @@ from mtlib.masking.ranked import AttributionMasking, FrequencyMasking, PartOfSpe
 from mtlib.masking.sides import OneSide
 from mtlib.masking.spans import KnownCauseMasking, KnownShortcutMasking, SalientSpanMasking
 from mtlib.masking.whole_word import WholeWordMasking
-from mtlib.settings import check_choice
+from mtlib.settings import ENGLISH_PIPELINE, check_choice
 
 __all__ = [
     "AttributionMasking",
@@ -55,13 +57,15 @@ POLICIES = {
 }
 
 
-def masking_policy(name: str, rate: float | None, tokenizer) -> MaskingPolicy:
+def masking_policy(name: str, rate: float | None, tokenizer, spacy_pipeline: str = ENGLISH_PIPELINE) -> MaskingPolicy:
     """The policy of that name at `rate`; those that count mask at least one token, unless the rate is 0.
 
-    A rate of None is for policies that mask a span of its own length.
+    A rate of None is for policies that mask a span of its own length. `spacy_pipeline` finds the named entities of
+    salient spans.
 
     Raises:
         UserError: no policy has that name.
     """
     check_choice("masking", name, POLICIES)
-    return POLICIES[name](0.05 if rate is None else rate, tokenizer)
+    policy = POLICIES[name](0.05 if rate is None else rate, tokenizer)
+    return replace(policy, pipeline=spacy_pipeline) if isinstance(policy, SalientSpanMasking) else policy

@@ -13,6 +13,7 @@ from mtlib.errors import UserError
 from mtlib.masking.spans import mark_spans
 from mtlib.plm import SharedPLM
 from mtlib.preparer import Prepared, Preparer
+from mtlib.settings import ENGLISH_PIPELINE
 
 Spans = list[tuple[int, int]] | list[tuple[int, int, int]]  # first character, the one after the last; a number
 WORD = re.compile(r"\w+(?:['’-]\w+)*")  # "don't" and "well-made" are one word
@@ -86,7 +87,7 @@ class MarkSalientSpans(MarkTokens):
 
     column = "salient_spans"
 
-    def __init__(self, pipeline="en_core_web_sm"):
+    def __init__(self, pipeline=ENGLISH_PIPELINE):
         self.pipeline = pipeline
 
     def check(self, plm: SharedPLM) -> None:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from mtlib.masking.policy import CountedMasking, MaskingPolicy, uniform
-from mtlib.settings import SHARE
+from mtlib.settings import ENGLISH_PIPELINE, SHARE
 
 
 def mark_spans(text: str, offsets: Sequence[tuple[int, int]], spans: Sequence[tuple[int, int, int]]) -> list[int]:
@@ -62,11 +62,24 @@ class SpanMasking(MaskingPolicy):
         return chosen | CountedMasking(self.rate).choose(without, None, generator)
 
 
+@dataclass(frozen=True)
 class SalientSpanMasking(SpanMasking):
-    """One named entity or date of each example (+SSM: Guu et al. 2020, Roberts et al. 2020)."""
+    """One named entity or date of each example (+SSM: Guu et al. 2020, Roberts et al. 2020).
+
+    Args:
+        rate: as in `SpanMasking`.
+        pipeline: name of the installed spaCy pipeline that finds them.
+    """
+
+    pipeline: str = ENGLISH_PIPELINE
 
     columns = {"salient_spans": 0}  # noqa: RUF012  (never changed)
     prepared_by = "mtlib.masking.marking:MarkSalientSpans"
+
+    def preparers(self):
+        from mtlib.masking.marking import MarkSalientSpans  # which imports this module
+
+        return (MarkSalientSpans(self.pipeline),)
 
 
 class MarkedMasking(CountedMasking):

@@ -14,7 +14,7 @@ from mtlib.data.source_kinds import source_kind
 from mtlib.data.tasks import get_task
 from mtlib.errors import UserError
 from mtlib.methods import METHODS, get_method, readers, settings_of_any_method
-from mtlib.paths import MINI_MODEL_DIR, name_with_hash
+from mtlib.paths import MINI_MODEL_DIR, name_with_hash, name_with_version
 from mtlib.runs.checks import check
 from mtlib.settings import (
     ABOVE_0,
@@ -141,6 +141,9 @@ class RunConfig:
         values = dict.fromkeys(settings_of_any_method()) | self.values() | dict(get_method(self.method).fixed)
         if values["fill"] != "top_k":
             values["top_k"] = None
+        values["spacy_pipeline"] = (
+            name_with_version(values["spacy_pipeline"]) if values["masking"] == "salient_spans" else None
+        )
         if values["treebank"] is not None:
             from mtlib.data.treebank import describe_treebank  # loads torch
 

@@ -13,6 +13,7 @@ from datasets import Dataset
 from mtlib.analysis.comparison import ArmComparison, accuracy, at_best_rates
 from mtlib.analysis.frame import method_settings
 from mtlib.collator import Collator
+from mtlib.data.tasks import get_task
 from mtlib.methods import METHODS, get_method
 from mtlib.plm import SharedPLM
 from mtlib.runs.config import BUNDLED_MODEL, RunConfig, configure
@@ -20,11 +21,15 @@ from mtlib.runs.records import examples_used, read_records
 
 _EXPERTS = {"bias": "shortcut", "bias_learning_rate": 2e-2}
 _BALANCED = {"method": "mask_tuning", "update": "balanced", "mlm_head_learning_rate": 5e-4}
-# the arms of the plan, with the settings that make them
+# the arms of the plan, with the settings that make them on the testbed, where the shortcut is known
 ARMS = {
     "fine_tuning": {"method": "fine_tuning"},
     "mask_tuning": _BALANCED,
     "mask_tuning + product_of_experts": _BALANCED | {"classification": "product_of_experts"} | _EXPERTS,
+    "mask_tuning + learned_mixin": _BALANCED | {"classification": "learned_mixin", "bias": "shortcut"},
+    "mask_tuning + confidence_regularization": _BALANCED
+    | {"classification": "confidence_regularization", "bias": "shortcut"},
+    "mask_tuning + span_cutoff": _BALANCED | {"classification": "span_cutoff"},
     "learned_mixin": {"method": "learned_mixin", "bias": "shortcut"},
     "product_of_experts": {"method": "product_of_experts"} | _EXPERTS,
     "reweight": {"method": "reweight", "bias": "shortcut"},
@@ -41,12 +46,15 @@ def arm_of(config: dict) -> str | None:
     """
     combined = config.get("classification") or "fine_tuning"
     arm = config["method"] + ("" if combined == "fine_tuning" else f" + {combined}")
-    return arm if arm not in ARMS or method_settings(config) == _settings_of_arm(arm, config["task"]) else None
+    known = config["source"].startswith("testbed")
+    return arm if arm not in ARMS or method_settings(config) == _settings_of_arm(arm, config["task"], known) else None
 
 
 @cache
-def _settings_of_arm(arm: str, task: str) -> dict:
-    return method_settings(configure(task, **ARMS[arm]).resolved().public())
+def _settings_of_arm(arm: str, task: str, known: bool) -> dict:
+    """What a method reads in an arm; where the shortcut is not known, the bias model is the task's default."""
+    settings = ARMS[arm] if known or "bias" not in ARMS[arm] else ARMS[arm] | {"bias": "by_task"}
+    return method_settings(configure(task, **settings).resolved().public())
 
 
 def label(arm: str) -> str:
@@ -59,6 +67,24 @@ def label(arm: str) -> str:
 
 
 PEERS = ArmComparison(arm_of, label, at_best_rates)
+# on real data: a task's records, and those of fine-tuning and of Mask-tuning, which were made for other comparisons
+_REAL_DATA = {"sentiment": ("peers_sst2", "sizes"), "paraphrase": ("peers_qqp", "study")}
+_TRAINING = {"train_size": 4000, "epochs": 3}
+
+
+def on_real_data(results: Path) -> list[dict]:
+    """The arms' runs on real data: those of the plan's length that were scored on all of their task's sets."""
+    runs = []
+    for task, files in _REAL_DATA.items():
+        wanted, sets = {"task": task, **_TRAINING}.items(), set(get_task(task).evaluation_sets("folder"))
+        runs += [
+            record
+            for record in read_records([results / f"{name}.jsonl" for name in files])
+            if wanted <= record["config"].items()
+            and set(record["metrics"]) == sets
+            and arm_of(record["config"]) in ARMS
+        ]
+    return runs
 
 
 def seed_by_seed(results: Path, compared: Iterable[dict] = ()) -> pandas.DataFrame:

@@ -33,7 +33,7 @@ def parts(results: Path) -> dict[str, str]:
     study = read_records([results / "study.jsonl"])
     arms = [arm.name for arm in ARMS]
     grid, rest = split(study)
-    tasks = [task for task in TASKS if any(record["config"]["task"] == task for record in rest)]
+    tasks = list(_by_task(rest))
     drawn, of_peers = figures.standard(results), read_records([results / "peers.jsonl"])
 
     curves = [name for name in drawn if name.startswith(("study_alpha", "study_mask_rate"))]
@@ -47,10 +47,10 @@ def parts(results: Path) -> dict[str, str]:
         "study gaps": "\n\n".join(image(f"study_gap_{task}") for task in tasks),
         "study hans": image("study_hans"),
         "study curve figures": "\n\n".join(map(image, curves)),
-        "study sets": _by_task({task: claims.by_set(study, task) for task in tasks}),
+        "study sets": _frames_by_task({task: claims.by_set(study, task) for task in tasks}),
         "study main": _tables([record for record in rest if arm_of(record["config"]) in arms]) + _untrained(study),
-        "study labels": _by_task({task: report.by_label(study, task) for task in tasks}),
-        "study curves": _by_task({task: report.curves(study, task) for task in tasks}),
+        "study labels": _frames_by_task({task: report.by_label(study, task) for task in tasks}),
+        "study curves": _frames_by_task({task: report.curves(study, task) for task in tasks}),
         "study cost": report.markdown(report.cost(study)),
         "study rates": _rates(grid),
         "rates of the bundled model": _rates(read_records([results / "sst2_grid.jsonl"])),
@@ -69,7 +69,9 @@ def parts(results: Path) -> dict[str, str]:
         "parts of Mask-tuning": _tables(told_the_words(results)),
         "masking policies": _policies(read_records([results / "policies.jsonl"])),
         "policies at half the strength": _policies(read_records([results / "policies_weaker.jsonl"])),
-        "policies on pairs": _policies_by_task(read_records([results / "policies_pairs.jsonl"])),
+        "policies on pairs": _compared_by_task(
+            policies.in_training_by("no_integrated_loss"), read_records([results / "policies_pairs.jsonl"]), "masked"
+        ),
         "policies on reviews": _compared(reviews.REFILLING, read_records([results / "policies_sst2.jsonl"]), "masked"),
         "intermediate pre-training": _compared(
             reviews.PRETRAINING, read_records([results / "intermediate.jsonl"]), "masked in pre-training"
@@ -78,6 +80,7 @@ def parts(results: Path) -> dict[str, str]:
             readings.READINGS, read_records([results / "readings.jsonl", results / "sizes.jsonl"]), "classified"
         ),
         "other methods": _compared(peers.PEERS, of_peers, "method"),
+        "other methods on real data": _compared_by_task(peers.PEERS, peers.on_real_data(results), "method"),
         "other methods seed by seed": report.markdown(peers.seed_by_seed(results, of_peers)),
         **{
             name: _tables(read_records([results / f"{file}.jsonl"]))
@@ -105,7 +108,13 @@ def fill(page: Path, texts: dict[str, str]) -> list[str]:
     return names
 
 
-def _by_task(frames: dict[str, pandas.DataFrame]) -> str:
+def _by_task(records: list[dict]) -> dict[str, list[dict]]:
+    """The records of each task that has any."""
+    of_task = {task: [record for record in records if record["config"]["task"] == task] for task in TASKS}
+    return {task: runs for task, runs in of_task.items() if runs}
+
+
+def _frames_by_task(frames: dict[str, pandas.DataFrame]) -> str:
     return "\n\n".join(f"**{task}**\n\n{report.markdown(frame)}" for task, frame in frames.items() if len(frame))
 
 
@@ -170,19 +179,16 @@ def _policies(records: list[dict]) -> str:
     return "\n\n".join(texts)
 
 
-def _policies_by_task(records: list[dict]) -> str:
-    """The shorter comparison of policies, task by task."""
-    of_task = {task: [record for record in records if record["config"]["task"] == task] for task in TASKS}
-    comparison = policies.in_training_by("no_integrated_loss")
-    return "\n\n".join(
-        f"**{task}**\n\n{_compared(comparison, runs, 'masked')}" for task, runs in of_task.items() if runs
-    )
-
-
 def _compared(comparison: ArmComparison, records: list[dict], arms: str) -> str:
     """The table of a comparison; `arms` heads the names of its arms."""
     table = comparison.table(comparison.by_arm(records)).drop(columns="rates")
     return report.markdown(table.rename(columns={"method": arms}).set_index(arms))
+
+
+def _compared_by_task(comparison: ArmComparison, records: list[dict], arms: str) -> str:
+    """The table of a comparison for each task."""
+    tables = {task: _compared(comparison, runs, arms) for task, runs in _by_task(records).items()}
+    return "\n\n".join(f"**{task}**\n\n{table}" for task, table in tables.items())
 
 
 def _tables(records: list[dict]) -> str:

@@ -6,6 +6,7 @@ import runpy
 import pytest
 from datasets import Dataset
 
+from mtlib.data.tasks import get_task
 from mtlib.paths import DATA_DIR
 from mtlib.runs.config import configure
 from mtlib.runs.records import SCHEMA_VERSION
@@ -34,6 +35,7 @@ def test_arms_and_their_labels():
         assert peers.arm_of(plain | other) is None, other
     assert peers.label(peers.arm_of(combined)) == "Mask-tuning (balanced) + product of experts"
     assert peers.label("span_cutoff") == "Span Cutoff"
+    assert peers.label("mask_tuning + span_cutoff") == "Mask-tuning (balanced) + Span Cutoff"
     other = peers.arm_of(plain | {"classification": "validated_or_dropped"})
     assert peers.label(other) == "Mask-tuning + validated or dropped"
 
@@ -49,7 +51,8 @@ def test_seed_by_seed_has_a_row_for_each_training_and_none_for_other_methods(tmp
     for name in ("testbed", "peers_reference", "peers_trial", "peers_long", "peers_rows", "peers_base"):
         (tmp_path / f"{name}.jsonl").write_text(json.dumps(elsewhere) + "\n")
     runs = [record(scores=(0.9, 0.1 + seed / 10, 0.2), seed=seed) | data for seed in (1, 0)]
-    runs += [record("mask_tuning", update="joint") | data, record("mask_tuning", classification="span_cutoff") | data]
+    others = {"update": "joint"}, {"classification": "original_and_refilled"}
+    runs += [record("mask_tuning", **settings) | data for settings in others]
     augmented = record() | data
     augmented["config"] |= {"method": "augmented"}
     large = record() | data
@@ -58,6 +61,48 @@ def test_seed_by_seed_has_a_row_for_each_training_and_none_for_other_methods(tmp
     assert list(table.index) == ["fine-tuning", "fine-tuning"]
     assert table["model"].tolist() == ["bundled", "base-sized"] and table["seeds"].tolist() == [2, 1]
     assert table["testbed_contrast"].tolist() == ["10.0, 20.0", "10.0"]
+
+
+def of_real_data(method, task="sentiment", **settings):
+    """A run with the task's own bias model, on a folder of releases."""
+    arm = {name: value for name, value in peers.ARMS[method].items() if name != "bias"}
+    config = configure(task, **{"source": str(DATA_DIR), "train_size": 4000, "seed": 0} | arm | settings)
+    sets = get_task(task).evaluation_sets("folder")
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "identity": f"{task} {method} {settings}",
+        "config": config.resolved().public() | {"source": "folder"},
+        "metrics": {name: {"accuracy": 0.5} for name in sets},
+    }
+
+
+def test_on_real_data_the_bias_model_is_the_tasks_own(tmp_path):
+    guessed, balanced = of_real_data("reweight"), of_real_data("mask_tuning")
+    paraphrase = of_real_data("fine_tuning", "paraphrase", learning_rate=1e-4)
+    one_set = of_real_data("fine_tuning", seed=3)
+    del one_set["metrics"]["imdb_cad"]
+    left_out = [
+        of_real_data("fine_tuning", train_size=1000),
+        of_real_data("fine_tuning", epochs=6),
+        of_real_data("reweight", bias_folds=2),
+        of_real_data("mask_tuning", update="joint"),
+        of_real_data("fine_tuning", "paraphrase", epochs=6),
+        one_set,
+    ]
+    files = {
+        "peers_sst2": [guessed],
+        "sizes": [balanced, *left_out],
+        "peers_qqp": [of_real_data("learned_mixin", "paraphrase")],
+        "study": [paraphrase, *left_out],
+    }
+    for name, records in files.items():
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    runs = peers.on_real_data(tmp_path)
+    assert [(run["config"]["task"], peers.arm_of(run["config"])) for run in runs] == [
+        ("sentiment", "reweight"), ("sentiment", "mask_tuning"),
+        ("paraphrase", "learned_mixin"), ("paraphrase", "fine_tuning"),
+    ]  # fmt: skip
+    assert [run["config"]["bias"] for run in runs[::2]] == ["bag_of_words", "lexical_overlap"]
 
 
 @pytest.mark.parametrize("arm", peers.ARMS)
@@ -88,7 +133,7 @@ def test_the_script_runs_the_plan(tmp_path, monkeypatch):
     assert {arm: of_arm.count(arm) for arm in of_arm} == dict.fromkeys(peers.ARMS, 5), "three rates, two more seeds"
     assert {config.learning_rate for config in runs if config.seed} == {1e-4}
     assert {config.epochs for config in runs} == {8}
-    assert len((tmp_path / "peers.jsonl").read_text().splitlines()) == len(runs) == 45
+    assert len((tmp_path / "peers.jsonl").read_text().splitlines()) == len(runs) == 5 * len(peers.ARMS)
 
 
 @pytest.mark.parametrize(
@@ -101,6 +146,9 @@ def test_the_script_runs_the_plan(tmp_path, monkeypatch):
         ("span_cutoff", 1, 2, 0),
         ("hidden_cut", 1, 2, 0),
         ("mask_tuning + product_of_experts", 1, 2, 3 * (2 * 2 + 2)),
+        ("mask_tuning + learned_mixin", 1, 2, 384 + 1),
+        ("mask_tuning + confidence_regularization", 2, 3, 0),
+        ("mask_tuning + span_cutoff", 1, 3, 0),
     ],
 )
 def test_cost_of_a_step(arm, trainings, passes, parameters):
