@@ -67,17 +67,21 @@ def label(arm: str) -> str:
 
 
 PEERS = ArmComparison(arm_of, label, at_best_rates)
-# on real data: a task's records, and those of fine-tuning and of Mask-tuning, which were made for other comparisons
-_REAL_DATA = {"sentiment": ("peers_sst2", "sizes"), "paraphrase": ("peers_qqp", "study")}
+# comparisons on real data: the task, its records, and those of fine-tuning and Mask-tuning that were made for others
+_REAL_DATA = {
+    "SST-2 and edited reviews": ("sentiment", "peers_sst2", "sizes"),
+    "SST-2 and edited reviews, base-sized model": ("sentiment", "peers_sst2_base", "base"),
+    "QQP and PAWS": ("paraphrase", "peers_qqp", "study"),
+}
 _TRAINING = {"train_size": 4000, "epochs": 3}
 
 
-def on_real_data(results: Path) -> list[dict]:
-    """The arms' runs on real data: those of the plan's length that were scored on all of their task's sets."""
-    runs = []
-    for task, files in _REAL_DATA.items():
+def on_real_data(results: Path) -> dict[str, list[dict]]:
+    """The runs of each comparison on real data: those of the plan's length that were scored on all sets."""
+    runs = {}
+    for title, (task, *files) in _REAL_DATA.items():
         wanted, sets = {"task": task, **_TRAINING}.items(), set(get_task(task).evaluation_sets("folder"))
-        runs += [
+        runs[title] = [
             record
             for record in read_records([results / f"{name}.jsonl" for name in files])
             if wanted <= record["config"].items()

@@ -5,6 +5,7 @@ A page holds each part between `<!-- made: NAME -->` and `<!-- end -->`.
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import pandas
@@ -69,8 +70,9 @@ def parts(results: Path) -> dict[str, str]:
         "parts of Mask-tuning": _tables(told_the_words(results)),
         "masking policies": _policies(read_records([results / "policies.jsonl"])),
         "policies at half the strength": _policies(read_records([results / "policies_weaker.jsonl"])),
-        "policies on pairs": _compared_by_task(
-            policies.in_training_by("no_integrated_loss"), read_records([results / "policies_pairs.jsonl"]), "masked"
+        "policies on pairs": _each_compared(
+            policies.in_training_by("no_integrated_loss"), _by_task(read_records([results / "policies_pairs.jsonl"])),
+            "masked",
         ),
         "policies on reviews": _compared(reviews.REFILLING, read_records([results / "policies_sst2.jsonl"]), "masked"),
         "intermediate pre-training": _compared(
@@ -80,7 +82,7 @@ def parts(results: Path) -> dict[str, str]:
             readings.READINGS, read_records([results / "readings.jsonl", results / "sizes.jsonl"]), "classified"
         ),
         "other methods": _compared(peers.PEERS, of_peers, "method"),
-        "other methods on real data": _compared_by_task(peers.PEERS, peers.on_real_data(results), "method"),
+        "other methods on real data": _each_compared(peers.PEERS, peers.on_real_data(results), "method"),
         "other methods seed by seed": report.markdown(peers.seed_by_seed(results, of_peers)),
         **{
             name: _tables(read_records([results / f"{file}.jsonl"]))
@@ -185,10 +187,9 @@ def _compared(comparison: ArmComparison, records: list[dict], arms: str) -> str:
     return report.markdown(table.rename(columns={"method": arms}).set_index(arms))
 
 
-def _compared_by_task(comparison: ArmComparison, records: list[dict], arms: str) -> str:
-    """The table of a comparison for each task."""
-    tables = {task: _compared(comparison, runs, arms) for task, runs in _by_task(records).items()}
-    return "\n\n".join(f"**{task}**\n\n{table}" for task, table in tables.items())
+def _each_compared(comparison: ArmComparison, runs: Mapping[str, list[dict]], arms: str) -> str:
+    """A table for each title of `runs`."""
+    return "\n\n".join(f"**{title}**\n\n{_compared(comparison, records, arms)}" for title, records in runs.items())
 
 
 def _tables(records: list[dict]) -> str:

@@ -77,32 +77,34 @@ def of_real_data(method, task="sentiment", **settings):
 
 
 def test_on_real_data_the_bias_model_is_the_tasks_own(tmp_path):
-    guessed, balanced = of_real_data("reweight"), of_real_data("mask_tuning")
-    paraphrase = of_real_data("fine_tuning", "paraphrase", learning_rate=1e-4)
-    one_set = of_real_data("fine_tuning", seed=3)
-    del one_set["metrics"]["imdb_cad"]
     left_out = [
         of_real_data("fine_tuning", train_size=1000),
         of_real_data("fine_tuning", epochs=6),
         of_real_data("reweight", bias_folds=2),
         of_real_data("mask_tuning", update="joint"),
         of_real_data("fine_tuning", "paraphrase", epochs=6),
-        one_set,
+        one_set := of_real_data("fine_tuning", seed=3),
     ]
+    del one_set["metrics"]["imdb_cad"]
     files = {
-        "peers_sst2": [guessed],
-        "sizes": [balanced, *left_out],
+        "peers_sst2": [of_real_data("reweight")],
+        "sizes": [of_real_data("mask_tuning"), *left_out],
+        "peers_sst2_base": [of_real_data("hidden_cut")],
+        "base": left_out,
         "peers_qqp": [of_real_data("learned_mixin", "paraphrase")],
-        "study": [paraphrase, *left_out],
+        "study": [of_real_data("fine_tuning", "paraphrase", learning_rate=1e-4), *left_out],
     }
     for name, records in files.items():
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
     runs = peers.on_real_data(tmp_path)
-    assert [(run["config"]["task"], peers.arm_of(run["config"])) for run in runs] == [
-        ("sentiment", "reweight"), ("sentiment", "mask_tuning"),
-        ("paraphrase", "learned_mixin"), ("paraphrase", "fine_tuning"),
-    ]  # fmt: skip
-    assert [run["config"]["bias"] for run in runs[::2]] == ["bag_of_words", "lexical_overlap"]
+    arms = {title: [peers.arm_of(run["config"]) for run in of_title] for title, of_title in runs.items()}
+    assert arms == {
+        "SST-2 and edited reviews": ["reweight", "mask_tuning"],
+        "SST-2 and edited reviews, base-sized model": ["hidden_cut"],
+        "QQP and PAWS": ["learned_mixin", "fine_tuning"],
+    }
+    assert runs["SST-2 and edited reviews"][0]["config"]["bias"] == "bag_of_words"
+    assert runs["QQP and PAWS"][0]["config"]["bias"] == "lexical_overlap"
 
 
 @pytest.mark.parametrize("arm", peers.ARMS)
