@@ -131,7 +131,7 @@ METHODS: dict[str, Method] = {
             ProductOfExpertsSettings, paper="PoE", colour="#005f73", marker="*",
         ),
         Method(
-            "reweight", "reweight", "examples weigh the less, the better the bias model explains them",
+            "reweight", "Reweight", "examples weigh the less, the better the bias model explains them",
             BiasSettings, colour="#8b6f00", marker="<",
         ),
         Method(
