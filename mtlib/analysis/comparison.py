@@ -22,7 +22,9 @@ from mtlib.methods import METHODS
 FINE_TUNING = "fine_tuning"  # the arm that others are compared with
 # what all arms must share
 _LENGTH = ("source", "model", "epochs", "batch_size", "train_size")
-# what all runs of one method must, beside the settings that it reads
+# what tells the arms apart: all that says which tokens are masked
+_MASKED = ("masking", "mask_rate", "spacy_pipeline")
+# what all runs of one method must share, beside the settings that it reads
 _RATES = ("learning_rate", "classifier_learning_rate", "mlm_head_learning_rate")
 
 Arms = dict[str, list[dict]]  # records by arm
@@ -246,4 +248,4 @@ def _settings(record: dict) -> tuple[str, ...]:
     """Learning rates, and all that the method reads but what is masked: that tells the arms apart."""
     of_method = method_settings(record["config"])
     rates = [record["config"].get(name) for name in _RATES]
-    return tuple(map(str, rates + [of_method[name] for name in of_method if name not in ("masking", "mask_rate")]))
+    return tuple(map(str, rates + [of_method[name] for name in of_method if name not in _MASKED]))

@@ -117,7 +117,7 @@ class MarkSalientSpans(MarkTokens):
             installed = ", ".join(spacy.util.get_installed_models()) or "none"
             raise UserError(
                 f"salient_spans needs the spaCy pipeline {self.pipeline!r} (installed: {installed}); "
-                f"`python -m spacy download {self.pipeline}` brings it."
+                f"`python -m spacy download {self.pipeline}` brings it, or name another with `--spacy-pipeline`."
             )
         pipeline = spacy.load(self.pipeline)
         if not {"ner", "entity_ruler"} & {*pipeline.pipe_names}:

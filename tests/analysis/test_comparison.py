@@ -82,7 +82,7 @@ def test_more_sets_make_the_interval_wider():
 
 def test_table_has_a_row_for_each_arm_and_no_claim_about_fine_tuning():
     table = METHODS_COMPARED.table(chosen(*seeds("reweight", 0.80, 0.83, 0.86), *BASE))
-    assert table["method"].tolist() == ["fine-tuning", "reweight"] and table["seeds"].tolist() == [3, 3]
+    assert table["method"].tolist() == ["fine-tuning", "Reweight"] and table["seeds"].tolist() == [3, 3]
     assert table["testbed_contrast"].tolist() == [12.0, 83.0]
     assert table["better on testbed_contrast?"].tolist() == ["", "holds here"]
     assert "better on testbed_sentiment?" not in table
@@ -99,6 +99,15 @@ def test_seeds_in_two_precisions_are_one_arm_and_the_table_says_so():
 
 def test_without_fine_tuning_nobody_knows_what_is_trained():
     assert trained(chosen(record("reweight")), "reweight") is None
+
+
+def test_what_says_which_tokens_are_masked_tells_arms_apart_and_leaves_them_in_one_comparison():
+    random = seeds("mask_tuning", 0.1, 0.1, 0.1, epochs=8, masking="exact", mask_rate=0.05, alpha=0.6)
+    named = {"masking": "salient_spans", "spacy_pipeline": "some_pipeline 1.0"}
+    entities = [run | {"config": run["config"] | named} for run in random]
+    other = [run | {"config": run["config"] | named | {"alpha": 0.2}} for run in random[:1]]
+    arms = at_common_settings({"random": random, "entities": entities + other})
+    assert arms == {"random": random, "entities": entities}
 
 
 def test_a_new_comparison_is_a_declaration():

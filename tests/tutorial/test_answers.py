@@ -163,6 +163,18 @@ def test_06_what_is_touched():
     assert round(3 * attributed["any"]) == 2 and "touches the shortcut in two of three sentences" in answer("06")
 
 
+def test_06_named_entities():
+    line = json.loads((DATA_DIR / "results" / "policies_masks.json").read_text())["policies"]["salient_spans:0.05"]
+    touched, masked = line["touches_shortcut"], 100 * line["tokens_masked"]
+    words = f"touches it in {100 * touched['any']:.0f} % of the sentences and hides all of it in {100 * touched['all']:.0f} %"
+    assert words in answer("06")
+    gap = points(shipped("policies"), {"policies": {}}, "no_integrated_loss").loc["salient_spans:0.05", "gap"]
+    end = f"A named entity takes more, {masked:.0f} % of the tokens, and hides all of the shortcut in one sentence of five"
+    assert any(f"{end}; the gap stays at {gap:.0f} points" in text for text in prose("06"))
+    page = (DATA_DIR / "results" / "README.md").read_text()
+    assert words.replace("touches it", "touches the shortcut") in page
+
+
 def test_06_the_masked_lm_learns_the_shortcut():
     trained = json.loads((DATA_DIR / "results" / "policies_masks_trained.json").read_text())
     assert trained["asked"]["run"] in {run["identity"] for run in shipped("policies")}
