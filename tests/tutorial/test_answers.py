@@ -165,12 +165,13 @@ def test_06_what_is_touched():
 
 def test_06_named_entities():
     line = json.loads((DATA_DIR / "results" / "policies_masks.json").read_text())["policies"]["salient_spans:0.05"]
-    touched, masked = line["touches_shortcut"], 100 * line["tokens_masked"]
-    words = f"touches it in {100 * touched['any']:.0f} % of the sentences and hides all of it in {100 * touched['all']:.0f} %"
+    touched, hidden = (f"{100 * line['touches_shortcut'][of]:.0f} %" for of in ("any", "all"))
+    words = f"touches it in {touched} of the sentences and hides all of it in {hidden}"
     assert words in answer("06")
     gap = points(shipped("policies"), {"policies": {}}, "no_integrated_loss").loc["salient_spans:0.05", "gap"]
-    end = f"A named entity takes more, {masked:.0f} % of the tokens, and hides all of the shortcut in one sentence of five"
-    assert any(f"{end}; the gap stays at {gap:.0f} points" in text for text in prose("06"))
+    tokens = f"A named entity takes more, {100 * line['tokens_masked']:.0f} % of the tokens"
+    end = f"{tokens}, and hides all of the shortcut in one sentence of five; the gap stays at {gap:.0f} points"
+    assert any(end in text for text in prose("06"))
     page = (DATA_DIR / "results" / "README.md").read_text()
     assert words.replace("touches it", "touches the shortcut") in page
 
