@@ -1,22 +1,17 @@
 """The other methods of Table I on the testbed: what their records say, by the rules of `data/results/PLAN_peers.md`."""
 
-import statistics
-import time
 from collections import defaultdict
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
 import pandas
-from datasets import Dataset
 
 from mtlib.analysis.comparison import ArmComparison, accuracy, at_best_rates
 from mtlib.analysis.frame import method_settings
-from mtlib.collator import Collator
 from mtlib.data.tasks import get_task
-from mtlib.methods import METHODS, get_method
-from mtlib.plm import SharedPLM
-from mtlib.runs.config import BUNDLED_MODEL, RunConfig, configure
+from mtlib.methods import METHODS
+from mtlib.runs.config import BUNDLED_MODEL, configure
 from mtlib.runs.records import examples_used, read_records
 
 _EXPERTS = {"bias": "shortcut", "bias_learning_rate": 2e-2}
@@ -116,41 +111,3 @@ def seed_by_seed(results: Path, compared: Iterable[dict] = ()) -> pandas.DataFra
             "rows": f"{n_rows:,}", "epochs": f"{epochs:g}", "seeds": len(runs), **cells,
         })  # fmt: skip
     return pandas.DataFrame(rows).set_index("method")
-
-
-def step_cost(config: RunConfig, examples: Dataset, repeats: int = 3) -> dict[str, float]:
-    """What a training step on one batch costs, measured on the spot, added up over the trainings of a method.
-
-    Args:
-        config: of a run; its model, method and settings count.
-        examples: the batch, tokenised, with the columns that the method's preparers would add.
-        repeats: steps after a first one that is not counted; their median does.
-
-    Returns:
-        `trainings`; `passes` through the trunk in a step; `seconds` forward and backward; `parameters` that exist
-        during training alone.
-    """
-    config = config.resolved()
-    tokenizer = _pretrained(config.model_path).tokenizer
-    stages = get_method(config.method).stages(config.settings, config.rates, tokenizer)
-    total = {"trainings": len(stages), "passes": 0, "seconds": 0.0, "parameters": 0}
-    for stage in stages:
-        plm = _pretrained(config.model_path, **stage.model_options).train()
-        stage.objective.build(plm, examples)
-        batch = Collator(tokenizer, stage.objective.columns)(examples.to_list())
-        passes, seconds = [], []
-        with plm.trunk.register_forward_hook(lambda *_, passes=passes: passes.append(1)):
-            for _ in range(1 + repeats):
-                started = time.perf_counter()
-                stage.objective(plm, stage.objective.prepare(plm, batch)).loss.backward()
-                seconds.append(time.perf_counter() - started)
-                plm.zero_grad()
-        total["passes"] += len(passes) // len(seconds)
-        total["seconds"] += statistics.median(seconds[1:])
-        total["parameters"] += sum(parameter.numel() for parameter in stage.objective.parameters())
-    return total
-
-
-@cache
-def _pretrained(path: str | Path, **options) -> SharedPLM:
-    return SharedPLM.from_pretrained(path, num_labels=2, **options)

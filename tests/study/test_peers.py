@@ -11,6 +11,7 @@ from mtlib.paths import DATA_DIR
 from mtlib.runs.config import configure
 from mtlib.runs.records import SCHEMA_VERSION
 from mtlib.study import peers
+from mtlib.study.step_cost import step_costs
 
 SETS = ("testbed_sentiment", "testbed_contrast", "testbed_counterfactual")
 
@@ -165,6 +166,15 @@ def test_cost_of_a_step(arm, trainings, passes, parameters):
             "teacher_probabilities": [[0.9, 0.1], [0.2, 0.8]],
         }
     )
-    cost = peers.step_cost(configure("sentiment", **peers.ARMS[arm]), examples, repeats=1)
+    configs = {name: configure("sentiment", **peers.ARMS[name]) for name in ("fine_tuning", arm)}
+    costs = step_costs(configs, examples, repeats=1)
+    cost, plain = costs.loc[arm], costs.loc["fine_tuning"]
     assert (cost["trainings"], cost["passes"], cost["parameters"]) == (trainings, passes, parameters)
     assert cost["seconds"] > 0
+    if arm == "confidence_regularization":
+        assert cost["megabytes"] == pytest.approx(plain["megabytes"], rel=0.01), "one of its trainings at a time"
+    elif arm.startswith("mask_tuning"):  # a step of the second training; the masked LM's logits come on top
+        views = passes - (trainings - 1)
+        assert views * plain["megabytes"] < cost["megabytes"] < (views + 1) * plain["megabytes"]
+    else:
+        assert cost["megabytes"] == pytest.approx(passes * plain["megabytes"], rel=0.01)
