@@ -177,4 +177,4 @@ def test_cost_of_a_step(arm, trainings, passes, parameters):
         views = passes - (trainings - 1)
         assert views * plain["megabytes"] < cost["megabytes"] < (views + 1) * plain["megabytes"]
     else:
-        assert cost["megabytes"] == pytest.approx(passes * plain["megabytes"], rel=0.01)
+        assert cost["megabytes"] == pytest.approx(passes * plain["megabytes"], rel=0.05)
