@@ -35,7 +35,11 @@ class MaskingPolicy(ABC):
         if not self.prepared_by:
             return ()
         module, name = self.prepared_by.split(":")
-        return (getattr(import_module(module), name)(),)
+        return (getattr(import_module(module), name)(**self.preparer_options()),)
+
+    def preparer_options(self) -> Mapping[str, object]:
+        """The arguments of its preparer."""
+        return {}
 
     def column(self, batch: Mapping[str, Tensor], name: str) -> Tensor:
         """A column of the batch.

@@ -76,10 +76,8 @@ class SalientSpanMasking(SpanMasking):
     columns = {"salient_spans": 0}  # noqa: RUF012  (never changed)
     prepared_by = "mtlib.masking.marking:MarkSalientSpans"
 
-    def preparers(self):
-        from mtlib.masking.marking import MarkSalientSpans  # which imports this module
-
-        return (MarkSalientSpans(self.pipeline),)
+    def preparer_options(self):
+        return {"pipeline": self.pipeline}
 
 
 class MarkedMasking(CountedMasking):
