@@ -90,8 +90,7 @@ def test_on_real_data_the_bias_model_is_the_tasks_own(tmp_path):
     files = {
         "peers_sst2": [of_real_data("reweight")],
         "sizes": [of_real_data("mask_tuning"), *left_out],
-        "peers_sst2_base": [of_real_data("hidden_cut")],
-        "base": left_out,
+        "peers_sst2_rates": [of_real_data("hidden_cut")],
         "peers_qqp": [of_real_data("learned_mixin", "paraphrase")],
         "study": [of_real_data("fine_tuning", "paraphrase", learning_rate=1e-4), *left_out],
     }
@@ -101,7 +100,7 @@ def test_on_real_data_the_bias_model_is_the_tasks_own(tmp_path):
     arms = {title: [peers.arm_of(run["config"]) for run in of_title] for title, of_title in runs.items()}
     assert arms == {
         "SST-2 and edited reviews": ["reweight", "mask_tuning"],
-        "SST-2 and edited reviews, base-sized model": ["hidden_cut"],
+        "SST-2 and edited reviews, classifier at 1e-4": ["hidden_cut"],
         "QQP and PAWS": ["learned_mixin", "fine_tuning"],
     }
     assert runs["SST-2 and edited reviews"][0]["config"]["bias"] == "bag_of_words"
