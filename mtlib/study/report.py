@@ -14,12 +14,12 @@ from mtlib.study.arms import by_arm, by_seed, scores_of_arms
 from mtlib.study.plan import points_of_curve
 
 
-def beside(table: str, records: Iterable[dict]) -> pandas.DataFrame:
+def beside(table: str, scores: pandas.DataFrame) -> pandas.DataFrame:
     """The paper's Table "I" or "III", ours below each method: mean ± sd (seeds) in per cent, or "not run".
 
-    Cells that are empty in the paper are empty.
+    Cells that are empty in the paper are empty. `scores` has the columns `row` (the method), `set` and `accuracy`.
     """
-    scores, wide, rows = scores_of_arms(records), paper.grid(table), []
+    wide, rows = paper.grid(table), []
     ours = scores.groupby(["row", "set"])["accuracy"].agg(lambda values: f"{spread(list(values))} ({len(values)})")
     for method in filter(METHODS.get, wide.index.unique("method")):
         printed = [model for model in wide.index.unique("model") if (model, method) in wide.index]

@@ -220,7 +220,7 @@ FOUND = [
 
 class TestTables:
     def test_ours_beside_the_papers(self):
-        table = beside("I", FOUND)
+        table = beside("I", scores_of_arms(FOUND))
         assert table.loc[("fine_tuning", "paper: BERT-base"), "IMDB-CAD"] == "87.00"
         assert table.loc[("ipt", "paper: BERT-base"), "SST-2"] == ""
         assert table.loc[("fine_tuning", "here"), "IMDB-CAD"] == "72.0 ± 2.0 (3)"
@@ -231,7 +231,7 @@ class TestTables:
             "span_cutoff", "hidden_cut",
         ]  # fmt: skip
         assert table.loc[("span_cutoff", "here")].eq("not run").all()
-        assert len(beside("III", FOUND)) == 5 * 4
+        assert len(beside("III", scores_of_arms(FOUND))) == 5 * 4
 
     def test_every_question_on_every_set(self):
         table = by_set(FOUND[:3] + records({"method": "fine_tuning", "epochs": 6.0}, [0.50] * 3)
@@ -293,7 +293,7 @@ class TestTables:
         assert curves(found + apart, "sentiment").empty and points_of_curve(found + apart, "sentiment", "alpha") == {}
 
     def test_markdown(self):
-        lines = markdown(beside("I", FOUND)).splitlines()
+        lines = markdown(beside("I", scores_of_arms(FOUND))).splitlines()
         assert lines[0].startswith("| method | model | SST-2 | IMDB-Cont |") and lines[1].startswith("| --- | --- |")
         assert lines[2].startswith("| fine_tuning | paper: BERT-base | 92.43 |") and len(lines) == 2 + 21
 
