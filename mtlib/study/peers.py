@@ -1,4 +1,4 @@
-"""The other methods of Table I on the testbed: what their records say, by the rules of `data/results/PLAN_peers.md`."""
+"""The other methods of Table I, on the testbed and on real data, by the rules of `data/results/PLAN_peers.md`."""
 
 from collections import defaultdict
 from collections.abc import Iterable
