@@ -10,12 +10,14 @@ from sklearn.model_selection import cross_val_score
 from sklearn.tree import DecisionTreeClassifier
 
 from mtlib import SharedPLM, tokenise
+from mtlib.analysis import comparison
 from mtlib.analysis.frame import frame
 from mtlib.analysis.policies import points
 from mtlib.analysis.statistics import TRAINED_WITHIN
 from mtlib.data.sources import load
 from mtlib.diversity import two_trainings
 from mtlib.paths import DATA_DIR, MINI_MODEL_DIR
+from mtlib.study import peers
 from mtlib.study.ablations import told_the_words
 from mtlib.study.arms import scores_of_arms
 from mtlib.testbed.known_words import MarkShortcut
@@ -252,3 +254,23 @@ def test_07():
     guessing = [run for run in ensembles if abs(run["metrics"]["testbed_sentiment"]["accuracy"] - 0.5) < 0.02]
     assert (len(guessing), len(ensembles)) == (6, 9) and "of nine trainings by reweighting or" in answer("07")
     assert f"([06_policies](06_policies.ipynb)) | {', '.join(words)} | |" in answer("07")
+
+
+def test_07_on_real_data():
+    of_title = {title: peers.PEERS.by_arm(runs) for title, runs in peers.on_real_data(DATA_DIR / "results").items()}
+    page = (DATA_DIR / "results" / "README.md").read_text()
+
+    def ahead(title: str, set_name: str, arm: str = "reweight", sign: str = "") -> str:
+        shift = comparison.difference(of_title[title][arm], of_title[title]["fine_tuning"], set_name)
+        return f"{shift.mean:{sign}.1f}{{}} [{shift.low:.1f}, {shift.high:.1f}]"
+
+    sst2, again, _ = of_title
+    for text in (" ".join(prose("07")), page):
+        first, second = (ahead(sst2, name) for name in ("imdb_contrast", "imdb_cad"))
+        assert f"by {first.format(' points')} and {second.format('')} (95 %, uncorrected)" in text
+        first, second = (ahead(again, name, sign="+").format("") for name in ("imdb_contrast", "imdb_cad"))
+        assert f"{first} and {second}" in text
+    pairs = comparison.seed_pairs(of_title[sst2]["reweight"], of_title[sst2]["fine_tuning"])
+    assert len(pairs) == 5 and "ahead of fine-tuning on both sets of edited reviews with each of five seeds" in page
+    for name in ("imdb_contrast", "imdb_cad"):
+        assert all(comparison.accuracy(run, name) > comparison.accuracy(base, name) for run, base in pairs)
