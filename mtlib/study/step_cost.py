@@ -54,12 +54,11 @@ class _Step:
     """A step of one training, again and again on the same batch."""
 
     def __init__(self, plm: SharedPLM, objective: Objective, examples: Dataset):
-        self.plm, self.objective, self.seconds = plm, objective, []
+        self.plm, self.objective, self.seconds = plm.train(), objective, []
         objective.build(plm, examples)
         self.batch = Collator(plm.tokenizer, objective.columns)(examples.to_list())
 
     def forward(self) -> torch.Tensor:
-        self.plm.train()
         return self.objective(self.plm, self.objective.prepare(self.plm, self.batch)).loss
 
     def take(self) -> None:

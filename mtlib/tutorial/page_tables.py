@@ -35,19 +35,10 @@ def parts(results: Path) -> dict[str, str]:
     arms = [arm.name for arm in ARMS]
     grid, rest = split(study)
     tasks = list(_by_task(rest))
-    drawn, of_peers = figures.standard(results), read_records([results / "peers.jsonl"])
-
-    curves = [name for name in drawn if name.startswith(("study_alpha", "study_mask_rate"))]
-
-    def image(name: str) -> str:
-        return f"![{drawn[name][1]}](../../figures/{name}.png)"
-
+    of_peers = read_records([results / "peers.jsonl"])
     return {
+        **_images(results, tasks),
         "study verdicts": report.markdown(claims.verdicts(study)),
-        "study figure": image("study_claims"),
-        "study gaps": "\n\n".join(image(f"study_gap_{task}") for task in tasks),
-        "study hans": image("study_hans"),
-        "study curve figures": "\n\n".join(map(image, curves)),
         "study sets": _frames_by_task({task: claims.by_set(study, task) for task in tasks}),
         "study main": _tables([record for record in rest if arm_of(record["config"]) in arms]) + _untrained(study),
         "study labels": _frames_by_task({task: report.by_label(study, task) for task in tasks}),
@@ -56,13 +47,6 @@ def parts(results: Path) -> dict[str, str]:
         "study rates": _rates(grid),
         "rates of the bundled model": _rates(read_records([results / "sst2_grid.jsonl"])),
         "study pilot": _rates(read_records([results / "study_pilot.jsonl"])),
-        "policies figure": "\n\n".join(map(image, ("policies_gap", "policies_gap_short"))),
-        "parts of Mask-tuning figure": image("ablations"),
-        "other methods figure": image("peers"),
-        "base-sized figure": image("base_differences"),
-        "sizes figure": image("sizes"),
-        "larger training set figures": "\n\n".join(map(image, ("sst2_gap", "sst2_losses"))),
-        "testbed figure": image("testbed_shortcut"),
         "testbed": _testbed(read_records([results / "testbed.jsonl"])),
         "speed": bench.markdown(json.loads((results / "bench_cpu.json").read_text())),
         "fillings": _fillings(results),
@@ -91,6 +75,29 @@ def parts(results: Path) -> dict[str, str]:
             }.items()
         },
     }  # fmt: skip
+
+
+def _images(results: Path, tasks: list[str]) -> dict[str, str]:
+    """The parts that are figures, each with its alt text; `tasks` are those of the study."""
+    drawn = figures.standard(results)
+    curves = [name for name in drawn if name.startswith(("study_alpha", "study_mask_rate"))]
+
+    def image(name: str) -> str:
+        return f"![{drawn[name][1]}](../../figures/{name}.png)"
+
+    return {
+        "study figure": image("study_claims"),
+        "study gaps": "\n\n".join(image(f"study_gap_{task}") for task in tasks),
+        "study hans": image("study_hans"),
+        "study curve figures": "\n\n".join(map(image, curves)),
+        "policies figure": "\n\n".join(map(image, ("policies_gap", "policies_gap_short"))),
+        "parts of Mask-tuning figure": image("ablations"),
+        "other methods figure": image("peers"),
+        "base-sized figure": image("base_differences"),
+        "sizes figure": image("sizes"),
+        "larger training set figures": "\n\n".join(map(image, ("sst2_gap", "sst2_losses"))),
+        "testbed figure": image("testbed_shortcut"),
+    }
 
 
 def fill(page: Path, texts: dict[str, str]) -> list[str]:
