@@ -68,9 +68,9 @@ def settings_of(cls: type) -> dict[str, Setting]:
 Masking = Literal[
     "exact", "bernoulli", "whole_word", "original", "salient_spans", "supervised", "supervised_top5", "meta_learned",
     "frequency_rare", "frequency_frequent", "part_of_speech_content", "part_of_speech_function",
-    "attribution_most", "attribution_least", "known_shortcut", "known_cause",
+    "attribution_most", "attribution_least", "known_shortcut", "known_shortcut_first", "known_cause",
 ]  # fmt: skip
-TESTBED_ONLY = ("known_shortcut", "known_cause")  # policies that know the grammar
+TESTBED_ONLY = ("known_shortcut", "known_shortcut_first", "known_cause")  # policies that know the grammar
 OWN_LENGTH = ("supervised", "supervised_top5")  # policies that mask a span, however long it is
 ATTRIBUTION = ("attribution_most", "attribution_least")  # policies that ask the classifier in training
 Fill = Literal["argmax", "sample", "top_k"]

@@ -22,6 +22,7 @@ from mtlib.errors import UserError
 from mtlib.masking import (
     POLICIES,
     AttributionMasking,
+    DrawMasks,
     FrequencyMasking,
     PartOfSpeechMasking,
     WholeWordMasking,
@@ -327,8 +328,19 @@ class TestKnownWords:
                   for rate in (1.0, 0.5, 0.05, 0.0)}  # fmt: skip
         assert {rate: len(words) for rate, words in masked.items()} == {1.0: 3, 0.5: 2, 0.05: 1, 0.0: 0}
 
+    def test_shortcut_first_masks_the_same_share_of_all_and_others_only_where_its_words_are_too_few(self):
+        plm = make_plm(tiny_bert_config(vocab_size=len(TOKENIZERS["WordPiece"])), TOKENIZERS["WordPiece"])
+        rows = [{"text": "ab ab ab ab ab", "label": 0, "uid": "", "group": ""}] * 2
+        marks = [[0, 1, 0, 1, 2, 0, 0], [0, 0, 0, 0, 0, 3, 0]]
+        examples = example_set(rows, plm).add_column("known_shortcut", marks)
+        for rate, n in ((0.4, 2), (0.6, 3), (0.8, 4), (0.0, 0)):
+            masks = DrawMasks(masking_policy("known_shortcut_first", rate, plm.tokenizer))(plm, examples).examples
+            for mask, row in zip(masks["mask"], marks, strict=True):
+                assert sum(mask) == n
+                assert sum(m and s > 0 for m, s in zip(mask, row, strict=True)) == min(n, sum(s > 0 for s in row))
+
     def test_other_data_is_refused(self, tmp_path):
-        for name in ("known_shortcut", "known_cause"):
+        for name in ("known_shortcut", "known_shortcut_first", "known_cause"):
             with pytest.raises(UserError, match=f"masking is '{name}', which knows the testbed's grammar"):
                 configure("sentiment", "mask_tuning", masking=name, source="hub")
         plm = make_plm()

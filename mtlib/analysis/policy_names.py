@@ -13,7 +13,8 @@ _WORDS = {
     "frequency_rare": "rare", "frequency_frequent": "frequent", "part_of_speech_content": "content words",
     "part_of_speech_function": "function words", "attribution_most": "most attributed",
     "attribution_least": "least attributed", "meta_learned": "meta-learned (reconstruction)",
-    "known_shortcut": "shortcut's words", "known_cause": "words of opinion",
+    "known_shortcut": "shortcut's words", "known_shortcut_first": "shortcut's words first",
+    "known_cause": "words of opinion",
 }  # fmt: skip
 
 

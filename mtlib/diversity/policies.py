@@ -58,7 +58,7 @@ def describe(
     """All that this module measures, as a mapping that JSON can hold.
 
     Args:
-        task: of the testbed; labels and the shortcut's words after refilling are known for sentiment alone.
+        task: of the testbed; the label after refilling is known for sentiment alone.
         source: "testbed", or a folder that `python -m mtlib testbed` wrote.
         model: whose masked LM fills the masks.
         policies: names with rates (`PolicyAtRate.parse`).
@@ -131,7 +131,10 @@ def seconds_per_batch(plm: SharedPLM, asked: SharedPLM, masking: MaskingPolicy, 
 
 
 def as_frame(description: Mapping) -> pandas.DataFrame:
-    """A line for each policy and rate: the main numbers in per cent, and the cost of a batch relative to the first."""
+    """A line for each policy and rate: the main numbers in per cent, and the cost of a batch relative to the first.
+
+    A column that is empty for this task is left out.
+    """
     first = next(iter(description["policies"].values()))
     lines = {}
     for name, line in description["policies"].items():
@@ -140,15 +143,16 @@ def as_frame(description: Mapping) -> pandas.DataFrame:
             "tokens masked": line["tokens_masked"],
             "shortcut touched": line["touches_shortcut"]["any"],
             "shortcut gone": line["touches_shortcut"]["all"],
-            "words of opinion touched": line["touches_cause"]["any"],
+            "deciding words touched": line["touches_cause"]["any"],
             "label kept": label.get("kept"),
             "label turned": label.get("turned"),
             "label undecided": label.get("undecided"),
             "shortcut came back": line["shortcut_came_back"],
             "new words agree": put.get("agree"),
             "probe finds the side": line.get("shortcut_probe"),
+            "masked share tells it": line.get("masked_share_probe"),
         }
-    frame = 100 * pandas.DataFrame.from_dict(lines, orient="index").astype(float)
+    frame = 100 * pandas.DataFrame.from_dict(lines, orient="index").astype(float).dropna(axis="columns", how="all")
     costs = [line["seconds_per_batch"] / first["seconds_per_batch"] for line in description["policies"].values()]
     return frame.assign(**{"cost of a batch": costs})
 

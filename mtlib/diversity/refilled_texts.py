@@ -1,9 +1,11 @@
 """What refilling did to the testbed's training texts: to their tokens, their labels and their shortcut."""
 
 from collections.abc import Iterable, Sequence
+from itertools import groupby
 
 import numpy as np
 
+from mtlib.data.bias import LexicalOverlap
 from mtlib.diversity.masked_tokens import Marked, flat, rounded_share
 from mtlib.plm import SharedPLM
 from mtlib.testbed.generator import shortcut_label
@@ -14,23 +16,32 @@ from mtlib.testbed.labels import label_by_rules
 def what_is_refilled(
     plm: SharedPLM, marked: Marked, mask: np.ndarray, refilled: Sequence[Sequence[int]], grammar: Grammar
 ) -> dict:
-    """What came back, and what it did to label and shortcut; the latter for the task sentiment alone."""
+    """What came back, and whether the shortcut can still be told; for single texts also what became of the label.
+
+    In a pair the shortcut is sought in how many words the refilled texts share, and in how much of the pair was masked.
+    """
     examples, original = marked.examples, flat(marked.examples["input_ids"])
     came_back = (flat(refilled) == original)[mask]
     line = {
         "tokens_changed": rounded_share(~came_back),
         "shortcut_came_back": rounded_share(came_back[marked.shortcut[mask]]),
     }
-    if grammar.task != "sentiment":
-        return line
-    texts = plm.tokenizer.batch_decode(list(map(list, refilled)), skip_special_tokens=True)
     labels, groups = list(examples["labels"]), list(examples["group"])
+    if grammar.task != "sentiment":
+        lures = [shortcut_label(grammar, *pair) for pair in zip(examples["text"], examples["text_pair"], strict=True)]
+        pairs = [decode_texts(plm.tokenizer, ids) for ids in refilled]
+        masked = np.bincount(marked.row, mask) / np.bincount(marked.row, marked.ordinary)  # (n,)
+        return line | {
+            "shortcut_probe": shortcut_probe(pair_features(pairs, grammar), labels, lures, share_probe()),
+            "masked_share_probe": shortcut_probe(masked[:, None], labels, lures, share_probe()),
+        }
+    texts = plm.tokenizer.batch_decode(list(map(list, refilled)), skip_special_tokens=True)
     lures = [shortcut_label(grammar, text) for text in examples["text"]]
     return line | {
         "label": kept_labels(texts, groups, labels),
         "put_in": put_in(list(examples["text"]), texts, labels, grammar),
         "shortcut_after": shortcut_after(texts, labels, grammar),
-        "shortcut_probe": shortcut_probe(texts, labels, lures),
+        "shortcut_probe": shortcut_probe(texts, labels, lures, word_probe()),
     }
 
 
@@ -63,31 +74,62 @@ def shortcut_after(texts: Sequence[str], labels: Sequence[int], grammar: Grammar
     return {name: rounded_share([which == kind for which in there]) for name, kind in kinds.items()}
 
 
-def shortcut_probe(
-    texts: Sequence[str], labels: Sequence[int], lures: Sequence[int], folds: int = 5, least: int = 25
-) -> float | None:
-    """How well a bag of words tells the shortcut's side in the original from the refilled text: 0.5 is chance.
+def decode_texts(tokenizer, ids: Iterable[int]) -> list[str]:
+    """The texts of an example: one, or the two of a pair, which special tokens divide."""
+    dividers = {*tokenizer.all_special_ids} - {tokenizer.unk_token_id}
+    return [tokenizer.decode(list(run)) for divides, run in groupby(ids, key=dividers.__contains__) if not divides]
 
-    Balanced accuracy of logistic regression on words, out of fold, for the examples of each label by themselves (words
-    of opinion then say nothing about the side); the mean over labels. None where a side has fewer than `least`
-    examples, too few to learn its words from.
+
+def pair_features(pairs: Sequence[Sequence[str]], grammar: Grammar) -> np.ndarray:
+    """What a pair's shortcut is read from: three shares of shared words, and whether the second has a negation."""
+    firsts, seconds = zip(*pairs, strict=True)
+    negations = {*grammar.shortcut.get("negation", ())}
+    negated = [[bool({*tokens(second)} & negations)] for second in seconds]
+    return np.hstack([LexicalOverlap().features(None, firsts, seconds), negated])  # (n, 4)
+
+
+def shortcut_probe(
+    inputs: Sequence, labels: Sequence[int], lures: Sequence[int], probe, folds: int = 5, least: int = 25
+) -> float | None:
+    """How well a probe tells from `inputs` which label the shortcut suggests in the original: chance is 1 / labels.
+
+    Balanced accuracy, out of fold, for the examples of each label by themselves (what decides the label then says
+    nothing about the shortcut); the mean over labels. None where the shortcut suggests a label to fewer than `least`
+    of these examples, too few to learn from.
+
+    Args:
+        inputs: what the probe reads of each example: its text, or a row of numbers.
+        labels: gold labels.
+        lures: the labels that the shortcut suggests.
+        probe: a classifier of scikit-learn.
     """
-    from sklearn.feature_extraction.text import CountVectorizer
-    from sklearn.linear_model import LogisticRegression
     from sklearn.metrics import balanced_accuracy_score
     from sklearn.model_selection import StratifiedKFold, cross_val_predict
-    from sklearn.pipeline import make_pipeline
 
     scores = []
     for label in sorted({*labels}):
         of_label = [i for i, other in enumerate(labels) if other == label]
         sides = np.array(lures)[of_label]
-        if np.bincount(sides, minlength=2).min() < least:
+        if np.bincount(sides, minlength=max(lures) + 1).min() < least:
             return None
-        probe = make_pipeline(
-            CountVectorizer(analyzer=tokens, binary=True), LogisticRegression(class_weight="balanced", max_iter=1000)
-        )
         split = StratifiedKFold(folds, shuffle=True, random_state=0)
-        guessed = cross_val_predict(probe, [texts[i] for i in of_label], sides, cv=split)
+        guessed = cross_val_predict(probe, [inputs[i] for i in of_label], sides, cv=split)
         scores.append(balanced_accuracy_score(sides, guessed))
     return round(float(np.mean(scores)), 4)
+
+
+def word_probe():
+    """The probe of single texts: logistic regression on which words there are."""
+    from sklearn.feature_extraction.text import CountVectorizer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+
+    words = CountVectorizer(analyzer=tokens, binary=True)
+    return make_pipeline(words, LogisticRegression(class_weight="balanced", max_iter=1000))
+
+
+def share_probe():
+    """The probe of pairs: a decision tree, since shares may tell a label without being in proportion to it."""
+    from sklearn.tree import DecisionTreeClassifier
+
+    return DecisionTreeClassifier(class_weight="balanced", max_depth=5, min_samples_leaf=20, random_state=0)

@@ -9,7 +9,7 @@ from mtlib.masking.policy import MaskingPolicy
 from mtlib.masking.random import BernoulliMasking, ExactMasking, OriginalMasking
 from mtlib.masking.ranked import AttributionMasking, FrequencyMasking, PartOfSpeechMasking
 from mtlib.masking.sides import OneSide
-from mtlib.masking.spans import KnownCauseMasking, KnownShortcutMasking, SalientSpanMasking
+from mtlib.masking.spans import KnownCauseMasking, KnownShortcutMasking, SalientSpanMasking, ShortcutFirstMasking
 from mtlib.masking.whole_word import WholeWordMasking
 from mtlib.settings import ENGLISH_PIPELINE, check_choice
 
@@ -28,6 +28,7 @@ __all__ = [
     "OriginalMasking",
     "PartOfSpeechMasking",
     "SalientSpanMasking",
+    "ShortcutFirstMasking",
     "SupervisedMasking",
     "WholeWordMasking",
     "continues_word",
@@ -53,6 +54,7 @@ POLICIES = {
     "attribution_most": lambda rate, tokenizer: AttributionMasking(rate, "most"),
     "attribution_least": lambda rate, tokenizer: AttributionMasking(rate, "least"),
     "known_shortcut": lambda rate, tokenizer: KnownShortcutMasking(rate),
+    "known_shortcut_first": lambda rate, tokenizer: ShortcutFirstMasking(rate),
     "known_cause": lambda rate, tokenizer: KnownCauseMasking(rate),
 }
 

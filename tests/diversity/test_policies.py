@@ -11,7 +11,16 @@ from mtlib.data.sources import load
 from mtlib.diversity import policies
 from mtlib.diversity.masked_tokens import Marked, overlap, shares_of, touch, what_is_masked
 from mtlib.diversity.policies import as_frame, describe
-from mtlib.diversity.refilled_texts import kept_labels, put_in, shortcut_after, shortcut_probe
+from mtlib.diversity.refilled_texts import (
+    decode_texts,
+    kept_labels,
+    pair_features,
+    put_in,
+    share_probe,
+    shortcut_after,
+    shortcut_probe,
+    word_probe,
+)  # fmt: skip
 from mtlib.errors import UserError
 from mtlib.masking import masking_policy
 from mtlib.paths import MINI_MODEL_DIR
@@ -96,10 +105,48 @@ def test_probe_finds_the_side_where_its_words_are_left_and_not_where_they_are_go
     rows = load("testbed_sentiment_train", "testbed").select(range(1200))
     grammar = load_grammar("sentiment")
     lures = [shortcut_label(grammar, text) for text in rows["text"]]
-    assert shortcut_probe(rows["text"], rows["label"], lures) > 0.8
+    assert shortcut_probe(rows["text"], rows["label"], lures, word_probe()) > 0.8
     # words that go with the label say nothing, though the label goes with the side
-    assert 0.4 < shortcut_probe([f"this is {label}" for label in rows["label"]], rows["label"], lures) < 0.6
-    assert shortcut_probe(["a"] * 6, [0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 1, 0]) is None
+    the_label = [f"this is {label}" for label in rows["label"]]
+    assert 0.4 < shortcut_probe(the_label, rows["label"], lures, word_probe()) < 0.6
+    assert shortcut_probe(["a"] * 6, [0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 1, 0], word_probe()) is None
+
+
+def test_what_a_pair_shares():
+    negations = load_grammar("nli").shortcut["negation"]
+    pairs = [("The cat sat.", "the cat slept"), ("a b", f"{negations[0]} c d")]
+    assert pair_features(pairs, load_grammar("nli")).tolist() == [[2 / 4, 2 / 3, 2 / 3, 0], [0, 0, 0, 1]]
+    assert pair_features(pairs, load_grammar("paraphrase"))[1, 3] == 0  # its shortcut has no words of negation
+
+
+@pytest.mark.parametrize("task", ["nli", "paraphrase"])
+def test_probe_tells_the_shortcut_of_pairs_from_what_they_share(task):
+    pytest.importorskip("sklearn")
+    grammar, rows = load_grammar(task), load(f"testbed_{task}_train", "testbed")
+    pairs = list(zip(rows["text"], rows["text_pair"], strict=True))
+    lures = [shortcut_label(grammar, *pair) for pair in pairs]
+    assert shortcut_probe(pair_features(pairs, grammar), rows["label"], lures, share_probe()) > 0.97
+    chance = shortcut_probe(np.array(rows["label"])[:, None], rows["label"], lures, share_probe())
+    assert chance == pytest.approx(1 / len({*lures}), abs=0.01)
+
+
+def test_texts_of_a_pair_are_found_between_special_tokens():
+    tokenizer = make_plm().tokenizer
+    unknown, words = tokenizer.unk_token, tokenizer("a good film", add_special_tokens=False)["input_ids"]
+    pair = [tokenizer.cls_token_id, *words, tokenizer.unk_token_id, tokenizer.sep_token_id, *words]
+    ends = [tokenizer.sep_token_id, tokenizer.pad_token_id, tokenizer.pad_token_id]
+    assert decode_texts(tokenizer, pair + ends) == [f"a good film {unknown}", "a good film"]
+    assert decode_texts(tokenizer, words) == ["a good film"]
+
+
+def test_on_pairs_the_number_of_masks_tells_the_shortcut_unless_it_is_the_same_for_all():
+    pytest.importorskip("sklearn")
+    description = describe("paraphrase", policies=("known_shortcut:1", "known_shortcut_first:0.3"), size=700)
+    words, first = description["policies"].values()
+    assert words["touches_shortcut"]["all"] == 1 and words["masked_share_probe"] > 0.9
+    assert first["tokens_masked"] == pytest.approx(0.3, abs=0.01) and first["masked_share_probe"] < 0.65
+    assert first["touches_shortcut"]["tokens"] > 0.45  # of random masks 0.3
+    assert "label kept" not in as_frame(description)
 
 
 def test_other_data_is_refused(tmp_path):
