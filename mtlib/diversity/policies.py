@@ -150,7 +150,7 @@ def as_frame(description: Mapping) -> pandas.DataFrame:
             "shortcut came back": line["shortcut_came_back"],
             "new words agree": put.get("agree"),
             "probe finds the side": line.get("shortcut_probe"),
-            "masked share tells it": line.get("masked_share_probe"),
+            "masked share tells the side": line.get("masked_share_probe"),
         }
     frame = 100 * pandas.DataFrame.from_dict(lines, orient="index").astype(float).dropna(axis="columns", how="all")
     costs = [line["seconds_per_batch"] / first["seconds_per_batch"] for line in description["policies"].values()]

@@ -16,6 +16,7 @@ from mtlib.analysis.comparison import ArmComparison
 from mtlib.analysis.figures.shortcuts import accuracy_by_strength
 from mtlib.analysis.tables import make_tables, markdown
 from mtlib.data.tasks import TASKS
+from mtlib.diversity.policies import as_frame as masks_as_frame
 from mtlib.diversity.two_trainings import as_frame
 from mtlib.errors import UserError
 from mtlib.methods import METHODS
@@ -58,6 +59,7 @@ def parts(results: Path) -> dict[str, str]:
             policies.in_training_by("no_integrated_loss"), _by_task(read_records([results / "policies_pairs.jsonl"])),
             "masked",
         ),
+        "masks on pairs": _masks_on_pairs(results),
         "policies on reviews": _compared(reviews.REFILLING, read_records([results / "policies_sst2.jsonl"]), "masked"),
         "intermediate pre-training": _compared(
             reviews.PRETRAINING, read_records([results / "intermediate.jsonl"]), "masked in pre-training"
@@ -186,6 +188,18 @@ def _policies(records: list[dict]) -> str:
         title = f"**{METHODS[method].label}, {max(of_method):g} epochs**"
         texts.append(f"{title}\n\n{_compared(policies.in_training_by(method), records, 'masked')}")
     return "\n\n".join(texts)
+
+
+def _masks_on_pairs(results: Path) -> str:
+    """Whether the shortcut of a pair can be told once the masks are filled, and from how much was masked, by task."""
+    columns = ["tokens masked", "shortcut gone", "masked share tells the side", "probe finds the side"]
+    frames = {}
+    for task in ("nli", "paraphrase"):
+        description = json.loads((results / f"policies_masks_{task}.json").read_text())
+        frame = masks_as_frame(description)[columns].rename(index=policies.label).rename_axis("masked")
+        frame.loc["nothing", "probe finds the side"] = 100 * description["unmasked"]["shortcut_probe"]
+        frames[task] = frame.map(lambda share: "" if share != share else f"{share:.0f}")
+    return _frames_by_task(frames)
 
 
 def _compared(comparison: ArmComparison, records: list[dict], arms: str) -> str:
