@@ -156,26 +156,24 @@ def test_05():
 
 def test_06_what_is_touched():
     lines = json.loads((DATA_DIR / "results" / "policies_masks.json").read_text())["policies"]
-    random, attributed = (lines[name]["touches_shortcut"] for name in ("exact:0.05", "attribution_most:0.05"))
+    random = lines["exact:0.05"]["touches_shortcut"]
     assert round(4 * random["any"]) == 1
     assert random["all"] < 0.02 and "hide all of the shortcut in almost no sentence" in answer("06")
     assert random["all"] < 0.01
     again = f"of the sentences (counted: {100 * random['any']:.0f} %), all of them in under 1 %"
     assert any(again in text for text in prose("03"))
-    assert round(3 * attributed["any"]) == 2 and "touches the shortcut in two of three sentences" in answer("06")
 
 
 def test_06_named_entities():
     line = json.loads((DATA_DIR / "results" / "policies_masks.json").read_text())["policies"]["salient_spans:0.05"]
     touched, hidden = (f"{100 * line['touches_shortcut'][of]:.0f} %" for of in ("any", "all"))
-    words = f"touches it in {touched} of the sentences and hides all of it in {hidden}"
-    assert words in answer("06")
+    words = f"touches the shortcut in {touched} of the sentences and hides all of it in {hidden}"
     gap = points(shipped("policies"), {"policies": {}}, "no_integrated_loss").loc["salient_spans:0.05", "gap"]
     tokens = f"A named entity takes more, {100 * line['tokens_masked']:.0f} % of the tokens"
     end = f"{tokens}, and hides all of the shortcut in one sentence of five; the gap stays at {gap:.0f} points"
     assert any(end in text for text in prose("06"))
     page = (DATA_DIR / "results" / "README.md").read_text()
-    assert words.replace("touches it", "touches the shortcut") in page
+    assert words in page
 
 
 def test_06_the_masked_lm_learns_the_shortcut():
@@ -210,7 +208,8 @@ def test_06_gap():
     before, after = (found.loc[name, "gap"] for name in ("fine_tuning", "known_shortcut:1"))
     assert f"falls from {before:.0f} points to {after:.0f}" in answer("06")
     behind = found.loc["fine_tuning", "out_of_it"] - found.loc["exact:0.05", "out_of_it"]
-    assert f"below fine-tuning's (by {behind:.1f} points on average" in answer("06")
+    text = f"below fine-tuning out of distribution with each of the five (by {behind:.1f} points on average"
+    assert any(text in cell for cell in prose("06"))
 
 
 def test_07():
