@@ -99,6 +99,7 @@ BIAS_MODELS = {
     "shortcut": "mtlib.testbed.bias.Shortcut",
 }
 ENGLISH_PIPELINE = "en_core_web_sm"
+_MASKING = "which tokens are masked (meta_learned is our reconstruction of what its authors describe)"
 _SPACY_PIPELINE = "for masking salient_spans: an installed spaCy pipeline that finds named entities"
 _FAITHFUL = "as the released code does it where the paper differs"
 # classifications of Mask-tuning that take no bias model
@@ -168,7 +169,7 @@ class PerturbationSettings:
     """How a text becomes its perturbed copy. (The words beside a type are the command line's help.)"""
 
     mask_rate: Annotated[float, "share of the tokens that is masked", SHARE] = 0.05
-    masking: Annotated[Masking, "which tokens are masked"] = "exact"
+    masking: Annotated[Masking, _MASKING] = "exact"
     fill: Annotated[Fill, "how a mask is filled"] = "argmax"
     top_k: Annotated[int, "for fill top_k", ABOVE_0] = 10
     replacement: Annotated[Replacement, "what stands at a masked place"] = "mask"
@@ -252,7 +253,7 @@ class SequentialSettings(PerturbationSettings):
 @dataclass(frozen=True)
 class IntermediateSettings:
     mask_rate: Annotated[float, "share of the tokens that is masked", SHARE] = 0.15
-    masking: Annotated[Masking, "which tokens are masked"] = "exact"
+    masking: Annotated[Masking, _MASKING] = "exact"
     replacement: Annotated[Replacement, "what stands at a masked place"] = "mask"
     spacy_pipeline: Annotated[str, _SPACY_PIPELINE] = ENGLISH_PIPELINE
     pretraining_epochs: Annotated[float | None, "of masked-LM training (default: as in fine-tuning)", ABOVE_0] = None

@@ -75,6 +75,8 @@ def policies(
     json_file: Annotated[Path | None, typer.Option("--json", help="write all that was measured here")] = None,
 ) -> None:
     """What each masking policy does to the testbed's training texts: what it masks, touches and refills."""
+    from mtlib.analysis import masks
+    from mtlib.analysis.policy_names import PolicyAtRate
     from mtlib.diversity import policies as measuring
 
     check_json(json_file)
@@ -82,11 +84,12 @@ def policies(
     description = measuring.describe(
         task, source, model, chosen, examples, seed, trained, spacy_pipeline, lambda name: print_line(f"  {name}")
     )
-    frame = measuring.as_frame(description)
-    rows = [[name, *("" if value != value else f"{value:.1f}" for value in line)]
-            for name, line in zip(frame.index, frame.values.tolist(), strict=True)]  # fmt: skip
-    title = f"per cent of {description['examples']:,} training examples; cost relative to {frame.index[0]}"
-    console.print(rich_table(title, ["policy:rate", *frame.columns], rows))
+    frame = masks.as_frame(description)
+    labels = [PolicyAtRate.parse(name).label for name in frame.index]
+    rows = [[label, *("" if value != value else f"{value:.1f}" for value in line)]
+            for label, line in zip(labels, frame.values.tolist(), strict=True)]  # fmt: skip
+    title = f"per cent of {description['examples']:,} training examples; cost relative to {labels[0]}"
+    console.print(rich_table(title, ["masked", *frame.columns], rows))
     if json_file is not None:
         write_json(json_file, description)
 

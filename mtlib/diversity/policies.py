@@ -1,8 +1,5 @@
 """What each masking policy does to the testbed's training texts: what it masks, what it touches, what is refilled.
 
-    description = describe()                 # a mapping that JSON can hold
-    as_frame(description)                    # a line for each policy and rate
-
 Nothing is trained with a policy here. The untouched masked LM fills, as in the first step of Mask-tuning, or that of a
 trained model. Policies that ask a classifier (attribution) ask one that was fine-tuned for an epoch on the whole
 training set, or the trained model's.
@@ -11,12 +8,11 @@ training set, or the trained model's.
 import json
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import combinations
 from pathlib import Path
 
 import numpy as np
-import pandas
 import torch
 from datasets import Dataset, disable_progress_bars
 
@@ -71,6 +67,7 @@ def describe(
     if not is_testbed(source):
         raise UserError(f"source is {source!r}; the shortcut's words are known on the testbed alone, expected testbed.")
     disable_progress_bars()
+    seconds: dict[tuple[str, ...], float] = {}
     choices = [PolicyAtRate.parse(text) for text in policies]
     config = configure(
         task, "fine_tuning", source=source, model=str(trained or model), train_size=size, epochs=1, seed=seed,
@@ -89,7 +86,8 @@ def describe(
     for choice, masking in maskings.items():
         started = time.process_time()
         marked = marked._replace(examples=prepare(plm, marked.examples, masking, seed))
-        prepared = time.process_time() - started
+        # policies that read the same columns share the cost of computing them
+        prepared = seconds.setdefault(tuple(masking.columns), time.process_time() - started)
         drawn = DrawMasks(masking)(asked, marked.examples, seed).examples
         masks[str(choice)] = flat(drawn["mask"])
         line = {"policy": choice.policy, "rate": choice.rate} | what_is_masked(masks[str(choice)], marked)
@@ -128,33 +126,6 @@ def seconds_per_batch(plm: SharedPLM, asked: SharedPLM, masking: MaskingPolicy, 
             plm.fill_masks(batch, batch["mask"])
             seconds.append(time.process_time() - started)
     return round(float(np.median(seconds)), 4)
-
-
-def as_frame(description: Mapping) -> pandas.DataFrame:
-    """A line for each policy and rate: the main numbers in per cent, and the cost of a batch relative to the first.
-
-    A column that is empty for this task is left out.
-    """
-    first = next(iter(description["policies"].values()))
-    lines = {}
-    for name, line in description["policies"].items():
-        label, put = line.get("label", {}), line.get("put_in", {})
-        lines[name] = {
-            "tokens masked": line["tokens_masked"],
-            "shortcut touched": line["touches_shortcut"]["any"],
-            "shortcut gone": line["touches_shortcut"]["all"],
-            "deciding words touched": line["touches_cause"]["any"],
-            "label kept": label.get("kept"),
-            "label turned": label.get("turned"),
-            "label undecided": label.get("undecided"),
-            "shortcut came back": line["shortcut_came_back"],
-            "new words agree": put.get("agree"),
-            "probe finds the side": line.get("shortcut_probe"),
-            "masked share tells the side": line.get("masked_share_probe"),
-        }
-    frame = 100 * pandas.DataFrame.from_dict(lines, orient="index").astype(float).dropna(axis="columns", how="all")
-    costs = [line["seconds_per_batch"] / first["seconds_per_batch"] for line in description["policies"].values()]
-    return frame.assign(**{"cost of a batch": costs})
 
 
 def _filling(config: RunConfig, trained: str | Path | None) -> SharedPLM:

@@ -16,10 +16,13 @@ from mtlib.analysis.figures import (
     gap_by_touch,
     group_means,
     learning_curves,
+    masks_overlap,
     method,
     planted,
+    stacked,
     style,
 )
+from mtlib.analysis.masks import kinds
 from mtlib.analysis.row_names import label
 from mtlib.analysis.statistics import FAILS, HOLDS, verdict
 from mtlib.analysis.tables import make_tables
@@ -45,6 +48,13 @@ def standard(results: Path) -> dict[str, tuple[Figure, str]]:
         "policies_gap_short": gap_by_touch(
             records["policies"], masks, "Without the masked-LM loss", "no_integrated_loss"
         ),
+        "policies_overlap": masks_overlap(masks, "Places that two policies both mask, % of those that either does"),
+        **{
+            f"policies_{kind}": stacked(kinds(masks, kind), f"What is masked, by {words}")
+            for kind, words in {
+                "part_of_speech": "part of speech", "frequency": "occurrences in the training set",
+            }.items()
+        },
         "ablations": gap(told_the_words(results), "Parts of Mask-tuning, all words of the shortcut masked"),
         "peers": gap(records["peers"], "The other methods on the testbed"),
         "base_differences": differences(
@@ -56,7 +66,7 @@ def standard(results: Path) -> dict[str, tuple[Figure, str]]:
         "sst2_gap": gap(records["sst2"], "SST-2 and its out-of-distribution sets, bundled model"),
         "sst2_differences": differences(make_tables(records["sst2"])[0], "Mask-tuning against fine-tuning, SST-2"),
         "sst2_losses": learning_curves(records["sst2"], ("mlm_loss", "ft_loss"), "Training on SST-2"),
-    }
+    }  # fmt: skip
 
 
 def of_study(records: Sequence[dict]) -> dict[str, tuple[Figure, str]]:

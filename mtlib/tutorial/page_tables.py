@@ -11,12 +11,11 @@ from pathlib import Path
 import pandas
 
 from mtlib import bench
-from mtlib.analysis import policies
+from mtlib.analysis import masks, policies
 from mtlib.analysis.comparison import ArmComparison
 from mtlib.analysis.figures.shortcuts import accuracy_by_strength
 from mtlib.analysis.tables import make_tables, markdown
 from mtlib.data.tasks import TASKS
-from mtlib.diversity.policies import as_frame as masks_as_frame
 from mtlib.diversity.two_trainings import as_frame
 from mtlib.errors import UserError
 from mtlib.methods import METHODS
@@ -59,6 +58,7 @@ def parts(results: Path) -> dict[str, str]:
             policies.in_training_by("no_integrated_loss"), _by_task(read_records([results / "policies_pairs.jsonl"])),
             "masked",
         ),
+        "masks": _masks(results / "policies_masks.json"),
         "masks on pairs": _masks_on_pairs(results),
         "policies on reviews": _compared(reviews.REFILLING, read_records([results / "policies_sst2.jsonl"]), "masked"),
         "intermediate pre-training": _compared(
@@ -92,6 +92,7 @@ def _images(results: Path, tasks: list[str]) -> dict[str, str]:
         "study gaps": "\n\n".join(image(f"study_gap_{task}") for task in tasks),
         "study hans": image("study_hans"),
         "study curve figures": "\n\n".join(map(image, curves)),
+        "masks figures": "\n\n".join(map(image, ("policies_part_of_speech", "policies_frequency", "policies_overlap"))),
         "policies figure": "\n\n".join(map(image, ("policies_gap", "policies_gap_short"))),
         "parts of Mask-tuning figure": image("ablations"),
         "other methods figure": image("peers"),
@@ -165,7 +166,7 @@ def _fillings(results: Path) -> str:
     """The categories of filled examples, by masked LM, task and training, and beside them the paper's."""
     files = {"base-sized": "fillings_base.json", "bundled": "fillings_mini.json"}
     frame = as_frame({name: json.loads((results / file).read_text()) for name, file in files.items()})
-    texts = frame.map(lambda share: "" if share != share else f"{share:.0f}").reset_index()
+    texts = frame.map(_number).reset_index()
     return report.markdown(texts.set_index("masked LM"))
 
 
@@ -190,15 +191,27 @@ def _policies(records: list[dict]) -> str:
     return "\n\n".join(texts)
 
 
+def _masks(file: Path) -> str:
+    """What each policy does to training texts."""
+    frame = masks.as_frame(json.loads(file.read_text())).rename(index=policies.label).rename_axis("masked")
+    digits = {"tokens masked": 1, "cost of masking a batch": 1}
+    texts = frame.apply(lambda column: column.map(lambda value: _number(value, digits.get(column.name, 0))))
+    return report.markdown(texts)
+
+
+def _number(value: float, digits: int = 0) -> str:
+    return "" if value != value else f"{value:.{digits}f}"
+
+
 def _masks_on_pairs(results: Path) -> str:
     """Whether the shortcut of a pair can be told once the masks are filled, and from how much was masked, by task."""
     columns = ["tokens masked", "shortcut gone", "masked share tells the side", "probe finds the side"]
     frames = {}
     for task in ("nli", "paraphrase"):
         description = json.loads((results / f"policies_masks_{task}.json").read_text())
-        frame = masks_as_frame(description)[columns].rename(index=policies.label).rename_axis("masked")
+        frame = masks.as_frame(description)[columns].rename(index=policies.label).rename_axis("masked")
         frame.loc["nothing", "probe finds the side"] = 100 * description["unmasked"]["shortcut_probe"]
-        frames[task] = frame.map(lambda share: "" if share != share else f"{share:.0f}")
+        frames[task] = frame.map(_number)
     return _frames_by_task(frames)
 
 

@@ -7,10 +7,11 @@ import pytest
 from datasets import Dataset
 from transformers import set_seed
 
+from mtlib.analysis.masks import as_frame
 from mtlib.data.sources import load
 from mtlib.diversity import policies
 from mtlib.diversity.masked_tokens import Marked, overlap, shares_of, touch, what_is_masked
-from mtlib.diversity.policies import as_frame, describe
+from mtlib.diversity.policies import describe
 from mtlib.diversity.refilled_texts import (
     decode_texts,
     kept_labels,
@@ -169,7 +170,10 @@ def test_the_controls_do_what_they_are_for():
     assert description["overlap"]["known_shortcut:1 known_cause:1"] == 0.0
     assert description["all_tokens"]["tokens_masked"] == 1.0
     frame = as_frame(description)
-    assert frame.loc["known_shortcut:1", "shortcut gone"] == 100 and frame.loc["exact:0.05", "cost of a batch"] == 1
+    assert (
+        frame.loc["known_shortcut:1", "shortcut gone"] == 100
+        and frame.loc["exact:0.05", "cost of masking a batch"] == 1
+    )
 
 
 def test_a_kept_model_fills_with_its_own_tokenizer(tmp_path):

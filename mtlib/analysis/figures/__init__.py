@@ -4,7 +4,7 @@
 from mtlib.analysis.figures.accuracy import against_size, curve, differences, gap, group_means
 from mtlib.analysis.figures.method import method
 from mtlib.analysis.figures.peers import ensembling, reweighting, softening, token_rows
-from mtlib.analysis.figures.policies import gap_by_touch, sentence
+from mtlib.analysis.figures.policies import gap_by_touch, masks_overlap, sentence
 from mtlib.analysis.figures.shares import shares_over, stacked
 from mtlib.analysis.figures.shortcuts import dial, planted, probes, split
 from mtlib.analysis.figures.style import new, save, show

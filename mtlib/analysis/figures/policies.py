@@ -1,9 +1,10 @@
-"""What masking policies do: one sentence under each of them, and the gap in accuracy against what they touch."""
+"""What masking policies do: one sentence under each, how alike their masks are, and the gap against what they touch."""
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas
+import seaborn
 from matplotlib.figure import Figure
 from matplotlib.transforms import Transform
 
@@ -54,6 +55,29 @@ def sentence(
         for name, row in rows.items()
     }
     return figure, style.sentence(f"What each policy masks in: {' '.join(tokens)}", words)
+
+
+@style.styled
+def masks_overlap(masks: Mapping, title: str = "") -> tuple[Figure, str]:
+    """How alike the masks of each two policies are: places that both mask, in per cent of those that either does."""
+    names = {name: label(name) for name in masks["policies"]}
+    shares = pandas.DataFrame(np.nan, list(names.values())[1:], list(names.values())[:-1])
+    for pair, share in masks["overlap"].items():
+        earlier, later = pair.split()
+        shares.loc[names[later], names[earlier]] = 100 * share
+    figure, (axis,) = style.new(2.4 + 0.42 * len(names), 1.6 + 0.32 * len(names))
+    seaborn.heatmap(shares, ax=axis, vmin=0, vmax=100, cmap="Blues", annot=True, fmt=".0f", annot_kws={"size": 8},
+                    linewidths=0.5, cbar=False)  # fmt: skip
+    axis.set_title(title)
+    axis.grid(visible=False)
+    axis.tick_params(labelsize=8, length=0)
+    axis.set_xticks(axis.get_xticks(), axis.get_xticklabels(), rotation=40, ha="right", rotation_mode="anchor")
+    nearest = {
+        name: [f"most like {line.idxmax()} ({line.max():.0f} %)"]
+        for name, line in shares.iterrows()
+        if line.max() >= 10
+    }
+    return figure, style.sentence("Places that two policies both mask, in per cent of those that either does", nearest)
 
 
 @style.styled

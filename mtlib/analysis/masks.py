@@ -1,0 +1,57 @@
+"""Tables of what `python -m mtlib policies --json` has measured of masking policies."""
+
+from collections.abc import Mapping
+
+import pandas
+
+from mtlib.analysis.policy_names import PolicyAtRate
+
+_CONTENT = ("NOUN", "PROPN", "VERB", "ADJ", "ADV")
+
+
+def kinds(description: Mapping, kind: str = "part_of_speech") -> dict[str, dict[str, float]]:
+    """What each policy masks by kind, in shares that add up to 1, and beside it all tokens.
+
+    Args:
+        description: what was measured.
+        kind: "part_of_speech", or "frequency" (occurrences in the training set).
+    """
+    lines = {PolicyAtRate.parse(name).label: line[kind] for name, line in description["policies"].items()}
+    lines["all tokens"] = description["all_tokens"][kind]
+    if kind == "frequency":
+        return lines
+    shares = {name: {part: line[part] for part in _CONTENT} for name, line in lines.items()}
+    return {name: parts | {"function words and other": 1 - sum(parts.values())} for name, parts in shares.items()}
+
+
+def as_frame(description: Mapping) -> pandas.DataFrame:
+    """A line for each policy and rate: the main numbers in per cent, and what it costs.
+
+    To mask a batch is to draw its masks and fill them; the cost is relative to the first policy's. What a policy reads
+    is computed once for the whole training set, in the seconds given.
+
+    A column that is empty for this task is left out.
+    """
+    first = next(iter(description["policies"].values()))
+    lines = {}
+    for name, line in description["policies"].items():
+        label, put = line.get("label", {}), line.get("put_in", {})
+        lines[name] = {
+            "tokens masked": line["tokens_masked"],
+            "shortcut touched": line["touches_shortcut"]["any"],
+            "shortcut gone": line["touches_shortcut"]["all"],
+            "deciding words touched": line["touches_cause"]["any"],
+            "label kept": label.get("kept"),
+            "label turned": label.get("turned"),
+            "label undecided": label.get("undecided"),
+            "shortcut came back": line["shortcut_came_back"],
+            "new words agree": put.get("agree"),
+            "probe finds the side": line.get("shortcut_probe"),
+            "masked share tells the side": line.get("masked_share_probe"),
+        }
+    frame = 100 * pandas.DataFrame.from_dict(lines, orient="index").astype(float).dropna(axis="columns", how="all")
+    described = description["policies"].values()
+    return frame.assign(**{
+        "seconds to prepare": [line["seconds_to_prepare"] for line in described],
+        "cost of masking a batch": [line["seconds_per_batch"] / first["seconds_per_batch"] for line in described],
+    })  # fmt: skip
