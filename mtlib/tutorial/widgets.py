@@ -3,7 +3,7 @@
 A widget is shown only where a person can move it: run headless it would leave an empty box, and its state in the file.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 
 from datasets import Dataset
 
@@ -42,7 +42,7 @@ def mask_explorer(
         "text_pair": w.Text(text_pair or "", description="second text", layout=wide, continuous_update=False),
         "gold": w.Dropdown(options=[(name, i) for i, name in labels.items()], value=gold, description="gold label"),
         "rate": w.FloatSlider(0.05, min=0.01, max=0.5, step=0.01, description="mask rate", continuous_update=False),
-        "policy": w.Dropdown(options=readable_from_text(next(iter(models.values()))), description="policy"),
+        "policy": w.Dropdown(options=readable(models), description="policy"),
         "seed": w.IntSlider(0, min=0, max=50, description="seed", continuous_update=False),
         "alpha": w.FloatSlider(alpha, min=0.0, max=1.0, step=0.05, description="alpha", continuous_update=False),
     }
@@ -59,18 +59,18 @@ def mask_explorer(
     return _live(controls, shown)
 
 
-def readable_from_text(plm: SharedPLM) -> list[str]:
-    """The policies that need nothing but a text: no column that a preparer adds."""
-    return [name for name in POLICIES if not masking_policy(name, 0.05, plm.tokenizer).columns]
+def readable(models: Mapping[str, SharedPLM], columns: Collection[str] = ()) -> list[str]:
+    """The policies that need no column of a preparer but those that are there; without any, nothing but a text."""
+    tokenizer = next(iter(models.values())).tokenizer
+    return [name for name in POLICIES if masking_policy(name, 0.05, tokenizer).columns.keys() <= {*columns}]
 
 
-def policy_explorer(models: Mapping[str, SharedPLM], examples: Dataset, policies: Sequence[str], alpha: float = 0.6):
+def policy_explorer(models: Mapping[str, SharedPLM], examples: Dataset, alpha: float = 0.6):
     """Training examples under one policy or another: masks, fillers, and the classifier before and after.
 
     Args:
         models: by the name to show.
-        examples: with texts, labels and every column that one of the policies reads.
-        policies: their names.
+        examples: with texts, labels and columns that policies read; those that read others are not offered.
 
     Returns:
         The widget, or None where nobody could use it.
@@ -82,7 +82,7 @@ def policy_explorer(models: Mapping[str, SharedPLM], examples: Dataset, policies
     controls = {
         "model": w.ToggleButtons(options=list(models), description="model", style=_UNCUT),
         "example": w.IntSlider(0, min=0, max=len(examples) - 1, description="example", continuous_update=False),
-        "policy": w.ToggleButtons(options=list(policies), description="policy", style=_UNCUT),
+        "policy": w.Dropdown(options=readable(models, examples.column_names), description="policy"),
         "rate": w.FloatSlider(0.05, min=0.0, max=1.0, step=0.05, description="mask rate", continuous_update=False),
         "seed": w.IntSlider(0, min=0, max=50, description="seed", continuous_update=False),
     }

@@ -220,10 +220,7 @@ class TestWidgets:
     def test_nothing_is_shown_where_nobody_can_move_it(self, plm):
         assert widgets.mask_explorer({"only": plm}, TEXT, 1) is None
         assert widgets.shortcut_dial() is None
-        assert (
-            widgets.policy_explorer({"only": plm}, Dataset.from_dict({"text": [TEXT], "labels": [1]}), ["exact"])
-            is None
-        )
+        assert widgets.policy_explorer({"only": plm}, Dataset.from_dict({"text": [TEXT], "labels": [1]})) is None
 
     @pytest.fixture
     def somebody(self, monkeypatch):
@@ -268,10 +265,11 @@ class TestWidgets:
             still_plm.classifier.classifier.bias[0] += 1
         rows = {"text": ["the film is very good", "a warm story"], "labels": [1, 0]}
         examples = Dataset.from_dict(rows | {"known_shortcut": [[0, 0, 1, 0, 0, 0, 0], [0, 1, 1, 0, 0]]})
-        policies = ("exact", "known_shortcut")
-        box = widgets.policy_explorer({"before": plm, "after": still_plm}, examples, policies)
+        box = widgets.policy_explorer({"before": plm, "after": still_plm}, examples)
         *controls, output = box.children
         by_name = {control.description: control for control in controls}
+        assert {"exact", "known_shortcut"} <= {*by_name["policy"].options}
+        assert not {"known_cause", "supervised", "frequency_rare"} & {*by_name["policy"].options}
         assert list(by_name) == ["model", "example", "policy", "mask rate", "seed"]
         assert output.value == as_html(explore(plm, ExactMasking(0.05), rows["text"][0], 1))
         by_name["policy"].value, by_name["mask rate"].value = "known_shortcut", 1.0
@@ -286,7 +284,7 @@ class TestWidgets:
         span = {"span_start": [[-9.0, -9, 0, -9, -9]], "span_end": [[-9.0, -9, 0, -9, -9]]}
         examples = Dataset.from_dict({"text": ["a warm story"], "labels": [0]} | span)
         policies = ("exact", "supervised", "supervised_top5")
-        by_name = {c.description: c for c in widgets.policy_explorer({"only": plm}, examples, policies).children[:-1]}
+        by_name = {c.description: c for c in widgets.policy_explorer({"only": plm}, examples).children[:-1]}
         for policy, disabled in zip(policies, [(False, False), (True, True), (True, False)], strict=True):
             by_name["policy"].value = policy
             assert (by_name["mask rate"].disabled, by_name["seed"].disabled) == disabled, policy
