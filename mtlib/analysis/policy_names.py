@@ -14,7 +14,7 @@ _WORDS = {
     "part_of_speech_function": "function words", "attribution_most": "most attributed",
     "attribution_least": "least attributed", "meta_learned": "meta-learned (reconstruction)",
     "known_shortcut": "shortcut's words", "known_shortcut_first": "shortcut's words first",
-    "known_cause": "words of opinion",
+    "known_cause": "deciding words",
 }  # fmt: skip
 
 

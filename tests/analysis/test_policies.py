@@ -133,7 +133,7 @@ def test_verdicts():
     assert (
         found.loc[(control, "pointed span"), "verdict"].tolist() == ["cannot be decided (behind in distribution)"] * 2
     )
-    assert found.loc[(control, "words of opinion, 5 %"), "seeds"].tolist() == [0, 0]
+    assert found.loc[(control, "deciding words, 5 %"), "seeds"].tolist() == [0, 0]
 
 
 def test_no_records_no_verdict():
