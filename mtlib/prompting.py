@@ -98,7 +98,10 @@ class Scores(NamedTuple):
 
 
 class CausalPrompt:
-    """Ranks answers by a causal language model. The demonstrations are encoded once, for all examples.
+    """Ranks answers by a causal language model. The demonstrations are read once, for all examples.
+
+    Tokens are those of the whole text, demonstrations, prompt and answer at once: a tokenizer may join what stands on
+    either side of a cut, such as line breaks.
 
     Args:
         model, tokenizer: of a causal language model, see `load_causal_lm`.
@@ -114,31 +117,32 @@ class CausalPrompt:
         demonstrations: str = "",
     ):
         self.model, self.tokenizer, self.question = model.eval(), tokenizer, question
+        self.demonstrations = demonstrations
         start = tokenizer.bos_token_id if tokenizer.bos_token_id is not None else tokenizer.eos_token_id
-        self.prefix = ([] if start is None else [start]) + self._ids(demonstrations)
-        self.answers = [self._ids(f" {answer}") for answer in question.answers]
+        self._start = [] if start is None else [start]
+        # without the line breaks at the end, so that these tokens begin every text with these demonstrations
+        self.prefix = self._ids(demonstrations.rstrip())
         self._cache = self._run(self.prefix, None).past_key_values if self.prefix else None
 
     @torch.no_grad()
     def scores(self, text: str, text_pair: str | None = None) -> Scores:
         """The scores of all answers for one example."""
-        prompt = self._ids(ask(self.question, text, text_pair))
-        output = self._run(prompt, deepcopy(self._cache))  # not every kind of cache can be cropped back
-        cache, first = output.past_key_values, output.logits[0, -1].float().log_softmax(-1)  # (vocab,)
-        totals = []
-        for answer in self.answers:
-            total = first[answer[0]]
-            if len(answer) > 1:
-                logits = (
-                    self._run(answer[:-1], deepcopy(cache)).logits[0].float().log_softmax(-1)
-                )  # (tokens - 1, vocab)
-                total = total + logits.gather(1, torch.tensor(answer[1:], device=logits.device)[:, None]).sum()
-            totals.append(total)
-        total = torch.stack(totals).cpu()
-        return Scores(total, total / torch.tensor([len(answer) for answer in self.answers]))
+        before = self.demonstrations + ask(self.question, text, text_pair)
+        scored = [self._log_likelihoods(before, answer) for answer in self.question.answers]  # (tokens,) each
+        return Scores(torch.stack([each.sum() for each in scored]), torch.stack([each.mean() for each in scored]))
+
+    def _log_likelihoods(self, before: str, answer: str) -> Tensor:
+        """Of the tokens that an answer adds to what stands before it, `(tokens,)`."""
+        ids = self._ids(f"{before} {answer}")
+        asked = self._ids(before)
+        first = next((i for i, token in enumerate(asked) if ids[i] != token), len(asked))  # of the answer's tokens
+        read = len(self.prefix) if ids[: len(self.prefix)] == self.prefix else 0
+        logits = self._run(ids[read:-1], deepcopy(self._cache) if read else None).logits[0, first - 1 - read :]
+        answered = torch.tensor(ids[first:], device=logits.device)
+        return logits.float().log_softmax(-1).gather(1, answered[:, None])[:, 0].cpu()
 
     def _ids(self, text: str) -> list[int]:
-        return self.tokenizer(text, add_special_tokens=False)["input_ids"]
+        return self._start + self.tokenizer(text, add_special_tokens=False)["input_ids"]
 
     @torch.no_grad()
     def _run(self, ids: list[int], cache):

@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from transformers import GPT2Config, GPT2LMHeadModel, set_seed
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast, set_seed
 
 from mtlib.errors import UserError
 from mtlib.prompting import (
@@ -38,13 +39,49 @@ def test_demonstrations_are_balanced_and_seeded():
         draw_demonstrations(labels, 16, pool=20)
 
 
+def of_words():
+    return make_tokenizer()
+
+
+def of_bytes():
+    """As GPT-2's: it joins two line breaks at the end of a text, and not before another line."""
+    backend = Tokenizer(models.BPE())
+    backend.pre_tokenizer, backend.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(vocab_size=300, initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+    backend.train_from_iterator([f"{' '.join(WORDS)}\n\n"] * 3, trainer)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend)
+    assert len(tokenizer("\n\n")["input_ids"]) == 1 and len(tokenizer("\n\na")["input_ids"]) == 3
+    return tokenizer
+
+
+def of_sentencepiece():
+    """Every text begins with a mark, so that a part of a text has other tokens than the same within the whole."""
+    backend = Tokenizer(models.Unigram())
+    backend.pre_tokenizer = pre_tokenizers.Metaspace()
+    trainer = trainers.UnigramTrainer(vocab_size=60, unk_token="<unk>", special_tokens=["<unk>", "<s>", "</s>"])
+    backend.train_from_iterator([demonstrate(QUESTION, ROWS) + " ".join(WORDS)] * 3, trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="<unk>")
+
+
+@pytest.mark.parametrize("made", [of_words, of_bytes, of_sentencepiece])
+def test_demonstrations_are_read_once(made, monkeypatch):
+    tokenizer = made()
+    size = {"vocab_size": len(tokenizer), "n_embd": 8, "n_layer": 1, "n_head": 1, "n_positions": 512}
+    prompt = CausalPrompt(GPT2LMHeadModel(GPT2Config(**size)), tokenizer, QUESTION, demonstrate(QUESTION, ROWS * 4))
+    lengths, run = [], prompt._run
+    monkeypatch.setattr(prompt, "_run", lambda ids, cache: lengths.append(len(ids)) or run(ids, cache))
+    prompt.scores("a film")
+    assert len(lengths) == 3 and max(lengths) < len(prompt.prefix) / 2
+
+
 @pytest.mark.parametrize("shown", [ROWS, []])
 @pytest.mark.parametrize("start", [None, 2])
-def test_scores_are_those_of_the_whole_sequence(shown, start):
+@pytest.mark.parametrize("made", [of_words, of_bytes, of_sentencepiece])
+def test_scores_are_those_of_the_whole_sequence(shown, start, made):
     set_seed(0)
-    tokenizer = make_tokenizer()
+    tokenizer = made()
     tokenizer.bos_token = None if start is None else tokenizer.convert_ids_to_tokens(start)
-    size = {"vocab_size": len(WORDS) + 5, "n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 128}
+    size = {"vocab_size": len(tokenizer), "n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 512}
     model = GPT2LMHeadModel(GPT2Config(**size, initializer_range=0.5, bos_token_id=2, eos_token_id=3))
     prompt = CausalPrompt(model, tokenizer, QUESTION, demonstrate(QUESTION, shown))
     for text in ("the plot is funny", "not a very warm film and boring", "the plot is funny"):
@@ -52,8 +89,8 @@ def test_scores_are_those_of_the_whole_sequence(shown, start):
         for place, answer in enumerate(QUESTION.answers):
             before = demonstrate(QUESTION, shown) + ask(QUESTION, text)
             ids = tokenizer(f"{before} {answer}", add_special_tokens=False)["input_ids"]
+            n = len(ids) - len(tokenizer(before, add_special_tokens=False)["input_ids"])
             ids = ([] if start is None else [start]) + ids
-            n = len(tokenizer(f" {answer}", add_special_tokens=False)["input_ids"])
             with torch.no_grad():
                 logs = model(torch.tensor([ids])).logits[0].log_softmax(-1)
             direct = sum(logs[i - 1, ids[i]] for i in range(len(ids) - n, len(ids)))
