@@ -178,11 +178,14 @@ def verdict(arms: Arms, better: str, other: str, set_name: str) -> str:
 
 
 def trained(arms: Arms, arm: str) -> bool | None:
-    """Whether an arm comes within two points of fine-tuning in distribution; None where that was not run."""
-    if FINE_TUNING not in arms:
+    """Whether an arm comes within two points of fine-tuning of the same seeds in distribution.
+
+    None where they have no seed in common.
+    """
+    pairs = seed_pairs(arms[arm], arms.get(FINE_TUNING, ()))
+    if not pairs:
         return None
-    mean, base = (statistics.fmean(map(in_distribution, arms[of])) for of in (arm, FINE_TUNING))
-    return mean >= base - TRAINED_WITHIN
+    return statistics.fmean(in_distribution(run) - in_distribution(base) for run, base in pairs) >= -TRAINED_WITHIN
 
 
 def seed_pairs(records: Sequence[dict], base: Sequence[dict]) -> list[tuple[dict, dict]]:

@@ -101,6 +101,13 @@ def test_without_fine_tuning_nobody_knows_what_is_trained():
     assert trained(chosen(record("reweight")), "reweight") is None
 
 
+def test_what_is_trained_is_judged_on_the_seeds_that_both_have():
+    base = [record(seed=0), record(seed=1), record(seed=2, accuracies=(0.99, 0.1, 0.1))]
+    within = [record("reweight", seed, (0.885, 0.1, 0.1)) for seed in (0, 1)]  # of all three the mean is 93 %
+    assert trained(chosen(*base, *within), "reweight") is True
+    assert trained(chosen(*base, *within, record("reweight", 2, (0.94, 0.1, 0.1))), "reweight") is False
+
+
 def test_what_says_which_tokens_are_masked_tells_arms_apart_and_leaves_them_in_one_comparison():
     random = seeds("mask_tuning", 0.1, 0.1, 0.1, epochs=8, masking="exact", mask_rate=0.05, alpha=0.6)
     named = {"masking": "salient_spans", "spacy_pipeline": "some_pipeline 1.0"}
