@@ -353,6 +353,12 @@ def word_embeddings(trunk: PreTrainedModel) -> nn.Module:
     return (trunk.get_encoder() if trunk.config.is_encoder_decoder else trunk).get_input_embeddings()
 
 
+def embeddings_that_read(trunk: PreTrainedModel) -> list[nn.Module]:
+    """The modules that embed the text: one, or the encoder's and the decoder's, in the order in which they read."""
+    decoder = [trunk.get_decoder().get_input_embeddings()] if trunk.config.is_encoder_decoder else []
+    return [word_embeddings(trunk), *decoder]
+
+
 def _only_rows(trunk: nn.Module, mask: Tensor):
     """A block in which the trunk gives back its rows at the mask alone."""
 

@@ -40,6 +40,7 @@ from mtlib.masking.supervised import SpanPointer, pointer_loss
 from mtlib.methods import get_method
 from mtlib.objectives import FineTuning, MaskedLM
 from mtlib.paths import SETTINGS_FILE
+from mtlib.plm import embeddings_that_read
 from mtlib.runs.config import configure
 from mtlib.runs.records import read_records
 from mtlib.runs.run import run
@@ -386,19 +387,26 @@ class TestRankedPolicies:
         function = masking_policy("part_of_speech_function", 0.4, plm.tokenizer)
         assert set(masked_words(plm, function, tagged)[1]) <= {"the", "was", "and"}
 
-    def test_attribution_is_the_derivative_of_the_prediction_to_a_scaled_embedding(self, plain):
-        plm = copy.deepcopy(plain[0]).double()
+    @pytest.mark.parametrize("name", ["bert", "bart"])
+    def test_attribution_is_the_derivative_of_the_prediction_to_a_scaled_embedding(self, name):
+        plm = architecture(name).double()
         batch = make_batch(plm)
         found = attribution(plm, batch)
         label = plm.eval().classify(batch).argmax(-1)
 
         def scaled(place: int, factor: float):
-            def scale(module, args, output):
-                return torch.cat([output[:, :place], output[:, place : place + 1] * factor, output[:, place + 1 :]], 1)
+            hooks = []
+            for shift, module in enumerate(embeddings_that_read(plm.trunk)):  # the decoder reads a place later
 
-            hook = plm.trunk.get_input_embeddings().register_forward_hook(scale)
+                def scale(module, args, output, read=place + shift):
+                    factors = torch.ones(output.shape[1], 1, dtype=output.dtype)
+                    factors[read : read + 1] = factor
+                    return output * factors
+
+                hooks.append(module.register_forward_hook(scale))
             logs = plm.classify(batch).log_softmax(-1)
-            hook.remove()
+            for hook in hooks:
+                hook.remove()
             return logs.gather(1, label[:, None]).squeeze(1)
 
         for place in range(batch["input_ids"].shape[1]):

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Literal
 from weakref import WeakKeyDictionary
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from mtlib.contexts import evaluating
 from mtlib.masking.policy import CountedMasking
-from mtlib.plm import word_embeddings
+from mtlib.plm import embeddings_that_read
 from mtlib.settings import COUNT, check_choice
 
 Frequency = Literal["rare", "frequent"]
@@ -107,14 +108,24 @@ class AttributionMasking(CountedMasking):
 
 
 def attribution(plm, batch: Mapping[str, Tensor]) -> Tensor:
-    """|gradient x input| of the predicted label's log-probability for each token, `(batch, seq)`; without dropout."""
+    """|gradient x input| of the predicted label's log-probability for each token, `(batch, seq)`; without dropout.
+
+    An encoder-decoder reads a token twice, and the two products are added.
+    """
     embedded = []
 
     def keep(module, args, output):
         embedded.append(output if output.requires_grad else output.requires_grad_())
         return embedded[-1]
 
-    with word_embeddings(plm.trunk).register_forward_hook(keep), evaluating(plm), torch.enable_grad():
+    with ExitStack() as hooks, evaluating(plm), torch.enable_grad():
+        for module in embeddings_that_read(plm.trunk):
+            hooks.enter_context(module.register_forward_hook(keep))
         predicted = plm.classify(batch).float().log_softmax(dim=-1).max(dim=-1).values  # (batch,)
-        (gradient,) = torch.autograd.grad(predicted.sum(), embedded[:1])  # (batch, seq, hidden)
-    return (gradient * embedded[0].detach()).float().sum(dim=-1).abs()
+        gradients = torch.autograd.grad(predicted.sum(), embedded)  # (batch, seq, hidden) each
+    products = [
+        (gradient * read.detach()).float().sum(dim=-1) for gradient, read in zip(gradients, embedded, strict=True)
+    ]
+    for shifted in products[1:]:  # the decoder reads each token a place later than it stands
+        products[0][:, :-1] += shifted[:, 1:]
+    return products[0].abs()  # (batch, seq)
