@@ -54,7 +54,8 @@ def describe(
     """All that this module measures, as a mapping that JSON can hold.
 
     Args:
-        task: of the testbed; the label after refilling is known for sentiment alone.
+        task: of the testbed. What became of the label is told for sentiment alone: whether a refilled pair still says
+            what it said, no rule of the grammar can decide.
         source: "testbed", or a folder that `python -m mtlib testbed` wrote.
         model: whose masked LM fills the masks.
         policies: names with rates (`PolicyAtRate.parse`).
