@@ -16,6 +16,7 @@ from mtlib.runs.config import command_line, configure
 from mtlib.runs.inputs import read_inputs, run_identity
 from mtlib.runs.records import read_records
 from mtlib.runs.run import run
+from mtlib.settings import LearningRates
 from mtlib.stages import AddTeacher
 from tests.conftest import make_plm, make_tokenizer
 from tests.data.test_treebank import conllu
@@ -139,6 +140,20 @@ class TestStages:
             assert (bias_model.vectors, bias_model.faithful_to_code) == (asked["bias_vectors"], True)
             public = configure("nli", method, **settings, **asked).public()
             assert re.fullmatch(r"few\.vec \([0-9a-f]{12}\)", public["bias_vectors"])
+
+    def test_parsing_has_a_length_and_a_rate_of_its_own(self):
+        asked = {"parsing_steps": 7, "parsing_learning_rate": 5e-6}
+        parsing, tuning = self.stages(
+            "ipt", treebank="trees", learning_rate=2e-5, classifier_learning_rate=1e-3, **asked
+        )
+        assert (parsing.steps, parsing.epochs, tuning.steps) == (7, None, None)
+        assert parsing.rates == LearningRates(5e-6, 5e-6, 5e-6) and tuning.rates == LearningRates(2e-5, 1e-3, 2e-5)
+        parsing, tuning = self.stages("ipt", treebank="trees", parsing_epochs=0.5)
+        assert (parsing.steps, parsing.epochs, tuning.epochs) == (None, 0.5, None) and parsing.rates == tuning.rates
+        words = command_line(configure("nli", "ipt", treebank="trees", **asked))
+        assert words[-4:] == ["--parsing-steps", "7", "--parsing-learning-rate", "5e-06"]
+        with pytest.raises(UserError, match="parsing_epochs and parsing_steps are both given; leave one out"):
+            configure("nli", "ipt", treebank="trees", parsing_epochs=1, parsing_steps=2)
 
     def test_attributions_are_kept_for_as_long_as_was_asked(self):
         for method in ("mask_tuning", "no_integrated_loss"):

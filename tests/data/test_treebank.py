@@ -38,7 +38,6 @@ def conllu(trees=TREES) -> str:
 def treebank(tmp_path_factory):
     folder = tmp_path_factory.mktemp("made-up")
     (folder / "en-ud-train.conllu").write_text(conllu())
-    (folder / "en-ud-dev.conllu").write_text("not read")
     return folder
 
 
@@ -88,6 +87,37 @@ class TestReading:
         trees = TREES | {long: ([0] + [1] * 69, ["root"] + ["dep"] * 69)}
         (tmp_path / "train.conllu").write_text(conllu(trees))
         assert Treebank(tmp_path)(plm, None).counts == {"sentences_left_out": 1}
+
+
+class TestAttachment:
+    def test_the_share_of_right_heads_sentence_by_sentence(self, tmp_path, still_plm):
+        """Of sentences that stand in one batch here, with a token of two words and one sentence that is too long."""
+        long = " ".join(["film"] * 70)
+        text = conllu(TREES | {long: ([0] + [1] * 69, ["root"] + ["dep"] * 69)})
+        two_words = "3-4\twasn't\t_\t_\t_\t_\t_\t_\t_\t_\n"
+        (tmp_path / "dev.conllu").write_text(text.replace("3\twas\t", f"{two_words}3\twas\t", 1))
+        (tmp_path / "train.conllu").write_text(conllu())
+        batch, _ = batch_of(still_plm, tmp_path)
+        objective = DependencyParsing()
+        objective.build(still_plm)
+        right = 0
+        for row, length in enumerate((8, 9, 5)):  # tokens
+            alone = {name: value[row : row + 1, :length] for name, value in batch.items()}
+            n_words = int((alone["heads"] != NO_WORD).sum())
+            alone |= {name: alone[name][:, :n_words] for name in ("heads", "relations")}
+            right += int((objective.parse(still_plm, alone).arc_scores.argmax(-1) == alone["heads"]).sum())
+        measured = Treebank(tmp_path).attachment(still_plm.train(), objective)
+        assert measured == {"dev_uas": round(right / 13, 4), "dev_sentences_left_out": 1}
+        assert 0 < right < 13 and still_plm.training
+
+    def test_without_a_development_file_there_is_no_number(self, treebank, plm):
+        assert Treebank(treebank).attachment(plm, DependencyParsing()) == {}
+
+    def test_a_mistake_in_it_is_told_before_the_training(self, tmp_path, plm):
+        (tmp_path / "train.conllu").write_text(conllu())
+        (tmp_path / "dev.conllu").write_text(conllu().replace("\tnsubj\t", "\tsubject\t"))
+        with pytest.raises(UserError, match=r"dev.conllu, line 3: 'subject' is no relation"):
+            Treebank(tmp_path).check(plm)
 
 
 class TestObjective:
