@@ -47,7 +47,7 @@ class Killed(Exception):
 
 
 class KillAt(TrainerCallback):
-    """Stops the last stage of a run after so many steps."""
+    """Stops one stage of a run after so many steps."""
 
     def __init__(self, stage: str, step: int):
         self.stage, self.step = stage, step
@@ -85,6 +85,31 @@ def test_it_trains_is_killed_resumes_and_is_recorded(testbed, model, tmp_path, m
     assert (tmp_path / "model" / "objective.safetensors").exists() == owns
     words = command_line(chosen)
     assert all(f"--{name.replace('_', '-')}" in words for name in settings)
+
+
+@pytest.mark.parametrize(
+    ("method", "stage", "settings"),
+    [
+        ("ipt", "dependency_parsing", {"parsing_steps": 60, "parsing_learning_rate": 1e-2}),
+        ("intermediate_pretraining", "masked_lm", {"pretraining_steps": 60}),
+    ],
+)
+def test_it_is_killed_in_its_first_stage_and_resumes(testbed, model, tmp_path, method, stage, settings):  # noqa: F811
+    if method == "ipt":
+        settings = settings | {"treebank": str(tmp_path)}
+        for part in ("train", "dev"):
+            (tmp_path / f"{part}.conllu").write_text(conllu())
+    chosen = config(model, method=method, **settings)
+    whole = read_records([run(chosen, tmp_path / "whole")[0]])[0]
+    for step in (1, 55):  # before the checkpoint at 50, and after it
+        with pytest.raises(Killed):
+            run(chosen, tmp_path / "killed", callbacks=[KillAt(stage, step)])
+    resumed = read_records([run(chosen, tmp_path / "killed")[0]])[0]
+    assert resumed["history"] == whole["history"] and resumed["metrics"] == whole["metrics"]
+    first, last = whole["cost"]["stages"]
+    assert (first["name"], first["steps"], last["steps"]) == (stage, 60, 8)
+    assert resumed["cost"]["stages"][0] == first | {"seconds": resumed["cost"]["stages"][0]["seconds"]}
+    assert method != "ipt" or first["dev_uas"] > 0.8, "it was trained on the trees of the development file"
 
 
 class TestStages:

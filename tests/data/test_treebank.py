@@ -11,16 +11,19 @@ from mtlib.errors import UserError
 from mtlib.objectives import DependencyParsing
 from mtlib.objectives.dependency_parsing import NO_WORD, RELATIONS, parsing_loss
 from mtlib.runs.run import run
+from mtlib.trainer import ObjectiveTrainer
 from tests.conftest import make_plm, tiny_bert_config
 from tests.runs.test_runs import config, model, testbed  # noqa: F401  (fixtures)
 from tests.test_peers import architecture
-from tests.test_trainer import NO_DROPOUT
+from tests.test_trainer import NO_DROPOUT, arguments, history
 
 TREES = {
     "the film was slowly boring": ([2, 5, 5, 5, 0], ["det", "nsubj", "cop", "advmod", "root"]),
     "a great story of the plot": ([3, 3, 0, 6, 6, 3], ["det", "amod", "root", "case", "det", "nmod:of"]),
     "not funny": ([2, 0], ["advmod", "root"]),
 }
+# "good", "very good" and so on: 1 to 16 words
+GROWING = {" ".join(["very"] * n + ["good"]): ([n + 1] * n + [0], ["advmod"] * n + ["root"]) for n in range(16)}
 
 
 def conllu(trees=TREES) -> str:
@@ -130,6 +133,36 @@ class TestObjective:
         assert parts["arc_loss"].item() == pytest.approx((math.log(2) + math.log(4) + math.log(8)) / 3)
         assert parts["relation_loss"].item() == pytest.approx((math.log(2) + math.log(4) + math.log(5 / 4)) / 3)
         assert loss.item() == pytest.approx(sum(part.item() for part in parts.values()))
+
+    @pytest.mark.parametrize("faithful_to_code", [False, True])
+    def test_slices_with_unequal_numbers_of_words_add_up(self, treebank, still_plm, faithful_to_code):
+        batch, _ = batch_of(still_plm, treebank)  # of 5, 6 and 2 words
+        objective = DependencyParsing(faithful_to_code)
+        objective.build(still_plm)
+        parameters = [*still_plm.trunk.parameters(), *objective.parameters()]
+
+        def gradients(batches):
+            loss = sum(objective(still_plm, part).loss for part in batches)
+            return [loss, *torch.autograd.grad(loss, parameters)]
+
+        slices = [{name: value[rows] for name, value in batch.items()} for rows in (slice(0, 2), slice(2, 3))]
+        counts = [objective.totals(part)["n_words"] for part in slices]
+        assert counts == [11, 2]
+        whole, cut = gradients([batch]), gradients([part | {"n_words": sum(counts)} for part in slices])
+        torch.testing.assert_close(cut, whole)
+
+    def test_it_trains_alike_however_the_batch_is_cut(self, tmp_path):
+        (tmp_path / "train.conllu").write_text(conllu(GROWING))
+
+        def trained(size):
+            slices = {"per_device_train_batch_size": size, "gradient_accumulation_steps": 8 // size, "max_steps": 3}
+            plm = make_plm(tiny_bert_config(**NO_DROPOUT))
+            data = Treebank(tmp_path)(plm, None).examples
+            trainer = ObjectiveTrainer(plm, DependencyParsing(), arguments(tmp_path, **slices), data)
+            trainer.train()
+            return torch.tensor(history(trainer, "loss", "grad_norm", "share_right_heads"))
+
+        torch.testing.assert_close(trained(8), trained(2), rtol=1e-4, atol=1e-6)
 
     @pytest.mark.parametrize("name", ["bert", "roberta", "bart"])
     def test_scores_are_biaffine_and_padding_is_nobodys_head(self, treebank, name):
