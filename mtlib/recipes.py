@@ -119,8 +119,17 @@ def hidden_cut(settings, rates: LearningRates, tokenizer) -> Stages:
 
 
 def ipt(settings, rates: LearningRates, tokenizer) -> Stages:
+    """Parsing runs for the given epochs; the published training stops at the best UAS on the development set."""
     treebank = import_module("mtlib.data.treebank").Treebank(settings.treebank)
-    parsing = Stage(DependencyParsing(settings.faithful_to_code), rates, (treebank,))
+    rate = settings.parsing_learning_rate
+    parsing = Stage(
+        DependencyParsing(settings.faithful_to_code),
+        rates if rate is None else LearningRates(*[rate] * 3),
+        (treebank,),
+        epochs=settings.parsing_epochs,
+        steps=settings.parsing_steps,
+        measure=treebank.attachment,
+    )
     return (parsing, *fine_tuning(settings, rates, tokenizer))
 
 

@@ -222,6 +222,14 @@ class TwoViewsSettings:
 class ParsingSettings:
     treebank: Annotated[str | None, "folder with a treebank in CoNLL-U, for example UD English-EWT"] = None
     faithful_to_code: Annotated[bool, _FAITHFUL] = False
+    parsing_epochs: Annotated[float | None, "of parsing (default: as in fine-tuning)", ABOVE_0] = None
+    parsing_steps: Annotated[int | None, "of parsing, instead of epochs", ABOVE_0] = None
+    parsing_learning_rate: Annotated[
+        float | None, "of parsing, for trunk and parser (default: those of fine-tuning)", ABOVE_0
+    ] = None
+
+    def __post_init__(self):
+        _check_one_length(self, "parsing")
 
 
 @dataclass(frozen=True)
@@ -263,5 +271,11 @@ class IntermediateSettings:
     ] = None
 
     def __post_init__(self):
-        if self.pretraining_epochs is not None and self.pretraining_steps is not None:
-            raise UserError("pretraining_epochs and pretraining_steps are both given; leave one out.")
+        _check_one_length(self, "pretraining")
+
+
+def _check_one_length(settings: object, stage: str) -> None:
+    """Raise `UserError` where both the epochs and the steps of a stage are given."""
+    epochs, steps = f"{stage}_epochs", f"{stage}_steps"
+    if getattr(settings, epochs) is not None and getattr(settings, steps) is not None:
+        raise UserError(f"{epochs} and {steps} are both given; leave one out.")

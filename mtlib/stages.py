@@ -1,7 +1,7 @@
 """What a method consists of: trainings one after the other, and what is done to the data before each."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import ceil
 from pathlib import Path
@@ -38,6 +38,7 @@ class Stage:
             "eager"}` for an objective that reads attention weights.
         name: in records; default the objective's own. Two stages of a method need different ones.
         epochs, steps: how long it trains, where that is not the epochs of the run.
+        measure: `(plm, objective) -> numbers` about what was trained, for the record's cost.
     """
 
     objective: Objective
@@ -48,6 +49,7 @@ class Stage:
     name: str = ""
     epochs: float | None = None
     steps: int | None = None
+    measure: Callable[[SharedPLM, Objective], dict[str, float]] | None = None
 
     def __post_init__(self):
         if self.start not in ("previous", "pretrained"):

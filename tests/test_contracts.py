@@ -32,6 +32,7 @@ from mtlib.settings import LearningRates
 from mtlib.stages import Stage
 from mtlib.trainer import ObjectiveTrainer
 from tests.conftest import make_batch, make_plm, tiny_bert_config
+from tests.data.test_treebank import GROWING, conllu
 from tests.runs.test_runs import config, model, testbed, write_testbed  # noqa: F401  (fixtures)
 from tests.test_trainer import NO_DROPOUT, arguments, examples, history
 
@@ -317,12 +318,16 @@ def test_two_processes_train_as_one(tmp_path):
     """The same global batches, cut over two gloo processes; without dropout.
 
     An objective without masks, Mask-tuning, one with a column and a parameter in Mask-tuning, those of the other
-    papers, a masking policy that reads a column, fixed masks, and the balanced update, with accumulation too.
+    papers, a masking policy that reads a column, fixed masks, and the balanced update, with accumulation too. The trees
+    have 1 to 16 words, so that the processes count different numbers of words.
     """
     methods = ["fine_tuning", "mask_tuning --mask-rate 0.4", "weighed", "product_of_experts", "learned_mixin"]
     methods += ["reweight", "hidden_cut", "confidence_regularization", "span_cutoff"]
     methods += ["mask_tuning --masking frequency_rare", "mask_tuning --mask-rate 0.4 --fixed-masks"]
     methods += [f"mask_tuning --mask-rate 0.4 --update balanced --accumulation {slices}" for slices in (1, 2)]
+    methods += ["intermediate_pretraining", f"ipt --treebank {tmp_path} --parsing-steps 8"]
+    for part in ("train", "dev"):
+        (tmp_path / f"{part}.conllu").write_text(conllu(GROWING))
     source, still = write_testbed(tmp_path / "testbed"), tmp_path / "still-bert"
     train = source / "testbed_sentiment_train.jsonl"
     lines = train.read_text().splitlines(keepends=True)  # of several lengths, so that the processes pad differently
@@ -344,6 +349,7 @@ def test_two_processes_train_as_one(tmp_path):
     assert len(one) == len(two) == len(methods)
     for alone, shared in zip(one, two, strict=True):
         assert len(alone["history"]) == 8 * len(alone["cost"]["stages"])
+        assert alone["cost"]["stages"][0].get("dev_uas") == shared["cost"]["stages"][0].get("dev_uas")
         for ours, theirs in zip(alone["history"], shared["history"], strict=True):
             for name in {"loss", "grad_norm", "mlm_loss", "ft_loss", "n_masked", "gate", "bias_loss"} & ours.keys():
                 assert ours[name] == pytest.approx(theirs[name], rel=1e-4), name

@@ -16,6 +16,7 @@ from mtlib.runs.config import command_line, configure
 from mtlib.runs.inputs import read_inputs, run_identity
 from mtlib.runs.records import read_records
 from mtlib.runs.run import run
+from mtlib.settings import LearningRates
 from mtlib.stages import AddTeacher
 from tests.conftest import make_plm, make_tokenizer
 from tests.data.test_treebank import conllu
@@ -46,7 +47,7 @@ class Killed(Exception):
 
 
 class KillAt(TrainerCallback):
-    """Stops the last stage of a run after so many steps."""
+    """Stops one stage of a run after so many steps."""
 
     def __init__(self, stage: str, step: int):
         self.stage, self.step = stage, step
@@ -84,6 +85,31 @@ def test_it_trains_is_killed_resumes_and_is_recorded(testbed, model, tmp_path, m
     assert (tmp_path / "model" / "objective.safetensors").exists() == owns
     words = command_line(chosen)
     assert all(f"--{name.replace('_', '-')}" in words for name in settings)
+
+
+@pytest.mark.parametrize(
+    ("method", "stage", "settings"),
+    [
+        ("ipt", "dependency_parsing", {"parsing_steps": 60, "parsing_learning_rate": 1e-2}),
+        ("intermediate_pretraining", "masked_lm", {"pretraining_steps": 60}),
+    ],
+)
+def test_it_is_killed_in_its_first_stage_and_resumes(testbed, model, tmp_path, method, stage, settings):  # noqa: F811
+    if method == "ipt":
+        settings = settings | {"treebank": str(tmp_path)}
+        for part in ("train", "dev"):
+            (tmp_path / f"{part}.conllu").write_text(conllu())
+    chosen = config(model, method=method, **settings)
+    whole = read_records([run(chosen, tmp_path / "whole")[0]])[0]
+    for step in (1, 55):  # before the checkpoint at 50, and after it
+        with pytest.raises(Killed):
+            run(chosen, tmp_path / "killed", callbacks=[KillAt(stage, step)])
+    resumed = read_records([run(chosen, tmp_path / "killed")[0]])[0]
+    assert resumed["history"] == whole["history"] and resumed["metrics"] == whole["metrics"]
+    first, last = whole["cost"]["stages"]
+    assert (first["name"], first["steps"], last["steps"]) == (stage, 60, 8)
+    assert resumed["cost"]["stages"][0] == first | {"seconds": resumed["cost"]["stages"][0]["seconds"]}
+    assert method != "ipt" or first["dev_uas"] > 0.8, "it was trained on the trees of the development file"
 
 
 class TestStages:
@@ -139,6 +165,20 @@ class TestStages:
             assert (bias_model.vectors, bias_model.faithful_to_code) == (asked["bias_vectors"], True)
             public = configure("nli", method, **settings, **asked).public()
             assert re.fullmatch(r"few\.vec \([0-9a-f]{12}\)", public["bias_vectors"])
+
+    def test_parsing_has_a_length_and_a_rate_of_its_own(self):
+        asked = {"parsing_steps": 7, "parsing_learning_rate": 5e-6}
+        parsing, tuning = self.stages(
+            "ipt", treebank="trees", learning_rate=2e-5, classifier_learning_rate=1e-3, **asked
+        )
+        assert (parsing.steps, parsing.epochs, tuning.steps) == (7, None, None)
+        assert parsing.rates == LearningRates(5e-6, 5e-6, 5e-6) and tuning.rates == LearningRates(2e-5, 1e-3, 2e-5)
+        parsing, tuning = self.stages("ipt", treebank="trees", parsing_epochs=0.5)
+        assert (parsing.steps, parsing.epochs, tuning.epochs) == (None, 0.5, None) and parsing.rates == tuning.rates
+        words = command_line(configure("nli", "ipt", treebank="trees", **asked))
+        assert words[-4:] == ["--parsing-steps", "7", "--parsing-learning-rate", "5e-06"]
+        with pytest.raises(UserError, match="parsing_epochs and parsing_steps are both given; leave one out"):
+            configure("nli", "ipt", treebank="trees", parsing_epochs=1, parsing_steps=2)
 
     def test_attributions_are_kept_for_as_long_as_was_asked(self):
         for method in ("mask_tuning", "no_integrated_loss"):

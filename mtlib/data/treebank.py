@@ -4,10 +4,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+import torch
 from datasets import Dataset
 
+from mtlib.collator import Collator, batches_by_length
+from mtlib.contexts import evaluating
 from mtlib.errors import UserError
-from mtlib.objectives.dependency_parsing import RELATIONS
+from mtlib.objectives.dependency_parsing import RELATIONS, DependencyParsing
 from mtlib.paths import name_with_hash
 from mtlib.plm import SharedPLM
 from mtlib.preparer import Prepared, Preparer
@@ -35,6 +38,8 @@ class Treebank(Preparer):
 
     def check(self, plm: SharedPLM) -> None:
         training_files(self.folder)
+        for path in development_files(self.folder):
+            read_conllu(path)  # a mistake in it would otherwise come to light after the training
         if not plm.tokenizer.is_fast:
             raise UserError(
                 f"{type(plm.tokenizer).__name__} does not say which piece belongs to which word; IPT needs a fast "
@@ -42,15 +47,31 @@ class Treebank(Preparer):
             )
 
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
-        sentences = [sentence for path in training_files(self.folder) for sentence in read_conllu(path)]
-        rows = [_tokenised(sentence, plm.tokenizer) for sentence in sentences if len(sentence.words) <= MOST_WORDS]
-        limit = min(MOST_PIECES, plm.longest)
-        kept = [row for row in rows if row is not None and row["length"] <= limit]
-        if not kept:
+        rows, left_out = _rows(training_files(self.folder), plm)
+        if not rows:
             raise UserError(
-                f"{self.folder} has no sentence that fits into {limit} pieces; take another, or another model."
+                f"{self.folder} has no sentence that fits into {_most_pieces(plm)} pieces; take another, or another "
+                "model."
             )
-        return Prepared(Dataset.from_list(kept), {"sentences_left_out": len(sentences) - len(kept)})
+        return Prepared(Dataset.from_list(rows), {"sentences_left_out": left_out})
+
+    @torch.no_grad()
+    def attachment(self, plm: SharedPLM, objective: DependencyParsing) -> dict[str, float]:
+        """`dev_uas`, the unlabelled attachment score: the share of words whose predicted head is right.
+
+        Of the files `*dev*.conllu`, punctuation included; nothing if there are none. Sentences are read, and left out,
+        as for training.
+        """
+        rows, left_out = _rows(development_files(self.folder), plm)
+        if not rows:
+            return {}
+        collate, n_words = Collator(plm.tokenizer, objective.columns), sum(len(row["heads"]) for row in rows)
+        with evaluating(plm):
+            shares = [
+                plm(objective, batch | {"n_words": n_words}).parts["share_right_heads"]
+                for _, batch in batches_by_length(Dataset.from_list(rows), collate, plm.device, batch_size=16)
+            ]
+        return {"dev_uas": round(float(sum(shares)), 4), "dev_sentences_left_out": left_out}
 
 
 def training_files(folder: str | Path) -> list[Path]:
@@ -58,6 +79,10 @@ def training_files(folder: str | Path) -> list[Path]:
     if not paths:
         raise UserError(f"{folder} has no file *train*.conllu; expected the folder of a treebank in CoNLL-U.")
     return paths
+
+
+def development_files(folder: str | Path) -> list[Path]:
+    return sorted(Path(folder).glob("*dev*.conllu"))
 
 
 def describe_treebank(folder: str | Path) -> str:
@@ -96,6 +121,18 @@ def read_conllu(path: Path) -> list[Sentence]:
         heads.append(int(fields[6]))
         relations.append(relation)
     return sentences
+
+
+def _rows(paths: list[Path], plm: SharedPLM) -> tuple[list[dict], int]:
+    """The sentences of the files as model inputs, and how many were left out."""
+    sentences = [sentence for path in paths for sentence in read_conllu(path)]
+    rows = [_tokenised(sentence, plm.tokenizer) for sentence in sentences if len(sentence.words) <= MOST_WORDS]
+    kept = [row for row in rows if row is not None and row["length"] <= _most_pieces(plm)]
+    return kept, len(sentences) - len(kept)
+
+
+def _most_pieces(plm: SharedPLM) -> int:
+    return min(MOST_PIECES, plm.longest)
 
 
 def _tokenised(sentence: Sentence, tokenizer) -> dict | None:

@@ -71,6 +71,8 @@ def train_stages(
                 config, stage, start, examples_of_stage, counts, folder, [clock, finite, *callbacks]
             )
             clock.stop()
+            if stage.measure is not None and not finite.diverged:
+                result["cost"] |= stage.measure(trainer.plm, trainer.objective)
             results.append(result)
             if last or finite.diverged:
                 break

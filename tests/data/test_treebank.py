@@ -11,16 +11,19 @@ from mtlib.errors import UserError
 from mtlib.objectives import DependencyParsing
 from mtlib.objectives.dependency_parsing import NO_WORD, RELATIONS, parsing_loss
 from mtlib.runs.run import run
+from mtlib.trainer import ObjectiveTrainer
 from tests.conftest import make_plm, tiny_bert_config
 from tests.runs.test_runs import config, model, testbed  # noqa: F401  (fixtures)
 from tests.test_peers import architecture
-from tests.test_trainer import NO_DROPOUT
+from tests.test_trainer import NO_DROPOUT, arguments, history
 
 TREES = {
     "the film was slowly boring": ([2, 5, 5, 5, 0], ["det", "nsubj", "cop", "advmod", "root"]),
     "a great story of the plot": ([3, 3, 0, 6, 6, 3], ["det", "amod", "root", "case", "det", "nmod:of"]),
     "not funny": ([2, 0], ["advmod", "root"]),
 }
+# "good", "very good" and so on: 1 to 16 words
+GROWING = {" ".join(["very"] * n + ["good"]): ([n + 1] * n + [0], ["advmod"] * n + ["root"]) for n in range(16)}
 
 
 def conllu(trees=TREES) -> str:
@@ -38,7 +41,6 @@ def conllu(trees=TREES) -> str:
 def treebank(tmp_path_factory):
     folder = tmp_path_factory.mktemp("made-up")
     (folder / "en-ud-train.conllu").write_text(conllu())
-    (folder / "en-ud-dev.conllu").write_text("not read")
     return folder
 
 
@@ -90,6 +92,37 @@ class TestReading:
         assert Treebank(tmp_path)(plm, None).counts == {"sentences_left_out": 1}
 
 
+class TestAttachment:
+    def test_the_share_of_right_heads_sentence_by_sentence(self, tmp_path, still_plm):
+        """Of sentences that stand in one batch here, with a token of two words and one sentence that is too long."""
+        long = " ".join(["film"] * 70)
+        text = conllu(TREES | {long: ([0] + [1] * 69, ["root"] + ["dep"] * 69)})
+        two_words = "3-4\twasn't\t_\t_\t_\t_\t_\t_\t_\t_\n"
+        (tmp_path / "dev.conllu").write_text(text.replace("3\twas\t", f"{two_words}3\twas\t", 1))
+        (tmp_path / "train.conllu").write_text(conllu())
+        batch, _ = batch_of(still_plm, tmp_path)
+        objective = DependencyParsing()
+        objective.build(still_plm)
+        right = 0
+        for row, length in enumerate((8, 9, 5)):  # tokens
+            alone = {name: value[row : row + 1, :length] for name, value in batch.items()}
+            n_words = int((alone["heads"] != NO_WORD).sum())
+            alone |= {name: alone[name][:, :n_words] for name in ("heads", "relations")}
+            right += int((objective.parse(still_plm, alone).arc_scores.argmax(-1) == alone["heads"]).sum())
+        measured = Treebank(tmp_path).attachment(still_plm.train(), objective)
+        assert measured == {"dev_uas": round(right / 13, 4), "dev_sentences_left_out": 1}
+        assert 0 < right < 13 and still_plm.training
+
+    def test_without_a_development_file_there_is_no_number(self, treebank, plm):
+        assert Treebank(treebank).attachment(plm, DependencyParsing()) == {}
+
+    def test_a_mistake_in_it_is_told_before_the_training(self, tmp_path, plm):
+        (tmp_path / "train.conllu").write_text(conllu())
+        (tmp_path / "dev.conllu").write_text(conllu().replace("\tnsubj\t", "\tsubject\t"))
+        with pytest.raises(UserError, match=r"dev.conllu, line 3: 'subject' is no relation"):
+            Treebank(tmp_path).check(plm)
+
+
 class TestObjective:
     def test_the_loss_by_hand(self):
         """Two words, of which the second sentence has one."""
@@ -100,6 +133,36 @@ class TestObjective:
         assert parts["arc_loss"].item() == pytest.approx((math.log(2) + math.log(4) + math.log(8)) / 3)
         assert parts["relation_loss"].item() == pytest.approx((math.log(2) + math.log(4) + math.log(5 / 4)) / 3)
         assert loss.item() == pytest.approx(sum(part.item() for part in parts.values()))
+
+    @pytest.mark.parametrize("faithful_to_code", [False, True])
+    def test_slices_with_unequal_numbers_of_words_add_up(self, treebank, still_plm, faithful_to_code):
+        batch, _ = batch_of(still_plm, treebank)  # of 5, 6 and 2 words
+        objective = DependencyParsing(faithful_to_code)
+        objective.build(still_plm)
+        parameters = [*still_plm.trunk.parameters(), *objective.parameters()]
+
+        def gradients(batches):
+            loss = sum(objective(still_plm, part).loss for part in batches)
+            return [loss, *torch.autograd.grad(loss, parameters)]
+
+        slices = [{name: value[rows] for name, value in batch.items()} for rows in (slice(0, 2), slice(2, 3))]
+        counts = [objective.totals(part)["n_words"] for part in slices]
+        assert counts == [11, 2]
+        whole, cut = gradients([batch]), gradients([part | {"n_words": sum(counts)} for part in slices])
+        torch.testing.assert_close(cut, whole)
+
+    def test_it_trains_alike_however_the_batch_is_cut(self, tmp_path):
+        (tmp_path / "train.conllu").write_text(conllu(GROWING))
+
+        def trained(size):
+            slices = {"per_device_train_batch_size": size, "gradient_accumulation_steps": 8 // size, "max_steps": 3}
+            plm = make_plm(tiny_bert_config(**NO_DROPOUT))
+            data = Treebank(tmp_path)(plm, None).examples
+            trainer = ObjectiveTrainer(plm, DependencyParsing(), arguments(tmp_path, **slices), data)
+            trainer.train()
+            return torch.tensor(history(trainer, "loss", "grad_norm", "share_right_heads"))
+
+        torch.testing.assert_close(trained(8), trained(2), rtol=1e-4, atol=1e-6)
 
     @pytest.mark.parametrize("name", ["bert", "roberta", "bart"])
     def test_scores_are_biaffine_and_padding_is_nobodys_head(self, treebank, name):
