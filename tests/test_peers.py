@@ -230,25 +230,6 @@ class TestObjectives:
         assert reaches(parts["bias_loss"], model) == {False} and reaches(parts["bias_loss"], network) == {True}
         assert reaches(parts["ft_loss"], model) == reaches(parts["ft_loss"], network) == {True}
 
-    def test_no_gradient_reaches_a_frozen_bias_or_the_teacher(self):
-        logits, bias, teacher = (tensor.clone().requires_grad_() for tensor in (LOGITS, B, P))
-        for loss, _ in (
-            reweight_loss(logits, bias, Y),
-            confidence_regularization_loss(logits, teacher, bias, Y),
-        ):
-            found = torch.autograd.grad(loss, (logits, bias, teacher), allow_unused=True)
-            assert [gradient is not None for gradient in found] == [True, False, False]
-
-    @pytest.mark.parametrize("name", ["product_of_experts", "learned_mixin"])
-    def test_in_mask_tuning_the_masked_lm_loss_reaches_neither_gate_nor_bias_network(self, still_plm, name):
-        objective = MaskTuning(0.3, classification=built(name, still_plm))
-        batch = objective.prepare(still_plm, peer_batch(still_plm), torch.Generator().manual_seed(0))
-        parts = objective(still_plm, batch).parts
-        own = list(objective.classification.parameters())
-        found = torch.autograd.grad(parts["mlm_loss"], own, allow_unused=True, retain_graph=True)
-        assert own and all(gradient is None for gradient in found)
-        assert all(gradient is not None for gradient in torch.autograd.grad(parts["ft_loss"], own))
-
     def test_the_gate_reads_the_state_that_the_classifier_reads(self):
         """The classifier head over the state gives the logits."""
         from mtlib.objectives.states import classify_with_state
@@ -304,7 +285,7 @@ class TestObjectives:
 
         torch.testing.assert_close(trained(8), trained(2), rtol=1e-4, atol=1e-6)
 
-    @pytest.mark.parametrize("name", sorted({*PEERS} - {"hidden_cut"}))
+    @pytest.mark.parametrize("name", ["product_of_experts", "learned_mixin", "span_cutoff", "reweight"])
     def test_mask_tuning_classifies_with_it(self, still_plm, name):
         objective = MaskTuning(0.3, classification=built(name, still_plm))
         batch = objective.prepare(still_plm, peer_batch(still_plm), torch.Generator().manual_seed(0))
