@@ -127,10 +127,6 @@ METHODS: dict[str, Method] = {
             LearnedMixinSettings, paper="Learned-Mixin+H", colour="#6a3d9a", marker="X",
         ),
         Method(
-            "bias_product", "Bias Product", "an ensemble with a frozen bias model",
-            BiasSettings, colour="#b66dff", marker="H",
-        ),
-        Method(
             "product_of_experts", "product of experts", "an ensemble with a bias network trained along",
             ProductOfExpertsSettings, paper="PoE", colour="#005f73", marker="*",
         ),

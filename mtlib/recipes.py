@@ -11,7 +11,6 @@ from importlib import import_module
 from mtlib.errors import UserError
 from mtlib.masking import AttributionMasking, FixedMasking, MaskingPolicy, OneSide, masking_policy
 from mtlib.objectives import (
-    BiasProduct,
     ConfidenceRegularization,
     DependencyParsing,
     DoubleValidated,
@@ -100,10 +99,6 @@ def learned_mixin(settings, rates: LearningRates, tokenizer) -> Stages:
     return (Stage(objective, rates, (_add_bias(settings),)),)
 
 
-def bias_product(settings, rates: LearningRates, tokenizer) -> Stages:
-    return (Stage(BiasProduct(), rates, (_add_bias(settings),)),)
-
-
 def reweight(settings, rates: LearningRates, tokenizer) -> Stages:
     return (Stage(Reweight(), rates, (_add_bias(settings),)),)
 
@@ -158,7 +153,6 @@ _CLASSIFICATIONS = {
     "validated_or_original": _double_validated,
     "product_of_experts": product_of_experts,
     "learned_mixin": learned_mixin,
-    "bias_product": bias_product,
     "confidence_regularization": confidence_regularization,
     "span_cutoff": span_cutoff,
 }

@@ -8,7 +8,6 @@ from torch.nn.functional import cross_entropy
 
 from mtlib.errors import UserError
 from mtlib.objectives import (
-    BiasProduct,
     ConfidenceRegularization,
     FineTuning,
     HiddenCut,
@@ -60,15 +59,6 @@ class TestByHand:
         scaled = math.log(6) / 3 + 2 / 3 * math.log(3 / 2)  # entropy of (1, 1, 4) / 6
         assert parts["entropy"].item() == pytest.approx((1.5 * LN2 + scaled) / 2)
         assert loss.item() == pytest.approx(parts["ft_loss"].item() + 0.03 * parts["entropy"].item())
-
-    def test_bias_product(self):
-        plm = make_plm()
-        batch = peer_batch(plm)
-        logits, bias = plm.eval().classify(batch), batch["bias_log_probabilities"]
-        output = BiasProduct()(plm, batch)
-        torch.testing.assert_close(output.loss, cross_entropy(logits + bias, batch["labels"]))
-        uniform = batch | {"bias_log_probabilities": torch.full_like(bias, -LN2)}
-        torch.testing.assert_close(BiasProduct()(plm, uniform).loss, cross_entropy(logits, batch["labels"]))
 
     def test_reweight(self):
         loss, parts = reweight_loss(LOGITS, B, Y)
@@ -175,7 +165,6 @@ PEERS = {
     "product_of_experts": lambda: ProductOfExperts(0.7),
     "focal": lambda: ProductOfExperts(focus=2.0),
     "learned_mixin": LearnedMixin,
-    "bias_product": BiasProduct,
     "reweight": Reweight,
     "confidence_regularization": ConfidenceRegularization,
     "span_cutoff": lambda: SpanCutoff(0.3, divergence_weight=0.5),

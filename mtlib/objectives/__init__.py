@@ -4,7 +4,7 @@ from mtlib.objectives.confidence_regularization import ConfidenceRegularization,
 from mtlib.objectives.dependency_parsing import DependencyParsing
 from mtlib.objectives.fine_tuning import FineTuning, fine_tuning_loss
 from mtlib.objectives.hidden_cut import HiddenCut
-from mtlib.objectives.learned_mixin import BiasProduct, LearnedMixin, Reweight, learned_mixin_loss, reweight_loss
+from mtlib.objectives.learned_mixin import LearnedMixin, Reweight, learned_mixin_loss, reweight_loss
 from mtlib.objectives.mask_tuning import MaskTuning, integrated_loss, mask_tuning_loss
 from mtlib.objectives.masked_lm import MaskedLM, masked_lm_loss
 from mtlib.objectives.objective import Objective, ObjectiveOutput
@@ -13,7 +13,6 @@ from mtlib.objectives.readings import DoubleValidated, OriginalAndRefilled
 from mtlib.objectives.span_cutoff import SpanCutoff, jensen_shannon
 
 __all__ = [
-    "BiasProduct",
     "ConfidenceRegularization",
     "DependencyParsing",
     "DoubleValidated",

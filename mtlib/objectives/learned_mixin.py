@@ -1,4 +1,4 @@
-"""With a frozen bias model (Clark et al. 2019): Bias Product, Learned-Mixin+H and Reweight."""
+"""Ensembles with a frozen bias model (Clark et al. 2019): Learned-Mixin+H and Reweight."""
 
 from collections.abc import Mapping
 
@@ -78,18 +78,6 @@ class _WithFrozenBias(Objective):
     @property
     def columns(self) -> Mapping[str, float]:
         return {"bias_log_probabilities": 0.0}
-
-
-class BiasProduct(_WithFrozenBias):
-    """CE(log p + log b, y): the ensemble of model and bias, without gate and entropy."""
-
-    name = "bias_product"
-
-    def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
-        logits, bias = plm.classify(batch), batch["bias_log_probabilities"]  # (batch, classes) each
-        gate = torch.ones_like(bias[:, 0])
-        loss, parts = learned_mixin_loss(logits, bias, batch["labels"], gate, 0.0, batch.get("n_examples"))
-        return ObjectiveOutput(loss, {"ft_loss": parts["ft_loss"]}, logits)
 
 
 class LearnedMixin(_WithFrozenBias):
