@@ -11,6 +11,7 @@ from importlib import import_module
 from mtlib.errors import UserError
 from mtlib.masking import AttributionMasking, FixedMasking, MaskingPolicy, OneSide, masking_policy
 from mtlib.objectives import (
+    BiasProduct,
     ConfidenceRegularization,
     DependencyParsing,
     DoubleValidated,
@@ -99,6 +100,10 @@ def learned_mixin(settings, rates: LearningRates, tokenizer) -> Stages:
     return (Stage(objective, rates, (_add_bias(settings),)),)
 
 
+def bias_product(settings, rates: LearningRates, tokenizer) -> Stages:
+    return (Stage(BiasProduct(), rates, (_add_bias(settings),)),)
+
+
 def reweight(settings, rates: LearningRates, tokenizer) -> Stages:
     return (Stage(Reweight(), rates, (_add_bias(settings),)),)
 
@@ -144,6 +149,7 @@ _CLASSIFICATIONS = {
     "validated_or_original": _double_validated,
     "product_of_experts": product_of_experts,
     "learned_mixin": learned_mixin,
+    "bias_product": bias_product,
     "confidence_regularization": confidence_regularization,
     "span_cutoff": span_cutoff,
 }

@@ -82,7 +82,7 @@ Bias = Literal["by_task", "overlap", "lexical_overlap", "hypothesis_only", "bag_
 Side = Literal["both", "first", "second"]
 Classification = Literal[
     "fine_tuning", "original_and_refilled", "validated_or_dropped", "validated_or_original", "product_of_experts",
-    "learned_mixin", "confidence_regularization", "span_cutoff",
+    "learned_mixin", "bias_product", "confidence_regularization", "span_cutoff",
 ]  # fmt: skip
 
 # The bias models that fit a task; the first is its default. The classes stand in packages above this module.

@@ -320,7 +320,7 @@ def test_two_processes_train_as_one(tmp_path):
     papers, a masking policy that reads a column, fixed masks, and the balanced update, with accumulation too.
     """
     methods = ["fine_tuning", "mask_tuning --mask-rate 0.4", "weighed", "product_of_experts", "learned_mixin"]
-    methods += ["reweight", "hidden_cut", "confidence_regularization", "span_cutoff"]
+    methods += ["bias_product", "reweight", "hidden_cut", "confidence_regularization", "span_cutoff"]
     methods += ["mask_tuning --masking frequency_rare", "mask_tuning --mask-rate 0.4 --fixed-masks"]
     methods += [f"mask_tuning --mask-rate 0.4 --update balanced --accumulation {slices}" for slices in (1, 2)]
     source, still = write_testbed(tmp_path / "testbed"), tmp_path / "still-bert"

@@ -26,6 +26,7 @@ from tests.test_methods import tokenised
 PEERS = {
     "learned_mixin": ({}, {"gate", "entropy", "bias_accuracy", "bias_calibration_error"}),
     "product_of_experts": ({}, {"bias_loss", "bias_accuracy"}),
+    "bias_product": ({}, {"ft_loss", "bias_accuracy"}),
     "reweight": ({"bias_folds": 1}, {"bias_gold_probability"}),
     "confidence_regularization": ({}, {"teacher_accuracy", "bias_accuracy"}),
     "span_cutoff": ({"cut_ratio": 0.3}, {"cut_loss", "divergence"}),
