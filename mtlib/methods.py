@@ -56,7 +56,7 @@ class Method:
     rates: LearningRates = _RATES
     paper: str = ""
     colour: str = "#000000"
-    marker: str = "o"
+    marker: str | tuple[int, int, int] = "o"
     fixed: Mapping[str, object] = field(default_factory=dict)
     recipe: "Callable[[object, LearningRates, object], tuple[Stage, ...]] | None" = None
 
@@ -129,6 +129,10 @@ METHODS: dict[str, Method] = {
         Method(
             "product_of_experts", "product of experts", "an ensemble with a bias network trained along",
             ProductOfExpertsSettings, paper="PoE", colour="#005f73", marker="*",
+        ),
+        Method(
+            "bias_product", "Bias Product", "an ensemble with a frozen bias model, without a gate",
+            BiasSettings, colour="#b15928", marker=(10, 1, 0),
         ),
         Method(
             "reweight", "Reweight", "examples weigh the less, the better the bias model explains them",

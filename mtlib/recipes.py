@@ -11,6 +11,7 @@ from importlib import import_module
 from mtlib.errors import UserError
 from mtlib.masking import AttributionMasking, FixedMasking, MaskingPolicy, OneSide, masking_policy
 from mtlib.objectives import (
+    BiasProduct,
     ConfidenceRegularization,
     DependencyParsing,
     DoubleValidated,
@@ -26,14 +27,7 @@ from mtlib.objectives import (
     SpanCutoff,
 )
 from mtlib.preparer import Preparer
-from mtlib.settings import (
-    BIAS_MODELS,
-    LearnedMixinSettings,
-    LearningRates,
-    MaskTuningSettings,
-    ProductOfExpertsSettings,
-    TwoViewsSettings,
-)
+from mtlib.settings import BIAS_MODELS, EquationSettings, LearningRates
 from mtlib.stages import AddTeacher, Refill, Stage
 
 Stages = tuple[Stage, ...]
@@ -84,19 +78,21 @@ def intermediate_pretraining(settings, rates: LearningRates, tokenizer) -> Stage
 
 
 def product_of_experts(settings, rates: LearningRates, tokenizer) -> Stages:
-    chosen = _as(ProductOfExpertsSettings, settings)
     objective = ProductOfExperts(
-        chosen.bias_weight,
-        halve_others=chosen.bias == "overlap",
-        focus=chosen.focus,
-        learning_rate=chosen.bias_learning_rate,
+        settings.bias_weight,
+        halve_others=settings.bias == "overlap",
+        focus=settings.focus,
+        learning_rate=settings.bias_learning_rate,
     )
-    return (Stage(objective, rates, (_add_bias(settings, chosen.faithful_to_code),)),)
+    return (Stage(objective, rates, (_add_bias(settings, settings.faithful_to_code),)),)
 
 
 def learned_mixin(settings, rates: LearningRates, tokenizer) -> Stages:
-    objective = LearnedMixin(_as(LearnedMixinSettings, settings).entropy_weight)
-    return (Stage(objective, rates, (_add_bias(settings),)),)
+    return (Stage(LearnedMixin(settings.entropy_weight), rates, (_add_bias(settings),)),)
+
+
+def bias_product(settings, rates: LearningRates, tokenizer) -> Stages:
+    return (Stage(BiasProduct(), rates, (_add_bias(settings),)),)
 
 
 def reweight(settings, rates: LearningRates, tokenizer) -> Stages:
@@ -153,18 +149,13 @@ _CLASSIFICATIONS = {
     "validated_or_original": _double_validated,
     "product_of_experts": product_of_experts,
     "learned_mixin": learned_mixin,
+    "bias_product": bias_product,
     "confidence_regularization": confidence_regularization,
     "span_cutoff": span_cutoff,
 }
 
 
 # --- what several recipes share ---
-
-
-def _as(kind: type, settings):
-    """The settings of one method as those of another; what they lack (Mask-tuning has no `focus`) is at its default."""
-    names = [entry.name for entry in fields(kind)]
-    return kind(**{name: getattr(settings, name) for name in names if hasattr(settings, name)})
 
 
 def _masking(settings, tokenizer) -> MaskingPolicy:
@@ -179,8 +170,9 @@ def _refill(settings, tokenizer, keep_original: bool = False) -> tuple[Preparer,
 
 
 def _refilled(settings, tokenizer, alpha: float, classification: Objective | None = None) -> MaskTuning:
-    """The objective that refills in each step."""
-    readings = _as(MaskTuningSettings, settings)
+    """The objective that refills in each step; what other methods than Mask-tuning do not read is at its default."""
+    names = [entry.name for entry in fields(EquationSettings) if hasattr(settings, entry.name)]
+    readings = EquationSettings(**{name: getattr(settings, name) for name in names})
     masking = _masking(settings, tokenizer)
     if isinstance(masking, AttributionMasking):
         masking = replace(masking, every=readings.attribution_every)
@@ -203,12 +195,11 @@ def _masked_lm(settings, rates: LearningRates, tokenizer) -> Stage:
 
 def _two_views(settings) -> dict[str, object]:
     """The arguments of the two objectives that cut."""
-    chosen = _as(TwoViewsSettings, settings)
     return {
-        "ratio": chosen.cut_ratio,
-        "cut_weight": chosen.cut_weight,
-        "divergence_weight": chosen.divergence_weight,
-        "faithful_to_code": chosen.faithful_to_code,
+        "ratio": settings.cut_ratio,
+        "cut_weight": settings.cut_weight,
+        "divergence_weight": settings.divergence_weight,
+        "faithful_to_code": settings.faithful_to_code,
     }
 
 

@@ -2,6 +2,7 @@
 
 import math
 import numbers
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import cache
@@ -82,7 +83,7 @@ Bias = Literal["by_task", "overlap", "lexical_overlap", "hypothesis_only", "bag_
 Side = Literal["both", "first", "second"]
 Classification = Literal[
     "fine_tuning", "original_and_refilled", "validated_or_dropped", "validated_or_original", "product_of_experts",
-    "learned_mixin", "confidence_regularization", "span_cutoff",
+    "learned_mixin", "bias_product", "confidence_regularization", "span_cutoff",
 ]  # fmt: skip
 
 # The bias models that fit a task; the first is its default. The classes stand in packages above this module.
@@ -102,14 +103,13 @@ ENGLISH_PIPELINE = "en_core_web_sm"
 _MASKING = "which tokens are masked (meta_learned is our reconstruction of what its authors describe)"
 _SPACY_PIPELINE = "for masking salient_spans: an installed spaCy pipeline that finds named entities"
 _FAITHFUL = "as the released code does it where the paper differs"
-# classifications of Mask-tuning that take no bias model
-_WITHOUT_BIAS = ("fine_tuning", "original_and_refilled", "validated_or_dropped", "validated_or_original", "span_cutoff")
 
 
 def unread_settings(values: Mapping[str, object], pair: bool) -> dict[str, tuple[str, str]]:
     """The settings that others of `values` leave unread: each with what says so, and what to do in order to have it.
 
-    A setting that is absent from `values` leaves none unread.
+    A setting that is absent from `values` leaves none unread. Of a bias model only the one on overlap reads word
+    vectors, and only its features differ in released code.
 
     Args:
         pair: the task has pairs of texts.
@@ -126,28 +126,21 @@ def unread_settings(values: Mapping[str, object], pair: bool) -> dict[str, tuple
         unread["spacy_pipeline"] = f"masking is {masking!r}", "give masking salient_spans too"
     if not pair:
         unread["side"] = "the task has single texts", "take a task with pairs"
+    if (classification := values.get("classification")) is not None:
+        for name, those in _classifications_that_read().items():
+            if classification not in those:
+                unread[name] = f"classification is {classification!r}", f"give classification {' or '.join(those)} too"
+    if isinstance(task := values.get("task"), str) and "bias" in values and "bias" not in unread:
+        bias = bias_for(task, values["bias"])
+        if bias != "overlap":
+            reason = f"bias is {bias!r}", "give bias overlap too" if pair else "take a task with pairs"
+            unread = {"bias_vectors": reason, "faithful_to_code": reason} | unread
     return unread
 
 
 def bias_for(task: str, bias: str) -> str:
     """The bias model that `bias` names: with "by_task", the task's default."""
     return BIAS_OF_TASK[task][0] if bias == "by_task" else bias
-
-
-def unread_bias_settings(task: str, bias: str, classification: str | None = None) -> frozenset[str]:
-    """The settings of a bias model that are not read, by a method or by Mask-tuning with this classification loss.
-
-    Word vectors are for the model on overlap. Product of experts alone has a bias network that is trained along, and so
-    a learning rate for it, and released code with overlap features of its own. Span Cutoff has no bias model, but
-    released code that differs from its paper.
-    """
-    if classification in _WITHOUT_BIAS:
-        unread = set(settings_of(BiasNetworkSettings))
-        return frozenset(unread - {"faithful_to_code"} if classification == "span_cutoff" else unread)
-    unread = set() if bias_for(task, bias) == "overlap" else {"bias_vectors", "faithful_to_code"}
-    if classification not in (None, "product_of_experts"):
-        unread |= {"bias_learning_rate", "faithful_to_code"}
-    return frozenset(unread)
 
 
 @dataclass(frozen=True)
@@ -194,13 +187,9 @@ class BiasSettings:
 
 
 @dataclass(frozen=True)
-class BiasNetworkSettings(BiasSettings):
+class ProductOfExpertsSettings(BiasSettings):
     bias_learning_rate: Annotated[float | None, "of the bias network (default: the classifier's)", ABOVE_0] = None
-    faithful_to_code: Annotated[bool, _FAITHFUL] = False  # here: the overlap features of product of experts
-
-
-@dataclass(frozen=True)
-class ProductOfExpertsSettings(BiasNetworkSettings):
+    faithful_to_code: Annotated[bool, _FAITHFUL] = False  # here: the features of overlap
     bias_weight: Annotated[float, "weight of the bias network's own loss", FROM_0] = 1.0
     focus: Annotated[float | None, "exponent of the debiased focal loss, which replaces the product", FROM_0] = None
 
@@ -247,8 +236,27 @@ class EquationSettings(SharedTrunkSettings):
 
 
 @dataclass(frozen=True)
-class MaskTuningSettings(BiasNetworkSettings, EquationSettings):
-    """Equation 1, whose classification loss may be one that reads a bias model."""
+class MaskTuningSettings(TwoViewsSettings, ProductOfExpertsSettings, LearnedMixinSettings, EquationSettings):
+    """Equation 1, whose classification loss may be another method's, with the settings of that one."""
+
+
+# the methods whose settings Mask-tuning reads with their loss as its `classification`
+_SETTINGS_OF_CLASSIFICATIONS: dict[Classification, type] = {
+    "product_of_experts": ProductOfExpertsSettings,
+    "learned_mixin": LearnedMixinSettings,
+    "bias_product": BiasSettings,
+    "confidence_regularization": BiasSettings,
+    "span_cutoff": TwoViewsSettings,
+}
+
+
+def _classifications_that_read() -> dict[str, list[str]]:
+    """The classifications that read each setting which comes with them, by its name."""
+    readers = defaultdict(list)
+    for classification, cls in _SETTINGS_OF_CLASSIFICATIONS.items():
+        for name in settings_of(cls):
+            readers[name].append(classification)
+    return readers
 
 
 @dataclass(frozen=True)

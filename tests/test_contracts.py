@@ -322,7 +322,7 @@ def test_two_processes_train_as_one(tmp_path):
     have 1 to 16 words, so that the processes count different numbers of words.
     """
     methods = ["fine_tuning", "mask_tuning --mask-rate 0.4", "weighed", "product_of_experts", "learned_mixin"]
-    methods += ["reweight", "hidden_cut", "confidence_regularization", "span_cutoff"]
+    methods += ["bias_product", "reweight", "hidden_cut", "confidence_regularization", "span_cutoff"]
     methods += ["mask_tuning --masking frequency_rare", "mask_tuning --mask-rate 0.4 --fixed-masks"]
     methods += [f"mask_tuning --mask-rate 0.4 --update balanced --accumulation {slices}" for slices in (1, 2)]
     methods += ["intermediate_pretraining", f"ipt --treebank {tmp_path} --parsing-steps 8"]

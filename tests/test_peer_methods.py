@@ -2,6 +2,7 @@
 
 import json
 import re
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -9,14 +10,14 @@ import torch
 from transformers import TrainerCallback
 
 from mtlib.errors import UserError
-from mtlib.methods import get_method
+from mtlib.methods import METHODS, get_method
 from mtlib.objectives import ConfidenceRegularization, FineTuning, MaskTuning
 from mtlib.plm import SharedPLM
-from mtlib.runs.config import command_line, configure
+from mtlib.runs.config import command_line, configure, read_by
 from mtlib.runs.inputs import read_inputs, run_identity
 from mtlib.runs.records import read_records
 from mtlib.runs.run import run
-from mtlib.settings import LearningRates
+from mtlib.settings import Classification, LearningRates
 from mtlib.stages import AddTeacher
 from tests.conftest import make_plm, make_tokenizer
 from tests.data.test_treebank import conllu
@@ -27,19 +28,23 @@ from tests.test_methods import tokenised
 PEERS = {
     "learned_mixin": ({}, {"gate", "entropy", "bias_accuracy", "bias_calibration_error"}),
     "product_of_experts": ({}, {"bias_loss", "bias_accuracy"}),
+    "bias_product": ({}, {"ft_loss", "bias_accuracy"}),
     "reweight": ({"bias_folds": 1}, {"bias_gold_probability"}),
     "confidence_regularization": ({}, {"teacher_accuracy", "bias_accuracy"}),
     "span_cutoff": ({"cut_ratio": 0.3}, {"cut_loss", "divergence"}),
     "ipt": ({"treebank": "trees"}, {"ft_loss"}),
     "hidden_cut": ({"faithful_to_code": True}, {"cut_loss", "divergence"}),
 }
+# the same, of a classification in Mask-tuning
 COMBINED = {
-    "product_of_experts": {"bias_loss", "mlm_loss", "bias_accuracy"},
-    "confidence_regularization": {"teacher_accuracy", "mlm_loss"},
+    "product_of_experts": ({"focus": 1.5, "bias_weight": 0.5}, {"bias_loss", "mlm_loss", "bias_accuracy"}),
+    "learned_mixin": ({"entropy_weight": 0.1}, {"gate", "entropy", "mlm_loss"}),
+    "confidence_regularization": ({}, {"teacher_accuracy", "mlm_loss"}),
+    "span_cutoff": ({"cut_ratio": 0.3}, {"cut_loss", "mlm_loss"}),
 }
-RUNS = [(name, settings, names) for name, (settings, names) in PEERS.items()] + [
-    ("mask_tuning", {"classification": name}, names) for name, names in COMBINED.items()
-]
+RUNS = [(name, settings, names) for name, (settings, names) in PEERS.items()]
+RUNS += [("product_of_experts", {"focus": 2.0}, {"bias_loss"})]
+RUNS += [("mask_tuning", {"classification": name} | settings, names) for name, (settings, names) in COMBINED.items()]
 
 
 class Killed(Exception):
@@ -129,6 +134,31 @@ class TestStages:
             assert type(classification) is ConfidenceRegularization
         assert student.objective.alpha == 0.4
 
+    @pytest.mark.parametrize(
+        ("method", "settings", "reached"),
+        [
+            ("learned_mixin", {"entropy_weight": 0.1}, {"entropy_weight": 0.1}),
+            ("product_of_experts", {"bias_weight": 0.5, "focus": 2}, {"bias_weight": 0.5, "focus": 2}),
+            ("product_of_experts", {"bias_learning_rate": 0.02}, {"learning_rate": 0.02, "halve_others": True}),
+            (
+                "span_cutoff",
+                {"cut_ratio": 0.3, "cut_weight": 0.5, "divergence_weight": 0.2, "faithful_to_code": True},
+                {"ratio": 0.3, "cut_weight": 0.5, "divergence_weight": 0.2, "faithful_to_code": True},
+            ),
+        ],
+    )
+    def test_its_settings_reach_its_loss_alone_and_in_mask_tuning(self, method, settings, reached):
+        (alone,) = self.stages(method, **settings)
+        (combined,) = self.stages("mask_tuning", classification=method, **settings)
+        for objective in (alone.objective, combined.objective.classification):
+            assert {name: getattr(objective, name) for name in reached} == reached
+
+    def test_mask_tuning_reads_what_the_methods_read_whose_losses_it_takes(self):
+        given = {setting: None for method in COMBINED for setting in METHODS[method].reads}
+        for name in {*get_args(Classification)} & METHODS.keys():
+            values = given | {"task": "nli", "classification": name, "bias": "overlap"}
+            assert read_by("mask_tuning", values).keys() & given.keys() == {*METHODS[name].reads}, name
+
     def test_mask_tuning_with_cross_entropy_is_as_it_was(self):
         (stage,) = self.stages("mask_tuning")
         assert type(stage.objective) is MaskTuning and type(stage.objective.classification) is FineTuning
@@ -195,6 +225,8 @@ class TestStages:
         plain = identity(method="mask_tuning")
         assert identity(method="mask_tuning", classification="fine_tuning") == plain
         assert identity(method="mask_tuning", classification="span_cutoff") != plain
+        experts = {"method": "mask_tuning", "classification": "product_of_experts"}
+        assert identity(**experts, bias_weight=1) == identity(**experts) != identity(**experts, focus=2)
 
     @pytest.mark.parametrize(
         ("settings", "message"),
@@ -205,21 +237,39 @@ class TestStages:
             ),
             (
                 {"method": "mask_tuning", "bias": "shortcut"},
-                "bias is 'shortcut', which mask_tuning with classification='fine_tuning' does not read",
+                "bias is 'shortcut', but classification is 'fine_tuning', which does not read it; leave it out, or "
+                "give classification product_of_experts or learned_mixin or",
             ),
-            ({"method": "mask_tuning", "bias_folds": 2}, "bias_folds is 2, which mask_tuning with"),
-            ({"method": "mask_tuning", "faithful_to_code": True}, "faithful_to_code is True, which mask_tuning with"),
+            ({"method": "mask_tuning", "bias_folds": 2}, "bias_folds is 2, but classification is 'fine_tuning'"),
+            ({"method": "mask_tuning", "faithful_to_code": True}, "or give classification product_of_experts or span_"),
+            (
+                {"method": "mask_tuning", "focus": 0.0},
+                "focus is 0.0, but classification is 'fine_tuning', which does not read it; leave it out, or give "
+                "classification product_of_experts too",
+            ),
+            (
+                {"method": "mask_tuning", "classification": "product_of_experts", "entropy_weight": 0.1},
+                "entropy_weight is 0.1, but classification is 'product_of_experts', which does not read it",
+            ),
+            (
+                {"method": "mask_tuning", "classification": "learned_mixin", "cut_ratio": 0.3},
+                "cut_ratio is 0.3, but .*give classification span_cutoff too",
+            ),
             (
                 {"method": "product_of_experts", "faithful_to_code": True},
-                "which product_of_experts and the bias model 'bag_of_words' does not read",
+                "faithful_to_code is True, but bias is 'bag_of_words', which does not read it; leave it out, or take a",
             ),
             ({"method": "reweight", "faithful_to_code": True}, "reweight does not read it"),
-            ({"method": "reweight", "bias_vectors": "few.vec"}, "bias_vectors is 'few.vec', which reweight and the bi"),
+            ({"method": "reweight", "bias_vectors": "few.vec"}, "bias_vectors is 'few.vec', but bias is 'bag_of_w"),
+            (
+                {"task": "nli", "method": "reweight", "bias": "lexical_overlap", "bias_vectors": "few.vec"},
+                "but bias is 'lexical_overlap', which does not read it; leave it out, or give bias overlap too",
+            ),
             ({"task": "nli", "method": "reweight", "bias_vectors": "few.vec"}, "'few.vec', which is no file"),
             ({"method": "mask_tuning", "attribution_every": 2}, "attribution_every is 2, but masking is 'exact'"),
             (
                 {"method": "mask_tuning", "classification": "learned_mixin", "bias_learning_rate": 0.01},
-                "which mask_tuning with classification='learned_mixin' and the bias model 'bag_of_words' does not",
+                "bias_learning_rate is 0.01, but classification is 'learned_mixin', which does not read it",
             ),
             ({"method": "mask_tuning", "masking": "supervised", "mask_rate": 0.3}, "a span of its own length"),
             (

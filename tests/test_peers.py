@@ -8,6 +8,7 @@ from torch.nn.functional import cross_entropy
 
 from mtlib.errors import UserError
 from mtlib.objectives import (
+    BiasProduct,
     ConfidenceRegularization,
     FineTuning,
     HiddenCut,
@@ -16,6 +17,7 @@ from mtlib.objectives import (
     ProductOfExperts,
     Reweight,
     SpanCutoff,
+    bias_product_loss,
     confidence_regularization_loss,
     debiased_focal_loss,
     jensen_shannon,
@@ -60,6 +62,16 @@ class TestByHand:
         assert parts["entropy"].item() == pytest.approx((1.5 * LN2 + scaled) / 2)
         assert loss.item() == pytest.approx(parts["ft_loss"].item() + 0.03 * parts["entropy"].item())
 
+    def test_bias_product(self, still_plm):
+        loss, parts = bias_product_loss(LOGITS, BIAS, Y)
+        by_hand = (math.log(3 / 2) + math.log(14)) / 2  # (4, 1, 1) / 6 and (1, 1, 12) / 14
+        assert loss.item() == parts["ft_loss"].item() == pytest.approx(by_hand)
+        still_plm.classify = lambda batch: LOGITS
+        output = BiasProduct()(still_plm, {"bias_log_probabilities": BIAS, "labels": Y})
+        assert output.loss.item() == pytest.approx(by_hand) and {*output.parts} == {"ft_loss"}
+        of_a_slice = BiasProduct()(still_plm, {"bias_log_probabilities": BIAS, "labels": Y, "n_examples": 4})
+        assert of_a_slice.loss.item() == pytest.approx(by_hand / 2)
+
     def test_reweight(self):
         loss, parts = reweight_loss(LOGITS, B, Y)
         assert loss.item() == parts["ft_loss"].item() == pytest.approx((LN2 / 2 + 3 / 4 * 3 * LN2) / (5 / 4))
@@ -88,6 +100,7 @@ class TestByHand:
             lambda z, b, y, n=None, w=None, v=None: product_of_experts_loss(z, b.log(), y, 0.7, weights, n, w)[0],
             lambda z, b, y, n=None, w=None, v=None: debiased_focal_loss(z, b.log(), y, 2.0, 0.7, weights, n, w)[0],
             lambda z, b, y, n=None, w=None, v=None: learned_mixin_loss(z, b.log(), y, y + 1.0, 0.03, n)[0],
+            lambda z, b, y, n=None, w=None, v=None: bias_product_loss(z, b.log(), y, n)[0],
             lambda z, b, y, n=None, w=None, v=None: confidence_regularization_loss(z, b, b, y, n)[0],
             lambda z, b, y, n=None, w=None, v=None: jensen_shannon(z, b.log(), False, n),
             lambda z, b, y, n=None, w=None, v=None: reweight_loss(z, b, y, v)[0],
@@ -104,6 +117,7 @@ class TestLimits:
         torch.testing.assert_close(product_of_experts_loss(LOGITS, UNIFORM.log(), Y, 0.0)[0], plain)
         torch.testing.assert_close(reweight_loss(LOGITS, UNIFORM, Y)[0], plain)
         torch.testing.assert_close(learned_mixin_loss(LOGITS, UNIFORM.log(), Y, torch.ones(2), 0.0)[0], plain)
+        torch.testing.assert_close(bias_product_loss(LOGITS, UNIFORM.log(), Y)[0], plain)
         torch.testing.assert_close(debiased_focal_loss(LOGITS, BIAS, Y, 0.0, 0.0)[0], plain)
 
     @pytest.mark.parametrize("focus", [0.0, 0.5, 2.0])
@@ -111,6 +125,10 @@ class TestLimits:
         bias = torch.tensor([[40.0, 0.0]], requires_grad=True)
         debiased_focal_loss(torch.zeros(1, 2), bias, torch.tensor([0]), focus)[0].backward()
         assert bias.grad.isfinite().all()
+
+    def test_a_gate_at_one_gives_the_bias_product(self):
+        loss, _ = learned_mixin_loss(LOGITS, BIAS, Y, torch.ones(2), 0.0)
+        torch.testing.assert_close(loss, bias_product_loss(LOGITS, BIAS, Y)[0])
 
     def test_a_gate_at_zero_gives_cross_entropy(self):
         loss, parts = learned_mixin_loss(LOGITS, BIAS, Y, torch.zeros(2), 0.03)
@@ -134,6 +152,7 @@ class TestLimits:
         for loss in (
             product_of_experts_loss(half, BIAS.bfloat16(), Y)[0],
             learned_mixin_loss(half, BIAS, Y, torch.ones(2).bfloat16())[0],
+            bias_product_loss(half, BIAS.bfloat16(), Y)[0],
             reweight_loss(half, B, Y)[0],
             confidence_regularization_loss(half, P, B, Y)[0],
             jensen_shannon(half, BIAS.bfloat16()),
@@ -165,6 +184,7 @@ PEERS = {
     "product_of_experts": lambda: ProductOfExperts(0.7),
     "focal": lambda: ProductOfExperts(focus=2.0),
     "learned_mixin": LearnedMixin,
+    "bias_product": BiasProduct,
     "reweight": Reweight,
     "confidence_regularization": ConfidenceRegularization,
     "span_cutoff": lambda: SpanCutoff(0.3, divergence_weight=0.5),
@@ -197,6 +217,7 @@ class TestObjectives:
         objective = built(name, plm)
         objective.check(plm)
         batch = objective.prepare(plm, peer_batch(plm), torch.Generator().manual_seed(0))
+        frozen = [batch[column].requires_grad_() for column in ("bias_log_probabilities", "teacher_probabilities")]
         output = objective(plm, batch)
         assert output.logits.shape == (4, 2) and torch.isfinite(output.loss)
         output.loss.backward()
@@ -205,6 +226,7 @@ class TestObjectives:
         assert all(p.grad is not None and torch.isfinite(p.grad).all() for p in objective.parameters())
         trunk = {id(p) for p in plm.trunk.parameters()}
         assert all(p.grad is None for p in plm.mlm.parameters() if id(p) not in trunk), "the masked-LM head"
+        assert all(probabilities.grad is None for probabilities in frozen), "bias model and teacher"
 
     def test_the_bias_networks_loss_stays_out_of_the_trunk(self, still_plm):
         objective = ProductOfExperts()
@@ -274,13 +296,25 @@ class TestObjectives:
 
         torch.testing.assert_close(trained(8), trained(2), rtol=1e-4, atol=1e-6)
 
-    @pytest.mark.parametrize("name", ["product_of_experts", "learned_mixin", "span_cutoff", "reweight"])
+    @pytest.mark.parametrize("name", [name for name in PEERS if name != "hidden_cut"])
     def test_mask_tuning_classifies_with_it(self, still_plm, name):
         objective = MaskTuning(0.3, classification=built(name, still_plm))
         batch = objective.prepare(still_plm, peer_batch(still_plm), torch.Generator().manual_seed(0))
         output = objective(still_plm, batch)
         alone = objective.classification(still_plm, batch | {"input_ids": output.perturbed_ids})
         torch.testing.assert_close(output.loss, 0.3 * output.parts["mlm_loss"] + 0.7 * alone.loss)
+
+    @pytest.mark.parametrize("name", ["product_of_experts", "focal", "learned_mixin"])
+    def test_in_mask_tuning_the_masked_lm_loss_reaches_neither_gate_nor_bias_network(self, still_plm, name):
+        objective = MaskTuning(0.3, classification=built(name, still_plm))
+        batch = objective.prepare(still_plm, peer_batch(still_plm), torch.Generator().manual_seed(0))
+        output, own = objective(still_plm, batch), [*objective.parameters()]
+        alone = objective.classification(still_plm, batch | {"input_ids": output.perturbed_ids})
+        of_mlm = torch.autograd.grad(output.parts["mlm_loss"], own, allow_unused=True, retain_graph=True)
+        assert of_mlm == (None,) * len(own)
+        combined, of_classification = (torch.autograd.grad(loss, own) for loss in (output.loss, alone.loss))
+        torch.testing.assert_close(combined, tuple(0.7 * gradient for gradient in of_classification))
+        assert all(gradient.any() for gradient in combined)
 
     @pytest.mark.parametrize("combined", [False, True])
     def test_the_bias_network_learns_the_bias_at_a_rate_of_its_own(self, tmp_path, combined):

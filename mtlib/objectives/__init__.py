@@ -4,7 +4,14 @@ from mtlib.objectives.confidence_regularization import ConfidenceRegularization,
 from mtlib.objectives.dependency_parsing import DependencyParsing
 from mtlib.objectives.fine_tuning import FineTuning, fine_tuning_loss
 from mtlib.objectives.hidden_cut import HiddenCut
-from mtlib.objectives.learned_mixin import LearnedMixin, Reweight, learned_mixin_loss, reweight_loss
+from mtlib.objectives.learned_mixin import (
+    BiasProduct,
+    LearnedMixin,
+    Reweight,
+    bias_product_loss,
+    learned_mixin_loss,
+    reweight_loss,
+)
 from mtlib.objectives.mask_tuning import MaskTuning, integrated_loss, mask_tuning_loss
 from mtlib.objectives.masked_lm import MaskedLM, masked_lm_loss
 from mtlib.objectives.objective import Objective, ObjectiveOutput
@@ -13,6 +20,7 @@ from mtlib.objectives.readings import DoubleValidated, OriginalAndRefilled
 from mtlib.objectives.span_cutoff import SpanCutoff, jensen_shannon
 
 __all__ = [
+    "BiasProduct",
     "ConfidenceRegularization",
     "DependencyParsing",
     "DoubleValidated",
@@ -27,6 +35,7 @@ __all__ = [
     "ProductOfExperts",
     "Reweight",
     "SpanCutoff",
+    "bias_product_loss",
     "confidence_regularization_loss",
     "debiased_focal_loss",
     "fine_tuning_loss",

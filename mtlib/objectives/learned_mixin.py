@@ -1,4 +1,4 @@
-"""Ensembles with a frozen bias model (Clark et al. 2019): Learned-Mixin+H and Reweight."""
+"""Methods with a frozen bias model (Clark et al. 2019): Learned-Mixin+H, Bias Product and Reweight."""
 
 from collections.abc import Mapping
 
@@ -24,11 +24,11 @@ def learned_mixin_loss(
     """L = CE(log p + g log b, y) + entropy_weight * H(softmax(g log b)), batch means (Clark et al. 2019).
 
     The entropy is added: it rewards a peaked scaled bias, so that the gate cannot go to 0 and switch the ensemble off.
-    With g = 1 and `entropy_weight` 0 this is their Bias Product.
+    With g = 1 and `entropy_weight` 0 this is `bias_product_loss`.
 
     Args:
         logits: of the model, `(batch, classes)`.
-        bias_log_probabilities: log b, `(batch, classes)`, finite.
+        bias_log_probabilities: log b, `(batch, classes)`, finite; no gradient reaches it.
         labels: gold labels, `(batch,)`.
         gate: g, 0 or more, `(batch,)`.
         entropy_weight: the paper's 0.03 for MNLI.
@@ -37,13 +37,32 @@ def learned_mixin_loss(
     Returns:
         The loss (scalar, nats, float32) and its parts `ft_loss` (of the ensemble) and `entropy` (unweighted).
     """
-    scaled = gate.float()[:, None] * bias_log_probabilities.float()  # (batch, classes)
+    scaled = gate.float()[:, None] * bias_log_probabilities.detach().float()  # (batch, classes)
     log_scaled = scaled.log_softmax(-1)
     parts = {
         "ft_loss": fine_tuning_loss(logits.float().log_softmax(-1) + scaled, labels, n_examples),
         "entropy": mean(-(log_scaled.exp() * log_scaled).sum(-1), n_examples),
     }
     return parts["ft_loss"] + entropy_weight * parts["entropy"], parts
+
+
+def bias_product_loss(
+    logits: Tensor, bias_log_probabilities: Tensor, labels: Tensor, n_examples: Tensor | None = None
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """L = CE(log p + log b, y), batch mean: an ensemble without a gate (Clark et al. 2019).
+
+    Args:
+        logits: of the model, `(batch, classes)`.
+        bias_log_probabilities: log b, `(batch, classes)`, finite; no gradient reaches it.
+        labels: gold labels, `(batch,)`.
+        n_examples: what the mean divides by, when this batch is a slice of a larger one; default its own size.
+
+    Returns:
+        The loss (scalar, nats, float32) and its part `ft_loss`, the same.
+    """
+    product = logits.float().log_softmax(-1) + bias_log_probabilities.detach().float()  # (batch, classes)
+    loss = fine_tuning_loss(product, labels, n_examples)
+    return loss, {"ft_loss": loss}
 
 
 def reweight_loss(
@@ -103,6 +122,19 @@ class LearnedMixin(_WithFrozenBias):
         bias, n_examples = batch["bias_log_probabilities"], batch.get("n_examples")
         loss, parts = learned_mixin_loss(logits, bias, batch["labels"], gate, self.entropy_weight, n_examples)
         return ObjectiveOutput(loss, parts | {"gate": mean(gate.detach(), n_examples)}, logits)
+
+
+class BiasProduct(_WithFrozenBias):
+    """Cross-entropy of the product with the bias; at test the model stands alone."""
+
+    name = "bias_product"
+
+    def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
+        logits = plm.classify(batch)  # (batch, classes)
+        loss, parts = bias_product_loss(
+            logits, batch["bias_log_probabilities"], batch["labels"], batch.get("n_examples")
+        )
+        return ObjectiveOutput(loss, parts, logits)
 
 
 class Reweight(_WithFrozenBias):

@@ -18,7 +18,6 @@ from mtlib.settings import (
     Setting,
     bias_for,
     check_choice,
-    unread_bias_settings,
     unread_settings,
 )
 
@@ -55,13 +54,13 @@ def check(config: "RunConfig") -> None:
         raise UserError(
             f"{config.method} parses a treebank first; give the folder of one in CoNLL-U (--treebank FOLDER)."
         )
-    _check_bias(config)
     _check_sets(config)
     _check_effect(config)
+    _check_bias(config)
 
 
 def _check_effect(config: "RunConfig") -> None:
-    """What is given must be read: by the way of filling, by a set that is evaluated."""
+    """What is given must be read: by the way of filling, by the classification loss, by a set that is evaluated."""
     values = config.values()
     for name, (reason, remedy) in unread_settings(values, get_task(config.task).pair).items():
         if name in values and values[name] != config.described[name].default:
@@ -94,15 +93,9 @@ def _check_bias(config: "RunConfig") -> None:
     values = config.values()
     if "bias" not in values:
         return
-    classification, bias = values.get("classification"), bias_for(config.task, values["bias"])
+    bias = bias_for(config.task, values["bias"])
     if bias not in BIAS_OF_TASK[config.task]:
         raise UserError(f"bias is {bias!r}; for {config.task} it is one of {', '.join(BIAS_OF_TASK[config.task])}.")
-    unread = unread_bias_settings(config.task, bias, classification)
-    for name in sorted(unread & values.keys()):
-        if values[name] != config.described[name].default:
-            reader = f"{config.method} with classification={classification!r}" if classification else config.method
-            model = "" if "bias" in unread else f" and the bias model {bias!r}"
-            raise UserError(f"{name} is {values[name]!r}, which {reader}{model} does not read; leave it out.")
     if values["bias_vectors"] is not None and not Path(values["bias_vectors"]).is_file():
         raise UserError(
             f"bias_vectors is {str(values['bias_vectors'])!r}, which is no file; expected one of word vectors as text, "

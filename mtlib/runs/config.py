@@ -24,7 +24,6 @@ from mtlib.settings import (
     Setting,
     bias_for,
     settings_of,
-    unread_bias_settings,
     unread_settings,
 )
 
@@ -182,11 +181,9 @@ def configure(task: str, method: str, **values) -> RunConfig:
 def read_by(method: str, values: Mapping[str, object]) -> dict[str, object]:
     """`values` less those that are not read: a grid gives all of them to every method, policy and way of filling."""
     reads = {*settings_of(RunConfig), *get_method(method).reads}
-    task = values.get("task")
-    reads -= unread_settings(values, pair=not isinstance(task, str) or get_task(task).pair).keys()
-    if isinstance(task, str) and "bias" in reads:
-        classification = values.get("classification", "fine_tuning") if "classification" in reads else None
-        reads -= unread_bias_settings(task, values.get("bias", "by_task"), classification)
+    task, chosen = values.get("task"), {"classification": "fine_tuning", "bias": "by_task"} | values
+    chosen = {name: value for name, value in chosen.items() if name in reads}
+    reads -= unread_settings(chosen, pair=not isinstance(task, str) or get_task(task).pair).keys()
     return {name: value for name, value in values.items() if name in reads}
 
 

@@ -32,6 +32,9 @@ def test_arms_and_their_labels():
     assert peers.arm_of(plain) == "mask_tuning"
     older = {name: value for name, value in plain.items() if name != "fill_mode"}  # the setting is younger
     assert peers.arm_of(older) == "mask_tuning"
+    older = combined | dict.fromkeys(("bias_weight", "entropy_weight", "cut_ratio"))  # Mask-tuning once read none
+    assert peers.arm_of(older) == peers.arm_of(combined) is not None
+    assert peers.arm_of(combined | {"bias_weight": 0.5}) is None
     for other in ({"update": "joint"}, {"mask_rate": 0.3}, {"fill_mode": "eval"}, {"fixed_masks": True}):
         assert peers.arm_of(plain | other) is None, other
     assert peers.label(peers.arm_of(combined)) == "Mask-tuning (balanced) + product of experts"
