@@ -4,6 +4,8 @@ import copy
 import itertools
 import json
 import math
+import sys
+from functools import partial
 from typing import get_args
 
 import pytest
@@ -158,15 +160,38 @@ def masked_words(plm, policy, examples: Dataset, seed: int = 0) -> list[list[str
     ]
 
 
-class TestSalientSpans:
-    @pytest.fixture
-    def pipeline(self):
-        spacy = pytest.importorskip("spacy")
-        pipeline = spacy.blank("en")
-        ruler = pipeline.add_pipe("entity_ruler")
-        ruler.add_patterns([{"label": "WORK", "pattern": "warm story"}, {"label": "DATE", "pattern": "filming"}])
-        return pipeline
+@pytest.fixture
+def pipeline():
+    """Rules for two entities in place of a trained recogniser, which would be a download."""
+    spacy = pytest.importorskip("spacy")
+    pipeline = spacy.blank("en")
+    ruler = pipeline.add_pipe("entity_ruler")
+    ruler.add_patterns([{"label": "WORK", "pattern": "warm story"}, {"label": "DATE", "pattern": "filming"}])
+    return pipeline
 
+
+@pytest.fixture
+def installed(pipeline, tmp_path, monkeypatch) -> str:
+    """The name of that pipeline as a package that pip would have installed, of version 1.2.0."""
+    name, meta = "en_works_sm", {"lang": "en", "name": "works_sm", "version": "1.2.0"}
+    folder = tmp_path / name
+    folder.mkdir()
+    pipeline.to_disk(folder / f"{name}-1.2.0")
+    for place in (folder, folder / f"{name}-1.2.0"):
+        (place / "meta.json").write_text(json.dumps(pipeline.meta | meta))
+    (folder / "__init__.py").write_text(
+        "from spacy.util import load_model_from_init_py\n\n\n"
+        "def load(**overrides):\n    return load_model_from_init_py(__file__, **overrides)\n"
+    )
+    about = tmp_path / f"{name}-1.2.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: en-works-sm\nVersion: 1.2.0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, name, raising=False)  # of an earlier test, in another folder
+    return name
+
+
+class TestSalientSpans:
     ROWS = [  # noqa: RUF012
         {"text": "A warm story of filming", "label": 1},
         {"text": "not good", "label": 0},
@@ -212,32 +237,15 @@ class TestSalientSpans:
         with pytest.raises(UserError, match="needs the spaCy pipeline 'none_such'"):
             MarkSalientSpans("none_such").check(None)
 
-    def test_any_installed_pipeline_by_name(self, pipeline, tmp_path, monkeypatch):
-        """As a package that pip would have installed, found by its name and named in the record with its version."""
-        import spacy
-
-        name, meta = "en_works_sm", {"lang": "en", "name": "works_sm", "version": "1.2.0"}
-        folder = tmp_path / name
-        folder.mkdir()
-        pipeline.to_disk(folder / f"{name}-1.2.0")
-        for place in (folder, folder / f"{name}-1.2.0"):
-            (place / "meta.json").write_text(json.dumps(pipeline.meta | meta))
-        (folder / "__init__.py").write_text(
-            "from spacy.util import load_model_from_init_py\n\n\n"
-            "def load(**overrides):\n    return load_model_from_init_py(__file__, **overrides)\n"
-        )
-        about = tmp_path / f"{name}-1.2.0.dist-info"
-        about.mkdir()
-        (about / "METADATA").write_text("Metadata-Version: 2.1\nName: en-works-sm\nVersion: 1.2.0\n")
-        monkeypatch.syspath_prepend(tmp_path)
-        plm, settings = make_plm(), {"masking": "salient_spans", "spacy_pipeline": name}
+    def test_any_installed_pipeline_by_name(self, installed):
+        """Found by its name, and named in the record with its version."""
+        plm, settings = make_plm(), {"masking": "salient_spans", "spacy_pipeline": installed}
         for method in ("mask_tuning", "intermediate_pretraining", "augmented"):
             config = configure("sentiment", method, **settings).resolved()
             first, *_ = get_method(method).stages(config.settings, config.rates, plm.tokenizer)
             marks = first.prepare[0](plm, example_set(self.ROWS, plm)).examples["salient_spans"][:]
             assert marks[1:] == [[0, 0, 0, 0], [0, 1, 1, 0, 0, 0]], method
-            assert config.public()["spacy_pipeline"] == f"{name} 1.2.0"
-        assert spacy.util.is_package(name)
+            assert config.public()["spacy_pipeline"] == f"{installed} 1.2.0"
         assert configure("sentiment", "mask_tuning").resolved().public()["spacy_pipeline"] is None
 
     def test_a_pipeline_that_no_policy_asks_is_refused(self):
@@ -572,24 +580,28 @@ def real_testbed(tmp_path, monkeypatch):
     monkeypatch.setattr(sources, "TESTBED_DIR", folder)
 
 
-@pytest.mark.parametrize(
-    ("method", "policy"),
-    [
-        ("mask_tuning", "known_shortcut"), ("mask_tuning", "attribution_most"), ("augmented", "frequency_rare"),
-        ("sequential", "supervised"), ("intermediate_pretraining", "part_of_speech_content"),
-    ],
-)  # fmt: skip
-def test_every_method_takes_every_policy_by_its_name(method, policy, real_testbed, model, tmp_path):  # noqa: F811
+OTHER_METHODS = {
+    "frequency_rare": "augmented", "supervised": "sequential", "part_of_speech_content": "intermediate_pretraining",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("policy", "method"), [(name, OTHER_METHODS.get(name, "mask_tuning")) for name in POLICIES])
+def test_methods_take_every_policy_by_its_name(
+    method, policy, real_testbed, model, tmp_path, request, monkeypatch,  # noqa: F811
+):  # fmt: skip
+    monkeypatch.setattr(meta_learned, "LearnToMask", partial(LearnToMask, steps=5))  # 200 would take 7 seconds
+    settings = {} if policy.startswith("supervised") else {"mask_rate": 1.0}
+    if policy == "salient_spans":
+        settings["spacy_pipeline"] = request.getfixturevalue("installed")
     chosen = configure("sentiment", method, masking=policy, model=str(model), max_length=64, epochs=1,
-                       sets=("testbed_sentiment",), precision="float32",
-                       **({} if policy == "supervised" else {"mask_rate": 1.0}))  # fmt: skip
+                       sets=("testbed_sentiment",), precision="float32", **settings)  # fmt: skip
     record = read_records([run(chosen, tmp_path / "out")[0]])[0]
     assert record["config"]["masking"] == policy and math.isfinite(record["history"][-1]["loss"])
-    stage = record["cost"]["stages"][0]
+    stages = record["cost"]["stages"]
     if policy == "known_shortcut":
-        assert stage["known_shortcut_unmarked"] <= 32
+        assert stages[0]["known_shortcut_unmarked"] <= 32
     elif policy == "supervised":
-        assert stage["supervised_spans"] > 0 and record["cost"]["stages"][1]["masked"] > 0
+        assert stages[0]["supervised_spans"] > 0 and stages[1]["masked"] > 0
 
 
 class TestMetaLearned:
@@ -672,6 +684,12 @@ class TestMetaLearned:
         assert set(choices[0].detach().view(-1).tolist()) == {0.0, 1.0}
         draws = gumbel_choice(torch.tensor([[1.0986123, 0.0]]).expand(20_000, 2), torch.ones(20_000, 2).bool())
         assert draws[:, 0].mean().item() == pytest.approx(0.75, abs=0.015)
+
+    def test_padding_does_not_reach_the_scorer(self):
+        scorer = MaskScorer(torch.randn(30, 8), hidden=4)
+        narrow, wide = (batch_of([5, 2, 0], pad_to) for pad_to in (0, 12))
+        scores = [scorer(batch)[batch["attention_mask"].bool()] for batch in (narrow, wide)]
+        torch.testing.assert_close(*scores)
 
     def test_the_preparer_learns_leaves_the_model_alone_and_can_be_repeated(self, plain):
         plm, _ = plain
