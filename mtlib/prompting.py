@@ -128,13 +128,12 @@ class CausalPrompt:
     def scores(self, text: str, text_pair: str | None = None) -> Scores:
         """The scores of all answers for one example."""
         before = self.demonstrations + ask(self.question, text, text_pair)
-        scored = [self._log_likelihoods(before, answer) for answer in self.question.answers]  # (tokens,) each
+        asked, wholes = self._ids(before), [self._ids(f"{before} {answer}") for answer in self.question.answers]
+        scored = [self._log_likelihoods(asked, whole) for whole in wholes]  # (tokens,) each
         return Scores(torch.stack([each.sum() for each in scored]), torch.stack([each.mean() for each in scored]))
 
-    def _log_likelihoods(self, before: str, answer: str) -> Tensor:
-        """Of the tokens that an answer adds to what stands before it, `(tokens,)`."""
-        ids = self._ids(f"{before} {answer}")
-        asked = self._ids(before)
+    def _log_likelihoods(self, asked: list[int], ids: list[int]) -> Tensor:
+        """Of the tokens that an answer adds to what was asked, where `ids` are those of both, `(tokens,)`."""
         first = next((i for i, token in enumerate(asked) if ids[i] != token), len(asked))  # of the answer's tokens
         read = len(self.prefix) if ids[: len(self.prefix)] == self.prefix else 0
         logits = self._run(ids[read:-1], deepcopy(self._cache) if read else None).logits[0, first - 1 - read :]
