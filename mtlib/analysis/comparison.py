@@ -54,6 +54,10 @@ class ArmComparison:
             check_one_run_a_seed(runs, self.label(arm))
         return {arm: sorted(arms[arm], key=_seed) for arm in sorted(arms, key=lambda arm: (place[arm], arm))}
 
+    def chosen(self, records: Iterable[dict]) -> list[dict]:
+        """The records that count, in one list."""
+        return [record for runs in self.by_arm(records).values() for record in runs]
+
     def table(self, arms: Arms) -> pandas.DataFrame:
         """A row for each arm: number of seeds, mean accuracy on each set in per cent, and verdicts.
 
@@ -65,7 +69,7 @@ class ArmComparison:
             row = {
                 "method": self.label(arm),
                 "seeds": len(records),
-                "rates": " / ".join(f"{rate:g}" for rate in _rates(records[0])),
+                "rates": in_words(rates(records[0])),
                 **({"precision": precision[arm]} if precision else {}),
             }
             for name in records[0]["metrics"]:
@@ -97,8 +101,8 @@ def at_best_rates(arms: Arms) -> Arms:
     chosen = {}
     for arm, records in arms.items():
         if seed_0 := [record for record in records if _seed(record) == 0]:
-            best = max(seed_0, key=lambda record: (in_distribution(record), *(-rate for rate in _rates(record))))
-            chosen[arm] = [record for record in records if _rates(record) == _rates(best)]
+            best = max(seed_0, key=lambda record: (in_distribution(record), *(-rate for rate in rates(record))))
+            chosen[arm] = [record for record in records if rates(record) == rates(best)]
     return chosen
 
 
@@ -216,6 +220,17 @@ def in_distribution(record: dict) -> float:
     return _mean_accuracy(record, "id")
 
 
+def rates(record: dict) -> tuple[float, float]:
+    """The learning rates of the trunk and of the classifier."""
+    config = record["config"]
+    return config["learning_rate"], config["classifier_learning_rate"]
+
+
+def in_words(learning_rates: Iterable[float]) -> str:
+    """Learning rates as a table has them: "0.0002 / 0.001"."""
+    return " / ".join(f"{rate:g}" for rate in learning_rates)
+
+
 def _mean_accuracy(record: dict, of: str) -> float:
     return statistics.fmean(accuracy(record, name) for name in record["metrics"] if kind(name) == of)
 
@@ -226,12 +241,6 @@ def _level(sets: Sequence[str]) -> float:
 
 def _seed(record: dict) -> int:
     return record["config"]["seed"]
-
-
-def _rates(record: dict) -> tuple[float, float]:
-    """Of the trunk and of the classifier."""
-    config = record["config"]
-    return config["learning_rate"], config["classifier_learning_rate"]
 
 
 def _commonest(runs: Iterable[tuple[str, dict]], values_of: Callable[[dict], tuple]) -> tuple[str, ...] | None:

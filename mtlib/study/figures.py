@@ -29,7 +29,7 @@ from mtlib.analysis.tables import make_tables
 from mtlib.data.tasks import TASKS, kind
 from mtlib.errors import UserError
 from mtlib.runs.records import read_records
-from mtlib.study import plan
+from mtlib.study import peers, plan
 from mtlib.study.ablations import told_the_words
 from mtlib.study.arms import by_arm
 from mtlib.study.claims import CLAIMS, Cell, panels
@@ -56,7 +56,7 @@ def standard(results: Path) -> dict[str, tuple[Figure, str]]:
             }.items()
         },
         "ablations": gap(told_the_words(results), "Parts of Mask-tuning, all words of the shortcut masked"),
-        "peers": gap(records["peers"], "The other methods on the testbed"),
+        "peers": gap(peers.PEERS.chosen(records["peers"]), "The other methods on the testbed"),
         "base_differences": differences(
             make_tables(records["base"])[0], "Base-sized model: difference to fine-tuning, SST-2"
         ),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas
 
-from mtlib.analysis.comparison import ArmComparison, accuracy, at_best_rates
+from mtlib.analysis.comparison import ArmComparison, accuracy, at_best_rates, in_words, rates
 from mtlib.analysis.frame import method_settings
 from mtlib.data.tasks import get_task
 from mtlib.methods import METHODS
@@ -89,7 +89,7 @@ def on_real_data(results: Path) -> dict[str, list[dict]]:
 def seed_by_seed(results: Path, compared: Iterable[dict] = ()) -> pandas.DataFrame:
     """Accuracy in per cent of the compared runs and of those that stand beside them in a folder of records.
 
-    A row for each training; a cell has the accuracies of its seeds, in the order of the seeds.
+    A row for each training, with its learning rates; a cell has the accuracies of its seeds, in their order.
     """
     files = ("testbed", "peers_reference", "peers_trial", "peers_long", "peers_rows", "peers_base")
     of_training = defaultdict(list)
@@ -99,15 +99,15 @@ def seed_by_seed(results: Path, compared: Iterable[dict] = ()) -> pandas.DataFra
             without = config["source"].startswith("testbed (strength 0,")
             large = config["model"] != BUNDLED_MODEL
             training = without, large, examples_used(run["data"]["train"]), config["epochs"]
-            of_training[*training, arm_of(config)].append(run)
+            of_training[*training, arm_of(config), rates(run)].append(run)
     rows = []
-    for training in sorted(of_training, key=lambda training: (*training[:4], list(ARMS).index(training[4]))):
-        without, large, n_rows, epochs, arm = training
+    for training in sorted(of_training, key=lambda key: (*key[:4], list(ARMS).index(key[4]), key[5])):
+        without, large, n_rows, epochs, arm, learning_rates = training
         runs = sorted(of_training[training], key=lambda run: run["config"]["seed"])
         cells = {of: ", ".join(f"{accuracy(run, of):.1f}" for run in runs) for of in runs[0]["metrics"]}
         rows.append({
             "method": label(arm), "model": "base-sized" if large else "bundled",
-            "shortcut in training": "no" if without else "yes",
-            "rows": f"{n_rows:,}", "epochs": f"{epochs:g}", "seeds": len(runs), **cells,
+            "shortcut in training": "no" if without else "yes", "rows": f"{n_rows:,}", "epochs": f"{epochs:g}",
+            "rates": in_words(learning_rates), "seeds": len(runs), **cells,
         })  # fmt: skip
     return pandas.DataFrame(rows).set_index("method")

@@ -216,8 +216,10 @@ def _masks_on_pairs(results: Path) -> str:
 
 
 def _compared(comparison: ArmComparison, records: list[dict], arms: str) -> str:
-    """The table of a comparison; `arms` heads the names of its arms."""
-    table = comparison.table(comparison.by_arm(records)).drop(columns="rates")
+    """The table of a comparison; `arms` heads the names of its arms, and learning rates are shown where they differ."""
+    table = comparison.table(comparison.by_arm(records))
+    if table["rates"].nunique() == 1:
+        table = table.drop(columns="rates")
     return report.markdown(table.rename(columns={"method": arms}).set_index(arms))
 
 
