@@ -150,6 +150,7 @@ _CLASSIFICATIONS = {
     "product_of_experts": product_of_experts,
     "learned_mixin": learned_mixin,
     "bias_product": bias_product,
+    "reweight": reweight,
     "confidence_regularization": confidence_regularization,
     "span_cutoff": span_cutoff,
 }

@@ -83,7 +83,7 @@ Bias = Literal["by_task", "overlap", "lexical_overlap", "hypothesis_only", "bag_
 Side = Literal["both", "first", "second"]
 Classification = Literal[
     "fine_tuning", "original_and_refilled", "validated_or_dropped", "validated_or_original", "product_of_experts",
-    "learned_mixin", "bias_product", "confidence_regularization", "span_cutoff",
+    "learned_mixin", "bias_product", "reweight", "confidence_regularization", "span_cutoff",
 ]  # fmt: skip
 
 # The bias models that fit a task; the first is its default. The classes stand in packages above this module.
@@ -245,6 +245,7 @@ _SETTINGS_OF_CLASSIFICATIONS: dict[Classification, type] = {
     "product_of_experts": ProductOfExpertsSettings,
     "learned_mixin": LearnedMixinSettings,
     "bias_product": BiasSettings,
+    "reweight": BiasSettings,
     "confidence_regularization": BiasSettings,
     "span_cutoff": TwoViewsSettings,
 }

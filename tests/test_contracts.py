@@ -325,6 +325,7 @@ def test_two_processes_train_as_one(tmp_path):
     methods += ["bias_product", "reweight", "hidden_cut", "confidence_regularization", "span_cutoff"]
     methods += ["mask_tuning --masking frequency_rare", "mask_tuning --mask-rate 0.4 --fixed-masks"]
     methods += [f"mask_tuning --mask-rate 0.4 --update balanced --accumulation {slices}" for slices in (1, 2)]
+    methods += ["mask_tuning --mask-rate 0.4 --classification reweight --accumulation 2"]
     methods += ["intermediate_pretraining", f"ipt --treebank {tmp_path} --parsing-steps 8"]
     for part in ("train", "dev"):
         (tmp_path / f"{part}.conllu").write_text(conllu(GROWING))

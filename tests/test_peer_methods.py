@@ -39,6 +39,7 @@ PEERS = {
 COMBINED = {
     "product_of_experts": ({"focus": 1.5, "bias_weight": 0.5}, {"bias_loss", "mlm_loss", "bias_accuracy"}),
     "learned_mixin": ({"entropy_weight": 0.1}, {"gate", "entropy", "mlm_loss"}),
+    "reweight": ({"bias_folds": 2}, {"bias_gold_probability", "mlm_loss"}),
     "confidence_regularization": ({}, {"teacher_accuracy", "mlm_loss"}),
     "span_cutoff": ({"cut_ratio": 0.3}, {"cut_loss", "mlm_loss"}),
 }
@@ -280,7 +281,7 @@ class TestStages:
             ({"method": "reweight", "bias_folds": 0}, "bias_folds is 0"),
             ({"method": "span_cutoff", "cut_ratio": 1.5}, "cut_ratio is 1.5"),
             ({"method": "span_cutoff", "bias": "shortcut"}, "span_cutoff does not read it"),
-            ({"method": "mask_tuning", "classification": "reweight"}, "classification is 'reweight'; expected one of"),
+            ({"method": "mask_tuning", "classification": "ipt"}, "classification is 'ipt'; expected one of"),
         ],
     )
     def test_what_does_not_fit_is_refused(self, model, settings, message):  # noqa: F811

@@ -21,6 +21,7 @@ ARMS = {
     "fine_tuning": {"method": "fine_tuning"},
     "mask_tuning": _BALANCED,
     "mask_tuning + product_of_experts": _BALANCED | {"classification": "product_of_experts"} | _EXPERTS,
+    "mask_tuning + reweight": _BALANCED | {"classification": "reweight", "bias": "shortcut"},
     "mask_tuning + learned_mixin": _BALANCED | {"classification": "learned_mixin", "bias": "shortcut"},
     "mask_tuning + confidence_regularization": _BALANCED
     | {"classification": "confidence_regularization", "bias": "shortcut"},

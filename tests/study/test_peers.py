@@ -151,6 +151,7 @@ def test_the_script_runs_the_plan(tmp_path, monkeypatch):
         ("span_cutoff", 1, 2, 0),
         ("hidden_cut", 1, 2, 0),
         ("mask_tuning + product_of_experts", 1, 2, 3 * (2 * 2 + 2)),
+        ("mask_tuning + reweight", 1, 2, 0),
         ("mask_tuning + learned_mixin", 1, 2, 384 + 1),
         ("mask_tuning + confidence_regularization", 2, 3, 0),
         ("mask_tuning + span_cutoff", 1, 3, 0),
