@@ -68,6 +68,9 @@ def parts(results: Path) -> dict[str, str]:
             readings.READINGS, read_records([results / "readings.jsonl", results / "sizes.jsonl"]), "classified"
         ),
         "other methods": _compared(peers.PEERS, of_peers, "method"),
+        "other methods on pairs": _each_compared(
+            peers.PEERS, _by_task(read_records([results / "peers_pairs.jsonl"])), "method"
+        ),
         "other methods on real data": _each_compared(peers.PEERS, peers.on_real_data(results), "method"),
         "other methods seed by seed": report.markdown(peers.seed_by_seed(results, of_peers)),
         **{
