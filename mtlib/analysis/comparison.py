@@ -69,7 +69,7 @@ class ArmComparison:
             row = {
                 "method": self.label(arm),
                 "seeds": len(records),
-                "rates": in_words(rates(records[0])),
+                "rates": rates_in_words(rates(records[0])),
                 **({"precision": precision[arm]} if precision else {}),
             }
             for name in records[0]["metrics"]:
@@ -226,7 +226,7 @@ def rates(record: dict) -> tuple[float, float]:
     return config["learning_rate"], config["classifier_learning_rate"]
 
 
-def in_words(learning_rates: Iterable[float]) -> str:
+def rates_in_words(learning_rates: Iterable[float]) -> str:
     """Learning rates as a table has them: "0.0002 / 0.001"."""
     return " / ".join(f"{rate:g}" for rate in learning_rates)
 

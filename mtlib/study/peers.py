@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas
 
-from mtlib.analysis.comparison import ArmComparison, accuracy, at_best_rates, in_words, rates
+from mtlib.analysis.comparison import ArmComparison, accuracy, at_best_rates, rates, rates_in_words
 from mtlib.analysis.frame import method_settings
 from mtlib.data.tasks import get_task
 from mtlib.methods import METHODS
@@ -109,6 +109,6 @@ def seed_by_seed(results: Path, compared: Iterable[dict] = ()) -> pandas.DataFra
         rows.append({
             "method": label(arm), "model": "base-sized" if large else "bundled",
             "shortcut in training": "no" if without else "yes", "rows": f"{n_rows:,}", "epochs": f"{epochs:g}",
-            "rates": in_words(learning_rates), "seeds": len(runs), **cells,
+            "rates": rates_in_words(learning_rates), "seeds": len(runs), **cells,
         })  # fmt: skip
     return pandas.DataFrame(rows).set_index("method")
