@@ -21,7 +21,11 @@ ARMS = {
     "fine_tuning": {"method": "fine_tuning"},
     "mask_tuning": _BALANCED,
     "mask_tuning + product_of_experts": _BALANCED | {"classification": "product_of_experts"} | _EXPERTS,
+    "mask_tuning + product_of_experts, alpha 0": _BALANCED
+    | {"alpha": 0.0, "classification": "product_of_experts"}
+    | _EXPERTS,
     "mask_tuning + reweight": _BALANCED | {"classification": "reweight", "bias": "shortcut"},
+    "mask_tuning + reweight, alpha 0": _BALANCED | {"alpha": 0.0, "classification": "reweight", "bias": "shortcut"},
     "mask_tuning + learned_mixin": _BALANCED | {"classification": "learned_mixin", "bias": "shortcut"},
     "mask_tuning + confidence_regularization": _BALANCED
     | {"classification": "confidence_regularization", "bias": "shortcut"},
@@ -38,10 +42,12 @@ ARMS = {
 def arm_of(config: dict) -> str | None:
     """A record's arm: its method, and what that is combined with ("mask_tuning + product_of_experts").
 
+    The controls without the masked-LM loss are arms of their own ("mask_tuning + product_of_experts, alpha 0").
     None for another reading of one of the plan's arms (the joint update, other masks), which is none of them.
     """
     combined = config.get("classification") or "fine_tuning"
     arm = config["method"] + ("" if combined == "fine_tuning" else f" + {combined}")
+    arm += ", alpha 0" if config.get("alpha") == 0 else ""
     known = config["source"].startswith("testbed")
     return arm if arm not in ARMS or method_settings(config) == _settings_of_arm(arm, config["task"], known) else None
 
@@ -55,11 +61,12 @@ def _settings_of_arm(arm: str, task: str, known: bool) -> dict:
 
 def label(arm: str) -> str:
     """An arm in words, with the update that it has: "Mask-tuning (balanced) + product of experts"."""
+    methods, comma, alpha = arm.partition(", ")
     method, *combined = (
-        METHODS[name].label if name in METHODS else name.replace("_", " ") for name in arm.split(" + ")
+        METHODS[name].label if name in METHODS else name.replace("_", " ") for name in methods.split(" + ")
     )
     update = ARMS.get(arm, {}).get("update")
-    return " + ".join([f"{method} ({update})" if update else method, *combined])
+    return " + ".join([f"{method} ({update})" if update else method, *combined]) + comma + alpha
 
 
 PEERS = ArmComparison(arm_of, label, at_best_rates)
@@ -68,6 +75,7 @@ _REAL_DATA = {
     "SST-2 and edited reviews": ("sentiment", "peers_sst2", "sizes"),
     "SST-2 and edited reviews, classifier at 1e-4": ("sentiment", "peers_sst2_rates", "study"),
     "QQP and PAWS": ("paraphrase", "peers_qqp", "study"),
+    "MNLI, HANS and ANLI": ("nli", "peers_mnli", "study"),
 }
 _TRAINING = {"train_size": 4000, "epochs": 3}
 

@@ -35,6 +35,10 @@ def test_arms_and_their_labels():
     older = combined | dict.fromkeys(("bias_weight", "entropy_weight", "cut_ratio"))  # Mask-tuning once read none
     assert peers.arm_of(older) == peers.arm_of(combined) is not None
     assert peers.arm_of(combined | {"bias_weight": 0.5}) is None
+    without_mlm = peers.arm_of(combined | {"alpha": 0.0})
+    assert without_mlm == "mask_tuning + product_of_experts, alpha 0"
+    assert peers.label(without_mlm) == "Mask-tuning (balanced) + product of experts, alpha 0"
+    assert peers.arm_of(combined | {"alpha": 0.3}) is None
     for other in ({"update": "joint"}, {"mask_rate": 0.3}, {"fill_mode": "eval"}, {"fixed_masks": True}):
         assert peers.arm_of(plain | other) is None, other
     assert peers.label(peers.arm_of(combined)) == "Mask-tuning (balanced) + product of experts"
@@ -95,6 +99,7 @@ def test_on_real_data_the_bias_model_is_the_tasks_own(tmp_path):
         "sizes": [of_real_data("mask_tuning"), *left_out],
         "peers_sst2_rates": [of_real_data("hidden_cut")],
         "peers_qqp": [of_real_data("learned_mixin", "paraphrase")],
+        "peers_mnli": [of_real_data("reweight", "nli")],
         "study": [of_real_data("fine_tuning", "paraphrase", learning_rate=1e-4), *left_out],
     }
     for name, records in files.items():
@@ -105,9 +110,11 @@ def test_on_real_data_the_bias_model_is_the_tasks_own(tmp_path):
         "SST-2 and edited reviews": ["reweight", "mask_tuning"],
         "SST-2 and edited reviews, classifier at 1e-4": ["hidden_cut"],
         "QQP and PAWS": ["learned_mixin", "fine_tuning"],
+        "MNLI, HANS and ANLI": ["reweight"],
     }
     assert runs["SST-2 and edited reviews"][0]["config"]["bias"] == "bag_of_words"
     assert runs["QQP and PAWS"][0]["config"]["bias"] == "lexical_overlap"
+    assert runs["MNLI, HANS and ANLI"][0]["config"]["bias"] == "overlap"
 
 
 @pytest.mark.parametrize("arm", peers.ARMS)
