@@ -39,7 +39,7 @@ RECORDS = [
 
 
 def texts(figure: Figure) -> list[str]:
-    figure.canvas.draw()
+    figure.draw_without_rendering()
     shown = [axis.get_title(loc=where) for axis in figure.axes for where in ("left", "center")]
     shown += [axis.get_xlabel() for axis in figure.axes] + [axis.get_ylabel() for axis in figure.axes]
     shown += [label.get_text() for axis in figure.axes for label in axis.get_xticklabels() + axis.get_yticklabels()]
@@ -89,6 +89,27 @@ class TestPlots:
         other = record(source="testbed (strength 0, seed 0)")
         assert "fine_tuning (testbed (strength 0, seed 0)): " in figures.gap([record(), other])[1]
 
+    def test_gap_of_many_rows_has_a_panel_for_each_set(self):
+        many = [record(arm, 0, (60 + place, 50)) for place, arm in enumerate(list(METHODS)[:6])]
+        figure, alt = figures.gap(many, "a title")
+        figure.draw_without_rendering()
+        inside, outside = figure.axes
+        assert (inside.get_title(loc="left"), outside.get_title(loc="left")) == (
+            "testbed_sentiment\n(id)",
+            "testbed_contrast\n(ood)",
+        )
+        assert [text.get_text() for text in inside.get_yticklabels()] == [
+            f"{METHODS[arm].label} (n = 1)" for arm in list(METHODS)[:6]
+        ]
+        drawn = [container.lines[0].get_xydata()[0].tolist() for container in inside.containers]
+        assert drawn == [[60 + place, place] for place in range(6)]
+        assert alt == figures.gap(many)[1] and figure.get_suptitle() == "a title"
+
+    def test_gap_starts_at_40_where_nothing_lies_below(self):
+        for lowest, start in ((60, 40), (30, -2)):
+            figure, _ = figures.gap([record("fine_tuning", 0, (80, lowest))])
+            assert figure.axes[0].get_xlim()[0] == start
+
     def test_gap_leaves_diverged_runs_out(self):
         lost = record("mask_tuning", 2) | {"metrics": {}, "diverged": True}
         assert figures.gap([*RECORDS, lost])[1] == figures.gap(RECORDS)[1]
@@ -98,7 +119,7 @@ class TestPlots:
         longest = record("mask_tuning", 0, (70, 60), update="alternating")
         others = [record(arm, seed, (80, 50)) for arm in arms for seed in range(2)]
         figure, _ = figures.gap([*others, record("mask_tuning", 0), longest])
-        figure.canvas.draw()
+        figure.draw_without_rendering()
         (box,) = (legend.get_window_extent() for legend in figure.legends)
         assert box.x0 >= 0 and box.x1 <= figure.bbox.width
 
@@ -213,9 +234,10 @@ class TestPlots:
         counts = {strength: dict.fromkeys(SETS, (1, 2)) for strength in (0.0, 0.9)}
         points = {value: [record("mask_tuning", 0, (50, 50))] for value in (0.0, 0.9)}
         for figure, _ in (figures.dial(counts), figures.curve(points, "alpha")):
-            figure.canvas.draw()
+            figure.draw_without_rendering()
             (axis,) = figure.axes
-            first, second = (line.get_transform().transform(line.get_xydata()) for line in axis.lines[:2])
+            lines = [container.lines[0] for container in axis.containers] or axis.lines
+            first, second = (line.get_transform().transform(line.get_xydata()) for line in lines[:2])
             assert (abs(first[:, 0] - second[:, 0]) >= 4).all() and first[:, 1] == pytest.approx(second[:, 1])
             for place in (*first, *second):
                 assert axis.bbox.contains(*place), "no marker is cut off at the edge"
@@ -276,7 +298,19 @@ class TestPlots:
         assert list(mean.get_xdata()) == [1, 2, 3]
         assert list(mean.get_ydata()) == pytest.approx([(3 + 1) / 2, (2 + 1) / 2, (1 + 1) / 2])
         assert "ft_loss of fine_tuning from 2.00 to 1.00" in alt and "mlm_loss" not in alt
-        assert not empty.lines and {"ft_loss, nats", "optimiser step", "fine-tuning (n = 2)"} <= set(texts(figure))
+        assert not empty.lines and {"ft_loss, nats (running mean)", "optimiser step", "fine-tuning (n = 2)"} <= set(
+            texts(figure)
+        )
+
+    def test_learning_curves_of_many_rows_have_a_panel_each(self):
+        many = [record(arm, history=[(1, {"ft_loss": 1.0}), (2, {"ft_loss": 4.0})]) for arm in list(METHODS)[:5]]
+        figure, alt = figures.learning_curves(many)
+        figure.draw_without_rendering()
+        assert [axis.get_title(loc="left") for axis in figure.axes] == [
+            f"{METHODS[arm].label} (n = 1)" for arm in list(METHODS)[:5]
+        ]
+        assert not figure.legends and alt.count("from 1.00 to 4.00") == 5
+        assert all(axis.get_ylim()[0] == 0 and axis.get_ylim()[1] >= 4 for axis in figure.axes)
 
     def test_a_plateau_keeps_its_end(self):
         """Forty entries at ln 2, then zero: a mean over the last eight has none of what comes later."""

@@ -157,7 +157,7 @@ class TestFigures:
     def test_gap_by_touch(self):
         unknown = record("whole_word:0.05", (90, 10, 20))  # not among the masks
         figure, alt = figures.gap_by_touch([*ONE_SEED, unknown], MASKS, "a title")
-        figure.canvas.draw()
+        figure.draw_without_rendering()
         left, right = figure.axes
         assert "one seed a point, so no verdict" in figure.get_suptitle()
         assert [text.get_text() for text in figure.legends[0].get_texts()] == [
@@ -171,7 +171,7 @@ class TestFigures:
 
     def test_markers_stand_side_by_side(self):
         figure, _ = figures.gap_by_touch(ONE_SEED, MASKS)
-        figure.canvas.draw()
+        figure.draw_without_rendering()
         for axis in figure.axes:
             places = [line.get_transform().transform(line.get_xydata())[0] for line in axis.lines]
             for place, other in itertools.combinations(places, 2):

@@ -18,7 +18,10 @@ from mtlib.runs.records import examples_used
 
 @style.styled
 def gap(records: Sequence[dict], title: str = "") -> tuple[Figure, str]:
-    """Accuracy on the sets that all records have, one marker per row; in distribution on top, out of it below.
+    """Accuracy on the sets that all records have, one marker per row; in distribution first, then out of it.
+
+    Up to five rows share a line for each set. More are named at the left, beside a panel for each set, in which a thin
+    line goes down from the first row, for comparison.
 
     Runs that differ in more than their seed are rows of their own, and small circles are their seeds. Bars are 95 %
     intervals over three seeds or more (Student's t). If every row is a single run, they are those of its proportion
@@ -27,14 +30,13 @@ def gap(records: Sequence[dict], title: str = "") -> tuple[Figure, str]:
     """
     scores, sets = frame(records), style.id_first(common_sets(records))
     marks = _marks(scores, "set")
-    figure, axis = _draw(marks, sets)
-    for line, name in enumerate(sets):
-        majority = scores.loc[scores["set"] == name, "majority"].iloc[0]
-        axis.plot([majority, majority], [line - 0.35, line + 0.35], ":", color="0.5", lw=1.5,
-                  label="best constant answer" if line == 0 else None)  # fmt: skip
-    axis.axhline(sum(kind(name) == "id" for name in sets) - 0.5, color="0.3", lw=0.8)
-    style.rows_down(axis, map(style.with_kind, sets), xlabel="accuracy, %", title=title, xlim=_PER_CENT)
-    style.legend_below(figure, style.labelled(axis))
+    constant = scores.groupby("set")["majority"].first()[sets]
+    lowest = min(constant.min(), *marks["low"], *(min(seeds) for seeds in marks["seeds"]))
+    shared = {"xlabel": "accuracy, %", "xlim": _PER_CENT if lowest < 42 else (40, _PER_CENT[1])}
+    if marks["row"].nunique() <= _MOST_IN_A_LINE:
+        figure = _lines_of_sets(marks, constant, title, shared)
+    else:
+        figure = _panels_of_sets(marks, constant, title, shared)
     words = {row: [f"{name} {group.loc[name, 'mean']:.1f} %" for name in sets] for row, group in _by_row(marks)}
     return figure, style.sentence("Accuracy by evaluation set with 95 % intervals", words)
 
@@ -78,7 +80,7 @@ def group_means(records: Sequence[dict], set_name: str, title: str = "") -> tupl
 
 @style.styled
 def curve(points: Mapping[float, Sequence[dict]], name: str, title: str = "") -> tuple[Figure, str]:
-    """Accuracy on the sets that all records have, against the setting `name`: mean over seeds, 95 % band.
+    """Accuracy on the sets that all records have, against the setting `name`: mean over seeds, 95 % interval.
 
     Where one label of a set is common, so that accuracy rewards giving it often, balanced accuracy stands beside it.
     """
@@ -86,18 +88,17 @@ def curve(points: Mapping[float, Sequence[dict]], name: str, title: str = "") ->
     sets = common_sets([record for records in points.values() for record in records])
     scores = pandas.concat([frame(points[value]).assign(value=value) for value in values])
     figure, (axis,) = style.new(7.0, 3.6)
-    places, words = range(len(values)), {}
+    places, words = np.arange(len(values)), {}
     for place, of in enumerate(sets):
-        on_set, look = scores[scores["set"] == of], style.series(place)
+        on_set, look = scores[scores["set"] == of], style.look_of_place(place, style.with_kind(of))
         means, lows, highs = np.array([interval(group) for _, group in on_set.groupby("value")]).T
-        beside = {"transform": style.aside(axis, place, len(sets))}
-        axis.plot(places, means, **look, **beside, label=style.with_kind(of))
-        axis.fill_between(places, lows, highs, color=look["color"], alpha=0.12, lw=0, **beside)
+        style.line(axis, places, (means, lows, highs), look, place, len(sets), look.label)
         words[of] = [f"{mean:.0f} % at {value:g}" for value, mean in zip(values, means, strict=True)]
         if all(_uneven(score) for score in on_set.itertuples()):
             means = on_set.groupby("value")["balanced"].mean()
-            hollow = look | {"linestyle": ":", "markerfacecolor": "white"}
-            axis.plot(places, means, **hollow, **beside, label=f"{of}, balanced accuracy")
+            hollow = style.series(place) | {"linestyle": ":", "markerfacecolor": "white"}
+            beside = style.aside(axis, place, len(sets))
+            axis.plot(places, means, **hollow, transform=beside, label=f"{of}, balanced accuracy")
             words[f"{of}, balanced"] = [f"{mean:.0f} % at {value:g}" for value, mean in means.items()]
     axis.set_xticks(places, [f"{value:g}" for value in values])  # a grid is rarely even: equal steps, true labels
     axis.set(xlim=(-0.4, len(values) - 0.6))
@@ -143,7 +144,9 @@ def against_size(records: Sequence[dict], title: str = "") -> tuple[Figure, str]
     return figure, style.sentence("Accuracy against the number of training examples", words)
 
 
+_MOST_IN_A_LINE = 5  # rows
 _PER_CENT = (-2, 102)  # with room for a marker at either end
+_CONSTANT = {"ls": ":", "color": "0.5", "lw": 1.5}
 _MARK = ["row", "line", "mean", "low", "high", "n", "seeds"]  # seeds: single values, where they are to be drawn
 
 
@@ -163,6 +166,39 @@ def _by_row(marks: pandas.DataFrame):
     return [(row, marks[marks["row"] == row].set_index("line")) for row in in_order(marks["row"])]
 
 
+def _lines_of_sets(marks: pandas.DataFrame, constant: pandas.Series, title: str, shared: Mapping) -> Figure:
+    sets = list(constant.index)
+    figure, axis = _draw(marks, sets)
+    for line, accuracy in enumerate(constant):
+        axis.plot([accuracy, accuracy], [line - 0.35, line + 0.35], **_CONSTANT,
+                  label="best constant answer" if line == 0 else None)  # fmt: skip
+    axis.axhline(sum(kind(name) == "id" for name in sets) - 0.5, color="0.3", lw=0.8)
+    style.rows_down(axis, map(style.with_kind, sets), title=title, **shared)
+    style.legend_below(figure, style.labelled(axis))
+    return figure
+
+
+def _panels_of_sets(marks: pandas.DataFrame, constant: pandas.Series, title: str, shared: Mapping) -> Figure:
+    by_row = _by_row(marks)
+    shown = style.looks([row for row, _ in by_row])
+    figure, axes = style.new(3.6 + 2.2 * len(constant), 1.5 + 0.26 * len(by_row), len(constant), sharey=True)
+    for axis, (name, accuracy) in zip(axes, constant.items(), strict=True):
+        axis.axvline(accuracy, **_CONSTANT, label="best constant answer")
+        (first, of_first), *_ = by_row
+        axis.axvline(of_first.loc[name, "mean"], color=shown[first].colour, lw=1, alpha=0.6, label=shown[first].label)
+        for line, (row, group) in enumerate(by_row):
+            (mark,) = group.loc[[name]].itertuples()
+            _draw_mark(axis, mark, line, shown[row])
+        axis.set_title(f"{name}\n({kind(name)})", fontsize=9)
+    labels = [f"{shown[row].label} (n = {group['n'].max()})" for row, group in by_row]
+    for axis in axes:
+        style.rows_down(axis, labels, **shared)
+    axes[0].plot([], [], "o", color="0.3", **style.OF_A_SEED, label="a single seed")
+    style.legend_below(figure, style.labelled(axes[0]))
+    figure.suptitle(title, x=0.01, ha="left", fontsize=11)
+    return figure
+
+
 def _draw(marks: pandas.DataFrame, lines: Sequence[str]):
     """A figure with a line for each of `lines`, 1 apart, and on it a marker and an interval for each row of `marks`."""
     by_row = _by_row(marks)
@@ -172,17 +208,21 @@ def _draw(marks: pandas.DataFrame, lines: Sequence[str]):
         group, look = group[group.index.isin(lines)], shown[row]
         for mark in group.itertuples():
             at = lines.index(mark.Index) + apart * (place - (len(by_row) - 1) / 2)
-            if len(mark.seeds) > 1:
-                axis.plot(mark.seeds, [at] * len(mark.seeds), "o", color=look.colour, **style.OF_A_SEED)
-            axis.errorbar(
-                mark.mean, at, capsize=3,
-                xerr=[[mark.mean - mark.low], [mark.high - mark.mean]], marker=look.marker, ms=look.size, ls="",
-                color=look.colour,
-                label=f"{look.label} (n = {mark.n})" if mark.Index == group.index[0] else None,
-            )  # fmt: skip
+            _draw_mark(axis, mark, at, look, f"{look.label} (n = {mark.n})" if mark.Index == group.index[0] else None)
     if any(len(seeds) > 1 for seeds in marks["seeds"]):
         axis.plot([], [], "o", color="0.3", **style.OF_A_SEED, label="a single seed")
     return figure, axis
+
+
+def _draw_mark(axis, mark, at: float, look: style.Look, label: str | None = None) -> None:
+    """Mean and interval at this height, and small circles for the seeds where there are several."""
+    if len(mark.seeds) > 1:
+        axis.plot(mark.seeds, [at] * len(mark.seeds), "o", color=look.colour, **style.OF_A_SEED)
+    axis.errorbar(
+        mark.mean, at, capsize=3,
+        xerr=[[mark.mean - mark.low], [mark.high - mark.mean]], marker=look.marker, ms=look.size, ls="",
+        color=look.colour, label=label,
+    )  # fmt: skip
 
 
 def _uneven(score) -> bool:

@@ -114,6 +114,11 @@ def line(
         axis.plot(aside[hollow], values[hollow], **white)
 
 
+def look_of_place(place: int, label: str) -> Look:
+    """The look of what stands for no method, by its place."""
+    return Look(label, PALETTE[place % 10], MARKERS[place % 10])
+
+
 def series(place: int) -> dict[str, str]:
     """The look of a line that stands for no method, by its place."""
     return {"color": PALETTE[place % 10], "marker": MARKERS[place % 10], "linestyle": LINES[place % 4]}

@@ -15,22 +15,30 @@ from mtlib.errors import UserError
 def learning_curves(
     records: Sequence[dict], parts: Sequence[str] = ("ft_loss",), title: str = ""
 ) -> tuple[Figure, str]:
-    """Parts of the loss over training, a line per run and a thick one for their mean, a panel per part."""
-    figure, axes = style.new(7.0, 3.4, len(parts))
+    """Parts of the loss over training, a line per run and a thick one for their mean, a panel per part.
+
+    One part of more than four rows has a panel for each row.
+    """
     rows = by_row(records)
     shown, words, lines = style.looks(list(rows)), [], {}
-    for axis, part in zip(axes, parts, strict=True):
-        for place, (row, runs) in enumerate(rows.items()):
-            smooth = _smooth(_logged(runs, part))
-            if smooth.empty:
-                continue
-            axis.plot(smooth, color=shown[row].colour, alpha=0.3, lw=0.8)
-            mean = smooth.mean(axis="columns")
-            (line,) = axis.plot(mean, style.LINES[place % 4], color=shown[row].colour, lw=2)
-            lines[f"{shown[row].label} (n = {len(runs)})"] = line
-            words.append(f"{part} of {row} from {mean.iloc[0]:.2f} to {mean.iloc[-1]:.2f}")
-        axis.set(ylim=(0, None), xlabel="optimiser step", ylabel=f"{part}, nats")
-    if lines:  # else no run has any of these parts
+    curves = {(part, row): _smooth(_logged(runs, part)) for part in parts for row, runs in rows.items()}
+    curves = {key: smooth for key, smooth in curves.items() if not smooth.empty}  # not every method has every part
+    apart = len(parts) == 1 and len(curves) > 4
+    figure, axes = _small_panels(len(curves)) if apart else style.new(7.0, 3.4, len(parts))
+    for number, ((part, row), smooth) in enumerate(curves.items()):
+        axis = axes[number if apart else list(parts).index(part)]
+        dashes = style.LINES[0 if apart else list(rows).index(row) % 4]
+        mean, name = smooth.mean(axis="columns"), f"{shown[row].label} (n = {len(rows[row])})"
+        axis.plot(smooth, color=shown[row].colour, alpha=0.3, lw=0.8)
+        (lines[name],) = axis.plot(mean, dashes, color=shown[row].colour, lw=2)
+        if apart:
+            axis.set_title(name, fontsize=9)
+        words.append(f"{part} of {row} from {mean.iloc[0]:.2f} to {mean.iloc[-1]:.2f}")
+    for axis in axes:
+        axis.set(ylim=(0, None), xlabel="optimiser step")
+    for axis, part in zip(axes, parts, strict=False):  # small panels share the label of the first
+        axis.set_ylabel(f"{part}, nats (running mean)")
+    if lines and not apart:  # else no run has any of these parts
         style.legend_below(figure, lines)
     figure.suptitle(title, x=0.01, ha="left", fontsize=11)
     return figure, f"Training losses, running means: {'; '.join(words)}."
@@ -91,6 +99,17 @@ def loss_scatter(snapshots: Mapping[str, tuple[np.ndarray, np.ndarray]], title: 
     axes[0].set(ylabel="ft_loss, nats", ylim=(low, low + 1.45 * (high - low)))  # the shares stand above the points
     figure.suptitle(title, x=0.01, ha="left", fontsize=11)
     return figure, style.sentence("Losses of single examples, by the paper's scenarios", words)
+
+
+def _small_panels(number: int) -> tuple[Figure, np.ndarray]:
+    """This many panels of one scale, four in a line."""
+    lines = -(-number // 4)
+    figure, axes = style.new(9.0, 0.6 + 1.9 * lines, 4, lines, sharex=True, sharey=True)
+    for axis in axes[number:]:
+        axis.remove()
+    for axis in axes[:number]:
+        axis.tick_params(labelbottom=True)  # what stands below may have been removed
+    return figure, axes[:number]
 
 
 def _mean_gradient(records: Sequence[dict], part: str, row: str) -> pandas.Series:
