@@ -124,9 +124,21 @@ def save_objective(objective: nn.Module, folder: str | Path) -> None:
 
 
 def load_objective(objective: nn.Module, folder: str | Path) -> None:
-    """Read back what `save_objective` wrote there."""
-    if objective.state_dict():
-        objective.load_state_dict(load_file(Path(folder) / _OBJECTIVE_FILE))
+    """Read back what `save_objective` wrote there.
+
+    Raises:
+        UserError: an objective with other parameters wrote it.
+    """
+    file = Path(folder) / _OBJECTIVE_FILE
+    kept = load_file(file) if file.exists() else {}
+    shapes, expected = ({name: tuple(t.shape) for name, t in of.items()} for of in (kept, objective.state_dict()))
+    if shapes != expected:
+        raise UserError(
+            f"{folder} was left by a training with another objective than {type(objective).__name__}: it has the "
+            f"parameters {shapes or 'none'}, and {expected or 'none'} are needed. Resume with the objective that it "
+            "was begun with, or begin anew in another folder."
+        )
+    objective.load_state_dict(kept)
 
 
 def last_checkpoint(folder: Path) -> Path | None:

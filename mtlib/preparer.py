@@ -1,10 +1,12 @@
 """What is done to a training set before a stage trains on it: the contract."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from datasets import Dataset
 
+from mtlib.errors import UserError
 from mtlib.plm import SharedPLM
 
 
@@ -42,3 +44,18 @@ class Preparer(ABC):
 
     def check(self, plm: SharedPLM) -> None:  # noqa: B027  (most have nothing to check)
         """Raise `UserError` where this cannot be done with the model, before any work starts."""
+
+
+def check_texts(examples: Dataset, preparer: Preparer) -> None:
+    if "text" not in examples.column_names:
+        raise UserError(
+            f"{type(preparer).__name__} reads the texts, but the examples have no column `text`; tokenise them with "
+            "`keep=preparer.reads`."
+        )
+
+
+def with_column(examples: Dataset, name: str, rows: Sequence) -> Dataset:
+    """The examples with a column of numbers, one row of them for each example; one of that name is replaced."""
+    if not len(examples):
+        return examples
+    return examples.remove_columns([name] if name in examples.column_names else []).add_column(name, list(rows))

@@ -20,7 +20,7 @@ from mtlib.masking.masked_text import draw_mask, perturbation_counts, replace_ma
 from mtlib.objectives import Objective
 from mtlib.plm import SharedPLM
 from mtlib.plm_checks import check_fill, check_top_k
-from mtlib.preparer import Prepared, Preparer
+from mtlib.preparer import Prepared, Preparer, with_column
 from mtlib.settings import Fill, LearningRates, Replacement, check_choice
 
 
@@ -170,5 +170,5 @@ class AddTeacher(Preparer):
             for rows, batch in batches_by_length(examples, Collator(plm.tokenizer), plm.device, batch_size):
                 probabilities[rows] = plm.classify(batch).float().softmax(-1).cpu()
         right = probabilities.argmax(-1) == torch.tensor(examples["labels"][:])
-        examples = examples.add_column("teacher_probabilities", probabilities.tolist())
+        examples = with_column(examples, "teacher_probabilities", probabilities.tolist())
         return Prepared(examples, {"teacher_accuracy": round(right.float().mean().item(), 4)})

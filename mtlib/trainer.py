@@ -104,15 +104,14 @@ class ObjectiveTrainer(Trainer):
         super().__init__(model=plm, args=args, train_dataset=train_dataset, **kwargs)
         self.objective = objective
         self.update = BalancedUpdate() if args.update == "balanced" else None  # alternating: with the optimiser
-        self._parts: dict[str, torch.Tensor] = {}
-        self._steps_in_parts = 0
-        self._diagnostics: list[dict[str, torch.Tensor]] = []
+        self._forget_parts()
 
     @property
     def plm(self) -> SharedPLM:
         return self.accelerator.unwrap_model(self.model, keep_torch_compile=False)
 
     def train(self, *args, **kwargs):
+        self._forget_parts()  # of steps that an earlier training did not log
         try:
             self._attach_objective()
             return super().train(*args, **kwargs)
@@ -323,8 +322,13 @@ class ObjectiveTrainer(Trainer):
         if self._diagnostics:
             for name in self._diagnostics[0]:
                 logs[name] = torch.stack([entry[name] for entry in self._diagnostics]).mean().item()
-        self._parts, self._steps_in_parts, self._diagnostics = {}, 0, []
+        self._forget_parts()
         return logs
+
+    def _forget_parts(self) -> None:
+        self._parts: dict[str, torch.Tensor] = {}
+        self._steps_in_parts = 0
+        self._diagnostics: list[dict[str, torch.Tensor]] = []
 
     def _mask_seed(self) -> int:
         # spread far apart, so that neighbouring seeds and steps share no stream

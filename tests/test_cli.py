@@ -98,6 +98,11 @@ def test_help_says_what_is_taken_by_default():
         ("run --task nli --method fine_tuning --split hans=a --split hans=b", "--split gives hans twice"),
         ("run --task sentiment --method mask_tuning --side first", "side is 'first', but the task has single texts"),
         ("run --task nli --method mask_tuning --masking meta_learned --separate", "masking is 'meta_learned', which"),
+        ("run --task nli --method mask_tuning --update alternating --accumulation 2", "accumulation is 2, but update"),
+        (
+            "run --task nli --method mask_tuning --separate --gradient-diagnostics-steps 5",
+            "gradient_diagnostics_steps is 5, which compares two losses on one trunk",
+        ),
         ("prompt --seed 1", "a masked LM is shown none"),
         ("prompt --json .", "--json is ., a folder; give the name of a file"),
         ("bench start --json pyproject.toml", "--json is pyproject.toml, which holds no JSON"),

@@ -378,6 +378,7 @@ def test_a_run_that_diverges_is_recorded_as_such(testbed, model, tmp_path):  # n
     assert record["diverged"] is True and record["metrics"] == {}
     assert record["history"][-1]["loss"] is None and "NaN" not in path.read_text()
     assert record["cost"]["steps"] < 32, "stopped where the loss was no longer finite"
+    assert record["cost"]["examples_seen"] == record["cost"]["steps"] * record["config"]["batch_size"]
     assert run(config(model, method="fine_tuning", learning_rate=1e30, epochs=8), tmp_path) == (path, True)
 
 

@@ -283,6 +283,31 @@ class TestObjectives:
             other.train()
         torch.testing.assert_close(gates[0], gates[1])
 
+    def test_resuming_with_another_objective_is_a_clear_error(self, tmp_path):
+        from mtlib.trainer import ObjectiveTrainer
+
+        plm, objectives = architecture("bert"), (LearnedMixin, Reweight)
+        for begun, goes_on in (objectives, objectives[::-1]):
+            folder = tmp_path / begun.name
+            steps = {"max_steps": 2, "save_strategy": "steps", "save_steps": 1}
+            ObjectiveTrainer(plm, begun(), arguments(folder, **steps), with_columns(examples(8))).train()
+            other = ObjectiveTrainer(plm, goes_on(), arguments(folder, **steps), with_columns(examples(8)))
+            with pytest.raises(UserError, match=f"another objective than {goes_on.__name__}"):
+                other.train(resume_from_checkpoint=str(folder / "checkpoint-1"))
+
+    def test_a_second_training_logs_its_own_steps_alone(self, tmp_path):
+        """Of five steps three are logged; the two others must not count in the next training's first mean."""
+        from mtlib.trainer import ObjectiveTrainer
+
+        def first_logged(trainer):
+            trainer.train()
+            return next(entry["ft_loss"] for entry in trainer.state.log_history if "ft_loss" in entry)
+
+        settings = {"max_steps": 5, "logging_steps": 3, "learning_rate": 1e-12, "lr_scheduler_type": "constant"}
+        plm = architecture("bert", **NO_DROPOUT)
+        trainer = ObjectiveTrainer(plm, Reweight(), arguments(tmp_path, **settings), with_columns(examples(24)))
+        assert first_logged(trainer) == pytest.approx(first_logged(trainer), rel=1e-6)
+
     @pytest.mark.parametrize("name", PEERS)
     def test_it_trains_alike_however_the_batch_is_cut(self, tmp_path, name):
         from mtlib.trainer import ObjectiveTrainer

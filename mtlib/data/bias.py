@@ -14,9 +14,8 @@ import numpy as np
 from datasets import Dataset
 
 from mtlib.errors import UserError
-from mtlib.masking.marking import check_texts
 from mtlib.plm import SharedPLM
-from mtlib.preparer import Prepared, Preparer
+from mtlib.preparer import Prepared, Preparer, check_texts, with_column
 
 SMALLEST = 1e-6  # probability that a bias model gives, so that its logarithm is finite
 
@@ -67,7 +66,7 @@ class BagOfWords(BiasModel):
     pair = False
 
     def features(self, plm, texts, pairs) -> np.ndarray:
-        return np.array(texts, dtype=object)
+        return _with_words(texts)
 
     def classifier(self):
         from sklearn.feature_extraction.text import CountVectorizer
@@ -83,7 +82,13 @@ class HypothesisOnly(BagOfWords):
     pair = True
 
     def features(self, plm, texts, pairs) -> np.ndarray:
-        return np.array(pairs, dtype=object)
+        return _with_words(pairs)
+
+
+def _with_words(texts) -> np.ndarray:
+    if not any(map(words, texts)):
+        raise UserError("the training texts have no words, which this bias model counts; take another (--bias).")
+    return np.array(texts, dtype=object)
 
 
 @dataclass(frozen=True)
@@ -124,7 +129,7 @@ class AddBias(Preparer):
         logs = np.log(probabilities)
         shown = logs if features.dtype == object else features
         for name, values in (("bias_log_probabilities", logs), ("bias_features", shown)):
-            examples = examples.add_column(name, values.astype(np.float32).tolist())
+            examples = with_column(examples, name, values.astype(np.float32).tolist())
         return Prepared(examples, bias_quality(probabilities, labels))
 
 

@@ -90,7 +90,7 @@ def describe(
         On the testbed also `shown`: places that the two arms filled differently in the last epoch.
     """
     for pair in studied:
-        pair.file(out)  # reads data and model: what is wrong with them is said before any training
+        pair.file(out), pair.examples()  # what is wrong with data and model is said before any training
     tasks = {}
     for pair in studied:
         report(pair.task)

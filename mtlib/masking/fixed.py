@@ -11,7 +11,7 @@ from mtlib.collator import Collator
 from mtlib.masking.masked_text import draw_mask
 from mtlib.masking.policy import MaskingPolicy
 from mtlib.plm import SharedPLM
-from mtlib.preparer import Prepared, Preparer
+from mtlib.preparer import Prepared, Preparer, with_column
 
 
 @dataclass(frozen=True)
@@ -58,4 +58,4 @@ class DrawMasks(Preparer):
             mask = draw_mask(plm, batch, self.masking, generator)["mask"]  # (batch, seq)
             attended = batch["attention_mask"].bool()
             masks += [row[kept].tolist() for row, kept in zip(mask.cpu(), attended.cpu(), strict=True)]
-        return Prepared(examples.add_column("mask", masks), {"masked": sum(map(sum, masks))})
+        return Prepared(with_column(examples, "mask", masks), {"masked": sum(map(sum, masks))})

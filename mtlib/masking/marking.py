@@ -12,7 +12,7 @@ from datasets import Dataset
 from mtlib.errors import UserError
 from mtlib.masking.spans import mark_spans
 from mtlib.plm import SharedPLM
-from mtlib.preparer import Prepared, Preparer
+from mtlib.preparer import Prepared, Preparer, check_texts, with_column
 from mtlib.settings import ENGLISH_PIPELINE
 
 Spans = list[tuple[int, int]] | list[tuple[int, int, int]]  # first character, the one after the last; a number
@@ -132,18 +132,3 @@ class CountTokens(Preparer):
         counts = Counter(chain.from_iterable(examples["input_ids"]))
         rows = [[counts[token] for token in ids] for ids in examples["input_ids"]]
         return Prepared(with_column(examples, "token_counts", rows))
-
-
-def check_texts(examples: Dataset, preparer: Preparer) -> None:
-    if "text" not in examples.column_names:
-        raise UserError(
-            f"{type(preparer).__name__} reads the texts, but the examples have no column `text`; tokenise them with "
-            "`keep=preparer.reads`."
-        )
-
-
-def with_column(examples: Dataset, name: str, rows: Sequence) -> Dataset:
-    """The examples with a column of numbers, one row of them for each example; one of that name is replaced."""
-    if not len(examples):
-        return examples
-    return examples.remove_columns([name] if name in examples.column_names else []).add_column(name, list(rows))

@@ -23,11 +23,10 @@ from torch.nn.functional import cross_entropy, one_hot
 from mtlib.collator import Collator
 from mtlib.contexts import evaluating, forked_random_state
 from mtlib.errors import UserError
-from mtlib.masking.marking import with_column
 from mtlib.masking.places import maskable_positions
 from mtlib.masking.policy import gumbel
 from mtlib.plm import SharedPLM, word_embeddings
-from mtlib.preparer import Prepared, Preparer
+from mtlib.preparer import Prepared, Preparer, with_column
 
 
 class MaskScorer(nn.Module):

@@ -11,10 +11,9 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_se
 
 from mtlib.contexts import forked_random_state
 from mtlib.errors import UserError
-from mtlib.masking.marking import with_column
 from mtlib.masking.pointed import pointer_loss
 from mtlib.plm import SharedPLM, word_embeddings
-from mtlib.preparer import Prepared, Preparer
+from mtlib.preparer import Prepared, Preparer, with_column
 
 
 class SpanPointer(nn.Module):

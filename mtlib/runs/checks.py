@@ -50,6 +50,16 @@ def check(config: "RunConfig") -> None:
         raise UserError("update is 'balanced', which weighs two gradients on one trunk; leave `separate` out.")
     if values.get("masking") == "meta_learned" and not values.get("shared", True):
         raise UserError("masking is 'meta_learned', which asks what refilling does to one trunk; leave `separate` out.")
+    if values.get("update") == "alternating" and config.accumulation > 1:
+        raise UserError(
+            f"accumulation is {config.accumulation}, but update 'alternating' steps twice for each batch; leave "
+            "`accumulation` out, or take another update."
+        )
+    if config.gradient_diagnostics_steps and not values.get("shared", True):
+        raise UserError(
+            f"gradient_diagnostics_steps is {config.gradient_diagnostics_steps}, which compares two losses on one "
+            "trunk; leave it or `separate` out."
+        )
     if "treebank" in values and values["treebank"] is None:
         raise UserError(
             f"{config.method} parses a treebank first; give the folder of one in CoNLL-U (--treebank FOLDER)."

@@ -128,7 +128,8 @@ def _train(
     checkpoint = last_checkpoint(folder)
     trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     steps, seen = trainer.state.global_step, round(len(examples) * (stage.epochs or config.epochs))
-    cost = {"steps": steps, "examples_seen": steps * config.batch_size if stage.steps else seen, **counts}
+    of_steps = steps * config.batch_size  # an epoch's last batch may be smaller; a diverged training stops early
+    cost = {"steps": steps, "examples_seen": of_steps if stage.steps else min(seen, of_steps), **counts}
     return trainer, {"cost": cost, "history": [entry for entry in trainer.state.log_history if "loss" in entry]}
 
 

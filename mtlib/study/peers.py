@@ -47,7 +47,7 @@ def arm_of(config: dict) -> str | None:
     """
     combined = config.get("classification") or "fine_tuning"
     arm = config["method"] + ("" if combined == "fine_tuning" else f" + {combined}")
-    arm += ", alpha 0" if config.get("alpha") == 0 else ""
+    arm += ", alpha 0" if config["method"] == "mask_tuning" and config.get("alpha") == 0 else ""
     known = config["source"].startswith("testbed")
     return arm if arm not in ARMS or method_settings(config) == _settings_of_arm(arm, config["task"], known) else None
 

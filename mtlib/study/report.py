@@ -53,7 +53,7 @@ def by_label(records: Iterable[dict], task: str) -> pandas.DataFrame:
                 "difference to fine_tuning":
                     paired_difference(points).text() if len(points) >= FEWEST_SEEDS else "",
             })  # fmt: skip
-    empty = ["set", "arm", "seeds", "on each gold label", "balanced", "difference to fine-tuning"]
+    empty = ["set", "arm", "seeds", "on each gold label", "balanced", "difference to fine_tuning"]
     return pandas.DataFrame(rows, columns=None if rows else empty).set_index("set")
 
 

@@ -2,7 +2,7 @@
 
 import statistics
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from itertools import chain
 from pathlib import Path
@@ -12,6 +12,7 @@ import torch
 from datasets import Dataset
 
 from mtlib.collator import Collator
+from mtlib.data.tasks import get_task
 from mtlib.methods import get_method
 from mtlib.objectives import Objective
 from mtlib.plm import SharedPLM
@@ -29,8 +30,9 @@ def step_costs(configs: Mapping[str, RunConfig], examples: Dataset, repeats: int
         repeats: steps after a first one that is not counted; their median does.
 
     Returns:
-        `trainings`; `passes` through the trunk in a step; `seconds` forward and backward; `megabytes` that the forward
-        passes of a step keep for the backward pass, parameters not counted (of several trainings the most);
+        `trainings`; `passes` through the trunk in a step; `seconds` forward and backward; `megabytes` that a step holds
+        at a time for its backward passes (of several trainings the most; parameters, their gradients and the
+        optimiser's moments are not counted, but the second copy of the gradients of the balanced update is);
         `parameters` that exist during training alone.
     """
     steps = {name: _steps(config.resolved(), examples) for name, config in configs.items()}
@@ -53,22 +55,37 @@ def step_costs(configs: Mapping[str, RunConfig], examples: Dataset, repeats: int
 class _Step:
     """A step of one training, again and again on the same batch."""
 
-    def __init__(self, plm: SharedPLM, objective: Objective, examples: Dataset):
-        self.plm, self.objective, self.seconds = plm.train(), objective, []
+    def __init__(self, plm: SharedPLM, objective: Objective, update: str, examples: Dataset):
+        self.plm, self.objective, self.update, self.seconds = plm.train(), objective, update, []
         objective.build(plm, examples)
         self.batch = Collator(plm.tokenizer, objective.columns)(examples.to_list())
 
-    def forward(self) -> torch.Tensor:
-        return self.objective(self.plm, self.objective.prepare(self.plm, self.batch)).loss
+    def losses(self) -> Iterator[torch.Tensor]:
+        """What the step goes backward from: one loss, or in the updates with two backward passes one after the other.
+
+        As `mtlib.updates` has them: the graph of the first is gone before the second is made.
+        """
+        batch = self.objective.prepare(self.plm, self.batch)
+        if self.update == "joint":
+            yield self.objective(self.plm, batch).loss
+            return
+        with torch.set_grad_enabled(self.objective.alpha > 0):
+            filled = self.objective.masked_lm(self.plm, batch)
+        batch["perturbed_ids"] = filled.perturbed_ids
+        if self.objective.alpha > 0:
+            yield filled.loss
+        del filled
+        yield self.objective.classify(self.plm, batch).loss
 
     def take(self) -> None:
         started = time.perf_counter()
-        self.forward().backward()
+        for loss in self.losses():
+            loss.backward()
         self.seconds.append(time.perf_counter() - started)
         self.plm.zero_grad()
 
     def passes_and_bytes(self) -> tuple[int, int]:
-        passes, kept = [], {}
+        passes, held, kept = [], [], {}
         of_model = {parameter.untyped_storage().data_ptr() for parameter in self.plm.parameters()}
 
         def keep(tensor: torch.Tensor) -> torch.Tensor:
@@ -80,20 +97,31 @@ class _Step:
             self.plm.trunk.register_forward_hook(lambda *_: passes.append(1)),
             torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor),
         ):
-            loss = self.forward()  # held, so that no storage is freed and its address used again
-        del loss
-        return len(passes), sum(size for place, size in kept.items() if place not in of_model)
+            for loss in self.losses():  # held until then, so that no storage is freed and its address used again
+                gradients = 0
+                if self.update == "balanced" and held:  # those of the first loss wait for those of the second
+                    gradients = sum(p.grad.nbytes for p in self.plm.parameters() if p.grad is not None)
+                held.append(gradients + sum(size for place, size in kept.items() if place not in of_model))
+                loss.backward()
+                kept.clear()
+        self.plm.zero_grad()
+        return len(passes), max(held)
 
 
 def _steps(config: RunConfig, examples: Dataset) -> list[_Step]:
     """The steps of a method's trainings."""
-    tokenizer = _pretrained(config.model_path).tokenizer
+    settings, n_labels = config.settings, len(get_task(config.task).labels)
+    shared, update = getattr(settings, "shared", True), getattr(settings, "update", "joint")
+    tokenizer = _pretrained(config.model_path, num_labels=n_labels, shared=shared).tokenizer
     return [
-        _Step(_pretrained(config.model_path, **stage.model_options), stage.objective, examples)
-        for stage in get_method(config.method).stages(config.settings, config.rates, tokenizer)
-    ]
+        _Step(
+            _pretrained(config.model_path, num_labels=n_labels, shared=shared, **stage.model_options), stage.objective,
+            update if stage.objective.two_losses else "joint", examples,
+        )
+        for stage in get_method(config.method).stages(settings, config.rates, tokenizer)
+    ]  # fmt: skip
 
 
 @cache
 def _pretrained(path: str | Path, **options) -> SharedPLM:
-    return SharedPLM.from_pretrained(path, num_labels=2, **options)
+    return SharedPLM.from_pretrained(path, **options)

@@ -107,6 +107,20 @@ def test_learning_rates_are_for_the_profiles_model():
         resolve("cpu", learning_rates={"tuning": 1e-4})
 
 
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"alphas": 0.5}, r"alphas is 0\.5; expected a list of numbers"),
+        ({"strengths": "0.5"}, "strengths is '0.5'; expected a list of numbers"),
+        ({"seeds": 2.5}, r"seeds is 2\.5; expected a list of numbers"),
+        ({"learning_rates": 1e-4}, "learning_rates is 0.0001; expected METHOD: RATE pairs"),
+    ],
+)
+def test_settings_of_the_wrong_kind(settings, message):
+    with pytest.raises(UserError, match=message):
+        resolve("cpu", **settings)
+
+
 def test_configurations():
     settings = resolve("cpu", "nli", alpha=0.3)
     config = settings.config("mask_tuning", 2, update="alternating")

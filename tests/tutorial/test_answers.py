@@ -120,7 +120,9 @@ def test_04_where_mask_tuning_works():
         for row in ("mask_tuning", "mask_tuning (balanced)", "no_integrated_loss", "perturb_first", "fine_tuning")
     )
     span, span_without = (f"({seeds.min():.0f} to {seeds.max():.0f} %" for seeds in (printed, without))
-    text = f"each of {WORDS[len(printed)]} seeds trained well {span} in distribution), without it two did {span_without})"
+    text = (
+        f"each of {WORDS[len(printed)]} seeds trained well {span} in distribution), without it two did {span_without})"
+    )
     assert text in answer("04") and len(printed) == len(without)
     assert min(printed.min(), balanced.min()) > fine.mean(), "with the loss every seed trained"
     assert [seed >= fine.mean() - TRAINED_WITHIN for seed in without] == [False, False, True, False, True], (

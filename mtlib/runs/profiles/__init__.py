@@ -5,7 +5,7 @@ The cells of a notebook are the same under every profile; only what this module 
 
 import hashlib
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -154,6 +154,12 @@ def resolve(profile: str = "cpu", task: str = "sentiment", out: str | Path = "ru
     if settings.get("model") not in (None, values["model"]):
         values["learning_rates"] = {}  # chosen for the profile's model
     values |= {"alpha": get_task(task).alpha} | {name: value for name, value in settings.items() if value is not None}
+    for name in ("alphas", "strengths", "seeds"):
+        whole = name == "seeds" and isinstance(values[name], int)
+        if not (whole or isinstance(values[name], Sequence)) or isinstance(values[name], str):
+            raise UserError(f"{name} is {values[name]!r}; expected a list of numbers.")
+    if not isinstance(values["learning_rates"], Mapping):
+        raise UserError(f"learning_rates is {values['learning_rates']!r}; expected METHOD: RATE pairs.")
     values["seeds"] = range(values["seeds"]) if isinstance(values["seeds"], int) else values["seeds"]
     if not values["seeds"]:
         raise UserError(f"seeds is {settings['seeds']}; expected 1 or more.")
