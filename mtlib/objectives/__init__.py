@@ -1,4 +1,4 @@
-"""What a training minimises: one loss a file, with the pure function beside the class."""
+"""What a training minimises: a file for each paper's loss or losses, with the pure functions beside the classes."""
 
 from mtlib.objectives.confidence_regularization import ConfidenceRegularization, confidence_regularization_loss
 from mtlib.objectives.dependency_parsing import DependencyParsing
