@@ -39,6 +39,8 @@ def load_pretrained(auto_class, name_or_path: str, **kwargs):
         return auto_class.from_pretrained(name_or_path, **kwargs)
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         reason = "it does not exist." if is_missing_folder(name_or_path) else str(error).splitlines()[0]
+        if reason.startswith("Unrecognized configuration class"):  # the text goes on with a class and a long list
+            reason = "it is a model of another kind."
         what = auto_class.__name__.removeprefix("Auto").removeprefix("ModelFor")
         raise UserError(
             f"Cannot load {what} from {name_or_path!r}: {reason} "
@@ -53,10 +55,9 @@ def load_pretrained(auto_class, name_or_path: str, **kwargs):
 
 def load_config(name_or_path: str, changes: dict, where: dict) -> PreTrainedConfig:
     """The configuration with these changes, all of which it must know; `where` holds keywords of `ON_THE_HUB`."""
-    for name in LOADING.keys() & changes.keys():
-        raise UserError(
-            f"{name}={changes[name]!r} was given; models are always loaded with {name}={LOADING[name]}, leave it out."
-        )
+    for name in ("torch_dtype", *LOADING) & changes.keys():
+        fixed = LOADING[name.removeprefix("torch_")]
+        raise UserError(f"{name}={changes[name]!r} was given; models are always loaded with {fixed}, leave it out.")
     config, unknown = load_pretrained(AutoConfig, name_or_path, return_unused_kwargs=True, **where, **changes)
     if unknown:
         raise UserError(

@@ -21,23 +21,25 @@ DEFAULT_LENGTH = 128
 def tokenise(dataset: Dataset, tokenizer, max_length: int | None = None, keep: Collection[str] = ()) -> Dataset:
     """Columns of model inputs, `labels` and `length`, from `text`, `text_pair` and `label` (where they are there).
 
-    Labels may also be called `labels`; a `ClassLabel` column stays one, with its names. Other columns are dropped.
+    Labels are class numbers and may also be called `labels`; a `ClassLabel` column stays one, with its names. Other
+    columns are dropped.
 
     Args:
         dataset: rows with a text or a pair of texts.
         tokenizer: the model's, `plm.tokenizer`.
-        max_length: texts are cut to so many tokens. None: to 128, with a warning if that cuts one.
+        max_length: texts are cut to so many tokens. None: to 128, or to fewer where the tokenizer's model reads fewer,
+            with a warning if that cuts one.
         keep: columns of `dataset` that are carried through unchanged, for objectives that need more than these.
 
     Raises:
-        UserError: no `Dataset` or no tokenizer; no column `text`, or two columns of labels; a row without text; a
-            `max_length` that leaves no room for text, or texts longer than the tokenizer's model reads; a name in
-            `keep` that is no column, or that a column of model inputs already has.
+        UserError: no `Dataset` or no tokenizer; no column `text`, or two columns of labels; a row without text, or
+            with a label that is no number; a `max_length` that leaves no room for text, or texts longer than the
+            tokenizer's model reads; a name in `keep` that is no column, or that a column of model inputs already has.
     """
     _check_columns(dataset, tokenizer, keep)
     texts = [name for name in ("text", "text_pair") if name in dataset.column_names]
     label = next((name for name in ("label", "labels") if name in dataset.column_names), None)
-    length = DEFAULT_LENGTH if max_length is None else max_length
+    length = min(DEFAULT_LENGTH, tokenizer.model_max_length) if max_length is None else max_length
     check_max_length(length, tokenizer, pair=len(texts) == 2)
     n_cut = 0
 
@@ -59,6 +61,12 @@ def tokenise(dataset: Dataset, tokenizer, max_length: int | None = None, keep: C
                 f"max_length={most} in place of {length}."
             )
         labels = {"labels": rows[label]} if label else {}
+        for index, value in zip(indices, labels.get("labels", ()), strict=False):
+            if type(value) is not int:
+                raise UserError(
+                    f"row {index} has the label {value!r}; expected a class number, whole and from 0 on. "
+                    f'`dataset.class_encode_column("{label}")` numbers names; drop rows without a label.'
+                )
         return {**encoded, **labels, "length": lengths}
 
     dropped = [name for name in dataset.column_names if name not in keep]
@@ -104,6 +112,7 @@ def predict(
         raise UserError(
             f"plm is a {type(plm).__name__}; expected a SharedPLM, as SharedPLM.from_pretrained(...) gives."
         )
+    COUNT.check("batch_size", batch_size)
     examples = _inputs(dataset, plm.tokenizer, max_length)
     if len(examples):
         plm.check_inputs(examples["input_ids"], "the dataset")
@@ -131,8 +140,9 @@ def predict_with(trainer: ObjectiveTrainer, dataset: Dataset, max_length: int) -
 
 def _inputs(dataset: Dataset, tokenizer, max_length: int | None) -> Dataset:
     """The texts as model inputs, without labels."""
-    examples = tokenise(dataset, tokenizer, max_length)
-    return examples.remove_columns([name for name in ("labels",) if name in examples.column_names])
+    _check_columns(dataset, tokenizer, ())
+    dataset = dataset.remove_columns([name for name in ("label", "labels") if name in dataset.column_names])
+    return tokenise(dataset, tokenizer, max_length)
 
 
 def _check_columns(dataset: Dataset, tokenizer, keep: Collection[str]) -> None:
@@ -152,6 +162,8 @@ def _check_columns(dataset: Dataset, tokenizer, keep: Collection[str]) -> None:
         raise UserError("the dataset has both a column `label` and a column `labels`; remove the wrong one.")
     if "text" not in dataset.column_names:
         raise UserError(f"the dataset has no column `text`, but {columns}; rename the one that holds the texts.")
+    if isinstance(keep, str):
+        raise UserError(f"keep is {keep!r}; expected a list of columns, such as [{keep!r}].")
     for name in keep:
         if name not in dataset.column_names:
             raise UserError(f"keep names {name!r}; expected some of the columns {columns}")

@@ -156,6 +156,8 @@ class SharedPLM(nn.Module):
         replaced, also where that model had one trunk and this one has two.
         """
         folder = Path(folder)
+        if folder.is_file():
+            raise UserError(f"{folder} is a file; expected a folder to save the model in.")
         (folder / HEAD_FILE).unlink(missing_ok=True)
         shutil.rmtree(folder / SEPARATE_FOLDER, ignore_errors=True)
         self.classifier.save_pretrained(folder)
@@ -199,6 +201,11 @@ class SharedPLM(nn.Module):
             if isinstance(table, nn.Embedding) and table.padding_idx is not None:
                 positions = table.num_embeddings - table.padding_idx - 1
         return min(most, positions)
+
+    @property
+    def has_nameless_labels(self) -> bool:
+        """Whether the labels have only the names that transformers gives where none are known: LABEL_0, LABEL_1, ..."""
+        return all(name == f"LABEL_{number}" for number, name in self.config.id2label.items())
 
     def check_inputs(self, input_ids: Iterable[Sequence[int]], what: str) -> None:
         """Raise `UserError` if the model cannot read one of the texts; `what` names the set of texts."""

@@ -19,8 +19,8 @@ from mtlib.errors import UserError
 from mtlib.objectives import FineTuning, Objective, ObjectiveOutput
 from mtlib.plm import SharedPLM
 from mtlib.sampler import LengthGroups
-from mtlib.settings import FROM_0, STEPS, Update, check_choice
-from mtlib.trainer_checks import check_arguments, check_set, check_sets, check_shapes
+from mtlib.settings import COUNT, FROM_0, STEPS, Update, check_choice
+from mtlib.trainer_checks import check_arguments, check_set, check_sets, check_shapes, label_names
 from mtlib.updates import AlternatingUpdate, BalancedUpdate
 
 
@@ -28,7 +28,8 @@ from mtlib.updates import AlternatingUpdate, BalancedUpdate
 class ObjectiveArguments(TrainingArguments):
     """transformers' `TrainingArguments` with what Mask-tuning adds.
 
-    Other defaults than the stock ones: batches grouped by length, columns kept, no reporting to services.
+    Other defaults than the stock ones: batches grouped by length, columns kept, no reporting to services, and a loss
+    that is not finite is logged as it is.
 
     Args:
         mlm_head_learning_rate: rate of the masked-LM head; default `learning_rate`.
@@ -48,6 +49,7 @@ class ObjectiveArguments(TrainingArguments):
     gradient_diagnostics_steps: int = 0
     train_sampling_strategy: str = field(default="group_by_length")
     remove_unused_columns: bool = field(default=False)
+    logging_nan_inf_filter: bool = field(default=False)
     report_to: None | str | list[str] = field(default="none")  # noqa: RUF036  (HfArgumentParser needs this order)
 
     def __post_init__(self):
@@ -55,6 +57,10 @@ class ObjectiveArguments(TrainingArguments):
             if getattr(self, name) is not None:
                 FROM_0.check(name, getattr(self, name))
         STEPS.check("gradient_diagnostics_steps", self.gradient_diagnostics_steps)
+        for name in ("per_device_train_batch_size", "per_device_eval_batch_size"):
+            COUNT.check(name, getattr(self, name))
+        if self.remove_unused_columns:
+            raise UserError("remove_unused_columns is True, which would drop what the objectives read; leave it out.")
         check_choice("update", self.update, Update)
         if self.update == "alternating" and (self.gradient_accumulation_steps != 1 or self.fp16):
             raise UserError(
@@ -97,6 +103,10 @@ class ObjectiveTrainer(Trainer):
         if args.n_gpu > 1:
             # one process drives one GPU: DataParallel cannot split our batches, `accelerate launch` can
             args._n_gpu = 1
+        names = label_names(train_dataset)
+        if plm.has_nameless_labels and len(names) == plm.config.num_labels:
+            plm.config.id2label = dict(enumerate(names))
+            plm.config.label2id = {name: number for number, name in enumerate(names)}
         torch.manual_seed(args.seed)  # the same parameters in a resumed run; Trainer seeds once more
         objective.build(plm, train_dataset)
         kwargs.setdefault("data_collator", Collator(plm.tokenizer, objective.columns))

@@ -1,6 +1,6 @@
 """What a trainer refuses, before it starts: settings that it cannot follow, examples that it cannot read."""
 
-from datasets import Dataset
+from datasets import ClassLabel, Dataset
 from torch import Tensor
 from transformers import DataCollatorForLanguageModeling, TrainingArguments
 
@@ -16,6 +16,8 @@ def check_arguments(plm: SharedPLM, objective: Objective, args: TrainingArgument
         ("plm", plm, SharedPLM, "SharedPLM.from_pretrained(...) gives"),
         ("objective", objective, Objective, "MaskTuning() or FineTuning() makes"),
     ):
+        if isinstance(value, type):
+            raise UserError(f"{name} is the class {value.__name__}; expected what {maker}.")
         if not isinstance(value, kind):
             raise UserError(f"{name} is a {type(value).__name__}; expected what {maker}.")
     if not hasattr(args, "update"):
@@ -27,6 +29,8 @@ def check_arguments(plm: SharedPLM, objective: Objective, args: TrainingArgument
                         ("compute_loss_func", others.get("compute_loss_func"))):  # fmt: skip
         if value:
             raise UserError(f"{name} is {value!r}, but the loss is the objective's; leave {name} out.")
+    if others.get("model_init"):
+        raise UserError("model_init is given, but the model is `plm`; make a trainer for each model.")
     if isinstance(others.get("data_collator"), DataCollatorForLanguageModeling):
         raise UserError(
             "data_collator is DataCollatorForLanguageModeling, which masks and replaces the labels; leave it out: the "
@@ -62,11 +66,33 @@ def check_set(name: str, dataset, plm: SharedPLM, objective: Objective, training
     if not (hasattr(dataset, "column_names") and hasattr(dataset, "__len__")):
         raise UserError(f"{name} is a {type(dataset).__name__}; expected a Dataset, as mtlib.tokenise makes one.")
     _check_columns(name, dataset, objective, training)
+    if training and objective.classifies and isinstance(dataset, Dataset):
+        check_label_names(plm, dataset)
     if isinstance(dataset, Dataset):
         plain = dataset.with_format(None)  # a format may hide columns
         plm.check_inputs(plain["input_ids"], name)
         if objective.classifies and "labels" in plain.column_names:
             _check_labels(name, plain, plm.config.num_labels)
+
+
+def check_label_names(plm: SharedPLM, training_set: Dataset) -> None:
+    """Raise `UserError` where a `ClassLabel` column and the model give one name two numbers.
+
+    Such a model would be saved with its answers swapped.
+    """
+    ids = {name: number for number, name in enumerate(label_names(training_set))}
+    for number, name in plm.config.id2label.items():
+        if ids.get(name, number) != number:
+            raise UserError(
+                f"the label {name!r} is {ids[name]} in the training set, but {number} in the model's id2label. Give "
+                f"id2label={dict(enumerate(ids))} to SharedPLM.from_pretrained, or renumber the labels."
+            )
+
+
+def label_names(dataset) -> list[str]:
+    """Of a `ClassLabel` column `labels`; none where it is another one."""
+    column = (getattr(dataset, "features", None) or {}).get("labels")
+    return list(column.names) if isinstance(column, ClassLabel) else []
 
 
 def check_shapes(plm: SharedPLM, saved: dict[str, Tensor], checkpoint: str) -> None:
@@ -93,19 +119,34 @@ def _check_columns(name: str, dataset, objective: Objective, training: bool) -> 
     if missing := sorted(needed - {*dataset.column_names}):
         raise UserError(
             f"{name} has no column {', '.join(missing)}, which {type(objective).__name__} needs; it has {columns}."
+            + _preparers_of(objective)
         )
     if training and objective.classifies and "labels" not in dataset.column_names:
-        raise UserError(f"{name} has no column `labels`; it has {columns}.")
+        raise UserError(
+            f"{name} has no column `labels`; it has {columns}. mtlib.tokenise makes it of the "
+            "class numbers in a column `label`."
+        )
+
+
+def _preparers_of(objective: Objective) -> str:
+    """Which classes add the columns that the masking policy reads."""
+    masking = getattr(objective, "masking", None)
+    names = ", ".join(type(preparer).__name__ for preparer in (masking.preparers() if masking else ()))
+    return f" The policy's preparers add it ({names}): `for prepare in policy.preparers()`." if names else ""
 
 
 def _check_labels(name: str, dataset, num_labels: int) -> None:
     labels = list(dataset["labels"])
     for label in labels:
         if type(label) is not int:
-            raise UserError(f"{name} has the label {label!r}; expected class numbers, whole and from 0 on.")
+            raise UserError(
+                f"{name} has the label {label!r}; expected class numbers, whole and from 0 on. "
+                '`dataset.class_encode_column("label")` numbers names.'
+            )
     classes = sorted(set(labels))
     if classes[0] < 0 or classes[-1] >= num_labels:
         raise UserError(
             f"{name} has labels {classes[0]} to {classes[-1]}; a classifier with num_labels={num_labels} takes 0 to "
-            f"{num_labels - 1}. Where labels are not known, remove the column."
+            f"{num_labels - 1}. Renumber them or give the model another num_labels; where labels are not known, remove "
+            "the column."
         )

@@ -104,6 +104,8 @@ class BalancedUpdate:
             return
         pairs = list(zip(model.parameters(), mlm_gradients, strict=True))
         shared = [(p.grad, mlm) for p, mlm in pairs if p.grad is not None and mlm is not None]
+        if not shared:
+            raise UserError('update="balanced" weighs two gradients on the trunk, and this one is frozen; use "joint".')
         ft_norm, mlm_norm = (_norm(side) for side in zip(*shared, strict=True))
         self.ft_norm = ft_norm if self.ft_norm is None else DECAY * self.ft_norm + (1 - DECAY) * ft_norm
         scale = torch.where(mlm_norm > 0, self.ft_norm / mlm_norm, 0.0)

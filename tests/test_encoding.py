@@ -1,5 +1,6 @@
 """Rows in, answers out, in the order of the rows."""
 
+import copy
 import re
 import warnings
 
@@ -163,6 +164,8 @@ def test_unlabelled_and_no_texts(plm):
     expected = predict(plm, dataset)
     assert np.array_equal(predict(plm, dataset.remove_columns("label")), expected)
     assert np.array_equal(predict(plm, labels), expected)
+    nameless = dataset.remove_columns("label").add_column("label", ["positive"] * 10)
+    assert np.array_equal(predict(plm, nameless), expected)
     assert predict(plm, dataset.select([])).shape == (0, 2)
 
 
@@ -185,3 +188,23 @@ def test_precision_of_an_earlier_trainer_does_not_stay(plm, tmp_path):
         plm(FineTuning(), batch)
         hook.remove()
         assert seen == [dtype]
+
+
+@pytest.mark.parametrize("label", ["positive", None, 1.0, float("nan")])
+def test_labels_that_are_no_numbers_are_refused(plm, label):
+    dataset = Dataset.from_dict({"text": ["a film", "the plot"], "label": [type(label)() if label else None, label]})
+    with pytest.raises(UserError, match=r"row \d has the label .* `dataset.class_encode_column\(\"label\"\)`"):
+        tokenise(dataset, plm.tokenizer)
+
+
+def test_columns_to_keep_are_a_list(plm):
+    dataset = Dataset.from_dict({"text": ["a film"], "id": ["one"]})
+    with pytest.raises(UserError, match=r"keep is 'id'; expected a list of columns, such as \['id'\]"):
+        tokenise(dataset, plm.tokenizer, keep="id")
+
+
+def test_without_a_length_texts_are_cut_to_what_the_model_reads(plm):
+    tokenizer = copy.deepcopy(plm.tokenizer)
+    tokenizer.model_max_length = 16
+    with pytest.warns(UserWarning, match="1 of 1 texts were cut to 16 tokens"):
+        assert tokenise(Dataset.from_dict({"text": ["the film " * 50]}), tokenizer)["length"] == [16]

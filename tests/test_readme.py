@@ -9,13 +9,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from datasets import Dataset
 from transformers import pipeline
 
 from mtlib.analysis.frame import frame
 from mtlib.analysis.statistics import paired_difference, verdict
 from mtlib.data.tasks import kind
 from mtlib.paths import MINI_MODEL_DIR
+from mtlib.plm import SharedPLM
 from mtlib.runs.records import read_records
 from mtlib.study.arms import by_seed
 from mtlib.study.claims import verdicts
@@ -41,11 +41,18 @@ def test_links_lead_somewhere(page):
         assert not anchor or anchor in [re.sub(r"[^\w -]", "", line).lower().replace(" ", "-") for line in headings]
 
 
-def test_a_loop_of_ones_own_runs_as_printed():
-    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "mtlib/README.md").read_text(), flags=re.S)
-    dataset = Dataset.from_dict({"text": ["a good film", "a dull plot"] * 16, "label": [1, 0] * 16})
-    names = {"dataset": dataset}
-    exec(code.replace('"bert-base-uncased"', repr(str(MINI_MODEL_DIR))), names)
+def test_own_data_and_a_loop_of_ones_own_run_as_printed(tmp_path, monkeypatch):
+    own_data, loop = (
+        code.replace('"bert-base-uncased"', repr(str(MINI_MODEL_DIR)))
+        for code in re.findall(r"```python\n(.*?)```", (ROOT / "mtlib/README.md").read_text(), flags=re.S)
+    )
+    rows = ["a good film,positive,1", "a dull plot,negative,2"] * 16
+    (tmp_path / "reviews.csv").write_text("\n".join(["review,opinion,number", *rows]))
+    monkeypatch.chdir(tmp_path)
+    names = {"SharedPLM": SharedPLM}
+    exec(own_data, names)
+    assert names["dataset"].features["label"].names == ["negative", "positive"] and names["plm"].config.num_labels == 2
+    exec(loop, names)
     assert names["output"].parts.keys() >= {"mlm_loss", "ft_loss"} and names["output"].loss.isfinite()
 
 

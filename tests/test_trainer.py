@@ -1,8 +1,9 @@
+import json
 import shutil
 
 import pytest
 import torch
-from datasets import Dataset
+from datasets import ClassLabel, Dataset
 from transformers import DataCollatorForLanguageModeling, HfArgumentParser, Trainer, TrainingArguments, set_seed
 
 from mtlib.collator import Collator
@@ -222,6 +223,8 @@ def test_resuming_with_another_number_of_labels(tmp_path):
         ({"learning_rate": -1e-3}, "learning_rate is -0.001; expected 0 or more"),
         ({"classifier_learning_rate": -1e-3}, "classifier_learning_rate is -0.001; expected 0 or more"),
         ({"mlm_head_learning_rate": -1e-3}, "mlm_head_learning_rate is -0.001; expected 0 or more"),
+        ({"remove_unused_columns": True}, "remove_unused_columns is True, which would drop what the objectives read"),
+        ({"per_device_train_batch_size": 0}, "per_device_train_batch_size is 0; expected a whole number, 1 or more"),
         ({"gradient_diagnostics_steps": -1}, "gradient_diagnostics_steps is -1; expected a whole number, 0 or more"),
         ({"update": "alternating", "gradient_accumulation_steps": 2}, "needs gradient_accumulation_steps=1"),
     ],
@@ -464,6 +467,33 @@ def test_diagnostics_have_the_precision_of_the_training(tmp_path):
     objective.masked_lm = noting
     train(tmp_path, objective, bf16=True, max_steps=1, gradient_diagnostics_steps=1)
     assert types == [torch.bfloat16] * 2
+
+
+class TestNamesOfLabels:
+    def examples(self, plm, *names):
+        rows = Dataset.from_dict({"text": ["the film", "not good"] * 4, "label": [0, 1] * 4})
+        return tokenise(rows.cast_column("label", ClassLabel(names=list(names))), plm.tokenizer)
+
+    def test_a_model_without_names_takes_those_of_the_training_set(self, tmp_path):
+        plm = make_plm()
+        train(tmp_path, FineTuning(), plm, self.examples(plm, "negative", "positive"), max_steps=1)
+        plm.save_pretrained(tmp_path / "model")
+        assert json.loads((tmp_path / "model" / "config.json").read_text())["id2label"] == {
+            "0": "negative",
+            "1": "positive",
+        }
+
+    def test_names_in_another_order_are_refused(self, tmp_path):
+        plm = make_plm()
+        plm.config.id2label = {0: "positive", 1: "negative"}
+        with pytest.raises(UserError, match="the label 'positive' is 1 in the training set, but 0 in the model's"):
+            train(tmp_path, FineTuning(), plm, self.examples(plm, "negative", "positive"), max_steps=1)
+
+    def test_other_names_are_left_alone(self, tmp_path):
+        plm = make_plm()
+        plm.config.id2label = {0: "bad", 1: "good"}
+        train(tmp_path, FineTuning(), plm, self.examples(plm, "negative", "positive"), max_steps=1)
+        assert plm.config.id2label == {0: "bad", 1: "good"}
 
 
 def test_texts_that_are_too_long_are_refused_before_training(tmp_path):

@@ -15,8 +15,8 @@ def release_folder(source: str) -> Path:
     """`source` as a path. Raises `UserError` if there is no such folder."""
     if not Path(source).is_dir():
         raise UserError(
-            f'source {str(source)!r} is no folder; expected "testbed", "hub" or an existing folder with '
-            f"the original releases (for example FOLDER/sst2/SST-2/dev.tsv)"
+            f"source {str(source)!r} is no folder; expected one with the original releases (for example "
+            "FOLDER/sst2/SST-2/dev.tsv) or, where data of the testbed or the hub will do, testbed or hub."
         )
     return Path(source)
 

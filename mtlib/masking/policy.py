@@ -49,8 +49,9 @@ class MaskingPolicy(ABC):
         """
         if name not in batch:
             raise UserError(
-                f"{type(self).__name__} reads the column {name!r}, which the batch lacks; let its preparer "
-                f"({self.prepared_by}) add it to the examples."
+                f"{type(self).__name__} reads the column {name!r}, which the batch lacks. Let its preparer "
+                f"({self.prepared_by}) add it to the examples, and the collator keep it: "
+                "Collator(tokenizer, objective.columns)."
             )
         return batch[name]
 

@@ -114,7 +114,10 @@ def _with_calibrated(ask: Ask, texts: list[dict], folded: bool) -> dict[str, Ten
 
 
 def _masked(prompting: Prompting, config: RunConfig) -> Ask:
-    plm = SharedPLM.from_pretrained(config.model_path)
+    try:
+        plm = SharedPLM.from_pretrained(config.model_path)
+    except UserError as error:
+        raise UserError(f"{error} For a model that continues a text, such as gpt2, add --causal.") from error
     plm.to("cpu" if precision()["use_cpu"] else "cuda")
     cloze = CLOZES[prompting.task]
     _check_length(prompting, plm, cloze)

@@ -180,7 +180,6 @@ def _make_trainer(
         save_steps=log_every * max(1, round(max(50, steps / 10) / log_every)),  # or a resumed log would lack steps
         save_total_limit=1,
         disable_tqdm=not (sys.stderr.isatty() or environment.is_interactive()),
-        logging_nan_inf_filter=False,
     )
     trainer = ObjectiveTrainer(plm, stage.objective, arguments, examples, callbacks=callbacks)
     for stock in (PrinterCallback, DEFAULT_PROGRESS_CALLBACK):
