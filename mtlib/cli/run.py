@@ -9,12 +9,25 @@ from typing import Annotated, Literal, get_args, get_origin
 
 import typer
 
+from mtlib import settings
 from mtlib.cli.terminal import console, named_values, print_line
 from mtlib.methods import METHODS, readers, settings_of_any_method
 from mtlib.runs.config import all_settings
 
 # settings that not every method reads, with the methods that do
 _READ_BY = {name: readers(name) for name in settings_of_any_method()}
+# the headings of `run --help`; an option stands below that of the first of these that declares it
+_HEADINGS = {
+    settings.PerturbationSettings: "Masking and filling",
+    settings.SharedTrunkSettings: "Masking and filling",
+    settings.EquationSettings: "Mask-tuning",
+    settings.BiasSettings: "Methods with a bias model",
+    settings.ProductOfExpertsSettings: "Methods with a bias model",
+    settings.LearnedMixinSettings: "Methods with a bias model",
+    settings.TwoViewsSettings: "Span Cutoff and HiddenCut",
+    settings.ParsingSettings: "IPT",
+    settings.IntermediateSettings: "Intermediate pre-training",
+}
 
 
 def _run_options() -> list[inspect.Parameter]:
@@ -39,7 +52,9 @@ def _run_options() -> list[inspect.Parameter]:
             shown = (_defaults(name) if name != "shared" else "") or True
         if value is dataclasses.MISSING:
             value = inspect.Parameter.empty
-        annotation = Annotated[kind, typer.Option(option, help=text, show_default=shown)]
+        heading = next((words for cls, words in _HEADINGS.items() if name in cls.__annotations__), None)
+        help_beside = typer.Option(option, help=text, show_default=shown, rich_help_panel=heading)
+        annotation = Annotated[kind, help_beside]
         options.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=value, annotation=annotation))
     return options
 
@@ -65,18 +80,18 @@ def run(
     restart: Annotated[bool, typer.Option("--restart", help="do not resume an interrupted run")] = False,
     keep_model: Annotated[Path | None, typer.Option(help="write the trained model here")] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="train also what the project has the record of")] = False,
-    **settings,
+    **chosen,
 ) -> None:
     """Train, evaluate and write one record. A finished run is skipped, an interrupted one resumes."""
     from mtlib.runs.config import configure
     from mtlib.runs.records import read_records
     from mtlib.runs.run import run
 
-    settings["shared"] = False if settings["shared"] else None  # the option says --separate
-    settings = {name: value for name, value in settings.items() if value is not None or name not in _READ_BY}
-    settings["sets"] = tuple(settings["sets"] or ())
-    settings["splits"] = named_values(settings["splits"] or [], "--split", "imdb_contrast=test")
-    path, was_there = run(configure(**settings), out, resume=not restart, keep_model=keep_model, fresh=fresh)
+    chosen["shared"] = False if chosen["shared"] else None  # the option says --separate
+    chosen = {name: value for name, value in chosen.items() if value is not None or name not in _READ_BY}
+    chosen["sets"] = tuple(chosen["sets"] or ())
+    chosen["splits"] = named_values(chosen["splits"] or [], "--split", "imdb_contrast=test")
+    path, was_there = run(configure(**chosen), out, resume=not restart, keep_model=keep_model, fresh=fresh)
     if os.environ.get("RANK", "0") != "0":  # of several processes, one reports
         return
     record = read_records([path])[0]

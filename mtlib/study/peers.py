@@ -37,6 +37,7 @@ ARMS = {
     "span_cutoff": {"method": "span_cutoff"},
     "hidden_cut": {"method": "hidden_cut"},
 }
+EVERY_ARM = (*ARMS, "ipt")  # IPT parses a treebank, which is not bundled, so that no settings alone make it
 
 
 def arm_of(config: dict) -> str | None:
@@ -90,7 +91,7 @@ def on_real_data(results: Path) -> dict[str, list[dict]]:
             for record in read_records([results / f"{name}.jsonl" for name in files])
             if wanted <= record["config"].items()
             and set(record["metrics"]) == sets
-            and arm_of(record["config"]) in ARMS
+            and arm_of(record["config"]) in EVERY_ARM
         ]
     return runs
 
@@ -104,13 +105,13 @@ def seed_by_seed(results: Path, compared: Iterable[dict] = ()) -> pandas.DataFra
     of_training = defaultdict(list)
     for run in (*compared, *read_records([results / f"{name}.jsonl" for name in files])):
         config = run["config"]
-        if config["task"] == "sentiment" and arm_of(config) in ARMS:
+        if config["task"] == "sentiment" and arm_of(config) in EVERY_ARM:
             without = config["source"].startswith("testbed (strength 0,")
             large = config["model"] != BUNDLED_MODEL
             training = without, large, examples_used(run["data"]["train"]), config["epochs"]
             of_training[*training, arm_of(config), rates(run)].append(run)
     rows = []
-    for training in sorted(of_training, key=lambda key: (*key[:4], list(ARMS).index(key[4]), key[5])):
+    for training in sorted(of_training, key=lambda key: (*key[:4], EVERY_ARM.index(key[4]), key[5])):
         without, large, n_rows, epochs, arm, learning_rates = training
         runs = sorted(of_training[training], key=lambda run: run["config"]["seed"])
         cells = {of: ", ".join(f"{accuracy(run, of):.1f}" for run in runs) for of in runs[0]["metrics"]}
