@@ -9,9 +9,9 @@ from datasets import Dataset
 
 from mtlib.collator import Collator, batches_by_length
 from mtlib.contexts import evaluating
+from mtlib.data.identity import name_with_hash
 from mtlib.errors import UserError
 from mtlib.objectives.dependency_parsing import RELATIONS, DependencyParsing
-from mtlib.paths import name_with_hash
 from mtlib.plm import SharedPLM
 from mtlib.preparer import Prepared, Preparer
 

@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
+from mtlib.data.identity import name_with_hash, name_with_version
 from mtlib.data.registry import split_options
 from mtlib.data.source_kinds import source_kind
 from mtlib.data.tasks import get_task
 from mtlib.errors import UserError
 from mtlib.methods import METHODS, get_method, readers, settings_of_any_method
-from mtlib.paths import MINI_MODEL_DIR, name_with_hash, name_with_version
+from mtlib.paths import MINI_MODEL_DIR
 from mtlib.runs.checks import check
 from mtlib.settings import (
     ABOVE_0,

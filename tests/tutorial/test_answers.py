@@ -324,7 +324,7 @@ def test_07_on_real_data():
         shift = comparison.difference(of_title[title][arm], of_title[title]["fine_tuning"], set_name)
         return f"{shift.mean:{sign}.1f}{{}} [{shift.low:.1f}, {shift.high:.1f}]"
 
-    sst2, again, qqp = of_title
+    sst2, again, qqp, mnli = of_title
     for text in (" ".join(prose("07")), page):
         first, second = (ahead(sst2, name) for name in ("imdb_contrast", "imdb_cad"))
         assert f"by {first.format(' points')} and {second.format('')} (95 %" in text
