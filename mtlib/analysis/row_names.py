@@ -27,7 +27,7 @@ def name_of_row(method: str, telling: dict, settings: dict, several: list[str]) 
         elif name == "mask_rate" and "masking" in telling:
             continue
         else:
-            words.append(f"{name} {value}")
+            words.append(f"{name} {float(value):g}" if name == "alpha" else f"{name} {value}")
     return f"{method} ({', '.join(words)})" if words else method
 
 

@@ -76,7 +76,7 @@ def of_study(records: Sequence[dict]) -> dict[str, tuple[Figure, str]]:
     if shown := panels(records):
         drawn["claims"] = claims(shown, "The study: differences in accuracy, with the intervals that decide")
     for task in filter(runs.get, TASKS):
-        drawn[f"gap_{task}"] = gap(runs[task], f"{task}: in distribution above the line, out of it below")
+        drawn[f"gap_{task}"] = gap(runs[task], f"The study: {task}")
     if runs["nli"]:
         drawn["hans"] = group_means(runs["nli"], "hans", "HANS by heuristic and gold label")
     for setting, words in (("mask_rate", "masking rate asked for"), ("alpha", "alpha, weight of the masked-LM loss")):

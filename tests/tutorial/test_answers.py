@@ -271,12 +271,11 @@ def test_07():
 
 def test_07_reweight():
     arms = peers.PEERS.by_arm(shipped("peers"))
-    pages = " ".join(prose("07")), (DATA_DIR / "results" / "README.md").read_text()
+    pages = notebook, page = " ".join(prose("07")), (DATA_DIR / "results" / "README.md").read_text()
     for name in ("testbed_contrast", "testbed_counterfactual"):
-        assert comparison.verdict(arms, "reweight", "fine_tuning", name) == "holds here"
         shift = comparison.difference(arms["reweight"], arms["fine_tuning"], name, 0.975)
-        for text in pages:
-            assert f"{shift.mean:.1f}" in text and f"`{name}` [{shift.low:.1f}, {shift.high:.1f}]" in text
+        assert f"{shift.mean:.1f}" in notebook and f"`{name}` [{shift.low:.1f}, {shift.high:.1f}]" in notebook
+        assert f"{shift.text()}: holds here" in page
         if name == "testbed_contrast":
             assert f"right on {shift.mean:.0f} points more of the edited sentences" in answer("07")
     gaps = comparison.scores(arms).groupby("arm")["gap"].mean()
@@ -295,7 +294,8 @@ def test_07_reweight_inside_mask_tuning():
         for base, level in ((alone, 0.95), (arms["fine_tuning"], 0.975)):
             shift = comparison.difference(both, base, name, level)
             words = f"{shift.mean:.1f}", f"[{shift.low:.1f}, {shift.high:.1f}]"
-            assert all(word in text for word in words for text in (page, " ".join(prose("07"))))
+            assert all(word in " ".join(prose("07")) for word in words)
+            assert (" ".join(words) if base is alone else f"{shift.text()}: holds here") in page
     gains = sorted(
         comparison.accuracy(run, "testbed_contrast") - comparison.accuracy(base, "testbed_contrast")
         for run, base in pairs
@@ -316,6 +316,40 @@ def test_07_reweight_inside_mask_tuning():
     assert f"| Mask-tuning with random masks and Reweight | {by_seed} | |" in answer("07")
 
 
+def test_07_what_helps_is_the_masked_lm_loss():
+    arms = peers.PEERS.by_arm(shipped("peers"))
+    both, without, alone = (
+        arms[arm] for arm in ("mask_tuning + reweight", "mask_tuning + reweight, alpha 0", "reweight")
+    )
+    page, notebook = (DATA_DIR / "results" / "README.md").read_text(), " ".join(prose("07"))
+    seeds = WORDS[len(without)]
+    for name in ("testbed_contrast", "testbed_counterfactual"):
+        for better in (both, alone):
+            pairs = comparison.seed_pairs(without, better)
+            assert len(pairs) == len(without)
+            assert all(comparison.accuracy(run, name) < comparison.accuracy(base, name) for run, base in pairs)
+        adds, costs = (comparison.difference(better, without, name) for better in (both, alone))
+        assert adds.low > 0
+        words = f"{adds.mean:.1f} [{adds.low:.1f}, {adds.high:.1f}]"
+        assert words in page and words in notebook and f"[{costs.low:.1f}, {costs.high:.1f}]" in page
+    assert f"below that of Reweight alone with each of {seeds} seeds" in answer("07")
+    by_seed = ", ".join(f"{comparison.accuracy(run, 'testbed_contrast'):.0f}" for run in without)
+    assert f"| the same without the masked-LM loss | {by_seed} | |" in answer("07")
+
+
+def test_07_on_mnli():
+    arms = peers.PEERS.by_arm(peers.on_real_data(DATA_DIR / "results")["MNLI, HANS and ANLI"])
+    told = ("product_of_experts", "reweight")
+    lost = [-comparison.difference(arms[arm], arms["fine_tuning"], "mnli_m").mean for arm in told]
+    scores = frame([run for runs in arms.values() for run in runs])
+    balanced = scores.groupby(["set", "method"])["balanced"].mean()["hans"]
+    assert not any(comparison.trained(arms, arm) for arm in told)
+    for text in (" ".join(prose("07")), (DATA_DIR / "results" / "README.md").read_text()):
+        assert f"lose {lost[0]:.1f} and {lost[1]:.1f} points on `mnli_m` ({WORDS[len(arms['reweight'])]} seeds)" in text
+        first, second, fine = (f"{balanced[arm]:.1f} %" for arm in (*told, "fine_tuning"))
+        assert f"they have {first[:-2]} and {second}, fine-tuning {fine}" in text
+
+
 def test_07_on_real_data():
     of_title = {title: peers.PEERS.by_arm(runs) for title, runs in peers.on_real_data(DATA_DIR / "results").items()}
     page = (DATA_DIR / "results" / "README.md").read_text()
@@ -324,7 +358,7 @@ def test_07_on_real_data():
         shift = comparison.difference(of_title[title][arm], of_title[title]["fine_tuning"], set_name)
         return f"{shift.mean:{sign}.1f}{{}} [{shift.low:.1f}, {shift.high:.1f}]"
 
-    sst2, again, qqp, mnli = of_title
+    sst2, again, qqp, _ = of_title
     for text in (" ".join(prose("07")), page):
         first, second = (ahead(sst2, name) for name in ("imdb_contrast", "imdb_cad"))
         assert f"by {first.format(' points')} and {second.format('')} (95 %" in text

@@ -181,7 +181,13 @@ def _lines_of_sets(marks: pandas.DataFrame, constant: pandas.Series, title: str,
 def _panels_of_sets(marks: pandas.DataFrame, constant: pandas.Series, title: str, shared: Mapping) -> Figure:
     by_row = _by_row(marks)
     shown = style.looks([row for row, _ in by_row])
-    figure, axes = style.new(3.6 + 2.2 * len(constant), 1.5 + 0.26 * len(by_row), len(constant), sharey=True)
+    labels = [f"{shown[row].label} (n = {group['n'].max()})" for row, group in by_row]
+    columns, lines = min(3, len(constant)), -(-len(constant) // 3)
+    size = 0.07 * max(map(len, labels)) + 2.2 * columns, 0.7 + lines * (0.8 + 0.26 * len(by_row))
+    figure, axes = style.new(*size, columns, lines, sharex=True, sharey=True)
+    for axis in axes[len(constant) :]:
+        axis.remove()
+    axes = axes[: len(constant)]
     for axis, (name, accuracy) in zip(axes, constant.items(), strict=True):
         axis.axvline(accuracy, **_CONSTANT, label="best constant answer")
         (first, of_first), *_ = by_row
@@ -190,9 +196,9 @@ def _panels_of_sets(marks: pandas.DataFrame, constant: pandas.Series, title: str
             (mark,) = group.loc[[name]].itertuples()
             _draw_mark(axis, mark, line, shown[row])
         axis.set_title(f"{name}\n({kind(name)})", fontsize=9)
-    labels = [f"{shown[row].label} (n = {group['n'].max()})" for row, group in by_row]
     for axis in axes:
         style.rows_down(axis, labels, **shared)
+        axis.tick_params(labelbottom=True)  # what stands below may have been removed
     axes[0].plot([], [], "o", color="0.3", **style.OF_A_SEED, label="a single seed")
     style.legend_below(figure, style.labelled(axes[0]))
     figure.suptitle(title, x=0.01, ha="left", fontsize=11)
