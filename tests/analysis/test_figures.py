@@ -298,7 +298,7 @@ class TestPlots:
         assert list(mean.get_xdata()) == [1, 2, 3]
         assert list(mean.get_ydata()) == pytest.approx([(3 + 1) / 2, (2 + 1) / 2, (1 + 1) / 2])
         assert "ft_loss of fine_tuning from 2.00 to 1.00" in alt and "mlm_loss" not in alt
-        assert not empty.lines and {"ft_loss, nats (running mean)", "optimiser step", "fine-tuning (n = 2)"} <= set(
+        assert not empty.lines and {"ft_loss, nats\n(running mean)", "optimiser step", "fine-tuning (n = 2)"} <= set(
             texts(figure)
         )
 

@@ -37,7 +37,7 @@ def learning_curves(
     for axis in axes:
         axis.set(ylim=(0, None), xlabel="optimiser step")
     for axis, part in zip(axes, parts, strict=False):  # small panels share the label of the first
-        axis.set_ylabel(f"{part}, nats (running mean)")
+        axis.set_ylabel(f"{part}, nats\n(running mean)")
     if lines and not apart:  # else no run has any of these parts
         style.legend_below(figure, lines)
     figure.suptitle(title, x=0.01, ha="left", fontsize=11)
