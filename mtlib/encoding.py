@@ -60,13 +60,7 @@ def tokenise(dataset: Dataset, tokenizer, max_length: int | None = None, keep: C
                 f"row {indices[lengths.index(longest)]} has {longest} tokens; the model reads at most {most}, give "
                 f"max_length={most} in place of {length}."
             )
-        labels = {"labels": rows[label]} if label else {}
-        for index, value in zip(indices, labels.get("labels", ()), strict=False):
-            if type(value) is not int:
-                raise UserError(
-                    f"row {index} has the label {value!r}; expected a class number, whole and from 0 on. "
-                    f'`dataset.class_encode_column("{label}")` numbers names; drop rows without a label.'
-                )
+        labels = {"labels": _class_numbers(indices, rows[label], label)} if label else {}
         return {**encoded, **labels, "length": lengths}
 
     dropped = [name for name in dataset.column_names if name not in keep]
@@ -143,6 +137,17 @@ def _inputs(dataset: Dataset, tokenizer, max_length: int | None) -> Dataset:
     _check_columns(dataset, tokenizer, ())
     dataset = dataset.remove_columns([name for name in ("label", "labels") if name in dataset.column_names])
     return tokenise(dataset, tokenizer, max_length)
+
+
+def _class_numbers(indices: list[int], labels: list, column: str) -> list[int]:
+    """The labels, all of which must be numbers."""
+    for index, label in zip(indices, labels, strict=True):
+        if type(label) is not int:
+            raise UserError(
+                f"row {index} has the label {label!r}; expected a class number, whole and from 0 on. "
+                f'`dataset.class_encode_column("{column}")` numbers names; drop rows without a label.'
+            )
+    return labels
 
 
 def _check_columns(dataset: Dataset, tokenizer, keep: Collection[str]) -> None:
