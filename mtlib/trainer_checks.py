@@ -66,16 +66,16 @@ def check_set(name: str, dataset, plm: SharedPLM, objective: Objective, training
     if not (hasattr(dataset, "column_names") and hasattr(dataset, "__len__")):
         raise UserError(f"{name} is a {type(dataset).__name__}; expected a Dataset, as mtlib.tokenise makes one.")
     _check_columns(name, dataset, objective, training)
-    if training and objective.classifies and isinstance(dataset, Dataset):
-        check_label_names(plm, dataset)
     if isinstance(dataset, Dataset):
+        if training and objective.classifies:
+            _check_label_names(plm, dataset)
         plain = dataset.with_format(None)  # a format may hide columns
         plm.check_inputs(plain["input_ids"], name)
         if objective.classifies and "labels" in plain.column_names:
             _check_labels(name, plain, plm.config.num_labels)
 
 
-def check_label_names(plm: SharedPLM, training_set: Dataset) -> None:
+def _check_label_names(plm: SharedPLM, training_set: Dataset) -> None:
     """Raise `UserError` where a `ClassLabel` column and the model give one name two numbers.
 
     Such a model would be saved with its answers swapped.

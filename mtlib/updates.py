@@ -9,6 +9,7 @@ from torch import nn
 from mtlib.errors import UserError
 
 DECAY = 0.95  # of the running norm of the classification gradient
+_FROZEN = 'update="balanced" weighs two gradients on the trunk, and this one is frozen; use "joint".'
 
 
 class AlternatingUpdate:
@@ -105,7 +106,7 @@ class BalancedUpdate:
         pairs = list(zip(model.parameters(), mlm_gradients, strict=True))
         shared = [(p.grad, mlm) for p, mlm in pairs if p.grad is not None and mlm is not None]
         if not shared:
-            raise UserError('update="balanced" weighs two gradients on the trunk, and this one is frozen; use "joint".')
+            raise UserError(_FROZEN)
         ft_norm, mlm_norm = (_norm(side) for side in zip(*shared, strict=True))
         self.ft_norm = ft_norm if self.ft_norm is None else DECAY * self.ft_norm + (1 - DECAY) * ft_norm
         scale = torch.where(mlm_norm > 0, self.ft_norm / mlm_norm, 0.0)
@@ -146,7 +147,7 @@ def check_update(update: str, plm, objective, args) -> None:
     if update == "balanced" and not plm.shared:
         raise UserError('update="balanced" weighs two gradients on one trunk; this model has two, use update="joint".')
     if update == "balanced" and not any(parameter.requires_grad for parameter in plm.trunk_parameters()):
-        raise UserError('update="balanced" weighs two gradients on the trunk, and this one is frozen; use "joint".')
+        raise UserError(_FROZEN)
 
 
 def _backward(trainer, loss: torch.Tensor) -> torch.Tensor:
