@@ -183,7 +183,7 @@ def _refilled(settings, tokenizer, alpha: float, classification: Objective | Non
         masking = FixedMasking(masking)
     return MaskTuning(
         alpha, masking, settings.fill, settings.top_k, settings.replacement, classification,
-        readings.fill_mode, readings.mlm_reduction,
+        readings.fill_mode, readings.mlm_reduction, readings.classifier_reads,
     )  # fmt: skip
 
 

@@ -78,6 +78,7 @@ Fill = Literal["argmax", "sample", "top_k"]
 Replacement = Literal["mask", "80_10_10"]
 Update = Literal["joint", "balanced", "alternating"]
 FillMode = Literal["train", "eval"]
+ClassifierReads = Literal["refilled", "original"]
 Reduction = Literal["tokens", "examples", "sum"]
 Bias = Literal["by_task", "overlap", "lexical_overlap", "hypothesis_only", "bag_of_words", "shortcut"]
 Side = Literal["both", "first", "second"]
@@ -85,6 +86,7 @@ Classification = Literal[
     "fine_tuning", "original_and_refilled", "validated_or_dropped", "validated_or_original", "product_of_experts",
     "learned_mixin", "bias_product", "reweight", "confidence_regularization", "span_cutoff",
 ]  # fmt: skip
+COMPARES_TEXTS = ("original_and_refilled", "validated_or_dropped", "validated_or_original")  # both of them
 
 # The bias models that fit a task; the first is its default. The classes stand in packages above this module.
 BIAS_OF_TASK: dict[str, tuple[Bias, ...]] = {
@@ -124,6 +126,9 @@ def unread_settings(values: Mapping[str, object], pair: bool) -> dict[str, tuple
         unread["attribution_every"] = f"masking is {masking!r}", f"give masking {' or '.join(ATTRIBUTION)} too"
     if masking not in (None, "salient_spans"):
         unread["spacy_pipeline"] = f"masking is {masking!r}", "give masking salient_spans too"
+    if values.get("classifier_reads") == "original":
+        reason = "classifier_reads is 'original'", "give classifier_reads refilled"
+        unread |= dict.fromkeys(("fill", "top_k", "fill_mode"), reason)
     if not pair:
         unread["side"] = "the task has single texts", "take a task with pairs"
     if (classification := values.get("classification")) is not None:
@@ -233,6 +238,9 @@ class EquationSettings(SharedTrunkSettings):
     side: Annotated[Side, "which text of a pair is masked"] = "both"
     fixed_masks: Annotated[bool, "one draw of masks for all epochs"] = False
     classification: Annotated[Classification, "the loss on the refilled text"] = "fine_tuning"
+    classifier_reads: Annotated[
+        ClassifierReads, "original: no refilled text is classified, L_MLM is an auxiliary loss"
+    ] = "refilled"
 
 
 @dataclass(frozen=True)

@@ -92,6 +92,15 @@ def test_help_says_what_is_taken_by_default():
     [
         ("run --task nli --method fine_tuning --alpha 0.3", "alpha is 0.3, but fine_tuning does not read it"),
         ("run --task nli --method mask_tuning --alpha 2", "alpha is 2.0"),
+        (
+            "run --task nli --method mask_tuning --classifier-reads original --fill sample",
+            "fill is 'sample', but classifier_reads is 'original', which does not read it; leave it out, or give "
+            "classifier_reads refilled",
+        ),
+        (
+            "run --task nli --method mask_tuning --classifier-reads original --classification validated_or_dropped",
+            "compares a text with its refilled copy, but classifier_reads is 'original'; leave one of them out",
+        ),
         ("run --task nli --method mask_tuning --top-k 5", "top_k is 5, but fill is 'argmax', which does not read it"),
         ("run --task sentiment --method mask_tuning --hans-rule sum", "hans_rule is 'sum', but none of the evaluation"),
         ("run --task nli --method mask_tuning --split hans", "--split is 'hans'; expected NAME=VALUE"),

@@ -72,6 +72,25 @@ def test_both_texts_are_classified(still_plm):
     torch.testing.assert_close(both(still_plm, batch).loss, expected)
 
 
+@pytest.mark.parametrize("alpha", [0.0, 0.3, 1.0])
+def test_an_auxiliary_masked_lm_loss_leaves_the_classified_text_alone(still_plm, alpha):
+    auxiliary, refilled = MaskTuning(alpha, HALF, classifier_reads="original"), MaskTuning(alpha, HALF)
+    batch = prepared(still_plm, auxiliary)
+    output, with_refilling = auxiliary(still_plm, batch), refilled(still_plm, batch)
+    on_originals = FineTuning()(still_plm, batch)
+    assert output.parts["mlm_loss"] == with_refilling.parts["mlm_loss"]
+    assert torch.equal(output.logits, on_originals.logits) and not torch.equal(output.logits, with_refilling.logits)
+    expected = alpha * with_refilling.parts["mlm_loss"] + (1 - alpha) * on_originals.loss
+    torch.testing.assert_close(output.loss, expected)
+
+
+@pytest.mark.parametrize("update", ["joint", "balanced", "alternating"])
+def test_an_auxiliary_loss_without_weight_is_fine_tuning(tmp_path, update):
+    auxiliary = train(tmp_path / "a", MaskTuning(0.0, HALF, classifier_reads="original"), update=update)
+    plain = train(tmp_path / "b", FineTuning())
+    assert history(auxiliary, "ft_loss") == history(plain, "ft_loss")
+
+
 class FixedAnswers:
     """A model whose answers depend on the first word alone."""
 
@@ -119,6 +138,7 @@ def test_masks_on_one_side_of_a_pair():
     [
         (lambda: MaskTuning(fill_mode="both"), "fill_mode is 'both'; expected one of train, eval"),
         (lambda: MaskTuning(mlm_reduction="mean"), "mlm_reduction is 'mean'"),
+        (lambda: MaskTuning(classifier_reads="both"), "classifier_reads is 'both'; expected one of refilled, original"),
         (lambda: DoubleValidated("keep"), "rejected is 'keep'"),
         (lambda: DoubleValidated(confidence=2), "confidence is 2"),
         (lambda: OneSide(HALF, "left", make_tokenizer()), "side is 'left'"),
@@ -166,8 +186,8 @@ def test_fixed_masks_are_one_draw_for_all_epochs(tmp_path):
 @pytest.mark.parametrize(
     "reading",
     [{"fill_mode": "eval"}, {"mlm_reduction": "sum"}, {"fixed_masks": True},
-     {"classification": "original_and_refilled"}, {"classification": "validated_or_dropped"},
-     {"classification": "validated_or_original"}],
+     {"classifier_reads": "original"}, {"classification": "original_and_refilled"},
+     {"classification": "validated_or_dropped"}, {"classification": "validated_or_original"}],
     ids=str,
 )  # fmt: skip
 def test_every_reading_is_a_setting_of_the_method(testbed, model, tmp_path, reading):  # noqa: F811

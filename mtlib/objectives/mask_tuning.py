@@ -16,7 +16,7 @@ from mtlib.objectives.masked_lm import masked_lm_loss, mlm_loss_and_filling
 from mtlib.objectives.objective import Objective, ObjectiveOutput
 from mtlib.plm import SharedPLM
 from mtlib.plm_checks import check_fill, check_top_k
-from mtlib.settings import SHARE, Fill, FillMode, Reduction, Replacement, check_choice
+from mtlib.settings import SHARE, ClassifierReads, Fill, FillMode, Reduction, Replacement, check_choice
 
 
 def integrated_loss(mlm_loss: Tensor, ft_loss: Tensor, alpha: float) -> Tensor:
@@ -66,6 +66,8 @@ class MaskTuning(Objective):
             "eval" from a pass of its own without dropout.
         mlm_reduction: what L_MLM is: "tokens" (default), the mean over all masked tokens of the batch; "examples", the
             mean over examples of each one's mean; "sum" over all masked tokens.
+        classifier_reads: "refilled" (default); "original" leaves the refilling out, a control: the masked LM is then an
+            auxiliary task beside fine-tuning on the texts as they are.
     """
 
     name = "mask_tuning"
@@ -81,11 +83,13 @@ class MaskTuning(Objective):
         classification: Objective | None = None,
         fill_mode: FillMode = "train",
         mlm_reduction: Reduction = "tokens",
+        classifier_reads: ClassifierReads = "refilled",
     ):
         super().__init__()
         SHARE.check("alpha", alpha)
         for name, value, choices in (("replacement", replacement, Replacement), ("fill_mode", fill_mode, FillMode),
-                                     ("mlm_reduction", mlm_reduction, Reduction)):  # fmt: skip
+                                     ("mlm_reduction", mlm_reduction, Reduction),
+                                     ("classifier_reads", classifier_reads, ClassifierReads)):  # fmt: skip
             check_choice(name, value, choices)
         check_fill(fill, top_k)
         self.classification = FineTuning() if classification is None else classification
@@ -98,7 +102,7 @@ class MaskTuning(Objective):
         check_policy(masking)
         self.alpha, self.masking = float(alpha), masking or ExactMasking()
         self.fill, self.top_k, self.replacement = fill, top_k, replacement
-        self.fill_mode, self.mlm_reduction = fill_mode, mlm_reduction
+        self.fill_mode, self.mlm_reduction, self.classifier_reads = fill_mode, mlm_reduction, classifier_reads
         self.learning_rate = self.classification.learning_rate
 
     @property
@@ -160,6 +164,8 @@ class MaskTuning(Objective):
         return (1.0 / (places.sum(dim=1, keepdim=True) * n_examples)).expand(places.shape)[places]
 
     def classify(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
-        """The classification objective's loss on the refilled text, `batch["perturbed_ids"]`."""
+        """The classification objective's loss on what the classifier reads: the refilled text, `perturbed_ids`."""
+        if self.classifier_reads == "original":
+            return self.classification(plm, batch)
         refilled = {"input_ids": batch["perturbed_ids"], "original_ids": batch["input_ids"]}
         return self.classification(plm, batch | refilled)

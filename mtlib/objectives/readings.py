@@ -20,7 +20,7 @@ def _original_ids(batch: dict, objective: Objective) -> Tensor:
     if "original_ids" not in batch:
         raise UserError(
             f"{type(objective).__name__} compares a refilled text with its original, which the batch lacks; train "
-            f"MaskTuning(classification={type(objective).__name__}())."
+            f'MaskTuning(classification={type(objective).__name__}()), whose classifier_reads is "refilled".'
         )
     return batch["original_ids"]  # (batch, seq)
 
