@@ -22,6 +22,8 @@ def name_of_row(method: str, telling: dict, settings: dict, several: list[str]) 
             words += [] if float(value) == 3 else [f"{float(value):g} epochs"]
         elif name == "classification":
             words += [] if value in (None, "None", "fine_tuning") else [f"with {value}"]
+        elif name == "classifier_reads":
+            words += ["no refilling"] if value == "original" else []
         elif name == "masking":
             words.append(str(PolicyAtRate.of({"masking": value, "mask_rate": float(settings["mask_rate"])})))
         elif name == "mask_rate" and "masking" in telling:

@@ -26,6 +26,8 @@ ARMS = {
     | _EXPERTS,
     "mask_tuning + reweight": _BALANCED | {"classification": "reweight", "bias": "shortcut"},
     "mask_tuning + reweight, alpha 0": _BALANCED | {"alpha": 0.0, "classification": "reweight", "bias": "shortcut"},
+    "mask_tuning + reweight, no refilling": _BALANCED
+    | {"classifier_reads": "original", "classification": "reweight", "bias": "shortcut"},
     "mask_tuning + learned_mixin": _BALANCED | {"classification": "learned_mixin", "bias": "shortcut"},
     "mask_tuning + confidence_regularization": _BALANCED
     | {"classification": "confidence_regularization", "bias": "shortcut"},
@@ -43,12 +45,14 @@ EVERY_ARM = (*ARMS, "ipt")  # IPT parses a treebank, which is not bundled, so th
 def arm_of(config: dict) -> str | None:
     """A record's arm: its method, and what that is combined with ("mask_tuning + product_of_experts").
 
-    The controls without the masked-LM loss are arms of their own ("mask_tuning + product_of_experts, alpha 0").
+    The controls that leave out the masked-LM loss, or the refilling, are arms of their own: "mask_tuning + reweight,
+    alpha 0" and "mask_tuning + reweight, no refilling".
     None for another reading of one of the plan's arms (the joint update, other masks), which is none of them.
     """
     combined = config.get("classification") or "fine_tuning"
     arm = config["method"] + ("" if combined == "fine_tuning" else f" + {combined}")
     arm += ", alpha 0" if config["method"] == "mask_tuning" and config.get("alpha") == 0 else ""
+    arm += ", no refilling" if config.get("classifier_reads") == "original" else ""
     known = config["source"].startswith("testbed")
     return arm if arm not in ARMS or method_settings(config) == _settings_of_arm(arm, config["task"], known) else None
 

@@ -7,6 +7,7 @@ from scipy import stats
 
 from mtlib.analysis import tables
 from mtlib.analysis.frame import by_row, telling_apart
+from mtlib.analysis.row_names import label
 from mtlib.errors import UserError
 from mtlib.methods import METHODS
 
@@ -95,6 +96,13 @@ def test_figures_name_a_policy_with_its_rate():
         "mask_tuning (salient_spans:0.15)",
         "mask_tuning (supervised)",
     ]
+
+
+def test_figures_name_the_control_without_refilling():
+    records = [record("mask_tuning", 0, 0.8, classifier_reads=reads) for reads in ("refilled", "original", None)]
+    del records[-1]["config"]["classifier_reads"]  # made before there was this setting
+    assert list(by_row(records)) == ["mask_tuning", "mask_tuning (no refilling)"]
+    assert label("mask_tuning (no refilling)") == "Mask-tuning (no refilling)"
 
 
 def test_rows_stand_in_the_order_of_their_numbers():

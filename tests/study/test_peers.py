@@ -40,6 +40,11 @@ def test_arms_and_their_labels():
     assert without_mlm == "mask_tuning + product_of_experts, alpha 0"
     assert peers.label(without_mlm) == "Mask-tuning (balanced) + product of experts, alpha 0"
     assert peers.arm_of(combined | {"alpha": 0.3}) is None
+    auxiliary = record("mask_tuning + reweight, no refilling")["config"]
+    assert peers.arm_of(auxiliary) == "mask_tuning + reweight, no refilling"
+    assert peers.arm_of(auxiliary | {"classifier_reads": None}) == "mask_tuning + reweight"
+    assert peers.label(peers.arm_of(auxiliary)) == "Mask-tuning (balanced) + Reweight, no refilling"
+    assert peers.arm_of(plain | {"classifier_reads": "original"}) == "mask_tuning, no refilling"  # none of the plan's
     for other in ({"update": "joint"}, {"mask_rate": 0.3}, {"fill_mode": "eval"}, {"fixed_masks": True}):
         assert peers.arm_of(plain | other) is None, other
     assert peers.label(peers.arm_of(combined)) == "Mask-tuning (balanced) + product of experts"

@@ -213,7 +213,14 @@ def test_command_refuses_an_unknown_block(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "reading", [{"fill_mode": "eval"}, {"mlm_reduction": "examples"}, {"fixed_masks": True}, {"side": "second"}]
+    "reading",
+    [
+        {"fill_mode": "eval"},
+        {"mlm_reduction": "examples"},
+        {"fixed_masks": True},
+        {"side": "second"},
+        {"classifier_reads": "original"},
+    ],
 )
 def test_another_reading_of_mask_tuning_is_no_arm_of_the_study(reading):
     config = configure(task="nli", method="mask_tuning", **reading).resolved().public()
