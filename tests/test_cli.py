@@ -112,6 +112,10 @@ def test_help_says_what_is_taken_by_default():
             "run --task nli --method mask_tuning --separate --gradient-diagnostics-steps 5",
             "gradient_diagnostics_steps is 5, which compares two losses on one trunk",
         ),
+        (
+            "run --task nli --method fine_tuning --gradient-diagnostics-steps 5",
+            "compares two losses, but fine_tuning has one; leave it out, or take mask_tuning or no_integrated_loss",
+        ),
         ("prompt --seed 1", "a masked LM is shown none"),
         ("prompt --json .", "--json is ., a folder; give the name of a file"),
         ("bench start --json pyproject.toml", "--json is pyproject.toml, which holds no JSON"),

@@ -9,6 +9,7 @@ from mtlib.data.registry import get_set, split_options
 from mtlib.data.source_kinds import is_testbed, source_kind
 from mtlib.data.tasks import get_task
 from mtlib.errors import UserError
+from mtlib.methods import readers
 from mtlib.paths import is_missing_folder
 from mtlib.settings import (
     ATTRIBUTION,
@@ -60,6 +61,11 @@ def check(config: "RunConfig") -> None:
         raise UserError(
             f"accumulation is {config.accumulation}, but update 'alternating' steps twice for each batch; leave "
             "`accumulation` out, or take another update."
+        )
+    if config.gradient_diagnostics_steps and "shared" not in values:
+        raise UserError(
+            f"gradient_diagnostics_steps is {config.gradient_diagnostics_steps}, which compares two losses, but "
+            f"{config.method} has one; leave it out, or take {' or '.join(readers('shared'))}."
         )
     if config.gradient_diagnostics_steps and not values.get("shared", True):
         raise UserError(

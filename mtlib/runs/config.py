@@ -184,6 +184,8 @@ def read_by(method: str, values: Mapping[str, object]) -> dict[str, object]:
     reads = {*settings_of(RunConfig), *get_method(method).reads}
     task, chosen = values.get("task"), {"classification": "fine_tuning", "bias": "by_task"} | values
     chosen = {name: value for name, value in chosen.items() if name in reads}
+    if "shared" not in reads:
+        reads.discard("gradient_diagnostics_steps")  # which compares the two losses on a shared trunk
     reads -= unread_settings(chosen, pair=not isinstance(task, str) or get_task(task).pair).keys()
     return {name: value for name, value in values.items() if name in reads}
 

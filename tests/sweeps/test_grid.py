@@ -50,6 +50,8 @@ class TestExpand:
             ("tasks: sentiment\nmethods: mask_tuning\nclassification: [fine_tuning, product_of_experts]\n"
              "bias: shortcut\nbias_learning_rate: [1e-2, 2e-2]", 3),
             ("tasks: [sentiment, nli]\nmethods: mask_tuning\nside: [both, second]", 3),
+            ("tasks: nli\nmethods: mask_tuning\nclassifier_reads: [refilled, original]\nfill: [argmax, sample]", 3),
+            ("tasks: nli\nmethods: [fine_tuning, mask_tuning]\ngradient_diagnostics_steps: [0, 5]", 3),
         ],
     )  # fmt: skip
     def test_what_a_combination_does_not_read_is_no_run_of_its_own(self, tmp_path, text, n):
