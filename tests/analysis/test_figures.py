@@ -302,11 +302,20 @@ class TestPlots:
             texts(figure)
         )
 
+    def test_a_figure_grows_with_its_legend(self):
+        heights = []
+        for n in (2, 6, 9):
+            figure, (axis,) = style.new(7.0, 2.0)
+            style.legend_below(figure, {"x" * 30 + str(i): axis.plot([0], [0])[0] for i in range(n)})
+            heights.append(figure.get_figheight())
+        assert heights == pytest.approx([2.0, 2.2, 2.6])  # of 1, 3 and 5 lines in two columns
+
     def test_learning_curves_of_many_rows_have_a_panel_each(self):
         many = [record(arm, history=[(1, {"ft_loss": 1.0}), (2, {"ft_loss": 4.0})]) for arm in list(METHODS)[:5]]
         figure, alt = figures.learning_curves(many)
         figure.draw_without_rendering()
-        assert [axis.get_title(loc="left") for axis in figure.axes] == [
+        titles = [axis.get_title(loc="left") for axis in figure.axes]
+        assert [title.replace("\u00a0", " ") for title in titles] == [
             f"{METHODS[arm].label} (n = 1)" for arm in list(METHODS)[:5]
         ]
         assert not figure.legends and alt.count("from 1.00 to 4.00") == 5

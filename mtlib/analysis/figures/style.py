@@ -1,5 +1,6 @@
 """The look of every figure: colours of a colour-blind palette, and always a second cue (marker, line, hatching)."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import cycle
 from pathlib import Path
@@ -181,9 +182,14 @@ def rows_down(axis, labels: Iterable[str], **settings) -> None:
 
 
 def legend_below(figure: Figure, handles: Mapping[str, Artist]) -> None:
-    """Of these labels, in three columns, or in fewer where they are too long for that."""
+    """Of these labels, in three columns, or in fewer where they are too long for that.
+
+    The figure has room for two lines of them; for more it grows.
+    """
     fitting = (n for n, most in ((3, 66), (2, 74)) if _characters([*handles], n) <= most)
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=next(fitting, 1))
+    columns = next(fitting, 1)
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=columns)
+    figure.set_figheight(figure.get_figheight() + 0.2 * max(0, math.ceil(len(handles) / columns) - 2))
 
 
 def labelled(axis) -> dict[str, Artist]:

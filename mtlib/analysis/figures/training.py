@@ -1,6 +1,7 @@
 """What happens over training: losses, gradients, single examples."""
 
 from collections.abc import Mapping, Sequence
+from textwrap import fill
 
 import numpy as np
 import pandas
@@ -32,7 +33,8 @@ def learning_curves(
         axis.plot(smooth, color=shown[row].colour, alpha=0.3, lw=0.8)
         (lines[name],) = axis.plot(mean, dashes, color=shown[row].colour, lw=2)
         if apart:
-            axis.set_title(name, fontsize=9)
+            unbroken = name.replace(" = ", "\u00a0=\u00a0")
+            axis.set_title(fill(unbroken, 26), fontsize=9)
         words.append(f"{part} of {row} from {mean.iloc[0]:.2f} to {mean.iloc[-1]:.2f}")
     for axis in axes:
         axis.set(ylim=(0, None), xlabel="optimiser step")
