@@ -33,11 +33,11 @@ def sweep(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="only list the runs, with estimated costs")] = False,
 ) -> None:
     """Run every configuration of a grid that has no record yet. Exit code 1 if one fails; the others go on."""
-    from mtlib.sweeps import engines, grid, progress
+    from mtlib.sweeps import engines, grid, progress, sweep_file
     from mtlib.sweeps.store import Store
 
     _check_engine_options(engine, processes, address, cpus_per_run, gpus_per_run, retries)
-    configs, store = grid.expand(file), Store(out)
+    configs, store = sweep_file.expand(file), Store(out)
     grid_runs, trouble = grid.identify(configs)
     if dry_run:
         progress.dry_run(console, grid_runs, trouble, store)

@@ -81,6 +81,11 @@ def check(config: "RunConfig") -> None:
     _check_bias(config)
 
 
+def _source_in_words(source: str) -> str:
+    missing = source_kind(source) == "folder" and not Path(source).exists()
+    return f"{source!r}, which does not exist" if missing else repr(source_kind(source))
+
+
 def _check_effect(config: "RunConfig") -> None:
     """What is given must be read: by the way of filling, by the classification loss, by a set that is evaluated."""
     values = config.values()
@@ -124,7 +129,10 @@ def _check_bias(config: "RunConfig") -> None:
             "such as fastText's or GloVe's: a word and its numbers in each line."
         )
     if bias == "shortcut" and not is_testbed(config.source):
-        raise UserError("bias is 'shortcut', which is planted in the testbed alone; take another bias model.")
+        raise UserError(
+            "bias is 'shortcut', which is planted in the testbed alone (source is "
+            f"{_source_in_words(config.source)}); take another bias model."
+        )
 
 
 def _check_sets(config: "RunConfig") -> None:
@@ -133,8 +141,8 @@ def _check_sets(config: "RunConfig") -> None:
     masking = config.values().get("masking")
     if masking in TESTBED_ONLY and not is_testbed(config.source):
         raise UserError(
-            f"masking is {masking!r}, which knows the testbed's grammar and has no meaning for other data (source "
-            f"{source_kind(config.source)!r}); take source testbed, or another policy."
+            f"masking is {masking!r}, which knows the testbed's grammar and has no meaning for other data (source is "
+            f"{_source_in_words(config.source)}); take source testbed, or another policy."
         )
     if masking in OWN_LENGTH and get_task(config.task).pair and not is_testbed(config.source):
         raise UserError(

@@ -18,6 +18,7 @@ from mtlib.sweeps.engines import Outcome
 from mtlib.sweeps.grid import GridRun, columns, expected_seconds
 from mtlib.sweeps.store import Store
 
+_SHIPPED = "with mtlib"  # the state of a run whose record comes with the project, and need only be copied
 _SHOWN = 8  # active runs that the live table lists
 
 
@@ -33,7 +34,7 @@ def dry_run(console: Console, runs: Sequence[GridRun], trouble: UserError | None
     costs, used = [], set()
     for number, run in enumerate(runs):
         state, cost = _state(run, store), ""
-        if state not in ("there", "diverged"):
+        if state not in ("there", "diverged", _SHIPPED):
             estimates = {place: expected_seconds(run, records) for place, records in places.items()}
             place = next((place for place, seconds in estimates.items() if seconds is not None), None)
             costs.append(estimates.get(place))
@@ -117,7 +118,9 @@ def duration(seconds: float | None) -> str:
 def _state(run: GridRun, store: Store) -> str:
     if run.file is None:
         return "?"
-    return store.state(run.file) or ("running" if store.holder(run.file) else "to do")
+    if (state := store.state(run.file)) is not None:
+        return state
+    return "running" if store.holder(run.file) else _SHIPPED if run.shipped else "to do"
 
 
 def _print(console: Console, line: str) -> None:

@@ -12,8 +12,9 @@ import pytest
 from mtlib.runs.locks import holder
 from mtlib.runs.records import read_records
 from mtlib.sweeps import engines
-from mtlib.sweeps.grid import expand, identify
+from mtlib.sweeps.grid import identify
 from mtlib.sweeps.store import Store
+from mtlib.sweeps.sweep_file import expand
 from tests.runs.test_runs import write_testbed
 
 STEPS = 310

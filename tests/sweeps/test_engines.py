@@ -11,8 +11,9 @@ from mtlib.runs.inputs import record_path
 from mtlib.runs.locks import claim
 from mtlib.sweeps import engines, store
 from mtlib.sweeps.engines import LocalEngine, Outcome
-from mtlib.sweeps.grid import GridRun, expand, identify
+from mtlib.sweeps.grid import GridRun, identify
 from mtlib.sweeps.store import Store
+from mtlib.sweeps.sweep_file import expand
 from mtlib.sweeps.worker import carry_out
 from tests.runs.test_runs import config, model, testbed  # noqa: F401  (fixtures)
 from tests.sweeps.faults import (

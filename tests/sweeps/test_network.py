@@ -14,7 +14,8 @@ import pytest
 
 from mtlib.runs.locks import holder
 from mtlib.sweeps.engines import Outcome
-from mtlib.sweeps.grid import expand, identify
+from mtlib.sweeps.grid import identify
+from mtlib.sweeps.sweep_file import expand
 from tests.runs.test_runs import model  # noqa: F401  (fixture)
 from tests.sweeps import network
 from tests.sweeps.faults import check_each_recorded_once, needs_minutes, write_sweep

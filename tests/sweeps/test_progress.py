@@ -12,7 +12,7 @@ from mtlib.sweeps import engines, progress
 from mtlib.sweeps.engines import Engine, Outcome
 from mtlib.sweeps.grid import GridRun
 from tests.runs.test_runs import config, model, testbed  # noqa: F401  (fixtures)
-from tests.sweeps.test_grid import write
+from tests.sweeps.test_sweep_file import write
 from tests.test_cli import call
 
 

@@ -14,9 +14,10 @@ ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'mtli
 
 from mtlib.errors import UserError  # noqa: E402
 from mtlib.sweeps import engines  # noqa: E402
-from mtlib.sweeps.grid import expand, identify  # noqa: E402
+from mtlib.sweeps.grid import identify  # noqa: E402
 from mtlib.sweeps.ray_engine import RayEngine  # noqa: E402
 from mtlib.sweeps.store import Store  # noqa: E402
+from mtlib.sweeps.sweep_file import expand  # noqa: E402
 from tests.runs.test_runs import model  # noqa: E402, F401  (fixture)
 from tests.sweeps.faults import (  # noqa: E402
     Killer,

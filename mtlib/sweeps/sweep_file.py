@@ -1,0 +1,173 @@
+"""A sweep file: which runs one YAML file means.
+
+    tasks: [sentiment, nli]
+    methods: [fine_tuning, mask_tuning]
+    models: bert-base-uncased
+    seeds: 5                    # 0 to 4; or a list
+    alpha: [null, 0.1, 0.5]     # null: the default, here the paper's
+    source: hub
+
+Any other setting of a run goes by its own name, one value or a list; the runs are every combination. Several such grids
+stand below each other under `grids`, each with what it has beside the rest of the file or in its place:
+
+    grids:
+      - {methods: fine_tuning}
+      - {methods: mask_tuning, masking: known_shortcut, mask_rate: 1}
+
+`profile: paper` sets what that file of `mtlib/runs/profiles` has and this one has not.
+"""
+
+import contextlib
+import difflib
+import itertools
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import yaml
+
+from mtlib.errors import UserError
+from mtlib.runs import profiles
+from mtlib.runs.config import BUNDLED_MODEL, NAMES, RunConfig, all_settings, configure, read_by
+
+_PLURAL = {"task": "tasks", "method": "methods", "model": "models", "seed": "seeds"}  # as they stand in the file
+KEYS = {_PLURAL.get(name, name): name for name in all_settings()}
+_NEEDED = {"tasks": "[sentiment, nli]", "methods": "[fine_tuning, mask_tuning]"}  # each with an example
+
+
+def expand(file: Path) -> list[RunConfig]:
+    """The runs that a sweep file means, each once: what differs only in settings its method does not read is one run.
+
+    Raises:
+        UserError: naming the file, the value and what was expected.
+    """
+    common = _load(file)
+    grids = _grids(file, common.pop("grids", [{}]))
+    defaults, rates = _from_profile(file, common.pop("profile")) if "profile" in common else ({}, {"model": None})
+    _check_keys(str(file), common, ("profile", "grids"))
+    runs, read_anywhere = {}, set()
+    for place, own in grids.items():
+        _check_keys(place, own)
+        grid = _grid(place, defaults | common | own)
+        try:
+            configs, read = _combinations(grid, rates)
+            for config in configs:
+                runs.setdefault(repr(config.resolved()), config)
+        except UserError as error:
+            raise UserError(f"{place}: {error}") from error
+        _check_read(place, own, read)
+        read_anywhere |= read
+    _check_read(str(file), common, read_anywhere)
+    return list(runs.values())
+
+
+def _combinations(grid: Mapping[str, list], rates: Mapping) -> tuple[list[RunConfig], set[str]]:
+    """Every combination of the settings' values, and which of the settings are read by any of these runs."""
+    configs, read = [], set()
+    for values in itertools.product(*grid.values()):
+        settings = dict(zip(grid, values, strict=True))
+        settings = read_by(settings["method"], settings)
+        read |= settings.keys()
+        if "learning_rate" not in grid and settings.get("model", BUNDLED_MODEL) == rates["model"]:
+            settings["learning_rate"] = profiles.rate_of(rates["by_method"], settings)
+        configs.append(configure(**settings))
+    return configs, read
+
+
+def _check_read(place: str, entries: Mapping, read: Iterable[str]) -> None:
+    for key, entry in entries.items():
+        if KEYS[key] not in read and any(value is not None for value in _values(place, key, entry)):
+            raise UserError(f"{place}: none of its runs reads {key}; leave it out.")
+
+
+# ---------------------------------------------------------------------------------------------------- reading the file
+
+
+def _grids(file: Path, entries: object) -> dict[str, dict]:
+    """What each grid of the file has of its own, by what errors call the grid."""
+    if not isinstance(entries, list) or not entries or not all(isinstance(own, dict) for own in entries):
+        raise UserError(
+            f"{file}: grids is {entries!r}; expected a list of grids, each with settings: `- {{methods: fine_tuning}}`."
+        )
+    if entries == [{}]:
+        return {str(file): {}}
+    return {f"{file}, grid {number}": own for number, own in enumerate(entries, start=1)}
+
+
+def _check_keys(place: str, entries: Iterable, also_known: Iterable[str] = ()) -> None:
+    for key in entries:
+        if key not in KEYS:
+            near = difflib.get_close_matches(str(key), KEYS, n=1, cutoff=0.5)
+            hint = f"did you mean {near[0]!r}? Known are" if near else "expected"
+            raise UserError(f"{place}: unknown key {key!r}; {hint} {', '.join([*also_known, *KEYS])}.")
+
+
+def _grid(place: str, entries: Mapping) -> dict[str, list]:
+    """The values of every setting; tasks are the outermost loop."""
+    for key, example in _NEEDED.items():
+        if key not in entries:
+            raise UserError(f"{place}: {key} is missing; expected a list, for example `{key}: {example}`.")
+    return {name: _values(place, key, entries[key]) for key, name in KEYS.items() if key in entries}
+
+
+def _from_profile(file: Path, name: str) -> tuple[dict, dict]:
+    try:
+        values = profiles.load(name)
+    except UserError as error:
+        raise UserError(f"{file}, profile: {error}") from error
+    # the paper's alpha (null) is what the profile's notebooks compare methods at, the grid what they draw the curve of
+    entries = {"models": values["model"], "alpha": [None, *values["alphas"]]}
+    entries |= {key: values[key] for key in ("source", "seeds", "mask_rate", "train_size", "epochs")}
+    return entries, {"model": values["model"], "by_method": values["learning_rates"]}
+
+
+def _values(place: str, key: str, entry) -> list:
+    if key == "seeds" and type(entry) is int:  # a number of seeds, as in a profile
+        if entry < 1:
+            raise UserError(f"{place}: seeds is {entry}; expected a number of seeds, 1 or more, or a list of them.")
+        entry = list(range(entry))
+    if entry == []:
+        raise UserError(f"{place}: {key} is an empty list; expected at least one value (null for the default).")
+    several = isinstance(entry, list) and not (key == "sets" and all(isinstance(name, str) for name in entry))
+    return [_typed(KEYS[key], value) for value in (entry if several else [entry])]
+
+
+def _typed(name: str, value):
+    """The value in its setting's type, where YAML has no such type or takes it for another."""
+    kinds = all_settings()[name].kinds
+    if float in kinds and isinstance(value, str):
+        with contextlib.suppress(ValueError):
+            return float(value)  # YAML takes 5e-5 for text
+    if tuple in kinds and isinstance(value, list):
+        return tuple(value)
+    if (
+        name in ("source", "model", "treebank", "bias_vectors")
+        and isinstance(value, str)
+        and value not in NAMES
+        and Path(value).exists()
+    ):
+        return os.path.abspath(value)  # it must mean the same to a process that works in another folder
+    return value
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML that refuses a key that is there twice, of which the stock loader silently takes the last."""
+
+    def construct_mapping(self, node, deep=False):
+        keys = [self.construct_object(key) for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]
+        for key in keys:
+            if keys.count(key) > 1:
+                raise yaml.constructor.ConstructorError(None, None, f"{key!r} is there twice", node.start_mark)
+        return super().construct_mapping(node, deep)
+
+
+def _load(file: Path) -> dict:
+    try:
+        entries = yaml.load(file.read_text(encoding="utf-8"), _Loader)
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{file}: {getattr(error, 'strerror', None) or error}; expected a sweep file.") from error
+    except yaml.YAMLError as error:
+        raise UserError(f"{file} is not YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(entries, dict):
+        raise UserError(f"{file}: expected `key: value` lines, not a {type(entries).__name__}.")
+    return entries

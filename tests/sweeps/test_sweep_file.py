@@ -1,0 +1,249 @@
+"""Sweep files: which runs they mean."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mtlib.data.registry import SETS
+from mtlib.errors import UserError
+from mtlib.methods import METHODS
+from mtlib.paths import DATA_DIR, SETTINGS_FILE
+from mtlib.runs.records import identity, read_records
+from mtlib.sweeps.sweep_file import expand
+
+SWEEPS = Path(__file__).resolve().parents[2] / "data" / "sweeps"
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "sweep.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_product(tmp_path):
+    configs = expand(write(tmp_path, "tasks: [sentiment, nli]\nmethods: mask_tuning\nseeds: [0, 3]\nepochs: 1"))
+    assert [(config.task, config.seed) for config in configs] == [
+        ("sentiment", 0),
+        ("sentiment", 3),
+        ("nli", 0),
+        ("nli", 3),
+    ]
+    assert {config.epochs for config in configs} == {1}
+
+
+def test_what_a_method_does_not_read_is_no_run_of_its_own(tmp_path):
+    text = "tasks: sentiment\nmethods: [fine_tuning, mask_tuning, no_integrated_loss]\nalpha: [null, 0.6, 0.3]\n"
+    configs = expand(write(tmp_path, text + "update: [joint, alternating]\nmask_rate: [0.05, 0.1]"))
+    count = {method: sum(config.method == method for config in configs) for method in METHODS}
+    # null is the paper's 0.6
+    assert (count["fine_tuning"], count["mask_tuning"], count["no_integrated_loss"]) == (1, 2 * 2 * 2, 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "n"),
+    [
+        ("tasks: sentiment\nmethods: [mask_tuning, product_of_experts]\nbias: shortcut", 2),
+        ("tasks: sentiment\nmethods: mask_tuning\nclassification: [fine_tuning, reweight_is_none]", None),
+        ("tasks: sentiment\nmethods: mask_tuning\nclassification: [fine_tuning, product_of_experts]\n"
+         "bias: shortcut\nbias_learning_rate: [1e-2, 2e-2]", 3),
+        ("tasks: [sentiment, nli]\nmethods: mask_tuning\nside: [both, second]", 3),
+        ("tasks: nli\nmethods: mask_tuning\nclassifier_reads: [refilled, original]\nfill: [argmax, sample]", 3),
+        ("tasks: nli\nmethods: [fine_tuning, mask_tuning]\ngradient_diagnostics_steps: [0, 5]", 3),
+    ],
+)  # fmt: skip
+def test_what_a_combination_does_not_read_is_no_run_of_its_own(tmp_path, text, n):
+    if n is None:
+        with pytest.raises(UserError, match="classification is 'reweight_is_none'"):
+            expand(write(tmp_path, text))
+    else:
+        assert len(expand(write(tmp_path, text))) == n
+
+
+def test_values_that_are_lists_or_look_like_text(tmp_path):
+    text = "tasks: sentiment\nmethods: fine_tuning\nsource: hub\nsets: [sst2, imdb_cad]\nlearning_rate: [5e-5, 1.0e-4]"
+    configs = expand(write(tmp_path, text + "\nsplits: {imdb_cad: test}\nseeds: 2"))
+    assert {config.learning_rate for config in configs} == {5e-5, 1e-4} and {config.seed for config in configs} == {
+        0,
+        1,
+    }
+    assert {config.sets for config in configs} == {("sst2", "imdb_cad")}
+    several = expand(write(tmp_path, "tasks: sentiment\nmethods: fine_tuning\nsource: hub\nsets: [[sst2], [imdb_cad]]"))
+    assert [config.sets for config in several] == [("sst2",), ("imdb_cad",)]
+
+
+def test_profile(tmp_path):
+    configs = expand(write(tmp_path, "profile: smoke\ntasks: nli\nmethods: [mask_tuning, fine_tuning]\nseeds: 2"))
+    assert {config.train_size for config in configs} == {32} and {config.seed for config in configs} == {0, 1}
+    assert {config.settings.alpha for config in configs if config.method == "mask_tuning"} == {None, 0.0}
+
+
+def test_learning_rates_of_a_profile(tmp_path):
+    text = "profile: cpu\ntasks: sentiment\nmethods: [fine_tuning, sequential, mask_tuning]\nseeds: 1\nalpha: 0.1\n"
+    configs = expand(write(tmp_path, text + "update: [joint, alternating]"))
+    rates = {(config.method, config.values().get("update")): config.learning_rate for config in configs}
+    assert rates == {
+        ("fine_tuning", None): 2e-4, ("sequential", None): 5e-4,
+        ("mask_tuning", "joint"): 5e-4, ("mask_tuning", "alternating"): 2e-4,
+    }  # fmt: skip
+    assert {config.learning_rate for config in expand(write(tmp_path, text + "learning_rate: 1e-3"))} == {1e-3}
+    # they were chosen for the profile's model
+    assert {config.learning_rate for config in expand(write(tmp_path, text + "models: other"))} == {None}
+
+
+def test_top_k_is_given_to_the_ways_of_filling_that_read_it(tmp_path):
+    text = "tasks: nli\nmethods: mask_tuning\ntop_k: [5, 20]\n"
+    configs = expand(write(tmp_path, text + "fill: [argmax, top_k]"))
+    assert [(config.settings.fill, config.settings.top_k) for config in configs] == [
+        ("argmax", 10), ("top_k", 5), ("top_k", 20),
+    ]  # fmt: skip
+    with pytest.raises(UserError, match="top_k is 5, but fill is 'argmax'"):
+        expand(write(tmp_path, text))
+
+
+def test_names_mean_the_same_beside_folders_of_that_name(tmp_path, monkeypatch):
+    for name in ("mini", "testbed"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path)
+    (config,) = expand(write(tmp_path, "tasks: sentiment\nmethods: fine_tuning\nmodels: mini\nsource: testbed"))
+    assert (config.model, config.source) == ("mini", "testbed")
+
+
+def test_files_of_this_repository():
+    assert len(expand(SWEEPS / "testbed.yaml")) == 3 * 2 * 3
+    # 10 values of alpha for Mask-tuning, of which the paper's is one; one of every other method
+    configs = expand(SWEEPS / "paper.yaml")
+    assert len(configs) == 3 * 3 * 5 * (10 + 4)
+    remote = {name for name, data_set in SETS.items() if data_set.remote is not None}
+    assert all(set(config.evaluation_sets) <= remote for config in configs if config.source == "hub")
+
+
+# the records that each sweep of the repository has made, and would find there
+MADE = {
+    "base": ("base", "peers_base"),
+    "peers": ("peers", "peers_pairs", "peers_long", "peers_trial"),
+    "peers_data": ("peers_sst2", "peers_sst2_rates", "peers_qqp", "peers_mnli"),
+    "peers_testbeds": ("peers_rows", "peers_reference"),
+    "policies": ("policies", "policies_grid", "policies_pairs", "ablations"),
+    "policies_data": ("policies_sst2", "intermediate", "intermediate_grid"),
+    "policies_weaker": ("policies_weaker",),
+    "sst2": ("sst2", "sst2_grid", "sizes", "sizes_grid", "readings"),
+    "testbed_probe": ("testbed",),
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_the_sweeps_of_the_comparisons_have_every_run_that_was_made(name, tmp_path, monkeypatch):
+    """By all that decides a run but its data and the model's files, which are not bundled."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mpnet_base").mkdir()
+    for strength in ("0.5", "0", "16000"):
+        folder = tmp_path / "runs" / f"testbed_{strength}"
+        folder.mkdir(parents=True)
+        (folder / SETTINGS_FILE).write_text(json.dumps({"strength": 0, "seed": 0}))
+    configs = [config for config in expand(SWEEPS / f"{name}.yaml") if config.method != "ipt"]
+    planned = {identity(config.resolved().public(), None, {}) for config in configs}
+    made = [
+        record["config"]
+        for record in read_records([DATA_DIR / "results" / f"{file}.jsonl" for file in MADE[name]])
+        # IPT needs a treebank, entities are a sweep of their own, and four runs were made in another precision
+        if record["config"]["method"] != "ipt"
+        and record["config"]["masking"] != "salient_spans"
+        and record["config"]["precision"] == "bf16"
+    ]
+    missing = [config for config in made if identity(config, None, {}) not in planned]
+    assert made and not missing, missing[0]
+
+
+def test_grids_have_what_stands_beside_them(tmp_path):
+    text = "tasks: sentiment\nepochs: 8\nmask_rate: 0.05\nseeds: 2\ngrids:\n- {methods: fine_tuning}\n"
+    text += "- {methods: mask_tuning, masking: [exact, frequency_rare]}\n"
+    text += "- {methods: mask_tuning, mask_rate: [0.05, 0.15], epochs: 3}\n- {methods: fine_tuning, seeds: [1, 2]}\n"
+    configs = expand(write(tmp_path, text))
+    told = [(c.method, c.seed, c.epochs, c.values().get("masking"), c.values().get("mask_rate")) for c in configs]
+    assert told == [
+        ("fine_tuning", 0, 8, None, None),
+        ("fine_tuning", 1, 8, None, None),
+        *(("mask_tuning", seed, 8, policy, 0.05) for seed in (0, 1) for policy in ("exact", "frequency_rare")),
+        *(("mask_tuning", seed, 3, "exact", rate) for seed in (0, 1) for rate in (0.05, 0.15)),
+        ("fine_tuning", 2, 8, None, None),  # seed 1 is there
+    ]
+
+
+def test_a_profile_stands_behind_every_grid(tmp_path):
+    text = "profile: smoke\ntasks: nli\ngrids: [{methods: fine_tuning}, {methods: augmented, train_size: 16}]\n"
+    sizes = {config.method: config.train_size for config in expand(write(tmp_path, text))}
+    assert sizes == {"fine_tuning": 32, "augmented": 16}
+
+
+def test_paths_become_absolute(tmp_path, monkeypatch):
+    (tmp_path / "data").mkdir()
+    monkeypatch.chdir(tmp_path)
+    (config,) = expand(write(tmp_path, "tasks: sentiment\nmethods: fine_tuning\nsource: data"))
+    assert config.source == str(tmp_path / "data")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("task: nli", r"unknown key 'task'; did you mean 'tasks'\? Known are profile, grids, tasks, "),
+        ("zzz: 1", "unknown key 'zzz'; expected profile, grids, tasks, "),
+        ("tasks: nli", "methods is missing; expected a list, for example `methods: "),
+        ("tasks: nli\nmethods: fine_tuning\nmodels: [/no/such]", "model is '/no/such', which does not exist"),
+        ("tasks: nli\nmethods: masktuning", "method is 'masktuning'; expected one of fine_tuning"),
+        ("tasks: nli\nmethods: [[mask_tuning]]", r"method is \['mask_tuning'\]; expected one of fine_tuning"),
+        ("tasks: {nli: 1}\nmethods: mask_tuning", "task is {'nli': 1}; expected a name"),
+        ("tasks: [nli, nil]\nmethods: fine_tuning", "unknown task 'nil'; expected one of sentiment"),
+        ("tasks: nli\nmethods: mask_tuning\nalpha: [0.1, 2]", "alpha is 2; expected a number from 0 to 1"),
+        ("tasks: nli\nmethods: fine_tuning\nepochs: three", "epochs is 'three'; expected a number"),
+        ("tasks: nli\nmethods: fine_tuning\nepochs: .inf", "epochs is inf; expected a number"),
+        ("tasks: nli\nmethods: fine_tuning\nepochs: 0", "epochs is 0; expected a number above 0"),
+        ("tasks: nli\nmethods: fine_tuning\nbatch_size: 1.5", "batch_size is 1.5; expected a whole number"),
+        ("tasks: nli\nmethods: mask_tuning\nmask_rate: null", "mask_rate is None; expected a number"),
+        ("tasks: nli\nmethods: mask_tuning\nshared: 1", "shared is 1; expected true or false"),
+        ("tasks: nli\nmethods: fine_tuning\nsets: sst2", "sets is 'sst2'; expected a list of names"),
+        ("tasks: nli\nmethods: fine_tuning\nsets: [sst2]", "'sst2' is no evaluation set of nli from 'testbed'"),
+        ("tasks: nli\nmethods: fine_tuning\nsplits: hans", "splits is 'hans'; expected NAME: VALUE pairs"),
+        ("tasks: nli\nmethods: fine_tuning\nseeds: 0", "seeds is 0; expected a number of seeds"),
+        ("tasks: nli\nmethods: fine_tuning\nseeds: [-1]", "seed is -1; expected 0 or more"),
+        ("tasks: []\nmethods: fine_tuning", "tasks is an empty list"),
+        ("tasks: nli\ntasks: sentiment\nmethods: fine_tuning", "'tasks' is there twice"),
+        ("profile: big\ntasks: nli\nmethods: fine_tuning", "profile: unknown profile 'big'; expected one of smoke"),
+        ("tasks: nli\nmethods: fine_tuning\ngrids: []", r"grids is \[\]; expected a list of grids, each with settings"),
+        ("tasks: nli\ngrids: {methods: fine_tuning}", "grids is {'methods': 'fine_tuning'}; expected a list"),
+        ("tasks: nli\ngrids: [{methods: fine_tuning}, {}]", ", grid 2: methods is missing"),
+        ("task: nli\ngrids: [{methods: fine_tuning}]", ": unknown key 'task'; did you mean 'tasks'"),
+        (
+            "tasks: nli\ngrids: [{methods: fine_tuning, profile: cpu}]",
+            ", grid 1: unknown key 'profile'",
+        ),
+        ("tasks: nli\ngrids: [{methods: fine_tuning, seeds: 0}]", ", grid 1: seeds is 0; expected a number of"),
+        ("tasks: nli\ngrids: [{methods: fine_tuning}, {methods: mask_tuning, alpha: 2}]", ", grid 2: alpha is 2"),
+        ("- nli", "expected `key: value` lines, not a list"),
+        ("tasks: [", "is not YAML"),
+    ],
+)
+def test_bad_input(tmp_path, text, message):
+    with pytest.raises(UserError, match=rf"^{tmp_path}/sweep\.yaml.*{message}"):
+        expand(write(tmp_path, text))
+
+
+def test_no_such_file(tmp_path):
+    with pytest.raises(UserError, match=r"none\.yaml: No such file or directory; expected a sweep file"):
+        expand(tmp_path / "none.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "unread"),
+    [
+        ("methods: fine_tuning\nalpha: 0.3", "alpha"),
+        ("methods: mask_tuning\nmasking: exact\nattribution_every: 4", "attribution_every"),
+        ("methods: mask_tuning\nmasking: supervised\nmask_rate: 0.3", "mask_rate"),
+        ("alpha: 0.3\ngrids: [{methods: fine_tuning}, {methods: augmented}]", "alpha"),
+        ("grids: [{methods: mask_tuning}, {methods: fine_tuning, alpha: 0.3}]", "alpha"),
+    ],
+)
+def test_a_setting_that_no_run_reads_is_an_error(tmp_path, text, unread):
+    (tmp_path / "sweep.yaml").write_text(f"tasks: sentiment\n{text}\n")
+    with pytest.raises(UserError, match=f"none of its runs reads {unread}"):
+        expand(tmp_path / "sweep.yaml")
