@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pandas
 
 from mtlib.analysis.frame import diverged, method_settings
-from mtlib.analysis.statistics import FEWEST_SEEDS, NOT_RUN, OPEN, TRAINED_WITHIN, Difference, paired_difference
+from mtlib.analysis.statistics import FEWEST_SEEDS, NOT_RUN, TRAINED_WITHIN, Difference, paired_difference
 from mtlib.analysis.statistics import verdict as verdict_of
 from mtlib.data.tasks import kind
 from mtlib.errors import UserError
@@ -179,7 +179,7 @@ def verdict(arms: Arms, better: str, other: str, set_name: str) -> str:
     word = verdict_of(shift)
     if word == NOT_RUN:
         return f"too few seeds ({shift.n} of {FEWEST_SEEDS})" if shift else NOT_RUN
-    return f"{OPEN} (behind in distribution)" if False in (trained(arms, better), trained(arms, other)) else word
+    return "no verdict (behind in distribution)" if False in (trained(arms, better), trained(arms, other)) else word
 
 
 def _against_fine_tuning(arms: Arms, arm: str, set_name: str) -> str:

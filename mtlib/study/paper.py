@@ -85,6 +85,17 @@ def change(method: str) -> pandas.DataFrame:
     return shift.round(2).loc[list(wide.index.unique(0))]
 
 
+def difference(arm: str, base: str, set_name: str, model: str) -> float | None:
+    """What Table III prints for one method minus another on one of our sets, in points; None where it has no cell."""
+    columns = {sets[0]: name for name, sets in OUR_SETS.items()}
+    wide = grid("III")
+    rows = [(model, method) for method in (arm, base)]
+    if set_name not in columns or not all(row in wide.index for row in rows):
+        return None
+    first, second = (wide.loc[row, columns[set_name]] for row in rows)
+    return round(first - second, 2)
+
+
 class Digits(NamedTuple):
     """How many of `tried` printed values are k / `n` in per cent to two digits; `by_chance` is the share expected.
 

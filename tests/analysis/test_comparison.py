@@ -62,7 +62,7 @@ def test_one_run_of_an_arm_and_seed():
         (seeds("reweight", 0.01, 0.02, 0.05), "does not hold here"),
         (seeds("reweight", 0.01, 0.20, 0.14), "cannot be decided"),
         (seeds("reweight", 0.80, 0.83), "too few seeds (2 of 3)"),
-        (seeds("reweight", 0.80, 0.83, 0.86, inside=0.87), "cannot be decided (behind in distribution)"),
+        (seeds("reweight", 0.80, 0.83, 0.86, inside=0.87), "no verdict (behind in distribution)"),
         (seeds("reweight", 0.80, 0.83, 0.86, inside=0.89), "holds here"),
     ],
 )

@@ -130,9 +130,7 @@ def test_verdicts():
     assert found.loc[(control, fine_tuning), "high"].iloc[0] == pytest.approx(70 + 6.2053 / 3**0.5, abs=1e-3)
     assert found.loc[("random, 30 %", "random, 5 %"), "verdict"].tolist() == ["too few seeds (2 of 3)"] * 2
     assert found.loc[("random, 30 %", "random, 5 %"), "seeds"].tolist() == [2, 2]
-    assert (
-        found.loc[(control, "pointed span"), "verdict"].tolist() == ["cannot be decided (behind in distribution)"] * 2
-    )
+    assert found.loc[(control, "pointed span"), "verdict"].tolist() == ["no verdict (behind in distribution)"] * 2
     assert found.loc[(control, "deciding words, 5 %"), "seeds"].tolist() == [0, 0]
 
 
