@@ -9,7 +9,7 @@ from pathlib import Path
 
 from mtlib.errors import UserError
 from mtlib.runs.config import RunConfig, all_settings
-from mtlib.runs.inputs import read_inputs, record_path, shipped_record
+from mtlib.runs.inputs import Inputs, read_inputs, record_path, shipped_record
 from mtlib.runs.records import examples_used
 
 _ALWAYS_SHOWN = ("task", "method", "model", "seed")
@@ -44,26 +44,31 @@ def identify(configs: Sequence[RunConfig], cache: dict | None = None) -> tuple[l
     for config in configs:
         settings = config.values()
         reads = repr([settings[name] for name in ("task", "source", "model", "sets", "splits", "train_size")])
-        if reads in unreadable:  # once is enough: a server that does not answer takes its time
-            identified.append(GridRun(config, None))
-            continue
+        run, inputs = GridRun(config, None), None
         try:
-            inputs = read_inputs(config, cache)
+            if reads not in unreadable:
+                inputs = read_inputs(config, cache)
         except UserError as error:
             trouble = error
-            unreadable.add(reads)
-            identified.append(GridRun(config, None))
-            continue
+            unreadable.add(reads)  # once is enough: a server that does not answer takes its time
         try:
-            name = record_path(config, Path(), inputs).name
-        except UserError as error:  # what this run alone reads: a treebank, a spaCy pipeline, word vectors
+            if inputs is not None:
+                run = _with_record(config, inputs)
+        except UserError as error:  # what this run alone reads: a treebank, word vectors
             trouble = error
-            identified.append(GridRun(config, None))
-            continue
-        train, *tests = inputs.sets.values()
-        n_tests, shipped = sum(test["rows"] for test in tests), shipped_record(config, inputs) is not None
-        identified.append(GridRun(config, name, examples_used(train), n_tests, shipped))
+        identified.append(run)
     return identified, trouble
+
+
+def _with_record(config: RunConfig, inputs: Inputs) -> GridRun:
+    train, *tests = inputs.sets.values()
+    return GridRun(
+        config,
+        record_path(config, Path(), inputs).name,
+        examples_used(train),
+        sum(test["rows"] for test in tests),
+        shipped_record(config, inputs) is not None,
+    )
 
 
 def expected_seconds(run: GridRun, records: Sequence[dict]) -> float | None:
@@ -73,6 +78,8 @@ def expected_seconds(run: GridRun, records: Sequence[dict]) -> float | None:
     the records saw as many examples as the run will, these alone count for the first: short ones spend more of their
     time on what comes before the training (IPT parses a treebank).
     """
+    if run.file is None:
+        return None
     public = run.config.public()
     training, testing, seen = defaultdict(list), [], run.examples * public["epochs"]
     for record in records:
@@ -83,7 +90,7 @@ def expected_seconds(run: GridRun, records: Sequence[dict]) -> float | None:
         examples = examples_used(train) * config["epochs"]
         training[examples].append(cost["train_seconds"] / examples)
         testing.append(cost["evaluation_seconds"] / sum(test["rows"] for test in tests))
-    if not training or run.file is None:
+    if not training:
         return None
     per_example = training.get(seen) or itertools.chain(*training.values())
     return statistics.median(per_example) * seen + statistics.median(testing) * run.tests

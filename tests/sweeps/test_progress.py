@@ -42,6 +42,23 @@ def test_dry_run_without_the_data(tmp_path):
         call("sweep", file, "--out", tmp_path / "out")
 
 
+def test_dry_run_says_what_comes_with_the_project(tmp_path):
+    """The records that are shipped are those of `data/sweeps/testbed_probe.yaml`; another seed is none of them."""
+    text = "tasks: sentiment\nmethods: fine_tuning\nlearning_rate: 1e-4\nprecision: bf16\nseeds: 2"
+    output = call("sweep", write(tmp_path, text), "--dry-run", "--out", tmp_path / "out")
+    assert output.count("with mtlib") == 1 and output.count("to do  ") == 1
+
+
+def test_one_run_that_cannot_be_read_leaves_the_others_known(tmp_path):
+    text = (
+        "tasks: sentiment\nsource: testbed\ngrids:\n- {methods: ipt, treebank: no_treebank}\n- {methods: fine_tuning}"
+    )
+    output = call("sweep", write(tmp_path, text), "--dry-run", "--out", tmp_path / "out")
+    assert "has no file *train*.conllu" in output and output.count("?  ") == 1 and output.count("with mtlib") == 1
+    with pytest.raises(UserError, match=r"sweep\.yaml: .*has no file \*train\*\.conllu"):
+        call("sweep", tmp_path / "sweep.yaml", "--out", tmp_path / "out")
+
+
 class FakeEngine(Engine):
     """Ends every run at once. Seed 1 fails, seed 2 is busy at first, seed 3 diverges."""
 
