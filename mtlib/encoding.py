@@ -29,7 +29,8 @@ def tokenise(dataset: Dataset, tokenizer, max_length: int | None = None, keep: C
         tokenizer: the model's, `plm.tokenizer`.
         max_length: texts are cut to so many tokens. None: to 128, or to fewer where the tokenizer's model reads fewer,
             with a warning if that cuts one.
-        keep: columns of `dataset` that are carried through unchanged, for objectives that need more than these.
+        keep: columns of `dataset` that are carried through unchanged, for objectives and preparers that need more than
+            these. `text_pair` is kept where there is one.
 
     Raises:
         UserError: no `Dataset` or no tokenizer; no column `text`, or two columns of labels; a row without text, or
@@ -92,7 +93,8 @@ def predict(
 ) -> np.ndarray:
     """Class logits `(n, num_labels)` of the texts as they stand, in the order of `dataset`; labels are not read.
 
-    The model is moved to the GPU if there is one; its mode, its precision and the random states stay as they were.
+    The model is moved to the GPU if there is a CUDA one, else to the CPU. Its mode, its precision and the random states
+    stay as they were.
 
     Args:
         plm: the model.
@@ -170,7 +172,7 @@ def _check_columns(dataset: Dataset, tokenizer, keep: Collection[str]) -> None:
     if isinstance(keep, str):
         raise UserError(f"keep is {keep!r}; expected a list of columns, such as [{keep!r}].")
     for name in keep:
-        if name not in dataset.column_names:
+        if name not in (*dataset.column_names, "text_pair"):
             raise UserError(f"keep names {name!r}; expected some of the columns {columns}")
         if name in ("labels", "length", *tokenizer.model_input_names):
             raise UserError(f"keep names {name!r}, which tokenising writes itself; rename that column of the dataset")

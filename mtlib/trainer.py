@@ -73,11 +73,13 @@ class ObjectiveArguments(TrainingArguments):
 
 
 class ObjectiveTrainer(Trainer):
-    """transformers' Trainer around `objective(plm, batch)`; everything else (bf16, several GPUs, resuming) is stock.
+    """transformers' Trainer around `objective(plm, batch)`; everything else (bf16, resuming) is stock.
+
+    Several GPUs need `accelerate launch`; with plain `python` one is used.
 
     - Mean losses are means over the whole optimiser step, however it is cut into accumulation steps or processes:
       8 x 1, 4 x 2 and 2 x 4 train alike. Stock transformers 5 gets this wrong for these heads (transformers#47688).
-      (Several processes fill the last step of an epoch up with repeated examples, if it does not divide.)
+      (Where the training set does not divide among several processes, an epoch's last step repeats some examples.)
     - The masks of an optimiser step depend on `(seed, step)` only, however it is cut; so a resumed run draws the same.
       (Cut otherwise, these draws differ: `salient_spans` where a text has no span, the cut of Span Cutoff inside
       Mask-tuning, the random words of `80_10_10`, and sampled filling.)
@@ -88,7 +90,8 @@ class ObjectiveTrainer(Trainer):
         plm: the model.
         objective: what to minimise.
         args: `ObjectiveArguments`.
-        train_dataset: `datasets.Dataset` of tokenised examples with `labels` (and `length`, which saves counting).
+        train_dataset: `datasets.Dataset` of tokenised examples, with `labels` for an objective that classifies (and
+            `length`, which saves counting). Where it names its labels and the model does not, the model takes them.
         kwargs: any other argument of Trainer (callbacks, optimizers, ...).
     """
 

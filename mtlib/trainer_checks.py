@@ -129,10 +129,12 @@ def _check_columns(name: str, dataset, objective: Objective, training: bool) -> 
 
 
 def _preparers_of(objective: Objective) -> str:
-    """Which classes add the columns that the masking policy reads."""
+    """Which classes add the columns that the masking policy and the classification loss read."""
     masking = getattr(objective, "masking", None)
     names = ", ".join(type(preparer).__name__ for preparer in (masking.preparers() if masking else ()))
-    return f" The policy's preparers add it ({names}): `for prepare in policy.preparers()`." if names else ""
+    of_policy = f" The policy's preparers add it ({names}): `for prepare in policy.preparers()`." if names else ""
+    prepared_by = getattr(objective, "classification", objective).prepared_by
+    return of_policy + (f" {prepared_by} adds what the loss reads." if prepared_by else "")
 
 
 def _check_labels(name: str, dataset, num_labels: int) -> None:

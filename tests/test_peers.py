@@ -267,6 +267,21 @@ class TestObjectives:
         there = batch["attention_mask"][:, :, None]
         torch.testing.assert_close(state, (states * there).sum(1) / there.sum(1))
 
+    def test_what_is_missing_is_named_with_what_adds_it(self, tmp_path):
+        from mtlib.trainer import ObjectiveTrainer
+
+        plm = architecture("bert")
+        for objective in (Reweight(), MaskTuning(classification=Reweight())):
+            with pytest.raises(
+                UserError, match=r"no column bias_log_prob.*mtlib\.data\.bias\.AddBias adds what the loss"
+            ):
+                ObjectiveTrainer(plm, objective, arguments(tmp_path, max_steps=2), examples(8))
+        for objective in (LearnedMixin(), ProductOfExperts()):
+            with pytest.raises(
+                UserError, match=r"has no parameters yet; call objective\.build\(plm, examples\) before"
+            ):
+                objective(plm, {})
+
     def test_one_objective_serves_two_trainings(self, tmp_path):
         """The second starts from a gate of its own; and the first still trains its gate after the second was made."""
         from mtlib.trainer import ObjectiveTrainer

@@ -15,7 +15,6 @@ from mtlib.analysis.frame import frame
 from mtlib.analysis.statistics import paired_difference, verdict
 from mtlib.data.tasks import kind
 from mtlib.paths import MINI_MODEL_DIR
-from mtlib.plm import SharedPLM
 from mtlib.runs.records import read_records
 from mtlib.study.arms import by_seed
 from mtlib.study.claims import verdicts
@@ -42,18 +41,20 @@ def test_links_lead_somewhere(page):
 
 
 def test_own_data_and_a_loop_of_ones_own_run_as_printed(tmp_path, monkeypatch):
-    own_data, loop = (
+    own_data, loop, told_the_bias = (
         code.replace('"bert-base-uncased"', repr(str(MINI_MODEL_DIR)))
         for code in re.findall(r"```python\n(.*?)```", (ROOT / "mtlib/README.md").read_text(), flags=re.S)
     )
     rows = ["a good film,positive,1", "a dull plot,negative,2"] * 16
     (tmp_path / "reviews.csv").write_text("\n".join(["review,opinion,number", *rows]))
     monkeypatch.chdir(tmp_path)
-    names = {"SharedPLM": SharedPLM}
+    names = {}
     exec(own_data, names)
     assert names["dataset"].features["label"].names == ["negative", "positive"] and names["plm"].config.num_labels == 2
     exec(loop, names)
     assert names["output"].parts.keys() >= {"mlm_loss", "ft_loss"} and names["output"].loss.isfinite()
+    exec(told_the_bias, names)
+    assert {"bias_accuracy", "bias_calibration_error"} <= names["quality"].keys()
 
 
 def test_verdicts_are_those_of_the_records():

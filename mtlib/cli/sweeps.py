@@ -30,6 +30,8 @@ def sweep(
         float | None, typer.Option(help="for Ray, 0 to 1", show_default="1 where the cluster has GPUs")
     ] = None,
     retries: Annotated[int, typer.Option(help="how often a run is taken up again whose process was killed")] = 2,
+    source: Annotated[str | None, typer.Option(help="in place of the file's", show_default="the file's")] = None,
+    model: Annotated[str | None, typer.Option(help="in place of the file's", show_default="the file's")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="only list the runs, with estimated costs")] = False,
 ) -> None:
     """Run every configuration of a grid that has no record yet. Exit code 1 if one fails; the others go on."""
@@ -37,7 +39,8 @@ def sweep(
     from mtlib.sweeps.store import Store
 
     _check_engine_options(engine, processes, address, cpus_per_run, gpus_per_run, retries)
-    configs, store = sweep_file.expand(file), Store(out)
+    instead = {key: value for key, value in (("source", source), ("models", model)) if value is not None}
+    configs, store = sweep_file.expand(file, **instead), Store(out)
     grid_runs, trouble = grid.identify(configs)
     if dry_run:
         progress.dry_run(console, grid_runs, trouble, store)

@@ -37,9 +37,13 @@ def confidence_regularization_loss(
 
 
 class ConfidenceRegularization(Objective):
-    """The student's loss. Preparers put `teacher_probabilities` and `bias_log_probabilities` beside each example."""
+    """The student's loss. Preparers put `teacher_probabilities` and `bias_log_probabilities` beside each example.
+
+    Both are `(batch, classes)`.
+    """
 
     name = "confidence_regularization"
+    prepared_by = "mtlib.stages.AddTeacher and mtlib.data.bias.AddBias"
 
     @property
     def columns(self) -> Mapping[str, float]:

@@ -36,6 +36,7 @@ class HiddenCut(TwoViews):
         layers(plm)
 
     def prepare(self, plm: SharedPLM, batch: dict, generator: torch.Generator | None = None) -> dict:
+        """Draw `cut_starts`, `(batch, layers)`, uniform in [0, 1)."""
         if "cut_starts" in batch:
             return batch
         shape = (len(batch["input_ids"]), len(layers(plm)))

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, softplus
 
 from mtlib.objectives.fine_tuning import fine_tuning_loss
-from mtlib.objectives.objective import Objective, ObjectiveOutput, mean
+from mtlib.objectives.objective import Objective, ObjectiveOutput, mean, require_built
 from mtlib.objectives.states import classify_with_state, state_size
 from mtlib.plm import SharedPLM
 
@@ -92,7 +92,9 @@ def _reweighting(bias_probabilities: Tensor, labels: Tensor) -> Tensor:
 
 
 class _WithFrozenBias(Objective):
-    """For objectives that read `bias_log_probabilities`, which a preparer put beside each example."""
+    """For objectives that read `bias_log_probabilities`, `(batch, classes)`, which a preparer has added."""
+
+    prepared_by = "mtlib.data.bias.AddBias"
 
     @property
     def columns(self) -> Mapping[str, float]:
@@ -117,6 +119,7 @@ class LearnedMixin(_WithFrozenBias):
         self.gate = nn.Linear(state_size(plm), 1)
 
     def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
+        require_built(self, self.gate)
         logits, state = classify_with_state(plm, batch)  # (batch, classes), (batch, hidden)
         gate = softplus(self.gate(state).float()).squeeze(1)  # (batch,)
         bias, n_examples = batch["bias_log_probabilities"], batch.get("n_examples")

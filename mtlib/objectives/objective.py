@@ -8,6 +8,7 @@ import torch
 from datasets import Dataset
 from torch import Tensor, nn
 
+from mtlib.errors import UserError
 from mtlib.plm import SharedPLM
 
 
@@ -57,6 +58,7 @@ class Objective(nn.Module, ABC):
     two_losses: bool = False
     token_draws: Collection[str] = ("mask", "mlm_places")  # what `prepare` adds that is (batch, seq)
     learning_rate: float | None = None
+    prepared_by: str = ""  # the preparers that add its `columns`, for the message where these are missing
 
     @property
     def columns(self) -> Mapping[str, int | float]:
@@ -93,3 +95,13 @@ class Objective(nn.Module, ABC):
 def mean(values: Tensor, n_examples: Tensor | None = None) -> Tensor:
     """The mean of one value for each example `(batch,)`; over `n_examples`, if the batch is a slice of a larger one."""
     return values.sum() / (len(values) if n_examples is None else n_examples)
+
+
+def require_built(objective: Objective, parameters: object) -> None:
+    """Raise `UserError` where an objective's own parameters, which `build` makes, are still None."""
+    if parameters is None:
+        name = type(objective).__name__
+        raise UserError(
+            f"{name} has no parameters yet; call objective.build(plm, examples) before the first batch, and give "
+            "objective.parameters() to the optimiser too. ObjectiveTrainer does both."
+        )

@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy
 
 from mtlib.errors import UserError
 from mtlib.objectives.fine_tuning import fine_tuning_loss
-from mtlib.objectives.objective import Objective, ObjectiveOutput, mean
+from mtlib.objectives.objective import Objective, ObjectiveOutput, mean, require_built
 from mtlib.plm import SharedPLM
 
 
@@ -82,8 +82,8 @@ def _bias_loss(bias_logits: Tensor, labels: Tensor, weights: Tensor | None, n_we
 class ProductOfExperts(Objective):
     """The product of the model and a bias network; at test the model stands alone.
 
-    The network, three layers with tanh between them, reads `bias_features`, numbers that a preparer put beside each
-    example. So nothing of its loss reaches the trunk.
+    The network, three layers with tanh between them, reads `bias_features`, `(batch, n)`, numbers that a preparer put
+    beside each example. So nothing of its loss reaches the trunk.
 
     Args:
         bias_weight: of the network's own loss.
@@ -95,6 +95,7 @@ class ProductOfExperts(Objective):
     """
 
     name = "product_of_experts"
+    prepared_by = "mtlib.data.bias.AddBias"
 
     def __init__(
         self,
@@ -122,6 +123,7 @@ class ProductOfExperts(Objective):
         )
 
     def totals(self, batch: dict) -> dict[str, Tensor | int]:
+        require_built(self, self.bias_network)
         return super().totals(batch) | {"n_weighted": self.class_weights()[batch["labels"].cpu()].sum()}
 
     def class_weights(self) -> Tensor:
@@ -132,6 +134,7 @@ class ProductOfExperts(Objective):
         return weights
 
     def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
+        require_built(self, self.bias_network)
         logits = plm.classify(batch)  # (batch, classes)
         bias_logits = self.bias_network(batch["bias_features"].to(self.bias_network[0].weight.dtype))
         function = product_of_experts_loss if self.focus is None else partial(debiased_focal_loss, focus=self.focus)

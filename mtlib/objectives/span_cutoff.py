@@ -1,5 +1,6 @@
 """Span Cutoff: a second view of each text with a span of its tokens cut out, and agreement between the two views."""
 
+import math
 from abc import abstractmethod
 from contextlib import ExitStack, contextmanager
 
@@ -26,7 +27,7 @@ def jensen_shannon(
         n_examples: what the mean divides by, when this batch is a slice of a larger one; default its own size.
     """
     log_p, log_q = logits.float().log_softmax(-1), other_logits.float().log_softmax(-1)  # (batch, classes)
-    log_m = torch.logsumexp(torch.stack([log_p, log_q]), 0) - torch.log(torch.tensor(2.0, device=log_p.device))
+    log_m = torch.logsumexp(torch.stack([log_p, log_q]), 0) - math.log(2)
     pairs = [(log_m, log_p), (log_m, log_q)] if released else [(log_p, log_m), (log_q, log_m)]
     n_examples = len(logits) if n_examples is None else n_examples
     # kl_div(b, a) is KL(a, b)

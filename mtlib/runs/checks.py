@@ -43,6 +43,12 @@ def check(config: "RunConfig") -> None:
     for name, value in values.items():
         _check_value(name, value, config.described[name])
     get_task(config.task)
+    of_testbed = values.get("masking") in TESTBED_ONLY or values.get("bias") == "shortcut"
+    if of_testbed and source_kind(config.source) == "folder" and not Path(config.source).exists():
+        raise UserError(
+            f"source is {str(config.source)!r}, which does not exist; write a testbed there with "
+            f"`python -m mtlib testbed --out {config.source}` and its other options, or take source testbed."
+        )
     if is_missing_folder(config.model):
         raise UserError(
             f"model is {str(config.model)!r}, which does not exist; expected mini, a hub id such as bert-base-uncased, "
@@ -79,11 +85,6 @@ def check(config: "RunConfig") -> None:
     _check_sets(config)
     _check_effect(config)
     _check_bias(config)
-
-
-def _source_in_words(source: str) -> str:
-    missing = source_kind(source) == "folder" and not Path(source).exists()
-    return f"{source!r}, which does not exist" if missing else repr(source_kind(source))
 
 
 def _check_effect(config: "RunConfig") -> None:
@@ -129,10 +130,7 @@ def _check_bias(config: "RunConfig") -> None:
             "such as fastText's or GloVe's: a word and its numbers in each line."
         )
     if bias == "shortcut" and not is_testbed(config.source):
-        raise UserError(
-            "bias is 'shortcut', which is planted in the testbed alone (source is "
-            f"{_source_in_words(config.source)}); take another bias model."
-        )
+        raise UserError("bias is 'shortcut', which is planted in the testbed alone; take another bias model.")
 
 
 def _check_sets(config: "RunConfig") -> None:
@@ -142,7 +140,7 @@ def _check_sets(config: "RunConfig") -> None:
     if masking in TESTBED_ONLY and not is_testbed(config.source):
         raise UserError(
             f"masking is {masking!r}, which knows the testbed's grammar and has no meaning for other data (source is "
-            f"{_source_in_words(config.source)}); take source testbed, or another policy."
+            f"{source_kind(config.source)!r}); take source testbed, or another policy."
         )
     if masking in OWN_LENGTH and get_task(config.task).pair and not is_testbed(config.source):
         raise UserError(

@@ -44,7 +44,7 @@ def dry_run(console: Console, runs: Sequence[GridRun], trouble: UserError | None
     console.print(table)
     unknown = f", and {costs.count(None)} of unknown cost" if None in costs else ""
     console.print(f"to do: {duration(sum(filter(None, costs)))} one after the other{unknown}")
-    for place in filter(used.__contains__, places):
+    for place in (place for place in places if place in used):
         devices = ", ".join(sorted({record["environment"]["device"] for record in places[place]}))
         console.print(f"costs by the records of the same task, method and model in {place} (on {devices})")
     if trouble is not None:

@@ -35,13 +35,23 @@ KEYS = {_PLURAL.get(name, name): name for name in all_settings()}
 _NEEDED = {"tasks": "[sentiment, nli]", "methods": "[fine_tuning, mask_tuning]"}  # each with an example
 
 
-def expand(file: Path) -> list[RunConfig]:
+def expand(file: Path, **instead: str) -> list[RunConfig]:
     """The runs that a sweep file means, each once: what differs only in settings its method does not read is one run.
+
+    Args:
+        file: the sweep file.
+        instead: values for keys that the file has outside its grids, in place of its own.
 
     Raises:
         UserError: naming the file, the value and what was expected.
     """
     common = _load(file)
+    for key in instead:
+        if key not in common:
+            raise UserError(
+                f"{file} has no {key} outside its grids that {instead[key]!r} could replace; write it there."
+            )
+    common |= instead
     grids = _grids(file, common.pop("grids", [{}]))
     defaults, rates = _from_profile(file, common.pop("profile")) if "profile" in common else ({}, {"model": None})
     _check_keys(str(file), common, ("profile", "grids"))

@@ -21,7 +21,7 @@ from mtlib.errors import UserError
 from mtlib.methods import METHODS
 from mtlib.runs.records import examples_used, read_records
 from mtlib.study import claims, figures, peers, readings, report, reviews
-from mtlib.study.ablations import told_the_words
+from mtlib.study.ablations import WITHOUT_REFILLING, reading_originals, told_the_words
 from mtlib.study.arms import scores_of_arms
 from mtlib.study.plan import ARMS, arm_of, split
 
@@ -52,6 +52,7 @@ def parts(results: Path) -> dict[str, str]:
         "fillings": _fillings(results),
         "prompting": _prompting(results),
         "parts of Mask-tuning": _tables(told_the_words(results)),
+        "without refilling": _compared(WITHOUT_REFILLING, reading_originals(results), "the classifier reads"),
         "masking policies": _policies(read_records([results / "policies.jsonl"])),
         "policies at half the strength": _policies(read_records([results / "policies_weaker.jsonl"])),
         "policies on pairs": _each_compared(

@@ -176,6 +176,16 @@ def test_a_profile_stands_behind_every_grid(tmp_path):
     assert sizes == {"fine_tuning": 32, "augmented": 16}
 
 
+def test_source_and_model_in_place_of_the_files(tmp_path):
+    text = "tasks: nli\nmodels: some_model\nsource: releases\ngrids: [{methods: fine_tuning}, "
+    file = write(tmp_path, text + "{methods: fine_tuning, source: testbed, models: mini}]")
+    configs = expand(file, source="hub", models="bert-base-uncased")
+    told = [(config.source, config.model) for config in configs]
+    assert told == [("hub", "bert-base-uncased"), ("testbed", "mini")]  # what a grid has of its own stays
+    with pytest.raises(UserError, match=r"sweep\.yaml has no models outside its grids that 'x' could replace"):
+        expand(write(tmp_path, "tasks: nli\nmethods: fine_tuning"), models="x")
+
+
 def test_paths_become_absolute(tmp_path, monkeypatch):
     (tmp_path / "data").mkdir()
     monkeypatch.chdir(tmp_path)
