@@ -25,7 +25,7 @@ PAGES = ("README.md", "mtlib/README.md", "data/README.md", "data/results/README.
 
 
 def test_a_page_that_is_read_to_its_end():
-    assert len(README.split()) <= 900
+    assert len([word for word in README.split() if word.strip("|-:")]) <= 850  # the lines of tables are no words
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -84,7 +84,7 @@ def test_a_small_model_on_all_of_sst2():
         assert len(pairs) == 5
         behind.append(f"{(pairs['fine_tuning'] - pairs['mask_tuning']).mean():.1f}")
     on_sst2, *on_reviews = behind
-    text = f"on all of SST-2 is {on_sst2} points lower there, and {' and '.join(on_reviews)} on edited reviews (five"
+    text = f"on all of SST-2 is {on_sst2} points below fine-tuning there, and {' and '.join(on_reviews)} on edited rev"
     assert text in README
 
 

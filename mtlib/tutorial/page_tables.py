@@ -5,6 +5,7 @@ A page holds each part between `<!-- made: NAME -->` and `<!-- end -->`.
 
 import json
 import re
+import statistics
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,8 +13,9 @@ import pandas
 
 from mtlib import bench
 from mtlib.analysis import masks, policies
-from mtlib.analysis.comparison import ArmComparison
+from mtlib.analysis.comparison import ArmComparison, accuracy
 from mtlib.analysis.figures.shortcuts import accuracy_by_strength
+from mtlib.analysis.frame import by_row
 from mtlib.analysis.tables import make_tables, markdown
 from mtlib.data.tasks import TASKS
 from mtlib.diversity.two_trainings import as_frame
@@ -25,7 +27,7 @@ from mtlib.study.ablations import WITHOUT_REFILLING, reading_originals, told_the
 from mtlib.study.arms import scores_of_arms
 from mtlib.study.plan import ARMS, arm_of, split
 
-PAGES = ("data/results/README.md", "data/results/STUDY.md")  # in a checkout
+PAGES = ("README.md", "data/results/README.md", "data/results/STUDY.md")  # in a checkout
 _PART = r"(<!-- made: {} -->\n)(?:(?!<!-- made:).)*?(<!-- end -->)"
 
 
@@ -38,6 +40,7 @@ def parts(results: Path) -> dict[str, str]:
     of_peers = read_records([results / "peers.jsonl"])
     return {
         **_images(results, tasks),
+        "testbed in short": _in_short(results, of_peers),
         "study verdicts": report.markdown(claims.verdicts(study)),
         "study sets": _frames_by_task({task: claims.by_set(study, task) for task in tasks}),
         "study main": _tables([record for record in rest if arm_of(record["config"]) in arms]) + _untrained(study),
@@ -155,6 +158,29 @@ def _rates(records: list[dict]) -> str:
         for task, arm, examples, batch, rate, accuracy in sorted(rows)
     ]
     return report.markdown(pandas.DataFrame(texts, columns=names).set_index("task"))
+
+
+def _in_short(results: Path, of_peers: list[dict]) -> str:
+    """Mean accuracy on the sentiment testbed of what a reader of the front page asks for."""
+    arms, told = peers.PEERS.by_arm(of_peers), by_row(told_the_words(results))
+    shown = {
+        "fine-tuning": arms["fine_tuning"],
+        "Mask-tuning*, 5 % masked at random": arms["mask_tuning"],
+        "Mask-tuning, all words of the shortcut masked": told["mask_tuning"],
+        "Reweight": arms["reweight"],
+        "Mask-tuning* with Reweight, 5 % masked at random": arms["mask_tuning + reweight"],
+        "the same, but the classifier reads the original text": arms["mask_tuning + reweight, no refilling"],
+    }
+    rows = [
+        {"trained by": name, "seeds": len(runs)}
+        | {
+            of.removeprefix("testbed_"): f"{statistics.fmean(accuracy(run, of) for run in runs):.1f}"
+            for of in ("testbed_sentiment", "testbed_contrast", "testbed_counterfactual")
+        }
+        for name, runs in shown.items()
+    ]
+    frame = pandas.DataFrame(rows).set_index("trained by").rename(columns={"sentiment": "in distribution"})
+    return report.markdown(frame)
 
 
 def _testbed(records: list[dict]) -> str:
