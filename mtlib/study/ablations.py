@@ -27,7 +27,7 @@ def told_the_words(results: Path) -> list[dict]:
 
 def reading_originals(results: Path) -> list[dict]:
     """The runs on SST-2 and edited reviews with and without refilling, and fine-tuning of equal length."""
-    files = [results / f"{name}.jsonl" for name in ("auxiliary_sst2", "sizes")]
+    files = [results / f"{name}.jsonl" for name in ("auxiliary_sst2", "sizes", "peers_sst2")]
     return [record for record in read_records(files) if record["config"]["train_size"] == 4000]
 
 
@@ -35,7 +35,9 @@ def _arm_of(config: dict) -> str | None:
     """What the classifier reads, with the balanced update; fine-tuning by its name."""
     if config["method"] == FINE_TUNING:
         return FINE_TUNING
-    return config.get("classifier_reads") or "refilled" if config.get("update") == "balanced" else None
+    if config.get("update") != "balanced" or config.get("classification") not in (None, "fine_tuning"):
+        return None
+    return config.get("classifier_reads") or "refilled"
 
 
 def _label(arm: str) -> str:
