@@ -165,11 +165,11 @@ def _in_short(results: Path, of_peers: list[dict]) -> str:
     arms, told = peers.PEERS.by_arm(of_peers), by_row(told_the_words(results))
     shown = {
         "fine-tuning": arms["fine_tuning"],
-        "Mask-tuning*, 5 % masked at random": arms["mask_tuning"],
+        "Mask-tuning*": arms["mask_tuning"],
         "Mask-tuning, all words of the shortcut masked": told["mask_tuning"],
         "Reweight": arms["reweight"],
-        "Mask-tuning* with Reweight, 5 % masked at random": arms["mask_tuning + reweight"],
-        "the same, but the classifier reads the original text": arms["mask_tuning + reweight, no refilling"],
+        "Mask-tuning* with Reweight": arms["mask_tuning + reweight"],
+        "the same, without refilling": arms["mask_tuning + reweight, no refilling"],
     }
     rows = [
         {"trained by": name, "seeds": len(runs)}
