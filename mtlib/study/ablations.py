@@ -10,7 +10,7 @@ from mtlib.analysis.comparison import FINE_TUNING, ArmComparison, at_best_rates
 from mtlib.runs.records import read_records
 
 STEPS = 2000
-_READS = {"refilled": "Mask-tuning (balanced): the refilled text", "original": "the same: the original text"}
+_READS = {"refilled": "Mask-tuning: the refilled text", "original": "without refilling: the original text"}
 
 
 def told_the_words(results: Path) -> list[dict]:

@@ -19,7 +19,7 @@ from mtlib.data.sources import load
 from mtlib.diversity import two_trainings
 from mtlib.paths import DATA_DIR, MINI_MODEL_DIR
 from mtlib.study import peers, plan
-from mtlib.study.ablations import told_the_words
+from mtlib.study.ablations import WITHOUT_REFILLING, reading_originals, told_the_words
 from mtlib.study.arms import scores_of_arms
 from mtlib.testbed.known_words import MarkShortcut
 from mtlib.testbed.probes import evaluation_sets, recorded
@@ -354,6 +354,22 @@ def test_07_ipt():
     first, second, third = (f"{fmean(comparison.accuracy(run, name) for run in runs):.1f}" for name in sets)
     page = (DATA_DIR / "results" / "README.md").read_text()
     assert f"IPT ({WORDS[len(runs)]} seeds: parsing" in page and f"has {first}, {second} and {third} %" in page
+
+
+def test_04_reading_refilled_text_costs():
+    arms = WITHOUT_REFILLING.by_arm(reading_originals(DATA_DIR / "results"))
+    page, costs = (DATA_DIR / "results" / "README.md").read_text(), []
+    for name in ("imdb_contrast", "imdb_cad"):
+        pairs = comparison.seed_pairs(arms["original"], arms["refilled"])
+        assert len(pairs) == 5
+        assert all(comparison.accuracy(run, name) > comparison.accuracy(base, name) for run, base in pairs)
+        assert comparison.verdict(arms, "original", "refilled", name) == "holds here"
+        assert comparison.verdict(arms, "original", "fine_tuning", name) == "cannot be decided"
+        shift = comparison.difference(arms["original"], arms["refilled"], name, 0.975)
+        assert f"{shift.mean:.1f} [{shift.low:.1f}, {shift.high:.1f}]" in page
+        costs.append(f"{shift.mean:.1f}")
+    assert f"reading refilled text costs {' and '.join(costs)} points here (five seeds)" in " ".join(prose("04"))
+    assert f"{' and '.join(costs)} points better on edited reviews than with refilled text (five" in answer("04")
 
 
 def test_07_on_mnli():
