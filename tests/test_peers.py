@@ -268,6 +268,7 @@ class TestObjectives:
         torch.testing.assert_close(state, (states * there).sum(1) / there.sum(1))
 
     def test_what_is_missing_is_named_with_what_adds_it(self, tmp_path):
+        from mtlib.objectives.dependency_parsing import DependencyParsing
         from mtlib.trainer import ObjectiveTrainer
 
         plm = architecture("bert")
@@ -276,7 +277,7 @@ class TestObjectives:
                 UserError, match=r"no column bias_log_prob.*mtlib\.data\.bias\.AddBias adds what the loss"
             ):
                 ObjectiveTrainer(plm, objective, arguments(tmp_path, max_steps=2), examples(8))
-        for objective in (LearnedMixin(), ProductOfExperts()):
+        for objective in (LearnedMixin(), ProductOfExperts(), DependencyParsing()):
             with pytest.raises(
                 UserError, match=r"has no parameters yet; call objective\.build\(plm, examples\) before"
             ):

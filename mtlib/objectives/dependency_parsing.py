@@ -8,7 +8,7 @@ from datasets import Dataset
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, one_hot, pad
 
-from mtlib.objectives.objective import Objective, ObjectiveOutput
+from mtlib.objectives.objective import Objective, ObjectiveOutput, require_built
 from mtlib.objectives.states import state_size, text_state
 from mtlib.plm import SharedPLM
 
@@ -86,6 +86,7 @@ class DependencyParsing(Objective):
         return super().totals(batch) | {"n_words": (batch["heads"] != NO_WORD).sum()}
 
     def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
+        require_built(self, self.arc)
         heads = batch["heads"]  # (batch, words)
         scores = self.parse(plm, batch)
         n_words = batch.get("n_words")

@@ -11,9 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from mtlib.errors import UserError
-from mtlib.paths import DATA_DIR
 from mtlib.runs.config import command_line
-from mtlib.runs.records import read_records
+from mtlib.runs.records import shipped_records
 from mtlib.sweeps.engines import Outcome
 from mtlib.sweeps.grid import GridRun, columns, expected_seconds
 from mtlib.sweeps.store import Store
@@ -28,7 +27,7 @@ def dry_run(console: Console, runs: Sequence[GridRun], trouble: UserError | None
     Args:
         trouble: why some runs' data or model could not be read, if so.
     """
-    places = {store.address: store.records(), "data/results": read_records([DATA_DIR / "results"])}
+    places = {store.address: store.records(), "data/results": list(shipped_records().values())}
     settings = columns([run.config for run in runs])
     table = Table("", *settings, "record", "cost", title_justify="left", title=f"{len(runs)} runs")
     costs, used = [], set()
@@ -44,8 +43,10 @@ def dry_run(console: Console, runs: Sequence[GridRun], trouble: UserError | None
     console.print(table)
     unknown = f", and {costs.count(None)} of unknown cost" if None in costs else ""
     console.print(f"to do: {duration(sum(filter(None, costs)))} one after the other{unknown}")
-    for place in (place for place in places if place in used):
-        devices = ", ".join(sorted({record["environment"]["device"] for record in places[place]}))
+    for place, records in places.items():
+        if place not in used:
+            continue
+        devices = ", ".join(sorted({record["environment"]["device"] for record in records}))
         console.print(f"costs by the records of the same task, method and model in {place} (on {devices})")
     if trouble is not None:
         console.print(f"?: cannot tell whether it is there: {trouble}", markup=False)
