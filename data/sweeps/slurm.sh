@@ -9,6 +9,8 @@ head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 srun --nodes=1 --ntasks=1 --nodelist="$head" ray start --head --port 6379 --block &
 sleep 20
 workers=$((SLURM_JOB_NUM_NODES - 1))
-srun --nodes="$workers" --ntasks="$workers" --exclude="$head" ray start --address "$head:6379" --block &
-sleep 20
+if [ "$workers" -gt 0 ]; then
+  srun --nodes="$workers" --ntasks="$workers" --exclude="$head" ray start --address "$head:6379" --block &
+  sleep 20
+fi
 python -m mtlib sweep data/sweeps/paper.yaml --engine ray --address "$head:6379" --out "$out" --cpus-per-run 8

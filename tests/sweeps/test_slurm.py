@@ -4,6 +4,7 @@ import os
 import subprocess
 from pathlib import Path
 
+import pytest
 import typer
 
 from mtlib import cli
@@ -12,30 +13,29 @@ ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "data" / "sweeps" / "slurm.sh"
 
 
-def test_what_the_script_starts_where(tmp_path):
+@pytest.mark.parametrize("nodes", [4, 1])
+def test_what_the_script_starts_where(nodes, tmp_path):
     subprocess.run(["bash", "-n", SCRIPT], check=True)
     stand_ins, log = tmp_path / "bin", tmp_path / "log"
     stand_ins.mkdir()
     for name, body in {
-        "scontrol": 'echo "scontrol $*" >> "$LOG"; printf "node1\\nnode2\\nnode3\\nnode4\\n"',
+        "scontrol": f'echo "scontrol $*" >> "$LOG"; seq --format node%.0f {nodes}',
         "srun": 'echo "srun $*" >> "$LOG"',
         "python": 'echo "python $*" >> "$LOG"',
         "sleep": "wait",
     }.items():
         (stand_ins / name).write_text(f"#!/bin/bash\n{body}\n")
         (stand_ins / name).chmod(0o755)
-    slurm = {"SLURM_JOB_NODELIST": "node[1-4]", "SLURM_JOB_NUM_NODES": "4", "LOG": str(log)}
+    slurm = {"SLURM_JOB_NODELIST": f"node[1-{nodes}]", "SLURM_JOB_NUM_NODES": str(nodes), "LOG": str(log)}
     environment = os.environ | slurm | {"PATH": f"{stand_ins}{os.pathsep}{os.environ['PATH']}"}
     # its output ends when the steps in the background have ended
     subprocess.run(["bash", SCRIPT, "/shared/runs"], check=True, env=environment, capture_output=True, cwd=ROOT)
     first, *steps = log.read_text().splitlines()
-    assert first == "scontrol show hostnames node[1-4]"
+    assert first == f"scontrol show hostnames node[1-{nodes}]"
     sweep = "sweep data/sweeps/paper.yaml --engine ray --address node1:6379 --out /shared/runs --cpus-per-run 8"
-    assert sorted(steps) == sorted([
-        "srun --nodes=1 --ntasks=1 --nodelist=node1 ray start --head --port 6379 --block",
-        "srun --nodes=3 --ntasks=3 --exclude=node1 ray start --address node1:6379 --block",
-        f"python -m mtlib {sweep}",
-    ])  # fmt: skip
+    others = ["srun --nodes=3 --ntasks=3 --exclude=node1 ray start --address node1:6379 --block"] if nodes > 1 else []
+    head = "srun --nodes=1 --ntasks=1 --nodelist=node1 ray start --head --port 6379 --block"
+    assert sorted(steps) == sorted([head, *others, f"python -m mtlib {sweep}"])
     command, *arguments = sweep.split()
     typer.main.get_command(cli.app).commands[command].make_context(command, [*arguments])  # every option is one
     assert (ROOT / arguments[0]).exists()
