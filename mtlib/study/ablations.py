@@ -25,6 +25,15 @@ def told_the_words(results: Path) -> list[dict]:
     ]
 
 
+def as_printed(results: Path) -> list[dict]:
+    """The runs on the testbed as the paper prints the method: equation 1 (the joint update), 5 % masked at random."""
+    return [
+        record
+        for record in read_records([results / "policies.jsonl"])
+        if record["config"]["update"] == "joint" and record["config"]["masking"] == "exact"
+    ]
+
+
 def reading_originals(results: Path) -> list[dict]:
     """The runs on SST-2 and edited reviews with and without refilling, and fine-tuning of equal length."""
     files = [results / f"{name}.jsonl" for name in ("auxiliary_sst2", "sizes", "peers_sst2")]

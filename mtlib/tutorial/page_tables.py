@@ -23,7 +23,7 @@ from mtlib.errors import UserError
 from mtlib.methods import METHODS
 from mtlib.runs.records import examples_used, read_records
 from mtlib.study import claims, figures, peers, readings, report, reviews
-from mtlib.study.ablations import WITHOUT_REFILLING, reading_originals, told_the_words
+from mtlib.study.ablations import WITHOUT_REFILLING, as_printed, reading_originals, told_the_words
 from mtlib.study.arms import scores_of_arms
 from mtlib.study.plan import ARMS, arm_of, split
 
@@ -165,6 +165,7 @@ def _in_short(results: Path, of_peers: list[dict]) -> str:
     arms, told = peers.PEERS.by_arm(of_peers), by_row(told_the_words(results))
     shown = {
         "fine-tuning": arms["fine_tuning"],
+        "Mask-tuning": as_printed(results),
         "Mask-tuning*": arms["mask_tuning"],
         "Mask-tuning, all words of the shortcut masked": told["mask_tuning"],
         "Reweight": arms["reweight"],
