@@ -129,7 +129,17 @@ def test_04_where_mask_tuning_works():
     assert [seed >= fine.mean() - TRAINED_WITHIN for seed in without] == [False, False, True, False, True], (
         "and without it two did"
     )
-    assert (copies < fine.mean() - TRAINED_WITHIN).sum() == 1 and len(copies) == 3
+    assert (copies < fine.mean() - TRAINED_WITHIN).sum() == 1 and len(copies) == 5
+
+
+def test_04_the_loss_without_refilling():
+    scores = frame(told_the_words(DATA_DIR / "results"))
+    runs, fine = (
+        accuracy(scores, row, "testbed_contrast") for row in ("mask_tuning (no refilling, balanced)", "fine_tuning")
+    )
+    assert f"({runs.mean():.0f} % on edited sentences, fine-tuning {fine.mean():.0f} %)" in answer("04")
+    *first, last = (f"{run:.0f}" for run in runs)
+    assert f"end at {', '.join(first)} and {last} % on edited sentences" in " ".join(prose("04"))
 
 
 def test_04_pilot():
@@ -338,7 +348,7 @@ def test_07_refilling_is_not_needed():
         pairs = comparison.seed_pairs(without, alone)
         assert all(comparison.accuracy(run, name) > comparison.accuracy(base, name) for run, base in pairs)
         ahead, level = (comparison.difference(without, base, name) for base in (alone, both))
-        assert ahead.low > 0 and level.low < 0 < level.high
+        assert ahead.low < 0 < ahead.high and level.low < 0 < level.high
         for shift in (ahead, level):
             words = f"{shift.mean:.1f} [{shift.low:.1f}, {shift.high:.1f}]"
             assert words in page and words in notebook
