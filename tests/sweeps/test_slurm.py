@@ -19,7 +19,7 @@ def test_what_the_script_starts_where(nodes, tmp_path):
     stand_ins, log = tmp_path / "bin", tmp_path / "log"
     stand_ins.mkdir()
     for name, body in {
-        "scontrol": f'echo "scontrol $*" >> "$LOG"; seq --format node%.0f {nodes}',
+        "scontrol": f'echo "scontrol $*" >> "$LOG"; seq -f node%.0f {nodes}',
         "srun": 'echo "srun $*" >> "$LOG"',
         "python": 'echo "python $*" >> "$LOG"',
         "sleep": "wait",

@@ -12,14 +12,14 @@ from sklearn.tree import DecisionTreeClassifier
 
 from mtlib import SharedPLM, tokenise
 from mtlib.analysis import comparison
-from mtlib.analysis.frame import frame
+from mtlib.analysis.frame import by_row, frame
 from mtlib.analysis.policies import points
 from mtlib.analysis.statistics import TRAINED_WITHIN
 from mtlib.data.sources import load
 from mtlib.diversity import two_trainings
 from mtlib.paths import DATA_DIR, MINI_MODEL_DIR
 from mtlib.study import peers, plan
-from mtlib.study.ablations import WITHOUT_REFILLING, reading_originals, told_the_words
+from mtlib.study.ablations import WITHOUT_REFILLING, as_printed, reading_originals, told_the_words
 from mtlib.study.arms import scores_of_arms
 from mtlib.testbed.known_words import MarkShortcut
 from mtlib.testbed.probes import evaluation_sets, recorded
@@ -63,8 +63,11 @@ def test_01_and_02():
 
 
 def test_03_table():
-    told, base, whole, pilot = (
+    arms = peers.PEERS.by_arm(shipped("peers"))
+    plain = arms["fine_tuning"], arms["mask_tuning"]
+    told, at_random, base, whole, pilot = (
         frame(told_the_words(DATA_DIR / "results")),
+        frame([*as_printed(DATA_DIR / "results"), *(run for of_arm in plain for run in of_arm)]),
         frame(shipped("base")),
         frame([record for record in shipped("sizes") if record["config"]["train_size"] is None]),
         scores_of_arms(shipped("study")).query("task == 'sentiment'"),
@@ -73,6 +76,10 @@ def test_03_table():
         (
             "testbed, `testbed_counterfactual` ({} seeds; [04_ablations](04_ablations.ipynb)) | the shortcut's words",
             told, "testbed_counterfactual", ("fine_tuning", "mask_tuning", "mask_tuning (balanced)"),
+        ),
+        (
+            "the same set ({} seeds) | 5 % at random",
+            at_random, "testbed_counterfactual", ("fine_tuning", "mask_tuning", "mask_tuning (balanced)"),
         ),
         (
             "SST-2, a model of BERT-base's size ({} seeds) | 5 % at random",
@@ -140,6 +147,13 @@ def test_04_the_loss_without_refilling():
     assert f"({runs.mean():.0f} % on edited sentences, fine-tuning {fine.mean():.0f} %)" in answer("04")
     *first, last = (f"{run:.0f}" for run in runs)
     assert f"end at {', '.join(first)} and {last} % on edited sentences" in " ".join(prose("04"))
+    rows, page = by_row(told_the_words(DATA_DIR / "results")), (DATA_DIR / "results" / "README.md").read_text()
+    without = rows["mask_tuning (no refilling, balanced)"]
+    for name in ("testbed_contrast", "testbed_counterfactual"):
+        gain = comparison.difference(without, rows["fine_tuning"], name, 0.975)
+        more = comparison.difference(rows["mask_tuning (balanced)"], without, name)
+        assert gain.low > 0
+        assert all(f"{shift.mean:.1f} [{shift.low:.1f}, {shift.high:.1f}]" in page for shift in (gain, more))
 
 
 def test_04_pilot():
