@@ -22,7 +22,7 @@ from mtlib.diversity.two_trainings import as_frame
 from mtlib.errors import UserError
 from mtlib.methods import METHODS
 from mtlib.runs.records import examples_used, read_records
-from mtlib.study import claims, figures, peers, readings, report, reviews
+from mtlib.study import changes, claims, figures, peers, readings, report, reviews
 from mtlib.study.ablations import WITHOUT_REFILLING, as_printed, reading_originals, told_the_words
 from mtlib.study.arms import scores_of_arms
 from mtlib.study.plan import ARMS, arm_of, split
@@ -76,6 +76,8 @@ def parts(results: Path) -> dict[str, str]:
             peers.PEERS, _by_task(read_records([results / "peers_pairs.jsonl"])), "method"
         ),
         "other methods on real data": _each_compared(peers.PEERS, peers.on_real_data(results), "method"),
+        "policies on pairs, changed": _frames_by_task(changes.on_pairs(results)),
+        **{name: report.markdown(frame) for name, frame in changes.tables(results).items()},
         "other methods seed by seed": report.markdown(peers.seed_by_seed(results, of_peers)),
         **{
             name: _tables(read_records([results / f"{file}.jsonl"]))

@@ -1,0 +1,114 @@
+"""What one change to a training does: two arms that differ in it alone, in points of accuracy, paired by seed.
+
+The results page prints these tables. Their intervals are not corrected for the number of rows.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import pandas
+
+from mtlib.analysis.comparison import FINE_TUNING, Arms, difference, seed_pairs
+from mtlib.analysis.frame import by_row, common_sets
+from mtlib.analysis.policies import in_training_by
+from mtlib.runs.records import read_records
+from mtlib.study import reviews
+from mtlib.study.ablations import told_the_words
+from mtlib.study.peers import PEERS
+
+
+class Change(NamedTuple):
+    """An arm with the change and one without it; `what` says in words what changes."""
+
+    what: str
+    arm: str
+    base: str
+
+
+OF_PARTS = (
+    Change("add the masked-LM loss to fine-tuning (no refilling)", "mask_tuning (no refilling, balanced)", FINE_TUNING),
+    Change("then refill the text", "mask_tuning (balanced)", "mask_tuning (no refilling, balanced)"),
+    Change("leave the loss out of equation 1", "no_integrated_loss", "mask_tuning"),
+    Change("balance the two losses of equation 1", "mask_tuning (balanced)", "mask_tuning"),
+)
+OF_COMBINATIONS = (
+    Change("Reweight: put it inside Mask-tuning", "mask_tuning + reweight", "reweight"),
+    Change("Reweight: add the masked-LM loss alone", "mask_tuning + reweight, no refilling", "reweight"),
+    Change("Reweight: refill the text alone", "mask_tuning + reweight, alpha 0", "reweight"),
+    Change(
+        "Reweight inside Mask-tuning: leave out the loss", "mask_tuning + reweight, alpha 0", "mask_tuning + reweight"
+    ),
+    Change(
+        "Reweight inside Mask-tuning: leave out refilling",
+        "mask_tuning + reweight, no refilling",
+        "mask_tuning + reweight",
+    ),
+    Change("product of experts: put it inside Mask-tuning", "mask_tuning + product_of_experts", "product_of_experts"),
+    Change(
+        "product of experts inside Mask-tuning: leave out the loss",
+        "mask_tuning + product_of_experts, alpha 0",
+        "mask_tuning + product_of_experts",
+    ),
+    Change(
+        "confidence regularization: put it inside Mask-tuning",
+        "mask_tuning + confidence_regularization",
+        "confidence_regularization",
+    ),
+    Change("Span Cutoff: put it inside Mask-tuning", "mask_tuning + span_cutoff", "span_cutoff"),
+)
+_RANDOM = "exact:0.05"
+OF_MASKS_ON_REVIEWS = (
+    Change("random, 5 % → pointed span", "supervised", _RANDOM),
+    Change("random, 30 % → pointed span (as many tokens)", "supervised", "exact:0.3"),
+    Change("random → most attributed", "attribution_most:0.05", _RANDOM),
+    Change("random → least attributed", "attribution_least:0.05", _RANDOM),
+    Change("random → meta-learned", "meta_learned:0.05", _RANDOM),
+)
+OF_PRETRAINING = (
+    Change("random → pointed span", "supervised", "exact:0.15"),
+    Change("random → meta-learned", "meta_learned:0.15", "exact:0.15"),
+)
+OF_MASKS_ON_PAIRS = (
+    Change("random, 30 % → shortcut's words first, 30 %", "known_shortcut_first:0.3", "exact:0.3"),
+    Change("nothing → random, 5 %", _RANDOM, FINE_TUNING),
+    Change("nothing → random, 30 %", "exact:0.3", FINE_TUNING),
+    Change("nothing → shortcut's words first, 30 %", "known_shortcut_first:0.3", FINE_TUNING),
+)
+
+
+def tables(results: Path) -> dict[str, pandas.DataFrame]:
+    """The tables from the records in `results`, by their places on the page (those of pairs: `on_pairs`)."""
+    parts = by_row(told_the_words(results))
+    combinations = PEERS.by_arm(read_records([results / "peers.jsonl"]))
+    masks_on_reviews = reviews.REFILLING.by_arm(read_records([results / "policies_sst2.jsonl"]))
+    pretraining = reviews.PRETRAINING.by_arm(read_records([results / "intermediate.jsonl"]))
+    return {
+        "parts of Mask-tuning, changed": table(parts, OF_PARTS),
+        "other methods, changed": table(combinations, OF_COMBINATIONS),
+        "policies on reviews, changed": table(masks_on_reviews, OF_MASKS_ON_REVIEWS),
+        "intermediate pre-training, changed": table(pretraining, OF_PRETRAINING),
+    }
+
+
+def on_pairs(results: Path) -> dict[str, pandas.DataFrame]:
+    """The table of masks on the tasks of pairs, by task."""
+    records, arms = read_records([results / "policies_pairs.jsonl"]), in_training_by("no_integrated_loss").by_arm
+    return {
+        task: table(arms(record for record in records if record["config"]["task"] == task), OF_MASKS_ON_PAIRS)
+        for task in ("nli", "paraphrase")
+    }
+
+
+def table(arms: Arms, changes: Iterable[Change]) -> pandas.DataFrame:
+    """A row for each change: how many seeds both arms have, and the difference on each set with its 95 % interval.
+
+    An arm without records has no row.
+    """
+    rows = []
+    for what, arm, base in changes:
+        if pairs := seed_pairs(arms.get(arm, ()), arms.get(base, ())):
+            sets = common_sets([run for pair in pairs for run in pair])
+            shifts = {name: difference(arms[arm], arms[base], name).text() for name in sets}
+            rows.append({"change": what, "seeds": len(pairs), **shifts})
+    return pandas.DataFrame(rows, columns=None if rows else ["change", "seeds"]).set_index("change")
