@@ -1,6 +1,7 @@
 """The runs of a sweep: which records they have, what they may cost, and what tells them apart."""
 
 import itertools
+import re
 import statistics
 from collections import defaultdict
 from collections.abc import Sequence
@@ -32,6 +33,20 @@ class GridRun:
     examples: int = 0
     tests: int = 0
     shipped: bool = False
+
+
+def numbers_of_runs(text: str, total: int) -> list[int]:
+    """ "3,10-12" is [3, 10, 11, 12]; raise `UserError` for other text, and for runs that a sweep of `total` lacks."""
+    numbers = []
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?", part)
+        if match is None:
+            raise UserError(f"--only is {text!r}; expected numbers of runs, as --dry-run lists them, such as 3,10-12.")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if not 1 <= first <= last <= total:
+            raise UserError(f"--only is {text!r}, but {part.strip()} is not among the runs 1 to {total} of this sweep.")
+        numbers += range(first, last + 1)
+    return list(dict.fromkeys(numbers))
 
 
 def identify(configs: Sequence[RunConfig], cache: dict | None = None) -> tuple[list[GridRun], UserError | None]:

@@ -1,8 +1,9 @@
 """What `mtlib sweep` shows: the list of a dry run, progress, and the summary."""
 
+import itertools
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from rich.console import Console, Group
@@ -21,17 +22,24 @@ _SHIPPED = "with mtlib"  # the state of a run whose record comes with the projec
 _SHOWN = 8  # active runs that the live table lists
 
 
-def dry_run(console: Console, runs: Sequence[GridRun], trouble: UserError | None, store: Store) -> None:
+def dry_run(
+    console: Console,
+    runs: Sequence[GridRun],
+    trouble: UserError | None,
+    store: Store,
+    numbers: Iterable[int] | None = None,
+) -> None:
     """List every run, whether its record is there, and what it may cost by the records there are.
 
     Args:
         trouble: why some runs' data or model could not be read, if so.
+        numbers: of the runs in their sweep; None: from 1 on.
     """
     places = {store.address: store.records(), "data/results": list(shipped_records().values())}
     settings = columns([run.config for run in runs])
     table = Table("", *settings, "record", "cost", title_justify="left", title=f"{len(runs)} runs")
     costs, used = [], set()
-    for number, run in enumerate(runs):
+    for place_in_list, (number, run) in enumerate(zip(numbers or itertools.count(1), runs, strict=False)):
         state, cost = _state(run, store), ""
         if state not in ("there", "diverged", _SHIPPED):
             estimates = {place: expected_seconds(run, records) for place, records in places.items()}
@@ -39,7 +47,8 @@ def dry_run(console: Console, runs: Sequence[GridRun], trouble: UserError | None
             costs.append(estimates.get(place))
             used.add(place)
             cost = duration(costs[-1])
-        table.add_row(str(number + 1), *(_text(name, values[number]) for name, values in settings.items()), state, cost)
+        cells = (_text(name, values[place_in_list]) for name, values in settings.items())
+        table.add_row(str(number), *cells, state, cost)
     console.print(table)
     unknown = f", and {costs.count(None)} of unknown cost" if None in costs else ""
     console.print(f"to do: {duration(sum(filter(None, costs)))} one after the other{unknown}")

@@ -4,11 +4,12 @@ import json
 
 import pytest
 
+from mtlib.errors import UserError
 from mtlib.methods import METHODS
 from mtlib.runs import run as runs
 from mtlib.runs.config import command_line, configure
 from mtlib.runs.inputs import record_path
-from mtlib.sweeps.grid import GridRun, columns, expected_seconds, identify
+from mtlib.sweeps.grid import GridRun, columns, expected_seconds, identify, numbers_of_runs
 from tests.runs.test_runs import config, model, testbed  # noqa: F401  (fixtures)
 from tests.test_cli import call
 
@@ -73,3 +74,20 @@ def test_columns_of_a_list_of_runs():
     ]
     assert columns(configs) == {"task": ["nli", "sentiment"], "method": ["mask_tuning"] * 2, "model": ["mini"] * 2,
                                 "seed": [0, 0], "alpha": [0.7, 0.2]}  # fmt: skip
+
+
+def test_numbers_of_runs():
+    assert numbers_of_runs("3,10-12", 12) == [3, 10, 11, 12]
+    assert numbers_of_runs(" 2 , 1 - 3", 3) == [2, 1, 3]
+
+
+@pytest.mark.parametrize("text", ["", "a", "1;2", "-3", "1,", "1.5"])
+def test_what_is_no_list_of_numbers(text):
+    with pytest.raises(UserError, match=r"expected numbers of runs, as --dry-run lists them"):
+        numbers_of_runs(text, 12)
+
+
+@pytest.mark.parametrize("text", ["0", "13", "5-4", "10-13"])
+def test_runs_that_the_sweep_lacks(text):
+    with pytest.raises(UserError, match=f"--only is '{text}', but {text} is not among the runs 1 to 12"):
+        numbers_of_runs(text, 12)

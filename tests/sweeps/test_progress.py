@@ -49,6 +49,17 @@ def test_dry_run_says_what_comes_with_the_project(tmp_path):
     assert output.count("with mtlib") == 1 and output.count("to do  ") == 1
 
 
+def test_only_some_runs(tmp_path):
+    """They keep the numbers that they have in the whole list, and no other is done."""
+    text = "tasks: sentiment\nmethods: fine_tuning\nlearning_rate: 1e-4\nprecision: bf16\nseeds: 4"
+    command = ["sweep", write(tmp_path, text), "--out", tmp_path / "out", "--only", "3, 1"]
+    rows = [line.split() for line in call(*command, "--dry-run").splitlines() if "sentiment" in line]
+    assert [(row[1], row[9]) for row in rows] == [("3", "2"), ("1", "0")]
+    command[-1] = "1"
+    assert "1 runs: 0 were there, 1 written" in call(*command)  # its record comes with mtlib: nothing is trained
+    assert len(list((tmp_path / "out").glob("*.json"))) == 1
+
+
 def test_one_run_that_cannot_be_read_leaves_the_others_known(tmp_path):
     text = (
         "tasks: sentiment\nsource: testbed\ngrids:\n- {methods: ipt, treebank: no_treebank}\n- {methods: fine_tuning}"
