@@ -10,7 +10,7 @@ from mtlib.analysis.comparison import FINE_TUNING, ArmComparison, at_best_rates
 from mtlib.runs.records import read_records
 
 STEPS = 2000
-_READS = {"refilled": "Mask-tuning: the refilled text", "original": "without refilling: the original text"}
+_READS = {"refilled": "Mask-tuning (balanced): the refilled text", "original": "without refilling: the original text"}
 
 
 def told_the_words(results: Path) -> list[dict]:
@@ -30,6 +30,14 @@ def as_printed(results: Path) -> list[dict]:
     printed = {"update": "joint", "masking": "exact", "mask_rate": 0.05}
     return [
         record for record in read_records([results / "policies.jsonl"]) if printed.items() <= record["config"].items()
+    ]
+
+
+def without_refilling(results: Path) -> list[dict]:
+    """The control of what is masked: 30 % at random, with the masked-LM loss; the classifier reads the original."""
+    control = {"classifier_reads": "original", "masking": "exact", "mask_rate": 0.3}
+    return [
+        record for record in read_records([results / "ablations.jsonl"]) if control.items() <= record["config"].items()
     ]
 
 

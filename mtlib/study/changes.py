@@ -14,7 +14,7 @@ from mtlib.analysis.frame import by_row, common_sets
 from mtlib.analysis.policies import in_training_by
 from mtlib.runs.records import read_records
 from mtlib.study import reviews
-from mtlib.study.ablations import told_the_words
+from mtlib.study.ablations import as_printed, told_the_words, without_refilling
 from mtlib.study.peers import PEERS
 
 
@@ -31,6 +31,14 @@ OF_PARTS = (
     Change("then refill the text", "mask_tuning (balanced)", "mask_tuning (no refilling, balanced)"),
     Change("leave the loss out of equation 1", "no_integrated_loss", "mask_tuning"),
     Change("balance the two losses of equation 1", "mask_tuning (balanced)", "mask_tuning"),
+    Change("fine-tuning: refill once, beforehand (perturb_first)", "perturb_first", FINE_TUNING),
+    Change("fine-tuning: add refilled copies (augmented)", "augmented", FINE_TUNING),
+    Change("fine-tuning: train the masked LM, then refill once (sequential)", "sequential", FINE_TUNING),
+)
+_PRINTED, _ORIGINAL = "equation 1, random, 5 %", "random, 30 %, no refilling"
+OF_RANDOM_MASKS = (
+    Change("fine-tuning → equation 1 as printed, 5 % at random", _PRINTED, FINE_TUNING),
+    Change("fine-tuning → the masked-LM loss on 30 % at random, no refilling", _ORIGINAL, FINE_TUNING),
 )
 OF_COMBINATIONS = (
     Change("Reweight: put it inside Mask-tuning", "mask_tuning + reweight", "reweight"),
@@ -69,6 +77,10 @@ OF_PRETRAINING = (
     Change("random → pointed span", "supervised", "exact:0.15"),
     Change("random → meta-learned", "meta_learned:0.15", "exact:0.15"),
 )
+OF_A_LARGER_MODEL = (
+    Change("leave the loss out of equation 1", "no_integrated_loss", "mask_tuning"),
+    Change("balance the two losses of equation 1", "mask_tuning (balanced)", "mask_tuning"),
+)
 OF_MASKS_ON_PAIRS = (
     Change("random, 30 % → shortcut's words first, 30 %", "known_shortcut_first:0.3", "exact:0.3"),
     Change("nothing → random, 5 %", _RANDOM, FINE_TUNING),
@@ -77,18 +89,33 @@ OF_MASKS_ON_PAIRS = (
 )
 
 
+OF_TABLES = {  # by their places on the page
+    "random masks, changed": OF_RANDOM_MASKS,
+    "parts of Mask-tuning, changed": OF_PARTS,
+    "other methods, changed": OF_COMBINATIONS,
+    "policies on reviews, changed": OF_MASKS_ON_REVIEWS,
+    "intermediate pre-training, changed": OF_PRETRAINING,
+    "base-sized, changed": OF_A_LARGER_MODEL,
+}
+
+
 def tables(results: Path) -> dict[str, pandas.DataFrame]:
     """The tables from the records in `results`, by their places on the page (those of pairs: `on_pairs`)."""
+
+    def records(name: str) -> list[dict]:
+        return read_records([results / f"{name}.jsonl"])
+
     parts = by_row(told_the_words(results))
-    combinations = PEERS.by_arm(read_records([results / "peers.jsonl"]))
-    masks_on_reviews = reviews.REFILLING.by_arm(read_records([results / "policies_sst2.jsonl"]))
-    pretraining = reviews.PRETRAINING.by_arm(read_records([results / "intermediate.jsonl"]))
-    return {
-        "parts of Mask-tuning, changed": table(parts, OF_PARTS),
-        "other methods, changed": table(combinations, OF_COMBINATIONS),
-        "policies on reviews, changed": table(masks_on_reviews, OF_MASKS_ON_REVIEWS),
-        "intermediate pre-training, changed": table(pretraining, OF_PRETRAINING),
-    }
+    random = {FINE_TUNING: parts[FINE_TUNING], _PRINTED: as_printed(results), _ORIGINAL: without_refilling(results)}
+    arms = (
+        random,
+        parts,
+        PEERS.by_arm(records("peers")),
+        reviews.REFILLING.by_arm(records("policies_sst2")),
+        reviews.PRETRAINING.by_arm(records("intermediate")),
+        by_row(records("base")),
+    )
+    return {name: table(of_table, OF_TABLES[name]) for name, of_table in zip(OF_TABLES, arms, strict=True)}
 
 
 def on_pairs(results: Path) -> dict[str, pandas.DataFrame]:
