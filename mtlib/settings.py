@@ -178,7 +178,10 @@ class PerturbationSettings:
 class SharedTrunkSettings(PerturbationSettings):
     shared: Annotated[bool, "one trunk for both heads, or each its own"] = True
     attribution_every: Annotated[
-        int, "for masking attribution_*: batches until an example's scores are computed again", COUNT
+        int,
+        "for masking attribution_*: batches until an example's scores are computed again; saves time from an epoch's "
+        "number of batches on",
+        COUNT,
     ] = 1
 
 

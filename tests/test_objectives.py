@@ -18,6 +18,7 @@ from mtlib.objectives import (
     masked_lm_loss,
 )
 from tests.conftest import make_batch, make_plm, make_tokenizer, tiny_bert_config
+from tests.test_plm import architecture
 from tests.test_trainer import history, train
 
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
@@ -155,6 +156,17 @@ def test_masked_lm_counts_right_predictions(still_plm):
 
 class TestWholeTextPredicted:
     """The loss over the whole text (+Orig)."""
+
+    def test_an_encoder_decoder_writes_the_full_text(self):
+        """The loss of BART's own language model, with the text as labels and shifted as the decoder's input."""
+        plm = architecture("bart").eval()
+        objective = MaskedLM(OriginalMasking(0.5))
+        batch = objective.prepare(plm, make_batch(plm), torch.Generator().manual_seed(0))
+        masked = batch["input_ids"].masked_fill(batch["mask"], plm.tokenizer.mask_token_id)
+        labels = batch["input_ids"].masked_fill(batch["attention_mask"] == 0, -100)
+        shifted = plm.shifted_right(batch["input_ids"])
+        inputs = {"input_ids": masked, "attention_mask": batch["attention_mask"], "decoder_input_ids": shifted}
+        torch.testing.assert_close(objective(plm, batch).loss, plm.mlm(labels=labels, **inputs).loss)
 
     def test_it_is_the_mean_over_every_token_and_fills_masks_alone(self, still_plm):
         batch = make_batch(still_plm)

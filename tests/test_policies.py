@@ -32,12 +32,12 @@ from mtlib.masking import (
     masking_policy,
     meta_learned,
 )  # fmt: skip
-from mtlib.masking.marking import MarkSalientSpans
+from mtlib.masking.known import MarkedMasking
+from mtlib.masking.learned import SupervisedMasking, best_spans
+from mtlib.masking.marking import MarkSalientSpans, mark_spans
 from mtlib.masking.meta_learned import LearnToMask, MaskScorer, gumbel_choice, gumbel_softmax, meta_loss
-from mtlib.masking.pointed import SupervisedMasking, best_spans
 from mtlib.masking.policy import CountedMasking
 from mtlib.masking.ranked import attribution
-from mtlib.masking.spans import MarkedMasking, mark_spans
 from mtlib.masking.supervised import SpanPointer, pointer_loss
 from mtlib.methods import get_method
 from mtlib.objectives import FineTuning, MaskedLM
@@ -247,6 +247,26 @@ class TestSalientSpans:
             assert marks[1:] == [[0, 0, 0, 0], [0, 1, 1, 0, 0, 0]], method
             assert config.public()["spacy_pipeline"] == f"{installed} 1.2.0"
         assert configure("sentiment", "mask_tuning").resolved().public()["spacy_pipeline"] is None
+
+    def test_a_component_that_finds_entities_may_have_any_name(self, tmp_path, monkeypatch):
+        spacy = pytest.importorskip("spacy")
+        pipeline = spacy.blank("en")
+        pipeline.add_pipe("sentencizer")
+        pipeline.to_disk(tmp_path / "without")
+        pipeline.add_pipe("entity_ruler", name="film_names").add_patterns([{"label": "PERSON", "pattern": "Anna"}])
+        pipeline.to_disk(tmp_path / "with")
+        monkeypatch.setattr(spacy.util, "is_package", lambda name: True)
+        MarkSalientSpans(str(tmp_path / "with")).check(None)
+        with pytest.raises(UserError, match="finds no entities"):
+            MarkSalientSpans(str(tmp_path / "without")).check(None)
+
+    def test_a_run_says_so_before_any_work(self, real_testbed, model, tmp_path, monkeypatch):  # noqa: F811
+        pytest.importorskip("spacy")
+        monkeypatch.setattr("mtlib.runs.run.train_stages", lambda *args, **kwargs: pytest.fail("has begun to train"))
+        chosen = configure("sentiment", "mask_tuning", masking="salient_spans", spacy_pipeline="none_such",
+                           model=str(model), sets=("testbed_sentiment",))  # fmt: skip
+        with pytest.raises(UserError, match="needs the spaCy pipeline 'none_such'"):
+            run(chosen, tmp_path / "out")
 
     def test_a_pipeline_that_no_policy_asks_is_refused(self):
         with pytest.raises(UserError, match="spacy_pipeline is 'x', but masking is 'exact'"):
@@ -599,7 +619,9 @@ def test_methods_take_every_policy_by_its_name(
     assert record["config"]["masking"] == policy and math.isfinite(record["history"][-1]["loss"])
     stages = record["cost"]["stages"]
     if policy == "known_shortcut":
-        assert stages[0]["known_shortcut_unmarked"] <= 32
+        assert stages[0]["known_shortcut_unmarked"] == 32  # the tiny vocabulary has none of its words: all are [UNK]
+    elif policy == "salient_spans":
+        assert stages[0]["salient_spans_unmarked"] == 32  # the pipeline knows two names, which the testbed has not
     elif policy == "supervised":
         assert stages[0]["supervised_spans"] > 0 and stages[1]["masked"] > 0
 
@@ -698,7 +720,10 @@ class TestMetaLearned:
         learn = LearnToMask(steps=3, batch_size=4)
         examples = example_set(rows, plm)
         made, again = (learn(plm, examples) for _ in range(2))
-        assert made.counts == {"meta_learned_steps": 3}
+        assert made.counts["meta_learned_steps"] == 3
+        # of fewer than 20 steps all count for both
+        assert math.isfinite(made.counts["meta_learned_first_loss"])
+        assert made.counts["meta_learned_first_loss"] == made.counts["meta_learned_last_loss"]
         assert made.examples["meta_scores"][:] == again.examples["meta_scores"][:]
         assert [len(row) for row in made.examples["meta_scores"]] == examples["length"][:]
         assert all(torch.equal(tensor, before[name]) for name, tensor in plm.state_dict().items())
@@ -754,8 +779,13 @@ def test_every_policy_spares_specials_ignores_padding_and_counts(name, lengths, 
         mask, again = (policy(batch, maskable, torch.Generator().manual_seed(seed), plm) for _ in range(2))
         assert torch.equal(mask, again) and not (mask & ~maskable).any()
         masks.append(mask[batch["attention_mask"].bool()])
-        if isinstance(policy, CountedMasking) and not isinstance(policy, (MarkedMasking, WholeWordMasking)):
-            assert mask.sum(1).tolist() == [min(n, max(1, round(0.3 * n))) for n in lengths]
+        counts = [max(1, round(0.3 * n)) for n in lengths]
+        if isinstance(policy, MarkedMasking):
+            (marks,) = (batch[column] > 0 for column in policy.columns)
+            assert not (mask & ~marks).any()
+            assert mask.sum(1).tolist() == [min(m, k) for m, k in zip(marks.sum(1).tolist(), counts, strict=True)]
+        elif isinstance(policy, CountedMasking) and not isinstance(policy, WholeWordMasking):
+            assert mask.sum(1).tolist() == [min(n, k) for n, k in zip(lengths, counts, strict=True)]
     assert torch.equal(*masks)
 
 

@@ -16,7 +16,7 @@ BANDS = {"below 10": 0, "10 to 99": 10, "100 to 999": 100, "1,000 and more": 100
 
 
 class Marked(NamedTuple):
-    """The training set with what is known about its tokens, one entry for each token of all examples."""
+    """Training examples with what is known about their tokens, one entry for each token of all examples."""
 
     examples: Dataset
     row: np.ndarray  # (n_tokens,): the example that a token belongs to
@@ -27,11 +27,20 @@ class Marked(NamedTuple):
     ordinary: np.ndarray  # (n_tokens,) bool: no special token
 
 
-def mark(plm: SharedPLM, train: Dataset, max_length: int = 128) -> Marked:
-    """Tokenise training texts of the testbed and mark their tokens."""
+def with_texts(plm: SharedPLM, train: Dataset, max_length: int = 128) -> Dataset:
+    """A training set tokenised, with all that preparers of policies read."""
     keep = [name for name in ("text", "text_pair", "uid", "group") if name in train.column_names]
-    examples = tokenise(train, plm.tokenizer, max_length, keep=keep)
-    for preparer in (MarkShortcut(), MarkCause(), MarkPartsOfSpeech(), CountTokens()):
+    return tokenise(train, plm.tokenizer, max_length, keep=keep)
+
+
+def mark(plm: SharedPLM, train: Dataset, max_length: int = 128, rows: Sequence[int] | None = None) -> Marked:
+    """Tokenise a training set of the testbed and mark the tokens of its `rows` (None: all).
+
+    How often a token occurs is counted in the whole training set.
+    """
+    examples = CountTokens()(plm, with_texts(plm, train, max_length)).examples
+    examples = examples if rows is None else examples.select(rows)
+    for preparer in (MarkShortcut(), MarkCause(), MarkPartsOfSpeech()):
         examples = preparer(plm, examples).examples
     ids, counts = flat(examples["input_ids"]), flat(examples["token_counts"])
     return Marked(

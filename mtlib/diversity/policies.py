@@ -1,14 +1,15 @@
 """What each masking policy does to the testbed's training texts: what it masks, what it touches, what is refilled.
 
 Nothing is trained with a policy here. The untouched masked LM fills, as in the first step of Mask-tuning, or that of a
-trained model. Policies that ask a classifier (attribution) ask one that was fine-tuned for an epoch on the whole
+trained model. Policies that count or learn do so on the whole training set, as in a run, however few of its examples
+are then looked at. Policies that ask a classifier (attribution) ask one that was fine-tuned for an epoch on the whole
 training set, or the trained model's.
 """
 
 import json
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations
 from pathlib import Path
 
@@ -21,15 +22,16 @@ from mtlib.collator import Collator
 from mtlib.contexts import evaluating
 from mtlib.data.sources import is_testbed
 from mtlib.data.tasks import get_task
-from mtlib.diversity.masked_tokens import flat, mark, overlap, what_is_masked
+from mtlib.diversity.masked_tokens import flat, mark, overlap, what_is_masked, with_texts
 from mtlib.diversity.refilled_texts import what_is_refilled
 from mtlib.errors import UserError
 from mtlib.masking import DrawMasks, FixedMasking, MaskingPolicy, masking_policy
 from mtlib.masking.masked_text import draw_mask
 from mtlib.plm import SharedPLM
+from mtlib.preparer import with_column
 from mtlib.runs import environment
 from mtlib.runs.config import RunConfig, configure
-from mtlib.runs.inputs import model_sha256, read_sets
+from mtlib.runs.inputs import drawn_rows, model_sha256, read_sets
 from mtlib.runs.records import read_records
 from mtlib.runs.run import KEPT, run
 from mtlib.settings import ATTRIBUTION, ENGLISH_PIPELINE
@@ -59,7 +61,7 @@ def describe(
         source: "testbed", or a folder that `python -m mtlib testbed` wrote.
         model: whose masked LM fills the masks.
         policies: names with rates (`PolicyAtRate.parse`).
-        size: training examples, drawn as a run with `train_size` draws them; None is all.
+        size: training examples that are looked at, drawn as a run with `train_size` draws them; None is all.
         seed: of the masks, the same for all policies.
         trained: folder with a kept model of a run (`run --keep-model`), which fills and is asked in place of `model`.
         spacy_pipeline: that finds the named entities of salient spans.
@@ -71,7 +73,7 @@ def describe(
     seconds: dict[tuple[str, ...], float] = {}
     choices = [PolicyAtRate.parse(text) for text in policies]
     config = configure(
-        task, "fine_tuning", source=source, model=str(trained or model), train_size=size, epochs=1, seed=seed,
+        task, "fine_tuning", source=source, model=str(trained or model), epochs=1, seed=seed,
         learning_rate=_CLASSIFIER_RATE, sets=(get_task(task).dev_set(source),),
     ).resolved()  # fmt: skip
     plm = _filling(config, trained)
@@ -79,16 +81,19 @@ def describe(
     for masking in maskings.values():
         for preparer in masking.preparers():
             preparer.check(plm)
-    asked, about = _asked(config.changed(train_size=None), plm, choices, trained)
-    marked = mark(plm, read_sets(config)["train"].dataset, config.max_length)
+    asked, about = _asked(config, plm, choices, trained)
+    train = read_sets(config)["train"].dataset
+    rows = drawn_rows(len(train), size)
+    whole, marked = with_texts(plm, train, config.max_length), mark(plm, train, config.max_length, rows)
     grammar, masks, lines = load_grammar(task), {}, {}
     nothing, ids = np.zeros_like(marked.shortcut), list(marked.examples["input_ids"])
     unmasked = what_is_refilled(plm, marked, nothing, ids, grammar)
     for choice, masking in maskings.items():
         started = time.process_time()
-        marked = marked._replace(examples=prepare(plm, marked.examples, masking, seed))
+        whole = prepare(plm, whole, masking, seed)
         # policies that read the same columns share the cost of computing them
         prepared = seconds.setdefault(tuple(masking.columns), time.process_time() - started)
+        marked = marked._replace(examples=_with_columns(marked.examples, whole.select(rows), masking.columns))
         drawn = DrawMasks(masking)(asked, marked.examples, seed).examples
         masks[str(choice)] = flat(drawn["mask"])
         line = {"policy": choice.policy, "rate": choice.rate} | what_is_masked(masks[str(choice)], marked)
@@ -112,6 +117,14 @@ def prepare(plm: SharedPLM, examples: Dataset, masking: MaskingPolicy, seed: int
         return examples
     for preparer in masking.preparers():
         examples = preparer(plm, examples, seed).examples
+    return examples
+
+
+def _with_columns(examples: Dataset, others: Dataset, names: Iterable[str]) -> Dataset:
+    """The examples with those of the columns that they lack, from the same examples with more columns."""
+    for name in names:
+        if name not in examples.column_names:
+            examples = with_column(examples, name, others[name])
     return examples
 
 

@@ -1,15 +1,14 @@
 """Which tokens are masked: one file per family of policies, and their names."""
 
-from dataclasses import replace
-
 from mtlib.masking.fixed import DrawMasks, FixedMasking
+from mtlib.masking.known import KnownCauseMasking, KnownShortcutMasking, ShortcutFirstMasking
+from mtlib.masking.learned import MetaLearnedMasking, SupervisedMasking, pointer_loss
 from mtlib.masking.places import continues_word, maskable_positions
-from mtlib.masking.pointed import MetaLearnedMasking, SupervisedMasking, pointer_loss
 from mtlib.masking.policy import MaskingPolicy
 from mtlib.masking.random import BernoulliMasking, ExactMasking, OriginalMasking
 from mtlib.masking.ranked import AttributionMasking, FrequencyMasking, PartOfSpeechMasking
 from mtlib.masking.sides import OneSide
-from mtlib.masking.spans import KnownCauseMasking, KnownShortcutMasking, SalientSpanMasking, ShortcutFirstMasking
+from mtlib.masking.spans import SalientSpanMasking
 from mtlib.masking.whole_word import WholeWordMasking
 from mtlib.settings import ENGLISH_PIPELINE, check_choice
 
@@ -37,25 +36,25 @@ __all__ = [
     "pointer_loss",
 ]
 
-# name -> (rate, tokenizer) -> policy; in the order of `settings.Masking`, which is for those without torch
+# name -> (rate, tokenizer, spaCy pipeline) -> policy, in the order of `settings.Masking` (for those without torch)
 POLICIES = {
-    "exact": lambda rate, tokenizer: ExactMasking(rate),
-    "bernoulli": lambda rate, tokenizer: BernoulliMasking(rate),
-    "whole_word": lambda rate, tokenizer: WholeWordMasking(rate, tokenizer),
-    "original": lambda rate, tokenizer: OriginalMasking(rate),
-    "salient_spans": lambda rate, tokenizer: SalientSpanMasking(rate),
-    "supervised": lambda rate, tokenizer: SupervisedMasking(),
-    "supervised_top5": lambda rate, tokenizer: SupervisedMasking(best_of=5),
-    "meta_learned": lambda rate, tokenizer: MetaLearnedMasking(rate),
-    "frequency_rare": lambda rate, tokenizer: FrequencyMasking(rate, "rare"),
-    "frequency_frequent": lambda rate, tokenizer: FrequencyMasking(rate, "frequent"),
-    "part_of_speech_content": lambda rate, tokenizer: PartOfSpeechMasking(rate, "content"),
-    "part_of_speech_function": lambda rate, tokenizer: PartOfSpeechMasking(rate, "function"),
-    "attribution_most": lambda rate, tokenizer: AttributionMasking(rate, "most"),
-    "attribution_least": lambda rate, tokenizer: AttributionMasking(rate, "least"),
-    "known_shortcut": lambda rate, tokenizer: KnownShortcutMasking(rate),
-    "known_shortcut_first": lambda rate, tokenizer: ShortcutFirstMasking(rate),
-    "known_cause": lambda rate, tokenizer: KnownCauseMasking(rate),
+    "exact": lambda rate, tokenizer, pipeline: ExactMasking(rate),
+    "bernoulli": lambda rate, tokenizer, pipeline: BernoulliMasking(rate),
+    "whole_word": lambda rate, tokenizer, pipeline: WholeWordMasking(rate, tokenizer),
+    "original": lambda rate, tokenizer, pipeline: OriginalMasking(rate),
+    "salient_spans": lambda rate, tokenizer, pipeline: SalientSpanMasking(rate, pipeline),
+    "supervised": lambda rate, tokenizer, pipeline: SupervisedMasking(),
+    "supervised_top5": lambda rate, tokenizer, pipeline: SupervisedMasking(best_of=5),
+    "meta_learned": lambda rate, tokenizer, pipeline: MetaLearnedMasking(rate),
+    "frequency_rare": lambda rate, tokenizer, pipeline: FrequencyMasking(rate, "rare"),
+    "frequency_frequent": lambda rate, tokenizer, pipeline: FrequencyMasking(rate, "frequent"),
+    "part_of_speech_content": lambda rate, tokenizer, pipeline: PartOfSpeechMasking(rate, "content"),
+    "part_of_speech_function": lambda rate, tokenizer, pipeline: PartOfSpeechMasking(rate, "function"),
+    "attribution_most": lambda rate, tokenizer, pipeline: AttributionMasking(rate, "most"),
+    "attribution_least": lambda rate, tokenizer, pipeline: AttributionMasking(rate, "least"),
+    "known_shortcut": lambda rate, tokenizer, pipeline: KnownShortcutMasking(rate),
+    "known_shortcut_first": lambda rate, tokenizer, pipeline: ShortcutFirstMasking(rate),
+    "known_cause": lambda rate, tokenizer, pipeline: KnownCauseMasking(rate),
 }
 
 
@@ -69,5 +68,4 @@ def masking_policy(name: str, rate: float | None, tokenizer, spacy_pipeline: str
         UserError: no policy has that name.
     """
     check_choice("masking", name, POLICIES)
-    policy = POLICIES[name](0.05 if rate is None else rate, tokenizer)
-    return replace(policy, pipeline=spacy_pipeline) if isinstance(policy, SalientSpanMasking) else policy
+    return POLICIES[name](0.05 if rate is None else rate, tokenizer, spacy_pipeline)

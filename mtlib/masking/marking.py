@@ -10,7 +10,6 @@ from itertools import chain, count
 from datasets import Dataset
 
 from mtlib.errors import UserError
-from mtlib.masking.spans import mark_spans
 from mtlib.plm import SharedPLM
 from mtlib.preparer import Prepared, Preparer, check_texts, with_column
 from mtlib.settings import ENGLISH_PIPELINE
@@ -63,6 +62,26 @@ class MarkTokens(Preparer):
             )  # fmt: skip
             for i, ids in enumerate(encoded["input_ids"]):
                 yield ids, encoded["offset_mapping"][i], encoded.sequence_ids(i)
+
+
+def mark_spans(text: str, offsets: Sequence[tuple[int, int]], spans: Sequence[tuple[int, int, int]]) -> list[int]:
+    """The number of the span that each token belongs to; 0: it belongs to none.
+
+    A token belongs to a span if they have a character in common. White space at a span's ends does not count, since
+    byte-level BPE and SentencePiece give the space before a word to its first piece. So every piece of a word is found,
+    those of a letter that several tokens share included. Where spans overlap, the later one wins.
+
+    Args:
+        text: the text that was tokenised.
+        offsets: first character and the one after the last of each token (`return_offsets_mapping`).
+        spans: the same of each span, and its number, above 0.
+    """
+    span_of = [0] * len(text)
+    for start, end, number in spans:
+        inner = text[start:end].strip()
+        first = text.find(inner, start)
+        span_of[first : first + len(inner)] = [number] * len(inner)
+    return [max(span_of[start:end], default=0) for start, end in offsets]
 
 
 def _marks(row: dict, ids, offsets, sequence, spans: tuple[Spans, Spans], special: set[int]) -> list[int]:
@@ -120,7 +139,7 @@ class MarkSalientSpans(MarkTokens):
                 f"`python -m spacy download {self.pipeline}` brings it, or name another with `--spacy-pipeline`."
             )
         pipeline = spacy.load(self.pipeline)
-        if not {"ner", "entity_ruler"} & {*pipeline.pipe_names}:
+        if not any("doc.ents" in pipeline.get_pipe_meta(name).assigns for name in pipeline.pipe_names):
             raise UserError(f"the spaCy pipeline {self.pipeline!r} finds no entities; give one with `ner`.")
         return pipeline
 

@@ -8,9 +8,11 @@ What stands here is our plainest reading of that:
     phi    <- phi     - grad_phi L_task(theta_2; held-out examples)
 
 with gradients of second order through both steps, and a straight-through Gumbel choice of the masked token. theta
-starts from the same model each time. The held-out examples are a part of the training set.
+starts from the same model each time. The held-out examples are a part of the training set. The slides choose a span;
+here it is a single token, and in training the policy draws as many as its rate says.
 """
 
+import statistics
 from collections.abc import Mapping
 
 import torch
@@ -130,7 +132,9 @@ def meta_loss(
 
 
 class LearnToMask(Preparer):
-    """Trains a `MaskScorer` on `meta_loss` and adds its scores of every token, `meta_scores`. Counts its steps.
+    """Trains a `MaskScorer` on `meta_loss` and adds its scores of every token, `meta_scores`.
+
+    Counts its steps, and notes the mean held-out loss of the first and of the last 20.
 
     Args:
         steps: of Adam on phi.
@@ -154,9 +158,13 @@ class LearnToMask(Preparer):
             torch.autocast(plm.device.type, enabled=False),
         ):
             scorer = MaskScorer(word_embeddings(plm.trunk).weight).to(plm.device)
-            self.fit(scorer, plm, examples, torch.Generator().manual_seed(seed))
+            losses = self.fit(scorer, plm, examples, torch.Generator().manual_seed(seed))
             scores = self._scores(scorer, plm, examples)
-        return Prepared(with_column(examples, "meta_scores", scores), {"meta_learned_steps": self.steps})
+        counts = {"meta_learned_steps": self.steps}
+        if losses:  # single batches are noisy; means tell whether anything was learned
+            first, last = (statistics.fmean(some) for some in (losses[:20], losses[-20:]))
+            counts |= {"meta_learned_first_loss": round(first, 4), "meta_learned_last_loss": round(last, 4)}
+        return Prepared(with_column(examples, "meta_scores", scores), counts)
 
     def fit(self, scorer: MaskScorer, plm: SharedPLM, examples: Dataset, generator: torch.Generator) -> list[float]:
         """Train `scorer` in place; the held-out loss of every step."""
@@ -177,9 +185,8 @@ class LearnToMask(Preparer):
             text, support, query = drawn(train), drawn(train), drawn(held_out)
             weights = gumbel_choice(scorer(text), maskable_positions(text, plm.tokenizer), generator)
             loss = meta_loss(plm, weights, text, support, query, self.inner_rate)
-            gradients = torch.autograd.grad(loss, list(scorer.parameters()))
-            for parameter, gradient in zip(scorer.parameters(), gradients, strict=True):
-                parameter.grad = gradient
+            optimizer.zero_grad()
+            loss.backward(inputs=list(scorer.parameters()))
             optimizer.step()
             losses.append(loss.item())
         return losses

@@ -73,7 +73,8 @@ class AttributionMasking(CountedMasking):
     Args:
         prefer: "most" or "least".
         every: an example's scores are computed again when this many batches have passed since they were (slices of a
-            batch, where it is cut). 1 keeps nothing; above that, a training that is resumed computes all scores again,
+            batch, where it is cut). An example comes back after an epoch, so smaller numbers than an epoch's batches
+            save next to nothing. 1 keeps nothing; above that, a training that is resumed computes all scores again,
             and so differs a little from one that was not interrupted, as does one whose batches are cut otherwise.
     """
 

@@ -11,7 +11,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_se
 
 from mtlib.contexts import forked_random_state
 from mtlib.errors import UserError
-from mtlib.masking.pointed import pointer_loss
+from mtlib.masking.learned import pointer_loss
 from mtlib.plm import SharedPLM, word_embeddings
 from mtlib.preparer import Prepared, Preparer, with_column
 

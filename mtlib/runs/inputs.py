@@ -43,9 +43,13 @@ def read_sets(config: RunConfig) -> dict[str, DescribedSet]:
     train, description = sets["train"]
     _note_train_size(config, description)
     if config.train_size is not None:
-        chosen = np.random.default_rng(0).permutation(len(train))[: config.train_size]
-        sets["train"] = DescribedSet(train.select(sorted(chosen.tolist())), description)
+        sets["train"] = DescribedSet(train.select(drawn_rows(len(train), config.train_size)), description)
     return sets
+
+
+def drawn_rows(total: int, size: int | None) -> list[int]:
+    """Which of `total` rows a run with `train_size` trains on, in their order; the same for every seed. None: all."""
+    return sorted(np.random.default_rng(0).permutation(total)[:size].tolist())
 
 
 def read_inputs(config: RunConfig, cache: dict | None = None) -> Inputs:

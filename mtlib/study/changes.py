@@ -71,11 +71,11 @@ OF_MASKS_ON_REVIEWS = (
     Change("random, 30 % → pointed span (as many tokens)", "supervised", "exact:0.3"),
     Change("random → most attributed", "attribution_most:0.05", _RANDOM),
     Change("random → least attributed", "attribution_least:0.05", _RANDOM),
-    Change("random → meta-learned", "meta_learned:0.05", _RANDOM),
+    Change("random → meta-learned (reconstruction)", "meta_learned:0.05", _RANDOM),
 )
 OF_PRETRAINING = (
     Change("random → pointed span", "supervised", "exact:0.15"),
-    Change("random → meta-learned", "meta_learned:0.15", "exact:0.15"),
+    Change("random → meta-learned (reconstruction)", "meta_learned:0.15", "exact:0.15"),
 )
 OF_A_LARGER_MODEL = (
     Change("leave the loss out of equation 1", "no_integrated_loss", "mask_tuning"),

@@ -150,6 +150,13 @@ def test_on_pairs_the_number_of_masks_tells_the_shortcut_unless_it_is_the_same_f
     assert "label kept" not in as_frame(description)
 
 
+def test_policies_count_in_the_whole_training_set():
+    """However few sentences are looked at, a rare token is one that is rare in all of them."""
+    description = describe(policies=("frequency_rare:0.05",), size=50)
+    assert description["examples"] == 50 and description["all_tokens"]["frequency"]["below 10"] < 0.1
+    assert description["policies"]["frequency_rare:0.05"]["seconds_to_prepare"] >= 0
+
+
 def test_other_data_is_refused(tmp_path):
     with pytest.raises(UserError, match="known on the testbed alone"):
         describe(source=str(tmp_path))
@@ -157,12 +164,14 @@ def test_other_data_is_refused(tmp_path):
 
 def test_the_controls_do_what_they_are_for():
     """On the bundled texts: all of the shortcut, none of what decides the label, and the other way round."""
-    description = describe(policies=("exact:0.05", "known_shortcut:1", "known_cause:1"), size=120)
+    pytest.importorskip("sklearn")
+    description = describe(policies=("exact:0.05", "known_shortcut:1", "known_cause:1"), size=600)
     assert json.loads(json.dumps(description)) == description
     lines = description["policies"]
-    assert description["examples"] == 120 and description["asked"] is None
+    assert description["examples"] == 600 and description["asked"] is None
     shortcut, cause = lines["known_shortcut:1"], lines["known_cause:1"]
-    assert shortcut["touches_shortcut"] == {"examples": 120, "any": 1.0, "all": 1.0, "tokens": 1.0}
+    assert shortcut["touches_shortcut"] == {"examples": 600, "any": 1.0, "all": 1.0, "tokens": 1.0}
+    assert 0.4 < shortcut["shortcut_probe"] < 0.6 < 0.7 < cause["shortcut_probe"], "what is left in the refilled texts"
     assert cause["touches_cause"]["all"] == 1.0 and cause["touches_shortcut"]["any"] == 0.0
     assert shortcut["touches_cause"]["any"] == 0.0 and shortcut["label"]["kept"] > 0.95
     assert cause["label"]["kept"] < 0.5

@@ -1,4 +1,4 @@
-"""Policies that follow a network which was trained before: a pointer's spans, and scores that were learned."""
+"""Policies that follow a network which was trained before (`supervised`, `meta_learned`): its spans, its scores."""
 
 from dataclasses import dataclass, field
 
@@ -28,7 +28,8 @@ def best_spans(start: Tensor, end: Tensor, k: int = 1) -> tuple[Tensor, Tensor, 
 
     Args:
         start, end: log-probabilities `(batch, seq)`, -inf where no span may begin or end. Where both are -inf there is
-            no text: a span does not run over it either, so that in a pair it stays in one of the two texts.
+            no text: a span does not run over it either, so that in a pair it stays in one of the two texts. (An [UNK]
+            ends a span as well.)
         k: where there are fewer spans, the rest have the score -inf.
     """
     seq = start.shape[1]
@@ -81,8 +82,8 @@ class SupervisedMasking(MaskingPolicy):
         start, end = (self.column(batch, name).masked_fill(~maskable, -torch.inf) for name in self.columns)
         first, last, scores = best_spans(start, end, self.best_of)  # (batch, best_of)
         possible = scores.isfinite()
-        noise = gumbel(uniform(possible, generator))  # (batch, best_of); drawn for the best span alone as well
-        chosen = (scores + noise if self.best_of > 1 else scores).argmax(dim=1, keepdim=True)  # (batch, 1)
+        noise = gumbel(uniform(possible, generator))  # (batch, best_of): the largest sum is a draw by probability
+        chosen = (scores + noise).argmax(dim=1, keepdim=True)  # (batch, 1)
         places = torch.arange(maskable.shape[1], device=maskable.device)
         inside = (places >= first.gather(1, chosen)) & (places <= last.gather(1, chosen))
         return maskable & inside & possible.gather(1, chosen)  # (batch, seq)
