@@ -129,6 +129,7 @@ class CausalPrompt:
         """The scores of all answers for one example."""
         before = self.demonstrations + ask(self.question, text, text_pair)
         asked, wholes = self._ids(before), [self._ids(f"{before} {answer}") for answer in self.question.answers]
+        _check_length(max(map(len, wholes)), getattr(self.model.config, "max_position_embeddings", None))
         scored = [self._log_likelihoods(asked, whole) for whole in wholes]  # (tokens,) each
         return Scores(torch.stack([each.sum() for each in scored]), torch.stack([each.mean() for each in scored]))
 
@@ -174,6 +175,7 @@ def masked_lm_scores(plm: SharedPLM, prompts: Sequence[str], answers: Sequence[s
         if len(pieces) != 1 or pieces[0] == tokenizer.unk_token_id:
             raise UserError(f"{answer!r} is not one token of this model; a mask stands for one, take another answer.")
     encoded = tokenizer(list(prompts), padding=True, return_tensors="pt")
+    _check_length(encoded["input_ids"].shape[1], plm.longest)
     batch = {name: rows.to(plm.device) for name, rows in encoded.items()}
     mask = batch["input_ids"] == tokenizer.mask_token_id  # (prompts, seq)
     if (mask.sum(1) != 1).any():
@@ -181,6 +183,13 @@ def masked_lm_scores(plm: SharedPLM, prompts: Sequence[str], answers: Sequence[s
     with evaluating(plm):
         logits = plm.masked_lm_logits(batch, mask).float().log_softmax(-1)  # (prompts, vocab)
     return logits[:, [pieces[0] for pieces in ids]].cpu()
+
+
+def _check_length(n: int, longest: int | None) -> None:
+    if longest is not None and n > longest:
+        raise UserError(
+            f"a prompt has {n} tokens, and the model reads at most {longest}; show fewer examples, or shorten the text."
+        )
 
 
 def shorten(text: str, tokenizer: PreTrainedTokenizerBase, n: int) -> str:

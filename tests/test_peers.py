@@ -25,6 +25,7 @@ from mtlib.objectives import (
     product_of_experts_loss,
     reweight_loss,
 )
+from mtlib.objectives.states import classify_with_state
 from tests.conftest import make_batch, make_plm, make_tokenizer, tiny_bert_config
 from tests.test_plm import ARCHITECTURES
 from tests.test_trainer import NO_DROPOUT, arguments, examples, history
@@ -120,6 +121,13 @@ class TestLimits:
         torch.testing.assert_close(bias_product_loss(LOGITS, UNIFORM.log(), Y)[0], plain)
         torch.testing.assert_close(debiased_focal_loss(LOGITS, BIAS, Y, 0.0, 0.0)[0], plain)
 
+    @pytest.mark.parametrize("loss", [bias_product_loss, lambda z, b, y: learned_mixin_loss(z, b, y, torch.zeros(2))])
+    def test_a_bias_model_that_is_certain_leaves_the_loss_finite(self, loss):
+        certain = torch.tensor([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]).log()
+        logits = LOGITS.clone().requires_grad_()
+        loss(logits, certain, Y)[0].backward()
+        assert logits.grad.isfinite().all()
+
     @pytest.mark.parametrize("focus", [0.0, 0.5, 2.0])
     def test_a_bias_network_that_is_certain_leaves_finite_gradients(self, focus):
         bias = torch.tensor([[40.0, 0.0]], requires_grad=True)
@@ -192,6 +200,52 @@ PEERS = {
 }
 
 
+def of_network(objective, batch):
+    return objective.bias_network(batch["bias_features"])
+
+
+def of_two_views(objective, plm, logits, batch):
+    cut = objective.classify_cut(plm, batch)
+    return (
+        cross_entropy(logits, batch["labels"])
+        + 0.6 * cross_entropy(cut, batch["labels"])
+        + 0.5 * jensen_shannon(logits, cut, released=True)
+    )
+
+
+def of_gate(objective, plm, logits, batch):
+    _, state = classify_with_state(plm, batch)
+    gate = torch.log1p(objective.gate(state).exp()).squeeze(1)  # softplus
+    return learned_mixin_loss(logits, batch["bias_log_probabilities"], batch["labels"], gate, 0.1)[0]
+
+
+def of_teacher(objective, plm, logits, batch):
+    bias = batch["bias_log_probabilities"].exp()
+    return confidence_regularization_loss(logits, batch["teacher_probabilities"], bias, batch["labels"])[0]
+
+
+FORMULAS = {  # an objective with settings of its own, and its loss by the pure function
+    "product_of_experts": (
+        lambda: ProductOfExperts(0.7),
+        lambda o, plm, z, b: product_of_experts_loss(z, of_network(o, b), b["labels"], 0.7)[0],
+    ),
+    "focal": (
+        lambda: ProductOfExperts(0.7, focus=1.5),
+        lambda o, plm, z, b: debiased_focal_loss(z, of_network(o, b), b["labels"], 1.5, 0.7)[0],
+    ),
+    "learned_mixin": (lambda: LearnedMixin(0.1), of_gate),
+    "bias_product": (
+        BiasProduct, lambda o, plm, z, b: bias_product_loss(z, b["bias_log_probabilities"], b["labels"])[0]
+    ),
+    "reweight": (
+        Reweight, lambda o, plm, z, b: reweight_loss(z, b["bias_log_probabilities"].exp(), b["labels"])[0]
+    ),
+    "confidence_regularization": (ConfidenceRegularization, of_teacher),
+    "span_cutoff": (lambda: SpanCutoff(0.3, 0.6, 0.5, faithful_to_code=True), of_two_views),
+    "hidden_cut": (lambda: HiddenCut(0.3, 0.6, 0.5, faithful_to_code=True), of_two_views),
+}  # fmt: skip
+
+
 def with_columns(data):
     for name, values in columns(len(data)).items():
         data = data.add_column(name, values)
@@ -228,6 +282,18 @@ class TestObjectives:
         assert all(p.grad is None for p in plm.mlm.parameters() if id(p) not in trunk), "the masked-LM head"
         assert all(probabilities.grad is None for probabilities in frozen), "bias model and teacher"
 
+    @pytest.mark.parametrize("name", FORMULAS)
+    def test_it_minimises_its_formula(self, name):
+        """With weights that are not the defaults, on the model's own logits."""
+        plm = architecture("bert").eval()
+        make, formula = FORMULAS[name]
+        objective = make()
+        objective.build(plm, with_columns(examples(4)))
+        batch = objective.prepare(plm, peer_batch(plm), torch.Generator().manual_seed(0))
+        output = objective(plm, batch)
+        torch.testing.assert_close(output.logits, plm.classify(batch))
+        torch.testing.assert_close(output.loss, formula(objective, plm, output.logits, batch))
+
     def test_the_bias_networks_loss_stays_out_of_the_trunk(self, still_plm):
         objective = ProductOfExperts()
         objective.build(still_plm, with_columns(examples(4)))
@@ -243,7 +309,6 @@ class TestObjectives:
 
     def test_the_gate_reads_the_state_that_the_classifier_reads(self):
         """The classifier head over the state gives the logits."""
-        from mtlib.objectives.states import classify_with_state
 
         for name in ("bert", "roberta", "bart"):
             plm = architecture(name).eval()
@@ -255,7 +320,6 @@ class TestObjectives:
             torch.testing.assert_close(plm.classify(batch), logits)
 
     def test_the_gate_reads_a_mean_where_the_classifier_does(self):
-        from mtlib.objectives.states import classify_with_state
         from tests.test_plm import ARCHITECTURES as ALL
 
         config, (specials, double) = ALL["modernbert"]

@@ -74,6 +74,17 @@ def test_demonstrations_are_read_once(made, monkeypatch):
     assert len(lengths) == 3 and max(lengths) < len(prompt.prefix) / 2
 
 
+def test_a_prompt_that_is_too_long_is_told():
+    tokenizer = of_words()
+    size = {"vocab_size": len(tokenizer), "n_embd": 8, "n_layer": 1, "n_head": 1, "n_positions": 64}
+    prompt = CausalPrompt(GPT2LMHeadModel(GPT2Config(**size)), tokenizer, QUESTION)
+    with pytest.raises(UserError, match="tokens, and the model reads at most 64; show fewer examples, or shorten"):
+        prompt.scores("a film " * 50)
+    plm = make_plm()
+    with pytest.raises(UserError, match=f"the model reads at most {plm.longest}"):
+        masked_lm_scores(plm, [f"{'a film ' * plm.longest} [MASK]"], ["good", "bad"])
+
+
 @pytest.mark.parametrize("shown", [ROWS, []])
 @pytest.mark.parametrize("start", [None, 2])
 @pytest.mark.parametrize("made", [of_words, of_bytes, of_sentencepiece])

@@ -1,5 +1,6 @@
 """Methods with a frozen bias model (Clark et al. 2019): Learned-Mixin+H, Bias Product and Reweight."""
 
+import math
 from collections.abc import Mapping
 
 import torch
@@ -28,7 +29,7 @@ def learned_mixin_loss(
 
     Args:
         logits: of the model, `(batch, classes)`.
-        bias_log_probabilities: log b, `(batch, classes)`, finite; no gradient reaches it.
+        bias_log_probabilities: log b, `(batch, classes)`, below log 1e-6 taken for that; no gradient reaches it.
         labels: gold labels, `(batch,)`.
         gate: g, 0 or more, `(batch,)`.
         entropy_weight: the paper's 0.03 for MNLI.
@@ -37,7 +38,7 @@ def learned_mixin_loss(
     Returns:
         The loss (scalar, nats, float32) and its parts `ft_loss` (of the ensemble) and `entropy` (unweighted).
     """
-    scaled = gate.float()[:, None] * bias_log_probabilities.detach().float()  # (batch, classes)
+    scaled = gate.float()[:, None] * _finite(bias_log_probabilities)  # (batch, classes)
     log_scaled = scaled.log_softmax(-1)
     parts = {
         "ft_loss": fine_tuning_loss(logits.float().log_softmax(-1) + scaled, labels, n_examples),
@@ -53,14 +54,14 @@ def bias_product_loss(
 
     Args:
         logits: of the model, `(batch, classes)`.
-        bias_log_probabilities: log b, `(batch, classes)`, finite; no gradient reaches it.
+        bias_log_probabilities: log b, `(batch, classes)`, below log 1e-6 taken for that; no gradient reaches it.
         labels: gold labels, `(batch,)`.
         n_examples: what the mean divides by, when this batch is a slice of a larger one; default its own size.
 
     Returns:
         The loss (scalar, nats, float32) and its part `ft_loss`, the same.
     """
-    product = logits.float().log_softmax(-1) + bias_log_probabilities.detach().float()  # (batch, classes)
+    product = logits.float().log_softmax(-1) + _finite(bias_log_probabilities)  # (batch, classes)
     loss = fine_tuning_loss(product, labels, n_examples)
     return loss, {"ft_loss": loss}
 
@@ -84,6 +85,11 @@ def reweight_loss(
     n_weighted = weights.sum() if n_weighted is None else n_weighted
     loss = (weights * losses).sum() / n_weighted.clamp(min=torch.finfo(torch.float32).tiny)
     return loss, {"ft_loss": loss}
+
+
+def _finite(bias_log_probabilities: Tensor) -> Tensor:
+    """Without a gradient, and with a probability of 0 taken for 1e-6, as `data.bias` takes it: log 0 would give NaN."""
+    return bias_log_probabilities.detach().float().clamp(min=math.log(1e-6))
 
 
 def _reweighting(bias_probabilities: Tensor, labels: Tensor) -> Tensor:

@@ -77,7 +77,8 @@ class SpanCutoff(TwoViews):
 
     The span has floor(ratio * n) of the n tokens, special ones included, and starts anywhere before n less its length.
     So a text of fewer than 10 tokens is never cut at the paper's ratio of 0.1 (47 % of SST-2's phrases). In an
-    encoder-decoder the span is cut from the decoder's input as well, where it stands one place further on.
+    encoder-decoder the span is cut from the decoder's input as well, where it stands one place further on; the decoder
+    may still attend to these places, which hold nothing but their position.
     """
 
     name = "span_cutoff"

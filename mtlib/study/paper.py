@@ -46,6 +46,15 @@ def grid(table: str) -> pandas.DataFrame:
     ]
 
 
+def printed(table: str) -> pandas.DataFrame:
+    """`grid` as the paper prints it: "92.43", "93.11 ± 0.1", "" for an empty cell."""
+    cells = _read()[_read()["table"] == table]
+    deviations = cells.pivot(index=["model", "method"], columns="dataset", values="std")
+    texts = grid(table).map("{:.2f}".format, na_action="ignore").fillna("")
+    more = deviations.loc[texts.index, list(texts)].map(" ± {:g}".format, na_action="ignore").fillna("")
+    return texts + more
+
+
 def disagreements() -> pandas.DataFrame:
     """Cells that Tables I and III both hold, with another value or another ±."""
     cells = _read()

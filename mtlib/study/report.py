@@ -17,16 +17,15 @@ from mtlib.study.plan import points_of_curve
 def beside(table: str, scores: pandas.DataFrame) -> pandas.DataFrame:
     """The paper's Table "I" or "III", ours below each method: mean ± sd (seeds) in per cent, or "not run".
 
-    Cells that are empty in the paper are empty. `scores` has the columns `row` (the method), `set` and `accuracy`.
+    Cells that are empty in the paper are empty. A row of the paper that no method of ours answers to (GPT-3) has none
+    below it. `scores` has the columns `row` (the method), `set` and `accuracy`.
     """
-    wide, rows = paper.grid(table), []
+    printed, rows = paper.printed(table), []
     ours = scores.groupby(["row", "set"])["accuracy"].agg(lambda values: f"{spread(list(values))} ({len(values)})")
-    for method in filter(METHODS.get, wide.index.unique("method")):
-        printed = [model for model in wide.index.unique("model") if (model, method) in wide.index]
-        for model in printed:
-            values = wide.loc[(model, method)].map("{:.2f}".format, na_action="ignore").fillna("")
-            rows.append({"method": method, "model": f"paper: {model}", **values})
-        if printed:
+    for method in printed.index.unique("method"):
+        for model in printed.xs(method, level="method").index:
+            rows.append({"method": method, "model": f"paper: {model}", **printed.loc[(model, method)]})
+        if method in METHODS:
             texts = {name: ours.get((method, sets[0]), "not run") for name, sets in paper.OUR_SETS.items()}
             rows.append({"method": method, "model": "here", **texts})
     return pandas.DataFrame(rows).set_index(["method", "model"])

@@ -131,6 +131,19 @@ class TestAddBias:
         assert examples["bias_features"][:] == examples["bias_log_probabilities"][:], "words are no numbers"
         assert examples.remove_columns(["bias_log_probabilities", "bias_features"])[:] == data[:]
 
+    @pytest.mark.parametrize("model", [Overlap(), LexicalOverlap()])
+    def test_numbers_of_pairs_are_what_a_bias_network_reads(self, model):
+        """Three labels: all words shared, none shared, and half of them."""
+        plm = make_plm(tiny_bert_config(num_labels=3))
+        pairs = [("a good film", "a good film"), ("a good film", "slow plot"), ("a good film", "good plot")]
+        rows = [{"text": a, "text_pair": b, "labels": label} for label, (a, b) in enumerate(pairs)] * 20
+        examples, counts = AddBias(model)(plm, Dataset.from_list(rows))
+        logs, features = np.array(examples["bias_log_probabilities"][:]), np.array(examples["bias_features"][:])
+        assert logs.shape == (60, 3) and np.exp(logs).sum(1) == pytest.approx(np.ones(60), abs=1e-5)
+        texts, others = zip(*pairs, strict=True)
+        assert features[:3] == pytest.approx(model.features(plm, texts, others), rel=1e-5)
+        assert counts["bias_accuracy"] > 0.6  # overlap tells entailment from the two others, which share a probability
+
     def test_out_of_fold_nobody_predicts_what_it_was_fitted_on(self, plm):
         """Every text has a word of its own: by heart in its own training data, unknown otherwise."""
         generator = np.random.default_rng(0)

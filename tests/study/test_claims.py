@@ -228,9 +228,12 @@ class TestTables:
         assert table.loc[("mask_tuning", "here"), "HANS"] == "not run"
         assert list(table.index.unique("method")) == [  # Table I has no ablations
             "fine_tuning", "learned_mixin", "product_of_experts", "confidence_regularization", "ipt", "mask_tuning",
-            "span_cutoff", "hidden_cut",
+            "span_cutoff", "hidden_cut", "Few-shot prompting",
         ]  # fmt: skip
         assert table.loc[("span_cutoff", "here")].eq("not run").all()
+        assert table.loc["Few-shot prompting"].index.tolist() == ["paper: GPT-3"]
+        assert table.loc[("Few-shot prompting", "paper: GPT-3"), ["HANS", "IMDB-CAD"]].tolist() == ["75.30", ""]
+        assert table.loc[("mask_tuning", "paper: BERT-base"), "SST-2"] == "93.11 ± 0.1"
         assert len(beside("III", scores_of_arms(FOUND))) == 5 * 4
 
     def test_every_question_on_every_set(self):
@@ -299,7 +302,7 @@ class TestTables:
     def test_markdown(self):
         lines = markdown(beside("I", scores_of_arms(FOUND))).splitlines()
         assert lines[0].startswith("| method | model | SST-2 | IMDB-Cont |") and lines[1].startswith("| --- | --- |")
-        assert lines[2].startswith("| fine_tuning | paper: BERT-base | 92.43 |") and len(lines) == 2 + 21
+        assert lines[2].startswith("| fine_tuning | paper: BERT-base | 92.43 |") and len(lines) == 2 + 22
 
     def test_cost_is_a_ratio_of_medians(self):
         def costing(arm, seconds):
