@@ -206,6 +206,9 @@ def test_06_the_masked_lm_learns_the_shortcut():
     page = (DATA_DIR / "results" / "README.md").read_text()
     assert f"{100 * after['disagrees']:.0f} % on the other side and {100 * after['neither']:.0f} % none" in page
     assert f"it is {100 * sides['agrees']:.0f} and {100 * sides['disagrees']:.0f} %" in page
+    untrained = json.loads((DATA_DIR / "results" / "policies_masks.json").read_text())["policies"]["known_shortcut:1"]
+    found, before = (f"{100 * described['shortcut_probe']:.0f} %" for described in (line, untrained))
+    assert f"in {found} of these texts (50 is chance; {before}" in page
     assert f"Of the {put['words']:,} topics and surnames" in page and f"{100 * put['agree']:.0f} % are on the" in page
 
 
