@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pandas
 
-from mtlib.analysis.comparison import FINE_TUNING, Arms, difference, seed_pairs
+from mtlib.analysis.comparison import FINE_TUNING, Arms, difference, group_by_arm, seed_pairs
 from mtlib.analysis.frame import by_row, common_sets
 from mtlib.analysis.policies import in_training_by
 from mtlib.runs.records import read_records
@@ -39,6 +39,12 @@ _PRINTED, _ORIGINAL = "equation 1, random, 5 %", "random, 30 %, no refilling"
 OF_RANDOM_MASKS = (
     Change("fine-tuning → equation 1 as printed, 5 % at random", _PRINTED, FINE_TUNING),
     Change("fine-tuning → the masked-LM loss on 30 % at random, no refilling", _ORIGINAL, FINE_TUNING),
+)
+_BEFORE, _BEFORE_AT_RANDOM = "shortcut's words before", "random, 30 %, before"
+OF_ORDER = (
+    Change("fine-tuning → first predict the shortcut's words", _BEFORE, FINE_TUNING),
+    Change("fine-tuning → first predict 30 % at random", _BEFORE_AT_RANDOM, FINE_TUNING),
+    Change("shortcut's words: predict before → along", "mask_tuning (no refilling, balanced)", _BEFORE),
 )
 OF_COMBINATIONS = (
     Change("Reweight: put it inside Mask-tuning", "mask_tuning + reweight", "reweight"),
@@ -92,6 +98,7 @@ OF_MASKS_ON_PAIRS = (
 OF_TABLES = {  # by their places on the page
     "random masks, changed": OF_RANDOM_MASKS,
     "parts of Mask-tuning, changed": OF_PARTS,
+    "order of the losses, changed": OF_ORDER,
     "other methods, changed": OF_COMBINATIONS,
     "policies on reviews, changed": OF_MASKS_ON_REVIEWS,
     "intermediate pre-training, changed": OF_PRETRAINING,
@@ -107,9 +114,12 @@ def tables(results: Path) -> dict[str, pandas.DataFrame]:
 
     parts = by_row(told_the_words(results))
     random = {FINE_TUNING: parts[FINE_TUNING], _PRINTED: as_printed(results), _ORIGINAL: without_refilling(results)}
+    before = {"known_shortcut": _BEFORE, "exact": _BEFORE_AT_RANDOM}
+    order = parts | group_by_arm(records("pretraining_testbed"), lambda config: before[config["masking"]])
     arms = (
         random,
         parts,
+        order,
         PEERS.by_arm(records("peers")),
         reviews.REFILLING.by_arm(records("policies_sst2")),
         reviews.PRETRAINING.by_arm(records("intermediate")),

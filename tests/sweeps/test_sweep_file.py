@@ -124,7 +124,7 @@ MADE = {
     "peers": ("peers", "peers_pairs", "peers_long", "peers_trial"),
     "peers_data": ("peers_sst2", "peers_sst2_rates", "peers_qqp", "peers_mnli"),
     "peers_testbeds": ("peers_rows", "peers_reference"),
-    "policies": ("policies", "policies_grid", "policies_pairs", "ablations"),
+    "policies": ("policies", "policies_grid", "policies_pairs", "ablations", "pretraining_testbed"),
     "policies_data": ("policies_sst2", "intermediate", "intermediate_grid"),
     "policies_weaker": ("policies_weaker",),
     "sst2": ("sst2", "sst2_grid", "sizes", "sizes_grid", "readings"),
