@@ -86,8 +86,8 @@ def describe(
     rows = drawn_rows(len(train), size)
     whole, marked = with_texts(plm, train, config.max_length), mark(plm, train, config.max_length, rows)
     grammar, masks, lines = load_grammar(task), {}, {}
-    nothing, ids = np.zeros_like(marked.shortcut), list(marked.examples["input_ids"])
-    unmasked = what_is_refilled(plm, marked, nothing, ids, grammar)
+    nothing = np.zeros_like(marked.shortcut)
+    unmasked = what_is_refilled(plm, marked, nothing, list(marked.examples["input_ids"]), grammar)
     for choice, masking in maskings.items():
         started = time.process_time()
         whole = prepare(plm, whole, masking, seed)
@@ -98,9 +98,9 @@ def describe(
         masks[str(choice)] = flat(drawn["mask"])
         line = {"policy": choice.policy, "rate": choice.rate} | what_is_masked(masks[str(choice)], marked)
         refilled = Refill(FixedMasking(masking))(plm, drawn, seed).examples
-        lines[str(choice)] = line | what_is_refilled(plm, marked, masks[str(choice)], refilled["input_ids"], grammar)
-        lines[str(choice)]["seconds_to_prepare"] = round(prepared, 1)
-        lines[str(choice)]["seconds_per_batch"] = seconds_per_batch(plm, asked, masking, marked.examples)
+        line |= what_is_refilled(plm, marked, masks[str(choice)], refilled["input_ids"], grammar)
+        per_batch = seconds_per_batch(plm, asked, masking, marked.examples)
+        lines[str(choice)] = line | {"seconds_to_prepare": round(prepared, 1), "seconds_per_batch": per_batch}
         report(str(choice))
     return {
         "task": task, "source": config.public()["source"], "model": config.public()["model"],
