@@ -22,7 +22,7 @@ from mtlib.collator import Collator
 from mtlib.contexts import evaluating
 from mtlib.data.sources import is_testbed
 from mtlib.data.tasks import get_task
-from mtlib.diversity.masked_tokens import flat, mark, overlap, what_is_masked, with_texts
+from mtlib.diversity.masked_tokens import Marked, flat, mark, overlap, what_is_masked, with_texts
 from mtlib.diversity.refilled_texts import what_is_refilled
 from mtlib.errors import UserError
 from mtlib.masking import DrawMasks, FixedMasking, MaskingPolicy, masking_policy
@@ -82,9 +82,7 @@ def describe(
         for preparer in masking.preparers():
             preparer.check(plm)
     asked, about = _asked(config, plm, choices, trained)
-    train = read_sets(config)["train"].dataset
-    rows = drawn_rows(len(train), size)
-    whole, marked = with_texts(plm, train, config.max_length), mark(plm, train, config.max_length, rows)
+    whole, marked, rows = _training_set(config, plm, size)
     grammar, masks, lines = load_grammar(task), {}, {}
     nothing = np.zeros_like(marked.shortcut)
     unmasked = what_is_refilled(plm, marked, nothing, list(marked.examples["input_ids"]), grammar)
@@ -118,6 +116,15 @@ def prepare(plm: SharedPLM, examples: Dataset, masking: MaskingPolicy, seed: int
     for preparer in masking.preparers():
         examples = preparer(plm, examples, seed).examples
     return examples
+
+
+def _training_set(config: RunConfig, plm: SharedPLM, size: int | None) -> tuple[Dataset, Marked, list[int]]:
+    """All of it, from which policies learn; what is known of the tokens of `size` examples; which these are."""
+    train = read_sets(config)["train"].dataset
+    if size is not None and not 0 < size <= len(train):
+        raise UserError(f"{size} examples cannot be drawn; expected 1 to {len(train)}, the size of the training set.")
+    rows = drawn_rows(len(train), size)
+    return with_texts(plm, train, config.max_length), mark(plm, train, config.max_length, rows), rows
 
 
 def _with_columns(examples: Dataset, others: Dataset, names: Iterable[str]) -> Dataset:

@@ -157,6 +157,12 @@ def test_policies_count_in_the_whole_training_set():
     assert description["policies"]["frequency_rare:0.05"]["seconds_to_prepare"] >= 0
 
 
+@pytest.mark.parametrize("size", [0, -1, 4001])
+def test_no_more_examples_than_there_are(size):
+    with pytest.raises(UserError, match=f"{size} examples cannot be drawn; expected 1 to 4000"):
+        describe(policies=("exact:0.05",), size=size)
+
+
 def test_other_data_is_refused(tmp_path):
     with pytest.raises(UserError, match="known on the testbed alone"):
         describe(source=str(tmp_path))
