@@ -27,18 +27,18 @@ class Change(NamedTuple):
 
 
 OF_PARTS = (
-    Change("add the masked-LM loss to fine-tuning (no refilling)", "mask_tuning (no refilling, balanced)", FINE_TUNING),
+    Change("add the masked-LM loss to fine-tuning", "mask_tuning (no refilling, balanced)", FINE_TUNING),
     Change("then refill the text", "mask_tuning (balanced)", "mask_tuning (no refilling, balanced)"),
     Change("leave the loss out of equation 1", "no_integrated_loss", "mask_tuning"),
     Change("balance the two losses of equation 1", "mask_tuning (balanced)", "mask_tuning"),
-    Change("fine-tuning: refill once, beforehand (perturb_first)", "perturb_first", FINE_TUNING),
+    Change("fine-tuning: refill once (perturb_first)", "perturb_first", FINE_TUNING),
     Change("fine-tuning: add refilled copies (augmented)", "augmented", FINE_TUNING),
-    Change("fine-tuning: train the masked LM, then refill once (sequential)", "sequential", FINE_TUNING),
+    Change("fine-tuning: masked LM, then copies (sequential)", "sequential", FINE_TUNING),
 )
 _PRINTED, _ORIGINAL = "equation 1, random, 5 %", "random, 30 %, no refilling"
 OF_RANDOM_MASKS = (
     Change("fine-tuning → equation 1 as printed, 5 % at random", _PRINTED, FINE_TUNING),
-    Change("fine-tuning → the masked-LM loss on 30 % at random, no refilling", _ORIGINAL, FINE_TUNING),
+    Change("fine-tuning → loss on 30 % at random, no refilling", _ORIGINAL, FINE_TUNING),
 )
 _BEFORE, _BEFORE_AT_RANDOM = "shortcut's words before", "random, 30 %, before"
 OF_ORDER = (
@@ -47,7 +47,7 @@ OF_ORDER = (
     Change("shortcut's words: predict before → along", "mask_tuning (no refilling, balanced)", _BEFORE),
 )
 OF_COMBINATIONS = (
-    Change("Reweight: put it inside Mask-tuning", "mask_tuning + reweight", "reweight"),
+    Change("Reweight: put inside Mask-tuning", "mask_tuning + reweight", "reweight"),
     Change("Reweight: add the masked-LM loss alone", "mask_tuning + reweight, no refilling", "reweight"),
     Change("Reweight: refill the text alone", "mask_tuning + reweight, alpha 0", "reweight"),
     Change(
@@ -58,18 +58,18 @@ OF_COMBINATIONS = (
         "mask_tuning + reweight, no refilling",
         "mask_tuning + reweight",
     ),
-    Change("product of experts: put it inside Mask-tuning", "mask_tuning + product_of_experts", "product_of_experts"),
+    Change("product of experts: put inside Mask-tuning", "mask_tuning + product_of_experts", "product_of_experts"),
     Change(
-        "product of experts inside Mask-tuning: leave out the loss",
+        "product of experts, inside: leave out the loss",
         "mask_tuning + product_of_experts, alpha 0",
         "mask_tuning + product_of_experts",
     ),
     Change(
-        "confidence regularization: put it inside Mask-tuning",
+        "confidence regularization: put inside Mask-tuning",
         "mask_tuning + confidence_regularization",
         "confidence_regularization",
     ),
-    Change("Span Cutoff: put it inside Mask-tuning", "mask_tuning + span_cutoff", "span_cutoff"),
+    Change("Span Cutoff: put inside Mask-tuning", "mask_tuning + span_cutoff", "span_cutoff"),
 )
 _RANDOM = "exact:0.05"
 OF_MASKS_ON_REVIEWS = (

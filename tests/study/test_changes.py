@@ -47,6 +47,11 @@ def test_every_arm_exists():
         assert str(PolicyAtRate.parse(arm)) == arm
 
 
+def test_no_name_is_cut_off_in_a_notebook():
+    for change in (change for rows in (*changes.OF_TABLES.values(), changes.OF_MASKS_ON_PAIRS) for change in rows):
+        assert len(change.what) <= 50, "pandas shows no more"
+
+
 def test_every_change_has_records():
     """No row falls out of the page because an arm was renamed."""
     tables = list(changes.tables(RESULTS).values())
