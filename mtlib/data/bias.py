@@ -14,10 +14,9 @@ import numpy as np
 from datasets import Dataset
 
 from mtlib.errors import UserError
+from mtlib.objectives.learned_mixin import SMALLEST
 from mtlib.plm import SharedPLM
 from mtlib.preparer import Prepared, Preparer, check_texts, with_column
-
-SMALLEST = 1e-6  # probability that a bias model gives, so that its logarithm is finite
 
 
 class BiasModel(ABC):

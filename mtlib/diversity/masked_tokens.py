@@ -33,13 +33,14 @@ def with_texts(plm: SharedPLM, train: Dataset, max_length: int = 128) -> Dataset
     return tokenise(train, plm.tokenizer, max_length, keep=keep)
 
 
-def mark(plm: SharedPLM, train: Dataset, max_length: int = 128, rows: Sequence[int] | None = None) -> Marked:
-    """Tokenise a training set of the testbed and mark the tokens of its `rows` (None: all).
+def mark(plm: SharedPLM, train: Dataset, max_length: int = 128) -> Marked:
+    """Tokenise training texts of the testbed and mark their tokens."""
+    return mark_rows(plm, with_texts(plm, train, max_length), range(len(train)))
 
-    How often a token occurs is counted in the whole training set.
-    """
-    examples = CountTokens()(plm, with_texts(plm, train, max_length)).examples
-    examples = examples if rows is None else examples.select(rows)
+
+def mark_rows(plm: SharedPLM, whole: Dataset, rows: Sequence[int]) -> Marked:
+    """Mark the tokens of some rows of a training set (of `with_texts`); occurrences are counted in the whole set."""
+    examples = CountTokens()(plm, whole).examples.select(rows)
     for preparer in (MarkShortcut(), MarkCause(), MarkPartsOfSpeech()):
         examples = preparer(plm, examples).examples
     ids, counts = flat(examples["input_ids"]), flat(examples["token_counts"])

@@ -22,7 +22,7 @@ from mtlib.collator import Collator
 from mtlib.contexts import evaluating
 from mtlib.data.sources import is_testbed
 from mtlib.data.tasks import get_task
-from mtlib.diversity.masked_tokens import Marked, flat, mark, overlap, what_is_masked, with_texts
+from mtlib.diversity.masked_tokens import Marked, flat, mark_rows, overlap, what_is_masked, with_texts
 from mtlib.diversity.refilled_texts import what_is_refilled
 from mtlib.errors import UserError
 from mtlib.masking import DrawMasks, FixedMasking, MaskingPolicy, masking_policy
@@ -124,7 +124,8 @@ def _training_set(config: RunConfig, plm: SharedPLM, size: int | None) -> tuple[
     if size is not None and not 0 < size <= len(train):
         raise UserError(f"{size} examples cannot be drawn; expected 1 to {len(train)}, the size of the training set.")
     rows = drawn_rows(len(train), size)
-    return with_texts(plm, train, config.max_length), mark(plm, train, config.max_length, rows), rows
+    whole = with_texts(plm, train, config.max_length)
+    return whole, mark_rows(plm, whole, rows), rows
 
 
 def _with_columns(examples: Dataset, others: Dataset, names: Iterable[str]) -> Dataset:

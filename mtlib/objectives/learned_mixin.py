@@ -13,6 +13,8 @@ from mtlib.objectives.objective import Objective, ObjectiveOutput, mean, require
 from mtlib.objectives.states import classify_with_state, state_size
 from mtlib.plm import SharedPLM
 
+SMALLEST = 1e-6  # probability that a bias model gives, so that its logarithm is finite
+
 
 def learned_mixin_loss(
     logits: Tensor,
@@ -88,8 +90,8 @@ def reweight_loss(
 
 
 def _finite(bias_log_probabilities: Tensor) -> Tensor:
-    """Without a gradient, and with a probability of 0 taken for 1e-6, as `data.bias` takes it: log 0 would give NaN."""
-    return bias_log_probabilities.detach().float().clamp(min=math.log(1e-6))
+    """Without a gradient, and with probabilities below `SMALLEST` taken for that: log 0 would give NaN."""
+    return bias_log_probabilities.detach().float().clamp(min=math.log(SMALLEST))
 
 
 def _reweighting(bias_probabilities: Tensor, labels: Tensor) -> Tensor:

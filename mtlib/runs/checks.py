@@ -147,13 +147,11 @@ def _check_sets(config: "RunConfig") -> None:
             f"masking is {masking!r}, which learns from single reviews, IMDB-CAD's, and {config.task} has pairs of "
             "texts; take source testbed, or another policy."
         )
-    without_loss = (
-        config.method in ("augmented", "no_integrated_loss", "perturb_first") or config.values().get("alpha") == 0
-    )
-    if masking == "original" and without_loss:
+    at_alpha_0 = " at alpha 0" if config.values().get("alpha") == 0 else ""
+    if masking == "original" and (at_alpha_0 or config.method in ("augmented", "no_integrated_loss", "perturb_first")):
         raise UserError(
             "masking is 'original', which differs from 'exact' only in what the masked-LM loss predicts, but "
-            f"{config.method} has no such loss{' at alpha 0' if config.values().get('alpha') == 0 else ''}; take exact."
+            f"{config.method} has no such loss{at_alpha_0}; take exact."
         )
     in_training = config.method in ("mask_tuning", "no_integrated_loss") and not config.values().get("fixed_masks")
     if masking in ATTRIBUTION and not in_training:

@@ -27,18 +27,16 @@ def told_the_words(results: Path) -> list[dict]:
 
 def as_printed(results: Path) -> list[dict]:
     """The runs on the testbed as the paper prints the method: equation 1 (the joint update), 5 % masked at random."""
-    printed = {"update": "joint", "masking": "exact", "mask_rate": 0.05}
-    return [
-        record for record in read_records([results / "policies.jsonl"]) if printed.items() <= record["config"].items()
-    ]
+    return _with_settings(results / "policies.jsonl", update="joint", masking="exact", mask_rate=0.05)
 
 
 def without_refilling(results: Path) -> list[dict]:
     """The control of what is masked: 30 % at random, with the masked-LM loss; the classifier reads the original."""
-    control = {"classifier_reads": "original", "masking": "exact", "mask_rate": 0.3}
-    return [
-        record for record in read_records([results / "ablations.jsonl"]) if control.items() <= record["config"].items()
-    ]
+    return _with_settings(results / "ablations.jsonl", classifier_reads="original", masking="exact", mask_rate=0.3)
+
+
+def _with_settings(file: Path, **settings) -> list[dict]:
+    return [record for record in read_records([file]) if settings.items() <= record["config"].items()]
 
 
 def reading_originals(results: Path) -> list[dict]:

@@ -95,17 +95,6 @@ OF_MASKS_ON_PAIRS = (
 )
 
 
-OF_TABLES = {  # by their places on the page
-    "random masks, changed": OF_RANDOM_MASKS,
-    "parts of Mask-tuning, changed": OF_PARTS,
-    "order of the losses, changed": OF_ORDER,
-    "other methods, changed": OF_COMBINATIONS,
-    "policies on reviews, changed": OF_MASKS_ON_REVIEWS,
-    "intermediate pre-training, changed": OF_PRETRAINING,
-    "base-sized, changed": OF_A_LARGER_MODEL,
-}
-
-
 def tables(results: Path) -> dict[str, pandas.DataFrame]:
     """The tables from the records in `results`, by their places on the page (those of pairs: `on_pairs`)."""
 
@@ -116,16 +105,17 @@ def tables(results: Path) -> dict[str, pandas.DataFrame]:
     random = {FINE_TUNING: parts[FINE_TUNING], _PRINTED: as_printed(results), _ORIGINAL: without_refilling(results)}
     before = {"known_shortcut": _BEFORE, "exact": _BEFORE_AT_RANDOM}
     order = parts | group_by_arm(records("pretraining_testbed"), lambda config: before[config["masking"]])
-    arms = (
-        random,
-        parts,
-        order,
-        PEERS.by_arm(records("peers")),
-        reviews.REFILLING.by_arm(records("policies_sst2")),
-        reviews.PRETRAINING.by_arm(records("intermediate")),
-        by_row(records("base")),
-    )
-    return {name: table(of_table, OF_TABLES[name]) for name, of_table in zip(OF_TABLES, arms, strict=True)}
+    return {
+        "random masks, changed": table(random, OF_RANDOM_MASKS),
+        "parts of Mask-tuning, changed": table(parts, OF_PARTS),
+        "order of the losses, changed": table(order, OF_ORDER),
+        "other methods, changed": table(PEERS.by_arm(records("peers")), OF_COMBINATIONS),
+        "policies on reviews, changed": table(reviews.REFILLING.by_arm(records("policies_sst2")), OF_MASKS_ON_REVIEWS),
+        "intermediate pre-training, changed": table(
+            reviews.PRETRAINING.by_arm(records("intermediate")), OF_PRETRAINING
+        ),
+        "base-sized, changed": table(by_row(records("base")), OF_A_LARGER_MODEL),
+    }
 
 
 def on_pairs(results: Path) -> dict[str, pandas.DataFrame]:

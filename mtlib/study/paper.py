@@ -39,20 +39,22 @@ def values() -> pandas.DataFrame:
 
 def grid(table: str) -> pandas.DataFrame:
     """`value` with a row per model and method and a column per data set, in the paper's order; NaN for none."""
-    cells = _read()[_read()["table"] == table]
-    rows = cells[["model", "method"]].drop_duplicates()
-    return cells.pivot(index=["model", "method"], columns="dataset", values="value").loc[
-        list(rows.itertuples(index=False, name=None)), list(OUR_SETS)
-    ]
+    return _wide(table, "value")
 
 
 def printed(table: str) -> pandas.DataFrame:
     """`grid` as the paper prints it: "92.43", "93.11 ± 0.1", "" for an empty cell."""
+    values, deviations = _wide(table, "value"), _wide(table, "std")
+    texts = values.map("{:.2f}".format, na_action="ignore").fillna("")
+    return texts + deviations.map(" ± {:g}".format, na_action="ignore").fillna("")
+
+
+def _wide(table: str, column: str) -> pandas.DataFrame:
     cells = _read()[_read()["table"] == table]
-    deviations = cells.pivot(index=["model", "method"], columns="dataset", values="std")
-    texts = grid(table).map("{:.2f}".format, na_action="ignore").fillna("")
-    more = deviations.loc[texts.index, list(texts)].map(" ± {:g}".format, na_action="ignore").fillna("")
-    return texts + more
+    rows = cells[["model", "method"]].drop_duplicates()
+    return cells.pivot(index=["model", "method"], columns="dataset", values=column).loc[
+        list(rows.itertuples(index=False, name=None)), list(OUR_SETS)
+    ]
 
 
 def disagreements() -> pandas.DataFrame:

@@ -1,9 +1,8 @@
 """What `mtlib sweep` shows: the list of a dry run, progress, and the summary."""
 
-import itertools
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console, Group
@@ -27,7 +26,7 @@ def dry_run(
     runs: Sequence[GridRun],
     trouble: UserError | None,
     store: Store,
-    numbers: Iterable[int] | None = None,
+    numbers: Sequence[int] | None = None,
 ) -> None:
     """List every run, whether its record is there, and what it may cost by the records there are.
 
@@ -39,7 +38,7 @@ def dry_run(
     settings = columns([run.config for run in runs])
     table = Table("", *settings, "record", "cost", title_justify="left", title=f"{len(runs)} runs")
     costs, used = [], set()
-    for place_in_list, (number, run) in enumerate(zip(numbers or itertools.count(1), runs, strict=False)):
+    for i, (number, run) in enumerate(zip(numbers or range(1, len(runs) + 1), runs, strict=True)):
         state, cost = _state(run, store), ""
         if state not in ("there", "diverged", _SHIPPED):
             estimates = {place: expected_seconds(run, records) for place, records in places.items()}
@@ -47,7 +46,7 @@ def dry_run(
             costs.append(estimates.get(place))
             used.add(place)
             cost = duration(costs[-1])
-        cells = (_text(name, values[place_in_list]) for name, values in settings.items())
+        cells = (_text(name, values[i]) for name, values in settings.items())
         table.add_row(str(number), *cells, state, cost)
     console.print(table)
     unknown = f", and {costs.count(None)} of unknown cost" if None in costs else ""

@@ -297,7 +297,12 @@ def test_07_reweight_inside_mask_tuning():
     arms = peers.PEERS.by_arm(shipped("peers"))
     both, alone = arms["mask_tuning + reweight"], arms["reweight"]
     pairs = comparison.seed_pairs(both, alone)
-    assert len(pairs) == 5 and "*Reweight* gains with each of five seeds, by 2 to 10 points" in " ".join(prose("07"))
+    gains = sorted(
+        comparison.accuracy(run, "testbed_contrast") - comparison.accuracy(base, "testbed_contrast")
+        for run, base in pairs
+    )
+    by = f"by {gains[0]:.0f} to {gains[-2]:.0f} points on `testbed_contrast` with four of them"
+    assert len(pairs) == 5 and f"*Reweight* gains with each of five seeds, {by}" in " ".join(prose("07"))
     for name in ("testbed_contrast", "testbed_counterfactual"):
         assert comparison.verdict(arms, "mask_tuning + reweight", "fine_tuning", name) == "holds here"
         gains = [comparison.accuracy(run, name) - comparison.accuracy(base, name) for run, base in pairs]
@@ -342,6 +347,11 @@ def test_07_refilling_is_not_needed():
     assert len(higher) == 5 and all(higher)
     gap = comparison.scores({"": without})["gap"].mean()
     assert f"with the original text for the classifier, {gap:.0f} are left ({WORDS[len(without)]} seeds)" in page
+
+
+def test_07_ipt():
+    runs = peers.PEERS.by_arm(shipped("peers"))["ipt"]
+    assert f"IPT ({WORDS[len(runs)]} seeds: parsing" in (DATA_DIR / "results" / "README.md").read_text()
 
 
 def test_04_reading_refilled_text_costs():
