@@ -9,8 +9,8 @@ from mtlib.analysis.policy_names import PolicyAtRate
 _CONTENT = ("NOUN", "PROPN", "VERB", "ADJ", "ADV")
 
 
-def kinds(description: Mapping, kind: str = "part_of_speech") -> dict[str, dict[str, float]]:
-    """What each policy masks by kind, in shares that add up to 1, and beside it all tokens.
+def kinds(description: Mapping, kind: str = "part_of_speech") -> dict[str, dict[str, float | None]]:
+    """What each policy masks by kind, in shares that add up to 1, and beside it all tokens. None where none is masked.
 
     Args:
         description: what was measured.
@@ -21,7 +21,8 @@ def kinds(description: Mapping, kind: str = "part_of_speech") -> dict[str, dict[
     if kind == "frequency":
         return lines
     shares = {name: {part: line[part] for part in _CONTENT} for name, line in lines.items()}
-    return {name: parts | {"function words and other": 1 - sum(parts.values())} for name, parts in shares.items()}
+    return {name: parts | {"function words and other": None if None in parts.values() else 1 - sum(parts.values())}
+            for name, parts in shares.items()}  # fmt: skip
 
 
 def as_frame(description: Mapping) -> pandas.DataFrame:
@@ -30,21 +31,23 @@ def as_frame(description: Mapping) -> pandas.DataFrame:
     To mask a batch is to draw its masks and fill them; the cost is relative to the first policy's. What a policy reads
     is computed once for the whole training set, in the seconds given.
 
-    A column that is empty for this task is left out.
+    A column that is empty for this task, or for data whose shortcut is not known, is left out. How many of the masked
+    tokens changed is told where nothing better is known.
     """
     first = next(iter(description["policies"].values()))
     lines = {}
     for name, line in description["policies"].items():
-        label, put = line.get("label", {}), line.get("put_in", {})
+        label, put, touched = (line.get(name, {}) for name in ("label", "put_in", "touches_shortcut"))
         lines[name] = {
             "tokens masked": line["tokens_masked"],
-            "shortcut touched": line["touches_shortcut"]["any"],
-            "shortcut gone": line["touches_shortcut"]["all"],
-            "deciding words touched": line["touches_cause"]["any"],
+            "masked tokens changed": None if touched else line["tokens_changed"],
+            "shortcut touched": touched.get("any"),
+            "shortcut gone": touched.get("all"),
+            "deciding words touched": line.get("touches_cause", {}).get("any"),
             "label kept": label.get("kept"),
             "label turned": label.get("turned"),
             "label undecided": label.get("undecided"),
-            "shortcut came back": line["shortcut_came_back"],
+            "shortcut came back": line.get("shortcut_came_back"),
             "new words agree": put.get("agree"),
             "probe finds the side": line.get("shortcut_probe"),
             "masked share tells the side": line.get("masked_share_probe"),

@@ -64,32 +64,43 @@ def policies(
         list[str] | None, typer.Argument(help="policies with their rates, such as exact:0.15", show_default="a dozen")
     ] = None,
     task: Annotated[str, typer.Option(help="sentiment, nli or paraphrase")] = "sentiment",
-    source: Annotated[str, typer.Option(help="testbed, or a folder that `testbed` wrote")] = "testbed",
+    source: Annotated[
+        str, typer.Option(help="testbed, hub, or a folder of original releases or of `mtlib testbed`")
+    ] = "testbed",
     model: Annotated[str, typer.Option(help="whose masked LM fills: mini, a hub id or a folder")] = "mini",
     trained: Annotated[
         Path | None, typer.Option(help="a model that `run --keep-model` kept, to fill and to be asked instead")
     ] = None,
-    examples: Annotated[int | None, typer.Option(help="training examples", show_default="all")] = None,
+    train_size: Annotated[
+        int | None, typer.Option(help="training examples that policies count in and learn from", show_default="all")
+    ] = None,
+    examples: Annotated[int | None, typer.Option(help="of these, how many are looked at", show_default="all")] = None,
     seed: Annotated[int, typer.Option(help="of the masks, the same for all policies")] = 0,
     spacy_pipeline: Annotated[str, typer.Option(help="that finds named entities for salient_spans")] = ENGLISH_PIPELINE,
     json_file: Annotated[Path | None, typer.Option("--json", help="write all that was measured here")] = None,
 ) -> None:
-    """What each masking policy does to the testbed's training texts: what it masks, touches and refills."""
+    """What each masking policy does to training texts: what it masks and refills; on the testbed, what it touches."""
     from mtlib.analysis import masks
     from mtlib.analysis.policy_names import PolicyAtRate
     from mtlib.diversity import policies as measuring
 
     check_json(json_file)
-    chosen = names or measuring.DEFAULT
     description = measuring.describe(
-        task, source, model, chosen, examples, seed, trained, spacy_pipeline, lambda name: print_line(f"  {name}")
-    )
+        task, source, model, names or None, examples, seed, trained, spacy_pipeline,
+        lambda name: print_line(f"  {name}"), train_size,
+    )  # fmt: skip
     frame = masks.as_frame(description)
     labels = [PolicyAtRate.parse(name).label for name in frame.index]
     rows = [[label, *("" if value != value else f"{value:.1f}" for value in line)]
             for label, line in zip(labels, frame.values.tolist(), strict=True)]  # fmt: skip
     title = f"per cent of {description['examples']:,} training examples; cost relative to {labels[0]}"
     console.print(rich_table(title, ["masked", *frame.columns], rows))
+    for kind, words in (("part_of_speech", "parts of speech"), ("frequency", "occurrences in the training set")):
+        by_policy = masks.kinds(description, kind)
+        rows = [[label, *("" if share is None else f"{100 * share:.0f}" for share in shares.values())]
+                for label, shares in by_policy.items()]  # fmt: skip
+        title = f"per cent of the masked tokens, by {words}"
+        console.print(rich_table(title, ["masked", *by_policy["all tokens"]], rows))
     if json_file is not None:
         write_json(json_file, description)
 

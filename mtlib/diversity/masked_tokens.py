@@ -1,4 +1,4 @@
-"""Which tokens of the testbed's training texts a mask covers: of the shortcut, of the cause, of which kinds of word."""
+"""Which tokens of training texts a mask covers: of which kinds; on the testbed, those of the shortcut and the cause."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -10,18 +10,21 @@ from mtlib.encoding import tokenise
 from mtlib.masking.marking import CountTokens
 from mtlib.masking.word_classes import PARTS_OF_SPEECH, MarkPartsOfSpeech
 from mtlib.plm import SharedPLM
-from mtlib.testbed.known_words import MarkCause, MarkShortcut
+from mtlib.testbed.known_words import MarkCause, MarkShortcut, of_testbed
 
 BANDS = {"below 10": 0, "10 to 99": 10, "100 to 999": 100, "1,000 and more": 1000}  # occurrences in the training set
 
 
 class Marked(NamedTuple):
-    """Training examples with what is known about their tokens, one entry for each token of all examples."""
+    """Training examples with what is known about their tokens, one entry for each token of all examples.
+
+    What carries the shortcut and what decides the label is known on the testbed alone; None on other data.
+    """
 
     examples: Dataset
     row: np.ndarray  # (n_tokens,): the example that a token belongs to
-    shortcut: np.ndarray  # (n_tokens,) bool
-    cause: np.ndarray  # (n_tokens,) bool
+    shortcut: np.ndarray | None  # (n_tokens,) bool
+    cause: np.ndarray | None  # (n_tokens,) bool
     part_of_speech: np.ndarray  # (n_tokens,): 0 is punctuation, else see PARTS_OF_SPEECH
     band: np.ndarray  # (n_tokens,): by frequency, see BANDS
     ordinary: np.ndarray  # (n_tokens,) bool: no special token
@@ -40,15 +43,16 @@ def mark(plm: SharedPLM, train: Dataset, max_length: int = 128) -> Marked:
 
 def mark_rows(plm: SharedPLM, whole: Dataset, rows: Sequence[int]) -> Marked:
     """Mark the tokens of some rows of a training set (of `with_texts`); occurrences are counted in the whole set."""
+    known = "uid" in whole.column_names and all(map(of_testbed, whole["uid"]))
     examples = CountTokens()(plm, whole).examples.select(rows)
-    for preparer in (MarkShortcut(), MarkCause(), MarkPartsOfSpeech()):
+    for preparer in (MarkPartsOfSpeech(), *((MarkShortcut(), MarkCause()) if known else ())):
         examples = preparer(plm, examples).examples
     ids, counts = flat(examples["input_ids"]), flat(examples["token_counts"])
     return Marked(
         examples,
         np.repeat(np.arange(len(examples)), list(map(len, examples["input_ids"]))),
-        flat(examples["known_shortcut"]) > 0,
-        flat(examples["known_cause"]) > 0,
+        flat(examples["known_shortcut"]) > 0 if known else None,
+        flat(examples["known_cause"]) > 0 if known else None,
         flat(examples["part_of_speech"]),
         np.searchsorted(list(BANDS.values()), counts, side="right") - 1,
         ~np.isin(ids, plm.tokenizer.all_special_ids),
@@ -57,10 +61,10 @@ def mark_rows(plm: SharedPLM, whole: Dataset, rows: Sequence[int]) -> Marked:
 
 def what_is_masked(mask: np.ndarray, marked: Marked) -> dict:
     """How much a mask `(n_tokens,)` covers, of which kinds of word, and how often it touches what."""
+    marks = {"touches_shortcut": marked.shortcut, "touches_cause": marked.cause}
     return {
         "tokens_masked": rounded_share(mask[marked.ordinary]),
-        "touches_shortcut": touch(mask, marked.shortcut, marked.row),
-        "touches_cause": touch(mask, marked.cause, marked.row),
+        **{name: touch(mask, flags, marked.row) for name, flags in marks.items() if flags is not None},
         "part_of_speech": shares_of(marked.part_of_speech[mask], ("punctuation", *PARTS_OF_SPEECH)),
         "frequency": shares_of(marked.band[mask], tuple(BANDS)),
     }

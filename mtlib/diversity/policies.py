@@ -1,4 +1,4 @@
-"""What each masking policy does to the testbed's training texts: what it masks, what it touches, what is refilled.
+"""What each masking policy does to training texts: what it masks and what is refilled; on the testbed, what it touches.
 
 Nothing is trained with a policy here. The untouched masked LM fills, as in the first step of Mask-tuning, or that of a
 trained model. Policies that count or learn do so on the whole training set, as in a run, however few of its examples
@@ -34,7 +34,7 @@ from mtlib.runs.config import RunConfig, configure
 from mtlib.runs.inputs import drawn_rows, model_sha256, read_sets
 from mtlib.runs.records import read_records
 from mtlib.runs.run import KEPT, run
-from mtlib.settings import ATTRIBUTION, ENGLISH_PIPELINE
+from mtlib.settings import ATTRIBUTION, ENGLISH_PIPELINE, OWN_LENGTH, TESTBED_ONLY
 from mtlib.stages import Refill
 from mtlib.testbed.grammar import load_grammar
 
@@ -49,32 +49,35 @@ _TIMED_BATCHES, _BATCH = 8, 16
 
 
 def describe(
-    task: str = "sentiment", source: str = "testbed", model: str = "mini", policies: Sequence[str] = DEFAULT,
+    task: str = "sentiment", source: str = "testbed", model: str = "mini", policies: Sequence[str] | None = None,
     size: int | None = None, seed: int = 0, trained: str | Path | None = None,
     spacy_pipeline: str = ENGLISH_PIPELINE, report: Callable[[str], None] = lambda name: None,
+    train_size: int | None = None,
 ) -> dict:  # fmt: skip
     """All that this module measures, as a mapping that JSON can hold.
 
     Args:
-        task: of the testbed. What became of the label is told for sentiment alone: whether a refilled pair still says
+        task: What became of the label is told for the testbed's sentiment alone: whether a refilled pair still says
             what it said, no rule of the grammar can decide.
-        source: "testbed", or a folder that `python -m mtlib testbed` wrote.
+        source: of the training set: "testbed", "hub", or a folder (`RunConfig.source`). Which words carry the shortcut,
+            and which decide the label, is known on the testbed alone; elsewhere nothing is said of them.
         model: whose masked LM fills the masks.
-        policies: names with rates (`PolicyAtRate.parse`).
+        policies: names with rates (`PolicyAtRate.parse`); None takes those of `DEFAULT` that this data allows.
         size: training examples that are looked at, drawn as a run with `train_size` draws them; None is all.
         seed: of the masks, the same for all policies.
         trained: folder with a kept model of a run (`run --keep-model`), which fills and is asked in place of `model`.
         spacy_pipeline: that finds the named entities of salient spans.
         report: called with the name of each policy when it is done.
+        train_size: the training set is so many of its examples, as in a run with `train_size`; None is all.
     """
-    if not is_testbed(source):
-        raise UserError(f"source is {source!r}; the shortcut's words are known on the testbed alone, expected testbed.")
     disable_progress_bars()
     seconds: dict[tuple[str, ...], float] = {}
-    choices = [PolicyAtRate.parse(text) for text in policies]
+    choices = [PolicyAtRate.parse(text) for text in (default_policies(source) if policies is None else policies)]
+    for choice in choices:  # is it for this data?
+        configure(task, "mask_tuning", source=source, masking=choice.policy).resolved()
     config = configure(
         task, "fine_tuning", source=source, model=str(trained or model), epochs=1, seed=seed,
-        learning_rate=_CLASSIFIER_RATE, sets=(get_task(task).dev_set(source),),
+        learning_rate=_CLASSIFIER_RATE, sets=(get_task(task).dev_set(source),), train_size=train_size,
     ).resolved()  # fmt: skip
     plm = _filling(config, trained)
     maskings = {choice: masking_policy(*choice, plm.tokenizer, spacy_pipeline) for choice in choices}
@@ -84,11 +87,11 @@ def describe(
     asked, about = _asked(config, plm, choices, trained)
     whole, marked, rows = _training_set(config, plm, size)
     grammar, masks, lines = load_grammar(task), {}, {}
-    nothing = np.zeros_like(marked.shortcut)
+    nothing = np.zeros_like(marked.ordinary)
     unmasked = what_is_refilled(plm, marked, nothing, list(marked.examples["input_ids"]), grammar)
     for choice, masking in maskings.items():
         started = time.process_time()
-        whole = prepare(plm, whole, masking, seed)
+        whole = prepare(plm, whole, masking, seed, source)
         # policies that read the same columns share the cost of computing them
         prepared = seconds.setdefault(tuple(masking.columns), time.process_time() - started)
         marked = marked._replace(examples=_with_columns(marked.examples, whole.select(rows), masking.columns))
@@ -109,12 +112,22 @@ def describe(
     }  # fmt: skip
 
 
-def prepare(plm: SharedPLM, examples: Dataset, masking: MaskingPolicy, seed: int = 0) -> Dataset:
-    """The examples with the columns that a policy reads, where they lack them."""
+def default_policies(source: str) -> tuple[str, ...]:
+    """All of `DEFAULT` on the testbed; elsewhere those that need to know nothing but the training set."""
+    if is_testbed(source):
+        return DEFAULT
+    not_here = (*TESTBED_ONLY, *OWN_LENGTH)
+    return tuple(text for text in DEFAULT if PolicyAtRate.parse(text).policy not in not_here)
+
+
+def prepare(
+    plm: SharedPLM, examples: Dataset, masking: MaskingPolicy, seed: int = 0, source: str = "testbed"
+) -> Dataset:
+    """The examples, of `source`, with the columns that a policy reads, where they lack them."""
     if masking.columns.keys() <= {*examples.column_names}:
         return examples
     for preparer in masking.preparers():
-        examples = preparer(plm, examples, seed).examples
+        examples = preparer.reading_from(source)(plm, examples, seed).examples
     return examples
 
 

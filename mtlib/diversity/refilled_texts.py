@@ -1,4 +1,4 @@
-"""What refilling did to the testbed's training texts: to their tokens, their labels and their shortcut."""
+"""What refilling did to training texts: to their tokens; on the testbed also to their labels and their shortcut."""
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby
@@ -18,14 +18,15 @@ def what_is_refilled(
 ) -> dict:
     """What came back, and whether the shortcut can still be told; for single texts also what became of the label.
 
+    On data whose shortcut is not known, only how many of the masked tokens changed.
     In a pair the shortcut is sought in how many words the refilled texts share, and in how much of the pair was masked.
     """
     examples, original = marked.examples, flat(marked.examples["input_ids"])
     came_back = (flat(refilled) == original)[mask]
-    line = {
-        "tokens_changed": rounded_share(~came_back),
-        "shortcut_came_back": rounded_share(came_back[marked.shortcut[mask]]),
-    }
+    line = {"tokens_changed": rounded_share(~came_back)}
+    if marked.shortcut is None:
+        return line
+    line["shortcut_came_back"] = rounded_share(came_back[marked.shortcut[mask]])
     labels, groups = list(examples["labels"]), list(examples["group"])
     if grammar.task != "sentiment":
         lures = [shortcut_label(grammar, *pair) for pair in zip(examples["text"], examples["text_pair"], strict=True)]

@@ -7,11 +7,11 @@ import pytest
 from datasets import Dataset
 from transformers import set_seed
 
-from mtlib.analysis.masks import as_frame
+from mtlib.analysis.masks import as_frame, kinds
 from mtlib.data.sources import load
 from mtlib.diversity import policies
 from mtlib.diversity.masked_tokens import Marked, overlap, shares_of, touch, what_is_masked
-from mtlib.diversity.policies import describe
+from mtlib.diversity.policies import DEFAULT, default_policies, describe
 from mtlib.diversity.refilled_texts import (
     decode_texts,
     kept_labels,
@@ -29,6 +29,7 @@ from mtlib.plm import SharedPLM
 from mtlib.runs.run import KEPT
 from mtlib.testbed import load_grammar, shortcut_label
 from tests.conftest import make_plm, tiny_bert_config
+from tests.data.made_up_releases import write_releases
 
 
 def flags(text: str) -> np.ndarray:
@@ -163,9 +164,37 @@ def test_no_more_examples_than_there_are(size):
         describe(policies=("exact:0.05",), size=size)
 
 
-def test_other_data_is_refused(tmp_path):
-    with pytest.raises(UserError, match="known on the testbed alone"):
-        describe(source=str(tmp_path))
+def test_on_real_data_nothing_is_said_of_a_shortcut(tmp_path, monkeypatch):
+    """There is none that is known: kinds of words, how many changed, and no column of the testbed's."""
+    wanted = ("exact:0.3", "frequency_rare:0.3", "exact:0")
+    description = describe(source=str(write_releases(tmp_path, monkeypatch)), policies=wanted, train_size=3, size=2)
+    assert json.loads(json.dumps(description)) == description
+    assert description["examples"] == 2
+    for line in description["policies"].values():
+        assert not line.keys() & {"touches_shortcut", "touches_cause", "label", "shortcut_probe", "shortcut_came_back"}
+    frame = as_frame(description)
+    assert [*frame] == ["tokens masked", "masked tokens changed", "seconds to prepare", "cost of masking a batch"]
+    assert frame.loc["exact:0", "tokens masked"] == 0 < frame.loc["exact:0.3", "tokens masked"]
+    assert set(kinds(description)["random, 0 %"].values()) == {None}, "of no token there are no shares"
+    assert sum(kinds(description)["random, 30 %"].values()) == pytest.approx(1, abs=1e-3)
+
+
+def test_by_default_real_data_gets_the_policies_that_need_the_training_set_alone():
+    assert default_policies("testbed") == DEFAULT
+    left_out = [*DEFAULT[-5:]]
+    assert left_out == ["supervised", "supervised_top5", "known_cause:0.05", "known_shortcut:0.05", "known_shortcut:1"]
+    assert default_policies("hub") == DEFAULT[:-5]
+
+
+@pytest.mark.parametrize(
+    ("task", "policy", "message"),
+    [("sentiment", "known_cause:1", "has no meaning for other data"), ("nli", "supervised", "learns from single")],
+)
+def test_a_policy_that_is_not_for_this_data_is_refused_before_any_work(task, policy, message):
+    done = []
+    with pytest.raises(UserError, match=message):
+        describe(task, source="hub", policies=("exact:0.05", policy), report=done.append)
+    assert not done
 
 
 def test_the_controls_do_what_they_are_for():
