@@ -27,7 +27,7 @@ from mtlib.objectives import (
     SpanCutoff,
 )
 from mtlib.preparer import Preparer
-from mtlib.settings import BIAS_MODELS, EquationSettings, LearningRates
+from mtlib.settings import BIAS_MODELS, ENTAILMENT, EquationSettings, LearningRates
 from mtlib.stages import AddTeacher, Refill, Stage
 
 Stages = tuple[Stage, ...]
@@ -80,7 +80,7 @@ def intermediate_pretraining(settings, rates: LearningRates, tokenizer) -> Stage
 def product_of_experts(settings, rates: LearningRates, tokenizer) -> Stages:
     objective = ProductOfExperts(
         settings.bias_weight,
-        halve_others=settings.bias == "overlap",
+        halve_others=settings.bias in ENTAILMENT,
         focus=settings.focus,
         learning_rate=settings.bias_learning_rate,
     )
@@ -209,7 +209,9 @@ def _add_bias(settings, faithful_to_code: bool = False) -> Preparer:
         raise UserError(f"bias is {settings.bias!r}; a training needs one of {', '.join(BIAS_MODELS)}.")
     module, _, name = BIAS_MODELS[settings.bias].rpartition(".")
     options = {}
+    if settings.bias in ENTAILMENT:
+        options["faithful_to_code"] = faithful_to_code
     if settings.bias == "overlap":
-        options = {"vectors": settings.bias_vectors, "faithful_to_code": faithful_to_code}
+        options["vectors"] = settings.bias_vectors
     model = getattr(import_module(module), name)(**options)
     return import_module("mtlib.data.bias").AddBias(model, settings.bias_folds)

@@ -80,7 +80,7 @@ Update = Literal["joint", "balanced", "alternating"]
 FillMode = Literal["train", "eval"]
 ClassifierReads = Literal["refilled", "original"]
 Reduction = Literal["tokens", "examples", "sum"]
-Bias = Literal["by_task", "overlap", "lexical_overlap", "hypothesis_only", "bag_of_words", "shortcut"]
+Bias = Literal["by_task", "overlap", "token_overlap", "lexical_overlap", "hypothesis_only", "bag_of_words", "shortcut"]
 Side = Literal["both", "first", "second"]
 Classification = Literal[
     "fine_tuning", "original_and_refilled", "validated_or_dropped", "validated_or_original", "product_of_experts",
@@ -91,16 +91,18 @@ COMPARES_TEXTS = ("original_and_refilled", "validated_or_dropped", "validated_or
 # The bias models that fit a task; the first is its default. The classes stand in packages above this module.
 BIAS_OF_TASK: dict[str, tuple[Bias, ...]] = {
     "sentiment": ("bag_of_words", "shortcut"),
-    "nli": ("overlap", "lexical_overlap", "hypothesis_only", "shortcut"),
+    "nli": ("overlap", "token_overlap", "lexical_overlap", "hypothesis_only", "shortcut"),
     "paraphrase": ("lexical_overlap", "overlap", "hypothesis_only", "shortcut"),
 }
 BIAS_MODELS = {
     "overlap": "mtlib.data.overlap.Overlap",
+    "token_overlap": "mtlib.data.token_overlap.TokenOverlap",
     "lexical_overlap": "mtlib.data.bias.LexicalOverlap",
     "hypothesis_only": "mtlib.data.bias.HypothesisOnly",
     "bag_of_words": "mtlib.data.bias.BagOfWords",
     "shortcut": "mtlib.testbed.bias.Shortcut",
 }
+ENTAILMENT = ("overlap", "token_overlap")  # bias models that tell entailment from the rest
 ENGLISH_PIPELINE = "en_core_web_sm"
 _MASKING = "which tokens are masked (meta_learned is our reconstruction of what its authors describe)"
 _SPACY_PIPELINE = "for masking salient_spans: an installed spaCy pipeline that finds named entities"
@@ -110,8 +112,8 @@ _FAITHFUL = "as the released code does it where the paper differs"
 def unread_settings(values: Mapping[str, object], pair: bool) -> dict[str, tuple[str, str]]:
     """The settings that others of `values` leave unread: each with what says so, and what to do in order to have it.
 
-    A setting that is absent from `values` leaves none unread. Of a bias model only the one on overlap reads word
-    vectors, and only its features differ in released code.
+    A setting that is absent from `values` leaves none unread. Of the bias models only `overlap` reads word vectors, and
+    only the features of those for entailment differ in released code.
 
     Args:
         pair: the task has pairs of texts.
@@ -137,9 +139,11 @@ def unread_settings(values: Mapping[str, object], pair: bool) -> dict[str, tuple
                 unread[name] = f"classification is {classification!r}", f"give classification {' or '.join(those)} too"
     if isinstance(task := values.get("task"), str) and "bias" in values and "bias" not in unread:
         bias = bias_for(task, values["bias"])
+        reason = f"bias is {bias!r}", "give bias overlap too" if pair else "take a task with pairs"
         if bias != "overlap":
-            reason = f"bias is {bias!r}", "give bias overlap too" if pair else "take a task with pairs"
-            unread = {"bias_vectors": reason, "faithful_to_code": reason} | unread
+            unread = {"bias_vectors": reason} | unread
+        if bias not in ENTAILMENT:
+            unread = {"faithful_to_code": reason} | unread
     return unread
 
 

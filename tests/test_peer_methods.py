@@ -26,7 +26,7 @@ from tests.test_methods import tokenised
 
 # method, its settings, and what its record says beside the usual
 PEERS = {
-    "learned_mixin": ({}, {"gate", "entropy", "bias_accuracy", "bias_calibration_error"}),
+    "learned_mixin": ({}, {"gate", "misled", "gate_misled", "entropy", "bias_accuracy", "bias_calibration_error"}),
     "product_of_experts": ({}, {"bias_loss", "bias_accuracy"}),
     "bias_product": ({}, {"ft_loss", "bias_accuracy"}),
     "reweight": ({"bias_folds": 1}, {"bias_gold_probability"}),
@@ -178,6 +178,15 @@ class TestStages:
         (stage,) = self.stages("product_of_experts", task, bias="shortcut", bias_weight=0.5, focus=2)
         assert type(stage.prepare[0].model).__name__ == "Shortcut" and not stage.objective.halve_others
         assert (stage.objective.bias_weight, stage.objective.focus) == (0.5, 2)
+
+    @pytest.mark.parametrize("faithful", [False, True])
+    def test_product_of_experts_with_the_features_of_its_own_paper(self, faithful):
+        (stage,) = self.stages("product_of_experts", bias="token_overlap", faithful_to_code=faithful)
+        assert stage.objective.halve_others
+        bias_model = stage.prepare[0].model
+        assert (type(bias_model).__name__, bias_model.faithful_to_code) == ("TokenOverlap", faithful)
+        with pytest.raises(UserError, match=r"bias is 'token_overlap'.*give bias overlap too"):
+            self.stages("product_of_experts", bias="token_overlap", bias_vectors="few.vec")
 
     def test_overlap_has_the_vectors_and_the_features_that_were_asked_for(self, tmp_path):
         (tmp_path / "few.vec").write_text("cat 1 2\n")

@@ -540,3 +540,17 @@ class TestHiddenCut:
         weights[0, :, :8, 7] = 1.0
         long = HiddenCut(0.5)._span(weights, attended, torch.tensor([0.0]))
         assert long[0].nonzero().tolist() == [[7]], "four tokens, but the text ends"
+
+
+def test_learned_mixin_logs_the_gate_where_the_bias_model_is_wrong():
+    plm = architecture("bert").eval()
+    objective, batch = built("learned_mixin", plm), peer_batch(plm)
+    parts = objective(plm, batch).parts
+    gates = torch.log1p(objective.gate(classify_with_state(plm, batch)[1]).exp()).squeeze(1).tolist()
+    wrong = [row.index(max(row)) != y for row, y in
+             zip(batch["bias_log_probabilities"].tolist(), batch["labels"].tolist(), strict=True)]  # fmt: skip
+    assert 0 < sum(wrong) < len(wrong)
+    assert parts["gate"].item() == pytest.approx(sum(gates) / len(gates), abs=1e-5)
+    assert parts["misled"].item() == pytest.approx(sum(wrong) / len(wrong))
+    of_the_misled = sum(gate for gate, misled in zip(gates, wrong, strict=True) if misled)
+    assert parts["gate_misled"].item() == pytest.approx(of_the_misled / len(gates), abs=1e-5)

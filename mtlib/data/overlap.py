@@ -1,4 +1,4 @@
-"""The bias model for entailment: how the words of the hypothesis stand in the premise."""
+"""The bias models for entailment, and that of Clark et al.: how the words of the hypothesis stand in the premise."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,52 +10,13 @@ from mtlib.data.word_vectors import read_word_vectors
 from mtlib.plm import SharedPLM
 
 
-class Overlap(BiasModel):
-    """Clark et al. 2019, for entailment: seven features of how the hypothesis's words stand in the premise.
+class EntailmentBias(BiasModel):
+    """Logistic regression on features of a pair: it tells entailment from the rest, with balanced classes.
 
-    They are: the hypothesis is a contiguous part of the premise; all its words are in the premise; the share of them
-    that are; log max(|P| - |H|, 1), in words; and over the words of the hypothesis the mean, the smallest and the
-    second smallest of the best cosine with a word of the premise. The logistic regression tells entailment from the
-    rest with balanced classes; neutral and contradiction get half of the rest each.
-
-    A word without a vector has cosine 0 in the mean, and is passed over by the two smallest, as in the code of Clark et
-    al. Unlike there, a word that stands in the premise has cosine 1 without a vector too, and words are looked up in
-    lower case.
-
-    Args:
-        vectors: file of word vectors (`read_word_vectors`), for example `crawl-300d-2M.vec`, which Clark et al. take.
-            Without it the trunk's own input embeddings are taken, a word's being the mean of its pieces'.
-        faithful_to_code: a hypothesis counts as part of the premise where its letters are, as in the code of Karimi
-            Mahabadi et al.: there "cat sat" is part of "the tomcat sat".
+    Neutral and contradiction get half of the rest each, as in the code of Clark et al.
     """
 
     pair = True
-
-    def __init__(self, vectors: str | Path | None = None, faithful_to_code: bool = False):
-        self.vectors, self.faithful_to_code = vectors, faithful_to_code
-
-    def features(self, plm: SharedPLM, texts, pairs) -> np.ndarray:
-        rows = [(words(a), words(b)) for a, b in zip(texts, pairs, strict=True)]
-        vectors = None
-        if self.vectors is not None:
-            vectors = read_word_vectors(self.vectors, {word for row in rows for text in row for word in text})
-        unit_vectors = _UnitVectors(vectors, plm)
-        return np.array([self._row(premise, hypothesis, unit_vectors) for premise, hypothesis in rows])
-
-    def _row(self, premise: list[str], hypothesis: list[str], vectors: "_UnitVectors") -> list[float]:
-        inside = [word in premise for word in hypothesis]
-        part = " ".join(hypothesis) in " ".join(premise) if self.faithful_to_code else _is_part(hypothesis, premise)
-        cosines = vectors.best_cosines(hypothesis, premise)
-        best = sorted(cosine for cosine in cosines if cosine is not None) or [0.0]
-        return [
-            float(part),
-            float(all(inside)),
-            sum(inside) / max(len(inside), 1),
-            np.log(max(len(premise) - len(hypothesis), 1)),
-            sum(cosine or 0.0 for cosine in cosines) / max(len(cosines), 1),
-            best[0],
-            best[min(1, len(best) - 1)],
-        ]
 
     def classifier(self):
         from sklearn.linear_model import LogisticRegression
@@ -70,8 +31,55 @@ class Overlap(BiasModel):
         return np.hstack([two[:, :1], np.repeat(two[:, 1:] / (n_labels - 1), n_labels - 1, axis=1)])
 
 
-def _is_part(inner: list[str], outer: list[str]) -> bool:
-    """Whether the words of `inner` stand in `outer` one after the other."""
+class Overlap(EntailmentBias):
+    """Clark et al. 2019, for entailment: seven features of how the hypothesis's words stand in the premise.
+
+    They are: the hypothesis is a contiguous part of the premise; all its words are in the premise; the share of them
+    that are; log max(|P| - |H|, 1), in words; and over the words of the hypothesis the mean, the smallest and the
+    second smallest of the best cosine with a word of the premise.
+
+    A word without a vector has cosine 0 in the mean, and is passed over by the two smallest, as in the code of Clark et
+    al. Unlike there, a word that stands in the premise has cosine 1 without a vector too, and words are looked up in
+    lower case.
+
+    Args:
+        vectors: file of word vectors (`read_word_vectors`), for example `crawl-300d-2M.vec`, which Clark et al. take.
+            Without it the trunk's own input embeddings are taken, a word's being the mean of its pieces'.
+        faithful_to_code: a hypothesis counts as part of the premise where its letters are, as in the code of Karimi
+            Mahabadi et al.: there "cat sat" is part of "the tomcat sat".
+    """
+
+    def __init__(self, vectors: str | Path | None = None, faithful_to_code: bool = False):
+        self.vectors, self.faithful_to_code = vectors, faithful_to_code
+
+    def features(self, plm: SharedPLM, texts, pairs) -> np.ndarray:
+        rows = [(words(a), words(b)) for a, b in zip(texts, pairs, strict=True)]
+        vectors = None
+        if self.vectors is not None:
+            vectors = read_word_vectors(self.vectors, {word for row in rows for text in row for word in text})
+        unit_vectors = _UnitVectors(vectors, plm)
+        return np.array([self._row(premise, hypothesis, unit_vectors) for premise, hypothesis in rows])
+
+    def _row(self, premise: list[str], hypothesis: list[str], vectors: "_UnitVectors") -> list[float]:
+        inside = [word in premise for word in hypothesis]
+        part = is_part(hypothesis, premise, by_letters=self.faithful_to_code)
+        cosines = vectors.best_cosines(hypothesis, premise)
+        best = sorted(cosine for cosine in cosines if cosine is not None) or [0.0]
+        return [
+            float(part),
+            float(all(inside)),
+            sum(inside) / max(len(inside), 1),
+            np.log(max(len(premise) - len(hypothesis), 1)),
+            sum(cosine or 0.0 for cosine in cosines) / max(len(cosines), 1),
+            best[0],
+            best[min(1, len(best) - 1)],
+        ]
+
+
+def is_part(inner: list[str], outer: list[str], by_letters: bool = False) -> bool:
+    """Whether the words of `inner` stand in `outer` one after the other; `by_letters`: also within longer words."""
+    if by_letters:
+        return " ".join(inner) in " ".join(outer)
     return any(outer[start : start + len(inner)] == inner for start in range(len(outer) - len(inner) + 1))
 
 

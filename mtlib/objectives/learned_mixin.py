@@ -112,6 +112,9 @@ class _WithFrozenBias(Objective):
 class LearnedMixin(_WithFrozenBias):
     """Learned-Mixin+H: g = softplus(w·h + c) of the state h that the classifier reads, trained along.
 
+    Logs the mean `gate`; the share of examples whose label the bias model gets wrong, `misled`; and `gate_misled`, the
+    mean of gate * (1 if misled else 0), so that `gate_misled / misled` is the mean gate of these examples.
+
     Args:
         entropy_weight: 0.03 for MNLI; Utama et al. reran QQP with 0.01.
     """
@@ -132,7 +135,9 @@ class LearnedMixin(_WithFrozenBias):
         gate = softplus(self.gate(state).float()).squeeze(1)  # (batch,)
         bias, n_examples = batch["bias_log_probabilities"], batch.get("n_examples")
         loss, parts = learned_mixin_loss(logits, bias, batch["labels"], gate, self.entropy_weight, n_examples)
-        return ObjectiveOutput(loss, parts | {"gate": mean(gate.detach(), n_examples)}, logits)
+        misled = (bias.argmax(-1) != batch["labels"]).float()  # (batch,)
+        gates = {"gate": gate.detach(), "misled": misled, "gate_misled": gate.detach() * misled}
+        return ObjectiveOutput(loss, parts | {name: mean(each, n_examples) for name, each in gates.items()}, logits)
 
 
 class BiasProduct(_WithFrozenBias):

@@ -83,9 +83,9 @@ class ProductOfExperts(Objective):
     """The product of the model and a bias network; at test the model stands alone.
 
     The network, three layers with tanh between them, reads `bias_features`, `(batch, n)`, numbers that a preparer put
-    beside each example. So nothing of its loss reaches the trunk. On pairs they are Clark's seven features of overlap;
-    the paper's own (word pieces, a parse, the model's states) are not rebuilt, since its code computes some of them
-    wrongly. Where a bias model reads words, the features are its log-probabilities.
+    beside each example. So nothing of its loss reaches the trunk. On pairs they are by default Clark's seven features
+    of overlap; those of the paper are `mtlib.data.token_overlap`. Where a bias model reads words, the features are its
+    log-probabilities.
 
     Args:
         bias_weight: of the network's own loss.

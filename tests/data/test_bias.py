@@ -14,7 +14,8 @@ from mtlib.data.bias import (
     predict_out_of_fold,
     words,
 )
-from mtlib.data.overlap import Overlap
+from mtlib.data.overlap import Overlap, is_part
+from mtlib.data.token_overlap import TokenOverlap
 from mtlib.data.word_vectors import read_word_vectors
 from mtlib.errors import UserError
 from mtlib.testbed import generate
@@ -73,6 +74,71 @@ class TestOverlap:
         probabilities = predict_out_of_fold(Overlap(), features, labels, 3, folds=1)
         assert (probabilities[:, 1] == probabilities[:, 2]).all() and probabilities.sum(1) == pytest.approx(np.ones(40))
         assert (probabilities[:20, 0] > 0.9).all() and (probabilities[20:, 0] < 0.1).all()
+
+
+class TestTokenOverlap:
+    def features(self, premise, hypothesis, plm=None, **options):
+        return TokenOverlap(**options).features(plm or make_plm(), [premise], [hypothesis])[0]
+
+    def test_the_three_features_of_tokens_by_hand(self):
+        assert self.features("the film is slow", "film is")[:3].tolist() == [1, 1, 1]
+        assert self.features("the film is slow", "is film")[:3].tolist() == [1, 1, 0]
+        row = self.features("the film is slow", "film film good")  # of two distinct tokens, one
+        assert row[:3].tolist() == [0, 1 / 2, 0]
+        assert self.features("the film is slow", "the film is slow")[:3].tolist() == [1, 1, 1]
+
+    def test_letters_are_a_part_in_the_released_code(self):
+        """As tokens ##ly film is no part of slow ##ly films, as letters it is: "ly film" within "##ly films"."""
+        rows = [is_part(["y", "film"], ["slowly", "films"], by_letters=letters) for letters in (False, True)]
+        assert rows == [False, True]
+        premise, hypothesis = "a slowly film", "film"
+        assert (
+            self.features(premise, hypothesis)[2] == self.features(premise, hypothesis, faithful_to_code=True)[2] == 1
+        )
+
+    def test_the_cosines_are_those_of_the_states_of_each_text_alone(self):
+        """Against transformers' own model, one text at a time and without padding."""
+        plm = make_plm(tiny_bert_config(hidden_dropout_prob=0.5)).train()
+        texts, pairs = ["a good film", "it is slow and good and slow"], ["good", "the film is bad"]
+        rows = TokenOverlap().features(plm, texts, pairs)
+        assert plm.training, "the model is left as it was"
+        plm.eval()
+        for text, pair, row in zip(texts, pairs, rows, strict=True):
+            states = []
+            for words_of in (text, pair):
+                encoded = plm.tokenizer(words_of, return_tensors="pt")
+                state = plm.trunk(**encoded).last_hidden_state[0, 1:-1].detach().numpy()
+                states.append(state / np.linalg.norm(state, axis=1, keepdims=True))
+            best = (states[1] @ states[0].T).max(axis=1)
+            assert row[3:] == pytest.approx([best.mean(), best.max(), best.min()], abs=1e-5)
+
+    def test_neither_batches_nor_padding_count(self):
+        plm = make_plm()
+        texts, pairs = ["a good film"] + ["it is slow and good and slow"] * 70, ["good"] + ["the film is bad"] * 70
+        together = TokenOverlap().features(plm, texts, pairs)
+        assert together.shape == (71, 6)
+        assert together[0] == pytest.approx(self.features("a good film", "good", plm), abs=1e-5)
+
+    def test_texts_without_tokens_have_features_too(self):
+        for premise, hypothesis in (("film", ""), ("", "film"), ("", "")):
+            row = self.features(premise, hypothesis)
+            assert np.isfinite(row).all() and row[3:].tolist() == [0, 0, 0]
+
+    def test_they_tell_what_is_entailed_on_a_made_up_task(self):
+        """Hypotheses within the premise are entailed: the bias model must find that."""
+        plm = make_plm()
+        data = Dataset.from_dict(
+            {
+                "text": ["the film is good", "a slow film and it is bad"] * 20,
+                "text_pair": ["the film", "the acting was great"] * 20,
+                "labels": [0, 1] * 20,
+                "input_ids": [[2, 5, 3]] * 40,
+            }
+        )
+        plm.config.num_labels = 3
+        added = AddBias(TokenOverlap(), folds=2)(plm, data)
+        assert added.counts["bias_accuracy"] == 1 and len(added.examples[0]["bias_features"]) == 6
+        assert len(added.examples[0]["bias_log_probabilities"]) == 3
 
 
 class TestWordVectors:
