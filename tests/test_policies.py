@@ -53,7 +53,7 @@ from mtlib.testbed.answers import PointAtAnswers, edited_spans
 from mtlib.testbed.generator import generate, shortcut_label, shortcut_words
 from mtlib.testbed.grammar import load_grammar, tokens
 from mtlib.testbed.known_words import MarkCause, MarkShortcut, cause_spans, shortcut_spans
-from tests.conftest import BERT_SPECIALS, make_batch, make_plm, tiny_bert_config
+from tests.conftest import BERT_SPECIALS, WORDS, make_batch, make_plm, tiny_bert_config
 from tests.data.made_up_releases import write_releases
 from tests.runs.test_runs import model  # noqa: F401  (a fixture)
 from tests.test_masking import batch_of
@@ -732,21 +732,35 @@ class TestMetaLearned:
         with pytest.raises(UserError, match="1 are too few"):
             learn(plm, example_set(rows[:1], plm))
 
-    def test_it_finds_the_word_whose_filling_helps(self):
-        """A scorer with free scores per token, on a loss that falls where one token is masked."""
-        plm = make_plm(tiny_bert_config(**NO_DROPOUT)).eval()
+    def test_it_finds_the_word_whose_filling_helps(self, monkeypatch):
+        """On a loss that falls where one token is masked, which the untrained scorer does not prefer."""
+        plm = make_plm(tiny_bert_config(**NO_DROPOUT), seed=1).eval()
         scorer = MaskScorer(plm.trunk.get_input_embeddings().weight)
         examples = example_set([{"text": "the film is good", "label": 0}] * 20, plm)
-        good = plm.tokenizer.convert_tokens_to_ids("good")
+        batch, good = make_batch(plm, ["the film is good"]), plm.tokenizer.convert_tokens_to_ids("good")
+        assert scorer(batch)[0, 1:-1].argmax() != 3
 
         def loss(plm, weights, text, train, held_out, rate):
             return -(weights * (text["input_ids"] == good)).sum()
 
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(meta_learned, "meta_loss", loss)
-            LearnToMask(steps=60).fit(scorer, plm, examples, torch.Generator().manual_seed(0))
-        batch = make_batch(plm, ["the film is good"])
+        monkeypatch.setattr(meta_learned, "meta_loss", loss)
+        LearnToMask(steps=60).fit(scorer, plm, examples, torch.Generator().manual_seed(0))
         assert scorer(batch)[0, 1:-1].argmax() == 3
+
+    def test_it_is_judged_on_examples_that_it_does_not_train_on(self, monkeypatch):
+        plm, trained_on, judged_on = make_plm(), set(), set()
+        scorer = MaskScorer(plm.trunk.get_input_embeddings().weight)
+        texts = [" ".join(pair) for pair in itertools.product(WORDS[:4], WORDS[4:9])]
+        examples = example_set([{"text": text, "label": 0} for text in texts], plm)
+
+        def loss(plm, weights, text, train, held_out, rate):
+            trained_on.update(plm.tokenizer.batch_decode([*text["input_ids"], *train["input_ids"]]))
+            judged_on.update(plm.tokenizer.batch_decode(held_out["input_ids"]))
+            return weights.sum()
+
+        monkeypatch.setattr(meta_learned, "meta_loss", loss)
+        LearnToMask(steps=20, held_out=0.2).fit(scorer, plm, examples, torch.Generator().manual_seed(0))
+        assert (len(trained_on), len(judged_on)) == (16, 4) and not trained_on & judged_on
 
 
 def test_the_names_are_those_of_the_command_line():
