@@ -10,7 +10,7 @@ from transformers import set_seed
 from mtlib.analysis.masks import as_frame, kinds
 from mtlib.data.sources import load
 from mtlib.diversity import policies
-from mtlib.diversity.masked_tokens import Marked, overlap, shares_of, touch, what_is_masked
+from mtlib.diversity.masked_tokens import Marked, flat, mark_rows, overlap, shares_of, touch, what_is_masked, with_texts
 from mtlib.diversity.policies import DEFAULT, default_policies, describe
 from mtlib.diversity.refilled_texts import (
     decode_texts,
@@ -23,9 +23,10 @@ from mtlib.diversity.refilled_texts import (
     word_probe,
 )  # fmt: skip
 from mtlib.errors import UserError
-from mtlib.masking import masking_policy
+from mtlib.masking import DrawMasks, masking_policy
 from mtlib.paths import MINI_MODEL_DIR
 from mtlib.plm import SharedPLM
+from mtlib.runs.inputs import drawn_rows
 from mtlib.runs.run import KEPT
 from mtlib.testbed import load_grammar, shortcut_label
 from tests.conftest import make_plm, tiny_bert_config
@@ -151,11 +152,21 @@ def test_on_pairs_the_number_of_masks_tells_the_shortcut_unless_it_is_the_same_f
     assert "label kept" not in as_frame(description)
 
 
-def test_policies_count_in_the_whole_training_set():
-    """However few sentences are looked at, a rare token is one that is rare in all of them."""
-    description = describe(policies=("frequency_rare:0.05",), size=50)
-    assert description["examples"] == 50 and description["all_tokens"]["frequency"]["below 10"] < 0.1
-    assert description["policies"]["frequency_rare:0.05"]["seconds_to_prepare"] >= 0
+def test_policies_count_in_and_learn_from_the_whole_training_set():
+    """However few sentences are looked at, a rare token is one that is rare in all of them, and a pointer sees all."""
+    description = describe(policies=("supervised",), train_size=300, size=40)
+    assert description["examples"] == 40 and description["all_tokens"]["frequency"]["below 10"] < 0.5
+    plm = SharedPLM.from_pretrained(MINI_MODEL_DIR, num_labels=2)
+    whole = with_texts(plm, load("testbed_sentiment_train").select(drawn_rows(4000, 300)))
+    rows, masking = drawn_rows(300, 40), masking_policy("supervised", None, plm.tokenizer)
+
+    def what_is_masked_after(learning_from: Dataset, looked_at: list[int]) -> dict:
+        examples = policies.prepare(plm, learning_from, masking).select(looked_at)
+        return what_is_masked(flat(DrawMasks(masking)(plm, examples).examples["mask"]), mark_rows(plm, whole, rows))
+
+    line = description["policies"]["supervised"]
+    assert line | what_is_masked_after(whole, rows) == line
+    assert line | what_is_masked_after(whole.select(rows), list(range(40))) != line
 
 
 @pytest.mark.parametrize("size", [0, -1, 4001])
