@@ -27,13 +27,14 @@ from mtlib.masking import (
     DrawMasks,
     FrequencyMasking,
     PartOfSpeechMasking,
+    SalientSpanMasking,
     WholeWordMasking,
     maskable_positions,
     masking_policy,
     meta_learned,
 )  # fmt: skip
 from mtlib.masking.known import MarkedMasking
-from mtlib.masking.learned import SupervisedMasking, best_spans
+from mtlib.masking.learned import MetaLearnedMasking, SupervisedMasking, best_spans
 from mtlib.masking.marking import MarkSalientSpans, mark_spans
 from mtlib.masking.meta_learned import LearnToMask, MaskScorer, gumbel_choice, gumbel_softmax, meta_loss
 from mtlib.masking.policy import CountedMasking
@@ -212,6 +213,12 @@ class TestSalientSpans:
         assert 0.35 < sum(words == ["warm", "story"] for words in firsts) / 200 < 0.65
         assert {tuple(words[1]) for words in drawn} == {("not",), ("good",)}
         assert all(words[2] == ["film", "##ing"] for words in drawn)
+
+    def test_an_entity_with_an_unknown_word_inside_is_drawn_as_often_as_another(self):
+        spans = torch.tensor([[1, 0, 1, 2]]).expand(2000, 4)  # the second token is [UNK]
+        masks = SalientSpanMasking()({"salient_spans": spans}, spans > 0, torch.Generator().manual_seed(0))
+        assert {tuple(row) for row in masks.tolist()} == {(True, False, True, False), (False, False, False, True)}
+        assert masks[:, 0].float().mean().item() == pytest.approx(0.5, abs=0.05)
 
     def test_both_texts_of_a_pair(self, pipeline):
         plm = make_plm()
@@ -576,6 +583,10 @@ class TestPointer:
         with pytest.raises(UserError, match="learns from single reviews"):
             PointAtAnswers(str(source)).training_spans(plm, pairs, 0)
 
+    @pytest.mark.parametrize(("n_words", "n_spans"), [(10, 1), (11, 0)])
+    def test_more_than_ten_words_in_a_row_are_a_sentence_written_anew(self, n_words, n_spans):
+        assert len(edited_spans("A film " + "so " * n_words, "A film")) == n_spans
+
     def test_a_run_reads_the_training_pairs_from_its_own_source(self, tmp_path, monkeypatch, model):  # noqa: F811
         read, source = [], write_releases(tmp_path, monkeypatch)
         monkeypatch.setattr(answers, "load", lambda *key: (read.append(key), load(*key))[1])
@@ -731,6 +742,11 @@ class TestMetaLearned:
         assert [len(words) for words in masked_words(plm, policy, made.examples)[:4]] == [2, 3, 2, 1]
         with pytest.raises(UserError, match="1 are too few"):
             learn(plm, example_set(rows[:1], plm))
+
+    def test_masks_are_a_draw_by_the_scores(self):
+        scores = torch.tensor([[math.log(3), 0.0]]).expand(2000, 2)
+        masks = MetaLearnedMasking(0.5)({"meta_scores": scores}, scores > -1, torch.Generator().manual_seed(0))
+        assert masks[:, 0].float().mean().item() == pytest.approx(0.75, abs=0.04)
 
     def test_it_finds_the_word_whose_filling_helps(self, monkeypatch):
         """On a loss that falls where one token is masked, which the untrained scorer does not prefer."""
