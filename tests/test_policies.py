@@ -17,8 +17,9 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 from torch.func import functional_call
 from transformers import PreTrainedTokenizerFast
 
-from mtlib.data import sources
-from mtlib.data.sources import load
+from mtlib.data import sources, training_pairs
+from mtlib.data.registry import SETS
+from mtlib.diversity.policies import describe
 from mtlib.encoding import tokenise
 from mtlib.errors import UserError
 from mtlib.masking import (
@@ -45,17 +46,17 @@ from mtlib.objectives import FineTuning, MaskedLM
 from mtlib.paths import SETTINGS_FILE
 from mtlib.plm import embeddings_that_read
 from mtlib.runs.config import configure
-from mtlib.runs.records import read_records
+from mtlib.runs.inputs import Inputs, read_inputs, run_identity
+from mtlib.runs.records import read_records, record_identity
 from mtlib.runs.run import run
 from mtlib.settings import Masking
 from mtlib.stages import Refill
-from mtlib.testbed import answers
 from mtlib.testbed.answers import PointAtAnswers, edited_spans
 from mtlib.testbed.generator import generate, shortcut_label, shortcut_words
 from mtlib.testbed.grammar import load_grammar, tokens
 from mtlib.testbed.known_words import MarkCause, MarkShortcut, cause_spans, shortcut_spans
 from tests.conftest import BERT_SPECIALS, WORDS, make_batch, make_plm, tiny_bert_config
-from tests.data.made_up_releases import write_releases
+from tests.data.made_up_releases import MADE_UP, expect, write, write_releases
 from tests.runs.test_runs import model  # noqa: F401  (a fixture)
 from tests.test_masking import batch_of
 from tests.test_plm import architecture
@@ -567,7 +568,9 @@ class TestPointer:
         assert [review[a:b] for a, b in edited_spans(review, other)] == ["bad", "slow", "Not"]
         assert [other[a:b] for a, b in edited_spans(other, review)] == ["great", "warm", "So very"]
         plm, read = make_plm(), []
-        monkeypatch.setattr(answers, "load", lambda *key: (read.append(key), load(*key))[1])
+        monkeypatch.setattr(
+            training_pairs, "load_described", lambda *key: (read.append(key), sources.load_described(*key))[1]
+        )
         source = write_releases(tmp_path, monkeypatch)
         spans = PointAtAnswers(str(source)).training_spans(
             plm, example_set([{"text": "a film", "label": 0}] * 2, plm), 0
@@ -589,13 +592,49 @@ class TestPointer:
 
     def test_a_run_reads_the_training_pairs_from_its_own_source(self, tmp_path, monkeypatch, model):  # noqa: F811
         read, source = [], write_releases(tmp_path, monkeypatch)
-        monkeypatch.setattr(answers, "load", lambda *key: (read.append(key), load(*key))[1])
+        monkeypatch.setattr(
+            training_pairs, "load_described", lambda *key: (read.append(key), sources.load_described(*key))[1]
+        )
         settings = {"source": str(source), "model": str(model), "max_length": 64, "eval_max_length": 64, "epochs": 1}
         chosen = configure("sentiment", "mask_tuning", masking="supervised", sets=("sst2",), **settings)
         record = read_records([run(chosen, tmp_path / "out")[0]])[0]
-        assert read == [("imdb_cad_train", str(source))]
+        assert {*read} == {("imdb_cad_train", str(source))}
         assert record["cost"]["stages"][0]["supervised_spans"] == 2
-        assert PointAtAnswers().reading_from("testbed").source == "hub", "which has the words of the testbed"
+        assert [*record["data"]] == ["train", "sst2", "train_spans"]
+        assert record["data"]["train_spans"]["rows"] == 2
+        assert record_identity(record) == record["identity"]
+
+    def test_only_pairs_that_are_not_the_published_ones_make_another_run(self, tmp_path, monkeypatch):
+        """So records that were made before the pairs were noted are still found."""
+        source = write_releases(tmp_path, monkeypatch)
+        chosen = configure("sentiment", "mask_tuning", masking="supervised", source=str(source)).resolved()
+
+        def identity() -> str:
+            return run_identity(chosen, read_inputs(chosen))
+
+        inputs = read_inputs(chosen)
+        sets = {name: description for name, description in inputs.sets.items() if name != "train_spans"}
+        assert identity() == run_identity(chosen, Inputs(inputs.model_sha256, sets))
+        expect(monkeypatch, "imdb_cad_train", sha256=inputs.sets["train_spans"]["files"][0]["sha256"])
+        published = identity()
+        assert published == identity()
+        path = SETS["imdb_cad_train"].files[0].path
+        write(tmp_path, path, MADE_UP[path].replace(b"very bad", b"not good"))
+        assert identity() != published
+        assert "train_spans" not in read_inputs(configure("sentiment", "mask_tuning", source=str(source))).sets
+
+    def test_pairs_that_cannot_be_read_are_missed_before_any_work(self, tmp_path, monkeypatch, model):  # noqa: F811
+        source = write_releases(tmp_path, monkeypatch)
+        (source / SETS["imdb_cad_train"].files[0].path).unlink()
+        monkeypatch.setattr("mtlib.runs.run.train_stages", lambda *args, **kwargs: pytest.fail("has begun to train"))
+        chosen = configure("sentiment", "mask_tuning", masking="supervised", source=str(source), model=str(model),
+                           classification="confidence_regularization", sets=("sst2",))  # fmt: skip
+        message = r"masking 'supervised' learns .*\(the set imdb_cad_train\).* not found in .* or take another policy"
+        with pytest.raises(UserError, match=message):
+            run(chosen, tmp_path / "out")
+        with pytest.raises(UserError, match=message):
+            describe(source=str(source), policies=("exact:0.05", "supervised"), report=pytest.fail)
+        PointAtAnswers().reading_from("testbed").check(None)  # which has its own words
 
 
 @pytest.fixture

@@ -83,7 +83,7 @@ def describe(
     maskings = {choice: masking_policy(*choice, plm.tokenizer, spacy_pipeline) for choice in choices}
     for masking in maskings.values():
         for preparer in masking.preparers():
-            preparer.check(plm)
+            preparer.reading_from(source).check(plm)
     asked, about = _asked(config, plm, choices, trained)
     whole, marked, rows = _training_set(config, plm, size)
     grammar, masks, lines = load_grammar(task), {}, {}

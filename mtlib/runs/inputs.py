@@ -8,11 +8,13 @@ from typing import NamedTuple
 import numpy as np
 from datasets import Dataset
 
-from mtlib.data.sources import load_described
+from mtlib.data.sources import is_testbed, load_described
 from mtlib.data.tasks import get_task
+from mtlib.data.training_pairs import CAD_TRAIN, described_pairs
 from mtlib.errors import UserError
 from mtlib.runs import records
 from mtlib.runs.config import RunConfig
+from mtlib.settings import OWN_LENGTH
 
 # of a local model: the weights, the configuration and the tokenizer
 _MODEL_FILES = ("*.safetensors", "config.json", "tokenizer*.json", "vocab.*", "merges.txt", "*.model",
@@ -25,7 +27,8 @@ class Inputs:
 
     Args:
         model_sha256: of the files of a local model; None for one from the hub.
-        sets: descriptions of the training set (as "train") and of the evaluation sets; see `sources.describe`.
+        sets: descriptions of the training set (as "train"), of the evaluation sets, and of the set whose spans a policy
+            learns to mask (as `records.TRAIN_SPANS`); see `sources.describe`.
     """
 
     model_sha256: str | None
@@ -38,8 +41,8 @@ class DescribedSet(NamedTuple):
 
 
 def read_sets(config: RunConfig) -> dict[str, DescribedSet]:
-    """The training set (as "train") and the evaluation sets of a resolved run."""
-    sets = {name: DescribedSet(*load_described(*key)) for name, key in _set_keys(config).items()}
+    """All sets of a resolved run, by the names that they have in `Inputs`."""
+    sets = {name: DescribedSet(*_read(key)) for name, key in _set_keys(config).items()}
     train, description = sets["train"]
     _note_train_size(config, description)
     if config.train_size is not None:
@@ -60,7 +63,7 @@ def read_inputs(config: RunConfig, cache: dict | None = None) -> Inputs:
     sets = {}
     for name, key in _set_keys(config).items():
         if key not in cache:
-            cache[key] = load_described(*key)[1]
+            cache[key] = _read(key)[1]
         sets[name] = dict(cache[key])
     _note_train_size(config, sets["train"])
     return Inputs(cache[config.model_path], sets)
@@ -68,8 +71,7 @@ def read_inputs(config: RunConfig, cache: dict | None = None) -> Inputs:
 
 def run_identity(config: RunConfig, inputs: Inputs) -> str:
     """The identity of a resolved run (`records.identity`)."""
-    data = {name: description["content_sha256"] for name, description in inputs.sets.items()}
-    return records.identity(config.public(), inputs.model_sha256, data)
+    return records.identity(config.public(), inputs.model_sha256, records.decisive_data(inputs.sets))
 
 
 def record_path(config: RunConfig, out: Path, inputs: Inputs | None = None) -> Path:
@@ -108,9 +110,21 @@ def model_sha256(config: RunConfig) -> str | None:
 
 def _set_keys(config: RunConfig) -> dict[str, tuple[str, str, str | None]]:
     """Set, source and split of everything that a run reads."""
-    return {"train": (get_task(config.task).train_set(config.source), config.source, None)} | {
-        name: (name, config.source, config.splits.get(name)) for name in config.sets
-    }
+    keys = {"train": (get_task(config.task).train_set(config.source), config.source, None)}
+    keys |= {name: (name, config.source, config.splits.get(name)) for name in config.sets}
+    if reads_spans(config):
+        keys[records.TRAIN_SPANS] = (CAD_TRAIN, config.source, None)
+    return keys
+
+
+def reads_spans(config: RunConfig) -> bool:
+    """Whether its policy learns from a set besides the training set."""
+    return config.values().get("masking") in OWN_LENGTH and not is_testbed(config.source)
+
+
+def _read(key: tuple[str, str, str | None]) -> tuple[Dataset, dict]:
+    set_name, source, _ = key
+    return described_pairs(source) if set_name == CAD_TRAIN else load_described(*key)
 
 
 def _note_train_size(config: RunConfig, description: dict) -> None:

@@ -14,6 +14,7 @@ from mtlib.paths import DATA_DIR
 from mtlib.runs.config import all_settings
 
 SCHEMA_VERSION = 2
+TRAIN_SPANS = "train_spans"  # in a record's data: the set whose spans a policy learns to mask
 # The data's content stands for where it came from and which part of it was scored.
 _NOT_DECISIVE = ("task", "method", "model", "source", "sets", "splits")
 
@@ -28,7 +29,7 @@ def identity(config: Mapping, model_sha256: str | None, data_sha256: Mapping[str
     Args:
         config: as in a record (`RunConfig.public`).
         model_sha256: of the files of a local model; None for a hub model, which its name identifies.
-        data_sha256: of the content of the training set (as "train") and of every evaluation set.
+        data_sha256: of the content of the training set (as "train") and of every other set (`decisive_data`).
     """
     method = METHODS[config["method"]]
     of_other_methods = {name for other in METHODS.values() for name in other.reads} - {*method.reads}
@@ -50,8 +51,20 @@ def identity(config: Mapping, model_sha256: str | None, data_sha256: Mapping[str
 
 def record_identity(record: Mapping) -> str:
     """The identity of a record by what stands in it. (The first records did not name their model's files.)"""
-    data = {name: description["content_sha256"] for name, description in record["data"].items()}
-    return identity(record["config"], record.get("model", {}).get("files_sha256"), data)
+    return identity(record["config"], record.get("model", {}).get("files_sha256"), decisive_data(record["data"]))
+
+
+def decisive_data(sets: Mapping[str, Mapping]) -> dict[str, str]:
+    """The checksums that count for a run's identity, by the descriptions of its sets (`sources.describe`).
+
+    The set of spans counts where it is not the published one. (Records of the published one may lack its description:
+    the first of them were made before it was noted.)
+    """
+    return {
+        name: description["content_sha256"]
+        for name, description in sets.items()
+        if name != TRAIN_SPANS or description["deviations"]
+    }
 
 
 def examples_used(train: Mapping) -> int:

@@ -4,14 +4,14 @@ import itertools
 import re
 import statistics
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from mtlib.errors import UserError
 from mtlib.runs.config import RunConfig, all_settings
-from mtlib.runs.inputs import Inputs, read_inputs, record_path, shipped_record
-from mtlib.runs.records import examples_used
+from mtlib.runs.inputs import Inputs, read_inputs, reads_spans, record_path, shipped_record
+from mtlib.runs.records import TRAIN_SPANS, examples_used
 
 _ALWAYS_SHOWN = ("task", "method", "model", "seed")
 
@@ -59,6 +59,7 @@ def identify(configs: Sequence[RunConfig], cache: dict | None = None) -> tuple[l
     for config in configs:
         settings = config.values()
         reads = repr([settings[name] for name in ("task", "source", "model", "sets", "splits", "train_size")])
+        reads += str(reads_spans(config))
         run, inputs = GridRun(config, None), None
         try:
             if reads not in unreadable:
@@ -76,12 +77,11 @@ def identify(configs: Sequence[RunConfig], cache: dict | None = None) -> tuple[l
 
 
 def _with_record(config: RunConfig, inputs: Inputs) -> GridRun:
-    train, *tests = inputs.sets.values()
     return GridRun(
         config,
         record_path(config, Path(), inputs).name,
-        examples_used(train),
-        sum(test["rows"] for test in tests),
+        examples_used(inputs.sets["train"]),
+        _test_rows(inputs.sets),
         shipped_record(config, inputs) is not None,
     )
 
@@ -101,14 +101,17 @@ def expected_seconds(run: GridRun, records: Sequence[dict]) -> float | None:
         config, cost = record["config"], record["cost"]
         if record.get("diverged") or any(config[key] != public[key] for key in ("task", "method", "model")):
             continue  # a run that has diverged was not done in full
-        train, *tests = record["data"].values()
-        examples = examples_used(train) * config["epochs"]
+        examples = examples_used(record["data"]["train"]) * config["epochs"]
         training[examples].append(cost["train_seconds"] / examples)
-        testing.append(cost["evaluation_seconds"] / sum(test["rows"] for test in tests))
+        testing.append(cost["evaluation_seconds"] / _test_rows(record["data"]))
     if not training:
         return None
     per_example = training.get(seen) or itertools.chain(*training.values())
     return statistics.median(per_example) * seen + statistics.median(testing) * run.tests
+
+
+def _test_rows(sets: Mapping[str, Mapping]) -> int:
+    return sum(description["rows"] for name, description in sets.items() if name not in ("train", TRAIN_SPANS))
 
 
 def columns(configs: Sequence[RunConfig]) -> dict[str, list]:

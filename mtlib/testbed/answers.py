@@ -9,7 +9,8 @@ from difflib import SequenceMatcher
 
 from datasets import Dataset
 
-from mtlib.data.sources import is_testbed, load
+from mtlib.data.sources import is_testbed
+from mtlib.data.training_pairs import described_pairs
 from mtlib.encoding import tokenise
 from mtlib.errors import UserError
 from mtlib.masking.marking import WORD, MarkTokens, Spans
@@ -17,7 +18,6 @@ from mtlib.masking.supervised import PointAtSpans, PointedSpan, marked_spans
 from mtlib.plm import SharedPLM
 from mtlib.testbed.known_words import MarkCause, of_testbed
 
-CAD_TRAIN = "imdb_cad_train"
 _LONGEST = 10  # words of a span; longer ones are sentences written anew
 
 
@@ -25,7 +25,7 @@ class PointAtAnswers(PointAtSpans):
     """Learns from the known words of the testbed, or from IMDB-CAD's training pairs.
 
     Args:
-        source: of the pairs, "hub" or a folder of original releases.
+        source: of the pairs, "hub" or a folder of original releases; "testbed" where they are not needed.
     """
 
     reads = MarkCause.reads
@@ -34,7 +34,11 @@ class PointAtAnswers(PointAtSpans):
         self.source = source
 
     def reading_from(self, source: str) -> "PointAtAnswers":
-        return self if is_testbed(source) else PointAtAnswers(source)
+        return PointAtAnswers(source)
+
+    def check(self, plm: SharedPLM) -> None:
+        if not is_testbed(self.source):
+            described_pairs(self.source)
 
     def training_spans(self, plm: SharedPLM, examples: Dataset, seed: int) -> list[PointedSpan]:
         if "uid" in examples.column_names and all(map(of_testbed, examples["uid"])):
@@ -43,7 +47,7 @@ class PointAtAnswers(PointAtSpans):
         if "text_pair" in examples.column_names:
             raise UserError("supervised learns from single reviews, IMDB-CAD's; for other data take another policy.")
         longest = max(map(len, examples["input_ids"]))
-        pairs = load(CAD_TRAIN, self.source)
+        pairs, _ = described_pairs(self.source)
         reviews = tokenise(pairs, plm.tokenizer, longest, keep=pairs.column_names)
         marked = MarkEdits()(plm, reviews, seed).examples
         return list(marked_spans(marked, MarkEdits.column))
