@@ -45,6 +45,9 @@ class Preparer(ABC):
     def check(self, plm: SharedPLM) -> None:  # noqa: B027  (most have nothing to check)
         """Raise `UserError` where this cannot be done with the model, before any work starts."""
 
+    def check_number(self, n: int) -> None:  # noqa: B027
+        """Raise `UserError` where `n` training examples are too few, before any work starts."""
+
 
 def check_texts(examples: Dataset, preparer: Preparer) -> None:
     if "text" not in examples.column_names:

@@ -779,8 +779,33 @@ class TestMetaLearned:
         policy = masking_policy("meta_learned", 0.5, plm.tokenizer)
         assert "reconstruction" in type(policy).__doc__
         assert [len(words) for words in masked_words(plm, policy, made.examples)[:4]] == [2, 3, 2, 1]
-        with pytest.raises(UserError, match="1 are too few"):
-            learn(plm, example_set(rows[:1], plm))
+        with pytest.raises(UserError, match="2 are too few, give at least 3"):
+            learn(plm, example_set(rows[:2], plm))
+        learn(plm, example_set(rows[:3], plm))
+        with pytest.raises(UserError, match="learns from gold labels, but the examples have none"):
+            learn(plm, examples.remove_columns("labels"))
+
+    @pytest.mark.parametrize(
+        ("setting", "message"),
+        [
+            ({"steps": -1}, "steps is -1; expected a whole number, 0 or more"),
+            ({"batch_size": 0}, "batch_size is 0; expected a whole number, 1 or more"),
+            ({"learning_rate": 0}, "learning_rate is 0; expected a number above 0"),
+            ({"inner_rate": -0.1}, "inner_rate is -0.1; expected a number above 0"),
+            ({"held_out": 2}, "held_out is 2; expected a number above 0 and below 1"),
+            ({"held_out": 0}, "held_out is 0; expected"),
+        ],
+    )
+    def test_a_setting_out_of_range(self, setting, message):
+        with pytest.raises(UserError, match=message):
+            LearnToMask(**setting)
+
+    def test_a_run_on_too_few_examples_says_so_before_any_work(self, real_testbed, model, tmp_path, monkeypatch):  # noqa: F811
+        monkeypatch.setattr("mtlib.runs.run.train_stages", lambda *args, **kwargs: pytest.fail("has begun to train"))
+        chosen = configure("sentiment", "mask_tuning", masking="meta_learned", train_size=2, model=str(model),
+                           max_length=64, sets=("testbed_sentiment",))  # fmt: skip
+        with pytest.raises(UserError, match="2 are too few, give at least 3"):
+            run(chosen, tmp_path / "out")
 
     def test_masks_are_a_draw_by_the_scores(self):
         scores = torch.tensor([[math.log(3), 0.0]]).expand(2000, 2)

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from datasets import Dataset, disable_progress_bars
+from transformers import AutoConfig
 
 from mtlib.analysis.policy_names import PolicyAtRate
 from mtlib.collator import Collator
@@ -65,12 +66,15 @@ def describe(
         policies: names with rates (`PolicyAtRate.parse`); None takes those of `DEFAULT` that this data allows.
         size: training examples that are looked at, drawn as a run with `train_size` draws them; None is all.
         seed: of the masks, the same for all policies.
-        trained: folder with a kept model of a run (`run --keep-model`), which fills and is asked in place of `model`.
+        trained: folder with a kept model of a run (`run --keep-model`) of this task, which fills and is asked in place
+            of `model`.
         spacy_pipeline: that finds the named entities of salient spans.
         report: called with the name of each policy when it is done.
         train_size: the training set is so many of its examples, as in a run with `train_size`; None is all.
     """
     disable_progress_bars()
+    if trained is not None:
+        _check_trained(trained, task, model)
     seconds: dict[tuple[str, ...], float] = {}
     choices = [PolicyAtRate.parse(text) for text in (default_policies(source) if policies is None else policies)]
     for choice in choices:  # is it for this data?
@@ -84,8 +88,11 @@ def describe(
     for masking in maskings.values():
         for preparer in masking.preparers():
             preparer.reading_from(source).check(plm)
-    asked, about = _asked(config, plm, choices, trained)
     whole, marked, rows = _training_set(config, plm, size)
+    for masking in maskings.values():
+        for preparer in masking.preparers():
+            preparer.check_number(len(whole))
+    asked, about = _asked(config, plm, choices, trained)
     grammar, masks, lines = load_grammar(task), {}, {}
     nothing = np.zeros_like(marked.ordinary)
     unmasked = what_is_refilled(plm, marked, nothing, list(marked.examples["input_ids"]), grammar)
@@ -163,11 +170,24 @@ def seconds_per_batch(plm: SharedPLM, asked: SharedPLM, masking: MaskingPolicy, 
     return round(float(np.median(seconds)), 4)
 
 
+def _check_trained(trained: str | Path, task: str, model: str) -> None:
+    """Is it a kept model of a run, of this task, and given alone?"""
+    if model != "mini":
+        raise UserError(f"model is {model!r}, but {trained}, a trained model, takes its place; leave one of them out.")
+    if not (Path(trained) / KEPT).is_file():
+        raise UserError(f"{trained} has no {KEPT}; expected a folder that `mtlib run --keep-model` wrote.")
+    labels = AutoConfig.from_pretrained(trained).id2label
+    names = tuple(labels[number] for number in sorted(labels))
+    if names != get_task(task).labels:
+        raise UserError(
+            f"{trained} tells {', '.join(names)} apart, but the labels of {task} are "
+            f"{', '.join(get_task(task).labels)}; give the task that the model was trained on, or another model."
+        )
+
+
 def _filling(config: RunConfig, trained: str | Path | None) -> SharedPLM:
     """The model whose masked LM fills, and whose tokenizer is used throughout."""
     if trained is not None:
-        if not (Path(trained) / KEPT).is_file():
-            raise UserError(f"{trained} has no {KEPT}; expected a folder that `mtlib run --keep-model` wrote.")
         return SharedPLM.from_pretrained(trained).eval()
     return SharedPLM.from_pretrained(config.model_path, num_labels=len(get_task(config.task).labels)).eval()
 

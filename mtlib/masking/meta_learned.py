@@ -14,6 +14,7 @@ here it is a single token, and in training the policy draws as many as its rate 
 
 import statistics
 from collections.abc import Mapping
+from itertools import count
 
 import torch
 from datasets import Dataset
@@ -29,6 +30,9 @@ from mtlib.masking.places import maskable_positions
 from mtlib.masking.policy import gumbel
 from mtlib.plm import SharedPLM, word_embeddings
 from mtlib.preparer import Prepared, Preparer, with_column
+from mtlib.settings import ABOVE_0, COUNT, STEPS, Range
+
+_PART = Range("a number above 0 and below 1 (20 % is 0.2)", lambda value: 0 < value < 1)
 
 
 class MaskScorer(nn.Module):
@@ -148,10 +152,18 @@ class LearnToMask(Preparer):
         self, steps: int = 200, batch_size: int = 16, learning_rate: float = 1e-2, inner_rate: float = 0.05,
         held_out: float = 0.2,
     ):  # fmt: skip
+        STEPS.check("steps", steps)
+        COUNT.check("batch_size", batch_size)
+        ABOVE_0.check("learning_rate", learning_rate)
+        ABOVE_0.check("inner_rate", inner_rate)
+        _PART.check("held_out", held_out)
         self.steps, self.batch_size, self.held_out = steps, batch_size, held_out
         self.learning_rate, self.inner_rate = learning_rate, inner_rate
 
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
+        if "labels" not in examples.column_names:
+            raise UserError("meta_learned learns from gold labels, but the examples have none; take another policy.")
+        self.check_number(len(examples))
         with (
             evaluating(plm),
             forked_random_state(plm.device, seed),
@@ -166,13 +178,18 @@ class LearnToMask(Preparer):
             counts |= {"meta_learned_first_loss": round(first, 4), "meta_learned_last_loss": round(last, 4)}
         return Prepared(with_column(examples, "meta_scores", scores), counts)
 
+    def check_number(self, n: int) -> None:
+        fewest = next(n for n in count(2) if 0 < self._n_held_out(n) < n)
+        if n < fewest:
+            raise UserError(
+                f"meta_learned learns from some examples and is judged on others (a share of {self.held_out:g}); {n} "
+                f"are too few, give at least {fewest}."
+            )
+
     def fit(self, scorer: MaskScorer, plm: SharedPLM, examples: Dataset, generator: torch.Generator) -> list[float]:
         """Train `scorer` in place; the held-out loss of every step."""
-        n_held_out = round(self.held_out * len(examples))
-        if not 0 < n_held_out < len(examples):
-            raise UserError(f"meta_learned needs examples to train on and to hold out; {len(examples)} are too few.")
         order = torch.randperm(len(examples), generator=generator)
-        held_out, train = order[:n_held_out], order[n_held_out:]
+        held_out, train = order.tensor_split([self._n_held_out(len(examples))])
         collate = Collator(plm.tokenizer)
 
         def drawn(rows: Tensor) -> dict[str, Tensor]:
@@ -190,6 +207,9 @@ class LearnToMask(Preparer):
             optimizer.step()
             losses.append(loss.item())
         return losses
+
+    def _n_held_out(self, n: int) -> int:
+        return round(self.held_out * n)
 
     @torch.no_grad()
     def _scores(self, scorer: MaskScorer, plm: SharedPLM, examples: Dataset) -> list[list[float]]:

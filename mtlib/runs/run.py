@@ -114,9 +114,11 @@ def _complete(
     environment.reset_peak_memory()
     plm, stages = _start(config)
     revision = getattr(plm.config, "_commit_hash", None)
+    train = sets["train"].dataset
+    for preparer in (preparer for stage in stages for preparer in stage.prepare):
+        preparer.check_number(len(train))
     needed = {name for stage in stages for name in stage.objective.columns}
     needed |= {name for stage in stages for preparer in stage.prepare for name in preparer.reads}
-    train = sets["train"].dataset
     examples = tokenise(train, plm.tokenizer, config.max_length, keep=needed & {*train.column_names})
     work = path.parent / ".work" / path.stem
     if not resume:

@@ -234,13 +234,36 @@ def test_the_controls_do_what_they_are_for():
 def test_a_kept_model_fills_with_its_own_tokenizer(tmp_path):
     """The tiny model knows a few words alone: with the bundled tokenizer its texts would be other tokens."""
     set_seed(0)
-    plm = make_plm(tiny_bert_config())
+    plm = make_plm(tiny_bert_config(id2label={0: "negative", 1: "positive"}))
     plm.mlm.save_pretrained(tmp_path)
     plm.tokenizer.save_pretrained(tmp_path)
     (tmp_path / KEPT).write_text(json.dumps({"identity": "a run"}))
     description = describe(policies=("attribution_most:0.15",), size=20, trained=tmp_path)
     assert (description["asked"], description["model"]) == ({"run": "a run"}, tmp_path.name)
     assert description["all_tokens"]["frequency"]["below 10"] < 0.5, "twenty sentences of a few dozen known words"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"task": "nli"}, "tells negative, positive apart, but the labels of nli are entailment, neutral, contradict"),
+        ({"task": "paraphrase"}, "the labels of paraphrase are not paraphrase, paraphrase; give the task"),
+        ({"model": "bert-base-uncased"}, "model is 'bert-base-uncased', but .* leave one of them out"),
+    ],
+)
+def test_a_kept_model_of_another_task_or_beside_another_model_is_refused_before_any_work(
+    changes, message, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(policies, "_filling", lambda *args: pytest.fail("has begun"))
+    tiny_bert_config(id2label={0: "negative", 1: "positive"}).save_pretrained(tmp_path)
+    (tmp_path / KEPT).write_text(json.dumps({"identity": "a run"}))
+    with pytest.raises(UserError, match=message):
+        describe(policies=("exact:0.05",), trained=tmp_path, **changes)
+
+
+def test_too_few_examples_for_a_policy_are_noticed_before_any_work():
+    with pytest.raises(UserError, match="2 are too few, give at least 3"):
+        describe(policies=("exact:0.05", "meta_learned:0.05"), train_size=2, report=pytest.fail)
 
 
 def test_the_same_seed_gives_the_same_masks():
