@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from torch.func import functional_call
-from transformers import PreTrainedTokenizerFast
+from transformers import BertJapaneseTokenizer, PreTrainedTokenizerFast
 
 from mtlib.data import sources, training_pairs
 from mtlib.data.registry import SETS
@@ -243,7 +243,7 @@ class TestSalientSpans:
     def test_a_pipeline_that_is_not_there(self):
         pytest.importorskip("spacy")
         with pytest.raises(UserError, match="needs the spaCy pipeline 'none_such'"):
-            MarkSalientSpans("none_such").check(None)
+            MarkSalientSpans("none_such").check(make_plm())
 
     def test_any_installed_pipeline_by_name(self, installed):
         """Found by its name, and named in the record with its version."""
@@ -263,9 +263,9 @@ class TestSalientSpans:
         monkeypatch.setattr(spacy.util, "is_package", lambda name: True)
         monkeypatch.setattr(spacy, "load", lambda name: pipeline)
         with pytest.raises(UserError, match="finds no entities"):
-            MarkSalientSpans("some").check(None)
+            MarkSalientSpans("some").check(make_plm())
         pipeline.add_pipe("entity_ruler", name="film_names")
-        MarkSalientSpans("some").check(None)
+        MarkSalientSpans("some").check(make_plm())
 
     def test_a_run_says_so_before_any_work(self, real_testbed, model, tmp_path, monkeypatch):  # noqa: F811
         pytest.importorskip("spacy")
@@ -282,7 +282,7 @@ class TestSalientSpans:
     def test_without_spacy(self, monkeypatch):
         monkeypatch.setattr("mtlib.masking.marking.find_spec", lambda name: None)
         with pytest.raises(UserError, match=r"pip install 'mtlib\[policies\]'"):
-            MarkSalientSpans().check(None)
+            MarkSalientSpans().check(make_plm())
 
 
 def without(text: str, spans) -> str:
@@ -493,6 +493,31 @@ class TestRankedPolicies:
             make(prefer="all")
 
 
+@pytest.fixture
+def slow_plm(tmp_path):
+    """Its tokenizer is written in Python, as some still are, and knows no character offsets."""
+    (tmp_path / "vocab.txt").write_text("\n".join([*BERT_SPECIALS.values(), *WORDS]))
+    tokenizer = BertJapaneseTokenizer(tmp_path / "vocab.txt", word_tokenizer_type="basic", model_max_length=64)
+    assert not tokenizer.is_fast
+    return make_plm(tokenizer=tokenizer)
+
+
+@pytest.mark.parametrize("name", [name for name in POLICIES if name != "salient_spans"])
+def test_a_tokenizer_without_offsets_masks_what_needs_none(name, slow_plm):
+    examples = example_set([{"text": text, "label": i % 2, "uid": f"sentiment_train-{i}", "group": "plain"}
+                            for i, text in enumerate(SENTENCES)], slow_plm)  # fmt: skip
+    policy = masking_policy(name, 0.3, slow_plm.tokenizer)
+    if name.startswith(("supervised", "part_of_speech", "known")):
+        (preparer,) = policy.preparers()
+        for work in (preparer.check, partial(preparer, examples=examples)):
+            with pytest.raises(
+                UserError, match=r"BertJapaneseTokenizer does not say which characters .* exact, whole_"
+            ):
+                work(slow_plm)
+    else:
+        assert len(masked_words(slow_plm, *prepared(name, 0.3, slow_plm, examples))) == len(SENTENCES)
+
+
 class TestPointer:
     def test_loss_by_hand(self):
         log = math.log
@@ -634,7 +659,7 @@ class TestPointer:
             run(chosen, tmp_path / "out")
         with pytest.raises(UserError, match=message):
             describe(source=str(source), policies=("exact:0.05", "supervised"), report=pytest.fail)
-        PointAtAnswers().reading_from("testbed").check(None)  # which has its own words
+        PointAtAnswers().reading_from("testbed").check(make_plm())  # which has its own words
 
 
 @pytest.fixture

@@ -30,6 +30,9 @@ class MarkTokens(Preparer):
     reads = ("text", "text_pair")
     column: str  # the one that it adds
 
+    def check(self, plm: SharedPLM) -> None:
+        check_offsets(plm.tokenizer, self)
+
     @abstractmethod
     def spans(self, rows: Dataset) -> Iterator[tuple[Spans, Spans]]:
         """The spans of each row in its text and in its second text, by characters and in reading order."""
@@ -53,6 +56,7 @@ class MarkTokens(Preparer):
     def _encoded(self, plm: SharedPLM, examples: Dataset) -> Iterator[tuple]:
         """Tokens, their offsets and the text that each belongs to, as `tokenise` has made them."""
         check_texts(examples, self)
+        check_offsets(plm.tokenizer, self)
         longest = max(map(len, examples["input_ids"]), default=0)  # where nothing was cut, this cuts nothing either
         for first in range(0, len(examples), _ROWS):
             rows = examples[first : first + _ROWS]
@@ -62,6 +66,16 @@ class MarkTokens(Preparer):
             )  # fmt: skip
             for i, ids in enumerate(encoded["input_ids"]):
                 yield ids, encoded["offset_mapping"][i], encoded.sequence_ids(i)
+
+
+def check_offsets(tokenizer, preparer: Preparer) -> None:
+    """Raise `UserError` where spans of a text cannot be found among its tokens."""
+    if not tokenizer.is_fast:
+        raise UserError(
+            f"{type(tokenizer).__name__} does not say which characters a token stands for, which "
+            f"{type(preparer).__name__} has to know; take a model with a fast tokenizer, or a policy that reads no "
+            "text: exact, whole_word, frequency_rare or frequency_frequent."
+        )
 
 
 def mark_spans(text: str, offsets: Sequence[tuple[int, int]], spans: Sequence[tuple[int, int, int]]) -> list[int]:
@@ -110,6 +124,7 @@ class MarkSalientSpans(MarkTokens):
         self.pipeline = pipeline
 
     def check(self, plm: SharedPLM) -> None:
+        super().check(plm)
         self._loaded()
 
     def spans(self, rows: Dataset) -> Iterator[tuple[Spans, Spans]]:

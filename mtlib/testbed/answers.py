@@ -13,7 +13,7 @@ from mtlib.data.sources import is_testbed
 from mtlib.data.training_pairs import described_pairs
 from mtlib.encoding import tokenise
 from mtlib.errors import UserError
-from mtlib.masking.marking import WORD, MarkTokens, Spans
+from mtlib.masking.marking import WORD, MarkTokens, Spans, check_offsets
 from mtlib.masking.supervised import PointAtSpans, PointedSpan, marked_spans
 from mtlib.plm import SharedPLM
 from mtlib.testbed.known_words import MarkCause, of_testbed
@@ -37,6 +37,7 @@ class PointAtAnswers(PointAtSpans):
         return PointAtAnswers(source)
 
     def check(self, plm: SharedPLM) -> None:
+        check_offsets(plm.tokenizer, self)
         if not is_testbed(self.source):
             described_pairs(self.source)
 
