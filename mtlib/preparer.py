@@ -53,7 +53,7 @@ def check_texts(examples: Dataset, preparer: Preparer) -> None:
     if "text" not in examples.column_names:
         raise UserError(
             f"{type(preparer).__name__} reads the texts, but the examples have no column `text`; tokenise them with "
-            "`keep=preparer.reads`."
+            f"keep={[*preparer.reads]}, as far as the dataset has these columns."
         )
 
 

@@ -2,6 +2,7 @@
 
 import ast
 import itertools
+import math
 import os
 import re
 import subprocess
@@ -11,13 +12,17 @@ from pathlib import Path
 import pytest
 from transformers import pipeline
 
+from mtlib import ObjectiveArguments, ObjectiveTrainer
 from mtlib.analysis.frame import frame
 from mtlib.analysis.statistics import paired_difference, verdict
+from mtlib.data import training_pairs
+from mtlib.data.sources import load_described
 from mtlib.data.tasks import kind
 from mtlib.paths import MINI_MODEL_DIR
 from mtlib.runs.records import read_records
 from mtlib.study.arms import by_seed
 from mtlib.study.claims import verdicts
+from tests.data.made_up_releases import write_releases
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
@@ -41,11 +46,13 @@ def test_links_lead_somewhere(page):
 
 
 def test_own_data_and_a_loop_of_ones_own_run_as_printed(tmp_path, monkeypatch):
-    own_data, loop, told_the_bias = (
+    own_data, loop, told_the_bias, policy, own_spans = (
         code.replace('"bert-base-uncased"', repr(str(MINI_MODEL_DIR)))
         for code in re.findall(r"```python\n(.*?)```", (ROOT / "mtlib/README.md").read_text(), flags=re.S)
     )
-    rows = ["a good film,positive,1", "a dull plot,negative,2"] * 16
+    source = str(write_releases(tmp_path, monkeypatch))
+    monkeypatch.setattr(training_pairs, "load_described", lambda name, _: load_described(name, source))
+    rows = ["this was a good film with a plot,positive,1", "the film has a dull plot,negative,2"] * 16
     (tmp_path / "reviews.csv").write_text("\n".join(["review,opinion,number", *rows]))
     monkeypatch.chdir(tmp_path)
     names = {}
@@ -55,6 +62,13 @@ def test_own_data_and_a_loop_of_ones_own_run_as_printed(tmp_path, monkeypatch):
     assert names["output"].parts.keys() >= {"mlm_loss", "ft_loss"} and names["output"].loss.isfinite()
     exec(told_the_bias, names)
     assert {"bias_accuracy", "bias_calibration_error"} <= names["quality"].keys()
+    for printed in (policy, policy.replace("frequency_rare", "supervised"), own_spans):
+        exec(printed, names)
+        trainer = ObjectiveTrainer(
+            names["plm"], names["objective"], ObjectiveArguments("out", max_steps=1), names["examples"]
+        )
+        assert math.isfinite(trainer.train().training_loss)
+    assert {*names["examples"].column_names} >= {"span_start", "span_end"}
 
 
 def test_verdicts_are_those_of_the_records():

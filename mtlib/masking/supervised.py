@@ -99,7 +99,7 @@ class PointAtSpans(Preparer):
 
     @abstractmethod
     def training_spans(self, plm: SharedPLM, examples: Dataset, seed: int) -> list[PointedSpan]:
-        """What the pointer learns from."""
+        """What the pointer learns from; `marked_spans` makes it from what a `MarkTokens` marks."""
 
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
         spans = self.training_spans(plm, examples, seed)
