@@ -36,7 +36,7 @@ from mtlib.masking import (
 )  # fmt: skip
 from mtlib.masking.known import MarkedMasking
 from mtlib.masking.learned import MetaLearnedMasking, SupervisedMasking, best_spans
-from mtlib.masking.marking import MarkSalientSpans, mark_spans
+from mtlib.masking.marking import NUMERALS, MarkSalientSpans, mark_spans
 from mtlib.masking.meta_learned import LearnToMask, MaskScorer, gumbel_choice, gumbel_softmax, meta_loss
 from mtlib.masking.policy import CountedMasking
 from mtlib.masking.ranked import attribution
@@ -226,6 +226,17 @@ class TestSalientSpans:
         rows = [{"text": "a warm story", "text_pair": "not a filming", "label": 1}]
         marks = MarkSalientSpans(pipeline)(plm, example_set(rows, plm)).examples["salient_spans"][:]
         assert marks == [[0, 0, 1, 1, 0, 0, 0, 2, 2, 0]]
+
+    def test_numerals_are_no_named_entities(self, pipeline):
+        plm = make_plm()
+        labels = [*NUMERALS, "PERSON", "TIME", "DATE"]
+        pipeline.get_pipe("entity_ruler").clear()
+        pipeline.get_pipe("entity_ruler").add_patterns(
+            [{"label": label, "pattern": word} for label, word in zip(labels, WORDS, strict=False)]
+        )
+        examples = example_set([{"text": " ".join(WORDS[: len(labels)]), "label": 1}], plm)
+        marks = MarkSalientSpans(pipeline)(plm, examples).examples["salient_spans"][0]
+        assert marks == [0, 0, 0, 0, 0, 0, 1, 2, 3, 0]
 
     def test_texts_cut_short_have_the_marks_of_what_is_left(self, pipeline):
         plm = make_plm()

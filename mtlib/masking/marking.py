@@ -16,6 +16,7 @@ from mtlib.settings import ENGLISH_PIPELINE
 
 Spans = list[tuple[int, int]] | list[tuple[int, int, int]]  # first character, the one after the last; a number
 WORD = re.compile(r"\w+(?:['’-]\w+)*")  # "don't" and "well-made" are one word
+NUMERALS = ("CARDINAL", "ORDINAL", "PERCENT", "MONEY", "QUANTITY")  # labels of entities that are no names
 _ROWS = 1000  # texts tokenised at a time
 
 
@@ -112,7 +113,7 @@ def _of_text(offsets, sequence, wanted: int) -> list[tuple[int, int]]:
 
 
 class MarkSalientSpans(MarkTokens):
-    """Named entities and dates, found by a spaCy pipeline.
+    """Named entities and dates (times included), found by a spaCy pipeline; numerals (`NUMERALS`) are left out.
 
     Args:
         pipeline: name of an installed pipeline with an entity recogniser or entity ruler, or the pipeline itself.
@@ -132,7 +133,9 @@ class MarkSalientSpans(MarkTokens):
 
         def entities(texts: Sequence[str]) -> Iterator[Spans]:
             for document in pipeline.pipe(texts):
-                yield [(entity.start_char, entity.end_char) for entity in document.ents]
+                yield [
+                    (entity.start_char, entity.end_char) for entity in document.ents if entity.label_ not in NUMERALS
+                ]
 
         pairs = rows["text_pair"] if "text_pair" in rows.column_names else [""] * len(rows)
         return zip(entities(list(rows["text"])), entities(list(pairs)), strict=True)
