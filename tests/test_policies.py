@@ -26,7 +26,9 @@ from mtlib.masking import (
     POLICIES,
     AttributionMasking,
     DrawMasks,
+    FixedMasking,
     FrequencyMasking,
+    OneSide,
     PartOfSpeechMasking,
     SalientSpanMasking,
     WholeWordMasking,
@@ -392,6 +394,9 @@ class TestKnownWords:
                 configure("sentiment", "mask_tuning", masking=name, source="hub")
         plm = make_plm()
         rows = [{"text": "a good film", "label": 1, "uid": "17", "group": ""}]
+        sentence = {"text": "a good film", "label": 1, "uid": "sentiment_train-1"}
+        with pytest.raises(UserError, match="MarkCause reads the column 'group'"):
+            MarkCause()(plm, example_set([sentence], plm))
         for preparer in (MarkShortcut(), MarkCause()):
             with pytest.raises(UserError, match="testbed's training sets alone, and '17' is no row"):
                 preparer(plm, example_set(rows, plm))
@@ -497,6 +502,17 @@ class TestRankedPolicies:
         assert not torch.allclose(policy.scores(batch, None, plm), first)  # two batches later
         torch.testing.assert_close(policy.scores(other, None, plm) * other["attention_mask"],
                                    attribution(plm, other) * other["attention_mask"])  # fmt: skip
+
+    def test_attribution_reads_a_batch_without_padding(self):
+        plm = make_plm(tiny_bert_config(**NO_DROPOUT))
+        batch = {"input_ids": make_batch(plm, SENTENCES[:1])["input_ids"]}
+        every, sometimes = (AttributionMasking(every=n).scores(batch, None, plm) for n in (1, 2))
+        torch.testing.assert_close(every, sometimes)
+
+    @pytest.mark.parametrize("every", [1, 2])
+    def test_attribution_without_a_model(self, every):
+        with pytest.raises(UserError, match="asks the classifier of a model, but plm is None; call it as policy"):
+            AttributionMasking(every=every)({"input_ids": torch.tensor([[7]])}, torch.tensor([[True]]))
 
     @pytest.mark.parametrize("make", [FrequencyMasking, PartOfSpeechMasking, AttributionMasking])
     def test_bad_preference(self, make):
@@ -877,6 +893,13 @@ class TestMetaLearned:
         monkeypatch.setattr(meta_learned, "meta_loss", loss)
         LearnToMask(steps=20, held_out=0.2).fit(scorer, plm, examples, torch.Generator().manual_seed(0))
         assert (len(trained_on), len(judged_on)) == (16, 4) and not trained_on & judged_on
+
+
+@pytest.mark.parametrize("policy", ["exact", None])
+@pytest.mark.parametrize("make", [FixedMasking, DrawMasks, lambda policy: OneSide(policy, "first", STILL.tokenizer)])
+def test_what_is_no_policy_cannot_be_fixed_or_kept_to_a_side(make, policy):
+    with pytest.raises(UserError, match=f"masking is {policy!r}; expected a masking policy"):
+        make(policy)
 
 
 def test_the_names_are_those_of_the_command_line():

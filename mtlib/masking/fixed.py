@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader
 
 from mtlib.collator import Collator
 from mtlib.masking.masked_text import draw_mask
-from mtlib.masking.policy import MaskingPolicy
+from mtlib.masking.policy import MaskingPolicy, check_policy
 from mtlib.plm import SharedPLM
 from mtlib.preparer import Prepared, Preparer, with_column
 
@@ -23,6 +23,9 @@ class FixedMasking(MaskingPolicy):
     """
 
     policy: MaskingPolicy
+
+    def __post_init__(self):
+        check_policy(self.policy, required=True)
 
     @property
     def predict_all(self) -> bool:
@@ -47,6 +50,9 @@ class DrawMasks(Preparer):
     """
 
     masking: MaskingPolicy
+
+    def __post_init__(self):
+        check_policy(self.masking, required=True)
 
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0, batch_size: int = 64) -> Prepared:
         generator = torch.Generator().manual_seed(seed)

@@ -69,8 +69,9 @@ class MaskingPolicy(ABC):
         """
 
 
-def check_policy(masking: MaskingPolicy | None) -> None:
-    if masking is not None and not isinstance(masking, MaskingPolicy):
+def check_policy(masking: MaskingPolicy | None, required: bool = False) -> None:
+    """Raise `UserError` unless this is a policy, or None where that is not `required`."""
+    if (required or masking is not None) and not isinstance(masking, MaskingPolicy):
         raise UserError(
             f"masking is {masking!r}; expected a masking policy, as ExactMasking(0.05) or "
             'masking_policy("exact", 0.05, tokenizer) makes one.'

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from mtlib.contexts import evaluating
+from mtlib.errors import UserError
 from mtlib.masking.policy import CountedMasking
 from mtlib.plm import embeddings_that_read
 from mtlib.settings import COUNT, check_choice
@@ -90,12 +91,18 @@ class AttributionMasking(CountedMasking):
         COUNT.check("every", self.every)
 
     def scores(self, batch, maskable, plm) -> Tensor:
+        if plm is None:
+            raise UserError(
+                "AttributionMasking asks the classifier of a model, but plm is None; call it as policy(batch, "
+                "maskable, generator, plm)."
+            )
         scores = attribution(plm, batch) if self.every == 1 else self._scores_kept(batch, plm)  # (batch, seq)
         return scores if self.prefer == "most" else -scores
 
     def _scores_kept(self, batch: Mapping[str, Tensor], plm) -> Tensor:
         kept = self._kept.setdefault(plm, {})
-        now, attended = next(self._batch_number), batch["attention_mask"].bool()  # (batch, seq)
+        now = next(self._batch_number)
+        attended = batch.get("attention_mask", torch.ones_like(batch["input_ids"])).bool()  # (batch, seq)
         names = [tuple(ids[there].tolist()) for ids, there in zip(batch["input_ids"], attended, strict=True)]
         due = [now - kept.get(name, (-self.every, None))[0] >= self.every for name in names]
         if any(due):

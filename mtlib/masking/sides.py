@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from mtlib.errors import UserError
-from mtlib.masking.policy import MaskingPolicy
+from mtlib.masking.policy import MaskingPolicy, check_policy
 
 
 class OneSide(MaskingPolicy):
@@ -16,6 +16,7 @@ class OneSide(MaskingPolicy):
     """
 
     def __init__(self, policy: MaskingPolicy, side: str, tokenizer):
+        check_policy(policy, required=True)
         if side not in ("first", "second"):
             raise UserError(f"side is {side!r}; expected 'first' or 'second'.")
         if tokenizer.sep_token_id is None:

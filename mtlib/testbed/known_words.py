@@ -57,7 +57,12 @@ class MarkCause(_MarkKnownWords):
     column = "known_cause"
 
     def of_row(self, grammar: Grammar, row: dict) -> tuple[Spans, Spans]:
-        return cause_spans(grammar, row["text"], row.get("text_pair"), row["group"])
+        if grammar.task == "sentiment" and "group" not in row:
+            raise UserError(
+                "MarkCause reads the column 'group', which names the template of a testbed sentence, but the examples "
+                "lack it; tokenise with keep=MarkCause.reads."
+            )
+        return cause_spans(grammar, row["text"], row.get("text_pair"), row.get("group", ""))
 
 
 def testbed_grammar(uid: str | None, who: str) -> Grammar:
