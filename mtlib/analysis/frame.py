@@ -5,6 +5,8 @@ the other rows of that method. Precision is such a setting only where a seed was
 what the device had to offer, and runs in bf16 and in float32 are seeds of one row.
 """
 
+import math
+import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
@@ -56,6 +58,25 @@ def frame(records: Iterable[dict], name: Callable[[dict], str] | None = None) ->
             "table of each."
         )
     return scores
+
+
+def share_changed_at_the_end(records: Iterable[dict]) -> float | None:
+    """Mean share of the masked tokens that the filling changes in a run's last epoch; None where nothing is filled.
+
+    Where the log names no epochs, the last five entries of a run count.
+    """
+    shares = [statistics.fmean(shares) for record in records if (shares := _last_shares_changed(record))]
+    return statistics.fmean(shares) if shares else None
+
+
+def _last_shares_changed(record: dict) -> list[float]:
+    entries = [entry for entry in record.get("history", ()) if entry.get("share_changed") is not None]
+    if not all("epoch" in entry for entry in entries):
+        entries = entries[-5:]
+    elif entries:
+        stage, begins = entries[-1].get("stage"), math.ceil(entries[-1]["epoch"]) - 1
+        entries = [entry for entry in entries if entry.get("stage") == stage and entry["epoch"] > begins]
+    return [entry["share_changed"] for entry in entries]
 
 
 def frame_of_groups(records: Iterable[dict], set_name: str) -> pandas.DataFrame:

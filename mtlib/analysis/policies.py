@@ -6,6 +6,7 @@ import pandas
 
 from mtlib.analysis import comparison
 from mtlib.analysis.comparison import FINE_TUNING, ArmComparison
+from mtlib.analysis.frame import share_changed_at_the_end
 from mtlib.analysis.policy_names import PolicyAtRate
 from mtlib.analysis.statistics import FEWEST_SEEDS, t_interval
 from mtlib.errors import UserError
@@ -55,7 +56,7 @@ def points(records: Iterable[dict], masks: Mapping, method: str = "mask_tuning")
     Columns: `n`, `in_distribution`, `out_of_it`, `gap`, `low` and `high` (95 % by Student's t, None under three seeds),
     `gaps` of the single seeds; `touched` and `gone`, the shares of examples in which some and all of the shortcut's
     tokens are masked, in per cent (None for an arm that `masks` does not have); `came_back`, the share of masked tokens
-    that the masked LM fills with the original at the end of training, in per cent (None where nothing is masked);
+    that the masked LM fills with the original in the last epoch, in per cent (None where nothing is masked);
     `trained`, whether in distribution it comes within two points of fine-tuning (None where that was not run);
     `precision`, where the runs do not all have the same.
     """
@@ -65,7 +66,7 @@ def points(records: Iterable[dict], masks: Mapping, method: str = "mask_tuning")
         _, low, high = t_interval(list(of_arm["gap"])) if len(of_arm) >= FEWEST_SEEDS else (None, None, None)
         touch = masks["policies"].get(name, {}).get("touches_shortcut", {})
         nothing = 0.0 if name == FINE_TUNING else None
-        changed = [share for record in arms[name] for share in _last_share_changed(record)]
+        changed = share_changed_at_the_end(arms[name])
         lines[name] = {
             "n": len(of_arm),
             **of_arm[["in_distribution", "out_of_it", "gap"]].mean(),
@@ -74,17 +75,13 @@ def points(records: Iterable[dict], masks: Mapping, method: str = "mask_tuning")
             "gaps": list(of_arm["gap"]),
             "touched": 100 * touch["any"] if touch else nothing,
             "gone": 100 * touch["all"] if touch else nothing,
-            "came_back": 100 * (1 - sum(changed) / len(changed)) if changed else None,
+            "came_back": None if changed is None else 100 * (1 - changed),
             "trained": comparison.trained(arms, name),
         }
     table = pandas.DataFrame.from_dict(lines, orient="index")
     if precision := comparison.precisions(arms):
         table["precision"] = pandas.Series(precision)
     return table
-
-
-def _last_share_changed(record: dict) -> list[float]:
-    return [entry["share_changed"] for entry in record.get("history", ()) if "share_changed" in entry][-1:]
 
 
 def _place_in(masks: Mapping):

@@ -1,11 +1,11 @@
 """The project's own records, in the words of the notebooks. What a notebook says of them it computes when it runs."""
 
-import statistics
 from collections.abc import Sequence
 
 import pandas
 
 from mtlib.analysis.frame import frame
+from mtlib.analysis.frame import share_changed_at_the_end as share_changed_at_the_end  # for 05_diversity
 from mtlib.analysis.row_names import label
 from mtlib.analysis.statistics import FAILS, FEWEST_SEEDS, HOLDS, OPEN, paired_difference, verdict
 from mtlib.paths import DATA_DIR
@@ -41,14 +41,6 @@ def compare(records: Sequence[dict], arm: str, base: str, set_name: str) -> str:
         return f"`{set_name}`: {means}. Fewer than three seeds in common, so no verdict."
     shift = paired_difference(list(points))
     return f"`{set_name}`: {means}. Difference {shift.text()} points: {_IN_WORDS[verdict(shift)]}."
-
-
-def share_changed_at_the_end(records: Sequence[dict], last: int = 5) -> float:
-    """Mean share of the masked tokens that the filling changes, over the last entries of each record's history."""
-    histories = [
-        [entry["share_changed"] for entry in record["history"] if "share_changed" in entry] for record in records
-    ]
-    return statistics.fmean(share for shares in histories for share in shares[-last:])
 
 
 def _mean(values: pandas.Series) -> str:

@@ -5,6 +5,7 @@ import itertools
 import pytest
 
 from mtlib.analysis import figures
+from mtlib.analysis.frame import share_changed_at_the_end
 from mtlib.analysis.policies import arm, label, points, scores, seeds_in_words, verdicts
 from mtlib.errors import UserError
 
@@ -74,10 +75,29 @@ def test_interval_over_three_seeds_and_none_over_two():
 
 
 def test_what_came_back_at_the_end_of_training():
-    history = [{"share_changed": 0.9, "step": 1}, {"share_changed": 0.4, "step": 2}]
+    history = [{"share_changed": share, "epoch": epoch} for share, epoch in ((0.9, 1.0), (0.5, 1.5), (0.3, 1.99))]
     records = [ONE_SEED[0], ONE_SEED[1] | {"history": history}, ONE_SEED[2] | {"history": [{"step": 2}]}]
     found = points(records, MASKS)["came_back"]
     assert found["exact:0.05"] == pytest.approx(60) and found.isna().tolist() == [True, False, True]
+
+
+@pytest.mark.parametrize(
+    ("keys", "share"),
+    [
+        (("epoch",), 0.65),  # of 0.6 and 0.7
+        ((), 0.5),  # of 0.3 to 0.7
+        (("epoch", "stage"), 0.7),
+    ],
+)
+def test_the_end_of_training_is_its_last_epoch_or_the_last_five_entries(keys, share):
+    history = [
+        {"share_changed": number / 10, "epoch": epoch, "stage": "second" if epoch == 3 else "first"}
+        for number, epoch in enumerate((1, 1, 2, 2, 2, 2.5, 3), 1)
+    ]
+    history = [{key: entry[key] for key in ("share_changed", *keys)} for entry in history]
+    record = {"history": [*history, {"loss": 0.5, "epoch": 3}, {"share_changed": None, "epoch": 3}]}
+    assert share_changed_at_the_end([record, {"history": []}]) == pytest.approx(share)
+    assert share_changed_at_the_end([{"history": []}]) is None
 
 
 def test_a_grid_beside_the_comparison_is_left_out():
