@@ -681,7 +681,7 @@ class TestPointer:
         monkeypatch.setattr("mtlib.runs.run.train_stages", lambda *args, **kwargs: pytest.fail("has begun to train"))
         chosen = configure("sentiment", "mask_tuning", masking="supervised", source=str(source), model=str(model),
                            classification="confidence_regularization", sets=("sst2",))  # fmt: skip
-        message = r"masking 'supervised' learns .*\(the set imdb_cad_train\).* not found in .* or take another policy"
+        message = r"supervised_top5 learn .*\(the set imdb_cad_train\).* not found in .* or take another policy"
         with pytest.raises(UserError, match=message):
             run(chosen, tmp_path / "out")
         with pytest.raises(UserError, match=message):

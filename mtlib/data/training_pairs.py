@@ -21,6 +21,6 @@ def described_pairs(source: str) -> tuple[Dataset, dict]:
         return load_described(CAD_TRAIN, source)
     except UserError as error:
         raise UserError(
-            f"masking 'supervised' learns from IMDB-CAD's training pairs (the set {CAD_TRAIN}), which cannot be read: "
-            f"{str(error).rstrip('.')}. Give a source that has them, or take another policy."
+            f"the policies supervised and supervised_top5 learn from IMDB-CAD's training pairs (the set {CAD_TRAIN}), "
+            f"which cannot be read: {str(error).rstrip('.')}. Give a source that has them, or take another policy."
         ) from error

@@ -4,12 +4,14 @@ import json
 
 import pytest
 
+from mtlib.data.registry import SETS
 from mtlib.errors import UserError
 from mtlib.methods import METHODS
 from mtlib.runs import run as runs
 from mtlib.runs.config import command_line, configure
 from mtlib.runs.inputs import record_path
 from mtlib.sweeps.grid import GridRun, columns, expected_seconds, identify, numbers_of_runs
+from tests.data.made_up_releases import write_releases
 from tests.runs.test_runs import config, model, testbed  # noqa: F401  (fixtures)
 from tests.test_cli import call
 
@@ -63,8 +65,22 @@ def test_costs_come_from_records_of_the_same_task_method_and_model():
     same_length = GridRun(config.changed(epochs=2), "x.json", examples=100, tests=20)
     long = record(train_seconds=6e3) | {"data": record()["data"] | {"train": {"rows": 500}}}
     assert expected_seconds(same_length, [record(), long, long]) == pytest.approx(60 + 2)
+    with_spans = record() | {"data": record()["data"] | {"train_spans": {"rows": 3414}}}  # which are not tested on
+    assert expected_seconds(run, [with_spans]) == expected_seconds(run, [record()])
     others = [record("sentiment"), record(method="mask_tuning"), record(name="bert")]
     assert expected_seconds(run, others) is expected_seconds(run, [diverged]) is expected_seconds(run, []) is None
+
+
+def test_a_set_that_one_policy_reads_keeps_no_other_run_from_being_found(tmp_path, monkeypatch):
+    source = write_releases(tmp_path, monkeypatch)
+    supervised, exact = (
+        configure("sentiment", "mask_tuning", source=str(source), masking=name) for name in ("supervised", "exact")
+    )
+    both, trouble = identify([supervised, exact])
+    assert trouble is None and both[0].tests == both[1].tests
+    (source / SETS["imdb_cad_train"].files[0].path).unlink()
+    runs, trouble = identify([supervised, exact])
+    assert "imdb_cad_train" in str(trouble) and [run.file for run in runs] == [None, both[1].file]
 
 
 def test_columns_of_a_list_of_runs():
