@@ -77,7 +77,7 @@ def label(arm: str) -> str:
 PEERS = ArmComparison(arm_of, label, at_best_rates)
 # comparisons on real data: the task, its records, and those of fine-tuning and Mask-tuning that were made for others
 _REAL_DATA = {
-    "SST-2 and edited reviews": ("sentiment", "peers_sst2", "sizes"),
+    "SST-2 and edited reviews": ("sentiment", "peers_sst2", "sizes", "auxiliary_sst2"),
     "SST-2 and edited reviews, classifier at 1e-4": ("sentiment", "peers_sst2_rates", "study"),
     "QQP and PAWS": ("paraphrase", "peers_qqp", "study"),
     "MNLI, HANS and ANLI": ("nli", "peers_mnli", "study"),
