@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from mtlib.settings import (
     BiasSettings,
+    ConfidenceRegularizationSettings,
     IntermediateSettings,
     LearnedMixinSettings,
     LearningRates,
@@ -141,7 +142,7 @@ METHODS: dict[str, Method] = {
         Method(
             "confidence_regularization", "confidence regularization",
             "a student of a teacher whose confidence is cut where the bias model is right",
-            BiasSettings, paper="Regularized-conf", colour="#a50f15", marker=">",
+            ConfidenceRegularizationSettings, paper="Regularized-conf", colour="#a50f15", marker=">",
         ),
         Method(
             "span_cutoff", "Span Cutoff", "a second view with a span cut out, and agreement of the two",

@@ -41,10 +41,7 @@ def fine_tuning(settings, rates: LearningRates, tokenizer) -> Stages:
 
 
 def mask_tuning(settings, rates: LearningRates, tokenizer) -> Stages:
-    """Mask-tuning, its classification loss taken from another method: the last stage of that one, refilled.
-
-    A stage before it (the teacher of confidence regularization) is trained at Mask-tuning's rates.
-    """
+    """Mask-tuning, its classification loss taken from another method: the last stage of that one, refilled."""
     *before, last = _CLASSIFICATIONS[settings.classification](settings, rates, tokenizer)
     objective = _refilled(settings, tokenizer, settings.alpha, last.objective)
     prepare = (*objective.masking.preparers(), *last.prepare)
@@ -100,7 +97,7 @@ def reweight(settings, rates: LearningRates, tokenizer) -> Stages:
 
 
 def confidence_regularization(settings, rates: LearningRates, tokenizer) -> Stages:
-    teacher = Stage(FineTuning(), rates, name="teacher")
+    teacher = Stage(FineTuning(), _rates_or(settings.teacher_learning_rate, rates), name="teacher")
     prepare = (AddTeacher(), _add_bias(settings))
     return (teacher, Stage(ConfidenceRegularization(), rates, prepare, start="pretrained"))
 
@@ -117,10 +114,9 @@ def hidden_cut(settings, rates: LearningRates, tokenizer) -> Stages:
 def ipt(settings, rates: LearningRates, tokenizer) -> Stages:
     """Parsing runs for the given epochs; the published training stops at the best UAS on the development set."""
     treebank = import_module("mtlib.data.treebank").Treebank(settings.treebank)
-    rate = settings.parsing_learning_rate
     parsing = Stage(
         DependencyParsing(settings.faithful_to_code),
-        rates if rate is None else LearningRates(*[rate] * 3),
+        _rates_or(settings.parsing_learning_rate, rates),
         (treebank,),
         epochs=settings.parsing_epochs,
         steps=settings.parsing_steps,
@@ -185,6 +181,11 @@ def _refilled(settings, tokenizer, alpha: float, classification: Objective | Non
         alpha, masking, settings.fill, settings.top_k, settings.replacement, classification,
         readings.fill_mode, readings.mlm_reduction, readings.classifier_reads,
     )  # fmt: skip
+
+
+def _rates_or(rate: float | None, rates: LearningRates) -> LearningRates:
+    """One rate for trunk and heads, or the run's `rates` where it is None."""
+    return rates if rate is None else LearningRates(*[rate] * 3)
 
 
 def _masked_lm(settings, rates: LearningRates, tokenizer) -> Stage:

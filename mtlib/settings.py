@@ -212,6 +212,13 @@ class LearnedMixinSettings(BiasSettings):
 
 
 @dataclass(frozen=True)
+class ConfidenceRegularizationSettings(BiasSettings):
+    teacher_learning_rate: Annotated[
+        float | None, "of the teacher (default: those of the run if given, else fine-tuning's)", ABOVE_0
+    ] = None
+
+
+@dataclass(frozen=True)
 class TwoViewsSettings:
     cut_ratio: Annotated[float, "length of the cut span, as a share of the tokens", SHARE] = 0.1
     cut_weight: Annotated[float, "weight of the cut view's cross-entropy", FROM_0] = 1.0
@@ -251,7 +258,13 @@ class EquationSettings(SharedTrunkSettings):
 
 
 @dataclass(frozen=True)
-class MaskTuningSettings(TwoViewsSettings, ProductOfExpertsSettings, LearnedMixinSettings, EquationSettings):
+class MaskTuningSettings(
+    TwoViewsSettings,
+    ConfidenceRegularizationSettings,
+    ProductOfExpertsSettings,
+    LearnedMixinSettings,
+    EquationSettings,
+):
     """Equation 1, whose classification loss may be another method's, with the settings of that one."""
 
 
@@ -261,7 +274,7 @@ _SETTINGS_OF_CLASSIFICATIONS: dict[Classification, type] = {
     "learned_mixin": LearnedMixinSettings,
     "bias_product": BiasSettings,
     "reweight": BiasSettings,
-    "confidence_regularization": BiasSettings,
+    "confidence_regularization": ConfidenceRegularizationSettings,
     "span_cutoff": TwoViewsSettings,
 }
 
