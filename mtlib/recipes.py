@@ -10,6 +10,7 @@ from importlib import import_module
 
 from mtlib.errors import UserError
 from mtlib.masking import AttributionMasking, FixedMasking, MaskingPolicy, OneSide, masking_policy
+from mtlib.methods import get_method
 from mtlib.objectives import (
     BiasProduct,
     ConfidenceRegularization,
@@ -42,7 +43,8 @@ def fine_tuning(settings, rates: LearningRates, tokenizer) -> Stages:
 
 def mask_tuning(settings, rates: LearningRates, tokenizer) -> Stages:
     """Mask-tuning, its classification loss taken from another method: the last stage of that one, refilled."""
-    *before, last = _CLASSIFICATIONS[settings.classification](settings, rates, tokenizer)
+    recipe = _READINGS.get(settings.classification) or get_method(settings.classification).stages
+    *before, last = recipe(settings, rates, tokenizer)
     objective = _refilled(settings, tokenizer, settings.alpha, last.objective)
     prepare = (*objective.masking.preparers(), *last.prepare)
     return (*before, replace(last, objective=objective, prepare=prepare, name=""))
@@ -125,7 +127,7 @@ def ipt(settings, rates: LearningRates, tokenizer) -> Stages:
     return (parsing, *fine_tuning(settings, rates, tokenizer))
 
 
-# --- other readings of Mask-tuning ---
+# --- other readings of Mask-tuning: its `classification` names one of them, or a method ---
 
 
 def _original_and_refilled(settings, rates: LearningRates, tokenizer) -> Stages:
@@ -137,18 +139,10 @@ def _double_validated(settings, rates: LearningRates, tokenizer) -> Stages:
     return (Stage(DoubleValidated(rejected), rates),)
 
 
-# what Mask-tuning's `classification` names; the last stage gives the loss on the refilled text
-_CLASSIFICATIONS = {
-    "fine_tuning": fine_tuning,
+_READINGS = {
     "original_and_refilled": _original_and_refilled,
     "validated_or_dropped": _double_validated,
     "validated_or_original": _double_validated,
-    "product_of_experts": product_of_experts,
-    "learned_mixin": learned_mixin,
-    "bias_product": bias_product,
-    "reweight": reweight,
-    "confidence_regularization": confidence_regularization,
-    "span_cutoff": span_cutoff,
 }
 
 

@@ -14,7 +14,7 @@ from mtlib.data.registry import split_options
 from mtlib.data.source_kinds import source_kind
 from mtlib.data.tasks import get_task
 from mtlib.errors import UserError
-from mtlib.methods import METHODS, get_method, readers, settings_of_any_method
+from mtlib.methods import METHODS, get_method, readers, settings_of_any_method, unread_settings
 from mtlib.paths import MINI_MODEL_DIR
 from mtlib.runs.checks import check
 from mtlib.settings import (
@@ -25,7 +25,6 @@ from mtlib.settings import (
     Setting,
     bias_for,
     settings_of,
-    unread_settings,
 )
 
 BUNDLED_MODEL = "mini"
