@@ -5,13 +5,19 @@ figures. To add one, put a `Method` into `METHODS` and its recipe into `recipes.
 the recipes, which bring torch, are imported when the first one is asked for.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from mtlib.settings import (
+    ATTRIBUTION,
+    ENTAILMENT,
+    OWN_LENGTH,
     BiasSettings,
+    Classification,
+    ConfidenceRegularizationSettings,
     IntermediateSettings,
     LearnedMixinSettings,
     LearningRates,
@@ -23,6 +29,7 @@ from mtlib.settings import (
     SequentialSettings,
     SharedTrunkSettings,
     TwoViewsSettings,
+    bias_for,
     check_choice,
 )
 
@@ -141,7 +148,7 @@ METHODS: dict[str, Method] = {
         Method(
             "confidence_regularization", "confidence regularization",
             "a student of a teacher whose confidence is cut where the bias model is right",
-            BiasSettings, paper="Regularized-conf", colour="#a50f15", marker=">",
+            ConfidenceRegularizationSettings, paper="Regularized-conf", colour="#a50f15", marker=">",
         ),
         Method(
             "span_cutoff", "Span Cutoff", "a second view with a span cut out, and agreement of the two",
@@ -157,3 +164,50 @@ METHODS: dict[str, Method] = {
         ),
     )
 }  # fmt: skip
+
+
+def unread_settings(values: Mapping[str, object], pair: bool) -> dict[str, tuple[str, str]]:
+    """The settings that others of `values` leave unread: each with what says so, and what to do in order to have it.
+
+    A setting that is absent from `values` leaves none unread. Of the bias models only `overlap` reads word vectors, and
+    only the features of those for entailment differ in released code.
+
+    Args:
+        pair: the task has pairs of texts.
+    """
+    masking, fill = values.get("masking"), values.get("fill")
+    unread = {}
+    if fill not in (None, "top_k"):
+        unread["top_k"] = f"fill is {fill!r}", "give fill top_k too"
+    if masking in OWN_LENGTH:
+        unread["mask_rate"] = f"masking is {masking!r}, a span of its own length", "take another policy"
+    if masking not in (None, *ATTRIBUTION):
+        unread["attribution_every"] = f"masking is {masking!r}", f"give masking {' or '.join(ATTRIBUTION)} too"
+    if masking not in (None, "salient_spans"):
+        unread["spacy_pipeline"] = f"masking is {masking!r}", "give masking salient_spans too"
+    if values.get("classifier_reads") == "original":
+        reason = "classifier_reads is 'original'", "give classifier_reads refilled"
+        unread |= dict.fromkeys(("fill", "top_k", "fill_mode"), reason)
+    if not pair:
+        unread["side"] = "the task has single texts", "take a task with pairs"
+    if (classification := values.get("classification")) is not None:
+        for name, those in _classifications_that_read().items():
+            if classification not in those:
+                unread[name] = f"classification is {classification!r}", f"give classification {' or '.join(those)} too"
+    if isinstance(task := values.get("task"), str) and "bias" in values and "bias" not in unread:
+        bias = bias_for(task, values["bias"])
+        reason = f"bias is {bias!r}", "give bias overlap too" if pair else "take a task with pairs"
+        if bias != "overlap":
+            unread = {"bias_vectors": reason} | unread
+        if bias not in ENTAILMENT:
+            unread = {"faithful_to_code": reason} | unread
+    return unread
+
+
+def _classifications_that_read() -> dict[str, list[str]]:
+    """The classifications that read each setting which comes with them, by its name: the methods that they name do."""
+    reading = defaultdict(list)
+    for classification in get_args(Classification):
+        for name in METHODS[classification].reads if classification in METHODS else ():
+            reading[name].append(classification)
+    return reading

@@ -16,7 +16,16 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    MODEL_FOR_CAUSAL_LM_MAPPING,
+    MODEL_FOR_MASKED_LM_MAPPING,
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 
 from mtlib.checkpoints import LOADING, load_pretrained
 from mtlib.contexts import evaluating
@@ -156,10 +165,19 @@ def load_causal_lm(name_or_path: str) -> tuple[PreTrainedModel, PreTrainedTokeni
     Raises:
         UserError: no such model, or a masked one (transformers would load BERT as a causal model, too).
     """
-    tokenizer = load_pretrained(AutoTokenizer, name_or_path)
-    if tokenizer.mask_token is not None:
-        raise UserError(f"{name_or_path!r} has a mask token, so it is a masked LM; expected a causal one, as gpt2.")
+    tokenizer, config = (load_pretrained(each, name_or_path) for each in (AutoTokenizer, AutoConfig))
+    if _is_masked_lm(config):
+        kind = ", ".join(config.architectures or [type(config).__name__])
+        raise UserError(f"{name_or_path!r} is a masked LM ({kind}); expected a causal one, as gpt2.")
     return load_pretrained(AutoModelForCausalLM, name_or_path, **LOADING), tokenizer
+
+
+def _is_masked_lm(config: PreTrainedConfig) -> bool:
+    """Whether the family has masked LMs, and the checkpoint does not say that it is the family's causal one."""
+    families = MODEL_FOR_MASKED_LM_MAPPING, MODEL_FOR_CAUSAL_LM_MAPPING
+    masked, causal = (classes.get(type(config), None) for classes in families)
+    is_causal = causal not in (None, masked) and causal.__name__ in (config.architectures or ())
+    return masked is not None and not is_causal
 
 
 @torch.no_grad()

@@ -10,6 +10,7 @@ from importlib import import_module
 
 from mtlib.errors import UserError
 from mtlib.masking import AttributionMasking, FixedMasking, MaskingPolicy, OneSide, masking_policy
+from mtlib.methods import get_method
 from mtlib.objectives import (
     BiasProduct,
     ConfidenceRegularization,
@@ -41,11 +42,9 @@ def fine_tuning(settings, rates: LearningRates, tokenizer) -> Stages:
 
 
 def mask_tuning(settings, rates: LearningRates, tokenizer) -> Stages:
-    """Mask-tuning, its classification loss taken from another method: the last stage of that one, refilled.
-
-    A stage before it (the teacher of confidence regularization) is trained at Mask-tuning's rates.
-    """
-    *before, last = _CLASSIFICATIONS[settings.classification](settings, rates, tokenizer)
+    """Mask-tuning, its classification loss taken from another method: the last stage of that one, refilled."""
+    recipe = _READINGS.get(settings.classification) or get_method(settings.classification).stages
+    *before, last = recipe(settings, rates, tokenizer)
     objective = _refilled(settings, tokenizer, settings.alpha, last.objective)
     prepare = (*objective.masking.preparers(), *last.prepare)
     return (*before, replace(last, objective=objective, prepare=prepare, name=""))
@@ -100,7 +99,7 @@ def reweight(settings, rates: LearningRates, tokenizer) -> Stages:
 
 
 def confidence_regularization(settings, rates: LearningRates, tokenizer) -> Stages:
-    teacher = Stage(FineTuning(), rates, name="teacher")
+    teacher = Stage(FineTuning(), _rates_or(settings.teacher_learning_rate, rates), name="teacher")
     prepare = (AddTeacher(), _add_bias(settings))
     return (teacher, Stage(ConfidenceRegularization(), rates, prepare, start="pretrained"))
 
@@ -117,10 +116,9 @@ def hidden_cut(settings, rates: LearningRates, tokenizer) -> Stages:
 def ipt(settings, rates: LearningRates, tokenizer) -> Stages:
     """Parsing runs for the given epochs; the published training stops at the best UAS on the development set."""
     treebank = import_module("mtlib.data.treebank").Treebank(settings.treebank)
-    rate = settings.parsing_learning_rate
     parsing = Stage(
         DependencyParsing(settings.faithful_to_code),
-        rates if rate is None else LearningRates(*[rate] * 3),
+        _rates_or(settings.parsing_learning_rate, rates),
         (treebank,),
         epochs=settings.parsing_epochs,
         steps=settings.parsing_steps,
@@ -129,7 +127,7 @@ def ipt(settings, rates: LearningRates, tokenizer) -> Stages:
     return (parsing, *fine_tuning(settings, rates, tokenizer))
 
 
-# --- other readings of Mask-tuning ---
+# --- other readings of Mask-tuning: its `classification` names one of them, or a method ---
 
 
 def _original_and_refilled(settings, rates: LearningRates, tokenizer) -> Stages:
@@ -141,18 +139,10 @@ def _double_validated(settings, rates: LearningRates, tokenizer) -> Stages:
     return (Stage(DoubleValidated(rejected), rates),)
 
 
-# what Mask-tuning's `classification` names; the last stage gives the loss on the refilled text
-_CLASSIFICATIONS = {
-    "fine_tuning": fine_tuning,
+_READINGS = {
     "original_and_refilled": _original_and_refilled,
     "validated_or_dropped": _double_validated,
     "validated_or_original": _double_validated,
-    "product_of_experts": product_of_experts,
-    "learned_mixin": learned_mixin,
-    "bias_product": bias_product,
-    "reweight": reweight,
-    "confidence_regularization": confidence_regularization,
-    "span_cutoff": span_cutoff,
 }
 
 
@@ -185,6 +175,11 @@ def _refilled(settings, tokenizer, alpha: float, classification: Objective | Non
         alpha, masking, settings.fill, settings.top_k, settings.replacement, classification,
         readings.fill_mode, readings.mlm_reduction, readings.classifier_reads,
     )  # fmt: skip
+
+
+def _rates_or(rate: float | None, rates: LearningRates) -> LearningRates:
+    """One rate for trunk and heads, or the run's `rates` where it is None."""
+    return rates if rate is None else LearningRates(*[rate] * 3)
 
 
 def _masked_lm(settings, rates: LearningRates, tokenizer) -> Stage:

@@ -2,8 +2,7 @@
 
 import math
 import numbers
-from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cache
 from types import UnionType
@@ -109,44 +108,6 @@ _SPACY_PIPELINE = "for masking salient_spans: an installed spaCy pipeline that f
 _FAITHFUL = "as the released code does it where the paper differs"
 
 
-def unread_settings(values: Mapping[str, object], pair: bool) -> dict[str, tuple[str, str]]:
-    """The settings that others of `values` leave unread: each with what says so, and what to do in order to have it.
-
-    A setting that is absent from `values` leaves none unread. Of the bias models only `overlap` reads word vectors, and
-    only the features of those for entailment differ in released code.
-
-    Args:
-        pair: the task has pairs of texts.
-    """
-    masking, fill = values.get("masking"), values.get("fill")
-    unread = {}
-    if fill not in (None, "top_k"):
-        unread["top_k"] = f"fill is {fill!r}", "give fill top_k too"
-    if masking in OWN_LENGTH:
-        unread["mask_rate"] = f"masking is {masking!r}, a span of its own length", "take another policy"
-    if masking not in (None, *ATTRIBUTION):
-        unread["attribution_every"] = f"masking is {masking!r}", f"give masking {' or '.join(ATTRIBUTION)} too"
-    if masking not in (None, "salient_spans"):
-        unread["spacy_pipeline"] = f"masking is {masking!r}", "give masking salient_spans too"
-    if values.get("classifier_reads") == "original":
-        reason = "classifier_reads is 'original'", "give classifier_reads refilled"
-        unread |= dict.fromkeys(("fill", "top_k", "fill_mode"), reason)
-    if not pair:
-        unread["side"] = "the task has single texts", "take a task with pairs"
-    if (classification := values.get("classification")) is not None:
-        for name, those in _classifications_that_read().items():
-            if classification not in those:
-                unread[name] = f"classification is {classification!r}", f"give classification {' or '.join(those)} too"
-    if isinstance(task := values.get("task"), str) and "bias" in values and "bias" not in unread:
-        bias = bias_for(task, values["bias"])
-        reason = f"bias is {bias!r}", "give bias overlap too" if pair else "take a task with pairs"
-        if bias != "overlap":
-            unread = {"bias_vectors": reason} | unread
-        if bias not in ENTAILMENT:
-            unread = {"faithful_to_code": reason} | unread
-    return unread
-
-
 def bias_for(task: str, bias: str) -> str:
     """The bias model that `bias` names: with "by_task", the task's default."""
     return BIAS_OF_TASK[task][0] if bias == "by_task" else bias
@@ -212,6 +173,13 @@ class LearnedMixinSettings(BiasSettings):
 
 
 @dataclass(frozen=True)
+class ConfidenceRegularizationSettings(BiasSettings):
+    teacher_learning_rate: Annotated[
+        float | None, "of the teacher (default: those of the run if given, else fine-tuning's)", ABOVE_0
+    ] = None
+
+
+@dataclass(frozen=True)
 class TwoViewsSettings:
     cut_ratio: Annotated[float, "length of the cut span, as a share of the tokens", SHARE] = 0.1
     cut_weight: Annotated[float, "weight of the cut view's cross-entropy", FROM_0] = 1.0
@@ -251,28 +219,17 @@ class EquationSettings(SharedTrunkSettings):
 
 
 @dataclass(frozen=True)
-class MaskTuningSettings(TwoViewsSettings, ProductOfExpertsSettings, LearnedMixinSettings, EquationSettings):
-    """Equation 1, whose classification loss may be another method's, with the settings of that one."""
+class MaskTuningSettings(
+    TwoViewsSettings,
+    ConfidenceRegularizationSettings,
+    ProductOfExpertsSettings,
+    LearnedMixinSettings,
+    EquationSettings,
+):
+    """Equation 1, whose classification loss may be another method's (`Classification`), with the settings of that one.
 
-
-# the methods whose settings Mask-tuning reads with their loss as its `classification`
-_SETTINGS_OF_CLASSIFICATIONS: dict[Classification, type] = {
-    "product_of_experts": ProductOfExpertsSettings,
-    "learned_mixin": LearnedMixinSettings,
-    "bias_product": BiasSettings,
-    "reweight": BiasSettings,
-    "confidence_regularization": BiasSettings,
-    "span_cutoff": TwoViewsSettings,
-}
-
-
-def _classifications_that_read() -> dict[str, list[str]]:
-    """The classifications that read each setting which comes with them, by its name."""
-    readers = defaultdict(list)
-    for classification, cls in _SETTINGS_OF_CLASSIFICATIONS.items():
-        for name in settings_of(cls):
-            readers[name].append(classification)
-    return readers
+    A loss that goes in here is named in `Classification`, and the class of its settings is a base here.
+    """
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,7 @@ def check_set(name: str, dataset, plm: SharedPLM, objective: Objective, training
         plain = dataset.with_format(None)  # a format may hide columns
         plm.check_inputs(plain["input_ids"], name)
         if objective.classifies and "labels" in plain.column_names:
-            _check_labels(name, plain, plm.config.num_labels)
+            check_labels(name, plain, plm.config.num_labels)
 
 
 def _check_label_names(plm: SharedPLM, training_set: Dataset) -> None:
@@ -137,7 +137,8 @@ def _preparers_of(objective: Objective) -> str:
     return of_policy + (f" {prepared_by} adds what the loss reads." if prepared_by else "")
 
 
-def _check_labels(name: str, dataset, num_labels: int) -> None:
+def check_labels(name: str, dataset, num_labels: int) -> None:
+    """Raise `UserError` where a label is none of the model's, in a dataset with `labels` that messages call `name`."""
     labels = list(dataset["labels"])
     for label in labels:
         if type(label) is not int:

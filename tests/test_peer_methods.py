@@ -136,6 +136,34 @@ class TestStages:
         assert student.objective.alpha == 0.4
 
     @pytest.mark.parametrize(
+        ("given", "teacher_rates", "asked"),
+        [
+            ({}, LearningRates(1e-4, 1e-4, 1e-4), 1e-4),
+            ({"mlm_head_learning_rate": 1e-3}, LearningRates(1e-4, 1e-4, 1e-4), 1e-4),
+            ({"learning_rate": 5e-4}, LearningRates(5e-4, 5e-4, 5e-4), None),
+            ({"classifier_learning_rate": 1e-3}, LearningRates(5e-4, 1e-3, 5e-4), None),
+            ({"learning_rate": 5e-4, "teacher_learning_rate": 3e-4}, LearningRates(3e-4, 3e-4, 3e-4), 3e-4),
+        ],
+    )
+    def test_a_teacher_has_the_rates_of_fine_tuning_unless_some_were_given(self, given, teacher_rates, asked):
+        """Those of Mask-tuning, five times higher with the bundled model, make a poor teacher."""
+        settings = {"classification": "confidence_regularization"} | given
+        chosen = configure("nli", "mask_tuning", **settings).resolved()
+        assert chosen.settings.teacher_learning_rate == chosen.resolved().settings.teacher_learning_rate == asked
+        teacher, student = self.stages("mask_tuning", **settings)
+        assert teacher.rates == teacher_rates and student.rates == chosen.rates
+        assert student.rates.trunk == 5e-4, "the student's stay Mask-tuning's"
+
+    def test_where_the_teacher_has_the_rates_of_the_run_no_rate_of_its_own_is_recorded(self):
+        for method, settings in (("confidence_regularization", {}), ("mask_tuning", {}),
+                                 ("mask_tuning", {"classification": "confidence_regularization", "model": "some/hub"}),
+                                 ("mask_tuning", {"classification": "reweight"})):  # fmt: skip
+            chosen = configure("nli", method, **settings).resolved()
+            assert getattr(chosen.settings, "teacher_learning_rate", None) is None, (
+                "or finished runs would have another identity"
+            )
+
+    @pytest.mark.parametrize(
         ("method", "settings", "reached"),
         [
             ("learned_mixin", {"entropy_weight": 0.1}, {"entropy_weight": 0.1}),
@@ -287,6 +315,10 @@ class TestStages:
                 "'shortcut', which is planted in the testbed",
             ),
             ({"method": "reweight", "bias": "words"}, "bias is 'words'; expected one of by_task"),
+            (
+                {"method": "mask_tuning", "classification": "reweight", "teacher_learning_rate": 1e-4},
+                "teacher_learning_rate is 0.0001, but .*give classification confidence_regularization too",
+            ),
             ({"method": "reweight", "bias_folds": 0}, "bias_folds is 0"),
             ({"method": "span_cutoff", "cut_ratio": 1.5}, "cut_ratio is 1.5"),
             ({"method": "span_cutoff", "bias": "shortcut"}, "span_cutoff does not read it"),

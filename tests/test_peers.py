@@ -347,6 +347,46 @@ class TestObjectives:
             ):
                 objective(plm, {})
 
+    @pytest.mark.parametrize(
+        ("make", "message"),
+        [
+            (lambda: ProductOfExperts(-1), "bias_weight is -1; expected 0 or more"),
+            (lambda: ProductOfExperts(focus=-1), "focus is -1; expected 0 or more"),
+            (lambda: ProductOfExperts(learning_rate=0), "learning_rate is 0; expected a number above 0"),
+            (lambda: LearnedMixin(-1), "entropy_weight is -1; expected 0 or more"),
+            (lambda: LearnedMixin("0.03"), "entropy_weight is '0.03'; expected 0 or more"),
+            (lambda: SpanCutoff(0.1, cut_weight=-1), "cut_weight is -1; expected 0 or more"),
+            (lambda: SpanCutoff(2), "ratio is 2; expected a number from 0 to 1"),
+            (lambda: HiddenCut(divergence_weight=float("nan")), "divergence_weight is nan; expected 0 or more"),
+        ],
+    )
+    def test_a_number_out_of_range_is_told(self, make, message):
+        with pytest.raises(UserError, match=message):
+            make()
+
+    @pytest.mark.parametrize(
+        ("name", "value", "message"),
+        [
+            ("bias_log_probabilities", [0.0, 0.0], "expected the logarithms of probabilities of 2 labels, which add"),
+            ("bias_log_probabilities", [1.0, 1.0], r"row 3 of the training set has \[1.0, 1.0\] for bias_log_prob"),
+            ("bias_log_probabilities", [float("nan")] * 2, r"has \[nan, nan\] for bias_log_probabilities"),
+            ("bias_log_probabilities", [0.0], r"has \[0.0\] for bias_log_probabilities"),
+            ("teacher_probabilities", [0.0, 0.0], "expected the probabilities of 2 labels, which add up to 1"),
+        ],
+    )
+    def test_what_is_no_distribution_is_told_before_the_training(self, plm, name, value, message):
+        """Bias probabilities of 1 for every label would make the loss of Reweight 0, and train nothing."""
+        rows = columns(4)
+        rows[name][3] = value
+        data = examples(4)
+        for column, values in rows.items():
+            data = data.add_column(column, values)
+        reading = [objective for objective in (Reweight(), BiasProduct(), LearnedMixin(), ConfidenceRegularization())
+                   if name in objective.columns]  # fmt: skip
+        for objective in (*reading, MaskTuning(classification=reading[0])):
+            with pytest.raises(UserError, match=message):
+                objective.build(plm, data)
+
     def test_one_objective_serves_two_trainings(self, tmp_path):
         """The second starts from a gate of its own; and the first still trains its gate after the second was made."""
         from mtlib.trainer import ObjectiveTrainer

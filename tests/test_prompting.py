@@ -3,7 +3,7 @@
 import pytest
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast, set_seed
+from transformers import BertLMHeadModel, GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast, set_seed
 
 from mtlib.errors import UserError
 from mtlib.prompting import (
@@ -17,7 +17,7 @@ from mtlib.prompting import (
     masked_lm_scores,
     shorten,
 )
-from tests.conftest import WORDS, make_plm, make_tokenizer
+from tests.conftest import WORDS, make_plm, make_tokenizer, tiny_bert_config
 
 ROWS = [{"text": "the film was slow", "label": 0}, {"text": "a great story", "label": 1}]
 QUESTION = Question("is the film good", ("bad", "slowly boring", "great"))
@@ -134,5 +134,23 @@ def test_what_is_no_causal_model_is_told(tmp_path):
     plm = make_plm()
     plm.mlm.save_pretrained(tmp_path)
     plm.tokenizer.save_pretrained(tmp_path)
-    with pytest.raises(UserError, match="has a mask token, so it is a masked LM"):
+    with pytest.raises(UserError, match=r"is a masked LM \(BertForMaskedLM\); expected a causal one, as gpt2"):
         load_causal_lm(str(tmp_path))
+    plm.trunk.save_pretrained(tmp_path)
+    with pytest.raises(UserError, match=r"is a masked LM \(BertModel\)"):
+        load_causal_lm(str(tmp_path))
+
+
+@pytest.mark.parametrize("family", ["bert", "gpt2"])
+def test_a_causal_model_may_have_a_mask_token(family, tmp_path):
+    tokenizer = make_tokenizer()
+    if family == "bert":  # its family has masked LMs too
+        model = BertLMHeadModel(tiny_bert_config(is_decoder=True))
+    else:
+        model = GPT2LMHeadModel(GPT2Config(vocab_size=len(tokenizer), n_embd=8, n_layer=1, n_head=1, n_positions=64))
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    loaded, with_mask = load_causal_lm(str(tmp_path))
+    assert with_mask.mask_token is not None and type(loaded) is type(model)
+    prompts = [CausalPrompt(lm, tokenizer, QUESTION) for lm in (model, loaded)]
+    torch.testing.assert_close(*(prompt.scores("a film").total for prompt in prompts))

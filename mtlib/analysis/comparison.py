@@ -54,6 +54,10 @@ class ArmComparison:
             check_one_run_a_seed(runs, self.label(arm))
         return {arm: sorted(arms[arm], key=_seed) for arm in sorted(arms, key=lambda arm: (place[arm], arm))}
 
+    def name(self, config: Mapping) -> str:
+        """What a run's arm is called in words."""
+        return self.label(self.arm_of(config))
+
     def chosen(self, records: Iterable[dict]) -> list[dict]:
         """The records that count, in one list."""
         return [record for runs in self.by_arm(records).values() for record in runs]

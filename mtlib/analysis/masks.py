@@ -47,6 +47,7 @@ def as_frame(description: Mapping) -> pandas.DataFrame:
             "label kept": label.get("kept"),
             "label turned": label.get("turned"),
             "label undecided": label.get("undecided"),
+            "no word of it left": line.get("shortcut_after", {}).get("neither"),
             "shortcut came back": line.get("shortcut_came_back"),
             "new words agree": put.get("agree"),
             "probe finds the side": line.get("shortcut_probe"),

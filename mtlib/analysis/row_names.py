@@ -43,9 +43,11 @@ def policy_of(row: str) -> str | None:
 
 
 def label(row: str) -> str:
-    """The name in words."""
+    """The name in words; one that begins with no method is in words already."""
     method = method_of(row)
-    name = METHODS[method].label if method in METHODS else _ARMS.get(method, method)
+    if method not in METHODS and method not in _ARMS:
+        return row
+    name = METHODS[method].label if method in METHODS else _ARMS[method]
     words = [_in_words(word) for word in _words(row)]
     return f"{name} ({', '.join(words)})" if words else name
 

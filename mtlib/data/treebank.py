@@ -96,14 +96,13 @@ def read_conllu(path: Path) -> list[Sentence]:
     Lines of words that are written together ("4-5") and of words that are not there ("4.1") are skipped.
 
     Raises:
-        UserError: a line that is none of a word, a head that is no word of the sentence, an unknown relation.
+        UserError: not UTF-8; a line that is no word; an unknown relation; heads that are no tree with one root.
     """
-    sentences, words, heads, relations = [], [], [], []
-    for number, line in enumerate([*path.read_text(encoding="utf-8").split("\n"), ""], start=1):
+    sentences, words, heads, relations, first = [], [], [], [], 0
+    for number, line in enumerate([*_text(path).split("\n"), ""], start=1):
         if not line.strip():
             if words:
-                if max(heads) > len(words):
-                    raise UserError(f"{path}, line {number}: the sentence before it has a head that is no word of it.")
+                _check_tree(heads, f"{path}, line {first}")
                 sentences.append(Sentence(words, heads, relations))
                 words, heads, relations = [], [], []
             continue
@@ -112,15 +111,44 @@ def read_conllu(path: Path) -> list[Sentence]:
         fields = line.split("\t")
         if "-" in fields[0] or "." in fields[0]:
             continue
-        if len(fields) < 8 or fields[0] != str(len(words) + 1) or not fields[6].isdigit():
+        if len(fields) < 8 or fields[0] != str(len(words) + 1) or not fields[6].isdecimal():
             raise UserError(f"{path}, line {number} is no word of a tree in CoNLL-U: {line[:60]!r}.")
         relation = fields[7].split(":")[0]  # "nmod:poss" is a kind of "nmod"
         if relation not in RELATIONS:
             raise UserError(f"{path}, line {number}: {relation!r} is no relation of Universal Dependencies.")
+        if not words:
+            first = number  # line of the sentence
         words.append(fields[1])
         heads.append(int(fields[6]))
         relations.append(relation)
     return sentences
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")  # some editors put a mark at a file's beginning
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is not UTF-8 text ({error.reason}); save it as UTF-8, as CoNLL-U is.") from error
+
+
+def _check_tree(heads: list[int], sentence: str) -> None:
+    """Raise `UserError` unless there is one root, from which every word is reached."""
+    if max(heads) > len(heads):
+        raise UserError(
+            f"{sentence}: the sentence has {len(heads)} words, but one with the head {max(heads)}; expected the number "
+            "of a word, or 0 for the root."
+        )
+    if (roots := heads.count(0)) != 1:
+        raise UserError(f"{sentence}: the sentence has {roots} words with the head 0; expected one, the root.")
+    reached, new = set(), {0}
+    while new:
+        reached |= new
+        new = {word for word, head in enumerate(heads, start=1) if head in new}
+    if circle := {*range(len(heads) + 1)} - reached:
+        raise UserError(
+            f"{sentence}: the heads of the words {', '.join(map(str, sorted(circle)))} lead in a circle; expected a "
+            "tree, in which they lead to the root."
+        )
 
 
 def _rows(paths: list[Path], plm: SharedPLM) -> tuple[list[dict], int]:

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 
+from datasets import Dataset
 from torch import Tensor
 
-from mtlib.objectives.objective import Objective, ObjectiveOutput, mean
+from mtlib.objectives.objective import Objective, ObjectiveOutput, check_probabilities, mean
 from mtlib.plm import SharedPLM
 
 
@@ -48,6 +49,10 @@ class ConfidenceRegularization(Objective):
     @property
     def columns(self) -> Mapping[str, float]:
         return {"teacher_probabilities": 0.0, "bias_log_probabilities": 0.0}
+
+    def build(self, plm: SharedPLM, examples: Dataset | None = None) -> None:
+        check_probabilities(examples, "teacher_probabilities", plm.config.num_labels)
+        check_probabilities(examples, "bias_log_probabilities", plm.config.num_labels, logarithms=True)
 
     def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
         logits = plm.classify(batch)  # (batch, classes)

@@ -9,9 +9,10 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, softplus
 
 from mtlib.objectives.fine_tuning import fine_tuning_loss
-from mtlib.objectives.objective import Objective, ObjectiveOutput, mean, require_built
+from mtlib.objectives.objective import Objective, ObjectiveOutput, check_probabilities, mean, require_built
 from mtlib.objectives.states import classify_with_state, state_size
 from mtlib.plm import SharedPLM
+from mtlib.settings import FROM_0
 
 SMALLEST = 1e-6  # probability that a bias model gives, so that its logarithm is finite
 
@@ -108,6 +109,9 @@ class _WithFrozenBias(Objective):
     def columns(self) -> Mapping[str, float]:
         return {"bias_log_probabilities": 0.0}
 
+    def build(self, plm: SharedPLM, examples: Dataset | None = None) -> None:
+        check_probabilities(examples, "bias_log_probabilities", plm.config.num_labels, logarithms=True)
+
 
 class LearnedMixin(_WithFrozenBias):
     """Learned-Mixin+H: g = softplus(w·h + c) of the state h that the classifier reads, trained along.
@@ -123,10 +127,12 @@ class LearnedMixin(_WithFrozenBias):
 
     def __init__(self, entropy_weight: float = 0.03):
         super().__init__()
+        FROM_0.check("entropy_weight", entropy_weight)
         self.entropy_weight = entropy_weight
         self.gate: nn.Linear | None = None
 
     def build(self, plm: SharedPLM, examples: Dataset | None = None) -> None:
+        super().build(plm, examples)
         self.gate = nn.Linear(state_size(plm), 1)
 
     def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:

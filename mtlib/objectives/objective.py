@@ -1,5 +1,6 @@
 """What every objective takes and returns."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -95,6 +96,29 @@ class Objective(nn.Module, ABC):
 def mean(values: Tensor, n_examples: Tensor | None = None) -> Tensor:
     """The mean of one value for each example `(batch,)`; over `n_examples`, if the batch is a slice of a larger one."""
     return values.sum() / (len(values) if n_examples is None else n_examples)
+
+
+def check_probabilities(examples: Dataset | None, name: str, n_labels: int, logarithms: bool = False) -> None:
+    """Raise `UserError` where a row of the column `name` does not add up to 1: the loss could then be 0, or anything.
+
+    Without examples, and where they are made on the fly, nothing is checked.
+    """
+    if not isinstance(examples, Dataset) or name not in examples.column_names:
+        return
+
+    def holds(row: object) -> bool:
+        if not isinstance(row, list) or len(row) != n_labels:
+            return False
+        total = sum(math.exp(min(value, 1)) for value in row) if logarithms else sum(row)  # no overflow
+        return abs(total - 1) < 0.01  # room for rounded numbers; False for NaN
+
+    for number, row in enumerate(examples.with_format(None)[name][:]):
+        if not holds(row):
+            what = "logarithms of probabilities" if logarithms else "probabilities"
+            raise UserError(
+                f"row {number} of the training set has {row} for {name}; expected the {what} of {n_labels} labels, "
+                "which add up to 1."
+            )
 
 
 def require_built(objective: Objective, parameters: object) -> None:

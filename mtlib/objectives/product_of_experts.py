@@ -12,6 +12,7 @@ from mtlib.errors import UserError
 from mtlib.objectives.fine_tuning import fine_tuning_loss
 from mtlib.objectives.objective import Objective, ObjectiveOutput, mean, require_built
 from mtlib.plm import SharedPLM
+from mtlib.settings import ABOVE_0, FROM_0
 
 
 def product_of_experts_loss(
@@ -107,6 +108,11 @@ class ProductOfExperts(Objective):
         learning_rate: float | None = None,
     ):
         super().__init__()
+        FROM_0.check("bias_weight", bias_weight)
+        if focus is not None:
+            FROM_0.check("focus", focus)
+        if learning_rate is not None:
+            ABOVE_0.check("learning_rate", learning_rate)
         self.learning_rate = learning_rate
         self.bias_weight, self.focus = bias_weight, focus
         self.halve_others = halve_others

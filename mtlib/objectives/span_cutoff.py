@@ -12,7 +12,7 @@ from mtlib.errors import UserError
 from mtlib.objectives.fine_tuning import fine_tuning_loss
 from mtlib.objectives.objective import Objective, ObjectiveOutput
 from mtlib.plm import SharedPLM
-from mtlib.settings import SHARE
+from mtlib.settings import FROM_0, SHARE
 
 
 def jensen_shannon(
@@ -52,6 +52,8 @@ class TwoViews(Objective):
     ):
         super().__init__()
         SHARE.check("ratio", ratio)
+        FROM_0.check("cut_weight", cut_weight)
+        FROM_0.check("divergence_weight", divergence_weight)
         self.ratio, self.cut_weight, self.divergence_weight = ratio, cut_weight, divergence_weight
         self.faithful_to_code = faithful_to_code
 

@@ -9,7 +9,7 @@ from mtlib.data.registry import get_set, split_options
 from mtlib.data.source_kinds import is_testbed, source_kind
 from mtlib.data.tasks import get_task
 from mtlib.errors import UserError
-from mtlib.methods import readers
+from mtlib.methods import readers, unread_settings
 from mtlib.paths import is_missing_folder
 from mtlib.settings import (
     ATTRIBUTION,
@@ -20,7 +20,6 @@ from mtlib.settings import (
     Setting,
     bias_for,
     check_choice,
-    unread_settings,
 )
 
 if TYPE_CHECKING:

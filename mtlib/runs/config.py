@@ -14,7 +14,7 @@ from mtlib.data.registry import split_options
 from mtlib.data.source_kinds import source_kind
 from mtlib.data.tasks import get_task
 from mtlib.errors import UserError
-from mtlib.methods import METHODS, get_method, readers, settings_of_any_method
+from mtlib.methods import METHODS, get_method, readers, settings_of_any_method, unread_settings
 from mtlib.paths import MINI_MODEL_DIR
 from mtlib.runs.checks import check
 from mtlib.settings import (
@@ -25,7 +25,6 @@ from mtlib.settings import (
     Setting,
     bias_for,
     settings_of,
-    unread_settings,
 )
 
 BUNDLED_MODEL = "mini"
@@ -110,6 +109,7 @@ class RunConfig:
             "learning_rate": rates.trunk,
             "classifier_learning_rate": self.learning_rate or rates.classifier,
             "mlm_head_learning_rate": self.learning_rate or rates.mlm_head,
+            "teacher_learning_rate": self._teacher_rate(),
             "eval_max_length": self.max_length,
         }
         for name, value in values.items():
@@ -128,6 +128,17 @@ class RunConfig:
             name: self.splits.get(name, several[0]) for name, several in options.items() if len(several) > 1
         }
         return configure(**values)
+
+    def _teacher_rate(self) -> float | None:
+        """A teacher is fine-tuned, at fine-tuning's default rate. None: at the run's rates.
+
+        It is so where rates were given, or where fine-tuning's are the method's own: such runs keep their identity.
+        """
+        own, fine_tuning = (default_rates(method, self.model) for method in (self.method, "fine_tuning"))
+        given = self.learning_rate is not None or self.classifier_learning_rate is not None
+        if given or own == fine_tuning or "teacher_learning_rate" not in read_by(self.method, self.values()):
+            return None
+        return fine_tuning.trunk
 
     @property
     def rates(self) -> LearningRates:

@@ -46,7 +46,8 @@ class Prompting:
         causal: whether the model continues a text; otherwise it fills a gap, and is shown no demonstrations.
         per_label: demonstrations of each label.
         sets: evaluation sets; default all of the task.
-        max_length: tokens of an example's texts together; what is longer is cut off at its end.
+        max_length: tokens of an example's texts together. Longer ones are cut at their ends, of a pair the longer text
+            first.
         seed: of the demonstrations.
     """
 
@@ -171,9 +172,13 @@ def _causal(prompting: Prompting, train: Dataset) -> Ask:
 
 
 def _short(row: dict, tokenizer, max_length: int) -> dict[str, str]:
-    """The texts of a row, cut to the length; each text of a pair has half of it."""
+    """The texts of a row, cut to `max_length` tokens together: the longer one first, as `tokenise` cuts."""
     texts = {name: row[name] for name in _TEXTS if name in row}
-    return {name: shorten(text, tokenizer, max_length // len(texts)) for name, text in texts.items()}
+    lengths = {name: len(tokenizer(text, add_special_tokens=False)["input_ids"]) for name, text in texts.items()}
+    shorter, *longer = sorted(texts, key=lengths.get)
+    kept = {shorter: min(lengths[shorter], max_length // len(texts))}
+    kept |= dict.fromkeys(longer, max_length - kept[shorter])
+    return {name: shorten(text, tokenizer, kept[name]) for name, text in texts.items()}
 
 
 def _texts(rows: Dataset) -> list[dict]:

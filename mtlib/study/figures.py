@@ -56,7 +56,7 @@ def standard(results: Path) -> dict[str, tuple[Figure, str]]:
             }.items()
         },
         "ablations": gap(told_the_words(results), "Parts of Mask-tuning, all words of the shortcut masked"),
-        "peers": gap(peers.PEERS.chosen(records["peers"]), "The other methods on the testbed"),
+        "peers": gap(peers.PEERS.chosen(records["peers"]), "The other methods on the testbed", peers.PEERS.name),
         "base_differences": differences(
             make_tables(records["base"])[0], "Base-sized model: difference to fine-tuning, SST-2"
         ),

@@ -1,6 +1,8 @@
 """The study in tables: beside the paper's own, by gold label, the curves, the cost."""
 
+import json
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 import pandas
 
@@ -29,6 +31,17 @@ def beside(table: str, scores: pandas.DataFrame) -> pandas.DataFrame:
             texts = {name: ours.get((method, sets[0]), "not run") for name, sets in paper.OUR_SETS.items()}
             rows.append({"method": method, "model": "here", **texts})
     return pandas.DataFrame(rows).set_index(["method", "model"])
+
+
+def prompted(results: Path) -> pandas.DataFrame:
+    """Accuracy in per cent of the two masked LMs that were asked without training, by how an answer is scored."""
+    rows = []
+    for model, file in {"base-sized": "prompting_base.json", "bundled": "prompting_mini.json"}.items():
+        metrics = json.loads((results / file).read_text())["metrics"]
+        for reading in next(iter(metrics.values())):
+            accuracies = {name: f"{100 * of_set[reading]['accuracy']:.1f}" for name, of_set in metrics.items()}
+            rows.append({"masked LM": model, "score": reading, **accuracies})
+    return pandas.DataFrame(rows).set_index("masked LM")
 
 
 def by_label(records: Iterable[dict], task: str) -> pandas.DataFrame:

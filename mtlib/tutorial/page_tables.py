@@ -53,7 +53,7 @@ def parts(results: Path) -> dict[str, str]:
         "testbed": _testbed(read_records([results / "testbed.jsonl"])),
         "speed": bench.markdown(json.loads((results / "bench_cpu.json").read_text())),
         "fillings": _fillings(results),
-        "prompting": _prompting(results),
+        "prompting": report.markdown(report.prompted(results)),
         "parts of Mask-tuning": _tables(told_the_words(results)),
         "without refilling": _compared(WITHOUT_REFILLING, reading_originals(results), "the classifier reads"),
         "masking policies": _policies(read_records([results / "policies.jsonl"])),
@@ -75,6 +75,7 @@ def parts(results: Path) -> dict[str, str]:
         "other methods on pairs": _each_compared(
             peers.PEERS, _by_task(read_records([results / "peers_pairs.jsonl"])), "method"
         ),
+        "bias models": report.markdown(_bias_models(results, of_peers)),
         "other methods on real data": _each_compared(peers.PEERS, peers.on_real_data(results), "method"),
         "policies on pairs, changed": _frames_by_task(changes.on_pairs(results)),
         **{name: report.markdown(frame) for name, frame in changes.tables(results).items()},
@@ -203,15 +204,9 @@ def _fillings(results: Path) -> str:
     return report.markdown(texts.set_index("masked LM"))
 
 
-def _prompting(results: Path) -> str:
-    """Accuracy of the two masked LMs without training, by how an answer is scored."""
-    rows = []
-    for model, file in {"base-sized": "prompting_base.json", "bundled": "prompting_mini.json"}.items():
-        metrics = json.loads((results / file).read_text())["metrics"]
-        for reading in next(iter(metrics.values())):
-            accuracies = {name: f"{100 * of_set[reading]['accuracy']:.1f}" for name, of_set in metrics.items()}
-            rows.append({"masked LM": model, "score": reading, **accuracies})
-    return report.markdown(pandas.DataFrame(rows).set_index("masked LM"))
+def _bias_models(results: Path, of_testbed: list[dict]) -> pandas.DataFrame:
+    """What the bias models are worth: the one that is told the shortcut, and the guesses on real data."""
+    return peers.bias_models({"testbed": of_testbed, **peers.on_real_data(results)}).rename_axis("data")
 
 
 def _policies(records: list[dict]) -> str:

@@ -228,10 +228,28 @@ class TestAddBias:
     def test_what_does_not_fit_is_told(self, plm):
         with pytest.raises(UserError, match="the bias model HypothesisOnly is for pairs of texts"):
             AddBias(HypothesisOnly())(plm, self.data())
-        with pytest.raises(UserError, match="bias_folds is 0"):
-            AddBias(BagOfWords(), 0)
+        with pytest.raises(UserError, match=r"folds is 2\.5; expected a whole number, 1 or more"):
+            AddBias(BagOfWords(), 2.5)
         with pytest.raises(UserError, match="the training set has one label only"):
             AddBias(BagOfWords())(plm, self.data().filter(lambda row: row["labels"] == 1))
+
+    @pytest.mark.parametrize(
+        ("labels", "message"),
+        [
+            (None, "AddBias reads the labels, but the examples have no column `labels`, only text; tokenise them with"),
+            ([0, 2], "the training set has labels 0 to 2; a classifier with num_labels=2 takes 0 to 1"),
+            ([0, -1], "the training set has labels -1 to 0"),
+            (["bad", "good"], "the training set has the label 'bad'; expected class numbers"),
+        ],
+    )
+    def test_labels_that_a_bias_model_cannot_be_fitted_to(self, plm, labels, message):
+        columns = {"text": ["a bad film", "a good film"]} | ({} if labels is None else {"labels": labels})
+        with pytest.raises(UserError, match=message):
+            AddBias(BagOfWords())(plm, Dataset.from_dict(columns))
+
+    def test_a_file_of_vectors_that_is_not_there(self, plm):
+        with pytest.raises(UserError, match=r"no/such\.vec is no file; expected one of word vectors as text"):
+            AddBias(Overlap("no/such.vec"))(plm, self.data(pair=True))
 
     def test_a_label_that_a_fold_lacks_is_unlikely_not_impossible(self):
         class Number(BiasModel):

@@ -60,7 +60,12 @@ class TestReading:
     @pytest.mark.parametrize(
         ("old", "new", "message"),
         [
-            ("\t5\tnsubj", "\t9\tnsubj", "a head that is no word of it"),
+            ("\t5\tnsubj", "\t9\tnsubj", "line 2: the sentence has 5 words, but one with the head 9; expected the num"),
+            ("\t5\tnsubj", "\t0\tnsubj", "line 2: the sentence has 2 words with the head 0; expected one, the root"),
+            ("\t0\troot", "\t1\troot", "line 2: the sentence has 0 words with the head 0; expected one, the root"),
+            ("\t5\tnsubj", "\t1\tnsubj", "line 2: the heads of the words 1, 2 lead in a circle; expected a tree"),
+            ("\t5\tnsubj", "\t2\tnsubj", "line 2: the heads of the words 1, 2 lead in a circle; expected a tree"),
+            ("\t5\tnsubj", "\t²\tnsubj", "line 3 is no word of a tree in CoNLL-U"),
             ("\tnsubj\t", "\tsubject\t", "line 3: 'subject' is no relation of Universal Dependencies"),
             ("2\tfilm\t", "3\tfilm\t", "line 3 is no word of a tree in CoNLL-U"),
         ],
@@ -68,6 +73,25 @@ class TestReading:
     def test_what_is_no_tree_is_told(self, tmp_path, old, new, message):
         (tmp_path / "a.conllu").write_text(conllu().replace(old, new, 1))
         with pytest.raises(UserError, match=message):
+            read_conllu(tmp_path / "a.conllu")
+
+    def test_the_line_is_that_of_the_sentence(self, tmp_path):
+        """Its first word, however many lines without a word stand before and between."""
+        text = conllu().replace("2\tgreat\t", "1.1\tso\t_\t_\t_\t_\t_\t_\t_\t_\n2\tgreat\t")
+        (tmp_path / "a.conllu").write_text(text.replace("\t3\tamod", "\t0\tamod"))
+        with pytest.raises(UserError, match="line 9: the sentence has 2 words with the head 0"):
+            read_conllu(tmp_path / "a.conllu")
+
+    def test_a_mark_of_the_byte_order_is_no_word(self, tmp_path):
+        text = conllu()
+        (tmp_path / "a.conllu").write_text(text[text.index("1\t") :], encoding="utf-8-sig")
+        assert read_conllu(tmp_path / "a.conllu")[0].words == ["the", "film", "was", "slowly", "boring"]
+
+    def test_another_encoding_is_told(self, tmp_path):
+        (tmp_path / "a.conllu").write_text(conllu().replace("film", "débâcle"), encoding="latin-1")
+        with pytest.raises(
+            UserError, match=r"a\.conllu is not UTF-8 text \(invalid continuation byte\); save it as UTF-8"
+        ):
             read_conllu(tmp_path / "a.conllu")
 
     def test_a_folder_without_one_is_told(self, tmp_path, plm):

@@ -81,6 +81,29 @@ def test_a_causal_lm_on_a_folded_set(gpt, monkeypatch):
         assert set(readings[reading]["by_rule"].values()) == {right / len(asked)}  # two answers: nothing to fold
 
 
+@pytest.mark.parametrize(
+    ("texts", "max_length", "kept"),
+    [
+        ((7, 2), 9, (7, 2)),  # more than half of the tokens, but the pair fits
+        ((7, 2), 8, (6, 2)),
+        ((2, 7), 8, (2, 6)),
+        ((7, 6), 8, (4, 4)),
+        ((7, 7), 9, (4, 5)),
+        ((7, 0), 8, (7, 0)),
+        ((7,), 8, (7,)),
+        ((9,), 8, (8,)),
+    ],
+)
+def test_the_longer_text_of_a_pair_is_cut_first(texts, max_length, kept):
+    tokenizer = make_tokenizer()
+    row = {name: " ".join(["film"] * n) for name, n in zip(("text", "text_pair"), texts, strict=False)}
+    short = prompted._short(row, tokenizer, max_length)
+    assert {name: text.count("film") for name, text in short.items()} == dict(zip(row, kept, strict=True))
+    cut = tokenizer(*row.values(), add_special_tokens=False, truncation=True, max_length=max_length)
+    assert len(cut["input_ids"]) == sum(kept), "as many tokens as the tokenizer itself keeps"
+    assert tuple(cut.sequence_ids().count(number) for number in range(len(texts))) == kept
+
+
 def test_what_cannot_be_asked(gpt, testbed):  # noqa: F811
     for settings, words in (
         ({"causal": True}, "a masked LM; expected a causal one"),

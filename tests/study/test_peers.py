@@ -102,6 +102,7 @@ def test_on_real_data_the_bias_model_is_the_tasks_own(tmp_path):
     files = {
         "peers_sst2": [of_real_data("reweight")],
         "sizes": [of_real_data("mask_tuning"), *left_out],
+        "auxiliary_sst2": [of_real_data("mask_tuning", seed=3)],
         "peers_sst2_rates": [of_real_data("hidden_cut")],
         "peers_qqp": [of_real_data("learned_mixin", "paraphrase")],
         "peers_mnli": [of_real_data("reweight", "nli")],
@@ -112,7 +113,7 @@ def test_on_real_data_the_bias_model_is_the_tasks_own(tmp_path):
     runs = peers.on_real_data(tmp_path)
     arms = {title: [peers.arm_of(run["config"]) for run in of_title] for title, of_title in runs.items()}
     assert arms == {
-        "SST-2 and edited reviews": ["reweight", "mask_tuning"],
+        "SST-2 and edited reviews": ["reweight", "mask_tuning", "mask_tuning"],
         "SST-2 and edited reviews, classifier at 1e-4": ["hidden_cut"],
         "QQP and PAWS": ["learned_mixin", "fine_tuning"],
         "MNLI, HANS and ANLI": ["reweight"],

@@ -1,7 +1,7 @@
 """Accuracy by evaluation set, by group of one set, and against a setting."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pandas
@@ -17,7 +17,7 @@ from mtlib.runs.records import examples_used
 
 
 @style.styled
-def gap(records: Sequence[dict], title: str = "") -> tuple[Figure, str]:
+def gap(records: Sequence[dict], title: str = "", name: Callable[[dict], str] | None = None) -> tuple[Figure, str]:
     """Accuracy on the sets that all records have, one marker per row; in distribution first, then out of it.
 
     Up to five rows share a line for each set. More are named at the left, beside a panel for each set, in which a thin
@@ -27,9 +27,15 @@ def gap(records: Sequence[dict], title: str = "") -> tuple[Figure, str]:
     intervals over three seeds or more (Student's t). If every row is a single run, they are those of its proportion
     (Wilson); beside rows with several seeds a single run has none, since a narrow Wilson interval would make it look
     the most certain.
+
+    Args:
+        name: what a run's row is called, by its configuration; rows then stand in the order of the records.
     """
-    scores, sets = frame(records), style.id_first(common_sets(records))
+    scores, sets = frame(records, name), style.id_first(common_sets(records))
     marks = _marks(scores, "set")
+    if name:
+        in_turn = dict.fromkeys(name(record["config"]) for record in records)
+        marks["row"] = pandas.Categorical(marks["row"], [row for row in in_turn if row in {*marks["row"]}])
     constant = scores.groupby("set")["majority"].first()[sets]
     lowest = min(constant.min(), *marks["low"], *(min(seeds) for seeds in marks["seeds"]))
     shared = {"xlabel": "accuracy, %", "xlim": _PER_CENT if lowest < 42 else (40, _PER_CENT[1])}
@@ -163,7 +169,9 @@ def _marks(scores: pandas.DataFrame, line: str) -> pandas.DataFrame:
 
 
 def _by_row(marks: pandas.DataFrame):
-    return [(row, marks[marks["row"] == row].set_index("line")) for row in in_order(marks["row"])]
+    categorical = isinstance(marks["row"].dtype, pandas.CategoricalDtype)
+    rows = marks["row"].cat.categories if categorical else in_order(marks["row"])
+    return [(row, marks[marks["row"] == row].set_index("line")) for row in rows]
 
 
 def _lines_of_sets(marks: pandas.DataFrame, constant: pandas.Series, title: str, shared: Mapping) -> Figure:
@@ -194,7 +202,7 @@ def _panels_of_sets(marks: pandas.DataFrame, constant: pandas.Series, title: str
         axis.axvline(of_first.loc[name, "mean"], color=shown[first].colour, lw=1, alpha=0.6, label=shown[first].label)
         for line, (row, group) in enumerate(by_row):
             (mark,) = group.loc[[name]].itertuples()
-            _draw_mark(axis, mark, line, shown[row])
+            _draw_mark(axis, mark, line, shown[row], seeds_below=0.26)
         axis.set_title(f"{name}\n({kind(name)})", fontsize=9)
     for axis in axes:
         style.rows_down(axis, labels, **shared)
@@ -220,10 +228,10 @@ def _draw(marks: pandas.DataFrame, lines: Sequence[str]):
     return figure, axis
 
 
-def _draw_mark(axis, mark, at: float, look: style.Look, label: str | None = None) -> None:
+def _draw_mark(axis, mark, at: float, look: style.Look, label: str | None = None, seeds_below: float = 0.0) -> None:
     """Mean and interval at this height, and small circles for the seeds where there are several."""
     if len(mark.seeds) > 1:
-        axis.plot(mark.seeds, [at] * len(mark.seeds), "o", color=look.colour, **style.OF_A_SEED)
+        axis.plot(mark.seeds, [at + seeds_below] * len(mark.seeds), "o", color=look.colour, **style.OF_A_SEED)
     axis.errorbar(
         mark.mean, at, capsize=3,
         xerr=[[mark.mean - mark.low], [mark.high - mark.mean]], marker=look.marker, ms=look.size, ls="",

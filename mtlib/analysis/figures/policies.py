@@ -6,7 +6,6 @@ import numpy as np
 import pandas
 import seaborn
 from matplotlib.figure import Figure
-from matplotlib.transforms import Transform
 
 from mtlib.analysis.figures import style
 from mtlib.analysis.policies import FINE_TUNING, label, points, seeds_in_words
@@ -16,6 +15,7 @@ _ROLES = {"shortcut": (style.PALETTE[1], "//"), "cause": (style.PALETTE[0], ".."
 _ROLE_WORDS = {"shortcut": "carries the shortcut", "cause": "word of opinion"}
 _LETTER = 0.072  # width in inches
 _APART = 6.0  # points between markers that stand side by side
+_SEEDS_RIGHT = 0.6  # marker widths
 
 
 @style.styled
@@ -112,7 +112,7 @@ def gap_by_touch(
             if columns:
                 axis.annotate("", (point[column], point["gap"]), (columns * _APART, 0), textcoords="offset points",
                               arrowprops={"arrowstyle": "-", "color": "0.6", "lw": 0.8})  # fmt: skip
-            _mark(axis, name, point, column, looks[_policy_and_rate(name)[0]], style.aside(axis, columns, 1, _APART))
+            _mark(axis, name, point, column, looks[_policy_and_rate(name)[0]], columns)
     handles, labels = axes[0].get_legend_handles_labels()
     note = "markers that would hide each other stand side by side; a line leads to their place" if moved else None
     figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=8, title=note, title_fontsize=8)
@@ -135,17 +135,19 @@ def _side_by_side(axis, values: np.ndarray) -> list[int]:
     return moves
 
 
-def _mark(axis, name: str, point: pandas.Series, column: str, look: Mapping, beside: Transform) -> None:
+def _mark(axis, name: str, point: pandas.Series, column: str, look: Mapping, columns: int) -> None:
+    """A marker, so many of its widths aside, and right of it its seeds."""
     bar = None if pandas.isna(point["low"]) else [[point["gap"] - point["low"]], [point["high"] - point["gap"]]]
     if len(point["gaps"]) > 1:
         at = [point[column]] * len(point["gaps"])
-        axis.plot(at, point["gaps"], "o", color=look["color"], **style.OF_A_SEED, transform=beside)
+        right = style.aside(axis, columns + _SEEDS_RIGHT, 1, _APART)
+        axis.plot(at, point["gaps"], "o", color=look["color"], mfc="none", ms=2.5, mew=0.7, transform=right)
     size = 4 + 8 * min(_policy_and_rate(name)[1], 0.3) ** 0.5
     size *= 1.5 if isinstance(look["marker"], tuple) else 1  # stars have thin points
     axis.errorbar(
         point[column], point["gap"], yerr=bar, capsize=3, ms=size, **look, ls="",
         markerfacecolor=look["color"] if point["trained"] in (True, None) else "white",
-        label=f"{label(name)} (n = {point['n']:.0f})", transform=beside,
+        label=f"{label(name)} (n = {point['n']:.0f})", transform=style.aside(axis, columns, 1, _APART),
     )  # fmt: skip
 
 

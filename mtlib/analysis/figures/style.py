@@ -43,8 +43,11 @@ _VARIANTS = {
 }
 # masking policies; Mask-tuning with one of them has its look too
 _POLICIES = {"exact": _VARIANTS["mask_tuning (balanced)"], "known_shortcut": ("#661100", (6, 1, 0))}
-# rows that have no look anywhere take these first, which no method has
-_SPARE = (("#aa4499", "x"), ("#44aa99", "+"), ("#222222", "1"), ("#b2df8a", "2"), ("#56b4a9", "3"), ("#7f7f7f", "4"))
+# rows that have no look anywhere take these first, which no method has; filled, or they would vanish on an interval
+_SPARE = (
+    ("#aa4499", (3, 1, 0)), ("#44aa99", (5, 0, 36)), ("#222222", (4, 1, 22)), ("#6b9e3f", (3, 0, 30)),
+    ("#56b4a9", (5, 1, 36)), ("#7f7f7f", (7, 0, 0)),
+)  # fmt: skip
 
 styled = matplotlib.rc_context(_STYLE)  # as a decorator: the reader's own settings stay what they are
 
@@ -58,13 +61,14 @@ class Look(NamedTuple):
 
     @property
     def size(self) -> float:
-        """Of the marker in points; stars have thin points."""
-        return 9.0 if isinstance(self.marker, tuple) else 6.0
+        """Of the marker in points; stars (a tuple with a 1) have thin points."""
+        return 9.0 if isinstance(self.marker, tuple) and self.marker[1] == 1 else 6.0
 
 
 def looks(rows: Sequence[str]) -> dict[str, Look]:
     """The look of each row of a figure, by its name: the same in every figure, as far as the row is known."""
     known = {name: (method.colour, method.marker) for name, method in METHODS.items()} | _VARIANTS
+    known |= {label(name): look for name, look in known.items()}  # rows may come with their names in words
     for row in rows:
         taken = [known.get(other) for other in rows]
         policy = _POLICIES.get(policy_of(row))
