@@ -42,7 +42,7 @@ from mtlib.masking.marking import NUMERALS, MarkSalientSpans, mark_spans
 from mtlib.masking.meta_learned import LearnToMask, MaskScorer, gumbel_choice, gumbel_softmax, meta_loss
 from mtlib.masking.policy import CountedMasking
 from mtlib.masking.ranked import attribution
-from mtlib.masking.supervised import SpanPointer, pointer_loss
+from mtlib.masking.supervised import PointAtSpans, PointedSpan, PointerHits, SpanPointer, pointer_hits, pointer_loss
 from mtlib.methods import get_method
 from mtlib.objectives import FineTuning, MaskedLM
 from mtlib.paths import SETTINGS_FILE
@@ -942,3 +942,34 @@ def test_every_policy_spares_specials_ignores_padding_and_counts(name, lengths, 
 
 
 STILL = make_plm(tiny_bert_config(**NO_DROPOUT))
+
+
+def test_pointer_hits_by_hand(monkeypatch):
+    """Two texts of four tokens between special ones: a span that hits, and one that does not."""
+    best = {4: (1, 2), 6: (4, 4)}  # by the text's first token
+
+    def pointed(pointer, ids, special):
+        first, last = best[ids[0][1]]
+        return tuple(10 * torch.eye(len(ids[0]))[place][None] for place in (first, last))
+
+    monkeypatch.setattr("mtlib.masking.supervised._pointed", pointed)
+    ids, wanted = [[2, 4, 5, 5, 5, 3], [2, 6, 5, 5, 5, 3]], [[0, 0, 1, 0, 0, 0], [0, 1, 1, 1, 0, 0]]
+    hits = pointer_hits(None, ids, wanted, [0, 2, 3])
+    # spans of two in the first text: 4 5, 5 5, 5 5, of which two touch its second token; of one in the second: 3 of 4
+    assert hits == PointerHits(2, 1 / 2, pytest.approx((2 / 3 + 3 / 4) / 2), 1.5)
+
+
+def test_a_pointer_is_tried_on_texts_that_it_has_not_seen(monkeypatch):
+    plm, seen = make_plm(), []
+    spans = [PointedSpan([2, word, 5, 3], 1, 1) for word in range(6, 16)]
+
+    class Known(PointAtSpans):
+        def training_spans(self, plm, examples, seed):
+            return [*spans[:3], *spans[2:]]  # a text may have several
+
+    monkeypatch.setattr("mtlib.masking.supervised.fit_span_pointer", lambda pointer, of, *rest, **more: seen.extend(of))
+    hits = Known().hits(plm, None)
+    assert hits.texts == 1 and spans[-1] not in seen and len(seen) == 10
+    with pytest.raises(UserError, match="1 texts have a span to learn from; 2 or more"):
+        monkeypatch.setattr(Known, "training_spans", lambda *arguments: spans[:1])
+        Known().hits(plm, None)

@@ -101,6 +101,12 @@ def policies(
                 for label, shares in by_policy.items()]  # fmt: skip
         title = f"per cent of the masked tokens, by {words}"
         console.print(rich_table(title, ["masked", *by_policy["all tokens"]], rows))
+    for line in description["policies"].values():
+        if hits := line.get("pointer"):
+            print_line(
+                f"  The best span ({hits['length']:.1f} tokens) touches what it is to find in {hits['touched']:.0%} of "
+                f"{hits['texts']:,} texts that are new to its pointer, a random one as long in {hits['by_chance']:.0%}."
+            )
     if json_file is not None:
         write_json(json_file, description)
 

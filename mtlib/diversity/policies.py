@@ -26,7 +26,7 @@ from mtlib.data.tasks import get_task
 from mtlib.diversity.masked_tokens import Marked, flat, mark_rows, overlap, what_is_masked, with_texts
 from mtlib.diversity.refilled_texts import what_is_refilled
 from mtlib.errors import UserError
-from mtlib.masking import DrawMasks, FixedMasking, MaskingPolicy, masking_policy
+from mtlib.masking import DrawMasks, FixedMasking, MaskingPolicy, SupervisedMasking, masking_policy
 from mtlib.masking.masked_text import draw_mask
 from mtlib.plm import SharedPLM
 from mtlib.preparer import with_column
@@ -107,6 +107,7 @@ def describe(
         line = {"policy": choice.policy, "rate": choice.rate} | what_is_masked(masks[str(choice)], marked)
         refilled = Refill(FixedMasking(masking))(plm, drawn, seed).examples
         line |= what_is_refilled(plm, marked, masks[str(choice)], refilled["input_ids"], grammar)
+        line |= how_well_it_points(plm, whole, masking, seed, source)
         per_batch = seconds_per_batch(plm, asked, masking, marked.examples)
         lines[str(choice)] = line | {"seconds_to_prepare": round(prepared, 1), "seconds_per_batch": per_batch}
         report(str(choice))
@@ -136,6 +137,17 @@ def prepare(
     for preparer in masking.preparers():
         examples = preparer.reading_from(source)(plm, examples, seed).examples
     return examples
+
+
+def how_well_it_points(
+    plm: SharedPLM, examples: Dataset, masking: MaskingPolicy, seed: int = 0, source: str = "testbed"
+) -> dict:
+    """For a policy that masks the best span of a pointer: `PointerHits`, as "pointer". Nothing for others."""
+    if not isinstance(masking, SupervisedMasking) or masking.best_of > 1:
+        return {}
+    (preparer,) = masking.preparers()
+    hits = preparer.reading_from(source).hits(plm, examples, seed)
+    return {"pointer": {name: round(value, 4) for name, value in hits._asdict().items()}}
 
 
 def _training_set(config: RunConfig, plm: SharedPLM, size: int | None) -> tuple[Dataset, Marked, list[int]]:

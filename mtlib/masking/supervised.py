@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 import torch
@@ -11,7 +12,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_se
 
 from mtlib.contexts import forked_random_state
 from mtlib.errors import UserError
-from mtlib.masking.learned import pointer_loss
+from mtlib.masking.learned import best_spans, pointer_loss
 from mtlib.plm import SharedPLM, word_embeddings
 from mtlib.preparer import Prepared, Preparer, with_column
 
@@ -88,6 +89,33 @@ def _pointed(pointer: SpanPointer, ids: Sequence[list[int]], special: Tensor) ->
     return pointer(input_ids.to(device), lengths, text.to(device))
 
 
+class PointerHits(NamedTuple):
+    """How well a pointer finds what it has learned to find, in texts that it has not seen."""
+
+    texts: int
+    touched: float  # the share of the texts in which the best span covers a token of a training span
+    by_chance: float  # the share that a span of the same length would touch, somewhere in the text
+    length: float  # tokens of the best span, mean
+
+
+@torch.no_grad()
+def pointer_hits(
+    pointer: SpanPointer, ids: Sequence[list[int]], wanted: Sequence[Sequence[bool]], special_ids: Iterable[int]
+) -> PointerHits:
+    """`PointerHits` on texts: their tokens, and a flag for each token that is to be found."""
+    special, touched, by_chance, lengths = torch.tensor(sorted(special_ids)), [], [], []
+    for tokens, flags in zip(ids, wanted, strict=True):
+        start, end = (logits.float().log_softmax(-1).cpu() for logits in _pointed(pointer, [tokens], special))
+        first, last, _ = (found.item() for found in best_spans(start, end))
+        length = last - first + 1
+        text = [flag for token, flag in zip(tokens, flags, strict=True) if token not in special]
+        windows = [any(text[place : place + length]) for place in range(len(text) - length + 1)]
+        touched.append(any(flags[first : last + 1]))
+        by_chance.append(sum(windows) / len(windows))
+        lengths.append(length)
+    return PointerHits(len(ids), *(sum(values) / len(ids) for values in (touched, by_chance, lengths)))
+
+
 class PointAtSpans(Preparer):
     """Trains a `SpanPointer` and adds what it says of every token: `span_start` and `span_end`, log-probabilities.
 
@@ -109,6 +137,27 @@ class PointAtSpans(Preparer):
             starts, ends = self._logarithms(pointer.eval(), examples, plm.tokenizer.all_special_ids)
         examples = with_column(with_column(examples, "span_start", starts), "span_end", ends)
         return Prepared(examples, {"supervised_spans": len(spans), "supervised_loss": round(losses[-1], 4)})
+
+    def hits(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> PointerHits:
+        """How well a pointer that learned from nine tenths of the texts does on the last tenth.
+
+        The texts are those of the training spans, in their order, so that pairs of nearly the same text stay together.
+        """
+        spans = self.training_spans(plm, examples, seed)
+        texts = [list(of_text) for _, of_text in groupby(spans, key=lambda span: span.input_ids)]
+        seen, unseen = texts[: len(texts) * 9 // 10], texts[len(texts) * 9 // 10 :]
+        if not seen:
+            raise UserError(f"{len(texts)} texts have a span to learn from; 2 or more are needed to hold one out.")
+        special_ids = plm.tokenizer.all_special_ids
+        with forked_random_state(plm.device, seed), torch.autocast(plm.device.type, enabled=False):
+            pointer = SpanPointer(word_embeddings(plm.trunk).weight).to(plm.device)
+            fit_span_pointer(
+                pointer, [span for of_text in seen for span in of_text], special_ids, self.epochs, seed=seed
+            )
+            ids = [of_text[0].input_ids for of_text in unseen]
+            wanted = [[any(span.start <= place <= span.end for span in of_text) for place in range(len(tokens))]
+                      for tokens, of_text in zip(ids, unseen, strict=True)]  # fmt: skip
+            return pointer_hits(pointer.eval(), ids, wanted, special_ids)
 
     @torch.no_grad()
     def _logarithms(self, pointer: SpanPointer, examples: Dataset, special_ids) -> tuple[list, list]:
