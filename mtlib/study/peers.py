@@ -30,6 +30,7 @@ ARMS = {
     "mask_tuning + reweight, no refilling": _BALANCED
     | {"classifier_reads": "original", "classification": "reweight", "bias": "shortcut"},
     "mask_tuning + learned_mixin": _BALANCED | {"classification": "learned_mixin", "bias": "shortcut"},
+    "mask_tuning + bias_product": _BALANCED | {"classification": "bias_product", "bias": "shortcut"},
     "mask_tuning + confidence_regularization": _BALANCED
     | {"classification": "confidence_regularization", "bias": "shortcut"},
     "mask_tuning + span_cutoff": _BALANCED | {"classification": "span_cutoff"},
