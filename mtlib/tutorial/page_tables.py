@@ -171,6 +171,7 @@ def _in_short(results: Path, of_peers: list[dict]) -> str:
         "Mask-tuning": as_printed(results),
         "Mask-tuning*": arms["mask_tuning"],
         "Mask-tuning, all words of the shortcut masked": told["mask_tuning"],
+        "Bias Product": arms["bias_product"],
         "Reweight": arms["reweight"],
         "Mask-tuning* with Reweight": arms["mask_tuning + reweight"],
         "the same, without refilling": arms["mask_tuning + reweight, no refilling"],
