@@ -58,6 +58,7 @@ OF_COMBINATIONS = (
         "mask_tuning + reweight, no refilling",
         "mask_tuning + reweight",
     ),
+    Change("Bias Product: put inside Mask-tuning", "mask_tuning + bias_product", "bias_product"),
     Change("product of experts: put inside Mask-tuning", "mask_tuning + product_of_experts", "product_of_experts"),
     Change(
         "product of experts, inside: leave out the loss",

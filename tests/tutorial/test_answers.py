@@ -345,6 +345,22 @@ def test_07_bias_product_and_reweight():
         assert comparison.difference(arms["bias_product"], arms["reweight"], name).low < 0
 
 
+def test_07_one_seed_is_too_few_to_choose_a_rate_by():
+    """Product of experts: what the plan's choice by seed 0 missed."""
+    low = {"method": "product_of_experts", "learning_rate": 1e-4, "epochs": 8}
+    at_low = {run["config"]["seed"]: run for run in shipped("peers") if low.items() <= run["config"].items()}
+    planned = {run["config"]["seed"]: run for run in peers.PEERS.by_arm(shipped("peers"))["product_of_experts"]}
+    assert comparison.in_distribution(at_low[0]) < comparison.in_distribution(planned[0])
+    assert all(comparison.in_distribution(planned[seed]) < 51 for seed in (1, 2))
+    inside, edited = (
+        " and ".join(f"{comparison.accuracy(at_low[seed], name):.1f}" for seed in (1, 2))
+        for name in ("testbed_sentiment", "testbed_contrast")
+    )
+    pages = " ".join(prose("07")), (DATA_DIR / "results" / "README.md").read_text()
+    assert f"have {inside} % there, and {edited} % on `testbed_contrast`" in pages[0]
+    assert f"have {inside} % in distribution at 1e-4, and {edited} % on `testbed_contrast`" in pages[1]
+
+
 def test_07_the_gate_is_closed_where_the_bias_model_is_wrong():
     (run,) = (
         run for run in peers.PEERS.by_arm(shipped("peers"))["learned_mixin"] if "gate_misled" in run["history"][-2]
