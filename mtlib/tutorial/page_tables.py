@@ -172,9 +172,7 @@ def _in_short(results: Path, of_peers: list[dict]) -> str:
         "Mask-tuning*": arms["mask_tuning"],
         "Mask-tuning, all words of the shortcut masked": told["mask_tuning"],
         "Bias Product": arms["bias_product"],
-        "Reweight": arms["reweight"],
-        "Mask-tuning* with Reweight": arms["mask_tuning + reweight"],
-        "the same, without refilling": arms["mask_tuning + reweight, no refilling"],
+        "Mask-tuning* with Bias Product": arms["mask_tuning + bias_product"],
     }
     rows = [
         {"trained by": name, "seeds": len(runs)}

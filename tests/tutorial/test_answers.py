@@ -277,6 +277,7 @@ ROWS_OF_07 = {  # the first table of the notebook, by arm
     "fine_tuning": "fine-tuning",
     "bias_product": "Bias Product (learning rate 1e-4)",
     "reweight": "Reweight (learning rate 1e-4)",
+    "mask_tuning + bias_product": "Bias Product inside Mask-tuning",
     "reweight at 2e-4": "Reweight at our first learning rate (2e-4)",
     "mask_tuning + reweight": "Reweight inside Mask-tuning",
     "mask_tuning + reweight, alpha 0": "the same without the masked-LM loss",
@@ -343,6 +344,29 @@ def test_07_bias_product_and_reweight():
     assert sum(ahead) == 4 and "ahead of Reweight with four of five seeds, not significantly" in pages[0]
     for name in ("testbed_contrast", "testbed_counterfactual"):
         assert comparison.difference(arms["bias_product"], arms["reweight"], name).low < 0
+
+
+def test_07_bias_product_inside_mask_tuning():
+    arms = peers.PEERS.by_arm(shipped("peers"))
+    both, alone = arms["mask_tuning + bias_product"], arms["bias_product"]
+    pages = " ".join(prose("07")), (DATA_DIR / "results" / "README.md").read_text()
+    gains = {}
+    for name in ("testbed_contrast", "testbed_counterfactual"):
+        assert comparison.verdict(arms, "mask_tuning + bias_product", "fine_tuning", name) == "holds here"
+        pairs = comparison.seed_pairs(both, alone)
+        gains[name] = [comparison.accuracy(run, name) - comparison.accuracy(base, name) for run, base in pairs]
+        assert len(pairs) == 5 and min(gains[name]) > 0
+    low, high = (f"{of(gains['testbed_contrast']):.0f}" for of in (min, max))
+    assert all(f"by {low} to {high} points on `testbed_contrast`" in text for text in pages)
+    assert comparison.difference(both, alone, "testbed_contrast").low < 0, "significant on one set of two"
+    assert comparison.difference(both, alone, "testbed_counterfactual").low > 0
+    edited = [comparison.accuracy(run, "testbed_contrast") for run in both]
+    assert f"it is right on {fmean(edited):.0f} % of the edited sentences" in answer("07")
+    assert all(f"end at {min(edited):.0f} to {max(edited):.0f} %" in text for text in pages)
+    gaps = comparison.scores(arms).groupby("arm")["gap"].mean()
+    inside = [f"{gaps[f'mask_tuning + {arm}']:.0f}" for arm in ("bias_product", "reweight")]
+    assert f"Bias Product leaves {inside[0]} and Reweight {inside[1]} (five seeds each)" in pages[1]
+    assert f"the gap falls from {gaps['fine_tuning']:.0f} points to {inside[0]}" in answer("07")
 
 
 def test_07_one_seed_is_too_few_to_choose_a_rate_by():
