@@ -77,17 +77,11 @@ def describe(
         _check_trained(trained, task, model)
     seconds: dict[tuple[str, ...], float] = {}
     choices = [PolicyAtRate.parse(text) for text in (default_policies(source) if policies is None else policies)]
-    for choice in choices:  # is it for this data?
-        configure(task, "mask_tuning", source=source, masking=choice.policy).resolved()
     config = configure(
         task, "fine_tuning", source=source, model=str(trained or model), epochs=1, seed=seed,
         learning_rate=_CLASSIFIER_RATE, sets=(get_task(task).dev_set(source),), train_size=train_size,
     ).resolved()  # fmt: skip
-    plm = _filling(config, trained)
-    maskings = {choice: masking_policy(*choice, plm.tokenizer, spacy_pipeline) for choice in choices}
-    for masking in maskings.values():
-        for preparer in masking.preparers():
-            preparer.reading_from(source).check(plm)
+    plm, maskings = _checked(choices, config, trained, spacy_pipeline)
     whole, marked, rows = _training_set(config, plm, size)
     for masking in maskings.values():
         for preparer in masking.preparers():
@@ -118,6 +112,20 @@ def describe(
         "all_tokens": what_is_masked(marked.ordinary, marked), "unmasked": unmasked, "policies": lines,
         "overlap": {f"{a} {b}": round(overlap(masks[a], masks[b]), 4) for a, b in combinations(masks, 2)},
     }  # fmt: skip
+
+
+def _checked(
+    choices: Sequence[PolicyAtRate], config: RunConfig, trained: str | Path | None, spacy_pipeline: str
+) -> tuple[SharedPLM, dict[PolicyAtRate, MaskingPolicy]]:
+    """The model that fills, and the policies, each checked to be for this data and to find what it needs."""
+    for choice in choices:
+        configure(config.task, "mask_tuning", source=config.source, masking=choice.policy).resolved()
+    plm = _filling(config, trained)
+    maskings = {choice: masking_policy(*choice, plm.tokenizer, spacy_pipeline) for choice in choices}
+    for masking in maskings.values():
+        for preparer in masking.preparers():
+            preparer.reading_from(config.source).check(plm)
+    return plm, maskings
 
 
 def default_policies(source: str) -> tuple[str, ...]:
