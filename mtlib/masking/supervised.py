@@ -131,10 +131,9 @@ class PointAtSpans(Preparer):
 
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
         spans = self.training_spans(plm, examples, seed)
-        with forked_random_state(plm.device, seed), torch.autocast(plm.device.type, enabled=False):
-            pointer = SpanPointer(word_embeddings(plm.trunk).weight).to(plm.device)
-            losses = fit_span_pointer(pointer, spans, plm.tokenizer.all_special_ids, self.epochs, seed=seed)
-            starts, ends = self._logarithms(pointer.eval(), examples, plm.tokenizer.all_special_ids)
+        with torch.autocast(plm.device.type, enabled=False):
+            pointer, losses = self._trained(plm, spans, seed)
+            starts, ends = self._logarithms(pointer, examples, plm.tokenizer.all_special_ids)
         examples = with_column(with_column(examples, "span_start", starts), "span_end", ends)
         return Prepared(examples, {"supervised_spans": len(spans), "supervised_loss": round(losses[-1], 4)})
 
@@ -148,16 +147,19 @@ class PointAtSpans(Preparer):
         seen, unseen = texts[: len(texts) * 9 // 10], texts[len(texts) * 9 // 10 :]
         if not seen:
             raise UserError(f"{len(texts)} texts have a span to learn from; 2 or more are needed to hold one out.")
-        special_ids = plm.tokenizer.all_special_ids
-        with forked_random_state(plm.device, seed), torch.autocast(plm.device.type, enabled=False):
+        ids = [of_text[0].input_ids for of_text in unseen]
+        wanted = [[any(span.start <= place <= span.end for span in of_text) for place in range(len(tokens))]
+                  for tokens, of_text in zip(ids, unseen, strict=True)]  # fmt: skip
+        with torch.autocast(plm.device.type, enabled=False):
+            pointer, _ = self._trained(plm, [span for of_text in seen for span in of_text], seed)
+            return pointer_hits(pointer, ids, wanted, plm.tokenizer.all_special_ids)
+
+    def _trained(self, plm: SharedPLM, spans: list[PointedSpan], seed: int) -> tuple[SpanPointer, list[float]]:
+        """A new pointer that has learned from the spans, and its losses."""
+        with forked_random_state(plm.device, seed):
             pointer = SpanPointer(word_embeddings(plm.trunk).weight).to(plm.device)
-            fit_span_pointer(
-                pointer, [span for of_text in seen for span in of_text], special_ids, self.epochs, seed=seed
-            )
-            ids = [of_text[0].input_ids for of_text in unseen]
-            wanted = [[any(span.start <= place <= span.end for span in of_text) for place in range(len(tokens))]
-                      for tokens, of_text in zip(ids, unseen, strict=True)]  # fmt: skip
-            return pointer_hits(pointer.eval(), ids, wanted, special_ids)
+            losses = fit_span_pointer(pointer, spans, plm.tokenizer.all_special_ids, self.epochs, seed=seed)
+        return pointer.eval(), losses
 
     @torch.no_grad()
     def _logarithms(self, pointer: SpanPointer, examples: Dataset, special_ids) -> tuple[list, list]:

@@ -37,7 +37,8 @@ def parts(results: Path) -> dict[str, str]:
     arms = [arm.name for arm in ARMS]
     grid, rest = split(study)
     tasks = list(_by_task(rest))
-    of_peers = read_records([results / "peers.jsonl"])
+    of_peers, on_real_data = read_records([results / "peers.jsonl"]), peers.on_real_data(results)
+    bias_models = peers.bias_models({"testbed": of_peers, **on_real_data}).rename_axis("data")
     return {
         **_images(results, tasks),
         "testbed in short": _in_short(results, of_peers),
@@ -75,8 +76,8 @@ def parts(results: Path) -> dict[str, str]:
         "other methods on pairs": _each_compared(
             peers.PEERS, _by_task(read_records([results / "peers_pairs.jsonl"])), "method"
         ),
-        "bias models": report.markdown(_bias_models(results, of_peers)),
-        "other methods on real data": _each_compared(peers.PEERS, peers.on_real_data(results), "method"),
+        "bias models": report.markdown(bias_models),
+        "other methods on real data": _each_compared(peers.PEERS, on_real_data, "method"),
         "policies on pairs, changed": _frames_by_task(changes.on_pairs(results)),
         **{name: report.markdown(frame) for name, frame in changes.tables(results).items()},
         "other methods seed by seed": report.markdown(peers.seed_by_seed(results, of_peers)),
@@ -201,11 +202,6 @@ def _fillings(results: Path) -> str:
     frame = as_frame({name: json.loads((results / file).read_text()) for name, file in files.items()})
     texts = frame.map(_number).reset_index()
     return report.markdown(texts.set_index("masked LM"))
-
-
-def _bias_models(results: Path, of_testbed: list[dict]) -> pandas.DataFrame:
-    """What the bias models are worth: the one that is told the shortcut, and the guesses on real data."""
-    return peers.bias_models({"testbed": of_testbed, **peers.on_real_data(results)}).rename_axis("data")
 
 
 def _policies(records: list[dict]) -> str:
