@@ -59,6 +59,18 @@ OF_COMBINATIONS = (
         "mask_tuning + reweight",
     ),
     Change("Bias Product: put inside Mask-tuning", "mask_tuning + bias_product", "bias_product"),
+    Change("Bias Product: add the masked-LM loss alone", "mask_tuning + bias_product, no refilling", "bias_product"),
+    Change("Bias Product: refill the text alone", "mask_tuning + bias_product, alpha 0", "bias_product"),
+    Change(
+        "Bias Product, inside: leave out the loss",
+        "mask_tuning + bias_product, alpha 0",
+        "mask_tuning + bias_product",
+    ),
+    Change(
+        "Bias Product, inside: leave out refilling",
+        "mask_tuning + bias_product, no refilling",
+        "mask_tuning + bias_product",
+    ),
     Change("product of experts: put inside Mask-tuning", "mask_tuning + product_of_experts", "product_of_experts"),
     Change(
         "product of experts, inside: leave out the loss",

@@ -15,55 +15,67 @@ from mtlib.methods import METHODS
 from mtlib.runs.config import BUNDLED_MODEL, configure
 from mtlib.runs.records import examples_used, read_records
 
-_EXPERTS = {"bias": "shortcut", "bias_learning_rate": 2e-2}
+_KNOWN = {"bias": "shortcut"}
+_EXPERTS = _KNOWN | {"bias_learning_rate": 2e-2}
 _BALANCED = {"method": "mask_tuning", "update": "balanced", "mlm_head_learning_rate": 5e-4}
+# what a control leaves out of a combination, by the words that its name ends with
+_CONTROLS = {", alpha 0": {"alpha": 0.0}, ", no refilling": {"classifier_reads": "original"}}
+
+
+def _combined(classification: str, *controls: str, **settings: object) -> dict[str, dict]:
+    """Mask-tuning with another classification loss, and its controls."""
+    whole = {**_BALANCED, "classification": classification, **settings}
+    named = {name: whole | _CONTROLS[name] for name in controls}
+    return {f"mask_tuning + {classification}{name}": arm for name, arm in {"": whole, **named}.items()}
+
+
 # the arms of the plan, with the settings that make them on the testbed, where the shortcut is known
 ARMS = {
     "fine_tuning": {"method": "fine_tuning"},
     "mask_tuning": _BALANCED,
-    "mask_tuning + product_of_experts": _BALANCED | {"classification": "product_of_experts"} | _EXPERTS,
-    "mask_tuning + product_of_experts, alpha 0": _BALANCED
-    | {"alpha": 0.0, "classification": "product_of_experts"}
-    | _EXPERTS,
-    "mask_tuning + reweight": _BALANCED | {"classification": "reweight", "bias": "shortcut"},
-    "mask_tuning + reweight, alpha 0": _BALANCED | {"alpha": 0.0, "classification": "reweight", "bias": "shortcut"},
-    "mask_tuning + reweight, no refilling": _BALANCED
-    | {"classifier_reads": "original", "classification": "reweight", "bias": "shortcut"},
-    "mask_tuning + learned_mixin": _BALANCED | {"classification": "learned_mixin", "bias": "shortcut"},
-    "mask_tuning + bias_product": _BALANCED | {"classification": "bias_product", "bias": "shortcut"},
-    "mask_tuning + confidence_regularization": _BALANCED
-    | {"classification": "confidence_regularization", "bias": "shortcut"},
-    "mask_tuning + span_cutoff": _BALANCED | {"classification": "span_cutoff"},
-    "learned_mixin": {"method": "learned_mixin", "bias": "shortcut"},
-    "bias_product": {"method": "bias_product", "bias": "shortcut"},
-    "product_of_experts": {"method": "product_of_experts"} | _EXPERTS,
-    "reweight": {"method": "reweight", "bias": "shortcut"},
-    "confidence_regularization": {"method": "confidence_regularization", "bias": "shortcut"},
+    **_combined("product_of_experts", ", alpha 0", **_EXPERTS),
+    **_combined("reweight", *_CONTROLS, **_KNOWN),
+    **_combined("learned_mixin", **_KNOWN),
+    **_combined("bias_product", *_CONTROLS, **_KNOWN),
+    **_combined("confidence_regularization", **_KNOWN),
+    **_combined("span_cutoff"),
+    "learned_mixin": {"method": "learned_mixin", **_KNOWN},
+    "bias_product": {"method": "bias_product", **_KNOWN},
+    "product_of_experts": {"method": "product_of_experts", **_EXPERTS},
+    "reweight": {"method": "reweight", **_KNOWN},
+    "confidence_regularization": {"method": "confidence_regularization", **_KNOWN},
     "span_cutoff": {"method": "span_cutoff"},
     "hidden_cut": {"method": "hidden_cut"},
 }
-EVERY_ARM = (*ARMS, "ipt")  # IPT parses a treebank, which is not bundled, so that no settings alone make it
+# on MNLI: product of experts with the features of its own paper, where the other arms have those of Clark et al.
+_OWN_FEATURES = {"product_of_experts, token overlap": {**ARMS["product_of_experts"], "bias": "token_overlap"}}
+# IPT parses a treebank, which is not bundled, so that no settings alone make it
+EVERY_ARM = (*ARMS, *_OWN_FEATURES, "ipt")
 
 
 def arm_of(config: dict) -> str | None:
     """A record's arm: its method, and what that is combined with ("mask_tuning + product_of_experts").
 
     The controls that leave out the masked-LM loss, or the refilling, are arms of their own: "mask_tuning + reweight,
-    alpha 0" and "mask_tuning + reweight, no refilling".
+    alpha 0" and "mask_tuning + reweight, no refilling". So is another bias model: "product_of_experts, token overlap".
     None for another reading of one of the plan's arms (the joint update, other masks), which is none of them.
     """
     combined = config.get("classification") or "fine_tuning"
     arm = config["method"] + ("" if combined == "fine_tuning" else f" + {combined}")
     arm += ", alpha 0" if config["method"] == "mask_tuning" and config.get("alpha") == 0 else ""
     arm += ", no refilling" if config.get("classifier_reads") == "original" else ""
+    arm += ", token overlap" if config.get("bias") == "token_overlap" else ""
     known = config["source"].startswith("testbed")
-    return arm if arm not in ARMS or method_settings(config) == _settings_of_arm(arm, config["task"], known) else None
+    unknown = arm not in ARMS and arm not in _OWN_FEATURES
+    return arm if unknown or method_settings(config) == _settings_of_arm(arm, config["task"], known) else None
 
 
 @cache
 def _settings_of_arm(arm: str, task: str, known: bool) -> dict:
     """What a method reads in an arm; where the shortcut is not known, the bias model is the task's default."""
-    settings = ARMS[arm] if known or "bias" not in ARMS[arm] else ARMS[arm] | {"bias": "by_task"}
+    settings = (ARMS | _OWN_FEATURES)[arm]
+    if not known and settings.get("bias") == "shortcut":
+        settings = settings | {"bias": "by_task"}
     return method_settings(configure(task, **settings).resolved().public())
 
 
@@ -79,10 +91,9 @@ def label(arm: str) -> str:
 
 PEERS = ArmComparison(arm_of, label, at_best_rates)
 # comparisons on real data: the task, its records, and those of fine-tuning and Mask-tuning that were made for others
-_AT_ANOTHER_RATE = "SST-2 and edited reviews, classifier at 1e-4"
 _REAL_DATA = {
     "SST-2 and edited reviews": ("sentiment", "peers_sst2", "sizes", "auxiliary_sst2"),
-    _AT_ANOTHER_RATE: ("sentiment", "peers_sst2_rates", "study"),
+    "SST-2 and edited reviews, classifier at 1e-4": ("sentiment", "peers_sst2_rates", "study"),
     "QQP and PAWS": ("paraphrase", "peers_qqp", "study"),
     "MNLI, HANS and ANLI": ("nli", "peers_mnli", "study"),
 }
@@ -105,26 +116,33 @@ def on_real_data(results: Path) -> dict[str, list[dict]]:
 
 
 def bias_models(runs: Mapping[str, Iterable[dict]]) -> pandas.DataFrame:
-    """What bias models were worth on the training set, in per cent: a row for each of the named groups of runs.
+    """What bias models were worth on the training set, in per cent: a row for each task and bias model.
 
-    Means over the runs: how often the bias model is right on examples that it was not fitted on, and its calibration
-    error (how far the certainty that it claims is from how often it is right). Beside them the share of the commonest
-    label in the dev set: a bias model that is right no more often says nothing.
+    A row is named after the first of the groups of runs that has it. Means over the runs: how often the bias model is
+    right on examples that it was not fitted on, and its calibration error (how far the certainty that it claims is from
+    how often it is right). Beside them the share of the commonest label in the dev set: a bias model that is right no
+    more often says nothing.
     """
-    rows = {}
+    told = defaultdict(list)
     for title, group in runs.items():
-        if title == _AT_ANOTHER_RATE:  # the same bias model as at the first
-            continue
-        told = [(run, stage) for run in group for stage in run["cost"]["stages"] if "bias_accuracy" in stage]
-        if told:
-            dev = next(iter(told[0][0]["metrics"].values()))
-            rows[title] = {
-                "bias model": told[0][0]["config"]["bias"].replace("_", " "),
-                "right": fmean(100 * stage["bias_accuracy"] for _, stage in told),
-                "calibration error": fmean(100 * stage["bias_calibration_error"] for _, stage in told),
-                "commonest label (dev)": 100 * dev["majority"],
-            }
-    return pandas.DataFrame.from_dict(rows, orient="index").round(1)
+        for run in group:
+            stages = [stage for stage in run["cost"]["stages"] if "bias_accuracy" in stage]
+            told[run["config"]["task"], run["config"].get("bias")] += [(title, run, stage) for stage in stages]
+    rows, titles = [], []
+    for (_, bias), found in told.items():
+        if found:
+            title, run, _ = found[0]
+            dev = next(iter(run["metrics"].values()))
+            titles.append(title)
+            rows.append(
+                {
+                    "bias model": bias.replace("_", " "),
+                    "right": fmean(100 * stage["bias_accuracy"] for _, _, stage in found),
+                    "calibration error": fmean(100 * stage["bias_calibration_error"] for _, _, stage in found),
+                    "commonest label (dev)": 100 * dev["majority"],
+                }
+            )
+    return pandas.DataFrame(rows, index=titles).round(1)
 
 
 def seed_by_seed(results: Path, compared: Iterable[dict] = ()) -> pandas.DataFrame:

@@ -121,6 +121,33 @@ def test_on_real_data_the_bias_model_is_the_tasks_own(tmp_path):
     assert runs["SST-2 and edited reviews"][0]["config"]["bias"] == "bag_of_words"
     assert runs["QQP and PAWS"][0]["config"]["bias"] == "lexical_overlap"
     assert runs["MNLI, HANS and ANLI"][0]["config"]["bias"] == "overlap"
+    own = of_real_data("product_of_experts", "nli", bias="token_overlap")["config"]
+    assert peers.arm_of(own) == "product_of_experts, token overlap"
+    assert peers.label(peers.arm_of(own)) == "product of experts, token overlap"
+    assert peers.arm_of(own | {"bias_weight": 0.5}) is None
+    assert peers.arm_of(of_real_data("reweight", "nli", bias="token_overlap")["config"]) not in peers.EVERY_ARM
+
+
+def test_a_bias_model_has_one_row_for_each_task():
+    def run(task, bias, *right):
+        stages = [{"bias_accuracy": share, "bias_calibration_error": 0.01} for share in right]
+        return {
+            "config": {"task": task, "bias": bias},
+            "metrics": {"dev": {"majority": 0.5}},
+            "cost": {"stages": [{}, *stages]},
+        }
+
+    groups = {
+        "SST-2": [run("sentiment", None), run("sentiment", "bag_of_words", 0.6), run("sentiment", "bag_of_words", 0.7)],
+        "SST-2 at another rate": [run("sentiment", "bag_of_words", 0.8)],
+        "MNLI": [run("nli", "overlap", 0.4), run("nli", "token_overlap", 0.3)],
+    }
+    table = peers.bias_models(groups)
+    assert list(zip(table.index, table["bias model"], table["right"], strict=True)) == [
+        ("SST-2", "bag of words", 70.0),
+        ("MNLI", "overlap", 40.0),
+        ("MNLI", "token overlap", 30.0),
+    ]
 
 
 @pytest.mark.parametrize("arm", peers.ARMS)
