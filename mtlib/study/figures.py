@@ -118,7 +118,7 @@ def claims(by_panel: Mapping[tuple[str, str, str], Sequence[Cell]], title: str =
         axis.set_title(f"{questions}: {label(arm)}\nminus {label(base)}", fontsize=9)
     for axis in axes[len(run) :]:
         axis.set_visible(False)
-    for axis in axes[max(0, len(run) - columns) : len(run)]:
+    for axis in axes[: len(run)]:
         axis.set_xlabel("difference, points", fontsize=9)
     ends = [end for cells in run.values() for cell in cells for end in (cell.decisive.low, cell.decisive.high)]
     axes[0].set_xlim(min(*ends, 0) - 2, max(*ends, 0) + 2)  # the shading would widen it

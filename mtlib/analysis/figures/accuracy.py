@@ -216,20 +216,23 @@ def _panels_of_sets(marks: pandas.DataFrame, constant: pandas.Series, title: str
 def _draw(marks: pandas.DataFrame, lines: Sequence[str]):
     """A figure with a line for each of `lines`, 1 apart, and on it a marker and an interval for each row of `marks`."""
     by_row = _by_row(marks)
-    figure, (axis,) = style.new(7.0, 1.1 + max(0.42, 0.1 * len(by_row)) * len(lines) + 0.1 * len(by_row))
-    apart, shown = min(0.16, 0.8 / len(by_row)), style.looks([row for row, _ in by_row])
+    with_seeds = any(len(seeds) > 1 for seeds in marks["seeds"])
+    of_a_line = max(0.42, (0.2 if with_seeds else 0.1) * len(by_row))
+    figure, (axis,) = style.new(7.0, 1.1 + of_a_line * len(lines) + 0.1 * len(by_row))
+    apart, shown = min(0.26 if with_seeds else 0.16, 0.8 / len(by_row)), style.looks([row for row, _ in by_row])
     for place, (row, group) in enumerate(by_row):
         group, look = group[group.index.isin(lines)], shown[row]
         for mark in group.itertuples():
-            at = lines.index(mark.Index) + apart * (place - (len(by_row) - 1) / 2)
-            _draw_mark(axis, mark, at, look, f"{look.label} (n = {mark.n})" if mark.Index == group.index[0] else None)
-    if any(len(seeds) > 1 for seeds in marks["seeds"]):
+            at = lines.index(mark.Index) + apart * (place - (len(by_row) - 1) / 2 - 0.2 * with_seeds)
+            name = f"{look.label} (n = {mark.n})" if mark.Index == group.index[0] else None
+            _draw_mark(axis, mark, at, look, name, seeds_below=0.4 * apart)
+    if with_seeds:
         axis.plot([], [], "o", color="0.3", **style.OF_A_SEED, label="a single seed")
     return figure, axis
 
 
 def _draw_mark(axis, mark, at: float, look: style.Look, label: str | None = None, seeds_below: float = 0.0) -> None:
-    """Mean and interval at this height, and small circles for the seeds where there are several."""
+    """Mean and interval at this height, and below them small circles for the seeds where there are several."""
     if len(mark.seeds) > 1:
         axis.plot(mark.seeds, [at + seeds_below] * len(mark.seeds), "o", color=look.colour, **style.OF_A_SEED)
     axis.errorbar(

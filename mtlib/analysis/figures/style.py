@@ -70,12 +70,20 @@ def looks(rows: Sequence[str]) -> dict[str, Look]:
     known = {name: (method.colour, method.marker) for name, method in METHODS.items()} | _VARIANTS
     known |= {label(name): look for name, look in known.items()}  # rows may come with their names in words
     for row in rows:
-        taken = [known.get(other) for other in rows]
-        policy = _POLICIES.get(policy_of(row))
-        if row not in known and method_of(row) == "mask_tuning" and policy and policy not in taken:
-            known[row] = policy
+        look = _look_of_policy(row, rows)
+        if row not in known and look and look not in [known.get(other) for other in rows]:
+            known[row] = look
     chosen = _completed(known, rows, _SPARE)
     return {row: Look(label(row), *chosen[row]) for row in rows}
+
+
+def _look_of_policy(row: str, rows: Sequence[str]) -> tuple | None:
+    """Of Mask-tuning with a policy: the policy's; where a figure has two updates, random masks have the update's."""
+    if method_of(row) != "mask_tuning":
+        return None
+    if policy_of(row) == "exact" and "balanced" not in row and any("balanced" in other for other in rows):
+        return METHODS["mask_tuning"].colour, METHODS["mask_tuning"].marker
+    return _POLICIES.get(policy_of(row))
 
 
 def of_policies(policies: Sequence[str]) -> dict[str, dict]:

@@ -14,11 +14,12 @@ from mtlib.errors import UserError
 
 @style.styled
 def learning_curves(
-    records: Sequence[dict], parts: Sequence[str] = ("ft_loss",), title: str = ""
+    records: Sequence[dict], parts: Sequence[str] = ("ft_loss",), title: str = "", labels: int = 0
 ) -> tuple[Figure, str]:
     """Parts of the loss over training, a line per run and a thick one for their mean, a panel per part.
 
-    One part of more than four rows has a panel for each row.
+    One part of more than four rows has a panel for each row. With the number of `labels` a dotted line stands at the
+    classification loss of guessing, ln of that number.
     """
     rows = by_row(records)
     shown, words, lines = style.looks(list(rows)), [], {}
@@ -36,12 +37,17 @@ def learning_curves(
             unbroken = name.replace(" = ", "\u00a0=\u00a0")
             axis.set_title(fill(unbroken, 26), fontsize=9)
         words.append(f"{part} of {row} from {mean.iloc[0]:.2f} to {mean.iloc[-1]:.2f}")
+    shown_lines = {} if apart else lines
     for axis in axes:
         axis.set(ylim=(0, None), xlabel="optimiser step")
     for axis, part in zip(axes, parts, strict=False):  # small panels share the label of the first
         axis.set_ylabel(f"{part}, nats\n(running mean)")
-    if lines and not apart:  # else no run has any of these parts
-        style.legend_below(figure, lines)
+    if labels:
+        for axis in axes if apart else axes[[part == "ft_loss" for part in parts]]:
+            guessing = axis.axhline(np.log(labels), ls=":", color="0.5", lw=1.5, zorder=0)
+        shown_lines = shown_lines | {f"guessing among {labels} labels (ln {labels})": guessing}
+    if shown_lines:  # else no run has any of these parts
+        style.legend_below(figure, shown_lines)
     figure.suptitle(title, x=0.01, ha="left", fontsize=11)
     return figure, f"Training losses, running means: {'; '.join(words)}."
 
@@ -95,7 +101,10 @@ def loss_scatter(snapshots: Mapping[str, tuple[np.ndarray, np.ndarray]], title: 
         axis.text(0.97, 0.97, text, transform=axis.transAxes, ha="right", va="top", fontsize=8.5,
                   bbox={"facecolor": "white", "alpha": 0.8, "edgecolor": "0.8"})  # fmt: skip
         axis.set_title(name)
-        axis.set_xlabel("mlm_loss, nats")
+        axis.set(xlabel="mlm_loss, nats", xlim=(-0.16 * mlm.max(), None))  # room for the names of the quadrants
+        for height, quadrant in ((0.5 * half, "I.1"), (2 * half, "I.2")):
+            axis.text(-0.14 * mlm.max(), height, quadrant, va="center", fontsize=8.5)
+        axis.text(0.6, 0.35, "II", transform=axis.transAxes, fontsize=8.5)
         words[name] = [f"{label} {100 * share:.0f} %" for label, share in shares.items()]
     low, high = axes[0].get_ylim()
     axes[0].set(ylabel="ft_loss, nats", ylim=(low, low + 1.45 * (high - low)))  # the shares stand above the points
