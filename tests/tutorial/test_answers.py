@@ -101,7 +101,11 @@ def test_03_table():
         cells = [accuracy(scores, row, set_name) for row in rows]
         assert len({len(seeds) for seeds in cells}) == 1
         numbers = [f"{seeds.mean():.1f}" for seeds in cells]
-        printed = [line.format(WORDS[len(cells[0])]), *numbers, *["not run"] * (3 - len(cells))]
+        if len(cells) == 2:  # the balanced update has learning rates of its own
+            balanced = WITHOUT_REFILLING.by_arm(reading_originals(DATA_DIR / "results"))["refilled"]
+            mean = fmean(comparison.accuracy(run, set_name) for run in balanced)
+            numbers.append(f"{mean:.1f} (at rates of its own)")
+        printed = [line.format(WORDS[len(cells[0])]), *numbers]
         assert f"| {' | '.join(printed)} |" in answer("03")
 
 
@@ -131,7 +135,7 @@ def test_04_where_mask_tuning_works():
         accuracy(scores, row, "testbed_sentiment")
         for row in ("mask_tuning", "mask_tuning (balanced)", "no_integrated_loss", "perturb_first", "fine_tuning")
     )
-    assert f"With the loss each of {WORDS[len(printed)]} seeds trained well, without it two did" in answer("04")
+    assert f"with it each of {WORDS[len(printed)]} seeds trained well, without it two did" in answer("04")
     assert len(printed) == len(without)
     assert min(printed.min(), balanced.min()) > fine.mean(), "with the loss every seed trained"
     assert [seed >= fine.mean() - TRAINED_WITHIN for seed in without] == [False, False, True, False, True], (
@@ -146,7 +150,7 @@ def test_04_the_loss_without_refilling():
         accuracy(scores, row, "testbed_contrast") for row in ("mask_tuning (no refilling, balanced)", "fine_tuning")
     )
     both = accuracy(scores, "mask_tuning (balanced)", "testbed_contrast").mean()
-    assert f"from {fine.mean():.0f} to {runs.mean():.0f} %. Refilling as well gives {both:.0f} %" in answer("04")
+    assert f"from {fine.mean():.0f} to {runs.mean():.0f} %, and refilling them to {both:.0f} %" in answer("04")
     rows, page = by_row(told_the_words(DATA_DIR / "results")), (DATA_DIR / "results" / "README.md").read_text()
     without = rows["mask_tuning (no refilling, balanced)"]
     for name in ("testbed_contrast", "testbed_counterfactual"):
@@ -159,7 +163,7 @@ def test_04_pilot():
     without, mask, fine = (
         accuracy(scores, row, "sst2").mean() for row in ("no_integrated_loss", "mask_tuning", "fine_tuning")
     )
-    text = f"Mask-tuning scored {mask:.0f} %, without the loss {without:.0f} %, fine-tuning {fine:.0f} %"
+    text = f"Equation 1 scored {mask:.0f} %, without the loss {without:.0f} %, fine-tuning {fine:.0f} %"
     assert text in answer("04")
 
 
@@ -250,7 +254,9 @@ def test_06_equation_1_follows_the_shortcut():
     runs = [run for run in shipped("policies") if printed.items() <= run["config"].items()]
     means = [fmean(comparison.accuracy(run, name) for run in runs) for name in runs[0]["metrics"]]
     first, second, third = (f"{mean:.0f}" for mean in means)
-    assert len(runs) == 5 and f"it has {first}, {second} and {third} %" in " ".join(prose("06"))
+    assert len(runs) == 5 and second == third
+    words = f"it has {first} % in distribution, and {second} % on each of the sets where the shortcut misleads"
+    assert words in " ".join(prose("06"))
 
 
 def test_what_masks_leave_of_the_shortcut():
@@ -377,12 +383,24 @@ def test_07_one_seed_is_too_few_to_choose_a_rate_by():
     assert comparison.in_distribution(at_low[0]) < comparison.in_distribution(planned[0])
     assert all(comparison.in_distribution(planned[seed]) < 51 for seed in (1, 2))
     inside, edited = (
-        " and ".join(f"{comparison.accuracy(at_low[seed], name):.1f}" for seed in (1, 2))
+        [f"{comparison.accuracy(at_low[seed], name):.1f}" for seed in range(5)]
         for name in ("testbed_sentiment", "testbed_contrast")
     )
+    arms = {"low": list(at_low.values())} | peers.PEERS.by_arm(shipped("peers"))
+    gain, elsewhere = (
+        comparison.difference(arms["low"], arms["fine_tuning"], name, 0.975)
+        for name in ("testbed_contrast", "testbed_counterfactual")
+    )
+    assert gain.low > 0 and elsewhere.low > 0
     pages = " ".join(prose("07")), (DATA_DIR / "results" / "README.md").read_text()
-    assert f"have {inside} % there, and {edited} % on `testbed_contrast`" in pages[0]
-    assert f"have {inside} % in distribution at 1e-4, and {edited} % on `testbed_contrast`" in pages[1]
+    assert f"the two seeds that failed have {inside[1]} and {inside[2]} % there" in pages[0]
+    assert f"all five together {gain.mean:.0f} points more than fine-tuning on `testbed_contrast`" in pages[0]
+    assert f"have {', '.join(inside[:4])} and {inside[4]} % in distribution" in pages[1]
+    assert f"and {', '.join(edited[:4])} and {edited[4]} % on `testbed_contrast`" in pages[1]
+    assert f"{gain.mean:.0f} points more than fine-tuning there [{gain.low:.1f}, {gain.high:.1f}]" in pages[1]
+    assert (
+        f"{elsewhere.mean:.0f} more on `testbed_counterfactual` [{elsewhere.low:.1f}, {elsewhere.high:.1f}]" in pages[1]
+    )
 
 
 def test_07_the_gate_is_closed_where_the_bias_model_is_wrong():
@@ -492,7 +510,6 @@ def test_04_reading_refilled_text_costs():
         assert f"{shift.mean:.1f} [{shift.low:.1f}, {shift.high:.1f}]" in page
         costs.append(f"{shift.mean:.1f}")
     assert f"reading refilled text costs {' and '.join(costs)} points here (five seeds)" in " ".join(prose("04"))
-    assert f"it was {' and '.join(costs)} points better to classify the original text" in answer("04")
 
 
 def test_07_on_mnli():
