@@ -373,6 +373,10 @@ def test_07_bias_product_inside_mask_tuning():
     inside = [f"{gaps[f'mask_tuning + {arm}']:.0f}" for arm in ("bias_product", "reweight")]
     assert f"Bias Product leaves {inside[0]} and Reweight {inside[1]} (five seeds each)" in pages[1]
     assert f"the gap falls from {gaps['fine_tuning']:.0f} points to {inside[0]}" in answer("07")
+    told = [run for run in shipped("policies") if run["config"]["masking"] == "known_shortcut"]
+    told = [run for run in told if run["config"]["epochs"] == 8 and run["config"]["method"] == "mask_tuning"]
+    behind = comparison.difference(both, told, "testbed_sentiment")
+    assert behind.high < 0 and f"though with {-behind.mean:.0f} points less in distribution" in answer("07")
 
 
 def test_07_one_seed_is_too_few_to_choose_a_rate_by():
