@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 from accelerate import PartialState
-from datasets import disable_progress_bars
+from datasets import Dataset, disable_progress_bars
 from transformers import TrainerCallback, set_seed
 from transformers.utils import logging
 
@@ -114,12 +114,7 @@ def _complete(
     environment.reset_peak_memory()
     plm, stages = _start(config)
     revision = getattr(plm.config, "_commit_hash", None)
-    train = sets["train"].dataset
-    for preparer in (preparer for stage in stages for preparer in stage.prepare):
-        preparer.check_number(len(train))
-    needed = {name for stage in stages for name in stage.objective.columns}
-    needed |= {name for stage in stages for preparer in stage.prepare for name in preparer.reads}
-    examples = tokenise(train, plm.tokenizer, config.max_length, keep=needed & {*train.column_names})
+    examples = _examples(config, sets["train"].dataset, plm, stages)
     work = path.parent / ".work" / path.stem
     if not resume:
         shutil.rmtree(work, ignore_errors=True)
@@ -172,6 +167,15 @@ def _start(config: RunConfig) -> tuple[SharedPLM, tuple[Stage, ...]]:
         for preparer in stage.prepare:
             preparer.check(plm)
     return plm, stages
+
+
+def _examples(config: RunConfig, train: Dataset, plm: SharedPLM, stages: Sequence[Stage]) -> Dataset:
+    """The training set in tokens, with the columns that the stages read; enough of it for each of their preparers."""
+    for preparer in (preparer for stage in stages for preparer in stage.prepare):
+        preparer.check_number(len(train))
+    needed = {name for stage in stages for name in stage.objective.columns}
+    needed |= {name for stage in stages for preparer in stage.prepare for name in preparer.reads}
+    return tokenise(train, plm.tokenizer, config.max_length, keep=needed & {*train.column_names})
 
 
 def _check_lengths(config: RunConfig, plm: SharedPLM) -> None:
