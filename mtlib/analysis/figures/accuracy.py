@@ -217,9 +217,9 @@ def _draw(marks: pandas.DataFrame, lines: Sequence[str]):
     """A figure with a line for each of `lines`, 1 apart, and on it a marker and an interval for each row of `marks`."""
     by_row = _by_row(marks)
     with_seeds = any(len(seeds) > 1 for seeds in marks["seeds"])
-    of_a_line = max(0.42, (0.2 if with_seeds else 0.1) * len(by_row))
+    of_a_line = max(0.5, 0.18 * len(by_row)) if with_seeds else max(0.42, 0.1 * len(by_row))
     figure, (axis,) = style.new(7.0, 1.1 + of_a_line * len(lines) + 0.1 * len(by_row))
-    apart, shown = min(0.26 if with_seeds else 0.16, 0.8 / len(by_row)), style.looks([row for row, _ in by_row])
+    apart, shown = min(0.4 if with_seeds else 0.16, 0.8 / len(by_row)), style.looks([row for row, _ in by_row])
     for place, (row, group) in enumerate(by_row):
         group, look = group[group.index.isin(lines)], shown[row]
         for mark in group.itertuples():
