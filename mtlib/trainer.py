@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -20,7 +21,7 @@ from mtlib.objectives import FineTuning, Objective, ObjectiveOutput
 from mtlib.plm import SharedPLM
 from mtlib.sampler import LengthGroups
 from mtlib.settings import COUNT, FROM_0, STEPS, Update, check_choice
-from mtlib.trainer_checks import check_arguments, check_set, check_sets, check_shapes, label_names
+from mtlib.trainer_checks import check_arguments, check_optimizer, check_set, check_sets, check_shapes, label_names
 from mtlib.updates import AlternatingUpdate, BalancedUpdate
 
 
@@ -127,6 +128,7 @@ class ObjectiveTrainer(Trainer):
         self._forget_parts()  # of steps that an earlier training did not log
         try:
             self._attach_objective()
+            check_optimizer(self.optimizer, self.objective)
             return super().train(*args, **kwargs)
         finally:
             self.plm.objective = None
@@ -237,16 +239,21 @@ class ObjectiveTrainer(Trainer):
     # --- optimisers, order of the data, checkpoints ---
 
     def create_optimizer(self, model=None):
-        """AdamW with a rate for the trunk, one for the masked-LM head and one for the classifier head."""
+        """AdamW, or what was asked for, with a rate for the trunk, for the masked-LM head and for the classifier head.
+
+        An `lr` in `optimizer_cls_and_kwargs` stands for `learning_rate`.
+        """
         if self.optimizer is None:
             self._attach_objective()
-            optimizer_class, options = self.get_optimizer_cls_and_kwargs(self.args, self.plm)
-            self.optimizer = optimizer_class(self._parameter_groups(), **options)
+            chosen = self.optimizer_cls_and_kwargs or self.get_optimizer_cls_and_kwargs(self.args, self.plm)
+            optimizer_class, options = chosen
+            groups = partial(self._parameter_groups, options.get("lr", self.args.learning_rate))
+            self.optimizer = optimizer_class(groups(), **options)
             if self.args.update == "alternating":
-                self.update = AlternatingUpdate(optimizer_class(self._parameter_groups(), **options))
+                self.update = AlternatingUpdate(optimizer_class(groups(), **options))
         return self.optimizer
 
-    def _parameter_groups(self) -> list[dict]:
+    def _parameter_groups(self, learning_rate: float) -> list[dict]:
         plm, args = self.plm, self.args
         trunk = {id(p) for p in plm.trunk_parameters()}
         classifier = {id(p) for p in plm.classifier.parameters()} - trunk
@@ -255,14 +262,14 @@ class ObjectiveTrainer(Trainer):
         groups: dict[tuple[float, float], list[nn.Parameter]] = {}
         for name, parameter in plm.named_parameters():
             if id(parameter) in trunk:
-                rate = args.learning_rate
+                rate = learning_rate
             elif id(parameter) in objective and self.objective.learning_rate is not None:
                 rate = self.objective.learning_rate
             elif id(parameter) in classifier | objective:
                 rate = args.classifier_learning_rate
             else:
                 rate = args.mlm_head_learning_rate
-            rate = args.learning_rate if rate is None else rate  # 0 freezes
+            rate = learning_rate if rate is None else rate  # 0 freezes
             groups.setdefault((rate, args.weight_decay if name in decayed else 0.0), []).append(parameter)
         return [{"params": params, "lr": rate, "weight_decay": decay} for (rate, decay), params in groups.items()]
 

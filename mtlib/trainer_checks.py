@@ -2,6 +2,7 @@
 
 from datasets import ClassLabel, Dataset
 from torch import Tensor
+from torch.optim import Optimizer
 from transformers import DataCollatorForLanguageModeling, TrainingArguments
 
 from mtlib.errors import UserError
@@ -40,6 +41,23 @@ def check_arguments(plm: SharedPLM, objective: Objective, args: TrainingArgument
         raise UserError('update="alternating" makes its own two optimisers; leave `optimizers` out, or its first.')
     if args.gradient_diagnostics_steps and not plm.shared and objective.two_losses:
         raise UserError("gradient_diagnostics_steps compares two losses on one trunk; this model has two, set it to 0.")
+
+
+def check_optimizer(optimizer: Optimizer | None, objective: Objective) -> None:
+    """Raise `UserError` where an optimizer that the user made lacks a parameter of the objective: it would not train.
+
+    None is one that the trainer makes.
+    """
+    if optimizer is None:
+        return
+    held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+    lacking = [name for name, p in objective.named_parameters() if p.requires_grad and id(p) not in held]
+    if lacking:
+        raise UserError(
+            f"the optimizer has no group with {', '.join(lacking)} of {type(objective).__name__}, which are made "
+            "with the trainer and would not train; expected every parameter of the objective. Leave `optimizers` out, "
+            "or give `optimizer_cls_and_kwargs` instead."
+        )
 
 
 def check_sets(plm: SharedPLM, objective: Objective, args: TrainingArguments, train, evaluation) -> None:

@@ -403,6 +403,26 @@ class TestObjectives:
             other.train()
         torch.testing.assert_close(gates[0], gates[1])
 
+    @pytest.mark.parametrize(
+        "make", [ProductOfExperts, LearnedMixin, lambda: MaskTuning(classification=LearnedMixin())]
+    )
+    def test_an_optimizer_without_the_objectives_parameters_is_refused(self, tmp_path, make):
+        """It was made of the model alone; the bias network or the gate would stay as it was drawn."""
+        from mtlib.trainer import ObjectiveTrainer
+
+        plm, data = architecture("bert"), with_columns(examples(8))
+        optimizer = torch.optim.SGD(plm.parameters(), lr=0.1)
+        trainer = ObjectiveTrainer(plm, make(), arguments(tmp_path, max_steps=1), data, optimizers=(optimizer, None))
+        message = r"no group with .*(bias_network\.0\.weight|gate\.weight), .* Leave `optimizers` out"
+        with pytest.raises(UserError, match=message):
+            trainer.train()
+        assert trainer.state.global_step == 0 and plm.objective is None
+        before = [parameter.detach().clone() for parameter in trainer.objective.parameters()]
+        optimizer.add_param_group({"params": list(trainer.objective.parameters())})
+        trainer.train()
+        moved = [not torch.equal(a, b) for a, b in zip(before, trainer.objective.parameters(), strict=True)]
+        assert trainer.state.global_step == 1 and all(moved)
+
     def test_resuming_with_another_objective_is_a_clear_error(self, tmp_path):
         from mtlib.trainer import ObjectiveTrainer
 

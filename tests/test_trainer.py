@@ -136,6 +136,18 @@ def test_learning_rates_of_trunk_and_heads(tmp_path):
     assert moved["classifier.bert.encoder.layer.0.output.dense.weight"] == pytest.approx(1e-3, rel=0.01)
 
 
+@pytest.mark.parametrize("update", ["joint", "alternating"])
+def test_an_optimizer_class_that_was_asked_for(tmp_path, update):
+    chosen = (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9})
+    args = arguments(tmp_path, max_steps=1, lr_scheduler_type="constant", classifier_learning_rate=0.02, update=update)
+    trainer = ObjectiveTrainer(make_plm(), MaskTuning(), args, examples(8), optimizer_cls_and_kwargs=chosen)
+    trainer.train()
+    alternating = [trainer.update.optimizer] if update == "alternating" else []
+    for optimizer in (trainer.optimizer.optimizer, *alternating):
+        assert type(optimizer) is torch.optim.SGD
+        assert {(group["lr"], group["momentum"]) for group in optimizer.param_groups} == {(0.1, 0.9), (0.02, 0.9)}
+
+
 def test_alternating_makes_alpha_all_but_inert(tmp_path):
     ends = {}
     for alpha in (0.2, 0.8):
