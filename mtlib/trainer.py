@@ -21,7 +21,7 @@ from mtlib.objectives import FineTuning, Objective, ObjectiveOutput
 from mtlib.plm import SharedPLM
 from mtlib.sampler import LengthGroups
 from mtlib.settings import COUNT, FROM_0, STEPS, Update, check_choice
-from mtlib.trainer_checks import check_arguments, check_optimizer, check_set, check_sets, check_shapes, label_names
+from mtlib.trainer_checks import check_arguments, check_optimizer, check_set, check_sets, check_shapes, names_of_labels
 from mtlib.updates import AlternatingUpdate, BalancedUpdate
 
 
@@ -107,10 +107,8 @@ class ObjectiveTrainer(Trainer):
         if args.n_gpu > 1:
             # one process drives one GPU: DataParallel cannot split our batches, `accelerate launch` can
             args._n_gpu = 1
-        names = label_names(train_dataset)
-        if plm.has_nameless_labels and len(names) == plm.config.num_labels:
-            plm.config.id2label = dict(enumerate(names))
-            plm.config.label2id = {name: number for number, name in enumerate(names)}
+        plm.config.id2label = names_of_labels(plm, train_dataset)
+        plm.config.label2id = {name: number for number, name in plm.config.id2label.items()}
         torch.manual_seed(args.seed)  # the same parameters in a resumed run; Trainer seeds once more
         objective.build(plm, train_dataset)
         kwargs.setdefault("data_collator", Collator(plm.tokenizer, objective.columns))
@@ -208,11 +206,11 @@ class ObjectiveTrainer(Trainer):
     def evaluate(self, eval_dataset=None, ignore_keys=None, metric_key_prefix="eval"):
         for name, dataset in (eval_dataset if isinstance(eval_dataset, dict) else {"given": eval_dataset}).items():
             if dataset is not None and not isinstance(dataset, str):  # a text names one that was checked at the start
-                check_set(f"the evaluation set {name!r}", dataset, self.plm, self.objective)
+                check_set(f"the evaluation set {name!r}", dataset, self.plm, self.objective, self.plm.config.id2label)
         return super().evaluate(eval_dataset, ignore_keys, metric_key_prefix)
 
     def predict(self, test_dataset, ignore_keys=None, metric_key_prefix="test"):
-        check_set("the test set", test_dataset, self.plm, self.objective)
+        check_set("the test set", test_dataset, self.plm, self.objective, self.plm.config.id2label)
         return super().predict(test_dataset, ignore_keys, metric_key_prefix)
 
     def prediction_step(self, model, inputs, prediction_loss_only, ignore_keys=None):

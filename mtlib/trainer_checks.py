@@ -1,5 +1,7 @@
 """What a trainer refuses, before it starts: settings that it cannot follow, examples that it cannot read."""
 
+from collections.abc import Mapping
+
 from datasets import ClassLabel, Dataset
 from torch import Tensor
 from torch.optim import Optimizer
@@ -62,14 +64,15 @@ def check_optimizer(optimizer: Optimizer | None, objective: Objective) -> None:
 
 def check_sets(plm: SharedPLM, objective: Objective, args: TrainingArguments, train, evaluation) -> None:
     """The training set, and the evaluation set or the sets by name: they are read after the first epoch."""
+    id2label = names_of_labels(plm, train)
     if train is not None:
-        check_set("the training set", train, plm, objective, training=True)
+        check_set("the training set", train, plm, objective, id2label, training=True)
     sets = {"the evaluation set": evaluation}
     if isinstance(evaluation, dict):
         sets = {f"the evaluation set {name!r}": dataset for name, dataset in evaluation.items()}
     for name, dataset in sets.items():
         if dataset is not None:
-            check_set(name, dataset, plm, objective)
+            check_set(name, dataset, plm, objective, id2label)
     batch = args.train_batch_size * args.world_size
     if train is not None and args.dataloader_drop_last and len(train) < batch:
         raise UserError(
@@ -78,36 +81,46 @@ def check_sets(plm: SharedPLM, objective: Objective, args: TrainingArguments, tr
         )
 
 
-def check_set(name: str, dataset, plm: SharedPLM, objective: Objective, training: bool = False) -> None:
-    """One set, which messages call `name`."""
+def check_set(
+    name: str, dataset, plm: SharedPLM, objective: Objective, id2label: Mapping[int, str], training: bool = False
+) -> None:
+    """One set, which messages call `name`, for a model whose labels have these names."""
     # other things with columns will do, such as batches made on the fly; they are not looked into
     if not (hasattr(dataset, "column_names") and hasattr(dataset, "__len__")):
         raise UserError(f"{name} is a {type(dataset).__name__}; expected a Dataset, as mtlib.tokenise makes one.")
     _check_columns(name, dataset, objective, training)
     if isinstance(dataset, Dataset):
-        if training and objective.classifies:
-            _check_label_names(plm, dataset)
+        if objective.classifies:
+            _check_label_names(name, dataset, id2label)
         plain = dataset.with_format(None)  # a format may hide columns
         plm.check_inputs(plain["input_ids"], name)
         if objective.classifies and "labels" in plain.column_names:
             check_labels(name, plain, plm.config.num_labels)
 
 
-def _check_label_names(plm: SharedPLM, training_set: Dataset) -> None:
+def _check_label_names(name: str, dataset: Dataset, id2label: Mapping[int, str]) -> None:
     """Raise `UserError` where a `ClassLabel` column and the model give one name two numbers.
 
-    Such a model would be saved with its answers swapped.
+    Such a model would be saved with its answers swapped, or scored as if they were.
     """
-    ids = {name: number for number, name in enumerate(label_names(training_set))}
-    for number, name in plm.config.id2label.items():
-        if ids.get(name, number) != number:
+    ids = {label: number for number, label in enumerate(_label_names(dataset))}
+    for number, label in id2label.items():
+        if ids.get(label, number) != number:
             raise UserError(
-                f"the label {name!r} is {ids[name]} in the training set, but {number} in the model's id2label. Give "
-                f"id2label={dict(enumerate(ids))} to SharedPLM.from_pretrained, or renumber the labels."
+                f"the label {label!r} is {ids[label]} in {name}, but {number} in the model's id2label, which is the "
+                "training set's where the model came without names. Number the labels of all sets alike; where the "
+                f"model's are the wrong ones, give id2label={dict(enumerate(ids))} to SharedPLM.from_pretrained."
             )
 
 
-def label_names(dataset) -> list[str]:
+def names_of_labels(plm: SharedPLM, training_set) -> Mapping[int, str]:
+    """The model's `id2label`, or the training set's where that names all labels and the model none."""
+    names = _label_names(training_set)
+    takes_them = plm.has_nameless_labels and len(names) == plm.config.num_labels
+    return dict(enumerate(names)) if takes_them else plm.config.id2label
+
+
+def _label_names(dataset) -> list[str]:
     """Of a `ClassLabel` column `labels`; none where it is another one."""
     column = (getattr(dataset, "features", None) or {}).get("labels")
     return list(column.names) if isinstance(column, ClassLabel) else []

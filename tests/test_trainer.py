@@ -501,6 +501,23 @@ class TestNamesOfLabels:
         with pytest.raises(UserError, match="the label 'positive' is 1 in the training set, but 0 in the model's"):
             train(tmp_path, FineTuning(), plm, self.examples(plm, "negative", "positive"), max_steps=1)
 
+    @pytest.mark.parametrize("by_name", [False, True])
+    def test_evaluation_sets_with_names_in_another_order_are_refused(self, tmp_path, by_name):
+        """Their right answers would be counted as wrong; the model takes its names from the training set."""
+        plm = make_plm()
+        data, turned = self.examples(plm, "negative", "positive"), self.examples(plm, "positive", "negative")
+        name = "the evaluation set 'dev'" if by_name else "the evaluation set"
+        message = f"the label 'negative' is 1 in {name}, but 0 in the model's id2label"
+        with pytest.raises(UserError, match=message):
+            ObjectiveTrainer(
+                plm, FineTuning(), arguments(tmp_path), data, eval_dataset={"dev": turned} if by_name else turned
+            )
+        assert plm.config.id2label == {0: "LABEL_0", 1: "LABEL_1"}  # a set that was refused leaves no names behind
+        trainer = ObjectiveTrainer(plm, FineTuning(), arguments(tmp_path), data, eval_dataset=data)
+        for call, name in ((trainer.evaluate, "the evaluation set 'given'"), (trainer.predict, "the test set")):
+            with pytest.raises(UserError, match=f"the label 'negative' is 1 in {name}, but 0 in the model's"):
+                call(turned)
+
     def test_other_names_are_left_alone(self, tmp_path):
         plm = make_plm()
         plm.config.id2label = {0: "bad", 1: "good"}
