@@ -32,6 +32,11 @@ def check_arguments(plm: SharedPLM, objective: Objective, args: TrainingArgument
                         ("compute_loss_func", others.get("compute_loss_func"))):  # fmt: skip
         if value:
             raise UserError(f"{name} is {value!r}, but the loss is the objective's; leave {name} out.")
+    if args.push_to_hub and args.hub_strategy != "end":
+        raise UserError(
+            f"hub_strategy is {args.hub_strategy.value!r}, which uploads checkpoints without the masked-LM head and "
+            'with a pickle; give hub_strategy="end" and call trainer.push_to_hub() after the training.'
+        )
     if others.get("model_init"):
         raise UserError("model_init is given, but the model is `plm`; make a trainer for each model.")
     if isinstance(others.get("data_collator"), DataCollatorForLanguageModeling):

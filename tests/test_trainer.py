@@ -1,5 +1,7 @@
 import json
 import shutil
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -197,6 +199,35 @@ def test_checkpoints_hold_no_pickled_arguments(tmp_path):
     checkpoint = tmp_path / "checkpoint-6"
     assert not (checkpoint / "training_args.bin").exists()
     assert SharedPLM.from_pretrained(checkpoint).shared
+
+
+@pytest.mark.parametrize("strategy", ["every_save", "checkpoint", "all_checkpoints"])
+def test_uploads_of_checkpoints_are_refused(tmp_path, strategy):
+    """The stock ones leave the masked-LM head out and bring a pickle."""
+    args = arguments(tmp_path, push_to_hub=True, hub_strategy=strategy)
+    with pytest.raises(
+        UserError, match=f"hub_strategy is '{strategy}', .* give hub_strategy=\"end\" and call trainer.push"
+    ):
+        ObjectiveTrainer(make_plm(), MaskTuning(), args, examples(8))
+
+
+def test_the_upload_at_the_end_is_whole(tmp_path, monkeypatch):
+    uploaded = []
+
+    def upload_folder(folder_path, ignore_patterns, **others):
+        assert ignore_patterns == ["_*", "checkpoint-*"]
+        uploaded.extend(path.name for path in Path(folder_path).iterdir() if not path.name.startswith("checkpoint-"))
+
+    monkeypatch.setattr("transformers.trainer.hf_api", lambda: SimpleNamespace(upload_folder=upload_folder))
+    monkeypatch.setattr(
+        ObjectiveTrainer, "init_hf_repo", lambda self, token=None: setattr(self, "hub_model_id", "me/m")
+    )
+    settings = {"push_to_hub": True, "hub_strategy": "end", "save_strategy": "steps", "save_steps": 1}
+    trainer = train(tmp_path, MaskTuning(), max_steps=1, **settings)
+    assert uploaded == []
+    trainer.push_to_hub()
+    weights = ["masked_lm_head.safetensors", "model.safetensors"]
+    assert sorted(uploaded) == ["README.md", "config.json", *weights, "tokenizer.json", "tokenizer_config.json"]
 
 
 def test_two_epochs_have_different_orders_of_like_lengths(tmp_path):
