@@ -5,6 +5,7 @@ trunk of its own kind), and for BART, without a table of architectures. The clas
 model is pointed at it through its `base_model_prefix` and its output layer is tied again to the trunk's embeddings.
 """
 
+import json
 import shutil
 from collections.abc import Iterable, Sequence
 from inspect import signature
@@ -164,6 +165,8 @@ class SharedPLM(nn.Module):
         # whole: what equals the default of any model would be left out, and BART's own is three labels
         self.config.to_json_file(folder / "config.json", use_diff=False)
         self.tokenizer.save_pretrained(folder)
+        _remove_entries(folder / "config.json", "_name_or_path")
+        _remove_entries(folder / "tokenizer_config.json", "is_local", "local_files_only")
         if self.shared:
             save_file(self._head_state(), folder / HEAD_FILE, metadata={"format": "pt"})
         else:
@@ -364,6 +367,12 @@ def embeddings_that_read(trunk: PreTrainedModel) -> list[nn.Module]:
     """The modules that embed the text: one, or the encoder's and the decoder's, in the order in which they read."""
     decoder = [trunk.get_decoder().get_input_embeddings()] if trunk.config.is_encoder_decoder else []
     return [word_embeddings(trunk), *decoder]
+
+
+def _remove_entries(file: Path, *names: str) -> None:
+    """Take out what tells where a model came from: the same model makes the same files, and no path is given away."""
+    entries = {name: value for name, value in json.loads(file.read_text("utf-8")).items() if name not in names}
+    file.write_text(json.dumps(entries, indent=2, sort_keys=True, ensure_ascii=False) + "\n", "utf-8")
 
 
 def _only_rows(trunk: nn.Module, mask: Tensor):

@@ -277,6 +277,19 @@ def test_saving_replaces_what_lay_there_in_the_other_form(tmp_path):
         assert SharedPLM.from_pretrained(tmp_path).shared == shared
 
 
+@pytest.mark.parametrize("shared", [True, False])
+def test_saved_files_do_not_tell_where_the_model_came_from(tmp_path, shared):
+    """The files identify a run, so the same model must make the same ones."""
+    architecture("bert", shared=shared).save_pretrained(tmp_path / "first")
+    SharedPLM.from_pretrained(tmp_path / "first").save_pretrained(tmp_path / "second")
+    first, second = (
+        {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*.*")}
+        for folder in (tmp_path / "first", tmp_path / "second")
+    )
+    assert first == second
+    assert not any(str(tmp_path).encode() in content for content in second.values())
+
+
 def test_separate_trunks(tmp_path):
     plm = architecture("bert", shared=False).eval()
     assert plm.mlm_trunk is not plm.trunk
