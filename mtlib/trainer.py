@@ -116,6 +116,7 @@ class ObjectiveTrainer(Trainer):
         super().__init__(model=plm, args=args, train_dataset=train_dataset, **kwargs)
         self.objective = objective
         self.update = BalancedUpdate() if args.update == "balanced" else None  # alternating: with the optimiser
+        self.epoch = 0  # counted; `state.epoch` lags where a callback has cut an epoch short
         self._forget_parts()
 
     @property
@@ -229,10 +230,11 @@ class ObjectiveTrainer(Trainer):
             return output.loss, None, None
         return output.loss, output.logits.float(), inputs["labels"]
 
-    def _run_epoch(self, **kwargs):
+    def _run_epoch(self, epoch, **kwargs):
+        self.epoch = epoch
         # a training cut off after its last step has none left; within an epoch the stock loop would take one more
         if self.state.global_step < self.state.max_steps:
-            super()._run_epoch(**kwargs)
+            super()._run_epoch(epoch=epoch, **kwargs)
 
     # --- optimisers, order of the data, checkpoints ---
 

@@ -6,7 +6,14 @@ from types import SimpleNamespace
 import pytest
 import torch
 from datasets import ClassLabel, Dataset
-from transformers import DataCollatorForLanguageModeling, HfArgumentParser, Trainer, TrainingArguments, set_seed
+from transformers import (
+    DataCollatorForLanguageModeling,
+    HfArgumentParser,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+    set_seed,
+)
 
 from mtlib.collator import Collator
 from mtlib.diagnostics import gradient_diagnostics
@@ -233,16 +240,37 @@ def test_the_upload_at_the_end_is_whole(tmp_path, monkeypatch):
 def test_two_epochs_have_different_orders_of_like_lengths(tmp_path):
     trainer = ObjectiveTrainer(make_plm(), FineTuning(), arguments(tmp_path), examples(400))
     sampler = trainer._get_train_sampler()
-    trainer.state.epoch = 0
     first = list(sampler)
     assert list(sampler) == first and sorted(first) == list(range(400))
-    trainer.state.epoch = 1.0
+    trainer.epoch = 1
     assert list(sampler) != first
     lengths = trainer.train_dataset["length"]
     spread = [
         max(lengths[i] for i in first[b : b + 8]) - min(lengths[i] for i in first[b : b + 8]) for b in range(0, 400, 8)
     ]
     assert sum(spread) / len(spread) < 1
+
+
+def test_an_epoch_that_a_callback_stops_is_followed_by_the_next(tmp_path):
+    """Not by its own first batches once more: each epoch begins as the sampler orders it."""
+
+    class StopAfterTwo(TrainerCallback):
+        def on_step_end(self, args, state, control, **others):
+            control.should_epoch_stop = state.global_step % 2 == 0
+
+    class Noting(ObjectiveTrainer):
+        def training_step(self, model, inputs, num_items_in_batch=None):
+            batches.append(inputs["input_ids"].tolist())
+            return super().training_step(model, inputs, num_items_in_batch)
+
+    batches, args, data = [], arguments(tmp_path, max_steps=-1, num_train_epochs=3), examples(48)
+    trainer = Noting(make_plm(), FineTuning(), args, data, callbacks=[StopAfterTwo()])
+    trainer.train()
+    expected = []
+    for trainer.epoch in range(3):
+        order = list(trainer._get_train_sampler())
+        expected += [Collator(trainer.plm.tokenizer)([data[i] for i in order[b : b + 8]]) for b in (0, 8)]
+    assert batches == [batch["input_ids"].tolist() for batch in expected]
 
 
 def test_masked_lm_objective_learns(tmp_path):
