@@ -110,7 +110,8 @@ class ObjectiveTrainer(Trainer):
         plm.config.id2label = names_of_labels(plm, train_dataset)
         plm.config.label2id = {name: number for number, name in plm.config.id2label.items()}
         torch.manual_seed(args.seed)  # the same parameters in a resumed run; Trainer seeds once more
-        objective.build(plm, train_dataset)
+        if train_dataset is not None or not objective.classifies:  # evaluating a classifier needs no bias network
+            objective.build(plm, train_dataset)
         kwargs.setdefault("data_collator", Collator(plm.tokenizer, objective.columns))
         kwargs.setdefault("processing_class", plm.tokenizer)
         super().__init__(model=plm, args=args, train_dataset=train_dataset, **kwargs)

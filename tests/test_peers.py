@@ -403,6 +403,17 @@ class TestObjectives:
             other.train()
         torch.testing.assert_close(gates[0], gates[1])
 
+    @pytest.mark.parametrize("name", PEERS)
+    def test_a_trainer_without_a_training_set_evaluates(self, tmp_path, name):
+        from mtlib.trainer import ObjectiveTrainer
+
+        plm = make_plm(tiny_bert_config(attn_implementation="eager"))
+        alone, plain = (
+            ObjectiveTrainer(plm, objective, arguments(tmp_path)).evaluate(examples(8))["eval_loss"]
+            for objective in (PEERS[name](), FineTuning())
+        )
+        assert alone == plain
+
     @pytest.mark.parametrize(
         "make", [ProductOfExperts, LearnedMixin, lambda: MaskTuning(classification=LearnedMixin())]
     )
