@@ -111,7 +111,6 @@ def test_help_says_what_is_taken_by_default():
         ("run --task nli --method mask_tuning --split hans", "--split is 'hans'; expected NAME=VALUE"),
         ("run --task nli --method fine_tuning --split hans=a --split hans=b", "--split gives hans twice"),
         ("run --task sentiment --method mask_tuning --side first", "side is 'first', but the task has single texts"),
-        ("run --task nli --method mask_tuning --masking meta_learned --separate", "masking is 'meta_learned', which"),
         ("run --task nli --method mask_tuning --update alternating --accumulation 2", "accumulation is 2, but update"),
         (
             "run --task nli --method mask_tuning --separate --gradient-diagnostics-steps 5",

@@ -62,7 +62,7 @@ from tests.data.made_up_releases import MADE_UP, expect, write, write_releases
 from tests.runs.test_runs import model  # noqa: F401  (a fixture)
 from tests.test_masking import batch_of
 from tests.test_plm import architecture
-from tests.test_trainer import NO_DROPOUT
+from tests.test_trainer import NO_DROPOUT, train
 
 LETTERS = "abzéßñÅİǅ\u0301дЖ中文字한אش👍🏽😀ﬁ½²'-,."
 text = st.text(
@@ -858,6 +858,27 @@ class TestMetaLearned:
                            max_length=64, sets=("testbed_sentiment",))  # fmt: skip
         with pytest.raises(UserError, match="2 are too few, give at least 3"):
             run(chosen, tmp_path / "out")
+
+    def test_two_trunks_are_refused_for_no_gradient_reaches_the_scorer(
+        self, real_testbed, model, tmp_path, monkeypatch  # noqa: F811
+    ):  # fmt: skip
+        separate = make_plm(shared=False)
+        with pytest.raises(UserError, match="this model has two trunks; load it with shared=True"):
+            LearnToMask()(separate, example_set([{"text": "a film", "label": 0}] * 4, separate))
+        monkeypatch.setattr("mtlib.runs.run.train_stages", lambda *args, **kwargs: pytest.fail("has begun to train"))
+        chosen = configure("sentiment", "mask_tuning", masking="meta_learned", shared=False, model=str(model),
+                           max_length=64, sets=("testbed_sentiment",))  # fmt: skip
+        with pytest.raises(UserError, match=r"leave --separate out\), or take another policy"):
+            run(chosen, tmp_path / "out")
+
+    def test_the_precision_of_an_earlier_trainer_does_not_stay(self, tmp_path):
+        plm, fresh = (make_plm(tiny_bert_config(**NO_DROPOUT)) for _ in range(2))
+        examples = example_set([{"text": text, "label": i % 2} for i, text in enumerate(SENTENCES)], plm)
+        train(tmp_path, FineTuning(), plm, examples, bf16=True, max_steps=1)
+        fresh.load_state_dict(plm.state_dict())
+        after, expected = (LearnToMask(steps=2, batch_size=2)(each, examples) for each in (plm, fresh))
+        assert after.counts == expected.counts
+        assert after.examples["meta_scores"][:] == expected.examples["meta_scores"][:]
 
     def test_masks_are_a_draw_by_the_scores(self):
         scores = torch.tensor([[math.log(3), 0.0]]).expand(2000, 2)

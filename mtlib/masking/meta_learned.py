@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from itertools import count
 
 import torch
+from accelerate.utils import extract_model_from_parallel
 from datasets import Dataset
 from torch import Tensor, nn
 from torch.func import functional_call
@@ -163,7 +164,10 @@ class LearnToMask(Preparer):
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
         if "labels" not in examples.column_names:
             raise UserError("meta_learned learns from gold labels, but the examples have none; take another policy.")
+        self.check(plm)
         self.check_number(len(examples))
+        # an earlier trainer in bf16 has left its autocast around the model's forward, which `meta_loss` goes through
+        plm = extract_model_from_parallel(plm, keep_fp32_wrapper=False)
         with (
             evaluating(plm),
             forked_random_state(plm.device, seed),
@@ -177,6 +181,13 @@ class LearnToMask(Preparer):
             first, last = (statistics.fmean(some) for some in (losses[:20], losses[-20:]))
             counts |= {"meta_learned_first_loss": round(first, 4), "meta_learned_last_loss": round(last, 4)}
         return Prepared(with_column(examples, "meta_scores", scores), counts)
+
+    def check(self, plm: SharedPLM) -> None:
+        if not plm.shared:  # the masked-LM step would leave the classifier as it is: no gradient reaches the scorer
+            raise UserError(
+                "meta_learned asks how a masked-LM step changes the classifier's trunk, but this model has two trunks; "
+                "load it with shared=True (leave --separate out), or take another policy."
+            )
 
     def check_number(self, n: int) -> None:
         fewest = next(n for n in count(2) if 0 < self._n_held_out(n) < n)

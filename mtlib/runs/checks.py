@@ -55,8 +55,6 @@ def check(config: "RunConfig") -> None:
         )
     if values.get("update") == "balanced" and not values["shared"]:
         raise UserError("update is 'balanced', which weighs two gradients on one trunk; leave `separate` out.")
-    if values.get("masking") == "meta_learned" and not values.get("shared", True):
-        raise UserError("masking is 'meta_learned', which asks what refilling does to one trunk; leave `separate` out.")
     if values.get("classifier_reads") == "original" and values["classification"] in COMPARES_TEXTS:
         raise UserError(
             f"classification is {values['classification']!r}, which compares a text with its refilled copy, but "
