@@ -38,6 +38,7 @@ def tokenise(dataset: Dataset, tokenizer, max_length: int | None = None, keep: C
             tokenizer's model reads; a name in `keep` that is no column, or that a column of model inputs already has.
     """
     _check_columns(dataset, tokenizer, keep)
+    dataset = dataset.with_format(None)  # tensors of strings are no texts, tensors of numbers no labels
     texts = [name for name in ("text", "text_pair") if name in dataset.column_names]
     label = next((name for name in ("label", "labels") if name in dataset.column_names), None)
     length = min(DEFAULT_LENGTH, tokenizer.model_max_length) if max_length is None else max_length

@@ -148,6 +148,14 @@ def test_labels_by_either_name_keep_their_classes(plm):
         assert examples["labels"][:] == [0, 1, 0, 1] and examples.features["labels"].names == ["negative", "positive"]
 
 
+@pytest.mark.parametrize("form", ["torch", "numpy"])
+def test_a_format_of_the_rows_changes_nothing(telling_plm, form):
+    dataset = rows(4)
+    formatted = dataset.with_format(form, columns=["text"])  # which hides the labels too
+    assert tokenise(formatted, telling_plm.tokenizer)[:] == tokenise(dataset, telling_plm.tokenizer)[:]
+    assert np.array_equal(predict(telling_plm, formatted), predict(telling_plm, dataset))
+
+
 def test_text_that_spells_a_special_token_is_text(plm):
     (row,) = tokenise(Dataset.from_list([{"text": "good [SEP] bad", "label": 0}]), plm.tokenizer)
     assert row["input_ids"].count(plm.tokenizer.sep_token_id) == 1
