@@ -192,12 +192,16 @@ def masked_lm_scores(plm: SharedPLM, prompts: Sequence[str], answers: Sequence[s
     for answer, pieces in zip(answers, ids, strict=True):
         if len(pieces) != 1 or pieces[0] == tokenizer.unk_token_id:
             raise UserError(f"{answer!r} is not one token of this model; a mask stands for one, take another answer.")
-    encoded = tokenizer(list(prompts), padding=True, return_tensors="pt")
+    encoded = tokenizer(list(prompts), padding=True, padding_side="right", return_tensors="pt")
     _check_length(encoded["input_ids"].shape[1], plm.longest)
     batch = {name: rows.to(plm.device) for name, rows in encoded.items()}
     mask = batch["input_ids"] == tokenizer.mask_token_id  # (prompts, seq)
-    if (mask.sum(1) != 1).any():
-        raise UserError("every prompt needs exactly one mask; a text brings one of its own, or the template has none.")
+    for prompt, n in zip(prompts, mask.sum(1).tolist(), strict=True):
+        if n != 1:
+            raise UserError(
+                f"the prompt {prompt!r} has {n} masks ({tokenizer.mask_token}); expected exactly one. "
+                + ("Take it out of the text, which brings its own." if n else "Put {mask} into the template.")
+            )
     with evaluating(plm):
         logits = plm.masked_lm_logits(batch, mask).float().log_softmax(-1)  # (prompts, vocab)
     return logits[:, [pieces[0] for pieces in ids]].cpu()

@@ -1,5 +1,7 @@
 """Prompting: the prompts, and the scores against a direct computation over the whole sequence."""
 
+import re
+
 import pytest
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -118,8 +120,17 @@ def test_a_masked_lm_answers_at_its_mask():
     torch.testing.assert_close(scores[0], logs[plm.tokenizer.convert_tokens_to_ids(["bad", "good"])].detach())
     with pytest.raises(UserError, match="'slowly' is not one token"):
         masked_lm_scores(plm, ["the film [MASK]"], ["slowly"])
-    with pytest.raises(UserError, match="exactly one mask"):
-        masked_lm_scores(plm, ["the film"], ["bad"])
+    for prompt, remedy in (("the film", "has 0 masks .*Put {mask} into the template"),
+                           ("a [MASK] film is [MASK]", "has 2 masks .*which brings its own")):  # fmt: skip
+        with pytest.raises(UserError, match=rf"the prompt {re.escape(repr(prompt))} {remedy}"):
+            masked_lm_scores(plm, ["the film is [MASK]", prompt], ["bad"])
+
+
+def test_a_tokenizer_that_pads_on_the_left_gives_the_same_scores():
+    plm, prompts = make_plm(), ["the film is [MASK]", "a very slow plot is [MASK]"]
+    expected = masked_lm_scores(plm, prompts, ["bad", "good"])
+    plm.tokenizer.padding_side = "left"
+    assert torch.equal(masked_lm_scores(plm, prompts, ["bad", "good"]), expected)
 
 
 def test_a_text_is_cut_between_its_tokens():

@@ -64,8 +64,8 @@ class TokenOverlap(EntailmentBias):
 def _read(plm: SharedPLM, texts: Sequence[str]) -> list[_Tokens]:
     # byte-level tokenizers have another token for a word at the very beginning, hence the blank
     batch = plm.tokenizer(
-        [f" {text}" for text in texts], truncation=True, max_length=_LONGEST, padding=True, return_tensors="pt",
-        split_special_tokens=True, return_special_tokens_mask=True,
+        [f" {text}" for text in texts], truncation=True, max_length=_LONGEST, padding=True, padding_side="right",
+        return_tensors="pt", split_special_tokens=True, return_special_tokens_mask=True,
     )  # fmt: skip
     own = ~batch.pop("special_tokens_mask").bool()  # (batch, seq): of the texts, not special and no padding
     states = normalize(plm.final_states(batch.to(plm.device)).float(), dim=-1).cpu()  # (batch, seq, hidden)

@@ -102,8 +102,8 @@ class PosProbe:
         of_texts = []
         for first in range(0, len(texts), _BATCH):
             batch = self.tokenizer(
-                list(texts[first : first + _BATCH]), padding=True, truncation=True, return_offsets_mapping=True,
-                return_special_tokens_mask=True, return_tensors="pt",
+                list(texts[first : first + _BATCH]), padding=True, padding_side="right", truncation=True,
+                return_offsets_mapping=True, return_special_tokens_mask=True, return_tensors="pt",
             )  # fmt: skip
             offsets = batch.pop("offset_mapping").tolist()
             ordinary = (1 - batch.pop("special_tokens_mask")).bool().tolist()

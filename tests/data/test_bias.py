@@ -119,6 +119,12 @@ class TestTokenOverlap:
         assert together.shape == (71, 6)
         assert together[0] == pytest.approx(self.features("a good film", "good", plm), abs=1e-5)
 
+    def test_a_tokenizer_that_pads_on_the_left_gives_the_same_features(self):
+        plm, texts = make_plm(), (["a good film", "it is slow and good and slow"], ["the film is bad", "good"])
+        expected = TokenOverlap().features(plm, *texts)
+        plm.tokenizer.padding_side = "left"
+        assert TokenOverlap().features(plm, *texts).tolist() == expected.tolist()
+
     def test_texts_without_tokens_have_features_too(self):
         for premise, hypothesis in (("film", ""), ("", "film"), ("", "")):
             row = self.features(premise, hypothesis)

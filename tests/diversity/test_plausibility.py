@@ -85,6 +85,14 @@ def test_probe_is_small_and_its_card_is_its_report():
     assert max(settings["dev_by_layer"], key=settings["dev_by_layer"].get) == str(settings["layer"])
 
 
+def test_probe_reads_alike_with_a_tokenizer_that_pads_on_the_left(mini, probe, monkeypatch):
+    texts, places = ["a film", "she opened the door ."], [[Span(2, 6)], [Span(4, 10)]]
+    expected = probe.states(texts, places)
+    monkeypatch.setattr(mini.tokenizer, "padding_side", "left")
+    for (state,), (same,) in zip(probe.states(texts, places), expected, strict=True):
+        assert torch.equal(state, same)
+
+
 def test_probe_refuses_what_does_not_fit(mini, probe, tmp_path):
     with pytest.raises(UserError, match="hidden size 16"):
         plm = make_plm()
