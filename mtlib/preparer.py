@@ -57,6 +57,14 @@ def check_texts(examples: Dataset, preparer: Preparer) -> None:
         )
 
 
+def check_labelled(examples: Dataset, preparer: Preparer) -> None:
+    if "labels" not in examples.column_names:
+        raise UserError(
+            f"{type(preparer).__name__} reads the labels, but the examples have no column `labels`, only "
+            f"{', '.join(examples.column_names)}; tokenise them with a column `label`."
+        )
+
+
 def with_column(examples: Dataset, name: str, rows: Sequence) -> Dataset:
     """The examples with a column of numbers, one row of them for each example; one of that name is replaced."""
     if not len(examples):

@@ -17,10 +17,11 @@ from mtlib.contexts import evaluating, forked_random_state
 from mtlib.errors import UserError
 from mtlib.masking import MaskingPolicy
 from mtlib.masking.masked_text import draw_mask, perturbation_counts, replace_masked
+from mtlib.masking.policy import check_policy
 from mtlib.objectives import Objective
 from mtlib.plm import SharedPLM
 from mtlib.plm_checks import check_fill, check_top_k
-from mtlib.preparer import Prepared, Preparer, with_column
+from mtlib.preparer import Prepared, Preparer, check_labelled, with_column
 from mtlib.settings import Fill, LearningRates, Replacement, check_choice
 
 
@@ -112,6 +113,7 @@ class Refill(Preparer):
     keep_original: bool = False
 
     def __post_init__(self):
+        check_policy(self.masking, required=True)
         check_choice("replacement", self.replacement, Replacement)
         check_fill(self.fill, self.top_k)
 
@@ -165,6 +167,7 @@ class AddTeacher(Preparer):
 
     @torch.no_grad()
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0, batch_size: int = 64) -> Prepared:
+        check_labelled(examples, self)
         probabilities = torch.empty(len(examples), plm.config.num_labels)
         with evaluating(plm):
             for rows, batch in batches_by_length(examples, Collator(plm.tokenizer), plm.device, batch_size):

@@ -128,6 +128,12 @@ def test_pairs_are_maskable_on_both_sides():
     assert maskable_positions(batch, tokenizer)[0].int().tolist() == [0, 1, 1, 0, 0, 1, 1, 0]
 
 
+@pytest.mark.parametrize("temperature", [-0.1, float("inf"), float("nan"), "warm", None])
+def test_bad_temperatures(temperature):
+    with pytest.raises(UserError, match=rf"temperature is {temperature!r}; expected 0 or more"):
+        ExactMasking(0.1, temperature=temperature)
+
+
 @pytest.mark.parametrize("rate", [-0.1, 1.1, float("nan"), "0.05", None, True])
 @pytest.mark.parametrize("policy", [ExactMasking, BernoulliMasking])
 def test_bad_rates(policy, rate):

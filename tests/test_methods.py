@@ -210,11 +210,12 @@ class TestRefill:
             ({"fill": "likeliest"}, "fill is 'likeliest'; expected one of argmax, sample, top_k"),
             ({"fill": "top_k", "top_k": 0}, "top_k is 0; expected a whole number, 1 or more"),
             ({"replacement": "none"}, "replacement is 'none'"),
+            ({"masking": None}, "masking is None; expected a masking policy"),
         ],
     )
     def test_bad_settings(self, settings, message):
         with pytest.raises(UserError, match=message):
-            Refill(EXACT, **settings)
+            Refill(**{"masking": EXACT} | settings)
 
 
 class Watch(TrainerCallback):

@@ -834,7 +834,7 @@ class TestMetaLearned:
         with pytest.raises(UserError, match="2 are too few, give at least 3"):
             learn(plm, example_set(rows[:2], plm))
         learn(plm, example_set(rows[:3], plm))
-        with pytest.raises(UserError, match="learns from gold labels, but the examples have none"):
+        with pytest.raises(UserError, match="LearnToMask reads the labels, but the examples have no column `labels`"):
             learn(plm, examples.remove_columns("labels"))
 
     @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from datasets import Dataset
 from mtlib.errors import UserError
 from mtlib.objectives.learned_mixin import SMALLEST
 from mtlib.plm import SharedPLM
-from mtlib.preparer import Prepared, Preparer, check_texts, with_column
+from mtlib.preparer import Prepared, Preparer, check_labelled, check_texts, with_column
 from mtlib.settings import COUNT
 from mtlib.trainer_checks import check_labels
 
@@ -116,11 +116,7 @@ class AddBias(Preparer):
 
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
         check_texts(examples, self)
-        if "labels" not in examples.column_names:
-            raise UserError(
-                f"AddBias reads the labels, but the examples have no column `labels`, only "
-                f"{', '.join(examples.column_names)}; tokenise them with a column `label`."
-            )
+        check_labelled(examples, self)
         check_labels("the training set", examples, plm.config.num_labels)
         if self.model.pair is not None and self.model.pair != ("text_pair" in examples.column_names):
             kind = "pairs of texts" if self.model.pair else "single texts"

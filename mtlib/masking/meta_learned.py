@@ -30,7 +30,7 @@ from mtlib.errors import UserError
 from mtlib.masking.places import maskable_positions
 from mtlib.masking.policy import gumbel
 from mtlib.plm import SharedPLM, word_embeddings
-from mtlib.preparer import Prepared, Preparer, with_column
+from mtlib.preparer import Prepared, Preparer, check_labelled, with_column
 from mtlib.settings import ABOVE_0, COUNT, STEPS, Range
 
 _PART = Range("a number above 0 and below 1 (20 % is 0.2)", lambda value: 0 < value < 1)
@@ -162,9 +162,8 @@ class LearnToMask(Preparer):
         self.learning_rate, self.inner_rate = learning_rate, inner_rate
 
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
-        if "labels" not in examples.column_names:
-            raise UserError("meta_learned learns from gold labels, but the examples have none; take another policy.")
         self.check(plm)
+        check_labelled(examples, self)
         self.check_number(len(examples))
         # an earlier trainer in bf16 has left its autocast around the model's forward, which `meta_loss` goes through
         plm = extract_model_from_parallel(plm, keep_fp32_wrapper=False)

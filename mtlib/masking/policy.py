@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mtlib.errors import UserError
 from mtlib.preparer import Preparer
-from mtlib.settings import SHARE
+from mtlib.settings import FROM_0, SHARE
 
 
 class MaskingPolicy(ABC):
@@ -95,8 +95,7 @@ class CountedMasking(MaskingPolicy):
 
     def __post_init__(self):
         SHARE.check("rate", self.rate)
-        if not self.temperature >= 0:
-            raise UserError(f"temperature is {self.temperature!r}; expected 0 or more.")
+        FROM_0.check("temperature", self.temperature)
 
     def scores(self, batch: Mapping[str, Tensor], maskable: Tensor, plm) -> Tensor | None:
         """How much each token is wanted, float `(batch, seq)`; None: all alike."""
