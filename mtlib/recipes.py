@@ -100,7 +100,7 @@ def reweight(settings, rates: LearningRates, tokenizer) -> Stages:
 
 def confidence_regularization(settings, rates: LearningRates, tokenizer) -> Stages:
     teacher = Stage(FineTuning(), _rates_or(settings.teacher_learning_rate, rates), name="teacher")
-    prepare = (AddTeacher(), _add_bias(settings))
+    prepare = (_add_bias(settings), AddTeacher())  # in this order: what asks no teacher is done before it trains
     return (teacher, Stage(ConfidenceRegularization(), rates, prepare, start="pretrained"))
 
 

@@ -19,7 +19,7 @@ from mtlib.runs.records import read_records
 from mtlib.runs.run import run
 from mtlib.settings import Classification, LearningRates
 from mtlib.stages import AddTeacher
-from tests.conftest import make_plm, make_tokenizer
+from tests.conftest import make_plm, make_tokenizer, tiny_bert_config
 from tests.data.test_treebank import conllu
 from tests.runs.test_runs import config, model, testbed  # noqa: F401  (fixtures)
 from tests.test_methods import tokenised
@@ -116,6 +116,20 @@ def test_it_is_killed_in_its_first_stage_and_resumes(testbed, model, tmp_path, m
     assert (first["name"], first["steps"], last["steps"]) == (stage, 60, 8)
     assert resumed["cost"]["stages"][0] == first | {"seconds": resumed["cost"]["stages"][0]["seconds"]}
     assert method != "ipt" or first["dev_uas"] > 0.8, "it was trained on the trees of the development file"
+
+
+@pytest.mark.parametrize("settings", [{}, {"method": "mask_tuning", "classification": "confidence_regularization"}])
+def test_a_bad_file_of_word_vectors_is_told_before_the_teacher_trains(tmp_path, settings):
+    pretrained = make_plm(tiny_bert_config(num_labels=3))
+    pretrained.mlm.save_pretrained(tmp_path / "model")
+    pretrained.tokenizer.save_pretrained(tmp_path / "model")
+    vectors = tmp_path / "vectors.txt"
+    vectors.write_text("a 0.1 0.2\nthe 0.1 nan\n")
+    chosen = configure("nli", **{"method": "confidence_regularization"} | settings, model=str(tmp_path / "model"),
+                       bias="overlap", bias_vectors=str(vectors), train_size=64, max_length=64,
+                       sets=("testbed_nli_m",))  # fmt: skip
+    with pytest.raises(UserError, match=r"line 2: 'the' is not followed by 2 finite numbers"):
+        run(chosen, tmp_path / "out", callbacks=[KillAt("teacher", 1)])
 
 
 class TestStages:

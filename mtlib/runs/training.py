@@ -7,7 +7,8 @@ import shutil
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from pathlib import Path
 
 import torch
@@ -58,6 +59,7 @@ def train_stages(
     """Train a run's stages in the folder `work`, going on from what an interrupted call left there."""
     folders = [work / stage.name if len(stages) > 1 else work for stage in stages]
     clock = Clock(work, resumed=any((f / _MODEL).exists() or last_checkpoint(f) or is_prepared(f) for f in folders))
+    _prepare_early(config, stages, plm, examples, folders, clock)
     finite, results, trainer = StopAtInfinity(), [], None
     for stage, folder in zip(stages, folders, strict=True):
         last = stage is stages[-1]
@@ -117,6 +119,22 @@ def _prepare(
     bf16 = torch.autocast(device.type, torch.bfloat16, enabled=config.precision == "bf16", cache_enabled=False)
     with PartialState().main_process_first(), bf16:  # the other processes read what the first has kept
         return prepared_examples(stage, start.to(device), previous.to(device), examples, config.seed, folder)
+
+
+def _prepare_early(
+    config: RunConfig, stages: tuple[Stage, ...], plm: SharedPLM, examples: Dataset, folders: list[Path], clock: "Clock"
+) -> None:
+    """Do to the data of later stages what asks no trained model, so that bad input fails before the first training.
+
+    That is what a stage which starts from the pretrained model does before it asks the one that the last stage left.
+    """
+    for stage, folder in zip(stages[1:], folders[1:], strict=True):
+        early = tuple(takewhile(lambda preparer: not preparer.asks_previous, stage.prepare))
+        if stage.start == "pretrained" and early:
+            clock.enter(stage.name)
+            start = _started(config, stage, plm, folder)
+            _prepare(config, replace(stage, prepare=early), start, plm, examples, folder)
+            clock.stop()
 
 
 def _train(
