@@ -592,9 +592,22 @@ class TestHiddenCut:
         ):
             HiddenCut().check(architecture(name))
 
-    def test_a_model_without_attention_weights_is_told(self, plm):
-        with pytest.raises(UserError, match='load it with attn_implementation="eager"'):
+    def test_a_model_without_attention_weights_is_told(self, plm, tmp_path):
+        from mtlib.trainer import ObjectiveTrainer
+
+        message = r"""this model gives none \(its attn_implementation is 'sdpa'\); load it with attn_impl.*="eager"."""
+        with pytest.raises(UserError, match=message):
             HiddenCut()(plm, make_batch(plm))
+        for objective in (HiddenCut(), MaskTuning(classification=HiddenCut())):
+            with pytest.raises(UserError, match=message):
+                ObjectiveTrainer(plm, objective, arguments(tmp_path), examples(8))
+
+    def test_a_model_that_computes_its_states_twice_is_told(self):
+        plm = architecture("bert")
+        HiddenCut().check(plm)
+        plm.gradient_checkpointing_enable()
+        with pytest.raises(UserError, match="cannot be computed a second time; leave gradient_checkpointing out"):
+            HiddenCut().check(plm)
 
     def test_spans_start_where_attention_goes(self):
         objective, attended = HiddenCut(0.1), torch.ones(1, 10, dtype=torch.bool)

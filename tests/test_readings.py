@@ -12,9 +12,10 @@ from mtlib.objectives import FineTuning, MaskTuning, masked_lm_loss
 from mtlib.objectives.readings import DoubleValidated, OriginalAndRefilled
 from mtlib.runs.records import read_records
 from mtlib.runs.run import run
+from mtlib.trainer import ObjectiveTrainer
 from tests.conftest import ROBERTA_SPECIALS, make_batch, make_plm, make_tokenizer
 from tests.runs.test_runs import config, model, testbed  # noqa: F401  (fixtures)
-from tests.test_trainer import examples, history, train
+from tests.test_trainer import arguments, examples, history, train
 
 HALF = ExactMasking(0.5)
 
@@ -139,6 +140,10 @@ def test_masks_on_one_side_of_a_pair():
         (lambda: MaskTuning(fill_mode="both"), "fill_mode is 'both'; expected one of train, eval"),
         (lambda: MaskTuning(mlm_reduction="mean"), "mlm_reduction is 'mean'"),
         (lambda: MaskTuning(classifier_reads="both"), "classifier_reads is 'both'; expected one of refilled, original"),
+        (
+            lambda: MaskTuning(classification=OriginalAndRefilled(), classifier_reads="original"),
+            "is 'original_and_refilled', which compares a text with its refilled copy, but classifier_reads is 'orig",
+        ),
         (lambda: DoubleValidated("keep"), "rejected is 'keep'"),
         (lambda: DoubleValidated(confidence=2), "confidence is 2"),
         (lambda: OneSide(HALF, "left", make_tokenizer()), "side is 'left'"),
@@ -157,12 +162,24 @@ def test_every_reading_trains(tmp_path, classification, update):
     assert all(math.isfinite(loss) for (loss,) in history(trainer, "loss"))
 
 
-def test_what_only_mask_tuning_brings_is_named(still_plm):
+def test_what_only_mask_tuning_brings_is_named(still_plm, tmp_path):
     for objective in (OriginalAndRefilled(), DoubleValidated()):
         with pytest.raises(UserError, match=r"lacks; train MaskTuning\(classification="):
             objective(still_plm, make_batch(still_plm))
+        with pytest.raises(UserError, match=r"lacks; train MaskTuning\(classification="):
+            ObjectiveTrainer(still_plm, objective, arguments(tmp_path), examples(8))
     with pytest.raises(UserError, match=r"DrawMasks\) add it"):
         FixedMasking(HALF)(make_batch(still_plm), None)
+
+
+def test_comparing_with_a_text_that_is_not_refilled_is_refused_before_a_run_trains(
+    testbed, model, tmp_path, monkeypatch,  # noqa: F811
+):  # fmt: skip
+    monkeypatch.setattr("mtlib.runs.run.train_stages", lambda *args, **kwargs: pytest.fail("has begun to train"))
+    for classification in ("original_and_refilled", "validated_or_dropped", "validated_or_original"):
+        chosen = config(model, classification=classification, classifier_reads="original")
+        with pytest.raises(UserError, match="which compares a text with its refilled copy"):
+            run(chosen, tmp_path)
 
 
 def test_fixed_masks_are_one_draw_for_all_epochs(tmp_path):

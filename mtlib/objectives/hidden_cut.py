@@ -34,6 +34,15 @@ class HiddenCut(TwoViews):
 
     def check(self, plm: SharedPLM) -> None:
         layers(plm)
+        if plm.config._attn_implementation != "eager":
+            raise UserError(
+                "HiddenCut reads attention weights, and this model gives none (its attn_implementation is "
+                f'{plm.config._attn_implementation!r}); load it with attn_implementation="eager".'
+            )
+        former = "is_gradient_checkpointing"  # in transformers 5.20; later versions warn when it is read
+        name = "is_activation_checkpointing" if hasattr(plm.trunk, "is_activation_checkpointing") else former
+        if getattr(plm.trunk, name):
+            raise UserError("HiddenCut cannot be computed a second time; leave gradient_checkpointing out.")
 
     def prepare(self, plm: SharedPLM, batch: dict, generator: torch.Generator | None = None) -> dict:
         """Draw `cut_starts`, `(batch, layers)`, uniform in [0, 1)."""
@@ -45,10 +54,7 @@ class HiddenCut(TwoViews):
         return {**batch, "cut_starts": draws.to(batch["input_ids"].device)}
 
     def classify_cut(self, plm: SharedPLM, batch: dict) -> Tensor:
-        former = "is_gradient_checkpointing"  # in transformers 5.20; later versions warn when it is read
-        name = "is_activation_checkpointing" if hasattr(plm.trunk, "is_activation_checkpointing") else former
-        if getattr(plm.trunk, name):
-            raise UserError("HiddenCut cannot be computed a second time; leave gradient_checkpointing out.")
+        self.check(plm)  # once more: a trainer switches gradient checkpointing on when it begins to train
         with self._cutting(plm, batch["attention_mask"].bool(), batch["cut_starts"]):
             return plm.classify(batch)
 
@@ -59,11 +65,6 @@ class HiddenCut(TwoViews):
         for number, layer in enumerate(layers(plm)):
 
             def note(module, args, output, number=number):
-                if output[1] is None:
-                    raise UserError(
-                        "HiddenCut reads attention weights, and this model gives none; load it with "
-                        'attn_implementation="eager".'
-                    )
                 weights[number] = output[1].detach().float()  # (batch, heads, queries, keys)
 
             def cut(module, args, output, number=number, instead=layer.instead_of_dropout):

@@ -99,6 +99,11 @@ class MaskTuning(Objective):
                 f"classification is {given!r}; expected an objective that classifies and has one loss, such "
                 "as FineTuning()."
             )
+        if classifier_reads == "original" and self.classification.compares_texts:
+            raise UserError(
+                f"classification is {self.classification.name!r}, which compares a text with its refilled copy, but "
+                "classifier_reads is 'original'; leave one of them out."
+            )
         check_policy(masking)
         self.alpha, self.masking = float(alpha), masking or ExactMasking()
         self.fill, self.top_k, self.replacement = fill, top_k, replacement
@@ -121,7 +126,8 @@ class MaskTuning(Objective):
 
     def check(self, plm: SharedPLM) -> None:
         check_top_k(self.fill, self.top_k, plm.tokenizer)
-        self.classification.check(plm)
+        if not self.classification.compares_texts:  # those refuse to be trained alone, and check nothing else
+            self.classification.check(plm)
 
     def prepare(self, plm: SharedPLM, batch: dict, generator: torch.Generator | None = None) -> dict:
         return self.classification.prepare(plm, draw_mask(plm, batch, self.masking, generator), generator)

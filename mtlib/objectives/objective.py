@@ -57,6 +57,7 @@ class Objective(nn.Module, ABC):
     name: str = "objective"  # of a stage that trains on it
     classifies: bool = True  # it needs `labels` and trains the classifier head
     two_losses: bool = False
+    compares_texts: bool = False  # a refilled text with its original: `MaskTuning` brings both, and nothing else does
     token_draws: Collection[str] = ("mask", "mlm_places")  # what `prepare` adds that is (batch, seq)
     learning_rate: float | None = None
     prepared_by: str = ""  # the preparers that add its `columns`, for the message where these are missing

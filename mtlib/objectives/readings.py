@@ -16,16 +16,27 @@ from mtlib.plm import SharedPLM
 from mtlib.settings import SHARE
 
 
-def _original_ids(batch: dict, objective: Objective) -> Tensor:
-    if "original_ids" not in batch:
+class _ComparesTexts(Objective):
+    """An objective that reads the original text beside the refilled one."""
+
+    compares_texts = True
+
+    def check(self, plm: SharedPLM) -> None:
+        """Raise `UserError`: alone it cannot be trained. (`MaskTuning` does not ask.)"""
+        name = type(self).__name__
         raise UserError(
-            f"{type(objective).__name__} compares a refilled text with its original, which the batch lacks; train "
-            f'MaskTuning(classification={type(objective).__name__}()), whose classifier_reads is "refilled".'
+            f"{name} compares a refilled text with its original, which the batch lacks; train "
+            f'MaskTuning(classification={name}()), whose classifier_reads is "refilled".'
         )
-    return batch["original_ids"]  # (batch, seq)
+
+    def original_ids(self, plm: SharedPLM, batch: dict) -> Tensor:
+        """`(batch, seq)`"""
+        if "original_ids" not in batch:
+            self.check(plm)
+        return batch["original_ids"]
 
 
-class OriginalAndRefilled(Objective):
+class OriginalAndRefilled(_ComparesTexts):
     """The mean of the cross-entropies of the original and the refilled text: L_FT = (CE(y | x) + CE(y | x̂)) / 2.
 
     One more forward and backward pass than classifying the refilled text alone.
@@ -35,13 +46,13 @@ class OriginalAndRefilled(Objective):
 
     def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
         logits = plm.classify(batch)  # (batch, num_labels), of the refilled text
-        original = plm.classify(batch | {"input_ids": _original_ids(batch, self)})  # (batch, num_labels)
+        original = plm.classify(batch | {"input_ids": self.original_ids(plm, batch)})  # (batch, num_labels)
         losses = [fine_tuning_loss(scores, batch["labels"], batch.get("n_examples")) for scores in (logits, original)]
         loss = (losses[0] + losses[1]) / 2
         return ObjectiveOutput(loss, {"ft_loss": loss}, logits)
 
 
-class DoubleValidated(Objective):
+class DoubleValidated(_ComparesTexts):
     """Cross-entropy of the refilled text, but for examples whose refilling the current classifier does not accept.
 
     Our reading of the paper's "double-validated" and "only high-quality examples are incorporated". A refilling is
@@ -64,7 +75,7 @@ class DoubleValidated(Objective):
         self.rejected, self.confidence = rejected, confidence
 
     def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
-        original_ids, labels = _original_ids(batch, self), batch["labels"]  # (batch, seq), (batch,)
+        original_ids, labels = self.original_ids(plm, batch), batch["labels"]  # (batch, seq), (batch,)
         with gradients_if(False):
             sure, answer = plm.classify(batch | {"input_ids": original_ids}).float().softmax(dim=-1).max(dim=-1)
         # with the original in place of a rejected text this pass only decides, and trains nothing

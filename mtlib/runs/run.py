@@ -163,10 +163,19 @@ def _start(config: RunConfig) -> tuple[SharedPLM, tuple[Stage, ...]]:
         replace(stage, prepare=tuple(p.reading_from(config.source) for p in stage.prepare)) for stage in stages
     )
     for stage in stages:
-        stage.objective.check(plm)
+        stage.objective.check(_with_options(plm, config, stage))
         for preparer in stage.prepare:
             preparer.check(plm)
     return plm, stages
+
+
+def _with_options(plm: SharedPLM, config: RunConfig, stage: Stage) -> SharedPLM:
+    """The model as the stage will have it: transformers reads options such as that of attention when it loads one."""
+    if not stage.model_options:
+        return plm
+    return SharedPLM.from_pretrained(
+        config.model_path, num_labels=plm.config.num_labels, shared=plm.shared, **stage.model_options
+    )
 
 
 def _examples(config: RunConfig, train: Dataset, plm: SharedPLM, stages: Sequence[Stage]) -> Dataset:
