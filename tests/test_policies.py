@@ -565,6 +565,16 @@ class TestPointer:
         assert not scores[1].isfinite().any()
         assert best_spans(start[:, :1], end[:, :1], 3)[2].isfinite().tolist() == [[True, False, False], [False] * 3]
 
+    @given(st.integers(1, 4), st.integers(1, 9), st.integers(0, 2**31))
+    @settings(max_examples=60, deadline=None)
+    def test_the_best_span_is_the_first_of_the_best_two(self, n, length, seed):
+        """One is looked up, several are sorted; of scores that are few, many are equal."""
+        generator = torch.Generator().manual_seed(seed)
+        logs = torch.tensor([-torch.inf, -2.0, -1.0])
+        start, end = (logs[torch.randint(3, (n, length), generator=generator)] for _ in range(2))
+        for one, two in zip(best_spans(start, end), best_spans(start, end, 2), strict=True):
+            assert torch.equal(one, two[:, :1])
+
     def test_a_span_stays_in_one_text_of_a_pair(self):
         """The likeliest start is in the first text and the likeliest end in the second; between them is no text."""
         start = torch.tensor([[0.5, 0.2, 0.0, 0.2, 0.1]]).log()

@@ -39,8 +39,9 @@ def best_spans(start: Tensor, end: Tensor, k: int = 1) -> tuple[Tensor, Tensor, 
     apart = text.unsqueeze(2) != text.unsqueeze(1)  # (batch, seq, seq)
     pairs = pairs.masked_fill(backward | apart, -torch.inf).flatten(1)
     pairs = torch.nn.functional.pad(pairs, (0, max(0, k - pairs.shape[1])), value=-torch.inf)
-    # stable, so that equal spans stand in reading order however far a row is padded
-    scores, places = (ordered[:, :k] for ordered in pairs.sort(dim=1, descending=True, stable=True))  # (batch, k)
+    # equal spans stand in reading order however far a row is padded: `max` gives the first, and sorting is stable
+    ordered = pairs.max(dim=1, keepdim=True) if k == 1 else pairs.sort(dim=1, descending=True, stable=True)
+    scores, places = (part[:, :k] for part in ordered)  # (batch, k)
     return places // seq, places % seq, scores
 
 
