@@ -14,7 +14,6 @@ from rich.progress import track
 
 from mtlib.collator import Collator, batches_by_length
 from mtlib.contexts import evaluating, forked_random_state
-from mtlib.errors import UserError
 from mtlib.masking import MaskingPolicy
 from mtlib.masking.masked_text import draw_mask, perturbation_counts, replace_masked
 from mtlib.masking.policy import check_policy
@@ -53,8 +52,7 @@ class Stage:
     measure: Callable[[SharedPLM, Objective], dict[str, float]] | None = None
 
     def __post_init__(self):
-        if self.start not in ("previous", "pretrained"):
-            raise UserError(f"start is {self.start!r}; expected 'previous' or 'pretrained'.")
+        check_choice("start", self.start, ("previous", "pretrained"))
         if not self.name:
             object.__setattr__(self, "name", self.objective.name)
 

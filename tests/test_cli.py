@@ -155,7 +155,7 @@ def test_bad_input_of_the_command_itself():
     command = [sys.executable, "-m", "mtlib", "run", "--task", "sentimnt", "--method", "mask_tuning"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 2
-    assert done.stderr.startswith("error: unknown task 'sentimnt'") and "Traceback" not in done.stderr
+    assert done.stderr.startswith("error: task is 'sentimnt'") and "Traceback" not in done.stderr
 
 
 def test_help_imports_nothing_heavy():

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import yaml
 
-from mtlib.errors import UserError
+from mtlib.settings import check_choice
 
 SENTIMENT = ("negative", "positive")
 NLI = ("entailment", "neutral", "contradiction")
@@ -109,8 +109,7 @@ class DataSet:
 
 
 def get_set(set_name: str) -> DataSet:
-    if set_name not in SETS:
-        raise UserError(f"unknown set {set_name!r}; expected one of {', '.join(SETS)}")
+    check_choice("set", set_name, SETS)
     return SETS[set_name]
 
 

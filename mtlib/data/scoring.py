@@ -8,6 +8,7 @@ from datasets import Dataset
 
 from mtlib.data.registry import HANS, NLI, get_set
 from mtlib.errors import UserError
+from mtlib.settings import check_choice
 
 ROWS_OF_A_GROUP = 10  # on average; the accuracy of fewer says next to nothing, and hundreds of them fill the records
 
@@ -50,8 +51,7 @@ def score_rows(set_name: str, logits: np.ndarray, rows: Dataset, hans_rule: str 
 
 
 def _score_folded(set_name: str, logits: np.ndarray, labels: np.ndarray, groups: np.ndarray, rule: str) -> dict:
-    if rule not in _FOLDS:
-        raise UserError(f"unknown hans_rule {rule!r}; expected one of {', '.join(_FOLDS)}")
+    check_choice("hans_rule", rule, _FOLDS)
     right_by_rule = {name: fold(logits) == labels for name, fold in _FOLDS.items()}
     right = right_by_rule[rule]
     heuristics = np.array([group.partition("/")[0] for group in groups])

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from mtlib.data.registry import NLI, PARAPHRASE, SENTIMENT
 from mtlib.data.source_kinds import is_testbed
 from mtlib.errors import UserError
+from mtlib.settings import check_choice
 
 
 @dataclass(frozen=True)
@@ -94,8 +95,7 @@ _KINDS = {
 
 
 def get_task(name: str) -> Task:
-    if name not in TASKS:
-        raise UserError(f"unknown task {name!r}; expected one of {', '.join(TASKS)}")
+    check_choice("task", name, TASKS)
     return TASKS[name]
 
 

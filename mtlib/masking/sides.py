@@ -4,6 +4,7 @@ from torch import Tensor
 
 from mtlib.errors import UserError
 from mtlib.masking.policy import MaskingPolicy, check_policy
+from mtlib.settings import check_choice
 
 
 class OneSide(MaskingPolicy):
@@ -17,8 +18,7 @@ class OneSide(MaskingPolicy):
 
     def __init__(self, policy: MaskingPolicy, side: str, tokenizer):
         check_policy(policy, required=True)
-        if side not in ("first", "second"):
-            raise UserError(f"side is {side!r}; expected 'first' or 'second'.")
+        check_choice("side", side, ("first", "second"))
         if tokenizer.sep_token_id is None:
             raise UserError(f"{type(tokenizer).__name__} has no separator token, so the texts of a pair look like one.")
         self.policy, self.side, self.separator = policy, side, tokenizer.sep_token_id

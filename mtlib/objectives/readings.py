@@ -13,7 +13,7 @@ from mtlib.errors import UserError
 from mtlib.objectives.fine_tuning import fine_tuning_loss
 from mtlib.objectives.objective import Objective, ObjectiveOutput
 from mtlib.plm import SharedPLM
-from mtlib.settings import SHARE
+from mtlib.settings import SHARE, check_choice
 
 
 class _ComparesTexts(Objective):
@@ -69,8 +69,7 @@ class DoubleValidated(_ComparesTexts):
 
     def __init__(self, rejected: str = "drop", confidence: float = 0.9):
         super().__init__()
-        if rejected not in ("drop", "original"):
-            raise UserError(f"rejected is {rejected!r}; expected 'drop' or 'original'.")
+        check_choice("rejected", rejected, ("drop", "original"))
         SHARE.check("confidence", confidence)
         self.rejected, self.confidence = rejected, confidence
 

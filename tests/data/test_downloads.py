@@ -150,7 +150,7 @@ def test_fetch_failures_say_what_to_do(server, tmp_path, monkeypatch):
         fetch(["imdb_cad"], tmp_path)
     with pytest.raises(UserError, match=r"paws_qqp cannot be downloaded.*dev_and_test.tsv"):
         fetch(["paws_qqp"], tmp_path)
-    with pytest.raises(UserError, match="unknown set 'cad'"):
+    with pytest.raises(UserError, match="set is 'cad'"):
         fetch(["cad"], tmp_path)
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match=r"cannot write to .*give another cache folder"):

@@ -134,7 +134,7 @@ def test_scores_are_json_and_take_columns_of_a_dataset():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("imdb", np.zeros((1, 2)), [0], [""]), "unknown set 'imdb'; expected one of sst2_train, sst2"),
+        (("imdb", np.zeros((1, 2)), [0], [""]), "set is 'imdb'; expected one of sst2_train, sst2"),
         (("sst2", np.zeros((2, 2)), [0], ["", ""]), r"found logits \(2, 2\), labels \(1,\) and 2 groups"),
         (("sst2", np.zeros((2, 2)), [0, 1], [""]), "and 1 groups"),
         (("sst2", np.zeros(2), [0, 1], ["", ""]), r"found logits \(2,\)"),
@@ -145,7 +145,7 @@ def test_scores_are_json_and_take_columns_of_a_dataset():
         (("sst2", np.zeros((1, 2)), [-1], [""]), r"expected labels 0 to 1, found \[-1\]"),
         (("hans", np.zeros((1, 3)), [2], ["a/b"]), r"expected labels 0 to 1, found \[2\]"),
         (("hans", np.zeros((1, 2)), [1], ["a/b"]), r"expected logits for 3 labels \(.*contradiction\), found 2"),
-        (("hans", np.zeros((1, 3)), [1], ["a/b"], "mean"), "unknown hans_rule 'mean'; expected one of max, sum"),
+        (("hans", np.zeros((1, 3)), [1], ["a/b"], "mean"), "hans_rule is 'mean'; expected one of max, sum"),
         (("imdb_cad", np.zeros((1, 2)), [1], ["7"]), "expected groups \"pair id:original\" and .* found '7'"),
         (("imdb_cad", np.zeros((2, 2)), [1, 0], ["7:edited", "7:edited"]), "each once, found '7:edited'"),
         (("imdb_cad", np.zeros((1, 2)), [1], ["7:edited"]), "1 pairs lack a half, for example '7'"),

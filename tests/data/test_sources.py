@@ -250,7 +250,7 @@ def test_testbed_sets_are_read_from_the_bundled_folder(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("imdb",), "unknown set 'imdb'; expected one of sst2_train, sst2"),
+        (("imdb",), "set is 'imdb'; expected one of sst2_train, sst2"),
         (("sst2",), 'sst2 is not bundled; give source "hub" or a folder'),
         (("testbed_contrast", "hub"), 'testbed_contrast is bundled; source must be "testbed"'),
         (("sst2", "nowhere"), "source 'nowhere' is no folder"),

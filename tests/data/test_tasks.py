@@ -49,7 +49,7 @@ def test_sets_that_are_scored_in_their_own_way():
 
 
 def test_unknown_names():
-    with pytest.raises(UserError, match="unknown task 'qa'; expected one of sentiment, nli, paraphrase"):
+    with pytest.raises(UserError, match="task is 'qa'; expected one of sentiment, nli, paraphrase"):
         get_task("qa")
     with pytest.raises(UserError, match="set 'imdb' belongs to no task; expected one of sst2_train, sst2"):
         kind("imdb")

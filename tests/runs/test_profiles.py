@@ -48,9 +48,9 @@ def test_what_the_profiles_promise():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"profile": "huge"}, "unknown profile 'huge'; expected one of smoke, cpu, gpu, paper"),
-        ({"profile": "../cpu"}, "unknown profile"),
-        ({"task": "sentimnt"}, "unknown task 'sentimnt'"),
+        ({"profile": "huge"}, "profile is 'huge'; expected one of smoke, cpu, gpu, paper"),
+        ({"profile": "../cpu"}, "profile is '../cpu'"),
+        ({"task": "sentimnt"}, "task is 'sentimnt'"),
         ({"seed": 1}, "unknown setting 'seed'; expected one of alpha, alphas"),
         ({"silent_minutes": 1}, "unknown setting 'silent_minutes'"),
         ({"seeds": 0}, "seeds is 0; expected 1 or more"),

@@ -237,7 +237,7 @@ class TestBadInput:
     @pytest.mark.parametrize(
         ("changes", "message"),
         [
-            ({"task": "sentimnt"}, "unknown task 'sentimnt'; expected one of sentiment, nli, paraphrase"),
+            ({"task": "sentimnt"}, "task is 'sentimnt'; expected one of sentiment, nli, paraphrase"),
             ({"method": "masktuning"}, "method is 'masktuning'; expected one of fine_tuning, mask_tuning"),
             ({"alpha": 1.2}, "alpha is 1.2; expected a number from 0 to 1"),
             ({"mask_rate": -0.05}, "mask_rate is -0.05; expected a number from 0 to 1"),

@@ -135,7 +135,7 @@ def test_a_set_that_cannot_be_read_is_told_before_the_first_run(model, tmp_path,
     [
         ({"source": "testbed"}, "source is 'testbed'; expected hub or a folder of original releases"),
         ({"source": "hub", "size": "huge"}, "size is 'huge'; expected one of smoke, cpu, full"),
-        ({"source": "hub", "tasks": ("poetry",)}, "unknown task 'poetry'"),
+        ({"source": "hub", "tasks": ("poetry",)}, "task is 'poetry'"),
     ],
 )
 def test_bad_input(arguments, text):

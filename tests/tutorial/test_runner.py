@@ -182,7 +182,7 @@ def call(*arguments):
         ("-p most=some", "parameter most is 'some'; expected int"),
         ("-p n", "-p is 'n'; expected NAME=VALUE"),
         ("-p profile=smoke", "give the profile with --profile"),
-        ("--profile huge", "unknown profile 'huge'"),
+        ("--profile huge", "profile is 'huge'"),
         ("--publish -p n=2", "--publish stores a fresh run of the cpu profile"),
         ("--publish --resume", "--publish stores a fresh run of the cpu profile"),
     ],

@@ -20,7 +20,7 @@ from mtlib.runs.config import RunConfig, configure, read_by
 from mtlib.runs.inputs import read_inputs, record_path, shipped_record
 from mtlib.runs.records import read_records
 from mtlib.runs.run import KEPT, run
-from mtlib.settings import SHARE
+from mtlib.settings import SHARE, check_choice
 
 FOLDER = Path(__file__).parent
 PROFILES = tuple(sorted((path.stem for path in FOLDER.glob("*.yaml")), key=["smoke", "cpu", "gpu", "paper"].index))
@@ -121,8 +121,7 @@ class ResolvedProfile:
 
 def load(profile: str) -> dict:
     """The profile's file as it is written."""
-    if profile not in PROFILES:
-        raise UserError(f"unknown profile {profile!r}; expected one of {', '.join(PROFILES)}.")
+    check_choice("profile", profile, PROFILES)
     return yaml.safe_load((FOLDER / f"{profile}.yaml").read_text())
 
 
