@@ -163,17 +163,17 @@ def _refill(settings, tokenizer, keep_original: bool = False) -> tuple[Preparer,
 def _refilled(settings, tokenizer, alpha: float, classification: Objective | None = None) -> MaskTuning:
     """The objective that refills in each step; what other methods than Mask-tuning do not read is at its default."""
     names = [entry.name for entry in fields(EquationSettings) if hasattr(settings, entry.name)]
-    readings = EquationSettings(**{name: getattr(settings, name) for name in names})
+    equation = EquationSettings(**{name: getattr(settings, name) for name in names})
     masking = _masking(settings, tokenizer)
     if isinstance(masking, AttributionMasking):
-        masking = replace(masking, every=readings.attribution_every)
-    if readings.side != "both":
-        masking = OneSide(masking, readings.side, tokenizer)
-    if readings.fixed_masks:
+        masking = replace(masking, every=equation.attribution_every)
+    if equation.side != "both":
+        masking = OneSide(masking, equation.side, tokenizer)
+    if equation.fixed_masks:
         masking = FixedMasking(masking)
     return MaskTuning(
         alpha, masking, settings.fill, settings.top_k, settings.replacement, classification,
-        readings.fill_mode, readings.mlm_reduction, readings.classifier_reads,
+        equation.fill_mode, equation.mlm_reduction, equation.classifier_reads,
     )  # fmt: skip
 
 

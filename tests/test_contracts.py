@@ -33,6 +33,7 @@ from mtlib.stages import Stage
 from mtlib.trainer import ObjectiveTrainer
 from tests.conftest import make_batch, make_plm, tiny_bert_config
 from tests.data.test_treebank import GROWING, conllu
+from tests.runs.test_records import record_identity
 from tests.runs.test_runs import config, model, testbed, write_testbed  # noqa: F401  (fixtures)
 from tests.test_trainer import NO_DROPOUT, arguments, examples, history
 
@@ -392,7 +393,7 @@ class TestShippedRecords:
         elsewhere["environment"]["device"] = "another machine"
         other = "float32" if record["config"]["precision"] == "bf16" else "bf16"
         elsewhere["config"]["precision"] = other
-        elsewhere["identity"] = records.record_identity(elsewhere)
+        elsewhere["identity"] = record_identity(elsewhere)
         assert elsewhere["identity"] != record["identity"]
         monkeypatch.setattr(records, "shipped_records", lambda: {elsewhere["identity"]: elsewhere})
         path, was_there = run(chosen, tmp_path / "copied")
@@ -403,7 +404,7 @@ class TestShippedRecords:
         assert not was_there
 
     def test_identities_follow_from_the_records(self):
-        from mtlib.runs.records import record_identity, shipped_records
+        from mtlib.runs.records import shipped_records
 
         for identity, record in shipped_records().items():
             assert record_identity(record) == identity

@@ -49,7 +49,7 @@ from mtlib.paths import SETTINGS_FILE
 from mtlib.plm import embeddings_that_read
 from mtlib.runs.config import configure
 from mtlib.runs.inputs import Inputs, read_inputs, run_identity
-from mtlib.runs.records import read_records, record_identity
+from mtlib.runs.records import read_records
 from mtlib.runs.run import run
 from mtlib.settings import Masking
 from mtlib.stages import Refill
@@ -59,6 +59,7 @@ from mtlib.testbed.grammar import load_grammar, tokens
 from mtlib.testbed.known_words import MarkCause, MarkShortcut, cause_spans, shortcut_spans
 from tests.conftest import BERT_SPECIALS, WORDS, make_batch, make_plm, tiny_bert_config
 from tests.data.made_up_releases import MADE_UP, expect, write, write_releases
+from tests.runs.test_records import record_identity
 from tests.runs.test_runs import model  # noqa: F401  (a fixture)
 from tests.test_masking import batch_of
 from tests.test_plm import architecture

@@ -166,12 +166,12 @@ def prompt(
     asked = prompted.Prompting(task, source, model, causal, shown, tuple(sets or ()), max_length, seed)
     description = prompted.evaluate(asked, lambda name: print_line(f"  {name}"))
     rows = [
-        [name, reading, str(of_set["n"]), f"{100 * of_set['accuracy']:.1f}", f"{balanced_accuracy(of_set):.1f}",
+        [name, scoring, str(of_set["n"]), f"{100 * of_set['accuracy']:.1f}", f"{balanced_accuracy(of_set):.1f}",
          f"{100 * of_set['majority']:.1f}"]
-        for name, readings in description["metrics"].items() for reading, of_set in readings.items()
+        for name, scorings in description["metrics"].items() for scoring, of_set in scorings.items()
     ]  # fmt: skip
     title = "accuracy in per cent, by how an answer is scored"
-    columns = ["set", "reading", "examples", "accuracy", "balanced accuracy", "majority class"]
+    columns = ["set", "scoring", "examples", "accuracy", "balanced accuracy", "majority class"]
     console.print(rich_table(title, columns, rows))
     if json_file is not None:
         write_json(json_file, description)

@@ -74,13 +74,13 @@ class Prompting:
         return configure(self.task, "fine_tuning", **settings).resolved()
 
 
-Ask = Callable[[list[dict], bool], dict[str, Tensor]]  # texts, folded? -> scores (n, answers) by reading
+Ask = Callable[[list[dict], bool], dict[str, Tensor]]  # texts, folded? -> scores (n, answers) by scoring
 
 
 def evaluate(prompting: Prompting, report: Callable[[str], None] = lambda name: None) -> dict:
-    """The metrics of every set, ready for JSON: `{"prompting": ..., "metrics": {set: {reading: metrics}}}`.
+    """The metrics of every set, ready for JSON: `{"prompting": ..., "metrics": {set: {scoring: metrics}}}`.
 
-    A reading is how an answer is scored: the log-likelihood of its tokens in "total" or in the "mean", or of the one
+    A scoring is what counts for an answer: the log-likelihood of its tokens in "total" or in the "mean", or of the one
     token in the "gap" of a masked LM. "calibrated" is the first of these less the same answer's score where the text
     says nothing (Zhao et al. 2021, arXiv 2102.09690): it takes away how likely the word is in itself. `report` is told
     each set when it is done.
@@ -93,7 +93,7 @@ def evaluate(prompting: Prompting, report: Callable[[str], None] = lambda name: 
     for name in config.sets:
         rows, folded = sets[name].dataset, get_set(name).folded
         scored = _with_calibrated(ask, _texts(rows), folded)
-        metrics[name] = {reading: score_rows(name, _logits(of, folded), rows) for reading, of in scored.items()}
+        metrics[name] = {scoring: score_rows(name, _logits(of, folded), rows) for scoring, of in scored.items()}
         report(name)
     return {"prompting": _public(prompting, config), "metrics": metrics}
 
@@ -109,9 +109,9 @@ def _public(prompting: Prompting, config: RunConfig) -> dict:
 
 
 def _with_calibrated(ask: Ask, texts: list[dict], folded: bool) -> dict[str, Tensor]:
-    readings, of_nothing = ask(texts, folded), ask([dict.fromkeys(texts[0], _NOTHING)], folded)
-    first = next(iter(readings))
-    return readings | {"calibrated": readings[first] - of_nothing[first]}
+    scores, of_nothing = ask(texts, folded), ask([dict.fromkeys(texts[0], _NOTHING)], folded)
+    first = next(iter(scores))
+    return scores | {"calibrated": scores[first] - of_nothing[first]}
 
 
 def _masked(prompting: Prompting, config: RunConfig) -> Ask:
@@ -166,7 +166,7 @@ def _causal(prompting: Prompting, train: Dataset) -> Ask:
 
     def ask(texts: list[dict], folded: bool) -> dict[str, Tensor]:
         scores = [prompt(folded).scores(**_short(row, tokenizer, prompting.max_length)) for row in texts]
-        return {reading: torch.stack([getattr(row, reading) for row in scores]) for reading in ("total", "mean")}
+        return {scoring: torch.stack([getattr(row, scoring) for row in scores]) for scoring in ("total", "mean")}
 
     return ask
 

@@ -49,11 +49,6 @@ def identity(config: Mapping, model_sha256: str | None, data_sha256: Mapping[str
     return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
 
-def record_identity(record: Mapping) -> str:
-    """The identity of a record by what stands in it. (The first records did not name their model's files.)"""
-    return identity(record["config"], record.get("model", {}).get("files_sha256"), decisive_data(record["data"]))
-
-
 def decisive_data(sets: Mapping[str, Mapping]) -> dict[str, str]:
     """The checksums that count for a run's identity, by the descriptions of its sets (`sources.describe`).
 

@@ -43,14 +43,14 @@ def test_a_masked_lm_on_a_set(testbed, tmp_path, monkeypatch):  # noqa: F811
     told = []
     prompting = Prompting("sentiment", model=str(model), sets=("testbed_sentiment",), max_length=50)
     description = evaluate(prompting, told.append)
-    readings = description["metrics"]["testbed_sentiment"]
+    scorings = description["metrics"]["testbed_sentiment"]
     rows = sentences(20, 100)
     prompts = [f"{text} and not [MASK]" for text in [row["text"] for row in rows] + ["N/A"]]
     scores = masked_lm_scores(plm.eval(), prompts, CLOZE.answers)
     labels = torch.tensor([row["label"] for row in rows])
-    for reading, answers in (("gap", scores[:-1]), ("calibrated", scores[:-1] - scores[-1])):
-        assert readings[reading]["correct"] == int((answers.argmax(1) == labels).sum()), reading
-    assert readings["gap"] != readings["calibrated"]  # or this test could not tell them apart
+    for scoring, answers in (("gap", scores[:-1]), ("calibrated", scores[:-1] - scores[-1])):
+        assert scorings[scoring]["correct"] == int((answers.argmax(1) == labels).sum()), scoring
+    assert scorings["gap"] != scorings["calibrated"]  # or this test could not tell them apart
     assert told == ["testbed_sentiment"]
     assert description["prompting"]["template"] == CLOZE.template and description["prompting"]["model"] == "tiny-bert"
 
@@ -66,7 +66,7 @@ def test_a_causal_lm_on_a_folded_set(gpt, monkeypatch):
     described = {name: DescribedSet(Dataset.from_list(rows), {}) for name, rows in sets.items()}
     monkeypatch.setattr(prompted, "read_sets", lambda config: described)
     prompting = Prompting("nli", model=gpt, causal=True, per_label=2, sets=("testbed_overlap",), max_length=16)
-    readings = evaluate(prompting)["metrics"]["testbed_overlap"]
+    scorings = evaluate(prompting)["metrics"]["testbed_overlap"]
 
     question = QUESTIONS["hans"]
     labels = [min(row["label"], 1) for row in pairs]
@@ -74,11 +74,11 @@ def test_a_causal_lm_on_a_folded_set(gpt, monkeypatch):
     shown = demonstrate(question, [pairs[row] | {"label": labels[row]} for row in chosen])
     asker = CausalPrompt(*load_causal_lm(gpt), question, shown)
     scores = [asker.scores(row["text"], row["text_pair"]) for row in asked]
-    for reading in ("total", "mean"):
-        answers = torch.stack([getattr(score, reading) for score in scores]).argmax(1)
+    for scoring in ("total", "mean"):
+        answers = torch.stack([getattr(score, scoring) for score in scores]).argmax(1)
         right = int((answers == torch.tensor([row["label"] for row in asked])).sum())
-        assert readings[reading]["correct"] == right
-        assert set(readings[reading]["by_rule"].values()) == {right / len(asked)}  # two answers: nothing to fold
+        assert scorings[scoring]["correct"] == right
+        assert set(scorings[scoring]["by_rule"].values()) == {right / len(asked)}  # two answers: nothing to fold
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from collections.abc import Mapping
 
 import numpy as np
 import pytest
@@ -11,12 +12,17 @@ from mtlib.errors import UserError
 from mtlib.paths import DATA_DIR
 from mtlib.runs import environment
 from mtlib.runs.config import configure
-from mtlib.runs.records import SCHEMA_VERSION, identity, read_records
+from mtlib.runs.records import SCHEMA_VERSION, decisive_data, identity, read_records
 from mtlib.runs.run import run
 
 RESULTS = DATA_DIR / "results"
 CONFIG = {"task": "sentiment", "method": "mask_tuning", "model": "mini", "alpha": 0.6, "epochs": 3.0, "fill": "argmax"}
 DATA = {"train": "a", "sst2": "b"}
+
+
+def record_identity(record: Mapping) -> str:
+    """The identity of a record by what stands in it. (The first records did not name their model's files.)"""
+    return identity(record["config"], record.get("model", {}).get("files_sha256"), decisive_data(record["data"]))
 
 
 @pytest.mark.parametrize(
