@@ -85,6 +85,7 @@ Classification = Literal[
     "fine_tuning", "original_and_refilled", "validated_or_dropped", "validated_or_original", "product_of_experts",
     "learned_mixin", "bias_product", "reweight", "confidence_regularization", "span_cutoff",
 ]  # fmt: skip
+COMPARES_TEXTS = ("original_and_refilled", "validated_or_dropped", "validated_or_original")  # both of them
 
 # The bias models that fit a task; the first is its default. The classes stand in packages above this module.
 BIAS_OF_TASK: dict[str, tuple[Bias, ...]] = {

@@ -102,11 +102,16 @@ def test_help_says_what_is_taken_by_default():
             "fill is 'sample', but classifier_reads is 'original', which does not read it; leave it out, or give "
             "classifier_reads refilled",
         ),
+        (
+            "run --task nli --method mask_tuning --classifier-reads original --classification validated_or_dropped",
+            "compares a text with its refilled copy, but classifier_reads is 'original'; leave one of them out",
+        ),
         ("run --task nli --method mask_tuning --top-k 5", "top_k is 5, but fill is 'argmax', which does not read it"),
         ("run --task sentiment --method mask_tuning --hans-rule sum", "hans_rule is 'sum', but none of the evaluation"),
         ("run --task nli --method mask_tuning --split hans", "--split is 'hans'; expected NAME=VALUE"),
         ("run --task nli --method fine_tuning --split hans=a --split hans=b", "--split gives hans twice"),
         ("run --task sentiment --method mask_tuning --side first", "side is 'first', but the task has single texts"),
+        ("run --task nli --method mask_tuning --masking meta_learned --separate", "masking is 'meta_learned', which"),
         ("run --task nli --method mask_tuning --update alternating --accumulation 2", "accumulation is 2, but update"),
         (
             "run --task nli --method mask_tuning --separate --gradient-diagnostics-steps 5",

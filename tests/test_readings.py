@@ -1,6 +1,7 @@
 """Other readings of Mask-tuning: each option changes what it says, and its default changes nothing."""
 
 import math
+from typing import get_args
 
 import pytest
 import torch
@@ -8,10 +9,13 @@ import torch
 from mtlib.collator import Collator
 from mtlib.errors import UserError
 from mtlib.masking import ExactMasking, FixedMasking, OneSide, maskable_positions
+from mtlib.methods import get_method
 from mtlib.objectives import FineTuning, MaskTuning, masked_lm_loss
 from mtlib.objectives.readings import DoubleValidated, OriginalAndRefilled
+from mtlib.runs.config import configure
 from mtlib.runs.records import read_records
 from mtlib.runs.run import run
+from mtlib.settings import COMPARES_TEXTS, Classification
 from mtlib.trainer import ObjectiveTrainer
 from tests.conftest import ROBERTA_SPECIALS, make_batch, make_plm, make_tokenizer
 from tests.runs.test_runs import config, model, testbed  # noqa: F401  (fixtures)
@@ -172,14 +176,14 @@ def test_what_only_mask_tuning_brings_is_named(still_plm, tmp_path):
         FixedMasking(HALF)(make_batch(still_plm), None)
 
 
-def test_comparing_with_a_text_that_is_not_refilled_is_refused_before_a_run_trains(
-    testbed, model, tmp_path, monkeypatch,  # noqa: F811
-):  # fmt: skip
-    monkeypatch.setattr("mtlib.runs.run.train_stages", lambda *args, **kwargs: pytest.fail("has begun to train"))
-    for classification in ("original_and_refilled", "validated_or_dropped", "validated_or_original"):
-        chosen = config(model, classification=classification, classifier_reads="original")
-        with pytest.raises(UserError, match="which compares a text with its refilled copy"):
-            run(chosen, tmp_path)
+def test_which_losses_compare_texts():
+    """Settings name them, for the command line imports no torch before it has looked at what it was given."""
+    comparing = set()
+    for name in get_args(Classification):
+        asked = configure("sentiment", "mask_tuning", classification=name).resolved()
+        (*_, last) = get_method("mask_tuning").stages(asked.settings, asked.rates, make_tokenizer())
+        comparing |= {name} if last.objective.classification.compares_texts else set()
+    assert comparing == set(COMPARES_TEXTS)
 
 
 def test_fixed_masks_are_one_draw_for_all_epochs(tmp_path):

@@ -14,6 +14,7 @@ from mtlib.paths import is_missing_folder
 from mtlib.settings import (
     ATTRIBUTION,
     BIAS_OF_TASK,
+    COMPARES_TEXTS,
     OWN_LENGTH,
     TESTBED_ONLY,
     Setting,
@@ -54,6 +55,14 @@ def check(config: "RunConfig") -> None:
         )
     if values.get("update") == "balanced" and not values["shared"]:
         raise UserError("update is 'balanced', which weighs two gradients on one trunk; leave `separate` out.")
+    # the classes refuse these two as well; here they are refused for all runs of a sweep before the first one starts
+    if values.get("masking") == "meta_learned" and not values.get("shared", True):
+        raise UserError("masking is 'meta_learned', which asks what refilling does to one trunk; leave `separate` out.")
+    if values.get("classifier_reads") == "original" and values["classification"] in COMPARES_TEXTS:
+        raise UserError(
+            f"classification is {values['classification']!r}, which compares a text with its refilled copy, but "
+            "classifier_reads is 'original'; leave one of them out."
+        )
     if values.get("update") == "alternating" and config.accumulation > 1:
         raise UserError(
             f"accumulation is {config.accumulation}, but update 'alternating' steps twice for each batch; leave "
