@@ -25,6 +25,22 @@ def kinds(description: Mapping, kind: str = "part_of_speech") -> dict[str, dict[
             for name, parts in shares.items()}  # fmt: skip
 
 
+def kinds_in_short(description: Mapping) -> pandas.DataFrame:
+    """What each policy masks, in per cent of its masked tokens: content words by kind, function words, rare tokens.
+
+    The last row is all tokens, masked or not.
+    """
+    rare = {name: line["below 10"] for name, line in kinds(description, "frequency").items()}
+    return 100 * pandas.DataFrame({
+        name: {
+            "nouns": line["NOUN"] + line["PROPN"], "verbs": line["VERB"], "adjectives": line["ADJ"],
+            "adverbs": line["ADV"], "function words and other": line["function words and other"],
+            "found fewer than 10 times": rare[name],
+        }
+        for name, line in kinds(description).items()
+    }).T  # fmt: skip
+
+
 def as_frame(description: Mapping) -> pandas.DataFrame:
     """A line for each policy and rate: the main numbers in per cent, and what it costs.
 

@@ -65,6 +65,7 @@ def parts(results: Path) -> dict[str, str]:
         ),
         "masks": _masks(results / "policies_masks.json"),
         "masks on pairs": _masks_on_pairs(results),
+        "masks on reviews": _masks_on_reviews(results / "policies_masks_sst2.json"),
         "policies on reviews": _compared(reviews.REFILLING, read_records([results / "policies_sst2.jsonl"]), "masked"),
         "intermediate pre-training": _compared(
             reviews.PRETRAINING, read_records([results / "intermediate.jsonl"]), "masked in pre-training"
@@ -236,6 +237,15 @@ def _masks_on_pairs(results: Path) -> str:
         frame.loc["nothing", "probe finds the side"] = 100 * description["unmasked"]["shortcut_probe"]
         frames[task] = frame.map(_number)
     return _frames_by_task(frames)
+
+
+def _masks_on_reviews(file: Path) -> str:
+    """What kinds of words each policy masks in real reviews, and how many tokens."""
+    description = json.loads(file.read_text())
+    amounts = masks.as_frame(description).rename(index=policies.label)[["tokens masked", "masked tokens changed"]]
+    frame = masks.kinds_in_short(description).rename_axis("masked")
+    amounts = amounts.reindex(frame.index).map(lambda share: _number(share, 1))
+    return report.markdown(amounts.join(frame.map(_number)))
 
 
 def _compared(comparison: ArmComparison, records: list[dict], arms: str) -> str:

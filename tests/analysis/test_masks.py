@@ -3,7 +3,7 @@
 import pytest
 
 from mtlib.analysis import figures
-from mtlib.analysis.masks import as_frame, kinds
+from mtlib.analysis.masks import as_frame, kinds, kinds_in_short
 
 PARTS = {"punctuation": 0.1, "NOUN": 0.4, "PROPN": 0.0, "VERB": 0.2, "ADJ": 0.1, "ADV": 0.0, "DET": 0.2}
 
@@ -43,6 +43,18 @@ def test_kinds_add_up_to_one():
     assert shares["random, 5 %"]["function words and other"] == pytest.approx(0.3)
     assert all(sum(parts.values()) == pytest.approx(1) for parts in shares.values())
     assert kinds(description(line(1)), "frequency")["all tokens"] == {"below 10": 0.75, "10 to 99": 0.25}
+
+
+def test_kinds_in_short():
+    described = description(line(1))
+    (_, shown), (_, everything) = kinds_in_short(described).iterrows()
+    of_line, of_all = described["policies"]["exact:0.05"], described["all_tokens"]
+    for row, counted in ((shown, of_line), (everything, of_all)):
+        of_speech = counted["part_of_speech"]
+        assert row["nouns"] == pytest.approx(100 * (of_speech["NOUN"] + of_speech["PROPN"]))
+        assert row["adjectives"] == pytest.approx(100 * of_speech["ADJ"])
+        assert row["found fewer than 10 times"] == pytest.approx(100 * counted["frequency"]["below 10"])
+        assert row.drop("found fewer than 10 times").sum() == pytest.approx(100)
 
 
 def test_figure_of_overlaps():

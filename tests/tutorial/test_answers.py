@@ -12,12 +12,13 @@ from sklearn.model_selection import cross_val_score
 from sklearn.tree import DecisionTreeClassifier
 
 from mtlib import SharedPLM, tokenise
-from mtlib.analysis import comparison
+from mtlib.analysis import comparison, masks
 from mtlib.analysis.frame import by_row, frame
 from mtlib.analysis.policies import points
 from mtlib.analysis.statistics import TRAINED_WITHIN
 from mtlib.collator import Collator
 from mtlib.data.sources import load
+from mtlib.data.tasks import get_task
 from mtlib.diversity import two_trainings
 from mtlib.diversity.masked_tokens import flat, mark, touch
 from mtlib.objectives import SpanCutoff
@@ -377,6 +378,32 @@ def test_07_bias_product_inside_mask_tuning():
     told = [run for run in told if run["config"]["epochs"] == 8 and run["config"]["method"] == "mask_tuning"]
     behind = comparison.difference(both, told, "testbed_sentiment")
     assert behind.high < 0 and f"though with {-behind.mean:.0f} points less in distribution" in answer("07")
+
+
+def test_06_what_policies_mask_in_reviews():
+    described = json.loads((DATA_DIR / "results" / "policies_masks_sst2.json").read_text())
+    pointer = described["policies"]["supervised"]["pointer"]
+    pages = (DATA_DIR / "results" / "README.md").read_text(), " ".join(prose("06"))
+    found, by_chance = (f"{100 * pointer[name]:.0f} %" for name in ("touched", "by_chance"))
+    assert f"touches one of these in {found}, a random span as long in {by_chance}" in pages[0]
+    assert f"touches such a word in {found}, a random span as long in {by_chance}" in pages[1]
+    adjectives = masks.kinds_in_short(described)["adjectives"]
+    assert 0.32 < adjectives["most attributed, 5 %"] / 100 < 0.35 and 6.5 < 100 / adjectives["all tokens"] < 7.5
+    assert all("A third of what it masks are adjectives, of all tokens one in seven" in page for page in pages)
+
+
+def test_pairs_are_not_learned_without_their_shortcut():
+    page, told = (DATA_DIR / "results" / "README.md").read_text(), " ".join(prose("06"))
+    runs = {run["config"]["task"]: run for run in shipped("peers_reference") if run["config"]["epochs"] == 24}
+    words = []
+    for task, name in (("nli", "testbed_adversarial"), ("paraphrase", "testbed_scramble")):
+        scores = runs[task]["metrics"]
+        right, constant = 100 * scores[name]["accuracy"], 100 * scores[name]["majority"]
+        assert right < constant + 2
+        assert round(100 * scores[get_task(task).dev_set("testbed")]["accuracy"]) == 96
+        assert f"{right:.1f} % on `{name}` (" in page and f"{constant:.1f} %)" in page
+        words.append(f"{right:.0f} against {constant:.0f} % on {task}")
+    assert ", ".join(words) in told
 
 
 def test_07_one_seed_is_too_few_to_choose_a_rate_by():
