@@ -42,6 +42,17 @@ def check(config: "RunConfig") -> None:
     for name, value in values.items():
         _check_value(name, value, config.described[name])
     get_task(config.task)
+    _check_files(config)
+    _check_combinations(config)
+    _check_masking(config)
+    _check_sets(config)
+    _check_effect(config)
+    _check_bias(config)
+
+
+def _check_files(config: "RunConfig") -> None:
+    """Is there what the run is to read: its data, its model, its treebank?"""
+    values = config.values()
     of_testbed = values.get("masking") in TESTBED_ONLY or values.get("bias") == "shortcut"
     if of_testbed and source_kind(config.source) == "folder" and not Path(config.source).exists():
         raise UserError(
@@ -53,6 +64,15 @@ def check(config: "RunConfig") -> None:
             f"model is {str(config.model)!r}, which does not exist; expected mini, a hub id such as bert-base-uncased, "
             "or a folder with a masked LM."
         )
+    if "treebank" in values and values["treebank"] is None:
+        raise UserError(
+            f"{config.method} parses a treebank first; give the folder of one in CoNLL-U (--treebank FOLDER)."
+        )
+
+
+def _check_combinations(config: "RunConfig") -> None:
+    """Settings that are right one by one, but not together."""
+    values = config.values()
     if values.get("update") == "balanced" and not values["shared"]:
         raise UserError("update is 'balanced', which weighs two gradients on one trunk; leave `separate` out.")
     # the classes refuse these two as well; here they are refused for all runs of a sweep before the first one starts
@@ -78,13 +98,6 @@ def check(config: "RunConfig") -> None:
             f"gradient_diagnostics_steps is {config.gradient_diagnostics_steps}, which compares two losses on one "
             "trunk; leave it or `separate` out."
         )
-    if "treebank" in values and values["treebank"] is None:
-        raise UserError(
-            f"{config.method} parses a treebank first; give the folder of one in CoNLL-U (--treebank FOLDER)."
-        )
-    _check_sets(config)
-    _check_effect(config)
-    _check_bias(config)
 
 
 def _check_effect(config: "RunConfig") -> None:
@@ -133,9 +146,8 @@ def _check_bias(config: "RunConfig") -> None:
         raise UserError("bias is 'shortcut', which is planted in the testbed alone; take another bias model.")
 
 
-def _check_sets(config: "RunConfig") -> None:
-    if len(set(config.sets)) < len(config.sets):
-        raise UserError(f"sets names a set twice: {', '.join(config.sets)}.")
+def _check_masking(config: "RunConfig") -> None:
+    """Does the policy have a meaning for this data and this method?"""
     masking = config.values().get("masking")
     if masking in TESTBED_ONLY and not is_testbed(config.source):
         raise UserError(
@@ -160,6 +172,11 @@ def _check_sets(config: "RunConfig") -> None:
             "are drawn while the classifier is still new. Take mask_tuning or no_integrated_loss, without fixed masks, "
             "or another policy."
         )
+
+
+def _check_sets(config: "RunConfig") -> None:
+    if len(set(config.sets)) < len(config.sets):
+        raise UserError(f"sets names a set twice: {', '.join(config.sets)}.")
     known = get_task(config.task).evaluation_sets(config.source)
     for name in (*config.sets, *config.splits):
         if name not in known:
