@@ -40,8 +40,9 @@ def stacked(shares: Mapping[str, Mapping[str, float]], title: str = "") -> tuple
                 axis.text(start + width / 2, line, f"{width:.0f}", ha="center", va="center", fontsize=9,
                           bbox={"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 1})  # fmt: skip
             start += width
-    style.rows_down(axis, list(shares), xlabel="share, %", title=title, xlim=(0, 100))
+    style.rows_down(axis, list(shares), xlabel="share, %", xlim=(0, 100))
     axis.grid(visible=False)
+    figure.suptitle(title, x=0.01, ha="left", fontsize=11)  # long names leave the axis little room for it
     figure.legend(loc="outside lower center", ncols=4)
     words = {row: [f"{name} {100 * parts[name]:.0f} %" for name in names] for row, parts in shares.items()}
     return figure, style.sentence(title, words)
