@@ -361,6 +361,14 @@ class TestPlots:
         _, alt = figures.loss_scatter({"a": (np.zeros(3), np.zeros(3)), "b": (np.ones(2), np.zeros(2))})
         assert "a: I.1 100 %" in alt and "b: I.1 0 %, I.2 0 %, II, label right 100 %" in alt
 
+    @pytest.mark.filterwarnings("error")
+    def test_loss_scatter_of_examples_that_are_only_guessed(self):
+        """Nothing stands outside the panels, or these would shrink to nothing."""
+        guessed = np.array([0.69, 0.7])
+        figure, _ = figures.loss_scatter({"a": (np.array([20.0, 3.0]), guessed), "b": (np.array([0.1, 3.0]), guessed)})
+        figure.draw_without_rendering()
+        assert all(axis.get_position().height > 0.3 for axis in figure.axes)
+
 
 def test_a_set_without_groups():
     with pytest.raises(UserError, match="testbed_contrast has no groups"):

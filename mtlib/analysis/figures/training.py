@@ -87,6 +87,8 @@ def loss_scatter(snapshots: Mapping[str, tuple[np.ndarray, np.ndarray]], title: 
     """
     figure, axes = style.new(2.3 * len(snapshots), 3.2, len(snapshots), sharex=True, sharey=True)
     half, words = np.log(2), {}
+    largest = max(half, *(mlm.max() for mlm, _ in snapshots.values()))
+    axes[0].set_xlim(-0.16 * largest, 1.05 * largest)  # at the left is room for the names of the quadrants
     for axis, (name, (mlm, ft)) in zip(axes, snapshots.items(), strict=True):
         axis.scatter(mlm, ft, s=9, alpha=0.45, color=style.PALETTE[0], linewidths=0)
         axis.axvline(half, color="0.4", lw=0.8)
@@ -101,9 +103,10 @@ def loss_scatter(snapshots: Mapping[str, tuple[np.ndarray, np.ndarray]], title: 
         axis.text(0.97, 0.97, text, transform=axis.transAxes, ha="right", va="top", fontsize=8.5,
                   bbox={"facecolor": "white", "alpha": 0.8, "edgecolor": "0.8"})  # fmt: skip
         axis.set_title(name)
-        axis.set(xlabel="mlm_loss, nats", xlim=(-0.16 * mlm.max(), None))  # room for the names of the quadrants
-        for height, quadrant in ((0.5 * half, "I.1"), (2 * half, "I.2")):
-            axis.text(-0.14 * mlm.max(), height, quadrant, va="center", fontsize=8.5)
+        axis.set(xlabel="mlm_loss, nats")
+        for quadrant, points, edge in (("I.1", -3, "top"), ("I.2", 3, "bottom")):
+            beside = {"xytext": (0, points), "textcoords": "offset points", "va": edge, "fontsize": 8.5}
+            axis.annotate(quadrant, (-0.14 * largest, half), **beside)
         axis.text(0.6, 0.35, "II", transform=axis.transAxes, fontsize=8.5)
         words[name] = [f"{label} {100 * share:.0f} %" for label, share in shares.items()]
     low, high = axes[0].get_ylim()
