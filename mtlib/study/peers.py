@@ -48,9 +48,9 @@ ARMS = {
     "hidden_cut": {"method": "hidden_cut"},
 }
 # on MNLI: product of experts with the features of its own paper, where the other arms have those of Clark et al.
-_OWN_FEATURES = {"product_of_experts, token overlap": {**ARMS["product_of_experts"], "bias": "token_overlap"}}
+_SETTINGS = ARMS | {"product_of_experts, token overlap": ARMS["product_of_experts"] | {"bias": "token_overlap"}}
 # IPT parses a treebank, which is not bundled, so that no settings alone make it
-EVERY_ARM = (*ARMS, *_OWN_FEATURES, "ipt")
+EVERY_ARM = (*_SETTINGS, "ipt")
 
 
 def arm_of(config: dict) -> str | None:
@@ -66,14 +66,14 @@ def arm_of(config: dict) -> str | None:
     arm += ", no refilling" if config.get("classifier_reads") == "original" else ""
     arm += ", token overlap" if config.get("bias") == "token_overlap" else ""
     known = config["source"].startswith("testbed")
-    unknown = arm not in ARMS and arm not in _OWN_FEATURES
-    return arm if unknown or method_settings(config) == _settings_of_arm(arm, config["task"], known) else None
+    fits = arm not in _SETTINGS or method_settings(config) == _settings_of_arm(arm, config["task"], known)
+    return arm if fits else None
 
 
 @cache
 def _settings_of_arm(arm: str, task: str, known: bool) -> dict:
     """What a method reads in an arm; where the shortcut is not known, the bias model is the task's default."""
-    settings = (ARMS | _OWN_FEATURES)[arm]
+    settings = _SETTINGS[arm]
     if not known and settings.get("bias") == "shortcut":
         settings = settings | {"bias": "by_task"}
     return method_settings(configure(task, **settings).resolved().public())
@@ -127,21 +127,19 @@ def bias_models(runs: Mapping[str, Iterable[dict]]) -> pandas.DataFrame:
     for title, group in runs.items():
         for run in group:
             stages = [stage for stage in run["cost"]["stages"] if "bias_accuracy" in stage]
-            told[run["config"]["task"], run["config"].get("bias")] += [(title, run, stage) for stage in stages]
+            if stages:
+                told[run["config"]["task"], run["config"]["bias"]] += [(title, run, stage) for stage in stages]
     rows, titles = [], []
     for (_, bias), found in told.items():
-        if found:
-            title, run, _ = found[0]
-            dev = next(iter(run["metrics"].values()))
-            titles.append(title)
-            rows.append(
-                {
-                    "bias model": bias.replace("_", " "),
-                    "right": fmean(100 * stage["bias_accuracy"] for _, _, stage in found),
-                    "calibration error": fmean(100 * stage["bias_calibration_error"] for _, _, stage in found),
-                    "commonest label (dev)": 100 * dev["majority"],
-                }
-            )
+        title, run, _ = found[0]
+        dev = next(iter(run["metrics"].values()))
+        titles.append(title)
+        rows.append({
+            "bias model": bias.replace("_", " "),
+            "right": fmean(100 * stage["bias_accuracy"] for _, _, stage in found),
+            "calibration error": fmean(100 * stage["bias_calibration_error"] for _, _, stage in found),
+            "commonest label (dev)": 100 * dev["majority"],
+        })  # fmt: skip
     return pandas.DataFrame(rows, index=titles).round(1)
 
 
