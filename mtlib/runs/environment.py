@@ -29,6 +29,11 @@ def describe() -> dict:
     }
 
 
+def is_gpu(device: str) -> bool:
+    """Whether `device`, as records name it, is a GPU: by its maker's names, for records do not say so."""
+    return device.startswith(("NVIDIA", "Tesla", "Quadro", "AMD Radeon", "AMD Instinct"))
+
+
 def commit() -> str | None:
     """The commit of the checkout mtlib runs from, with "+changes" where tracked files differ from it."""
     root = Path(mtlib.__file__).parents[1]

@@ -115,6 +115,31 @@ def on_real_data(results: Path) -> dict[str, list[dict]]:
     return runs
 
 
+def with_a_base_sized_model(results: Path) -> dict[str, list[dict]]:
+    """The runs of each comparison of methods with the base-sized model, those of fine-tuning among them."""
+    files = {
+        "SST-2 and edited reviews": ("base", "peers_sst2_base"),
+        "MNLI, HANS and ANLI": ("base_pairs", "peers_mnli_base"),
+        "the testbed's nli": ("peers_pairs_base",),
+    }
+    tasks = {"SST-2 and edited reviews": "sentiment"}
+    return {
+        title: [
+            record
+            for record in read_records([results / f"{name}.jsonl" for name in names])
+            if record["config"]["task"] == tasks.get(title, "nli")
+            and not _without_shortcut(record["config"])
+            and arm_of(record["config"]) in EVERY_ARM
+        ]
+        for title, names in files.items()
+    }
+
+
+def _without_shortcut(config: Mapping) -> bool:
+    """Whether a run was trained on a testbed that has no shortcut planted."""
+    return config["source"].startswith("testbed (strength 0,")
+
+
 def bias_models(runs: Mapping[str, Iterable[dict]]) -> pandas.DataFrame:
     """What bias models were worth on the training set, in per cent: a row for each task and bias model.
 
@@ -153,9 +178,8 @@ def seed_by_seed(results: Path, compared: Iterable[dict] = ()) -> pandas.DataFra
     for run in (*compared, *read_records([results / f"{name}.jsonl" for name in files])):
         config = run["config"]
         if config["task"] == "sentiment" and arm_of(config) in EVERY_ARM:
-            without = config["source"].startswith("testbed (strength 0,")
             large = config["model"] != BUNDLED_MODEL
-            training = without, large, examples_used(run["data"]["train"]), config["epochs"]
+            training = _without_shortcut(config), large, examples_used(run["data"]["train"]), config["epochs"]
             of_training[*training, arm_of(config), rates(run)].append(run)
     rows = []
     for training in sorted(of_training, key=lambda key: (*key[:4], EVERY_ARM.index(key[4]), key[5])):

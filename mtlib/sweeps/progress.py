@@ -5,12 +5,14 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+import torch
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from mtlib.errors import UserError
+from mtlib.runs import environment
 from mtlib.runs.config import command_line
 from mtlib.runs.records import shipped_records
 from mtlib.sweeps.engines import Outcome
@@ -34,7 +36,7 @@ def dry_run(
         trouble: why some runs' data or model could not be read, if so.
         numbers: of the runs in their sweep; None: from 1 on.
     """
-    places = {store.address: store.records(), "data/results": list(shipped_records().values())}
+    places = {store.address: store.records(), **_shipped_by_device()}
     settings = columns([run.config for run in runs])
     table = Table("", *settings, "record", "cost", title_justify="left", title=f"{len(runs)} runs")
     costs, used = [], set()
@@ -130,6 +132,18 @@ def _state(run: GridRun, store: Store) -> str:
     if (state := store.state(run.file)) is not None:
         return state
     return "running" if store.holder(run.file) else _SHIPPED if run.shipped else "to do"
+
+
+def _shipped_by_device() -> dict[str, list[dict]]:
+    """The project's records by what the dry run calls them: first those made on a device of this machine's kind.
+
+    A GPU's seconds say little of a processor's, so the others are asked only where the first have no answer.
+    """
+    kinds = {True: [], False: []}
+    for record in shipped_records().values():
+        kinds[environment.is_gpu(record["environment"]["device"])].append(record)
+    here = torch.cuda.is_available()
+    return {"data/results": kinds[here], "data/results, on another kind of device": kinds[not here]}
 
 
 def _print(console: Console, line: str) -> None:

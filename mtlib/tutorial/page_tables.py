@@ -38,6 +38,7 @@ def parts(results: Path) -> dict[str, str]:
     grid, rest = split(study)
     tasks = list(_by_task(rest))
     of_peers, on_real_data = read_records([results / "peers.jsonl"]), peers.on_real_data(results)
+    base_pairs = read_records([results / "base_pairs.jsonl"])
     bias_models = peers.bias_models({"testbed": of_peers, **on_real_data}).rename_axis("data")
     return {
         **_images(results, tasks),
@@ -78,6 +79,8 @@ def parts(results: Path) -> dict[str, str]:
             peers.PEERS, _by_task(read_records([results / "peers_pairs.jsonl"])), "method"
         ),
         "bias models": report.markdown(bias_models),
+        "other methods, base-sized": _each_compared(peers.PEERS, peers.with_a_base_sized_model(results), "method"),
+        "base-sized pairs, by label": _frames_by_task({task: report.by_label(base_pairs, task) for task in tasks}),
         "other methods on real data": _each_compared(peers.PEERS, on_real_data, "method"),
         "policies on pairs, changed": _frames_by_task(changes.on_pairs(results)),
         **{name: report.markdown(frame) for name, frame in changes.tables(results).items()},
@@ -85,7 +88,7 @@ def parts(results: Path) -> dict[str, str]:
         **{
             name: _tables(read_records([results / f"{file}.jsonl"]))
             for name, file in {
-                "larger training set": "sst2", "base-sized": "base", "sizes": "sizes",
+                "larger training set": "sst2", "base-sized": "base", "base-sized pairs": "base_pairs", "sizes": "sizes",
             }.items()
         },
     }  # fmt: skip
@@ -209,9 +212,9 @@ def _policies(records: list[dict]) -> str:
     """The policies in training, in words: with the masked-LM loss, then the shorter comparison without it."""
     texts = []
     for method in ("mask_tuning", "no_integrated_loss"):
-        of_method = [record["config"]["epochs"] for record in records if record["config"]["method"] == method]
-        title = f"**{METHODS[method].label}, {max(of_method):g} epochs**"
-        texts.append(f"{title}\n\n{_compared(policies.in_training_by(method), records, 'masked')}")
+        comparison = policies.in_training_by(method)
+        title = f"**{METHODS[method].label}, {comparison.chosen(records)[0]['config']['epochs']:g} epochs**"
+        texts.append(f"{title}\n\n{_compared(comparison, records, 'masked')}")
     return "\n\n".join(texts)
 
 

@@ -49,6 +49,20 @@ def test_dry_run_says_what_comes_with_the_project(tmp_path):
     assert output.count("with mtlib") == 1 and output.count("to do  ") == 1
 
 
+def test_costs_are_first_looked_for_on_a_device_of_this_kind(monkeypatch):
+    """A GPU's seconds would tell the owner of a processor that the sweep takes a few minutes."""
+    devices = ("NVIDIA H100 80GB HBM3", "Intel(R) Xeon(R) Processor", "AMD EPYC", "AMD Instinct MI300X")
+    shipped = {device: {"environment": {"device": device}} for device in devices}
+    monkeypatch.setattr(progress, "shipped_records", lambda: shipped)
+    for gpu in (False, True):
+        monkeypatch.setattr(progress.torch.cuda, "is_available", lambda gpu=gpu: gpu)
+        found = [
+            [record["environment"]["device"] for record in group] for group in progress._shipped_by_device().values()
+        ]
+        of_gpus, of_processors = [devices[0], devices[3]], [devices[1], devices[2]]
+        assert found == ([of_gpus, of_processors] if gpu else [of_processors, of_gpus])
+
+
 def test_only_some_runs(tmp_path):
     """They keep the numbers that they have in the whole list, and no other is done."""
     text = "tasks: sentiment\nmethods: fine_tuning\nlearning_rate: 1e-4\nprecision: bf16\nseeds: 4"
