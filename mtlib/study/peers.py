@@ -42,6 +42,7 @@ ARMS = {
     "learned_mixin": {"method": "learned_mixin", **_KNOWN},
     "bias_product": {"method": "bias_product", **_KNOWN},
     "product_of_experts": {"method": "product_of_experts", **_EXPERTS},
+    "product_of_experts, focal": {"method": "product_of_experts", **_EXPERTS, "focus": 2.0},
     "reweight": {"method": "reweight", **_KNOWN},
     "confidence_regularization": {"method": "confidence_regularization", **_KNOWN},
     "span_cutoff": {"method": "span_cutoff"},
@@ -57,13 +58,15 @@ def arm_of(config: dict) -> str | None:
     """A record's arm: its method, and what that is combined with ("mask_tuning + product_of_experts").
 
     The controls that leave out the masked-LM loss, or the refilling, are arms of their own: "mask_tuning + reweight,
-    alpha 0" and "mask_tuning + reweight, no refilling". So is another bias model: "product_of_experts, token overlap".
+    alpha 0" and "mask_tuning + reweight, no refilling". So are another loss, "product_of_experts, focal" (the debiased
+    focal loss), and another bias model: "product_of_experts, token overlap".
     None for another reading of one of the plan's arms (the joint update, other masks), which is none of them.
     """
     combined = config.get("classification") or "fine_tuning"
     arm = config["method"] + ("" if combined == "fine_tuning" else f" + {combined}")
     arm += ", alpha 0" if config["method"] == "mask_tuning" and config.get("alpha") == 0 else ""
     arm += ", no refilling" if config.get("classifier_reads") == "original" else ""
+    arm += ", focal" if config.get("focus") else ""
     arm += ", token overlap" if config.get("bias") == "token_overlap" else ""
     known = config["source"].startswith("testbed")
     fits = arm not in _SETTINGS or method_settings(config) == _settings_of_arm(arm, config["task"], known)

@@ -8,7 +8,7 @@ from datasets import Dataset
 from mtlib.data.tasks import get_task
 from mtlib.paths import DATA_DIR, MINI_MODEL_DIR
 from mtlib.plm import SharedPLM
-from mtlib.runs.config import configure
+from mtlib.runs.config import BUNDLED_MODEL, configure
 from mtlib.runs.records import SCHEMA_VERSION
 from mtlib.study import peers
 from mtlib.study.step_cost import step_costs
@@ -200,3 +200,13 @@ def test_cost_of_a_step(arm, trainings, passes, parameters):
         assert cost["megabytes"] == pytest.approx(held, rel=0.05)
     else:
         assert cost["megabytes"] == pytest.approx(passes * plain["megabytes"], rel=0.05)
+
+
+def test_the_comparisons_of_a_base_sized_model():
+    """Each has fine-tuning beside other methods, on one task and one training set: the one with the shortcut."""
+    groups = peers.with_a_base_sized_model(DATA_DIR / "results")
+    assert [{run["config"]["task"] for run in runs} for runs in groups.values()] == [{"sentiment"}, {"nli"}, {"nli"}]
+    for runs in groups.values():
+        assert {"fine_tuning", "reweight"} < set(peers.PEERS.by_arm(runs))
+        assert len({run["data"]["train"]["content_sha256"] for run in runs}) == 1
+        assert all(run["config"]["model"] != BUNDLED_MODEL for run in runs)

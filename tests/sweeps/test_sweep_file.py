@@ -120,7 +120,7 @@ def test_files_of_this_repository():
 
 # the records that each sweep of the repository has made, and would find there
 MADE = {
-    "base": ("base", "peers_base"),
+    "base": ("base", "base_pairs", "peers_base", "peers_sst2_base", "peers_mnli_base", "peers_pairs_base"),
     "peers": ("peers", "peers_pairs", "peers_long", "peers_trial"),
     "peers_data": ("peers_sst2", "peers_sst2_rates", "peers_qqp", "peers_mnli"),
     "peers_testbeds": ("peers_rows", "peers_reference"),

@@ -97,7 +97,7 @@ def gap_by_touch(
     figure, axes = style.new(8.0, 4.6, 2, sharey=True)
     looks = style.of_policies(_in_turn(masks))
     top = max(shown["gap"].max(), shown["high"].astype(float).max(skipna=True) or 0, 10)
-    axes[0].set(ylim=(min(0, shown["gap"].min()) - 4, 1.08 * top), ylabel="gap: in minus out of distribution, points")
+    axes[0].set(ylim=(min(0, shown["gap"].min()) - 4, 1.08 * top), ylabel="gap: in minus out\nof distribution, points")
     moved = False
     for axis, column, words in zip(axes, ("touched", "gone"), ("some of the shortcut", "all of it"), strict=True):
         axis.set(xlim=(-6, 106), xlabel=f"examples with {words} masked, %")
