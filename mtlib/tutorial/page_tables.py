@@ -172,7 +172,7 @@ def _in_short(results: Path, of_peers: list[dict]) -> str:
     """Mean accuracy on the sentiment testbed of what a reader of the front page asks for."""
     arms, told = peers.PEERS.by_arm(of_peers), by_row(told_the_words(results))
     shown = {
-        "fine-tuning": arms["fine_tuning"],
+        "fine-tuning": told["fine_tuning"],
         "Mask-tuning": as_printed(results),
         "Mask-tuning*": arms["mask_tuning"],
         "Mask-tuning, all words of the shortcut masked": told["mask_tuning"],
