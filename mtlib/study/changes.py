@@ -85,6 +85,16 @@ OF_COMBINATIONS = (
     Change("Span Cutoff: put inside Mask-tuning", "mask_tuning + span_cutoff", "span_cutoff"),
 )
 _RANDOM = "exact:0.05"
+OF_MASKS_AT_HALF = (
+    Change("random → shortcut's words, all of them", "known_shortcut:1", _RANDOM),
+    Change("random → deciding words", "known_cause:0.05", _RANDOM),
+    Change("random → pointed span", "supervised", _RANDOM),
+    Change("random → most attributed", "attribution_most:0.05", _RANDOM),
+    Change("random → rare", "frequency_rare:0.05", _RANDOM),
+    Change("random → content words", "part_of_speech_content:0.05", _RANDOM),
+    Change("random → meta-learned (reconstruction)", "meta_learned:0.05", _RANDOM),
+    Change("random, 5 % → 15 %", "exact:0.15", _RANDOM),
+)
 OF_MASKS_ON_REVIEWS = (
     Change("random, 5 % → pointed span", "supervised", _RANDOM),
     Change("random, 30 % → pointed span (as many tokens)", "supervised", "exact:0.3"),
@@ -123,6 +133,9 @@ def tables(results: Path) -> dict[str, pandas.DataFrame]:
         "parts of Mask-tuning, changed": table(parts, OF_PARTS),
         "order of the losses, changed": table(order, OF_ORDER),
         "other methods, changed": table(PEERS.by_arm(records("peers")), OF_COMBINATIONS),
+        "policies at half the strength, changed": table(
+            in_training_by("mask_tuning").by_arm(records("policies_weaker")), OF_MASKS_AT_HALF
+        ),
         "policies on reviews, changed": table(reviews.REFILLING.by_arm(records("policies_sst2")), OF_MASKS_ON_REVIEWS),
         "intermediate pre-training, changed": table(
             reviews.PRETRAINING.by_arm(records("intermediate")), OF_PRETRAINING
