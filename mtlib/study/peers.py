@@ -100,6 +100,12 @@ _REAL_DATA = {
     "QQP and PAWS": ("paraphrase", "peers_qqp", "study"),
     "MNLI, HANS and ANLI": ("nli", "peers_mnli", "study"),
 }
+# the same for comparisons of methods with the base-sized model
+_BASE_SIZED = {
+    "SST-2 and edited reviews": ("sentiment", "base", "peers_sst2_base"),
+    "MNLI, HANS and ANLI": ("nli", "base_pairs", "peers_mnli_base"),
+    "the testbed's nli": ("nli", "peers_pairs_base"),
+}
 _TRAINING = {"train_size": 4000, "epochs": 3}
 
 
@@ -120,21 +126,15 @@ def on_real_data(results: Path) -> dict[str, list[dict]]:
 
 def with_a_base_sized_model(results: Path) -> dict[str, list[dict]]:
     """The runs of each comparison of methods with the base-sized model, those of fine-tuning among them."""
-    files = {
-        "SST-2 and edited reviews": ("base", "peers_sst2_base"),
-        "MNLI, HANS and ANLI": ("base_pairs", "peers_mnli_base"),
-        "the testbed's nli": ("peers_pairs_base",),
-    }
-    tasks = {"SST-2 and edited reviews": "sentiment"}
     return {
         title: [
             record
-            for record in read_records([results / f"{name}.jsonl" for name in names])
-            if record["config"]["task"] == tasks.get(title, "nli")
+            for record in read_records([results / f"{name}.jsonl" for name in files])
+            if record["config"]["task"] == task
             and not _without_shortcut(record["config"])
             and arm_of(record["config"]) in EVERY_ARM
         ]
-        for title, names in files.items()
+        for title, (task, *files) in _BASE_SIZED.items()
     }
 
 

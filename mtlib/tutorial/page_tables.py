@@ -38,10 +38,10 @@ def parts(results: Path) -> dict[str, str]:
     grid, rest = split(study)
     tasks = list(_by_task(rest))
     of_peers, on_real_data = read_records([results / "peers.jsonl"]), peers.on_real_data(results)
-    base_pairs = read_records([results / "base_pairs.jsonl"])
     bias_models = peers.bias_models({"testbed": of_peers, **on_real_data}).rename_axis("data")
     return {
         **_images(results, tasks),
+        **_base_sized(results, tasks),
         "testbed in short": _in_short(results, of_peers),
         "study verdicts": report.markdown(claims.verdicts(study)),
         "study sets": _frames_by_task({task: claims.by_set(study, task) for task in tasks}),
@@ -79,19 +79,24 @@ def parts(results: Path) -> dict[str, str]:
             peers.PEERS, _by_task(read_records([results / "peers_pairs.jsonl"])), "method"
         ),
         "bias models": report.markdown(bias_models),
-        "other methods, base-sized": _each_compared(peers.PEERS, peers.with_a_base_sized_model(results), "method"),
-        "base-sized pairs, by label": _frames_by_task({task: report.by_label(base_pairs, task) for task in tasks}),
         "other methods on real data": _each_compared(peers.PEERS, on_real_data, "method"),
         "policies on pairs, changed": _frames_by_task(changes.on_pairs(results)),
         **{name: report.markdown(frame) for name, frame in changes.tables(results).items()},
         "other methods seed by seed": report.markdown(peers.seed_by_seed(results, of_peers)),
-        **{
-            name: _tables(read_records([results / f"{file}.jsonl"]))
-            for name, file in {
-                "larger training set": "sst2", "base-sized": "base", "base-sized pairs": "base_pairs", "sizes": "sizes",
-            }.items()
-        },
+        "larger training set": _tables(read_records([results / "sst2.jsonl"])),
+        "sizes": _tables(read_records([results / "sizes.jsonl"])),
     }  # fmt: skip
+
+
+def _base_sized(results: Path, tasks: list[str]) -> dict[str, str]:
+    """The parts about the base-sized model's trainings."""
+    pairs = read_records([results / "base_pairs.jsonl"])
+    return {
+        "base-sized": _tables(read_records([results / "base.jsonl"])),
+        "base-sized pairs": _tables(pairs),
+        "base-sized pairs, by label": _frames_by_task({task: report.by_label(pairs, task) for task in tasks}),
+        "other methods, base-sized": _each_compared(peers.PEERS, peers.with_a_base_sized_model(results), "method"),
+    }
 
 
 def _images(results: Path, tasks: list[str]) -> dict[str, str]:
