@@ -113,13 +113,11 @@ def on_real_data(results: Path) -> dict[str, list[dict]]:
     """The runs of each comparison on real data: those of the plan's length that were scored on all sets."""
     runs = {}
     for title, (task, *files) in _REAL_DATA.items():
-        wanted, sets = {"task": task, **_TRAINING}.items(), set(get_task(task).evaluation_sets("folder"))
+        sets = set(get_task(task).evaluation_sets("folder"))
         runs[title] = [
             record
-            for record in read_records([results / f"{name}.jsonl" for name in files])
-            if wanted <= record["config"].items()
-            and set(record["metrics"]) == sets
-            and arm_of(record["config"]) in EVERY_ARM
+            for record in _runs_of_arms(results, task, files)
+            if _TRAINING.items() <= record["config"].items() and set(record["metrics"]) == sets
         ]
     return runs
 
@@ -127,15 +125,15 @@ def on_real_data(results: Path) -> dict[str, list[dict]]:
 def with_a_base_sized_model(results: Path) -> dict[str, list[dict]]:
     """The runs of each comparison of methods with the base-sized model, those of fine-tuning among them."""
     return {
-        title: [
-            record
-            for record in read_records([results / f"{name}.jsonl" for name in files])
-            if record["config"]["task"] == task
-            and not _without_shortcut(record["config"])
-            and arm_of(record["config"]) in EVERY_ARM
-        ]
+        title: [record for record in _runs_of_arms(results, task, files) if not _without_shortcut(record["config"])]
         for title, (task, *files) in _BASE_SIZED.items()
     }
+
+
+def _runs_of_arms(results: Path, task: str, files: Iterable[str]) -> list[dict]:
+    """The records of one task in some of the files that belong to an arm of a comparison."""
+    records = read_records([results / f"{name}.jsonl" for name in files])
+    return [run for run in records if run["config"]["task"] == task and arm_of(run["config"]) in EVERY_ARM]
 
 
 def _without_shortcut(config: Mapping) -> bool:
