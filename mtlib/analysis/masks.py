@@ -7,6 +7,7 @@ import pandas
 from mtlib.analysis.policy_names import PolicyAtRate
 
 _CONTENT = ("NOUN", "PROPN", "VERB", "ADJ", "ADV")
+_FEWEST_WORDS = 30  # of which a share is told
 
 
 def kinds(description: Mapping, kind: str = "part_of_speech") -> dict[str, dict[str, float | None]]:
@@ -41,6 +42,16 @@ def kinds_in_short(description: Mapping) -> pandas.DataFrame:
     }).T  # fmt: skip
 
 
+def most_alike(description: Mapping) -> dict[str, tuple[str, float]]:
+    """For each policy the other one whose masks have most places in common with its own, and their Jaccard index."""
+    nearest = {}
+    for pair, share in description["overlap"].items():
+        first, second = (PolicyAtRate.parse(name).label for name in pair.split())
+        for name, other in ((first, second), (second, first)):
+            nearest[name] = max(nearest.get(name, (other, share)), (other, share), key=lambda found: found[1])
+    return nearest
+
+
 def as_frame(description: Mapping) -> pandas.DataFrame:
     """A line for each policy and rate: the main numbers in per cent, and what it costs.
 
@@ -48,7 +59,7 @@ def as_frame(description: Mapping) -> pandas.DataFrame:
     is computed once for the whole training set, in the seconds given.
 
     A column that is empty for this task, or for data whose shortcut is not known, is left out. How many of the masked
-    tokens changed is told where nothing better is known.
+    tokens changed is told where nothing better is known. Of fewer than 30 new words no share is told.
     """
     first = next(iter(description["policies"].values()))
     lines = {}
@@ -65,7 +76,7 @@ def as_frame(description: Mapping) -> pandas.DataFrame:
             "label undecided": label.get("undecided"),
             "no word of it left": line.get("shortcut_after", {}).get("neither"),
             "shortcut came back": line.get("shortcut_came_back"),
-            "new words agree": put.get("agree"),
+            "new words agree": put.get("agree") if put.get("words", 0) >= _FEWEST_WORDS else None,
             "probe finds the side": line.get("shortcut_probe"),
             "masked share tells the side": line.get("masked_share_probe"),
         }

@@ -101,6 +101,10 @@ def policies(
                 for label, shares in by_policy.items()]  # fmt: skip
         title = f"per cent of the masked tokens, by {words}"
         console.print(rich_table(title, ["masked", *by_policy["all tokens"]], rows))
+    if alike := masks.most_alike(description):
+        rows = [[name, other, f"{100 * share:.0f}"] for name, (other, share) in alike.items()]
+        title = "places that two policies both mask, in per cent of those that either does"
+        console.print(rich_table(title, ["masked", "most like", "in common"], rows))
     for line in description["policies"].values():
         if hits := line.get("pointer"):
             print_line(

@@ -9,6 +9,7 @@ training set, or the trained model's.
 import json
 import tempfile
 import time
+import zlib
 from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations
 from pathlib import Path
@@ -43,7 +44,8 @@ from mtlib.testbed.grammar import load_grammar
 DEFAULT = (
     "exact:0.05", "exact:0.15", "exact:0.3", "whole_word:0.05", "frequency_rare:0.05", "frequency_frequent:0.05",
     "part_of_speech_content:0.05", "part_of_speech_function:0.05", "attribution_most:0.05", "attribution_least:0.05",
-    "supervised", "supervised_top5", "known_cause:0.05", "known_shortcut:0.05", "known_shortcut:1",
+    "supervised", "supervised_top5", "known_cause:0.05", "known_shortcut:0.05", "known_shortcut:0.1",
+    "known_shortcut:0.15", "known_shortcut:1",
 )  # fmt: skip
 _CLASSIFIER_RATE = 2e-4  # the cpu profile's for fine-tuning
 _TIMED_BATCHES, _BATCH = 8, 16
@@ -65,7 +67,8 @@ def describe(
         model: whose masked LM fills the masks.
         policies: names with rates (`PolicyAtRate.parse`); None takes those of `DEFAULT` that this data allows.
         size: training examples that are looked at, drawn as a run with `train_size` draws them; None is all.
-        seed: of the masks, the same for all policies.
+        seed: of what policies learn, and of the masks. Each policy draws its own random numbers (`drawing_seed`), so
+            that two policies do not choose the same places only because they drew the same numbers.
         trained: folder with a kept model of a run (`run --keep-model`) of this task, which fills and is asked in place
             of `model`.
         spacy_pipeline: that finds the named entities of salient spans.
@@ -96,14 +99,15 @@ def describe(
         # policies that read the same columns share the cost of computing them
         prepared = seconds.setdefault(tuple(masking.columns), time.process_time() - started)
         marked = marked._replace(examples=_with_columns(marked.examples, whole.select(rows), masking.columns))
-        drawn = DrawMasks(masking)(asked, marked.examples, seed).examples
-        masks[str(choice)] = flat(drawn["mask"])
-        line = {"policy": choice.policy, "rate": choice.rate} | what_is_masked(masks[str(choice)], marked)
-        refilled = Refill(FixedMasking(masking))(plm, drawn, seed).examples
-        line |= what_is_refilled(plm, marked, masks[str(choice)], refilled["input_ids"], grammar)
-        line |= how_well_it_points(plm, whole, masking, seed, source)
-        per_batch = seconds_per_batch(plm, asked, masking, marked.examples)
-        lines[str(choice)] = line | {"seconds_to_prepare": round(prepared, 1), "seconds_per_batch": per_batch}
+        drawn = DrawMasks(masking)(asked, marked.examples, drawing_seed(choice, seed)).examples
+        mask = masks[str(choice)] = flat(drawn["mask"])
+        refilled = Refill(FixedMasking(masking))(plm, drawn, seed).examples["input_ids"]
+        lines[str(choice)] = {
+            "policy": choice.policy, "rate": choice.rate, **what_is_masked(mask, marked),
+            **what_is_refilled(plm, marked, mask, refilled, grammar),
+            **how_well_it_points(plm, whole, masking, seed, source), "seconds_to_prepare": round(prepared, 1),
+            "seconds_per_batch": seconds_per_batch(plm, asked, masking, marked.examples),
+        }  # fmt: skip
         report(str(choice))
     return {
         "task": task, "source": config.public()["source"], "model": config.public()["model"],
@@ -126,6 +130,11 @@ def _checked(
         for preparer in masking.preparers():
             preparer.reading_from(config.source).check(plm)
     return plm, maskings
+
+
+def drawing_seed(choice: PolicyAtRate, seed: int) -> int:
+    """The seed of a policy's masks: its own, whichever policies are measured beside it."""
+    return seed + zlib.crc32(str(choice).encode())
 
 
 def default_policies(source: str) -> tuple[str, ...]:

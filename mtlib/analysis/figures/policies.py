@@ -8,6 +8,7 @@ import seaborn
 from matplotlib.figure import Figure
 
 from mtlib.analysis.figures import style
+from mtlib.analysis.masks import most_alike
 from mtlib.analysis.policies import FINE_TUNING, label, points, seeds_in_words
 from mtlib.analysis.policy_names import PolicyAtRate
 
@@ -73,9 +74,9 @@ def masks_overlap(masks: Mapping, title: str = "") -> tuple[Figure, str]:
     axis.tick_params(labelsize=8, length=0)
     axis.set_xticks(axis.get_xticks(), axis.get_xticklabels(), rotation=40, ha="right", rotation_mode="anchor")
     nearest = {
-        name: [f"most like {line.idxmax()} ({line.max():.0f} %)"]
-        for name, line in shares.iterrows()
-        if line.max() >= 10
+        name: [f"most like {other} ({100 * share:.0f} %)"]
+        for name, (other, share) in most_alike(masks).items()
+        if share >= 0.1
     }
     return figure, style.sentence("Places that two policies both mask, in per cent of those that either does", nearest)
 
