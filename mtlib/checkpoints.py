@@ -38,7 +38,7 @@ def load_pretrained(auto_class, name_or_path: str, **kwargs):
     try:
         return auto_class.from_pretrained(name_or_path, **kwargs)
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-        reason = "it does not exist." if is_missing_folder(name_or_path) else str(error).splitlines()[0]
+        reason = _why_not_there(name_or_path) or str(error).splitlines()[0]
         if reason.startswith("Unrecognized configuration class"):  # the text goes on with a class and a long list
             reason = "it is a model of another kind."
         what = auto_class.__name__.removeprefix("Auto").removeprefix("ModelFor")
@@ -51,6 +51,16 @@ def load_pretrained(auto_class, name_or_path: str, **kwargs):
         logging.set_verbosity(verbosity)
         if bars:
             logging.enable_progress_bar()
+
+
+def _why_not_there(name_or_path: str) -> str | None:
+    """What is wrong with the path itself; None where it is a folder with a configuration, or an id of the hub."""
+    if is_missing_folder(name_or_path):
+        return "it does not exist."
+    path = Path(name_or_path)
+    if path.is_file():
+        return "it is a file."
+    return "it is a folder without config.json." if path.is_dir() and not any(path.rglob("config.json")) else None
 
 
 def load_config(name_or_path: str, changes: dict, where: dict) -> PreTrainedConfig:

@@ -72,7 +72,7 @@ def tokenise(dataset: Dataset, tokenizer, max_length: int | None = None, keep: C
             f"{n_cut} of {len(dataset)} texts were cut to {length} tokens; give max_length to cut them elsewhere.",
             stacklevel=2,
         )
-    if label and isinstance(dataset.features[label], ClassLabel):
+    if label and len(dataset) and isinstance(dataset.features[label], ClassLabel):
         examples = examples.cast_column("labels", dataset.features[label])
     return examples
 

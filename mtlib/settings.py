@@ -134,7 +134,7 @@ class PerturbationSettings:
     mask_rate: Annotated[float, "share of the tokens that is masked", SHARE] = 0.05
     masking: Annotated[Masking, _MASKING] = "exact"
     fill: Annotated[Fill, "how a mask is filled"] = "argmax"
-    top_k: Annotated[int, "for fill top_k", ABOVE_0] = 10
+    top_k: Annotated[int, "for fill top_k", COUNT] = 10
     replacement: Annotated[Replacement, "what stands at a masked place"] = "mask"
     spacy_pipeline: Annotated[str, _SPACY_PIPELINE] = ENGLISH_PIPELINE
 
@@ -153,7 +153,7 @@ class SharedTrunkSettings(PerturbationSettings):
 @dataclass(frozen=True)
 class BiasSettings:
     bias: Annotated[Bias, "what the bias model looks at (by_task: words for sentiment, else overlap)"] = "by_task"
-    bias_folds: Annotated[int, "folds for out-of-fold predictions of the bias model; 1: of its own data", ABOVE_0] = 5
+    bias_folds: Annotated[int, "folds for out-of-fold predictions of the bias model; 1: of its own data", COUNT] = 5
     bias_vectors: Annotated[
         str | None, "for bias overlap: file of word vectors as text (default: the model's own embeddings)"
     ] = None
@@ -192,7 +192,7 @@ class ParsingSettings:
     treebank: Annotated[str | None, "folder with a treebank in CoNLL-U, for example UD English-EWT"] = None
     faithful_to_code: Annotated[bool, _FAITHFUL] = False
     parsing_epochs: Annotated[float | None, "of parsing (default: as in fine-tuning)", ABOVE_0] = None
-    parsing_steps: Annotated[int | None, "of parsing, instead of epochs", ABOVE_0] = None
+    parsing_steps: Annotated[int | None, "of parsing, instead of epochs", COUNT] = None
     parsing_learning_rate: Annotated[
         float | None, "of parsing, for trunk and parser (default: those of fine-tuning)", ABOVE_0
     ] = None
@@ -246,7 +246,7 @@ class IntermediateSettings:
     replacement: Annotated[Replacement, "what stands at a masked place"] = "mask"
     spacy_pipeline: Annotated[str, _SPACY_PIPELINE] = ENGLISH_PIPELINE
     pretraining_epochs: Annotated[float | None, "of masked-LM training (default: as in fine-tuning)", ABOVE_0] = None
-    pretraining_steps: Annotated[int | None, "of masked-LM training, instead of epochs", ABOVE_0] = None
+    pretraining_steps: Annotated[int | None, "of masked-LM training, instead of epochs", COUNT] = None
     mlm_head_learning_rate: Annotated[
         float | None, "of the first stage (default: learning_rate if given, else by method and model)", ABOVE_0
     ] = None

@@ -21,7 +21,15 @@ from mtlib.objectives import FineTuning, Objective, ObjectiveOutput
 from mtlib.plm import SharedPLM
 from mtlib.sampler import LengthGroups
 from mtlib.settings import COUNT, FROM_0, STEPS, Update, check_choice
-from mtlib.trainer_checks import check_arguments, check_optimizer, check_set, check_sets, check_shapes, names_of_labels
+from mtlib.trainer_checks import (
+    check_arguments,
+    check_evaluation_sets,
+    check_optimizer,
+    check_set,
+    check_sets,
+    check_shapes,
+    names_of_labels,
+)
 from mtlib.updates import AlternatingUpdate, BalancedUpdate
 
 
@@ -206,9 +214,8 @@ class ObjectiveTrainer(Trainer):
         return (loss, output) if return_outputs else loss
 
     def evaluate(self, eval_dataset=None, ignore_keys=None, metric_key_prefix="eval"):
-        for name, dataset in (eval_dataset if isinstance(eval_dataset, dict) else {"given": eval_dataset}).items():
-            if dataset is not None and not isinstance(dataset, str):  # a text names one that was checked at the start
-                check_set(f"the evaluation set {name!r}", dataset, self.plm, self.objective, self.plm.config.id2label)
+        # a text names one that was checked at the start
+        check_evaluation_sets(eval_dataset, self.plm, self.objective, self.plm.config.id2label)
         return super().evaluate(eval_dataset, ignore_keys, metric_key_prefix)
 
     def predict(self, test_dataset, ignore_keys=None, metric_key_prefix="test"):

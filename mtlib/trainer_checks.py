@@ -72,18 +72,23 @@ def check_sets(plm: SharedPLM, objective: Objective, args: TrainingArguments, tr
     id2label = names_of_labels(plm, train)
     if train is not None:
         check_set("the training set", train, plm, objective, id2label, training=True)
-    sets = {"the evaluation set": evaluation}
-    if isinstance(evaluation, dict):
-        sets = {f"the evaluation set {name!r}": dataset for name, dataset in evaluation.items()}
-    for name, dataset in sets.items():
-        if dataset is not None:
-            check_set(name, dataset, plm, objective, id2label)
+    check_evaluation_sets(evaluation, plm, objective, id2label)
     batch = args.train_batch_size * args.world_size
     if train is not None and args.dataloader_drop_last and len(train) < batch:
         raise UserError(
             f"dataloader_drop_last is True, which drops the only batch: the training set has {len(train)} examples, a "
             f"batch {batch}. Leave it out, or take smaller batches."
         )
+
+
+def check_evaluation_sets(evaluation, plm: SharedPLM, objective: Objective, id2label: Mapping[int, str]) -> None:
+    """A set, or several by name. A text stands for one that was checked before, None for none."""
+    named = evaluation if isinstance(evaluation, dict) else {"": evaluation}
+    for name, dataset in named.items():
+        if dataset is not None and not isinstance(dataset, str):
+            check_set(
+                f"the evaluation set {name!r}" if name else "the evaluation set", dataset, plm, objective, id2label
+            )
 
 
 def check_set(
@@ -176,6 +181,8 @@ def _preparers_of(objective: Objective) -> str:
 def check_labels(name: str, dataset, num_labels: int) -> None:
     """Raise `UserError` where a label is none of the model's, in a dataset with `labels` that messages call `name`."""
     labels = list(dataset["labels"])
+    if not labels:
+        raise UserError(f"{name} is empty; expected at least one example.")
     for label in labels:
         if type(label) is not int:
             raise UserError(

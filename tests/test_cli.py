@@ -131,7 +131,9 @@ def test_help_says_what_is_taken_by_default():
         ("tables /no/such", "does not exist"),
         ("bundle runs --to records.json", "expected a file name that ends in .jsonl"),
         ("bundle runs --to records.jsonl --history 0", "--history is 0; expected 1 or more"),
-        ("data verify --source /no/such", "is no folder"),
+        ("run --task nli --method mask_tuning --train-size 0", "train_size is 0; expected a whole number, 1 or more"),
+        ("data verify --source /no/such", "source '/no/such' is no folder"),
+        ("data verify --source testbed", "(for example FOLDER/sst2/SST-2/dev.tsv)."),
         ("data fetch sst3", "sst3"),
     ],
 )
@@ -142,6 +144,21 @@ def test_bad_input_is_one_line_and_exit_code_2(arguments, message, monkeypatch, 
     errors = capsys.readouterr().err
     assert stopped.value.code == 2
     assert errors.startswith("error: ") and message in errors and "Traceback" not in errors
+
+
+def test_a_bundle_needs_records_and_a_file(tmp_path):
+    for name in ("empty", "folder.jsonl"):
+        (tmp_path / name).mkdir()
+    for to, message in (("new.jsonl", "there are no records in"), ("folder.jsonl", "a folder; expected a file")):
+        with pytest.raises(UserError, match=message):
+            call("bundle", tmp_path / "empty", "--to", tmp_path / to)
+    assert not (tmp_path / "new.jsonl").exists()
+
+
+def test_results_of_a_benchmark_are_not_added_to_another_file(tmp_path):
+    (tmp_path / "list.json").write_text("[1]")
+    with pytest.raises(UserError, match="does not hold results of `mtlib bench`"):
+        call("bench", "start", "--json", tmp_path / "list.json")
 
 
 def test_ctrl_c_says_how_to_go_on(monkeypatch, capsys):

@@ -207,6 +207,11 @@ def test_labels_that_are_no_numbers_are_refused(plm, label):
         tokenise(dataset, plm.tokenizer)
 
 
+def test_no_texts_with_names_of_labels(plm):
+    dataset = Dataset.from_dict({"text": ["a film", "the plot"], "label": ["bad", "good"]}).class_encode_column("label")
+    assert len(tokenise(dataset.select([]), plm.tokenizer)) == 0
+
+
 def test_columns_to_keep_are_a_list(plm):
     dataset = Dataset.from_dict({"text": ["a film"], "id": ["one"]})
     with pytest.raises(UserError, match=r"keep is 'id'; expected a list of columns, such as \['id'\]"):

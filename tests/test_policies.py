@@ -37,12 +37,19 @@ from mtlib.masking import (
     meta_learned,
 )  # fmt: skip
 from mtlib.masking.known import MarkedMasking
-from mtlib.masking.learned import MetaLearnedMasking, SupervisedMasking, best_spans
 from mtlib.masking.marking import NUMERALS, MarkSalientSpans, mark_spans
-from mtlib.masking.meta_learned import LearnToMask, MaskScorer, gumbel_choice, gumbel_softmax, meta_loss
+from mtlib.masking.meta_learned import (
+    LearnToMask,
+    MaskScorer,
+    MetaLearnedMasking,
+    gumbel_choice,
+    gumbel_softmax,
+    meta_loss,
+)
+from mtlib.masking.pointer import PointedSpan, PointerHits, SpanPointer, best_spans, pointer_hits, pointer_loss
 from mtlib.masking.policy import CountedMasking
 from mtlib.masking.ranked import attribution
-from mtlib.masking.supervised import PointAtSpans, PointedSpan, PointerHits, SpanPointer, pointer_hits, pointer_loss
+from mtlib.masking.supervised import PointAtSpans, SupervisedMasking
 from mtlib.methods import get_method
 from mtlib.objectives import FineTuning, MaskedLM
 from mtlib.paths import SETTINGS_FILE
@@ -977,7 +984,7 @@ def test_pointer_hits_by_hand(monkeypatch):
         first, last = best[ids[0][1]]
         return tuple(10 * torch.eye(len(ids[0]))[place][None] for place in (first, last))
 
-    monkeypatch.setattr("mtlib.masking.supervised._pointed", pointed)
+    monkeypatch.setattr("mtlib.masking.supervised.span_logits", pointed)
     ids, wanted = [[2, 4, 5, 5, 5, 3], [2, 6, 5, 5, 5, 3]], [[0, 0, 1, 0, 0, 0], [0, 1, 1, 1, 0, 0]]
     hits = pointer_hits(None, ids, wanted, [0, 2, 3])
     # spans of two in the first text: 4 5, 5 5, 5 5, of which two touch its second token; of one in the second: 3 of 4

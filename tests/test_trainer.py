@@ -573,7 +573,7 @@ class TestNamesOfLabels:
             )
         assert plm.config.id2label == {0: "LABEL_0", 1: "LABEL_1"}  # a set that was refused leaves no names behind
         trainer = ObjectiveTrainer(plm, FineTuning(), arguments(tmp_path), data, eval_dataset=data)
-        for call, name in ((trainer.evaluate, "the evaluation set 'given'"), (trainer.predict, "the test set")):
+        for call, name in ((trainer.evaluate, "the evaluation set"), (trainer.predict, "the test set")):
             with pytest.raises(UserError, match=f"the label 'negative' is 1 in {name}, but 0 in the model's"):
                 call(turned)
 

@@ -54,6 +54,8 @@ def bench(
             f"{'met' if result.met else 'not met'}. {result.what} against {result.against}", highlight=False,
         )  # fmt: skip
 
+    if before is not None and not isinstance(before, dict):
+        raise UserError(f"--json is {json_file}, which does not hold results of `mtlib bench`; give another file.")
     results = measuring.run(names or [], quick, report, before)
     if json_file is not None:
         write_json(json_file, results)

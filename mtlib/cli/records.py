@@ -55,7 +55,13 @@ def bundle(
         raise UserError(f"--to is {to}; expected a file name that ends in .jsonl.")
     if history is not None and history < 1:
         raise UserError(f"--history is {history}; expected 1 or more.")
+    if to.is_dir():
+        raise UserError(f"--to is {to}, a folder; expected a file.")
     make_writable(to.parent)
     records = read_records([*([to] if to.exists() else []), *folders])
+    if not records:
+        raise UserError(
+            f"there are no records in {', '.join(map(str, folders))}; give folders that `mtlib run` filled."
+        )
     write_atomically(to, "".join(json_line(record, history) for record in records))
     print_line(f"{len(records)} records: {to}")

@@ -11,12 +11,16 @@ from mtlib.data.registry import SETS, Columns, DataSet, ReleaseFile
 from mtlib.errors import UserError
 
 
-def release_folder(source: str) -> Path:
-    """`source` as a path. Raises `UserError` if there is no such folder."""
+def release_folder(source: str, others: str = "") -> Path:
+    """`source` as a path.
+
+    Raises:
+        UserError: there is no such folder. `others` says what else would do.
+    """
     if not Path(source).is_dir():
         raise UserError(
             f"source {str(source)!r} is no folder; expected one with the original releases (for example "
-            "FOLDER/sst2/SST-2/dev.tsv) or, where data of the testbed or the hub will do, testbed or hub."
+            f"FOLDER/sst2/SST-2/dev.tsv){others}."
         )
     return Path(source)
 

@@ -122,7 +122,7 @@ def _read(set_name: str, kind: str, option: str, files: tuple[_File, ...]) -> tu
 
 
 def _root(source: str) -> Path:
-    return TESTBED_DIR if source == "testbed" else release_folder(source)
+    return TESTBED_DIR if source == "testbed" else release_folder(source, ", or testbed or hub")
 
 
 def _files(data_set: DataSet, wanted: tuple[str, ...], root: Path) -> Iterator[_File]:

@@ -17,9 +17,9 @@ from pathlib import Path
 import numpy as np
 import torch
 from datasets import Dataset, disable_progress_bars
-from transformers import AutoConfig
 
 from mtlib.analysis.policy_names import PolicyAtRate
+from mtlib.checkpoints import load_config
 from mtlib.collator import Collator
 from mtlib.contexts import evaluating
 from mtlib.data.sources import is_testbed
@@ -205,7 +205,7 @@ def _check_trained(trained: str | Path, task: str, model: str) -> None:
         raise UserError(f"model is {model!r}, but {trained}, a trained model, takes its place; leave one of them out.")
     if not (Path(trained) / KEPT).is_file():
         raise UserError(f"{trained} has no {KEPT}; expected a folder that `mtlib run --keep-model` wrote.")
-    labels = AutoConfig.from_pretrained(trained).id2label
+    labels = load_config(str(trained), {}, {}).id2label
     names = tuple(labels[number] for number in sorted(labels))
     if names != get_task(task).labels:
         raise UserError(

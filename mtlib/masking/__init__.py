@@ -2,13 +2,15 @@
 
 from mtlib.masking.fixed import DrawMasks, FixedMasking
 from mtlib.masking.known import KnownCauseMasking, KnownShortcutMasking, ShortcutFirstMasking
-from mtlib.masking.learned import MetaLearnedMasking, SupervisedMasking, pointer_loss
+from mtlib.masking.meta_learned import MetaLearnedMasking
 from mtlib.masking.places import continues_word, maskable_positions
+from mtlib.masking.pointer import pointer_loss
 from mtlib.masking.policy import MaskingPolicy
 from mtlib.masking.random import BernoulliMasking, ExactMasking, OriginalMasking
 from mtlib.masking.ranked import AttributionMasking, FrequencyMasking, PartOfSpeechMasking
 from mtlib.masking.sides import OneSide
 from mtlib.masking.spans import SalientSpanMasking
+from mtlib.masking.supervised import SupervisedMasking
 from mtlib.masking.whole_word import WholeWordMasking
 from mtlib.settings import ENGLISH_PIPELINE, check_choice
 

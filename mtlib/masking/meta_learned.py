@@ -14,6 +14,7 @@ here it is a single token, and in training the policy draws as many as its rate 
 
 import statistics
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from itertools import count
 
 import torch
@@ -28,12 +29,28 @@ from mtlib.collator import Collator
 from mtlib.contexts import evaluating, forked_random_state
 from mtlib.errors import UserError
 from mtlib.masking.places import maskable_positions
-from mtlib.masking.policy import gumbel
+from mtlib.masking.policy import CountedMasking, gumbel
 from mtlib.plm import SharedPLM, word_embeddings
 from mtlib.preparer import Prepared, Preparer, check_labelled, with_column
 from mtlib.settings import ABOVE_0, COUNT, STEPS, Range
 
 _PART = Range("a number above 0 and below 1 (20 % is 0.2)", lambda value: 0 < value < 1)
+
+
+@dataclass(frozen=True)
+class MetaLearnedMasking(CountedMasking):
+    """Tokens drawn by learned scores, which were trained so that fine-tuning learns quickly. Our reconstruction.
+
+    The slides of Ye et al. (2021) do not give the objective; see the head of this module for ours.
+    """
+
+    columns = {"meta_scores": 0.0}  # noqa: RUF012  (never changed)
+    prepared_by = "mtlib.masking.meta_learned:LearnToMask"
+
+    temperature: float = field(default=1.0, kw_only=True)
+
+    def scores(self, batch, maskable, plm) -> Tensor:
+        return self.column(batch, "meta_scores")
 
 
 class MaskScorer(nn.Module):

@@ -1,119 +1,58 @@
 """The supervised policy of Ye et al.: a small network learns to point at a span, and that span is masked."""
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import groupby
-from typing import NamedTuple
 
 import torch
 from datasets import Dataset
-from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
+from torch import Tensor
 
 from mtlib.contexts import forked_random_state
 from mtlib.errors import UserError
-from mtlib.masking.learned import best_spans, pointer_loss
+from mtlib.masking.pointer import (
+    PointedSpan,
+    PointerHits,
+    SpanPointer,
+    best_spans,
+    fit_span_pointer,
+    pointer_hits,
+    span_logits,
+)
+from mtlib.masking.policy import MaskingPolicy, gumbel, uniform
 from mtlib.plm import SharedPLM, word_embeddings
 from mtlib.preparer import Prepared, Preparer, with_column
+from mtlib.settings import COUNT
 
 
-class SpanPointer(nn.Module):
-    """Where an answer is likely to stand: two distributions over the tokens of a text, of its start and of its end.
-
-    A two-layer BiLSTM on frozen word embeddings with a linear layer for each of the two.
+@dataclass(frozen=True)
+class SupervisedMasking(MaskingPolicy):
+    """The span that a learned pointer points at, `pointer.SpanPointer` (Ye et al. 2021).
 
     Args:
-        embeddings: the word embeddings of a trunk, `(vocab, dim)`.
-        hidden: of the LSTM, in each direction.
+        best_of: 1 takes the best span; above it, a draw of so many of the best by their probability.
+
+    How many tokens are masked follows from the span.
     """
 
-    def __init__(self, embeddings: Tensor, hidden: int = 128):
-        super().__init__()
-        self.register_buffer("embeddings", embeddings.detach().float().clone(), persistent=False)
-        self.lstm = nn.LSTM(embeddings.shape[1], hidden, num_layers=2, bidirectional=True, batch_first=True)
-        self.head = nn.Linear(2 * hidden, 2)
+    columns = {"span_start": -torch.inf, "span_end": -torch.inf}  # noqa: RUF012  (never changed)
+    prepared_by = "mtlib.testbed.answers:PointAtAnswers"
 
-    def forward(self, input_ids: Tensor, lengths: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits of start and end, `(batch, seq)` each, -inf outside the text.
+    best_of: int = 1
 
-        Args:
-            input_ids: `(batch, seq)`, padded on the right.
-            lengths: `(batch,)`, without the padding, at least 1.
-            text: where a span may begin and end, bool `(batch, seq)`.
-        """
-        packed = pack_padded_sequence(self.embeddings[input_ids], lengths.cpu(), True, enforce_sorted=False)
-        states, _ = pad_packed_sequence(self.lstm(packed)[0], True, total_length=input_ids.shape[1])
-        logits = self.head(states).masked_fill(~text.unsqueeze(-1), -torch.inf)  # (batch, seq, 2)
-        return logits[..., 0], logits[..., 1]
+    def __post_init__(self):
+        COUNT.check("best_of", self.best_of)
 
-
-class PointedSpan(NamedTuple):
-    """A training example: tokens, and the first and last of the span that is to be masked."""
-
-    input_ids: list[int]
-    start: int
-    end: int
-
-
-def fit_span_pointer(
-    pointer: SpanPointer, spans: Sequence[PointedSpan], special_ids: Iterable[int], epochs: int = 3,
-    batch_size: int = 32, learning_rate: float = 1e-3, seed: int = 0,
-) -> list[float]:  # fmt: skip
-    """Train `pointer` in place with Adam on `pointer_loss`; the mean loss of every epoch. Depends on `seed` alone."""
-    if not spans:
-        raise UserError("there is no span to learn from; expected texts with at least one marked span.")
-    special = torch.tensor(sorted(special_ids))
-    optimizer = torch.optim.Adam(pointer.parameters(), lr=learning_rate)
-    generator, losses = torch.Generator().manual_seed(seed), []
-    pointer.train()
-    for _ in range(epochs):
-        total = 0.0
-        for rows in torch.randperm(len(spans), generator=generator).split(batch_size):
-            some = [spans[i] for i in rows.tolist()]
-            start, end = (torch.tensor([span[i] for span in some], device=pointer.embeddings.device) for i in (1, 2))
-            loss = pointer_loss(*_pointed(pointer, [span.input_ids for span in some], special), start, end)
-            optimizer.zero_grad()
-            loss.backward()
-            nn.utils.clip_grad_norm_(pointer.parameters(), 1.0)
-            optimizer.step()
-            total += loss.item() * len(some)
-        losses.append(total / len(spans))
-    return losses
-
-
-def _pointed(pointer: SpanPointer, ids: Sequence[list[int]], special: Tensor) -> tuple[Tensor, Tensor]:
-    lengths = torch.tensor([len(row) for row in ids])
-    input_ids = pad_sequence([torch.tensor(row) for row in ids], batch_first=True)  # (batch, seq)
-    text = (torch.arange(input_ids.shape[1]) < lengths[:, None]) & ~torch.isin(input_ids, special)
-    device = pointer.embeddings.device
-    return pointer(input_ids.to(device), lengths, text.to(device))
-
-
-class PointerHits(NamedTuple):
-    """How well a pointer finds what it has learned to find, in texts that it has not seen."""
-
-    texts: int
-    touched: float  # the share of the texts in which the best span covers a token of a training span
-    by_chance: float  # the share that a span of the same length would touch, somewhere in the text
-    length: float  # tokens of the best span, mean
-
-
-@torch.no_grad()
-def pointer_hits(
-    pointer: SpanPointer, ids: Sequence[list[int]], wanted: Sequence[Sequence[bool]], special_ids: Iterable[int]
-) -> PointerHits:
-    """`PointerHits` on texts: their tokens, and a flag for each token that is to be found."""
-    special, touched, by_chance, lengths = torch.tensor(sorted(special_ids)), [], [], []
-    for tokens, flags in zip(ids, wanted, strict=True):
-        start, end = (logits.float().log_softmax(-1).cpu() for logits in _pointed(pointer, [tokens], special))
-        first, last, _ = (found.item() for found in best_spans(start, end))
-        length = last - first + 1
-        text = [flag for token, flag in zip(tokens, flags, strict=True) if token not in special]
-        windows = [any(text[place : place + length]) for place in range(len(text) - length + 1)]
-        touched.append(any(flags[first : last + 1]))
-        by_chance.append(sum(windows) / len(windows))
-        lengths.append(length)
-    return PointerHits(len(ids), *(sum(values) / len(ids) for values in (touched, by_chance, lengths)))
+    def __call__(self, batch, maskable, generator=None, plm=None) -> Tensor:
+        start, end = (self.column(batch, name).masked_fill(~maskable, -torch.inf) for name in self.columns)
+        first, last, scores = best_spans(start, end, self.best_of)  # (batch, best_of)
+        possible = scores.isfinite()
+        noise = gumbel(uniform(possible, generator))  # (batch, best_of): the largest sum is a draw by probability
+        chosen = (scores + noise).argmax(dim=1, keepdim=True)  # (batch, 1)
+        places = torch.arange(maskable.shape[1], device=maskable.device)
+        inside = (places >= first.gather(1, chosen)) & (places <= last.gather(1, chosen))
+        return maskable & inside & possible.gather(1, chosen)  # (batch, seq)
 
 
 class PointAtSpans(Preparer):
@@ -166,7 +105,7 @@ class PointAtSpans(Preparer):
         starts_and_ends, special = ([], []), torch.tensor(sorted(special_ids))
         for first in range(0, len(examples), 64):
             ids = examples[first : first + 64]["input_ids"]
-            for kept, logits in zip(starts_and_ends, _pointed(pointer, ids, special), strict=True):
+            for kept, logits in zip(starts_and_ends, span_logits(pointer, ids, special), strict=True):
                 # a text without a token of its own: no place is possible
                 logs = logits.float().log_softmax(dim=-1).nan_to_num(nan=-torch.inf, neginf=-torch.inf).cpu()
                 kept += [row[: len(tokens)].tolist() for row, tokens in zip(logs, ids, strict=True)]

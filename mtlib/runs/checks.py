@@ -9,7 +9,7 @@ from mtlib.data.registry import get_set, split_options
 from mtlib.data.source_kinds import is_testbed, source_kind
 from mtlib.data.tasks import get_task
 from mtlib.errors import UserError
-from mtlib.methods import readers, unread_settings
+from mtlib.methods import get_method, readers, unread_settings
 from mtlib.paths import is_missing_folder
 from mtlib.settings import (
     ATTRIBUTION,
@@ -160,17 +160,18 @@ def _check_masking(config: "RunConfig") -> None:
             "texts; take source testbed, or another policy."
         )
     at_alpha_0 = " at alpha 0" if config.values().get("alpha") == 0 else ""
-    if masking == "original" and (at_alpha_0 or config.method in ("augmented", "no_integrated_loss", "perturb_first")):
+    no_masked_lm_loss = "mlm_head_learning_rate" not in get_method(config.method).reads
+    if masking == "original" and (no_masked_lm_loss or at_alpha_0):
         raise UserError(
             "masking is 'original', which differs from 'exact' only in what the masked-LM loss predicts, but "
             f"{config.method} has no such loss{at_alpha_0}; take exact."
         )
-    in_training = config.method in ("mask_tuning", "no_integrated_loss") and not config.values().get("fixed_masks")
-    if masking in ATTRIBUTION and not in_training:
+    in_training = "attribution_every" in get_method(config.method).reads
+    if masking in ATTRIBUTION and (not in_training or config.values().get("fixed_masks")):
         raise UserError(
             f"masking is {masking!r}, which asks the classifier in training what it leans on; in {config.method} masks "
-            "are drawn while the classifier is still new. Take mask_tuning or no_integrated_loss, without fixed masks, "
-            "or another policy."
+            f"are drawn while the classifier is still new. Take {' or '.join(readers('attribution_every'))}, without "
+            "fixed masks, or another policy."
         )
 
 

@@ -19,7 +19,9 @@ from mtlib.paths import MINI_MODEL_DIR
 from mtlib.runs.checks import check
 from mtlib.settings import (
     ABOVE_0,
+    COUNT,
     FROM_0,
+    STEPS,
     LearningRates,
     Range,
     Setting,
@@ -49,20 +51,20 @@ class RunConfig:
     model: Annotated[str, "mini (bundled), a hub id, or a folder with a masked LM"] = BUNDLED_MODEL
     seed: Annotated[int, "of the new head, dropout, the order of the data and the masks", _SEED] = 0
     epochs: Annotated[float, "passes over the training set in each stage; augmented doubles the set", ABOVE_0] = 3.0
-    batch_size: Annotated[int | None, "examples per optimiser step (default: the paper's, 16 or 32)", ABOVE_0] = None
-    accumulation: Annotated[int, "slices of a batch, to save memory; losses and masks stay the same", ABOVE_0] = 1
+    batch_size: Annotated[int | None, "examples per optimiser step (default: the paper's, 16 or 32)", COUNT] = None
+    accumulation: Annotated[int, "slices of a batch, to save memory; losses and masks stay the same", COUNT] = 1
     learning_rate: Annotated[float | None, "peak rate of the trunk (default: by method and model)", ABOVE_0] = None
     classifier_learning_rate: Annotated[float | None, "of the classifier head (default: as above)", ABOVE_0] = None
     warmup: Annotated[float, "share of the steps with a rising rate, below 1", _WARMUP] = 0.0
     weight_decay: Annotated[float, "of AdamW", FROM_0] = 0.0
-    train_size: Annotated[int | None, "training examples, drawn once for all seeds (default: all)", ABOVE_0] = None
-    max_length: Annotated[int, "tokens per training example", ABOVE_0] = 128
-    eval_max_length: Annotated[int | None, "tokens per test example (default: as in training)", ABOVE_0] = None
+    train_size: Annotated[int | None, "training examples, drawn once for all seeds (default: all)", COUNT] = None
+    max_length: Annotated[int, "tokens per training example", COUNT] = 128
+    eval_max_length: Annotated[int | None, "tokens per test example (default: as in training)", COUNT] = None
     sets: Annotated[tuple[str, ...], "evaluation set, repeatable (default: all of the task)"] = ()
     splits: Annotated[dict[str, str], "SET=OPTION where the paper leaves the split open"] = field(default_factory=dict)
     hans_rule: Annotated[Literal["max", "sum"], "how three labels fold into two"] = "max"
     precision: Annotated[Literal["auto", "float32", "bf16"], "auto: bf16 where the device computes in it"] = "auto"
-    gradient_diagnostics_steps: Annotated[int, "log both losses' gradients this often; 0: never", FROM_0] = 0
+    gradient_diagnostics_steps: Annotated[int, "log both losses' gradients this often; 0: never", STEPS] = 0
     settings: object = None  # of the method: an instance of its `Method.settings`
 
     def __post_init__(self):

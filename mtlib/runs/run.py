@@ -235,7 +235,11 @@ def _kept(folder: Path) -> str | None:
 
 
 def _identity_in(file: Path) -> str | None:
-    return json.loads(file.read_text())["identity"] if file.is_file() else None
+    """What a file with an identity says; None where there is no such file."""
+    try:
+        return json.loads(file.read_bytes())["identity"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 @contextlib.contextmanager

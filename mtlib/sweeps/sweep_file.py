@@ -53,7 +53,7 @@ def expand(file: Path, **instead: str) -> list[RunConfig]:
             )
     common |= instead
     grids = _grids(file, common.pop("grids", [{}]))
-    defaults, rates = _from_profile(file, common.pop("profile")) if "profile" in common else ({}, {"model": None})
+    defaults, rates = _from_profile(file, common.pop("profile")) if "profile" in common else ({}, None)
     _check_keys(str(file), common, ("profile", "grids"))
     runs, read_anywhere = {}, set()
     for place, own in grids.items():
@@ -71,14 +71,15 @@ def expand(file: Path, **instead: str) -> list[RunConfig]:
     return list(runs.values())
 
 
-def _combinations(grid: Mapping[str, list], rates: Mapping) -> tuple[list[RunConfig], set[str]]:
+def _combinations(grid: Mapping[str, list], rates: Mapping | None) -> tuple[list[RunConfig], set[str]]:
     """Every combination of the settings' values, and which of the settings are read by any of these runs."""
     configs, read = [], set()
     for values in itertools.product(*grid.values()):
         settings = dict(zip(grid, values, strict=True))
         settings = read_by(settings["method"], settings)
         read |= settings.keys()
-        if "learning_rate" not in grid and settings.get("model", BUNDLED_MODEL) == rates["model"]:
+        of_profile = rates is not None and settings.get("model", BUNDLED_MODEL) == rates["model"]
+        if of_profile and "learning_rate" not in grid:
             settings["learning_rate"] = profiles.rate_of(rates["by_method"], settings)
         configs.append(configure(**settings))
     return configs, read

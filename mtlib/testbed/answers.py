@@ -14,7 +14,8 @@ from mtlib.data.training_pairs import described_pairs
 from mtlib.encoding import tokenise
 from mtlib.errors import UserError
 from mtlib.masking.marking import WORD, MarkTokens, Spans, check_offsets
-from mtlib.masking.supervised import PointAtSpans, PointedSpan, marked_spans
+from mtlib.masking.pointer import PointedSpan
+from mtlib.masking.supervised import PointAtSpans, marked_spans
 from mtlib.plm import SharedPLM
 from mtlib.testbed.known_words import MarkCause, of_testbed
 

@@ -3,7 +3,7 @@
 import pytest
 
 from mtlib.analysis import figures
-from mtlib.analysis.masks import as_frame, kinds, kinds_in_short
+from mtlib.analysis.masks import as_frame, kinds, kinds_in_short, most_alike
 
 PARTS = {"punctuation": 0.1, "NOUN": 0.4, "PROPN": 0.0, "VERB": 0.2, "ADJ": 0.1, "ADV": 0.0, "DET": 0.2}
 
@@ -55,6 +55,20 @@ def test_kinds_in_short():
         assert row["adjectives"] == pytest.approx(100 * of_speech["ADJ"])
         assert row["found fewer than 10 times"] == pytest.approx(100 * counted["frequency"]["below 10"])
         assert row.drop("found fewer than 10 times").sum() == pytest.approx(100)
+
+
+def test_most_alike_looks_at_both_ends_of_a_pair():
+    assert most_alike(description(line(1), line(1), line(1))) == {
+        "random, 5 %": ("shortcut's words, all of them", 0.125),
+        "shortcut's words, all of them": ("meta-learned (reconstruction), 5 %", 0.5),
+        "meta-learned (reconstruction), 5 %": ("shortcut's words, all of them", 0.5),
+    }
+
+
+def test_no_share_is_told_of_a_few_new_words():
+    few, many = ({"put_in": {"words": words, "agree": 0.25}} for words in (29, 30))
+    frame = as_frame(description(line(1, **few), line(1, **many)))
+    assert frame["new words agree"].isna().tolist() == [True, False] and frame["new words agree"].iloc[1] == 25
 
 
 def test_figure_of_overlaps():

@@ -171,6 +171,7 @@ def test_kept_model_can_be_loaded(testbed, model, tmp_path):
     assert {path.name: path.read_bytes() for path in (tmp_path / "kept").iterdir()} == before
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "mine.txt").write_text("not to be lost")
+    (tmp_path / "notes" / "run.json").write_text("{}")  # a file of that name that says nothing of a run
     with pytest.raises(UserError, match="holds files that are no kept model"):
         run(config(model, epochs=1, seed=2), tmp_path / "out", keep_model=tmp_path / "notes")
 
