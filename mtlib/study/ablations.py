@@ -21,8 +21,12 @@ def told_the_words(results: Path) -> list[dict]:
     return [
         record
         for record in read_records([results / "ablations.jsonl", results / "policies.jsonl"])
-        if record["cost"]["steps"] == STEPS and record["config"]["masking"] in (None, "known_shortcut")
+        if record["cost"]["steps"] == STEPS and _arm_told(record["config"])
     ]
+
+
+def _arm_told(config: dict) -> bool:
+    return config["masking"] is None or (config["masking"], config["mask_rate"]) == ("known_shortcut", 1)
 
 
 def as_printed(results: Path) -> list[dict]:

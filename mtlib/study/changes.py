@@ -85,6 +85,13 @@ OF_COMBINATIONS = (
     Change("Span Cutoff: put inside Mask-tuning", "mask_tuning + span_cutoff", "span_cutoff"),
 )
 _RANDOM = "exact:0.05"
+OF_AMOUNTS = (
+    Change("fine-tuning → shortcut's words, 5 %", "known_shortcut:0.05", FINE_TUNING),
+    Change("fine-tuning → shortcut's words, 10 %", "known_shortcut:0.1", FINE_TUNING),
+    Change("fine-tuning → shortcut's words, 15 %", "known_shortcut:0.15", FINE_TUNING),
+    Change("shortcut's words, 5 % → 15 %", "known_shortcut:0.15", "known_shortcut:0.05"),
+    Change("shortcut's words, 15 % → all of them", "known_shortcut:1", "known_shortcut:0.15"),
+)
 OF_MASKS_AT_HALF = (
     Change("random → shortcut's words, all of them", "known_shortcut:1", _RANDOM),
     Change("random → deciding words", "known_cause:0.05", _RANDOM),
@@ -103,6 +110,7 @@ OF_MASKS_ON_REVIEWS = (
     Change("random → meta-learned (reconstruction)", "meta_learned:0.05", _RANDOM),
 )
 OF_PRETRAINING = (
+    Change("random → random, all predicted", "original:0.15", "exact:0.15"),
     Change("random → pointed span", "supervised", "exact:0.15"),
     Change("random → meta-learned (reconstruction)", "meta_learned:0.15", "exact:0.15"),
 )
@@ -133,6 +141,7 @@ def tables(results: Path) -> dict[str, pandas.DataFrame]:
         "parts of Mask-tuning, changed": table(parts, OF_PARTS),
         "order of the losses, changed": table(order, OF_ORDER),
         "other methods, changed": table(PEERS.by_arm(records("peers")), OF_COMBINATIONS),
+        "amounts, changed": table(in_training_by("no_integrated_loss").by_arm(records("policies")), OF_AMOUNTS),
         "policies at half the strength, changed": table(
             in_training_by("mask_tuning").by_arm(records("policies_weaker")), OF_MASKS_AT_HALF
         ),

@@ -3,7 +3,7 @@
 A widget is shown only where a person can move it: run headless it would leave an empty box, and its state in the file.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from datasets import Dataset
 
@@ -82,7 +82,7 @@ def policy_explorer(models: Mapping[str, SharedPLM], examples: Dataset, alpha: f
     controls = {
         "model": w.ToggleButtons(options=list(models), description="model", style=_UNCUT),
         "example": w.IntSlider(0, min=0, max=len(examples) - 1, description="example", continuous_update=False),
-        "policy": w.Dropdown(options=readable(models, examples.column_names), description="policy"),
+        "policy": w.Dropdown(options=_options(readable(models, examples.column_names)), description="policy"),
         "rate": w.FloatSlider(0.05, min=0.0, max=1.0, step=0.05, description="mask rate", continuous_update=False),
         "seed": w.IntSlider(0, min=0, max=50, description="seed", continuous_update=False),
     }
@@ -99,6 +99,11 @@ def policy_explorer(models: Mapping[str, SharedPLM], examples: Dataset, alpha: f
         )
 
     return _live(controls, shown)
+
+
+def _options(policies: Iterable[str]) -> list[tuple[str, str]]:
+    """What a menu shows for each policy, and its name."""
+    return [(name + (" (reconstruction)" if name == "meta_learned" else ""), name) for name in policies]
 
 
 def shortcut_dial(task: str = "sentiment", strength: float = 0.9, n_examples: int = 6):

@@ -327,7 +327,7 @@ def test_07():
         return [run for run in shipped(file) if wanted.items() <= run["config"].items()]
 
     arms = peers.PEERS.by_arm(shipped("peers"))
-    of_words = {"method": "mask_tuning", "masking": "known_shortcut", "epochs": 8}
+    of_words = {"method": "mask_tuning", "masking": "known_shortcut", "mask_rate": 1, "epochs": 8}
     arms["told the words"] = recorded("policies", **of_words)
     for arm, name in ROWS_OF_07.items():
         assert f"| {name} | {line(arms[arm])}" in answer("07")
@@ -389,7 +389,8 @@ def test_07_bias_product_inside_mask_tuning():
     assert f"Bias Product leaves {inside[0]} and Reweight {inside[1]} (five seeds each)" in pages[1]
     assert f"the gap falls from {gaps['fine_tuning']:.0f} points to {inside[0]}" in answer("07")
     told = [run for run in shipped("policies") if run["config"]["masking"] == "known_shortcut"]
-    told = [run for run in told if run["config"]["epochs"] == 8 and run["config"]["method"] == "mask_tuning"]
+    at = {"epochs": 8, "method": "mask_tuning", "mask_rate": 1}
+    told = [run for run in told if at.items() <= run["config"].items()]
     behind = comparison.difference(both, told, "testbed_sentiment")
     assert behind.high < 0 and f"though with {-behind.mean:.0f} points less in distribution" in answer("07")
 
