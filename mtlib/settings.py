@@ -103,8 +103,10 @@ BIAS_MODELS = {
 }
 ENTAILMENT = ("overlap", "token_overlap")  # bias models that tell entailment from the rest
 ENGLISH_PIPELINE = "en_core_web_sm"
-_MASKING = "which tokens are masked (meta_learned is our reconstruction of what its authors describe)"
-_SPACY_PIPELINE = "for masking salient_spans: an installed spaCy pipeline that finds named entities"
+_MaskRate = Annotated[float, "share of the tokens that is masked", SHARE]
+_FirstStageRate = Annotated[
+    float | None, "of the first stage (default: learning_rate if given, else by method and model)", ABOVE_0
+]
 _FAITHFUL = "as the released code does it where the paper differs"
 
 
@@ -128,15 +130,25 @@ class NoSettings:
 
 
 @dataclass(frozen=True)
-class PerturbationSettings:
-    """How a text becomes its perturbed copy. (The words beside a type are the command line's help.)"""
+class MaskingSettings:
+    """Which tokens are masked. (The words beside a type are the command line's help.)"""
 
-    mask_rate: Annotated[float, "share of the tokens that is masked", SHARE] = 0.05
-    masking: Annotated[Masking, _MASKING] = "exact"
+    mask_rate: _MaskRate = 0.05
+    masking: Annotated[
+        Masking, "which tokens are masked (meta_learned is our reconstruction of what its authors describe)"
+    ] = "exact"
+    replacement: Annotated[Replacement, "what stands at a masked place"] = "mask"
+    spacy_pipeline: Annotated[
+        str, "for masking salient_spans: an installed spaCy pipeline that finds named entities"
+    ] = ENGLISH_PIPELINE
+
+
+@dataclass(frozen=True)
+class PerturbationSettings(MaskingSettings):
+    """How a text becomes its perturbed copy."""
+
     fill: Annotated[Fill, "how a mask is filled"] = "argmax"
     top_k: Annotated[int, "for fill top_k", COUNT] = 10
-    replacement: Annotated[Replacement, "what stands at a masked place"] = "mask"
-    spacy_pipeline: Annotated[str, _SPACY_PIPELINE] = ENGLISH_PIPELINE
 
 
 @dataclass(frozen=True)
@@ -234,22 +246,15 @@ class MaskTuningSettings(
 
 @dataclass(frozen=True)
 class SequentialSettings(PerturbationSettings):
-    mlm_head_learning_rate: Annotated[
-        float | None, "of the first stage (default: learning_rate if given, else by method and model)", ABOVE_0
-    ] = None
+    mlm_head_learning_rate: _FirstStageRate = None
 
 
 @dataclass(frozen=True)
-class IntermediateSettings:
-    mask_rate: Annotated[float, "share of the tokens that is masked", SHARE] = 0.15
-    masking: Annotated[Masking, _MASKING] = "exact"
-    replacement: Annotated[Replacement, "what stands at a masked place"] = "mask"
-    spacy_pipeline: Annotated[str, _SPACY_PIPELINE] = ENGLISH_PIPELINE
+class IntermediateSettings(MaskingSettings):
+    mask_rate: _MaskRate = 0.15
     pretraining_epochs: Annotated[float | None, "of masked-LM training (default: as in fine-tuning)", ABOVE_0] = None
     pretraining_steps: Annotated[int | None, "of masked-LM training, instead of epochs", COUNT] = None
-    mlm_head_learning_rate: Annotated[
-        float | None, "of the first stage (default: learning_rate if given, else by method and model)", ABOVE_0
-    ] = None
+    mlm_head_learning_rate: _FirstStageRate = None
 
     def __post_init__(self):
         _check_one_length(self, "pretraining")

@@ -63,8 +63,8 @@ POLICIES = {
 def masking_policy(name: str, rate: float | None, tokenizer, spacy_pipeline: str = ENGLISH_PIPELINE) -> MaskingPolicy:
     """The policy of that name at `rate`; those that count mask at least one token, unless the rate is 0.
 
-    A rate of None is for policies that mask a span of its own length. `spacy_pipeline` finds the named entities of
-    salient spans.
+    Without a rate it is 0.05; policies that mask a span of its own length read none. `spacy_pipeline` finds the named
+    entities of salient spans.
 
     Raises:
         UserError: no policy has that name.
