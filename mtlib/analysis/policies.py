@@ -84,6 +84,24 @@ def points(records: Iterable[dict], masks: Mapping, method: str = "mask_tuning")
     return table
 
 
+def losses_of_meta_learning(records: Iterable[dict]) -> pandas.DataFrame:
+    """Whether meta-learned policies learned: their loss on held-out examples, a line for each training of one.
+
+    A training of a policy that stands behind several runs has one line. Means over the first and the last 20 updates.
+    """
+    trainings = {}
+    for record in records:
+        source, seed = record["config"]["source"], record["config"]["seed"]
+        texts = source if source.startswith("testbed") else record["data"]["train"]["set"]
+        for stage in record["cost"]["stages"]:
+            if "meta_learned_last_loss" in stage:
+                counted = (stage[f"meta_learned_{name}"] for name in ("steps", "first_loss", "last_loss"))
+                trainings.setdefault((texts, seed), tuple(counted))
+    rows = [(*training, *counted) for training, counted in sorted(trainings.items())]
+    names = ["training texts", "seed", "updates", "held-out loss at first", "at last"]
+    return pandas.DataFrame(rows, columns=names).set_index("training texts")
+
+
 def _place_in(masks: Mapping):
     order = [FINE_TUNING, *masks["policies"]]
     return lambda name: (order.index(name) if name in order else len(order), name)

@@ -59,7 +59,9 @@ def parts(results: Path) -> dict[str, str]:
         "parts of Mask-tuning": _tables(told_the_words(results)),
         "without refilling": _compared(WITHOUT_REFILLING, reading_originals(results), "the classifier reads"),
         "masking policies": _policies(read_records([results / "policies.jsonl"])),
-        "policies at half the strength": _policies(read_records([results / "policies_weaker.jsonl"])),
+        "policies at half the strength": _compared(
+            policies.in_training_by("mask_tuning"), read_records([results / "policies_weaker.jsonl"]), "masked"
+        ),
         "policies on pairs": _each_compared(
             policies.in_training_by("no_integrated_loss"), _by_task(read_records([results / "policies_pairs.jsonl"])),
             "masked",

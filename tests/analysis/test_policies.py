@@ -6,7 +6,7 @@ import pytest
 
 from mtlib.analysis import figures
 from mtlib.analysis.frame import share_changed_at_the_end
-from mtlib.analysis.policies import arm, label, points, scores, seeds_in_words, verdicts
+from mtlib.analysis.policies import arm, label, losses_of_meta_learning, points, scores, seeds_in_words, verdicts
 from mtlib.errors import UserError
 
 SETS = ("testbed_sentiment", "testbed_contrast", "testbed_counterfactual")
@@ -152,6 +152,26 @@ def test_verdicts():
     assert found.loc[("random, 30 %", "random, 5 %"), "seeds"].tolist() == [2, 2]
     assert found.loc[(control, "pointed span"), "verdict"].tolist() == ["no verdict (behind in distribution)"] * 2
     assert found.loc[(control, "deciding words, 5 %"), "seeds"].tolist() == [0, 0]
+
+
+def test_losses_of_meta_learning_have_a_line_for_each_training():
+    def run(source: str, seed: int, **losses) -> dict:
+        stage = {f"meta_learned_{name}": value for name, value in losses.items()}
+        data = {"train": {"set": "sst2_train"}}
+        return {"config": {"source": source, "seed": seed}, "data": data, "cost": {"stages": [{"name": "", **stage}]}}
+
+    learned = {"steps": 200, "first_loss": 0.7, "last_loss": 0.6}
+    again = learned | {"last_loss": 0.61}  # the same scores on another processor, in another run
+    old = {"steps": 200}  # a record of before the losses were noted
+    runs = [
+        run("testbed", 0, **learned),
+        run("testbed", 0, **again),
+        run("folder", 3, **learned),
+        run("testbed", 1, **old),
+    ]
+    table = losses_of_meta_learning([*runs, run("testbed", 1, **old)])
+    assert table.index.tolist() == ["sst2_train", "testbed"]
+    assert table.loc["testbed"].tolist() == [0, 200, 0.7, 0.6]
 
 
 def test_no_records_no_verdict():

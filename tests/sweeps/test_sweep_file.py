@@ -229,7 +229,7 @@ def test_paths_become_absolute(tmp_path, monkeypatch):
         ),
         ("tasks: nli\ngrids: [{methods: fine_tuning, seeds: 0}]", ", grid 1: seeds is 0; expected a number of"),
         ("tasks: nli\ngrids: [{methods: fine_tuning}, {methods: mask_tuning, alpha: 2}]", ", grid 2: alpha is 2"),
-        ("tasks: nli\nmethods: fine_tuning\nmodels:", "models is None; expected a list"),
+        ("tasks: nli\nmethods: fine_tuning\nmodels:", "model is None; expected a name"),
         ("- nli", "expected `key: value` lines, not a list"),
         ("tasks: [", "is not YAML"),
     ],
