@@ -19,6 +19,7 @@ from transformers import BertJapaneseTokenizer, PreTrainedTokenizerFast
 
 from mtlib.data import sources, training_pairs
 from mtlib.data.registry import SETS
+from mtlib.data.training_pairs import edited_spans
 from mtlib.diversity.policies import describe
 from mtlib.encoding import tokenise
 from mtlib.errors import UserError
@@ -60,7 +61,7 @@ from mtlib.runs.records import read_records
 from mtlib.runs.run import run
 from mtlib.settings import Masking
 from mtlib.stages import Refill
-from mtlib.testbed.answers import PointAtAnswers, edited_spans
+from mtlib.testbed.answers import PointAtAnswers
 from mtlib.testbed.generator import generate, shortcut_label, shortcut_words
 from mtlib.testbed.grammar import load_grammar, tokens
 from mtlib.testbed.known_words import MarkCause, MarkShortcut, cause_spans, shortcut_spans

@@ -4,22 +4,17 @@ On the testbed they are known. On real reviews they are the words that differ be
 the training pairs of IMDB-CAD. Its dev and test pairs are evaluation sets, and are never read here.
 """
 
-from collections.abc import Iterator
-from difflib import SequenceMatcher
-
 from datasets import Dataset
 
 from mtlib.data.sources import is_testbed
-from mtlib.data.training_pairs import described_pairs
+from mtlib.data.training_pairs import MarkEdits, described_pairs
 from mtlib.encoding import tokenise
 from mtlib.errors import UserError
-from mtlib.masking.marking import WORD, MarkTokens, Spans, check_offsets
+from mtlib.masking.marking import check_offsets
 from mtlib.masking.pointer import PointedSpan
 from mtlib.masking.supervised import PointAtSpans, marked_spans
 from mtlib.plm import SharedPLM
 from mtlib.testbed.known_words import MarkCause, of_testbed
-
-_LONGEST = 10  # words of a span; longer ones are sentences written anew
 
 
 class PointAtAnswers(PointAtSpans):
@@ -53,28 +48,3 @@ class PointAtAnswers(PointAtSpans):
         reviews = tokenise(pairs, plm.tokenizer, longest, keep=pairs.column_names)
         marked = MarkEdits()(plm, reviews, seed).examples
         return list(marked_spans(marked, MarkEdits.column))
-
-
-class MarkEdits(MarkTokens):
-    """Marks the words of a review that its counterfactual has not, in pairs ("<pair>:original", "<pair>:edited")."""
-
-    column = "edits"
-    reads = ("text", "group")
-
-    def spans(self, rows: Dataset) -> Iterator[tuple[Spans, Spans]]:
-        texts = dict(zip(rows["group"], rows["text"], strict=True))
-        other = {"original": "edited", "edited": "original"}
-        for group, text in zip(rows["group"], rows["text"], strict=True):
-            pair, _, half = group.rpartition(":")
-            yield edited_spans(text, texts[f"{pair}:{other[half]}"]), []
-
-
-def edited_spans(text: str, other: str) -> Spans:
-    """The runs of words of `text` that differ from `other`, those of more than ten words left out."""
-    words, theirs = (list(WORD.finditer(each)) for each in (text, other))
-    matcher = SequenceMatcher(None, [w[0].lower() for w in words], [w[0].lower() for w in theirs], autojunk=False)
-    return [
-        (words[first].start(), words[last - 1].end())
-        for what, first, last, _, _ in matcher.get_opcodes()
-        if what in ("replace", "delete") and last - first <= _LONGEST
-    ]
