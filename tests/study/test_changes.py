@@ -12,8 +12,8 @@ RESULTS = Path(__file__).resolve().parents[2] / "data" / "results"
 
 
 OF_TABLES = (  # in the order of `changes.tables`
-    changes.OF_RANDOM_MASKS, changes.OF_PARTS, changes.OF_ORDER, changes.OF_COMBINATIONS, changes.OF_MASKS_AT_HALF,
-    changes.OF_MASKS_ON_REVIEWS, changes.OF_PRETRAINING, changes.OF_A_LARGER_MODEL,
+    changes.OF_RANDOM_MASKS, changes.OF_PARTS, changes.OF_ORDER, changes.OF_COMBINATIONS, changes.OF_AMOUNTS,
+    changes.OF_MASKS_AT_HALF, changes.OF_MASKS_ON_REVIEWS, changes.OF_PRETRAINING, changes.OF_A_LARGER_MODEL,
 )  # fmt: skip
 
 
