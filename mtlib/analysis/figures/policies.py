@@ -101,7 +101,7 @@ def gap_by_touch(
     axes[0].set(ylim=(min(0, shown["gap"].min()) - 4, 1.08 * top), ylabel="gap: in minus out\nof distribution, points")
     moved = False
     for axis, column, words in zip(axes, ("touched", "gone"), ("some of the shortcut", "all of it"), strict=True):
-        axis.set(xlim=(-6, 106), xlabel=f"examples with {words} masked, %")
+        axis.set(xlim=(-6, 118), xticks=range(0, 101, 20), xlabel=f"examples with {words} masked, %")
         if column == "gone":  # most policies hide all of it in a few per cent, and one in 100
             axis.set_xscale("symlog", linthresh=1)
             axis.set(xlim=(-0.3, 150), xticks=(ticks := (0, 1, 3, 10, 30, 100)), xticklabels=ticks)
