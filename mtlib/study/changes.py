@@ -92,6 +92,10 @@ OF_AMOUNTS = (
     Change("shortcut's words, 5 % → 15 %", "known_shortcut:0.15", "known_shortcut:0.05"),
     Change("shortcut's words, 15 % → all of them", "known_shortcut:1", "known_shortcut:0.15"),
 )
+OF_AMOUNTS_WITH_THE_LOSS = (
+    Change("fine-tuning → shortcut's words, 15 %", "known_shortcut:0.15", FINE_TUNING),
+    Change("shortcut's words, 15 % → all of them", "known_shortcut:1", "known_shortcut:0.15"),
+)
 OF_MASKS_AT_HALF = (
     Change("random → shortcut's words, all of them", "known_shortcut:1", _RANDOM),
     Change("random → deciding words", "known_cause:0.05", _RANDOM),
@@ -142,6 +146,9 @@ def tables(results: Path) -> dict[str, pandas.DataFrame]:
         "order of the losses, changed": table(order, OF_ORDER),
         "other methods, changed": table(PEERS.by_arm(records("peers")), OF_COMBINATIONS),
         "amounts, changed": table(in_training_by("no_integrated_loss").by_arm(records("policies")), OF_AMOUNTS),
+        "amounts with the loss, changed": table(
+            in_training_by("mask_tuning").by_arm(records("policies")), OF_AMOUNTS_WITH_THE_LOSS
+        ),
         "policies at half the strength, changed": table(
             in_training_by("mask_tuning").by_arm(records("policies_weaker")), OF_MASKS_AT_HALF
         ),
