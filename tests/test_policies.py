@@ -985,7 +985,7 @@ def test_pointer_hits_by_hand(monkeypatch):
         first, last = best[ids[0][1]]
         return tuple(10 * torch.eye(len(ids[0]))[place][None] for place in (first, last))
 
-    monkeypatch.setattr("mtlib.masking.supervised.span_logits", pointed)
+    monkeypatch.setattr("mtlib.masking.pointer.span_logits", pointed)
     ids, wanted = [[2, 4, 5, 5, 5, 3], [2, 6, 5, 5, 5, 3]], [[0, 0, 1, 0, 0, 0], [0, 1, 1, 1, 0, 0]]
     hits = pointer_hits(None, ids, wanted, [0, 2, 3])
     # spans of two in the first text: 4 5, 5 5, 5 5, of which two touch its second token; of one in the second: 3 of 4
