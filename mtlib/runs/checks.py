@@ -9,7 +9,7 @@ from mtlib.data.registry import get_set, split_options
 from mtlib.data.source_kinds import is_testbed, source_kind
 from mtlib.data.tasks import get_task
 from mtlib.errors import UserError
-from mtlib.methods import get_method, readers, unread_settings
+from mtlib.methods import readers, unread_settings
 from mtlib.paths import is_missing_folder
 from mtlib.settings import (
     ATTRIBUTION,
@@ -148,7 +148,8 @@ def _check_bias(config: "RunConfig") -> None:
 
 def _check_masking(config: "RunConfig") -> None:
     """Does the policy have a meaning for this data and this method?"""
-    masking = config.values().get("masking")
+    values = config.values()
+    masking = values.get("masking")
     if masking in TESTBED_ONLY and not is_testbed(config.source):
         raise UserError(
             f"masking is {masking!r}, which knows the testbed's grammar and has no meaning for other data (source is "
@@ -159,15 +160,13 @@ def _check_masking(config: "RunConfig") -> None:
             f"masking is {masking!r}, which learns from single reviews, IMDB-CAD's, and {config.task} has pairs of "
             "texts; take source testbed, or another policy."
         )
-    at_alpha_0 = " at alpha 0" if config.values().get("alpha") == 0 else ""
-    no_masked_lm_loss = "mlm_head_learning_rate" not in get_method(config.method).reads
-    if masking == "original" and (no_masked_lm_loss or at_alpha_0):
+    at_alpha_0 = " at alpha 0" if values.get("alpha") == 0 else ""
+    if masking == "original" and ("mlm_head_learning_rate" not in values or at_alpha_0):
         raise UserError(
             "masking is 'original', which differs from 'exact' only in what the masked-LM loss predicts, but "
             f"{config.method} has no such loss{at_alpha_0}; take exact."
         )
-    in_training = "attribution_every" in get_method(config.method).reads
-    if masking in ATTRIBUTION and (not in_training or config.values().get("fixed_masks")):
+    if masking in ATTRIBUTION and ("attribution_every" not in values or values.get("fixed_masks")):
         raise UserError(
             f"masking is {masking!r}, which asks the classifier in training what it leans on; in {config.method} masks "
             f"are drawn while the classifier is still new. Take {' or '.join(readers('attribution_every'))}, without "
