@@ -20,7 +20,7 @@ from transformers import BertJapaneseTokenizer, PreTrainedTokenizerFast
 from mtlib.data import sources, training_pairs
 from mtlib.data.registry import SETS
 from mtlib.data.training_pairs import edited_spans
-from mtlib.diversity.policies import describe
+from mtlib.diversity.masks_of_policies import describe
 from mtlib.encoding import tokenise
 from mtlib.errors import UserError
 from mtlib.masking import (

@@ -1,8 +1,8 @@
 """`sweep` and `study`: many runs, of which those without a record are done."""
 
 import signal
-from collections.abc import Callable
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -53,16 +53,18 @@ def sweep(
     if trouble is not None:
         raise UserError(f"{file}: {trouble}")
     if engine is EngineName.local:
-        _carry_out(grid_runs, store, lambda: engines.LocalEngine(store, processes or 1, retries))
-        return
-    from mtlib.sweeps.ray_engine import RayEngine
+        make_engine = partial(engines.LocalEngine, store, processes or 1, retries)
+    else:
+        from mtlib.sweeps.ray_engine import RayEngine
 
-    if any(config.precision == "auto" for config in configs):
-        raise UserError(
-            f"{file}: precision is 'auto', which each machine of a cluster may take for something else; give "
-            "`precision: bf16` or `precision: float32`."
-        )
-    _carry_out(grid_runs, store, lambda: RayEngine(store, address or "auto", cpus_per_run or 1, gpus_per_run, retries))
+        if any(config.precision == "auto" for config in configs):
+            raise UserError(
+                f"{file}: precision is 'auto', which each machine of a cluster may take for something else; give "
+                "`precision: bf16` or `precision: float32`."
+            )
+        make_engine = partial(RayEngine, store, address or "auto", cpus_per_run or 1, gpus_per_run, retries)
+    _stop_runs_on_sigterm()
+    _end(progress.carry_out(console, grid_runs, store, make_engine))
 
 
 def _check_engine_options(
@@ -100,6 +102,7 @@ def study(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="only list the runs, with estimated costs")] = False,
 ) -> None:
     """The study of data/results/PLAN.md: a grid of learning rates, then every arm at its best one. Resumable."""
+    from mtlib.study import execution
     from mtlib.study import plan as plan_of
     from mtlib.sweeps.store import Store
 
@@ -111,72 +114,18 @@ def study(
         if name not in blocks:
             raise UserError(f"--block is {name!r}; expected one of {', '.join(blocks)}.")
     if dry_run:
-        _list_study(chosen, block or blocks, store)
-    else:
-        _carry_out_study(chosen, block or blocks, store, processes)
+        execution.dry_run(console, chosen, block or blocks, store)
+        return
+    _stop_runs_on_sigterm()
+    _end(execution.carry_out(console, chosen, block or blocks, store, processes))
 
 
-def _list_study(chosen, blocks: list[str], store) -> None:
-    """The study's runs with their estimated costs; at default learning rates where the grid has not been run."""
-    from mtlib.sweeps import grid, progress
-
-    cache = {}
-    of_grid, _ = grid.identify(chosen.grid(), cache)
-    rest = _after_grid(chosen, blocks, of_grid, store)
-    progress.dry_run(console, *grid.identify([*chosen.grid(), *rest], cache), store)
-    if lacking := len(of_grid) - len(_records_there(of_grid, store)):
-        console.print(
-            f"the grid of learning rates lacks {lacking} runs: the runs after it are listed at the rates that it would "
-            "choose now, or the default ones"
-        )
-
-
-def _carry_out_study(chosen, blocks: list[str], store, processes: int) -> None:
-    """The grid of learning rates, then the blocks at the rates that it chose."""
-    from mtlib.sweeps import engines, grid
-
-    cache = {}
-
-    def identify(configs: list) -> list[grid.GridRun]:
-        grid_runs, trouble = grid.identify(configs, cache)
-        if trouble is not None:
-            raise trouble
-        return grid_runs
-
-    def carry_out(grid_runs: list[grid.GridRun]) -> None:
-        _carry_out(grid_runs, store, lambda: engines.LocalEngine(store, processes))
-
-    identify(_after_grid(chosen, blocks, [], store))  # what cannot be read later is said before the first run
-    of_grid = identify(chosen.grid())
-    try:
-        carry_out(of_grid)
-    except typer.Exit:
-        console.print("the grid of learning rates is not whole: nothing after it was started")
-        raise
-    carry_out(identify(_after_grid(chosen, blocks, of_grid, store)))
-
-
-def _after_grid(chosen, blocks: list[str], of_grid: list, store) -> list:
-    """The configurations of these blocks, at the rates that the grid's records choose as far as they are there."""
-    from mtlib.runs.records import read_records
-    from mtlib.study.plan import best_rates
-
-    by_block = chosen.runs(best_rates(read_records(_records_there(of_grid, store))))
-    return [config for name, configs in by_block.items() if name in blocks for config in configs]
-
-
-def _records_there(grid_runs: list, store) -> list[Path]:
-    return [store.folder / run.file for run in grid_runs if run.file is not None and store.has(run.file)]
-
-
-def _carry_out(grid_runs: list, store, make_engine: Callable) -> None:
-    """Have the record of every run in the store, with progress and a summary. Exit code 1 if one fails."""
-    from mtlib.sweeps.engines import execute
-    from mtlib.sweeps.progress import Progress, summary
-
-    store.check_writable()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that a job scheduler's stop ends the runs too
-    with Progress(console, len(grid_runs)) as progress:
-        outcomes = execute(grid_runs, make_engine(), store, progress)
-    if not summary(console, outcomes, store):
+def _end(succeeded: bool) -> None:
+    """Exit code 1 if a run has failed."""
+    if not succeeded:
         raise typer.Exit(1)
+
+
+def _stop_runs_on_sigterm() -> None:
+    """So that a job scheduler's stop ends the runs too, as Ctrl-C does."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -22,7 +22,7 @@ from mtlib.analysis.figures import (
     stacked,
     style,
 )
-from mtlib.analysis.masks import kinds
+from mtlib.analysis.masks_of_policies import kinds
 from mtlib.analysis.row_names import label
 from mtlib.analysis.statistics import FAILS, HOLDS, verdict
 from mtlib.analysis.tables import make_tables

@@ -2,7 +2,7 @@
 
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
@@ -15,7 +15,7 @@ from mtlib.errors import UserError
 from mtlib.runs import environment
 from mtlib.runs.config import command_line
 from mtlib.runs.records import shipped_records
-from mtlib.sweeps.engines import Outcome
+from mtlib.sweeps.engines import Engine, Outcome, execute
 from mtlib.sweeps.grid import GridRun, columns, expected_seconds
 from mtlib.sweeps.store import Store
 
@@ -60,6 +60,14 @@ def dry_run(
         console.print(f"costs by the records of the same task, method and model in {place} (on {devices})")
     if trouble is not None:
         console.print(f"?: cannot tell whether it is there: {trouble}", markup=False)
+
+
+def carry_out(console: Console, runs: Sequence[GridRun], store: Store, make_engine: Callable[[], Engine]) -> bool:
+    """Have the record of every run in the store, with progress and a summary. Whether none failed."""
+    store.check_writable()  # before an engine starts anything
+    with Progress(console, len(runs)) as progress:
+        outcomes = execute(runs, make_engine(), store, progress)
+    return summary(console, outcomes, store)
 
 
 class Progress:

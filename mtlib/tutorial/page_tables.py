@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas
 
 from mtlib import bench
-from mtlib.analysis import masks, policies
+from mtlib.analysis import masks_of_policies, policies
 from mtlib.analysis.comparison import ArmComparison, accuracy
 from mtlib.analysis.figures.shortcuts import accuracy_by_strength
 from mtlib.analysis.frame import by_row
@@ -227,7 +227,7 @@ def _policies(records: list[dict]) -> str:
 
 def _masks(file: Path) -> str:
     """What each policy does to training texts."""
-    frame = masks.as_frame(json.loads(file.read_text())).rename(index=policies.label).rename_axis("masked")
+    frame = masks_of_policies.as_frame(json.loads(file.read_text())).rename(index=policies.label).rename_axis("masked")
     digits = {"tokens masked": 1, "cost of masking a batch": 1}
     texts = frame.apply(lambda column: column.map(lambda value: _number(value, digits.get(column.name, 0))))
     return report.markdown(texts)
@@ -243,7 +243,7 @@ def _masks_on_pairs(results: Path) -> str:
     frames = {}
     for task in ("nli", "paraphrase"):
         description = json.loads((results / f"policies_masks_{task}.json").read_text())
-        frame = masks.as_frame(description)[columns].rename(index=policies.label).rename_axis("masked")
+        frame = masks_of_policies.as_frame(description)[columns].rename(index=policies.label).rename_axis("masked")
         frame.loc["nothing", "probe finds the side"] = 100 * description["unmasked"]["shortcut_probe"]
         frames[task] = frame.map(_number)
     return _frames_by_task(frames)
@@ -252,10 +252,11 @@ def _masks_on_pairs(results: Path) -> str:
 def _masks_on_reviews(file: Path) -> str:
     """What kinds of words each policy masks in real reviews, and how many tokens."""
     description = json.loads(file.read_text())
-    amounts = masks.as_frame(description).rename(index=policies.label)[["tokens masked", "masked tokens changed"]]
-    frame = masks.kinds_in_short(description).rename_axis("masked")
-    amounts = amounts.reindex(frame.index).map(lambda share: _number(share, 1))
-    return report.markdown(amounts.join(frame.map(_number)))
+    frame = masks_of_policies.as_frame(description).rename(index=policies.label)
+    amounts = frame[["tokens masked", "masked tokens changed"]]
+    kinds = masks_of_policies.kinds_in_short(description).rename_axis("masked")
+    amounts = amounts.reindex(kinds.index).map(lambda share: _number(share, 1))
+    return report.markdown(amounts.join(kinds.map(_number)))
 
 
 def _compared(comparison: ArmComparison, records: list[dict], arms: str) -> str:

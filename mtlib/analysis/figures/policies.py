@@ -8,7 +8,7 @@ import seaborn
 from matplotlib.figure import Figure
 
 from mtlib.analysis.figures import style
-from mtlib.analysis.masks import most_alike
+from mtlib.analysis.masks_of_policies import most_alike
 from mtlib.analysis.policies import FINE_TUNING, label, points, seeds_in_words
 from mtlib.analysis.policy_names import PolicyAtRate
 

@@ -7,11 +7,11 @@ import pytest
 from datasets import Dataset
 from transformers import set_seed
 
-from mtlib.analysis.masks import as_frame, kinds
+from mtlib.analysis.masks_of_policies import as_frame, kinds
 from mtlib.data.sources import load
-from mtlib.diversity import policies
+from mtlib.diversity import masks_of_policies
 from mtlib.diversity.masked_tokens import Marked, flat, mark_rows, overlap, shares_of, touch, what_is_masked, with_texts
-from mtlib.diversity.policies import DEFAULT, default_policies, describe
+from mtlib.diversity.masks_of_policies import DEFAULT, default_policies, describe
 from mtlib.diversity.refilled_texts import (
     decode_texts,
     kept_labels,
@@ -161,7 +161,7 @@ def test_policies_count_in_and_learn_from_the_whole_training_set():
     rows, masking = drawn_rows(300, 40), masking_policy("supervised", None, plm.tokenizer)
 
     def what_is_masked_after(learning_from: Dataset, looked_at: list[int]) -> dict:
-        examples = policies.prepare(plm, learning_from, masking).select(looked_at)
+        examples = masks_of_policies.prepare(plm, learning_from, masking).select(looked_at)
         return what_is_masked(flat(DrawMasks(masking)(plm, examples).examples["mask"]), mark_rows(plm, whole, rows))
 
     line = description["policies"]["supervised"]
@@ -274,7 +274,7 @@ def test_a_kept_model_fills_with_its_own_tokenizer(tmp_path):
 def test_a_kept_model_of_another_task_or_beside_another_model_is_refused_before_any_work(
     changes, message, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(policies, "_filling", lambda *args: pytest.fail("has begun"))
+    monkeypatch.setattr(masks_of_policies, "_filling", lambda *args: pytest.fail("has begun"))
     tiny_bert_config(id2label={0: "negative", 1: "positive"}).save_pretrained(tmp_path)
     (tmp_path / KEPT).write_text(json.dumps({"identity": "a run"}))
     with pytest.raises(UserError, match=message):
@@ -303,4 +303,4 @@ def test_columns_that_are_there_are_not_made_again():
     plm = SharedPLM.from_pretrained(MINI_MODEL_DIR, num_labels=2)
     examples = Dataset.from_dict({"input_ids": [[2, 5, 3]], "token_counts": [[1, 1, 1]]})
     masking = masking_policy("frequency_rare", 0.05, plm.tokenizer)
-    assert policies.prepare(plm, examples, masking) is examples
+    assert masks_of_policies.prepare(plm, examples, masking) is examples
