@@ -94,7 +94,7 @@ def readers(setting_name: str) -> list[str]:
 
 
 # In the order of the paper's tables. Rates: fine_tuning's and mask_tuning's were chosen on SST-2 dev alone (the grid is
-# in data/results/README.md); the others have no recorded grid.
+# in data/results/SIZES.md); the others have no recorded grid.
 METHODS: dict[str, Method] = {
     method.name: method
     for method in (

@@ -26,7 +26,11 @@ from tests.data.made_up_releases import write_releases
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
-PAGES = ("README.md", "mtlib/README.md", "data/README.md", "data/results/README.md", "notebooks/README.md")
+PAGES = (
+    "README.md",
+    *(f"{folder}/README.md" for folder in ("mtlib", "data", "notebooks")),
+    *(f"data/results/{page.name}" for page in (ROOT / "data/results").glob("*.md")),
+)
 
 
 def test_a_page_that_is_read_to_its_end():

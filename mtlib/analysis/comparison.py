@@ -9,15 +9,24 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import get_args
 
 import pandas
 
 from mtlib.analysis.frame import diverged, method_settings
-from mtlib.analysis.statistics import FEWEST_SEEDS, NOT_RUN, TRAINED_WITHIN, Difference, paired_difference
+from mtlib.analysis.statistics import (
+    AS_DIFFERENCE,
+    FEWEST_SEEDS,
+    NOT_RUN,
+    TRAINED_WITHIN,
+    Difference,
+    paired_difference,
+)  # fmt: skip
 from mtlib.analysis.statistics import verdict as verdict_of
 from mtlib.data.tasks import kind
 from mtlib.errors import UserError
 from mtlib.methods import METHODS
+from mtlib.settings import Masking
 
 FINE_TUNING = "fine_tuning"  # the arm that others are compared with
 # what all arms must share
@@ -47,9 +56,9 @@ class ArmComparison:
     expectations: tuple[tuple[str, str], ...] = ()
 
     def by_arm(self, records: Iterable[dict]) -> Arms:
-        """The records that count, by arm in the order of the table of methods, and by seed."""
+        """The records that count, by arm in the order of the tables of methods and policies, and by seed."""
         arms = self.choose(group_by_arm(records, self.arm_of))
-        place = {arm: list(METHODS).index(runs[0]["config"]["method"]) for arm, runs in arms.items()}
+        place = {arm: _place(runs[0]["config"]) for arm, runs in arms.items()}
         for arm, runs in arms.items():
             check_one_run_a_seed(runs, self.label(arm))
         return {arm: sorted(arms[arm], key=_seed) for arm in sorted(arms, key=lambda arm: (place[arm], arm))}
@@ -66,8 +75,8 @@ class ArmComparison:
         """A row for each arm: number of seeds, mean accuracy on each set in per cent, and verdicts.
 
         With their `precisions`, where the runs do not all have one.
-        The verdicts are about one claim for each set out of distribution: the arm is better there than fine-tuning.
-        Before the word stands the difference in points with its interval: "+34.0 [+7.5, +60.6]: holds here".
+        The verdicts are about the difference to fine-tuning on each set out of distribution: in points, with its
+        interval, and in words ("+34.0 [+7.5, +60.6]: significantly better").
         """
         rows, precision = [], precisions(arms)
         for arm, records in arms.items():
@@ -190,7 +199,7 @@ def _against_fine_tuning(arms: Arms, arm: str, set_name: str) -> str:
     """The difference to fine-tuning and the verdict; the verdict alone where there are too few seeds for one."""
     shift = difference(arms[arm], arms.get(FINE_TUNING, ()), set_name, _level(sets_outside(arms)))
     word = verdict(arms, arm, FINE_TUNING, set_name)
-    return word if shift is None or shift.n < FEWEST_SEEDS else f"{shift.text()}: {word}"
+    return word if shift is None or shift.n < FEWEST_SEEDS else f"{shift.text()}: {AS_DIFFERENCE.get(word, word)}"
 
 
 def trained(arms: Arms, arm: str) -> bool | None:
@@ -245,6 +254,14 @@ def rates_in_words(learning_rates: Iterable[float]) -> str:
 
 def _mean_accuracy(record: dict, of: str) -> float:
     return statistics.fmean(accuracy(record, name) for name in record["metrics"] if kind(name) == of)
+
+
+def _place(config: Mapping) -> tuple:
+    """Of an arm in tables: by method, masking policy and rate."""
+    policies = get_args(Masking)
+    masking = config.get("masking")
+    policy = policies.index(masking) if masking in policies else -1
+    return list(METHODS).index(config["method"]), policy, config.get("mask_rate") or 0.0
 
 
 def _level(sets: Sequence[str]) -> float:

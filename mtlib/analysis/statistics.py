@@ -11,6 +11,8 @@ from scipy import stats
 FEWEST_SEEDS = 3  # of a verdict
 TRAINED_WITHIN = 2.0  # points below fine-tuning in distribution at which an arm still counts as trained
 HOLDS, FAILS, OPEN, NOT_RUN = "holds here", "does not hold here", "cannot be decided", "not run"
+# the same of a difference that nobody claimed
+AS_DIFFERENCE = {HOLDS: "significantly better", FAILS: "significantly worse", OPEN: "not significantly different"}
 
 
 @dataclass(frozen=True)

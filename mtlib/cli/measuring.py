@@ -82,7 +82,7 @@ def policies(
     json_file: Annotated[Path | None, typer.Option("--json", help="write all that was measured here")] = None,
 ) -> None:
     """What each masking policy does to training texts: what it masks and refills; on the testbed, what it touches."""
-    from mtlib.analysis import masks_of_policies as tables
+    from mtlib.analysis import mask_tables
     from mtlib.analysis.policy_names import PolicyAtRate
     from mtlib.diversity import masks_of_policies
 
@@ -91,19 +91,19 @@ def policies(
         task, source, model, names or None, examples, seed, trained, spacy_pipeline,
         lambda name: print_line(f"  {name}"), train_size,
     )  # fmt: skip
-    frame = tables.as_frame(description)
+    frame = mask_tables.as_frame(description)
     labels = [PolicyAtRate.parse(name).label for name in frame.index]
     rows = [[label, *("" if value != value else f"{value:.1f}" for value in line)]
             for label, line in zip(labels, frame.values.tolist(), strict=True)]  # fmt: skip
     title = f"per cent of {description['examples']:,} training examples; cost relative to {labels[0]}"
     console.print(rich_table(title, ["masked", *frame.columns], rows))
     for kind, words in (("part_of_speech", "parts of speech"), ("frequency", "occurrences in the training set")):
-        by_policy = tables.kinds(description, kind)
+        by_policy = mask_tables.kinds(description, kind)
         rows = [[label, *("" if share is None else f"{100 * share:.0f}" for share in shares.values())]
                 for label, shares in by_policy.items()]  # fmt: skip
         title = f"per cent of the masked tokens, by {words}"
         console.print(rich_table(title, ["masked", *by_policy["all tokens"]], rows))
-    if alike := tables.most_alike(description):
+    if alike := mask_tables.most_alike(description):
         rows = [[name, other, f"{100 * share:.0f}"] for name, (other, share) in alike.items()]
         title = "places that two policies both mask, in per cent of those that either does"
         console.print(rich_table(title, ["masked", "most like", "in common"], rows))

@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas
 
 from mtlib import bench
-from mtlib.analysis import masks_of_policies, policies
+from mtlib.analysis import mask_tables, policies
 from mtlib.analysis.comparison import ArmComparison, accuracy
 from mtlib.analysis.figures.shortcuts import accuracy_by_strength
 from mtlib.analysis.frame import by_row
@@ -20,14 +20,14 @@ from mtlib.analysis.tables import make_tables, markdown
 from mtlib.data.tasks import TASKS
 from mtlib.diversity.two_trainings import as_frame
 from mtlib.errors import UserError
-from mtlib.methods import METHODS
 from mtlib.runs.records import examples_used, read_records
 from mtlib.study import changes, claims, figures, peers, readings, report, reviews
 from mtlib.study.ablations import WITHOUT_REFILLING, as_printed, reading_originals, told_the_words
 from mtlib.study.arms import scores_of_arms
 from mtlib.study.plan import ARMS, arm_of, split
 
-PAGES = ("README.md", "data/results/README.md", "data/results/STUDY.md")  # in a checkout
+_RESULTS = ("README", "STUDY", "POLICIES", "ABLATIONS", "PEERS", "BASE_SIZED", "SIZES", "DIVERSITY", "SPEED")
+PAGES = ("README.md", *(f"data/results/{name}.md" for name in _RESULTS))  # in a checkout
 _PART = r"(<!-- made: {} -->\n)(?:(?!<!-- made:).)*?(<!-- end -->)"
 
 
@@ -218,16 +218,16 @@ def _fillings(results: Path) -> str:
 def _policies(records: list[dict]) -> str:
     """The policies in training, in words: with the masked-LM loss, then the shorter comparison without it."""
     texts = []
-    for method in ("mask_tuning", "no_integrated_loss"):
+    for method, name in (("mask_tuning", "Mask-tuning (balanced)"), ("no_integrated_loss", "No masked-LM loss")):
         comparison = policies.in_training_by(method)
-        title = f"**{METHODS[method].label}, {comparison.chosen(records)[0]['config']['epochs']:g} epochs**"
+        title = f"**{name}, {comparison.chosen(records)[0]['config']['epochs']:g} epochs**"
         texts.append(f"{title}\n\n{_compared(comparison, records, 'masked')}")
     return "\n\n".join(texts)
 
 
 def _masks(file: Path) -> str:
     """What each policy does to training texts."""
-    frame = masks_of_policies.as_frame(json.loads(file.read_text())).rename(index=policies.label).rename_axis("masked")
+    frame = mask_tables.as_frame(json.loads(file.read_text())).rename(index=policies.label).rename_axis("masked")
     digits = {"tokens masked": 1, "cost of masking a batch": 1}
     texts = frame.apply(lambda column: column.map(lambda value: _number(value, digits.get(column.name, 0))))
     return report.markdown(texts)
@@ -243,7 +243,7 @@ def _masks_on_pairs(results: Path) -> str:
     frames = {}
     for task in ("nli", "paraphrase"):
         description = json.loads((results / f"policies_masks_{task}.json").read_text())
-        frame = masks_of_policies.as_frame(description)[columns].rename(index=policies.label).rename_axis("masked")
+        frame = mask_tables.as_frame(description)[columns].rename(index=policies.label).rename_axis("masked")
         frame.loc["nothing", "probe finds the side"] = 100 * description["unmasked"]["shortcut_probe"]
         frames[task] = frame.map(_number)
     return _frames_by_task(frames)
@@ -252,9 +252,9 @@ def _masks_on_pairs(results: Path) -> str:
 def _masks_on_reviews(file: Path) -> str:
     """What kinds of words each policy masks in real reviews, and how many tokens."""
     description = json.loads(file.read_text())
-    frame = masks_of_policies.as_frame(description).rename(index=policies.label)
+    frame = mask_tables.as_frame(description).rename(index=policies.label)
     amounts = frame[["tokens masked", "masked tokens changed"]]
-    kinds = masks_of_policies.kinds_in_short(description).rename_axis("masked")
+    kinds = mask_tables.kinds_in_short(description).rename_axis("masked")
     amounts = amounts.reindex(kinds.index).map(lambda share: _number(share, 1))
     return report.markdown(amounts.join(kinds.map(_number)))
 

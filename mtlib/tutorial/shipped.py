@@ -7,11 +7,9 @@ import pandas
 from mtlib.analysis.frame import frame
 from mtlib.analysis.frame import share_changed_at_the_end as share_changed_at_the_end  # for 05_diversity
 from mtlib.analysis.row_names import label
-from mtlib.analysis.statistics import FAILS, FEWEST_SEEDS, HOLDS, OPEN, paired_difference, verdict
+from mtlib.analysis.statistics import AS_DIFFERENCE, FEWEST_SEEDS, paired_difference, verdict
 from mtlib.paths import DATA_DIR
 from mtlib.runs.records import read_records
-
-_IN_WORDS = {HOLDS: "significantly better", FAILS: "significantly worse", OPEN: "not significantly different"}
 
 
 def shipped(name: str) -> list[dict]:
@@ -40,7 +38,7 @@ def compare(records: Sequence[dict], arm: str, base: str, set_name: str) -> str:
     if len(points) < FEWEST_SEEDS:
         return f"`{set_name}`: {means}. Fewer than three seeds in common, so no verdict."
     shift = paired_difference(list(points))
-    return f"`{set_name}`: {means}. Difference {shift.text()} points: {_IN_WORDS[verdict(shift)]}."
+    return f"`{set_name}`: {means}. Difference {shift.text()} points: {AS_DIFFERENCE[verdict(shift)]}."
 
 
 def _mean(values: pandas.Series) -> str:

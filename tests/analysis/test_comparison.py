@@ -85,7 +85,7 @@ def test_table_has_a_row_for_each_arm_and_no_claim_about_fine_tuning():
     assert table["method"].tolist() == ["fine-tuning", "Reweight"] and table["seeds"].tolist() == [3, 3]
     assert table["testbed_contrast"].tolist() == [12.0, 83.0]
     # differences 70, 71, 72; Student's t with two degrees of freedom at 97.5 % is 6.205, times 1 / sqrt(3): 3.58
-    assert table["better on testbed_contrast?"].tolist() == ["", "+71.0 [+67.4, +74.6]: holds here"]
+    assert table["better on testbed_contrast?"].tolist() == ["", "+71.0 [+67.4, +74.6]: significantly better"]
     assert "better on testbed_sentiment?" not in table
     assert METHODS_COMPARED.table({}).empty
 

@@ -410,10 +410,6 @@ def test_an_arm_looks_the_same_whatever_it_is_compared_with():
     looks = style.looks(["fine_tuning", at_random, told])
     assert looks[at_random] == ("Mask-tuning (random, 5 %, balanced)", *style.looks([balanced])[balanced][1:])
     assert looks[told].label == "Mask-tuning (shortcut's words, all of them, balanced)"
-    policies = style.of_policies(["fine_tuning", *"abcdefghijklmnop", "exact", "known_shortcut"])
-    assert policies["known_shortcut"] == {"color": looks[told].colour, "marker": looks[told].marker}
-    assert policies["fine_tuning"]["color"] == METHODS["fine_tuning"].colour
-    assert len({tuple(look.values()) for look in policies.values()}) == len(policies)
     often = style.looks([at_random, *(at_random.replace("0.05", f"0.{rate}") for rate in range(1, 30))])
     assert len({look[1:] for look in often.values()}) == len(often), "many rates of one policy in one figure"
 

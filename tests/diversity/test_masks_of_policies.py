@@ -7,7 +7,7 @@ import pytest
 from datasets import Dataset
 from transformers import set_seed
 
-from mtlib.analysis.masks_of_policies import as_frame, kinds
+from mtlib.analysis.mask_tables import as_frame, kinds
 from mtlib.data.sources import load
 from mtlib.diversity import masks_of_policies
 from mtlib.diversity.masked_tokens import Marked, flat, mark_rows, overlap, shares_of, touch, what_is_masked, with_texts

@@ -54,6 +54,6 @@ def test_pretraining_is_compared_with_fine_tuning_for_as_long():
     runs += [record("intermediate_pretraining", (0.8, 0.8 + seed / 100, 0.7 + seed / 100), seed) for seed in range(3)]
     table = PRETRAINING.table(PRETRAINING.by_arm(runs)).set_index("method")
     # differences 10, 11, 12 and 0, 1, 2: Student's t with two degrees of freedom at 97.5 % is 6.205, / sqrt(3) = 3.58
-    assert table.loc["random, 15 %", "better on imdb_contrast?"] == "+11.0 [+7.4, +14.6]: holds here"
-    assert table.loc["random, 15 %", "better on imdb_cad?"] == "+1.0 [-2.6, +4.6]: cannot be decided"
+    assert table.loc["random, 15 %", "better on imdb_contrast?"] == "+11.0 [+7.4, +14.6]: significantly better"
+    assert table.loc["random, 15 %", "better on imdb_cad?"] == "+1.0 [-2.6, +4.6]: not significantly different"
     assert table.loc["nothing (6 epochs)", "better on imdb_contrast?"] == ""

@@ -8,15 +8,14 @@ import seaborn
 from matplotlib.figure import Figure
 
 from mtlib.analysis.figures import style
-from mtlib.analysis.masks_of_policies import most_alike
-from mtlib.analysis.policies import FINE_TUNING, label, points, seeds_in_words
-from mtlib.analysis.policy_names import PolicyAtRate
+from mtlib.analysis.mask_tables import most_alike
+from mtlib.analysis.policies import label, points, seeds_in_words
 
 _ROLES = {"shortcut": (style.PALETTE[1], "//"), "cause": (style.PALETTE[0], "..")}  # colour, hatching
 _ROLE_WORDS = {"shortcut": "carries the shortcut", "cause": "word of opinion"}
 _LETTER = 0.072  # width in inches
-_APART = 6.0  # points between markers that stand side by side
-_SEEDS_RIGHT = 0.6  # marker widths
+_BELOW = 0.3  # of a row: where seeds stand, below their mean
+_OF_A_SEED = style.OF_A_SEED | {"ms": 2.5}
 
 
 @style.styled
@@ -85,85 +84,41 @@ def masks_overlap(masks: Mapping, title: str = "") -> tuple[Figure, str]:
 def gap_by_touch(
     records: Sequence[dict], masks: Mapping, title: str = "", method: str = "mask_tuning"
 ) -> tuple[Figure, str]:
-    """The gap in accuracy against the share of examples whose shortcut was masked, a marker for each policy and rate.
+    """The gap in accuracy beside the share of examples whose shortcut was masked, a row for each policy and rate.
 
-    On the left the share in which some of the shortcut's tokens were masked, on the right all of them, on an axis that
-    is logarithmic above 1 %. Hollow: the arm is more than two points below fine-tuning in distribution. Bars: 95 % over
-    seeds by Student's t, where there are three seeds or more; small circles: the seeds. Markers that would hide each
-    other stand side by side, with a line to their true place.
+    The more often a row touches the shortcut, the further down it stands. On the left the share of examples in which
+    some, and in which all, of the shortcut's tokens were masked. On the right the gap, hollow where the arm is more
+    than two points below fine-tuning in distribution. Bars: 95 % over seeds by Student's t, where there are three seeds
+    or more; small circles: the seeds.
     """
     arms = points(records, masks, method)
-    shown = arms[arms["touched"].notna()] if len(arms) else arms
+    shown = arms[arms["touched"].notna()].sort_values(["touched", "gone"], kind="stable") if len(arms) else arms
     seeds = seeds_in_words(shown["n"] if len(shown) else [])
-    figure, axes = style.new(8.0, 4.6, 2, sharey=True)
-    looks = style.of_policies(_in_turn(masks))
-    top = max(shown["gap"].max(), shown["high"].astype(float).max(skipna=True) or 0, 10)
-    axes[0].set(ylim=(min(0, shown["gap"].min()) - 4, 1.08 * top), ylabel="gap: in minus out\nof distribution, points")
-    moved = False
-    for axis, column, words in zip(axes, ("touched", "gone"), ("some of the shortcut", "all of it"), strict=True):
-        axis.set(xlim=(-6, 118), xticks=range(0, 101, 20), xlabel=f"examples with {words} masked, %")
-        if column == "gone":  # most policies hide all of it in a few per cent, and one in 100
-            axis.set_xscale("symlog", linthresh=1)
-            axis.set(xlim=(-0.3, 150), xticks=(ticks := (0, 1, 3, 10, 30, 100)), xticklabels=ticks)
-            axis.set_xlabel(f"{axis.get_xlabel()}\n(log scale above 1)")
-            axis.minorticks_off()
-        beside = _side_by_side(axis, shown[[column, "gap"]].to_numpy(float))
-        moved = moved or any(beside)
-        for (name, point), columns in zip(shown.iterrows(), beside, strict=True):
-            if columns:
-                axis.annotate("", (point[column], point["gap"]), (columns * _APART, 0), textcoords="offset points",
-                              arrowprops={"arrowstyle": "-", "color": "0.6", "lw": 0.8})  # fmt: skip
-            _mark(axis, name, point, column, looks[_policy_and_rate(name)[0]], columns)
-    handles, labels = axes[0].get_legend_handles_labels()
-    note = "markers that would hide each other stand side by side; a line leads to their place" if moved else None
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=8, title=note, title_fontsize=8)
+    figure, (touch, gap) = style.new(8.0, 1.7 + 0.25 * len(shown), 2, sharey=True)
+    rows = range(len(shown))
+    for column, words, look in (("touched", "some of the shortcut", style.bar(1)), ("gone", "all of it", style.bar(0))):
+        touch.barh(rows, shown[column], 0.7, **look, label=f"{words} masked")
+    style.rows_down(touch, [label(name) for name in shown.index], xlabel="examples, %", xlim=(0, 105))
+    for row, point in zip(rows, shown.itertuples(), strict=True):
+        _mark(gap, row, point)
+    gap.set(xlim=(min(0, shown["gap"].min()) - 4, None), xlabel="gap: accuracy in minus\nout of distribution, points")
+    gap.tick_params(left=False)
+    style.legend_below(figure, style.labelled(touch) | style.labelled(gap))
     figure.suptitle(f"{title} ({seeds})", x=0.01, ha="left", fontsize=11)
     return figure, style.sentence("Gap by arm, in points", {label(name): _told(p) for name, p in shown.iterrows()})
 
 
-def _side_by_side(axis, values: np.ndarray) -> list[int]:
-    """By how many marker widths each of the points `(n, 2)` moves aside, so that none hides an earlier one."""
-    figure = axis.figure
-    size = 72 * axis.get_position().size * figure.get_size_inches()  # in points; the layout changes little
-    places, moves = [], []
-    for place in (axis.transScale + axis.transLimits).transform(values) * size:
-        for move in range(len(values)):
-            moved = place + np.array([move * _APART, 0])
-            if all(np.abs(moved - other).max() >= _APART for other in places):
-                break
-        places.append(moved)
-        moves.append(move)
-    return moves
-
-
-def _mark(axis, name: str, point: pandas.Series, column: str, look: Mapping, columns: int) -> None:
-    """A marker, so many of its widths aside, and right of it its seeds."""
-    bar = None if pandas.isna(point["low"]) else [[point["gap"] - point["low"]], [point["high"] - point["gap"]]]
-    if len(point["gaps"]) > 1:
-        at = [point[column]] * len(point["gaps"])
-        right = style.aside(axis, columns + _SEEDS_RIGHT, 1, _APART)
-        axis.plot(at, point["gaps"], "o", color=look["color"], mfc="none", ms=2.5, mew=0.7, transform=right)
-    size = 4 + 8 * min(_policy_and_rate(name)[1], 0.3) ** 0.5
-    size *= 1.5 if isinstance(look["marker"], tuple) else 1  # stars have thin points
-    axis.errorbar(
-        point[column], point["gap"], yerr=bar, capsize=3, ms=size, **look, ls="",
-        markerfacecolor=look["color"] if point["trained"] in (True, None) else "white",
-        label=f"{label(name)} (n = {point['n']:.0f})", transform=style.aside(axis, columns, 1, _APART),
-    )  # fmt: skip
+def _mark(axis, row: int, point) -> None:
+    """The gap of an arm with its interval, and its seeds a little below."""
+    behind = point.trained is False
+    bar = None if pandas.isna(point.low) else [[point.gap - point.low], [point.high - point.gap]]
+    axis.errorbar(point.gap, row, xerr=bar, fmt="o", color="black", mfc="white" if behind else "black", ms=5.5,
+                  capsize=3, label="gap; behind in distribution" if behind else "gap")  # fmt: skip
+    if len(point.gaps) > 1:
+        axis.plot(point.gaps, [row + _BELOW] * len(point.gaps), "o", color="0.4", **_OF_A_SEED, label="one seed")
 
 
 def _told(point: pandas.Series) -> list[str]:
     hollow = [] if point["trained"] in (True, None) else ["behind in distribution"]
     return [f"gap {point['gap']:.0f}", f"shortcut touched in {point['touched']:.0f} %, gone in {point['gone']:.0f} %",
             f"n = {point['n']:.0f}", *hollow]  # fmt: skip
-
-
-def _in_turn(masks: Mapping) -> list[str]:
-    """Policies in the order in which they take their looks."""
-    return list(dict.fromkeys([FINE_TUNING, *(_policy_and_rate(name)[0] for name in masks["policies"])]))
-
-
-def _policy_and_rate(name: str) -> tuple[str, float]:
-    """Of an arm; what has no rate is drawn like 5 %."""
-    policy, rate = (name, None) if name == FINE_TUNING else PolicyAtRate.parse(name)
-    return policy, 0.05 if rate is None else rate

@@ -86,14 +86,7 @@ def _look_of_policy(row: str, rows: Sequence[str]) -> tuple | None:
     return _POLICIES.get(policy_of(row))
 
 
-def of_policies(policies: Sequence[str]) -> dict[str, dict]:
-    """The look of each masking policy (or of fine-tuning), by its name, where policies are compared."""
-    known = {"fine_tuning": (METHODS["fine_tuning"].colour, METHODS["fine_tuning"].marker), **_POLICIES}
-    chosen = _completed(known, policies)
-    return {name: dict(zip(("color", "marker"), chosen[name], strict=True)) for name in policies}
-
-
-def _completed(known: Mapping[str, tuple], names: Iterable[str], spare: Iterable[tuple] = ()) -> dict[str, tuple]:
+def _completed(known: Mapping[str, tuple], names: Iterable[str], spare: Iterable[tuple]) -> dict[str, tuple]:
     """Colour and marker of every name: those that are known, and for the others free ones, `spare` first."""
     # 0 is fine-tuning's, 8 too light for a marker; a colour that comes again has another shape
     mixed = [(PALETTE[place], MARKERS[(place + turn) % 10]) for turn in range(9) for place in (1, 2, 3, 4, 5, 6, 7, 9)]

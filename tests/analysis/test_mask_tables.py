@@ -3,7 +3,7 @@
 import pytest
 
 from mtlib.analysis import figures
-from mtlib.analysis.masks_of_policies import as_frame, kinds, kinds_in_short, most_alike
+from mtlib.analysis.mask_tables import as_frame, kinds, kinds_in_short, most_alike
 
 PARTS = {"punctuation": 0.1, "NOUN": 0.4, "PROPN": 0.0, "VERB": 0.2, "ADJ": 0.1, "ADV": 0.0, "DET": 0.2}
 
