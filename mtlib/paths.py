@@ -1,6 +1,9 @@
 """Where the bundled data lies: beside the package in a checkout, inside it when installed from a wheel."""
 
+import tempfile
 from pathlib import Path
+
+from mtlib.errors import UserError
 
 _PACKAGE = Path(__file__).resolve().parent
 DATA_DIR = _PACKAGE / "bundled" if (_PACKAGE / "bundled").is_dir() else _PACKAGE.parent / "data"
@@ -20,3 +23,13 @@ def is_missing_folder(name: str | Path) -> bool:
     """Whether this can only be the path of a folder, and there is none: an id on the hub is NAME or OWNER/NAME."""
     text = str(name)
     return not Path(text).exists() and (text.startswith((".", "/", "~")) or text.count("/") > 1)
+
+
+def make_writable(out: Path) -> None:
+    """See to it that there is a folder that files can be written to, or raise `UserError`."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=out):
+            pass
+    except OSError as error:
+        raise UserError(f"cannot write to {out}: {error.strerror}; give another folder.") from error

@@ -37,6 +37,7 @@ from mtlib.checkpoints import (
     saved_form,
 )
 from mtlib.errors import UserError
+from mtlib.paths import make_writable
 from mtlib.plm_checks import (
     check_fill,
     check_top_k,
@@ -159,6 +160,7 @@ class SharedPLM(nn.Module):
         folder = Path(folder)
         if folder.is_file():
             raise UserError(f"{folder} is a file; expected a folder to save the model in.")
+        make_writable(folder)
         (folder / HEAD_FILE).unlink(missing_ok=True)
         shutil.rmtree(folder / SEPARATE_FOLDER, ignore_errors=True)
         self.classifier.save_pretrained(folder)

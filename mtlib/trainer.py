@@ -11,6 +11,7 @@ from datasets import Dataset
 from torch import nn
 from torch.utils.data import SequentialSampler
 from transformers import Trainer, TrainingArguments
+from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME, TRAINER_STATE_NAME
 
 from mtlib.checkpoints import load_objective, save_objective
 from mtlib.collator import Collator
@@ -23,6 +24,7 @@ from mtlib.sampler import LengthGroups
 from mtlib.settings import COUNT, FROM_0, STEPS, Update, check_choice
 from mtlib.trainer_checks import (
     check_arguments,
+    check_checkpoint,
     check_evaluation_sets,
     check_optimizer,
     check_set,
@@ -31,6 +33,8 @@ from mtlib.trainer_checks import (
     names_of_labels,
 )
 from mtlib.updates import AlternatingUpdate, BalancedUpdate
+
+_OF_A_TRAINING = (TRAINER_STATE_NAME, OPTIMIZER_NAME, SCHEDULER_NAME)  # in a checkpoint, beside the model
 
 
 @dataclass
@@ -304,16 +308,21 @@ class ObjectiveTrainer(Trainer):
             save_objective(self.objective, folder)
 
     def _load_from_checkpoint(self, resume_from_checkpoint, model=None):
+        sharded = self.is_deepspeed_enabled or self.is_fsdp_enabled  # they have files of their own
+        check_checkpoint(Path(resume_from_checkpoint), [TRAINER_STATE_NAME] if sharded else _OF_A_TRAINING)
+        self._load_weights(resume_from_checkpoint)
+
+    def _load_weights(self, folder):
         plm, objective = self.plm, self.plm.objective
         plm.objective = None  # it has a file of its own
-        saved = SharedPLM.from_pretrained(resume_from_checkpoint).state_dict()
-        check_shapes(plm, saved, resume_from_checkpoint)
+        saved = SharedPLM.from_pretrained(folder).state_dict()
+        check_shapes(plm, saved, folder)
         plm.load_state_dict(saved)
         plm.objective = objective
-        load_objective(self.objective, resume_from_checkpoint)
+        load_objective(self.objective, folder)
 
     def _load_best_model(self):
-        self._load_from_checkpoint(self.state.best_model_checkpoint)
+        self._load_weights(self.state.best_model_checkpoint)
 
     def _save_optimizer_and_scheduler(self, output_dir):
         super()._save_optimizer_and_scheduler(output_dir)

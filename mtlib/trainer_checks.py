@@ -1,6 +1,7 @@
 """What a trainer refuses, before it starts: settings that it cannot follow, examples that it cannot read."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from datasets import ClassLabel, Dataset
 from torch import Tensor
@@ -9,6 +10,7 @@ from transformers import DataCollatorForLanguageModeling, TrainingArguments
 
 from mtlib.errors import UserError
 from mtlib.objectives import Objective
+from mtlib.paths import make_writable
 from mtlib.plm import SharedPLM
 from mtlib.updates import check_update
 
@@ -27,6 +29,8 @@ def check_arguments(plm: SharedPLM, objective: Objective, args: TrainingArgument
         raise UserError(f"args is {type(args).__name__}; expected ObjectiveArguments, which takes the same arguments.")
     check_update(args.update, plm, objective, args)
     objective.check(plm)
+    if args.should_save:
+        make_writable(Path(args.output_dir))
     for name, value in (("label_smoothing_factor", args.label_smoothing_factor),
                         ("neftune_noise_alpha", args.neftune_noise_alpha),
                         ("compute_loss_func", others.get("compute_loss_func"))):  # fmt: skip
@@ -136,6 +140,16 @@ def _label_names(dataset) -> list[str]:
     return list(column.names) if isinstance(column, ClassLabel) else []
 
 
+def check_checkpoint(folder: Path, files: Sequence[str]) -> None:
+    """Raise `UserError` where a training cannot go on as if it had not been interrupted."""
+    lacking = [name for name in files if not (folder / name).is_file()]
+    if lacking:
+        raise UserError(
+            f"{folder} has no {', '.join(lacking)}: it is torn, or holds a model alone. Resume from an earlier "
+            "checkpoint (move this one away), or train in a new folder."
+        )
+
+
 def check_shapes(plm: SharedPLM, saved: dict[str, Tensor], checkpoint: str) -> None:
     """Weights of a checkpoint must be those of this model."""
     shapes, of_saved = ({name: tuple(value.shape) for name, value in state.items()}
@@ -175,7 +189,7 @@ def _preparers_of(objective: Objective) -> str:
     names = ", ".join(type(preparer).__name__ for preparer in (masking.preparers() if masking else ()))
     of_policy = f" The policy's preparers add it ({names}): `for prepare in policy.preparers()`." if names else ""
     prepared_by = getattr(objective, "classification", objective).prepared_by
-    return of_policy + (f" {prepared_by} adds what the loss reads." if prepared_by else "")
+    return of_policy + (f" What the classification loss reads is added by {prepared_by}." if prepared_by else "")
 
 
 def check_labels(name: str, dataset, num_labels: int) -> None:

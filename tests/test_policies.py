@@ -284,8 +284,9 @@ class TestSalientSpans:
         pipeline.add_pipe("sentencizer")
         monkeypatch.setattr(spacy.util, "is_package", lambda name: True)
         monkeypatch.setattr(spacy, "load", lambda name: pipeline)
-        with pytest.raises(UserError, match="finds no entities"):
-            MarkSalientSpans("some").check(make_plm())
+        for named in ("some", pipeline):
+            with pytest.raises(UserError, match="finds no entities"):
+                MarkSalientSpans(named).check(make_plm())
         pipeline.add_pipe("entity_ruler", name="film_names")
         MarkSalientSpans("some").check(make_plm())
 

@@ -280,6 +280,23 @@ def test_masked_lm_objective_learns(tmp_path):
     assert all(0 <= share <= 1 for (share,) in history(trainer, "share_correct"))
 
 
+@pytest.mark.parametrize("name", ["optimizer.pt", "scheduler.pt", "trainer_state.json"])
+def test_resuming_from_a_torn_checkpoint(tmp_path, name):
+    train(tmp_path, FineTuning(), max_steps=2, save_strategy="steps", save_steps=1)
+    (tmp_path / "checkpoint-1" / name).unlink()
+    with pytest.raises(UserError, match=rf"checkpoint-1 has no {name}: it is torn, or holds a model alone"):
+        train(tmp_path, FineTuning(), resume=f"{tmp_path}/checkpoint-1")
+
+
+def test_a_folder_that_cannot_be_written_to(tmp_path):
+    (tmp_path / "reviews.csv").write_text("a file")
+    for folder in (tmp_path / "reviews.csv", tmp_path / "reviews.csv" / "out"):
+        with pytest.raises(UserError, match="cannot write to"):
+            train(folder, FineTuning(), max_steps=1)
+    with pytest.raises(UserError, match="cannot write to"):
+        make_plm().save_pretrained(tmp_path / "reviews.csv" / "model")
+
+
 def test_resuming_with_another_number_of_labels(tmp_path):
     trainer = train(tmp_path, FineTuning(), max_steps=2, save_strategy="steps", save_steps=1)
     with pytest.raises(UserError, match=r"checkpoint-1 holds another model: its classifier.* \(2,\), here \(3,\)"):

@@ -29,8 +29,7 @@ def figures(
 ) -> None:
     """Draw the repository's figures, PNG and SVG, from data/results."""
     from mtlib.analysis.figures import save
-    from mtlib.paths import DATA_DIR, FIGURE_DIR
-    from mtlib.runs.records import make_writable
+    from mtlib.paths import DATA_DIR, FIGURE_DIR, make_writable
     from mtlib.study.figures import standard
 
     if out is None and not FIGURE_DIR.is_dir():

@@ -18,7 +18,7 @@ def testbed(
     ] = None,
 ) -> None:
     """Generate the testbed with its shortcut at another strength, or with more training rows."""
-    from mtlib.runs.records import make_writable
+    from mtlib.paths import make_writable
     from mtlib.testbed import write
 
     make_writable(out)

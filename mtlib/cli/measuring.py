@@ -22,8 +22,6 @@ def bench(
     ] = None,
 ) -> None:
     """Measure speed and memory as ratios, both sides in turn in one process. Leave the machine alone meanwhile."""
-    import json
-
     from mtlib import bench as measuring
 
     if profile and (names or throughput or json_file):
@@ -40,13 +38,7 @@ def bench(
         rows = [["unknown" if value is None else value for value in row.values()] for row in speeds]
         console.print(rich_table(throughput, list(speeds[0]), rows))
         return
-    before = None
-    check_json(json_file)
-    if json_file is not None and json_file.exists():
-        try:
-            before = json.loads(json_file.read_text())
-        except ValueError as error:
-            raise UserError(f"--json is {json_file}, which holds no JSON ({error}); give another file.") from error
+    before = check_json(json_file, "bench", "measured")
 
     def report(result: measuring.Measured) -> None:
         console.print(
@@ -54,8 +46,6 @@ def bench(
             f"{'met' if result.met else 'not met'}. {result.what} against {result.against}", highlight=False,
         )  # fmt: skip
 
-    if before is not None and not isinstance(before, dict):
-        raise UserError(f"--json is {json_file}, which does not hold results of `mtlib bench`; give another file.")
     results = measuring.run(names or [], quick, report, before)
     if json_file is not None:
         write_json(json_file, results)
@@ -86,7 +76,7 @@ def policies(
     from mtlib.analysis.policy_names import PolicyAtRate
     from mtlib.diversity import masks_of_policies
 
-    check_json(json_file)
+    check_json(json_file, "policies", "policies")
     description = masks_of_policies.describe(
         task, source, model, names or None, examples, seed, trained, spacy_pipeline,
         lambda name: print_line(f"  {name}"), train_size,
@@ -134,10 +124,10 @@ def diversity(
     """What masked words turn into (Section V): plain masked-LM training beside Mask-tuning, on the same masks."""
     from mtlib.data.tasks import TASKS
     from mtlib.diversity import two_trainings
-    from mtlib.runs.records import make_writable
+    from mtlib.paths import make_writable
 
     make_writable(out)
-    check_json(json_file)
+    check_json(json_file, "diversity", "tasks")
     studied = [two_trainings.TwoTrainings(task, source, model, examples, seed, epochs) for task in tasks or TASKS]
     description = two_trainings.describe(studied, out, lambda task: print_line(f"  {task}"))
     frame = two_trainings.as_frame({model: description})
@@ -165,7 +155,7 @@ def prompt(
     from mtlib.analysis.statistics import balanced_accuracy
     from mtlib.runs import prompted
 
-    check_json(json_file)
+    check_json(json_file, "prompt", "metrics")
     if not causal and (per_label is not None or seed):
         raise UserError("--per-label and --seed are about examples that are shown; a masked LM is shown none.")
     shown = 16 if per_label is None else per_label

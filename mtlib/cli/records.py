@@ -49,7 +49,8 @@ def bundle(
     history: Annotated[int | None, typer.Option(help="log entries kept of each run", show_default="all")] = None,
 ) -> None:
     """Put the records of many runs into one file, a line each."""
-    from mtlib.runs.records import json_line, make_writable, read_records, write_atomically
+    from mtlib.paths import make_writable
+    from mtlib.runs.records import json_line, read_records, write_atomically
 
     if to.suffix != ".jsonl":
         raise UserError(f"--to is {to}; expected a file name that ends in .jsonl.")

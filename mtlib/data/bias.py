@@ -140,13 +140,13 @@ def predict_out_of_fold(
 ) -> np.ndarray:
     """Each example's probabilities by a model fitted on the other folds, or on all where `folds` is 1: `(n, n_labels)`.
 
-    Where fitting would see fewer than two labels it sees all examples.
+    Where the other folds lack a label, fitting sees all examples.
     """
     fold_of = np.random.default_rng(seed).permutation(len(labels)) % min(folds, len(labels))
     classes, probabilities = model.labels(labels), np.empty((len(labels), n_labels))
     for fold in range(fold_of.max() + 1):
         left_out = fold_of == fold
-        seen = ~left_out if len(set(classes[~left_out])) > 1 else np.ones_like(left_out)
+        seen = ~left_out if set(classes[~left_out]) == set(classes) else np.ones_like(left_out)
         if len(set(classes[seen])) < 2:
             raise UserError("the training set has one label only; a bias model needs two to tell apart.")
         classifier = model.classifier().fit(features[seen], classes[seen])

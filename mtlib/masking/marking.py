@@ -141,25 +141,30 @@ class MarkSalientSpans(MarkTokens):
         return zip(entities(list(rows["text"])), entities(list(pairs)), strict=True)
 
     def _loaded(self):
-        if not isinstance(self.pipeline, str):
-            return self.pipeline
+        pipeline = self._of_name(self.pipeline) if isinstance(self.pipeline, str) else self.pipeline
+        if not any("doc.ents" in pipeline.get_pipe_meta(name).assigns for name in pipeline.pipe_names):
+            raise UserError(
+                f"the spaCy pipeline {self.pipeline!r} finds no entities; give one with `ner` or `entity_ruler`."
+            )
+        return pipeline
+
+    @staticmethod
+    def _of_name(name: str):
         if find_spec("spacy") is None:
             raise UserError(
                 "salient_spans finds named entities with spaCy, which is not installed; `pip install 'mtlib[policies]'`"
-                f" brings it, and `python -m spacy download {self.pipeline}` the pipeline."
+                f" brings it, and `python -m spacy download {name}` the pipeline."
             )
         import spacy
 
-        if not spacy.util.is_package(self.pipeline):
+        if not spacy.util.is_package(name):
             installed = ", ".join(spacy.util.get_installed_models()) or "none"
             raise UserError(
-                f"salient_spans needs the spaCy pipeline {self.pipeline!r} (installed: {installed}); "
-                f"`python -m spacy download {self.pipeline}` brings it, or name another with `--spacy-pipeline`."
+                f"salient_spans needs the spaCy pipeline {name!r} (installed: {installed}); "
+                f"`python -m spacy download {name}` brings it. Name an installed one, or in "
+                "Python give MarkSalientSpans the pipeline itself, as spacy.load of a folder returns it."
             )
-        pipeline = spacy.load(self.pipeline)
-        if not any("doc.ents" in pipeline.get_pipe_meta(name).assigns for name in pipeline.pipe_names):
-            raise UserError(f"the spaCy pipeline {self.pipeline!r} finds no entities; give one with `ner`.")
-        return pipeline
+        return spacy.load(name)
 
 
 class CountTokens(Preparer):

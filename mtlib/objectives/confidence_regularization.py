@@ -44,7 +44,7 @@ class ConfidenceRegularization(Objective):
     """
 
     name = "confidence_regularization"
-    prepared_by = "mtlib.stages.AddTeacher and mtlib.data.bias.AddBias"
+    prepared_by = "a fine-tuned teacher (mtlib.stages.AddTeacher) and a bias model (mtlib.data.bias.AddBias)"
 
     @property
     def columns(self) -> Mapping[str, float]:

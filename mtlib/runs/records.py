@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -143,13 +142,9 @@ def _check_record(place: Path | str, record: dict) -> None:
 
 @cache
 def shipped_records() -> dict[str, dict]:
-    """The records that come with the project, by identity: a cache of runs that need not be made again.
-
-    Of two runs with one identity, made on two kinds of device, that in the file that comes first by name counts.
-    """
+    """The records that come with the project, by identity: a cache of runs that need not be made again."""
     results = DATA_DIR / "results"
-    records = read_records([results]) if results.is_dir() else []
-    return {record["identity"]: record for record in reversed(records)}
+    return {record["identity"]: record for record in read_records([results])} if results.is_dir() else {}
 
 
 def json_line(record: dict, most: int | None = None) -> str:
@@ -179,13 +174,3 @@ def write_atomically(path: Path, text: str) -> None:
     except OSError:
         part.unlink(missing_ok=True)
         raise
-
-
-def make_writable(out: Path) -> None:
-    """See to it that there is a folder that files can be written to, or raise `UserError`."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=out):
-            pass
-    except OSError as error:
-        raise UserError(f"cannot write to {out}: {error.strerror}; give another folder.") from error

@@ -23,12 +23,13 @@ from mtlib.data.tasks import get_task
 from mtlib.encoding import check_max_length, predict_with, tokenise
 from mtlib.errors import UserError
 from mtlib.methods import get_method
+from mtlib.paths import make_writable
 from mtlib.plm import SharedPLM
 from mtlib.runs import environment
 from mtlib.runs.config import RunConfig
 from mtlib.runs.inputs import DescribedSet, Inputs, model_sha256, read_sets, record_path, run_identity, shipped_record
 from mtlib.runs.locks import claim
-from mtlib.runs.records import SCHEMA_VERSION, make_writable, read_records, write_atomically
+from mtlib.runs.records import SCHEMA_VERSION, read_records, write_atomically
 from mtlib.runs.training import Trained, check_slices, train_stages
 from mtlib.stages import Stage
 from mtlib.trainer import ObjectiveTrainer, precision

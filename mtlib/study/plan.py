@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
 from mtlib.analysis.comparison import check_one_run_a_seed
 from mtlib.analysis.frame import diverged, method_settings
@@ -87,6 +88,8 @@ class Study:
             raise UserError(f"size is {self.size!r}; expected one of {', '.join(SIZES)}.")
         if source_kind(self.source) not in ("hub", "folder"):
             raise UserError(f"source is {self.source!r}; expected hub or a folder of original releases.")
+        if self.source != "hub" and not Path(self.source).is_dir():
+            raise UserError(f"source {self.source!r} is no folder; give that of the original releases, or hub.")
         for task in self.tasks:
             get_task(task)
         if len(set(self.tasks)) < len(self.tasks):

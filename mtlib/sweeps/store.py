@@ -13,8 +13,9 @@ import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
 from mtlib.errors import UserError
+from mtlib.paths import make_writable
 from mtlib.runs.locks import holder
-from mtlib.runs.records import make_writable, parse_json, parse_record, read_records
+from mtlib.runs.records import parse_json, parse_record, read_records
 from mtlib.runs.run import lock_path
 
 

@@ -42,7 +42,10 @@ class PointAtAnswers(PointAtSpans):
             marked = MarkCause()(plm, examples, seed).examples
             return list(marked_spans(marked, MarkCause.column))
         if "text_pair" in examples.column_names:
-            raise UserError("supervised learns from single reviews, IMDB-CAD's; for other data take another policy.")
+            raise UserError(
+                "supervised learns from single reviews, IMDB-CAD's. For pairs take another policy, or in Python give "
+                "spans of your own (mtlib.masking.supervised.PointAtSpans)."
+            )
         longest = max(map(len, examples["input_ids"]))
         pairs, _ = described_pairs(self.source)
         reviews = tokenise(pairs, plm.tokenizer, longest, keep=pairs.column_names)

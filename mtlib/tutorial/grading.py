@@ -9,7 +9,7 @@ import nbformat
 import pandas
 
 from mtlib.errors import UserError
-from mtlib.runs.records import make_writable
+from mtlib.paths import make_writable
 from mtlib.tutorial import runner
 from mtlib.tutorial.exercises import verdicts
 

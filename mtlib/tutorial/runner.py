@@ -19,9 +19,9 @@ import nbformat
 
 import mtlib
 from mtlib.errors import UserError
-from mtlib.paths import NOTEBOOK_DIR
+from mtlib.paths import NOTEBOOK_DIR, make_writable
 from mtlib.runs.config import NAMES
-from mtlib.runs.records import make_writable, write_atomically
+from mtlib.runs.records import write_atomically
 from mtlib.tutorial.export import as_html
 
 SUMMARY = "summary.json"

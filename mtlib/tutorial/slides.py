@@ -10,7 +10,7 @@ from pathlib import Path
 import nbformat
 
 from mtlib.errors import UserError
-from mtlib.runs.records import make_writable
+from mtlib.paths import make_writable
 from mtlib.tutorial.export import offline
 
 _NOT_SHOWN = re.compile(r"(\*\*Exercise \d+\*\* \(|\*\*You need\*\*).*", flags=re.S)

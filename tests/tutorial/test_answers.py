@@ -12,7 +12,7 @@ from sklearn.model_selection import cross_val_score
 from sklearn.tree import DecisionTreeClassifier
 
 from mtlib import SharedPLM, tokenise
-from mtlib.analysis import comparison, masks
+from mtlib.analysis import comparison, mask_tables, policies
 from mtlib.analysis.frame import by_row, frame
 from mtlib.analysis.policies import points
 from mtlib.analysis.statistics import TRAINED_WITHIN
@@ -39,6 +39,10 @@ def prose(number: str) -> list[str]:
     (path,) = find([number])
     cells = nbformat.read(path, as_version=4).cells
     return [" ".join(cell.source.split()) for cell in cells if cell.cell_type == "markdown"]
+
+
+def results_page(name: str) -> str:
+    return (DATA_DIR / "results" / f"{name}.md").read_text()
 
 
 def answer(number: str) -> str:
@@ -169,7 +173,7 @@ def test_04_the_loss_without_refilling():
     )
     both = accuracy(scores, "mask_tuning (balanced)", "testbed_contrast").mean()
     assert f"from {fine.mean():.0f} to {runs.mean():.0f} %, and refilling them to {both:.0f} %" in answer("04")
-    rows, page = by_row(told_the_words(DATA_DIR / "results")), (DATA_DIR / "results" / "README.md").read_text()
+    rows, page = by_row(told_the_words(DATA_DIR / "results")), results_page("ABLATIONS")
     without = rows["mask_tuning (no refilling, balanced)"]
     for name in ("testbed_contrast", "testbed_counterfactual"):
         gain = comparison.difference(without, rows["fine_tuning"], name, 0.975)
@@ -217,7 +221,7 @@ def test_06_named_entities():
     tokens = f"A named entity takes more, {100 * line['tokens_masked']:.0f} % of the tokens"
     end = f"{tokens}, and hides all of the shortcut in one sentence of five; the gap stays at {gap:.0f} points"
     assert any(end in text for text in prose("06"))
-    page = (DATA_DIR / "results" / "README.md").read_text()
+    page = results_page("POLICIES")
     assert words in page
 
 
@@ -226,14 +230,15 @@ def test_06_the_masked_lm_learns_the_shortcut():
     assert trained["asked"]["run"] in {run["identity"] for run in shipped("policies")}
     line, sides = trained["policies"]["known_shortcut:1"], trained["unmasked"]["shortcut_after"]
     after, put = line["shortcut_after"], line["put_in"]
-    text = f"{100 * after['agrees']:.0f} % of the refilled training sentences again have the shortcut on the side"
-    assert any(text in cell for cell in prose("06"))
-    page = (DATA_DIR / "results" / "README.md").read_text()
-    assert f"{100 * after['disagrees']:.0f} % on the other side and {100 * after['neither']:.0f} % none" in page
+    text = f"suggest the sentence's own label in {100 * after['agrees']:.0f} %"
+    page = results_page("POLICIES")
+    assert f"{text} of the refilled training sentences" in " ".join(prose("06")) and text in page
+    rest = f"the other label in {100 * after['disagrees']:.0f} %, and {100 * after['neither']:.0f} % hold no such word"
+    assert rest in page
     assert f"it is {100 * sides['agrees']:.0f} and {100 * sides['disagrees']:.0f} %" in page
     untrained = json.loads((DATA_DIR / "results" / "policies_masks.json").read_text())["policies"]["known_shortcut:1"]
     found, before = (f"{100 * described['shortcut_probe']:.0f} %" for described in (line, untrained))
-    assert f"in {found} of these texts (50 is chance; {before}" in page
+    assert before == "50 %" and f"finds it in {found} only (balanced accuracy; 50 is chance, and what it has" in page
     assert f"Of the {put['words']:,} topics and surnames" in page and f"{100 * put['agree']:.0f} % are on the" in page
 
 
@@ -246,7 +251,7 @@ def test_06_on_pairs_the_masked_share_tells_the_label(task, share):
     shares = [[sum(tokens) / n] for tokens, n in zip(masked, ordinary, strict=True)]
     right = cross_val_score(DecisionTreeClassifier(max_depth=3), shares, examples["labels"]).mean()
     assert share.startswith(f"{100 * right:.0f} %") and any(share in cell for cell in prose("06"))
-    assert share in (DATA_DIR / "results" / "README.md").read_text()
+    assert share in results_page("POLICIES")
 
 
 def test_06_harm_on_reviews():
@@ -280,9 +285,39 @@ def test_what_masks_leave_of_the_shortcut():
     described = json.loads((DATA_DIR / "results" / "policies_masks.json").read_text())["policies"]
     after = {name: described[name]["shortcut_after"] for name in ("attribution_most:0.05", "exact:0.3")}
     left = " and ".join(f"{100 * (1 - shares['neither']):.0f}" for shares in after.values())
-    assert f"{left} % of the sentences still hold a topic" in (DATA_DIR / "results" / "README.md").read_text()
+    assert f"{left} % of the sentences still hold a topic" in results_page("POLICIES")
     for shares in after.values():  # the shortcut agrees with the label in these as in the original, 90 %
         assert 0.87 < shares["agrees"] / (1 - shares["neither"]) < 0.92
+
+
+def test_how_many_of_the_shortcuts_tokens_are_masked():
+    described = json.loads((DATA_DIR / "results" / "policies_masks.json").read_text())["policies"]
+    tokens = {name: round(100 * line["touches_shortcut"]["tokens"]) for name, line in described.items()}
+    page = results_page("POLICIES")
+    parts = [tokens[f"known_shortcut:{rate}"] for rate in ("0.05", "0.1", "0.15")]
+    assert "{} % at 5 % of all tokens, {} % at 10 %, {} % at 15 %".format(*parts) in page
+    entities, left = tokens["salient_spans:0.05"], described["salient_spans:0.05"]["shortcut_after"]["neither"]
+    assert f"it masks {entities} % of the shortcut's tokens" in page and entities > parts[-1]
+    assert f"Yet {100 * (1 - left):.0f} % of the refilled sentences still hold a topic or a surname" in page
+    assert "named entities mask two thirds of them" in " ".join(prose("06")) and 65 < entities < 68
+
+
+def test_seeds_of_a_part_of_the_shortcut():
+    runs = policies.in_training_by("mask_tuning").by_arm(shipped("policies"))["known_shortcut:0.15"]
+    scores = sorted(
+        [comparison.accuracy(run, name) for name in run["metrics"]] for run in runs
+    )  # in distribution first
+    follow, leave = scores[:2], scores[2:]
+    ranges = []
+    for group in (leave, follow):
+        outside = [value for run in group for value in run[1:]]
+        inside = [run[0] for run in group]
+        ranges += [min(outside), max(outside), min(inside), max(inside)]
+    words = (
+        "three leave the shortcut ({:.0f} to {:.0f} % where it misleads, {:.0f} to {:.0f} % in distribution), and two "
+        "mostly follow it ({:.0f} to {:.0f} %, {:.0f} to {:.0f} %)"
+    )
+    assert words.format(*ranges) in results_page("POLICIES")
 
 
 def test_06_gap():
@@ -291,6 +326,18 @@ def test_06_gap():
         pytest.skip("no records of policies")
     before, after = (found.loc[name, "gap"] for name in ("fine_tuning", "known_shortcut:1"))
     assert f"falls from {before:.0f} points to {after:.0f}" in answer("06")
+    predicted = [
+        run for run in told_the_words(DATA_DIR / "results") if run["config"].get("classifier_reads") == "original"
+    ]
+    unhidden = comparison.scores({"": predicted})["gap"].mean()
+    part = found.loc["known_shortcut:0.15", "gap"]
+    assert f"three fifths of them, to {part:.0f} on average" in answer("06")
+    assert f"in which nothing is hidden, the gap is {unhidden:.0f}" in answer("06") and len(predicted) == 5
+    for method in ("mask_tuning", "no_integrated_loss"):
+        gaps = points(shipped("policies"), {"policies": {}}, method)["gap"].drop("fine_tuning")
+        unaware = gaps[~gaps.index.str.startswith("known_shortcut")]
+        base = points(shipped("policies"), {"policies": {}}, method).loc["fine_tuning", "gap"]
+        assert base - unaware.min() < 3 and "closes more than 3 points of it" in answer("06")
     behind = found.loc["fine_tuning", "out_of_it"] - found.loc["exact:0.05", "out_of_it"]
     text = f"below fine-tuning out of distribution with each of the five (by {behind:.1f} points on average"
     assert any(text in cell for cell in prose("06"))
@@ -335,7 +382,7 @@ def test_07():
     low, high = (f"{of(untrained):.0f}" for of in (min, max))
     assert (len(untrained), len(ensembles)) == (6, 15)
     assert all(comparison.in_distribution(run) > 60 for run in arms["bias_product"])
-    assert f"near it ({low} to {high} % in distribution)" in (DATA_DIR / "results" / "README.md").read_text()
+    assert f"near it ({low} to {high} % in distribution)" in results_page("PEERS")
     for arm in ("product_of_experts", "mask_tuning"):  # what the text says of each seed
         for both, alone in comparison.seed_pairs(arms["mask_tuning + product_of_experts"], arms[arm]):
             assert comparison.accuracy(both, "testbed_contrast") > comparison.accuracy(alone, "testbed_contrast")
@@ -343,7 +390,7 @@ def test_07():
 
 def test_07_bias_product_and_reweight():
     arms = peers.PEERS.by_arm(shipped("peers"))
-    pages = " ".join(prose("07")), (DATA_DIR / "results" / "README.md").read_text()
+    pages = " ".join(prose("07")), results_page("PEERS")
     best = ("bias_product", "reweight")
     for arm in best:
         for name in ("testbed_contrast", "testbed_counterfactual"):
@@ -369,7 +416,7 @@ def test_07_bias_product_and_reweight():
 def test_07_bias_product_inside_mask_tuning():
     arms = peers.PEERS.by_arm(shipped("peers"))
     both, alone = arms["mask_tuning + bias_product"], arms["bias_product"]
-    pages = " ".join(prose("07")), (DATA_DIR / "results" / "README.md").read_text()
+    pages = " ".join(prose("07")), results_page("PEERS")
     gains = {}
     for name in ("testbed_contrast", "testbed_counterfactual"):
         assert comparison.verdict(arms, "mask_tuning + bias_product", "fine_tuning", name) == "holds here"
@@ -397,17 +444,17 @@ def test_07_bias_product_inside_mask_tuning():
 def test_06_what_policies_mask_in_reviews():
     described = json.loads((DATA_DIR / "results" / "policies_masks_sst2.json").read_text())
     pointer = described["policies"]["supervised"]["pointer"]
-    pages = (DATA_DIR / "results" / "README.md").read_text(), " ".join(prose("06"))
+    pages = results_page("POLICIES"), " ".join(prose("06"))
     found, by_chance = (f"{100 * pointer[name]:.0f} %" for name in ("touched", "by_chance"))
     assert f"touches one of these in {found}, a random span as long in {by_chance}" in pages[0]
     assert f"touches such a word in {found}, a random span as long in {by_chance}" in pages[1]
-    adjectives = masks.kinds_in_short(described)["adjectives"]
+    adjectives = mask_tables.kinds_in_short(described)["adjectives"]
     assert 0.32 < adjectives["most attributed, 5 %"] / 100 < 0.35 and 6.5 < 100 / adjectives["all tokens"] < 7.5
     assert all("A third of what it masks are adjectives, of all tokens one in seven" in page for page in pages)
 
 
 def test_pairs_are_not_learned_without_their_shortcut():
-    page, told = (DATA_DIR / "results" / "README.md").read_text(), " ".join(prose("06"))
+    page, told = results_page("PEERS"), " ".join(prose("06"))
     runs = {run["config"]["task"]: run for run in shipped("peers_reference") if run["config"]["epochs"] == 24}
     words = []
     for task, name in (("nli", "testbed_adversarial"), ("paraphrase", "testbed_scramble")):
@@ -437,7 +484,7 @@ def test_07_one_seed_is_too_few_to_choose_a_rate_by():
         for name in ("testbed_contrast", "testbed_counterfactual")
     )
     assert gain.low > 0 and elsewhere.low > 0
-    pages = " ".join(prose("07")), (DATA_DIR / "results" / "README.md").read_text()
+    pages = " ".join(prose("07")), results_page("PEERS")
     assert f"the two seeds that failed have {inside[1]} and {inside[2]} % there" in pages[0]
     assert f"all five together {gain.mean:.0f} points more than fine-tuning on `testbed_contrast`" in pages[0]
     assert f"have {', '.join(inside[:4])} and {inside[4]} % in distribution" in pages[1]
@@ -455,7 +502,7 @@ def test_07_the_gate_is_closed_where_the_bias_model_is_wrong():
     last = [entry for entry in run["history"] if "gate_misled" in entry][-1]
     wrong = last["gate_misled"] / last["misled"]
     right = (last["gate"] - last["gate_misled"]) / (1 - last["misled"])
-    pages = " ".join(prose("07")), (DATA_DIR / "results" / "README.md").read_text()
+    pages = " ".join(prose("07")), results_page("PEERS")
     assert f"**{right:.1f}** where the bias model is right and **{wrong:.1f}** where it is wrong" in pages[0]
     assert f"to {right:.1f} where the bias model is right and {wrong:.1f} where it is wrong" in pages[1]
 
@@ -502,7 +549,7 @@ def test_07_refilling_is_not_needed(method, better_on):
     arms = peers.PEERS.by_arm(shipped("peers"))
     arm = f"mask_tuning + {method}, no refilling"
     without, both, alone = arms[arm], arms[f"mask_tuning + {method}"], arms[method]
-    page = (DATA_DIR / "results" / "README.md").read_text()
+    page = results_page("PEERS")
     for name in TESTED[1:]:
         pairs = comparison.seed_pairs(without, alone)
         assert len(pairs) == 5
@@ -556,12 +603,12 @@ def test_07_how_often_a_cut_hides_the_shortcut():
 
 def test_07_ipt():
     runs = peers.PEERS.by_arm(shipped("peers"))["ipt"]
-    assert len(runs) == 5 and "IPT (parsing" in (DATA_DIR / "results" / "README.md").read_text()
+    assert len(runs) == 5 and "IPT (parsing" in results_page("PEERS")
 
 
 def test_04_reading_refilled_text_costs():
     arms = WITHOUT_REFILLING.by_arm(reading_originals(DATA_DIR / "results"))
-    page, costs = (DATA_DIR / "results" / "README.md").read_text(), []
+    page, costs = results_page("ABLATIONS"), []
     for name in ("imdb_contrast", "imdb_cad"):
         pairs = comparison.seed_pairs(arms["original"], arms["refilled"])
         assert len(pairs) == 5
@@ -579,7 +626,7 @@ def test_07_on_mnli():
     told = ("product_of_experts", "product_of_experts, token overlap", "reweight", "learned_mixin")
     lost = [comparison.difference(arms[arm], arms["fine_tuning"], "mnli_m").mean for arm in told]
     assert not any(comparison.trained(arms, arm) for arm in told)
-    page = (DATA_DIR / "results" / "README.md").read_text()
+    page = results_page("PEERS")
     assert all(-8 < points < -6 for points in lost)
     assert all("lose six to eight points on `mnli_m`" in text for text in (" ".join(prose("07")), page))
     for runs in arms.values():
@@ -590,7 +637,7 @@ def test_07_on_mnli():
 
 def test_07_on_real_data():
     of_title = {title: peers.PEERS.by_arm(runs) for title, runs in peers.on_real_data(DATA_DIR / "results").items()}
-    pages = " ".join(prose("07")), (DATA_DIR / "results" / "README.md").read_text()
+    pages = " ".join(prose("07")), results_page("PEERS")
 
     def ahead(title: str, set_name: str, arm: str = "reweight") -> tuple[list[float], comparison.Difference]:
         """In points: seed by seed, and the mean at the plan's level."""
