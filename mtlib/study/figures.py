@@ -47,7 +47,7 @@ def standard(results: Path) -> dict[str, tuple[Figure, str]]:
     names = ("study", "sst2", "testbed", "policies", "peers", "base", "sizes")
     records = {name: read_records([results / f"{name}.jsonl"]) for name in names}
     masks = json.loads((results / "policies_masks.json").read_text())
-    unlike = _of_unlike_policies(masks)
+    unlike = of_unlike_policies(masks)
     return {
         "method": method(),
         **{f"study_{name}": drawn for name, drawn in of_study(records["study"]).items()},
@@ -77,7 +77,7 @@ def standard(results: Path) -> dict[str, tuple[Figure, str]]:
     }  # fmt: skip
 
 
-def _of_unlike_policies(masks: Mapping) -> dict:
+def of_unlike_policies(masks: Mapping) -> dict:
     """A description of policies without those that mask the same kinds of words as another one of it."""
     policies = {name: line for name, line in masks["policies"].items() if name in _UNLIKE}
     overlap = {pair: share for pair, share in masks["overlap"].items() if {*pair.split()} <= {*policies}}

@@ -26,6 +26,7 @@ from mtlib.paths import DATA_DIR, MINI_MODEL_DIR
 from mtlib.study import peers, report, reviews
 from mtlib.study.ablations import WITHOUT_REFILLING, as_printed, reading_originals, told_the_words
 from mtlib.study.arms import scores_of_arms
+from mtlib.study.figures import of_unlike_policies
 from mtlib.testbed.known_words import MarkShortcut
 from mtlib.testbed.probes import evaluation_sets, recorded
 from mtlib.tutorial.runner import find
@@ -318,6 +319,13 @@ def test_seeds_of_a_part_of_the_shortcut():
         "mostly follow it ({:.0f} to {:.0f} %, {:.0f} to {:.0f} %)"
     )
     assert words.format(*ranges) in results_page("POLICIES")
+
+
+def test_which_masks_are_alike():
+    masks = json.loads((DATA_DIR / "results" / "policies_masks.json").read_text())
+    shares = sorted(of_unlike_policies(masks)["overlap"].items(), key=lambda pair: pair[1])
+    assert set(shares[-1][0].split()) == {"salient_spans:0.05", "known_shortcut:1"} and shares[-2][1] < 0.25
+    assert f"have {100 * shares[-1][1]:.0f} % of their places in common" in results_page("POLICIES")
 
 
 def test_06_gap():
