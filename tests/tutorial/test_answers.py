@@ -141,6 +141,16 @@ def test_08_a_base_sized_model_on_pairs():
     assert f"looks like a gain of {balanced.mean() - plain.mean():.0f} points" in answer("08")
     assert "averaged over the labels it is one point at most" in answer("08")
     assert len(shifts) == 4 and all(0 < float(shift.split()[0]) < 1.05 for shift in shifts)
+    lost = {}
+    for task, records, name in (("nli", nli, "mnli_m"), ("paraphrase", qqp, "qqp")):
+        for row in ("mask_tuning", "mask_tuning (balanced)"):
+            assert compare(records, row, "fine_tuning", name).endswith("significantly worse.")
+            fine, masked = (accuracy(frame(records), arm, name).mean() for arm in ("fine_tuning", row))
+            lost[task, row] = fine - masked
+    joint = (f"{lost[task, 'mask_tuning']:.0f}" for task in ("nli", "paraphrase"))
+    assert "{} and {} points lower on MNLI and QQP".format(*joint) in (DATA_DIR.parent / "README.md").read_text()
+    assert [f"{of(lost.values()):.0f}" for of in (min, max)] == ["1", "6"]
+    assert "it loses one to six points on MNLI and QQP" in results_page("README")
 
 
 def test_08_small_model():
@@ -338,6 +348,9 @@ def test_06_gap():
         run for run in told_the_words(DATA_DIR / "results") if run["config"].get("classifier_reads") == "original"
     ]
     unhidden = comparison.scores({"": predicted})["gap"].mean()
+    contrast = sorted(comparison.accuracy(run, "testbed_contrast") for run in predicted)
+    front = (DATA_DIR.parent / "README.md").read_text()
+    assert f"Without refilling it mends part ({contrast[0]:.0f} to {contrast[-1]:.0f} % on *contrast*" in front
     part = found.loc["known_shortcut:0.15", "gap"]
     assert f"three fifths of them, to {part:.0f} on average" in answer("06")
     assert f"in which nothing is hidden, the gap is {unhidden:.0f}" in answer("06") and len(predicted) == 5
