@@ -31,15 +31,15 @@ def _arm_told(config: dict) -> bool:
 
 def as_printed(results: Path) -> list[dict]:
     """The runs on the testbed as the paper prints the method: equation 1 (the joint update), 5 % masked at random."""
-    return _with_settings(results / "policies.jsonl", update="joint", masking="exact", mask_rate=0.05)
+    return with_settings(results / "policies.jsonl", update="joint", masking="exact", mask_rate=0.05)
 
 
 def without_refilling(results: Path) -> list[dict]:
     """The control of what is masked: 30 % at random, with the masked-LM loss; the classifier reads the original."""
-    return _with_settings(results / "ablations.jsonl", classifier_reads="original", masking="exact", mask_rate=0.3)
+    return with_settings(results / "ablations.jsonl", classifier_reads="original", masking="exact", mask_rate=0.3)
 
 
-def _with_settings(file: Path, **settings) -> list[dict]:
+def with_settings(file: Path, **settings) -> list[dict]:
     return [record for record in read_records([file]) if settings.items() <= record["config"].items()]
 
 

@@ -14,7 +14,7 @@ from mtlib.analysis.frame import by_row, common_sets
 from mtlib.analysis.policies import in_training_by
 from mtlib.runs.records import read_records
 from mtlib.study import reviews
-from mtlib.study.ablations import as_printed, told_the_words, without_refilling
+from mtlib.study.ablations import as_printed, told_the_words, with_settings, without_refilling
 from mtlib.study.peers import PEERS
 
 
@@ -96,6 +96,7 @@ OF_AMOUNTS_WITH_THE_LOSS = (
     Change("fine-tuning → shortcut's words, 15 %", "known_shortcut:0.15", FINE_TUNING),
     Change("shortcut's words, 15 % → all of them", "known_shortcut:1", "known_shortcut:0.15"),
 )
+_UNFILLED = "random, no refilling"
 OF_MASKS_AT_HALF = (
     Change("random → shortcut's words, all of them", "known_shortcut:1", _RANDOM),
     Change("random → deciding words", "known_cause:0.05", _RANDOM),
@@ -105,6 +106,8 @@ OF_MASKS_AT_HALF = (
     Change("random → content words", "part_of_speech_content:0.05", _RANDOM),
     Change("random → meta-learned (reconstruction)", "meta_learned:0.05", _RANDOM),
     Change("random, 5 % → 15 %", "exact:0.15", _RANDOM),
+    Change("random, 5 % → 30 %", "exact:0.3", _RANDOM),
+    Change("random → random, no refilling", _UNFILLED, _RANDOM),
 )
 OF_MASKS_ON_REVIEWS = (
     Change("random, 5 % → pointed span", "supervised", _RANDOM),
@@ -149,15 +152,20 @@ def tables(results: Path) -> dict[str, pandas.DataFrame]:
         "amounts with the loss, changed": table(
             in_training_by("mask_tuning").by_arm(records("policies")), OF_AMOUNTS_WITH_THE_LOSS
         ),
-        "policies at half the strength, changed": table(
-            in_training_by("mask_tuning").by_arm(records("policies_weaker")), OF_MASKS_AT_HALF
-        ),
+        "policies at half the strength, changed": table(at_half_the_strength(results), OF_MASKS_AT_HALF),
         "policies on reviews, changed": table(reviews.REFILLING.by_arm(records("policies_sst2")), OF_MASKS_ON_REVIEWS),
         "intermediate pre-training, changed": table(
             reviews.PRETRAINING.by_arm(records("intermediate")), OF_PRETRAINING
         ),
         "base-sized, changed": table(by_row(records("base")), OF_A_LARGER_MODEL),
     }
+
+
+def at_half_the_strength(results: Path) -> Arms:
+    """The policies with a shortcut of strength 0.5, and beside them random masks whose text is not refilled."""
+    file = results / "policies_weaker.jsonl"
+    arms = in_training_by("mask_tuning").by_arm(read_records([file]))
+    return arms | {_UNFILLED: with_settings(file, classifier_reads="original")}
 
 
 def on_pairs(results: Path) -> dict[str, pandas.DataFrame]:
