@@ -338,7 +338,7 @@ class TestObjectives:
         plm = architecture("bert")
         for objective in (Reweight(), MaskTuning(classification=Reweight())):
             with pytest.raises(
-                UserError, match=r"no column bias_log_prob.*mtlib\.data\.bias\.AddBias adds what the loss"
+                UserError, match=r"no column bias_log_prob.*loss reads is added by mtlib\.data\.bias\.AddBias"
             ):
                 ObjectiveTrainer(plm, objective, arguments(tmp_path, max_steps=2), examples(8))
         for objective in (LearnedMixin(), ProductOfExperts(), DependencyParsing()):

@@ -102,7 +102,7 @@ def test_a_small_model_on_all_of_sst2():
         assert len(pairs) == 5
         behind.append(f"{(pairs['fine_tuning'] - pairs['mask_tuning']).mean():.1f}")
     on_sst2, *on_reviews = behind
-    text = f"on all of SST-2 is {on_sst2} points below fine-tuning there, and {' and '.join(on_reviews)} on edited rev"
+    text = f"on all of SST-2 has {on_sst2} points less there, and {' and '.join(on_reviews)} less on edited reviews"
     assert text in README
 
 
