@@ -1,4 +1,4 @@
-"""Where the bundled data lies: beside the package in a checkout, inside it when installed from a wheel."""
+"""Where the bundled data lies (beside the package in a checkout, inside it in a wheel), and checks of folders."""
 
 import tempfile
 from pathlib import Path

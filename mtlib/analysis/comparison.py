@@ -21,7 +21,7 @@ from mtlib.analysis.statistics import (
     TRAINED_WITHIN,
     Difference,
     paired_difference,
-)  # fmt: skip
+)
 from mtlib.analysis.statistics import verdict as verdict_of
 from mtlib.data.tasks import kind
 from mtlib.errors import UserError

@@ -1,6 +1,7 @@
 """The study carried out: the grid of learning rates first, then the chosen blocks at the rates that it chose."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -41,7 +42,7 @@ def carry_out(console: Console, study: Study, blocks: Sequence[str], store: Stor
         return grid_runs
 
     def run(grid_runs: list[GridRun]) -> bool:
-        return progress.carry_out(console, grid_runs, store, lambda: engines.LocalEngine(store, processes))
+        return progress.carry_out(console, grid_runs, store, partial(engines.LocalEngine, store, processes))
 
     identify(_after_grid(study, blocks, [], store))  # what cannot be read later is said before the first run
     of_grid = identify(study.grid())

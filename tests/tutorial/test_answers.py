@@ -355,10 +355,9 @@ def test_06_gap():
     assert f"three fifths of them, to {part:.0f} on average" in answer("06")
     assert f"in which nothing is hidden, the gap is {unhidden:.0f}" in answer("06") and len(predicted) == 5
     for method in ("mask_tuning", "no_integrated_loss"):
-        gaps = points(shipped("policies"), {"policies": {}}, method)["gap"].drop("fine_tuning")
-        unaware = gaps[~gaps.index.str.startswith("known_shortcut")]
-        base = points(shipped("policies"), {"policies": {}}, method).loc["fine_tuning", "gap"]
-        assert base - unaware.min() < 3 and "closes more than 3 points of it" in answer("06")
+        gaps = points(shipped("policies"), {"policies": {}}, method)["gap"]
+        unaware = gaps[~gaps.index.str.startswith("known_shortcut")].drop("fine_tuning")
+        assert gaps["fine_tuning"] - unaware.min() < 3 and "closes more than 3 points of it" in answer("06")
     behind = found.loc["fine_tuning", "out_of_it"] - found.loc["exact:0.05", "out_of_it"]
     text = f"below fine-tuning out of distribution with each of the five (by {behind:.1f} points on average"
     assert any(text in cell for cell in prose("06"))
