@@ -56,7 +56,10 @@ class ArmComparison:
     expectations: tuple[tuple[str, str], ...] = ()
 
     def by_arm(self, records: Iterable[dict]) -> Arms:
-        """The records that count, by arm in the order of the tables of methods and policies, and by seed."""
+        """The records that count, by arm in the order of the tables of methods and policies, and by seed.
+
+        Mask-tuning with another method's loss stands behind that method.
+        """
         arms = self.choose(group_by_arm(records, self.arm_of))
         place = {arm: _place(runs[0]["config"]) for arm, runs in arms.items()}
         for arm, runs in arms.items():
@@ -196,10 +199,17 @@ def verdict(arms: Arms, better: str, other: str, set_name: str) -> str:
 
 
 def _against_fine_tuning(arms: Arms, arm: str, set_name: str) -> str:
-    """The difference to fine-tuning and the verdict; the verdict alone where there are too few seeds for one."""
-    shift = difference(arms[arm], arms.get(FINE_TUNING, ()), set_name, _level(sets_outside(arms)))
+    """The difference to fine-tuning and the verdict; the verdict alone where there are too few seeds for one.
+
+    With the number of seeds where one arm has more than the other: then it need not be the difference of their means.
+    """
+    records, base = arms[arm], arms.get(FINE_TUNING, ())
+    shift = difference(records, base, set_name, _level(sets_outside(arms)))
     word = verdict(arms, arm, FINE_TUNING, set_name)
-    return word if shift is None or shift.n < FEWEST_SEEDS else f"{shift.text()}: {AS_DIFFERENCE.get(word, word)}"
+    if shift is None or shift.n < FEWEST_SEEDS:
+        return word
+    seeds = f" ({shift.n} seeds)" if shift.n < max(len(records), len(base)) else ""
+    return f"{shift.text()}{seeds}: {AS_DIFFERENCE.get(word, word)}"
 
 
 def trained(arms: Arms, arm: str) -> bool | None:
@@ -257,11 +267,12 @@ def _mean_accuracy(record: dict, of: str) -> float:
 
 
 def _place(config: Mapping) -> tuple:
-    """Of an arm in tables: by method, masking policy and rate."""
-    policies = get_args(Masking)
-    masking = config.get("masking")
+    """Of an arm in tables: by method, alone before inside Mask-tuning; by masking policy and rate."""
+    policies, method = get_args(Masking), config["method"]
+    masking, inside = config.get("masking"), config.get("classification") or FINE_TUNING
     policy = policies.index(masking) if masking in policies else -1
-    return list(METHODS).index(config["method"]), policy, config.get("mask_rate") or 0.0
+    family = inside if inside in METHODS and inside != FINE_TUNING else method
+    return list(METHODS).index(family), family != method, policy, config.get("mask_rate") or 0.0
 
 
 def _level(sets: Sequence[str]) -> float:

@@ -140,7 +140,8 @@ class TestPlots:
         assert alt == (
             "Paired differences to fine-tuning in points: mask_tuning: testbed_sentiment -9.0, testbed_contrast +8.0."
         )
-        assert {"a title", "Mask-tuning (n = 2)", *SETS} <= set(texts(figure))
+        lines = {"testbed_sentiment (id)", "testbed_contrast (ood)"}
+        assert {"a title", "Mask-tuning (n = 2)", *lines} <= set(texts(figure))
         (axis,) = figure.axes
         assert [bar.lines[0].get_xdata()[0] for bar in axis.containers] == pytest.approx([-9, 8])
 
