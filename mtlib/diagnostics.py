@@ -16,10 +16,10 @@ def gradient_diagnostics(plm: SharedPLM, objective: Objective, batch: dict) -> d
     """
     parameters = [parameter for parameter in plm.trunk.parameters() if parameter.requires_grad]
     of_step = objective.totals(batch)
-    own_counts = {name: value for name, value in batch.items() if name not in of_step}
+    of_slice = {name: value for name, value in batch.items() if name not in of_step}
     with forked_random_state(plm.device):
-        filled = objective.masked_lm(plm, own_counts)
-        classified = objective.classify(plm, own_counts | {"perturbed_ids": filled.perturbed_ids})
+        filled = objective.masked_lm(plm, of_slice)
+        classified = objective.classify(plm, of_slice | {"perturbed_ids": filled.perturbed_ids})
     gradients = zip(*(_gradients(output.loss, parameters) for output in (filled, classified)), strict=True)
     shared = [pair for pair in gradients if None not in pair] or [(torch.zeros(1), torch.zeros(1))]
     mlm, ft = (torch.cat([gradient.flatten() for gradient in side]) for side in zip(*shared, strict=True))

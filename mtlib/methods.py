@@ -52,6 +52,7 @@ class Method:
         rates: default learning rates with the bundled model.
         paper: its row in the paper's Tables I and III; empty: it has none.
         colour, marker: in every figure.
+        refills_in_training: the model in training fills the masks of each step, and both its heads have a loss.
         fixed: settings that define the method, for its records: they are none of the user's choice.
         recipe: `(settings, rates, tokenizer) -> stages`; default the function of `mtlib.recipes` of the same name.
     """
@@ -64,6 +65,7 @@ class Method:
     paper: str = ""
     colour: str = "#000000"
     marker: str | tuple[int, int, int] = "o"
+    refills_in_training: bool = False
     fixed: Mapping[str, object] = field(default_factory=dict)
     recipe: "Callable[[object, LearningRates, object], tuple[Stage, ...]] | None" = None
 
@@ -93,6 +95,11 @@ def readers(setting_name: str) -> list[str]:
     return [name for name, method in METHODS.items() if setting_name in method.reads]
 
 
+def refilling_in_training() -> list[str]:
+    """The methods that refill texts in each step of training."""
+    return [name for name, method in METHODS.items() if method.refills_in_training]
+
+
 # In the order of the paper's tables. Rates: fine_tuning's and mask_tuning's were chosen on SST-2 dev alone (the grid is
 # in data/results/SIZES.md); the others have no recorded grid.
 METHODS: dict[str, Method] = {
@@ -105,7 +112,7 @@ METHODS: dict[str, Method] = {
         Method(
             "mask_tuning", "Mask-tuning", "equation 1 on texts refilled in each step",
             MaskTuningSettings, LearningRates(5e-4, 5e-4, 5e-4),
-            paper="Mask-tuning", colour="#de8f05", marker="s",
+            paper="Mask-tuning", colour="#de8f05", marker="s", refills_in_training=True,
         ),
         Method(
             "augmented", "augmented", "the original texts and a copy refilled once, L_FT",
@@ -114,7 +121,7 @@ METHODS: dict[str, Method] = {
         Method(
             "no_integrated_loss", "no integrated loss", "Mask-tuning without L_MLM",
             SharedTrunkSettings, paper="Mask-tuning w/o integrated loss", colour="#d55e00", marker="^",
-            fixed={"alpha": 0.0},
+            refills_in_training=True, fixed={"alpha": 0.0},
         ),
         Method(
             "sequential", "sequential", "masked-LM training, then fine-tuning on texts refilled once",

@@ -109,8 +109,7 @@ def span_cutoff(settings, rates: LearningRates, tokenizer) -> Stages:
 
 
 def hidden_cut(settings, rates: LearningRates, tokenizer) -> Stages:
-    eager = {"attn_implementation": "eager"}  # the only one that gives attention weights
-    return (Stage(HiddenCut(**_two_views(settings)), rates, model_options=eager),)
+    return (Stage(HiddenCut(**_two_views(settings)), rates),)
 
 
 def ipt(settings, rates: LearningRates, tokenizer) -> Stages:

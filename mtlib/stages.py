@@ -1,8 +1,8 @@
 """What a method consists of: trainings one after the other, and what is done to the data before each."""
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
 from typing import Literal
@@ -34,8 +34,6 @@ class Stage:
         prepare: what is done to the training set first, in this order.
         start: from the model that the stage before left ("previous"; the first stage: from the pretrained one), or
             from the pretrained one again ("pretrained"), as a student does whose teacher the stage before trained.
-        model_options: changes to the model's configuration for this stage, for example `{"attn_implementation":
-            "eager"}` for an objective that reads attention weights.
         name: in records; default the objective's own. Two stages of a method need different ones.
         epochs, steps: how long it trains, where that is not the epochs of the run.
         measure: `(plm, objective) -> numbers` about what was trained, for the record's cost.
@@ -45,7 +43,6 @@ class Stage:
     rates: LearningRates
     prepare: tuple[Preparer, ...] = ()
     start: Literal["previous", "pretrained"] = "previous"
-    model_options: Mapping[str, object] = field(default_factory=dict)
     name: str = ""
     epochs: float | None = None
     steps: int | None = None

@@ -97,7 +97,8 @@ class ObjectiveTrainer(Trainer):
       (Cut otherwise, these draws differ: `salient_spans` where a text has no span, the cut of Span Cutoff inside
       Mask-tuning, the random words of `80_10_10`, and sampled filling.)
     - The log carries the objective's parts beside `loss`: `mlm_loss`, `ft_loss`, `n_masked` and `share_changed`.
-    - Evaluation and prediction classify the text as it stands; for `MaskedLM`, `eval_loss` is the masked-LM loss.
+    - Evaluation and prediction classify the text as it stands; for `MaskedLM`, `eval_loss` is the mean
+      over batches of each one's masked-LM loss, so it depends a little on the size of the batches.
 
     Args:
         plm: the model.

@@ -10,8 +10,10 @@ import pytest
 from typer.testing import CliRunner
 
 from mtlib import cli
+from mtlib.cli.run import _HEADINGS
 from mtlib.data import sources
 from mtlib.errors import UserError
+from mtlib.methods import settings_of_any_method
 from mtlib.paths import DATA_DIR
 from mtlib.runs import doctor
 from mtlib.runs.config import all_settings
@@ -79,6 +81,11 @@ def test_every_setting_has_an_option():
     options = {"shared": "--separate", "splits": "--split"}
     for name in all_settings():
         assert options.get(name, f"--{name.replace('_', '-')}")[:25] in help_text, name
+
+
+def test_every_setting_of_a_method_has_a_heading():
+    headed = {name for cls in _HEADINGS for name in cls.__annotations__}
+    assert {*settings_of_any_method()} == headed
 
 
 def test_help_says_what_is_taken_by_default():

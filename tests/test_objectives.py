@@ -14,7 +14,7 @@ from mtlib.objectives import (
     MaskedLM,
     MaskTuning,
     fine_tuning_loss,
-    mask_tuning_loss,
+    integrated_loss,
     masked_lm_loss,
 )
 from tests.conftest import make_batch, make_plm, make_tokenizer, tiny_bert_config
@@ -31,22 +31,27 @@ def test_equation_1_by_hand():
     # two examples, gold probabilities 1/5 and 1/2
     logits = torch.tensor([[0.0, math.log(4.0)], [1.0, 1.0]])
     labels = torch.tensor([0, 0])
-    loss, parts = mask_tuning_loss(mlm_logits, mlm_labels, logits, labels, alpha=0.6)
+    mlm_loss, ft_loss = masked_lm_loss(mlm_logits, mlm_labels), fine_tuning_loss(logits, labels)
     mlm = (math.log(4 / 3) + math.log(2)) / 2
     ft = (math.log(5) + math.log(2)) / 2
-    assert parts["mlm_loss"].item() == pytest.approx(mlm)
-    assert parts["ft_loss"].item() == pytest.approx(ft)
-    assert loss.item() == pytest.approx(0.6 * mlm + 0.4 * ft)
+    assert mlm_loss.item() == pytest.approx(mlm)
+    assert ft_loss.item() == pytest.approx(ft)
+    assert integrated_loss(mlm_loss, ft_loss, 0.6).item() == pytest.approx(0.6 * mlm + 0.4 * ft)
 
 
 def test_slices_of_a_batch_add_up_to_it():
     torch.manual_seed(0)
     mlm_logits, targets = torch.randn(7, 11), torch.randint(11, (7,))
     logits, labels = torch.randn(6, 3), torch.randint(3, (6,))
-    whole, _ = mask_tuning_loss(mlm_logits, targets, logits, labels, 0.7)
+
+    def loss(masked, rows, *totals):
+        n_masked, n_rows = totals or (None, None)
+        mlm_loss = masked_lm_loss(mlm_logits[masked], targets[masked], n_masked)
+        return integrated_loss(mlm_loss, fine_tuning_loss(logits[rows], labels[rows], n_rows), 0.7)
+
     slices = [(slice(0, 1), slice(0, 4)), (slice(1, 7), slice(4, 6))]
-    parts = [mask_tuning_loss(mlm_logits[m], targets[m], logits[b], labels[b], 0.7, 7, 6)[0] for m, b in slices]
-    torch.testing.assert_close(sum(parts), whole)
+    parts = [loss(masked, rows, 7, 6) for masked, rows in slices]
+    torch.testing.assert_close(sum(parts), loss(slice(None), slice(None)))
 
 
 def test_nothing_masked_is_zero_not_nan():

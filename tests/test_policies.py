@@ -52,7 +52,7 @@ from mtlib.masking.policy import CountedMasking
 from mtlib.masking.ranked import attribution
 from mtlib.masking.supervised import PointAtSpans, SupervisedMasking
 from mtlib.methods import get_method
-from mtlib.objectives import FineTuning, MaskedLM
+from mtlib.objectives import FineTuning, MaskedLM, MaskTuning
 from mtlib.paths import SETTINGS_FILE
 from mtlib.plm import embeddings_that_read
 from mtlib.runs.config import configure
@@ -512,6 +512,18 @@ class TestRankedPolicies:
         assert not torch.allclose(policy.scores(batch, None, plm), first)  # two batches later
         torch.testing.assert_close(policy.scores(other, None, plm) * other["attention_mask"],
                                    attribution(plm, other) * other["attention_mask"])  # fmt: skip
+
+    @pytest.mark.parametrize("make", [MaskTuning, MaskedLM])
+    def test_attribution_of_another_training_is_forgotten(self, make):
+        """One objective may serve several trainings."""
+        plm = make_plm(tiny_bert_config(**NO_DROPOUT))
+        batch, policy = make_batch(plm), AttributionMasking(every=100)
+        first = policy.scores(batch, None, plm)
+        with torch.no_grad():
+            plm.classifier.classifier.weight.mul_(2)
+        assert torch.equal(policy.scores(batch, None, plm), first)
+        make(masking=policy).build(plm)
+        assert not torch.allclose(policy.scores(batch, None, plm), first)
 
     def test_attribution_reads_a_batch_without_padding(self):
         plm = make_plm(tiny_bert_config(**NO_DROPOUT))

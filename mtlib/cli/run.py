@@ -18,12 +18,14 @@ from mtlib.runs.config import all_settings
 _READ_BY = {name: readers(name) for name in settings_of_any_method()}
 # the headings of `run --help`; an option stands below that of the first of these that declares it
 _HEADINGS = {
+    settings.MaskingSettings: "Masking and filling",
     settings.PerturbationSettings: "Masking and filling",
     settings.SharedTrunkSettings: "Masking and filling",
     settings.EquationSettings: "Mask-tuning",
     settings.BiasSettings: "Methods with a bias model",
     settings.ProductOfExpertsSettings: "Methods with a bias model",
     settings.LearnedMixinSettings: "Methods with a bias model",
+    settings.ConfidenceRegularizationSettings: "Methods with a bias model",
     settings.TwoViewsSettings: "Span Cutoff and HiddenCut",
     settings.ParsingSettings: "IPT",
     settings.IntermediateSettings: "Intermediate pre-training",

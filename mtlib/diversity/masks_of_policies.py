@@ -231,7 +231,13 @@ def _asked(
         return plm, None
     with tempfile.TemporaryDirectory() as out:
         path, _ = run(config, Path(out) / "runs", keep_model=Path(out) / "model")
-        (metrics,) = read_records([path])[0]["metrics"].values()
+        record = read_records([path])[0]
+        if record.get("diverged"):
+            raise UserError(
+                "the classifier that attribution asks has diverged in its epoch of fine-tuning; give a trained model "
+                "with --trained FOLDER."
+            )
+        (metrics,) = record["metrics"].values()
         about = {"method": "fine_tuning", "epochs": config.epochs, "learning_rate": config.rates.trunk,
                  "dev_accuracy": metrics["accuracy"]}  # fmt: skip
         return SharedPLM.from_pretrained(Path(out) / "model").eval(), about

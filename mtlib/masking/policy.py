@@ -41,6 +41,9 @@ class MaskingPolicy(ABC):
         """The arguments of its preparer."""
         return {}
 
+    def begin(self) -> None:  # noqa: B027  (most keep nothing)
+        """A training begins: a policy that keeps anything about its model forgets it."""
+
     def column(self, batch: Mapping[str, Tensor], name: str) -> Tensor:
         """A column of the batch.
 

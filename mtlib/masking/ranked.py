@@ -90,6 +90,9 @@ class AttributionMasking(CountedMasking):
         check_choice("prefer", self.prefer, Attribution)
         COUNT.check("every", self.every)
 
+    def begin(self) -> None:
+        self._kept.clear()
+
     def scores(self, batch, maskable, plm) -> Tensor:
         if plm is None:
             raise UserError(

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 import torch
 from datasets import Dataset
 
+from mtlib.contexts import forked_random_state
 from mtlib.masking.marking import WORD, MarkTokens, Spans
 from mtlib.masking.pos_probe import PosProbe, Span
 from mtlib.masking.ranked import WORD_CLASSES
@@ -25,7 +26,8 @@ class _MarkTags(MarkTokens):
     number_of: Callable[[str], int]  # of a universal part of speech
 
     def spans(self, rows: Dataset) -> Iterator[tuple[Spans, Spans]]:
-        mini = SharedPLM.from_pretrained(MINI_MODEL_DIR, num_labels=2).eval()
+        with forked_random_state(torch.device("cpu")):  # its classifier, which is not used, draws random weights
+            mini = SharedPLM.from_pretrained(MINI_MODEL_DIR, num_labels=2).eval()
         probe = PosProbe.load(MINI_POS_DIR, mini.trunk, mini.tokenizer)
         pairs = list(rows["text_pair"]) if "text_pair" in rows.column_names else [""] * len(rows)
         yield from zip(self._numbered(probe, list(rows["text"])), self._numbered(probe, pairs), strict=True)
@@ -34,7 +36,9 @@ class _MarkTags(MarkTokens):
         for first in range(0, len(texts), _TEXTS):
             some = texts[first : first + _TEXTS]
             places = [[Span(*match.span()) for match in WORD.finditer(text)] for text in some]
-            for of_text, states in zip(places, probe.states(some, places, whole_words=True), strict=True):
+            with torch.autocast("cpu", enabled=False):  # a tag must not depend on the precision of the run
+                states_of_texts = probe.states(some, places, whole_words=True)
+            for of_text, states in zip(places, states_of_texts, strict=True):
                 known = [(place, state) for place, state in zip(of_text, states, strict=True) if state is not None]
                 if not known:
                     yield []

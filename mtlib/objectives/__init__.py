@@ -12,7 +12,7 @@ from mtlib.objectives.learned_mixin import (
     learned_mixin_loss,
     reweight_loss,
 )
-from mtlib.objectives.mask_tuning import MaskTuning, integrated_loss, mask_tuning_loss
+from mtlib.objectives.mask_tuning import MaskTuning, integrated_loss
 from mtlib.objectives.masked_lm import MaskedLM, masked_lm_loss
 from mtlib.objectives.objective import Objective, ObjectiveOutput
 from mtlib.objectives.product_of_experts import ProductOfExperts, debiased_focal_loss, product_of_experts_loss
@@ -42,7 +42,6 @@ __all__ = [
     "integrated_loss",
     "jensen_shannon",
     "learned_mixin_loss",
-    "mask_tuning_loss",
     "masked_lm_loss",
     "product_of_experts_loss",
     "reweight_loss",

@@ -4,6 +4,7 @@ from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
 import torch
+from datasets import Dataset
 from torch import Tensor, nn
 
 from mtlib.errors import UserError
@@ -22,8 +23,8 @@ class HiddenCut(TwoViews):
     that receive the most attention in that layer (sum over the queries, mean over the heads), drawn anew for each
     layer and example; it ends with the text. In BART, whose dropout is no module, the dropout stays on after the cut.
 
-    The attention weights that choose the span are those after their own dropout: transformers gives no others. They
-    need a model with `attn_implementation="eager"`.
+    The attention weights that choose the span are those after their own dropout: transformers gives no others. Only its
+    "eager" attention gives any, so `build` switches the model to that, which is slower.
 
     Args:
         faithful_to_code: with the divergence of the released code (`jensen_shannon`), and with the attention of padding
@@ -34,15 +35,13 @@ class HiddenCut(TwoViews):
 
     def check(self, plm: SharedPLM) -> None:
         layers(plm)
-        if plm.config._attn_implementation != "eager":
-            raise UserError(
-                "HiddenCut reads attention weights, and this model gives none (its attn_implementation is "
-                f'{plm.config._attn_implementation!r}); load it with attn_implementation="eager".'
-            )
         former = "is_gradient_checkpointing"  # in transformers 5.20; later versions warn when it is read
         name = "is_activation_checkpointing" if hasattr(plm.trunk, "is_activation_checkpointing") else former
         if getattr(plm.trunk, name):
             raise UserError("HiddenCut cannot be computed a second time; leave gradient_checkpointing out.")
+
+    def build(self, plm: SharedPLM, examples: Dataset | None = None) -> None:
+        plm.classifier.set_attn_implementation("eager")
 
     def prepare(self, plm: SharedPLM, batch: dict, generator: torch.Generator | None = None) -> dict:
         """Draw `cut_starts`, `(batch, layers)`, uniform in [0, 1)."""
@@ -55,6 +54,11 @@ class HiddenCut(TwoViews):
 
     def classify_cut(self, plm: SharedPLM, batch: dict) -> Tensor:
         self.check(plm)  # once more: a trainer switches gradient checkpointing on when it begins to train
+        if plm.config._attn_implementation != "eager":
+            raise UserError(
+                "HiddenCut reads attention weights, and this model gives none (its attn_implementation is "
+                f"{plm.config._attn_implementation!r}); call objective.build(plm) before the first batch."
+            )
         with self._cutting(plm, batch["attention_mask"].bool(), batch["cut_starts"]):
             return plm.classify(batch)
 

@@ -11,8 +11,8 @@ from mtlib.errors import UserError
 from mtlib.masking import ExactMasking, MaskingPolicy
 from mtlib.masking.masked_text import draw_mask, perturbation_counts, replace_masked
 from mtlib.masking.policy import check_policy
-from mtlib.objectives.fine_tuning import FineTuning, fine_tuning_loss
-from mtlib.objectives.masked_lm import masked_lm_loss, mlm_loss_and_filling
+from mtlib.objectives.fine_tuning import FineTuning
+from mtlib.objectives.masked_lm import mlm_loss_and_filling
 from mtlib.objectives.objective import Objective, ObjectiveOutput
 from mtlib.plm import SharedPLM
 from mtlib.plm_checks import check_fill, check_top_k
@@ -22,34 +22,6 @@ from mtlib.settings import SHARE, ClassifierReads, Fill, FillMode, Reduction, Re
 def integrated_loss(mlm_loss: Tensor, ft_loss: Tensor, alpha: float) -> Tensor:
     """Equation 1 of arXiv 2307.10457: L = alpha * L_MLM + (1 - alpha) * L_FT."""
     return alpha * mlm_loss + (1 - alpha) * ft_loss
-
-
-def mask_tuning_loss(
-    mlm_logits: Tensor,
-    mlm_labels: Tensor,
-    logits: Tensor,
-    labels: Tensor,
-    alpha: float,
-    n_mlm_places: Tensor | None = None,
-    n_examples: Tensor | None = None,
-) -> tuple[Tensor, dict[str, Tensor]]:
-    """Equation 1 from the logits: `integrated_loss` of `masked_lm_loss` and `fine_tuning_loss`.
-
-    Args:
-        mlm_logits: masked-LM logits at the masked places, `(n_mlm_places, vocab)`.
-        mlm_labels: the original ids there, `(n_mlm_places,)`.
-        logits: class logits of the *perturbed* text, `(batch, num_labels)`.
-        labels: gold labels, `(batch,)`.
-        alpha: weight of L_MLM, in [0, 1].
-        n_mlm_places, n_examples: the counts the two means divide by, when the batch is a slice of a larger one.
-
-    Returns:
-        The loss (scalar, nats, float32) and its parts `mlm_loss` and `ft_loss`. With nothing masked `mlm_loss` is 0.
-    """
-    SHARE.check("alpha", alpha)
-    mlm_loss = masked_lm_loss(mlm_logits, mlm_labels, n_mlm_places)
-    ft_loss = fine_tuning_loss(logits, labels, n_examples)
-    return integrated_loss(mlm_loss, ft_loss, alpha), {"mlm_loss": mlm_loss, "ft_loss": ft_loss}
 
 
 class MaskTuning(Objective):
@@ -119,6 +91,7 @@ class MaskTuning(Objective):
         return {*super().token_draws, *self.classification.token_draws}
 
     def build(self, plm: SharedPLM, examples: Dataset | None = None) -> None:
+        self.masking.begin()
         self.classification.build(plm, examples)
 
     def totals(self, batch: dict) -> dict[str, Tensor | int]:

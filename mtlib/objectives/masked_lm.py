@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 import torch
+from datasets import Dataset
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
@@ -77,6 +78,9 @@ class MaskedLM(Objective):
     @property
     def columns(self) -> Mapping[str, int | float]:
         return self.masking.columns
+
+    def build(self, plm: SharedPLM, examples: Dataset | None = None) -> None:
+        self.masking.begin()
 
     def prepare(self, plm: SharedPLM, batch: dict, generator: torch.Generator | None = None) -> dict:
         return draw_mask(plm, batch, self.masking, generator)

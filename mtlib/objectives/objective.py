@@ -23,7 +23,7 @@ class ObjectiveOutput:
             still carry their graph, the counts (`n_masked`, `n_changed`, ...) do not.
         logits: class logits `(batch, num_labels)`, or None for an objective without a classifier.
         perturbed_ids: the text with its masks filled, `(batch, seq)`, for an objective that masks; a classifier head
-            read this instead of the original text.
+            read this instead of the original text (but for `classifier_reads="original"`).
         mlm_logits: masked-LM logits at the masked places, `(n_masked, vocab)`, rows in reading order of the mask.
     """
 

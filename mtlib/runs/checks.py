@@ -9,7 +9,7 @@ from mtlib.data.registry import get_set, split_options
 from mtlib.data.source_kinds import is_testbed, source_kind
 from mtlib.data.tasks import get_task
 from mtlib.errors import UserError
-from mtlib.methods import readers, unread_settings
+from mtlib.methods import refilling_in_training, unread_settings
 from mtlib.paths import is_missing_folder
 from mtlib.settings import (
     ATTRIBUTION,
@@ -88,10 +88,10 @@ def _check_combinations(config: "RunConfig") -> None:
             f"accumulation is {config.accumulation}, but update 'alternating' steps twice for each batch; leave "
             "`accumulation` out, or take another update."
         )
-    if config.gradient_diagnostics_steps and "shared" not in values:
+    if config.gradient_diagnostics_steps and config.method not in refilling_in_training():
         raise UserError(
             f"gradient_diagnostics_steps is {config.gradient_diagnostics_steps}, which compares two losses, but "
-            f"{config.method} has one; leave it out, or take {' or '.join(readers('shared'))}."
+            f"{config.method} has one; leave it out, or take {' or '.join(refilling_in_training())}."
         )
     if config.gradient_diagnostics_steps and not values.get("shared", True):
         raise UserError(
@@ -166,10 +166,10 @@ def _check_masking(config: "RunConfig") -> None:
             "masking is 'original', which differs from 'exact' only in what the masked-LM loss predicts, but "
             f"{config.method} has no such loss{at_alpha_0}; take exact."
         )
-    if masking in ATTRIBUTION and ("attribution_every" not in values or values.get("fixed_masks")):
+    if masking in ATTRIBUTION and (config.method not in refilling_in_training() or values.get("fixed_masks")):
         raise UserError(
             f"masking is {masking!r}, which asks the classifier in training what it leans on; in {config.method} masks "
-            f"are drawn while the classifier is still new. Take {' or '.join(readers('attribution_every'))}, without "
+            f"are drawn while the classifier is still new. Take {' or '.join(refilling_in_training())}, without "
             "fixed masks, or another policy."
         )
 

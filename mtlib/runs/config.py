@@ -14,7 +14,7 @@ from mtlib.data.registry import split_options
 from mtlib.data.source_kinds import source_kind
 from mtlib.data.tasks import get_task
 from mtlib.errors import UserError
-from mtlib.methods import METHODS, get_method, readers, settings_of_any_method, unread_settings
+from mtlib.methods import METHODS, get_method, readers, refilling_in_training, settings_of_any_method, unread_settings
 from mtlib.paths import MINI_MODEL_DIR
 from mtlib.runs.checks import check
 from mtlib.settings import (
@@ -197,7 +197,7 @@ def read_by(method: str, values: Mapping[str, object]) -> dict[str, object]:
     reads = {*settings_of(RunConfig), *get_method(method).reads}
     task, chosen = values.get("task"), {"classification": "fine_tuning", "bias": "by_task"} | values
     chosen = {name: value for name, value in chosen.items() if name in reads}
-    if "shared" not in reads:
+    if method not in refilling_in_training():
         reads.discard("gradient_diagnostics_steps")  # which compares the two losses on a shared trunk
     reads -= unread_settings(chosen, pair=not isinstance(task, str) or get_task(task).pair).keys()
     return {name: value for name, value in values.items() if name in reads}

@@ -171,6 +171,6 @@ def write_atomically(path: Path, text: str) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(part, path)
-    except OSError:
+    except BaseException:  # Ctrl-C too
         part.unlink(missing_ok=True)
         raise

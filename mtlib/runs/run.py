@@ -78,7 +78,9 @@ def run(
     state = PartialState(cpu=precision()["use_cpu"])
     with _disk_errors(out), claim(lock_path(path)) if state.is_main_process else contextlib.nullcontext():
         state.wait_for_everyone()  # or one of several processes might look before another's record is there
-        if not path.exists() or (fresh and read_records([path]) == [shipped_record(asked, inputs)]):
+        to_do = not path.exists() or (fresh and read_records([path]) == [shipped_record(asked, inputs)])
+        state.wait_for_everyone()  # all have looked before one writes
+        if to_do:
             if keep_model is not None:
                 _check_kept(keep_model, run_identity(config, inputs))
             elif not fresh and (record := shipped_record(asked, inputs)) is not None:
@@ -117,8 +119,9 @@ def _complete(
     revision = getattr(plm.config, "_commit_hash", None)
     examples = _examples(config, sets["train"].dataset, plm, stages)
     work = path.parent / ".work" / path.stem
-    if not resume:
+    if not resume and PartialState().is_main_process:
         shutil.rmtree(work, ignore_errors=True)
+    PartialState().wait_for_everyone()  # or a slower process might delete what a faster one has written
     trained = train_stages(config, stages, plm, examples, work, callbacks)
     evaluation_seconds = time.perf_counter()
     metrics = _evaluate(trained, sets, config)
@@ -164,19 +167,10 @@ def _start(config: RunConfig) -> tuple[SharedPLM, tuple[Stage, ...]]:
         replace(stage, prepare=tuple(p.reading_from(config.source) for p in stage.prepare)) for stage in stages
     )
     for stage in stages:
-        stage.objective.check(_with_options(plm, config, stage))
+        stage.objective.check(plm)
         for preparer in stage.prepare:
             preparer.check(plm)
     return plm, stages
-
-
-def _with_options(plm: SharedPLM, config: RunConfig, stage: Stage) -> SharedPLM:
-    """The model as the stage will have it: transformers reads options such as that of attention when it loads one."""
-    if not stage.model_options:
-        return plm
-    return SharedPLM.from_pretrained(
-        config.model_path, num_labels=plm.config.num_labels, shared=plm.shared, **stage.model_options
-    )
 
 
 def _examples(config: RunConfig, train: Dataset, plm: SharedPLM, stages: Sequence[Stage]) -> Dataset:

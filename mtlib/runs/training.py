@@ -65,7 +65,7 @@ def train_stages(
         last = stage is stages[-1]
         if not (folder / _MODEL).exists():
             clock.enter(stage.name)
-            start = _started(config, stage, plm, folder)
+            start = _started(config, stage, plm)
             examples_of_stage, counts = _prepare(config, stage, start, plm, examples, folder)
             if stage.prepare:
                 clock.stop()  # what was prepared is kept, and so is the time that it took
@@ -132,7 +132,7 @@ def _prepare_early(
         early = tuple(takewhile(lambda preparer: not preparer.asks_previous, stage.prepare))
         if stage.start == "pretrained" and early:
             clock.enter(stage.name)
-            start = _started(config, stage, plm, folder)
+            start = _started(config, stage, plm)
             _prepare(config, replace(stage, prepare=early), start, plm, examples, folder)
             clock.stop()
 
@@ -151,22 +151,14 @@ def _train(
     return trainer, {"cost": cost, "history": [entry for entry in trainer.state.log_history if "loss" in entry]}
 
 
-def _started(config: RunConfig, stage: Stage, plm: SharedPLM, folder: Path) -> SharedPLM:
-    """The model that a stage starts from, with its options; `plm` is the one that the stage before left."""
-    if stage.start == "previous" and not stage.model_options:
+def _started(config: RunConfig, stage: Stage, plm: SharedPLM) -> SharedPLM:
+    """The model that a stage starts from; `plm` is the one that the stage before left."""
+    if stage.start == "previous":
         return plm
-    if stage.start == "pretrained":
-        set_seed(config.seed)  # the same new head in a resumed run, whose generators stand elsewhere
-        started = SharedPLM.from_pretrained(
-            config.model_path, num_labels=plm.config.num_labels, shared=plm.shared, **stage.model_options
-        )
-        started.config.id2label, started.config.label2id = plm.config.id2label, plm.config.label2id
-        return started
-    part = folder / "start"  # through a folder, as transformers reads its options when it loads a model
-    if PartialState().is_main_process:
-        plm.save_pretrained(part)
-    PartialState().wait_for_everyone()
-    return SharedPLM.from_pretrained(part, **stage.model_options)
+    set_seed(config.seed)  # the same new head in a resumed run, whose generators stand elsewhere
+    started = SharedPLM.from_pretrained(config.model_path, num_labels=plm.config.num_labels, shared=plm.shared)
+    started.config.id2label, started.config.label2id = plm.config.id2label, plm.config.label2id
+    return started
 
 
 def _make_trainer(

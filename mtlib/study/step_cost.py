@@ -115,7 +115,7 @@ def _steps(config: RunConfig, examples: Dataset) -> list[_Step]:
     tokenizer = _pretrained(config.model_path, num_labels=n_labels, shared=shared).tokenizer
     return [
         _Step(
-            _pretrained(config.model_path, num_labels=n_labels, shared=shared, **stage.model_options), stage.objective,
+            _pretrained(config.model_path, num_labels=n_labels, shared=shared), stage.objective,
             update if stage.objective.two_losses else "joint", examples,
         )
         for stage in get_method(config.method).stages(settings, config.rates, tokenizer)

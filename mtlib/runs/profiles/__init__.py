@@ -3,7 +3,6 @@
 The cells of a notebook are the same under every profile; only what this module resolves differs.
 """
 
-import hashlib
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -107,8 +106,8 @@ class ResolvedProfile:
         return SharedPLM.from_pretrained(folder)
 
     def _model_folder(self, config: RunConfig) -> Path | None:
-        name = hashlib.sha256(repr(config).encode()).hexdigest()[:10]
-        return self.out / "models" / f"{config.method}-{name}" if config.seed == self.seeds[0] else None
+        """Named like the record, whose name follows data and model too; None for another than the first seed."""
+        return self.out / "models" / record_path(config, self.out).stem if config.seed == self.seeds[0] else None
 
     def __str__(self) -> str:
         """What most notebooks use, in a line; the rest stands in the profile's file."""
