@@ -65,14 +65,38 @@ def settings_of(cls: type) -> dict[str, Setting]:
     return settings
 
 
-Masking = Literal[
-    "exact", "bernoulli", "whole_word", "original", "salient_spans", "supervised", "supervised_top5", "meta_learned",
-    "frequency_rare", "frequency_frequent", "part_of_speech_content", "part_of_speech_function",
-    "attribution_most", "attribution_least", "known_shortcut", "known_shortcut_first", "known_cause",
-]  # fmt: skip
-TESTBED_ONLY = ("known_shortcut", "known_shortcut_first", "known_cause")  # policies that know the grammar
-OWN_LENGTH = ("supervised", "supervised_top5")  # policies that mask a span, however long it is
-ATTRIBUTION = ("attribution_most", "attribution_least")  # policies that ask the classifier in training
+class PolicyFacts(NamedTuple):
+    """What has to be known of a masking policy where torch is not at hand; the policies stand in `mtlib.masking`."""
+
+    words: str  # in tables and figures; {} is its rate
+    testbed_only: bool = False  # it knows the grammar
+    own_length: bool = False  # it masks a span, however long that is, and reads no rate
+    asks_classifier: bool = False  # the one in training
+
+
+MASKING_POLICIES = {
+    "exact": PolicyFacts("random, {}"),
+    "bernoulli": PolicyFacts("random (coin), {}"),
+    "whole_word": PolicyFacts("random words, {}"),
+    "original": PolicyFacts("random, all predicted, {}"),
+    "salient_spans": PolicyFacts("named entity (else {})"),  # the rate is for texts without one
+    "supervised": PolicyFacts("pointed span", own_length=True),
+    "supervised_top5": PolicyFacts("one of 5 pointed spans", own_length=True),
+    "meta_learned": PolicyFacts("meta-learned (reconstruction), {}"),
+    "frequency_rare": PolicyFacts("rare, {}"),
+    "frequency_frequent": PolicyFacts("frequent, {}"),
+    "part_of_speech_content": PolicyFacts("content words, {}"),
+    "part_of_speech_function": PolicyFacts("function words, {}"),
+    "attribution_most": PolicyFacts("most attributed, {}", asks_classifier=True),
+    "attribution_least": PolicyFacts("least attributed, {}", asks_classifier=True),
+    "known_shortcut": PolicyFacts("shortcut's words, {}", testbed_only=True),
+    "known_shortcut_first": PolicyFacts("shortcut's words first, {}", testbed_only=True),
+    "known_cause": PolicyFacts("deciding words, {}", testbed_only=True),
+}
+Masking = Literal[tuple(MASKING_POLICIES)]
+TESTBED_ONLY = tuple(name for name, facts in MASKING_POLICIES.items() if facts.testbed_only)
+OWN_LENGTH = tuple(name for name, facts in MASKING_POLICIES.items() if facts.own_length)
+ATTRIBUTION = tuple(name for name, facts in MASKING_POLICIES.items() if facts.asks_classifier)
 Fill = Literal["argmax", "sample", "top_k"]
 Replacement = Literal["mask", "80_10_10"]
 Update = Literal["joint", "balanced", "alternating"]

@@ -1,21 +1,10 @@
 """What a masking policy at a rate is called: in records and on the command line, and in words."""
 
 from collections.abc import Mapping
-from typing import NamedTuple, get_args
+from typing import NamedTuple
 
 from mtlib.errors import UserError
-from mtlib.settings import OWN_LENGTH, SHARE, Masking
-
-_WORDS = {
-    "exact": "random", "whole_word": "random words", "original": "random, all predicted", "bernoulli": "random (coin)",
-    "supervised": "pointed span", "supervised_top5": "one of 5 pointed spans",
-    "salient_spans": "named entity (else {})",  # the rate is for texts without one
-    "frequency_rare": "rare", "frequency_frequent": "frequent", "part_of_speech_content": "content words",
-    "part_of_speech_function": "function words", "attribution_most": "most attributed",
-    "attribution_least": "least attributed", "meta_learned": "meta-learned (reconstruction)",
-    "known_shortcut": "shortcut's words", "known_shortcut_first": "shortcut's words first",
-    "known_cause": "deciding words",
-}  # fmt: skip
+from mtlib.settings import MASKING_POLICIES, OWN_LENGTH, SHARE
 
 
 class PolicyAtRate(NamedTuple):
@@ -28,9 +17,9 @@ class PolicyAtRate(NamedTuple):
     def parse(cls, text: str) -> "PolicyAtRate":
         """From "exact:0.15", or "supervised". Without a rate it is 0.05."""
         policy, _, rate = text.partition(":")
-        if policy not in get_args(Masking):
+        if policy not in MASKING_POLICIES:
             raise UserError(
-                f"policy is {policy!r}; expected one of {', '.join(get_args(Masking))}, with a rate as in exact:0.15."
+                f"policy is {policy!r}; expected one of {', '.join(MASKING_POLICIES)}, with a rate as in exact:0.15."
             )
         if policy in OWN_LENGTH:
             if rate:
@@ -53,7 +42,7 @@ class PolicyAtRate(NamedTuple):
 
     @property
     def label(self) -> str:
+        words = MASKING_POLICIES[self.policy].words
         if self.rate is None:
-            return _WORDS[self.policy]
-        share = "all of them" if self.rate == 1 else f"{100 * self.rate:g} %"
-        return _WORDS[self.policy].format(share) if "{}" in _WORDS[self.policy] else f"{_WORDS[self.policy]}, {share}"
+            return words
+        return words.format("all of them" if self.rate == 1 else f"{100 * self.rate:g} %")

@@ -78,8 +78,8 @@ def policies(
 
     check_json(json_file, "policies", "policies")
     description = masks_of_policies.describe(
-        task, source, model, names or None, examples, seed, trained, spacy_pipeline,
-        lambda name: print_line(f"  {name}"), train_size,
+        task, source, model, names or None, size=examples, seed=seed, trained=trained, spacy_pipeline=spacy_pipeline,
+        report=lambda name: print_line(f"  {name}"), train_size=train_size,
     )  # fmt: skip
     frame = mask_tables.as_frame(description)
     labels = [PolicyAtRate.parse(name).label for name in frame.index]

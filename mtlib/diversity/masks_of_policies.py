@@ -47,12 +47,12 @@ DEFAULT = (
     "supervised", "supervised_top5", "known_cause:0.05", "known_shortcut:0.05", "known_shortcut:0.1",
     "known_shortcut:0.15", "known_shortcut:1",
 )  # fmt: skip
-_CLASSIFIER_RATE = 2e-4  # the cpu profile's for fine-tuning
+_CLASSIFIER_RATE = 2e-4  # trains the bundled model in one epoch
 _TIMED_BATCHES, _BATCH = 8, 16
 
 
 def describe(
-    task: str = "sentiment", source: str = "testbed", model: str = "mini", policies: Sequence[str] | None = None,
+    task: str = "sentiment", source: str = "testbed", model: str = "mini", policies: Sequence[str] | None = None, *,
     size: int | None = None, seed: int = 0, trained: str | Path | None = None,
     spacy_pipeline: str = ENGLISH_PIPELINE, report: Callable[[str], None] = lambda name: None,
     train_size: int | None = None,

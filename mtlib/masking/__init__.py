@@ -38,7 +38,7 @@ __all__ = [
     "pointer_loss",
 ]
 
-# name -> (rate, tokenizer, spaCy pipeline) -> policy, in the order of `settings.Masking` (for those without torch)
+# name -> (rate, tokenizer, spaCy pipeline) -> policy, in the order of `settings.MASKING_POLICIES`
 POLICIES = {
     "exact": lambda rate, tokenizer, pipeline: ExactMasking(rate),
     "bernoulli": lambda rate, tokenizer, pipeline: BernoulliMasking(rate),

@@ -54,12 +54,12 @@ class DrawMasks(Preparer):
     def __post_init__(self):
         check_policy(self.masking, required=True)
 
-    def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0, batch_size: int = 64) -> Prepared:
+    def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
         generator = torch.Generator().manual_seed(seed)
         masks: list[list[bool]] = []
         collate = Collator(plm.tokenizer, self.masking.columns)
         # a generator of its own: the loader would draw from the global one
-        for batch in DataLoader(examples, batch_size, collate_fn=collate, generator=torch.Generator()):
+        for batch in DataLoader(examples, 64, collate_fn=collate, generator=torch.Generator()):
             batch = {name: tensor.to(plm.device) for name, tensor in batch.items()}
             mask = draw_mask(plm, batch, self.masking, generator)["mask"]  # (batch, seq)
             attended = batch["attention_mask"].bool()

@@ -84,20 +84,26 @@ class PointedSpan(NamedTuple):
     end: int
 
 
+_BATCH, _RATE = 32, 1e-3
+
+
 def fit_span_pointer(
-    pointer: SpanPointer, spans: Sequence[PointedSpan], special_ids: Iterable[int], epochs: int = 3,
-    batch_size: int = 32, learning_rate: float = 1e-3, seed: int = 0,
-) -> list[float]:  # fmt: skip
+    pointer: SpanPointer,
+    spans: Sequence[PointedSpan],
+    special_ids: Iterable[int],
+    epochs: int = 3,
+    seed: int = 0,
+) -> list[float]:
     """Train `pointer` in place with Adam on `pointer_loss`; the mean loss of every epoch. Depends on `seed` alone."""
     if not spans:
         raise UserError("there is no span to learn from; expected texts with at least one marked span.")
     special = torch.tensor(sorted(special_ids))
-    optimizer = torch.optim.Adam(pointer.parameters(), lr=learning_rate)
+    optimizer = torch.optim.Adam(pointer.parameters(), lr=_RATE)
     generator, losses = torch.Generator().manual_seed(seed), []
     pointer.train()
     for _ in range(epochs):
         total = 0.0
-        for rows in torch.randperm(len(spans), generator=generator).split(batch_size):
+        for rows in torch.randperm(len(spans), generator=generator).split(_BATCH):
             some = [spans[i] for i in rows.tolist()]
             start, end = (torch.tensor([span[i] for span in some], device=pointer.embeddings.device) for i in (1, 2))
             loss = pointer_loss(*span_logits(pointer, [span.input_ids for span in some], special), start, end)

@@ -21,7 +21,7 @@ from mtlib.data.tasks import TASKS
 from mtlib.diversity.two_trainings import as_frame
 from mtlib.errors import UserError
 from mtlib.runs.records import examples_used, read_records
-from mtlib.study import changes, claims, figures, peers, readings, report, reviews
+from mtlib.study import changes, claims, figures, peers, readings, report, reviews, weaker
 from mtlib.study.ablations import WITHOUT_REFILLING, as_printed, reading_originals, told_the_words
 from mtlib.study.arms import scores_of_arms
 from mtlib.study.plan import ARMS, arm_of, split
@@ -62,6 +62,7 @@ def parts(results: Path) -> dict[str, str]:
         "policies at half the strength": _compared(
             policies.in_training_by("mask_tuning"), read_records([results / "policies_weaker.jsonl"]), "masked"
         ),
+        "rates at half the strength": _compared(weaker.RATES, weaker.at_several_rates(results), "masked"),
         "policies on pairs": _each_compared(
             policies.in_training_by("no_integrated_loss"), _by_task(read_records([results / "policies_pairs.jsonl"])),
             "masked",

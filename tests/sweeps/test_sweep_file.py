@@ -126,7 +126,7 @@ MADE = {
     "peers_testbeds": ("peers_rows", "peers_reference"),
     "policies": ("policies", "policies_grid", "policies_pairs", "ablations", "pretraining_testbed"),
     "policies_data": ("policies_sst2", "intermediate", "intermediate_grid"),
-    "policies_weaker": ("policies_weaker",),
+    "policies_weaker": ("policies_weaker", "policies_weaker_rates"),
     "sst2": ("sst2", "sst2_grid", "sizes", "sizes_grid", "readings"),
     "testbed_probe": ("testbed",),
 }

@@ -1,0 +1,38 @@
+"""Strength 0.5: which runs stand in the table of learning rates, and what the pages say of it."""
+
+import pytest
+
+from mtlib.analysis.comparison import FINE_TUNING, in_distribution
+from mtlib.paths import DATA_DIR
+from mtlib.study.weaker import RATES, arm_of, at_several_rates, label
+
+RUN = {"method": "mask_tuning", "masking": "exact", "mask_rate": 0.05, "epochs": 8,
+       "learning_rate": 1e-4, "classifier_learning_rate": 1e-3}  # fmt: skip
+FINE_TUNED = RUN | {"method": FINE_TUNING, "masking": None, "mask_rate": None}
+
+
+@pytest.mark.parametrize(
+    ("config", "arm"),
+    [
+        (FINE_TUNED | {"classifier_learning_rate": 1e-4}, FINE_TUNING),
+        (FINE_TUNED, "fine_tuning 0.0001 0.001"),
+        (FINE_TUNED | {"epochs": 16}, None),
+        (RUN, "exact:0.05 0.0001 0.001"),
+        (RUN | {"mask_rate": 0.15}, None),
+        (RUN | {"classifier_reads": "original"}, None),
+        (RUN | {"method": "no_integrated_loss"}, None),
+        (RUN | {"masking": "known_shortcut", "mask_rate": 1.0}, "known_shortcut:1 0.0001 0.001"),
+    ],
+)
+def test_arms(config, arm):
+    assert arm_of(config) == arm
+    assert arm is None or label(arm) == {"f": "fine-tuning (no masks)", "e": "random, 5 %"}.get(
+        arm[0], "shortcut's words, all of them"
+    )
+
+
+def test_the_rates_called_fine_tunings_best_are():
+    """By the plan's rule: the highest mean in distribution."""
+    of_arms = RATES.by_arm(at_several_rates(DATA_DIR / "results"))
+    means = {arm: sum(map(in_distribution, runs)) / len(runs) for arm, runs in of_arms.items() if len(runs) == 5}
+    assert max((arm for arm in means if arm.startswith(FINE_TUNING)), key=means.get) == FINE_TUNING
