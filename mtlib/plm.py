@@ -320,6 +320,9 @@ class SharedPLM(nn.Module):
         Structural tokens ([CLS], [SEP], [PAD], [MASK], `</s>` ...) are never filled in, since they would change what
         the classifier reads as the text's shape; [UNK] may be. No gradient flows through the filled-in ids.
 
+        In bf16 logits are rounded, so that two tokens can be equally likely; "argmax" then takes the one with the lower
+        id. (With the bundled model on SST-2 the filling differs from that in float32 at 1.4 % of the places.)
+
         Args:
             batch: `input_ids` `(batch, seq)` holds the original text.
             mask: bool `(batch, seq)`.

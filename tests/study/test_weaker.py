@@ -2,7 +2,7 @@
 
 import pytest
 
-from mtlib.analysis.comparison import FINE_TUNING, in_distribution
+from mtlib.analysis.comparison import FINE_TUNING, in_distribution, sets_outside, verdict
 from mtlib.paths import DATA_DIR
 from mtlib.study.weaker import RATES, arm_of, at_several_rates, label
 
@@ -36,3 +36,13 @@ def test_the_rates_called_fine_tunings_best_are():
     of_arms = RATES.by_arm(at_several_rates(DATA_DIR / "results"))
     means = {arm: sum(map(in_distribution, runs)) / len(runs) for arm, runs in of_arms.items() if len(runs) == 5}
     assert max((arm for arm in means if arm.startswith(FINE_TUNING)), key=means.get) == FINE_TUNING
+
+
+def test_what_the_page_says_of_them():
+    page = (DATA_DIR / "results" / "POLICIES.md").read_text()
+    arms = RATES.by_arm(at_several_rates(DATA_DIR / "results"))
+    lowest = min(map(in_distribution, arms[FINE_TUNING]))
+    assert f"both at 1e-4 fine-tuning has {lowest:.1f} % or more with every seed" in page
+    for arm in arms.keys() - {FINE_TUNING}:
+        for name in sets_outside(arms):
+            assert verdict(arms, arm, FINE_TUNING, name) != "holds here", f"{arm} is better on {name}"
