@@ -242,7 +242,7 @@ def test_06_named_entities():
     words = f"touches the shortcut in {touched} of the sentences and hides all of it in {hidden}"
     gap = points(shipped("policies"), {"policies": {}}, "no_integrated_loss").loc["salient_spans:0.05", "gap"]
     tokens = f"A named entity takes more, {100 * line['tokens_masked']:.0f} % of the tokens"
-    end = f"{tokens}, and hides all of the shortcut in one sentence of five; the gap stays at {gap:.0f} points"
+    end = f"{tokens}, and hides all of the shortcut in one sentence of five; the gap stays at {gap:.0f} points without"
     assert any(end in text for text in prose("06"))
     page = results_page("POLICIES")
     assert words in page
@@ -368,8 +368,11 @@ def test_06_gap():
     assert f"in which nothing is hidden, the gap is {unhidden:.0f}" in answer("06") and len(predicted) == 5
     for method in ("mask_tuning", "no_integrated_loss"):
         gaps = points(shipped("policies"), {"policies": {}}, method)["gap"]
-        unaware = gaps[~gaps.index.str.startswith("known_shortcut")].drop("fine_tuning")
-        assert gaps["fine_tuning"] - unaware.min() < 3 and "closes more than 3 points of it" in answer("06")
+        unaware = gaps[~gaps.index.str.startswith("known_shortcut")].drop(["fine_tuning", "salient_spans:0.05"])
+        assert gaps["fine_tuning"] - unaware.min() < 3 and "no other closes more than 3 points of it" in answer("06")
+    entities = found.loc["salient_spans:0.05"]
+    text = f"narrow the gap to {entities['gap']:.0f} points ({WORDS[entities['n']]} seeds"
+    assert text in answer("06") and f"narrow it to {entities['gap']:.0f} (" in results_page("README")
     behind = found.loc["fine_tuning", "out_of_it"] - found.loc["exact:0.05", "out_of_it"]
     text = f"below fine-tuning out of distribution with each of the five (by {behind:.1f} points on average"
     assert any(text in cell for cell in prose("06"))
