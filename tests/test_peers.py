@@ -608,6 +608,9 @@ class TestHiddenCut:
             batch = objective.prepare(model, make_batch(model), torch.Generator().manual_seed(0))
             losses.append(objective(model, batch).loss.item())
         assert losses[0] == losses[1]
+        inside = make_plm(tiny_bert_config())
+        ObjectiveTrainer(inside, MaskTuning(classification=HiddenCut()), arguments(tmp_path), examples(8))
+        assert inside.config._attn_implementation == "eager"
 
     def test_a_model_that_computes_its_states_twice_is_told(self):
         plm = architecture("bert")

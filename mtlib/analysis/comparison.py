@@ -9,7 +9,6 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import get_args
 
 import pandas
 
@@ -26,7 +25,7 @@ from mtlib.analysis.statistics import verdict as verdict_of
 from mtlib.data.tasks import kind
 from mtlib.errors import UserError
 from mtlib.methods import METHODS
-from mtlib.settings import Masking
+from mtlib.settings import MASKING_POLICIES
 
 FINE_TUNING = "fine_tuning"  # the arm that others are compared with
 # what all arms must share
@@ -268,7 +267,7 @@ def _mean_accuracy(record: dict, of: str) -> float:
 
 def _place(config: Mapping) -> tuple:
     """Of an arm in tables: by method, alone before inside Mask-tuning; by masking policy and rate."""
-    policies, method = get_args(Masking), config["method"]
+    policies, method = list(MASKING_POLICIES), config["method"]
     masking, inside = config.get("masking"), config.get("classification") or FINE_TUNING
     policy = policies.index(masking) if masking in policies else -1
     family = inside if inside in METHODS and inside != FINE_TUNING else method

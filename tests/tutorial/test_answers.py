@@ -109,10 +109,10 @@ def test_03_table():
         assert len({len(seeds) for seeds in cells}) == 1
         numbers = [f"{seeds.mean():.1f}" for seeds in cells]
         if len(cells) == 2:  # the balanced update has learning rates of its own
-            balanced = WITHOUT_REFILLING.by_arm(reading_originals(DATA_DIR / "results"))["refilled"]
-            mean = fmean(comparison.accuracy(run, set_name) for run in balanced)
-            plain = WITHOUT_REFILLING.by_arm(reading_originals(DATA_DIR / "results"))["fine_tuning"]
-            same_rates = fmean(comparison.accuracy(run, set_name) for run in plain)
+            arms = WITHOUT_REFILLING.by_arm(reading_originals(DATA_DIR / "results"))
+            mean, same_rates = (
+                fmean(comparison.accuracy(run, set_name) for run in arms[arm]) for arm in ("refilled", "fine_tuning")
+            )
             numbers.append(f"{mean:.1f} (fine-tuning at the same rates: {same_rates:.1f})")
         printed = [line.format(WORDS[len(cells[0])]), *numbers]
         assert f"| {' | '.join(printed)} |" in answer("03")

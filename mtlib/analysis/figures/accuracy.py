@@ -61,7 +61,7 @@ def differences(table: Table, title: str = "") -> tuple[Figure, str]:
     marks = pandas.DataFrame(cells, columns=_MARK)
     figure, axis = _draw(marks, table.columns)
     axis.axvline(0, color="0.3", lw=0.8)
-    lines = [f"{column} ({kind(column.split()[0])})" for column in table.columns]  # "imdb_cad original" is of imdb_cad
+    lines = map(style.with_kind, table.columns)
     style.rows_down(axis, lines, xlabel="difference to fine-tuning, points (right of 0: better)", title=title)
     axis.margins(x=0.08)
     style.legend_below(figure, style.labelled(axis))

@@ -176,7 +176,7 @@ def id_first(sets: Iterable[str]) -> list[str]:
 
 
 def with_kind(set_name: str) -> str:
-    return f"{set_name} ({kind(set_name)})"
+    return f"{set_name} ({kind(set_name.split()[0])})"  # "imdb_cad original" is a part of imdb_cad
 
 
 def rows_down(axis, labels: Iterable[str], **settings) -> None:
