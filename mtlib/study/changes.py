@@ -13,7 +13,7 @@ from mtlib.analysis.comparison import FINE_TUNING, Arms, difference, group_by_ar
 from mtlib.analysis.frame import by_row, common_sets
 from mtlib.analysis.policies import in_training_by
 from mtlib.runs.records import read_records
-from mtlib.study import reviews
+from mtlib.study import base_sized, reviews
 from mtlib.study.ablations import as_printed, told_the_words, with_settings, without_refilling
 from mtlib.study.peers import PEERS
 
@@ -85,15 +85,11 @@ OF_COMBINATIONS = (
     Change("Span Cutoff: put inside Mask-tuning", "mask_tuning + span_cutoff", "span_cutoff"),
 )
 _RANDOM = "exact:0.05"
-OF_AMOUNTS = (
+OF_AMOUNTS = (  # in either comparison
     Change("fine-tuning → shortcut's words, 5 %", "known_shortcut:0.05", FINE_TUNING),
     Change("fine-tuning → shortcut's words, 10 %", "known_shortcut:0.1", FINE_TUNING),
     Change("fine-tuning → shortcut's words, 15 %", "known_shortcut:0.15", FINE_TUNING),
     Change("shortcut's words, 5 % → 15 %", "known_shortcut:0.15", "known_shortcut:0.05"),
-    Change("shortcut's words, 15 % → all of them", "known_shortcut:1", "known_shortcut:0.15"),
-)
-OF_AMOUNTS_WITH_THE_LOSS = (
-    Change("fine-tuning → shortcut's words, 15 %", "known_shortcut:0.15", FINE_TUNING),
     Change("shortcut's words, 15 % → all of them", "known_shortcut:1", "known_shortcut:0.15"),
 )
 _UNFILLED = "random, no refilling"
@@ -101,12 +97,19 @@ OF_MASKS_AT_HALF = (
     Change("random → shortcut's words, all of them", "known_shortcut:1", _RANDOM),
     Change("random → deciding words", "known_cause:0.05", _RANDOM),
     Change("random → pointed span", "supervised", _RANDOM),
+    Change("random → one of 5 pointed spans", "supervised_top5", _RANDOM),
     Change("random → most attributed", "attribution_most:0.05", _RANDOM),
+    Change("random → least attributed", "attribution_least:0.05", _RANDOM),
     Change("random → rare", "frequency_rare:0.05", _RANDOM),
+    Change("random → frequent", "frequency_frequent:0.05", _RANDOM),
     Change("random → content words", "part_of_speech_content:0.05", _RANDOM),
+    Change("random → function words", "part_of_speech_function:0.05", _RANDOM),
     Change("random → meta-learned (reconstruction)", "meta_learned:0.05", _RANDOM),
     Change("random, 5 % → 15 %", "exact:0.15", _RANDOM),
     Change("random, 5 % → 30 %", "exact:0.3", _RANDOM),
+    Change("random → random words", "whole_word:0.05", _RANDOM),
+    Change("random → random (coin)", "bernoulli:0.05", _RANDOM),
+    Change("random → random, all predicted", "original:0.05", _RANDOM),
     Change("random → random, no refilling", _UNFILLED, _RANDOM),
 )
 OF_MASKS_ON_REVIEWS = (
@@ -124,6 +127,17 @@ OF_PRETRAINING = (
 OF_A_LARGER_MODEL = (
     Change("leave the loss out of equation 1", "no_integrated_loss", "mask_tuning"),
     Change("balance the two losses of equation 1", "mask_tuning (balanced)", "mask_tuning"),
+)
+OF_MORE_EPOCHS = (
+    Change("fine-tuning: 3 → 6 epochs", base_sized.longer(FINE_TUNING), FINE_TUNING),
+    Change("equation 1 as printed (joint): 3 → 6 epochs", base_sized.longer("mask_tuning"), "mask_tuning"),
+    Change("balanced: 3 → 6 epochs", base_sized.longer("mask_tuning (balanced)"), "mask_tuning (balanced)"),
+    Change("6 epochs: fine-tuning → joint", base_sized.longer("mask_tuning"), base_sized.longer(FINE_TUNING)),
+    Change(
+        "6 epochs: fine-tuning → balanced",
+        base_sized.longer("mask_tuning (balanced)"),
+        base_sized.longer(FINE_TUNING),
+    ),
 )
 OF_MASKS_ON_PAIRS = (
     Change("random, 30 % → shortcut's words first, 30 %", "known_shortcut_first:0.3", "exact:0.3"),
@@ -149,15 +163,18 @@ def tables(results: Path) -> dict[str, pandas.DataFrame]:
         "order of the losses, changed": table(order, OF_ORDER),
         "other methods, changed": table(PEERS.by_arm(records("peers")), OF_COMBINATIONS),
         "amounts, changed": table(in_training_by("no_integrated_loss").by_arm(records("policies")), OF_AMOUNTS),
-        "amounts with the loss, changed": table(
-            in_training_by("mask_tuning").by_arm(records("policies")), OF_AMOUNTS_WITH_THE_LOSS
-        ),
+        "amounts with the loss, changed": table(in_training_by("mask_tuning").by_arm(records("policies")), OF_AMOUNTS),
         "policies at half the strength, changed": table(at_half_the_strength(results), OF_MASKS_AT_HALF),
         "policies on reviews, changed": table(reviews.REFILLING.by_arm(records("policies_sst2")), OF_MASKS_ON_REVIEWS),
         "intermediate pre-training, changed": table(
             reviews.PRETRAINING.by_arm(records("intermediate")), OF_PRETRAINING
         ),
         "base-sized, changed": table(by_row(records("base")), OF_A_LARGER_MODEL),
+        "base-sized, longer": table(base_sized.by_length(results), OF_MORE_EPOCHS),
+        "base-sized policies, changed": table(
+            reviews.REFILLING.by_arm(base_sized.with_policies(results)),
+            [change for change in OF_MASKS_ON_REVIEWS if change.base == _RANDOM],
+        ),
     }
 
 
