@@ -119,6 +119,7 @@ OF_MASKS_ON_REVIEWS = (
     Change("random → least attributed", "attribution_least:0.05", _RANDOM),
     Change("random → meta-learned (reconstruction)", "meta_learned:0.05", _RANDOM),
 )
+OF_MASKS_OF_A_LARGER_MODEL = tuple(change for change in OF_MASKS_ON_REVIEWS if change.base == _RANDOM)
 OF_PRETRAINING = (
     Change("random → random, all predicted", "original:0.15", "exact:0.15"),
     Change("random → pointed span", "supervised", "exact:0.15"),
@@ -173,7 +174,7 @@ def tables(results: Path) -> dict[str, pandas.DataFrame]:
         "base-sized, longer": table(base_sized.by_length(results), OF_MORE_EPOCHS),
         "base-sized policies, changed": table(
             reviews.REFILLING.by_arm(base_sized.with_policies(results)),
-            [change for change in OF_MASKS_ON_REVIEWS if change.base == _RANDOM],
+            OF_MASKS_OF_A_LARGER_MODEL,
         ),
     }
 

@@ -13,8 +13,8 @@ RESULTS = Path(__file__).resolve().parents[2] / "data" / "results"
 
 OF_TABLES = (  # in the order of `changes.tables`
     changes.OF_RANDOM_MASKS, changes.OF_PARTS, changes.OF_ORDER, changes.OF_COMBINATIONS, changes.OF_AMOUNTS,
-    changes.OF_AMOUNTS_WITH_THE_LOSS,
-    changes.OF_MASKS_AT_HALF, changes.OF_MASKS_ON_REVIEWS, changes.OF_PRETRAINING, changes.OF_A_LARGER_MODEL,
+    changes.OF_AMOUNTS, changes.OF_MASKS_AT_HALF, changes.OF_MASKS_ON_REVIEWS, changes.OF_PRETRAINING,
+    changes.OF_A_LARGER_MODEL, changes.OF_MORE_EPOCHS, changes.OF_MASKS_OF_A_LARGER_MODEL,
 )  # fmt: skip
 
 
