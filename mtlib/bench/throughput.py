@@ -35,7 +35,7 @@ def throughput(shape: str = "bert-base", batch_size: int = 32, steps: int = 30) 
                 torch.cuda.reset_peak_memory_stats()
             plm = random_plm(tokenizer, *SHAPES[shape])
             durations = step_seconds(plm, objective, examples, per_device_train_batch_size=batch_size)
-            per_step = statistics.mean(durations[steps // 3 :])  # the first third warms up
+            per_step = statistics.median(durations[steps // 3 :])  # the first third warms up; one hiccup must not count
             speeds[method] = batch_size / per_step
             mean_length = statistics.mean(examples["length"])
             tflops = model_flops(method, shape, mean_length) * batch_size / per_step / 1e12
