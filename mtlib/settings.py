@@ -24,6 +24,7 @@ class Range(NamedTuple):
             raise UserError(f"{name} is {value!r}; expected {self.text}.")
 
 
+MASK_RATE = 0.05  # the share of tokens that the paper masks
 SHARE = Range("a number from 0 to 1 (5 % is 0.05)", lambda value: 0 <= value <= 1)
 ABOVE_0 = Range("a number above 0", lambda value: 0 < value < math.inf)
 FROM_0 = Range("0 or more", lambda value: 0 <= value < math.inf)
@@ -157,7 +158,7 @@ class NoSettings:
 class MaskingSettings:
     """Which tokens are masked. (The words beside a type are the command line's help.)"""
 
-    mask_rate: _MaskRate = 0.05
+    mask_rate: _MaskRate = MASK_RATE
     masking: Annotated[
         Masking, "which tokens are masked (meta_learned is our reconstruction of what its authors describe)"
     ] = "exact"

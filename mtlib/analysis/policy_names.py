@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from mtlib.errors import UserError
-from mtlib.settings import MASKING_POLICIES, OWN_LENGTH, SHARE
+from mtlib.settings import MASK_RATE, MASKING_POLICIES, OWN_LENGTH, SHARE
 
 
 class PolicyAtRate(NamedTuple):
@@ -26,7 +26,7 @@ class PolicyAtRate(NamedTuple):
                 raise UserError(f"policy is {text!r}; {policy} masks a span of its own length, leave the rate out.")
             return cls(policy)
         try:
-            value = float(rate or 0.05)
+            value = float(rate or MASK_RATE)
         except ValueError:
             value = rate
         SHARE.check(f"the rate of {policy}", value)

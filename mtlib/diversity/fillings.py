@@ -26,6 +26,7 @@ from mtlib.paths import MINI_MODEL_DIR
 from mtlib.plm import SharedPLM
 from mtlib.runs.config import BUNDLED_MODEL, default_rates
 from mtlib.runs.records import write_atomically
+from mtlib.settings import MASK_RATE
 from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer, precision
 
 ARMS = ("plain_mlm", "mask_tuning")
@@ -47,7 +48,7 @@ def record_arms(
     seed: int = 0,
     epochs: int = 3,
     batch_size: int = BATCH_SIZE,
-    mask_rate: float = 0.05,
+    mask_rate: float = MASK_RATE,
 ) -> tuple[list[dict], dict[str, SharedPLM]]:
     """The paper's study: the same examples and the same masks under plain masked-LM training and under Mask-tuning.
 

@@ -19,6 +19,7 @@ from mtlib.diversity.plausibility import PlausibilityJudge
 from mtlib.runs import environment
 from mtlib.runs.config import BUNDLED_MODEL, RunConfig, configure, default_rates
 from mtlib.runs.inputs import model_sha256, record_path
+from mtlib.settings import MASK_RATE
 
 _SHOWN = 10  # places per task, from the testbed alone: other sources' texts are not ours to publish
 
@@ -43,7 +44,7 @@ class TwoTrainings:
     n: int = 200
     seed: int = 0
     epochs: int = 3
-    mask_rate: float = 0.05
+    mask_rate: float = MASK_RATE
 
     def file(self, out: Path) -> Path:
         """Where `arms` keeps its rows; data and model are read to tell."""

@@ -12,7 +12,7 @@ from mtlib.masking.sides import OneSide
 from mtlib.masking.spans import SalientSpanMasking
 from mtlib.masking.supervised import SupervisedMasking
 from mtlib.masking.whole_word import WholeWordMasking
-from mtlib.settings import ENGLISH_PIPELINE, check_choice
+from mtlib.settings import ENGLISH_PIPELINE, MASK_RATE, check_choice
 
 __all__ = [
     "AttributionMasking",
@@ -63,11 +63,11 @@ POLICIES = {
 def masking_policy(name: str, rate: float | None, tokenizer, spacy_pipeline: str = ENGLISH_PIPELINE) -> MaskingPolicy:
     """The policy of that name at `rate`; those that count mask at least one token, unless the rate is 0.
 
-    Without a rate it is 0.05; policies that mask a span of its own length read none. `spacy_pipeline` finds the named
-    entities of salient spans.
+    Without a rate it is `settings.MASK_RATE`; policies that mask a span of its own length read none. `spacy_pipeline`
+    finds the named entities of salient spans.
 
     Raises:
         UserError: no policy has that name.
     """
     check_choice("masking", name, POLICIES)
-    return POLICIES[name](0.05 if rate is None else rate, tokenizer, spacy_pipeline)
+    return POLICIES[name](MASK_RATE if rate is None else rate, tokenizer, spacy_pipeline)

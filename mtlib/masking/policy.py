@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mtlib.errors import UserError
 from mtlib.preparer import Preparer
-from mtlib.settings import FROM_0, SHARE
+from mtlib.settings import FROM_0, MASK_RATE, SHARE
 
 
 class MaskingPolicy(ABC):
@@ -93,7 +93,7 @@ class CountedMasking(MaskingPolicy):
             replacement with probabilities proportional to `exp(score / temperature)`.
     """
 
-    rate: float = 0.05
+    rate: float = MASK_RATE
     temperature: float = field(default=0.0, kw_only=True)
 
     def __post_init__(self):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from mtlib.masking.policy import CountedMasking, MaskingPolicy, uniform
-from mtlib.settings import SHARE
+from mtlib.settings import MASK_RATE, SHARE
 
 
 class ExactMasking(CountedMasking):
@@ -29,7 +29,7 @@ class OriginalMasking(ExactMasking):
 class BernoulliMasking(MaskingPolicy):
     """Each maskable token by itself with probability `rate`, as Hugging Face's masked-LM collator does."""
 
-    rate: float = 0.05
+    rate: float = MASK_RATE
 
     def __post_init__(self):
         SHARE.check("rate", self.rate)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from mtlib.masking.policy import CountedMasking, MaskingPolicy, uniform
-from mtlib.settings import ENGLISH_PIPELINE, SHARE
+from mtlib.settings import ENGLISH_PIPELINE, MASK_RATE, SHARE
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class SalientSpanMasking(MaskingPolicy):
         pipeline: name of the installed spaCy pipeline that finds them.
     """
 
-    rate: float = 0.05
+    rate: float = MASK_RATE
     pipeline: str = ENGLISH_PIPELINE
 
     columns = {"salient_spans": 0}  # noqa: RUF012  (never changed)

@@ -62,7 +62,7 @@ def mask_explorer(
 def readable(models: Mapping[str, SharedPLM], columns: Collection[str] = ()) -> list[str]:
     """The policies that need no column of a preparer but those that are there; without any, nothing but a text."""
     tokenizer = next(iter(models.values())).tokenizer
-    return [name for name in POLICIES if masking_policy(name, 0.05, tokenizer).columns.keys() <= {*columns}]
+    return [name for name in POLICIES if masking_policy(name, None, tokenizer).columns.keys() <= {*columns}]
 
 
 def policy_explorer(models: Mapping[str, SharedPLM], examples: Dataset, alpha: float = 0.6):
