@@ -5,8 +5,10 @@ The plans: `data/results/PLAN2.md`, block 1, and `data/results/PLAN_policies.md`
 
 from pathlib import Path
 
-from mtlib.analysis.comparison import Arms
-from mtlib.analysis.frame import by_row
+import pandas
+
+from mtlib.analysis.comparison import Arms, accuracy
+from mtlib.analysis.frame import by_row, common_sets
 from mtlib.runs.records import read_records
 from mtlib.study.plan import arm_of
 
@@ -30,6 +32,19 @@ def at_several_rates(results: Path) -> list[dict]:
         if run["config"]["seed"] == 0 and arm_of(run["config"]) in tried:
             runs.append(run)
     return runs
+
+
+def rates(results: Path) -> pandas.DataFrame:
+    """Accuracy on each set, in per cent, by arm and rate of the trunk; one seed."""
+    rows = []
+    for run in at_several_rates(results):
+        config, sets = run["config"], common_sets([run])
+        scores = {name: f"{accuracy(run, name):.1f}" for name in sets}
+        rows.append((arm_of(config), config["learning_rate"], f"{config['learning_rate']:.0e}", scores))
+    lines = [
+        {"arm": arm, "trunk's rate": text} | scores for arm, _, text, scores in sorted(rows, key=lambda row: row[:2])
+    ]
+    return pandas.DataFrame(lines).set_index("arm")
 
 
 def with_policies(results: Path) -> list[dict]:

@@ -119,7 +119,11 @@ OF_MASKS_ON_REVIEWS = (
     Change("random → least attributed", "attribution_least:0.05", _RANDOM),
     Change("random → meta-learned (reconstruction)", "meta_learned:0.05", _RANDOM),
 )
-OF_MASKS_OF_A_LARGER_MODEL = tuple(change for change in OF_MASKS_ON_REVIEWS if change.base == _RANDOM)
+OF_MASKS_OF_A_LARGER_MODEL = (
+    *(change for change in OF_MASKS_ON_REVIEWS if change.base == _RANDOM),
+    Change("random, 5 % → 30 %", "exact:0.3", _RANDOM),
+    Change("random, 30 % → pointed span (fewer tokens)", "supervised", "exact:0.3"),
+)
 OF_PRETRAINING = (
     Change("random → random, all predicted", "original:0.15", "exact:0.15"),
     Change("random → pointed span", "supervised", "exact:0.15"),

@@ -15,7 +15,7 @@ from mtlib import bench
 from mtlib.analysis import mask_tables, policies
 from mtlib.analysis.comparison import ArmComparison, accuracy
 from mtlib.analysis.figures.shortcuts import accuracy_by_strength
-from mtlib.analysis.frame import by_row, in_order
+from mtlib.analysis.frame import by_row
 from mtlib.analysis.tables import make_tables, markdown
 from mtlib.data.tasks import TASKS
 from mtlib.diversity.two_trainings import as_frame
@@ -96,7 +96,7 @@ def _base_sized(results: Path, tasks: list[str]) -> dict[str, str]:
     pairs = read_records([results / "base_pairs.jsonl"])
     return {
         "base-sized": _tables(read_records([results / "base.jsonl"])),
-        "base-sized rates": _rates(base_sized.at_several_rates(results)),
+        "base-sized rates": report.markdown(base_sized.rates(results)),
         "base-sized policies": _compared(reviews.REFILLING, base_sized.with_policies(results), "masked"),
         "base-sized pairs": _tables(pairs),
         "base-sized pairs, by label": _frames_by_task({task: report.by_label(pairs, task) for task in tasks}),
@@ -162,11 +162,11 @@ def _untrained(records: list[dict]) -> str:
 
 
 def _rates(records: list[dict]) -> str:
-    """Dev accuracy by learning rate, on the first set that a run was scored on."""
-    tasks, arms, rows = list(TASKS), in_order(arm_of(record["config"]) for record in records), []
+    """Dev accuracy by learning rate; every record was scored on one set."""
+    tasks, arms, rows = list(TASKS), [arm.name for arm in ARMS], []
     for record in records:
         config, train = record["config"], record["data"]["train"]
-        scores = next(iter(record["metrics"].values()))
+        ((_, scores),) = record["metrics"].items()
         place = tasks.index(config["task"]), arms.index(arm_of(config))
         examples = examples_used(train)
         rows.append((*place, examples, config["batch_size"], config["learning_rate"], scores["accuracy"]))
