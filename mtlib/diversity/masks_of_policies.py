@@ -11,6 +11,7 @@ import tempfile
 import time
 import zlib
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
 
@@ -38,7 +39,7 @@ from mtlib.runs.records import read_records
 from mtlib.runs.run import KEPT, run
 from mtlib.settings import ATTRIBUTION, ENGLISH_PIPELINE, OWN_LENGTH, TESTBED_ONLY
 from mtlib.stages import Refill
-from mtlib.testbed.grammar import load_grammar
+from mtlib.testbed.grammar import Grammar, load_grammar
 
 # `meta_learned` takes minutes to prepare, `salient_spans` needs a spaCy pipeline; `original` masks as `exact` does
 DEFAULT = (
@@ -78,7 +79,6 @@ def describe(
     disable_progress_bars()
     if trained is not None:
         _check_trained(trained, task, model)
-    seconds: dict[tuple[str, ...], float] = {}
     choices = [PolicyAtRate.parse(text) for text in (default_policies(source) if policies is None else policies)]
     config = configure(
         task, "fine_tuning", source=source, model=str(trained or model), epochs=1, seed=seed,
@@ -90,24 +90,11 @@ def describe(
         for preparer in masking.preparers():
             preparer.check_number(len(whole))
     asked, about = _asked(config, plm, choices, trained)
-    grammar, masks, lines = load_grammar(task), {}, {}
+    texts, masks, lines = _Texts(plm, asked, whole, marked, rows, load_grammar(task), seed, source), {}, {}
     nothing = np.zeros_like(marked.ordinary)
-    unmasked = what_is_refilled(plm, marked, nothing, list(marked.examples["input_ids"]), grammar)
+    unmasked = what_is_refilled(plm, marked, nothing, list(marked.examples["input_ids"]), texts.grammar)
     for choice, masking in maskings.items():
-        started = time.process_time()
-        whole = prepare(plm, whole, masking, seed, source)
-        # policies that read the same columns share the cost of computing them
-        prepared = seconds.setdefault(tuple(masking.columns), time.process_time() - started)
-        marked = marked._replace(examples=_with_columns(marked.examples, whole.select(rows), masking.columns))
-        drawn = DrawMasks(masking)(asked, marked.examples, drawing_seed(choice, seed)).examples
-        mask = masks[str(choice)] = flat(drawn["mask"])
-        refilled = Refill(FixedMasking(masking))(plm, drawn, seed).examples["input_ids"]
-        lines[str(choice)] = {
-            "policy": choice.policy, "rate": choice.rate, **what_is_masked(mask, marked),
-            **what_is_refilled(plm, marked, mask, refilled, grammar),
-            **how_well_it_points(plm, whole, masking, seed, source), "seconds_to_prepare": round(prepared, 1),
-            "seconds_per_batch": seconds_per_batch(plm, asked, masking, marked.examples),
-        }  # fmt: skip
+        masks[str(choice)], lines[str(choice)] = texts.under(choice, masking)
         report(str(choice))
     return {
         "task": task, "source": config.public()["source"], "model": config.public()["model"],
@@ -116,6 +103,52 @@ def describe(
         "all_tokens": what_is_masked(marked.ordinary, marked), "unmasked": unmasked, "policies": lines,
         "overlap": {f"{a} {b}": round(overlap(masks[a], masks[b]), 4) for a, b in combinations(masks, 2)},
     }  # fmt: skip
+
+
+@dataclass
+class _Texts:
+    """The training texts under one policy after the other; columns that one has computed stay for the next.
+
+    Args:
+        plm: fills.
+        asked: its classifier is asked by attribution.
+        whole: the training set, from which policies learn.
+        marked: what is known of the tokens of the examples that are looked at.
+        rows: of `whole` these are.
+        grammar: of the testbed's task, that decides what became of a label.
+        seed: of what policies learn, and of the masks (`drawing_seed`).
+        source: of the training set.
+        seconds: of the processor to compute columns, by their names.
+    """
+
+    plm: SharedPLM
+    asked: SharedPLM
+    whole: Dataset
+    marked: Marked
+    rows: list[int]
+    grammar: Grammar
+    seed: int
+    source: str
+    seconds: dict[tuple[str, ...], float] = field(default_factory=dict)
+
+    def under(self, choice: PolicyAtRate, masking: MaskingPolicy) -> tuple[np.ndarray, dict]:
+        """Where a policy masks the examples, and what is measured of it."""
+        started = time.process_time()
+        self.whole = prepare(self.plm, self.whole, masking, self.seed, self.source)
+        # policies that read the same columns share the cost of computing them
+        prepared = self.seconds.setdefault(tuple(masking.columns), time.process_time() - started)
+        examples = _with_columns(self.marked.examples, self.whole.select(self.rows), masking.columns)
+        self.marked = self.marked._replace(examples=examples)
+        drawn = DrawMasks(masking)(self.asked, examples, drawing_seed(choice, self.seed)).examples
+        mask = flat(drawn["mask"])
+        refilled = Refill(FixedMasking(masking))(self.plm, drawn, self.seed).examples["input_ids"]
+        return mask, {
+            "policy": choice.policy, "rate": choice.rate, **what_is_masked(mask, self.marked),
+            **what_is_refilled(self.plm, self.marked, mask, refilled, self.grammar),
+            **how_well_it_points(self.plm, self.whole, masking, self.seed, self.source),
+            "seconds_to_prepare": round(prepared, 1),
+            "seconds_per_batch": seconds_per_batch(self.plm, self.asked, masking, examples),
+        }  # fmt: skip
 
 
 def _checked(
