@@ -61,6 +61,10 @@ class BalancedUpdate:
     the gradient of that loss, unweighted. At alpha 0 the masked LM only fills: the step is `no_integrated_loss`. With
     nothing masked g_MLM counts as 0.
 
+    It needs a masked LM that has something to learn. A gradient of a loss near 0 is hardly more than noise, and is
+    lengthened all the same: with masks that fall on "the" or the full stop alone, most trainings stayed at their first
+    classification loss for long, which the joint update did not (`data/results/POLICIES.md`, strength 0.5).
+
     GradNorm (Chen et al. 2018) equalises gradient norms too, but learns the weights.
 
     The gradients of the slices of a step are summed before they are measured, so the step does not depend on how the
