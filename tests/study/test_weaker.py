@@ -4,6 +4,7 @@ import pytest
 
 from mtlib.analysis.comparison import FINE_TUNING, in_distribution, sets_outside, verdict
 from mtlib.paths import DATA_DIR
+from mtlib.study.ablations import with_settings
 from mtlib.study.weaker import RATES, arm_of, at_several_rates, label
 
 RUN = {"method": "mask_tuning", "masking": "exact", "mask_rate": 0.05, "epochs": 8,
@@ -46,3 +47,17 @@ def test_what_the_page_says_of_them():
     for arm in arms.keys() - {FINE_TUNING}:
         for name in sets_outside(arms):
             assert verdict(arms, arm, FINE_TUNING, name) != "holds here", f"{arm} is better on {name}"
+
+
+def test_frequent_tokens_train_well_with_the_joint_update_alone():
+    page, results = (DATA_DIR / "results" / "POLICIES.md").read_text(), DATA_DIR / "results"
+    files = [results / "policies_weaker.jsonl", results / "processor" / "policies_weaker.jsonl"]
+    runs = [run for file in files for run in with_settings(file, masking="frequency_frequent", method="mask_tuning")]
+    of = {key: [] for key in (("balanced", 0.6), ("joint", 0.6), ("joint", 0.05))}
+    for run in runs:
+        of[run["config"]["update"], run["config"]["alpha"]].append(in_distribution(run))
+    assert list(map(len, of.values())) == [8, 5, 2]
+    low, high = min(of["balanced", 0.6]), max(of["balanced", 0.6])
+    assert f"end with {low:.0f} to {high:.0f} % in distribution" in page
+    assert f"With the joint update all five seeds have {min(of['joint', 0.6]):.1f} % or more" in page
+    assert f"fine-tuning lags have {min(of['joint', 0.05]):.1f} % or more even at alpha 0.05" in page
