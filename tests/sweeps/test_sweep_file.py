@@ -120,7 +120,10 @@ def test_files_of_this_repository():
 
 # the records that each sweep of the repository has made, and would find there
 MADE = {
-    "base": ("base", "base_pairs", "peers_base", "peers_sst2_base", "peers_mnli_base", "peers_pairs_base"),
+    "base": (
+        "base", "base_long", "base_grid", "base_policies", "base_pairs", "peers_base", "peers_sst2_base",
+        "peers_mnli_base", "peers_pairs_base",
+    ),
     "peers": ("peers", "peers_pairs", "peers_long", "peers_trial"),
     "peers_data": ("peers_sst2", "peers_sst2_rates", "peers_qqp", "peers_mnli"),
     "peers_testbeds": ("peers_rows", "peers_reference"),
@@ -129,7 +132,7 @@ MADE = {
     "policies_weaker": ("policies_weaker", "policies_weaker_rates"),
     "sst2": ("sst2", "sst2_grid", "sizes", "sizes_grid", "readings"),
     "testbed_probe": ("testbed",),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", MADE)
