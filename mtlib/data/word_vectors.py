@@ -7,6 +7,8 @@ import numpy as np
 
 from mtlib.errors import UserError
 
+EXPECTED = "expected one of word vectors as text, such as fastText's or GloVe's: a word and its numbers in each line."
+
 
 def read_word_vectors(path: str | Path, words: Set[str]) -> dict[str, np.ndarray]:
     """The vectors of those `words` that the file has, each `(size,)`.
@@ -20,10 +22,7 @@ def read_word_vectors(path: str | Path, words: Set[str]) -> dict[str, np.ndarray
         UserError: no such file; a wanted word's line without so many finite numbers; no vector for any of the words.
     """
     if not Path(path).is_file():
-        raise UserError(
-            f"{path} is no file; expected one of word vectors as text, such as fastText's or GloVe's: a word and its "
-            "numbers in each line."
-        )
+        raise UserError(f"{path} is no file; {EXPECTED}")
     vectors, size = {}, 0
     with open(path, encoding="utf-8", errors="replace") as lines:
         for number, line in enumerate(map(str.rstrip, lines), start=1):

@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from mtlib.data import word_vectors
 from mtlib.data.registry import get_set, split_options
 from mtlib.data.source_kinds import is_testbed, source_kind
 from mtlib.data.tasks import get_task
@@ -138,10 +139,7 @@ def _check_bias(config: "RunConfig") -> None:
     if bias not in BIAS_OF_TASK[config.task]:
         raise UserError(f"bias is {bias!r}; for {config.task} it is one of {', '.join(BIAS_OF_TASK[config.task])}.")
     if values["bias_vectors"] is not None and not Path(values["bias_vectors"]).is_file():
-        raise UserError(
-            f"bias_vectors is {str(values['bias_vectors'])!r}, which is no file; expected one of word vectors as text, "
-            "such as fastText's or GloVe's: a word and its numbers in each line."
-        )
+        raise UserError(f"bias_vectors is {str(values['bias_vectors'])!r}, which is no file; {word_vectors.EXPECTED}")
     if bias == "shortcut" and not is_testbed(config.source):
         raise UserError("bias is 'shortcut', which is planted in the testbed alone; take another bias model.")
 
