@@ -26,23 +26,19 @@ def by_length(results: Path) -> Arms:
 
 def at_several_rates(results: Path) -> list[dict]:
     """The runs with seed 0 of the arms whose rate of the trunk was tried: at the comparison's rate and at others."""
-    runs = read_records([results / "base_grid.jsonl"])
-    tried = {arm_of(run["config"]) for run in runs}
-    for run in read_records([results / "base.jsonl"]):
-        if run["config"]["seed"] == 0 and arm_of(run["config"]) in tried:
-            runs.append(run)
-    return runs
+    grid = read_records([results / "base_grid.jsonl"])
+    tried, plain = {arm_of(run["config"]) for run in grid}, read_records([results / "base.jsonl"])
+    return grid + [run for run in plain if run["config"]["seed"] == 0 and arm_of(run["config"]) in tried]
 
 
 def rates(results: Path) -> pandas.DataFrame:
     """Accuracy on each set, in per cent, by arm and rate of the trunk; one seed."""
-    rows = []
-    for run in at_several_rates(results):
-        config, sets = run["config"], common_sets([run])
-        scores = {name: f"{accuracy(run, name):.1f}" for name in sets}
-        rows.append((arm_of(config), config["learning_rate"], f"{config['learning_rate']:.0e}", scores))
+    runs = at_several_rates(results)
+    runs.sort(key=lambda run: (arm_of(run["config"]), run["config"]["learning_rate"]))
     lines = [
-        {"arm": arm, "trunk's rate": text} | scores for arm, _, text, scores in sorted(rows, key=lambda row: row[:2])
+        {"arm": arm_of(run["config"]), "trunk's rate": f"{run['config']['learning_rate']:.0e}"}
+        | {name: f"{accuracy(run, name):.1f}" for name in common_sets(runs)}
+        for run in runs
     ]
     return pandas.DataFrame(lines).set_index("arm")
 
