@@ -58,6 +58,7 @@ class RunConfig:
     warmup: Annotated[float, "share of the steps with a rising rate, below 1", _WARMUP] = 0.0
     weight_decay: Annotated[float, "of AdamW", FROM_0] = 0.0
     train_size: Annotated[int | None, "training examples, drawn once for all seeds (default: all)", COUNT] = None
+    held_out: Annotated[int, "training phrases kept out by whole sentence and scored, to choose settings on", STEPS] = 0
     max_length: Annotated[int, "tokens per training example", COUNT] = 128
     eval_max_length: Annotated[int | None, "tokens per test example (default: as in training)", COUNT] = None
     sets: Annotated[tuple[str, ...], "evaluation set, repeatable (default: all of the task)"] = ()

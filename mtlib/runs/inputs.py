@@ -1,6 +1,9 @@
 """What a run reads: its sets and its model, and the identity that follows from them."""
 
 import hashlib
+import itertools
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -16,6 +19,7 @@ from mtlib.runs import records
 from mtlib.runs.config import RunConfig
 from mtlib.settings import OWN_LENGTH
 
+HELD_OUT = "held_out"  # among the sets of a run, and in its metrics
 # of a local model: the weights, the configuration and the tokenizer
 _MODEL_FILES = ("*.safetensors", "config.json", "tokenizer*.json", "vocab.*", "merges.txt", "*.model",
                 "special_tokens_map.json", "masked_lm/*.safetensors")  # fmt: skip
@@ -45,9 +49,42 @@ def read_sets(config: RunConfig) -> dict[str, DescribedSet]:
     sets = {name: DescribedSet(*_read(key)) for name, key in _set_keys(config).items()}
     train, description = sets["train"]
     _note_train_size(config, description)
+    if config.held_out:
+        rows, held_out = hold_out(train["text"], config.held_out)
+        sets[HELD_OUT], train = DescribedSet(train.select(held_out), description), train.select(rows)
     if config.train_size is not None:
-        sets["train"] = DescribedSet(train.select(drawn_rows(len(train), config.train_size)), description)
+        train = train.select(drawn_rows(len(train), config.train_size))
+    sets["train"] = DescribedSet(train, description)
     return sets
+
+
+def hold_out(texts: Sequence[str], size: int) -> tuple[list[int], list[int]]:
+    """Rows to train on, and `size` rows to choose settings on that share no sentence with them.
+
+    SST-2's training phrases are parts of longer ones. A text that is part of no other counts as a sentence; sentences
+    are drawn at random until `size` texts are parts of drawn ones alone. No part of a drawn sentence is trained on.
+    """
+    words = [text.split() for text in texts]
+    sentences_of: dict[str, set[int]] = {}  # every run of words in a sentence: the sentences with it
+    sentences = []
+    for row in sorted(range(len(texts)), key=lambda row: -len(words[row])):
+        if " ".join(words[row]) not in sentences_of:
+            sentences.append(row)
+            for start, end in itertools.combinations(range(len(words[row]) + 1), 2):
+                sentences_of.setdefault(" ".join(words[row][start:end]), set()).add(row)
+    whole = [sentences_of.get(" ".join(text), set()) for text in words]
+    parts = defaultdict(list)
+    for row, found in enumerate(whole):
+        for sentence in found:
+            parts[sentence].append(row)
+    drawn, held_out = set(), []
+    for index in np.random.default_rng(0).permutation(len(sentences)):
+        drawn.add(sentences[index])
+        held_out += [row for row in parts[sentences[index]] if whole[row] <= drawn]
+        if len(held_out) >= size:
+            train = [row for row, found in enumerate(whole) if not found & drawn]
+            return train, sorted(held_out[:size])
+    raise UserError(f"held_out is {size}, but there are {len(texts)} training examples; give fewer.")
 
 
 def drawn_rows(total: int, size: int | None) -> list[int]:

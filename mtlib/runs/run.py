@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 from accelerate import PartialState
 from datasets import Dataset, disable_progress_bars
+from scipy.special import softmax
 from transformers import TrainerCallback, set_seed
 from transformers.utils import logging
 
@@ -27,7 +28,16 @@ from mtlib.paths import make_writable
 from mtlib.plm import SharedPLM
 from mtlib.runs import environment
 from mtlib.runs.config import RunConfig
-from mtlib.runs.inputs import DescribedSet, Inputs, model_sha256, read_sets, record_path, run_identity, shipped_record
+from mtlib.runs.inputs import (
+    HELD_OUT,
+    DescribedSet,
+    Inputs,
+    model_sha256,
+    read_sets,
+    record_path,
+    run_identity,
+    shipped_record,
+)
 from mtlib.runs.locks import claim
 from mtlib.runs.records import SCHEMA_VERSION, read_records, write_atomically
 from mtlib.runs.training import Trained, check_slices, train_stages
@@ -124,7 +134,7 @@ def _complete(
     PartialState().wait_for_everyone()  # or a slower process might delete what a faster one has written
     trained = train_stages(config, stages, plm, examples, work, callbacks)
     evaluation_seconds = time.perf_counter()
-    metrics = _evaluate(trained, sets, config)
+    metrics, probabilities = _evaluate(trained, sets, config)
     cost = {
         **trained.cost,
         "evaluation_seconds": round(time.perf_counter() - evaluation_seconds, 2),
@@ -147,6 +157,8 @@ def _complete(
     if trained.trainer.args.should_save:  # of several processes, one
         if keep_model is not None:  # before the record, which says that all is done
             _keep(trained.trainer, Path(keep_model), record["identity"])
+        if probabilities:
+            np.savez_compressed(path.with_suffix(".npz"), **probabilities)  # before the record, which says all is done
         _write(path, record)
         shutil.rmtree(work, ignore_errors=True)
     trained.trainer.accelerator.wait_for_everyone()
@@ -191,16 +203,23 @@ def _check_lengths(config: RunConfig, plm: SharedPLM) -> None:
             )
 
 
-def _evaluate(trained: Trained, sets: dict[str, DescribedSet], config: RunConfig) -> dict[str, dict]:
-    """The scores on every evaluation set; none where the model has diverged."""
-    metrics = {}
-    for name in () if trained.diverged else config.sets:
+def _evaluate(
+    trained: Trained, sets: dict[str, DescribedSet], config: RunConfig
+) -> tuple[dict[str, dict], dict[str, np.ndarray]]:
+    """The scores on every evaluation set and, as float16, each label's probability for every example `(n, num_labels)`.
+
+    Both are empty where the model has diverged.
+    """
+    metrics, probabilities = {}, {}
+    for name in () if trained.diverged else (*config.sets, *({HELD_OUT} & sets.keys())):
         dataset = sets[name].dataset
         logits = predict_with(trained.trainer, dataset, config.eval_max_length)
         if not np.isfinite(logits).all():
-            return {}
-        metrics[name] = score_rows(name, logits, dataset, config.hans_rule)
-    return metrics
+            return {}, {}
+        known_as = get_task(config.task).train_set(config.source) if name == HELD_OUT else name
+        metrics[name] = score_rows(known_as, logits, dataset, config.hans_rule)
+        probabilities[name] = softmax(logits, axis=1).astype(np.float16)
+    return metrics, probabilities
 
 
 def _write(path: Path, record: dict) -> None:
