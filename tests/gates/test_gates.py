@@ -1,0 +1,50 @@
+"""What the rebuilding of the package may not change; a gate changes only in a commit that does nothing else.
+
+`kept.json` was written at the commit before the rebuilding: for each file of records how many runs it holds and a hash
+of what identifies and scores them, and hashes of the testbed's files and of each bundled set's content. `tables.json`
+holds the cells of the tables that stood on the results pages at that commit. Training is held by
+`tests/test_trajectory.py` and by the tests of resumption in `tests/runs`.
+"""
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from mtlib.data.sources import describe
+from mtlib.paths import DATA_DIR, TESTBED_DIR
+from mtlib.runs.records import decisive_data, identity, read_records
+
+KEPT = json.loads((Path(__file__).parent / "kept.json").read_text())
+RESULTS = DATA_DIR / "results"
+
+
+def scores(records: list[dict]) -> str:
+    """A hash of the identities and metrics of some runs, in whatever order they stand."""
+    lines = sorted(json.dumps([record["identity"], record["metrics"]], sort_keys=True) for record in records)
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+@pytest.mark.parametrize("name", KEPT["records"])
+def test_no_record_is_lost_or_changed(name):
+    records = read_records([RESULTS / name])
+    assert [len(records), scores(records)] == KEPT["records"][name]
+
+
+@pytest.mark.parametrize("name", KEPT["records"])
+def test_every_identity_follows_from_its_record(name):
+    for record in read_records([RESULTS / name]):
+        if "model" in record:
+            model = record["model"]["files_sha256"]
+            assert identity(record["config"], model, decisive_data(record["data"])) == record["identity"]
+
+
+@pytest.mark.parametrize("name", KEPT["testbed_files"])
+def test_the_testbed_keeps_its_bytes(name):
+    assert hashlib.sha256((TESTBED_DIR / name).read_bytes()).hexdigest() == KEPT["testbed_files"][name]
+
+
+@pytest.mark.parametrize("name", KEPT["content_sha256"])
+def test_sets_keep_their_content(name):
+    assert describe(name, "testbed")["content_sha256"] == KEPT["content_sha256"][name]
