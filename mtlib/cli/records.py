@@ -50,7 +50,7 @@ def bundle(
 ) -> None:
     """Put the records of many runs into one file, a line each."""
     from mtlib.paths import make_writable
-    from mtlib.runs.records import json_line, read_records, write_atomically
+    from mtlib.runs.records import pack, read_records, write_atomically
 
     if to.suffix != ".jsonl":
         raise UserError(f"--to is {to}; expected a file name that ends in .jsonl.")
@@ -64,5 +64,5 @@ def bundle(
         raise UserError(
             f"there are no records in {', '.join(map(str, folders))}; give folders that `mtlib run` filled."
         )
-    write_atomically(to, "".join(json_line(record, history) for record in records))
+    write_atomically(to, pack(records, history))
     print_line(f"{len(records)} records: {to}")

@@ -13,6 +13,8 @@ from mtlib.paths import DATA_DIR
 from mtlib.runs.config import all_settings
 
 SCHEMA_VERSION = 2
+_SHARED = "shared"  # in the first line of a packed file
+_NOT_KEPT = ("learning_rate", "grad_norm")  # of a packed log
 TRAIN_SPANS = "train_spans"  # in a record's data: the set whose spans a policy learns to mask
 # The data's content stands for where it came from and which part of it was scored.
 _NOT_DECISIVE = ("task", "method", "model", "source", "sets", "splits")
@@ -67,7 +69,7 @@ def examples_used(train: Mapping) -> int:
 
 
 def read_records(folders: Sequence[Path | str]) -> list[dict]:
-    """Every record in the folders (one JSON per run, or `.jsonl` with one per line), in order of file name.
+    """Every record in the folders (one JSON per run, or `.jsonl` as `pack` makes it), in order of file name.
 
     Raises:
         UserError: no such folder; a file that cannot be read; two files that hold different results of one run.
@@ -94,50 +96,45 @@ def read_records(folders: Sequence[Path | str]) -> list[dict]:
 
 def _read_file(path: Path) -> Iterable[dict]:
     """The records in a file; none where it is some other file that lies beside them."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path} is not UTF-8 text ({error.reason}); move it away or run it again.") from error
-    # splitlines would cut at more than these line ends
-    lines = text.split("\n") if path.suffix == ".jsonl" else [text]
-    for number, line in enumerate(lines, 1):
-        if not line and path.suffix == ".jsonl":
-            continue
-        record = parse_record(line, f"{path}, line {number}," if path.suffix == ".jsonl" else path)
-        if record is not None:
-            yield record
+    if path.suffix != ".jsonl":
+        record = parse_record(path.read_bytes(), path)
+        return [] if record is None else [record]
+    lines = [
+        parse_json(line, f"{path}, line {number},")
+        for number, line in enumerate(path.read_bytes().split(b"\n"), start=1)
+        if line
+    ]
+    shared = lines.pop(0)[_SHARED] if lines and _SHARED in lines[0] else []
+    return [_checked(_unpack(line, shared), path) for line in lines if _is_record(line)]
 
 
 def parse_record(text: str | bytes, place: Path | str) -> dict | None:
     """A record from its JSON, checked; None where it is something else. `place` names it in errors."""
     record = parse_json(text, place)
-    if not isinstance(record, dict) or not {"metrics", "config"} <= record.keys():
-        return None
-    _check_record(place, record)
-    return record
+    return _checked(record, place) if _is_record(record) else None
 
 
 def parse_json(text: str | bytes, place: Path | str):
     """What a file of records holds, or `UserError` where it is not JSON."""
     try:
         return json.loads(text)
-    except json.JSONDecodeError as error:
-        raise UserError(
-            f"{place} is not JSON ({error.msg} at character {error.pos + 1}); move it away or run it again."
-        ) from error
-    except UnicodeDecodeError as error:
-        raise UserError(f"{place} is not UTF-8 text ({error.reason}); move it away or run it again.") from error
+    except ValueError as error:  # of UTF-8 too
+        raise UserError(f"{place} is not JSON ({error}); move it away or run it again.") from error
 
 
-def _check_record(place: Path | str, record: dict) -> None:
+def _is_record(content: object) -> bool:
+    return isinstance(content, dict) and {"metrics", "config"} <= content.keys()
+
+
+def _checked(record: dict, place: Path | str) -> dict:
     if (version := record.get("schema_version")) != SCHEMA_VERSION:
         raise UserError(
             f"{place} has schema version {version}; this mtlib reads {SCHEMA_VERSION}. Move the record away and run it "
             "again."
         )
-    for name, known in (("identity", "identity" in record), ("method", "method" in record["config"])):
-        if not known:
-            raise UserError(f"{place} names no {name}; expected a record of `mtlib run`. Move it away or run it again.")
+    if "identity" not in record or "method" not in record["config"]:
+        raise UserError(f"{place} names no identity or no method; expected a record of `mtlib run`. Move it away.")
+    return record
 
 
 @cache
@@ -147,19 +144,78 @@ def shipped_records() -> dict[str, dict]:
     return {record["identity"]: record for record in read_records([results])} if results.is_dir() else {}
 
 
-def json_line(record: dict, most: int | None = None) -> str:
-    """A record on one line, with the numbers of its history rounded to five digits, and at most `most` entries of it.
+def pack(records: Iterable[dict], history: int | None = None) -> str:
+    """Many records as the text of a `.jsonl` file, which `read_records` reads: a line each.
 
-    Those that stay are spread evenly, the last one among them; each is as it was logged (a mean over its own interval).
+    What many records share, descriptions of sets and machines, stands once, in the first line. Settings without a value
+    are left out, and so is an accuracy that follows from its counts. The log is kept by columns, with numbers of four
+    digits and without what is constant or never read (`_NOT_KEPT`).
+
+    Args:
+        records: as `run` writes them.
+        history: keep so many log entries of each, spread evenly, the last one among them. None: all.
     """
-    entries = record["history"]
-    if most is not None and len(entries) > most:
-        entries = [entries[round((i + 1) * len(entries) / most) - 1] for i in range(most)]
-    history = [
-        {name: float(f"{value:.5g}") if isinstance(value, float) else value for name, value in entry.items()}
-        for entry in entries
+    shared: dict[str, int] = {}
+
+    def place(value) -> int:
+        return shared.setdefault(json.dumps(value, ensure_ascii=False), len(shared))
+
+    lines = []
+    for record in records:
+        entries = record["history"]
+        if history is not None and len(entries) > history:
+            entries = [entries[round((i + 1) * len(entries) / history) - 1] for i in range(history)]
+        names = {name: None for entry in entries for name in entry if name not in _NOT_KEPT}
+        lines.append(
+            record
+            | {"config": {name: value for name, value in record["config"].items() if value is not None}}
+            | {"metrics": _without_ratios(record["metrics"])}
+            | {"history": {name: [_rounded(entry.get(name)) for entry in entries] for name in names}}
+            | {"data": {name: place(described) for name, described in record["data"].items()}}
+            | ({"environment": place(record["environment"])} if "environment" in record else {})
+        )
+    lines.insert(0, {_SHARED: [json.loads(text) for text in shared]})
+    return "".join(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n" for line in lines)
+
+
+def _unpack(line: dict, shared: list) -> dict:
+    """A record from its line of a packed file. A line that is a whole record stays as it is."""
+    if not isinstance(line.get("history"), dict):
+        return line
+    columns = line["history"]
+    entries = [
+        {name: value for name, value in zip(columns, row, strict=True) if value is not None}
+        for row in zip(*columns.values(), strict=True)
     ]
-    return json.dumps(record | {"history": history}, ensure_ascii=False, separators=(",", ":")) + "\n"
+    known = {"data": {name: shared[place] for name, place in line["data"].items()}}
+    if "environment" in line:
+        known["environment"] = shared[line["environment"]]
+    return line | {"metrics": _with_ratios(line["metrics"]), "history": entries} | known
+
+
+def _without_ratios(metrics):
+    """Counts `{"n": n, "correct": c, "accuracy": c / n, ...}` as `[n, c]`, or `[n, c, {...}]`, at any depth."""
+    if not isinstance(metrics, dict):
+        return metrics
+    rest = {name: _without_ratios(value) for name, value in metrics.items()}
+    n, correct = metrics.get("n"), metrics.get("correct")
+    if not n or metrics.get("accuracy") != correct / n:
+        return rest
+    del rest["n"], rest["correct"], rest["accuracy"]
+    return [n, correct, rest] if rest else [n, correct]
+
+
+def _with_ratios(metrics):
+    if isinstance(metrics, dict):
+        return {name: _with_ratios(value) for name, value in metrics.items()}
+    if isinstance(metrics, list):
+        n, correct, *rest = metrics
+        return {"n": n, "correct": correct, "accuracy": correct / n} | (_with_ratios(rest[0]) if rest else {})
+    return metrics
+
+
+def _rounded(value):
+    return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
 def write_atomically(path: Path, text: str) -> None:

@@ -7,12 +7,14 @@ from collections.abc import Mapping
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mtlib.errors import UserError
 from mtlib.paths import DATA_DIR
 from mtlib.runs import environment
 from mtlib.runs.config import configure
-from mtlib.runs.records import SCHEMA_VERSION, decisive_data, identity, read_records
+from mtlib.runs.records import SCHEMA_VERSION, decisive_data, identity, pack, read_records
 from mtlib.runs.run import run
 
 RESULTS = DATA_DIR / "results"
@@ -74,9 +76,8 @@ def test_two_results_of_one_run_are_never_mixed_up(tmp_path):
     ("change", "message"),
     [
         ({"schema_version": SCHEMA_VERSION + 1}, "has schema version 3; this mtlib reads 2. Move the record away"),
-        ({"schema_version": None}, "has schema version None; this mtlib reads 2"),
-        ({"identity": None}, "names no identity; expected a record of `mtlib run`"),
-        ({"config": {"task": "nli"}}, "names no method; expected a record of `mtlib run`"),
+        ({"identity": None}, "names no identity or no method; expected a record of `mtlib run`"),
+        ({"config": {"task": "nli"}}, "names no identity or no method; expected a record of `mtlib run`"),
         ({"metrics": None}, "holds no record of a run"),
     ],
 )
@@ -101,11 +102,50 @@ def test_a_torn_file_is_named_with_its_line(tmp_path):
     write_record(path)
     with open(path, "ab") as file:
         file.write(b'\n{"torn": ')
-    with pytest.raises(UserError, match=r"records\.jsonl, line 3, is not JSON .Expecting value at character 10"):
+    with pytest.raises(UserError, match=r"records\.jsonl, line 3, is not JSON"):
         read_records([tmp_path])
     path.write_bytes(b"\xff\xfe")
-    with pytest.raises(UserError, match=r"records\.jsonl is not UTF-8 text"):
+    with pytest.raises(UserError, match=r"records\.jsonl, line 1, is not JSON"):
         read_records([tmp_path])
+
+
+COUNTS = st.integers(1, 50).flatmap(
+    lambda n: st.integers(0, n).map(lambda c: {"n": n, "correct": c, "accuracy": c / n})
+)
+METRICS = st.recursive(
+    COUNTS,
+    lambda inner: st.builds(
+        lambda of, more: of | {"per_group": more, "majority": 0.5},
+        COUNTS,
+        st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    ),
+    max_leaves=6,
+)
+
+
+@given(st.lists(st.dictionaries(st.sampled_from(["sst2", "hans"]), METRICS, min_size=1), min_size=1, max_size=4))
+def test_packed_records_are_read_back_whole(tmp_path_factory, metrics):
+    sets = {"train": {"rows": 8, "content_sha256": "a"}, "sst2": {"rows": 2, "content_sha256": "b"}}
+    history = [{"step": 1, "loss": 0.5}, {"step": 2, "loss": None}, {"step": 3, "loss": 0.25, "ft_loss": 1.5}]
+    records = [
+        {"schema_version": SCHEMA_VERSION, "identity": str(number), "config": CONFIG, "metrics": scores,
+         "history": history, "data": sets, "environment": {"cpu": "made up"}}
+        for number, scores in enumerate(metrics)
+    ]  # fmt: skip
+    path = tmp_path_factory.mktemp("packed") / "records.jsonl"
+    path.write_text(pack(records))
+    without_none = [{name: value for name, value in entry.items() if value is not None} for entry in history]
+    assert read_records([path]) == [record | {"history": without_none} for record in records]
+
+
+def test_a_packed_log_may_be_thinned(tmp_path):
+    record = read_records([RESULTS / "short.jsonl"])[0]
+    (tmp_path / "one.jsonl").write_text(pack([record], history=2))
+    steps = [entry["step"] for entry in record["history"]]
+    assert [entry["step"] for entry in read_records([tmp_path])[0]["history"]] == [
+        steps[len(steps) // 2 - 1],
+        steps[-1],
+    ]
 
 
 @pytest.mark.parametrize("method", ["fine_tuning", "mask_tuning"])
