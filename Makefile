@@ -5,6 +5,12 @@ TORCH ?= 2.13.0
 BIN := .venv/bin
 SHELL := /bin/bash
 
+# as mtlib/threads.py has it: threads that wait give their core up soon, unless the user says otherwise
+ifeq ($(OMP_WAIT_POLICY)$(KMP_LIBRARY)$(GOMP_SPINCOUNT)$(KMP_BLOCKTIME),)
+export GOMP_SPINCOUNT := 1000
+export KMP_BLOCKTIME := 1
+endif
+
 .PHONY: test faults test-hub test-install test-cluster lint tutorial slides lab setup lock clean
 
 # one torch thread for each test process, so that they do not wait for one another

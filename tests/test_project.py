@@ -86,6 +86,7 @@ CORE = {
     "methods",
     "settings",
     "stages",
+    "threads",
     "trainer",
     "trainer_checks",
     "updates",

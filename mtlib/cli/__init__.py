@@ -1,11 +1,13 @@
 """`python -m mtlib ...`. Heavy modules are imported inside the commands, so that `--help` answers at once."""
 
+import os
 import sys
 
 import typer
 
 from mtlib.cli import checkout, data, measuring, notebooks, records, run, sweeps
 from mtlib.errors import UserError
+from mtlib.threads import quiet_openmp
 
 INTERRUPTED = 130  # typer's exit code for Ctrl-C
 
@@ -28,6 +30,7 @@ app.add_typer(data_app, name="data")
 
 
 def main() -> None:
+    quiet_openmp(os.environ)  # before a command loads torch
     try:
         app()
     except SystemExit as stop:

@@ -1,0 +1,43 @@
+"""Processes that load torch are started with threads that do not spin, unless the user has said otherwise."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mtlib.threads import quiet_openmp
+
+QUIET = {"GOMP_SPINCOUNT": "1000", "KMP_BLOCKTIME": "1"}
+MAKEFILE = Path(__file__).resolve().parents[1] / "Makefile"
+PRINT = "print: ; @echo $$GOMP_SPINCOUNT $$KMP_BLOCKTIME"
+USERS = [{"OMP_WAIT_POLICY": "active"}, {"GOMP_SPINCOUNT": "7"}, {"KMP_BLOCKTIME": "0"}, {"KMP_LIBRARY": "serial"}]
+
+
+@pytest.fixture
+def unset(monkeypatch):
+    for name in {name for own in USERS for name in own}:
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize("own", [{}, *USERS])
+def test_a_users_own_setting_stays(own):
+    environ = {"HOME": "/", **own}
+    assert quiet_openmp(environ) is environ
+    assert environ == {"HOME": "/", **(own or QUIET)}
+
+
+@pytest.mark.parametrize("own", [{}, {"OMP_WAIT_POLICY": "active"}])
+def test_the_command_line_sets_it_before_torch_is_loaded(unset, own):
+    code = "import os, sys; sys.argv[1:] = ['--help']; from mtlib import cli\ntry: cli.main()\nfinally: "
+    code += "print('torch' in sys.modules, os.environ.get('GOMP_SPINCOUNT'), os.environ.get('KMP_BLOCKTIME'))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | own)
+    assert done.stdout.splitlines()[-1] == ("False None None" if own else "False 1000 1")
+
+
+@pytest.mark.parametrize("own", [{}, {"GOMP_SPINCOUNT": "7"}])
+def test_make_sets_it_too(unset, own):
+    command = ["make", "-s", "-f", MAKEFILE, "--eval", PRINT, "print"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ | own)
+    assert done.stdout.split() == (["7"] if own else list(QUIET.values()))
