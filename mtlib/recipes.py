@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 from importlib import import_module
 
 from mtlib.errors import UserError
-from mtlib.masking import AttributionMasking, FixedMasking, MaskingPolicy, OneSide, masking_policy
+from mtlib.masking import MaskingPolicy
 from mtlib.methods import get_method
 from mtlib.objectives import (
     BiasProduct,
@@ -27,6 +27,7 @@ from mtlib.objectives import (
     Reweight,
     SpanCutoff,
 )
+from mtlib.policies import AttributionMasking, FixedMasking, OneSide, masking_policy
 from mtlib.preparer import Preparer
 from mtlib.settings import BIAS_MODELS, ENTAILMENT, EquationSettings, LearningRates
 from mtlib.stages import AddTeacher, Refill, Stage

@@ -14,9 +14,7 @@ from rich.progress import track
 
 from mtlib.collator import Collator, batches_by_length
 from mtlib.contexts import evaluating, forked_random_state
-from mtlib.masking import MaskingPolicy
-from mtlib.masking.masked_text import draw_mask, perturbation_counts, replace_masked
-from mtlib.masking.policy import check_policy
+from mtlib.masking import MaskingPolicy, check_policy, draw_mask, perturbation_counts, replace_masked
 from mtlib.objectives import Objective
 from mtlib.plm import SharedPLM
 from mtlib.plm_checks import check_fill, check_top_k

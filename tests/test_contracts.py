@@ -19,10 +19,10 @@ from mtlib.checkpoints import load_objective
 from mtlib.collator import Collator
 from mtlib.encoding import tokenise
 from mtlib.errors import UserError
-from mtlib.masking import masking_policy
-from mtlib.masking.policy import CountedMasking
+from mtlib.masking import CountedMasking
 from mtlib.methods import METHODS, Method
 from mtlib.objectives import FineTuning, MaskTuning, Objective, ObjectiveOutput
+from mtlib.policies import masking_policy
 from mtlib.preparer import Prepared, Preparer
 from mtlib.runs.config import configure
 from mtlib.runs.inputs import read_inputs, run_identity

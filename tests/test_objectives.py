@@ -6,8 +6,14 @@ from transformers import AutoModelForMaskedLM
 
 from mtlib.diagnostics import gradient_diagnostics
 from mtlib.errors import UserError
-from mtlib.masking import BernoulliMasking, ExactMasking, MaskingPolicy, OriginalMasking, maskable_positions
-from mtlib.masking.masked_text import replace_masked
+from mtlib.masking import (
+    BernoulliMasking,
+    ExactMasking,
+    MaskingPolicy,
+    OriginalMasking,
+    maskable_positions,
+    replace_masked,
+)
 from mtlib.objectives import (
     DoubleValidated,
     FineTuning,

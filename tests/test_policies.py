@@ -23,7 +23,12 @@ from mtlib.data.training_pairs import edited_spans
 from mtlib.diversity.masks_of_policies import describe
 from mtlib.encoding import tokenise
 from mtlib.errors import UserError
-from mtlib.masking import (
+from mtlib.masking import CountedMasking, MarkedMasking, mark_spans
+from mtlib.methods import get_method
+from mtlib.objectives import FineTuning, MaskedLM, MaskTuning
+from mtlib.paths import SETTINGS_FILE
+from mtlib.plm import embeddings_that_read
+from mtlib.policies import (
     POLICIES,
     AttributionMasking,
     DrawMasks,
@@ -36,10 +41,9 @@ from mtlib.masking import (
     maskable_positions,
     masking_policy,
     meta_learned,
-)  # fmt: skip
-from mtlib.masking.known import MarkedMasking
-from mtlib.masking.marking import NUMERALS, MarkSalientSpans, mark_spans
-from mtlib.masking.meta_learned import (
+)
+from mtlib.policies.answers import PointAtAnswers
+from mtlib.policies.meta_learned import (
     LearnToMask,
     MaskScorer,
     MetaLearnedMasking,
@@ -47,21 +51,16 @@ from mtlib.masking.meta_learned import (
     gumbel_softmax,
     meta_loss,
 )
-from mtlib.masking.pointer import PointedSpan, PointerHits, SpanPointer, best_spans, pointer_hits, pointer_loss
-from mtlib.masking.policy import CountedMasking
-from mtlib.masking.ranked import attribution
-from mtlib.masking.supervised import PointAtSpans, SupervisedMasking
-from mtlib.methods import get_method
-from mtlib.objectives import FineTuning, MaskedLM, MaskTuning
-from mtlib.paths import SETTINGS_FILE
-from mtlib.plm import embeddings_that_read
+from mtlib.policies.pointer import PointedSpan, PointerHits, SpanPointer, best_spans, pointer_hits, pointer_loss
+from mtlib.policies.ranked import attribution
+from mtlib.policies.salient_spans import NUMERALS, MarkSalientSpans
+from mtlib.policies.supervised import PointAtSpans, SupervisedMasking
 from mtlib.runs.config import configure
 from mtlib.runs.inputs import Inputs, read_inputs, run_identity
 from mtlib.runs.records import read_records
 from mtlib.runs.run import run
 from mtlib.settings import Masking
 from mtlib.stages import Refill
-from mtlib.testbed.answers import PointAtAnswers
 from mtlib.testbed.generator import generate, shortcut_label, shortcut_words
 from mtlib.testbed.grammar import load_grammar, tokens
 from mtlib.testbed.known_words import MarkCause, MarkShortcut, cause_spans, shortcut_spans
@@ -303,7 +302,7 @@ class TestSalientSpans:
             configure("sentiment", "mask_tuning", spacy_pipeline="x")
 
     def test_without_spacy(self, monkeypatch):
-        monkeypatch.setattr("mtlib.masking.marking.find_spec", lambda name: None)
+        monkeypatch.setattr("mtlib.policies.salient_spans.find_spec", lambda name: None)
         with pytest.raises(UserError, match=r"pip install 'mtlib\[policies\]'"):
             MarkSalientSpans().check(make_plm())
 
@@ -998,7 +997,7 @@ def test_pointer_hits_by_hand(monkeypatch):
         first, last = best[ids[0][1]]
         return tuple(10 * torch.eye(len(ids[0]))[place][None] for place in (first, last))
 
-    monkeypatch.setattr("mtlib.masking.pointer.span_logits", pointed)
+    monkeypatch.setattr("mtlib.policies.pointer.span_logits", pointed)
     ids, wanted = [[2, 4, 5, 5, 5, 3], [2, 6, 5, 5, 5, 3]], [[0, 0, 1, 0, 0, 0], [0, 1, 1, 1, 0, 0]]
     hits = pointer_hits(None, ids, wanted, [0, 2, 3])
     # spans of two in the first text: 4 5, 5 5, 5 5, of which two touch its second token; of one in the second: 3 of 4
@@ -1013,7 +1012,9 @@ def test_a_pointer_is_tried_on_texts_that_it_has_not_seen(monkeypatch):
         def training_spans(self, plm, examples, seed):
             return [*spans[:3], *spans[2:]]  # a text may have several
 
-    monkeypatch.setattr("mtlib.masking.supervised.fit_span_pointer", lambda pointer, of, *rest, **more: seen.extend(of))
+    monkeypatch.setattr(
+        "mtlib.policies.supervised.fit_span_pointer", lambda pointer, of, *rest, **more: seen.extend(of)
+    )
     hits = Known().hits(plm, None)
     assert hits.texts == 1 and spans[-1] not in seen and len(seen) == 10
     with pytest.raises(UserError, match="1 texts have a span to learn from; 2 or more"):

@@ -66,7 +66,10 @@ def test_this_environment_is_in_the_ranges():
 
 
 # Packages from the ground up: one imports itself and those before it. `core` is the top level of mtlib.
-ORDER = ("core", "data", "testbed", "runs", "bench", "sweeps", "analysis", "study", "diversity", "tutorial", "cli")
+ORDER = (
+    "core", "data", "testbed", "policies", "recipes", "runs", "bench", "sweeps", "analysis", "study", "diversity",
+    "tutorial", "cli",
+)  # fmt: skip
 CORE = {
     "checkpoints",
     "collator",
@@ -80,7 +83,6 @@ CORE = {
     "plm",
     "plm_checks",
     "preparer",
-    "recipes",
     "sampler",
     "objectives",
     "methods",

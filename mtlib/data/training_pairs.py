@@ -10,7 +10,7 @@ from datasets import Dataset
 
 from mtlib.data.sources import load_described
 from mtlib.errors import UserError
-from mtlib.masking.marking import WORD, MarkTokens, Spans
+from mtlib.masking import WORD, MarkTokens, Spans
 
 CAD_TRAIN = "imdb_cad_train"
 _LONGEST = 10  # words of a span; longer ones are sentences written anew

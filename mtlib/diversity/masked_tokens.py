@@ -7,9 +7,9 @@ import numpy as np
 from datasets import Dataset
 
 from mtlib.encoding import tokenise
-from mtlib.masking.marking import CountTokens
-from mtlib.masking.word_classes import PARTS_OF_SPEECH, MarkPartsOfSpeech
 from mtlib.plm import SharedPLM
+from mtlib.policies.ranked import CountTokens
+from mtlib.policies.word_classes import PARTS_OF_SPEECH, MarkPartsOfSpeech
 from mtlib.testbed.known_words import MarkCause, MarkShortcut, of_testbed
 
 BANDS = {"below 10": 0, "10 to 99": 10, "100 to 999": 100, "1,000 and more": 1000}  # occurrences in the training set

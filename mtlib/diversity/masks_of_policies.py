@@ -28,9 +28,9 @@ from mtlib.data.tasks import get_task
 from mtlib.diversity.masked_tokens import Marked, flat, mark_rows, overlap, what_is_masked, with_texts
 from mtlib.diversity.refilled_texts import what_is_refilled
 from mtlib.errors import UserError
-from mtlib.masking import DrawMasks, FixedMasking, MaskingPolicy, SupervisedMasking, masking_policy
-from mtlib.masking.masked_text import draw_mask
+from mtlib.masking import MaskingPolicy, draw_mask
 from mtlib.plm import SharedPLM
+from mtlib.policies import DrawMasks, FixedMasking, SupervisedMasking, masking_policy
 from mtlib.preparer import with_column
 from mtlib.runs import environment
 from mtlib.runs.config import RunConfig, configure

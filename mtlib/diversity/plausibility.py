@@ -16,9 +16,9 @@ import torch
 from mtlib.contexts import evaluating
 from mtlib.diversity.fillings import filled_text
 from mtlib.errors import UserError
-from mtlib.masking.pos_probe import PosProbe, Span
 from mtlib.paths import MINI_MODEL_DIR, MINI_POS_DIR, PLAUSIBILITY_DIR
 from mtlib.plm import SharedPLM
+from mtlib.policies.pos_probe import PosProbe, Span
 
 WEIGHTS_FILE = PLAUSIBILITY_DIR / "weights.json"
 FEATURES = ("same_part_of_speech", "same_tag", "known_word", "log_odds", "neighbour_log_odds")

@@ -8,9 +8,7 @@ from torch import Tensor
 
 from mtlib.contexts import evaluating, gradients_if
 from mtlib.errors import UserError
-from mtlib.masking import ExactMasking, MaskingPolicy
-from mtlib.masking.masked_text import draw_mask, perturbation_counts, replace_masked
-from mtlib.masking.policy import check_policy
+from mtlib.masking import ExactMasking, MaskingPolicy, check_policy, draw_mask, perturbation_counts, replace_masked
 from mtlib.objectives.fine_tuning import FineTuning
 from mtlib.objectives.masked_lm import mlm_loss_and_filling
 from mtlib.objectives.objective import Objective, ObjectiveOutput

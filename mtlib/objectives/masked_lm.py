@@ -7,9 +7,7 @@ from datasets import Dataset
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from mtlib.masking import ExactMasking, MaskingPolicy
-from mtlib.masking.masked_text import draw_mask, replace_masked
-from mtlib.masking.policy import check_policy
+from mtlib.masking import ExactMasking, MaskingPolicy, check_policy, draw_mask, replace_masked
 from mtlib.objectives.objective import Objective, ObjectiveOutput
 from mtlib.plm import FilledMasks, SharedPLM
 from mtlib.settings import Fill, Replacement, check_choice

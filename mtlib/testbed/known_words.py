@@ -16,7 +16,7 @@ from functools import cache
 from datasets import Dataset
 
 from mtlib.errors import UserError
-from mtlib.masking.marking import MarkTokens, Spans
+from mtlib.masking import MarkTokens, Spans
 from mtlib.testbed.generator import SPECS
 from mtlib.testbed.grammar import SIDES, SLOT, WORD, Grammar, inflect, load_grammar, tokens
 

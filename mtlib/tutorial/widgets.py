@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from datasets import Dataset
 
 from mtlib.data.tasks import get_task
-from mtlib.masking import POLICIES, SupervisedMasking, masking_policy
 from mtlib.plm import SharedPLM
+from mtlib.policies import POLICIES, SupervisedMasking, masking_policy
 from mtlib.runs.environment import is_interactive
 from mtlib.testbed import generate, load_grammar, shortcut_label, shortcut_words
 from mtlib.testbed.probes import evaluation_sets, run_probe, shortcut

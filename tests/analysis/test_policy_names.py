@@ -6,7 +6,7 @@ import pytest
 
 from mtlib.analysis.policy_names import PolicyAtRate
 from mtlib.errors import UserError
-from mtlib.masking import POLICIES
+from mtlib.policies import POLICIES
 from mtlib.settings import OWN_LENGTH, Masking
 
 

@@ -23,9 +23,9 @@ from mtlib.diversity.refilled_texts import (
     word_probe,
 )  # fmt: skip
 from mtlib.errors import UserError
-from mtlib.masking import DrawMasks, masking_policy
 from mtlib.paths import DATA_DIR, MINI_MODEL_DIR
 from mtlib.plm import SharedPLM
+from mtlib.policies import DrawMasks, masking_policy
 from mtlib.runs.inputs import drawn_rows
 from mtlib.runs.run import KEPT
 from mtlib.testbed import load_grammar, shortcut_label

@@ -18,9 +18,9 @@ from mtlib.diversity.plausibility import (
     word_scores,
 )
 from mtlib.errors import UserError
-from mtlib.masking.pos_probe import PosProbe, Span
 from mtlib.paths import DATA_DIR, MINI_MODEL_DIR, MINI_POS_DIR, PLAUSIBILITY_DIR
 from mtlib.plm import SharedPLM
+from mtlib.policies.pos_probe import PosProbe, Span
 from tests.conftest import make_plm
 
 sys.path.insert(0, str(PLAUSIBILITY_DIR))

@@ -8,8 +8,9 @@ import torch
 from datasets import Dataset
 
 from mtlib.encoding import tokenise
-from mtlib.masking import BernoulliMasking, ExactMasking, FrequencyMasking
+from mtlib.masking import BernoulliMasking, ExactMasking
 from mtlib.objectives import MaskTuning
+from mtlib.policies import FrequencyMasking
 from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer
 from mtlib.tutorial import widgets
 from mtlib.tutorial.explorer import (

@@ -14,9 +14,9 @@ from pathlib import Path
 import torch
 from torch.nn.functional import cross_entropy
 
-from mtlib.masking.pos_probe import SETTINGS_FILE, PosProbe, Span
 from mtlib.paths import MINI_MODEL_DIR
 from mtlib.plm import SharedPLM
+from mtlib.policies.pos_probe import SETTINGS_FILE, PosProbe, Span
 
 HERE = Path(__file__).resolve().parent
 # of these the Penn tag tells number, tense or degree, or sets possessives ("their") apart, which stand where a
@@ -148,7 +148,7 @@ CARD = """\
 # mini_pos: part-of-speech probe on the bundled masked LM
 
 A linear classifier of words on the frozen states of `data/models/mini`, layer {layer} of 4: {tags} tags x 384, float16,
-27 kB. `mtlib.masking.pos_probe.PosProbe` runs it; the plausibility proxy (`data/plausibility`) asks it whether a
+27 kB. `mtlib.policies.pos_probe.PosProbe` runs it; the plausibility proxy (`data/plausibility`) asks it whether a
 filled-in word has the tag of the word it stands for. This page is written by `train.py`.
 
     python data/models/mini_pos/train.py UD_FOLDER        # about 6 minutes on a CPU core

@@ -1,17 +1,22 @@
 """Which tokens are masked: one file per family of policies, and their names."""
 
-from mtlib.masking.fixed import DrawMasks, FixedMasking
-from mtlib.masking.known import KnownCauseMasking, KnownShortcutMasking, ShortcutFirstMasking
-from mtlib.masking.meta_learned import MetaLearnedMasking
-from mtlib.masking.places import continues_word, maskable_positions
-from mtlib.masking.pointer import pointer_loss
-from mtlib.masking.policy import MaskingPolicy
-from mtlib.masking.random import BernoulliMasking, ExactMasking, OriginalMasking
-from mtlib.masking.ranked import AttributionMasking, FrequencyMasking, PartOfSpeechMasking
-from mtlib.masking.sides import OneSide
-from mtlib.masking.spans import SalientSpanMasking
-from mtlib.masking.supervised import SupervisedMasking
-from mtlib.masking.whole_word import WholeWordMasking
+from mtlib.masking import (
+    BernoulliMasking,
+    ExactMasking,
+    MaskingPolicy,
+    OriginalMasking,
+    WholeWordMasking,
+    continues_word,
+    maskable_positions,
+)
+from mtlib.policies.fixed import DrawMasks, FixedMasking
+from mtlib.policies.known import KnownCauseMasking, KnownShortcutMasking, ShortcutFirstMasking
+from mtlib.policies.meta_learned import MetaLearnedMasking
+from mtlib.policies.pointer import pointer_loss
+from mtlib.policies.ranked import AttributionMasking, FrequencyMasking, PartOfSpeechMasking
+from mtlib.policies.salient_spans import SalientSpanMasking
+from mtlib.policies.sides import OneSide
+from mtlib.policies.supervised import SupervisedMasking
 from mtlib.settings import ENGLISH_PIPELINE, MASK_RATE, check_choice
 
 __all__ = [

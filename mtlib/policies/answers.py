@@ -10,10 +10,10 @@ from mtlib.data.sources import is_testbed
 from mtlib.data.training_pairs import MarkEdits, described_pairs
 from mtlib.encoding import tokenise
 from mtlib.errors import UserError
-from mtlib.masking.marking import check_offsets
-from mtlib.masking.pointer import PointedSpan
-from mtlib.masking.supervised import PointAtSpans, marked_spans
+from mtlib.masking import check_offsets
 from mtlib.plm import SharedPLM
+from mtlib.policies.pointer import PointedSpan
+from mtlib.policies.supervised import PointAtSpans, marked_spans
 from mtlib.testbed.known_words import MarkCause, of_testbed
 
 
@@ -44,7 +44,7 @@ class PointAtAnswers(PointAtSpans):
         if "text_pair" in examples.column_names:
             raise UserError(
                 "supervised learns from single reviews, IMDB-CAD's. For pairs take another policy, or in Python give "
-                "spans of your own (mtlib.masking.supervised.PointAtSpans)."
+                "spans of your own (mtlib.policies.supervised.PointAtSpans)."
             )
         longest = max(map(len, examples["input_ids"]))
         pairs, _ = described_pairs(self.source)

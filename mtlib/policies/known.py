@@ -2,20 +2,7 @@
 
 from torch import Tensor
 
-from mtlib.masking.policy import CountedMasking
-
-
-class MarkedMasking(CountedMasking):
-    """Marked tokens and no others: `clamp(round(rate * n), 1, m)` of an example's `m` marked ones, none at rate 0.
-
-    `n` counts all maskable tokens, so that a rate means the same as in other policies. At rate 1 all that is marked is
-    masked; where nothing is marked, nothing is. A class below it names the column of the marks (0: not marked).
-    """
-
-    def __call__(self, batch, maskable, generator=None, plm=None) -> Tensor:
-        (name,) = self.columns
-        marked = maskable & (self.column(batch, name) > 0)  # (batch, seq)
-        return self.choose(marked, None, generator, counted=maskable)
+from mtlib.masking import CountedMasking, MarkedMasking
 
 
 class KnownShortcutMasking(MarkedMasking):

@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from mtlib.errors import UserError
-from mtlib.masking.policy import MaskingPolicy, check_policy
+from mtlib.masking import MaskingPolicy, check_policy
 from mtlib.settings import check_choice
 
 

@@ -11,7 +11,9 @@ from torch import Tensor
 
 from mtlib.contexts import forked_random_state
 from mtlib.errors import UserError
-from mtlib.masking.pointer import (
+from mtlib.masking import MaskingPolicy, gumbel, uniform
+from mtlib.plm import SharedPLM, word_embeddings
+from mtlib.policies.pointer import (
     PointedSpan,
     PointerHits,
     SpanPointer,
@@ -20,8 +22,6 @@ from mtlib.masking.pointer import (
     pointer_hits,
     span_logits,
 )
-from mtlib.masking.policy import MaskingPolicy, gumbel, uniform
-from mtlib.plm import SharedPLM, word_embeddings
 from mtlib.preparer import Prepared, Preparer, with_column
 from mtlib.settings import COUNT
 
@@ -37,7 +37,7 @@ class SupervisedMasking(MaskingPolicy):
     """
 
     columns = {"span_start": -torch.inf, "span_end": -torch.inf}  # noqa: RUF012  (never changed)
-    prepared_by = "mtlib.testbed.answers:PointAtAnswers"
+    prepared_by = "mtlib.policies.answers:PointAtAnswers"
 
     best_of: int = 1
 

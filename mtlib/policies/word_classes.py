@@ -6,11 +6,11 @@ import torch
 from datasets import Dataset
 
 from mtlib.contexts import forked_random_state
-from mtlib.masking.marking import WORD, MarkTokens, Spans
-from mtlib.masking.pos_probe import PosProbe, Span
-from mtlib.masking.ranked import WORD_CLASSES
+from mtlib.masking import WORD, MarkTokens, Spans
 from mtlib.paths import MINI_MODEL_DIR, MINI_POS_DIR
 from mtlib.plm import SharedPLM
+from mtlib.policies.pos_probe import PosProbe, Span
+from mtlib.policies.ranked import WORD_CLASSES
 
 CONTENT = ("NOUN", "PROPN", "VERB", "ADJ", "ADV", "NUM", "INTJ")
 PARTS_OF_SPEECH = ("NOUN", "PROPN", "VERB", "ADJ", "ADV", "AUX", "DET", "ADP", "PRON", "other")  # the commonest

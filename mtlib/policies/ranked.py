@@ -1,19 +1,23 @@
 """Policies that rank tokens: by how common they are, by part of speech, by what the classifier leans on."""
 
 import itertools
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Literal
 from weakref import WeakKeyDictionary
 
 import torch
+from datasets import Dataset
 from torch import Tensor
 
 from mtlib.contexts import evaluating
 from mtlib.errors import UserError
-from mtlib.masking.policy import CountedMasking
-from mtlib.plm import embeddings_that_read
+from mtlib.masking import CountedMasking
+from mtlib.plm import SharedPLM, embeddings_that_read
+from mtlib.preparer import Prepared, Preparer, with_column
 from mtlib.settings import COUNT, check_choice
 
 Frequency = Literal["rare", "frequent"]
@@ -27,7 +31,7 @@ class FrequencyMasking(CountedMasking):
     """The tokens that are rarest, or most frequent, in the training set (`prefer`)."""
 
     columns = {"token_counts": 0}  # noqa: RUF012  (never changed)
-    prepared_by = "mtlib.masking.marking:CountTokens"
+    prepared_by = "mtlib.policies.ranked:CountTokens"
 
     prefer: Frequency = "rare"
 
@@ -52,7 +56,7 @@ class PartOfSpeechMasking(CountedMasking):
     """
 
     columns = {"word_class": 0}  # noqa: RUF012
-    prepared_by = "mtlib.masking.word_classes:MarkWordClasses"
+    prepared_by = "mtlib.policies.word_classes:MarkWordClasses"
 
     prefer: WordClass = "content"
 
@@ -140,3 +144,12 @@ def attribution(plm, batch: Mapping[str, Tensor]) -> Tensor:
     for shifted in products[1:]:  # the decoder reads each token a place later than it stands
         products[0][:, :-1] += shifted[:, 1:]
     return products[0].abs()  # (batch, seq)
+
+
+class CountTokens(Preparer):
+    """Adds `token_counts`: how often each token occurs in the training set."""
+
+    def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
+        counts = Counter(chain.from_iterable(examples["input_ids"]))
+        rows = [[counts[token] for token in ids] for ids in examples["input_ids"]]
+        return Prepared(with_column(examples, "token_counts", rows))

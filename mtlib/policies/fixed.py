@@ -8,8 +8,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from mtlib.collator import Collator
-from mtlib.masking.masked_text import draw_mask
-from mtlib.masking.policy import MaskingPolicy, check_policy
+from mtlib.masking import MaskingPolicy, check_policy, draw_mask
 from mtlib.plm import SharedPLM
 from mtlib.preparer import Prepared, Preparer, with_column
 
@@ -32,7 +31,7 @@ class FixedMasking(MaskingPolicy):
         return self.policy.predict_all
 
     columns = {"mask": 0}  # noqa: RUF012  (never changed)
-    prepared_by = "mtlib.masking.fixed:DrawMasks"  # for the message where the column is missing
+    prepared_by = "mtlib.policies.fixed:DrawMasks"  # for the message where the column is missing
 
     def preparers(self) -> tuple[Preparer, ...]:
         return (*self.policy.preparers(), DrawMasks(self.policy))

@@ -28,8 +28,7 @@ from torch.nn.functional import cross_entropy, one_hot
 from mtlib.collator import Collator
 from mtlib.contexts import evaluating, forked_random_state
 from mtlib.errors import UserError
-from mtlib.masking.places import maskable_positions
-from mtlib.masking.policy import CountedMasking, gumbel
+from mtlib.masking import CountedMasking, gumbel, maskable_positions
 from mtlib.plm import SharedPLM, word_embeddings
 from mtlib.preparer import Prepared, Preparer, check_labelled, with_column
 from mtlib.settings import ABOVE_0, COUNT, STEPS, Range
@@ -45,7 +44,7 @@ class MetaLearnedMasking(CountedMasking):
     """
 
     columns = {"meta_scores": 0.0}  # noqa: RUF012  (never changed)
-    prepared_by = "mtlib.masking.meta_learned:LearnToMask"
+    prepared_by = "mtlib.policies.meta_learned:LearnToMask"
 
     temperature: float = field(default=1.0, kw_only=True)
 
