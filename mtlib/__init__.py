@@ -11,7 +11,7 @@ __version__ = "0.1.0"
 
 _MODULES = {
     "BernoulliMasking": "mtlib.masking",
-    "Collator": "mtlib.collator",
+    "Collator": "mtlib.encoding",
     "ExactMasking": "mtlib.masking",
     "MaskingPolicy": "mtlib.masking",
     "WholeWordMasking": "mtlib.masking",

@@ -1,4 +1,4 @@
-"""Blocks in which a model or torch is in another state: evaluation mode, no gradients, random numbers set aside."""
+"""The device's precision, and blocks with another state: evaluation mode, no gradients, random numbers set aside."""
 
 from contextlib import contextmanager
 
@@ -40,3 +40,10 @@ def forked_random_state(device: torch.device, seed: int | None = None):
         if seed is not None:
             torch.manual_seed(seed)
         yield
+
+
+def precision() -> dict[str, bool]:
+    """`{"bf16": ..., "use_cpu": ...}`: bf16 autocast where the device computes in it, float32 elsewhere."""
+    if torch.cuda.is_available():
+        return {"bf16": torch.cuda.is_bf16_supported(including_emulation=False), "use_cpu": False}
+    return {"bf16": torch.cpu._is_avx512_bf16_supported(), "use_cpu": True}

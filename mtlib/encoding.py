@@ -1,19 +1,17 @@
 """Between texts and model: a set's rows as model inputs, and a model's answers to a set's rows."""
 
 import warnings
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 import numpy as np
 import torch
 from datasets import ClassLabel, Dataset, DatasetDict
 from transformers import PreTrainedTokenizerBase
 
-from mtlib.collator import Collator, batches_by_length, order_by_length
-from mtlib.contexts import evaluating
+from mtlib.contexts import evaluating, precision
 from mtlib.errors import UserError
 from mtlib.plm import SharedPLM
 from mtlib.settings import COUNT
-from mtlib.trainer import ObjectiveTrainer, precision
 
 DEFAULT_LENGTH = 128
 
@@ -84,6 +82,54 @@ def check_max_length(max_length: int, tokenizer, pair: bool, name: str = "max_le
         raise UserError(f"{name} is {max_length}; the tokenizer adds {structural} tokens to every text, give more.")
 
 
+class Collator:
+    """Pads the model's inputs to the longest of the batch and keeps `labels`; other columns are left behind.
+
+    Always on the right, whatever the tokenizer's `padding_side`: classifier heads read the first token.
+
+    Args:
+        tokenizer: decides which inputs there are, and what pads them.
+        columns: further columns to keep, each with the value that pads it. A column holds a number for each example
+            `(batch,)`, or a list: one entry a token `(batch, seq)`, or a list of one length for all `(batch, n)`.
+    """
+
+    def __init__(self, tokenizer, columns: Mapping[str, int | float] | None = None):
+        self.keys = {*tokenizer.model_input_names, "labels"}
+        self.tokenizer = tokenizer
+        self.columns = dict(columns or {})
+
+    def __call__(self, examples: list[dict]) -> dict[str, torch.Tensor]:
+        inputs = [{key: example[key] for key in self.keys & example.keys()} for example in examples]
+        batch = dict(self.tokenizer.pad(inputs, padding_side="right", return_tensors="pt"))
+        for name in self.columns.keys() & examples[0].keys():  # texts to predict on have none of them
+            padding = self.columns[name]
+            batch[name] = self._stacked([example[name] for example in examples], padding)
+        return batch
+
+    def _stacked(self, values: list, padding: int | float) -> torch.Tensor:
+        rows = [torch.as_tensor(value) for value in values]
+        if rows[0].ndim == 0:
+            return torch.stack(rows)  # (batch,)
+        return torch.nn.utils.rnn.pad_sequence(rows, True, padding)  # (batch, longest)
+
+
+def batches_by_length(
+    examples: Dataset, collate: Callable[[list[dict]], dict], device: torch.device, batch_size: int = 64
+) -> Iterator[tuple[list[int], dict[str, torch.Tensor]]]:
+    """`(row numbers, batch on the device)` over all tokenised examples, like lengths together: little padding."""
+    order = order_by_length(examples)
+    for first in range(0, len(order), batch_size):
+        rows = order[first : first + batch_size].tolist()
+        batch = collate(examples.select(rows).to_list())
+        yield rows, {name: tensor.to(device) for name, tensor in batch.items()}
+
+
+def order_by_length(examples: Dataset) -> np.ndarray:
+    """Row numbers from the shortest example to the longest, `(n,)`; equals in their order."""
+    lengths = [len(ids) for ids in examples["input_ids"]] if len(examples) else []  # an empty set may lack the column
+    return np.argsort(lengths, kind="stable")
+
+
 @torch.no_grad()
 def predict(
     plm: SharedPLM,
@@ -123,8 +169,8 @@ def predict(
     return logits.numpy()
 
 
-def predict_with(trainer: ObjectiveTrainer, dataset: Dataset, max_length: int) -> np.ndarray:
-    """`predict` with the trainer of the model, on all its processes."""
+def predict_with(trainer, dataset: Dataset, max_length: int) -> np.ndarray:
+    """`predict` with the `ObjectiveTrainer` of the model, on all its processes."""
     if not trainer.objective.classifies:
         raise UserError(f"{type(trainer.objective).__name__} trains no classifier, so it has nothing to predict with.")
     examples = _inputs(dataset, trainer.plm.tokenizer, max_length)

@@ -12,8 +12,8 @@ from datasets import Dataset, concatenate_datasets, load_from_disk
 from rich.console import Console
 from rich.progress import track
 
-from mtlib.collator import Collator, batches_by_length
 from mtlib.contexts import evaluating, forked_random_state
+from mtlib.encoding import Collator, batches_by_length
 from mtlib.masking import MaskingPolicy, check_policy, draw_mask, perturbation_counts, replace_masked
 from mtlib.objectives import Objective
 from mtlib.plm import SharedPLM

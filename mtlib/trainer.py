@@ -14,9 +14,9 @@ from transformers import Trainer, TrainingArguments
 from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME, TRAINER_STATE_NAME
 
 from mtlib.checkpoints import load_objective, save_objective
-from mtlib.collator import Collator
 from mtlib.contexts import forked_random_state
 from mtlib.diagnostics import gradient_diagnostics
+from mtlib.encoding import Collator
 from mtlib.errors import UserError
 from mtlib.objectives import FineTuning, Objective, ObjectiveOutput
 from mtlib.plm import SharedPLM
@@ -371,10 +371,3 @@ class ObjectiveTrainer(Trainer):
     def _mask_seed(self) -> int:
         # spread far apart, so that neighbouring seeds and steps share no stream
         return (self.args.seed * 1_000_003 + self.state.global_step) * 4_099
-
-
-def precision() -> dict[str, bool]:
-    """`{"bf16": ..., "use_cpu": ...}`: bf16 autocast where the device computes in it, float32 elsewhere."""
-    if torch.cuda.is_available():
-        return {"bf16": torch.cuda.is_bf16_supported(including_emulation=False), "use_cpu": False}
-    return {"bf16": torch.cpu._is_avx512_bf16_supported(), "use_cpu": True}

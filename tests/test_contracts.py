@@ -16,8 +16,7 @@ from transformers import TrainerCallback
 
 import mtlib
 from mtlib.checkpoints import load_objective
-from mtlib.collator import Collator
-from mtlib.encoding import tokenise
+from mtlib.encoding import Collator, tokenise
 from mtlib.errors import UserError
 from mtlib.masking import CountedMasking
 from mtlib.methods import METHODS, Method

@@ -72,7 +72,6 @@ ORDER = (
 )  # fmt: skip
 CORE = {
     "checkpoints",
-    "collator",
     "contexts",
     "diagnostics",
     "encoding",

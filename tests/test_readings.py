@@ -6,7 +6,7 @@ from typing import get_args
 import pytest
 import torch
 
-from mtlib.collator import Collator
+from mtlib.encoding import Collator
 from mtlib.errors import UserError
 from mtlib.masking import ExactMasking, maskable_positions
 from mtlib.methods import get_method

@@ -15,9 +15,8 @@ from transformers import (
     set_seed,
 )
 
-from mtlib.collator import Collator
 from mtlib.diagnostics import gradient_diagnostics
-from mtlib.encoding import predict, predict_with, tokenise
+from mtlib.encoding import Collator, predict, predict_with, tokenise
 from mtlib.errors import UserError
 from mtlib.masking import ExactMasking
 from mtlib.objectives import FineTuning, MaskedLM, MaskTuning, Reweight

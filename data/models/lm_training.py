@@ -29,10 +29,11 @@ from transformers import (
 )
 
 from mtlib.checkpoints import last_checkpoint
+from mtlib.contexts import precision
 from mtlib.masking import ExactMasking
 from mtlib.objectives import MaskedLM
 from mtlib.plm import SharedPLM
-from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer, precision
+from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer
 
 # share of the training tokens; what a corpus lacks is left out and the rest scaled up
 MIXTURE = {

@@ -24,6 +24,7 @@ from transformers import (
 from mtlib.bench.clock import in_process, seconds, step_seconds
 from mtlib.bench.ratios import Benchmark
 from mtlib.bench.workloads import TRAINING, make_trainer, mini_plm, phrase_rows, phrases, random_plm
+from mtlib.contexts import precision
 from mtlib.data.sources import load
 from mtlib.encoding import predict, tokenise
 from mtlib.errors import UserError
@@ -32,7 +33,6 @@ from mtlib.objectives import FineTuning, MaskTuning, Objective, masked_lm_loss
 from mtlib.paths import MINI_MODEL_DIR
 from mtlib.plm import SharedPLM
 from mtlib.stages import Refill
-from mtlib.trainer import precision
 
 
 def step(quick: bool):

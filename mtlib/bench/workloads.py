@@ -11,12 +11,13 @@ from transformers import (
 )
 from transformers.utils import logging
 
+from mtlib.contexts import precision
 from mtlib.data.sources import load
 from mtlib.encoding import tokenise
 from mtlib.objectives import Objective
 from mtlib.paths import MINI_MODEL_DIR
 from mtlib.plm import SharedPLM
-from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer, precision
+from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer
 
 # words in SST-2's 67,349 training phrases: the middles of eleven equal parts
 SST2_WORDS = (1, 2, 3, 4, 5, 7, 9, 11, 14, 19, 27)

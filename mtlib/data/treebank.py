@@ -7,9 +7,9 @@ from typing import NamedTuple
 import torch
 from datasets import Dataset
 
-from mtlib.collator import Collator, batches_by_length
 from mtlib.contexts import evaluating
 from mtlib.data.identity import name_with_hash
+from mtlib.encoding import Collator, batches_by_length
 from mtlib.errors import UserError
 from mtlib.objectives.dependency_parsing import RELATIONS, DependencyParsing
 from mtlib.plm import SharedPLM

@@ -17,6 +17,7 @@ import torch
 from datasets import Dataset
 from transformers import PreTrainedTokenizerBase, PrinterCallback, set_seed
 
+from mtlib.contexts import precision
 from mtlib.data.sources import load
 from mtlib.data.tasks import get_task
 from mtlib.errors import UserError
@@ -27,7 +28,7 @@ from mtlib.plm import SharedPLM
 from mtlib.runs.config import BUNDLED_MODEL, default_rates
 from mtlib.runs.records import write_atomically
 from mtlib.settings import MASK_RATE
-from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer, precision
+from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer
 
 ARMS = ("plain_mlm", "mask_tuning")
 BATCH_SIZE = 16

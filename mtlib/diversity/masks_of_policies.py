@@ -21,12 +21,12 @@ from datasets import Dataset, disable_progress_bars
 
 from mtlib.analysis.policy_names import PolicyAtRate
 from mtlib.checkpoints import load_config
-from mtlib.collator import Collator
 from mtlib.contexts import evaluating
 from mtlib.data.sources import is_testbed
 from mtlib.data.tasks import get_task
 from mtlib.diversity.masked_tokens import Marked, flat, mark_rows, overlap, what_is_masked, with_texts
 from mtlib.diversity.refilled_texts import what_is_refilled
+from mtlib.encoding import Collator
 from mtlib.errors import UserError
 from mtlib.masking import MaskingPolicy, draw_mask
 from mtlib.plm import SharedPLM

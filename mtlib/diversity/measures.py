@@ -8,10 +8,9 @@ import torch
 from datasets import Dataset
 from torch.nn.functional import cosine_similarity
 
-from mtlib.collator import Collator, batches_by_length
 from mtlib.contexts import evaluating
 from mtlib.diversity.categories import Share, share
-from mtlib.encoding import tokenise
+from mtlib.encoding import Collator, batches_by_length, tokenise
 from mtlib.errors import UserError
 from mtlib.plm import SharedPLM
 

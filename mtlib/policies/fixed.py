@@ -7,7 +7,7 @@ from datasets import Dataset
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from mtlib.collator import Collator
+from mtlib.encoding import Collator
 from mtlib.masking import MaskingPolicy, check_policy, draw_mask
 from mtlib.plm import SharedPLM
 from mtlib.preparer import Prepared, Preparer, with_column

@@ -25,8 +25,8 @@ from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import cross_entropy, one_hot
 
-from mtlib.collator import Collator
 from mtlib.contexts import evaluating, forked_random_state
+from mtlib.encoding import Collator
 from mtlib.errors import UserError
 from mtlib.masking import CountedMasking, gumbel, maskable_positions
 from mtlib.plm import SharedPLM, word_embeddings

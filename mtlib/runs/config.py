@@ -103,7 +103,7 @@ class RunConfig:
 
     def resolved(self) -> "RunConfig":
         """The same run with every default filled in."""
-        from mtlib.trainer import precision  # loads torch
+        from mtlib.contexts import precision  # loads torch
 
         values, task, rates = self.values(), get_task(self.task), default_rates(self.method, self.model)
         defaults = {

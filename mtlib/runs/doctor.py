@@ -31,7 +31,7 @@ def device_note() -> str:
     """Where training will run, and what to do if that is not what one expects: advice, never an error."""
     import torch
 
-    from mtlib.trainer import precision
+    from mtlib.contexts import precision
 
     kind = "bf16" if precision()["bf16"] else "float32"
     if torch.cuda.is_available():

@@ -9,6 +9,7 @@ import torch
 from datasets import Dataset, disable_progress_bars
 from torch import Tensor
 
+from mtlib.contexts import precision
 from mtlib.data.registry import get_set
 from mtlib.data.scoring import score_rows
 from mtlib.errors import UserError
@@ -26,7 +27,6 @@ from mtlib.prompting import (
 )
 from mtlib.runs.config import RunConfig, configure
 from mtlib.runs.inputs import read_sets
-from mtlib.trainer import precision
 
 _TEXTS = ("text", "text_pair")
 _NOTHING = "N/A"  # a text that says nothing

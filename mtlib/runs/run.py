@@ -19,6 +19,7 @@ from transformers import TrainerCallback, set_seed
 from transformers.utils import logging
 
 from mtlib.checkpoints import save_objective
+from mtlib.contexts import precision
 from mtlib.data.scoring import score_rows
 from mtlib.data.tasks import get_task
 from mtlib.encoding import check_max_length, predict_with, tokenise
@@ -42,7 +43,7 @@ from mtlib.runs.locks import claim
 from mtlib.runs.records import SCHEMA_VERSION, read_records, write_atomically
 from mtlib.runs.training import Trained, check_slices, train_stages
 from mtlib.stages import Stage
-from mtlib.trainer import ObjectiveTrainer, precision
+from mtlib.trainer import ObjectiveTrainer
 
 # it remarks on file systems whose times it does not trust; checkpoints are told apart by number
 logging.get_logger("transformers.trainer_utils").setLevel(logging.ERROR)

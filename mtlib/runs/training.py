@@ -18,6 +18,7 @@ from transformers import PrinterCallback, ProgressCallback, TrainerCallback, set
 from transformers.trainer import DEFAULT_PROGRESS_CALLBACK
 
 from mtlib.checkpoints import last_checkpoint, save_objective
+from mtlib.contexts import precision
 from mtlib.errors import UserError
 from mtlib.plm import SharedPLM
 from mtlib.preparer import Prepared
@@ -25,7 +26,7 @@ from mtlib.runs import environment
 from mtlib.runs.config import RunConfig
 from mtlib.runs.records import write_atomically
 from mtlib.stages import Stage, is_prepared, prepared_examples
-from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer, precision
+from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer
 
 _MODEL = "model"  # in the folder of a finished stage, with _RESULT in it
 _RESULT = "stage.json"

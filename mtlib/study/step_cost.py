@@ -11,8 +11,8 @@ import pandas
 import torch
 from datasets import Dataset
 
-from mtlib.collator import Collator
 from mtlib.data.tasks import get_task
+from mtlib.encoding import Collator
 from mtlib.methods import get_method
 from mtlib.objectives import Objective
 from mtlib.plm import SharedPLM

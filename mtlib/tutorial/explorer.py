@@ -10,8 +10,8 @@ import torch
 from torch.nn.functional import cross_entropy
 from transformers import TrainerCallback
 
-from mtlib.collator import Collator
 from mtlib.contexts import evaluating, forked_random_state
+from mtlib.encoding import Collator
 from mtlib.masking import MaskingPolicy
 from mtlib.objectives import MaskTuning, integrated_loss
 from mtlib.plm import SharedPLM

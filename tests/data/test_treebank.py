@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from mtlib.collator import Collator
 from mtlib.data.treebank import Treebank, describe_treebank, read_conllu
+from mtlib.encoding import Collator
 from mtlib.errors import UserError
 from mtlib.objectives import DependencyParsing
 from mtlib.objectives.dependency_parsing import NO_WORD, RELATIONS, parsing_loss

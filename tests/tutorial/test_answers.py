@@ -16,11 +16,11 @@ from mtlib.analysis import comparison, mask_tables, policies
 from mtlib.analysis.frame import by_row, frame
 from mtlib.analysis.policies import points
 from mtlib.analysis.statistics import TRAINED_WITHIN
-from mtlib.collator import Collator
 from mtlib.data.sources import load
 from mtlib.data.tasks import get_task
 from mtlib.diversity import two_trainings
 from mtlib.diversity.masked_tokens import flat, mark, touch
+from mtlib.encoding import Collator
 from mtlib.objectives import SpanCutoff
 from mtlib.paths import DATA_DIR, MINI_MODEL_DIR
 from mtlib.study import peers, report, reviews
