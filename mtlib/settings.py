@@ -119,12 +119,12 @@ BIAS_OF_TASK: dict[str, tuple[Bias, ...]] = {
     "paraphrase": ("lexical_overlap", "overlap", "hypothesis_only", "shortcut"),
 }
 BIAS_MODELS = {
-    "overlap": "mtlib.data.overlap.Overlap",
-    "token_overlap": "mtlib.data.token_overlap.TokenOverlap",
-    "lexical_overlap": "mtlib.data.bias.LexicalOverlap",
-    "hypothesis_only": "mtlib.data.bias.HypothesisOnly",
-    "bag_of_words": "mtlib.data.bias.BagOfWords",
-    "shortcut": "mtlib.testbed.bias.Shortcut",
+    "overlap": "mtlib.methods.overlap.Overlap",
+    "token_overlap": "mtlib.methods.token_overlap.TokenOverlap",
+    "lexical_overlap": "mtlib.methods.bias.LexicalOverlap",
+    "hypothesis_only": "mtlib.methods.bias.HypothesisOnly",
+    "bag_of_words": "mtlib.methods.bias.BagOfWords",
+    "shortcut": "mtlib.methods.shortcut.Shortcut",
 }
 ENTAILMENT = ("overlap", "token_overlap")  # bias models that tell entailment from the rest
 ENGLISH_PIPELINE = "en_core_web_sm"

@@ -19,6 +19,7 @@ from mtlib.checkpoints import load_objective
 from mtlib.encoding import Collator, tokenise
 from mtlib.errors import UserError
 from mtlib.masking import CountedMasking
+from mtlib.method import Stage
 from mtlib.methods import METHODS, Method
 from mtlib.objectives import FineTuning, MaskTuning, Objective, ObjectiveOutput
 from mtlib.policies import masking_policy
@@ -28,7 +29,6 @@ from mtlib.runs.inputs import read_inputs, run_identity
 from mtlib.runs.records import read_records
 from mtlib.runs.run import run
 from mtlib.settings import LearningRates
-from mtlib.stages import Stage
 from mtlib.trainer import ObjectiveTrainer
 from tests.conftest import make_batch, make_plm, tiny_bert_config
 from tests.data.test_treebank import GROWING, conllu

@@ -11,13 +11,13 @@ from transformers import TrainerCallback
 
 from mtlib.errors import UserError
 from mtlib.masking import BernoulliMasking, ExactMasking
+from mtlib.method import Refill
 from mtlib.methods import METHODS, get_method
 from mtlib.objectives import FineTuning, MaskedLM, MaskTuning
 from mtlib.runs import run as runs
 from mtlib.runs.config import command_line, configure, read_by
 from mtlib.runs.records import read_records
 from mtlib.settings import IntermediateSettings, LearningRates
-from mtlib.stages import Refill
 from tests.conftest import BERT_SPECIALS, make_plm, make_tokenizer, tiny_bert_config
 from tests.runs.test_runs import config, model, testbed  # noqa: F401  (fixtures)
 from tests.test_plm import architecture
@@ -327,7 +327,7 @@ def test_a_two_stage_run_killed_in_each_stage_ends_as_the_uninterrupted_one(
     assert record["cost"]["interruptions"] == 4 and whole["cost"]["interruptions"] == 0
     for ours, theirs in zip(record["cost"]["stages"], whole["cost"]["stages"], strict=True):
         assert ours | {"seconds": 0} == theirs | {"seconds": 0}
-    assert [path.suffix for path in out.iterdir()] == [".json"]
+    assert {path.suffix for path in out.iterdir()} == {".json", ".npz"}
 
 
 class TestTwoTrunks:

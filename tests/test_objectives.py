@@ -14,15 +14,8 @@ from mtlib.masking import (
     maskable_positions,
     replace_masked,
 )
-from mtlib.objectives import (
-    DoubleValidated,
-    FineTuning,
-    MaskedLM,
-    MaskTuning,
-    fine_tuning_loss,
-    integrated_loss,
-    masked_lm_loss,
-)
+from mtlib.methods.readings import DoubleValidated
+from mtlib.objectives import FineTuning, MaskedLM, MaskTuning, fine_tuning_loss, integrated_loss, masked_lm_loss
 from tests.conftest import make_batch, make_plm, make_tokenizer, tiny_bert_config
 from tests.test_plm import architecture
 from tests.test_trainer import history, train

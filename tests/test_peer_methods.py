@@ -10,15 +10,16 @@ import torch
 from transformers import TrainerCallback
 
 from mtlib.errors import UserError
+from mtlib.method import AddTeacher
 from mtlib.methods import METHODS, get_method
-from mtlib.objectives import ConfidenceRegularization, FineTuning, MaskTuning
+from mtlib.methods.confidence_regularization import ConfidenceRegularization
+from mtlib.objectives import FineTuning, MaskTuning
 from mtlib.plm import SharedPLM
 from mtlib.runs.config import command_line, configure, read_by
 from mtlib.runs.inputs import read_inputs, run_identity
 from mtlib.runs.records import read_records
 from mtlib.runs.run import run
 from mtlib.settings import Classification, LearningRates
-from mtlib.stages import AddTeacher
 from tests.conftest import make_plm, make_tokenizer, tiny_bert_config
 from tests.data.test_treebank import conllu
 from tests.runs.test_runs import config, model, testbed  # noqa: F401  (fixtures)

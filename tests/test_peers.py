@@ -7,25 +7,19 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from mtlib.errors import UserError
-from mtlib.objectives import (
+from mtlib.methods.confidence_regularization import ConfidenceRegularization, confidence_regularization_loss
+from mtlib.methods.frozen_bias import (
     BiasProduct,
-    ConfidenceRegularization,
-    FineTuning,
-    HiddenCut,
     LearnedMixin,
-    MaskTuning,
-    ProductOfExperts,
     Reweight,
-    SpanCutoff,
     bias_product_loss,
-    confidence_regularization_loss,
-    debiased_focal_loss,
-    jensen_shannon,
     learned_mixin_loss,
-    product_of_experts_loss,
     reweight_loss,
 )
-from mtlib.objectives.states import classify_with_state
+from mtlib.methods.hidden_cut import HiddenCut
+from mtlib.methods.product_of_experts import ProductOfExperts, debiased_focal_loss, product_of_experts_loss
+from mtlib.methods.span_cutoff import SpanCutoff, jensen_shannon
+from mtlib.objectives import FineTuning, MaskTuning, classify_with_state
 from tests.conftest import make_batch, make_plm, make_tokenizer, tiny_bert_config
 from tests.test_plm import ARCHITECTURES
 from tests.test_trainer import NO_DROPOUT, arguments, examples, history
@@ -332,13 +326,13 @@ class TestObjectives:
         torch.testing.assert_close(state, (states * there).sum(1) / there.sum(1))
 
     def test_what_is_missing_is_named_with_what_adds_it(self, tmp_path):
-        from mtlib.objectives.dependency_parsing import DependencyParsing
+        from mtlib.methods.ipt import DependencyParsing
         from mtlib.trainer import ObjectiveTrainer
 
         plm = architecture("bert")
         for objective in (Reweight(), MaskTuning(classification=Reweight())):
             with pytest.raises(
-                UserError, match=r"no column bias_log_prob.*loss reads is added by mtlib\.data\.bias\.AddBias"
+                UserError, match=r"no column bias_log_prob.*loss reads is added by mtlib\.methods\.bias\.AddBias"
             ):
                 ObjectiveTrainer(plm, objective, arguments(tmp_path, max_steps=2), examples(8))
         for objective in (LearnedMixin(), ProductOfExperts(), DependencyParsing()):

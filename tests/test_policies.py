@@ -24,6 +24,7 @@ from mtlib.diversity.masks_of_policies import describe
 from mtlib.encoding import tokenise
 from mtlib.errors import UserError
 from mtlib.masking import CountedMasking, MarkedMasking, mark_spans
+from mtlib.method import Refill
 from mtlib.methods import get_method
 from mtlib.objectives import FineTuning, MaskedLM, MaskTuning
 from mtlib.paths import SETTINGS_FILE
@@ -60,7 +61,6 @@ from mtlib.runs.inputs import Inputs, read_inputs, run_identity
 from mtlib.runs.records import read_records
 from mtlib.runs.run import run
 from mtlib.settings import Masking
-from mtlib.stages import Refill
 from mtlib.testbed.generator import generate, shortcut_label, shortcut_words
 from mtlib.testbed.grammar import load_grammar, tokens
 from mtlib.testbed.known_words import MarkCause, MarkShortcut, cause_spans, shortcut_spans

@@ -67,9 +67,20 @@ def test_this_environment_is_in_the_ranges():
 
 # Packages from the ground up: one imports itself and those before it. `core` is the top level of mtlib.
 ORDER = (
-    "core", "data", "testbed", "policies", "recipes", "runs", "bench", "sweeps", "analysis", "study", "diversity",
-    "tutorial", "cli",
-)  # fmt: skip
+    "core",
+    "data",
+    "testbed",
+    "policies",
+    "methods",
+    "runs",
+    "bench",
+    "sweeps",
+    "analysis",
+    "study",
+    "diversity",
+    "tutorial",
+    "cli",
+)
 CORE = {
     "checkpoints",
     "contexts",
@@ -79,14 +90,13 @@ CORE = {
     "paths",
     "prompting",
     "masking",
+    "method",
     "plm",
     "plm_checks",
     "preparer",
     "sampler",
     "objectives",
-    "methods",
     "settings",
-    "stages",
     "threads",
     "trainer",
     "trainer_checks",

@@ -10,8 +10,8 @@ from mtlib.encoding import Collator
 from mtlib.errors import UserError
 from mtlib.masking import ExactMasking, maskable_positions
 from mtlib.methods import get_method
+from mtlib.methods.readings import DoubleValidated, OriginalAndRefilled
 from mtlib.objectives import FineTuning, MaskTuning, masked_lm_loss
-from mtlib.objectives.readings import DoubleValidated, OriginalAndRefilled
 from mtlib.policies import FixedMasking, OneSide
 from mtlib.runs.config import configure
 from mtlib.runs.records import read_records

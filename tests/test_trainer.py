@@ -19,7 +19,8 @@ from mtlib.diagnostics import gradient_diagnostics
 from mtlib.encoding import Collator, predict, predict_with, tokenise
 from mtlib.errors import UserError
 from mtlib.masking import ExactMasking
-from mtlib.objectives import FineTuning, MaskedLM, MaskTuning, Reweight
+from mtlib.methods.frozen_bias import Reweight
+from mtlib.objectives import FineTuning, MaskedLM, MaskTuning
 from mtlib.plm import SharedPLM
 from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer
 from tests.conftest import WORDS, make_batch, make_plm, make_tokenizer, tiny_bert_config

@@ -29,10 +29,10 @@ from mtlib.data.sources import load
 from mtlib.encoding import predict, tokenise
 from mtlib.errors import UserError
 from mtlib.masking import ExactMasking
+from mtlib.method import Refill
 from mtlib.objectives import FineTuning, MaskTuning, Objective, masked_lm_loss
 from mtlib.paths import MINI_MODEL_DIR
 from mtlib.plm import SharedPLM
-from mtlib.stages import Refill
 
 
 def step(quick: bool):

@@ -29,6 +29,7 @@ from mtlib.diversity.refilled_texts import what_is_refilled
 from mtlib.encoding import Collator
 from mtlib.errors import UserError
 from mtlib.masking import MaskingPolicy, draw_mask
+from mtlib.method import Refill
 from mtlib.plm import SharedPLM
 from mtlib.policies import DrawMasks, FixedMasking, SupervisedMasking, masking_policy
 from mtlib.preparer import with_column
@@ -38,7 +39,6 @@ from mtlib.runs.inputs import drawn_rows, model_sha256, read_sets
 from mtlib.runs.records import read_records
 from mtlib.runs.run import KEPT, run
 from mtlib.settings import ATTRIBUTION, ENGLISH_PIPELINE, OWN_LENGTH, TESTBED_ONLY
-from mtlib.stages import Refill
 from mtlib.testbed.grammar import Grammar, load_grammar
 
 # `meta_learned` takes minutes to prepare, `salient_spans` needs a spaCy pipeline; `original` masks as `exact` does

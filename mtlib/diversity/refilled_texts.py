@@ -5,8 +5,8 @@ from itertools import groupby
 
 import numpy as np
 
-from mtlib.data.bias import LexicalOverlap
 from mtlib.diversity.masked_tokens import Marked, flat, rounded_share
+from mtlib.methods.bias import LexicalOverlap
 from mtlib.plm import SharedPLM
 from mtlib.testbed.generator import shortcut_label
 from mtlib.testbed.grammar import Grammar, tokens

@@ -5,12 +5,11 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from mtlib.data import word_vectors
 from mtlib.data.registry import get_set, split_options
 from mtlib.data.source_kinds import is_testbed, source_kind
 from mtlib.data.tasks import get_task
 from mtlib.errors import UserError
-from mtlib.methods import refilling_in_training, unread_settings
+from mtlib.methods import refilling_in_training, unread_settings, word_vectors
 from mtlib.paths import is_missing_folder
 from mtlib.settings import (
     ATTRIBUTION,

@@ -159,7 +159,7 @@ class RunConfig:
             name_with_version(values["spacy_pipeline"]) if values["masking"] == "salient_spans" else None
         )
         if values["treebank"] is not None:
-            from mtlib.data.treebank import describe_treebank  # loads torch
+            from mtlib.methods.treebank import describe_treebank  # loads torch
 
             values["treebank"] = describe_treebank(values["treebank"])
         if values["bias_vectors"] is not None:

@@ -24,6 +24,7 @@ from mtlib.data.scoring import score_rows
 from mtlib.data.tasks import get_task
 from mtlib.encoding import check_max_length, predict_with, tokenise
 from mtlib.errors import UserError
+from mtlib.method import Stage
 from mtlib.methods import get_method
 from mtlib.paths import make_writable
 from mtlib.plm import SharedPLM
@@ -42,7 +43,6 @@ from mtlib.runs.inputs import (
 from mtlib.runs.locks import claim
 from mtlib.runs.records import SCHEMA_VERSION, read_records, write_atomically
 from mtlib.runs.training import Trained, check_slices, train_stages
-from mtlib.stages import Stage
 from mtlib.trainer import ObjectiveTrainer
 
 # it remarks on file systems whose times it does not trust; checkpoints are told apart by number

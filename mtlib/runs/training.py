@@ -20,12 +20,12 @@ from transformers.trainer import DEFAULT_PROGRESS_CALLBACK
 from mtlib.checkpoints import last_checkpoint, save_objective
 from mtlib.contexts import precision
 from mtlib.errors import UserError
+from mtlib.method import Stage, is_prepared, prepared_examples
 from mtlib.plm import SharedPLM
 from mtlib.preparer import Prepared
 from mtlib.runs import environment
 from mtlib.runs.config import RunConfig
 from mtlib.runs.records import write_atomically
-from mtlib.stages import Stage, is_prepared, prepared_examples
 from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer
 
 _MODEL = "model"  # in the folder of a finished stage, with _RESULT in it

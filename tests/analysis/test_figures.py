@@ -485,7 +485,7 @@ class TestHowAShortcutIsRemoved:
     def test_the_drawn_product_is_that_of_the_loss(self):
         import torch
 
-        from mtlib.objectives import product_of_experts_loss
+        from mtlib.methods.product_of_experts import product_of_experts_loss
 
         logits = torch.tensor([[0.7, 0.3]]).log().requires_grad_()
         loss, _ = product_of_experts_loss(logits, torch.tensor([[0.9, 0.1]]).log(), torch.tensor([0]))

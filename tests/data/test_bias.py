@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from datasets import Dataset
 
-from mtlib.data.bias import (
+from mtlib.errors import UserError
+from mtlib.methods.bias import (
     AddBias,
     BagOfWords,
     BiasModel,
@@ -14,12 +15,11 @@ from mtlib.data.bias import (
     predict_out_of_fold,
     words,
 )
-from mtlib.data.overlap import Overlap, is_part
-from mtlib.data.token_overlap import TokenOverlap
-from mtlib.data.word_vectors import read_word_vectors
-from mtlib.errors import UserError
+from mtlib.methods.overlap import Overlap, is_part
+from mtlib.methods.shortcut import Shortcut
+from mtlib.methods.token_overlap import TokenOverlap
+from mtlib.methods.word_vectors import read_word_vectors
 from mtlib.testbed import generate
-from mtlib.testbed.bias import Shortcut
 from tests.conftest import make_plm, tiny_bert_config
 
 VECTORS = "3 2\nCat 9 9\ncat 2 0\ncats 3 4\nsat 0 1\n"  # as fastText writes them: first how many, and of what size

@@ -5,11 +5,10 @@ import math
 import pytest
 import torch
 
-from mtlib.data.treebank import Treebank, describe_treebank, read_conllu
 from mtlib.encoding import Collator
 from mtlib.errors import UserError
-from mtlib.objectives import DependencyParsing
-from mtlib.objectives.dependency_parsing import NO_WORD, RELATIONS, parsing_loss
+from mtlib.methods.ipt import NO_WORD, RELATIONS, DependencyParsing, parsing_loss
+from mtlib.methods.treebank import Treebank, describe_treebank, read_conllu
 from mtlib.runs.run import run
 from mtlib.trainer import ObjectiveTrainer
 from tests.conftest import make_plm, tiny_bert_config

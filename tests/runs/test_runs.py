@@ -15,6 +15,7 @@ from mtlib.checkpoints import last_checkpoint
 from mtlib.data import sources
 from mtlib.data.tasks import get_task
 from mtlib.errors import UserError
+from mtlib.method import Refill
 from mtlib.paths import SETTINGS_FILE
 from mtlib.plm import SharedPLM
 from mtlib.runs.config import RunConfig, configure, read_by
@@ -23,7 +24,6 @@ from mtlib.runs.profiles import resolve
 from mtlib.runs.records import SCHEMA_VERSION, read_records
 from mtlib.runs.run import run
 from mtlib.settings import LearningRates
-from mtlib.stages import Refill
 from mtlib.trainer import ObjectiveTrainer
 from tests.conftest import make_plm
 

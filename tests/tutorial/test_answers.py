@@ -21,7 +21,7 @@ from mtlib.data.tasks import get_task
 from mtlib.diversity import two_trainings
 from mtlib.diversity.masked_tokens import flat, mark, touch
 from mtlib.encoding import Collator
-from mtlib.objectives import SpanCutoff
+from mtlib.methods.span_cutoff import SpanCutoff
 from mtlib.paths import DATA_DIR, MINI_MODEL_DIR
 from mtlib.study import peers, report, reviews
 from mtlib.study.ablations import WITHOUT_REFILLING, as_printed, reading_originals, told_the_words

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from mtlib.data.bias import BiasModel, words
-from mtlib.data.word_vectors import read_word_vectors
+from mtlib.methods.bias import BiasModel, words
+from mtlib.methods.word_vectors import read_word_vectors
 from mtlib.plm import SharedPLM
 
 

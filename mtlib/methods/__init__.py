@@ -34,7 +34,7 @@ from mtlib.settings import (
 )
 
 if TYPE_CHECKING:
-    from mtlib.stages import Stage
+    from mtlib.method import Stage
 
 
 _RATES = LearningRates(1e-4, 1e-4, 1e-4)  # with the bundled model, where no grid has been recorded
@@ -54,7 +54,7 @@ class Method:
         colour, marker: in every figure.
         refills_in_training: the model in training fills the masks of each step, and both its heads have a loss.
         fixed: settings that define the method, for its records: they are none of the user's choice.
-        recipe: `(settings, rates, tokenizer) -> stages`; default the function of `mtlib.recipes` of the same name.
+        recipe: `(settings, rates, tokenizer) -> stages`; default the function of `recipes` of the same name.
     """
 
     name: str
@@ -76,7 +76,7 @@ class Method:
 
     def stages(self, settings: object, rates: LearningRates, tokenizer) -> "tuple[Stage, ...]":
         """The trainings it consists of, one after the other; the last one trains the classifier."""
-        recipe = self.recipe or getattr(import_module("mtlib.recipes"), self.name)
+        recipe = self.recipe or getattr(import_module("mtlib.methods.recipes"), self.name)
         return recipe(settings, rates, tokenizer)
 
 

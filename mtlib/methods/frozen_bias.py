@@ -8,9 +8,16 @@ from datasets import Dataset
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, softplus
 
-from mtlib.objectives.fine_tuning import fine_tuning_loss
-from mtlib.objectives.objective import Objective, ObjectiveOutput, check_probabilities, mean, require_built
-from mtlib.objectives.states import classify_with_state, state_size
+from mtlib.objectives import (
+    Objective,
+    ObjectiveOutput,
+    check_probabilities,
+    classify_with_state,
+    fine_tuning_loss,
+    mean,
+    require_built,
+    state_size,
+)
 from mtlib.plm import SharedPLM
 from mtlib.settings import FROM_0
 
@@ -103,7 +110,7 @@ def _reweighting(bias_probabilities: Tensor, labels: Tensor) -> Tensor:
 class _WithFrozenBias(Objective):
     """For objectives that read `bias_log_probabilities`, `(batch, classes)`, which a preparer has added."""
 
-    prepared_by = "mtlib.data.bias.AddBias"
+    prepared_by = "mtlib.methods.bias.AddBias"
 
     @property
     def columns(self) -> Mapping[str, float]:

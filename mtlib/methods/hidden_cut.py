@@ -8,7 +8,7 @@ from datasets import Dataset
 from torch import Tensor, nn
 
 from mtlib.errors import UserError
-from mtlib.objectives.span_cutoff import TwoViews, span
+from mtlib.methods.span_cutoff import TwoViews, span
 from mtlib.plm import SharedPLM
 
 BERT_LIKE = ("bert", "roberta", "xlm-roberta", "camembert", "electra")  # one kind of layer, under one set of names

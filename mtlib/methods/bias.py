@@ -14,7 +14,7 @@ import numpy as np
 from datasets import Dataset
 
 from mtlib.errors import UserError
-from mtlib.objectives.learned_mixin import SMALLEST
+from mtlib.methods.frozen_bias import SMALLEST
 from mtlib.plm import SharedPLM
 from mtlib.preparer import Prepared, Preparer, check_labelled, check_texts, with_column
 from mtlib.settings import COUNT

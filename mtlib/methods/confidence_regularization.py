@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from datasets import Dataset
 from torch import Tensor
 
-from mtlib.objectives.objective import Objective, ObjectiveOutput, check_probabilities, mean
+from mtlib.objectives import Objective, ObjectiveOutput, check_probabilities, mean
 from mtlib.plm import SharedPLM
 
 
@@ -44,7 +44,7 @@ class ConfidenceRegularization(Objective):
     """
 
     name = "confidence_regularization"
-    prepared_by = "a fine-tuned teacher (mtlib.stages.AddTeacher) and a bias model (mtlib.data.bias.AddBias)"
+    prepared_by = "a fine-tuned teacher (mtlib.method.AddTeacher) and a bias model (mtlib.methods.bias.AddBias)"
 
     @property
     def columns(self) -> Mapping[str, float]:

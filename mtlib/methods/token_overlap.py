@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from mtlib.contexts import evaluating
-from mtlib.data.overlap import EntailmentBias, is_part
+from mtlib.methods.overlap import EntailmentBias, is_part
 from mtlib.plm import SharedPLM
 
 _LONGEST, _BATCH = 64, 64  # tokens of a text, special ones included, as in the code of Karimi Mahabadi et al.; pairs

@@ -8,8 +8,7 @@ from datasets import Dataset
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, one_hot, pad
 
-from mtlib.objectives.objective import Objective, ObjectiveOutput, require_built
-from mtlib.objectives.states import state_size, text_state
+from mtlib.objectives import Objective, ObjectiveOutput, require_built, state_size, text_state
 from mtlib.plm import SharedPLM
 
 # of Universal Dependencies, without their subtypes

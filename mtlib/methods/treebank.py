@@ -11,7 +11,7 @@ from mtlib.contexts import evaluating
 from mtlib.data.identity import name_with_hash
 from mtlib.encoding import Collator, batches_by_length
 from mtlib.errors import UserError
-from mtlib.objectives.dependency_parsing import RELATIONS, DependencyParsing
+from mtlib.methods.ipt import RELATIONS, DependencyParsing
 from mtlib.plm import SharedPLM
 from mtlib.preparer import Prepared, Preparer
 

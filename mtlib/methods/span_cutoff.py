@@ -9,8 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import kl_div
 
 from mtlib.errors import UserError
-from mtlib.objectives.fine_tuning import fine_tuning_loss
-from mtlib.objectives.objective import Objective, ObjectiveOutput
+from mtlib.objectives import Objective, ObjectiveOutput, fine_tuning_loss
 from mtlib.plm import SharedPLM
 from mtlib.settings import FROM_0, SHARE
 

@@ -10,8 +10,7 @@ from torch.nn.functional import cross_entropy
 
 from mtlib.contexts import gradients_if
 from mtlib.errors import UserError
-from mtlib.objectives.fine_tuning import fine_tuning_loss
-from mtlib.objectives.objective import Objective, ObjectiveOutput
+from mtlib.objectives import Objective, ObjectiveOutput, fine_tuning_loss
 from mtlib.plm import SharedPLM
 from mtlib.settings import SHARE, check_choice
 

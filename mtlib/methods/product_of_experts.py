@@ -9,8 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from mtlib.errors import UserError
-from mtlib.objectives.fine_tuning import fine_tuning_loss
-from mtlib.objectives.objective import Objective, ObjectiveOutput, mean, require_built
+from mtlib.objectives import Objective, ObjectiveOutput, fine_tuning_loss, mean, require_built
 from mtlib.plm import SharedPLM
 from mtlib.settings import ABOVE_0, FROM_0
 
@@ -85,8 +84,8 @@ class ProductOfExperts(Objective):
 
     The network, three layers with tanh between them, reads `bias_features`, `(batch, n)`, numbers that a preparer put
     beside each example. So nothing of its loss reaches the trunk. On pairs they are by default Clark's seven features
-    of overlap; those of the paper are `mtlib.data.token_overlap`. Where a bias model reads words, the features are its
-    log-probabilities.
+    of overlap; those of the paper are `mtlib.methods.token_overlap`. Where a bias model reads words, the features are
+    its log-probabilities.
 
     Args:
         bias_weight: of the network's own loss.
@@ -98,7 +97,7 @@ class ProductOfExperts(Objective):
     """
 
     name = "product_of_experts"
-    prepared_by = "mtlib.data.bias.AddBias"
+    prepared_by = "mtlib.methods.bias.AddBias"
 
     def __init__(
         self,

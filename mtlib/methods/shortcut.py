@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mtlib.data.bias import BiasModel
+from mtlib.methods.bias import BiasModel
 from mtlib.testbed.generator import shortcut_label
 from mtlib.testbed.grammar import LABELS, load_grammar
 

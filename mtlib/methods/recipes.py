@@ -10,27 +10,19 @@ from importlib import import_module
 
 from mtlib.errors import UserError
 from mtlib.masking import MaskingPolicy
+from mtlib.method import AddTeacher, Refill, Stage
 from mtlib.methods import get_method
-from mtlib.objectives import (
-    BiasProduct,
-    ConfidenceRegularization,
-    DependencyParsing,
-    DoubleValidated,
-    FineTuning,
-    HiddenCut,
-    LearnedMixin,
-    MaskedLM,
-    MaskTuning,
-    Objective,
-    OriginalAndRefilled,
-    ProductOfExperts,
-    Reweight,
-    SpanCutoff,
-)
+from mtlib.methods.confidence_regularization import ConfidenceRegularization
+from mtlib.methods.frozen_bias import BiasProduct, LearnedMixin, Reweight
+from mtlib.methods.hidden_cut import HiddenCut
+from mtlib.methods.ipt import DependencyParsing
+from mtlib.methods.product_of_experts import ProductOfExperts
+from mtlib.methods.readings import DoubleValidated, OriginalAndRefilled
+from mtlib.methods.span_cutoff import SpanCutoff
+from mtlib.objectives import FineTuning, MaskedLM, MaskTuning, Objective
 from mtlib.policies import AttributionMasking, FixedMasking, OneSide, masking_policy
 from mtlib.preparer import Preparer
 from mtlib.settings import BIAS_MODELS, ENTAILMENT, EquationSettings, LearningRates
-from mtlib.stages import AddTeacher, Refill, Stage
 
 Stages = tuple[Stage, ...]
 
@@ -115,7 +107,7 @@ def hidden_cut(settings, rates: LearningRates, tokenizer) -> Stages:
 
 def ipt(settings, rates: LearningRates, tokenizer) -> Stages:
     """Parsing runs for the given epochs; the published training stops at the best UAS on the development set."""
-    treebank = import_module("mtlib.data.treebank").Treebank(settings.treebank)
+    treebank = import_module("mtlib.methods.treebank").Treebank(settings.treebank)
     parsing = Stage(
         DependencyParsing(settings.faithful_to_code),
         _rates_or(settings.parsing_learning_rate, rates),
@@ -209,4 +201,4 @@ def _add_bias(settings, faithful_to_code: bool = False) -> Preparer:
     if settings.bias == "overlap":
         options["vectors"] = settings.bias_vectors
     model = getattr(import_module(module), name)(**options)
-    return import_module("mtlib.data.bias").AddBias(model, settings.bias_folds)
+    return import_module("mtlib.methods.bias").AddBias(model, settings.bias_folds)
