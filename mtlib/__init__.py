@@ -25,7 +25,9 @@ _MODULES = {
     "METHODS": "mtlib.methods",
     "SharedPLM": "mtlib.plm",
     "UserError": "mtlib.errors",
+    "conflicts": "mtlib.suspects",
     "predict": "mtlib.encoding",
+    "suspects": "mtlib.suspects",
     "tokenise": "mtlib.encoding",
 }
 __all__ = sorted(_MODULES)
