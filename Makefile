@@ -46,7 +46,7 @@ tutorial: setup
 
 # slides of notebook 03, without code; open build/slides/*.html in a browser
 slides: setup
-	cd "$(ROOT)" && $(BIN)/python -m mtlib.tutorial.slides notebooks/03_mask_tuning.ipynb build/slides
+	cd "$(ROOT)" && $(BIN)/python -m mtlib.tutorial.pages notebooks/03_mask_tuning.ipynb build/slides
 
 lab: setup
 	cd "$(ROOT)" && $(BIN)/python -m jupyterlab notebooks

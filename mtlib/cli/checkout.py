@@ -10,18 +10,15 @@ from mtlib.errors import UserError
 
 
 def pages() -> None:
-    """For maintainers: fill what the pages print of data/results and notebooks, and the notebooks' install cells."""
+    """For maintainers: fill what the pages print of data/results."""
     from mtlib.paths import DATA_DIR, NOTEBOOK_DIR
-    from mtlib.tutorial import page_tables, publishing
+    from mtlib.tutorial import page_tables
 
     if not NOTEBOOK_DIR.is_dir():
         raise UserError("no pages to fill: they come with a checkout of the repository, not with pip.")
     parts = page_tables.parts(DATA_DIR / "results")
     for page in page_tables.PAGES:
         console.print(f"{page}: {', '.join(page_tables.fill(DATA_DIR.parent / page, parts))}")
-    publishing.update_readme()
-    console.print("README.md: notebooks")
-    console.print(f"install cells: {', '.join(publishing.update_install_cells()) or 'as they were'}")
 
 
 def figures(

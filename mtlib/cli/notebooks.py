@@ -29,55 +29,32 @@ def notebooks(
     ] = None,
 ) -> None:
     """Run the notebooks in order with papermill. An unknown parameter stops it before anything runs."""
-    from mtlib.tutorial import runner
+    from mtlib.runs import profiles
+    from mtlib.tutorial import grading, publishing, runner
 
+    cell_minutes = profiles.cell_minutes(profile)  # an unknown profile is told before the first notebook runs
     if student is not None:
         if names or parameter or resume or list_parameters or publish:
             raise UserError("--student grades the notebooks of a folder; give only --profile and --out beside it.")
-        _grade(student, profile, out)
+        grading.grade_folder(student, profile, out / "students", print_line)
         return
     paths = runner.find(names or [])
     if list_parameters:
-        _print_parameters(paths)
+        rows = [
+            [path.stem, name, about["inferred_type_name"], about["default"], about["help"]]
+            for path in paths for name, about in runner.parameters_of(path).items()
+        ]  # fmt: skip
+        console.print(rich_table("parameters", ["notebook", "name", "type", "default", "meaning"], rows))
         return
     texts = named_values(parameter or [], "-p", "alpha=0.7")
     if "profile" in texts:
         raise UserError("give the profile with --profile, not with -p.")
-    results = _run_notebooks(paths, profile, texts, out, resume, publish)
-    _print_results(results, out)
-    if any(result.status == "failed" for result in results):
-        raise typer.Exit(1)
-
-
-def _grade(students: Path, profile: str, out: Path) -> None:
-    from mtlib.runs import profiles
-    from mtlib.tutorial import grading
-
-    profiles.load(profile)  # an unknown one is told before the first notebook runs
-    grading.grade_folder(students, profile, out / "students", print_line)
-
-
-def _print_parameters(notebook_paths: list[Path]) -> None:
-    from mtlib.tutorial import runner
-
-    console.print(rich_table("parameters", ["notebook", "name", "type", "default", "meaning"], [
-        [path.stem, name, about["inferred_type_name"], about["default"], about["help"]]
-        for path in notebook_paths for name, about in runner.parameters_of(path).items()]))  # fmt: skip
-
-
-def _run_notebooks(
-    paths: list[Path], profile: str, texts: dict[str, str], out: Path, resume: bool, publish: bool
-) -> list:
-    """Everything that can be checked is checked before the first notebook runs."""
-    from mtlib.runs import profiles
-    from mtlib.tutorial import publishing, runner
-
-    silent_minutes = profiles.silent_minutes(profile)
+    if publish and (profile != "cpu" or texts or resume or (out / "runs").exists()):
+        raise UserError(
+            "--publish stores a fresh run of the cpu profile: leave out --resume, -p and other profiles, and give an "
+            f"--out without earlier runs ({out / 'runs'})."
+        )
     values = runner.check_parameters(paths, texts if profile == "cpu" else {**texts, "profile": profile})
-    if publish and (profile != "cpu" or texts or resume):
-        raise UserError("--publish stores a fresh run of the cpu profile; leave out --resume, -p and other profiles.")
-    if publish and (out / "runs").exists():
-        raise UserError(f"--publish stores a fresh run, but {out / 'runs'} has earlier ones; delete it, or give --out.")
     sources = {path.stem: path for path in paths}
 
     def report(result: runner.Result) -> None:
@@ -87,15 +64,13 @@ def _run_notebooks(
         elif publish:
             publishing.publish(out / f"{result.name}.ipynb", sources[result.name], result.seconds)
 
-    results = runner.run_notebooks(values, out, silent_minutes, resume, report)
-    if publish:
-        publishing.update_readme()
-    return results
-
-
-def _print_results(results: list, out: Path) -> None:
+    results = runner.run_notebooks(values, out, cell_minutes, resume, report)
     total = sum(result.seconds for result in results if result.status != "kept")
-    console.print(rich_table(f"{total / 60:.1f} minutes, {out}", ["notebook", "status", "minutes", "slowest cells"], [
+    rows = [
         [result.name, result.status, f"{result.seconds / 60:.1f}",
-         "\n".join(f"{seconds:5.0f} s  {where}" for seconds, where in result.slowest)]
-        for result in results]))  # fmt: skip
+         "\n".join(f"{seconds:5.0f} s  {where}" for seconds, where in result.slowest())] for result in results
+    ]  # fmt: skip
+    columns = ["notebook", "status", "minutes", "slowest cells"]
+    console.print(rich_table(f"{total / 60:.1f} minutes; every cell in {out / 'summary.md'}", columns, rows))
+    if any(result.status == "failed" for result in results):
+        raise typer.Exit(1)

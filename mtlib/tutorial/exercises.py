@@ -7,6 +7,7 @@ calls `check`, and a solution. What a check prints is also what `python -m mtlib
 import inspect
 import numbers
 import re
+from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from html import escape
@@ -82,8 +83,8 @@ def _fault(number: int, value) -> str | None:
 
 def _judge(name: str, expected, tolerance: float) -> Callable:
     def of_number(value):
-        number = _number(value)
-        if number is None:
+        number = value.item() if getattr(value, "shape", None) == () else value  # a tensor without dimensions
+        if not isinstance(number, numbers.Real) or isinstance(number, bool) or number != number:
             return f"`{name}` is {_short(value)}; expected a number."
         if abs(number - expected) <= tolerance:
             return None
@@ -98,14 +99,6 @@ def _judge(name: str, expected, tolerance: float) -> Callable:
     return of_number if is_number else of_value
 
 
-def _number(value) -> float | None:
-    """A number, or that in a tensor or array without dimensions; None for anything else."""
-    if getattr(value, "shape", None) == ():
-        value = value.item()
-    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool) and value == value  # nan is not itself
-    return value if is_number else None
-
-
 def _short(value) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
@@ -113,12 +106,8 @@ def _short(value) -> str:
 
 def _html(data: Mapping, metadata: Mapping) -> str:
     """One captured output: its own HTML, its picture, or its text."""
-    if "text/html" in data:
-        return data["text/html"]
     if "image/png" in data:
-        from base64 import b64encode
-
         png = data["image/png"] if isinstance(data["image/png"], str) else b64encode(data["image/png"]).decode()
         alt = escape(metadata.get("image/png", {}).get("alt", data.get("text/plain", "")), quote=True)
         return f'<img src="data:image/png;base64,{png}" alt="{alt}">'
-    return f"<pre>{escape(data.get('text/markdown') or data.get('text/plain', ''))}</pre>"
+    return data.get("text/html") or f"<pre>{escape(data.get('text/plain', ''))}</pre>"

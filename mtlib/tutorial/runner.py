@@ -5,41 +5,48 @@ name that is not there, and injects whatever type it is given; here both are err
 """
 
 import hashlib
-import html
 import json
 import os
 import re
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
+from typing import Optional
 
 import nbformat
+from nbclient.exceptions import CellTimeoutError
+from papermill import PapermillExecutionError, inspect_notebook
+from pydantic import TypeAdapter, ValidationError
 
-import mtlib
 from mtlib.errors import UserError
 from mtlib.paths import NOTEBOOK_DIR, make_writable
 from mtlib.runs.config import NAMES
 from mtlib.runs.records import write_atomically
-from mtlib.tutorial.export import as_html
+from mtlib.tutorial.kernel import KernelDied, execute
+from mtlib.tutorial.pages import as_html
 
 SUMMARY = "summary.json"
-_PLACES = ("source", "model", "records")  # parameters that may be a path
+SLOWER = 30  # a cell may take so many times what its notebook has taken before it, whatever the limit
 _TYPES = {"str": str, "int": int, "float": float, "bool": bool}
+_TYPES |= {f"Optional[{name}]": Optional[kind] for name, kind in _TYPES.items()}  # noqa: UP045 (as papermill reads it)
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @dataclass
 class Result:
-    """How one notebook ended. `slowest` holds (seconds, where), longest first; `key` tells what was run."""
+    """How one notebook ended. `cells` holds what each cost, (seconds, "heading: first line"); `key`, what was run."""
 
     name: str
     status: str = "not run"  # ok, failed, kept (from an earlier call) or not run
     seconds: float = 0.0
-    slowest: list[tuple[float, str]] = field(default_factory=list)
+    cells: list[tuple[float, str]] = field(default_factory=list)
     error: str = ""
     key: str = ""
+
+    def slowest(self, n: int = 3) -> list[tuple[float, str]]:
+        return sorted(map(tuple, self.cells), reverse=True)[:n]
 
 
 def find(names: Sequence[str] = ()) -> list[Path]:
@@ -59,8 +66,6 @@ def find(names: Sequence[str] = ()) -> list[Path]:
 
 def parameters_of(path: Path) -> dict[str, dict]:
     """`{name: {inferred_type_name, default, help}}` as papermill reads them from the `parameters` cell."""
-    from papermill import inspect_notebook
-
     return inspect_notebook(path)
 
 
@@ -73,43 +78,36 @@ def check_parameters(paths: Sequence[Path], texts: Mapping[str, str]) -> dict[Pa
         UserError: no notebook has the name, or the text does not read as the type.
     """
     declared = {path: parameters_of(path) for path in paths}
+    known = sorted({name for parameters in declared.values() for name in parameters})
     for name in texts:
-        if not any(name in parameters for parameters in declared.values()):
-            known = sorted({known for parameters in declared.values() for known in parameters})
-            raise UserError(f"unknown parameter {name!r}; the chosen notebooks have {', '.join(known)}.")
+        if name not in known:
+            near = get_close_matches(name, known)
+            hint = f"did you mean {' or '.join(near)}?" if near else f"the chosen notebooks have {', '.join(known)}."
+            raise UserError(f"unknown parameter {name!r}; {hint}")
     return {
-        path: {
-            name: _typed(name, text, parameters[name]["inferred_type_name"])
-            for name, text in texts.items()
-            if name in parameters
-        }
+        path: {name: _typed(name, text, parameters[name]) for name, text in texts.items() if name in parameters}
         for path, parameters in declared.items()
     }
 
 
-def _typed(name: str, text: str, annotation: str):
-    """`text` as `str`, `int`, `float`, `bool`, or an `Optional` of these ("None" is then None)."""
-    optional = re.fullmatch(r"Optional\[(\w+)\]", annotation)
-    wanted = optional.group(1) if optional else annotation
-    if optional and text == "None":
+def _typed(name: str, text: str, declared: Mapping[str, str]):
+    """`text` as the declared type ("None" where that is optional); a file or folder that is there by its whole path."""
+    wanted = declared["inferred_type_name"]
+    if wanted.startswith("Optional") and text == "None":
         return None
-    if wanted == "bool":
-        if text.lower() in ("true", "false"):
-            return text.lower() == "true"
-    else:
-        try:
-            # a notebook runs in another folder than the one it is called from
-            is_path = name in _PLACES and text not in NAMES and Path(text).exists()
-            return os.path.abspath(text) if is_path else _TYPES[wanted](text)
-        except ValueError:
-            pass
-    raise UserError(f"parameter {name} is {text!r}; expected {'true or false' if wanted == 'bool' else wanted}.")
+    may_be_path = re.search(r"\b(file|folder)\b", declared["help"]) and text not in NAMES
+    if may_be_path and Path(text).exists():  # a notebook runs in another folder than the one it is called from
+        return os.path.abspath(text)
+    try:
+        return TypeAdapter(_TYPES[wanted]).validate_strings(text)
+    except ValidationError as error:
+        raise UserError(f"parameter {name} is {text!r}; expected {wanted}.") from error
 
 
 def run_notebooks(
     values: Mapping[Path, dict],
     out: Path,
-    silent_minutes: float,
+    cell_minutes: float,
     resume: bool = False,
     report: Callable[[Result], None] = lambda result: None,
 ) -> list[Result]:
@@ -119,8 +117,8 @@ def run_notebooks(
         values: parameters by notebook, from `check_parameters`.
         out: folder for executed copies, HTML and the summary; also the notebooks' working directory, so that the
             next one finds the records of the one before.
-        silent_minutes: how long a cell may go without output and without a forward pass of a model. Then it hangs,
-            and its notebook has failed; a notebook that is only slow has all the time it needs.
+        cell_minutes: how long a cell may take. It grows with the machine's slowness: a cell always has `SLOWER`
+            times the time that its notebook took to get there.
         resume: keep what earlier calls in `out` finished with the same cells and parameters.
         report: called with each result as it is known.
 
@@ -134,9 +132,9 @@ def run_notebooks(
     for result, (path, parameters) in zip(results, values.items(), strict=True):
         old = before.get(result.name)
         if resume and old is not None and old.key == result.key and old.status in ("ok", "kept"):
-            result.status, result.seconds, result.slowest = "kept", old.seconds, old.slowest
+            result.status, result.seconds, result.cells = "kept", old.seconds, old.cells
         else:
-            _execute(path, parameters, out, silent_minutes, result)
+            _run(path, parameters, out, 60 * cell_minutes, result)
         run = {result.name: result for result in results if result.status != "not run"}
         known = {result.name: result for result in results} | before | run
         _write_summary(out, [known[name] for name in sorted(known)])
@@ -144,71 +142,47 @@ def run_notebooks(
     return results
 
 
-def _execute(path: Path, parameters: dict, out: Path, silent_minutes: float, result: Result) -> None:
-    import papermill
-    from jupyter_client.kernelspec import NoSuchKernel
-
+def _run(path: Path, parameters: dict, out: Path, seconds: float, result: Result) -> None:
     copy, started = out / path.name, time.monotonic()
-    set_kernel_environment()
-    with tempfile.NamedTemporaryFile("r") as hang:
-        watchdog = f"from mtlib.tutorial.watchdog import watch; watch({silent_minutes}, {hang.name!r}); del watch"
-        try:
-            papermill.execute_notebook(
-                path,
-                copy,
-                parameters,
-                cwd=out,
-                progress_bar=False,
-                start_timeout=max(60, int(60 * silent_minutes)),
-                # ipykernel warns of every kernel that listens on localhost
-                extra_arguments=["--log-level=ERROR", f"--IPKernelApp.exec_lines={watchdog}"],
-            )
-            result.status = "ok"
-        except papermill.PapermillExecutionError as error:
-            traceback = _ANSI.sub("", "\n".join(error.traceback))
-            result.status, result.error = "failed", f"cell [{error.exec_count}]:\n{error.source}\n\n{traceback}"
-        except (RuntimeError, NoSuchKernel) as error:  # the kernel died, or did not start
-            result.status, result.error = "failed", f"{type(error).__name__}: {error} (out of memory?)"
-            if traceback := hang.read():
-                result.error = (
-                    f"stopped: no output and no training step for {silent_minutes:.2g} minutes, so it hangs. Last "
-                    f"cell:\n{_last_started(copy)}\n\n{traceback}"
-                )
+
+    def limit(cell) -> float:
+        return max(seconds, SLOWER * (time.monotonic() - started))
+
+    result.status = "failed"
+    try:
+        execute(path, copy, parameters, timeout_func=limit)
+        result.status = "ok"
+    except PapermillExecutionError as error:
+        traceback = _ANSI.sub("", "\n".join(error.traceback))
+        result.error = f"cell [{error.exec_count}]:\n{error.source}\n\n{traceback}"
+    except (CellTimeoutError, KernelDied) as error:
+        result.error = f"{error}\nIn the cell:\n{_last_started(copy)}"
     result.seconds = round(time.monotonic() - started, 1)
-    if copy.exists():
-        executed = nbformat.read(copy, as_version=4)
-        result.slowest = _slowest(executed)
-        executed.metadata.pop("widgets", None)
-        nbformat.write(executed, copy)
-        copy.with_suffix(".html").write_text(as_html(executed, path.stem), encoding="utf-8")
-
-
-def set_kernel_environment() -> None:
-    """See to it that kernels started from here import this mtlib, without the debugger's warnings."""
-    os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")  # ipykernel's debugger warns of frozen modules
-    # a kernel starts in `out`; it is to take the mtlib that runs here, not another that may be installed
-    here, known = str(Path(mtlib.__file__).parents[1]), os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [here, *(path for path in known if path != here)]))
+    executed = nbformat.read(copy, as_version=4)
+    result.cells = _costs(executed)
+    executed.metadata.pop("widgets", None)
+    nbformat.write(executed, copy)
+    copy.with_suffix(".html").write_text(as_html(executed, path.stem), encoding="utf-8")
 
 
 def _last_started(copy: Path) -> str:
     """The code of the cell that an executed copy ends at."""
     cells = nbformat.read(copy, as_version=4).cells
     started = [cell.source for cell in cells if cell.metadata.get("papermill", {}).get("start_time")]
-    return started[-1] if started else ""
+    return started[-1] if started else "none: the first has not begun."
 
 
-def _slowest(notebook, n: int = 3) -> list[tuple[float, str]]:
-    """The `n` longest cells as (seconds, "heading: first line of code")."""
-    heading, cells = "", []
+def _costs(notebook) -> list[tuple[float, str]]:
+    """What each cell of code took, as (seconds, "heading: first line of code")."""
+    heading, costs = "", []
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             headings = re.findall(r"^#+ (.+)$", cell.source, flags=re.M)
             heading = headings[-1] if headings else heading
         elif seconds := cell.metadata.get("papermill", {}).get("duration"):
             lines = [line for line in cell.source.splitlines() if line.strip() and not line.startswith("#")]
-            cells.append((round(seconds, 1), f"{heading}: {lines[0][:60] if lines else ''}"))
-    return sorted(cells, reverse=True)[:n]
+            costs.append((round(seconds, 1), f"{heading}: {lines[0][:60] if lines else ''}"))
+    return costs
 
 
 def source_sha256(notebook) -> str:
@@ -216,20 +190,13 @@ def source_sha256(notebook) -> str:
 
     The install cell, which does nothing outside Colab, is left out.
     """
-    code = [
-        cell.source
-        for cell in notebook.cells
-        if cell.cell_type == "code" and not is_injected(cell) and not has_tag(cell, "install")
-    ]
+    tags = {"injected-parameters", "install"}
+    code = [cell.source for cell in notebook.cells if cell.cell_type == "code" and not tags & tags_of(cell)]
     return hashlib.sha256(json.dumps(code).encode()).hexdigest()
 
 
-def is_injected(cell) -> bool:
-    return has_tag(cell, "injected-parameters")
-
-
-def has_tag(cell, tag: str) -> bool:
-    return tag in cell.metadata.get("tags", [])
+def tags_of(cell) -> set[str]:
+    return {*cell.metadata.get("tags", [])}
 
 
 def _key(path: Path, parameters: dict) -> str:
@@ -244,8 +211,8 @@ def _read_summary(out: Path) -> list[Result]:
 
 def _write_summary(out: Path, results: list[Result]) -> None:
     write_atomically(out / SUMMARY, json.dumps([asdict(result) for result in results], indent=1) + "\n")
-    lines = ["| notebook | status | minutes | slowest cells (seconds) |", "| --- | --- | ---: | --- |"]
+    lines = ["| notebook | status | seconds | cell |", "| --- | --- | ---: | --- |"]
     for result in results:
-        slowest = "; ".join(f"{html.escape(where)} ({seconds:.0f})" for seconds, where in result.slowest)
-        lines.append(f"| {result.name} | {result.status} | {result.seconds / 60:.1f} | {slowest} |")
-    (out / "summary.md").write_text("\n".join(lines) + "\n")
+        lines.append(f"| {result.name} | {result.status} | {result.seconds:.0f} | all |")
+        lines += [f"| {result.name} | | {seconds:.0f} | `{where}` |" for seconds, where in result.cells]
+    (out / "summary.md").write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -10,7 +10,7 @@ from mtlib.data.tasks import TASKS
 from mtlib.errors import UserError
 from mtlib.runs import profiles
 from mtlib.runs.config import configure
-from mtlib.runs.profiles import PROFILES, ResolvedProfile, load, resolve, silent_minutes
+from mtlib.runs.profiles import PROFILES, ResolvedProfile, cell_minutes, load, resolve
 from mtlib.runs.records import read_records
 from mtlib.runs.run import run
 from tests.conftest import make_batch
@@ -31,7 +31,7 @@ def test_every_profile_resolves_for_every_task(profile, task, monkeypatch):
     for name in ("source", "model", "mask_rate", "train_size", "epochs"):
         assert getattr(settings, name) == written[name], name
     assert settings.alphas == tuple(written["alphas"]) and settings.strengths == tuple(written["strengths"])
-    assert silent_minutes(profile) > 0
+    assert cell_minutes(profile) > 0
     for method in ("fine_tuning", "mask_tuning"):
         assert settings.config(method).resolved().method == method
 
@@ -52,7 +52,7 @@ def test_what_the_profiles_promise():
         ({"profile": "../cpu"}, "profile is '../cpu'"),
         ({"task": "sentimnt"}, "task is 'sentimnt'"),
         ({"seed": 1}, "unknown setting 'seed'; expected one of alpha, alphas"),
-        ({"silent_minutes": 1}, "unknown setting 'silent_minutes'"),
+        ({"cell_minutes": 1}, "unknown setting 'cell_minutes'"),
         ({"seeds": 0}, "seeds is 0; expected 1 or more"),
         ({"seeds": -1}, "seeds is -1; expected 1 or more"),
         ({"seeds": ()}, "seeds is (); expected 1 or more"),

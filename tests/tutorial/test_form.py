@@ -1,71 +1,45 @@
-"""The form that all notebooks share: first screen, path, exercises, closing box; and the words that we avoid."""
+"""What every notebook promises: its format, parameters, first screen, length, exercises and stored outputs."""
 
+import ast
+import base64
+import json
 import re
+from pathlib import Path
 
 import nbformat
 import pytest
 
-from mtlib.paths import NOTEBOOK_DIR
+from mtlib.tutorial import publishing
 from mtlib.tutorial.exercises import verdicts
-from mtlib.tutorial.runner import find
+from mtlib.tutorial.runner import check_parameters, find, parameters_of, source_sha256, tags_of
+from tests.tutorial.made_up import REWRITTEN
 
-FIRST_SCREEN = ("**Question**", "**Answer**", "**You need**", "**Afterwards you can**", "**Time**")
-CLOSING = ("**What to take away**", "**What this does not show**")
+MACHINE_PATHS = tuple(f"/{name}/" for name in ("tmp", "home", "root", "work"))
+WORDS, CELLS = (600, 1200), 25  # of prose and in all
 STATEMENT = re.compile(r"\*\*Exercise (\d+)\*\* \((easy|medium|hard), \d+ minutes?\)\.")
-# our own words for what the field says otherwise: "not significantly better than", "fails to train", "bit-identical"
-UNWANTED = ("can be told to", "told from", "begun to learn", "to the last bit")
-# what the plan calls "does not hold here"; only pages with the plan's own verdicts say it
-OF_THE_PLAN = "contradicted"
-PAGES_OF_THE_PLAN = ("data/results/PLAN.md", "data/results/STUDY.md")
-AMERICAN = re.compile(
-    r"\b(?:\w*(?:color|behavior|favor(?!ite)|labeled|labeling|modeled|modeling|analyz|optimiz|generaliz|normaliz|minimiz"
-    r"|maximiz|summariz|recogniz|initializ)\w*|center|gray)\b",
-    flags=re.I,
-)
-ROOT = NOTEBOOK_DIR.parent
-PAGES = sorted(
-    page.relative_to(ROOT).as_posix()
-    for page in (
-        *(ROOT / folder / "README.md" for folder in ("", "notebooks", "mtlib")),
-        *ROOT.glob("data/**/README.md"),
-        *(page for page in ROOT.glob("data/results/*.md") if page.name != "README.md"),
-    )
-)
+OPTIONAL = re.compile(r"Optional\[(\w+)\]")
 
 
-def faults(text: str) -> list[str]:
-    """Unwanted phrases and American spellings in prose; code and addresses are not prose."""
-    text = " ".join(text.split())
-    prose = re.sub(r"```.*?```|`[^`]*`|\]\([^)]*\)", " ", text)
-    return [phrase for phrase in UNWANTED if phrase in text.lower()] + AMERICAN.findall(prose)
+def code_cells(notebook) -> list:
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
 
 
-def tags(cell) -> list[str]:
-    return cell.metadata.get("tags", [])
+def tagged(notebook, tag: str) -> list:
+    return [cell for cell in notebook.cells if tag in tags_of(cell)]
 
 
-def statements(notebook) -> list[tuple[int, int]]:
-    """`(place of the cell, number of the exercise)`."""
+def images(notebook) -> list[tuple[bytes, dict]]:
+    """Every image in the outputs, with its metadata."""
     return [
-        (place, int(match[1]))
-        for place, cell in enumerate(notebook.cells)
-        if cell.cell_type == "markdown"
-        for match in STATEMENT.finditer(cell.source)
+        (base64.b64decode(output.data["image/png"]), output.metadata.get("image/png", {}))
+        for cell in code_cells(notebook)
+        for output in cell.outputs
+        if "image/png" in output.get("data", {})
     ]
 
 
-def optional_from(notebook) -> int:
-    """Where the optional section begins; the number of cells if there is none."""
-    headings = (
-        place
-        for place, cell in enumerate(notebook.cells)
-        if cell.cell_type == "markdown" and re.match(r"## .*\(optional\)", cell.source)
-    )
-    return next(headings, len(notebook.cells))
-
-
 @pytest.fixture(params=find(), ids=lambda path: path.stem)
-def path(request):
+def path(request) -> Path:
     return request.param
 
 
@@ -74,93 +48,80 @@ def notebook(path):
     return nbformat.read(path, as_version=4)
 
 
+def test_format(path, notebook):
+    nbformat.validate(json.loads(path.read_text()))
+    assert notebook.metadata.kernelspec.name == "python3"
+    assert (notebook.nbformat, notebook.nbformat_minor) >= (4, 5), "cells have ids from 4.5 on"
+    ids = [cell["id"] for cell in json.loads(path.read_text())["cells"]]
+    assert len(ids) == len(set(ids))
+    assert path.stat().st_size < 500_000
+    assert "widgets" not in notebook.metadata
+
+
+def test_parameters(path, notebook):
+    """One typed, commented assignment a line, which papermill reads as Python does."""
+    (cell,) = tagged(notebook, "parameters")
+    lines = [line for line in cell.source.splitlines() if line and line != "from typing import Optional"]
+    found = parameters_of(path)
+    assert list(found) == [statement.target.id for statement in ast.parse("\n".join(lines)).body]
+    for name, one in found.items():
+        kind = OPTIONAL.sub(r"\1", one["inferred_type_name"])
+        text, value = {"str": ("a", "a"), "int": ("2", 2), "float": ("2", 2.0), "bool": ("true", True)}[kind]
+        assert check_parameters([path], {name: text})[path] == {name: value}
+        default = ast.literal_eval(one["default"])
+        assert one["help"].strip() and (type(default) is type(value) or default is None), name
+    assert found["profile"]["default"] == '"cpu"'
+
+
+def test_install_cell(notebook):
+    (cell,) = tagged(notebook, "install")
+    assert code_cells(notebook)[0] is cell
+    assert cell.source == publishing.install_cell(publishing.repository()), "run `mtlib notebooks --publish`"
+    for other in code_cells(notebook):
+        installs = re.search(r"^\s*(!|[%]?pip\b|%conda\b)", other.source, flags=re.M)
+        assert other is cell or not installs, other.source
+
+
 def test_first_screen(path, notebook):
     opening = notebook.cells[0]
     assert opening.cell_type == "markdown" and opening.source.startswith(f"# {path.stem[:2]} · ")
-    places = [opening.source.find(part) for part in FIRST_SCREEN]
-    assert -1 not in places and places == sorted(places), "all parts, in this order"
-    parts = dict(zip(FIRST_SCREEN, re.split("|".join(map(re.escape, FIRST_SCREEN)), opening.source)[1:], strict=True))
-    assert re.search(r"\d", parts["**Answer**"]), "an answer has numbers"
-    assert len(re.findall(r"^- ", parts["**Afterwards you can**"], flags=re.M)) >= 2, "goals stand in a list"
-    assert re.search(r"\d+ minutes? to read.*minutes? to run", parts["**Time**"], flags=re.S)
+    answer = opening.source.partition("**Answer**")[2]
+    assert re.search(r"\d", answer), "the answer stands on the first screen, with numbers"
     assert "https://arxiv.org/abs/2307.10457" in opening.source
 
 
-def test_minutes_in_the_teachers_guide(path, notebook):
-    guide = (NOTEBOOK_DIR / "README.md").read_text(encoding="utf-8")
-    minutes = re.search(r"(\d+) minutes? to read", notebook.cells[0].source)[1]
-    assert re.search(rf"^\| \[{path.stem}\]\({path.name}\) \| .* \| {minutes} \|", guide, flags=re.M)
+@REWRITTEN
+def test_length(notebook):
+    prose = " ".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+    words = [word for word in re.sub(r"<[^>]*>", " ", prose).split() if word.strip("|-:#*")]
+    assert WORDS[0] <= len(words) <= WORDS[1] and len(notebook.cells) <= CELLS
 
 
-def test_length_of_the_path(notebook):
-    path = notebook.cells[: optional_from(notebook)]
-    assert sum(not {"exercise", "check", "solution"} & {*tags(cell)} for cell in path) <= 30
-
-
-def test_sections_are_numbered(notebook):
-    markdown = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
-    numbers = [int(number) for number in re.findall(r"^## (\d+)", markdown, flags=re.M)]
-    assert numbers == list(range(1, len(numbers) + 1)) and len(numbers) >= 2
-
-
-def test_closing_box(notebook):
-    box = notebook.cells[optional_from(notebook) - 1]
-    assert box.cell_type == "markdown" and all(part in box.source for part in CLOSING)
-
-
-def test_exercises(notebook):
-    found = statements(notebook)
-    assert [number for _, number in found] == list(range(1, len(found) + 1)) and found
-    for kind in ("exercise", "check", "solution"):
-        assert sum(kind in tags(cell) for cell in notebook.cells) == len(found)
-    for place, number in found:
-        work, check, solution = notebook.cells[place + 1 : place + 4]
-        lines = [line for line in work.source.splitlines() if line.strip() and not line.startswith("#")]
-        assert tags(work) == ["exercise"] and lines, "an empty cell to work in"
-        assert re.fullmatch(r"\w+ = \.\.\.( +# .*)?", lines[-1]), work.source
-        for cell, title in ((check, "Check"), (solution, "Solution")):  # both hold the answer
-            assert cell.source.startswith(f"# @title {title}")
+def test_exercises_have_a_check_and_a_folded_solution_that_it_accepts(notebook):
+    """`confirm` gives the solution to the check when the notebook runs, and fails the run if it objects."""
+    numbers = [int(match[1]) for cell in notebook.cells for match in STATEMENT.finditer(cell.source)]
+    assert numbers and numbers == list(range(1, len(numbers) + 1))
+    work, checks, solutions = (tagged(notebook, tag) for tag in ("exercise", "check", "solution"))
+    for number, exercise, check, solution in zip(numbers, work, checks, solutions, strict=True):
+        places = [notebook.cells.index(cell) for cell in (exercise, check, solution)]
+        assert places == list(range(places[0], places[0] + 3)), "one after the other"
+        name = re.search(rf'check\(\s*{number},\s*"(\w+)"', check.source)[1]
+        assert re.search(rf"^{name} = \.\.\.", exercise.source, flags=re.M), "an answer to put in"
+        for cell in (check, solution):  # both hold the answer
             assert cell.metadata.jupyter.source_hidden is True and cell.metadata.cellView == "form"
-        assert tags(check) == ["check"] and f'check({number}, "{lines[-1].split()[0]}"' in re.sub(
-            r"\(\n\s+", "(", check.source.replace(",\n    ", ", ")
-        )
-        assert tags(solution) == ["solution"]
         assert "with folded(" in solution.source and f"confirm({number}," in solution.source
 
 
-def test_questions_have_folded_answers(notebook):
-    for cell in notebook.cells:
-        if cell.cell_type == "markdown" and "**To think about**" in cell.source:
-            questions, _, answers = cell.source.partition("<details>")
-            assert "<summary>Answers</summary>" in answers and "</details>" in answers, cell.source[:80]
-            assert len(re.findall(r"^\d\. ", questions, flags=re.M)) == len(re.findall(r"^\d\. ", answers, flags=re.M))
-
-
-def test_stored_outputs_are_those_of_an_untouched_notebook(notebook):
-    assert "widgets" not in notebook.metadata
-    for cell in notebook.cells:
-        outputs = cell.get("outputs", [])
-        assert not any(output.output_type == "error" for output in outputs)
-        if "check" in tags(cell):
-            assert not verdicts("".join(output.get("text", "") for output in outputs)), "somebody's answers"
-        if "solution" in tags(cell):
-            for output in outputs:
-                assert output.data["text/html"].startswith("<details>"), "a solution's output is folded"
-
-
-def test_phrases(notebook):
-    for cell in notebook.cells:
-        if cell.cell_type == "markdown":
-            assert not faults(cell.source) and OF_THE_PLAN not in cell.source, cell.source
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_phrases_of_the_pages(page):
-    text = (ROOT / page).read_text(encoding="utf-8")
-    assert not faults(text)
-    assert OF_THE_PLAN not in text or page in PAGES_OF_THE_PLAN
-
-
-def test_faults_are_found():
-    assert faults("No arm can be told\nto beat it, and the colors `color` stay.") == ["can be told to", "colors"]
-    assert not faults("Cohen's `analyze`, colours, [a colour](color.md), confidence regularization")
+def test_stored_outputs_are_of_this_code_and_of_an_untouched_notebook(path, notebook):
+    advice = "run `mtlib notebooks --publish` and commit it"
+    assert notebook.metadata.mtlib.source_sha256 == source_sha256(notebook), f"outputs of other code; {advice}"
+    for cell in code_cells(notebook):
+        assert cell.execution_count is not None, f"{path.name} was not run to its end; {advice}"
+        assert not any(output.output_type == "error" for output in cell.outputs)
+        text = json.dumps([{**output, "data": {**output.get("data", {}), "image/png": ""}} for output in cell.outputs])
+        assert not any(part in cell.source + text for part in MACHINE_PATHS), cell.id
+    for cell in tagged(notebook, "check"):
+        assert not verdicts("".join(output.get("text", "") for output in cell.outputs)), "somebody's answers"
+    for cell in tagged(notebook, "solution"):
+        assert all(output.data["text/html"].startswith("<details>") for output in cell.outputs), "folded"
+    assert all(len(metadata["alt"]) > 20 for _, metadata in images(notebook)), "pictures have alternative texts"

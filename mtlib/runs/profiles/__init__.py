@@ -145,7 +145,7 @@ def resolve(profile: str = "cpu", task: str = "sentiment", out: str | Path = "ru
     """
     disable_progress_bars()
     values = load(profile)
-    values.pop("silent_minutes")
+    values.pop("cell_minutes")
     known = {field.name for field in fields(ResolvedProfile)}
     if unknown := sorted(settings.keys() - known):
         raise UserError(f"unknown setting {unknown[0]!r}; expected one of {', '.join(sorted(known))}.")
@@ -174,6 +174,6 @@ def resolve(profile: str = "cpu", task: str = "sentiment", out: str | Path = "ru
     return resolved
 
 
-def silent_minutes(profile: str) -> float:
-    """Minutes without output and without a training step after which the runner stops a notebook."""
-    return load(profile)["silent_minutes"]
+def cell_minutes(profile: str) -> float:
+    """Minutes after which the runner stops a cell, unless the machine is so slow that it needs more."""
+    return load(profile)["cell_minutes"]

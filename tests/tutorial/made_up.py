@@ -1,0 +1,28 @@
+"""Small notebooks for the tests of what runs, publishes and grades them."""
+
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+
+# of tests that the shipped notebooks pass once they are written anew; take it away then
+REWRITTEN = pytest.mark.xfail(reason="the notebooks are being written anew", run=False)
+PARAMETERS = """\
+from typing import Optional
+
+n: int = 1  # a whole number
+rate: float = 0.1  # a share
+flag: bool = True  # yes or no
+name: str = "x"  # a word
+source: str = ""  # testbed, hub or a folder
+most: Optional[int] = 5  # a number or None"""
+KERNEL = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+
+
+def write(folder: Path, stem: str, *sources: str, parameters: str = PARAMETERS) -> Path:
+    """A notebook of a title, parameters, and a cell for each source."""
+    cells = [new_markdown_cell("# Title"), new_code_cell(parameters, metadata={"tags": ["parameters"]})]
+    cells += [new_code_cell(source) for source in sources]
+    nbformat.write(new_notebook(cells=cells, metadata=KERNEL | {"widgets": {"state": {}}}), folder / f"{stem}.ipynb")
+    return folder / f"{stem}.ipynb"

@@ -1,0 +1,64 @@
+"""A notebook runs in the Python that runs the runner, and a kernel that dies says why."""
+
+import json
+import os
+import sys
+
+import nbformat
+import pytest
+from nbclient.exceptions import CellTimeoutError
+
+from mtlib.tutorial import kernel
+from mtlib.tutorial.kernel import KernelDied, execute
+from tests.tutorial.made_up import write
+
+
+def test_another_python_under_the_name_python3_is_not_started(tmp_path, monkeypatch):
+    spec = tmp_path / "jupyter" / "kernels" / "python3" / "kernel.json"
+    spec.parent.mkdir(parents=True)
+    spec.write_text(json.dumps({"argv": ["false"], "display_name": "Python 3", "language": "python"}))
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
+    path = write(tmp_path, "01_one", "import sys, os, mtlib\nprint(sys.executable, mtlib.__file__, os.getcwd())")
+    (tmp_path / "out").mkdir()
+    execute(path, tmp_path / "out" / path.name, {})
+    printed = nbformat.read(tmp_path / "out" / path.name, as_version=4).cells[-1].outputs[0].text
+    assert printed.split() == [sys.executable, kernel.mtlib.__file__, str(tmp_path / "out")]
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "ended by SIGKILL, as happens where memory runs"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "ended by SIGSEGV$"),
+        ("import os; os._exit(3)", "ended with exit code 3$"),
+    ],
+)
+def test_why_a_kernel_died(tmp_path, source, reason):
+    with pytest.raises(KernelDied, match=reason):
+        execute(write(tmp_path, "01_one", source), tmp_path / "copy.ipynb", {})
+
+
+def test_why_a_kernel_did_not_start(tmp_path, monkeypatch):
+    (tmp_path / "ipykernel_launcher.py").write_text("raise SystemExit('broken installation')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with pytest.raises(KernelDied, match=r"ended with exit code 1\nbroken installation"):
+        execute(write(tmp_path, "01_one", "1"), tmp_path / "copy.ipynb", {})
+
+
+def test_a_cell_that_hangs_is_ended_with_its_kernel(tmp_path):
+    source = "import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(600)"
+    with pytest.raises(CellTimeoutError, match=r"time.sleep\(600\)"):
+        execute(write(tmp_path, "01_one", source), tmp_path / "copy.ipynb", {}, timeout_func=lambda cell: 3)
+    pid = int(nbformat.read(tmp_path / "copy.ipynb", as_version=4).cells[-1].outputs[0].text)
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_environment_keeps_what_the_user_set(monkeypatch):
+    for name in ("GOMP_SPINCOUNT", "KMP_BLOCKTIME", "OMP_WAIT_POLICY", "KMP_LIBRARY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PYTHONPATH", "/theirs")
+    assert kernel.environment()["GOMP_SPINCOUNT"] == "1000"
+    assert kernel.environment()["PYTHONPATH"].endswith(f"{os.pathsep}/theirs")
+    monkeypatch.setenv("GOMP_SPINCOUNT", "7")
+    assert kernel.environment()["GOMP_SPINCOUNT"] == "7"

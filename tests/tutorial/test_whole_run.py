@@ -1,0 +1,72 @@
+"""All notebooks in order under the profile `smoke`, and what the run leaves behind."""
+
+import io
+import re
+from pathlib import Path
+
+import nbformat
+import numpy as np
+import pytest
+from matplotlib.image import imread
+
+from mtlib.runs.records import read_records
+from mtlib.tutorial.runner import check_parameters, find, run_notebooks, source_sha256
+from tests.tutorial.made_up import REWRITTEN
+from tests.tutorial.test_form import code_cells, images, tagged
+
+pytestmark = REWRITTEN
+NOTEBOOKS = find()
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("smoke")
+    results = run_notebooks(check_parameters(NOTEBOOKS, {"profile": "smoke"}), out, cell_minutes=20)
+    for result in results:
+        assert result.status == "ok", f"{result.name}: {result.error}"
+    return out
+
+
+@pytest.fixture(params=NOTEBOOKS, ids=lambda path: path.stem)
+def path(request) -> Path:
+    return request.param
+
+
+@pytest.fixture
+def executed(out, path):
+    return nbformat.read(out / path.name, as_version=4)
+
+
+def test_every_cell_was_run_and_none_warns(executed, path):
+    for cell in code_cells(executed):
+        assert cell.execution_count is not None and cell.metadata.papermill.status == "completed", cell.source
+        assert not [output.text for output in cell.outputs if output.get("name") == "stderr"], cell.source
+    assert executed.metadata.papermill.parameters == {"profile": "smoke"}
+    assert source_sha256(executed) == source_sha256(nbformat.read(path, as_version=4))
+
+
+def test_pictures_are_drawn_and_described(executed):
+    for png, metadata in images(executed):
+        pixels = imread(io.BytesIO(png), format="png")  # (height, width, channels)
+        assert min(pixels.shape[:2]) > 100
+        assert len(np.unique(np.rint(255 * pixels[..., :3]) @ [65536, 256, 1])) > 8, "blank"
+        assert len(metadata["alt"]) > 20 and "nan" not in metadata["alt"]
+
+
+def test_page_opens_without_a_network_and_folds_the_solutions(out, path, executed):
+    page = (out / f"{path.stem}.html").read_text()
+    folded = re.findall(r"<details[^>]*><summary>Solution</summary>", page)
+    assert len(folded) == len(tagged(executed, "solution"))
+    assert page.count("<img") == page.count(" alt=") >= len(images(executed))
+    assert "<script" not in page and "$$" not in page
+    for target in re.findall(r'href="([^"#:]+)"', page):  # no anchor, no address of the web
+        assert target in {f"{other.stem}.html" for other in NOTEBOOKS}, target
+
+
+def test_records_are_whole_and_no_run_was_made_twice(out):
+    records = read_records([out / "runs"])
+    assert len({record["identity"] for record in records}) == len(records)
+    for record in records:
+        assert record["config"]["source"] == "testbed" and record["config"]["model"] == "mini"
+        assert all(metrics["correct"] <= metrics["n"] > 0 for metrics in record["metrics"].values())
+    assert not list(out.rglob("*.part")) and not (out / "runs" / ".work").exists()
