@@ -1,5 +1,6 @@
 """`data verify`, `data fetch` and `testbed`: the data of a run."""
 
+from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
@@ -29,24 +30,18 @@ def testbed(
 
 
 def verify(source: Annotated[str, typer.Option(help="a folder of original releases")]) -> None:
-    """Check every file of the releases: rows, labels, checksums. Exit code 1 if one fails."""
-    from mtlib.data import verification
+    """Check rows, labels and checksum of every file of the releases. Exit code 1 if one fails."""
+    from mtlib.data import releases
 
-    rows = verification.verify(source)
-    width = max(len(row.file) for row in rows)
-    for row in rows:
-        of = f"of {row.expected:,}" if row.expected != row.rows and row.expected else ""
-        counted = f"{_number(row.rows):>7} {of:>10}  {row.labels}"
-        print(f"{row.status:9} {row.file:{width}} {counted}; checksum {row.checksum}")
-    print("\nNotes")
-    for row in rows:
-        if row.note:
-            print(f"  {row.file}: {row.note}")
-    print()
-    counts = {status: sum(row.status == status for row in rows) for status in ("ok", "deviation", "missing", "FAIL")}
-    print(", ".join(f"{n} {status}" for status, n in counts.items()))
-    if counts["missing"] == len(rows):
-        raise UserError(f"{source} holds none of the files; expected for example {rows[0].file} below it.")
+    files = releases.verify(source)
+    counts = Counter(file["status"] for file in files)
+    if counts["missing"] == len(files):
+        raise UserError(f"{source} holds none of the files; expected for example {files[0]['file']} below it.")
+    for file in files:
+        print(f"{file['status']:9} {file['rows'] or '':>7} {file['file']}")
+        if file["note"]:
+            print(f"{'':18}{file['note']}")
+    print(", ".join(f"{number} {status}" for status, number in counts.items()))
     if counts["FAIL"]:
         raise typer.Exit(1)
 
@@ -56,25 +51,10 @@ def fetch(
     cache: Annotated[Path | None, typer.Option(help="folder for raw files", show_default="in the hub's cache")] = None,
 ) -> None:
     """Download sets into the cache; a cut download resumes, a checksum is verified."""
-    from rich.progress import Progress
-
     from mtlib.data import downloads
     from mtlib.data.registry import SETS
 
-    wanted = sets or [name for name, data_set in SETS.items() if data_set.remote is not None]
+    wanted = sets or [name for name, data_set in SETS.items() if data_set.remote]
     downloads.check(wanted)
-    with Progress(console=console, disable=not console.is_terminal) as progress:
-        bars = {}
-
-        def show(file: str, done: int, total: int) -> None:
-            if file not in bars:
-                bars[file] = progress.add_task(file, total=total)
-            progress.update(bars[file], completed=done, total=total)
-
-        for name in wanted:
-            paths = downloads.fetch([name], cache or downloads.CACHE_DIR, show)
-            console.print(f"{name}: {len(paths)} file(s)")
-
-
-def _number(value: int | None) -> str:
-    return "" if value is None else f"{value:,}"
+    for name in wanted:
+        console.print(f"{name}: {len(downloads.fetch([name], cache or downloads.CACHE_DIR))} file(s)")

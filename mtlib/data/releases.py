@@ -1,22 +1,32 @@
 """Files of original releases: found in a folder, parsed (never executed) and checked against the registry."""
 
+import ast
 import csv
+import hashlib
 import io
 import json
-from collections import Counter
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
 
 from mtlib.data.registry import SETS, Columns, DataSet, ReleaseFile
 from mtlib.errors import UserError
 
 
-def release_folder(source: str, others: str = "") -> Path:
-    """`source` as a path.
+class Part(NamedTuple):
+    """One file, or one split of the hub: its rows in our columns, its entry in the run record, how it deviates."""
 
-    Raises:
-        UserError: there is no such folder. `others` says what else would do.
-    """
+    rows: pd.DataFrame
+    file: dict
+    deviations: list[str]
+
+
+def release_folder(source: str, others: str = "") -> Path:
+    """`source` as a path. `others` says what else would do where there is no such folder."""
     if not Path(source).is_dir():
         raise UserError(
             f"source {str(source)!r} is no folder; expected one with the original releases (for example "
@@ -31,81 +41,70 @@ def locate(root: Path, path: str) -> Path | None:
     return next((candidate for candidate in candidates if candidate.is_file()), None)
 
 
-def read_bytes(path: Path) -> bytes:
+def read_file(data_set: DataSet, file: ReleaseFile, path: Path) -> Part:
+    """Parse one file and compare it with the registry.
+
+    Raises:
+        UserError: it cannot be read, is corrupt, has an unknown label or is not whole.
+    """
     try:
-        return path.read_bytes()
+        content = path.read_bytes()
+        table, skipped = _table(data_set, content.decode("utf-8-sig"))
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}; check its permissions") from error
-
-
-def parse(data_set: DataSet, file: ReleaseFile, content: bytes, path: Path) -> tuple[dict[str, list], str]:
-    """A file's rows as columns, and a remark about lines that were skipped ("" for none)."""
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise UserError(
-            f"{path}: expected UTF-8 text, found byte 0x{content[error.start]:02x} at offset "
-            f"{error.start}; the file is corrupt or in another encoding. {data_set.when_gone}"
-        ) from error
-    skipped: list[int] = []
-    rows = _PARSERS[data_set.format](text, data_set, path, skipped)
-    part = in_our_columns(data_set, data_set.columns, rows, file.split, file.half, str(path))
-    remark = f"{len(skipped)} broken lines skipped, as the official readers do" if skipped else ""
-    return part, remark
+    except (ValueError, csv.Error) as error:
+        raise UserError(f"{path} is cut off, corrupt or in another encoding: {error}. {data_set.when_gone}") from error
+    rows = in_our_columns(data_set, data_set.columns, table, file.split, str(path), file.half)
+    sha256 = hashlib.sha256(content).hexdigest()
+    remarks = [deviation(data_set, file, len(rows), sha256)]
+    if skipped:
+        remarks.append(f"{skipped} broken lines skipped, as the official readers do")
+    entry = {"path": file.path, "sha256": sha256, "rows": len(rows), "official_rows": file.rows}
+    return Part(rows, entry, [f"{file.path}: {remark}" for remark in remarks if remark])
 
 
 def in_our_columns(
-    data_set: DataSet, columns: Columns, rows: Iterator[tuple[int, dict]], split: str, half: str, where: str
-) -> dict[str, list]:
-    """Rows as a source names them -> our columns. `rows` yields (line number, row)."""
-    part = {name: [] for name in ("text", "text_pair", "label", "uid", "group")}
-    if not data_set.pair:
-        del part["text_pair"]
-    seen_pairs = set()
-    for line, row in rows:
-        gold = str(row[columns.label]).strip()
-        if columns.unlabelled and gold == columns.unlabelled:
-            continue
-        if gold not in columns.labels:
-            raise UserError(
-                f"{where}, line {line}: unknown label {gold!r} in column {columns.label!r}, expected one "
-                f"of {', '.join(columns.labels)}. {data_set.when_gone}"
-            )
-        fields = {**row, "split": split, "position": len(part["label"])}
-        if columns.pair:
-            pair = columns.pair.format_map(fields)
-            # Where both halves stand in one file, the original comes first (checked against the file of originals).
-            group = uid = f"{pair}:{half or ('edited' if pair in seen_pairs else 'original')}"
-            seen_pairs.add(pair)
-        else:
-            uid, group = columns.uid.format_map(fields), columns.group.format_map(fields)
-        for ours, theirs in (("text", columns.text), ("text_pair", columns.text_pair)):
-            if not theirs:
-                continue
-            if not isinstance(row[theirs], str):
-                raise UserError(
-                    f"{where}, line {line}: expected text in {theirs!r}, found {row[theirs]!r}. {data_set.when_gone}"
-                )
-            try:
-                part[ours].append(data_set.clean(row[theirs]))
-            except (ValueError, SyntaxError, AttributeError) as error:
-                raise UserError(
-                    f"{where}, line {line}: cannot decode {theirs!r}: {row[theirs][:60]!r} ({error}). "
-                    f"{data_set.when_gone}"
-                ) from error
-        part["label"].append(columns.labels[gold])
-        part["uid"].append(uid)
-        part["group"].append(group)
-    return part
+    data_set: DataSet, columns: Columns, table: pd.DataFrame, split: str, where: str, half: str = ""
+) -> pd.DataFrame:
+    """A source's rows, by line number, as text, (text_pair,) label, uid and group."""
+    if missing := set(columns.needed) - set(table.columns):
+        raise UserError(
+            f"{where}: expected the columns {', '.join(columns.needed)}; {', '.join(sorted(missing))} missing, found "
+            f"{list(table.columns)}. {data_set.when_gone}"
+        )
+    gold = table[columns.label].map(str).str.strip()
+    table, gold = table[gold != columns.unlabelled], gold[gold != columns.unlabelled]
+    if not (known := gold.isin(columns.labels)).all():
+        raise UserError(
+            f"{where}, line {known.idxmin()}: unknown label {gold[known.idxmin()]!r} in column {columns.label!r}, "
+            f"expected one of {', '.join(columns.labels)}. {data_set.when_gone}"
+        )
+    ours = {"text": list(_cleaned(data_set, table[columns.text], where))}
+    if columns.text_pair:
+        ours["text_pair"] = list(_cleaned(data_set, table[columns.text_pair], where))
+    ours["label"] = [columns.labels.index(label) for label in gold]
+    rows = table[columns.needed].to_dict("records")
+    named = [{**row, "split": split, "position": position} for position, row in enumerate(rows)]
+    if columns.pair:
+        pairs = pd.Series([columns.pair.format_map(row) for row in named], dtype=object)
+        # Where both halves stand in one file, the original comes first (checked against the file of originals).
+        halves = half or pairs.duplicated().map({False: "original", True: "edited"}).astype(object)
+        ours["uid"] = ours["group"] = pairs + ":" + halves
+    else:
+        ours["uid"] = [columns.uid.format_map(row) for row in named]
+        ours["group"] = [columns.group.format_map(row) for row in named]
+    return pd.DataFrame(ours)
 
 
 def deviation(data_set: DataSet, file: ReleaseFile, rows: int, sha256: str) -> str:
     """How a file differs from the published one ("" if it does not); `UserError` if it must not be used."""
     known = next((copy for copy in file.copies if copy.sha256 == sha256), None)
-    if known is None and sha256 != file.sha256 and (elsewhere := _paths_by_sha256().get(sha256)):
-        raise UserError(f"{file.path} is the published {', '.join(sorted(elsewhere))}; put each file in its own place.")
-    if known and known.rows == rows:
+    if known and rows == (known.rows or file.rows):
         return known.note
+    if not known and sha256 and sha256 != file.sha256:
+        for other in (other for data_set in SETS.values() for other in data_set.files):
+            if sha256 in (other.sha256, *(copy.sha256 for copy in other.copies)):
+                raise UserError(f"{file.path} is the published {other.path}; put each file in its own place.")
     if rows == file.rows or (file.rows is None and rows):
         differs = file.sha256 and sha256 != file.sha256
         return f"sha256 differs from the published file: expected {file.sha256}, found {sha256}" if differs else ""
@@ -118,84 +117,123 @@ def deviation(data_set: DataSet, file: ReleaseFile, rows: int, sha256: str) -> s
     )
 
 
-def _paths_by_sha256() -> dict[str, set[str]]:
-    paths: dict[str, set[str]] = {}
-    for data_set in SETS.values():
-        for file in data_set.files:
-            for sha256 in filter(None, (file.sha256, *(copy.sha256 for copy in file.copies))):
-                paths.setdefault(sha256, set()).add(file.path)
-    return paths
-
-
-def check_unique(set_name: str, uids: list[str]) -> None:
-    uid, times = Counter(uids).most_common(1)[0]
-    if times > 1:
+def pair_halves(set_name: str, groups: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """The rows of the originals and of the edited texts, pair by pair; `UserError` unless each is there once."""
+    halves = {"original": {}, "edited": {}}
+    for row, group in enumerate(groups):
+        pair, _, half = group.rpartition(":")
+        if pair in halves.setdefault(half, {}):
+            raise UserError(
+                f"{set_name}: the group {group!r} occurs twice, expected once; take fresh copies of its files"
+            )
+        halves[half][pair] = row
+    edited, original = halves.pop("edited"), halves.pop("original")
+    if halves or edited.keys() != original.keys():
+        alone = sorted(edited.keys() ^ original.keys()) or list(halves)
         raise UserError(
-            f"{set_name}: uid {uid!r} occurs {times} times, expected once; the file holds rows twice, take a fresh copy"
+            f"{set_name}: expected the groups 'PAIR:original' and 'PAIR:edited' of every pair, but one is missing of "
+            f"{len(alone)} pairs, for example {alone[0]!r}; the set is not whole, or its files do not belong together"
+        )
+    return np.array([original[pair] for pair in edited]), np.array(list(edited.values()))
+
+
+def verify(source: str) -> list[dict]:
+    """Check every registered file of a release folder; a bad one is reported, not raised.
+
+    A row for each: `file`, `rows`, `status` ("ok", "deviation", "missing" or "FAIL") and `note`, which says why.
+    """
+    root, report = release_folder(source), []
+    for data_set in (data_set for data_set in SETS.values() if not data_set.is_bundled):
+        for file in data_set.files:
+            line, path = {"file": file.path, "rows": None}, locate(root, file.path)
+            if path is None:
+                report.append(line | {"status": "missing", "note": data_set.when_gone})
+                continue
+            try:
+                part = read_file(data_set, file, path)
+                check_unique(data_set.name, part.rows["uid"])
+                status, note = "deviation" if part.deviations else "ok", "; ".join(part.deviations)
+                report.append(line | {"rows": len(part.rows), "status": status, "note": note})
+            except UserError as error:
+                report.append(line | {"status": "FAIL", "note": str(error)})
+    return report
+
+
+def check_unique(set_name: str, uids: pd.Series) -> None:
+    if (twice := uids.duplicated()).any():
+        raise UserError(
+            f"{set_name}: uid {uids[twice].iloc[0]!r} occurs twice, expected once; the file holds rows twice, take a "
+            "fresh copy"
         )
 
 
 # ------------------------------------------------------------------------------------------------------------ formats
 
 
-def _parse_tsv(text: str, data_set: DataSet, path: Path, skipped: list[int]) -> Iterator[tuple[int, dict]]:
-    """Tab-separated with quoting off: a quotation mark is a character like any other. LF or CRLF."""
-    lines = [line.removesuffix("\r") for line in text.split("\n")]
-    header = lines[0].split("\t")
-    _check_header(data_set, header, path)
-    for number, line in enumerate(lines[1:], start=2):
-        if not line:
-            continue
-        cells = line.split("\t")
-        if len(cells) < len(header) and data_set.skips_broken_lines:
-            skipped.append(number)
-            continue
+def _table(data_set: DataSet, text: str) -> tuple[pd.DataFrame, int]:
+    """All columns of a file by line number, and how many broken lines were left out."""
+    lines = enumerate(text.split("\n"), start=1)
+    if data_set.format == "jsonl":
+        rows = {}
+        for number, line in lines:
+            try:
+                rows |= {number: json.loads(line)} if line.strip() else {}
+            except json.JSONDecodeError as error:
+                raise ValueError(f"line {number}: {error.msg}") from error
+        return pd.DataFrame(list(rows.values()), index=list(rows), dtype=object), 0
+    if data_set.format == "tsv":  # a quotation mark is a character like any other
+        rows = {number: line.removesuffix("\r").split("\t") for number, line in lines if line not in ("", "\r")}
+    else:
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter="\t", strict=True)
+        rows = dict((reader.line_num, cells) for cells in reader)  # noqa: C402  (the number changes while it reads)
+    header = rows.pop(min(rows, default=1), [""])
+    broken = [number for number, cells in rows.items() if len(cells) < len(header) and data_set.skips_broken_lines]
+    for number in broken:
+        del rows[number]
+    for number, cells in rows.items():
         if len(cells) != len(header):
-            raise UserError(
-                f"{path}, line {number}: expected {len(header)} tab-separated fields, found {len(cells)}; "
-                f"the file is cut off or corrupt. {data_set.when_gone}"
-            )
-        yield number, dict(zip(header, cells, strict=True))
+            raise ValueError(f"line {number}: expected {len(header)} fields, found {len(cells)}")
+    return pd.DataFrame(list(rows.values()), index=list(rows), columns=header, dtype=object), len(broken)
 
 
-def _parse_csv(text: str, data_set: DataSet, path: Path, skipped: list[int]) -> Iterator[tuple[int, dict]]:
-    """Tab-separated with CSV quoting."""
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter="\t", strict=True)
-    try:
-        header = next(reader, [])
-        _check_header(data_set, header, path)
-        for cells in reader:
-            if len(cells) != len(header):
-                raise csv.Error(f"expected {len(header)} fields, found {len(cells)}")
-            yield reader.line_num, dict(zip(header, cells, strict=True))
-    except csv.Error as error:
-        raise UserError(
-            f"{path}, line {reader.line_num}: {error}; the file is cut off or corrupt. {data_set.when_gone}"
-        ) from error
+# ------------------------------------------------------------------------------------ how a release writes its texts
 
 
-def _parse_jsonl(text: str, data_set: DataSet, path: Path, skipped: list[int]) -> Iterator[tuple[int, dict]]:
-    """One JSON object a line."""
-    for number, line in enumerate(text.split("\n"), start=1):
-        if not line.strip():
-            continue
+def _cleaned(data_set: DataSet, texts: pd.Series, where: str) -> Iterator[str]:
+    clean = CLEANERS[data_set.clean]
+    for line, text in texts.items():
         try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
+            yield clean(text)
+        except (AttributeError, TypeError, ValueError, SyntaxError) as error:
             raise UserError(
-                f"{path}, line {number}: expected a JSON object, found {line[:60]!r} ({error.msg}); the "
-                f"file is cut off or corrupt. {data_set.when_gone}"
+                f"{where}, line {line}: expected text in {texts.name!r}, found {text!r:.60} ({error}). "
+                f"{data_set.when_gone}"
             ) from error
-        _check_header(data_set, list(row) if isinstance(row, dict) else [], path, f", line {number}")
-        yield number, row
 
 
-_PARSERS = {"tsv": _parse_tsv, "csv": _parse_csv, "jsonl": _parse_jsonl}
+def _without_line_breaks(text: str) -> str:
+    """IMDB reviews carry HTML line breaks; every run of them becomes one space."""
+    return re.sub(r"\s*(?:<br\s*/?>\s*)+", " ", text).strip()
 
 
-def _check_header(data_set: DataSet, header: list[str], path: Path, line: str = "") -> None:
-    if missing := data_set.columns.needed - set(header):
-        raise UserError(
-            f"{path}{line}: expected the columns {', '.join(sorted(data_set.columns.needed))}; "
-            f"{', '.join(sorted(missing))} missing, found {header}. {data_set.when_gone}"
-        )
+def _csv_unquoted(text: str) -> str:
+    """QQP quotes the fields that hold a quotation mark, in a file that is otherwise unquoted (and so does the hub)."""
+    text = text.strip()
+    if len(text) > 1 and text[0] == text[-1] == '"' and '"' not in text[1:-1].replace('""', ""):
+        text = text[1:-1].replace('""', '"')
+    return text.strip()
+
+
+def _from_bytes_literal(text: str) -> str:
+    """Under Python 3, Google's PAWS-QQP script writes every sentence as a bytes literal: b'...'."""
+    if text[:2] in ("b'", 'b"') and text[-1] == text[1]:
+        text = ast.literal_eval(text).decode("utf-8")
+    return text.strip()
+
+
+CLEANERS = {
+    "strip": str.strip,
+    "without_line_breaks": _without_line_breaks,
+    "csv_unquoted": _csv_unquoted,
+    "from_bytes_literal": _from_bytes_literal,
+}

@@ -6,8 +6,6 @@ from pathlib import Path
 from mtlib.errors import UserError
 from mtlib.paths import SETTINGS_FILE
 
-_REWRITE = "write the folder again, or restore data/testbed if it is the bundled one"
-
 
 def is_testbed(source: str) -> bool:
     """The bundled testbed, or a folder that its generator wrote with other settings."""
@@ -20,25 +18,21 @@ def source_kind(source: str) -> str:
     """What a record says instead of a path: "testbed" (with its settings where generated), "hub" or "folder"."""
     if source in ("testbed", "hub"):
         return source
-    if is_testbed(source):
-        settings = _testbed_settings(Path(source))
-        rows = f", {settings['train_rows']:,} training rows" if "train_rows" in settings else ""
-        return f"testbed (strength {settings['strength']:g}, seed {settings['seed']}{rows})"
-    return "folder"
+    if not is_testbed(source):
+        return "folder"
+    settings = testbed_settings(Path(source))
+    rows = f", {settings['train_rows']:,} training rows" if "train_rows" in settings else ""
+    return f"testbed (strength {settings['strength']:g}, seed {settings['seed']}{rows})"
 
 
-def check_as_written(root: Path, files: list[dict]) -> None:
-    """The generator leaves the checksum of every file it wrote."""
-    written = _testbed_settings(root).get("sha256", {})
-    for file in files:
-        if written.get(file["path"], file["sha256"]) != file["sha256"]:
-            raise UserError(f"{root / file['path']} is not the file that `mtlib testbed` wrote; {_REWRITE}.")
-
-
-def _testbed_settings(root: Path) -> dict:
+def testbed_settings(root: Path) -> dict:
+    """What the generator left beside its sets: `strength`, `seed`, and the `sha256` of every file."""
     try:
         settings = json.loads((root / SETTINGS_FILE).read_text())
         float(settings["strength"]), int(settings["seed"])
         return settings
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{root / SETTINGS_FILE} is not what `mtlib testbed` wrote; {_REWRITE}.") from error
+        raise UserError(
+            f"{root / SETTINGS_FILE} is not what `mtlib testbed` wrote; write the folder again, or restore "
+            "data/testbed if it is the bundled one."
+        ) from error

@@ -18,17 +18,26 @@ import hashlib
 import itertools
 import json
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 import datasets
+import pandas as pd
 
 from mtlib.data.downloads import CACHE_DIR, fetch, load_from_hub
-from mtlib.data.registry import SETS, DataSet, Hub, ReleaseFile, get_set, is_bundled
-from mtlib.data.releases import check_unique, deviation, in_our_columns, locate, parse, read_bytes, release_folder
-from mtlib.data.source_kinds import check_as_written, is_testbed, source_kind
+from mtlib.data.registry import SETS, DataSet, ReleaseFile, get_set
+from mtlib.data.releases import (
+    Part,
+    check_unique,
+    deviation,
+    in_our_columns,
+    locate,
+    pair_halves,
+    read_file,
+    release_folder,
+)
+from mtlib.data.source_kinds import is_testbed, source_kind, testbed_settings
 from mtlib.errors import UserError
 from mtlib.paths import TESTBED_DIR
 
@@ -58,20 +67,32 @@ def load_described(set_name: str, source: str, splits: str | None = None) -> tup
     A set is read and hashed once per process, and again when a file's size or modification time has changed. What
     comes from the hub is pinned, and therefore read once.
     """
-    option, wanted = _chosen_splits(set_name, splits)
-    _check_source_fits(set_name, source)
-    files = () if source == "hub" else tuple(_files(get_set(set_name), wanted, _root(source)))
+    data_set = get_set(set_name)
+    options = data_set.split_options
+    option = next(iter(options)) if splits is None else splits
+    if option not in options:
+        raise UserError(f"{set_name} has no split option {option!r}; expected one of {', '.join(options)}")
+    _check_source_fits(data_set, source)
+    if source != "hub":
+        files = _files(data_set, options[option], _root(source))
+    elif data_set.hub:
+        files = ()
+    else:
+        fetch([set_name], CACHE_DIR)
+        files = _files(data_set, options[option], CACHE_DIR)
     dataset, description = copy.deepcopy(_read(set_name, source_kind(source), option, files))  # the rows are shared
     if is_testbed(source):
-        check_as_written(_root(source), description["files"])
+        written = testbed_settings(_root(source)).get("sha256", {})
+        for file in description["files"]:
+            if written.get(file["path"], file["sha256"]) != file["sha256"]:
+                raise UserError(
+                    f"{_root(source) / file['path']} is not the file that `mtlib testbed` wrote; write the folder "
+                    "again, or restore data/testbed if it is the bundled one."
+                )
     return dataset, description
 
 
-# ------------------------------------------------------------------------------------------------------------ reading
-
-
-@dataclass(frozen=True)
-class _File:
+class _File(NamedTuple):
     """A release file where it lies. Size and modification time tell a changed file from one that was read before."""
 
     release: ReleaseFile
@@ -80,31 +101,19 @@ class _File:
     modified: int
 
 
-@dataclass(frozen=True)
-class _Part:
-    """One file, or one split of the hub: its rows as columns, its entry in the run record, how it deviates."""
-
-    columns: dict[str, list]
-    file: dict
-    deviations: list[str]
-
-
 @lru_cache(maxsize=8)  # a task has at most seven sets
 def _read(set_name: str, kind: str, option: str, files: tuple[_File, ...]) -> tuple[datasets.Dataset, dict]:
-    """The rows and the description of a set. `files` is empty for the hub."""
+    """The rows and the description of a set. `files` is empty where the hub has the rows."""
     data_set = get_set(set_name)
-    wanted, revision = data_set.split_options[option], None
-    if kind != "hub":
-        parts = [_read_file(data_set, file.release, file.path) for file in files]
-    elif isinstance(data_set.remote, Hub):
-        parts, revision = _read_hub(set_name, data_set, wanted)
+    wanted = data_set.split_options[option]
+    if files:
+        parts = [read_file(data_set, file.release, file.path) for file in files]
+        revision = f"{data_set.raw_files.repository}@{data_set.raw_files.commit}" if kind == "hub" else None
     else:
-        fetch([set_name], CACHE_DIR)
-        parts = [_read_file(data_set, file.release, file.path) for file in _files(data_set, wanted, CACHE_DIR)]
-        revision = f"{data_set.remote.repository}@{data_set.remote.commit}"
-    columns = {name: [value for part in parts for value in part.columns[name]] for name in parts[0].columns}
-    _check_columns(set_name, data_set, columns)
-    features = {name: datasets.Value("int64" if name == "label" else "string") for name in columns}
+        parts, revision = _read_hub(data_set, wanted)
+    rows = pd.concat([part.rows for part in parts])
+    _check_rows(data_set, rows)
+    features = {name: datasets.Value("int64" if name == "label" else "string") for name in rows}
     official = [file.rows for file in data_set.files if file.split in wanted]
     description = {
         "set": set_name,
@@ -112,131 +121,79 @@ def _read(set_name: str, kind: str, option: str, files: tuple[_File, ...]) -> tu
         "splits": option,
         "revision": revision,
         "files": [part.file for part in parts],
-        "rows": len(columns["label"]),
+        "rows": len(rows),
         "official_rows": None if None in official else sum(official),
-        "content_sha256": _content_sha256(columns),
+        "content_sha256": _content_sha256(rows),
         "licence": data_set.licence,
         "deviations": [text for part in parts for text in part.deviations],
     }
+    columns = {name: values.tolist() for name, values in rows.items()}
     return datasets.Dataset.from_dict(columns, features=datasets.Features(features)), description
+
+
+def _read_hub(data_set: DataSet, wanted: tuple[str, ...]) -> tuple[list[Part], str]:
+    hub, config = data_set.hub, data_set.hub.config or "default"
+    parts, revision = [], hub.revision
+    for split in wanted:
+        answer = load_from_hub(data_set, hub.splits[split])
+        # the commit that the files really came from, for example when a branch was asked for
+        commits = (re.search(r"@([0-9a-f]{40})/", url) for url in answer.info.download_checksums or {})
+        revision = next((commit[1] for commit in commits if commit), revision)
+        where = f"{hub.id} ({config}), split {hub.splits[split]}"
+        table = answer.to_pandas()
+        table.index += 1
+        rows = in_our_columns(data_set, hub.columns, table, split, where)
+        official = sum(file.rows for file in data_set.files if file.split == split)
+        differs = deviation(data_set, ReleaseFile(split=split, path=where, rows=official), len(rows), "")
+        path = f"{hub.id}/{config}/{hub.splits[split]}"
+        entry = {"path": path, "sha256": None, "rows": len(rows), "official_rows": official}
+        parts.append(Part(rows, entry, [f"{where}: {differs}"] if differs else []))
+    return parts, f"{hub.id}@{revision}"
 
 
 def _root(source: str) -> Path:
     return TESTBED_DIR if source == "testbed" else release_folder(source, ", or testbed or hub")
 
 
-def _files(data_set: DataSet, wanted: tuple[str, ...], root: Path) -> Iterator[_File]:
+def _files(data_set: DataSet, wanted: tuple[str, ...], root: Path) -> tuple[_File, ...]:
+    found = []
     for file in (file for split in wanted for file in data_set.files if file.split == split):
         path = locate(root, file.path)
         if path is None:
             raise UserError(f"{file.path} not found in {root}. {data_set.when_gone}")
         state = path.stat()
-        yield _File(file, path.absolute(), state.st_size, state.st_mtime_ns)
+        found.append(_File(file, path.absolute(), state.st_size, state.st_mtime_ns))
+    return tuple(found)
 
 
-def _read_file(data_set: DataSet, file: ReleaseFile, path: Path) -> _Part:
-    content = read_bytes(path)
-    columns, skipped = parse(data_set, file, content, path)
-    sha256, rows = hashlib.sha256(content).hexdigest(), len(columns["label"])
-    differs = deviation(data_set, file, rows, sha256)
-    return _Part(
-        columns,
-        {"path": file.path, "sha256": sha256, "rows": rows, "official_rows": file.rows},
-        [f"{file.path}: {text}" for text in (differs, skipped) if text],
-    )
-
-
-def _read_hub(set_name: str, data_set: DataSet, wanted: tuple[str, ...]) -> tuple[list[_Part], str]:
-    hub, config = data_set.remote, data_set.remote.config or "default"
-    parts, revision = [], hub.revision
-    for split in wanted:
-        hub_rows = load_from_hub(set_name, hub, hub.splits[split])
-        revision = _resolved_revision(hub_rows) or revision
-        where = f"{hub.id} ({config}), split {hub.splits[split]}"
-        if hub.columns.needed - set(hub_rows.column_names):
-            raise UserError(
-                f"{where}: expected columns {sorted(hub.columns.needed)}, found {hub_rows.column_names}. "
-                f"{data_set.when_gone}"
-            )
-        columns = in_our_columns(data_set, hub.columns, enumerate(hub_rows, start=1), split, "", where)
-        rows, official = len(columns["label"]), sum(file.rows for file in data_set.files if file.split == split)
-        differs = deviation(data_set, ReleaseFile(split, where, official), rows, "")
-        path = f"{hub.id}/{config}/{hub.splits[split]}"
-        parts.append(
-            _Part(
-                columns,
-                {"path": path, "sha256": None, "rows": rows, "official_rows": official},
-                [f"{where}: {differs}"] if differs else [],
-            )
-        )
-    return parts, f"{hub.id}@{revision}"
-
-
-def _resolved_revision(rows: datasets.Dataset) -> str | None:
-    """The commit that the hub's files really came from, for example when a branch name was asked for."""
-    for url in rows.info.download_checksums or {}:
-        if commit := re.search(r"@([0-9a-f]{40})/", url):
-            return commit.group(1)
-    return None
-
-
-def _content_sha256(columns: dict[str, list]) -> str:
+def _content_sha256(rows: pd.DataFrame) -> str:
     digest = hashlib.sha256()
-    pairs = columns.get("text_pair", itertools.repeat(None, len(columns["text"])))
-    for row in zip(columns["text"], pairs, columns["label"], strict=True):
+    pairs = rows.get("text_pair", itertools.repeat(None))
+    for row in zip(rows["text"], pairs, rows["label"].tolist(), strict=False):
         digest.update(json.dumps(row).encode() + b"\n")
     return digest.hexdigest()
 
 
-# ------------------------------------------------------------------------------------------------------------- checks
-
-
-def _chosen_splits(set_name: str, splits: str | None) -> tuple[str, tuple[str, ...]]:
-    """The option, by default the first, and the splits it stands for."""
-    options = get_set(set_name).split_options
-    option = next(iter(options)) if splits is None else splits
-    if option not in options:
+def _check_source_fits(data_set: DataSet, source: str) -> None:
+    if data_set.is_bundled and not is_testbed(source):
         raise UserError(
-            f"{set_name} has no split option {option!r}; expected one of {', '.join(options)} "
-            f"(the first is the default)"
+            f'{data_set.name} is bundled; source must be "testbed" or a folder written by `mtlib testbed`, found '
+            f"{source!r}"
         )
-    return option, options[option]
-
-
-def _check_source_fits(set_name: str, source: str) -> None:
-    bundled = is_bundled(set_name)
-    if bundled and not is_testbed(source):
+    if is_testbed(source) and not data_set.is_bundled:
         raise UserError(
-            f'{set_name} is bundled; source must be "testbed" or a folder written by `mtlib testbed`, found {source!r}'
-        )
-    if is_testbed(source) and not bundled:
-        sets = ", ".join(filter(is_bundled, SETS))
-        raise UserError(
-            f'{set_name} is not bundled; give source "hub" or a folder of original releases, or take one '
-            f"of the testbed's sets: {sets}"
+            f'{data_set.name} is not bundled; give source "hub" or a folder of original releases, or take one of the '
+            f"testbed's sets: {', '.join(name for name, each in SETS.items() if each.is_bundled)}"
         )
 
 
-def _check_columns(set_name: str, data_set: DataSet, columns: dict[str, list]) -> None:
-    check_unique(set_name, columns["uid"])
-    if len(columns["text"]) > 1 and len(set(columns["text"])) == 1:
-        raise UserError(
-            f"{set_name}: all {len(columns['text'])} rows have the text {columns['text'][0][:60]!r}; the file is no "
-            "copy of this set, take a fresh one."
-        )
+def _check_rows(data_set: DataSet, rows: pd.DataFrame) -> None:
+    check_unique(data_set.name, rows["uid"])
     if data_set.paired:
-        _check_pairs(set_name, columns["group"], columns["label"])
-
-
-def _check_pairs(set_name: str, groups: list[str], labels: list[int]) -> None:
-    """Every pair is one original and one edited text, with opposite labels."""
-    pairs: dict[str, dict[str, int]] = {}
-    for group, label in zip(groups, labels, strict=True):
-        pair, _, half = group.rpartition(":")
-        pairs.setdefault(pair, {})[half] = label
-    for pair, halves in pairs.items():
-        if set(halves) != {"original", "edited"} or halves["original"] == halves["edited"]:
+        original, edited = pair_halves(data_set.name, rows["group"])
+        labels = rows["label"].to_numpy()
+        if (same := labels[original] == labels[edited]).any():
             raise UserError(
-                f"{set_name}, pair {pair!r}: expected one original and one edited text with opposite "
-                f"labels, found {halves}; the files do not belong together, take fresh copies of them"
+                f"{data_set.name}, {rows['group'].iloc[edited[same.argmax()]]}: expected the other label than the "
+                "original's; the files do not belong together, take fresh copies of them"
             )

@@ -1,15 +1,11 @@
-"""The three tasks and the sets that they are trained and tested on."""
+"""The three tasks and the sets that they are trained and tested on, read from tasks.yaml."""
 
-from dataclasses import dataclass
-
-from mtlib.data.registry import NLI, PARAPHRASE, SENTIMENT
+from mtlib.data.registry import SETS, Entry, read_entries
 from mtlib.data.source_kinds import is_testbed
 from mtlib.errors import UserError
-from mtlib.settings import check_choice
 
 
-@dataclass(frozen=True)
-class TaskSets:
+class TaskSets(Entry):
     """Names of the sets of one task from one kind of source."""
 
     train: str
@@ -17,17 +13,22 @@ class TaskSets:
     ood: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Task:
-    """One of the paper's tasks. `alpha` and `batch_size` are the paper's (Section IV), the same for all its models."""
+class Task(Entry):
+    """One of the paper's tasks. `alpha` and `batch_size` are the paper's."""
 
     name: str
-    labels: tuple[str, ...]
-    pair: bool
     alpha: float
     batch_size: int
     real: TaskSets
     testbed: TaskSets
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return SETS[self.real.train].label_names
+
+    @property
+    def pair(self) -> bool:
+        return SETS[self.real.train].pair
 
     def train_set(self, source: str) -> str:
         return self._sets(source).train
@@ -51,40 +52,7 @@ class Task:
         return self.testbed if is_testbed(source) else self.real
 
 
-TASKS: dict[str, Task] = {
-    "sentiment": Task(
-        "sentiment",
-        SENTIMENT,
-        pair=False,
-        alpha=0.6,
-        batch_size=16,
-        real=TaskSets("sst2_train", ("sst2",), ("imdb_contrast", "imdb_cad")),
-        testbed=TaskSets(
-            "testbed_sentiment_train", ("testbed_sentiment",), ("testbed_contrast", "testbed_counterfactual")
-        ),
-    ),
-    "nli": Task(
-        "nli",
-        NLI,
-        pair=True,
-        alpha=0.7,
-        batch_size=32,
-        real=TaskSets("mnli_train", ("mnli_m", "mnli_mm"), ("hans", "anli_r1", "anli_r2", "anli_r3")),
-        testbed=TaskSets(
-            "testbed_nli_train", ("testbed_nli_m", "testbed_nli_mm"), ("testbed_overlap", "testbed_adversarial")
-        ),
-    ),
-    "paraphrase": Task(
-        "paraphrase",
-        PARAPHRASE,
-        pair=True,
-        alpha=0.8,
-        batch_size=32,
-        real=TaskSets("qqp_train", ("qqp",), ("paws_qqp", "paws_wiki")),
-        testbed=TaskSets("testbed_paraphrase_train", ("testbed_paraphrase",), ("testbed_scramble",)),
-    ),
-}
-
+TASKS = {name: Task(name=name, **entry) for name, entry in read_entries("tasks.yaml").items()}
 _KINDS = {
     name: kind
     for task in TASKS.values()
@@ -95,7 +63,8 @@ _KINDS = {
 
 
 def get_task(name: str) -> Task:
-    check_choice("task", name, TASKS)
+    if name not in TASKS:
+        raise UserError(f"task is {name!r}; expected one of {', '.join(TASKS)}.")
     return TASKS[name]
 
 

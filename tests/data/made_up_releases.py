@@ -1,6 +1,5 @@
 """Made-up releases: small files in the layout of each original release, quirks included."""
 
-import dataclasses
 import json
 from pathlib import Path
 
@@ -157,10 +156,10 @@ def expect(monkeypatch, set_name: str, **changes) -> None:
 
     def changed(file):
         expected = {key: value[file.path] if isinstance(value, dict) else value for key, value in changes.items()}
-        return dataclasses.replace(file, **expected)
+        return file.model_copy(update=expected)
 
-    data_set = SETS[set_name]
-    monkeypatch.setitem(SETS, set_name, dataclasses.replace(data_set, files=tuple(map(changed, data_set.files))))
+    files = tuple(map(changed, SETS[set_name].files))
+    monkeypatch.setitem(SETS, set_name, SETS[set_name].model_copy(update={"files": files}))
 
 
 def write(root: Path, path: str, content: bytes) -> None:

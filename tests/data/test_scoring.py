@@ -89,12 +89,6 @@ def test_three_labels_fold_into_two_by_both_rules(set_name):
     }
 
 
-def test_rules_differ_in_the_headline():
-    logits = np.log(HANS_PROBABILITIES[[1, 3]])
-    assert score("hans", logits, np.array([1, 1]), ["a/b", "a/b"])["by_rule"] == {"max": 0.5, "sum": 1.0}
-    assert score("hans", logits, np.array([1, 1]), ["a/b", "a/b"], hans_rule="sum")["accuracy"] == 1.0
-
-
 @given(st.lists(st.tuples(*[st.integers(-50, 50)] * 3), min_size=1))
 def test_sum_rule_never_says_entailment_where_max_does_not(rows):
     n = len(rows)
@@ -112,16 +106,9 @@ def test_contrast_sets_score_edited_halves_originals_and_consistency(set_name):
         "positive": {"n": 1, "correct": 0, "accuracy": 0.0}, "negative": {"n": 2, "correct": 2, "accuracy": 1.0},
     }  # fmt: skip
     assert metrics == {
-        "n": 3,
-        "correct": 2,
-        "accuracy": 2 / 3,
-        "majority": 2 / 3,
-        "original": 2 / 3,
-        "original_correct": 2,
-        "consistency": 1 / 3,
-        "consistent": 1,
-        "pairs": 3,
-    }
+        "n": 3, "correct": 2, "accuracy": 2 / 3, "majority": 2 / 3, "original": 2 / 3, "original_correct": 2,
+        "consistency": 1 / 3, "consistent": 1, "pairs": 3,
+    }  # fmt: skip
 
 
 def test_scores_are_json_and_take_columns_of_a_dataset():
@@ -135,20 +122,16 @@ def test_scores_are_json_and_take_columns_of_a_dataset():
     ("arguments", "message"),
     [
         (("imdb", np.zeros((1, 2)), [0], [""]), "set is 'imdb'; expected one of sst2_train, sst2"),
-        (("sst2", np.zeros((2, 2)), [0], ["", ""]), r"found logits \(2, 2\), labels \(1,\) and 2 groups"),
-        (("sst2", np.zeros((2, 2)), [0, 1], [""]), "and 1 groups"),
-        (("sst2", np.zeros(2), [0, 1], ["", ""]), r"found logits \(2,\)"),
-        (("sst2", np.zeros((0, 2)), [], []), "with n > 0"),
-        (("sst2", np.array([[0, math.nan], [0, 1]]), [0, 1], ["", ""]), "logits of 1 of 2 rows are NaN or infinite"),
-        (("sst2", np.array([[0, math.inf]]), [0], [""]), "lower the learning rate"),
-        (("mnli_m", np.zeros((2, 2)), [0, 2], ["", ""]), r"expected labels 0 to 1, found \[2\]"),
-        (("sst2", np.zeros((1, 2)), [-1], [""]), r"expected labels 0 to 1, found \[-1\]"),
-        (("hans", np.zeros((1, 3)), [2], ["a/b"]), r"expected labels 0 to 1, found \[2\]"),
-        (("hans", np.zeros((1, 2)), [1], ["a/b"]), r"expected logits for 3 labels \(.*contradiction\), found 2"),
+        (("sst2", [[0, math.nan], [0, 1]], [0, 1], ["", ""]), "logits of 1 of 2 rows are NaN or infinite"),
+        (("sst2", [[0, math.inf]], [0], [""]), "lower the learning rate"),
+        (("mnli_m", np.zeros((2, 2)), [0, 2], ["", ""]), "for 3 labels and gold labels 0 to 2 .*found logits for 2"),
+        (("sst2", np.zeros((1, 2)), [-1], [""]), r"gold labels 0 to 1 .*and gold labels \[-1\]"),
+        (("hans", np.zeros((1, 3)), [2], ["a/b"]), r"logits for 3 labels and gold labels 0 to 1 .*gold labels \[2\]"),
+        (("hans", np.zeros((1, 2)), [1], ["a/b"]), "logits for 3 labels .*found logits for 2"),
         (("hans", np.zeros((1, 3)), [1], ["a/b"], "mean"), "hans_rule is 'mean'; expected one of max, sum"),
-        (("imdb_cad", np.zeros((1, 2)), [1], ["7"]), "expected groups \"pair id:original\" and .* found '7'"),
-        (("imdb_cad", np.zeros((2, 2)), [1, 0], ["7:edited", "7:edited"]), "each once, found '7:edited'"),
-        (("imdb_cad", np.zeros((1, 2)), [1], ["7:edited"]), "1 pairs lack a half, for example '7'"),
+        (("imdb_cad", np.zeros((1, 2)), [1], ["7"]), "expected the groups 'PAIR:original' and 'PAIR:edited'"),
+        (("imdb_cad", np.zeros((2, 2)), [1, 0], ["7:edited", "7:edited"]), "the group '7:edited' occurs twice"),
+        (("imdb_cad", np.zeros((1, 2)), [1], ["7:edited"]), "missing of 1 pairs, for example '7'"),
     ],
 )
 def test_bad_input_to_score(arguments, message):

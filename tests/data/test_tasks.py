@@ -41,13 +41,6 @@ def test_every_registered_set_belongs_to_one_task():
     assert sorted([*of_tasks, "imdb_cad_train"]) == sorted(SETS)
 
 
-def test_sets_that_are_scored_in_their_own_way():
-    assert [name for name, data_set in SETS.items() if data_set.folded] == ["hans", "testbed_overlap"]
-    assert [name for name, data_set in SETS.items() if data_set.paired] == [
-        "imdb_contrast", "imdb_cad", "imdb_cad_train", "testbed_contrast"
-    ]  # fmt: skip
-
-
 def test_unknown_names():
     with pytest.raises(UserError, match="task is 'qa'; expected one of sentiment, nli, paraphrase"):
         get_task("qa")

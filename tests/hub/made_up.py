@@ -20,7 +20,7 @@ from transformers import (
     set_seed,
 )
 
-from mtlib.data.registry import HANS, NLI, PARAPHRASE, SENTIMENT, SETS, Columns, DataSet, Hub, RawFiles
+from mtlib.data.registry import SETS, Columns, DataSet, Hub, RawFiles
 from mtlib.data.sources import load
 from mtlib.paths import MINI_MODEL_DIR
 from tests.conftest import ROBERTA_SPECIALS, make_tokenizer
@@ -28,10 +28,8 @@ from tests.conftest import ROBERTA_SPECIALS, make_tokenizer
 ROWS = {"train": 256, "test": 24}
 # the bundled set that lends its sentences, by the labels of the set that is made up
 LENDERS = {
-    SENTIMENT: "testbed_sentiment",
-    NLI: "testbed_nli_m",
-    HANS: "testbed_overlap",
-    PARAPHRASE: "testbed_paraphrase",
+    SETS[name].label_names: name
+    for name in ("testbed_sentiment", "testbed_nli_m", "testbed_overlap", "testbed_paraphrase")
 }
 MODELS = {
     "bert-base-uncased": (BertConfig, BertForMaskedLM),
@@ -87,7 +85,7 @@ def _card(by_config: dict[str, dict[str, str]]) -> str:
 
 def _rows(data_set: DataSet, columns: Columns, n: int, half: str = "") -> list[dict]:
     """`n` rows under the set's own names. The edited half of a pair has another text and the other label."""
-    lent, names = load(LENDERS[data_set.label_names]), {label: name for name, label in columns.labels.items()}
+    lent, names = load(LENDERS[data_set.label_names]), columns.labels
     rows = []
     for position in range(n):
         in_file = "batch_id" in columns.pair  # both halves of a pair stand in one file, one below the other

@@ -3,7 +3,6 @@
 Python imports a module of this name at its start, so that kernels of notebooks are prepared like any other process.
 """
 
-import dataclasses
 import json
 import os
 from pathlib import Path
@@ -13,7 +12,7 @@ from mtlib.data.registry import SETS
 expected = json.loads((Path(os.environ["MTLIB_TEST_HUB"]) / "expected.json").read_text())
 for name, data_set in SETS.items():
     files = tuple(
-        dataclasses.replace(file, copies=(), **{"sha256": ""} | expected[file.path]) if file.path in expected else file
+        file.model_copy(update={"copies": (), "sha256": ""} | expected[file.path]) if file.path in expected else file
         for file in data_set.files
     )
-    SETS[name] = dataclasses.replace(data_set, files=files)
+    SETS[name] = data_set.model_copy(update={"files": files})
