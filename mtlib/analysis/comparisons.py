@@ -1,0 +1,396 @@
+"""Comparisons as data: `data/comparisons` says which runs are compared, this module makes every table from it.
+
+    from mtlib.analysis import comparisons
+    comparisons.names()
+    c = comparisons.load("peers_testbed")
+    c.frame(); c.table(); c.differences()
+
+An arm is one way of training: a name and the settings that make it. A run belongs to it if it has these settings and
+those of `where`, and if all else that its method reads is at its default (learning rates may be any). Its runs differ
+in their seed alone.
+"""
+
+import itertools
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
+from functools import cache, cached_property
+from pathlib import Path
+from statistics import fmean
+
+import pandas
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from mtlib.analysis import intervals, paper
+from mtlib.analysis.intervals import Difference
+from mtlib.data.tasks import TASKS, get_task, kind
+from mtlib.errors import UserError
+from mtlib.methods import METHODS
+from mtlib.paths import DATA_DIR
+from mtlib.runs.inputs import HELD_OUT
+from mtlib.runs.records import read_records
+from mtlib.settings import bias_for, settings_of
+
+MEASURES = ("accuracy", "original", "both", "consistency", "balanced")  # in per cent; see `frame`
+BEHIND, CHANCE = 2.0, 2.0  # points: behind the base in distribution; above the majority class or guessing
+_HEADING = ("task", "source", "model")
+_NOT_OF_AN_ARM = (*_HEADING, "seed", "sets", "splits", "gradient_diagnostics_steps")
+
+
+class Comparison(BaseModel):
+    """Some arms, judged against one of them. The fields are the keys of a comparison in `data/comparisons`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    name: str
+    about: str = Field(description="one line: what is asked, on which data")
+    records: tuple[str, ...] = Field(description="names of files in data/results, or paths of files and folders")
+    where: dict = Field({}, description="what all runs have; a list: one of these values; an arm may say otherwise")
+    arms: dict[str, dict] = Field(description="name and settings of each arm")
+    base: str | None = Field(None, description="the arm that the others are compared with")
+    changes: dict[str, tuple[str, str]] = Field({}, description="other pairs: what changes, then [with it, without it]")
+    tuned: tuple[str, ...] = Field((), description="settings of which the best value counts: on dev data, first seed")
+    by: tuple[str, ...] = Field((), description="settings of which every value has a row")
+    sets: tuple[str, ...] = Field((), description="evaluation sets that are shown; none: all")
+    measures: tuple[str, ...] = Field(("accuracy",), description="columns of the table for each set")
+    paired: bool = Field(True, description="differences are paired by seed; false: Welch's interval")
+    corrected: bool = Field(True, description="intervals on the m sets out of distribution have level 1 - 0.05 / m")
+    obstacles: tuple[str, ...] = Field(("behind",), description="what takes a verdict away; see `_obstacles_of`")
+    paper: dict[str, str] = Field({}, description="`model`, and the row of the paper's Table III of each arm")
+
+    @model_validator(mode="after")
+    def _check_names(self):
+        named = {self.base, *(arm for pair in self.changes.values() for arm in pair), *self.paper} - {None, "model"}
+        if unknown := named - self.arms.keys():
+            raise ValueError(f"{', '.join(sorted(unknown))}: no such arm")
+        return self
+
+    @cached_property
+    def runs(self) -> list[tuple[str, dict]]:
+        """Arm and record of each run that counts, in the order of the arms, then of `by` and seed."""
+        groups: dict[tuple, dict] = {}
+        for record in _read(self.records):
+            config = record["config"]
+            if record.get("diverged") or (arm := self._arm_of(config)) is None:
+                continue
+            key = (config["task"], arm, *_values(config, (*self.by, *self.tuned)), config["seed"])
+            other = groups.setdefault(key, record)
+            if len(other["metrics"]) == len(record["metrics"]) and other is not record:
+                raise UserError(
+                    f"comparison {self.name}: two runs of {arm} have seed {config['seed']}; they differ in "
+                    f"{', '.join(_differing([other['config'], config])) or 'data or model'}. Say which one counts."
+                )
+            groups[key] = max(other, record, key=lambda run: len(run["metrics"]))  # a run on dev data alone gives way
+        return self._at_best(groups)
+
+    def frame(self) -> pandas.DataFrame:
+        """A line for each run and set: see `frame`; the columns of `by` are settings."""
+        arms, records = zip(*self.runs, strict=True) if self.runs else ((), ())
+        scores = frame(records, arms)
+        return scores[scores["set"].isin(self.sets)].reset_index(drop=True) if self.sets else scores
+
+    @property
+    def tasks(self) -> list[str]:
+        return [task for task in TASKS if task in {record["config"]["task"] for _, record in self.runs}]
+
+    def differences(self, measure: str = "accuracy") -> pandas.DataFrame:
+        """A line for each set and each arm but the base, then for each of `changes`.
+
+        Columns: `change` (its words, or ""), `task`, `arm`, `base`, those of `by`, `set`, `kind`, `n` (seeds, or pairs
+        of them); in points `mean`, `low` and `high`, the interval of `level`; `verdict`, whether it excludes 0;
+        `paper`, the paper's difference in points, and `claim`, whether the interval excludes that ("" where the paper
+        has none).
+        """
+        scores = self.frame()
+        pairs = [("", arm, self.base) for arm in self.arms if self.base and arm != self.base]
+        pairs += [(words, *pair) for words, pair in self.changes.items()]
+        lines = []
+        for (task, *values), here in scores.groupby(["task", *self.by], sort=False, dropna=False):
+            cells = {key: runs.set_index("seed")[measure] for key, runs in here.groupby(["arm", "set"])}
+            kinds = dict(zip(here["set"], here["kind"], strict=True))
+            outside = sum(kind == "ood" for kind in kinds.values())
+            obstacle_to = self._obstacles_of(here)
+            for (change, arm, base), (name, of) in itertools.product(pairs, kinds.items()):
+                if (arm, name) not in cells or (base, name) not in cells:
+                    continue
+                level = 1 - 0.05 / outside if self.corrected and not change and of == "ood" else 0.95
+                shift = intervals.difference(cells[arm, name], cells[base, name], self.paired, level)
+                obstacle = obstacle_to(arm, base, name) if of == "ood" else ""
+                effect = self._effect(arm, base, name) if measure == "accuracy" else None
+                lines.append({
+                    "change": change, "task": task, "arm": arm, "base": base, **dict(zip(self.by, values, strict=True)),
+                    "set": name, "kind": of, **asdict(shift), "level": level,
+                    "verdict": intervals.verdict(shift, obstacle),
+                    "paper": effect, "claim": intervals.claim(shift, effect, obstacle),
+                })  # fmt: skip
+        return pandas.DataFrame(lines, columns=None if lines else ["change", "task", "arm", "base", *self.by, "set"])
+
+    def table(self, task: str | None = None) -> pandas.DataFrame:
+        """What a person reads, of one task (default: the first): a row for each arm, and for each value of `by`.
+
+        Number of seeds, mean of each measure on each set in per cent; on the sets out of distribution the difference
+        to the base with its interval and verdict, and on sets of which the paper has it, its effect and whether the
+        interval excludes that.
+        """
+        task = task or self.tasks[0]
+        scores, shifts = self.frame(), self.differences()
+        scores, shifts = scores[scores["task"] == task], shifts[(shifts["task"] == task) & (shifts["change"] == "")]
+        extra = [name for name in ("rates", "precision") if scores[name].nunique() > 1]
+        shown = [(name, measure) for name in dict.fromkeys(scores["set"]) for measure in self.measures]
+        rows = []
+        for key, runs in scores.groupby(["arm", *self.by], sort=False, dropna=False):
+            row = dict(zip(("arm", *self.by), key, strict=True)) | {"seeds": runs["seed"].nunique()}
+            row |= {name: ", ".join(dict.fromkeys(runs[name].astype(str))) for name in extra}
+            for name, measure in shown:
+                values = runs.loc[runs["set"] == name, measure].dropna()
+                row |= {_title(name, measure): round(fmean(values), 1)} if len(values) else {}
+            rows.append(row | self._judged(_at(shifts, ("arm", *self.by), key), scores))
+        columns = dict.fromkeys([*rows[0], *(_title(*cell) for cell in shown), *(name for row in rows for name in row)])
+        table = pandas.DataFrame(rows)
+        return table[[name for name in columns if name in table]].astype(dict.fromkeys(self.by, object)).fillna("")
+
+    def table_of_changes(self, task: str | None = None) -> pandas.DataFrame:
+        """A row for each of `changes`: seeds, and on every set the difference in points with its 95 % interval."""
+        shifts, rows = self.differences(), []
+        shifts = shifts[(shifts["change"] != "") & (shifts["task"] == (task or self.tasks[0]))]
+        for words, of_change in shifts.groupby("change", sort=False):
+            cells = {line.set: _difference(line).text() for line in of_change.itertuples()}
+            rows.append({"change": words, "seeds": of_change["n"].max(), **cells})
+        return pandas.DataFrame(rows, columns=None if rows else ["change", "seeds"])
+
+    def _obstacles_of(self, here: pandas.DataFrame) -> Callable[[str, str, str], str]:
+        """Why a set out of distribution says nothing about two arms ("" if it does), by the scores of one task.
+
+        "behind": one of them is more than two points behind the base in distribution (at the seeds that both have).
+        "untrained": one is at most two points above the majority class there, on the task's dev set.
+        "guessing": on this set both lie within two points of the majority class or, in balanced accuracy, of guessing.
+        """
+        inside, unfit = here[here["kind"] == "id"], {}
+        if "behind" in self.obstacles:
+            by_arm = inside.groupby(["arm", "seed"])["accuracy"].mean().unstack("arm")
+            behind = by_arm.rsub(by_arm[self.base], axis="index").mean() if self.base in by_arm else pandas.Series()
+            unfit = dict.fromkeys(behind.index[behind > BEHIND], "behind in distribution")
+        means = here.groupby(["set", "arm"])[["accuracy", "majority", "balanced", "guess"]].mean()
+        if "untrained" in self.obstacles:
+            on_dev = means.loc[inside["set"].iloc[0]]
+            idle = on_dev.index[on_dev["accuracy"] - on_dev["majority"] <= CHANCE]
+            unfit |= {arm: f"{arm} did not train" for arm in idle}
+        near = [(means[a] - means[b]).abs() <= CHANCE for a, b in (("accuracy", "majority"), ("balanced", "guess"))]
+
+        def obstacle(arm: str, base: str, set_name: str) -> str:
+            if arm in unfit or base in unfit:
+                return unfit.get(arm) or unfit[base]
+            guess = any(cells[set_name, arm] and cells[set_name, base] for cells in near)
+            return "both only guess" if "guessing" in self.obstacles and guess else ""
+
+        return obstacle
+
+    def _judged(self, shifts: pandas.DataFrame, scores: pandas.DataFrame) -> dict:
+        """The cells of a row of `table` that say what comes of the comparison with the base."""
+        cells, most = {}, scores.groupby("arm")["seed"].nunique()
+        for line in shifts.itertuples():
+            if line.kind == "ood" or pandas.notna(line.paper):
+                cells[f"better on {line.set}?"] = _in_words(line, most[[line.arm, line.base]].max())
+            if pandas.notna(line.paper):
+                cells[f"the paper's effect on {line.set}?"] = f"{line.paper:+.1f}: {line.claim}"
+        return cells
+
+    def _arm_of(self, config: dict) -> str | None:
+        settings = told(config)
+        for arm, own in self.arms.items():
+            wanted = self.where | own
+            named = {name for name in settings if name in wanted or name in self.by or name in self.tuned}
+            if all(_fits(config.get(name), value) for name, value in wanted.items()) and settings.keys() <= named:
+                return arm
+        return None
+
+    def _at_best(self, groups: dict[tuple, dict]) -> list[tuple[str, dict]]:
+        """The runs in order; of `tuned` settings at the values that are best on dev data with the first seed.
+
+        Of equally good values the lowest. The keys are task, arm, values of `by`, values of `tuned`, seed.
+        """
+        n, tried = 2 + len(self.by), defaultdict(list)
+        for key, record in groups.items() if self.tuned else ():
+            tried[key[:n]].append((key[-1], -_dev_accuracy(record), key[n:-1]))
+        best = {row: min(found)[-1] for row, found in tried.items()}
+        arms, kept = list(self.arms), [key for key in groups if best.get(key[:n], ()) == key[n:-1]]
+        kept.sort(key=lambda key: (arms.index(key[1]), [_size(value) for value in key[2:n]], key[-1]))
+        return [(key[1], groups[key]) for key in kept]
+
+    def _effect(self, arm: str, base: str, set_name: str) -> float | None:
+        if {arm, base} <= self.paper.keys():
+            return paper.difference(self.paper[arm], self.paper[base], set_name, self.paper["model"])
+        return None
+
+
+def names() -> dict[str, str]:
+    """Every comparison in `data/comparisons` with the line that says what it is about."""
+    return {name: entry["about"] for name, entry in _declared().items()}
+
+
+def load(name: str, records: Sequence[Path | str] = ()) -> Comparison:
+    """A comparison by its name; `records`: files or folders that take the place of those it names.
+
+    Raises:
+        UserError: there is none of this name, or what is declared is no comparison.
+    """
+    declared = _declared()
+    if name not in declared:
+        raise UserError(f"comparison is {name!r}; expected one of {', '.join(declared)}.")
+    try:
+        return Comparison(
+            **{"name": name, **declared[name]} | ({"records": tuple(map(str, records))} if records else {})
+        )
+    except ValidationError as error:
+        raise UserError(f"comparison {name} in data/comparisons: {error}") from error
+
+
+def frame(records: Iterable[dict], arms: Sequence[str] | None = None) -> pandas.DataFrame:
+    """A line for each run and evaluation set; diverged runs have none.
+
+    Args:
+        records: of any runs.
+        arms: the name of each run's arm; default its method and the settings in which runs of that method differ.
+
+    Columns: `arm`, the run's settings, `rates` in words, `set`, `kind` ("id" or "ood"); in per cent `accuracy` and
+    `majority` (the best constant answer's), `balanced` (mean over the gold labels) and `guess` (what guessing has of
+    it); of sets of pairs, whose accuracy is on the edited halves, `original`, `both` (all halves) and `consistency`
+    (both right); `correct` of `n`; `steps`, `seconds` of training, `memory_mb`; `identity`.
+    """
+    records = list(records)
+    scored = [(arm, run) for arm, run in zip(arms or _names(records), records, strict=True) if not run.get("diverged")]
+    lines = []
+    for arm, record in scored:
+        config, cost = record["config"], record.get("cost", {})
+        rates = (config.get("learning_rate"), config.get("classifier_learning_rate"))
+        run = {
+            "arm": arm, **config, "rates": " / ".join(f"{rate:g}" for rate in rates if rate is not None),
+            "steps": cost.get("steps"), "seconds": cost.get("train_seconds"), "memory_mb": cost.get("peak_memory_mb"),
+            "identity": record["identity"],
+        }  # fmt: skip
+        lines += [run | {"set": name, "kind": kind_of(name)} | _measures(of) for name, of in record["metrics"].items()]
+    table = pandas.DataFrame(lines)
+    every = (*MEASURES, "majority", "guess", *_HEADING, "arm", "seed", "set", "kind")
+    missing = {name: float("nan") for name in every if name not in table}
+    return table.assign(**missing)
+
+
+def told(config: dict) -> dict:
+    """The settings, but for learning rates, that a run's method reads and that differ from their defaults.
+
+    The defaults of alpha and of the bias model are the task's.
+    """
+    if config["method"] not in METHODS:
+        return {}
+    task = get_task(config["task"])
+    defaults = {name: setting.default for name, setting in settings_of(METHODS[config["method"]].settings).items()}
+    defaults |= {"alpha": task.alpha} if "alpha" in defaults else {}
+    defaults |= {"bias": bias_for(task.name, "by_task")} if config.get("bias") != "by_task" else {}
+    return {
+        name: config[name]
+        for name, default in defaults.items()
+        if config.get(name) not in (None, default) and not name.endswith("learning_rate")
+    }
+
+
+def kind_of(set_name: str) -> str:
+    """ "id" or "ood"; training examples that were held out are in distribution."""
+    return "id" if set_name == HELD_OUT else kind(set_name)
+
+
+def _dev_accuracy(record: dict) -> float:
+    """On what settings may be chosen by: held-out training examples where there are some, else the task's dev set."""
+    metrics, config = record["metrics"], record["config"]
+    name = HELD_OUT if HELD_OUT in metrics else get_task(config["task"]).dev_set(config["source"])
+    return metrics[name]["accuracy"]
+
+
+@cache
+def _declared() -> dict[str, dict]:
+    """Every file of `data/comparisons` maps names to comparisons; a name with a dot holds parts that several share."""
+    files = sorted((DATA_DIR / "comparisons").glob("*.yaml"))
+    entries = {name: entry for file in files for name, entry in yaml.safe_load(file.read_text()).items()}
+    return {name: entry for name, entry in entries.items() if not name.startswith(".")}
+
+
+def _read(files: Iterable[str]) -> list[dict]:
+    paths = [Path(name) if "/" in name or "." in name else DATA_DIR / "results" / f"{name}.jsonl" for name in files]
+    return [record for path in paths for record in _read_file(path)]
+
+
+@cache
+def _read_file(path: Path) -> list[dict]:
+    return read_records([path])
+
+
+def _measures(metrics: dict) -> dict:
+    by_label = [cell["accuracy"] for cell in metrics.get("per_label", {}).values()]
+    shares = {name: metrics.get(name) for name in ("accuracy", "majority", "original", "consistency")}
+    if by_label:
+        shares |= {"balanced": fmean(by_label), "guess": 1 / len(by_label)}
+    if "pairs" in metrics:
+        shares["both"] = (metrics["original_correct"] + metrics["correct"]) / (2 * metrics["pairs"])
+    in_per_cent = {name: None if share is None else 100 * share for name, share in shares.items()}
+    return in_per_cent | {"correct": metrics.get("correct"), "n": metrics.get("n")}
+
+
+def _names(records: Sequence[dict]) -> list[str]:
+    """The method of each run and, in brackets, the settings in which runs of that method differ.
+
+    Learning rates only where nothing else tells the runs of a seed apart.
+    """
+    found = []
+    for record in records:
+        config = record["config"]
+        like = [run["config"] for run in records if all(run["config"][n] == config[n] for n in (*_HEADING, "method"))]
+        differing = _differing(like)
+        without = [name for name in differing if not name.endswith("learning_rate")]
+        telling = without if _distinct(like, without) == _distinct(like, differing) else differing
+        words = [f"{name} {'all' if config.get(name) is None else config[name]}" for name in telling]
+        found.append(f"{config['method']} ({', '.join(words)})" if words else config["method"])
+    return found
+
+
+def _differing(configs: Sequence[dict]) -> list[str]:
+    every = dict.fromkeys(name for config in configs for name in config)
+    return [name for name in every if name not in _NOT_OF_AN_ARM and _distinct(configs, [name]) > 1]
+
+
+def _distinct(configs: Sequence[dict], names: Sequence[str]) -> int:
+    return len({tuple(map(str, _values(config, names))) for config in configs})
+
+
+def _values(config: dict, names: Sequence[str]) -> tuple:
+    return tuple(config.get(name) for name in names)
+
+
+def _fits(value: object, wanted: object) -> bool:
+    return value in wanted if isinstance(wanted, list) else value == wanted
+
+
+def _size(value: object) -> tuple:
+    """Sorts numbers by size; "all" (None) after them, words last."""
+    return (0, value, "") if isinstance(value, int | float) else (1, 0, "") if value is None else (2, 0, str(value))
+
+
+def _at(table: pandas.DataFrame, names: Sequence[str], values: Sequence) -> pandas.DataFrame:
+    """The lines that have these values; None among them too."""
+    for name, value in zip(names, values, strict=True):
+        table = table[table[name].isna() if pandas.isna(value) else table[name] == value]
+    return table
+
+
+def _title(set_name: str, measure: str) -> str:
+    return set_name if measure == "accuracy" else f"{set_name} {measure}"
+
+
+def _difference(line) -> Difference:
+    return Difference(line.mean, line.low, line.high, line.n)
+
+
+def _in_words(line, seeds: int) -> str:
+    """ "+1.2 [-0.3, +2.7]: not significantly different"; with the number of pairs where an arm has more seeds."""
+    if line.n < intervals.FEWEST_SEEDS:
+        return line.verdict
+    return f"{_difference(line).text()}{f' ({line.n} seeds)' if line.n < seeds else ''}: {line.verdict}"

@@ -1,0 +1,180 @@
+"""The tables that stood on the results pages before the rebuilding, cell for cell.
+
+`tables.json` has them as they were printed, by page and part. `HERE` says which comparisons have them now, and
+`RENAMED` which arms and changes have another name.
+"""
+
+import json
+import re
+from pathlib import Path
+from statistics import fmean
+
+import pandas
+import pytest
+
+from mtlib.analysis import comparisons
+from mtlib.analysis.intervals import Difference
+
+PRINTED = json.loads((Path(__file__).parent / "tables.json").read_text())
+HERE = {  # by page and part: the comparison and task of each of its tables
+    "PEERS: other methods": ["peers_testbed sentiment"],
+    "PEERS: other methods, changed": ["peers_testbed sentiment"],
+    "PEERS: other methods on real data": ["peers_sst2 sentiment", "", "peers_pairs paraphrase", "peers_pairs nli"],
+    "POLICIES: masking policies": ["policies sentiment", "policies_short sentiment"],
+    "POLICIES: amounts, changed": ["policies_short sentiment"],
+    "POLICIES: amounts with the loss, changed": ["policies sentiment"],
+    "POLICIES: random masks, changed": ["ablations sentiment"],
+    "POLICIES: policies at half the strength": ["policies_half sentiment"],
+    "POLICIES: policies at half the strength, changed": ["policies_half sentiment"],
+    "POLICIES: rates at half the strength": ["policies_half_rates sentiment"],
+    "POLICIES: policies on pairs": ["policies_pairs nli", "policies_pairs paraphrase"],
+    "POLICIES: policies on pairs, changed": ["policies_pairs nli", "policies_pairs paraphrase"],
+    "POLICIES: policies on reviews": ["policies_sst2 sentiment"],
+    "POLICIES: policies on reviews, changed": ["policies_sst2 sentiment"],
+    "POLICIES: intermediate pre-training": ["pretraining_sst2 sentiment"],
+    "POLICIES: intermediate pre-training, changed": ["pretraining_sst2 sentiment"],
+    "ABLATIONS: parts of Mask-tuning": ["ablations sentiment"],
+    "ABLATIONS: parts of Mask-tuning, changed": ["ablations sentiment"],
+    "ABLATIONS: without refilling": ["ablations_sst2 sentiment"],
+    "ABLATIONS: order of the losses, changed": ["ablations sentiment"],
+    "BASE_SIZED: base-sized": ["base sentiment"],
+    "BASE_SIZED: base-sized, changed": ["base sentiment"],
+    "BASE_SIZED: base-sized, longer": ["base sentiment"],
+    "BASE_SIZED: base-sized policies": ["base_policies sentiment"],
+    "BASE_SIZED: base-sized policies, changed": ["base_policies sentiment"],
+    "BASE_SIZED: base-sized pairs": ["base_pairs nli", "base_pairs paraphrase"],
+    "BASE_SIZED: other methods, base-sized": ["peers_base sentiment", "peers_base nli", "peers_base_testbed nli"],
+    "SIZES: sizes": ["sizes sentiment"],
+    "SIZES: other readings": ["readings sentiment"],
+    "STUDY: study main": ["study nli", "study paraphrase", "study sentiment"],
+    "STUDY: study sets": ["study sentiment", "study nli", "study paraphrase"],
+}
+RENAMED = {
+    "fine_tuning": "fine-tuning",
+    "fine_tuning (epochs 3.0)": "fine-tuning",
+    "fine_tuning (epochs 6.0)": "fine-tuning, 6 epochs",
+    "fine_tuning (6 epochs)": "fine-tuning, 6 epochs",
+    "mask_tuning": "Mask-tuning",
+    "mask_tuning (update joint)": "Mask-tuning",
+    "mask_tuning (update balanced)": "Mask-tuning, balanced",
+    "mask_tuning (update alternating)": "Mask-tuning, alternating",
+    "mask_tuning (alternating)": "Mask-tuning, alternating",
+    "mask_tuning (separate trunks)": "Mask-tuning, two trunks",
+    "mask_tuning (sampled fill)": "Mask-tuning, sampled words",
+    "mask_tuning (Bernoulli)": "Mask-tuning, Bernoulli masks",
+    "mask_tuning (classifier_reads refilled, update joint)": "Mask-tuning",
+    "mask_tuning (classifier_reads refilled, update balanced)": "Mask-tuning, balanced",
+    "mask_tuning (classifier_reads original, update balanced)": "masked-LM loss, no refilling",
+    "perturb_first": "refilled once",
+    "base: no_integrated_loss": "Mask-tuning, no masked-LM loss",
+    "no_integrated_loss": "no masked-LM loss",
+    "ablations_sst2: fine-tuning: the original text": "fine-tuning",
+    "ablations_sst2: without refilling: the original text": "masked-LM loss, no refilling",
+    "ablations_sst2: Mask-tuning (balanced): the refilled text": "Mask-tuning, balanced",
+    "equation 1 as printed (joint): 3 → 6 epochs": "Mask-tuning: 3 → 6 epochs",
+    "6 epochs: fine-tuning → joint": "6 epochs: fine-tuning → Mask-tuning",
+    "fine-tuning: refill once (perturb_first)": "fine-tuning: refill once",
+    "fine-tuning: add refilled copies (augmented)": "fine-tuning: add refilled copies",
+    "fine-tuning: masked LM, then copies (sequential)": "fine-tuning: masked LM, then copies",
+    "policies_half_rates: fine-tuning (no masks)": "fine-tuning, {rates}",
+    "policies_half_rates: random, 5 %": "random, 5 %, {rates}",
+    "policies_half_rates: shortcut's words, all of them": "shortcut's words, {rates}",
+}
+RATES = {"0.0001 / 0.0001": "1e-4 / 1e-4", "0.0002 / 0.0002": "2e-4 / 2e-4", "0.0002 / 0.001": "2e-4 / 1e-3"}
+CASES = {
+    f"{part}, {place}": (part, place) for part, tables in HERE.items() for place, here in enumerate(tables) if here
+}
+
+
+def renamed(name: str, comparison: str) -> str:
+    known = RENAMED.get(f"{comparison}: {name}", RENAMED.get(name, name))
+    return known.replace("(reconstruction)", "").replace("meta-learned ,", "meta-learned,").strip()
+
+
+def key_of(row: dict, comparison: str) -> tuple:
+    """Arm and size of a row."""
+    name = next(iter(row.values()))
+    if size := re.search(r"train_size (\w+)", name):
+        size, name = size[1], re.sub(r"\(train_size \w+\)|train_size \w+, ", "", name).strip()
+        return renamed(name, comparison), None if size == "all" else int(size)
+    return (renamed(name, comparison).format(rates=RATES.get(row.get("rates"))),)
+
+
+def lines(table: pandas.DataFrame, by: tuple[str, ...]) -> dict[tuple, dict]:
+    return {
+        tuple(row[name] if row[name] != "" else None for name in ("arm", *by)): row for row in table.to_dict("records")
+    }
+
+
+def shown(value) -> str:
+    return f"{value:.1f}" if isinstance(value, float) else str(value)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_cell_is_as_it_was(case):
+    part, place = CASES[case]
+    printed, (name, task) = PRINTED[part][place], HERE[part][place].split()
+    rows = [dict(zip(printed["columns"], row, strict=True)) for row in printed["rows"]]
+    comparison = comparisons.load(name)
+    check = {"change": changes, "method": with_deviations if "n" in printed["columns"] else judged, "": asked}
+    checked = check.get(printed["columns"][0], judged)(comparison, task, rows)
+    assert checked == sum(bool(cell) for row in printed["rows"] for cell in row[1:])
+
+
+def judged(comparison: comparisons.Comparison, task: str, rows: list[dict]) -> int:
+    """Means, and verdicts against the base."""
+    here, checked = lines(comparison.table(task), comparison.by), 0
+    for row in rows:
+        line = here[key_of(row, comparison.name)]
+        for column, text in list(row.items())[1:]:
+            assert shown(line.get(column, "")) == text, (row, column)
+            checked += bool(text)
+    return checked
+
+
+def changes(comparison: comparisons.Comparison, task: str, rows: list[dict]) -> int:
+    here = comparison.table_of_changes(task).set_index("change").to_dict("index")
+    for row in rows:
+        line = here[renamed(row.pop("change"), comparison.name)]
+        assert {name: str(line[name]) for name in row} == row
+    return sum(map(len, rows))
+
+
+def with_deviations(comparison: comparisons.Comparison, task: str, rows: list[dict]) -> int:
+    """Mean ± standard deviation, and below it the difference to the base with its 95 % interval."""
+    scores, checked, key = comparison.frame(), 0, ()
+    plain = comparison.model_copy(update={"corrected": False})
+    shifts = {measure: plain.differences(measure) for measure in ("accuracy", "original", "consistency")}
+    for row in rows:
+        is_difference = row["method"].startswith("·")
+        key = key if is_difference else key_of(row, comparison.name)
+        for column, text in list(row.items())[1:]:
+            set_name, _, measure = column.partition(" ")
+            table = shifts[measure or "accuracy"] if is_difference else scores
+            of = comparisons._at(table, ("task", "arm", *comparison.by), (task, *key))
+            if is_difference and text:
+                (line,) = of[(of["set"] == set_name) & (of["change"] == "")].itertuples()
+                assert Difference(line.mean, line.low, line.high, line.n).text(2) == text
+            elif column == "n":
+                assert is_difference or of["seed"].nunique() == int(text)
+            elif text:
+                values = of.loc[of["set"] == set_name, measure or "accuracy"]
+                assert f"{fmean(values):.2f} ± {values.std():.2f}" == text
+            checked += bool(text)
+    return checked
+
+
+def asked(comparison: comparisons.Comparison, task: str, rows: list[dict]) -> int:
+    """The study's questions: differences with uncorrected intervals, whatever verdict stood beside them."""
+    shifts = comparison.model_copy(update={"corrected": False}).differences()
+    for row in rows:
+        arm, _, base = row["compared"].partition(" - ")
+        for name, text in list(row.items())[3:]:
+            if found := re.search(r"[+-][\d.]+ \[.*\]", text):
+                of = comparisons._at(
+                    shifts, ("arm", "base", "set"), (renamed(arm, "study"), renamed(base, "study"), name)
+                )
+                assert found[0] in {
+                    Difference(line.mean, line.low, line.high, line.n).text() for line in of.itertuples()
+                }
+    return sum(bool(cell) for row in rows for cell in list(row.values())[1:])
