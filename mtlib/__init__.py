@@ -25,9 +25,9 @@ _MODULES = {
     "METHODS": "mtlib.methods",
     "SharedPLM": "mtlib.plm",
     "UserError": "mtlib.errors",
-    "conflicts": "mtlib.suspects",
+    "conflicts": "mtlib.suspect_words",
     "predict": "mtlib.encoding",
-    "suspects": "mtlib.suspects",
+    "suspects": "mtlib.suspect_words",
     "tokenise": "mtlib.encoding",
 }
 __all__ = sorted(_MODULES)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mtlib.data.sources import load
 from mtlib.errors import UserError
-from mtlib.suspects import conflicts, suspects, words_of
+from mtlib.suspect_words import conflicts, suspects, words_of
 
 
 def made_up(*rows: tuple[str, int], names=("bad", "good")) -> Dataset:
