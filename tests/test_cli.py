@@ -135,8 +135,6 @@ def test_help_says_what_is_taken_by_default():
         ("diversity --json pyproject.toml", "pyproject.toml, which does not hold results of `mtlib diversity`"),
         ("prompt --json pyproject.toml", "pyproject.toml, which does not hold results of `mtlib prompt`"),
         ("tables --format csv --per-seed", "csv has a line for every seed as it is"),
-        ("study hub --task nli --task nli", "tasks names a task twice: nli, nli"),
-        ("study /no/such --dry-run", "source '/no/such' is no folder"),
         ("run --task nli --method mask_tuning --source /no/such", "source '/no/such' is no folder"),
         ("run --task nli --method mask_tuning --model /no/such", "model is '/no/such', which does not exist"),
         ("tables /no/such", "does not exist"),

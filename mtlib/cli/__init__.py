@@ -17,7 +17,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for command in (
-    run.run, records.tables, records.bundle, sweeps.sweep, sweeps.study, data.testbed, notebooks.notebooks,
+    run.run, records.tables, records.bundle, sweeps.sweep, data.testbed, notebooks.notebooks,
     measuring.bench, measuring.policies, measuring.diversity, measuring.prompt,
     checkout.pages, checkout.figures, checkout.doctor,
 ):  # fmt: skip

@@ -1,27 +1,43 @@
 """Carrying out the runs of a sweep, and the engine that does so with processes of this machine."""
 
-import json
+import contextlib
 import os
 import subprocess
 import sys
-import tempfile
+import threading
 import time
-from abc import ABC, abstractmethod
+import traceback
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import BinaryIO, Protocol
 
 import torch
 
 from mtlib.errors import UserError
+from mtlib.runs.config import command_line
+from mtlib.runs.locks import Busy
 from mtlib.sweeps.grid import GridRun
 from mtlib.sweeps.store import Store
+from mtlib.threads import quiet_openmp
 
-_TICK = 0.2  # seconds between looks at what has ended
+_TICK = 0.2  # seconds between looks at what may be started
 _BUSY = 5.0  # before a run that another process was doing is tried again
 _VISIBLE = 60.0  # until a record written by another machine must be seen here (network folders keep listings a while)
+
+
+class Engine(Protocol):
+    """Does runs, and starts one whose process was killed again a few times."""
+
+    environment: Mapping[str, str]  # variables that it sets for the runs
+
+    def submit(self, run: GridRun) -> Future[str]:
+        """Have it done: "written", "diverged" (its record says so) or "busy" (another process is doing it)."""
+
+    def close(self) -> None:
+        """End what is still running."""
 
 
 @dataclass(frozen=True)
@@ -30,223 +46,153 @@ class Outcome:
 
     Args:
         run: which.
-        status: "there" (its record was), "written", "diverged" (its record says so), "failed", or "busy" (another
-            process is doing it: try again later).
+        status: "there" (its record was), "written", "diverged" (its record says so), or "failed".
         detail: for a failed run its error.
-        seconds: how long it took here.
-        log: for a failed run the file with its error output, if there is one.
-        environment: variables that the sweep set for it.
     """
 
     run: GridRun
     status: str
     detail: str = ""
-    seconds: float = 0.0
-    log: str = ""
-    environment: Mapping[str, str] = field(default_factory=dict)
 
 
-def execute(
-    runs: Sequence[GridRun],
-    engine: "Engine",
-    store: Store,
-    report: Callable[[list[Outcome], list[tuple[GridRun, float]], int], None],
-) -> list[Outcome]:
-    """Have every run's record in the store, but for those that fail: the outcome of each, as they ended.
+class RunFailed(UserError):
+    """A run's process ended with an error; its log says more."""
+
+
+def execute(runs: Sequence[GridRun], engine: Engine, store: Store) -> Iterator[Outcome]:
+    """Have every run's record in the store, but for those that fail: the outcome of each, as it ends.
 
     Several calls may work on one store: a run that another is doing is left for later, and looked for again then.
 
-    Args:
-        report: called again and again with what has just ended, the active runs and the number still waiting.
+    Raises:
+        UserError: a record that was written cannot be seen in the store.
     """
-    waiting, outcomes = deque((run, 0.0) for run in runs), []
+    waiting, active = deque((run, 0.0) for run in runs), {}
     try:
-        while waiting or engine.active():
-            ended = _start(waiting, engine, store) + _collect(waiting, engine)
-            for outcome in ended:
-                if outcome.status != "failed":
-                    store.remove_logs(outcome.run.file)
-            outcomes += ended
-            report(ended, engine.active(), len(waiting))
-            if not ended:
+        while waiting or active:
+            for _ in range(len(waiting)):
+                run, earliest = waiting.popleft()
+                if time.monotonic() < earliest or store.holder(run.file):
+                    waiting.append((run, earliest))
+                elif (state := store.state(run.file)) is not None:
+                    yield Outcome(run, "diverged" if state == "diverged" else "there")
+                else:
+                    active[engine.submit(run)] = run
+            for future in wait(active, _TICK, FIRST_COMPLETED).done:
+                outcome = _outcome(active.pop(future), future, store)
+                if outcome.status == "busy":
+                    waiting.append((outcome.run, time.monotonic() + _BUSY))
+                else:
+                    yield outcome
+            if waiting and not active:
                 time.sleep(_TICK)
     finally:
         engine.close()
+
+
+def _outcome(run: GridRun, future: Future[str], store: Store) -> Outcome:
+    try:
+        status = future.result()
+    except Exception as error:
+        if not isinstance(error, RunFailed):
+            with contextlib.suppress(OSError):  # a full disk
+                store.log(run.file).parent.mkdir(parents=True, exist_ok=True)
+                store.log(run.file).write_text("".join(traceback.format_exception(error)), encoding="utf-8")
+        cause = getattr(error, "cause", None) or error  # Ray wraps what was raised on another machine
+        text = str(cause).strip() if isinstance(cause, UserError) else f"{type(cause).__name__}: {str(cause).strip()}"
+        return Outcome(run, "failed", text.splitlines()[0])
     deadline = time.monotonic() + _VISIBLE
-    return [_seen(outcome, store, deadline) for outcome in outcomes]
-
-
-def _start(waiting: deque[tuple[GridRun, float]], engine: "Engine", store: Store) -> list[Outcome]:
-    """Hand runs to the engine while it has room: the outcomes of those whose record is there.
-
-    Args:
-        waiting: runs, and the time before which they are not to be tried.
-    """
-    there = []
-    for _ in range(len(waiting)):
-        if not engine.has_room():
-            break
-        run, earliest = waiting.popleft()
-        if time.monotonic() < earliest or store.holder(run.file):
-            waiting.append((run, earliest))
-        elif (state := store.state(run.file)) is not None:
-            there.append(Outcome(run, state))
-        else:
-            engine.start(run)
-    return there
-
-
-def _collect(waiting: deque[tuple[GridRun, float]], engine: "Engine") -> list[Outcome]:
-    """What has ended; a run that another process is doing waits again."""
-    ended = engine.finished()
-    waiting.extend((outcome.run, time.monotonic() + _BUSY) for outcome in ended if outcome.status == "busy")
-    return [outcome for outcome in ended if outcome.status != "busy"]
-
-
-def _seen(outcome: Outcome, store: Store, deadline: float) -> Outcome:
-    """The outcome; a failure if a worker has written the record where nobody else can see it."""
-    while outcome.status in ("written", "diverged") and not store.has(outcome.run.file):
+    while status != "busy" and store.state(run.file) is None:
         if time.monotonic() > deadline:
-            text = f"its record was written, but is not to be seen in {store.address} from here; --out must be a "
-            return replace(outcome, status="failed", detail=text + "folder that all machines share, or an address.")
+            raise UserError(
+                f"{run.file} was written, but is not to be seen in {store.address} from here; --out must be a folder "
+                "that all machines share, or an address."
+            )
         time.sleep(_TICK)
-    return outcome
+    return Outcome(run, status)
 
 
-class Engine(ABC):
-    """Takes runs and says what became of them. A run whose process died is started again, `retries` times.
-
-    An engine says how a run is started, which have ended, and what became of one.
-    """
-
-    def __init__(self, store: Store):
-        self.store = store
-        self._tasks: dict[Any, tuple[GridRun, float]] = {}
-
-    def has_room(self) -> bool:
-        return True
-
-    def start(self, run: GridRun) -> None:
-        self._tasks[self._submit(run)] = run, time.monotonic()
-
-    def active(self) -> list[tuple[GridRun, float]]:
-        """Runs that have been started and have not ended, each with its seconds so far."""
-        return [(run, time.monotonic() - begun) for run, begun in self._tasks.values()]
-
-    def finished(self) -> list[Outcome]:
-        """Those that have ended since the last call; returns at once."""
-        outcomes = []
-        for task in self._ended():
-            run, begun = self._tasks.pop(task)
-            outcomes.append(Outcome(run, seconds=time.monotonic() - begun, **self._answer(task, run)))
-        return outcomes
-
-    @abstractmethod
-    def close(self) -> None:
-        """End what is still running."""
-
-    @abstractmethod
-    def _submit(self, run: GridRun):
-        """Start the run; returns what stands for it from then on."""
-
-    @abstractmethod
-    def _ended(self) -> list:
-        """What stands for the runs that have ended since the last call."""
-
-    @abstractmethod
-    def _answer(self, task, run: GridRun) -> dict:
-        """The fields of the `Outcome` of a run that has ended."""
-
-
-class LocalEngine(Engine):
-    """A process of its own for each run: a crash takes one run down, not the sweep.
+class LocalEngine:
+    """`python -m mtlib run` for each run: a crash takes one run down, not the sweep.
 
     Processes share the cores evenly, and take turns at the GPUs.
 
     Args:
         processes: how many at once.
+        retries: how often a run is taken up again whose process was killed.
     """
 
     def __init__(self, store: Store, processes: int = 1, retries: int = 2):
-        super().__init__(store)
+        self._store, self._retries, self._children, self._closed = store, retries, set(), False
+        self._lock, self._pool = threading.Lock(), ThreadPoolExecutor(processes)
         threads = max(1, torch.get_num_threads() // processes)
-        self._environment = {} if "OMP_NUM_THREADS" in os.environ else {"OMP_NUM_THREADS": str(threads)}
-        self._gpus, self._retries, self._free = _visible_gpus(), retries, list(range(processes))
+        self.environment = {} if "OMP_NUM_THREADS" in os.environ else {"OMP_NUM_THREADS": str(threads)}
+        gpus, self._slots = _visible_gpus(), SimpleQueue()  # a slot is the variables of one of the processes
+        for number in range(processes):
+            gpu = {"CUDA_VISIBLE_DEVICES": gpus[number % len(gpus)]} if gpus else {}
+            self._slots.put(quiet_openmp(os.environ | self.environment | gpu))
 
-    def has_room(self) -> bool:
-        return bool(self._free)
+    def submit(self, run: GridRun) -> Future[str]:
+        return self._pool.submit(self._run, run)
 
     def close(self) -> None:
-        for child in self._tasks:
-            child.process.terminate()
-        for child in self._tasks:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        with self._lock:
+            self._closed = True
+        children = list(self._children)  # none is added any more
+        for child in children:
+            child.terminate()
+        for child in children:
             try:
-                child.process.wait(timeout=10)
+                child.wait(timeout=10)
             except subprocess.TimeoutExpired:
-                child.process.kill()
-                child.process.wait()
+                child.kill()
+                child.wait()
 
-    def _submit(self, run: GridRun) -> "_Child":
-        task = {"settings": run.config.values(), "out": self.store.address, "file": run.file}
-        slot = self._free.pop(0)
-        gpu = {"CUDA_VISIBLE_DEVICES": self._gpus[slot % len(self._gpus)]} if self._gpus else {}
-        child = _Child(json.dumps(task), self._environment | gpu, slot, self.store.log(run.file))
-        child.launch()
-        return child
+    def _run(self, run: GridRun) -> str:
+        if self._store.state(run.file) is None:  # else another sweep has done it meanwhile
+            log = self._store.log(run.file)
+            log.parent.mkdir(parents=True, exist_ok=True)
+            with open(log, "a+b") as output:  # another sweep may start this run at the same moment
+                code = self._last_exit_code(run, output)
+                if code == Busy.EXIT_CODE:
+                    return "busy"
+                if code:
+                    raise RunFailed(_reason(code, self._retries, output))
+        return self._store.finish(run.file)
 
-    def _ended(self) -> list["_Child"]:
-        ended = [child for child in self._tasks if child.process.poll() is not None]
-        again = [child for child in ended if child.process.returncode < 0 and child.deaths < self._retries]
-        for child in again:
-            child.deaths += 1
-            child.launch()
-        return [child for child in ended if child not in again]
-
-    def _answer(self, child: "_Child", run: GridRun) -> dict:
-        self._free.append(child.slot)
-        code = child.process.returncode
-        if code == 0:
-            child.output.seek(0)
-            answer = json.loads(child.output.read().splitlines()[-1])
-        else:
-            killed = f"its process was killed (signal {-code}) {child.deaths + 1} times"
-            answer = {"status": "failed", "detail": killed if code < 0 else f"its process ended with exit code {code}"}
-        if answer["status"] == "failed":
-            return answer | {"log": str(child.log), "environment": self._environment}
-        child.log.unlink(missing_ok=True)  # another sweep that finished this run may have removed it
-        return answer
-
-
-@dataclass(eq=False)
-class _Child:
-    """A worker's process, its standard output (the answer) and its error output (the log).
-
-    Args:
-        task: what it is to do, as JSON.
-        environment: variables beside this process's own.
-        deaths: how often it was killed.
-    """
-
-    task: str
-    environment: dict[str, str]
-    slot: int
-    log: Path
-    deaths: int = 0
-
-    def launch(self) -> None:
+    def _last_exit_code(self, run: GridRun, output: BinaryIO) -> int:
+        """Of the run's process, which is started again where it was killed."""
+        words = [*command_line(run.config), "--out", str(self._store.folder)]
+        environment = self._slots.get()
         try:
-            self.log.parent.mkdir(parents=True, exist_ok=True)
-            self.output = tempfile.TemporaryFile()  # noqa: SIM115  (not a pipe: it is read when the process has ended)
-            with open(self.log, "wb") as log:
-                self.process = subprocess.Popen(
-                    [sys.executable, "-m", "mtlib.sweeps.worker", self.task],
-                    env=os.environ | self.environment,
-                    stdin=subprocess.DEVNULL,
-                    stdout=self.output,
-                    stderr=log,
-                )
-        except OSError as error:
-            raise UserError(f"cannot write to {self.log.parent}: {error.strerror}; the sweep is stopped.") from error
+            for _ in range(self._retries + 1):
+                with self._lock:
+                    if self._closed:
+                        return 1
+                    child = subprocess.Popen(
+                        [sys.executable, "-m", "mtlib", "run", *words],
+                        env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+                    )  # fmt: skip
+                    self._children.add(child)
+                code = child.wait()
+                self._children.discard(child)
+                if code >= 0:
+                    break
+            return code
+        finally:
+            self._slots.put(environment)
+
+
+def _reason(code: int, retries: int, output: BinaryIO) -> str:
+    if code < 0:
+        return f"its process was killed (signal {-code}) {retries + 1} times"
+    output.seek(0)
+    lines = output.read().decode(errors="replace").split("\n")
+    errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")] or [
+        line.strip() for line in lines if line.strip()
+    ]
+    return errors[-1] if errors else f"its process ended with exit code {code}"
 
 
 def _visible_gpus() -> list[str]:

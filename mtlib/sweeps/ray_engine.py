@@ -1,18 +1,25 @@
-"""The engine that does a sweep's runs on a Ray cluster (extra `cluster`)."""
+"""The engine that does a sweep's runs on a Ray cluster (extra `cluster`).
+
+Workers of the cluster import this module before their run, so that it loads nothing heavy itself.
+"""
 
 import contextlib
 import logging
 import os
 import sys
+from collections.abc import Mapping
+from concurrent.futures import Future
+from typing import TYPE_CHECKING
 
 from mtlib.errors import UserError
-from mtlib.sweeps.engines import Engine
-from mtlib.sweeps.grid import GridRun
-from mtlib.sweeps.store import Store
-from mtlib.sweeps.worker import carry_out
+from mtlib.threads import quiet_openmp
+
+if TYPE_CHECKING:
+    from mtlib.sweeps.grid import GridRun
+    from mtlib.sweeps.store import Store
 
 
-class RayEngine(Engine):
+class RayEngine:
     """A Ray task for each run, in a worker of its own, with a request for cores and GPUs.
 
     Ray starts a task again whose worker or machine has died; the run goes on from its checkpoint where its folder is
@@ -24,16 +31,17 @@ class RayEngine(Engine):
         gpus: for each run, 0 to 1; None: 1 where the cluster has any.
     """
 
+    environment: Mapping[str, str] = {}
+
     def __init__(
-        self, store: Store, address: str = "auto", cpus: float = 1, gpus: float | None = None, retries: int = 2
+        self, store: "Store", address: str = "auto", cpus: float = 1, gpus: float | None = None, retries: int = 2
     ):
         os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "3")  # 20, its default, are a quarter of an hour of silence
         try:
             import ray
         except ImportError as error:
             raise UserError("--engine ray needs Ray on every machine: `pip install 'mtlib[cluster]'`.") from error
-        super().__init__(store)
-        self._ray = ray
+        self._ray, self._store, self._references = ray, store, {}
         self._connected_here = not ray.is_initialized()
         if self._connected_here:
             _connect(ray, address)
@@ -45,31 +53,43 @@ class RayEngine(Engine):
         # a fresh worker for each run: peak memory is a process's, and a GPU's memory is given back for certain
         self._task = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=retries, max_calls=1)(carry_out)
 
+    def submit(self, run: "GridRun") -> Future[str]:
+        reference = self._task.remote(run.config.values(), self._store.address, run.file)
+        future = reference.future()
+        self._references[future] = reference
+        return future
+
     def close(self) -> None:
-        for reference in self._tasks:
-            with contextlib.suppress(self._ray.exceptions.RayError):
-                self._ray.cancel(reference, force=True)
+        for future, reference in self._references.items():
+            if not future.done():
+                with contextlib.suppress(self._ray.exceptions.RayError):
+                    self._ray.cancel(reference, force=True)
         if self._connected_here:
             self._ray.shutdown()
 
-    def _submit(self, run: GridRun):
-        return self._task.remote(run.config.values(), self.store.address, run.file)
 
-    def _ended(self) -> list:
-        return self._ray.wait(list(self._tasks), num_returns=len(self._tasks), timeout=0)[0] if self._tasks else []
+def carry_out(settings: dict, out: str, file: str) -> str:
+    """In a worker of the cluster: do the run of these settings and put its record into the store at `out`.
 
-    def _answer(self, reference, run: GridRun) -> dict:
+    Args:
+        file: the name that its record is to have.
+
+    Returns:
+        "written", "diverged" or "busy" (another process is at it).
+    """
+    quiet_openmp(os.environ)
+    from mtlib.runs.config import configure
+    from mtlib.runs.locks import Busy
+    from mtlib.runs.run import run
+    from mtlib.sweeps.store import Store
+
+    store = Store(out)
+    if store.state(file) is None:  # else a worker wrote it that was cut off before it could say so
         try:
-            answer = self._ray.get(reference)
-        except self._ray.exceptions.RayError as error:  # the worker has died once too often, or cannot load mtlib
-            return {"status": "failed", "detail": f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"}
-        if "traceback" in answer:
-            log, text = self.store.log(run.file), answer.pop("traceback")
-            with contextlib.suppress(OSError):  # a full disk
-                log.parent.mkdir(parents=True, exist_ok=True)
-                log.write_text(text, encoding="utf-8")
-                answer["log"] = str(log)
-        return answer
+            run(configure(**settings), store.folder)
+        except Busy:
+            return "busy"
+    return store.finish(file)
 
 
 def _connect(ray, address: str) -> None:
@@ -86,12 +106,12 @@ def _connect(ray, address: str) -> None:
 
 
 def _check_request(ray, cpus: float, gpus: float | None) -> float:
-    """The GPUs of each run, if some machine of the cluster has what a run asks for."""
-    machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    """The GPUs of each run, if some machine of the cluster has what a run asks for (else Ray would wait for ever)."""
+    machines = [(of.get("CPU", 0), of.get("GPU", 0)) for of in (n["Resources"] for n in ray.nodes() if n["Alive"])]
     if gpus is None:
-        gpus = 1.0 if any(machine.get("GPU") for machine in machines) else 0.0
-    if not any(machine.get("CPU", 0) >= cpus and machine.get("GPU", 0) >= gpus for machine in machines):
-        largest = ", ".join(f"{machine.get('CPU', 0):g} + {machine.get('GPU', 0):g}" for machine in machines)
+        gpus = 1.0 if any(has_gpus for _, has_gpus in machines) else 0.0
+    if not any(has_cpus >= cpus and has_gpus >= gpus for has_cpus, has_gpus in machines):
+        largest = ", ".join(f"{has_cpus:g} + {has_gpus:g}" for has_cpus, has_gpus in machines)
         raise UserError(
             f"a run asks for {cpus:g} CPUs + {gpus:g} GPUs; the machines of the cluster have {largest}. Ask for less "
             "with --cpus-per-run and --gpus-per-run."

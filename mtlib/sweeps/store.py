@@ -3,7 +3,6 @@
 import contextlib
 import hashlib
 import os
-import platform
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -15,16 +14,16 @@ from fsspec.implementations.local import LocalFileSystem
 from mtlib.errors import UserError
 from mtlib.paths import make_writable
 from mtlib.runs.locks import holder
-from mtlib.runs.records import parse_json, parse_record, read_records
+from mtlib.runs.records import parse_json, parse_record
 from mtlib.runs.run import lock_path
 
 
 class Store:
-    """Records by file name.
+    """Records by file name, each written once.
 
     Runs work in `folder`: the place itself where that is a folder, else a temporary folder of the machine, from which
-    `put` moves finished records. An interrupted run resumes where its folder is, so with an address only on the machine
-    that began it.
+    `finish` moves finished records. An interrupted run resumes where its folder is, so with an address only on the
+    machine that began it.
 
     Args:
         out: folder, or address such as `s3://bucket/folder`; credentials are the file system's own affair. `address` is
@@ -33,58 +32,64 @@ class Store:
 
     def __init__(self, out: str):
         try:
-            self._system, self._root = fsspec.url_to_fs(out) if "://" in out else (None, out)
+            self._system, self._root = fsspec.url_to_fs(out)
         except (ImportError, ValueError) as error:
             raise UserError(f"cannot write to {out}: {error}") from error
-        if self._system is None or isinstance(self._system, LocalFileSystem):
-            self._system, self.folder = None, Path(self._root).absolute()
-            self.address = str(self.folder)
-        else:
-            self.address = out
-            name = hashlib.sha256(out.encode()).hexdigest()[:10]
-            self.folder = Path(tempfile.gettempdir()) / f"mtlib-{os.getuid()}" / name
+        self._far = not isinstance(self._system, LocalFileSystem)
+        name = hashlib.sha256(out.encode()).hexdigest()[:10]
+        self.folder = Path(tempfile.gettempdir(), f"mtlib-{os.getuid()}", name) if self._far else Path(self._root)
+        self.address = out if self._far else str(self.folder)
 
     def check_writable(self) -> None:
         """Raise `UserError` where a record could not be written."""
         make_writable(self.folder)
-        if self._system is not None:
+        if self._far:
             self._write(f".{uuid.uuid4().hex}.probe", b"", keep=False)
 
-    def has(self, name: str) -> bool:
-        if self._system is None:
-            return (self.folder / name).exists()
+    def state(self, name: str) -> str | None:
+        """What a record says of its run: "written", or "diverged" if training did; None where there is no record."""
         with self._errors("read from"):
             self._system.invalidate_cache()
-            return self._system.exists(f"{self._root}/{name}")
+            try:
+                content = self._system.cat_file(f"{self._root}/{name}")
+            except FileNotFoundError:
+                return None
+        return "diverged" if parse_json(content, f"{name} in {self.address}").get("diverged") else "written"
 
-    def state(self, name: str) -> str | None:
-        """What a record says of its run: "there", or "diverged" if training did; None where there is no record."""
-        if not self.has(name):
-            return None
-        with self._errors("read from"):
-            path = self.folder / name
-            content = path.read_bytes() if self._system is None else self._system.cat_file(f"{self._root}/{name}")
-        return "diverged" if parse_json(content, f"{name} in {self.address}").get("diverged") else "there"
+    def finish(self, name: str) -> str:
+        """Have the files of a finished run where they belong, each whole or not at all; the run's state.
 
-    def put(self, path: Path) -> None:
-        """Have the record of a finished run where it belongs, whole or not at all. A record that is there stays."""
-        if self._system is None:
-            return
-        try:
-            if not self.has(path.name):  # a machine that was cut off may have written it meanwhile
-                self._write(path.name, path.read_bytes())
-        except FileNotFoundError:  # another sweep on this machine has just done so
-            if not self.has(path.name):
-                raise
-        path.unlink(missing_ok=True)
+        A record that is there stays: a machine that was cut off may have written it meanwhile.
+        """
+        record = self.folder / name
+        probabilities = record.with_suffix(".npz")
+        if self._far and record.exists():
+            if self.state(name) is None:
+                for path in (probabilities, record):  # the record last, which says that all is there
+                    with contextlib.suppress(FileNotFoundError):  # diverged; or another sweep here has just moved it
+                        self._write(path.name, path.read_bytes())
+            for path in (record, probabilities):
+                path.unlink(missing_ok=True)
+        if (state := self.state(name)) is None:
+            raise UserError(
+                f"the run did not make {name}: its data, its model or its mtlib is not what the sweep began with; "
+                "start the sweep again, with the same on all machines."
+            )
+        self.log(name).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # there is none, or others have files in it
+            self.log(name).parent.rmdir()
+        return state
 
     def records(self) -> list[dict]:
-        if self._system is None:
-            return read_records([self.folder]) if self.folder.is_dir() else []
+        """Every record here; another file is none."""
         with self._errors("read from"):
-            paths = self._system.glob(f"{self._root}/*.json")
-            contents = {path.rpartition("/")[2]: self._system.cat_file(path) for path in paths}
-        records = [parse_record(content, f"{name} in {self.address}") for name, content in contents.items()]
+            self._system.invalidate_cache()
+            try:
+                paths = self._system.ls(self._root, detail=False)
+            except FileNotFoundError:
+                return []
+            contents = {path: self._system.cat_file(path) for path in paths if path.endswith(".json")}
+        records = (parse_record(content, f"{path} in {self.address}") for path, content in contents.items())
         return [record for record in records if record is not None]
 
     def holder(self, name: str) -> str | None:
@@ -92,16 +97,8 @@ class Store:
         return holder(lock_path(self.folder / name))
 
     def log(self, name: str) -> Path:
-        """Where this process puts a run's error output. Not shared: two sweeps may start a run at the same moment."""
-        return lock_path(self.folder / name).with_suffix(f".{platform.node()}-{os.getpid()}.log")
-
-    def remove_logs(self, name: str) -> None:
-        """Those of a run that is finished, whoever wrote them."""
-        lock = lock_path(self.folder / name)
-        for path in lock.parent.glob(f"{lock.stem}.*.log"):
-            path.unlink(missing_ok=True)
-        with contextlib.suppress(OSError):  # there is none, or others have files in it
-            lock.parent.rmdir()
+        """Where a run's output is kept until it is finished."""
+        return lock_path(self.folder / name).with_suffix(".log")
 
     def _write(self, name: str, content: bytes, keep: bool = True) -> None:
         part = f"{self._root}/.{name}.{uuid.uuid4().hex}.part"

@@ -1,20 +1,13 @@
-"""The study's runs, the choice of learning rates, and the command that carries it out."""
+"""The study's runs and the choice of learning rates."""
 
 import itertools
 
 import pytest
 
 from mtlib.errors import UserError
-from mtlib.runs import run as runs
 from mtlib.runs.config import configure
-from mtlib.runs.records import read_records
 from mtlib.study import plan as study
 from mtlib.study.plan import ARMS, VARIANTS, Study, arm_of, best_rates, curve_point, split
-from mtlib.sweeps import engines
-from mtlib.sweeps.engines import Outcome
-from tests.conftest import make_plm, make_tokenizer, tiny_bert_config
-from tests.data.made_up_releases import write_releases
-from tests.test_cli import call
 
 
 def record(task="sentiment", accuracy=0.5, sets=("sst2",), **settings) -> dict:
@@ -120,16 +113,6 @@ def test_records_of_two_studies_are_refused(change):
         split(records)
 
 
-def test_a_set_that_cannot_be_read_is_told_before_the_first_run(model, tmp_path, monkeypatch):
-    releases = write_releases(tmp_path / "releases", monkeypatch)
-    monkeypatch.setitem(study.SIZES, "smoke", dict.fromkeys(study.TASKS))
-    (path,) = releases.rglob("heuristics_evaluation_set.txt")  # the grid does not need it
-    path.unlink()
-    with pytest.raises(UserError, match="heuristics_evaluation_set"):
-        call("study", releases, "--model", model, "--size", "smoke", "--task", "nli", "--out", tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-
-
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
@@ -141,75 +124,6 @@ def test_a_set_that_cannot_be_read_is_told_before_the_first_run(model, tmp_path,
 def test_bad_input(arguments, text):
     with pytest.raises(UserError, match=text):
         Study(**arguments)
-
-
-class InProcess:
-    """An engine that needs no second interpreter, in which the made-up releases would be unknown."""
-
-    def __init__(self, store, processes=1, retries=2):
-        self.store, self.done = store, []
-
-    def has_room(self):
-        return True
-
-    def start(self, run):
-        runs.run(run.config, self.store.folder)
-        self.done.append(Outcome(run, "written"))
-
-    def finished(self):
-        done, self.done = self.done, []
-        return done
-
-    def active(self):
-        return []
-
-    def close(self):
-        pass
-
-
-@pytest.fixture
-def model(tmp_path):
-    """One that reads the study's 128 tokens."""
-    tokenizer = make_tokenizer()
-    tokenizer.model_max_length = 128
-    plm = make_plm(tiny_bert_config(max_position_embeddings=128), tokenizer)
-    plm.mlm.save_pretrained(tmp_path / "tiny-bert")
-    tokenizer.save_pretrained(tmp_path / "tiny-bert")
-    return tmp_path / "tiny-bert"
-
-
-def test_command_does_the_grid_then_the_rest_at_its_rates_and_resumes(model, tmp_path, monkeypatch):
-    monkeypatch.setattr(engines, "LocalEngine", InProcess)
-    monkeypatch.setattr(study, "MAIN_SEEDS", (0, 1))
-    monkeypatch.setattr(study, "PAPER_GRID", (1e-4, 1e-2))
-    monkeypatch.setitem(study.SIZES, "smoke", dict.fromkeys(study.TASKS))
-    releases, out = write_releases(tmp_path / "releases", monkeypatch), tmp_path / "out"
-    command = ["study", releases, "--model", model, "--size", "smoke", "--task", "sentiment", "--out", out]
-
-    listed = call(*command, "--block", "main", "--dry-run")
-    assert not out.exists() and "26 runs" in listed and "lacks 12 runs" in listed
-    output = call(*command, "--block", "main")
-    assert "12 runs: 0 were there, 12 written" in output and "14 runs: 0 were there, 14 written" in output
-    records = read_records([out])
-    grid = [one for one in records if len(one["metrics"]) == 1]
-    rates = best_rates(grid)
-    main = [one for one in records if len(one["metrics"]) == 3]
-    assert len(main) == 2 * len(ARMS) and len(grid) == 12
-    for one in main:
-        arm = arm_of(one["config"])
-        wanted = {"fine_tuning (6 epochs)": "fine_tuning"}.get(arm, arm)
-        assert one["config"]["learning_rate"] == rates["sentiment", wanted]
-
-    files = {path: path.read_bytes() for path in out.glob("*.json")}
-    output = call(*command, "--block", "main")
-    assert "12 runs: 12 were there" in output and "14 runs: 14 were there" in output
-    assert files == {path: path.read_bytes() for path in out.glob("*.json")}
-    assert "lacks" not in call(*command, "--block", "main", "--dry-run")
-
-
-def test_command_refuses_an_unknown_block(tmp_path):
-    with pytest.raises(UserError, match="--block is 'all'; expected one of main, alpha, mask_rate, variants"):
-        call("study", "hub", "--block", "all", "--out", tmp_path)
 
 
 @pytest.mark.parametrize(

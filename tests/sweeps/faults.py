@@ -3,7 +3,9 @@
 import contextlib
 import os
 import signal
+import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -39,17 +41,24 @@ def at_work(folder: Path) -> list[int]:
     return [int(who.rpartition(" ")[2]) for who in holders if ", process " in who]
 
 
-class Killer:
-    """A progress report that kills the first worker seen to have a checkpoint."""
+@contextlib.contextmanager
+def a_worker_killed(folder: Path) -> Iterator[None]:
+    """Kill the first worker that is seen to have a checkpoint."""
 
-    def __init__(self, folder: Path):
-        self.folder, self.killed = folder, False
+    def kill_one():
+        while not over.is_set():
+            for process in at_work(folder)[:1]:
+                with contextlib.suppress(ProcessLookupError):  # a lock taken over that still names the one before
+                    os.kill(process, signal.SIGKILL)
+                    return True
+            time.sleep(0.02)
 
-    def __call__(self, *_):
-        if not self.killed and (processes := at_work(self.folder)):
-            with contextlib.suppress(ProcessLookupError):  # a lock taken over that still names the one before
-                os.kill(processes[0], signal.SIGKILL)
-                self.killed = True
+    over = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        killed = pool.submit(kill_one)
+        yield
+        over.set()
+    assert killed.result(), "there was nothing to kill"
 
 
 def kill_in_mid_run(driver: int, out: Path) -> None:
@@ -63,22 +72,23 @@ def kill_in_mid_run(driver: int, out: Path) -> None:
     assert not list(out.glob("*.json"))
 
 
-def run_two_at_once(file: Path, out: Path, make_engine, report=lambda *_: None) -> list[engines.Outcome]:
+def run_two_at_once(file: Path, out: Path, make_engine) -> list[engines.Outcome]:
     """Two sweeps of one file into one folder, each in a thread and with an engine of its own."""
     grid_runs, _ = identify(expand(file))
 
     def drive(_):
         place = Store(str(out))
-        return engines.execute(grid_runs, make_engine(place), place, report)
+        return list(engines.execute(grid_runs, make_engine(place), place))
 
     with ThreadPoolExecutor(2) as pool:
         return [outcome for outcomes in pool.map(drive, range(2)) for outcome in outcomes]
 
 
 def check_each_recorded_once(out: Path, outcomes: list[engines.Outcome]) -> list[dict]:
-    """Nothing but whole records, one for each run that has not failed; `.work` for what has."""
+    """Nothing but whole records with probabilities, one for each run that has not failed; `.work` for what has."""
     names = {outcome.run.file for outcome in outcomes if outcome.status != "failed"}
-    assert {path.name for path in out.iterdir()} - {".work"} == names
+    probabilities = {Path(name).with_suffix(".npz").name for name in names}
+    assert {path.name for path in out.iterdir()} - {".work"} == names | probabilities
     assert (out / ".work").exists() == any(outcome.status == "failed" for outcome in outcomes)
     records = read_records([out])
     assert [record["cost"]["steps"] for record in records] == [STEPS] * len(names)

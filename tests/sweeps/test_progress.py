@@ -1,6 +1,9 @@
 """`mtlib sweep`: its options, the list of a dry run, progress, summary and exit code. Engines are tested elsewhere."""
 
 import json
+import re
+from concurrent.futures import Future
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -8,9 +11,10 @@ from typer.testing import CliRunner
 from mtlib import cli
 from mtlib.errors import UserError
 from mtlib.runs import run as runs
+from mtlib.runs.config import configure
 from mtlib.sweeps import engines, progress
-from mtlib.sweeps.engines import Engine, Outcome
 from mtlib.sweeps.grid import GridRun
+from mtlib.sweeps.store import Store
 from tests.runs.test_runs import config, model, testbed  # noqa: F401  (fixtures)
 from tests.sweeps.test_sweep_file import write
 from tests.test_cli import call
@@ -26,7 +30,7 @@ def test_dry_run(testbed, model, tmp_path):  # noqa: F811
     rows = [line for line in lines if "sentiment" in line or "tuning" in line]
     assert sum("there" in row for row in rows) == 1 and sum("to do" in row for row in rows) == 3
     assert sum("unknown" in row for row in rows) == 1  # mask_tuning with the tiny model: no record anywhere
-    assert any("and 1 of unknown cost" in line for line in lines) and any("in data/results" in line for line in lines)
+    assert any("and 1 of unknown cost" in line for line in lines)
     assert list((tmp_path / "out").glob("*.json")) == [record]
 
     record.write_text(json.dumps(json.loads(record.read_text()) | {"diverged": True, "metrics": {}}))
@@ -49,18 +53,19 @@ def test_dry_run_says_what_comes_with_the_project(tmp_path):
     assert output.count("with mtlib") == 1 and output.count("to do  ") == 1
 
 
-def test_costs_are_first_looked_for_on_a_device_of_this_kind(monkeypatch):
+def test_costs_are_those_of_a_device_of_this_kind(monkeypatch, tmp_path):
     """A GPU's seconds would tell the owner of a processor that the sweep takes a few minutes."""
-    devices = ("NVIDIA H100 80GB HBM3", "Intel(R) Xeon(R) Processor", "AMD EPYC", "AMD Instinct MI300X")
+    devices = {"NVIDIA H100 80GB HBM3": True, "Intel(R) Xeon(R) Processor": False, "AMD Instinct MI300X": True}
     shipped = {device: {"environment": {"device": device}} for device in devices}
     monkeypatch.setattr(progress, "shipped_records", lambda: shipped)
+    asked = []
+    monkeypatch.setattr(progress, "columns", lambda _: {})  # which asks for the precision of the device
+    monkeypatch.setattr(progress, "expected_seconds", lambda _, records: asked.append(records))
+    console, run = progress.Console(quiet=True), GridRun(config("x"), "a.json")
     for gpu in (False, True):
         monkeypatch.setattr(progress.torch.cuda, "is_available", lambda gpu=gpu: gpu)
-        found = [
-            [record["environment"]["device"] for record in group] for group in progress._shipped_by_device().values()
-        ]
-        of_gpus, of_processors = [devices[0], devices[3]], [devices[1], devices[2]]
-        assert found == ([of_gpus, of_processors] if gpu else [of_processors, of_gpus])
+        progress.dry_run(console, [run], None, Store(str(tmp_path)), [1])
+        assert asked.pop() == [shipped[device] for device, is_gpu in devices.items() if is_gpu == gpu]
 
 
 def test_only_some_runs(tmp_path):
@@ -70,7 +75,7 @@ def test_only_some_runs(tmp_path):
     rows = [line.split() for line in call(*command, "--dry-run").splitlines() if "sentiment" in line]
     assert [(row[1], row[9]) for row in rows] == [("3", "2"), ("1", "0")]
     command[-1] = "1"
-    assert "1 runs: 0 were there, 1 written" in call(*command)  # its record comes with mtlib: nothing is trained
+    assert "1 runs: 0 there, 1 written" in call(*command)  # its record comes with mtlib: nothing is trained
     assert len(list((tmp_path / "out").glob("*.json"))) == 1
 
 
@@ -84,34 +89,28 @@ def test_one_run_that_cannot_be_read_leaves_the_others_known(tmp_path):
         call("sweep", tmp_path / "sweep.yaml", "--out", tmp_path / "out")
 
 
-class FakeEngine(Engine):
+class FakeEngine:
     """Ends every run at once. Seed 1 fails, seed 2 is busy at first, seed 3 diverges."""
 
-    def __init__(self, store, *_):
-        super().__init__(store)
-        self.seen = set()
+    environment = {"OMP_NUM_THREADS": "3"}  # noqa: RUF012
 
-    def has_room(self):
-        return not self._tasks
+    def __init__(self, store, *_):
+        self.store, self.tried, self.closed = store, set(), False
+
+    def submit(self, run):
+        future, seed, is_first = Future(), run.config.seed, run.file not in self.tried
+        self.tried.add(run.file)
+        if seed == 1:
+            future.set_exception(KeyError("it broke"))
+        elif seed == 2 and is_first:
+            future.set_result("busy")
+        else:
+            (self.store.folder / run.file).write_text(json.dumps({"diverged": seed == 3}))
+            future.set_result("diverged" if seed == 3 else "written")
+        return future
 
     def close(self):
-        pass
-
-    def _submit(self, run):
-        return run.file
-
-    def _ended(self):
-        return list(self._tasks)
-
-    def _answer(self, file, run):
-        seed, is_first = run.config.seed, file not in self.seen
-        self.seen.add(file)
-        if seed == 1:
-            return {"status": "failed", "detail": "it broke", "environment": {"OMP_NUM_THREADS": "3"}}
-        if seed == 2 and is_first:
-            return {"status": "busy"}
-        (self.store.folder / file).write_text(json.dumps({"diverged": seed == 3}))
-        return {"status": "diverged" if seed == 3 else "written"}
+        self.closed = True
 
 
 def test_summary_and_exit_code(testbed, model, tmp_path, monkeypatch):  # noqa: F811
@@ -124,38 +123,35 @@ def test_summary_and_exit_code(testbed, model, tmp_path, monkeypatch):  # noqa: 
 
     result = sweep(4)
     assert result.exit_code == 1, result.output
-    assert "4 runs: 0 were there, 2 written, 1 diverged, 1 failed" in result.output and "it broke" in result.output
+    assert "4 runs: 0 there, 2 written, 1 diverged, 1 failed" in result.output and "KeyError: 'it bro" in result.output
     assert "by itself: OMP_NUM_THREADS=3 python -m mtlib run --task sentiment --method fine_tuning" in result.output
+    (log,) = re.findall("log: (.*)", result.output)
+    assert "Traceback" in Path(log).read_text() or "KeyError" in Path(log).read_text()
     result = sweep(4)
-    assert result.exit_code == 1 and "4 runs: 2 were there, 0 written, 1 diverged, 1 failed" in result.output
+    assert result.exit_code == 1 and "4 runs: 2 there, 0 written, 1 diverged, 1 failed" in result.output
     result = sweep([0, 3])  # a run that diverged is done
-    assert result.exit_code == 0 and "2 runs: 1 were there, 0 written, 1 diverged, 0 failed" in result.output
-    assert "diverged: sentiment-fine-tuning" in result.output.replace("_", "-")
+    assert result.exit_code == 0 and "2 runs: 1 there, 0 written, 1 diverged, 0 failed" in result.output
+    assert "try a lower learning rate" in result.output
 
 
-def test_live_table_in_a_terminal(model):  # noqa: F811
+def test_a_bar_in_a_terminal(model, tmp_path):  # noqa: F811
     console = progress.Console(force_terminal=True, width=80, record=True)
-    run = GridRun(config(model), "a.json")
-    with progress.Progress(console, 3) as report:
-        report([], [(run, 5.0)] * 9, 2)
-        assert "and 1 more" in "".join(segment.text for segment in console.render(report._live.renderable))
-        report([Outcome(run, "written", seconds=200.0)], [], 0)
-    assert "[1 of 3] written  a  3 min" in console.export_text()
+    store = Store(str(tmp_path))
+    engine = FakeEngine(store)
+    assert progress.carry_out(console, [GridRun(config(model), "a.json")], store, engine) and engine.closed
+    assert "[1 of 1] written  a" in console.export_text()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("--engine ray --processes 2", "--processes is 2, but --engine ray does not read it"),
-        ("--gpus-per-run 1", r"--gpus-per-run is 1\.0, but --engine local does not read it"),
-        ("--engine ray --gpus-per-run 2", "expected 0 to 1, .*accelerate launch"),
-        ("--processes 0", "--processes is 0; expected a number above 0"),
-        ("--retries -1", "--retries is -1; expected 0 or more"),
-        ("--engine ray", "precision is 'auto'"),
-        ("--out nosuch://a/b", "cannot write to nosuch://a/b"),
-    ],
-)
-def test_bad_options(testbed, tmp_path, arguments, message):  # noqa: F811
+def test_columns_are_what_tells_runs_apart():
+    configs = [
+        configure(task="nli", method="mask_tuning"),
+        configure(task="sentiment", method="mask_tuning", alpha=0.2),
+    ]
+    assert progress.columns(configs) == {"task": ["nli", "sentiment"], "method": ["mask_tuning"] * 2,
+                                         "model": ["mini"] * 2, "seed": [0, 0], "alpha": [0.7, 0.2]}  # fmt: skip
+
+
+def test_a_cluster_is_told_the_precision(testbed, tmp_path):  # noqa: F811
     file = write(tmp_path, "tasks: sentiment\nmethods: fine_tuning\nmax_length: 64")
-    with pytest.raises(UserError, match=message):
-        call("sweep", file, *(["--out", tmp_path] if "--out" not in arguments else []), *arguments.split())
+    with pytest.raises(UserError, match="precision is 'auto', which each machine of a cluster may take for something"):
+        call("sweep", file, "--out", tmp_path, "--engine", "ray")

@@ -20,7 +20,7 @@ from mtlib.sweeps.store import Store  # noqa: E402
 from mtlib.sweeps.sweep_file import expand  # noqa: E402
 from tests.runs.test_runs import model  # noqa: E402, F401  (fixture)
 from tests.sweeps.faults import (  # noqa: E402
-    Killer,
+    a_worker_killed,
     check_each_recorded_once,
     kill_in_mid_run,
     needs_minutes,
@@ -47,9 +47,9 @@ def test_driver_and_worker_killed_and_two_sweeps_at_once(address, model, tmp_pat
     command = [sys.executable, "-m", "mtlib", "sweep", file, "--out", f"file://{out}", "--engine", "ray"]
     with subprocess.Popen([*command, "--address", address], stdout=subprocess.DEVNULL) as driver:
         kill_in_mid_run(driver.pid, out)  # Ray ends its run
-    killer = Killer(out)
-    outcomes = run_two_at_once(file, out, RayEngine, killer)
-    assert killer.killed and {outcome.status for outcome in outcomes} <= {"there", "written"}, outcomes
+    with a_worker_killed(out):
+        outcomes = run_two_at_once(file, out, RayEngine)
+    assert {outcome.status for outcome in outcomes} <= {"there", "written"}, outcomes
     (record,) = check_each_recorded_once(out, outcomes)
     assert record["cost"]["interruptions"] in (1, 2)  # the worker may have been killed before it noted the first
 
@@ -57,9 +57,9 @@ def test_driver_and_worker_killed_and_two_sweeps_at_once(address, model, tmp_pat
 def test_a_run_that_always_fails(address, model, tmp_path):  # noqa: F811
     place = Store(str(tmp_path / "out"))
     grid_runs, _ = identify(expand(write_sweep(tmp_path, model, "max_length: 65")))  # the model reads 64
-    (outcome,) = engines.execute(grid_runs, RayEngine(place), place, lambda *_: None)
+    (outcome,) = engines.execute(grid_runs, RayEngine(place), place)
     assert outcome.status == "failed" and outcome.detail.startswith("max_length is 65; "), outcome
-    assert "Traceback" in Path(outcome.log).read_text()
+    assert "Traceback" in place.log(outcome.run.file).read_text()
 
 
 def test_a_request_that_no_machine_can_meet(address, tmp_path):

@@ -10,88 +10,115 @@ from mtlib.sweeps import store
 from mtlib.sweeps.store import Store
 
 ADDRESS = "memory://sweep/records"
+RECORD = {"schema_version": 2, "identity": "a", "config": {"method": "fine_tuning"}, "metrics": {}}
 
 
 @pytest.fixture
-def place(tmp_path, monkeypatch):
+def far(tmp_path, monkeypatch):
     monkeypatch.setattr(store.tempfile, "gettempdir", lambda: str(tmp_path / "tmp"))
-    yield Store(ADDRESS)
+    place = Store(ADDRESS)
+    place.check_writable()
+    yield place
     system = fsspec.filesystem("memory")
     if system.exists("/sweep"):
         system.rm("/sweep", recursive=True)
 
 
-def test_put_and_read(place):
+@pytest.fixture(params=["far", "folder"])
+def place(request, far, tmp_path):
+    return far if request.param == "far" else Store(str(tmp_path / "x[old]" / "out"))  # brackets are no pattern
+
+
+def far_files() -> dict[str, bytes]:
+    system = fsspec.filesystem("memory")
+    return {path.rpartition("/")[2]: system.cat_file(path) for path in system.ls("/sweep/records", detail=False)}
+
+
+def train(place: Store, probabilities: bytes | None = b"npz", **record) -> None:
+    """What a run leaves in the folder it works in."""
+    place.folder.mkdir(parents=True, exist_ok=True)
+    if probabilities is not None:
+        (place.folder / "a.npz").write_bytes(probabilities)
+    (place.folder / "a.json").write_text(json.dumps(RECORD | record))
+
+
+def test_a_finished_run_is_read_back(place):
+    assert place.records() == [] and place.state("a.json") is None
     place.check_writable()
-    record = place.folder / "a.json"
-    content = {"schema_version": 2, "identity": "a", "config": {"method": "fine_tuning"}, "metrics": {}}
-    record.write_text(json.dumps(content))
-    assert not place.has("a.json") and place.state("a.json") is None
-    place.put(record)
-    assert place.has("a.json") and not record.exists() and place.records() == [content]
-    names = fsspec.filesystem("memory").ls("/sweep/records", detail=False)
-    assert [name.rpartition("/")[2] for name in names] == ["a.json"]
+    train(place)
+    place.log("a.json").parent.mkdir()
+    place.log("a.json").write_text("noise")
+    assert place.finish("a.json") == place.state("a.json") == "written"
+    assert place.records() == [RECORD] and not place.log("a.json").parent.exists()
 
 
-def test_a_record_that_is_there_stays(place):
-    place.check_writable()
-    for content in ("{}", '{"metrics": {}}'):  # of two machines that did the same run
-        (place.folder / "a.json").write_text(content)
-        place.put(place.folder / "a.json")
-    assert fsspec.filesystem("memory").cat("/sweep/records/a.json") == b"{}"
-    assert not list(place.folder.iterdir())
+def test_records_and_probabilities_move_to_an_address(far):
+    train(far)
+    far.finish("a.json")
+    assert far_files() == {"a.json": json.dumps(RECORD).encode(), "a.npz": b"npz"}
+    assert not list(far.folder.iterdir())
 
 
-def test_what_cannot_be_read_is_told(place, monkeypatch):
+def test_a_record_that_is_there_stays(far):
+    for number in range(2):  # two machines that did the same run
+        train(far, str(number).encode(), number=number)
+        assert far.finish("a.json") == "written"
+    assert json.loads(far_files()["a.json"])["number"] == 0 and far_files()["a.npz"] == b"0"
+    assert not list(far.folder.iterdir())
+
+
+def test_a_record_says_whether_its_run_diverged(place):
+    train(place, None, diverged=True)
+    assert place.finish("a.json") == place.state("a.json") == "diverged"
+
+
+def test_a_record_that_is_not_json(place):
+    train(place)
+    (place.folder / "a.json").write_text("{")
+    for read in (lambda: place.finish("a.json"), lambda: place.state("a.json"), place.records):
+        with pytest.raises(UserError, match=r"a\.json in .* is not JSON .*; move it away or run it again"):
+            read()
+
+
+def test_what_cannot_be_read_is_told(far, monkeypatch):
     def refuse(*_, **__):
         raise PermissionError("403 forbidden")
 
     with monkeypatch.context() as patch:
-        for name in ("exists", "glob"):
-            patch.setattr(type(place._system), name, refuse)
-        for read in (place.records, lambda: place.has("a.json"), lambda: place.state("a.json")):
+        for name in ("cat_file", "ls"):
+            patch.setattr(type(far._system), name, refuse)
+        for read in (far.records, lambda: far.state("a.json")):
             with pytest.raises(UserError, match="cannot read from memory://sweep/records: 403 forbidden"):
                 read()
 
 
-@pytest.mark.parametrize("address", [ADDRESS, "folder"])
-def test_a_record_says_whether_its_run_diverged(place, address, tmp_path):
-    place = Store(ADDRESS if address == ADDRESS else str(tmp_path / "out"))
-    place.check_writable()
-    for name, record in {"a": {}, "b": {"diverged": False}, "c": {"diverged": True}}.items():
-        (place.folder / f"{name}.json").write_text(json.dumps(record))
-        place.put(place.folder / f"{name}.json")
-    assert [place.state(f"{name}.json") for name in "abcd"] == ["there", "there", "diverged", None]
+@pytest.mark.parametrize("written", [0, 1])
+def test_what_cannot_be_written_is_kept(far, monkeypatch, written):
+    """The credential expires before the first file, or between the probabilities and the record."""
+    train(far)
+    pipe, left = type(far._system).pipe_file, [None] * written
 
+    def refuse(*arguments, **options):
+        if not left:
+            raise PermissionError("403 forbidden")
+        left.pop()
+        return pipe(*arguments, **options)
 
-def test_a_record_that_is_not_json(tmp_path):
-    (tmp_path / "a.json").write_text("{")
-    with pytest.raises(UserError, match=r"a\.json in .* is not JSON .*; move it away or run it again"):
-        Store(str(tmp_path)).state("a.json")
-
-
-def test_a_torn_record_far_away_is_named(place):
-    place.check_writable()
-    (place.folder / "a.json").write_text("{")
-    place.put(place.folder / "a.json")
-    with pytest.raises(UserError, match=r"a\.json in .* is not JSON"):
-        place.records()
-
-
-def test_what_cannot_be_put_is_kept(place, monkeypatch):
-    def refuse(*_, **__):
-        raise PermissionError("403 forbidden")
-
-    monkeypatch.setattr(type(place._system), "pipe_file", refuse)
-    with pytest.raises(UserError, match="cannot write to memory://sweep/records: 403 forbidden"):
-        place.check_writable()
-    record = place.folder / "a.json"
-    record.write_text("{}")
-    with pytest.raises(UserError, match="403"):
-        place.put(record)
-    assert record.exists() and not place.has("a.json")
+    with monkeypatch.context() as patch:
+        patch.setattr(type(far._system), "pipe_file", refuse)
+        with pytest.raises(UserError, match="cannot write to memory://sweep/records: 403 forbidden"):
+            far.finish("a.json")
+        with pytest.raises(UserError, match="403"):
+            far.check_writable()
+    assert {path.name for path in far.folder.iterdir()} == {"a.json", "a.npz"} and far.state("a.json") is None
+    assert far.finish("a.json") == "written" and set(far_files()) == {"a.json", "a.npz"}
 
 
 def test_a_file_address_is_a_folder(tmp_path):
     place = Store(f"file://{tmp_path}/out")
     assert place.folder == tmp_path / "out" and place.address == str(tmp_path / "out")
+
+
+def test_an_address_that_nothing_can_write_to():
+    with pytest.raises(UserError, match="cannot write to nosuch://a/b"):
+        Store("nosuch://a/b")
