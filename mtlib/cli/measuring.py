@@ -11,42 +11,31 @@ from mtlib.settings import ENGLISH_PIPELINE
 
 
 def bench(
-    names: Annotated[list[str] | None, typer.Argument(help="benchmarks", show_default="all")] = None,
+    names: Annotated[list[str] | None, typer.Argument(help="step, epoch, head, refill", show_default="all")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="fewer repeats, smaller data")] = False,
     throughput: Annotated[
         str | None, typer.Option(help="instead: sequences per second of bert-base or mini on this device")
     ] = None,
-    profile: Annotated[bool, typer.Option("--profile", help="instead: where a step's processor time goes")] = False,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="write what was measured here; results of other benchmarks are kept")
-    ] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="write what was measured to this new file")] = None,
 ) -> None:
-    """Measure speed and memory as ratios, both sides in turn in one process. Leave the machine alone meanwhile."""
+    """Measure speed, as ratios of two things done in turn.
+
+    Leave the machine alone meanwhile.
+    """
     from mtlib import bench as measuring
 
-    if profile and (names or throughput or json_file):
-        raise UserError("--profile prints one table; give neither benchmarks, nor --throughput, nor --json.")
-    if throughput and (names or json_file):
-        raise UserError("--throughput prints one table; give neither benchmarks nor --json.")
-    if profile:
-        shares = measuring.profile(quick)
-        rows = [[kind, *(f"{by_kind[kind]:.1f} %" for by_kind in shares.values())] for kind in shares["fine_tuning"]]
-        console.print(rich_table("share of a step's time", ["", *shares], rows))
-        return
+    check_json(json_file)
     if throughput:
-        speeds = measuring.throughput(throughput, **({"batch_size": 8, "steps": 6} if quick else {}))
-        rows = [["unknown" if value is None else value for value in row.values()] for row in speeds]
-        console.print(rich_table(throughput, list(speeds[0]), rows))
-        return
-    before = check_json(json_file, "bench", "measured")
+        results = measuring.throughput(throughput, **({"batch_size": 8, "steps": 6} if quick else {}))
+        rows = [["unknown" if value is None else value for value in row.values()] for row in results]
+        console.print(rich_table(throughput, list(results[0]), rows))
+    else:
 
-    def report(result: measuring.Measured) -> None:
-        console.print(
-            f"{result.name:11} {result.ratio:6.2f} ({result.low:.2f} to {result.high:.2f}), wanted {result.wanted}: "
-            f"{'met' if result.met else 'not met'}. {result.what} against {result.against}", highlight=False,
-        )  # fmt: skip
+        def report(row: dict) -> None:
+            told = f"{row['name']:8} {row['ratio']:6.2f} x the time ({row['low']:.2f} to {row['high']:.2f})"
+            print_line(f"{told}: {row['what']} against {row['against']}")
 
-    results = measuring.run(names or [], quick, report, before)
+        results = measuring.run(names or [], quick, report)
     if json_file is not None:
         write_json(json_file, results)
 
@@ -69,14 +58,14 @@ def policies(
     examples: Annotated[int | None, typer.Option(help="of these, how many are looked at", show_default="all")] = None,
     seed: Annotated[int, typer.Option(help="of what policies learn, and of the masks")] = 0,
     spacy_pipeline: Annotated[str, typer.Option(help="that finds named entities for salient_spans")] = ENGLISH_PIPELINE,
-    json_file: Annotated[Path | None, typer.Option("--json", help="write all that was measured here")] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="write all that was measured to this new file")] = None,
 ) -> None:
     """What each masking policy does to training texts: what it masks and refills; on the testbed, what it touches."""
     from mtlib.analysis import mask_tables
     from mtlib.analysis.policy_names import PolicyAtRate
     from mtlib.diversity import masks_of_policies
 
-    check_json(json_file, "policies", "policies")
+    check_json(json_file)
     description = masks_of_policies.describe(
         task, source, model, names or None, size=examples, seed=seed, trained=trained, spacy_pipeline=spacy_pipeline,
         report=lambda name: print_line(f"  {name}"), train_size=train_size,
@@ -119,7 +108,7 @@ def diversity(
     out: Annotated[Path, typer.Option(help="folder for the fillings; a task that is there is not trained again")] = (
         Path("runs")
     ),
-    json_file: Annotated[Path | None, typer.Option("--json", help="write all that was counted here")] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="write all that was counted to this new file")] = None,
 ) -> None:
     """What masked words turn into (Section V): plain masked-LM training beside Mask-tuning, on the same masks."""
     from mtlib.data.tasks import TASKS
@@ -127,7 +116,7 @@ def diversity(
     from mtlib.paths import make_writable
 
     make_writable(out)
-    check_json(json_file, "diversity", "tasks")
+    check_json(json_file)
     studied = [two_trainings.TwoTrainings(task, source, model, examples, seed, epochs) for task in tasks or TASKS]
     description = two_trainings.describe(studied, out, lambda task: print_line(f"  {task}"))
     frame = two_trainings.as_frame({model: description})
@@ -149,13 +138,13 @@ def prompt(
     sets: Annotated[list[str] | None, typer.Option(help="evaluation set, repeatable", show_default="all")] = None,
     max_length: Annotated[int, typer.Option(help="tokens of an example; the rest of it is cut off")] = 128,
     seed: Annotated[int, typer.Option(help="of the examples that are shown")] = 0,
-    json_file: Annotated[Path | None, typer.Option("--json", help="write all metrics here")] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="write all metrics to this new file")] = None,
 ) -> None:
     """Ask a language model for the labels, without training (the GPT-3 column of Table I)."""
     from mtlib.analysis.statistics import balanced_accuracy
     from mtlib.runs import prompted
 
-    check_json(json_file, "prompt", "metrics")
+    check_json(json_file)
     if not causal and (per_label is not None or seed):
         raise UserError("--per-label and --seed are about examples that are shown; a masked LM is shown none.")
     shown = 16 if per_label is None else per_label

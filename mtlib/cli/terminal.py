@@ -29,27 +29,14 @@ def named_values(texts: list[str], option: str, example: str) -> dict[str, str]:
     return values
 
 
-def check_json(file: Path | None, command: str, key: str) -> dict | None:
-    """Raise `UserError` where `write_json` must not write, before anything is measured; what the file holds now.
-
-    A file that is there is replaced only if `command` has written it: JSON with that `key`.
-    """
+def check_json(file: Path | None) -> None:
+    """Raise `UserError` where `write_json` must not write, before anything is measured: nothing is replaced."""
     from mtlib.paths import make_writable
 
-    if file is None:
-        return None
-    if file.is_dir():
-        raise UserError(f"--json is {file}, a folder; give the name of a file.")
-    make_writable(file.parent)
-    if not file.exists():
-        return None
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError:
-        content = None
-    if not isinstance(content, dict) or key not in content:
-        raise UserError(f"--json is {file}, which does not hold results of `mtlib {command}`; give another file.")
-    return content
+    if file is not None:
+        if file.exists():
+            raise UserError(f"--json is {file}, which is there already; give a new name, or delete it.")
+        make_writable(file.parent)
 
 
 def write_json(file: Path, content: object) -> None:

@@ -75,6 +75,7 @@ def execute(runs: Sequence[GridRun], engine: Engine, store: Store) -> Iterator[O
                 if time.monotonic() < earliest or store.holder(run.file):
                     waiting.append((run, earliest))
                 elif (state := store.state(run.file)) is not None:
+                    store.remove_log(run.file)  # of a sweep that was killed
                     yield Outcome(run, "diverged" if state == "diverged" else "there")
                 else:
                     active[engine.submit(run)] = run
@@ -109,6 +110,8 @@ def _outcome(run: GridRun, future: Future[str], store: Store) -> Outcome:
                 "that all machines share, or an address."
             )
         time.sleep(_TICK)
+    if status != "busy":
+        store.remove_log(run.file)
     return Outcome(run, status)
 
 

@@ -75,9 +75,6 @@ class Store:
                 f"the run did not make {name}: its data, its model or its mtlib is not what the sweep began with; "
                 "start the sweep again, with the same on all machines."
             )
-        self.log(name).unlink(missing_ok=True)
-        with contextlib.suppress(OSError):  # there is none, or others have files in it
-            self.log(name).parent.rmdir()
         return state
 
     def records(self) -> list[dict]:
@@ -99,6 +96,11 @@ class Store:
     def log(self, name: str) -> Path:
         """Where a run's output is kept until it is finished."""
         return lock_path(self.folder / name).with_suffix(".log")
+
+    def remove_log(self, name: str) -> None:
+        self.log(name).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # there is none, or others have files in it
+            self.log(name).parent.rmdir()
 
     def _write(self, name: str, content: bytes, keep: bool = True) -> None:
         part = f"{self._root}/.{name}.{uuid.uuid4().hex}.part"

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pandas
 
-from mtlib import bench
 from mtlib.analysis import mask_tables, policies
 from mtlib.analysis.comparison import ArmComparison, accuracy
 from mtlib.analysis.figures.shortcuts import accuracy_by_strength
@@ -53,7 +52,7 @@ def parts(results: Path) -> dict[str, str]:
         "rates of the bundled model": _rates(read_records([results / "sst2_grid.jsonl"])),
         "study pilot": _rates(read_records([results / "study_pilot.jsonl"])),
         "testbed": _testbed(read_records([results / "testbed.jsonl"])),
-        "speed": bench.markdown(json.loads((results / "bench_cpu.json").read_text())),
+        "speed": _speed(json.loads((results / "bench_cpu.json").read_text())),
         "fillings": _fillings(results),
         "prompting": report.markdown(report.prompted(results)),
         "parts of Mask-tuning": _tables(told_the_words(results)),
@@ -277,3 +276,16 @@ def _each_compared(comparison: ArmComparison, runs: Mapping[str, list[dict]], ar
 
 def _tables(records: list[dict]) -> str:
     return "\n\n".join(markdown(table) for table in make_tables(records))
+
+
+def _speed(results: dict) -> str:
+    lines = ["| what | against | ratio (quartiles) | wanted | met |", "| --- | --- | ---: | ---: | --- |"]
+    for entry in results["measured"]:
+        sense = "x the time" if entry["wanted"].endswith("less") else "x faster"
+        if entry["unit"] == "MB":
+            sense = "x the memory"
+        lines.append(
+            f"| {entry['what']} | {entry['against']} | {entry['ratio']:.2f} {sense} ({entry['low']:.2f} to "
+            f"{entry['high']:.2f}) | {entry['wanted']} | {'yes' if entry['met'] else 'no'} |"
+        )
+    return "\n".join(lines)

@@ -1,0 +1,305 @@
+"""How fast things are, as ratios measured side by side in one process: `python -m mtlib bench`.
+
+Absolute times belong to a machine; a ratio of two things measured in turn, on the same data, says something about the
+code. `throughput` says what one device does in a second.
+"""
+
+import itertools
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+from datasets import Dataset, disable_progress_bars
+from transformers import (
+    AutoModelForMaskedLM,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    BertConfig,
+    PreTrainedTokenizerBase,
+    PrinterCallback,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+    pipeline,
+    set_seed,
+)
+from transformers.utils import logging
+
+from mtlib.contexts import precision
+from mtlib.data.sources import load
+from mtlib.encoding import tokenise
+from mtlib.errors import UserError
+from mtlib.masking import ExactMasking
+from mtlib.objectives import FineTuning, MaskTuning, Objective, masked_lm_loss
+from mtlib.paths import MINI_MODEL_DIR
+from mtlib.plm import SharedPLM
+from mtlib.runs import environment
+from mtlib.stages import Refill
+from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer
+
+# words in SST-2's 67,349 training phrases: the middles of eleven equal parts
+SST2_WORDS = (1, 2, 3, 4, 5, 7, 9, 11, 14, 19, 27)
+SHAPES = {"bert-base": (12, 768, 30_522), "mini": (4, 384, 10_000)}  # layers, hidden size, vocabulary
+# dense bf16 peak in TFLOP/s by part of the device's name, from the makers' data sheets
+_PEAK_TFLOPS = {"H200": 989.0, "H100": 989.0, "A100": 312.0, "L4": 121.0}
+_TRAINING = {
+    "save_strategy": "no", "logging_strategy": "no", "disable_tqdm": True, "report_to": "none",
+    "num_train_epochs": 1, "per_device_train_batch_size": 16, "seed": 0,
+}  # fmt: skip
+
+
+class Benchmark(NamedTuple):
+    """What is compared with what. `make(quick)` gives two functions that return seconds."""
+
+    what: str
+    against: str
+    make: Callable[[bool], tuple[Callable[[], float], Callable[[], float]]]
+
+
+def run(names: Sequence[str] = (), quick: bool = False, report: Callable[[dict], None] = print) -> dict:
+    """Measure, one benchmark after the other; the results, and where they were made.
+
+    Args:
+        names: of `BENCHMARKS`; all by default.
+        quick: fewer repeats and smaller data, for a first look.
+        report: called with each result.
+    """
+    for name in names:
+        if name not in BENCHMARKS:
+            raise UserError(f"no benchmark {name!r}; expected one of {', '.join(BENCHMARKS)}.")
+    _be_quiet()
+    measured = []
+    for name in names or BENCHMARKS:
+        measured.append({"name": name, **measure(BENCHMARKS[name], quick)})
+        report(measured[-1])
+    return {"environment": environment.describe(), "quick": quick, "measured": measured}
+
+
+def measure(benchmark: Benchmark, quick: bool) -> dict:
+    """Both sides in turn, after one round that does not count.
+
+    Returns:
+        `ratio` of the medians of their seconds, `low` and `high` the quartiles of the ratios of neighbours in time.
+    """
+    ours, theirs = benchmark.make(quick)
+    ours(), theirs()
+    pairs = [(ours(), theirs()) for _ in range(3 if quick else 7)]
+    low, _, high = statistics.quantiles([mine / other for mine, other in pairs], n=4)
+    mine, other = (statistics.median(side) for side in zip(*pairs, strict=True))
+    numbers = {"ratio": mine / other, "low": low, "high": high, "seconds": mine, "seconds_against": other}
+    return {"what": benchmark.what, "against": benchmark.against} | {
+        name: round(number, 4) for name, number in numbers.items()
+    }
+
+
+def throughput(shape: str = "bert-base", batch_size: int = 32, steps: int = 30) -> list[dict]:
+    """Both methods on random weights and tokens, at lengths of 32, 128 and mixed, in bf16 where there is.
+
+    Returns:
+        A row per length and method. `utilisation` is model FLOPs by the device's peak, None where that is unknown.
+    """
+    if shape not in SHAPES:
+        raise UserError(f"no shape {shape!r}; expected one of {', '.join(SHAPES)}.")
+    _be_quiet()
+    tokenizer, gpu = AutoTokenizer.from_pretrained(MINI_MODEL_DIR), torch.cuda.is_available()
+    peak = next((tf for name, tf in _PEAK_TFLOPS.items() if gpu and name in torch.cuda.get_device_name()), None)
+    rows, speeds = [], {}
+    for length, (method, objective) in itertools.product(
+        ("32", "128", "mixed"), (("fine_tuning", FineTuning()), ("mask_tuning", MaskTuning()))
+    ):
+        examples = _random_examples(batch_size * steps, length, len(tokenizer))
+        if gpu:
+            torch.cuda.reset_peak_memory_stats()
+        plm = _random_plm(tokenizer, *SHAPES[shape])
+        durations = _step_seconds(plm, objective, examples, per_device_train_batch_size=batch_size)
+        per_step = statistics.median(durations[steps // 3 :])  # the first third warms up; one hiccup must not count
+        speeds[method] = batch_size / per_step
+        mean_length = statistics.mean(examples["length"])
+        tflops = model_flops(method, shape, mean_length) * speeds[method] / 1e12
+        rows.append({
+            "method": method,
+            "length": length,
+            "sequences_per_second": round(speeds[method], 1),
+            "tokens_per_second": round(speeds[method] * mean_length),
+            "ratio_to_fine_tuning": round(speeds["fine_tuning"] / speeds[method], 2),
+            "tflops": round(tflops, 3),
+            "utilisation": peak and round(tflops / peak, 3),
+            "peak_memory_mb": round(torch.cuda.max_memory_allocated() / 2**20) if gpu else None,
+        })  # fmt: skip
+    return rows
+
+
+def model_flops(method: str, shape: str, length: float) -> float:
+    """Floating-point operations of one example's forward and backward passes: "fine_tuning" or "mask_tuning".
+
+    6 per weight of the layers and token, and 12 x layers x hidden x length per token for the attention; Mask-tuning has
+    two such passes, and its head's vocabulary product at 5 % of the tokens. Other parts are small and left out.
+    """
+    layers, hidden, vocabulary = SHAPES[shape]
+    one_pass = (6 * 12 * layers * hidden**2 + 12 * layers * hidden * length) * length
+    return one_pass if method == "fine_tuning" else 2 * one_pass + 6 * vocabulary * hidden * 0.05 * length
+
+
+# --------------------------------------------------------------------------------------------------- what is compared
+
+
+def _step(quick: bool):
+    """One optimiser step on the same batch, losses and clipping included."""
+    examples = tokenise(phrases(16), AutoTokenizer.from_pretrained(MINI_MODEL_DIR))
+
+    def timed(objective: Objective) -> Callable[[], float]:
+        return lambda: statistics.median(_step_seconds(_mini_plm(), objective, examples, max_steps=6 if quick else 20))
+
+    return timed(MaskTuning()), timed(FineTuning())
+
+
+def _epoch(quick: bool):
+    """A training as one runs it: ours (grouped by length, bf16 where the CPU has it), and run_glue.py's at batch 16."""
+    rows, tokenizer = phrases(64 if quick else 960), AutoTokenizer.from_pretrained(MINI_MODEL_DIR)
+    padded = rows.map(
+        lambda part: tokenizer(part["text"], padding="max_length", max_length=128, truncation=True),
+        batched=True, keep_in_memory=True, remove_columns=["text", "uid", "group"],
+    ).rename_column("label", "labels")  # fmt: skip
+
+    def ours() -> float:
+        with tempfile.TemporaryDirectory() as folder:
+            return _seconds(_trainer(_mini_plm(), MaskTuning(), tokenise(rows, tokenizer), folder).train)
+
+    def stock() -> float:
+        set_seed(0)
+        # in the checkpoint's own float16, which from_pretrained would take, a CPU is many times slower
+        model = AutoModelForSequenceClassification.from_pretrained(MINI_MODEL_DIR, num_labels=2, dtype=torch.float32)
+        with tempfile.TemporaryDirectory() as folder:
+            arguments = TrainingArguments(folder, use_cpu=precision()["use_cpu"], **_TRAINING)
+            trainer = Trainer(model, arguments, train_dataset=padded)
+            trainer.remove_callback(PrinterCallback)
+            return _seconds(trainer.train)
+
+    return ours, stock
+
+
+def _head(quick: bool):
+    """Forward and backward of L_MLM with BERT-base's vocabulary: the head at the masked places, and everywhere."""
+    tokenizer = AutoTokenizer.from_pretrained(MINI_MODEL_DIR)
+    no_dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    plm = _random_plm(tokenizer, 4, 384, 30_522, num_attention_heads=12, **no_dropout).train()
+    ids = torch.randint(1000, len(tokenizer), (32, 32))
+    batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    mask = ExactMasking(0.05)(ids, torch.ones_like(ids, dtype=torch.bool), torch.Generator().manual_seed(0))
+
+    def ours() -> torch.Tensor:
+        return masked_lm_loss(plm.masked_lm_logits(batch, mask), ids[mask])
+
+    def full() -> torch.Tensor:
+        labels = ids.masked_fill(~mask, -100)
+        return plm.mlm(ids.masked_fill(mask, tokenizer.mask_token_id), batch["attention_mask"], labels=labels).loss
+
+    def timed(loss: Callable[[], torch.Tensor]) -> Callable[[], float]:
+        def steps() -> float:
+            plm.zero_grad()
+            return _seconds(lambda: [loss().backward() for _ in range(5)])
+
+        return steps
+
+    torch.testing.assert_close(ours(), full(), atol=1e-5, rtol=0)
+    return timed(ours), timed(full)
+
+
+def _refill(quick: bool):
+    """Sentences masked and refilled: `Refill` against transformers' fill-mask pipeline, which tokenises too."""
+    plm, rows, refill = _mini_plm(), phrases(128 if quick else 1024), Refill(ExactMasking(0.05))
+    fill_mask = pipeline("fill-mask", model=str(MINI_MODEL_DIR), device=plm.device, dtype=torch.float32)
+    words = [text.split() for text in rows["text"]]
+    masked = [" ".join(of[: len(of) // 2] + [plm.tokenizer.mask_token] + of[len(of) // 2 + 1 :]) for of in words]
+
+    def ours() -> float:
+        with torch.autocast("cpu", torch.bfloat16, enabled=precision()["bf16"]):
+            return _seconds(lambda: refill(plm, tokenise(rows, plm.tokenizer), seed=0))
+
+    return ours, lambda: _seconds(lambda: fill_mask(masked, batch_size=64))
+
+
+BENCHMARKS = {
+    "step": Benchmark("one Mask-tuning step", "one fine-tuning step, same batch", _step),
+    "epoch": Benchmark("an epoch of Mask-tuning, SST-2's lengths", "stock fine-tuning, padded to 128, float32", _epoch),
+    "head": Benchmark("masked-LM loss, head at the masked 5 %", "the same loss, head at every token", _head),
+    "refill": Benchmark("refilling sentences", 'pipeline("fill-mask") in batches of 64', _refill),
+}
+
+
+# ------------------------------------------------------------------------------------------------------ what is timed
+
+
+def phrases(n: int) -> Dataset:
+    """Testbed sentences, each with itself behind it, cut to the lengths of SST-2's phrases."""
+    rows = load("testbed_sentiment_train")
+    rows = rows.select([i % len(rows) for i in range(n)])
+    words = [SST2_WORDS[i % len(SST2_WORDS)] for i in range(n)]
+    texts = [" ".join((text.split() * 2)[:count]) for text, count in zip(rows["text"], words, strict=True)]
+    return rows.remove_columns("text").add_column("text", texts)
+
+
+def _random_examples(n: int, length: str, vocabulary: int) -> Dataset:
+    generator = torch.Generator().manual_seed(0)
+    lengths = torch.randint(8, 129, (n,), generator=generator) if length == "mixed" else torch.full((n,), int(length))
+    ids = [torch.randint(1000, vocabulary, (count,), generator=generator).tolist() for count in lengths.tolist()]
+    return Dataset.from_dict({
+        "input_ids": ids, "attention_mask": [[1] * len(row) for row in ids], "labels": [i % 2 for i in range(n)],
+        "length": lengths.tolist(),
+    })  # fmt: skip
+
+
+def _mini_plm() -> SharedPLM:
+    set_seed(0)
+    return SharedPLM.from_pretrained(MINI_MODEL_DIR, num_labels=2)
+
+
+def _random_plm(
+    tokenizer: PreTrainedTokenizerBase, layers: int, hidden: int, vocabulary: int, **settings
+) -> SharedPLM:
+    set_seed(0)
+    shape = {"num_attention_heads": hidden // 64, "intermediate_size": 4 * hidden}
+    config = BertConfig(vocab_size=vocabulary, hidden_size=hidden, num_hidden_layers=layers, **shape | settings)
+    models = AutoModelForSequenceClassification.from_config(config), AutoModelForMaskedLM.from_config(config)
+    return SharedPLM(*models, tokenizer)
+
+
+def _trainer(plm: SharedPLM, objective: Objective, examples: Dataset, folder: str, **settings) -> ObjectiveTrainer:
+    trainer = ObjectiveTrainer(plm, objective, ObjectiveArguments(folder, **_TRAINING | precision() | settings), examples)
+    trainer.remove_callback(PrinterCallback)
+    return trainer
+
+
+def _step_seconds(plm: SharedPLM, objective: Objective, examples: Dataset, **settings) -> list[float]:
+    """Of each step of a training but the last, from its start to the next one's, the device's queue emptied."""
+    starts = []
+
+    class Clock(TrainerCallback):
+        def on_step_begin(self, args, state, control, **kwargs):
+            starts.append(_now())
+
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = _trainer(plm, objective, examples, folder, **settings)
+        trainer.add_callback(Clock())
+        trainer.train()
+    return [later - sooner for sooner, later in itertools.pairwise(starts)]
+
+
+def _seconds(work: Callable) -> float:
+    started = _now()
+    work()
+    return _now() - started
+
+
+def _now() -> float:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return time.perf_counter()
+
+
+def _be_quiet() -> None:
+    disable_progress_bars()
+    logging.disable_progress_bar()
