@@ -33,11 +33,11 @@ from mtlib.data.sources import load
 from mtlib.encoding import tokenise
 from mtlib.errors import UserError
 from mtlib.masking import ExactMasking
+from mtlib.method import Refill
 from mtlib.objectives import FineTuning, MaskTuning, Objective, masked_lm_loss
 from mtlib.paths import MINI_MODEL_DIR
 from mtlib.plm import SharedPLM
 from mtlib.runs import environment
-from mtlib.stages import Refill
 from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer
 
 # words in SST-2's 67,349 training phrases: the middles of eleven equal parts
@@ -212,8 +212,11 @@ def _refill(quick: bool):
     """Sentences masked and refilled: `Refill` against transformers' fill-mask pipeline, which tokenises too."""
     plm, rows, refill = _mini_plm(), phrases(128 if quick else 1024), Refill(ExactMasking(0.05))
     fill_mask = pipeline("fill-mask", model=str(MINI_MODEL_DIR), device=plm.device, dtype=torch.float32)
-    words = [text.split() for text in rows["text"]]
-    masked = [" ".join(of[: len(of) // 2] + [plm.tokenizer.mask_token] + of[len(of) // 2 + 1 :]) for of in words]
+    masked = []
+    for text in rows["text"]:
+        words = text.split()
+        words[len(words) // 2] = plm.tokenizer.mask_token
+        masked.append(" ".join(words))
 
     def ours() -> float:
         with torch.autocast("cpu", torch.bfloat16, enabled=precision()["bf16"]):
@@ -257,9 +260,7 @@ def _mini_plm() -> SharedPLM:
     return SharedPLM.from_pretrained(MINI_MODEL_DIR, num_labels=2)
 
 
-def _random_plm(
-    tokenizer: PreTrainedTokenizerBase, layers: int, hidden: int, vocabulary: int, **settings
-) -> SharedPLM:
+def _random_plm(tokenizer: PreTrainedTokenizerBase, layers: int, hidden: int, vocabulary: int, **settings) -> SharedPLM:
     set_seed(0)
     shape = {"num_attention_heads": hidden // 64, "intermediate_size": 4 * hidden}
     config = BertConfig(vocab_size=vocabulary, hidden_size=hidden, num_hidden_layers=layers, **shape | settings)
@@ -268,7 +269,9 @@ def _random_plm(
 
 
 def _trainer(plm: SharedPLM, objective: Objective, examples: Dataset, folder: str, **settings) -> ObjectiveTrainer:
-    trainer = ObjectiveTrainer(plm, objective, ObjectiveArguments(folder, **_TRAINING | precision() | settings), examples)
+    trainer = ObjectiveTrainer(
+        plm, objective, ObjectiveArguments(folder, **_TRAINING | precision() | settings), examples
+    )
     trainer.remove_callback(PrinterCallback)
     return trainer
 

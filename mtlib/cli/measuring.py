@@ -58,7 +58,9 @@ def policies(
     examples: Annotated[int | None, typer.Option(help="of these, how many are looked at", show_default="all")] = None,
     seed: Annotated[int, typer.Option(help="of what policies learn, and of the masks")] = 0,
     spacy_pipeline: Annotated[str, typer.Option(help="that finds named entities for salient_spans")] = ENGLISH_PIPELINE,
-    json_file: Annotated[Path | None, typer.Option("--json", help="write all that was measured to this new file")] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="write all that was measured to this new file")
+    ] = None,
 ) -> None:
     """What each masking policy does to training texts: what it masks and refills; on the testbed, what it touches."""
     from mtlib.analysis import mask_tables
@@ -108,7 +110,9 @@ def diversity(
     out: Annotated[Path, typer.Option(help="folder for the fillings; a task that is there is not trained again")] = (
         Path("runs")
     ),
-    json_file: Annotated[Path | None, typer.Option("--json", help="write all that was counted to this new file")] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="write all that was counted to this new file")
+    ] = None,
 ) -> None:
     """What masked words turn into (Section V): plain masked-LM training beside Mask-tuning, on the same masks."""
     from mtlib.data.tasks import TASKS
