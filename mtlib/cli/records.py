@@ -48,8 +48,9 @@ def bundle(
     to: Annotated[Path, typer.Option(help="a .jsonl file; the records it already has stay in it")],
     history: Annotated[int | None, typer.Option(help="log entries kept of each run", show_default="all")] = None,
 ) -> None:
-    """Put the records of many runs into one file, a line each."""
+    """Put the records of many runs into one file, a line each, and their probabilities into one beside it."""
     from mtlib.paths import make_writable
+    from mtlib.runs import probabilities
     from mtlib.runs.records import pack, read_records, write_atomically
 
     if to.suffix != ".jsonl":
@@ -59,10 +60,12 @@ def bundle(
     if to.is_dir():
         raise UserError(f"--to is {to}, a folder; expected a file.")
     make_writable(to.parent)
-    records = read_records([*([to] if to.exists() else []), *folders])
+    places = [*([to] if to.exists() else []), *folders]
+    records = read_records(places)
     if not records:
         raise UserError(
             f"there are no records in {', '.join(map(str, folders))}; give folders that `mtlib run` filled."
         )
+    probabilities.bundle(to.with_suffix(".npz"), [record["identity"] for record in records], places)
     write_atomically(to, pack(records, history))
     print_line(f"{len(records)} records: {to}")
