@@ -129,11 +129,10 @@ def test_help_says_what_is_taken_by_default():
             "compares two losses, but fine_tuning has one; leave it out, or take mask_tuning or no_integrated_loss",
         ),
         ("prompt --seed 1", "a masked LM is shown none"),
-        ("prompt --json .", "--json is ., a folder; give the name of a file"),
-        ("bench start --json pyproject.toml", "pyproject.toml, which does not hold results of `mtlib bench`"),
-        ("policies --json pyproject.toml", "pyproject.toml, which does not hold results of `mtlib policies`"),
-        ("diversity --json pyproject.toml", "pyproject.toml, which does not hold results of `mtlib diversity`"),
-        ("prompt --json pyproject.toml", "pyproject.toml, which does not hold results of `mtlib prompt`"),
+        *(
+            (f"{command} --json pyproject.toml", "--json is pyproject.toml, which is there already; give a new name")
+            for command in ("bench", "policies", "diversity", "prompt")
+        ),
         ("tables --format csv --per-seed", "csv has a line for every seed as it is"),
         ("run --task nli --method mask_tuning --source /no/such", "source '/no/such' is no folder"),
         ("run --task nli --method mask_tuning --model /no/such", "model is '/no/such', which does not exist"),
@@ -164,12 +163,6 @@ def test_a_bundle_needs_records_and_a_file(tmp_path):
     assert not (tmp_path / "new.jsonl").exists()
 
 
-def test_results_of_a_benchmark_are_not_added_to_another_file(tmp_path):
-    (tmp_path / "list.json").write_text("[1]")
-    with pytest.raises(UserError, match="does not hold results of `mtlib bench`"):
-        call("bench", "start", "--json", tmp_path / "list.json")
-
-
 def test_ctrl_c_says_how_to_go_on(monkeypatch, capsys):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
@@ -182,18 +175,22 @@ def test_ctrl_c_says_how_to_go_on(monkeypatch, capsys):
     assert "interrupted. What is finished is kept: the same command goes on from there" in capsys.readouterr().err
 
 
-def test_bad_input_of_the_command_itself():
-    command = [sys.executable, "-m", "mtlib", "run", "--task", "sentimnt", "--method", "mask_tuning"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: task is 'sentimnt'") and "Traceback" not in done.stderr
-
-
 def test_help_imports_nothing_heavy():
     code = (
         "import sys, mtlib.cli; print([m for m in ('torch', 'transformers', 'datasets', 'scipy') if m in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
+
+
+def test_help_groups_the_commands():
+    lines = [re.sub(r"[│─╭╮]", "", line).split() for line in call("--help").splitlines()]
+    heads = [lines.index(group.split()) for group in cli.COMMANDS]
+    assert heads == sorted(heads) and [words[:1] for words in lines].index(["run"]) in range(heads[0], heads[1])
+
+
+def test_a_misspelt_command_is_told_the_right_one():
+    result = CliRunner().invoke(cli.app, ["swep"])
+    assert result.exit_code == 2 and "Did you mean 'sweep'?" in result.output
 
 
 def test_testbed_at_another_strength(tmp_path):
@@ -225,7 +222,7 @@ def test_verify_fails_where_nothing_is(tmp_path):
         ["testbed", "--out"],
         ["figures", "--out"],
         ["bundle", DATA_DIR / "results" / "sst2_grid.jsonl", "--to"],
-        ["bench", "start", "--json"],
+        ["bench", "step", "--json"],
     ],
 )
 def test_a_place_that_cannot_be_written_is_told_before_the_work(tmp_path, arguments):

@@ -10,23 +10,27 @@ from mtlib.errors import UserError
 from mtlib.threads import quiet_openmp
 
 INTERRUPTED = 130  # typer's exit code for Ctrl-C
+# as `--help` groups them
+COMMANDS = {
+    "Use it": (run.run, records.tables, data.testbed, notebooks.notebooks, checkout.doctor),
+    "Reproduce": (sweeps.sweep, measuring.policies, measuring.diversity, measuring.prompt, measuring.bench),
+    "Maintain": (records.bundle, checkout.figures, checkout.pages),
+}
 
 app = typer.Typer(
     help="Mask-tuning (arXiv 2307.10457): runs, tables, notebooks, figures, data.",
     no_args_is_help=True,
+    add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (
-    run.run, records.tables, records.bundle, sweeps.sweep, data.testbed, notebooks.notebooks,
-    measuring.bench, measuring.policies, measuring.diversity, measuring.prompt,
-    checkout.pages, checkout.figures, checkout.doctor,
-):  # fmt: skip
-    app.command()(command)
+for group, commands in COMMANDS.items():
+    for command in commands:
+        app.command(rich_help_panel=group)(command)
 
 data_app = typer.Typer(help="Check and download data.", no_args_is_help=True)
 for command in (data.verify, data.fetch):
     data_app.command()(command)
-app.add_typer(data_app, name="data")
+app.add_typer(data_app, name="data", rich_help_panel="Reproduce")
 
 
 def main() -> None:

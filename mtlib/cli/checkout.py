@@ -10,7 +10,7 @@ from mtlib.errors import UserError
 
 
 def pages() -> None:
-    """For maintainers: fill what the pages print of data/results."""
+    """Fill what the pages print of data/results."""
     from mtlib.paths import DATA_DIR, NOTEBOOK_DIR
     from mtlib.tutorial import page_tables
 
@@ -38,7 +38,10 @@ def figures(
 
 
 def doctor() -> None:
-    """One line per requirement, then the device and whether the hub answers. Exit code 1 if a requirement fails."""
+    """Whether this machine can run everything.
+
+    One line per requirement, then the device and whether the hub answers. Exit code 1 if a requirement fails.
+    """
     from mtlib.runs.doctor import checks
 
     lines = checks()

@@ -34,7 +34,10 @@ def sweep(
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="only list the runs, with estimated costs")] = False,
 ) -> None:
-    """Run every configuration of a grid that has no record yet. Exit code 1 if one fails; the others go on."""
+    """Do every run of a grid that has no record yet.
+
+    Exit code 1 if one fails; the others go on.
+    """
     from mtlib.sweeps import engines, grid, progress, sweep_file
     from mtlib.sweeps.store import Store
 

@@ -1,15 +1,34 @@
-"""What the commands share: how they print, and how they read NAME=VALUE."""
+"""What the commands share: options, how they print, and how they read NAME=VALUE."""
 
 import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from rich.console import Console
 
 from mtlib.errors import UserError
 
 # a table in a file or a pipe is as wide as it needs to be
 console = Console() if sys.stdout.isatty() else Console(width=10_000)
+
+
+def _new_file(file: Path | None) -> Path | None:
+    from mtlib.paths import make_writable
+
+    if file is not None:
+        if file.exists():
+            raise UserError(f"--json is {file}, which is there already; give a new name, or delete it.")
+        make_writable(file.parent)
+    return file
+
+
+Task = Annotated[str, typer.Option(help="sentiment, nli or paraphrase")]
+Source = Annotated[str, typer.Option(help="testbed, hub, or a folder of original releases or of `mtlib testbed`")]
+Model = Annotated[str, typer.Option(help="mini (bundled), a hub id or a folder with a masked LM")]
+JsonFile = Annotated[Path | None, typer.Option("--json", help="write all of it to this new file", callback=_new_file)]
 
 
 def print_line(line: str) -> None:
@@ -29,28 +48,26 @@ def named_values(texts: list[str], option: str, example: str) -> dict[str, str]:
     return values
 
 
-def check_json(file: Path | None) -> None:
-    """Raise `UserError` where `write_json` must not write, before anything is measured: nothing is replaced."""
-    from mtlib.paths import make_writable
-
-    if file is not None:
-        if file.exists():
-            raise UserError(f"--json is {file}, which is there already; give a new name, or delete it.")
-        make_writable(file.parent)
-
-
-def write_json(file: Path, content: object) -> None:
+def write_json(file: Path | None, content: object) -> None:
+    """Nothing where `file` is None; else it is the value of a `JsonFile`."""
     from mtlib.runs.records import write_atomically
 
-    write_atomically(file, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
-    print_line(f"written: {file}")
+    if file is not None:
+        write_atomically(file, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+        print_line(f"written: {file}")
 
 
-def rich_table(title: str, columns: list[str], rows: list[list[str]]):
+def print_table(title: str, columns: Iterable[str], rows: Iterable[Iterable]) -> None:
+    console.print(rich_table(title, columns, rows))
+
+
+def rich_table(title: str, columns: Iterable[str], rows: Iterable[Iterable]):
+    """None and what is not a number are left empty."""
     from rich.table import Table
     from rich.text import Text
 
     table = Table(*columns, title=Text(title), title_justify="left")
     for row in rows:
-        table.add_row(*(Text(str(cell)) for cell in row))  # not markup: `Optional[int]` is what it says
+        # text, not markup: `Optional[int]` is what it says
+        table.add_row(*(Text("" if cell is None or cell != cell else str(cell)) for cell in row))
     return table
