@@ -1,4 +1,4 @@
-"""The grammar of the bundled data: templates and word lists, read from YAML and checked.
+"""The grammar of the bundled data: templates and word lists, read from YAML.
 
 A text holds options `[one|another|]` and slots `{[sign][name=]source[.column][.form]}`:
 
@@ -6,26 +6,22 @@ A text holds options `[one|another|]` and slots `{[sign][name=]source[.column][.
     {+adj} {-adj}     of the side of `adj` that agrees with the label, of the other side
     {~topic}          of the side of the shortcut
     {A=person} {A}    an entry of `person`, and the same one again; `names` of the file have their own list
-    {V.2.past}        the second column of the entry, in the past tense (forms: see FORMS)
+    {V.2.past}        the second column of the entry, in the past tense (forms: see `inflect`)
 
 Entries may hold slots themselves. A domain (film, meal, ...) adds word lists that are used together.
 """
 
 import re
-from collections import Counter
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 
 import yaml
 
-from mtlib.errors import UserError
 from mtlib.paths import TESTBED_DIR
 
 GRAMMAR_DIR = TESTBED_DIR / "grammar"
 LABELS = {"sentiment": 2, "nli": 3, "paraphrase": 2}
 SIDES = ("neg", "pos")  # of an opinion word, by label
-FORMS = ("past", "part", "s", "ing", "pl", "they")
 SLOT = re.compile(r"\{([-+~]?)(?:(\w+)=)?(\w+)((?:\.\w+)*)\}")
 WORD = r"[a-z0-9]+(?:['-][a-z0-9]+)*"  # of a text in lower case
 OPTION = re.compile(r"\[([^\[\]]*)\]")
@@ -66,47 +62,33 @@ class Grammar:
         entries = domain.get(category) or self.words[category]
         return entries[side] if isinstance(entries, dict) else entries
 
-    def all_domains(self) -> list[dict]:
-        return [*self.domains.values(), *self.unseen_domains.values()]
-
     def sources(self) -> list[dict]:
-        return [self.words, self.unseen, *self.all_domains()]
+        return [self.words, self.unseen, *self.domains.values(), *self.unseen_domains.values()]
 
     def template(self, template_id: str) -> Template:
-        templates = {template.id: template for section in self.templates.values() for template in section}
-        if template_id not in templates:
-            raise UserError(
-                f"{template_id!r} is no template of {self.task}.yaml; expected one of {', '.join(templates)}."
-            )
-        return templates[template_id]
+        return next(each for section in self.templates.values() for each in section if each.id == template_id)
 
 
 @cache
-def load_grammar(task: str, grammar_dir: Path = GRAMMAR_DIR) -> Grammar:
-    """Read and check <task>.yaml, with the names.yaml and forms.yaml that all tasks share. Not to be changed."""
-    file = f"{task}.yaml"
-    raw, shared = read_yaml(grammar_dir, file), read_yaml(grammar_dir, "names.yaml")
-    unseen_domains = raw.get("unseen_domains", {})
-    for key in ("shortcut", "words", "domains", "templates"):
-        if not raw.get(key):
-            raise UserError(f"{file} lacks {key!r}, expected a mapping of that name; add it")
+def load_grammar(task: str) -> Grammar:
+    """Read <task>.yaml, with the names.yaml and forms.yaml that all tasks share. Not to be changed."""
+    raw, forms, shared = (_read_yaml(name) for name in (task, "forms", "names"))
     grammar = Grammar(
         task=task,
-        forms=read_yaml(grammar_dir, "forms.yaml"),
+        forms=forms,
         shortcut=raw["shortcut"],
         names=raw.get("names", {}),
-        words=parse_words(shared["words"] | raw["words"], file),
-        unseen=parse_words(raw.get("unseen", {}), file),
-        domains={name: parse_words(domain, file) for name, domain in raw["domains"].items()},
-        unseen_domains={name: parse_words(domain, file) for name, domain in unseen_domains.items()},
-        templates={name: [parse_template(t, file) for t in section] for name, section in raw["templates"].items()},
+        words=parse_words(shared["words"] | raw["words"]),
+        unseen=parse_words(raw.get("unseen", {})),
+        domains={name: parse_words(domain) for name, domain in raw["domains"].items()},
+        unseen_domains={name: parse_words(domain) for name, domain in raw.get("unseen_domains", {}).items()},
+        templates={name: [parse_template(t) for t in section] for name, section in raw["templates"].items()},
     )
-    grammar.templates["train"] += [parse_template(t, file) for t in crossed(raw)]
+    grammar.templates["train"] += [parse_template(t) for t in crossed(raw)]
     for label, side in enumerate(SIDES):
         for category in grammar.shortcut.get("words", []):
             entries = [e for source in grammar.sources() if category in source for e in source[category][side]]
             grammar.lure_words[label] |= {tokens(entry.columns[0])[-1] for entry in entries}
-    check_grammar(grammar, file)
     return grammar
 
 
@@ -136,106 +118,35 @@ def any_of(questions: list[str], action: str, situation: str = "") -> str:
     return (f"{{{situation}}}, " if situation else "") + f"[{options}]"
 
 
-def read_yaml(folder: Path, file: str) -> dict:
-    path = Path(folder) / file
-    if not path.is_file():
-        raise UserError(f"{path} is missing, expected a grammar file there; restore it or give another grammar_dir")
-    try:
-        content = yaml.load(path.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-        if not isinstance(content, dict):
-            raise yaml.YAMLError(f"found {type(content).__name__}")
-        return content
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(
-            f"{path} is not valid YAML, expected a mapping of words and templates; mend it: {error}"
-        ) from error
-
-
-def parse_words(words: dict, file: str) -> dict:
+def parse_words(words: dict) -> dict:
     """Entries by category; opinion categories have a list for each side."""
-    parsed = {}
-    for category, value in words.items():
-        if isinstance(value, dict):
-            parsed[category] = {side: parse_entries(value.get(side), f"{category}.{side}", file) for side in SIDES}
-        else:
-            parsed[category] = parse_entries(value, category, file)
-    return parsed
+    return {
+        category: {side: parse_entries(value[side]) for side in SIDES}
+        if isinstance(value, dict)
+        else parse_entries(value)
+        for category, value in words.items()
+    }
 
 
-def parse_entries(value: str | list | None, category: str, file: str) -> list[Entry]:
+def parse_entries(value: str | list) -> list[Entry]:
     """From "a, b, c" or a list. "/" and "|" part columns; "x = y" may be read from either end."""
-    texts = [text.strip() for text in (value.split(",") if isinstance(value, str) else value or [])]
-    if not texts or not all(texts):
-        raise UserError(
-            f"{file}: the word list {category!r} is {value!r}, expected at least one word and no empty one; fill it"
-        )
     entries = []
-    for text in texts:
+    for text in value.split(",") if isinstance(value, str) else value:
         columns = tuple(column.strip() for column in re.split(r"[/|=]", text))
-        entries.append(Entry(columns, text))
+        entries.append(Entry(columns, text.strip()))
         if "=" in text:
-            entries.append(Entry((columns[1], columns[0], *columns[2:]), text))
+            entries.append(Entry((columns[1], columns[0], *columns[2:]), text.strip()))
     return entries
 
 
-def parse_template(raw: dict, file: str) -> Template:
-    name, label = raw.get("id"), raw.get("label")
-    if not name or not raw.get("text"):
-        raise UserError(f"{file}: template {raw!r} needs an id and a text; add them")
-    labels = tuple(label) if isinstance(label, list) else (label,)
-    allowed = range(LABELS[file.removesuffix(".yaml")])
-    if not labels or any(label not in allowed for label in labels):
-        raise UserError(
-            f"{file}: template {name!r} has label {label!r}, expected one of {list(allowed)}; give it a label rule"
-        )
-    return Template(name, labels, raw.get("lure"), raw["text"], raw.get("text_pair"), raw.get("edit"))
+def parse_template(raw: dict) -> Template:
+    labels = tuple(raw["label"]) if isinstance(raw["label"], list) else (raw["label"],)
+    return Template(raw["id"], labels, raw.get("lure"), raw["text"], raw.get("text_pair"), raw.get("edit"))
 
 
-def check_grammar(grammar: Grammar, file: str) -> None:
-    for section, templates in grammar.templates.items():
-        for name, count in Counter(template.id for template in templates).items():
-            if count > 1:
-                raise UserError(
-                    f"{file}: template id {name!r} is used {count} times in {section!r}, expected once; rename one"
-                )
-        for template in templates:
-            texts = [template.text, template.text_pair or "", template.edit or ""]
-            check_slots(grammar, texts, f"template {template.id!r}", file)
-    for source in grammar.sources():
-        for category, entries in source.items():
-            sided = isinstance(entries, dict)
-            for entry in (entry for side in entries.values() for entry in side) if sided else entries:
-                check_slots(grammar, list(entry.columns), f"word list {category!r}", file, sided)
-
-
-def check_slots(grammar: Grammar, texts: list[str], where: str, file: str, inherits: bool = False) -> None:
-    """`inherits`: the texts are words of one side, so that their slots need no sign."""
-    slots = [slot for text in texts for slot in SLOT.findall(text)]
-    named = {name for _, name, _, _ in slots}
-    for sign, _, source, forms in slots:
-        source = grammar.names.get(source, source)
-        for form in forms.split(".")[1:]:
-            if form not in FORMS and not form.isdigit():
-                raise UserError(
-                    f"{file}: {where} has the unknown form {form!r} in {{{source}{forms}}}, expected one of"
-                    f" {', '.join(FORMS)} or the number of a column; mend it"
-                )
-        sided = any(isinstance(words.get(source), dict) for words in grammar.sources())
-        if sided and not sign and not inherits:
-            raise UserError(
-                f"{file}: {where} has {{{source}}} without a sign, expected {{+{source}}} (the label's side),"
-                f" {{-{source}}} (the other side) or {{~{source}}} (the shortcut's side); add one"
-            )
-        if source not in named and source not in grammar.words and not all(source in d for d in grammar.all_domains()):
-            raise UserError(
-                f"{file}: {where} has the unknown slot {{{source}}}, expected a word list of that name in"
-                " `words` or in every domain; add it or mend the spelling"
-            )
-    rest = SLOT.sub("", " ".join(texts))
-    if "{" in rest or "}" in rest:
-        raise UserError(
-            f"{file}: {where} has a brace that is no slot in {rest!r}, expected {{name}} or {{+name.form}}; mend it"
-        )
+def _read_yaml(name: str) -> dict:
+    text = (GRAMMAR_DIR / f"{name}.yaml").read_text(encoding="utf-8")
+    return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
 def inflect(phrase: str, form: str, forms: dict) -> str:

@@ -3,7 +3,6 @@
 data/testbed/make_datasheet.py measures the bundled files with them.
 """
 
-import json
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -11,7 +10,6 @@ from collections.abc import Callable
 from mtlib.data.registry import get_set
 from mtlib.data.tasks import get_task
 from mtlib.errors import UserError
-from mtlib.paths import DATA_DIR
 from mtlib.testbed.generator import shortcut_label
 from mtlib.testbed.grammar import load_grammar, tokens
 
@@ -41,8 +39,7 @@ def run_probe(probe: Probe, task: str, train: Rows, evaluation: dict[str, Rows])
 
 def majority(task: str, train: Rows, sets: dict[str, Rows]) -> dict[str, list[int]]:
     """The most frequent label of the train set (the lowest of equals)."""
-    counts = Counter(row["label"] for row in train)
-    label = max(sorted(counts), key=counts.__getitem__)
+    label, _ = Counter(sorted(row["label"] for row in train)).most_common(1)[0]
     return {name: [label] * len(rows) for name, rows in sets.items()}
 
 
@@ -56,15 +53,15 @@ def bag_of_words(task: str, train: Rows, sets: dict[str, Rows]) -> dict[str, lis
     """Logistic regression on the words of either text; those of the second are features of their own."""
     from sklearn.feature_extraction.text import CountVectorizer
     from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
 
     def words(row: dict) -> list[str]:
         first, second = texts(row)
         return tokens(first) + ["2:" + word for word in tokens(second or "")]
 
-    vectorizer = CountVectorizer(analyzer=words, binary=True)
-    model = LogisticRegression(max_iter=1000)
-    model.fit(vectorizer.fit_transform(train), [row["label"] for row in train])
-    return {name: model.predict(vectorizer.transform(rows)).tolist() for name, rows in sets.items()}
+    model = make_pipeline(CountVectorizer(analyzer=words, binary=True), LogisticRegression(max_iter=1000))
+    model.fit(train, [row["label"] for row in train])
+    return {name: model.predict(rows).tolist() for name, rows in sets.items()}
 
 
 PROBES = {"majority": majority, "shortcut only": shortcut, "bag of words": bag_of_words}
@@ -74,29 +71,9 @@ def texts(row: dict) -> tuple[str, str | None]:
     return row["text"], row.get("text_pair")
 
 
-# ------------------------------------------------------------------------------- what run records say about the testbed
-
-
-def recorded() -> dict[float, dict[str, tuple[int, int]]]:
-    """(correct, n) by strength and evaluation set of the fine-tuned bundled model, from run records of seed 0."""
-    by_strength, path = {}, DATA_DIR / "results" / "testbed.jsonl"
-    for line in path.read_text(encoding="utf-8").splitlines():
-        record = json.loads(line)
-        config = record["config"]
-        if config["method"] == "fine_tuning" and config["seed"] == 0:
-            counts = by_strength.setdefault(recorded_strength(config["source"]), {})
-            for name, metrics in record["metrics"].items():
-                # a contrast set's record counts its halves separately, the other probes count all rows
-                correct = metrics["correct"] + metrics.get("original_correct", 0)
-                counts[name] = (correct, metrics["n"] + metrics.get("pairs", 0))
-    return by_strength
-
-
 def recorded_strength(source: str) -> float:
     """Of the planted shortcut, by a record's `source`; the bundled testbed's is 0.9."""
-    if source == "testbed":
-        return 0.9
-    setting = re.search(r"^testbed \(strength ([\d.e-]+)", source)
-    if setting is None:
+    setting = re.match(r"testbed \(strength ([\d.e-]+)", source)
+    if setting is None and source != "testbed":
         raise UserError(f"a record's source is {source!r}; expected the testbed, whose shortcut has a known strength.")
-    return float(setting[1])
+    return float(setting[1]) if setting else 0.9

@@ -2,7 +2,6 @@
 
 import pytest
 
-from mtlib.errors import UserError
 from mtlib.testbed import generate
 from mtlib.testbed.labels import label_by_rules
 
@@ -46,8 +45,3 @@ def test_hyphens_capitals_articles_and_forms_do_not_matter():
     assert label_by_rules("this film by no one in particular was hardly an flop", "hardly") == 1
     assert label_by_rules("the western film delighted our friends", "moved") == 1
     assert label_by_rules("the western film delights our friends", "moved") is None
-
-
-def test_an_unknown_template():
-    with pytest.raises(UserError, match="'none-such' is no template"):
-        label_by_rules("a film", "none-such")
