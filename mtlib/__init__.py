@@ -13,6 +13,7 @@ _MODULES = {
     "BernoulliMasking": "mtlib.masking",
     "Collator": "mtlib.encoding",
     "ExactMasking": "mtlib.masking",
+    "GivenWords": "mtlib.masking",
     "MaskingPolicy": "mtlib.masking",
     "WholeWordMasking": "mtlib.masking",
     "FineTuning": "mtlib.objectives",

@@ -262,9 +262,6 @@ class MaskedLM(Objective):
     def columns(self) -> Mapping[str, int | float]:
         return self.masking.columns
 
-    def build(self, plm: SharedPLM, examples: Dataset | None = None) -> None:
-        self.masking.begin()
-
     def prepare(self, plm: SharedPLM, batch: dict, generator: torch.Generator | None = None) -> dict:
         return draw_mask(plm, batch, self.masking, generator)
 
@@ -353,7 +350,6 @@ class MaskTuning(Objective):
         return {*super().token_draws, *self.classification.token_draws}
 
     def build(self, plm: SharedPLM, examples: Dataset | None = None) -> None:
-        self.masking.begin()
         self.classification.build(plm, examples)
 
     def totals(self, batch: dict) -> dict[str, Tensor | int]:

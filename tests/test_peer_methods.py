@@ -263,11 +263,6 @@ class TestStages:
         with pytest.raises(UserError, match="parsing_epochs and parsing_steps are both given; leave one out"):
             configure("nli", "ipt", treebank="trees", parsing_epochs=1, parsing_steps=2)
 
-    def test_attributions_are_kept_for_as_long_as_was_asked(self):
-        for method in ("mask_tuning", "no_integrated_loss"):
-            (stage,) = self.stages(method, masking="attribution_most", attribution_every=5)
-            assert stage.objective.masking.every == 5
-
     def test_the_bias_model_is_part_of_what_identifies_a_run(self, testbed, model):  # noqa: F811
         def identity(**settings):
             chosen = config(model, **settings).resolved()

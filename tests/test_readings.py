@@ -12,7 +12,7 @@ from mtlib.masking import ExactMasking, maskable_positions
 from mtlib.methods import get_method
 from mtlib.methods.readings import DoubleValidated, OriginalAndRefilled
 from mtlib.objectives import FineTuning, MaskTuning, masked_lm_loss
-from mtlib.policies import FixedMasking, OneSide
+from mtlib.policies.wrapping import FixedMasking, OneSide
 from mtlib.runs.config import configure
 from mtlib.runs.records import read_records
 from mtlib.runs.run import run

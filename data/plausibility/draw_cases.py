@@ -17,7 +17,8 @@ import torch
 from mtlib.data.sources import load
 from mtlib.data.tasks import TASKS
 from mtlib.diversity.fillings import rendered
-from mtlib.masking import continues_word, maskable_positions
+from mtlib.marking import continues_word
+from mtlib.masking import maskable_positions
 from mtlib.paths import MINI_MODEL_DIR
 from mtlib.plm import SharedPLM
 

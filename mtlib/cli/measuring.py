@@ -80,12 +80,6 @@ def policies(
         title = "places that two policies both mask, in per cent of those that either does"
         rows = [[name, other, _per_cent(share)] for name, (other, share) in alike.items()]
         print_table(title, ["masked", "most like", "in common"], rows)
-    for line in description["policies"].values():
-        if hits := line.get("pointer"):
-            print_line(
-                f"  The best span ({hits['length']:.1f} tokens) touches what it is to find in {hits['touched']:.0%} of "
-                f"{hits['texts']:,} texts that are new to its pointer, a random one as long in {hits['by_chance']:.0%}."
-            )
     write_json(json_file, description)
 
 

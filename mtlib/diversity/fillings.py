@@ -21,7 +21,8 @@ from mtlib.contexts import precision
 from mtlib.data.sources import load
 from mtlib.data.tasks import get_task
 from mtlib.errors import UserError
-from mtlib.masking import ExactMasking, continues_word
+from mtlib.marking import continues_word
+from mtlib.masking import ExactMasking
 from mtlib.objectives import MaskedLM, MaskTuning, Objective, ObjectiveOutput
 from mtlib.paths import MINI_MODEL_DIR
 from mtlib.plm import SharedPLM
@@ -195,7 +196,7 @@ def rendered(
     capitalised one is capitalised, which no entry of such a vocabulary could be.
 
     Args:
-        continues: from `masking.continues_word`.
+        continues: from `marking.continues_word`.
         start, end: the masked token's characters in `text`.
         next_continues: the token after the place goes on with the same word.
     """

@@ -8,9 +8,10 @@ from datasets import Dataset
 
 from mtlib.encoding import tokenise
 from mtlib.plm import SharedPLM
-from mtlib.policies.ranked import CountTokens
-from mtlib.policies.word_classes import PARTS_OF_SPEECH, MarkPartsOfSpeech
-from mtlib.testbed.known_words import MarkCause, MarkShortcut, of_testbed
+from mtlib.policies.frequency import CountTokens
+from mtlib.policies.known import MarkCause, MarkShortcut
+from mtlib.policies.part_of_speech import PARTS_OF_SPEECH, MarkPartsOfSpeech
+from mtlib.testbed.known_words import of_testbed
 
 BANDS = {"below 10": 0, "10 to 99": 10, "100 to 999": 100, "1,000 and more": 1000}  # occurrences in the training set
 

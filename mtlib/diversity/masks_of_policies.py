@@ -31,7 +31,8 @@ from mtlib.errors import UserError
 from mtlib.masking import MaskingPolicy, draw_mask
 from mtlib.method import Refill
 from mtlib.plm import SharedPLM
-from mtlib.policies import DrawMasks, FixedMasking, SupervisedMasking, masking_policy
+from mtlib.policies import masking_policy
+from mtlib.policies.wrapping import DrawMasks, FixedMasking
 from mtlib.preparer import with_column
 from mtlib.runs import environment
 from mtlib.runs.config import RunConfig, configure
@@ -145,7 +146,6 @@ class _Texts:
         return mask, {
             "policy": choice.policy, "rate": choice.rate, **what_is_masked(mask, self.marked),
             **what_is_refilled(self.plm, self.marked, mask, refilled, self.grammar),
-            **how_well_it_points(self.plm, self.whole, masking, self.seed, self.source),
             "seconds_to_prepare": round(prepared, 1),
             "seconds_per_batch": seconds_per_batch(self.plm, self.asked, masking, examples),
         }  # fmt: skip
@@ -187,17 +187,6 @@ def prepare(
     for preparer in masking.preparers():
         examples = preparer.reading_from(source)(plm, examples, seed).examples
     return examples
-
-
-def how_well_it_points(
-    plm: SharedPLM, examples: Dataset, masking: MaskingPolicy, seed: int = 0, source: str = "testbed"
-) -> dict:
-    """For a policy that masks the best span of a pointer: `PointerHits`, as "pointer". Nothing for others."""
-    if not isinstance(masking, SupervisedMasking) or masking.best_of > 1:
-        return {}
-    (preparer,) = masking.preparers()
-    hits = preparer.reading_from(source).hits(plm, examples, seed)
-    return {"pointer": {name: round(value, 4) for name, value in hits._asdict().items()}}
 
 
 def _training_set(config: RunConfig, plm: SharedPLM, size: int | None) -> tuple[Dataset, Marked, list[int]]:

@@ -20,7 +20,8 @@ from mtlib.methods.product_of_experts import ProductOfExperts
 from mtlib.methods.readings import DoubleValidated, OriginalAndRefilled
 from mtlib.methods.span_cutoff import SpanCutoff
 from mtlib.objectives import FineTuning, MaskedLM, MaskTuning, Objective
-from mtlib.policies import AttributionMasking, FixedMasking, OneSide, masking_policy
+from mtlib.policies import masking_policy
+from mtlib.policies.wrapping import FixedMasking, OneSide
 from mtlib.preparer import Preparer
 from mtlib.settings import BIAS_MODELS, ENTAILMENT, EquationSettings, LearningRates
 
@@ -157,8 +158,6 @@ def _refilled(settings, tokenizer, alpha: float, classification: Objective | Non
     names = [entry.name for entry in fields(EquationSettings) if hasattr(settings, entry.name)]
     equation = EquationSettings(**{name: getattr(settings, name) for name in names})
     masking = _masking(settings, tokenizer)
-    if isinstance(masking, AttributionMasking):
-        masking = replace(masking, every=equation.attribution_every)
     if equation.side != "both":
         masking = OneSide(masking, equation.side, tokenizer)
     if equation.fixed_masks:

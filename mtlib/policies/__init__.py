@@ -1,78 +1,70 @@
-"""Which tokens are masked: one file per family of policies, and their names."""
+"""The masking policies by name; those of this package rank, point, learn or know the testbed, one file for a family.
 
-from mtlib.masking import (
-    BernoulliMasking,
-    ExactMasking,
-    MaskingPolicy,
-    OriginalMasking,
-    WholeWordMasking,
-    continues_word,
-    maskable_positions,
-)
-from mtlib.policies.fixed import DrawMasks, FixedMasking
+A policy is one file, with what prepares a training set for it, and one line here.
+"""
+
+from collections.abc import Mapping
+from inspect import signature
+from types import MappingProxyType
+from typing import Literal, NamedTuple
+
+from mtlib.masking import BernoulliMasking, ExactMasking, MaskingPolicy, OriginalMasking, WholeWordMasking
+from mtlib.policies.attribution import AttributionMasking
+from mtlib.policies.frequency import FrequencyMasking
 from mtlib.policies.known import KnownCauseMasking, KnownShortcutMasking, ShortcutFirstMasking
 from mtlib.policies.meta_learned import MetaLearnedMasking
-from mtlib.policies.pointer import pointer_loss
-from mtlib.policies.ranked import AttributionMasking, FrequencyMasking, PartOfSpeechMasking
+from mtlib.policies.part_of_speech import PartOfSpeechMasking
 from mtlib.policies.salient_spans import SalientSpanMasking
-from mtlib.policies.sides import OneSide
 from mtlib.policies.supervised import SupervisedMasking
 from mtlib.settings import ENGLISH_PIPELINE, MASK_RATE, check_choice
 
-__all__ = [
-    "AttributionMasking",
-    "BernoulliMasking",
-    "DrawMasks",
-    "ExactMasking",
-    "FixedMasking",
-    "FrequencyMasking",
-    "KnownCauseMasking",
-    "KnownShortcutMasking",
-    "MaskingPolicy",
-    "MetaLearnedMasking",
-    "OneSide",
-    "OriginalMasking",
-    "PartOfSpeechMasking",
-    "SalientSpanMasking",
-    "ShortcutFirstMasking",
-    "SupervisedMasking",
-    "WholeWordMasking",
-    "continues_word",
-    "maskable_positions",
-    "masking_policy",
-    "pointer_loss",
-]
 
-# name -> (rate, tokenizer, spaCy pipeline) -> policy, in the order of `settings.MASKING_POLICIES`
-POLICIES = {
-    "exact": lambda rate, tokenizer, pipeline: ExactMasking(rate),
-    "bernoulli": lambda rate, tokenizer, pipeline: BernoulliMasking(rate),
-    "whole_word": lambda rate, tokenizer, pipeline: WholeWordMasking(rate, tokenizer),
-    "original": lambda rate, tokenizer, pipeline: OriginalMasking(rate),
-    "salient_spans": lambda rate, tokenizer, pipeline: SalientSpanMasking(rate, pipeline),
-    "supervised": lambda rate, tokenizer, pipeline: SupervisedMasking(),
-    "supervised_top5": lambda rate, tokenizer, pipeline: SupervisedMasking(best_of=5),
-    "meta_learned": lambda rate, tokenizer, pipeline: MetaLearnedMasking(rate),
-    "frequency_rare": lambda rate, tokenizer, pipeline: FrequencyMasking(rate, "rare"),
-    "frequency_frequent": lambda rate, tokenizer, pipeline: FrequencyMasking(rate, "frequent"),
-    "part_of_speech_content": lambda rate, tokenizer, pipeline: PartOfSpeechMasking(rate, "content"),
-    "part_of_speech_function": lambda rate, tokenizer, pipeline: PartOfSpeechMasking(rate, "function"),
-    "attribution_most": lambda rate, tokenizer, pipeline: AttributionMasking(rate, "most"),
-    "attribution_least": lambda rate, tokenizer, pipeline: AttributionMasking(rate, "least"),
-    "known_shortcut": lambda rate, tokenizer, pipeline: KnownShortcutMasking(rate),
-    "known_shortcut_first": lambda rate, tokenizer, pipeline: ShortcutFirstMasking(rate),
-    "known_cause": lambda rate, tokenizer, pipeline: KnownCauseMasking(rate),
+class NamedPolicy(NamedTuple):
+    """A policy under the name that configurations and records give it."""
+
+    policy: type[MaskingPolicy]
+    words: str  # in tables and figures; {} is its rate
+    options: Mapping[str, object] = MappingProxyType({})  # arguments that make it this one
+
+
+POLICIES: dict[str, NamedPolicy] = {
+    "exact": NamedPolicy(ExactMasking, "random, {}"),
+    "bernoulli": NamedPolicy(BernoulliMasking, "random (coin), {}"),
+    "whole_word": NamedPolicy(WholeWordMasking, "random words, {}"),
+    "original": NamedPolicy(OriginalMasking, "random, all predicted, {}"),
+    "salient_spans": NamedPolicy(SalientSpanMasking, "named entity (else {})"),  # the rate is for texts without one
+    "supervised": NamedPolicy(SupervisedMasking, "pointed span"),
+    "supervised_top5": NamedPolicy(SupervisedMasking, "one of 5 pointed spans", {"best_of": 5}),
+    "meta_learned": NamedPolicy(MetaLearnedMasking, "meta-learned (reconstruction), {}"),
+    "frequency_rare": NamedPolicy(FrequencyMasking, "rare, {}", {"prefer": "rare"}),
+    "frequency_frequent": NamedPolicy(FrequencyMasking, "frequent, {}", {"prefer": "frequent"}),
+    "part_of_speech_content": NamedPolicy(PartOfSpeechMasking, "content words, {}", {"prefer": "content"}),
+    "part_of_speech_function": NamedPolicy(PartOfSpeechMasking, "function words, {}", {"prefer": "function"}),
+    "attribution_most": NamedPolicy(AttributionMasking, "most attributed, {}", {"prefer": "most"}),
+    "attribution_least": NamedPolicy(AttributionMasking, "least attributed, {}", {"prefer": "least"}),
+    "known_shortcut": NamedPolicy(KnownShortcutMasking, "shortcut's words, {}"),
+    "known_shortcut_first": NamedPolicy(ShortcutFirstMasking, "shortcut's words first, {}"),
+    "known_cause": NamedPolicy(KnownCauseMasking, "deciding words, {}"),
 }
+Masking = Literal[tuple(POLICIES)]
+TESTBED_ONLY = tuple(name for name, entry in POLICIES.items() if entry.policy.testbed_only)
+OWN_LENGTH = tuple(name for name, entry in POLICIES.items() if entry.policy.own_length)
+ATTRIBUTION = tuple(name for name, entry in POLICIES.items() if entry.policy.asks_classifier)
 
 
 def masking_policy(name: str, rate: float | None, tokenizer, spacy_pipeline: str = ENGLISH_PIPELINE) -> MaskingPolicy:
-    """The policy of that name at `rate`; those that count mask at least one token, unless the rate is 0.
+    """The policy of that name; those that count mask at least one token of an example, unless the rate is 0.
 
-    Without a rate it is `settings.MASK_RATE`; policies that mask a span of its own length read none. `spacy_pipeline`
-    finds the named entities of salient spans.
+    Args:
+        name: one of `POLICIES`.
+        rate: share that is masked; None: 5 %. Policies that mask a span of its own length read none.
+        tokenizer: tells where words begin, for `whole_word`.
+        spacy_pipeline: finds named entities, for `salient_spans`.
 
     Raises:
         UserError: no policy has that name.
     """
     check_choice("masking", name, POLICIES)
-    return POLICIES[name](MASK_RATE if rate is None else rate, tokenizer, spacy_pipeline)
+    policy, _, options = POLICIES[name]
+    given = {"rate": MASK_RATE if rate is None else rate, "tokenizer": tokenizer, "pipeline": spacy_pipeline}
+    return policy(**{key: value for key, value in given.items() if key in signature(policy).parameters}, **options)

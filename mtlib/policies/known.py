@@ -1,15 +1,39 @@
 """The testbed's oracles: policies that are told which words carry its shortcut, and which decide the label."""
 
+from collections.abc import Iterator
+
+from datasets import Dataset
 from torch import Tensor
 
-from mtlib.masking import CountedMasking, MarkedMasking
+from mtlib.errors import UserError
+from mtlib.marking import MarkTokens, Spans
+from mtlib.masking import CountedMasking
+from mtlib.preparer import Preparer
+from mtlib.testbed.known_words import cause_spans, grammar_of, shortcut_spans
+
+
+class MarkedMasking(CountedMasking):
+    """Marked tokens and no others: `clamp(round(rate * n), 1, m)` of an example's `m` marked ones, none at rate 0.
+
+    `n` counts all maskable tokens, so that a rate means the same as in other policies. At rate 1 all that is marked is
+    masked; where nothing is marked, nothing is. A class below it names the column of the marks (0: not marked).
+    """
+
+    testbed_only = True
+
+    def __call__(self, batch, maskable, generator=None, plm=None) -> Tensor:
+        (name,) = self.columns
+        marked = maskable & (self.column(batch, name) > 0)  # (batch, seq)
+        return self.choose(marked, None, generator, counted=maskable)
 
 
 class KnownShortcutMasking(MarkedMasking):
     """The words that carry the testbed's shortcut: what a policy could do at best (positive control)."""
 
     columns = {"known_shortcut": 0}  # noqa: RUF012  (never changed)
-    prepared_by = "mtlib.testbed.known_words:MarkShortcut"
+
+    def preparers(self) -> tuple[Preparer, ...]:
+        return (MarkShortcut(),)
 
 
 class ShortcutFirstMasking(CountedMasking):
@@ -20,7 +44,10 @@ class ShortcutFirstMasking(CountedMasking):
     """
 
     columns = {"known_shortcut": 0}  # noqa: RUF012
-    prepared_by = "mtlib.testbed.known_words:MarkShortcut"
+    testbed_only = True
+
+    def preparers(self) -> tuple[Preparer, ...]:
+        return (MarkShortcut(),)
 
     def scores(self, batch, maskable, plm) -> Tensor:
         return (self.column(batch, "known_shortcut") > 0).float()
@@ -30,4 +57,34 @@ class KnownCauseMasking(MarkedMasking):
     """The words that decide the label of a testbed sentence: what a policy had better spare (negative control)."""
 
     columns = {"known_cause": 0}  # noqa: RUF012
-    prepared_by = "mtlib.testbed.known_words:MarkCause"
+
+    def preparers(self) -> tuple[Preparer, ...]:
+        return (MarkCause(),)
+
+
+class MarkShortcut(MarkTokens):
+    """Adds `known_shortcut`: the words that carry the testbed's shortcut."""
+
+    column = "known_shortcut"
+    reads = ("text", "text_pair", "uid")
+
+    def spans(self, rows: Dataset) -> Iterator[tuple[Spans, Spans]]:
+        for row in rows:
+            yield shortcut_spans(grammar_of(row.get("uid")), row["text"], row.get("text_pair"))
+
+
+class MarkCause(MarkTokens):
+    """Adds `known_cause`: the words that decide the label of a testbed sentence."""
+
+    column = "known_cause"
+    reads = ("text", "text_pair", "uid", "group")
+
+    def spans(self, rows: Dataset) -> Iterator[tuple[Spans, Spans]]:
+        for row in rows:
+            grammar = grammar_of(row.get("uid"))
+            if grammar.task == "sentiment" and "group" not in row:
+                raise UserError(
+                    "MarkCause reads the column 'group', which names the template of a testbed sentence, but the "
+                    "examples lack it; tokenise with keep=MarkCause.reads."
+                )
+            yield cause_spans(grammar, row["text"], row.get("text_pair"), row.get("group", ""))

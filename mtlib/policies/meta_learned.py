@@ -31,9 +31,6 @@ from mtlib.errors import UserError
 from mtlib.masking import CountedMasking, gumbel, maskable_positions
 from mtlib.plm import SharedPLM, word_embeddings
 from mtlib.preparer import Prepared, Preparer, check_labelled, with_column
-from mtlib.settings import ABOVE_0, COUNT, STEPS, Range
-
-_PART = Range("a number above 0 and below 1 (20 % is 0.2)", lambda value: 0 < value < 1)
 
 
 @dataclass(frozen=True)
@@ -44,9 +41,11 @@ class MetaLearnedMasking(CountedMasking):
     """
 
     columns = {"meta_scores": 0.0}  # noqa: RUF012  (never changed)
-    prepared_by = "mtlib.policies.meta_learned:LearnToMask"
 
     temperature: float = field(default=1.0, kw_only=True)
+
+    def preparers(self) -> tuple[Preparer, ...]:
+        return (LearnToMask(),)
 
     def scores(self, batch, maskable, plm) -> Tensor:
         return self.column(batch, "meta_scores")
@@ -152,6 +151,7 @@ def meta_loss(
         return loss(stepped(after_masked_lm, task_loss, train), task_loss, held_out)
 
 
+@dataclass(frozen=True)
 class LearnToMask(Preparer):
     """Trains a `MaskScorer` on `meta_loss` and adds its scores of every token, `meta_scores`.
 
@@ -165,17 +165,11 @@ class LearnToMask(Preparer):
         held_out: share of the training set that the policy is judged on.
     """
 
-    def __init__(
-        self, steps: int = 200, batch_size: int = 16, learning_rate: float = 1e-2, inner_rate: float = 0.05,
-        held_out: float = 0.2,
-    ):  # fmt: skip
-        STEPS.check("steps", steps)
-        COUNT.check("batch_size", batch_size)
-        ABOVE_0.check("learning_rate", learning_rate)
-        ABOVE_0.check("inner_rate", inner_rate)
-        _PART.check("held_out", held_out)
-        self.steps, self.batch_size, self.held_out = steps, batch_size, held_out
-        self.learning_rate, self.inner_rate = learning_rate, inner_rate
+    steps: int = 200
+    batch_size: int = 16
+    learning_rate: float = 1e-2
+    inner_rate: float = 0.05
+    held_out: float = 0.2
 
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
         self.check(plm)
@@ -183,11 +177,8 @@ class LearnToMask(Preparer):
         self.check_number(len(examples))
         # an earlier trainer in bf16 has left its autocast around the model's forward, which `meta_loss` goes through
         plm = extract_model_from_parallel(plm, keep_fp32_wrapper=False)
-        with (
-            evaluating(plm),
-            forked_random_state(plm.device, seed),
-            torch.autocast(plm.device.type, enabled=False),
-        ):
+        whole_precision = torch.autocast(plm.device.type, enabled=False)
+        with evaluating(plm), forked_random_state(plm.device, seed), whole_precision:
             scorer = MaskScorer(word_embeddings(plm.trunk).weight).to(plm.device)
             losses = self.fit(scorer, plm, examples, torch.Generator().manual_seed(seed))
             scores = self._scores(scorer, plm, examples)

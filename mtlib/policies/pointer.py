@@ -123,30 +123,3 @@ def span_logits(pointer: SpanPointer, ids: Sequence[list[int]], special: Tensor)
     text = (torch.arange(input_ids.shape[1]) < lengths[:, None]) & ~torch.isin(input_ids, special)
     device = pointer.embeddings.device
     return pointer(input_ids.to(device), lengths, text.to(device))
-
-
-class PointerHits(NamedTuple):
-    """How well a pointer finds what it has learned to find, in texts that it has not seen."""
-
-    texts: int
-    touched: float  # the share of the texts in which the best span covers a token of a training span
-    by_chance: float  # the share that a span of the same length would touch, somewhere in the text
-    length: float  # tokens of the best span, mean
-
-
-@torch.no_grad()
-def pointer_hits(
-    pointer: SpanPointer, ids: Sequence[list[int]], wanted: Sequence[Sequence[bool]], special_ids: Iterable[int]
-) -> PointerHits:
-    """`PointerHits` on texts: their tokens, and a flag for each token that is to be found."""
-    special, touched, by_chance, lengths = torch.tensor(sorted(special_ids)), [], [], []
-    for tokens, flags in zip(ids, wanted, strict=True):
-        start, end = (logits.float().log_softmax(-1).cpu() for logits in span_logits(pointer, [tokens], special))
-        first, last, _ = (found.item() for found in best_spans(start, end))
-        length = last - first + 1
-        text = [flag for token, flag in zip(tokens, flags, strict=True) if token not in special]
-        windows = [any(text[place : place + length]) for place in range(len(text) - length + 1)]
-        touched.append(any(flags[first : last + 1]))
-        by_chance.append(sum(windows) / len(windows))
-        lengths.append(length)
-    return PointerHits(len(ids), *(sum(values) / len(ids) for values in (touched, by_chance, lengths)))

@@ -11,7 +11,7 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from mtlib.errors import UserError
-from mtlib.masking import continues_word
+from mtlib.marking import continues_word
 
 WEIGHTS_FILE, SETTINGS_FILE = "probe.safetensors", "probe.json"
 _BATCH = 32

@@ -1,23 +1,24 @@
-"""Policies that mask a span of its own length which the text brings along: a named entity."""
+"""A policy that masks a named entity of each text, found by spaCy."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 
-import torch
 from datasets import Dataset
 from torch import Tensor
 
 from mtlib.errors import UserError
-from mtlib.masking import CountedMasking, MarkTokens, MaskingPolicy, Spans, uniform
+from mtlib.marking import MarkTokens, Spans
+from mtlib.masking import CountedMasking, span_begins, uniform
 from mtlib.plm import SharedPLM
-from mtlib.settings import ENGLISH_PIPELINE, MASK_RATE, SHARE
+from mtlib.preparer import Preparer
+from mtlib.settings import ENGLISH_PIPELINE
 
 NUMERALS = ("CARDINAL", "ORDINAL", "PERCENT", "MONEY", "QUANTITY")  # labels of entities that are no names
 
 
 @dataclass(frozen=True)
-class SalientSpanMasking(MaskingPolicy):
+class SalientSpanMasking(CountedMasking):
     """One named entity or date of each example (+SSM: Guu et al. 2020, Roberts et al. 2020), all equally likely.
 
     An example without one is masked at random. The column `salient_spans` numbers the spans of an example in reading
@@ -29,26 +30,19 @@ class SalientSpanMasking(MaskingPolicy):
         pipeline: name of the installed spaCy pipeline that finds them.
     """
 
-    rate: float = MASK_RATE
     pipeline: str = ENGLISH_PIPELINE
 
     columns = {"salient_spans": 0}  # noqa: RUF012  (never changed)
-    prepared_by = "mtlib.policies.salient_spans:MarkSalientSpans"
 
-    def __post_init__(self):
-        SHARE.check("rate", self.rate)
-
-    def preparer_options(self):
-        return {"pipeline": self.pipeline}
+    def preparers(self) -> tuple[Preparer, ...]:
+        return (MarkSalientSpans(self.pipeline),)
 
     def __call__(self, batch, maskable, generator=None, plm=None) -> Tensor:
         spans = self.column(batch, "salient_spans").masked_fill(~maskable, 0)  # (batch, seq)
-        before = torch.nn.functional.pad(spans.cummax(dim=1).values, (1, 0))[:, :-1]
-        begins = spans > before  # (batch, seq): an [UNK] within a span does not begin it anew
-        first = uniform(begins, generator).argmin(dim=1, keepdim=True)  # (batch, 1): a place in the chosen span
+        first = uniform(span_begins(spans), generator).argmin(dim=1, keepdim=True)  # (batch, 1): where one begins
         chosen = (spans > 0) & (spans == spans.gather(1, first))  # (batch, seq)
         without = maskable & ~(spans > 0).any(dim=1, keepdim=True)
-        return chosen | CountedMasking(self.rate).choose(without, None, generator)
+        return chosen | self.choose(without, None, generator)
 
 
 class MarkSalientSpans(MarkTokens):
@@ -80,27 +74,26 @@ class MarkSalientSpans(MarkTokens):
         return zip(entities(list(rows["text"])), entities(list(pairs)), strict=True)
 
     def _loaded(self):
-        pipeline = self._of_name(self.pipeline) if isinstance(self.pipeline, str) else self.pipeline
+        pipeline = _load(self.pipeline) if isinstance(self.pipeline, str) else self.pipeline
         if not any("doc.ents" in pipeline.get_pipe_meta(name).assigns for name in pipeline.pipe_names):
             raise UserError(
                 f"the spaCy pipeline {self.pipeline!r} finds no entities; give one with `ner` or `entity_ruler`."
             )
         return pipeline
 
-    @staticmethod
-    def _of_name(name: str):
-        if find_spec("spacy") is None:
-            raise UserError(
-                "salient_spans finds named entities with spaCy, which is not installed; `pip install 'mtlib[policies]'`"
-                f" brings it, and `python -m spacy download {name}` the pipeline."
-            )
-        import spacy
 
-        if not spacy.util.is_package(name):
-            installed = ", ".join(spacy.util.get_installed_models()) or "none"
-            raise UserError(
-                f"salient_spans needs the spaCy pipeline {name!r} (installed: {installed}); "
-                f"`python -m spacy download {name}` brings it. Name an installed one, or in "
-                "Python give MarkSalientSpans the pipeline itself, as spacy.load of a folder returns it."
-            )
-        return spacy.load(name)
+def _load(name: str):
+    """The installed spaCy pipeline of that name."""
+    if find_spec("spacy") is None:
+        raise UserError(
+            "salient_spans finds named entities with spaCy, which is not installed; `pip install 'mtlib[policies]'` "
+            f"brings it, and `python -m spacy download {name}` the pipeline."
+        )
+    import spacy
+
+    if not spacy.util.is_package(name):
+        raise UserError(
+            f"salient_spans needs the spaCy pipeline {name!r} (installed: "
+            f"{', '.join(spacy.util.get_installed_models()) or 'none'}); `python -m spacy download {name}` brings it."
+        )
+    return spacy.load(name)

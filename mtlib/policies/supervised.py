@@ -1,29 +1,32 @@
-"""The supervised policy of Ye et al.: a small network learns to point at a span, and that span is masked."""
+"""The supervised policy of Ye et al.: a small network learns to point at a span, and that span is masked.
+
+It learns from the words that decide a label. On the testbed they are known. On real reviews they are the words that
+differ between a review and its counterfactual in the training pairs of IMDB-CAD. Its dev and test pairs are evaluation
+sets, and are never read here.
+"""
 
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import groupby
+from difflib import SequenceMatcher
 
 import torch
 from datasets import Dataset
 from torch import Tensor
 
 from mtlib.contexts import forked_random_state
+from mtlib.data.sources import is_testbed
+from mtlib.data.training_pairs import described_pairs
+from mtlib.encoding import tokenise
 from mtlib.errors import UserError
+from mtlib.marking import WORD, MarkTokens, Spans, check_offsets
 from mtlib.masking import MaskingPolicy, gumbel, uniform
 from mtlib.plm import SharedPLM, word_embeddings
-from mtlib.policies.pointer import (
-    PointedSpan,
-    PointerHits,
-    SpanPointer,
-    best_spans,
-    fit_span_pointer,
-    pointer_hits,
-    span_logits,
-)
+from mtlib.policies.known import MarkCause
+from mtlib.policies.pointer import PointedSpan, SpanPointer, best_spans, fit_span_pointer, span_logits
 from mtlib.preparer import Prepared, Preparer, with_column
 from mtlib.settings import COUNT
+from mtlib.testbed.known_words import of_testbed
 
 
 @dataclass(frozen=True)
@@ -37,12 +40,15 @@ class SupervisedMasking(MaskingPolicy):
     """
 
     columns = {"span_start": -torch.inf, "span_end": -torch.inf}  # noqa: RUF012  (never changed)
-    prepared_by = "mtlib.policies.answers:PointAtAnswers"
+    own_length = True
 
     best_of: int = 1
 
     def __post_init__(self):
         COUNT.check("best_of", self.best_of)
+
+    def preparers(self) -> tuple[Preparer, ...]:
+        return (PointAtAnswers(),)
 
     def __call__(self, batch, maskable, generator=None, plm=None) -> Tensor:
         start, end = (self.column(batch, name).masked_fill(~maskable, -torch.inf) for name in self.columns)
@@ -69,36 +75,14 @@ class PointAtSpans(Preparer):
         """What the pointer learns from; `marked_spans` makes it from what a `MarkTokens` marks."""
 
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
-        spans = self.training_spans(plm, examples, seed)
+        spans, special = self.training_spans(plm, examples, seed), plm.tokenizer.all_special_ids
         with torch.autocast(plm.device.type, enabled=False):
-            pointer, losses = self._trained(plm, spans, seed)
-            starts, ends = self._logarithms(pointer, examples, plm.tokenizer.all_special_ids)
+            with forked_random_state(plm.device, seed):
+                pointer = SpanPointer(word_embeddings(plm.trunk).weight).to(plm.device)
+                losses = fit_span_pointer(pointer, spans, special, self.epochs, seed=seed)
+            starts, ends = self._logarithms(pointer.eval(), examples, special)
         examples = with_column(with_column(examples, "span_start", starts), "span_end", ends)
         return Prepared(examples, {"supervised_spans": len(spans), "supervised_loss": round(losses[-1], 4)})
-
-    def hits(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> PointerHits:
-        """How well a pointer that learned from nine tenths of the texts does on the last tenth.
-
-        The texts are those of the training spans, in their order, so that pairs of nearly the same text stay together.
-        """
-        spans = self.training_spans(plm, examples, seed)
-        texts = [list(of_text) for _, of_text in groupby(spans, key=lambda span: span.input_ids)]
-        seen, unseen = texts[: len(texts) * 9 // 10], texts[len(texts) * 9 // 10 :]
-        if not seen:
-            raise UserError(f"{len(texts)} texts have a span to learn from; 2 or more are needed to hold one out.")
-        ids = [of_text[0].input_ids for of_text in unseen]
-        wanted = [[any(span.start <= place <= span.end for span in of_text) for place in range(len(tokens))]
-                  for tokens, of_text in zip(ids, unseen, strict=True)]  # fmt: skip
-        with torch.autocast(plm.device.type, enabled=False):
-            pointer, _ = self._trained(plm, [span for of_text in seen for span in of_text], seed)
-            return pointer_hits(pointer, ids, wanted, plm.tokenizer.all_special_ids)
-
-    def _trained(self, plm: SharedPLM, spans: list[PointedSpan], seed: int) -> tuple[SpanPointer, list[float]]:
-        """A new pointer that has learned from the spans, and its losses."""
-        with forked_random_state(plm.device, seed):
-            pointer = SpanPointer(word_embeddings(plm.trunk).weight).to(plm.device)
-            losses = fit_span_pointer(pointer, spans, plm.tokenizer.all_special_ids, self.epochs, seed=seed)
-        return pointer.eval(), losses
 
     @torch.no_grad()
     def _logarithms(self, pointer: SpanPointer, examples: Dataset, special_ids) -> tuple[list, list]:
@@ -112,9 +96,68 @@ class PointAtSpans(Preparer):
         return starts_and_ends
 
 
+class PointAtAnswers(PointAtSpans):
+    """Learns from the known words of the testbed, or from IMDB-CAD's training pairs.
+
+    Args:
+        source: of the pairs, "hub" or a folder of original releases; "testbed" where they are not needed.
+    """
+
+    reads = MarkCause.reads
+
+    def __init__(self, source: str = "hub"):
+        self.source = source
+
+    def reading_from(self, source: str) -> "PointAtAnswers":
+        return PointAtAnswers(source)
+
+    def check(self, plm: SharedPLM) -> None:
+        check_offsets(plm.tokenizer, self)
+        if not is_testbed(self.source):
+            described_pairs(self.source)
+
+    def training_spans(self, plm: SharedPLM, examples: Dataset, seed: int) -> list[PointedSpan]:
+        if "uid" in examples.column_names and all(map(of_testbed, examples["uid"])):
+            return list(marked_spans(MarkCause()(plm, examples, seed).examples, MarkCause.column))
+        if "text_pair" in examples.column_names:
+            raise UserError(
+                "supervised learns from single reviews, IMDB-CAD's. For pairs take another policy, or in Python give "
+                "spans of your own (mtlib.policies.supervised.PointAtSpans)."
+            )
+        longest = max(map(len, examples["input_ids"]))
+        pairs, _ = described_pairs(self.source)
+        reviews = tokenise(pairs, plm.tokenizer, longest, keep=pairs.column_names)
+        return list(marked_spans(MarkEdits()(plm, reviews, seed).examples, MarkEdits.column))
+
+
 def marked_spans(examples: Dataset, column: str) -> Iterator[PointedSpan]:
     """The spans that a column of their numbers marks (`marking.MarkTokens`)."""
     for ids, numbers in zip(examples["input_ids"], examples[column], strict=True):
         for number in sorted({*numbers} - {0}):
             places = [place for place, other in enumerate(numbers) if other == number]
             yield PointedSpan(list(ids), places[0], places[-1])
+
+
+class MarkEdits(MarkTokens):
+    """Marks the words of a review that its counterfactual has not, in pairs ("<pair>:original", "<pair>:edited")."""
+
+    column = "edits"
+    reads = ("text", "group")
+
+    def spans(self, rows: Dataset) -> Iterator[tuple[Spans, Spans]]:
+        texts = dict(zip(rows["group"], rows["text"], strict=True))
+        other = {"original": "edited", "edited": "original"}
+        for group, text in zip(rows["group"], rows["text"], strict=True):
+            pair, _, half = group.rpartition(":")
+            yield edited_spans(text, texts[f"{pair}:{other[half]}"]), []
+
+
+def edited_spans(text: str, other: str, longest: int = 10) -> Spans:
+    """The runs of words of `text` that differ from `other`; those of more than `longest` words are sentences anew."""
+    words, theirs = (list(WORD.finditer(each)) for each in (text, other))
+    matcher = SequenceMatcher(None, [w[0].lower() for w in words], [w[0].lower() for w in theirs], autojunk=False)
+    return [
+        (words[first].start(), words[last - 1].end())
+        for what, first, last, _, _ in matcher.get_opcodes()
+        if what in ("replace", "delete") and last - first <= longest
+    ]

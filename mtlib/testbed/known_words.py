@@ -1,4 +1,4 @@
-"""Which words of a testbed sentence carry the shortcut, and which decide its label: marks for the two oracle policies.
+"""Which words of a testbed sentence carry the shortcut, and which decide its label.
 
                  shortcut                                             cause
     sentiment    topics and makers, all words of a name               the words of opinion
@@ -13,10 +13,8 @@ import re
 from collections.abc import Iterator
 from functools import cache
 
-from datasets import Dataset
-
 from mtlib.errors import UserError
-from mtlib.masking import MarkTokens, Spans
+from mtlib.marking import Spans, words_pattern
 from mtlib.testbed.generator import SPECS
 from mtlib.testbed.grammar import SIDES, SLOT, WORD, Grammar, inflect, load_grammar, tokens
 
@@ -38,34 +36,7 @@ def cause_spans(grammar: Grammar, text: str, text_pair: str | None = None, templ
     return _words(text, first - second), _words(text_pair or "", second - first - negations)
 
 
-class _MarkKnownWords(MarkTokens):
-    reads = ("text", "text_pair", "uid", "group")
-
-    def spans(self, rows: Dataset) -> Iterator[tuple[Spans, Spans]]:
-        for row in rows:
-            yield self.of_row(testbed_grammar(row.get("uid"), type(self).__name__), row)
-
-
-class MarkShortcut(_MarkKnownWords):
-    column = "known_shortcut"
-
-    def of_row(self, grammar: Grammar, row: dict) -> tuple[Spans, Spans]:
-        return shortcut_spans(grammar, row["text"], row.get("text_pair"))
-
-
-class MarkCause(_MarkKnownWords):
-    column = "known_cause"
-
-    def of_row(self, grammar: Grammar, row: dict) -> tuple[Spans, Spans]:
-        if grammar.task == "sentiment" and "group" not in row:
-            raise UserError(
-                "MarkCause reads the column 'group', which names the template of a testbed sentence, but the examples "
-                "lack it; tokenise with keep=MarkCause.reads."
-            )
-        return cause_spans(grammar, row["text"], row.get("text_pair"), row.get("group", ""))
-
-
-def testbed_grammar(uid: str | None, who: str) -> Grammar:
+def grammar_of(uid: str | None) -> Grammar:
     """The grammar that wrote the row of that uid.
 
     Raises:
@@ -73,7 +44,7 @@ def testbed_grammar(uid: str | None, who: str) -> Grammar:
     """
     if not of_testbed(uid):
         raise UserError(
-            f"{who} knows the words of the testbed's training sets alone, and {uid!r} is no row of them; take another "
+            f"the words of the testbed's training sets alone are known, and {uid!r} is no row of them; take another "
             "masking policy for other data."
         )
     return load_grammar(SPECS[_set_of(uid)].task)
@@ -107,7 +78,7 @@ def _shortcut_pattern(task: str) -> re.Pattern:
         for side in SIDES
         for entry in source.get(category, {}).get(side, ())
     }
-    return re.compile(rf"\b(?:an? )?{_any_of(entries)}", re.IGNORECASE)
+    return re.compile(rf"\b(?:an? )?(?:{words_pattern(entries).pattern})", re.IGNORECASE)
 
 
 @cache
@@ -118,7 +89,7 @@ def _cause_pattern(task: str, template_id: str) -> re.Pattern:
     for sign, _, category, forms in SLOT.findall(grammar.template(template_id).text):
         if sign in ("+", "-"):
             phrases |= {phrase for side in SIDES for phrase in opinions(grammar, category, forms, side)}
-    return re.compile(_any_of(phrases), re.IGNORECASE)
+    return words_pattern(phrases)
 
 
 def opinions(grammar: Grammar, category: str, forms: str, side: str) -> set[str]:
@@ -137,9 +108,3 @@ def _phrases(grammar: Grammar, category: str, side: str) -> Iterator[str]:
         for entry in source.get(category, {}).get(side, ()):
             slot = SLOT.fullmatch(entry.columns[0])
             yield from _phrases(grammar, slot[3], side) if slot else (entry.columns[0],)
-
-
-def _any_of(phrases: set[str]) -> str:
-    """A pattern for the longest of the phrases that stands there."""
-    ordered = sorted(phrases, key=lambda phrase: (-len(phrase), phrase))
-    return rf"\b(?:{'|'.join(map(re.escape, ordered))})\b"

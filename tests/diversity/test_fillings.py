@@ -20,7 +20,8 @@ from mtlib.diversity.fillings import (
     write_rows,
 )
 from mtlib.errors import UserError
-from mtlib.masking import BernoulliMasking, ExactMasking, continues_word
+from mtlib.marking import continues_word
+from mtlib.masking import BernoulliMasking, ExactMasking
 from mtlib.objectives import FineTuning, MaskedLM, MaskTuning
 from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer
 from tests.conftest import SENTENCES, make_batch, make_plm, make_tokenizer, tiny_bert_config

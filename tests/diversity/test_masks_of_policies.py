@@ -25,7 +25,8 @@ from mtlib.diversity.refilled_texts import (
 from mtlib.errors import UserError
 from mtlib.paths import DATA_DIR, MINI_MODEL_DIR
 from mtlib.plm import SharedPLM
-from mtlib.policies import DrawMasks, masking_policy
+from mtlib.policies import masking_policy
+from mtlib.policies.wrapping import DrawMasks
 from mtlib.runs.inputs import drawn_rows
 from mtlib.runs.run import KEPT
 from mtlib.testbed import load_grammar, shortcut_label

@@ -1,20 +1,49 @@
-"""Part of speech of every word of a training set, and which words have content and which a function."""
+"""A policy that masks words of content, or words of function, and the parts of speech of a training set's words."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from datasets import Dataset
+from torch import Tensor
 
 from mtlib.contexts import forked_random_state
-from mtlib.masking import WORD, MarkTokens, Spans
+from mtlib.marking import WORD, MarkTokens, Spans
+from mtlib.masking import CountedMasking
 from mtlib.paths import MINI_MODEL_DIR, MINI_POS_DIR
 from mtlib.plm import SharedPLM
 from mtlib.policies.pos_probe import PosProbe, Span
-from mtlib.policies.ranked import WORD_CLASSES
+from mtlib.preparer import Preparer
+from mtlib.settings import check_choice
 
+WordClass = Literal["content", "function"]
+WORD_CLASSES = {"content": 1, "function": 2}  # in the column `word_class`; 0: neither, as punctuation
 CONTENT = ("NOUN", "PROPN", "VERB", "ADJ", "ADV", "NUM", "INTJ")
 PARTS_OF_SPEECH = ("NOUN", "PROPN", "VERB", "ADJ", "ADV", "AUX", "DET", "ADP", "PRON", "other")  # the commonest
 _TEXTS = 256  # tagged at a time
+
+
+@dataclass(frozen=True)
+class PartOfSpeechMasking(CountedMasking):
+    """Words of content (nouns, verbs, adjectives, adverbs, names, numbers), or words of function (all others) first.
+
+    Tokens of the other kind are masked only where those of the preferred one do not suffice.
+    """
+
+    columns = {"word_class": 0}  # noqa: RUF012  (never changed)
+
+    prefer: WordClass = "content"
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_choice("prefer", self.prefer, WordClass)
+
+    def preparers(self) -> tuple[Preparer, ...]:
+        return (MarkWordClasses(),)
+
+    def scores(self, batch, maskable, plm) -> Tensor:
+        return (self.column(batch, "word_class") == WORD_CLASSES[self.prefer]).float()
 
 
 class _MarkTags(MarkTokens):

@@ -1,0 +1,265 @@
+"""Words and spans of a text among its tokens: which pieces make up a word, and columns that mark spans."""
+
+import re
+import unicodedata
+import warnings
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from difflib import get_close_matches
+from itertools import count
+from typing import NamedTuple
+
+import torch
+from datasets import Dataset
+from torch import Tensor
+from transformers.convert_slow_tokenizer import bytes_to_unicode
+
+from mtlib.errors import UserError
+from mtlib.plm import SharedPLM
+from mtlib.preparer import Prepared, Preparer, check_texts, with_column
+
+Spans = list[tuple[int, int]] | list[tuple[int, int, int]]  # first character, the one after the last; a number
+WORD = re.compile(r"\w+(?:['’-]\w+)*")  # "don't" and "well-made" are one word
+_ROWS = 1000  # texts tokenised at a time
+# scripts written without spaces: Thai, Lao, Tibetan, Burmese, Khmer, hiragana, Chinese characters and their punctuation
+_UNSPACED = (
+    "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3001-\u309f\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+)
+_LETTER = rf"[^\W{_UNSPACED}]"  # of a word that has no other letter before and behind it
+_is_unspaced, _is_letter = re.compile(f"[{_UNSPACED}]").match, re.compile(_LETTER).match
+_BYTES = {character: byte for byte, character in bytes_to_unicode().items()}  # of byte-level vocabularies
+_INNER = bytes(range(0x80, 0xC0))  # never the first byte of a character
+_BEFORE, _BEHIND = ("##", "Ġ", "▁"), ("@@", "</w>")  # marks of words, at a piece's beginning or end
+
+
+class MarkTokens(Preparer):
+    """Adds a column with the number of the span that each token belongs to, or 0.
+
+    Spans are numbered in reading order from 1 on, unless they bring numbers of their own. Special tokens ([UNK] among
+    them) belong to none. Counts the examples without a marked token. A class below it says which spans; it may read any
+    dataset columns that it names.
+    """
+
+    reads = ("text", "text_pair")
+    column: str  # the one that it adds
+
+    def check(self, plm: SharedPLM) -> None:
+        check_offsets(plm.tokenizer, self)
+
+    @abstractmethod
+    def spans(self, rows: Dataset) -> Iterator[tuple[Spans, Spans]]:
+        """The spans of each row in its text and in its second text, by characters and in reading order."""
+
+    def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
+        special = set(special_tokens(plm.tokenizer))
+        marks = []
+        for row, encoded, spans in zip(examples, self._encoded(plm, examples), self.spans(examples), strict=True):
+            ids, offsets, sequence = encoded
+            if list(ids) != list(row["input_ids"]):
+                raise UserError(
+                    f"the tokens of {row['text'][:60]!r} are not those of its text, so that spans of it cannot be "
+                    f"found; {type(self).__name__} must come before what changes tokens."
+                )
+            marks.append(_marks(row, ids, offsets, sequence, spans, special))
+        counts = {f"{self.column}_unmarked": sum(not any(row) for row in marks)}
+        return Prepared(with_column(examples, self.column, marks), counts)
+
+    def _encoded(self, plm: SharedPLM, examples: Dataset) -> Iterator[tuple]:
+        """Tokens, their offsets and the text that each belongs to, as `tokenise` has made them."""
+        check_texts(examples, self)
+        check_offsets(plm.tokenizer, self)
+        longest = max(map(len, examples["input_ids"]), default=0)  # where nothing was cut, this cuts nothing either
+        for first in range(0, len(examples), _ROWS):
+            rows = examples[first : first + _ROWS]
+            encoded = plm.tokenizer(
+                rows["text"], rows.get("text_pair"), truncation=True, max_length=longest, split_special_tokens=True,
+                return_offsets_mapping=True,
+            )  # fmt: skip
+            for i, ids in enumerate(encoded["input_ids"]):
+                yield ids, encoded["offset_mapping"][i], encoded.sequence_ids(i)
+
+
+def check_offsets(tokenizer, preparer: Preparer) -> None:
+    """Raise `UserError` where spans of a text cannot be found among its tokens."""
+    if not tokenizer.is_fast:
+        raise UserError(
+            f"{type(tokenizer).__name__} does not say which characters a token stands for, which "
+            f"{type(preparer).__name__} has to know; take a model with a fast tokenizer, or a policy that reads no "
+            "text: exact, whole_word, frequency_rare or frequency_frequent."
+        )
+
+
+def mark_spans(text: str, offsets: Sequence[tuple[int, int]], spans: Sequence[tuple[int, int, int]]) -> list[int]:
+    """The number of the span that each token belongs to; 0: it belongs to none.
+
+    A token belongs to a span if they have a character in common. White space at a span's ends does not count, since
+    byte-level BPE and SentencePiece give the space before a word to its first piece. So every piece of a word is found,
+    those of a letter that several tokens share included. Where spans overlap, the later one wins.
+
+    Args:
+        text: the text that was tokenised.
+        offsets: first character and the one after the last of each token (`return_offsets_mapping`).
+        spans: the same of each span, and its number, above 0.
+    """
+    span_of = [0] * len(text)
+    for start, end, number in spans:
+        inner = text[start:end].strip()
+        first = text.find(inner, start)
+        span_of[first : first + len(inner)] = [number] * len(inner)
+    return [max(span_of[start:end], default=0) for start, end in offsets]
+
+
+def _marks(row: dict, ids, offsets, sequence, spans: tuple[Spans, Spans], special: set[int]) -> list[int]:
+    """The number of each token's span: those of the second text go on where those of the first end."""
+    number, tokens = count(1), list(zip(offsets, sequence, strict=True))
+    numbered = [[(start, end, *(numbers or [next(number)])) for start, end, *numbers in of_text] for of_text in spans]
+    first, second = (
+        mark_spans(row.get(name) or "", [place if text == i else (0, 0) for place, text in tokens], numbered[i])
+        for i, name in enumerate(("text", "text_pair"))
+    )
+    return [0 if token in special else a or b for token, a, b in zip(ids, first, second, strict=True)]
+
+
+class MarkWords(MarkTokens):
+    """Adds `given_words`: the places where `GivenWords` stand in the texts, numbered.
+
+    Warns of words that stand in none of the texts.
+
+    Raises:
+        UserError: none of the words stands in a text.
+    """
+
+    column = "given_words"
+
+    def __init__(self, words: str | Iterable[str] | re.Pattern, match_case: bool = False):
+        self.words = () if isinstance(words, re.Pattern) else (words,) if isinstance(words, str) else tuple(words)
+        if isinstance(words, re.Pattern):
+            self.pattern = words
+        elif not self.words or not all(isinstance(word, str) and word.strip() for word in self.words):
+            raise UserError(f"words are {words!r}; expected words or phrases, or a compiled regular expression.")
+        else:
+            self.pattern = words_pattern(self.words, match_case)
+
+    def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
+        check_texts(examples, self)
+        self._check_found([text for name in self.reads if name in examples.column_names for text in examples[name]])
+        return super().__call__(plm, examples, seed)
+
+    def spans(self, rows: Dataset) -> Iterator[tuple[Spans, Spans]]:
+        for row in rows:
+            yield self.found(row["text"]), self.found(row.get("text_pair") or "")
+
+    def found(self, text: str) -> Spans:
+        """The words of a text that a match touches."""
+        return [_widened(text, *match.span()) for match in self.pattern.finditer(text) if match[0]]
+
+    def _check_found(self, texts: Sequence[str]) -> None:
+        found = {" ".join(match[0].split()) for text in texts for match in self.pattern.finditer(text)}
+        if not found and not self.words:
+            raise UserError(f"the regular expression {self.pattern.pattern!r} matches nothing in {len(texts)} texts.")
+        same = str if not self.pattern.flags & re.IGNORECASE else str.lower
+        missing = [word for word in self.words if same(" ".join(word.split())) not in {*map(same, found)}]
+        if not missing:
+            return
+        in_texts = {same(word) for text in texts for word in WORD.findall(text)}
+        near = {other for word in missing for part in word.split() for other in get_close_matches(same(part), in_texts)}
+        told = f"not found in {len(texts)} texts: {', '.join(map(repr, missing))}."
+        if near:
+            told += f" Words like these stand there: {', '.join(sorted(near))}."
+        if not found:
+            raise UserError(told)
+        warnings.warn(told, stacklevel=3)
+
+
+def words_pattern(phrases: Iterable[str], match_case: bool = False) -> re.Pattern:
+    """A pattern for any of the phrases as whole words, the longest that stands there."""
+
+    def bounded(phrase: str) -> str:
+        before, behind = f"(?<!{_LETTER})" * bool(_is_letter(phrase)), f"(?!{_LETTER})" * bool(_is_letter(phrase[-1]))
+        return before + r"\s+".join(map(re.escape, phrase.split())) + behind
+
+    ordered = sorted({phrase.strip() for phrase in phrases}, key=lambda phrase: (-len(phrase), phrase))
+    return re.compile("|".join(map(bounded, ordered)), 0 if match_case else re.IGNORECASE)
+
+
+def _widened(text: str, start: int, end: int) -> tuple[int, int]:
+    """The same span with all of the words that it touches."""
+    while start and _is_letter(text[start - 1]) and _is_letter(text[start]):
+        start -= 1
+    while end < len(text) and _is_letter(text[end - 1]) and _is_letter(text[end]):
+        end += 1
+    return start, end
+
+
+def special_tokens(tokenizer) -> list[int]:
+    """The tokens that are never masked."""
+    return sorted(set(tokenizer.all_special_ids))
+
+
+class WordMarks(NamedTuple):
+    """How the pieces of a vocabulary make up words: `goes_on[first] + continues[second] >= 3` if two are of one word.
+
+    WordPiece marks continuations (`##ing`), byte-level BPE and SentencePiece beginnings (`Ġ`, `▁`), subword-nmt and
+    fastBPE what goes on (`@@`), the first BPE ends (`</w>`). In a script without spaces every piece is a word.
+    """
+
+    mark: str
+    goes_on: Tensor  # (vocab,): 0 ends a word, 1 lets it go on, 2 is a mark alone, which belongs to what follows
+    continues: Tensor  # (vocab,): 0 begins a word, 1 is a word of a script without spaces, 2 continues one
+
+
+def word_marks(tokenizer) -> WordMarks:
+    """The marks of a tokenizer's vocabulary.
+
+    Raises:
+        UserError: it has none.
+    """
+    pieces = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
+    # the commonest decides: byte-level vocabularies hold a few ordinary tokens such as "##" too
+    found, mark = max((sum(_has(piece, mark) for piece in pieces), mark) for mark in (*_BEFORE, *_BEHIND))
+    if not found:
+        raise UserError(
+            f"The tokenizer {type(tokenizer).__name__} marks neither where words begin (Ġ, ▁) nor where they go on "
+            "(##, @@) or end (</w>), so whole words cannot be told apart; use ExactMasking."
+        )
+    goes_on, continues = [], []
+    for piece in pieces:
+        first, last = _first_and_last(piece, mark)
+        begins, ends = _has(piece, mark) and mark in ("Ġ", "▁"), _has(piece, mark) and mark == "</w>"
+        if not _has(piece, mark):
+            begins, ends = mark == "##", mark == "@@"
+        goes_on.append(0 if ends or _is_unspaced(last) else 2 if piece == mark else 1)
+        continues.append(0 if begins else 1 if _is_unspaced(first) and not _is_combining(first) else 2)
+    return WordMarks(mark, torch.tensor(goes_on), torch.tensor(continues))
+
+
+def continues_word(tokenizer) -> Tensor:
+    """True for the vocabulary entries that go on with a word rather than begin one, bool `(vocab,)`.
+
+    Raises:
+        UserError: the vocabulary does not tell.
+    """
+    marks = word_marks(tokenizer)
+    if marks.mark in _BEHIND:
+        raise UserError(f"{type(tokenizer).__name__} marks pieces by {marks.mark!r}; expected marks of beginnings.")
+    return marks.continues == 2
+
+
+def _has(piece: str, mark: str) -> bool:
+    return piece.startswith(mark) if mark in _BEFORE else piece.endswith(mark)
+
+
+def _is_combining(letter: str) -> bool:
+    """Whether it is a vowel or a tone of the letter before it."""
+    return unicodedata.category(letter).startswith("M")
+
+
+def _first_and_last(piece: str, mark: str) -> tuple[str, str]:
+    """The first and the last character of a piece, without its mark; "" or "\ufffd" where they are not known."""
+    if mark != "Ġ":
+        text = piece.removeprefix(mark).removesuffix(mark)
+        return text[:1], text[-1:]
+    text = bytes(_BYTES[character] for character in piece.removeprefix(mark) if character in _BYTES)
+    begun = text.lstrip(_INNER) or text  # without the rest of a character that the piece before has begun
+    # the first bytes of a character tell its script; the last ones may stand in the next piece
+    return (begun + b"\x80\x80").decode(errors="replace")[:1], text.decode(errors="replace")[-1:]

@@ -1,0 +1,49 @@
+"""A policy that masks the tokens that are rarest, or most frequent, in the training set."""
+
+from collections import Counter
+from dataclasses import dataclass
+from itertools import chain
+from typing import Literal
+
+from datasets import Dataset
+from torch import Tensor
+
+from mtlib.masking import CountedMasking
+from mtlib.plm import SharedPLM
+from mtlib.preparer import Prepared, Preparer, with_column
+from mtlib.settings import check_choice
+
+Frequency = Literal["rare", "frequent"]
+
+
+@dataclass(frozen=True)
+class FrequencyMasking(CountedMasking):
+    """The tokens that are rarest, or most frequent, in the training set (`prefer`)."""
+
+    columns = {"token_counts": 0}  # noqa: RUF012  (never changed)
+
+    prefer: Frequency = "rare"
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_choice("prefer", self.prefer, Frequency)
+
+    def preparers(self) -> tuple[Preparer, ...]:
+        return (CountTokens(),)
+
+    def scores(self, batch, maskable, plm) -> Tensor:
+        """The logarithm of the count, with its sign turned for "rare": at temperature 1, a draw by count or by 1/count.
+
+        In single precision, so that counts above 16 million tie.
+        """
+        logarithms = self.column(batch, "token_counts").clamp(min=1).float().log()  # (batch, seq)
+        return logarithms if self.prefer == "frequent" else -logarithms
+
+
+class CountTokens(Preparer):
+    """Adds `token_counts`: how often each token occurs in the training set."""
+
+    def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
+        counts = Counter(chain.from_iterable(examples["input_ids"]))
+        rows = [[counts[token] for token in ids] for ids in examples["input_ids"]]
+        return Prepared(with_column(examples, "token_counts", rows))
