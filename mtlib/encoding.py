@@ -38,7 +38,7 @@ def tokenise(dataset: Dataset, tokenizer, max_length: int | None = None, keep: C
     _check_columns(dataset, tokenizer, keep)
     dataset = dataset.with_format(None)  # tensors of strings are no texts, tensors of numbers no labels
     texts = [name for name in ("text", "text_pair") if name in dataset.column_names]
-    label = next((name for name in ("label", "labels") if name in dataset.column_names), None)
+    label = label_column(dataset.column_names)
     length = min(DEFAULT_LENGTH, tokenizer.model_max_length) if max_length is None else max_length
     check_max_length(length, tokenizer, pair=len(texts) == 2)
     n_cut = 0
@@ -82,8 +82,34 @@ def check_max_length(max_length: int, tokenizer, pair: bool, name: str = "max_le
         raise UserError(f"{name} is {max_length}; the tokenizer adds {structural} tokens to every text, give more.")
 
 
+def label_column(columns: Collection[str]) -> str | None:
+    """Which of these columns holds the class numbers: `labels`, or `label`; None if neither is there."""
+    return next((name for name in ("labels", "label") if name in columns), None)
+
+
+def check_labels(name: str, dataset: Dataset, num_labels: int) -> None:
+    """Raise `UserError` where a label is none of the model's, in a dataset with labels that messages call `name`."""
+    labels = list(dataset.with_format(None)[label_column(dataset.column_names)])  # a format may hide columns
+    for label in labels:
+        if type(label) is not int:
+            raise UserError(
+                f"{name} has the label {label!r}; expected class numbers, whole and from 0 on. "
+                '`dataset.class_encode_column("label")` numbers names.'
+            )
+    if not labels:
+        raise UserError(f"{name} is empty; expected at least one example.")
+    if min(labels) < 0 or max(labels) >= num_labels:
+        raise UserError(
+            f"{name} has labels {min(labels)} to {max(labels)}; a classifier with num_labels={num_labels} takes 0 to "
+            f"{num_labels - 1}. Renumber them or give the model another num_labels; where labels are not known, remove "
+            "the column."
+        )
+
+
 class Collator:
     """Pads the model's inputs to the longest of the batch and keeps `labels`; other columns are left behind.
+
+    A column `label` becomes `labels`, as in transformers' collators.
 
     Always on the right, whatever the tokenizer's `padding_side`: classifier heads read the first token.
 
@@ -94,12 +120,14 @@ class Collator:
     """
 
     def __init__(self, tokenizer, columns: Mapping[str, int | float] | None = None):
-        self.keys = {*tokenizer.model_input_names, "labels"}
+        self.keys = {*tokenizer.model_input_names}
         self.tokenizer = tokenizer
         self.columns = dict(columns or {})
 
     def __call__(self, examples: list[dict]) -> dict[str, torch.Tensor]:
         inputs = [{key: example[key] for key in self.keys & example.keys()} for example in examples]
+        if (label := label_column(examples[0])) is not None:
+            inputs = [row | {"labels": example[label]} for row, example in zip(inputs, examples, strict=True)]
         batch = dict(self.tokenizer.pad(inputs, padding_side="right", return_tensors="pt"))
         for name in self.columns.keys() & examples[0].keys():  # texts to predict on have none of them
             padding = self.columns[name]
@@ -171,8 +199,10 @@ def predict(
 
 def predict_with(trainer, dataset: Dataset, max_length: int) -> np.ndarray:
     """`predict` with the `ObjectiveTrainer` of the model, on all its processes."""
-    if not trainer.objective.classifies:
-        raise UserError(f"{type(trainer.objective).__name__} trains no classifier, so it has nothing to predict with.")
+    if not trainer.training_objective.classifies:
+        raise UserError(
+            f"{type(trainer.training_objective).__name__} trains no classifier, so it has nothing to predict with."
+        )
     examples = _inputs(dataset, trainer.plm.tokenizer, max_length)
     order = order_by_length(examples)
     logits = trainer.predict(examples.select(order)).predictions

@@ -5,9 +5,9 @@ Other methods' losses stand in `mtlib.methods`.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from datasets import Dataset
@@ -24,35 +24,38 @@ from mtlib.settings import SHARE, ClassifierReads, Fill, FillMode, Reduction, Re
 
 @dataclass
 class ObjectiveOutput:
-    """The loss of one batch, what it is made of, and the class logits.
+    """What the loss of one batch is made of, and the class logits.
 
     Args:
-        loss: scalar to differentiate.
-        parts: named scalars that add up over the slices of a batch. The losses (`mlm_loss`, `ft_loss`, unweighted)
-            still carry their graph, the counts (`n_masked`, `n_changed`, ...) do not.
+        parts: named scalars. The losses (`mlm_loss`, `ft_loss`) still carry their graph. What is called `n_...` is a
+            count, all else a mean over the batch (`Objective.sizes`).
+        weights: of the parts in the loss, which is their weighted sum.
         logits: class logits `(batch, num_labels)`, or None for an objective without a classifier.
         perturbed_ids: the text with its masks filled, `(batch, seq)`, for an objective that masks; a classifier head
             read this instead of the original text (but for `classifier_reads="original"`).
         mlm_logits: masked-LM logits at the masked places, `(n_masked, vocab)`, rows in reading order of the mask.
     """
 
-    loss: Tensor
-    parts: dict[str, Tensor] = field(default_factory=dict)
+    parts: dict[str, Tensor]
+    weights: Mapping[str, float]
     logits: Tensor | None = None
     perturbed_ids: Tensor | None = None
     mlm_logits: Tensor | None = None
+
+    @property
+    def loss(self) -> Tensor:
+        """Scalar to differentiate."""
+        return sum(weight * self.parts[name] for name, weight in self.weights.items())
 
 
 class Objective(nn.Module, ABC):
     """A loss on a batch.
 
     A batch is a mapping with `input_ids`, `attention_mask` (and `token_type_ids`), each `(batch, seq)`, `labels`
-    `(batch,)`, the objective's own `columns`, and optionally what `prepare` and the trainer add:
+    `(batch,)`, the objective's own `columns`, and optionally what `prepare` adds:
 
     - `mask`, bool `(batch, seq)`: the masked places (drawn by `prepare`, or by the call itself where absent);
-    - `mlm_places`, bool `(batch, seq)`: the places that the masked-LM loss is over, if those are not the masked ones;
-    - `n_examples`, `n_mlm_places` and whatever else `totals` names: the sums that mean losses divide by, when the batch
-      is a slice of a larger one (gradient accumulation, several processes). Without them the batch's own are used.
+    - `mlm_places`, bool `(batch, seq)`: the places that the masked-LM loss is over, if those are not the masked ones.
 
     An objective may own parameters (a gate, a bias network). Those whose shape depends on the model or the data are
     made by `build`. The trainer trains them at `learning_rate`, or at the classifier's rate where that is None, and
@@ -67,7 +70,6 @@ class Objective(nn.Module, ABC):
     classifies: bool = True  # it needs `labels` and trains the classifier head
     two_losses: bool = False
     compares_texts: bool = False  # a refilled text with its original: `MaskTuning` brings both, and nothing else does
-    token_draws: Collection[str] = ("mask", "mlm_places")  # what `prepare` adds that is (batch, seq)
     learning_rate: float | None = None
     prepared_by: str = ""  # the preparers that add its `columns`, for the message where these are missing
 
@@ -85,27 +87,20 @@ class Objective(nn.Module, ABC):
         So one objective may serve several trainings. The trainer calls it with torch's global generator seeded.
         """
 
-    def totals(self, batch: dict) -> dict[str, Tensor | int]:
-        """What its mean losses divide by, for a prepared batch. The trainer adds them up over the slices of a step."""
-        places = batch.get("mlm_places", batch.get("mask"))  # (batch, seq)
-        return {"n_examples": len(batch["input_ids"]), "n_mlm_places": 0 if places is None else places.sum()}
+    def sizes(self, batch: dict) -> dict[str, Tensor | int]:
+        """What the means among its parts are over, for a prepared batch; those that are not named: over the examples.
+
+        By these the trainer weighs the slices of an optimiser step, so that the step's loss is the one of the whole.
+        """
+        return {}
 
     def prepare(self, plm: SharedPLM, batch: dict, generator: torch.Generator | None = None) -> dict:
-        """The batch with all that is random drawn (masks, spans), but for what it brings along.
-
-        New entries have the batch as their first dimension. `token_draws` names those with the sequence as second; they
-        are cut to the length of a slice where several processes share a batch.
-        """
+        """The batch with all that is random drawn (masks, spans), but for what it brings along."""
         return batch
 
     @abstractmethod
     def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
         """The loss of the batch."""
-
-
-def mean(values: Tensor, n_examples: Tensor | None = None) -> Tensor:
-    """The mean of one value for each example `(batch,)`; over `n_examples`, if the batch is a slice of a larger one."""
-    return values.sum() / (len(values) if n_examples is None else n_examples)
 
 
 def check_probabilities(examples: Dataset | None, name: str, n_labels: int, logarithms: bool = False) -> None:
@@ -172,19 +167,17 @@ def text_state(plm: SharedPLM, output, batch: dict) -> Tensor:
     return states[torch.arange(len(states), device=states.device), last]
 
 
-def fine_tuning_loss(logits: Tensor, labels: Tensor, n_examples: Tensor | None = None) -> Tensor:
+def fine_tuning_loss(logits: Tensor, labels: Tensor) -> Tensor:
     """L_FT = -(1/B) sum log p(y | x): mean cross-entropy of the gold labels, in nats.
 
     Args:
         logits: `(batch, num_labels)`.
         labels: `(batch,)`.
-        n_examples: B, when this batch is a slice of a larger one; default its own size.
 
     Returns:
         Scalar, in float32 whatever the logits' precision.
     """
-    total = cross_entropy(logits.float(), labels, reduction="sum")
-    return total / (len(labels) if n_examples is None else n_examples)
+    return cross_entropy(logits.float(), labels)
 
 
 class FineTuning(Objective):
@@ -194,13 +187,10 @@ class FineTuning(Objective):
 
     def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
         logits = plm.classify(batch)  # (batch, num_labels)
-        loss = fine_tuning_loss(logits, batch["labels"], batch.get("n_examples"))
-        return ObjectiveOutput(loss, {"ft_loss": loss}, logits)
+        return ObjectiveOutput({"ft_loss": fine_tuning_loss(logits, batch["labels"])}, {"ft_loss": 1.0}, logits)
 
 
-def masked_lm_loss(
-    mlm_logits: Tensor, mlm_labels: Tensor, n_mlm_places: Tensor | None = None, weights: Tensor | None = None
-) -> Tensor:
+def masked_lm_loss(mlm_logits: Tensor, mlm_labels: Tensor, weights: Tensor | None = None) -> Tensor:
     """L_MLM = -(1/N) sum over N places of log p(x_i | masked text), in nats.
 
     The places are the masked ones; under a policy that has the whole text predicted, all of them.
@@ -208,7 +198,6 @@ def masked_lm_loss(
     Args:
         mlm_logits: `(n_mlm_places, vocab)`.
         mlm_labels: the original ids there, `(n_mlm_places,)`.
-        n_mlm_places: N, when this batch is a slice of a larger one; default its own count.
         weights: of the places, `(n_mlm_places,)`, in place of 1/N for all of them.
 
     Returns:
@@ -216,9 +205,7 @@ def masked_lm_loss(
     """
     if weights is not None:
         return (cross_entropy(mlm_logits.float(), mlm_labels, reduction="none") * weights).sum()
-    total = cross_entropy(mlm_logits.float(), mlm_labels, reduction="sum")
-    n_mlm_places = torch.as_tensor(len(mlm_labels) if n_mlm_places is None else n_mlm_places, device=total.device)
-    return total / n_mlm_places.clamp(min=1)
+    return cross_entropy(mlm_logits.float(), mlm_labels, reduction="sum") / max(1, len(mlm_labels))
 
 
 def mlm_loss_and_filling(
@@ -233,7 +220,7 @@ def mlm_loss_and_filling(
     input_ids, mask = batch["input_ids"], batch["mask"]  # (batch, seq)
     places = batch.get("mlm_places", mask)  # (batch, seq)
     filled = plm.fill_masks(batch, places, fill, top_k, masked_ids)
-    loss = masked_lm_loss(filled.mlm_logits, input_ids[places], batch.get("n_mlm_places"), weights)
+    loss = masked_lm_loss(filled.mlm_logits, input_ids[places], weights)
     if places is mask:
         return loss, filled
     perturbed_ids = torch.where(mask, filled.perturbed_ids, input_ids)
@@ -262,6 +249,9 @@ class MaskedLM(Objective):
     def columns(self) -> Mapping[str, int | float]:
         return self.masking.columns
 
+    def sizes(self, batch: dict) -> dict[str, Tensor | int]:
+        return {"mlm_loss": batch.get("mlm_places", batch["mask"]).sum()}
+
     def prepare(self, plm: SharedPLM, batch: dict, generator: torch.Generator | None = None) -> dict:
         return draw_mask(plm, batch, self.masking, generator)
 
@@ -275,7 +265,7 @@ class MaskedLM(Objective):
             "n_masked": mask.sum(),
             "n_correct": (filled.perturbed_ids[mask] == batch["input_ids"][mask]).sum(),
         }
-        return ObjectiveOutput(loss, parts, perturbed_ids=filled.perturbed_ids, mlm_logits=filled.mlm_logits)
+        return ObjectiveOutput(parts, {"mlm_loss": 1.0}, None, filled.perturbed_ids, filled.mlm_logits)
 
 
 def integrated_loss(mlm_loss: Tensor, ft_loss: Tensor, alpha: float) -> Tensor:
@@ -296,7 +286,7 @@ class MaskTuning(Objective):
         fill_mode: "train" (default) fills from the same forward pass that L_MLM is computed on, dropout and all;
             "eval" from a pass of its own without dropout.
         mlm_reduction: what L_MLM is: "tokens" (default), the mean over all masked tokens of the batch; "examples", the
-            mean over examples of each one's mean; "sum" over all masked tokens.
+            mean over examples of each one's mean.
         classifier_reads: "refilled" (default); "original" leaves the refilling out, a control: the masked LM is then an
             auxiliary task beside fine-tuning on the texts as they are.
     """
@@ -345,15 +335,12 @@ class MaskTuning(Objective):
     def columns(self) -> Mapping[str, int | float]:
         return {**self.masking.columns, **self.classification.columns}
 
-    @property
-    def token_draws(self) -> Collection[str]:
-        return {*super().token_draws, *self.classification.token_draws}
-
     def build(self, plm: SharedPLM, examples: Dataset | None = None) -> None:
         self.classification.build(plm, examples)
 
-    def totals(self, batch: dict) -> dict[str, Tensor | int]:
-        return super().totals(batch) | self.classification.totals(batch)
+    def sizes(self, batch: dict) -> dict[str, Tensor | int]:
+        of_tokens = {"mlm_loss": batch.get("mlm_places", batch["mask"]).sum()} if self.mlm_reduction == "tokens" else {}
+        return of_tokens | self.classification.sizes(batch)
 
     def check(self, plm: SharedPLM) -> None:
         check_top_k(self.fill, self.top_k, plm.tokenizer)
@@ -370,10 +357,11 @@ class MaskTuning(Objective):
             filled = self.masked_lm(plm, batch)
         with gradients_if(self.alpha < 1):
             classified = self.classify(plm, batch | {"perturbed_ids": filled.perturbed_ids})
-        loss = integrated_loss(filled.loss, classified.loss, self.alpha)
-        return ObjectiveOutput(
-            loss, filled.parts | classified.parts, classified.logits, filled.perturbed_ids, filled.mlm_logits
-        )
+        # equation 1 (`integrated_loss`); a classification loss may have several terms
+        weights = {"mlm_loss": self.alpha}
+        weights |= {name: (1 - self.alpha) * weight for name, weight in classified.weights.items()}
+        parts = filled.parts | classified.parts
+        return ObjectiveOutput(parts, weights, classified.logits, filled.perturbed_ids, filled.mlm_logits)
 
     def masked_lm(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
         """Mask and fill: L_MLM, and the refilled text as `perturbed_ids`."""
@@ -384,7 +372,7 @@ class MaskTuning(Objective):
         if self.fill_mode == "eval":
             perturbed_ids = self._fill_without_dropout(plm, batch, masked_ids)
         parts = {"mlm_loss": loss, **perturbation_counts(input_ids, perturbed_ids, mask)}
-        return ObjectiveOutput(loss, parts, perturbed_ids=perturbed_ids, mlm_logits=filled.mlm_logits)
+        return ObjectiveOutput(parts, {"mlm_loss": 1.0}, None, perturbed_ids, filled.mlm_logits)
 
     def _fill_without_dropout(self, plm: SharedPLM, batch: dict, masked_ids: Tensor) -> Tensor:
         with evaluating(plm.mlm), gradients_if(False):
@@ -395,10 +383,7 @@ class MaskTuning(Objective):
         places = batch.get("mlm_places", batch["mask"])  # (batch, seq)
         if self.mlm_reduction == "tokens":
             return None
-        if self.mlm_reduction == "sum":
-            return torch.ones(int(places.sum()), device=places.device)
-        n_examples = batch.get("n_examples", len(places))
-        return (1.0 / (places.sum(dim=1, keepdim=True) * n_examples)).expand(places.shape)[places]
+        return (1.0 / (places.sum(dim=1, keepdim=True) * len(places))).expand(places.shape)[places]
 
     def classify(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
         """The classification objective's loss on what the classifier reads: the refilled text, `perturbed_ids`."""

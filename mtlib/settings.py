@@ -103,7 +103,7 @@ Replacement = Literal["mask", "80_10_10"]
 Update = Literal["joint", "balanced", "alternating"]
 FillMode = Literal["train", "eval"]
 ClassifierReads = Literal["refilled", "original"]
-Reduction = Literal["tokens", "examples", "sum"]
+Reduction = Literal["tokens", "examples"]
 Bias = Literal["by_task", "overlap", "token_overlap", "lexical_overlap", "hypothesis_only", "bag_of_words", "shortcut"]
 Side = Literal["both", "first", "second"]
 Classification = Literal[
@@ -246,7 +246,7 @@ class EquationSettings(SharedTrunkSettings):
         float | None, "of the MLM head (default: learning_rate if given, else by method and model)", ABOVE_0
     ] = None
     fill_mode: Annotated[FillMode, "eval fills from a pass of its own without dropout"] = "train"
-    mlm_reduction: Annotated[Reduction, "what the masked-LM loss is the mean over, or its sum"] = "tokens"
+    mlm_reduction: Annotated[Reduction, "what the masked-LM loss is the mean over"] = "tokens"
     side: Annotated[Side, "which text of a pair is masked"] = "both"
     fixed_masks: Annotated[bool, "one draw of masks for all epochs"] = False
     classification: Annotated[Classification, "the loss on the refilled text"] = "fine_tuning"

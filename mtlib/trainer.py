@@ -1,40 +1,31 @@
 """Training with any objective: the stock Trainer, with its loss, its log and its batches made right for ours."""
 
+import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
 import torch
 from accelerate.utils import extract_model_from_parallel
-from datasets import Dataset
-from torch import nn
+from datasets import ClassLabel, Dataset
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
 from torch.utils.data import SequentialSampler
 from transformers import Trainer, TrainingArguments
 from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME, TRAINER_STATE_NAME
+from transformers.trainer_pt_utils import LengthGroupedSampler
 
-from mtlib.checkpoints import load_objective, save_objective
 from mtlib.contexts import forked_random_state
-from mtlib.diagnostics import gradient_diagnostics
-from mtlib.encoding import Collator
+from mtlib.encoding import Collator, check_labels, label_column
 from mtlib.errors import UserError
 from mtlib.objectives import FineTuning, Objective, ObjectiveOutput
+from mtlib.paths import make_writable
 from mtlib.plm import SharedPLM
-from mtlib.sampler import LengthGroups
-from mtlib.settings import COUNT, FROM_0, STEPS, Update, check_choice
-from mtlib.trainer_checks import (
-    check_arguments,
-    check_checkpoint,
-    check_evaluation_sets,
-    check_optimizer,
-    check_set,
-    check_sets,
-    check_shapes,
-    names_of_labels,
-)
-from mtlib.updates import AlternatingUpdate, BalancedUpdate
+from mtlib.updates import AlternatingUpdate, BalancedUpdate, check_update
 
-_OF_A_TRAINING = (TRAINER_STATE_NAME, OPTIMIZER_NAME, SCHEDULER_NAME)  # in a checkpoint, beside the model
+OBJECTIVE_FILE = "objective.safetensors"  # its parameters, in a checkpoint
+_WITHOUT_EFFECT = ("label_smoothing_factor", "neftune_noise_alpha")
 
 
 @dataclass
@@ -49,39 +40,20 @@ class ObjectiveArguments(TrainingArguments):
         classifier_learning_rate: rate of the classifier head, pooler included; default `learning_rate`.
         update: "joint", one step on equation 1; "balanced", the same with both gradients brought to one length on
             the shared trunk (`updates.BalancedUpdate`; ours); or "alternating", one AdamW step on alpha * L_MLM, then
-            one on (1 - alpha) * L_FT, each with its own moments (our second reading of the paper's "two training
-            phases"; alpha is then all but inert, since Adam divides the scale of a loss out).
-        gradient_diagnostics_steps: every so many steps log the norms of both losses' trunk gradients and their
-            cosine, of each slice of the step by itself; 0 is off. Costs one more forward and two backward passes each
-            time, changes nothing else.
+            one on (1 - alpha) * L_FT (`updates.AlternatingUpdate`).
     """
 
     mlm_head_learning_rate: float | None = None
     classifier_learning_rate: float | None = None
-    update: Update = "joint"
-    gradient_diagnostics_steps: int = 0
+    update: str = "joint"
     train_sampling_strategy: str = field(default="group_by_length")
     remove_unused_columns: bool = field(default=False)
     logging_nan_inf_filter: bool = field(default=False)
     report_to: None | str | list[str] = field(default="none")  # noqa: RUF036  (HfArgumentParser needs this order)
 
     def __post_init__(self):
-        for name in ("learning_rate", "classifier_learning_rate", "mlm_head_learning_rate"):
-            if getattr(self, name) is not None:
-                FROM_0.check(name, getattr(self, name))
-        STEPS.check("gradient_diagnostics_steps", self.gradient_diagnostics_steps)
-        for name in ("per_device_train_batch_size", "per_device_eval_batch_size"):
-            COUNT.check(name, getattr(self, name))
         if self.remove_unused_columns:
             raise UserError("remove_unused_columns is True, which would drop what the objectives read; leave it out.")
-        check_choice("update", self.update, Update)
-        if self.update == "alternating" and (self.gradient_accumulation_steps != 1 or self.fp16):
-            raise UserError(
-                'update="alternating" steps twice per batch: it needs gradient_accumulation_steps=1 and no fp16 '
-                "(use bf16 or float32, and a larger batch)."
-            )
-        if self.update == "balanced" and self.fp16:
-            raise UserError('update="balanced" measures gradients, which fp16 scales; use bf16 or float32.')
         super().__post_init__()
 
 
@@ -93,161 +65,148 @@ class ObjectiveTrainer(Trainer):
     - Mean losses are means over the whole optimiser step, however it is cut into accumulation steps or processes:
       8 x 1, 4 x 2 and 2 x 4 train alike. Stock transformers 5 gets this wrong for these heads (transformers#47688).
       (Where the training set does not divide among several processes, an epoch's last step repeats some examples.)
-    - The masks of an optimiser step depend on `(seed, step)` only, however it is cut; so a resumed run draws the same.
-      (Cut otherwise, these draws differ: `salient_spans` where a text has no span, the cut of Span Cutoff inside
-      Mask-tuning, the random words of `80_10_10`, and sampled filling.)
+    - The masks of an optimiser step depend on `(seed, step)` and the process only, however it is cut into accumulation
+      steps; so a resumed run draws the same. (Cut otherwise, these draws differ: `salient_spans` where a text has no
+      span, the cut of Span Cutoff inside Mask-tuning, the random words of `80_10_10`, and sampled filling.)
     - The log carries the objective's parts beside `loss`: `mlm_loss`, `ft_loss`, `n_masked` and `share_changed`.
     - Evaluation and prediction classify the text as it stands; for `MaskedLM`, `eval_loss` is the mean
       over batches of each one's masked-LM loss, so it depends a little on the size of the batches.
 
     Args:
-        plm: the model.
-        objective: what to minimise.
+        plm: the model; None with `model_init`, which makes one for each training (`hyperparameter_search`).
+        objective: what to minimise (`training_objective`; `objective` is the score of a hyperparameter search).
         args: `ObjectiveArguments`.
-        train_dataset: `datasets.Dataset` of tokenised examples, with `labels` for an objective that classifies (and
-            `length`, which saves counting). Where it names its labels and the model does not, the model takes them.
+        train_dataset: `datasets.Dataset` of tokenised examples, with `labels` (or `label`) for an objective that
+            classifies, and `length`, which saves counting. Where it names its labels and the model does not, the model
+            takes them.
         kwargs: any other argument of Trainer (callbacks, optimizers, ...).
     """
 
-    # compute_loss divides by the counts of the whole step, so the Trainer must not divide again
+    # compute_loss divides by the sizes of the whole step, so the Trainer must not divide again
     loss_is_scaled_for_ga = True
 
-    def __init__(self, plm: SharedPLM, objective: Objective, args: ObjectiveArguments, train_dataset=None, **kwargs):
-        check_arguments(plm, objective, args, kwargs)
-        check_sets(plm, objective, args, train_dataset, kwargs.get("eval_dataset"))
-        # an earlier trainer in bf16 has left its autocast around the model's forward
-        plm = extract_model_from_parallel(plm, keep_fp32_wrapper=False)
+    def __init__(
+        self, plm: SharedPLM | None, objective: Objective, args: ObjectiveArguments, train_dataset=None, **kwargs
+    ):
+        _check_arguments(objective, args, kwargs)
         if args.n_gpu > 1:
             # one process drives one GPU: DataParallel cannot split our batches, `accelerate launch` can
             args._n_gpu = 1
-        plm.config.id2label = names_of_labels(plm, train_dataset)
-        plm.config.label2id = {name: number for number, name in plm.config.id2label.items()}
-        torch.manual_seed(args.seed)  # the same parameters in a resumed run; Trainer seeds once more
-        if train_dataset is not None or not objective.classifies:  # evaluating a classifier needs no bias network
-            objective.build(plm, train_dataset)
-        kwargs.setdefault("data_collator", Collator(plm.tokenizer, objective.columns))
-        kwargs.setdefault("processing_class", plm.tokenizer)
-        super().__init__(model=plm, args=args, train_dataset=train_dataset, **kwargs)
-        self.objective = objective
-        self.update = BalancedUpdate() if args.update == "balanced" else None  # alternating: with the optimiser
+        self.args, self.training_objective = args, objective
+        self.train_dataset, self.eval_dataset = train_dataset, kwargs.get("eval_dataset")
         self.epoch = 0  # counted; `state.epoch` lags where a callback has cut an epoch short
         self._forget_parts()
+        plm = None if plm is None and kwargs.get("model_init") else self._ready(plm)
+        super().__init__(model=plm, args=args, train_dataset=train_dataset, **kwargs)
+        self.data_collator = kwargs.get("data_collator") or Collator(self.plm.tokenizer, objective.columns)
+        self.processing_class = kwargs.get("processing_class") or self.plm.tokenizer
 
     @property
     def plm(self) -> SharedPLM:
         return self.accelerator.unwrap_model(self.model, keep_torch_compile=False)
 
+    def call_model_init(self, trial=None):
+        return self._ready(super().call_model_init(trial))
+
+    def _ready(self, plm: SharedPLM) -> SharedPLM:
+        """The model, checked against everything else and with the labels' names; the objective is built for it."""
+        args, objective, train = self.args, self.training_objective, self.train_dataset
+        if not isinstance(plm, nn.Module) or not hasattr(plm, "trunk_parameters"):
+            raise UserError(f"plm is a {type(plm).__name__}; expected what SharedPLM.from_pretrained(...) gives.")
+        # an earlier trainer in bf16 has left its autocast around the model's forward
+        plm = extract_model_from_parallel(plm, keep_fp32_wrapper=False)
+        check_update(plm, objective, args)
+        objective.check(plm)
+        id2label = _names_of_labels(plm, train)
+        if train is not None:
+            check_set("the training set", train, plm, objective, id2label, training=True)
+        _check_evaluation_sets(self.eval_dataset, plm, objective, id2label)
+        plm.config.id2label, plm.config.label2id = id2label, {name: number for number, name in id2label.items()}
+        torch.manual_seed(args.seed)  # the same parameters in a resumed run; Trainer seeds once more
+        if train is not None or not objective.classifies:  # evaluating a classifier needs no bias network
+            objective.build(plm, train)
+        self.update = BalancedUpdate() if args.update == "balanced" else None  # alternating: with the optimiser
+        return plm
+
     def train(self, *args, **kwargs):
         self._forget_parts()  # of steps that an earlier training did not log
         try:
-            self._attach_objective()
-            check_optimizer(self.optimizer, self.objective)
             return super().train(*args, **kwargs)
         finally:
             self.plm.objective = None
 
-    def _attach_objective(self):
-        """Make it a part of the model, so that optimiser, gradients and processes take its parameters in."""
-        self.objective.to(self.plm.device)
-        self.plm.objective = self.objective if any(True for _ in self.objective.parameters()) else None
-
     # --- one step ---
 
     def get_batch_samples(self, epoch_iterator, num_batches, device):
-        """The slices of one optimiser step, with masks drawn and the counts of the whole step attached."""
+        """The slices of one optimiser step with masks drawn, and what the means of the whole step are over, by name."""
         batches, _ = super().get_batch_samples(epoch_iterator, num_batches, device)
         generator = torch.Generator().manual_seed(self._mask_seed())
-        batches = [self._prepared(batch, generator) for batch in batches]
-        of_slices = [self.objective.totals(batch) for batch in batches]
-        totals = {
-            name: torch.as_tensor(sum(counts[name] for counts in of_slices), device=device) for name in of_slices[0]
-        }
+        batches = [self.training_objective.prepare(self.plm, batch, generator) for batch in batches]
+        totals = totals_of([sizes_of(self.training_objective, batch) for batch in batches], device)
         if self.args.world_size > 1:
             totals = self.accelerator.reduce(totals, "sum")
         self._steps_in_parts += 1
-        return [{**batch, **totals} for batch in batches], None
+        return batches, totals
 
-    def _prepared(self, batch, generator):
-        """The batch with what the objective draws, which does not depend on the number of processes."""
-        draws = type(self.objective).prepare is not Objective.prepare
-        if self.args.world_size == 1 or not draws:
-            return self.objective.prepare(self.plm, batch, generator)
-        # every process draws for the rows of all, in the order in which one process would, and keeps its own
-        n, length = batch["input_ids"].shape
-        whole = self._gathered(batch)
-        prepared = self.objective.prepare(self.plm, whole, generator)
-        first = self.args.process_index * n
-        drawn = {name: value[first : first + n] for name, value in prepared.items() if name not in batch}
-        for name in drawn.keys() & {*self.objective.token_draws}:
-            drawn[name] = drawn[name][:, :length]
-        return batch | drawn
+    def _mask_seed(self) -> int:
+        # spread far apart, so that neighbouring seeds and steps share no stream
+        return (self.args.seed * 1_000_003 + self.state.global_step) * 4_099 + self.args.process_index
 
-    def _gathered(self, batch) -> dict[str, torch.Tensor]:
-        """The rows of all processes, padded to the longest."""
-        padding = {"input_ids": self.plm.tokenizer.pad_token_id} | dict(self.objective.columns)
-        whole = {}
-        for name, rows in sorted(batch.items()):  # in one order in all processes
-            # padding makes other integers of booleans, and of those of one process alone
-            whole_rows = rows.to(torch.uint8) if rows.dtype is torch.bool else rows
-            if rows.ndim > 1:
-                pad_index = padding.get(name, 0)
-                whole_rows = self.accelerator.pad_across_processes(whole_rows, dim=1, pad_index=pad_index)
-            whole[name] = self.accelerator.gather(whole_rows).to(rows.dtype)
-        return whole
-
-    def training_step(self, model, inputs, num_items_in_batch=None):
-        model.train()
-        every = self.args.gradient_diagnostics_steps
-        if every and self.objective.two_losses and self.state.global_step % every == 0:
-            with self.accelerator.autocast():
-                self._diagnostics.append(gradient_diagnostics(self.plm, self.objective, self._prepare_inputs(inputs)))
-        if self.update is None:
-            return super().training_step(model, inputs, num_items_in_batch)
-        return self.update.step(self, model, self._prepare_inputs(inputs))
-
-    def run_loss(self, model, loss: Callable[[SharedPLM, dict], ObjectiveOutput], batch: dict) -> ObjectiveOutput:
-        """One loss of an objective that has two, forward."""
+    def run_loss(
+        self, model, loss: Callable[[SharedPLM, dict], ObjectiveOutput], batch: dict, totals: dict | None = None
+    ) -> ObjectiveOutput:
+        """A loss of one slice, forward, with its means made its share in those of the whole step."""
         output = model(loss, batch)
-        self._note(output.parts)
+        if totals is not None:
+            output = share_of_step(output, sizes_of(self.training_objective, batch), totals)
+        for name, part in output.parts.items():  # added up on their device; they are fetched only when logged
+            self._parts[name] = self._parts.get(name, 0) + part.detach()
         return output
 
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
-        output = model(self.objective, inputs)
-        self._note(output.parts)
+        output = self.run_loss(model, self.training_objective, inputs, num_items_in_batch)
         # DistributedDataParallel averages gradients over processes, whereas the slices' losses are to be summed
         loss = output.loss * self.args.world_size
         return (loss, output) if return_outputs else loss
 
-    def evaluate(self, eval_dataset=None, ignore_keys=None, metric_key_prefix="eval"):
-        # a text names one that was checked at the start
-        check_evaluation_sets(eval_dataset, self.plm, self.objective, self.plm.config.id2label)
-        return super().evaluate(eval_dataset, ignore_keys, metric_key_prefix)
-
-    def predict(self, test_dataset, ignore_keys=None, metric_key_prefix="test"):
-        check_set("the test set", test_dataset, self.plm, self.objective, self.plm.config.id2label)
-        return super().predict(test_dataset, ignore_keys, metric_key_prefix)
-
-    def prediction_step(self, model, inputs, prediction_loss_only, ignore_keys=None):
-        inputs = self._prepare_inputs(inputs)
-        with torch.no_grad():
-            if not self.objective.classifies:
-                # the same draws for the same batch in every evaluation, and others for the next batch
-                seed = self.args.seed + int(inputs["input_ids"].sum())
-                with forked_random_state(self.plm.device, seed):
-                    batch = self.objective.prepare(self.plm, inputs, torch.Generator().manual_seed(seed))
-                    return model(self.objective, batch).loss, None, None
-            if "labels" not in inputs:  # through the model, which brings the autocast
-                return None, model(SharedPLM.classify, inputs).float(), None
-            output = model(FineTuning(), inputs)
-        if prediction_loss_only:
-            return output.loss, None, None
-        return output.loss, output.logits.float(), inputs["labels"]
+    def training_step(self, model, inputs, num_items_in_batch=None):
+        if self.update is None:
+            return super().training_step(model, inputs, num_items_in_batch)
+        model.train()
+        return self.update.step(self, model, self._prepare_inputs(inputs), num_items_in_batch)
 
     def _run_epoch(self, epoch, **kwargs):
         self.epoch = epoch
         # a training cut off after its last step has none left; within an epoch the stock loop would take one more
         if self.state.global_step < self.state.max_steps:
             super()._run_epoch(epoch=epoch, **kwargs)
+
+    # --- evaluation ---
+
+    def evaluate(self, eval_dataset=None, ignore_keys=None, metric_key_prefix="eval"):
+        # a text names one that was checked at the start
+        _check_evaluation_sets(eval_dataset, self.plm, self.training_objective, self.plm.config.id2label)
+        return super().evaluate(eval_dataset, ignore_keys, metric_key_prefix)
+
+    def predict(self, test_dataset, ignore_keys=None, metric_key_prefix="test"):
+        check_set("the test set", test_dataset, self.plm, self.training_objective, self.plm.config.id2label)
+        return super().predict(test_dataset, ignore_keys, metric_key_prefix)
+
+    def prediction_step(self, model, inputs, prediction_loss_only, ignore_keys=None):
+        inputs, objective = self._prepare_inputs(inputs), self.training_objective
+        with torch.no_grad():
+            if not objective.classifies:
+                # the same draws for the same batch in every evaluation, and others for the next batch
+                seed = self.args.seed + int(inputs["input_ids"].sum())
+                with forked_random_state(self.plm.device, seed):
+                    batch = objective.prepare(self.plm, inputs, torch.Generator().manual_seed(seed))
+                    return model(objective, batch).loss, None, None
+            if "labels" not in inputs:  # through the model, which brings the autocast
+                return None, model(SharedPLM.classify, inputs).float(), None
+            output = model(FineTuning(), inputs)
+        if prediction_loss_only:
+            return output.loss, None, None
+        return output.loss, output.logits.float(), inputs["labels"]
 
     # --- optimisers, order of the data, checkpoints ---
 
@@ -256,33 +215,34 @@ class ObjectiveTrainer(Trainer):
 
         An `lr` in `optimizer_cls_and_kwargs` stands for `learning_rate`.
         """
+        objective = self.training_objective.to(self.plm.device)
+        # a part of the model, so that optimiser, gradients and processes take its parameters in
+        self.plm.objective = objective if any(True for _ in objective.parameters()) else None
         if self.optimizer is None:
-            self._attach_objective()
             chosen = self.optimizer_cls_and_kwargs or self.get_optimizer_cls_and_kwargs(self.args, self.plm)
             optimizer_class, options = chosen
             groups = partial(self._parameter_groups, options.get("lr", self.args.learning_rate))
             self.optimizer = optimizer_class(groups(), **options)
             if self.args.update == "alternating":
                 self.update = AlternatingUpdate(optimizer_class(groups(), **options))
+        _check_optimizer(self.optimizer, objective)
         return self.optimizer
 
     def _parameter_groups(self, learning_rate: float) -> list[dict]:
-        plm, args = self.plm, self.args
-        trunk = {id(p) for p in plm.trunk_parameters()}
-        classifier = {id(p) for p in plm.classifier.parameters()} - trunk
-        objective = {id(p) for p in self.objective.parameters()}
+        plm, args, objective = self.plm, self.args, self.training_objective
+        own = args.classifier_learning_rate if objective.learning_rate is None else objective.learning_rate
+        rates: dict[int, float | None] = {}
+        for parameters, rate in (
+            (plm.parameters(), args.mlm_head_learning_rate),
+            (plm.classifier.parameters(), args.classifier_learning_rate),
+            (objective.parameters(), own),
+            (plm.trunk_parameters(), learning_rate),
+        ):
+            rates |= {id(parameter): rate for parameter in parameters}
         decayed = set(self.get_decay_parameter_names(plm))
         groups: dict[tuple[float, float], list[nn.Parameter]] = {}
         for name, parameter in plm.named_parameters():
-            if id(parameter) in trunk:
-                rate = learning_rate
-            elif id(parameter) in objective and self.objective.learning_rate is not None:
-                rate = self.objective.learning_rate
-            elif id(parameter) in classifier | objective:
-                rate = args.classifier_learning_rate
-            else:
-                rate = args.mlm_head_learning_rate
-            rate = learning_rate if rate is None else rate  # 0 freezes
+            rate = learning_rate if rates[id(parameter)] is None else rates[id(parameter)]  # 0 freezes
             groups.setdefault((rate, args.weight_decay if name in decayed else 0.0), []).append(parameter)
         return [{"params": params, "lr": rate, "weight_decay": decay} for (rate, decay), params in groups.items()]
 
@@ -290,12 +250,11 @@ class ObjectiveTrainer(Trainer):
         dataset = self.train_dataset if train_dataset is None else train_dataset
         if self.args.train_sampling_strategy != "group_by_length":
             return super()._get_train_sampler(train_dataset)
-        columns = dataset.with_format(None) if isinstance(dataset, Dataset) else dataset  # a format may hide columns
-        has_lengths = "length" in columns.column_names
-        lengths = list(columns["length"]) if has_lengths else [len(ids) for ids in columns["input_ids"]]
-        seed = self.args.seed if self.args.data_seed is None else self.args.data_seed
+        plain = dataset.with_format(None)  # a format may hide columns
+        has_lengths = "length" in plain.column_names
+        lengths = list(plain["length"]) if has_lengths else [len(ids) for ids in plain["input_ids"]]
         batch = self.args.train_batch_size * self.args.gradient_accumulation_steps * self.args.world_size
-        return LengthGroups(batch, lengths, seed, self)
+        return _LengthGroups(batch, lengths, self)
 
     def _get_eval_sampler(self, eval_dataset):
         # the stock one also groups by length, and then returns predictions in an order the caller cannot know
@@ -303,27 +262,35 @@ class ObjectiveTrainer(Trainer):
 
     def _save(self, output_dir=None, state_dict=None):
         # not the stock way, which would pickle the arguments and trip over tied tensors
-        if self.args.should_save:
-            folder = output_dir or self.args.output_dir
-            self.plm.save_pretrained(folder)
-            save_objective(self.objective, folder)
+        folder = Path(output_dir or self.args.output_dir)
+        self.plm.save_pretrained(folder)
+        if state := self.training_objective.state_dict():
+            save_file({name: tensor.contiguous() for name, tensor in state.items()}, folder / OBJECTIVE_FILE)
 
     def _load_from_checkpoint(self, resume_from_checkpoint, model=None):
         sharded = self.is_deepspeed_enabled or self.is_fsdp_enabled  # they have files of their own
-        check_checkpoint(Path(resume_from_checkpoint), [TRAINER_STATE_NAME] if sharded else _OF_A_TRAINING)
-        self._load_weights(resume_from_checkpoint)
+        needed = (TRAINER_STATE_NAME,) if sharded else (TRAINER_STATE_NAME, OPTIMIZER_NAME, SCHEDULER_NAME)
+        if lacking := [name for name in needed if not Path(resume_from_checkpoint, name).is_file()]:
+            raise UserError(
+                f"{resume_from_checkpoint} has no {', '.join(lacking)}: it is torn, or holds a model alone. Resume "
+                "from an earlier checkpoint (move this one away), or train in a new folder."
+            )
+        self._load_weights(Path(resume_from_checkpoint))
 
-    def _load_weights(self, folder):
-        plm, objective = self.plm, self.plm.objective
-        plm.objective = None  # it has a file of its own
-        saved = SharedPLM.from_pretrained(folder).state_dict()
-        check_shapes(plm, saved, folder)
-        plm.load_state_dict(saved)
-        plm.objective = objective
-        load_objective(self.objective, folder)
+    def _load_weights(self, folder: Path) -> None:
+        plm, own = self.plm, folder / OBJECTIVE_FILE
+        state = SharedPLM.from_pretrained(folder).state_dict()
+        state_of_objective = load_file(own) if own.exists() else {}
+        attached, plm.objective = plm.objective, None  # it has a file of its own
+        plm.load_state_dict(state)
+        plm.objective = attached
+        self.training_objective.load_state_dict(state_of_objective)
 
     def _load_best_model(self):
-        self._load_weights(self.state.best_model_checkpoint)
+        try:
+            self._load_weights(Path(self.state.best_model_checkpoint))
+        except UserError as error:  # after a whole training nothing may cost the model
+            warnings.warn(f"the model is that of the last step, not the best one: {error}", stacklevel=2)
 
     def _save_optimizer_and_scheduler(self, output_dir):
         super()._save_optimizer_and_scheduler(output_dir)
@@ -342,11 +309,6 @@ class ObjectiveTrainer(Trainer):
             logs |= self._take_parts()
         super().log(logs, start_time)
 
-    def _note(self, parts: dict[str, torch.Tensor]) -> None:
-        """Add up the parts on their device; they are fetched only when logged."""
-        for name, value in parts.items():
-            self._parts[name] = self._parts.get(name, 0) + value.detach()
-
     def _take_parts(self) -> dict[str, float]:
         sums = {name: value.double() for name, value in self._parts.items()}
         if self.args.world_size > 1:
@@ -357,17 +319,170 @@ class ObjectiveTrainer(Trainer):
                 logs[name.replace("n_", "share_")] = (value / sums["n_masked"].clamp(min=1)).item()
             else:
                 logs[name] = value.item() / self._steps_in_parts
-        if self._diagnostics:
-            for name in self._diagnostics[0]:
-                logs[name] = torch.stack([entry[name] for entry in self._diagnostics]).mean().item()
         self._forget_parts()
         return logs
 
     def _forget_parts(self) -> None:
-        self._parts: dict[str, torch.Tensor] = {}
+        self._parts: dict[str, Tensor] = {}
         self._steps_in_parts = 0
-        self._diagnostics: list[dict[str, torch.Tensor]] = []
 
-    def _mask_seed(self) -> int:
-        # spread far apart, so that neighbouring seeds and steps share no stream
-        return (self.args.seed * 1_000_003 + self.state.global_step) * 4_099
+
+# --- the loss of a step, however it is cut ---
+
+
+def sizes_of(objective: Objective, batch: dict) -> dict[str, Tensor | int]:
+    """What the means among an objective's parts are over; those without an entry of their own, over "examples"."""
+    return {"examples": len(batch["input_ids"])} | objective.sizes(batch)
+
+
+def totals_of(sizes: list[dict[str, Tensor | int]], device: torch.device) -> dict[str, Tensor]:
+    """The sizes of a whole step, from those of its slices."""
+    return {name: torch.as_tensor(sum(of_slice[name] for of_slice in sizes), device=device) for name in sizes[0]}
+
+
+def share_of_step(output: ObjectiveOutput, sizes: dict, totals: dict[str, Tensor]) -> ObjectiveOutput:
+    """A slice's output whose means are weighed so that the slices add up to the step's; counts are left as they are."""
+    smallest = torch.finfo(torch.float32).tiny  # where nothing is masked the part is 0
+    shares = {name: size / totals[name].clamp(min=smallest) for name, size in sizes.items()}
+    parts = {
+        name: part if name.startswith("n_") else part * shares.get(name, shares["examples"])
+        for name, part in output.parts.items()
+    }
+    return replace(output, parts=parts)
+
+
+class _LengthGroups(LengthGroupedSampler):
+    """Batches of like lengths, in an order that depends on `(seed, trainer.epoch)` alone.
+
+    The stock sampler draws from the global generator, whose state a resumed run does not have at an epoch's start.
+    """
+
+    def __init__(self, batch_size: int, lengths: list[int], trainer: ObjectiveTrainer):
+        super().__init__(batch_size, lengths=lengths, generator=torch.Generator())
+        self.trainer = trainer
+
+    def __iter__(self):
+        args = self.trainer.args
+        seed = args.seed if args.data_seed is None else args.data_seed
+        self.generator.manual_seed(seed * 1_000_003 + self.trainer.epoch)
+        return super().__iter__()
+
+
+# --- what a trainer refuses, before it starts ---
+
+
+def _check_arguments(objective: Objective, args: ObjectiveArguments, others: dict) -> None:
+    """`others` is what else the constructor was given, by name."""
+    if not isinstance(objective, Objective):
+        raise UserError(f"objective is {objective!r}; expected what MaskTuning() or FineTuning() makes.")
+    if not isinstance(args, ObjectiveArguments):
+        raise UserError(f"args is {type(args).__name__}; expected ObjectiveArguments, which takes the same arguments.")
+    if args.should_save:
+        make_writable(Path(args.output_dir))
+    given = {name: getattr(args, name) for name in _WITHOUT_EFFECT}
+    given["compute_loss_func"] = others.get("compute_loss_func")
+    for name, value in given.items():
+        if value:
+            raise UserError(f"{name} is {value!r}, but the loss is the objective's; leave {name} out.")
+    if others.get("compute_metrics") and not objective.classifies:
+        raise UserError(
+            f"compute_metrics is given, but {type(objective).__name__} trains no classifier, so that there are no "
+            "predictions to score; leave it out and read eval_loss."
+        )
+    if args.push_to_hub and args.hub_strategy != "end":
+        raise UserError(
+            f"hub_strategy is {args.hub_strategy.value!r}, which uploads checkpoints without the masked-LM head and "
+            'with a pickle; give hub_strategy="end" and call trainer.push_to_hub() after the training.'
+        )
+    if args.update == "alternating" and (others.get("optimizers") or (None,))[0] is not None:
+        raise UserError('update="alternating" makes its own two optimisers; leave `optimizers` out, or its first.')
+
+
+def _check_optimizer(optimizer: torch.optim.Optimizer, objective: Objective) -> None:
+    """One that the user made may lack the parameters of the objective, which then would not train."""
+    held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+    lacking = [name for name, p in objective.named_parameters() if p.requires_grad and id(p) not in held]
+    if lacking:
+        raise UserError(
+            f"the optimizer has no group with {', '.join(lacking)} of {type(objective).__name__}, which are made "
+            "with the trainer; leave `optimizers` out, or give `optimizer_cls_and_kwargs` instead."
+        )
+
+
+def _check_evaluation_sets(evaluation, plm: SharedPLM, objective: Objective, id2label: dict[int, str]) -> None:
+    """A set, or several by name. A text stands for one that was checked before, None for none."""
+    named = evaluation if isinstance(evaluation, dict) else {"": evaluation}
+    for name, dataset in named.items():
+        if dataset is not None and not isinstance(dataset, str):
+            what = f"the evaluation set {name!r}" if name else "the evaluation set"
+            check_set(what, dataset, plm, objective, id2label)
+
+
+def check_set(
+    name: str, dataset, plm: SharedPLM, objective: Objective, id2label: dict[int, str], training: bool = False
+) -> None:
+    """One set, which messages call `name`, for a model whose labels have these names."""
+    if not isinstance(dataset, Dataset):
+        raise UserError(
+            f"{name} is a {type(dataset).__name__}; expected a Dataset, as mtlib.tokenise makes one. Streams and torch "
+            "datasets are not read; Dataset.from_list(list(rows)) makes a Dataset of their rows."
+        )
+    if len(dataset) == 0:
+        raise UserError(f"{name} is empty; expected at least one example.")
+    columns = ", ".join(dataset.column_names)
+    if "input_ids" not in dataset.column_names:
+        raise UserError(f"{name} has no column `input_ids`, but {columns}; give it to mtlib.tokenise.")
+    # a classifier is evaluated on the texts as they stand
+    needed = objective.columns.keys() if training or not objective.classifies else set()
+    if missing := sorted(needed - {*dataset.column_names}):
+        raise UserError(
+            f"{name} has no column {', '.join(missing)}, which {type(objective).__name__} needs; it has {columns}."
+            + _preparers_of(objective)
+        )
+    plm.check_inputs(dataset.with_format(None)["input_ids"], name)  # a format may hide columns
+    if objective.classifies and label_column(dataset.column_names):
+        check_labels(name, dataset, plm.config.num_labels)
+        _check_label_names(name, dataset, id2label)
+    elif objective.classifies and training:
+        raise UserError(f"{name} has no column `labels` or `label` with class numbers; it has {columns}.")
+
+
+def _check_label_names(name: str, dataset: Dataset, id2label: dict[int, str]) -> None:
+    """Where a set names its labels and the model too, one name must have one number: else answers count as wrong."""
+    ids = {label: number for number, label in enumerate(_label_names(dataset))}
+    if ids and len(ids) < len(id2label) and (unknown := sorted(ids.keys() - {*id2label.values()})):
+        raise UserError(
+            f"{name} names {len(ids)} labels, among them {unknown[0]!r}; the model has {len(id2label)}, "
+            f"{', '.join(id2label.values())}. Number its rows by the model's labels, or take `trainer.predict` without "
+            "labels and fold the answers."
+        )
+    for number, label in id2label.items():
+        if ids.get(label, number) != number:
+            raise UserError(
+                f"the label {label!r} is {ids[label]} in {name}, but {number} in the model's id2label, which is the "
+                "training set's where the model came without names. Number the labels of all sets alike; where the "
+                f"model's are the wrong ones, give id2label={dict(enumerate(ids))} to SharedPLM.from_pretrained."
+            )
+
+
+def _names_of_labels(plm: SharedPLM, training_set) -> dict[int, str]:
+    """The model's `id2label`, or the training set's where that names all labels and the model none."""
+    names = _label_names(training_set)
+    takes_them = plm.has_nameless_labels and len(names) == plm.config.num_labels
+    return dict(enumerate(names)) if takes_them else plm.config.id2label
+
+
+def _label_names(dataset) -> list[str]:
+    """Of a `ClassLabel` column of labels; none where it is another one."""
+    features = getattr(dataset, "features", None) or {}
+    column = features.get(label_column(features))
+    return list(column.names) if isinstance(column, ClassLabel) else []
+
+
+def _preparers_of(objective: Objective) -> str:
+    """Which classes add the columns that the masking policy and the classification loss read."""
+    masking = getattr(objective, "masking", None)
+    names = ", ".join(type(preparer).__name__ for preparer in (masking.preparers() if masking else ()))
+    of_policy = f" The policy's preparers add it ({names}): `for prepare in policy.preparers()`." if names else ""
+    prepared_by = getattr(objective, "classification", objective).prepared_by
+    return of_policy + (f" What the classification loss reads is added by {prepared_by}." if prepared_by else "")

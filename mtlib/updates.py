@@ -4,12 +4,14 @@ import json
 from pathlib import Path
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from mtlib.errors import UserError
+from mtlib.objectives import Objective
+from mtlib.plm import SharedPLM
 
 DECAY = 0.95  # of the running norm of the classification gradient
-_FROZEN = 'update="balanced" weighs two gradients on the trunk, and this one is frozen; use "joint".'
+UPDATES = ("joint", "balanced", "alternating")
 
 
 class AlternatingUpdate:
@@ -27,25 +29,25 @@ class AlternatingUpdate:
     def __init__(self, optimizer: torch.optim.Optimizer):
         self.optimizer = optimizer
 
-    def step(self, trainer, model: nn.Module, batch: dict) -> torch.Tensor:
+    def step(self, trainer, model: nn.Module, batch: dict, totals: dict | None = None) -> Tensor:
         """Both backward passes and the first of the two steps; the trainer clips and steps for the second."""
-        objective, alpha = trainer.objective, trainer.objective.alpha
-        filled = trainer.run_loss(model, objective.masked_lm, batch)
+        objective, alpha = trainer.training_objective, trainer.training_objective.alpha
+        filled = trainer.run_loss(model, objective.masked_lm, batch, totals)
         loss = _backward(trainer, alpha * filled.loss)
         trainer.accelerator.clip_grad_norm_(model.parameters(), trainer.args.max_grad_norm or float("inf"))
         for group, scheduled in zip(self.optimizer.param_groups, trainer.optimizer.param_groups, strict=True):
             group["lr"] = scheduled["lr"]
         self.optimizer.step()
         model.zero_grad()
-        classified = trainer.run_loss(model, objective.classify, batch | {"perturbed_ids": filled.perturbed_ids})
+        refilled = batch | {"perturbed_ids": filled.perturbed_ids}
+        classified = trainer.run_loss(model, objective.classify, refilled, totals)
         return loss + _backward(trainer, (1 - alpha) * classified.loss)
 
     def save(self, folder: Path) -> None:
         torch.save(self.optimizer.state_dict(), folder / self.FILE)
 
     def load(self, folder: Path, device: torch.device) -> None:
-        _require(folder / self.FILE, "alternating")
-        state = torch.load(folder / self.FILE, map_location="cpu", weights_only=True)
+        state = torch.load(_left_by("alternating", folder / self.FILE), map_location="cpu", weights_only=True)
         self.optimizer.load_state_dict(state)
 
 
@@ -63,7 +65,7 @@ class BalancedUpdate:
 
     It needs a masked LM that has something to learn. A gradient of a loss near 0 is hardly more than noise, and is
     lengthened all the same: with masks that fall on "the" or the full stop alone, most trainings stayed at their first
-    classification loss for long, which the joint update did not (`data/results/POLICIES.md`, strength 0.5).
+    classification loss for long, which the joint update did not.
 
     GradNorm (Chen et al. 2018) equalises gradient norms too, but learns the weights.
 
@@ -75,21 +77,22 @@ class BalancedUpdate:
     FILE = "balanced_update.json"
 
     def __init__(self):
-        self.ft_norm: torch.Tensor | None = None  # r, a scalar
-        self._mlm_gradients: list[torch.Tensor | None] | None = None  # of the slices so far
+        self.ft_norm: Tensor | None = None  # r, a scalar
+        self._mlm_gradients: list[Tensor | None] | None = None  # of the slices so far
 
-    def step(self, trainer, model: nn.Module, batch: dict) -> torch.Tensor:
+    def step(self, trainer, model: nn.Module, batch: dict, totals: dict | None = None) -> Tensor:
         """Both backward passes of one slice; after the last slice `.grad` holds the gradient of the whole step."""
-        objective, alpha, loss = trainer.objective, trainer.objective.alpha, 0.0
+        objective, alpha, loss = trainer.training_objective, trainer.training_objective.alpha, 0.0
         # several processes: DistributedDataParallel would reduce gradients that are swapped out in between
         with trainer.accelerator.no_sync(model):
             with torch.set_grad_enabled(alpha > 0):
-                filled = trainer.run_loss(model, objective.masked_lm, batch)
+                filled = trainer.run_loss(model, objective.masked_lm, batch, totals)
             if alpha > 0:  # each loss adds to the gradients of its own slices so far
                 ft_gradients = _swap_gradients(model, self._mlm_gradients)
                 loss = alpha * _backward(trainer, filled.loss)
                 self._mlm_gradients = _swap_gradients(model, ft_gradients)
-            classified = trainer.run_loss(model, objective.classify, batch | {"perturbed_ids": filled.perturbed_ids})
+            refilled = batch | {"perturbed_ids": filled.perturbed_ids}
+            classified = trainer.run_loss(model, objective.classify, refilled, totals)
             loss = loss + (1 - alpha) * _backward(trainer, classified.loss)
         if trainer.accelerator.sync_gradients:
             if trainer.args.world_size > 1:
@@ -110,8 +113,8 @@ class BalancedUpdate:
         pairs = list(zip(model.parameters(), mlm_gradients, strict=True))
         shared = [(p.grad, mlm) for p, mlm in pairs if p.grad is not None and mlm is not None]
         if not shared:
-            raise UserError(_FROZEN)
-        ft_norm, mlm_norm = (_norm(side) for side in zip(*shared, strict=True))
+            raise UserError('update="balanced" weighs two gradients on one trunk, and none is there; use "joint".')
+        ft_norm, mlm_norm = (torch.nn.utils.get_total_norm(side) for side in zip(*shared, strict=True))
         self.ft_norm = ft_norm if self.ft_norm is None else DECAY * self.ft_norm + (1 - DECAY) * ft_norm
         scale = torch.where(mlm_norm > 0, self.ft_norm / mlm_norm, 0.0)
         for parameter, mlm in pairs:
@@ -127,45 +130,66 @@ class BalancedUpdate:
         (folder / self.FILE).write_text(json.dumps({"ft_norm": ft_norm}))
 
     def load(self, folder: Path, device: torch.device) -> None:
-        _require(folder / self.FILE, "balanced")
-        ft_norm = json.loads((folder / self.FILE).read_text())["ft_norm"]
+        ft_norm = json.loads(_left_by("balanced", folder / self.FILE).read_text())["ft_norm"]
         self.ft_norm = None if ft_norm is None else torch.tensor(ft_norm, device=device)
 
 
-def _require(file: Path, update: str) -> None:
+def gradient_lengths(plm: SharedPLM, objective: Objective, batch: dict) -> dict[str, float]:
+    """How the two losses of an objective pull at the trunk they share, on one batch that it has prepared.
+
+    Returns:
+        The norms of the gradients of L_MLM and L_FT, unweighted, over the trunk's parameters that both reach (a pooler
+        serves the classifier alone), and their cosine: `mlm`, `ft` and `cosine`.
+    """
+    filled = objective.masked_lm(plm, batch)
+    classified = objective.classify(plm, batch | {"perturbed_ids": filled.perturbed_ids})
+    parameters = plm.trunk_parameters()
+    sides = [torch.autograd.grad(output.loss, parameters, allow_unused=True) for output in (filled, classified)]
+    shared = [pair for pair in zip(*sides, strict=True) if None not in pair]
+    mlm, ft = (torch.cat([gradient.flatten() for gradient in side]) for side in zip(*shared, strict=True))
+    cosine = torch.nn.functional.cosine_similarity(mlm, ft, dim=0)
+    return {"mlm": mlm.norm().item(), "ft": ft.norm().item(), "cosine": cosine.item()}
+
+
+def check_update(plm: SharedPLM, objective: Objective, args) -> None:
+    """Raise `UserError` where the update that `args` name cannot be done with this model, objective and precision."""
+    update = args.update
+    if update not in UPDATES:
+        raise UserError(f"update is {update!r}; expected one of {', '.join(UPDATES)}.")
+    if update == "joint":
+        return
+    if not objective.two_losses:
+        raise UserError(f'update="{update}" needs the two losses of MaskTuning, not {type(objective).__name__}.')
+    if args.fp16:
+        raise UserError(f'update="{update}" measures or clips two gradients, which fp16 scales; use bf16 or float32.')
+    if update == "alternating" and (args.gradient_accumulation_steps > 1 or args.world_size > 1):
+        raise UserError(
+            'update="alternating" steps twice per batch, in one process; it needs gradient_accumulation_steps=1.'
+        )
+    if update == "balanced" and not plm.shared:
+        raise UserError('update="balanced" weighs two gradients on one trunk; this model has two, use update="joint".')
+    if update == "balanced" and not any(parameter.requires_grad for parameter in plm.trunk_parameters()):
+        raise UserError('update="balanced" weighs two gradients on the trunk, and this one is frozen; use "joint".')
+
+
+def _left_by(update: str, file: Path) -> Path:
+    """A file of a checkpoint, which only a training with this update writes."""
     if not file.exists():
         raise UserError(
             f'{file.parent} has no {file.name}: it was not left by a training with update="{update}". Resume with the '
             "update that it was begun with, or begin anew in another folder."
         )
+    return file
 
 
-def check_update(update: str, plm, objective, args) -> None:
-    """Raise `UserError` where an update cannot be done with this model, objective and setting."""
-    if update == "joint":
-        return
-    if not objective.two_losses:
-        raise UserError(f'update="{update}" needs the two losses of MaskTuning, not {type(objective).__name__}.')
-    if update == "alternating" and args.world_size > 1:
-        raise UserError('update="alternating" runs in one process; use update="joint" on several GPUs.')
-    if update == "balanced" and not plm.shared:
-        raise UserError('update="balanced" weighs two gradients on one trunk; this model has two, use update="joint".')
-    if update == "balanced" and not any(parameter.requires_grad for parameter in plm.trunk_parameters()):
-        raise UserError(_FROZEN)
-
-
-def _backward(trainer, loss: torch.Tensor) -> torch.Tensor:
+def _backward(trainer, loss: Tensor) -> Tensor:
     # DistributedDataParallel averages gradients over processes, whereas the slices' losses are to be summed
     loss = loss * trainer.args.world_size
     trainer.accelerator.backward(loss)
     return loss.detach()
 
 
-def _norm(gradients: tuple[torch.Tensor, ...]) -> torch.Tensor:
-    return torch.nn.utils.get_total_norm(gradients)
-
-
-def _swap_gradients(model: nn.Module, gradients: list[torch.Tensor | None] | None) -> list[torch.Tensor | None]:
+def _swap_gradients(model: nn.Module, gradients: list[Tensor | None] | None) -> list[Tensor | None]:
     """Put these into `.grad` (None: nothing yet), and return what was there."""
     parameters = list(model.parameters())
     before = [parameter.grad for parameter in parameters]

@@ -4,7 +4,6 @@ import pytest
 import torch
 from transformers import AutoModelForMaskedLM
 
-from mtlib.diagnostics import gradient_diagnostics
 from mtlib.errors import UserError
 from mtlib.masking import (
     BernoulliMasking,
@@ -15,7 +14,16 @@ from mtlib.masking import (
     replace_masked,
 )
 from mtlib.methods.readings import DoubleValidated
-from mtlib.objectives import FineTuning, MaskedLM, MaskTuning, fine_tuning_loss, integrated_loss, masked_lm_loss
+from mtlib.objectives import (
+    FineTuning,
+    MaskedLM,
+    MaskTuning,
+    ObjectiveOutput,
+    fine_tuning_loss,
+    integrated_loss,
+    masked_lm_loss,
+)
+from mtlib.trainer import share_of_step, sizes_of, totals_of
 from tests.conftest import make_batch, make_plm, make_tokenizer, tiny_bert_config
 from tests.test_plm import architecture
 from tests.test_trainer import history, train
@@ -38,19 +46,25 @@ def test_equation_1_by_hand():
     assert integrated_loss(mlm_loss, ft_loss, 0.6).item() == pytest.approx(0.6 * mlm + 0.4 * ft)
 
 
-def test_slices_of_a_batch_add_up_to_it():
-    torch.manual_seed(0)
-    mlm_logits, targets = torch.randn(7, 11), torch.randint(11, (7,))
-    logits, labels = torch.randn(6, 3), torch.randint(3, (6,))
+def slices_of(objective, plm, batch, *rows) -> list[ObjectiveOutput]:
+    """What a trainer makes of a prepared batch that is cut into these rows."""
+    slices = [{name: value[part] for name, value in batch.items()} for part in rows]
+    sizes = [sizes_of(objective, part) for part in slices]
+    totals = totals_of(sizes, torch.device("cpu"))
+    return [share_of_step(objective(plm, part), of, totals) for part, of in zip(slices, sizes, strict=True)]
 
-    def loss(masked, rows, *totals):
-        n_masked, n_rows = totals or (None, None)
-        mlm_loss = masked_lm_loss(mlm_logits[masked], targets[masked], n_masked)
-        return integrated_loss(mlm_loss, fine_tuning_loss(logits[rows], labels[rows], n_rows), 0.7)
 
-    slices = [(slice(0, 1), slice(0, 4)), (slice(1, 7), slice(4, 6))]
-    parts = [loss(masked, rows, 7, 6) for masked, rows in slices]
-    torch.testing.assert_close(sum(parts), loss(slice(None), slice(None)))
+@pytest.mark.parametrize(
+    "objective", [FineTuning(), MaskedLM(), MaskTuning(0.7), MaskTuning(0.7, mlm_reduction="examples")]
+)
+@pytest.mark.parametrize("policy", [ExactMasking(0.5), OriginalMasking(0.5), ExactMasking(0.0)])
+def test_slices_of_a_batch_add_up_to_it(still_plm, objective, policy):
+    objective.masking = policy
+    batch = objective.prepare(still_plm, make_batch(still_plm), torch.Generator().manual_seed(0))
+    whole, slices = objective(still_plm, batch), slices_of(objective, still_plm, batch, slice(0, 1), slice(1, 4))
+    torch.testing.assert_close(sum(part.loss for part in slices), whole.loss)
+    for name, part in whole.parts.items():
+        torch.testing.assert_close(sum(of.parts[name] for of in slices), part)
 
 
 def test_nothing_masked_is_zero_not_nan():
@@ -187,15 +201,6 @@ class TestWholeTextPredicted:
         torch.testing.assert_close(output.mlm_logits, alone.mlm_logits)
         assert output.parts["n_masked"] == batch["mask"].sum() and output.parts["n_correct"] == alone.parts["n_correct"]
 
-    def test_the_original_policy_brings_it_to_mask_tuning_whose_slices_add_up(self, still_plm, tmp_path):
-        batch = make_batch(still_plm)
-        whole = MaskTuning(0.5, OriginalMasking(0.3)).prepare(still_plm, batch, torch.Generator().manual_seed(0))
-        loss = MaskTuning(0.5)(still_plm, whole).loss
-        assert loss != MaskTuning(0.5)(still_plm, whole | {"mlm_places": whole["mask"]}).loss
-        counts = {"n_examples": torch.tensor(4), "n_mlm_places": whole["mlm_places"].sum()}
-        slices = [{name: value[rows] for name, value in whole.items()} | counts for rows in (slice(0, 1), slice(1, 4))]
-        torch.testing.assert_close(sum(MaskTuning(0.5)(still_plm, part).loss for part in slices), loss)
-
     def test_the_trainer_counts_every_token(self, tmp_path):
         histories = []
         for size in (8, 2):
@@ -216,25 +221,6 @@ def test_80_10_10():
     shares = torch.stack([(masked[mask] == tokenizer.mask_token_id), (masked[mask] == 7)]).float().mean(1)
     assert shares[0].item() == pytest.approx(0.8, abs=0.03) and shares[1].item() == pytest.approx(0.1, abs=0.03)
     assert (replace_masked(ids, mask, tokenizer)[mask] == tokenizer.mask_token_id).all()
-
-
-def test_gradient_diagnostics_by_hand():
-    plm = make_plm(tiny_bert_config(**NO_DROPOUT))
-    batch = MaskTuning().prepare(plm, make_batch(plm))
-    before = torch.get_rng_state()
-    slice_of_a_step = batch | {"n_examples": torch.tensor(99), "n_mlm_places": torch.tensor(99)}
-    found = gradient_diagnostics(plm, MaskTuning(), slice_of_a_step)
-    assert torch.equal(before, torch.get_rng_state())
-    gradients = {}
-    shared = [p for name, p in plm.trunk.named_parameters() if "pooler" not in name]
-    for name in ("mlm_loss", "ft_loss"):
-        plm.zero_grad()
-        MaskTuning()(plm, batch).parts[name].backward()
-        gradients[name] = torch.cat([p.grad.flatten() for p in shared])
-    mlm, ft = gradients["mlm_loss"], gradients["ft_loss"]
-    torch.testing.assert_close(found["mlm_grad_norm"], mlm.norm())
-    torch.testing.assert_close(found["ft_grad_norm"], ft.norm())
-    torch.testing.assert_close(found["grad_cosine"], mlm @ ft / mlm.norm() / ft.norm())
 
 
 def test_separate_trunks_split_the_gradient():

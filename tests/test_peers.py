@@ -64,8 +64,6 @@ class TestByHand:
         still_plm.classify = lambda batch: LOGITS
         output = BiasProduct()(still_plm, {"bias_log_probabilities": BIAS, "labels": Y})
         assert output.loss.item() == pytest.approx(by_hand) and {*output.parts} == {"ft_loss"}
-        of_a_slice = BiasProduct()(still_plm, {"bias_log_probabilities": BIAS, "labels": Y, "n_examples": 4})
-        assert of_a_slice.loss.item() == pytest.approx(by_hand / 2)
 
     def test_reweight(self):
         loss, parts = reweight_loss(LOGITS, B, Y)
@@ -88,22 +86,6 @@ class TestByHand:
         assert jensen_shannon(p, q, released=True).item() == pytest.approx(released / 2)
         far = torch.tensor([[200.0, 0.0]])
         assert jensen_shannon(far, -far).item() == pytest.approx(LN2), "its largest value"
-
-    def test_slices_add_up_to_the_whole(self):
-        weights = torch.tensor([1.0, 0.5, 0.5])
-        losses = [  # of logits, bias, labels, number of examples, sum of the class weights, sum of the bias weights
-            lambda z, b, y, n=None, w=None, v=None: product_of_experts_loss(z, b.log(), y, 0.7, weights, n, w)[0],
-            lambda z, b, y, n=None, w=None, v=None: debiased_focal_loss(z, b.log(), y, 2.0, 0.7, weights, n, w)[0],
-            lambda z, b, y, n=None, w=None, v=None: learned_mixin_loss(z, b.log(), y, y + 1.0, 0.03, n)[0],
-            lambda z, b, y, n=None, w=None, v=None: bias_product_loss(z, b.log(), y, n)[0],
-            lambda z, b, y, n=None, w=None, v=None: confidence_regularization_loss(z, b, b, y, n)[0],
-            lambda z, b, y, n=None, w=None, v=None: jensen_shannon(z, b.log(), False, n),
-            lambda z, b, y, n=None, w=None, v=None: reweight_loss(z, b, y, v)[0],
-        ]
-        totals = torch.tensor(2), torch.tensor(3 / 2), torch.tensor(5 / 4)
-        for loss in losses:
-            slices = [loss(LOGITS[i], B[i], Y[i], *totals) for i in ([0], [1])]
-            torch.testing.assert_close(sum(slices), loss(LOGITS, B, Y))
 
 
 class TestLimits:
@@ -422,10 +404,10 @@ class TestObjectives:
         with pytest.raises(UserError, match=message):
             trainer.train()
         assert trainer.state.global_step == 0 and plm.objective is None
-        before = [parameter.detach().clone() for parameter in trainer.objective.parameters()]
-        optimizer.add_param_group({"params": list(trainer.objective.parameters())})
+        before = [parameter.detach().clone() for parameter in trainer.training_objective.parameters()]
+        optimizer.add_param_group({"params": list(trainer.training_objective.parameters())})
         trainer.train()
-        moved = [not torch.equal(a, b) for a, b in zip(before, trainer.objective.parameters(), strict=True)]
+        moved = [not torch.equal(a, b) for a, b in zip(before, trainer.training_objective.parameters(), strict=True)]
         assert trainer.state.global_step == 1 and all(moved)
 
     def test_resuming_with_another_objective_is_a_clear_error(self, tmp_path):
@@ -510,7 +492,7 @@ class TestObjectives:
         objective = ProductOfExperts(halve_others=True)
         objective.build(plm, with_columns(examples(4)))
         batch = peer_batch(plm) | {"labels": torch.tensor([0, 1, 2, 0])}
-        assert objective.totals(batch)["n_weighted"] == 3
+        assert objective.sizes(batch)["bias_loss"] == 3
         bias_logits, weights = objective.bias_network(batch["bias_features"]), torch.tensor([1.0, 0.5, 0.5])
         loss, _ = product_of_experts_loss(plm.classify(batch), bias_logits, batch["labels"], class_weights=weights)
         torch.testing.assert_close(objective(plm, batch).loss, loss)

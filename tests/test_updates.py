@@ -27,16 +27,21 @@ def step(update, model: TwoHeads, mlm: list[float], ft: list[float], alpha: floa
     """A slice whose two losses have these gradients on the trunk, and each on its own head."""
 
     def loss(head: str, direction: list[float]):
-        return lambda model, batch: ObjectiveOutput((model.trunk + getattr(model, head)) @ torch.tensor(direction))
+        def output(model, batch):
+            return ObjectiveOutput(
+                {"loss": (model.trunk + getattr(model, head)) @ torch.tensor(direction)}, {"loss": 1.0}
+            )
+
+        return output
 
     objective = SimpleNamespace(alpha=alpha, masked_lm=loss("mlm_head", mlm), classify=loss("classifier", ft))
     trainer = SimpleNamespace(
-        objective=objective,
+        training_objective=objective,
         args=SimpleNamespace(world_size=1),
         accelerator=SimpleNamespace(
             backward=lambda loss: loss.backward(), sync_gradients=last, no_sync=lambda model: nullcontext()
         ),
-        run_loss=lambda model, loss, batch: loss(model, batch),
+        run_loss=lambda model, loss, batch, totals: loss(model, batch),
     )
     update.step(trainer, model, {})
 

@@ -8,7 +8,6 @@ alone, so that two objectives trained with one seed, data set and batch size are
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Collection
 from html import escape
 from pathlib import Path
 
@@ -233,18 +232,14 @@ class _Recorder(Objective):
     def columns(self) -> dict[str, int | float]:
         return {**self.objective.columns, "row": -1}
 
-    @property
-    def token_draws(self) -> Collection[str]:
-        return self.objective.token_draws
-
     def check(self, plm: SharedPLM) -> None:
         self.objective.check(plm)
 
     def build(self, plm: SharedPLM, examples: Dataset | None = None) -> None:
         self.objective.build(plm, examples)
 
-    def totals(self, batch: dict) -> dict[str, torch.Tensor | int]:
-        return self.objective.totals(batch)
+    def sizes(self, batch: dict) -> dict[str, torch.Tensor | int]:
+        return self.objective.sizes(batch)
 
     def prepare(self, plm: SharedPLM, batch: dict, generator: torch.Generator | None = None) -> dict:
         return self.objective.prepare(plm, batch, generator)

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 from datasets import Dataset
 
+from mtlib.encoding import check_labels
 from mtlib.errors import UserError
 from mtlib.methods.frozen_bias import SMALLEST
 from mtlib.plm import SharedPLM
 from mtlib.preparer import Prepared, Preparer, check_labelled, check_texts, with_column
 from mtlib.settings import COUNT
-from mtlib.trainer_checks import check_labels
 
 
 class BiasModel(ABC):

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from datasets import Dataset
 from torch import Tensor
 
-from mtlib.objectives import Objective, ObjectiveOutput, check_probabilities, mean
+from mtlib.objectives import Objective, ObjectiveOutput, check_probabilities
 from mtlib.plm import SharedPLM
 
 
@@ -14,7 +14,6 @@ def confidence_regularization_loss(
     teacher_probabilities: Tensor,
     bias_probabilities: Tensor,
     labels: Tensor,
-    n_examples: Tensor | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """L = -mean of sum_j s_j log p_j, where s_j is proportional to t_j^(1 - b_y) (Utama et al. 2020).
 
@@ -25,7 +24,6 @@ def confidence_regularization_loss(
         teacher_probabilities: t, `(batch, classes)`.
         bias_probabilities: b, `(batch, classes)`.
         labels: gold labels, `(batch,)`.
-        n_examples: what the mean divides by, when this batch is a slice of a larger one; default its own size.
 
     Returns:
         The loss (scalar, nats, float32) and its part `ft_loss`, the same. Gradients reach the logits alone.
@@ -33,7 +31,7 @@ def confidence_regularization_loss(
     bias = bias_probabilities.detach().float().gather(1, labels[:, None])  # (batch, 1)
     softened = teacher_probabilities.detach().float() ** (1 - bias).clamp(min=0)  # (batch, classes)
     soft_labels = softened / softened.sum(-1, keepdim=True)
-    loss = mean(-(soft_labels * logits.float().log_softmax(-1)).sum(-1), n_examples)
+    loss = -(soft_labels * logits.float().log_softmax(-1)).sum(-1).mean()
     return loss, {"ft_loss": loss}
 
 
@@ -57,5 +55,5 @@ class ConfidenceRegularization(Objective):
     def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
         logits = plm.classify(batch)  # (batch, classes)
         teacher, bias = batch["teacher_probabilities"], batch["bias_log_probabilities"].exp()
-        loss, parts = confidence_regularization_loss(logits, teacher, bias, batch["labels"], batch.get("n_examples"))
-        return ObjectiveOutput(loss, parts, logits)
+        _, parts = confidence_regularization_loss(logits, teacher, bias, batch["labels"])
+        return ObjectiveOutput(parts, {"ft_loss": 1.0}, logits)

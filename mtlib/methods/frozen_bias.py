@@ -14,7 +14,6 @@ from mtlib.objectives import (
     check_probabilities,
     classify_with_state,
     fine_tuning_loss,
-    mean,
     require_built,
     state_size,
 )
@@ -30,7 +29,6 @@ def learned_mixin_loss(
     labels: Tensor,
     gate: Tensor,
     entropy_weight: float = 0.03,
-    n_examples: Tensor | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """L = CE(log p + g log b, y) + entropy_weight * H(softmax(g log b)), batch means (Clark et al. 2019).
 
@@ -43,7 +41,6 @@ def learned_mixin_loss(
         labels: gold labels, `(batch,)`.
         gate: g, 0 or more, `(batch,)`.
         entropy_weight: the paper's 0.03 for MNLI.
-        n_examples: what the means divide by, when this batch is a slice of a larger one; default its own size.
 
     Returns:
         The loss (scalar, nats, float32) and its parts `ft_loss` (of the ensemble) and `entropy` (unweighted).
@@ -51,14 +48,14 @@ def learned_mixin_loss(
     scaled = gate.float()[:, None] * _finite(bias_log_probabilities)  # (batch, classes)
     log_scaled = scaled.log_softmax(-1)
     parts = {
-        "ft_loss": fine_tuning_loss(logits.float().log_softmax(-1) + scaled, labels, n_examples),
-        "entropy": mean(-(log_scaled.exp() * log_scaled).sum(-1), n_examples),
+        "ft_loss": fine_tuning_loss(logits.float().log_softmax(-1) + scaled, labels),
+        "entropy": -(log_scaled.exp() * log_scaled).sum(-1).mean(),
     }
     return parts["ft_loss"] + entropy_weight * parts["entropy"], parts
 
 
 def bias_product_loss(
-    logits: Tensor, bias_log_probabilities: Tensor, labels: Tensor, n_examples: Tensor | None = None
+    logits: Tensor, bias_log_probabilities: Tensor, labels: Tensor
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """L = CE(log p + log b, y), batch mean: an ensemble without a gate (Clark et al. 2019).
 
@@ -66,34 +63,29 @@ def bias_product_loss(
         logits: of the model, `(batch, classes)`.
         bias_log_probabilities: log b, `(batch, classes)`, below log 1e-6 taken for that; no gradient reaches it.
         labels: gold labels, `(batch,)`.
-        n_examples: what the mean divides by, when this batch is a slice of a larger one; default its own size.
 
     Returns:
         The loss (scalar, nats, float32) and its part `ft_loss`, the same.
     """
     product = logits.float().log_softmax(-1) + _finite(bias_log_probabilities)  # (batch, classes)
-    loss = fine_tuning_loss(product, labels, n_examples)
+    loss = fine_tuning_loss(product, labels)
     return loss, {"ft_loss": loss}
 
 
-def reweight_loss(
-    logits: Tensor, bias_probabilities: Tensor, labels: Tensor, n_weighted: Tensor | None = None
-) -> tuple[Tensor, dict[str, Tensor]]:
+def reweight_loss(logits: Tensor, bias_probabilities: Tensor, labels: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
     """L = sum of (1 - b_y) CE(p, y) / sum of (1 - b_y): examples count the less, the better the bias explains them.
 
     Args:
         logits: of the model, `(batch, classes)`.
         bias_probabilities: b, `(batch, classes)`; no gradient reaches it.
         labels: gold labels, `(batch,)`.
-        n_weighted: the sum of the weights, when this batch is a slice of a larger one; default that of its own.
 
     Returns:
         The loss (scalar, nats, float32; 0 where all weights are 0) and its part `ft_loss`, the same.
     """
     weights = _reweighting(bias_probabilities, labels)  # (batch,)
     losses = cross_entropy(logits.float(), labels, reduction="none")  # (batch,)
-    n_weighted = weights.sum() if n_weighted is None else n_weighted
-    loss = (weights * losses).sum() / n_weighted.clamp(min=torch.finfo(torch.float32).tiny)
+    loss = (weights * losses).sum() / weights.sum().clamp(min=torch.finfo(torch.float32).tiny)
     return loss, {"ft_loss": loss}
 
 
@@ -146,11 +138,12 @@ class LearnedMixin(_WithFrozenBias):
         require_built(self, self.gate)
         logits, state = classify_with_state(plm, batch)  # (batch, classes), (batch, hidden)
         gate = softplus(self.gate(state).float()).squeeze(1)  # (batch,)
-        bias, n_examples = batch["bias_log_probabilities"], batch.get("n_examples")
-        loss, parts = learned_mixin_loss(logits, bias, batch["labels"], gate, self.entropy_weight, n_examples)
+        bias = batch["bias_log_probabilities"]
+        _, parts = learned_mixin_loss(logits, bias, batch["labels"], gate, self.entropy_weight)
         misled = (bias.argmax(-1) != batch["labels"]).float()  # (batch,)
         gates = {"gate": gate.detach(), "misled": misled, "gate_misled": gate.detach() * misled}
-        return ObjectiveOutput(loss, parts | {name: mean(each, n_examples) for name, each in gates.items()}, logits)
+        parts |= {name: each.mean() for name, each in gates.items()}
+        return ObjectiveOutput(parts, {"ft_loss": 1.0, "entropy": self.entropy_weight}, logits)
 
 
 class BiasProduct(_WithFrozenBias):
@@ -160,10 +153,8 @@ class BiasProduct(_WithFrozenBias):
 
     def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
         logits = plm.classify(batch)  # (batch, classes)
-        loss, parts = bias_product_loss(
-            logits, batch["bias_log_probabilities"], batch["labels"], batch.get("n_examples")
-        )
-        return ObjectiveOutput(loss, parts, logits)
+        _, parts = bias_product_loss(logits, batch["bias_log_probabilities"], batch["labels"])
+        return ObjectiveOutput(parts, {"ft_loss": 1.0}, logits)
 
 
 class Reweight(_WithFrozenBias):
@@ -171,12 +162,11 @@ class Reweight(_WithFrozenBias):
 
     name = "reweight"
 
-    def totals(self, batch: dict) -> dict[str, Tensor | int]:
-        weights = _reweighting(batch["bias_log_probabilities"].exp(), batch["labels"])  # (batch,)
-        return super().totals(batch) | {"n_weighted": weights.sum()}
+    def sizes(self, batch: dict) -> dict[str, Tensor | int]:
+        return {"ft_loss": _reweighting(batch["bias_log_probabilities"].exp(), batch["labels"]).sum()}
 
     def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
         logits = plm.classify(batch)  # (batch, classes)
         bias = batch["bias_log_probabilities"].exp()
-        loss, parts = reweight_loss(logits, bias, batch["labels"], batch.get("n_weighted"))
-        return ObjectiveOutput(loss, parts, logits)
+        _, parts = reweight_loss(logits, bias, batch["labels"])
+        return ObjectiveOutput(parts, {"ft_loss": 1.0}, logits)

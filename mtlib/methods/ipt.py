@@ -21,7 +21,7 @@ NO_WORD = -100  # pads heads and relations; cross_entropy leaves it out
 
 
 def parsing_loss(
-    arc_scores: Tensor, relation_scores: Tensor, heads: Tensor, relations: Tensor, n_words: Tensor | None = None
+    arc_scores: Tensor, relation_scores: Tensor, heads: Tensor, relations: Tensor
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """L = CE(arc, gold head) + CE(relation at the gold head, gold relation), means over the words.
 
@@ -29,12 +29,11 @@ def parsing_loss(
         arc_scores: of each candidate (the root, then the words) as head of each word, `(batch, words, 1 + words)`.
         relation_scores: of each word with its gold head, `(batch, words, relations)`.
         heads, relations: gold, `(batch, words)`; `NO_WORD` where there is none.
-        n_words: what the means divide by, when the batch is a slice of a larger one; default its own count.
 
     Returns:
         The loss (scalar, nats, float32) and its parts `arc_loss` and `relation_loss`.
     """
-    n_words = (heads != NO_WORD).sum() if n_words is None else n_words
+    n_words = (heads != NO_WORD).sum().clamp(min=1)
     pairs = {"arc_loss": (arc_scores, heads), "relation_loss": (relation_scores, relations)}
     parts = {
         name: cross_entropy(scores.float().flatten(0, 1), gold.flatten(), ignore_index=NO_WORD, reduction="sum")
@@ -81,18 +80,18 @@ class DependencyParsing(Objective):
             for weight in (self.arc, self.relation):
                 nn.init.normal_(weight, std=1 / hidden)  # states have a length of sqrt(hidden): scores near 1
 
-    def totals(self, batch: dict) -> dict[str, Tensor | int]:
-        return super().totals(batch) | {"n_words": (batch["heads"] != NO_WORD).sum()}
+    def sizes(self, batch: dict) -> dict[str, Tensor | int]:
+        return dict.fromkeys(("arc_loss", "relation_loss", "share_right_heads"), (batch["heads"] != NO_WORD).sum())
 
     def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
         require_built(self, self.arc)
         heads = batch["heads"]  # (batch, words)
         scores = self.parse(plm, batch)
-        n_words = batch.get("n_words")
-        loss, parts = parsing_loss(scores.arc_scores, scores.relation_scores, heads, batch["relations"], n_words)
-        right = (scores.arc_scores.argmax(-1) == heads).sum()
-        share = right / ((heads != NO_WORD).sum() if n_words is None else n_words)
-        return ObjectiveOutput(loss, parts | {"share_right_heads": share})
+        _, parts = parsing_loss(scores.arc_scores, scores.relation_scores, heads, batch["relations"])
+        parts["share_right_heads"] = (scores.arc_scores.argmax(-1) == heads).sum() / (heads != NO_WORD).sum().clamp(
+            min=1
+        )
+        return ObjectiveOutput(parts, {"arc_loss": 1.0, "relation_loss": 1.0})
 
     def parse(self, plm: SharedPLM, batch: dict) -> Parse:
         """The scores of a batch with `words` and gold `heads`; the argmax of `arc_scores` is the predicted head."""

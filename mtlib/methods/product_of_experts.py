@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from mtlib.errors import UserError
-from mtlib.objectives import Objective, ObjectiveOutput, fine_tuning_loss, mean, require_built
+from mtlib.objectives import Objective, ObjectiveOutput, fine_tuning_loss, require_built
 from mtlib.plm import SharedPLM
 from mtlib.settings import ABOVE_0, FROM_0
 
@@ -20,8 +20,6 @@ def product_of_experts_loss(
     labels: Tensor,
     bias_weight: float = 1.0,
     class_weights: Tensor | None = None,
-    n_examples: Tensor | None = None,
-    n_weighted: Tensor | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """L = CE(log p + log b, y) + bias_weight * CE_w(b, y), Karimi Mahabadi et al. 2020.
 
@@ -34,16 +32,14 @@ def product_of_experts_loss(
         labels: gold labels, `(batch,)`.
         bias_weight: of the bias network's own loss.
         class_weights: `(classes,)`; that loss is then the mean weighted by the gold label's weight.
-        n_examples, n_weighted: what the first mean and the weighted one divide by, when this batch is a slice of a
-            larger one; default its own size and its own sum of weights.
 
     Returns:
         The loss (scalar, nats, float32) and its parts `ft_loss` (of the product) and `bias_loss` (unweighted).
     """
     product = logits.float().log_softmax(-1) + bias_logits.float().log_softmax(-1)  # (batch, classes)
     parts = {
-        "ft_loss": fine_tuning_loss(product, labels, n_examples),
-        "bias_loss": _bias_loss(bias_logits, labels, class_weights, n_weighted),
+        "ft_loss": fine_tuning_loss(product, labels),
+        "bias_loss": cross_entropy(bias_logits.float(), labels, class_weights),
     }
     return parts["ft_loss"] + bias_weight * parts["bias_loss"], parts
 
@@ -55,8 +51,6 @@ def debiased_focal_loss(
     focus: float = 2.0,
     bias_weight: float = 1.0,
     class_weights: Tensor | None = None,
-    n_examples: Tensor | None = None,
-    n_weighted: Tensor | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """L = mean of (1 - b_y)^focus * CE(p, y), + bias_weight * CE_w(b, y): the sibling of the product, DFL.
 
@@ -66,17 +60,10 @@ def debiased_focal_loss(
     losses = cross_entropy(logits.float(), labels, reduction="none")  # (batch,)
     parts = {
         # the floor keeps the gradient finite where the bias network is certain and focus lies between 0 and 1
-        "ft_loss": mean((1 - bias).clamp(min=1e-6) ** focus * losses, n_examples),
-        "bias_loss": _bias_loss(bias_logits, labels, class_weights, n_weighted),
+        "ft_loss": ((1 - bias).clamp(min=1e-6) ** focus * losses).mean(),
+        "bias_loss": cross_entropy(bias_logits.float(), labels, class_weights),
     }
     return parts["ft_loss"] + bias_weight * parts["bias_loss"], parts
-
-
-def _bias_loss(bias_logits: Tensor, labels: Tensor, weights: Tensor | None, n_weighted: Tensor | None) -> Tensor:
-    total = cross_entropy(bias_logits.float(), labels, weight=weights, reduction="sum")
-    if n_weighted is None:
-        n_weighted = len(labels) if weights is None else weights[labels].sum()
-    return total / n_weighted
 
 
 class ProductOfExperts(Objective):
@@ -129,9 +116,8 @@ class ProductOfExperts(Objective):
             nn.Linear(n, n), nn.Tanh(), nn.Linear(n, n), nn.Tanh(), nn.Linear(n, plm.config.num_labels)
         )
 
-    def totals(self, batch: dict) -> dict[str, Tensor | int]:
-        require_built(self, self.bias_network)
-        return super().totals(batch) | {"n_weighted": self.class_weights()[batch["labels"].cpu()].sum()}
+    def sizes(self, batch: dict) -> dict[str, Tensor | int]:
+        return {"bias_loss": self.class_weights().to(batch["labels"].device)[batch["labels"]].sum()}
 
     def class_weights(self) -> Tensor:
         """Of the bias network's loss, in the order of the labels: `(classes,)`."""
@@ -145,9 +131,8 @@ class ProductOfExperts(Objective):
         logits = plm.classify(batch)  # (batch, classes)
         bias_logits = self.bias_network(batch["bias_features"].to(self.bias_network[0].weight.dtype))
         function = product_of_experts_loss if self.focus is None else partial(debiased_focal_loss, focus=self.focus)
-        loss, parts = function(
+        _, parts = function(
             logits, bias_logits, batch["labels"], bias_weight=self.bias_weight,
             class_weights=self.class_weights().to(logits.device),
-            n_examples=batch.get("n_examples"), n_weighted=batch.get("n_weighted"),
         )  # fmt: skip
-        return ObjectiveOutput(loss, parts, logits)
+        return ObjectiveOutput(parts, {"ft_loss": 1.0, "bias_loss": self.bias_weight}, logits)

@@ -46,9 +46,8 @@ class OriginalAndRefilled(_ComparesTexts):
     def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
         logits = plm.classify(batch)  # (batch, num_labels), of the refilled text
         original = plm.classify(batch | {"input_ids": self.original_ids(plm, batch)})  # (batch, num_labels)
-        losses = [fine_tuning_loss(scores, batch["labels"], batch.get("n_examples")) for scores in (logits, original)]
-        loss = (losses[0] + losses[1]) / 2
-        return ObjectiveOutput(loss, {"ft_loss": loss}, logits)
+        losses = [fine_tuning_loss(scores, batch["labels"]) for scores in (logits, original)]
+        return ObjectiveOutput({"ft_loss": (losses[0] + losses[1]) / 2}, {"ft_loss": 1.0}, logits)
 
 
 class DoubleValidated(_ComparesTexts):
@@ -87,5 +86,5 @@ class DoubleValidated(_ComparesTexts):
         else:
             kept = ~rejected
         losses = cross_entropy(logits.float(), labels, reduction="none")  # (batch,)
-        loss = (losses * kept).sum() / batch.get("n_examples", len(labels))
-        return ObjectiveOutput(loss, {"ft_loss": loss, "n_rejected": rejected.sum()}, logits)
+        parts = {"ft_loss": (losses * kept).mean(), "n_rejected": rejected.sum()}
+        return ObjectiveOutput(parts, {"ft_loss": 1.0}, logits)

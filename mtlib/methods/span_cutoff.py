@@ -14,23 +14,19 @@ from mtlib.plm import SharedPLM
 from mtlib.settings import FROM_0, SHARE
 
 
-def jensen_shannon(
-    logits: Tensor, other_logits: Tensor, released: bool = False, n_examples: Tensor | None = None
-) -> Tensor:
+def jensen_shannon(logits: Tensor, other_logits: Tensor, released: bool = False) -> Tensor:
     """JS = 1/2 KL(p, m) + 1/2 KL(q, m) with m = (p + q) / 2, in nats, mean over the batch: scalar, float32.
 
     Args:
         logits, other_logits: of p and q, `(batch, classes)`.
         released: 1/2 KL(m, p) + 1/2 KL(m, q) instead, which is what the code of Shen et al. (2020) and of Chen et al.
             (2021) computes: no Jensen-Shannon divergence, and without an upper bound.
-        n_examples: what the mean divides by, when this batch is a slice of a larger one; default its own size.
     """
     log_p, log_q = logits.float().log_softmax(-1), other_logits.float().log_softmax(-1)  # (batch, classes)
     log_m = torch.logsumexp(torch.stack([log_p, log_q]), 0) - math.log(2)
     pairs = [(log_m, log_p), (log_m, log_q)] if released else [(log_p, log_m), (log_q, log_m)]
-    n_examples = len(logits) if n_examples is None else n_examples
     # kl_div(b, a) is KL(a, b)
-    return sum(kl_div(b, a, reduction="sum", log_target=True) / n_examples for a, b in pairs) / 2
+    return sum(kl_div(b, a, reduction="batchmean", log_target=True) for a, b in pairs) / 2
 
 
 class TwoViews(Objective):
@@ -63,14 +59,13 @@ class TwoViews(Objective):
     def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
         batch = self.prepare(plm, batch)
         logits, cut_logits = plm.classify(batch), self.classify_cut(plm, batch)  # (batch, num_labels)
-        labels, n_examples = batch["labels"], batch.get("n_examples")
         parts = {
-            "ft_loss": fine_tuning_loss(logits, labels, n_examples),
-            "cut_loss": fine_tuning_loss(cut_logits, labels, n_examples),
-            "divergence": jensen_shannon(logits, cut_logits, self.faithful_to_code, n_examples),
+            "ft_loss": fine_tuning_loss(logits, batch["labels"]),
+            "cut_loss": fine_tuning_loss(cut_logits, batch["labels"]),
+            "divergence": jensen_shannon(logits, cut_logits, self.faithful_to_code),
         }
-        loss = parts["ft_loss"] + self.cut_weight * parts["cut_loss"] + self.divergence_weight * parts["divergence"]
-        return ObjectiveOutput(loss, parts, logits)
+        weights = {"ft_loss": 1.0, "cut_loss": self.cut_weight, "divergence": self.divergence_weight}
+        return ObjectiveOutput(parts, weights, logits)
 
 
 class SpanCutoff(TwoViews):
@@ -83,7 +78,6 @@ class SpanCutoff(TwoViews):
     """
 
     name = "span_cutoff"
-    token_draws = ("cut",)
 
     def check(self, plm: SharedPLM) -> None:
         embedding_layers(plm)

@@ -65,13 +65,12 @@ class Treebank(Preparer):
         rows, left_out = _rows(development_files(self.folder), plm)
         if not rows:
             return {}
-        collate, n_words = Collator(plm.tokenizer, objective.columns), sum(len(row["heads"]) for row in rows)
+        name, right, n_words = "share_right_heads", 0.0, sum(len(row["heads"]) for row in rows)
+        collate = Collator(plm.tokenizer, objective.columns)
         with evaluating(plm):
-            shares = [
-                plm(objective, batch | {"n_words": n_words}).parts["share_right_heads"]
-                for _, batch in batches_by_length(Dataset.from_list(rows), collate, plm.device, batch_size=16)
-            ]
-        return {"dev_uas": round(float(sum(shares)), 4), "dev_sentences_left_out": left_out}
+            for _, batch in batches_by_length(Dataset.from_list(rows), collate, plm.device, batch_size=16):
+                right += float(plm(objective, batch).parts[name] * objective.sizes(batch)[name])
+        return {"dev_uas": round(right / n_words, 4), "dev_sentences_left_out": left_out}
 
 
 def training_files(folder: str | Path) -> list[Path]:

@@ -239,7 +239,7 @@ def _keep(trainer: ObjectiveTrainer, folder: Path, identity: str) -> None:
     (folder / _UNFINISHED).write_text(json.dumps({"identity": identity}) + "\n")
     (folder / KEPT).unlink(missing_ok=True)
     trainer.plm.save_pretrained(folder)
-    save_objective(trainer.objective, folder)
+    save_objective(trainer.training_objective, folder)
     (folder / _UNFINISHED).replace(folder / KEPT)  # last: it says that the model is whole
 
 

@@ -75,7 +75,7 @@ def train_stages(
             )
             clock.stop()
             if stage.measure is not None and not finite.diverged:
-                result["cost"] |= stage.measure(trainer.plm, trainer.objective)
+                result["cost"] |= stage.measure(trainer.plm, trainer.training_objective)
             results.append(result)
             if last or finite.diverged:
                 break
@@ -183,7 +183,6 @@ def _make_trainer(
         weight_decay=config.weight_decay,
         max_grad_norm=1.0,
         update=getattr(config.settings, "update", "joint") if stage.objective.two_losses else "joint",
-        gradient_diagnostics_steps=config.gradient_diagnostics_steps,
         seed=config.seed,
         bf16=config.precision == "bf16",
         use_cpu=precision()["use_cpu"],
@@ -206,7 +205,7 @@ def _keep_stage(trainer: ObjectiveTrainer, result: dict, folder: Path) -> None:
         part = folder / f"{_MODEL}.part"
         shutil.rmtree(part, ignore_errors=True)
         trainer.plm.save_pretrained(part)
-        save_objective(trainer.objective, part)
+        save_objective(trainer.training_objective, part)
         (part / _RESULT).write_text(json.dumps(result))
         os.replace(part, folder / _MODEL)
     trainer.accelerator.wait_for_everyone()

@@ -13,6 +13,7 @@ from mtlib.runs.run import run
 from mtlib.trainer import ObjectiveTrainer
 from tests.conftest import make_plm, tiny_bert_config
 from tests.runs.test_runs import config, model, testbed  # noqa: F401  (fixtures)
+from tests.test_objectives import slices_of
 from tests.test_peers import architecture
 from tests.test_trainer import NO_DROPOUT, arguments, history
 
@@ -164,15 +165,13 @@ class TestObjective:
         objective.build(still_plm)
         parameters = [*still_plm.trunk.parameters(), *objective.parameters()]
 
-        def gradients(batches):
-            loss = sum(objective(still_plm, part).loss for part in batches)
+        def gradients(outputs):
+            loss = sum(output.loss for output in outputs)
             return [loss, *torch.autograd.grad(loss, parameters)]
 
-        slices = [{name: value[rows] for name, value in batch.items()} for rows in (slice(0, 2), slice(2, 3))]
-        counts = [objective.totals(part)["n_words"] for part in slices]
-        assert counts == [11, 2]
-        whole, cut = gradients([batch]), gradients([part | {"n_words": sum(counts)} for part in slices])
-        torch.testing.assert_close(cut, whole)
+        slices = slices_of(objective, still_plm, batch, slice(0, 2), slice(2, 3))
+        assert objective.sizes(batch)["arc_loss"] == 13
+        torch.testing.assert_close(gradients(slices), gradients([objective(still_plm, batch)]))
 
     def test_it_trains_alike_however_the_batch_is_cut(self, tmp_path):
         (tmp_path / "train.conllu").write_text(conllu(GROWING))
