@@ -1,52 +1,43 @@
 """Two persons judge which fillings are plausible: a session for each, their agreement, and what they must settle.
 
-`AnnotationSession` asks and `compare` analyses the files, both without a browser. `view` is the notebook's widget.
-
     session = AnnotationSession(rows, "first", Path("annotations"), seed=0)
     view(session)                                                  # or session.answer("p"), session.back()
     compare(Path("annotations/first.csv"), Path("annotations/second.csv"))
+
+`view` is the notebook's widget; all else works without a browser.
 """
 
-import csv
 import hashlib
-import io
-import os
 import random
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from pathlib import Path
+from typing import NamedTuple
 
-from mtlib.diversity.agreement import Agreement, agreement
-from mtlib.diversity.fillings import marked_html, marked_text, unmarked
+import numpy as np
+import pandas
+from sklearn.metrics import cohen_kappa_score
+
+from mtlib.diversity.fillings import marked_html, marked_text
 from mtlib.errors import UserError
 from mtlib.runs.records import write_atomically
 
 ANSWERS = {"p": "plausible", "i": "implausible"}
 BACK = "b"
 QUESTION = "Is the text grammatical, and does it make sense, with the marked word in it? Its label may have changed."
-_COLUMNS = ("item", "text", "original", "answer")
-
-
-@dataclass(frozen=True)
-class Item:
-    """One question: `text` is marked (`fillings.marked_text`), `original` is what stood between the marks."""
-
-    item: str
-    text: str
-    original: str
+_COLUMNS = ["item", "text", "original", "answer"]
 
 
 class AnnotationSession:
-    """One annotator's questions, in a blind order. Every answer is written to a CSV at once.
+    """One annotator's questions, in a blind order. Every answer is written to a CSV at once, which is all its state.
 
     Arms, epochs and repetitions are not shown: a filling that several rows share is asked once. The order is drawn by
     seed and annotator. A session that is started again with the same rows continues where its CSV ends.
 
     Args:
-        rows: with `text`, `start`, `end`, `predicted`; give those that `categories.categorise` would ask a judge
-            about (see `categories.open_questions`).
+        rows: with `text`, `start`, `end`, `predicted`; give those of `categories.open_questions`.
         annotator: name of the file, letters, digits, "-" and "_".
         folder: of `<annotator>.csv`; created where it does not exist.
         seed: of the order.
@@ -55,165 +46,143 @@ class AnnotationSession:
         UserError: a bad name; a CSV that holds answers to other questions.
     """
 
-    def __init__(self, rows: Sequence[dict], annotator: str, folder: Path, seed: int = 0):
+    def __init__(self, rows: pandas.DataFrame, annotator: str, folder: Path, seed: int = 0):
         if not re.fullmatch(r"[\w-]+", annotator):
             raise UserError(f"annotator is {annotator!r}; it names a file: use letters, digits, - and _.")
-        self.items = list({item.item: item for item in map(as_item, rows)}.values())
-        self.items.sort(key=lambda item: item.item)  # so that the order of the rows does not matter
-        random.Random(f"{seed}/{annotator}").shuffle(self.items)
+        self.questions = questions(rows).drop_duplicates("item").set_index("item").sort_index()
+        self.order = [*self.questions.index]  # sorted, so that the order of the rows does not matter
+        random.Random(f"{seed}/{annotator}").shuffle(self.order)
         self.path = Path(folder) / f"{annotator}.csv"
-        self.answers = self._resume()
-
-    @property
-    def current(self) -> Item | None:
-        """The next question, None when all are answered."""
-        return next((item for item in self.items if item.item not in self.answers), None)
-
-    @property
-    def progress(self) -> tuple[int, int]:
-        """(answered, of how many)."""
-        return len(self.answers), len(self.items)
-
-    def answer(self, letter: str) -> None:
-        """Answer the current question: "p" plausible, "i" implausible."""
-        if letter not in ANSWERS:
-            raise UserError(f"the answer is {letter!r}; expected {_choices()}.")
-        item = self.current
-        if item is None:
-            raise UserError(f"all {len(self.items)} questions are answered; go back to change one.")
-        self._check_alone()
-        line = _line((item.item, item.text, item.original, ANSWERS[letter]))
-        with open(self.path, "a", encoding="utf-8", newline="") as file:  # the whole line in one write
-            file.write(line)
-            file.flush()
-            os.fsync(file.fileno())
-        self.answers[item.item] = ANSWERS[letter]
-
-    def back(self) -> Item | None:
-        """Take the last answer back and ask again; returns the question, None if there was no answer."""
-        if not self.answers:
-            return None
-        self._check_alone()
-        last, _ = self.answers.popitem()
-        by_name = {item.item: item for item in self.items}
-        rows = [(name, by_name[name].text, by_name[name].original, answer) for name, answer in self.answers.items()]
-        write_atomically(self.path, _line(_COLUMNS) + "".join(map(_line, rows)))
-        return by_name[last]
-
-    def _check_alone(self) -> None:
-        if answers(self.path) != self.answers:
-            raise UserError(f"{self.path} has changed: is another session of it open? Begin this one again.")
-
-    def _resume(self) -> dict[str, str]:
-        written = self.path.read_bytes() if self.path.is_file() else b""
-        whole = written[: written.rfind(b"\n") + 1]
-        if not whole:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(self.path, _line(_COLUMNS))
-            return {}
-        if whole != written:  # the last line was cut off in the writing: its question is asked again
-            write_atomically(self.path, whole.decode("utf-8"))
-        answers = {row["item"]: row["answer"] for row in _read(self.path)}
-        if strangers := answers.keys() - {item.item for item in self.items}:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        if strangers := self.answers.keys() - {*self.order}:
             raise UserError(
                 f"{self.path} answers {len(strangers)} question(s) that these rows do not ask; give the rows it was "
                 "begun with, or another annotator name."
             )
-        return answers
+
+    @property
+    def answers(self) -> dict[str, str]:
+        """ "plausible" or "implausible" by item, in the order of answering."""
+        return answers(self.path) if self.path.exists() else {}
+
+    @property
+    def current(self) -> str | None:
+        """The marked text of the next question, None when all are answered."""
+        given = self.answers
+        return next((self.questions["text"][item] for item in self.order if item not in given), None)
+
+    def answer(self, letter: str) -> None:
+        """Answer the current question: "p" plausible, "i" implausible."""
+        if letter not in ANSWERS:
+            raise UserError(f"the answer is {letter!r}; expected p (plausible) or i (implausible).")
+        given = self.answers
+        if item := next((item for item in self.order if item not in given), None):
+            self._write(given | {item: ANSWERS[letter]})
+
+    def back(self) -> None:
+        """Take the last answer back; its question is asked again."""
+        self._write(dict([*self.answers.items()][:-1]))
+
+    def _write(self, given: Mapping[str, str]) -> None:
+        rows = self.questions.loc[[*given]].reset_index().assign(answer=[*given.values()])
+        write_atomically(self.path, rows[_COLUMNS].to_csv(index=False, lineterminator="\n"))
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """Two annotators' agreement, and the rows (`text`, `start`, `end`, `predicted`) on which they differ.
+def questions(rows: pandas.DataFrame) -> pandas.DataFrame:
+    """`item`, marked `text` and `original` of rows; equal fillings at the same place of a sentence are one item."""
+    text = [marked_text(row) for row in rows.itertuples()]
+    original = [row.text[row.start : row.end] for row in rows.itertuples()]
+    items = [hashlib.sha256("\n".join(pair).encode()).hexdigest()[:12] for pair in zip(text, original, strict=True)]
+    return pandas.DataFrame({"item": items, "text": text, "original": original}, index=rows.index)
 
-    `a` and `b` hold the two annotators' answers to `to_adjudicate`, in order. A third session over these settles them.
+
+def answers(path: Path) -> dict[str, str]:
+    """The answers in a session's file, by item."""
+    rows = _read(path)
+    return dict(zip(rows["item"], rows["answer"], strict=True))
+
+
+class Agreement(NamedTuple):
+    """Of two lists of labels for the same `n` items: `percent` are equal, `kappa` is Cohen's, with its 95 % interval.
+
+    Where both use the same single label throughout, kappa is nan.
     """
 
-    agreement: Agreement
-    to_adjudicate: list[dict]
-    a: list[str]
-    b: list[str]
+    n: int
+    percent: float
+    kappa: float
+    low: float
+    high: float
 
 
-def compare(csv_a: Path, csv_b: Path) -> Comparison:
-    """Percentage agreement and Cohen's kappa over the questions that both answered, and where they differ.
+def agreement(a: Sequence, b: Sequence, resamples: int = 200) -> Agreement:
+    """Percentage agreement and Cohen's kappa, (p_o - p_e) / (1 - p_e).
+
+    p_o is the share of equal labels, p_e what two annotators with these label frequencies would share by chance
+    (Cohen 1960). The interval is the percentile bootstrap over items.
+    """
+    pairs = pandas.DataFrame({"a": a, "b": b}).value_counts().sort_index()
+    first, second = (pairs.index.get_level_values(name) for name in "ab")
+    draws = np.random.default_rng(0).multinomial(len(a), pairs / len(a), size=resamples)
+    with warnings.catch_warnings(action="ignore"):  # of a kappa that is nan
+        kappa, *resampled = (cohen_kappa_score(first, second, sample_weight=n) for n in (pairs, *draws))
+        low, high = np.nanpercentile(resampled, [2.5, 97.5]).tolist()
+    return Agreement(len(a), 100 * float(np.mean(np.array(a) == np.array(b))), float(kappa), low, high)
+
+
+def compare(csv_a: Path, csv_b: Path) -> tuple[Agreement, pandas.DataFrame]:
+    """The agreement over the questions that both answered, and those on which they differ: `text`, `a`, `b`.
 
     Raises:
         UserError: no question answered by both.
     """
-    rows = {row["item"]: row for row in _read(csv_a)}
-    a, b = answers(csv_a), answers(csv_b)
-    both = sorted(a.keys() & b.keys())
-    if not both:
+    both = _read(csv_a).merge(_read(csv_b)[["item", "answer"]], on="item", suffixes=("_a", "_b")).sort_values("item")
+    if both.empty:
         raise UserError(f"{csv_a} and {csv_b} have no answered question in common; are they of the same session?")
-    differing = [item for item in both if a[item] != b[item]]
-    return Comparison(
-        agreement([a[item] for item in both], [b[item] for item in both]),
-        [unmarked(rows[item]["text"], rows[item]["original"]) for item in differing],
-        [a[item] for item in differing],
-        [b[item] for item in differing],
-    )
+    differing = both[both["answer_a"] != both["answer_b"]].rename(columns={"answer_a": "a", "answer_b": "b"})
+    return agreement([*both["answer_a"]], [*both["answer_b"]]), differing.set_index("item")[["text", "a", "b"]]
 
 
-def answers(path: Path) -> dict[str, str]:
-    """ "plausible" or "implausible" by item, in the order of answering."""
-    return {row["item"]: row["answer"] for row in _read(path)}
-
-
-def settled(csv_a: Path, csv_b: Path, adjudicated: Path | None = None) -> dict[str, str]:
-    """The answers that both annotators gave, and the third file's answers to the questions they differ on."""
+def settled(csv_a: Path, csv_b: Path, adjudicated: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The answers that both annotators gave, by item, and `adjudicated` ones to the questions they differ on."""
     a, b = answers(csv_a), answers(csv_b)
-    agreed = {item: a[item] for item in a.keys() & b.keys() if a[item] == b[item]}
-    return (answers(adjudicated) if adjudicated is not None else {}) | agreed
+    return dict(adjudicated or {}) | {item: a[item] for item in a.keys() & b.keys() if a[item] == b[item]}
 
 
-def as_judge(verdicts: dict[str, str]) -> Callable[[Sequence[dict]], list[bool]]:
+def as_judge(verdicts: Mapping[str, str]) -> Callable[[pandas.DataFrame], list[bool]]:
     """Answers by item as the judge that `categories.categorise` takes. An unanswered question is a `UserError`."""
 
-    def judge(rows: Sequence[dict]) -> list[bool]:
-        items = [as_item(row).item for row in rows]
-        if open_items := set(items) - verdicts.keys():
-            raise UserError(f"{len(open_items)} of {len(set(items))} fillings have no settled answer; annotate them.")
+    def judge(rows: pandas.DataFrame) -> list[bool]:
+        items = questions(rows)["item"]
+        if open_items := {*items} - verdicts.keys():
+            raise UserError(f"{len(open_items)} of {items.nunique()} fillings have no settled answer; annotate them.")
         return [verdicts[item] == ANSWERS["p"] for item in items]
 
     return judge
-
-
-def as_item(row: dict) -> Item:
-    """The question about a row; equal fillings at the same place of the same sentence are one item."""
-    row = row | {"text": re.sub(r"[\r\n]", " ", row["text"])}  # a CSV row is then a line, whole or cut off
-    text, original = marked_text(row), row["text"][row["start"] : row["end"]]
-    return Item(hashlib.sha256(f"{text}\n{original}".encode()).hexdigest()[:12], text, original)
 
 
 def view(session: AnnotationSession):
     """The session as an ipywidgets box: buttons, and a field that takes their letters from the keyboard."""
     import ipywidgets as widgets
 
-    shown, bar = widgets.HTML(), widgets.IntProgress(min=0, max=len(session.items), description="done")
+    shown, bar = widgets.HTML(), widgets.IntProgress(min=0, max=len(session.order), description="done")
     bar.layout.max_width = "calc(100% - 4px)"  # on a phone it is wider than the page
     field = widgets.Text(placeholder="type p, i or b", layout={"width": "10em"})
-    names = {**{letter: f"{name} ({letter})" for letter, name in ANSWERS.items()}, BACK: f"back ({BACK})"}
-    buttons = {letter: widgets.Button(description=name) for letter, name in names.items()}
-
-    def refresh() -> None:
-        done, total = session.progress
-        item, bar.value = session.current, done
-        if item is None:
-            shown.value = f"<p>All {total} are answered: {escape(session.path.name)}. Thank you.</p>"
-        else:
-            text = f"<p style='font-size:1.3em'>{marked_html(item.text)}</p>"
-            shown.value = f"<p>{done + 1} of {total}. {QUESTION}</p>{text}"
-        for letter in ANSWERS:
-            buttons[letter].disabled = item is None
-        buttons[BACK].disabled = not done
+    buttons = {letter: widgets.Button(description=f"{name} ({letter})")
+               for letter, name in {**ANSWERS, BACK: "back"}.items()}  # fmt: skip
 
     def press(letter: str) -> None:
         if letter == BACK:
             session.back()
-        elif letter in ANSWERS and session.current is not None:
+        elif letter in ANSWERS:
             session.answer(letter)
         refresh()
+
+    def refresh() -> None:
+        text, bar.value = session.current, len(session.answers)
+        shown.value = f"<p>All {bar.max} are answered: {escape(session.path.name)}. Thank you.</p>"
+        if text is not None:
+            shown.value = f"<p>{bar.value + 1} of {bar.max}. {QUESTION}</p><p>{marked_html(text)}</p>"
 
     def typed(change) -> None:
         if change["new"]:
@@ -228,38 +197,19 @@ def view(session: AnnotationSession):
     return widgets.VBox([bar, shown, row])
 
 
-def _choices() -> str:
-    return ", ".join(f"{letter} ({name})" for letter, name in ANSWERS.items())
-
-
-def _line(values: Sequence[str]) -> str:
-    buffer = io.StringIO()
-    csv.writer(buffer, lineterminator="\n").writerow(values)
-    return buffer.getvalue()
-
-
-def _read(path: Path) -> list[dict]:
-    if not Path(path).exists():
-        raise UserError(f"{path} does not exist; expected the CSV of an annotation session.")
+def _read(path: Path) -> pandas.DataFrame:
+    """A session's file; a person may have edited it, for example in a spreadsheet."""
     try:
-        with open(path, newline="", encoding="utf-8-sig") as file:  # spreadsheets put a mark before UTF-8
-            reader = csv.DictReader(file)
-            columns, rows = reader.fieldnames or [], list(reader)
-    except (OSError, UnicodeDecodeError) as error:
+        rows = pandas.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8-sig")
+    except (OSError, ValueError) as error:  # among ValueErrors: no UTF-8, no CSV
+        raise UserError(f"cannot read {path} ({error}); expected the CSV of an annotation session.") from error
+    if {*rows.columns} != {*_COLUMNS}:
+        raise UserError(f"{path} is no annotation file; expected the columns {', '.join(_COLUMNS)}.")
+    wrong = rows[rows["item"].duplicated() | ~rows["answer"].isin(ANSWERS.values())]
+    if len(wrong):
+        row = wrong.iloc[0]
         raise UserError(
-            f"cannot read {path} ({error}); expected the CSV of an annotation session, in UTF-8."
-        ) from error
-    if set(columns) != set(_COLUMNS):
-        raise UserError(
-            f"{path} is no annotation file; expected the columns {', '.join(_COLUMNS)}, found {', '.join(columns)}."
+            f"{path}, row {wrong.index[0] + 2}: the answer to {row['item']} is {row['answer']!r}; expected one answer "
+            f"to each question, {' or '.join(ANSWERS.values())}."
         )
-    seen = set()
-    for line, row in enumerate(rows, start=2):
-        if row["answer"] not in ANSWERS.values() or None in row:
-            raise UserError(
-                f"{path}, row {line}: the answer is {row['answer']!r}; expected {' or '.join(ANSWERS.values())}."
-            )
-        if row["item"] in seen:
-            raise UserError(f"{path}, row {line}: {row['item']} is answered twice; keep one of the two rows.")
-        seen.add(row["item"])
     return rows

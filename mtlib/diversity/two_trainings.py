@@ -8,19 +8,30 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pandas
 from datasets import Dataset
+from transformers import set_seed
 
-from mtlib.data.sources import is_testbed
+from mtlib.contexts import precision
+from mtlib.data.sources import is_testbed, load
 from mtlib.data.tasks import get_task
-from mtlib.diversity import fillings, measures
-from mtlib.diversity.categories import CATEGORIES, PAPER_SHARES, categorise, category_shares, example_categories
+from mtlib.diversity import categories
+from mtlib.diversity.categories import CATEGORIES, PAPER_SHARES
+from mtlib.diversity.fillings import marked_text, record_fillings
 from mtlib.diversity.plausibility import PlausibilityJudge
+from mtlib.errors import UserError
+from mtlib.masking import ExactMasking
+from mtlib.objectives import MaskedLM, MaskTuning
+from mtlib.paths import MINI_MODEL_DIR
+from mtlib.plm import SharedPLM
 from mtlib.runs import environment
 from mtlib.runs.config import BUNDLED_MODEL, RunConfig, configure, default_rates
 from mtlib.runs.inputs import model_sha256, record_path
+from mtlib.runs.records import write_atomically
 from mtlib.settings import MASK_RATE
 
+BATCH_SIZE = 16
 _SHOWN = 10  # places per task, from the testbed alone: other sources' texts are not ours to publish
 
 
@@ -51,26 +62,46 @@ class TwoTrainings:
         return out / "fills" / f"{record_path(self.config(), out).stem}-{self.n}.jsonl"
 
     def examples(self) -> Dataset:
-        """The training examples that both trainings see."""
-        return fillings.draw_examples(self.task, self.source, self.n, self.seed)
+        """The training examples that both trainings see, drawn without replacement, in file order."""
+        examples = load(get_task(self.task).train_set(self.source), self.source)
+        if not 0 < self.n <= len(examples):
+            raise UserError(f"n is {self.n}; {self.task} from {self.source!r} has {len(examples):,} training examples.")
+        drawn = np.random.default_rng(self.seed).permutation(len(examples))[: self.n]
+        return examples.select(sorted(drawn.tolist()))
 
-    def arms(self, out: Path) -> dict[str, list[dict]]:
-        """The rows of `fillings.record_arms` by arm; kept in `out`, and read from there the second time."""
+    def arms(self, out: Path) -> dict[str, pandas.DataFrame]:
+        """The rows of `record_fillings` by arm; kept in `out`, and read from there the second time.
+
+        Both arms start from `model`, with its learning rates for Mask-tuning and the task's alpha.
+        """
         file = self.file(out)
-        if file.exists():
-            rows = fillings.read_rows(file)
-        else:
-            rows, _ = fillings.record_arms(
-                self.task, self.examples(), self.model, self.seed, self.epochs, mask_rate=self.mask_rate
-            )
-            fillings.write_rows(file, rows)
-        return {arm: [row for row in rows if row["arm"] == arm] for arm in fillings.ARMS}
+        if not file.exists():
+            rows = pandas.concat([self._train(arm).assign(arm=arm) for arm in PAPER_SHARES])
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(file, rows.to_json(orient="records", lines=True, force_ascii=False))
+        rows = pandas.read_json(file, lines=True, dtype=False)
+        return {arm: rows[rows["arm"] == arm].reset_index(drop=True) for arm in PAPER_SHARES}
+
+    def _train(self, arm: str) -> pandas.DataFrame:
+        task, masking, rates = (
+            get_task(self.task),
+            ExactMasking(self.mask_rate),
+            default_rates("mask_tuning", self.model),
+        )
+        objective = MaskedLM(masking) if arm == "plain_mlm" else MaskTuning(task.alpha, masking)
+        set_seed(self.seed)
+        folder = MINI_MODEL_DIR if self.model == BUNDLED_MODEL else self.model
+        return record_fillings(
+            SharedPLM.from_pretrained(folder, num_labels=len(task.labels)), objective, self.examples(), seed=self.seed,
+            num_train_epochs=self.epochs, per_device_train_batch_size=BATCH_SIZE, learning_rate=rates.trunk,
+            classifier_learning_rate=rates.classifier, mlm_head_learning_rate=rates.mlm_head, **precision(),
+        )  # fmt: skip
 
     def config(self) -> RunConfig:
         """The run whose identity, together with `n`, names the file."""
         return configure(
             self.task, "mask_tuning", source=self.source, model=self.model, seed=self.seed, epochs=self.epochs,
-            mask_rate=self.mask_rate, batch_size=fillings.BATCH_SIZE, sets=(get_task(self.task).dev_set(self.source),),
+            mask_rate=self.mask_rate, batch_size=BATCH_SIZE, sets=(get_task(self.task).dev_set(self.source),),
         ).resolved()  # fmt: skip
 
 
@@ -98,7 +129,8 @@ def describe(
         arms = pair.arms(out)
         tasks[pair.task] = {"arms": {arm: _counts(rows) for arm, rows in arms.items()}}
         if is_testbed(pair.source):
-            tasks[pair.task]["shown"] = filled_differently(arms, pair.epochs)[:_SHOWN]
+            shown = filled_differently(arms, pair.epochs)[:_SHOWN]
+            tasks[pair.task]["shown"] = shown.to_dict(orient="records")
     first, config = studied[0], studied[0].config()
     rates = default_rates("mask_tuning", first.model)
     return {
@@ -114,20 +146,15 @@ def describe(
     }  # fmt: skip
 
 
-def filled_differently(arms: Mapping[str, Sequence[dict]], epoch: int) -> list[dict[str, str]]:
+def filled_differently(arms: Mapping[str, pandas.DataFrame], epoch: int) -> pandas.DataFrame:
     """Places that the two arms filled differently in an epoch, as in the paper's Table II.
 
-    Each is a dict with `original` (the token), and for each arm the sentence with its filling between ⟦ and ⟧.
+    Columns: `original` (the token), and for each arm the sentence with its filling between ⟦ and ⟧.
     """
-    return [
-        {
-            "original": plain["original_token"],
-            "plain_mlm": fillings.marked_text(plain),
-            "mask_tuning": fillings.marked_text(tuned),
-        }
-        for plain, tuned in zip(arms["plain_mlm"], arms["mask_tuning"], strict=True)
-        if plain["epoch"] == epoch and plain["predicted_token"] != tuned["predicted_token"]
-    ]
+    plain, tuned = arms["plain_mlm"], arms["mask_tuning"]
+    places = (plain["epoch"] == epoch) & (plain["predicted_token"] != tuned["predicted_token"])
+    marked = {arm: map(marked_text, rows[places].itertuples()) for arm, rows in arms.items()}
+    return pandas.DataFrame({"original": plain["original_token"][places], **{arm: [*m] for arm, m in marked.items()}})
 
 
 def as_frame(descriptions: Mapping[str, Mapping]) -> pandas.DataFrame:
@@ -145,26 +172,23 @@ def as_frame(descriptions: Mapping[str, Mapping]) -> pandas.DataFrame:
                 shares = {name: counts["examples"][name] / sum(counts["examples"].values()) for name in CATEGORIES}
                 last = list(counts["tokens"].values())[-1]
                 lines[model, task, arm] = {**shares, "tokens changed": last["changed"] / last["n"]}
-    for arm, shares in PAPER_SHARES.items():
-        lines["BERT (paper)", "all three", arm] = shares
+    lines |= {("BERT (paper)", "all three", arm): shares for arm, shares in PAPER_SHARES.items()}
     frame = 100 * pandas.DataFrame.from_dict(lines, orient="index")
     return frame.rename_axis(["masked LM", "task", "training"])
 
 
-def _counts(rows: Sequence[dict]) -> dict:
+def _counts(rows: pandas.DataFrame) -> dict:
     """What one arm's rows come to."""
-    categories = categorise(rows, PlausibilityJudge())
-    tokens = {
-        epoch: {"n": share.n, "changed": share.count, "unk": sum(row["unk"] for row in rows if row["epoch"] == epoch)}
-        for epoch, share in measures.changed_by_epoch(rows).items()
-    }
-    of_examples = {
-        name: category_shares(example_categories(rows, categories, over_epochs).values())
-        for name, over_epochs in (("examples", False), ("examples_over_epochs", True))
-    }
+    of_places = categories.categorise(rows, PlausibilityJudge())
+
+    def of_examples(over_epochs: bool) -> dict[str, int]:
+        counts = categories.example_categories(rows, of_places, over_epochs).value_counts()
+        return counts.reindex(CATEGORIES, fill_value=0).to_dict()
+
     return {
-        "tokens": tokens,
-        **{name: {category: part.count for category, part in shares.items()} for name, shares in of_examples.items()},
-        "distinct_fillers": measures.distinct_fillers(rows),
-        "filler_entropy": round(measures.filler_entropy(rows), 3),
+        "tokens": categories.changed_by_epoch(rows).to_dict(orient="index"),
+        "examples": of_examples(over_epochs=False),
+        "examples_over_epochs": of_examples(over_epochs=True),
+        "distinct_fillers": rows["predicted_token"].nunique(),
+        "filler_entropy": round(categories.filler_entropy(rows), 3),
     }

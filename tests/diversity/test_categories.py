@@ -1,66 +1,71 @@
-"""Categories of fillings, and their shares."""
+"""Categories of fillings, and what is counted without a judge."""
 
-import math
-
+import pandas
 import pytest
 
-from mtlib.analysis.statistics import wilson
 from mtlib.diversity.categories import (
-    CATEGORIES,
     PAPER_SHARES,
     categorise,
-    category_shares,
+    changed_by_epoch,
     example_categories,
-    share,
+    filler_entropy,
+    open_questions,
 )
 from mtlib.errors import UserError
-from tests.diversity.test_fillings import ROW
+
+ROW = {
+    "epoch": 1, "uid": "a", "part": "text", "position": 2, "original_token": "film", "predicted_token": "plot",
+    "unk": False, "text": "The film is good", "start": 3, "end": 8, "predicted": " plot",
+}  # fmt: skip
+
+
+def make_rows(*changes: dict) -> pandas.DataFrame:
+    """A row of fillings for each of `changes`, which say what differs from `ROW`."""
+    return pandas.DataFrame([ROW | change for change in changes])
 
 
 def test_categories_by_hand():
-    rows = [
-        ROW | {"predicted_token": "film"},
-        ROW,
-        ROW | {"predicted_token": "boring"},
-        ROW | {"predicted_token": "[UNK]", "unk": True},
-    ]
+    rows = make_rows(
+        {"predicted_token": "film"}, {}, {"predicted_token": "boring"}, {"predicted_token": "[UNK]", "unk": True}
+    )
     asked = []
 
     def judge(differing):
-        asked.extend(row["predicted_token"] for row in differing)
-        return [row["predicted_token"] == "plot" for row in differing]
+        asked.extend(differing["predicted_token"])
+        return [token == "plot" for token in asked]
 
-    assert categorise(rows, judge) == ["same", "plausible_different", "implausible", "unk"]
-    assert asked == ["plot", "boring"]
-    with pytest.raises(UserError, match="0 verdicts on 2 rows"):
-        categorise(rows, lambda differing: [])
+    assert list(categorise(rows, judge)) == ["same", "plausible_different", "implausible", "unk"]
+    assert asked == ["plot", "boring"] == list(open_questions(rows)["predicted_token"])
+    assert list(categorise(rows[::3], lambda differing: pytest.fail("nothing to ask"))) == ["same", "unk"]
+    with pytest.raises(ValueError):
+        categorise(rows, lambda differing: [True])
 
 
 def test_the_gravest_place_decides_an_example():
     names = [("a", "same"), ("a", "plausible_different"), ("b", "implausible"), ("b", "same"), ("c", "same"),
              ("d", "implausible"), ("d", "unk"), ("a", "same")]  # fmt: skip
-    rows = [ROW | {"uid": uid} for uid, _ in names]
-    rows[-1] = rows[-1] | {"epoch": 2}
-    assert example_categories(rows, [name for _, name in names]) == {
+    rows = make_rows(*({"uid": uid} for uid, _ in names[:-1]), {"epoch": 2})
+    categories = pandas.Series([name for _, name in names])
+    assert example_categories(rows, categories).to_dict() == {
         (1, "a"): "plausible_different", (1, "b"): "implausible", (1, "c"): "same", (1, "d"): "unk", (2, "a"): "same",
     }  # fmt: skip
-    assert example_categories(rows, [name for _, name in names], over_epochs=True) == {
+    assert example_categories(rows, categories, over_epochs=True).to_dict() == {
         "a": "plausible_different", "b": "implausible", "c": "same", "d": "unk",
     }  # fmt: skip
     with pytest.raises(UserError, match="several arms"):
-        example_categories([ROW | {"arm": "x"}, ROW | {"arm": "y"}], ["same", "same"])
+        example_categories(rows.assign(arm=["x", "y"] * 4), categories)
 
 
-def test_shares_with_wilson_intervals():
-    shares = category_shares(["same"] * 8 + ["unk"] * 2)
-    assert list(shares) == list(CATEGORIES)
-    assert shares["same"][:3] == (8, 10, 0.8) and shares["same"][3:] == pytest.approx(wilson(8, 10))
-    assert shares["implausible"].low == 0 < shares["implausible"].high
-    assert math.isnan(category_shares([])["same"].share) and share(0, 0).n == 0 and math.isnan(share(0, 0).low)
+def test_entropy_and_change():
+    tokens = (("film", 1), ("film", 1), ("plot", 2), ("[UNK]", 2))
+    rows = make_rows(*({"predicted_token": word, "epoch": epoch, "unk": word == "[UNK]"} for word, epoch in tokens))
+    assert filler_entropy(rows) == pytest.approx(1.5)
+    assert filler_entropy(rows[:2]) == 0
+    assert changed_by_epoch(rows).to_dict(orient="index") == {
+        1: {"n": 2, "changed": 0, "unk": 0},
+        2: {"n": 2, "changed": 2, "unk": 1},
+    }
+
+
+def test_the_papers_shares():
     assert all(sum(by.values()) == pytest.approx(1) for by in PAPER_SHARES.values())
-
-
-def test_all_unknown():
-    rows = [ROW | {"predicted_token": "[UNK]", "predicted": " [UNK]", "unk": True, "uid": str(i)} for i in range(3)]
-    categories = categorise(rows, lambda differing: pytest.fail("nothing to ask"))
-    assert category_shares(example_categories(rows, categories).values())["unk"].share == 1
