@@ -63,31 +63,25 @@ def load_from_hub(data_set: DataSet, split: str) -> datasets.Dataset:
 
 
 def _fetch_raw(data_set: DataSet, file: ReleaseFile, cache_dir: Path) -> Path:
+    base, release = os.environ.get("MTLIB_RAW_ENDPOINT", RAW_ENDPOINT), data_set.raw_files
+    url = f"{base}/{release.repository}/{release.commit}/{file.path.partition('/')[2]}"
     target = cache_dir / file.path
+    part = target.with_name(f"{target.name}.part")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(target.with_name(f".{target.name}.lock")).acquire()
-    except OSError as error:
-        raise UserError(f"cannot write to {cache_dir} ({error.strerror}); give another cache folder") from error
-    with lock:  # of several processes one downloads, the others wait and find the file
-        if target.exists():
-            _check_download(target, file)
-            return target
-        part = target.with_name(target.name + ".part")
-        base = os.environ.get("MTLIB_RAW_ENDPOINT", RAW_ENDPOINT)
-        release = data_set.raw_files
-        url = f"{base}/{release.repository}/{release.commit}/{file.path.partition('/')[2]}"
-        try:
-            _download(url, part)
-        except urllib.error.HTTPError as error:
-            raise UserError(f"{url}: the server answered {error.code} {error.reason}. {data_set.when_gone}") from error
-        except (OSError, http.client.HTTPException) as error:
-            raise UserError(
-                f"{url}: download failed ({error}); what came through is kept in {part}. Check the network and run the "
-                "same command again: it resumes"
-            ) from error
-        _check_download(part, file)
-        os.replace(part, target)
+        with FileLock(target.with_name(f".{target.name}.lock")):  # of several processes one downloads, the others wait
+            if not target.exists():
+                _download(url, part)
+                _check_download(part, file)
+                os.replace(part, target)
+    except urllib.error.HTTPError as error:
+        raise UserError(f"{url}: the server answered {error.code} {error.reason}. {data_set.when_gone}") from error
+    except (OSError, http.client.HTTPException) as error:
+        raise UserError(
+            f"{url}: download to {cache_dir} failed ({error}). Check the network and the folder, and run the same "
+            "command again: it resumes."
+        ) from error
+    _check_download(target, file)
     return target
 
 
@@ -112,7 +106,4 @@ def _download(url: str, part: Path) -> None:
 def _check_download(path: Path, file: ReleaseFile) -> None:
     sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
     if sha256 != file.sha256:
-        raise UserError(
-            f"{path}: expected sha256 {file.sha256}, found {sha256}. The file was kept for inspection; "
-            f"delete it and fetch again"
-        )
+        raise UserError(f"{path}: expected sha256 {file.sha256}, found {sha256}; delete it and fetch again.")

@@ -25,12 +25,11 @@ class Part(NamedTuple):
     deviations: list[str]
 
 
-def release_folder(source: str, others: str = "") -> Path:
-    """`source` as a path. `others` says what else would do where there is no such folder."""
+def release_folder(source: str) -> Path:
     if not Path(source).is_dir():
         raise UserError(
             f"source {str(source)!r} is no folder; expected one with the original releases (for example "
-            f"FOLDER/sst2/SST-2/dev.tsv){others}."
+            "FOLDER/sst2/SST-2/dev.tsv)."
         )
     return Path(source)
 
@@ -102,7 +101,7 @@ def deviation(data_set: DataSet, file: ReleaseFile, rows: int, sha256: str) -> s
     if known and rows == (known.rows or file.rows):
         return known.note
     if not known and sha256 and sha256 != file.sha256:
-        for other in (other for data_set in SETS.values() for other in data_set.files):
+        for other in (other for each in SETS.values() for other in each.files):
             if sha256 in (other.sha256, *(copy.sha256 for copy in other.copies)):
                 raise UserError(f"{file.path} is the published {other.path}; put each file in its own place.")
     if rows == file.rows or (file.rows is None and rows):
@@ -119,20 +118,15 @@ def deviation(data_set: DataSet, file: ReleaseFile, rows: int, sha256: str) -> s
 
 def pair_halves(set_name: str, groups: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     """The rows of the originals and of the edited texts, pair by pair; `UserError` unless each is there once."""
-    halves = {"original": {}, "edited": {}}
-    for row, group in enumerate(groups):
-        pair, _, half = group.rpartition(":")
-        if pair in halves.setdefault(half, {}):
-            raise UserError(
-                f"{set_name}: the group {group!r} occurs twice, expected once; take fresh copies of its files"
-            )
-        halves[half][pair] = row
-    edited, original = halves.pop("edited"), halves.pop("original")
-    if halves or edited.keys() != original.keys():
-        alone = sorted(edited.keys() ^ original.keys()) or list(halves)
+    original, edited = (
+        {group.removesuffix(half): row for row, group in enumerate(groups) if group.endswith(half)}
+        for half in (":original", ":edited")
+    )
+    if original.keys() != edited.keys() or len(original) + len(edited) != len(groups):
         raise UserError(
-            f"{set_name}: expected the groups 'PAIR:original' and 'PAIR:edited' of every pair, but one is missing of "
-            f"{len(alone)} pairs, for example {alone[0]!r}; the set is not whole, or its files do not belong together"
+            f"{set_name}: expected the groups 'PAIR:original' and 'PAIR:edited' once for every pair, found "
+            f"{len(original)} originals and {len(edited)} edited texts in {len(groups)} rows; alone are "
+            f"{sorted(original.keys() ^ edited.keys())[:3]}. Take fresh copies of its files, and the set as a whole."
         )
     return np.array([original[pair] for pair in edited]), np.array(list(edited.values()))
 
@@ -145,26 +139,15 @@ def verify(source: str) -> list[dict]:
     root, report = release_folder(source), []
     for data_set in (data_set for data_set in SETS.values() if not data_set.is_bundled):
         for file in data_set.files:
-            line, path = {"file": file.path, "rows": None}, locate(root, file.path)
-            if path is None:
-                report.append(line | {"status": "missing", "note": data_set.when_gone})
-                continue
-            try:
-                part = read_file(data_set, file, path)
-                check_unique(data_set.name, part.rows["uid"])
-                status, note = "deviation" if part.deviations else "ok", "; ".join(part.deviations)
-                report.append(line | {"rows": len(part.rows), "status": status, "note": note})
-            except UserError as error:
-                report.append(line | {"status": "FAIL", "note": str(error)})
+            rows, status, note, path = None, "missing", [data_set.when_gone], locate(root, file.path)
+            if path:
+                try:
+                    part = read_file(data_set, file, path)
+                    rows, status, note = len(part.rows), "deviation" if part.deviations else "ok", part.deviations
+                except UserError as error:
+                    status, note = "FAIL", [str(error)]
+            report.append({"file": file.path, "rows": rows, "status": status, "note": "; ".join(note)})
     return report
-
-
-def check_unique(set_name: str, uids: pd.Series) -> None:
-    if (twice := uids.duplicated()).any():
-        raise UserError(
-            f"{set_name}: uid {uids[twice].iloc[0]!r} occurs twice, expected once; the file holds rows twice, take a "
-            "fresh copy"
-        )
 
 
 # ------------------------------------------------------------------------------------------------------------ formats

@@ -6,11 +6,11 @@ from pathlib import Path
 from mtlib.errors import UserError
 from mtlib.paths import SETTINGS_FILE
 
+_REWRITE = "write the folder again, or restore data/testbed if it is the bundled one"
+
 
 def is_testbed(source: str) -> bool:
     """The bundled testbed, or a folder that its generator wrote with other settings."""
-    if not isinstance(source, (str, Path)):
-        raise UserError(f'source is {source!r}; expected "testbed", "hub" or the path of a folder with data')
     return source == "testbed" or (source != "hub" and (Path(source) / SETTINGS_FILE).is_file())
 
 
@@ -20,19 +20,23 @@ def source_kind(source: str) -> str:
         return source
     if not is_testbed(source):
         return "folder"
-    settings = testbed_settings(Path(source))
+    settings = _settings(Path(source))
     rows = f", {settings['train_rows']:,} training rows" if "train_rows" in settings else ""
     return f"testbed (strength {settings['strength']:g}, seed {settings['seed']}{rows})"
 
 
-def testbed_settings(root: Path) -> dict:
-    """What the generator left beside its sets: `strength`, `seed`, and the `sha256` of every file."""
+def check_as_written(root: Path, files: list[dict]) -> None:
+    """The generator leaves the checksum of every file it wrote."""
+    written = _settings(root).get("sha256", {})
+    for file in files:
+        if written.get(file["path"], file["sha256"]) != file["sha256"]:
+            raise UserError(f"{root / file['path']} is not the file that `mtlib testbed` wrote; {_REWRITE}.")
+
+
+def _settings(root: Path) -> dict:
     try:
         settings = json.loads((root / SETTINGS_FILE).read_text())
         float(settings["strength"]), int(settings["seed"])
         return settings
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(
-            f"{root / SETTINGS_FILE} is not what `mtlib testbed` wrote; write the folder again, or restore "
-            "data/testbed if it is the bundled one."
-        ) from error
+        raise UserError(f"{root / SETTINGS_FILE} is not what `mtlib testbed` wrote; {_REWRITE}.") from error

@@ -20,16 +20,14 @@ import json
 import re
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
 
 import datasets
 import pandas as pd
 
 from mtlib.data.downloads import CACHE_DIR, fetch, load_from_hub
-from mtlib.data.registry import SETS, DataSet, ReleaseFile, get_set
+from mtlib.data.registry import DataSet, ReleaseFile, get_set
 from mtlib.data.releases import (
     Part,
-    check_unique,
     deviation,
     in_our_columns,
     locate,
@@ -37,7 +35,7 @@ from mtlib.data.releases import (
     read_file,
     release_folder,
 )
-from mtlib.data.source_kinds import is_testbed, source_kind, testbed_settings
+from mtlib.data.source_kinds import check_as_written, is_testbed, source_kind
 from mtlib.errors import UserError
 from mtlib.paths import TESTBED_DIR
 
@@ -67,47 +65,30 @@ def load_described(set_name: str, source: str, splits: str | None = None) -> tup
     A set is read and hashed once per process, and again when a file's size or modification time has changed. What
     comes from the hub is pinned, and therefore read once.
     """
-    data_set = get_set(set_name)
+    data_set, files = get_set(set_name), ()
     options = data_set.split_options
     option = next(iter(options)) if splits is None else splits
     if option not in options:
         raise UserError(f"{set_name} has no split option {option!r}; expected one of {', '.join(options)}")
-    _check_source_fits(data_set, source)
     if source != "hub":
-        files = _files(data_set, options[option], _root(source))
-    elif data_set.hub:
-        files = ()
-    else:
+        root = TESTBED_DIR if source == "testbed" else release_folder(source)
+        files = _files(data_set, options[option], root)
+    elif not data_set.hub:
         fetch([set_name], CACHE_DIR)
         files = _files(data_set, options[option], CACHE_DIR)
     dataset, description = copy.deepcopy(_read(set_name, source_kind(source), option, files))  # the rows are shared
     if is_testbed(source):
-        written = testbed_settings(_root(source)).get("sha256", {})
-        for file in description["files"]:
-            if written.get(file["path"], file["sha256"]) != file["sha256"]:
-                raise UserError(
-                    f"{_root(source) / file['path']} is not the file that `mtlib testbed` wrote; write the folder "
-                    "again, or restore data/testbed if it is the bundled one."
-                )
+        check_as_written(root, description["files"])
     return dataset, description
 
 
-class _File(NamedTuple):
-    """A release file where it lies. Size and modification time tell a changed file from one that was read before."""
-
-    release: ReleaseFile
-    path: Path
-    size: int
-    modified: int
-
-
 @lru_cache(maxsize=8)  # a task has at most seven sets
-def _read(set_name: str, kind: str, option: str, files: tuple[_File, ...]) -> tuple[datasets.Dataset, dict]:
-    """The rows and the description of a set. `files` is empty where the hub has the rows."""
+def _read(set_name: str, kind: str, option: str, files: tuple[tuple, ...]) -> tuple[datasets.Dataset, dict]:
+    """The rows and the description of a set. `files` are those of `_files`; none where the hub has the rows."""
     data_set = get_set(set_name)
     wanted = data_set.split_options[option]
     if files:
-        parts = [read_file(data_set, file.release, file.path) for file in files]
+        parts = [read_file(data_set, file, path) for file, path, *_ in files]
         revision = f"{data_set.raw_files.repository}@{data_set.raw_files.commit}" if kind == "hub" else None
     else:
         parts, revision = _read_hub(data_set, wanted)
@@ -151,18 +132,14 @@ def _read_hub(data_set: DataSet, wanted: tuple[str, ...]) -> tuple[list[Part], s
     return parts, f"{hub.id}@{revision}"
 
 
-def _root(source: str) -> Path:
-    return TESTBED_DIR if source == "testbed" else release_folder(source, ", or testbed or hub")
-
-
-def _files(data_set: DataSet, wanted: tuple[str, ...], root: Path) -> tuple[_File, ...]:
+def _files(data_set: DataSet, wanted: tuple[str, ...], root: Path) -> tuple[tuple[ReleaseFile, Path, int, int], ...]:
+    """Release files, and where they lie. Size and modification time tell one that has changed since it was read."""
     found = []
     for file in (file for split in wanted for file in data_set.files if file.split == split):
         path = locate(root, file.path)
         if path is None:
             raise UserError(f"{file.path} not found in {root}. {data_set.when_gone}")
-        state = path.stat()
-        found.append(_File(file, path.absolute(), state.st_size, state.st_mtime_ns))
+        found.append((file, path.absolute(), path.stat().st_size, path.stat().st_mtime_ns))
     return tuple(found)
 
 
@@ -174,21 +151,10 @@ def _content_sha256(rows: pd.DataFrame) -> str:
     return digest.hexdigest()
 
 
-def _check_source_fits(data_set: DataSet, source: str) -> None:
-    if data_set.is_bundled and not is_testbed(source):
-        raise UserError(
-            f'{data_set.name} is bundled; source must be "testbed" or a folder written by `mtlib testbed`, found '
-            f"{source!r}"
-        )
-    if is_testbed(source) and not data_set.is_bundled:
-        raise UserError(
-            f'{data_set.name} is not bundled; give source "hub" or a folder of original releases, or take one of the '
-            f"testbed's sets: {', '.join(name for name, each in SETS.items() if each.is_bundled)}"
-        )
-
-
 def _check_rows(data_set: DataSet, rows: pd.DataFrame) -> None:
-    check_unique(data_set.name, rows["uid"])
+    if (twice := rows["uid"].duplicated()).any():
+        uid = rows["uid"][twice].iloc[0]
+        raise UserError(f"{data_set.name}: uid {uid!r} occurs twice, expected once; take a fresh copy of the file")
     if data_set.paired:
         original, edited = pair_halves(data_set.name, rows["group"])
         labels = rows["label"].to_numpy()
