@@ -158,7 +158,7 @@ def _step(quick: bool):
 
 def _epoch(quick: bool):
     """A training as one runs it: ours (grouped by length, bf16 where the CPU has it), and run_glue.py's at batch 16."""
-    rows, tokenizer = phrases(64 if quick else 960), AutoTokenizer.from_pretrained(MINI_MODEL_DIR)
+    rows, tokenizer = phrases(32 if quick else 960), AutoTokenizer.from_pretrained(MINI_MODEL_DIR)
     padded = rows.map(
         lambda part: tokenizer(part["text"], padding="max_length", max_length=128, truncation=True),
         batched=True, keep_in_memory=True, remove_columns=["text", "uid", "group"],

@@ -13,8 +13,6 @@ stand below each other under `grids`, each with what it has beside the rest of t
     grids:
       - {methods: fine_tuning}
       - {methods: mask_tuning, masking: known_shortcut, mask_rate: 1}
-
-`profile: paper` sets what that file of `mtlib/runs/profiles` has and this one has not.
 """
 
 import contextlib
@@ -27,8 +25,7 @@ from pathlib import Path
 import yaml
 
 from mtlib.errors import UserError
-from mtlib.runs import profiles
-from mtlib.runs.config import BUNDLED_MODEL, NAMES, RunConfig, all_settings, configure, read_by
+from mtlib.runs.config import NAMES, RunConfig, all_settings, configure, read_by
 
 _PLURAL = {"task": "tasks", "method": "methods", "model": "models", "seed": "seeds"}  # as they stand in the file
 KEYS = {_PLURAL.get(name, name): name for name in all_settings()}
@@ -46,22 +43,24 @@ def expand(file: Path, **instead: str) -> list[RunConfig]:
         UserError: naming the file, the value and what was expected.
     """
     common = _load(file)
-    for key in instead:
-        if key not in common:
-            raise UserError(
-                f"{file} has no {key} outside its grids that {instead[key]!r} could replace; write it there."
-            )
+    for key in instead.keys() - common.keys():
+        raise UserError(f"{file} has no {key} outside its grids that {instead[key]!r} could replace; write it there.")
     common |= instead
-    grids = _grids(file, common.pop("grids", [{}]))
-    defaults, rates = _from_profile(file, common.pop("profile")) if "profile" in common else ({}, None)
-    _check_keys(str(file), common, ("profile", "grids"))
+    grids = common.pop("grids", [{}])
+    if not (isinstance(grids, list) and grids and all(isinstance(own, dict) for own in grids)):
+        raise UserError(
+            f"{file}: grids is {grids!r}; expected a list of grids, each with settings: `- {{methods: fine_tuning}}`."
+        )
     runs, read_anywhere = {}, set()
-    for place, own in grids.items():
-        _check_keys(place, own)
-        grid = _grid(place, defaults | common | own)
+    for number, own in enumerate(grids, start=1):
+        place = str(file) if grids == [{}] else f"{file}, grid {number}"
+        _check_keys(place, common | own)
         try:
-            configs, read = _combinations(grid, rates)
-            for config in configs:
+            read = set()
+            for values in _combinations(common | own):
+                values = read_by(values["method"], values)
+                read |= values.keys()
+                config = configure(**values)
                 runs.setdefault(repr(config.resolved()), config)
         except UserError as error:
             raise UserError(f"{place}: {error}") from error
@@ -71,79 +70,24 @@ def expand(file: Path, **instead: str) -> list[RunConfig]:
     return list(runs.values())
 
 
-def _combinations(grid: Mapping[str, list], rates: Mapping | None) -> tuple[list[RunConfig], set[str]]:
-    """Every combination of the settings' values, and which of the settings are read by any of these runs."""
-    configs, read = [], set()
-    for values in itertools.product(*grid.values()):
-        settings = dict(zip(grid, values, strict=True))
-        settings = read_by(settings["method"], settings)
-        read |= settings.keys()
-        of_profile = rates is not None and settings.get("model", BUNDLED_MODEL) == rates["model"]
-        if of_profile and "learning_rate" not in grid:
-            settings["learning_rate"] = profiles.rate_of(rates["by_method"], settings)
-        configs.append(configure(**settings))
-    return configs, read
+def _combinations(entries: Mapping) -> Iterable[dict]:
+    """Every combination of the settings' values; tasks are the outermost loop."""
+    grid = {name: _values(key, entries[key]) for key, name in KEYS.items() if key in entries}
+    return (dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values()))
 
 
-def _check_read(place: str, entries: Mapping, read: Iterable[str]) -> None:
-    for key, entry in entries.items():
-        if KEYS[key] not in read and any(value is not None for value in _values(place, key, entry)):
-            raise UserError(f"{place}: none of its runs reads {key}; leave it out.")
-
-
-# ---------------------------------------------------------------------------------------------------- reading the file
-
-
-def _grids(file: Path, entries: object) -> dict[str, dict]:
-    """What each grid of the file has of its own, by what errors call the grid."""
-    if not isinstance(entries, list) or not entries or not all(isinstance(own, dict) for own in entries):
-        raise UserError(
-            f"{file}: grids is {entries!r}; expected a list of grids, each with settings: `- {{methods: fine_tuning}}`."
-        )
-    if entries == [{}]:
-        return {str(file): {}}
-    return {f"{file}, grid {number}": own for number, own in enumerate(entries, start=1)}
-
-
-def _check_keys(place: str, entries: Iterable, also_known: Iterable[str] = ()) -> None:
-    for key in entries:
-        if key not in KEYS:
-            near = difflib.get_close_matches(str(key), KEYS, n=1, cutoff=0.5)
-            hint = f"did you mean {near[0]!r}? Known are" if near else "expected"
-            raise UserError(f"{place}: unknown key {key!r}; {hint} {', '.join([*also_known, *KEYS])}.")
-
-
-def _grid(place: str, entries: Mapping) -> dict[str, list]:
-    """The values of every setting; tasks are the outermost loop."""
-    for key, example in _NEEDED.items():
-        if key not in entries:
-            raise UserError(f"{place}: {key} is missing; expected a list, for example `{key}: {example}`.")
-    return {name: _values(place, key, entries[key]) for key, name in KEYS.items() if key in entries}
-
-
-def _from_profile(file: Path, name: str) -> tuple[dict, dict]:
-    try:
-        values = profiles.load(name)
-    except UserError as error:
-        raise UserError(f"{file}, profile: {error}") from error
-    # the paper's alpha (null) is what the profile's notebooks compare methods at, the grid what they draw the curve of
-    entries = {"models": values["model"], "alpha": [None, *values["alphas"]]}
-    entries |= {key: values[key] for key in ("source", "seeds", "mask_rate", "train_size", "epochs")}
-    return entries, {"model": values["model"], "by_method": values["learning_rates"]}
-
-
-def _values(place: str, key: str, entry) -> list:
-    if key == "seeds" and type(entry) is int:  # a number of seeds, as in a profile
+def _values(key: str, entry: object) -> list:
+    if key == "seeds" and type(entry) is int:
         if entry < 1:
-            raise UserError(f"{place}: seeds is {entry}; expected a number of seeds, 1 or more, or a list of them.")
+            raise UserError(f"seeds is {entry}; expected a number of seeds, 1 or more, or a list of them.")
         entry = list(range(entry))
     if entry == []:
-        raise UserError(f"{place}: {key} is an empty list; expected at least one value (null for the default).")
+        raise UserError(f"{key} is an empty list; expected at least one value (null for the default).")
     several = isinstance(entry, list) and not (key == "sets" and all(isinstance(name, str) for name in entry))
     return [_typed(KEYS[key], value) for value in (entry if several else [entry])]
 
 
-def _typed(name: str, value):
+def _typed(name: str, value: object) -> object:
     """The value in its setting's type, where YAML has no such type or takes it for another."""
     kinds = all_settings()[name].kinds
     if float in kinds and isinstance(value, str):
@@ -159,6 +103,26 @@ def _typed(name: str, value):
     ):
         return os.path.abspath(value)  # it must mean the same to a process that works in another folder
     return value
+
+
+# ------------------------------------------------------------------------------------------- what a person gets wrong
+
+
+def _check_keys(place: str, entries: Mapping) -> None:
+    for key in entries:
+        if key not in KEYS:
+            near = difflib.get_close_matches(str(key), KEYS, n=1, cutoff=0.5)
+            hint = f"did you mean {near[0]!r}? Known are" if near else "expected"
+            raise UserError(f"{place}: unknown key {key!r}; {hint} grids, {', '.join(KEYS)}.")
+    for key, example in _NEEDED.items():
+        if key not in entries:
+            raise UserError(f"{place}: {key} is missing; expected a list, for example `{key}: {example}`.")
+
+
+def _check_read(place: str, entries: Mapping, read: Iterable[str]) -> None:
+    for key, entry in entries.items():
+        if KEYS[key] not in read and any(value is not None for value in _values(key, entry)):
+            raise UserError(f"{place}: none of its runs reads {key}; leave it out.")
 
 
 class _Loader(yaml.SafeLoader):

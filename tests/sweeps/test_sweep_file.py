@@ -72,25 +72,6 @@ def test_values_that_are_lists_or_look_like_text(tmp_path):
     assert [config.sets for config in several] == [("sst2",), ("imdb_cad",)]
 
 
-def test_profile(tmp_path):
-    configs = expand(write(tmp_path, "profile: smoke\ntasks: nli\nmethods: [mask_tuning, fine_tuning]\nseeds: 2"))
-    assert {config.train_size for config in configs} == {32} and {config.seed for config in configs} == {0, 1}
-    assert {config.settings.alpha for config in configs if config.method == "mask_tuning"} == {None, 0.0}
-
-
-def test_learning_rates_of_a_profile(tmp_path):
-    text = "profile: cpu\ntasks: sentiment\nmethods: [fine_tuning, sequential, mask_tuning]\nseeds: 1\nalpha: 0.1\n"
-    configs = expand(write(tmp_path, text + "update: [joint, alternating]"))
-    rates = {(config.method, config.values().get("update")): config.learning_rate for config in configs}
-    assert rates == {
-        ("fine_tuning", None): 2e-4, ("sequential", None): 5e-4,
-        ("mask_tuning", "joint"): 5e-4, ("mask_tuning", "alternating"): 2e-4,
-    }  # fmt: skip
-    assert {config.learning_rate for config in expand(write(tmp_path, text + "learning_rate: 1e-3"))} == {1e-3}
-    # they were chosen for the profile's model
-    assert {config.learning_rate for config in expand(write(tmp_path, text + "models: other"))} == {None}
-
-
 def test_top_k_is_given_to_the_ways_of_filling_that_read_it(tmp_path):
     text = "tasks: nli\nmethods: mask_tuning\ntop_k: [5, 20]\n"
     configs = expand(write(tmp_path, text + "fill: [argmax, top_k]"))
@@ -151,7 +132,7 @@ def test_the_sweeps_of_the_comparisons_have_every_run_that_was_made(name, tmp_pa
         for record in read_records([DATA_DIR / "results" / f"{file}.jsonl" for file in MADE[name]])
         # IPT needs a treebank, entities are a sweep of their own, and four runs were made in another precision
         if record["config"]["method"] != "ipt"
-        and record["config"]["masking"] != "salient_spans"
+        and record["config"].get("masking") != "salient_spans"
         and record["config"]["precision"] == "bf16"
     ]
     missing = [config for config in made if identity(config, None, {}) not in planned]
@@ -171,12 +152,6 @@ def test_grids_have_what_stands_beside_them(tmp_path):
         *(("mask_tuning", seed, 3, "exact", rate) for seed in (0, 1) for rate in (0.05, 0.15)),
         ("fine_tuning", 2, 8, None, None),  # seed 1 is there
     ]
-
-
-def test_a_profile_stands_behind_every_grid(tmp_path):
-    text = "profile: smoke\ntasks: nli\ngrids: [{methods: fine_tuning}, {methods: augmented, train_size: 16}]\n"
-    sizes = {config.method: config.train_size for config in expand(write(tmp_path, text))}
-    assert sizes == {"fine_tuning": 32, "augmented": 16}
 
 
 def test_source_and_model_in_place_of_the_files(tmp_path):
@@ -199,8 +174,8 @@ def test_paths_become_absolute(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("task: nli", r"unknown key 'task'; did you mean 'tasks'\? Known are profile, grids, tasks, "),
-        ("zzz: 1", "unknown key 'zzz'; expected profile, grids, tasks, "),
+        ("task: nli", r"unknown key 'task'; did you mean 'tasks'\? Known are grids, tasks, "),
+        ("zzz: 1", "unknown key 'zzz'; expected grids, tasks, "),
         ("tasks: nli", "methods is missing; expected a list, for example `methods: "),
         ("tasks: nli\nmethods: fine_tuning\nmodels: [/no/such]", "model is '/no/such', which does not exist"),
         ("tasks: nli\nmethods: masktuning", "method is 'masktuning'; expected one of fine_tuning"),
@@ -221,15 +196,11 @@ def test_paths_become_absolute(tmp_path, monkeypatch):
         ("tasks: nli\nmethods: fine_tuning\nseeds: [-1]", "seed is -1; expected 0 or more"),
         ("tasks: []\nmethods: fine_tuning", "tasks is an empty list"),
         ("tasks: nli\ntasks: sentiment\nmethods: fine_tuning", "'tasks' is there twice"),
-        ("profile: big\ntasks: nli\nmethods: fine_tuning", "profile: profile is 'big'; expected one of smoke"),
         ("tasks: nli\nmethods: fine_tuning\ngrids: []", r"grids is \[\]; expected a list of grids, each with settings"),
         ("tasks: nli\ngrids: {methods: fine_tuning}", "grids is {'methods': 'fine_tuning'}; expected a list"),
         ("tasks: nli\ngrids: [{methods: fine_tuning}, {}]", ", grid 2: methods is missing"),
-        ("task: nli\ngrids: [{methods: fine_tuning}]", ": unknown key 'task'; did you mean 'tasks'"),
-        (
-            "tasks: nli\ngrids: [{methods: fine_tuning, profile: cpu}]",
-            ", grid 1: unknown key 'profile'",
-        ),
+        ("task: nli\ngrids: [{methods: fine_tuning}]", ", grid 1: unknown key 'task'; did you mean 'tasks'"),
+        ("tasks: nli\ngrids: [{methods: fine_tuning, grids: []}]", ", grid 1: unknown key 'grids'"),
         ("tasks: nli\ngrids: [{methods: fine_tuning, seeds: 0}]", ", grid 1: seeds is 0; expected a number of"),
         ("tasks: nli\ngrids: [{methods: fine_tuning}, {methods: mask_tuning, alpha: 2}]", ", grid 2: alpha is 2"),
         ("tasks: nli\nmethods: fine_tuning\nmodels:", "model is None; expected a name"),
