@@ -68,20 +68,23 @@ class AnnotationSession:
     @property
     def current(self) -> str | None:
         """The marked text of the next question, None when all are answered."""
-        given = self.answers
-        return next((self.questions["text"][item] for item in self.order if item not in given), None)
+        item = self._next()
+        return None if item is None else self.questions["text"][item]
 
     def answer(self, letter: str) -> None:
         """Answer the current question: "p" plausible, "i" implausible."""
         if letter not in ANSWERS:
             raise UserError(f"the answer is {letter!r}; expected p (plausible) or i (implausible).")
-        given = self.answers
-        if item := next((item for item in self.order if item not in given), None):
-            self._write(given | {item: ANSWERS[letter]})
+        if item := self._next():
+            self._write(self.answers | {item: ANSWERS[letter]})
 
     def back(self) -> None:
         """Take the last answer back; its question is asked again."""
         self._write(dict([*self.answers.items()][:-1]))
+
+    def _next(self) -> str | None:
+        given = self.answers
+        return next((item for item in self.order if item not in given), None)
 
     def _write(self, given: Mapping[str, str]) -> None:
         rows = self.questions.loc[[*given]].reset_index().assign(answer=[*given.values()])

@@ -1,6 +1,5 @@
 """One text looked at closely: words masked by hand, what the model fills in, and what that does to the class."""
 
-import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from html import escape
@@ -9,6 +8,8 @@ import pandas
 import torch
 
 from mtlib.contexts import evaluating
+from mtlib.diversity.fillings import marked_html
+from mtlib.marking import WORD
 from mtlib.plm import SharedPLM
 from mtlib.runs.environment import is_interactive
 
@@ -54,7 +55,7 @@ def explore(
 
     Args:
         plm: the model, before or after training; dropout is off meanwhile.
-        masked: which words, by their number, from 0. Words are what blanks divide, those of the pair counted on.
+        masked: which words, by their number, from 0; those of the pair are counted on.
         n_fillers: how many candidates to list for each masked token.
     """
     encoded = plm.tokenizer(text, text_pair, truncation=True, return_offsets_mapping=True, return_tensors="pt")
@@ -103,13 +104,10 @@ def click_to_mask(plm: SharedPLM, text: str, masked: Collection[int] = (), text_
 
 def highlight_words(text: str, words: Collection[str]) -> str:
     """`text` as HTML with every word of `words` (lower case) inside `<mark>`."""
-    return " ".join(
-        f"<mark>{escape(word)}</mark>" if word.lower().strip(".,;:!?\"'()") in words else escape(word)
-        for word in text.split()
-    )
+    return marked_html(WORD.sub(lambda word: f"⟦{word[0]}⟧" if word[0].lower() in words else word[0], text))
 
 
 def _words(text: str, text_pair: str | None) -> list[tuple[str, int, int, int]]:
     """Each word with its text (0 or 1), start and end."""
-    return [(match[0], part, *match.span()) for part, whole in enumerate((text, text_pair or ""))
-            for match in re.finditer(r"\S+", whole)]  # fmt: skip
+    return [(word[0], part, *word.span()) for part, whole in enumerate((text, text_pair or ""))
+            for word in WORD.finditer(whole)]  # fmt: skip

@@ -50,7 +50,7 @@ def test_a_word_is_all_of_its_pieces_in_the_text_that_it_stands_in(double_separa
     tokenizer = make_tokenizer(specials, double_separator) if double_separator else make_tokenizer()
     exploration = explore(make_plm(tokenizer=tokenizer), "a slowly film", [1, 4], text_pair="a story.")
     masked = [exploration.tokens[position] for position in exploration.fillers]
-    assert masked == ["slow", "##ly", "story", exploration.tokens[-2]], "the full stop stands at its word"
+    assert masked == ["slow", "##ly", "story"] and exploration.tokens[-2] == tokenizer.unk_token, "the full stop"
 
 
 def test_html_is_escaped_and_marked(plm):
@@ -81,9 +81,8 @@ def test_a_click_masks_a_word_and_another_lets_it_go(plm, monkeypatch):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("The film, by Film Inc.", "The <mark>film,</mark> by <mark>Film</mark> Inc."),
-        ("<b> film", "&lt;b&gt; <mark>film</mark>"),
-        ("(film)! films", "<mark>(film)!</mark> films"),
+        ("The film, by Film Inc.", "The <mark>film</mark>, by <mark>Film</mark> Inc."),
+        ("<b> (film)! films", "&lt;b&gt; (<mark>film</mark>)! films"),
     ],
 )
 def test_highlight_words(text, expected):
