@@ -25,7 +25,7 @@ from mtlib.objectives import FineTuning, MaskTuning, Objective, ObjectiveOutput
 from mtlib.policies import masking_policy
 from mtlib.preparer import Prepared, Preparer
 from mtlib.runs.config import configure
-from mtlib.runs.inputs import read_inputs, run_identity
+from mtlib.runs.inputs import read_inputs
 from mtlib.runs.records import read_records
 from mtlib.runs.run import run
 from mtlib.settings import LearningRates
@@ -284,7 +284,7 @@ class TestMethod:
     def test_a_new_setting_with_a_default_changes_no_identity(self, weighed, testbed, model, monkeypatch):  # noqa: F811
         def identities():
             configs = [config(model, method=method).resolved() for method in ("weighed", "fine_tuning")]
-            return [run_identity(chosen, read_inputs(chosen)) for chosen in configs]
+            return [read_inputs(chosen).identity for chosen in configs]
 
         before = identities()
 
@@ -296,7 +296,7 @@ class TestMethod:
         assert "made_up" in {entry.name for entry in fields(METHODS["weighed"].settings)}
         assert identities() == before
         changed = config(model, method="weighed", made_up=0.7).resolved()
-        assert run_identity(changed, read_inputs(changed)) != before[0]
+        assert read_inputs(changed).identity != before[0]
 
 
 # `mtlib run` once for each line of options, with the method of this file in the table

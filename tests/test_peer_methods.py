@@ -16,7 +16,7 @@ from mtlib.methods.confidence_regularization import ConfidenceRegularization
 from mtlib.objectives import FineTuning, MaskTuning
 from mtlib.plm import SharedPLM
 from mtlib.runs.config import command_line, configure, read_by
-from mtlib.runs.inputs import read_inputs, run_identity
+from mtlib.runs.inputs import read_inputs
 from mtlib.runs.records import read_records
 from mtlib.runs.run import run
 from mtlib.settings import Classification, LearningRates
@@ -266,7 +266,7 @@ class TestStages:
     def test_the_bias_model_is_part_of_what_identifies_a_run(self, testbed, model):  # noqa: F811
         def identity(**settings):
             chosen = config(model, **settings).resolved()
-            return run_identity(chosen, read_inputs(chosen))
+            return read_inputs(chosen).identity
 
         ours = identity(method="reweight")
         assert identity(method="reweight", bias="bag_of_words") == ours != identity(method="reweight", bias="shortcut")

@@ -5,6 +5,7 @@ import itertools
 import json
 import math
 import sys
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -44,7 +45,7 @@ from mtlib.policies.salient_spans import NUMERALS, MarkSalientSpans, SalientSpan
 from mtlib.policies.supervised import PointAtAnswers, SupervisedMasking, edited_spans
 from mtlib.policies.wrapping import DrawMasks, FixedMasking, OneSide
 from mtlib.runs.config import configure
-from mtlib.runs.inputs import Inputs, read_inputs, run_identity
+from mtlib.runs.inputs import read_inputs
 from mtlib.runs.records import read_records
 from mtlib.runs.run import run
 from mtlib.testbed.generator import generate, shortcut_label, shortcut_words
@@ -557,11 +558,11 @@ class TestPointer:
         chosen = configure("sentiment", "mask_tuning", masking="supervised", source=str(source)).resolved()
 
         def identity() -> str:
-            return run_identity(chosen, read_inputs(chosen))
+            return read_inputs(chosen).identity
 
         inputs = read_inputs(chosen)
         sets = {name: description for name, description in inputs.sets.items() if name != "train_spans"}
-        assert identity() == run_identity(chosen, Inputs(inputs.model_sha256, sets))
+        assert identity() == replace(inputs, sets=sets).identity
         expect(monkeypatch, "imdb_cad_train", sha256=inputs.sets["train_spans"]["files"][0]["sha256"])
         published = identity()
         assert published == identity()

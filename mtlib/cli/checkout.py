@@ -40,13 +40,12 @@ def figures(
 def doctor() -> None:
     """Whether this machine can run everything.
 
-    One line per requirement, then the device and whether the hub answers. Exit code 1 if a requirement fails.
+    What `pip check` says of the installed packages, then where training will run. Exit code 1 if packages do not fit.
     """
-    from mtlib.runs.doctor import checks
+    from mtlib.runs.doctor import device_note, pip_check
 
-    lines = checks()
-    marks = {True: "[green]OK  [/]", False: "[red]FAIL[/]", None: "    "}
-    for check in lines:
-        console.print(f"{marks[check.ok]} {check.name:16} {check.detail}", highlight=False)
-    if any(check.ok is False for check in lines):
+    fit, words = pip_check()
+    print_line(words)
+    if not fit:
         raise typer.Exit(1)
+    print_line(device_note())

@@ -36,7 +36,7 @@ from mtlib.policies.wrapping import DrawMasks, FixedMasking
 from mtlib.preparer import with_column
 from mtlib.runs import environment
 from mtlib.runs.config import RunConfig, configure
-from mtlib.runs.inputs import drawn_rows, model_sha256, read_sets
+from mtlib.runs.inputs import drawn_rows, model_sha256, read_inputs
 from mtlib.runs.records import read_records
 from mtlib.runs.run import KEPT, run
 from mtlib.settings import ATTRIBUTION, ENGLISH_PIPELINE, OWN_LENGTH, TESTBED_ONLY
@@ -191,7 +191,7 @@ def prepare(
 
 def _training_set(config: RunConfig, plm: SharedPLM, size: int | None) -> tuple[Dataset, Marked, list[int]]:
     """All of it, from which policies learn; what is known of the tokens of `size` examples; which these are."""
-    train = read_sets(config)["train"].dataset
+    train = read_inputs(config).datasets["train"]
     if size is not None and not 0 < size <= len(train):
         raise UserError(f"{size} examples cannot be drawn; expected 1 to {len(train)}, the size of the training set.")
     rows = drawn_rows(len(train), size)

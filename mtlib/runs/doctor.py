@@ -1,30 +1,14 @@
-"""Whether this machine can run the project, and what is missing if not."""
+"""Whether this machine can run the project: what pip says of the installed packages, and where training will run."""
 
-import os
-import platform
-import urllib.request
-from dataclasses import dataclass
-from importlib import metadata
-
-from packaging.requirements import Requirement
-
-from mtlib.paths import MINI_MODEL_DIR
+import subprocess
+import sys
 
 
-@dataclass(frozen=True)
-class Check:
-    """One line of `python -m mtlib doctor`. `ok` is None for what is worth knowing but not required."""
-
-    name: str
-    ok: bool | None
-    detail: str
-
-
-def checks() -> list[Check]:
-    """Every requirement of the package, then the machine."""
-    there = (MINI_MODEL_DIR / "model.safetensors").is_file()
-    model = Check("bundled model", there, "data/models/mini" if there else f"missing: {MINI_MODEL_DIR}")
-    return [Check("python", None, platform.python_version()), *_requirements(), model, _device(), _hub()]
+def pip_check() -> tuple[bool, str]:
+    """Whether the installed packages fit together, and `pip check`'s words for it."""
+    command = [sys.executable, "-m", "pip", "check"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.returncode == 0, (done.stdout or done.stderr).strip()
 
 
 def device_note() -> str:
@@ -40,41 +24,3 @@ def device_note() -> str:
         f"CPU, {torch.get_num_threads()} threads, {kind}: right for the profiles `smoke` and `cpu`. For `gpu` and "
         "`paper` take a machine with a GPU (on Colab: Runtime > Change runtime type > T4 GPU)."
     )
-
-
-def _requirements() -> list[Check]:
-    try:
-        return [_requirement(Requirement(line)) for line in metadata.requires("mtlib")]
-    except metadata.PackageNotFoundError:
-        return [Check("mtlib", False, "not installed: run `make test` or `pip install -e .` in the checkout")]
-
-
-def _requirement(requirement: Requirement) -> Check:
-    try:
-        version = metadata.version(requirement.name)
-    except metadata.PackageNotFoundError:
-        if requirement.marker is None:
-            return Check(requirement.name, False, "not installed")
-        extra = str(requirement.marker).split()[-1]  # mtlib has no other markers
-        return Check(requirement.name, None, f"not installed (only for {extra})")
-    ok = requirement.specifier.contains(version, prereleases=True)
-    return Check(requirement.name, ok, f"{version} (needs {requirement.specifier})")
-
-
-def _device() -> Check:
-    try:
-        return Check("device", None, device_note())
-    except ImportError as error:
-        return Check("device", False, f"{error}; install the requirements marked FAIL")
-
-
-def _hub() -> Check:
-    if os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on"):
-        return Check("hub", None, "HF_HUB_OFFLINE is set; bundled data and folders work")
-    from huggingface_hub import constants
-
-    try:
-        urllib.request.urlopen(urllib.request.Request(constants.ENDPOINT, method="HEAD"), timeout=5).close()
-        return Check("hub", None, f"{constants.ENDPOINT} answers")
-    except OSError as error:
-        return Check("hub", None, f"{constants.ENDPOINT}: {error}; bundled data and folders work")

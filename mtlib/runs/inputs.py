@@ -5,8 +5,8 @@ import itertools
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from datasets import Dataset
@@ -27,35 +27,84 @@ _MODEL_FILES = ("*.safetensors", "config.json", "tokenizer*.json", "vocab.*", "m
 
 @dataclass(frozen=True)
 class Inputs:
-    """What decides a run's numbers besides its configuration.
+    """What a run reads, and what it is known by.
 
     Args:
+        config: resolved.
         model_sha256: of the files of a local model; None for one from the hub.
         sets: descriptions of the training set (as "train"), of the evaluation sets, and of the set whose spans a policy
             learns to mask (as `records.TRAIN_SPANS`); see `sources.describe`.
+        rows: of the same sets, whole.
+        precisions: those in which a record of this run will do; both where that was left to the device.
     """
 
+    config: RunConfig
     model_sha256: str | None
     sets: dict[str, dict]
+    rows: dict[str, Dataset]
+    precisions: tuple[str, ...]
+
+    @cached_property
+    def identity(self) -> str:
+        return self._identity(self.config.precision)
+
+    def _identity(self, precision: str) -> str:
+        public = self.config.public() | {"precision": precision}
+        return records.identity(public, self.model_sha256, records.decisive_data(self.sets))
+
+    def record_path(self, out: Path) -> Path:
+        """Where `run` writes, or has written, the record."""
+        config = self.config
+        model = Path(config.public()["model"]).name.lower().replace("_", "-")
+        return out / f"{config.task}-{config.method}-{model}-seed{config.seed}-{self.identity[:10]}.json"
+
+    def shipped_record(self) -> dict | None:
+        """The record of this run that comes with the project, if there is one; it may be from another machine."""
+        found = (records.shipped_records().get(self._identity(precision)) for precision in self.precisions)
+        return next(filter(None, found), None)
+
+    @cached_property
+    def datasets(self) -> dict[str, Dataset]:
+        """The sets as the run reads them: what is held out and what is not drawn is no training example."""
+        config, train, kept_out = self.config, self.rows["train"], {}
+        if config.held_out:
+            rows, held_out = hold_out(train["text"], config.held_out)
+            kept_out, train = {HELD_OUT: train.select(held_out)}, train.select(rows)
+        if config.train_size is not None:
+            train = train.select(drawn_rows(len(train), config.train_size))
+        return self.rows | {"train": train} | kept_out
 
 
-class DescribedSet(NamedTuple):
-    dataset: Dataset
-    description: dict
-
-
-def read_sets(config: RunConfig) -> dict[str, DescribedSet]:
-    """All sets of a resolved run, by the names that they have in `Inputs`."""
-    sets = {name: DescribedSet(*_read(key)) for name, key in _set_keys(config).items()}
-    train, description = sets["train"]
-    _note_train_size(config, description)
-    if config.held_out:
-        rows, held_out = hold_out(train["text"], config.held_out)
-        sets[HELD_OUT], train = DescribedSet(train.select(held_out), description), train.select(rows)
+def read_inputs(config: RunConfig, cache: dict | None = None) -> Inputs:
+    """What a run reads, without running it; `cache`, given to many calls, has each set and model read once."""
+    precisions = ("bf16", "float32") if config.precision == "auto" else (config.precision,)
+    config, cache = config.resolved(), {} if cache is None else cache
+    if config.model_path not in cache:
+        cache[config.model_path] = model_sha256(config)
+    keys = {"train": (get_task(config.task).train_set(config.source), config.source, None)}
+    keys |= {name: (name, config.source, config.splits.get(name)) for name in config.sets}
+    if reads_spans(config):
+        keys[records.TRAIN_SPANS] = (CAD_TRAIN, config.source, None)
+    for key in keys.values():
+        if key not in cache:
+            cache[key] = described_pairs(config.source) if key[0] == CAD_TRAIN else load_described(*key)
+    rows, sets = ({name: cache[key][part] for name, key in keys.items()} for part in (0, 1))
     if config.train_size is not None:
-        train = train.select(drawn_rows(len(train), config.train_size))
-    sets["train"] = DescribedSet(train, description)
-    return sets
+        total = sets["train"]["rows"]
+        if config.train_size > total:
+            raise UserError(
+                f"train_size is {config.train_size}, but {sets['train']['set']} has {total} examples; give at most so "
+                "many."
+            )
+        sets["train"] = sets["train"] | {"used_rows": config.train_size}
+    if config.held_out:
+        sets[HELD_OUT] = sets["train"]  # of which it is a part
+    return Inputs(config, cache[config.model_path], sets, rows, precisions)
+
+
+def record_path(config: RunConfig, out: Path) -> Path:
+    """Where `run` writes, or has written, the record; the data and the model are read to tell."""
+    return read_inputs(config).record_path(out)
 
 
 def hold_out(texts: Sequence[str], size: int) -> tuple[list[int], list[int]]:
@@ -92,46 +141,6 @@ def drawn_rows(total: int, size: int | None) -> list[int]:
     return sorted(np.random.default_rng(0).permutation(total)[:size].tolist())
 
 
-def read_inputs(config: RunConfig, cache: dict | None = None) -> Inputs:
-    """The inputs of a run, without running it; `cache`, given to many calls, has each set and model read once."""
-    config, cache = config.resolved(), {} if cache is None else cache
-    if config.model_path not in cache:
-        cache[config.model_path] = model_sha256(config)
-    sets = {}
-    for name, key in _set_keys(config).items():
-        if key not in cache:
-            cache[key] = _read(key)[1]
-        sets[name] = dict(cache[key])
-    _note_train_size(config, sets["train"])
-    return Inputs(cache[config.model_path], sets)
-
-
-def run_identity(config: RunConfig, inputs: Inputs) -> str:
-    """The identity of a resolved run (`records.identity`)."""
-    return records.identity(config.public(), inputs.model_sha256, records.decisive_data(inputs.sets))
-
-
-def record_path(config: RunConfig, out: Path, inputs: Inputs | None = None) -> Path:
-    """Where `run` writes, or has written, the record; the data and the model are read to tell."""
-    config = config.resolved()
-    name = run_identity(config, read_inputs(config) if inputs is None else inputs)[:10]
-    model = Path(config.public()["model"]).name.lower().replace("_", "-")
-    return out / f"{config.task}-{config.method}-{model}-seed{config.seed}-{name}.json"
-
-
-def shipped_record(config: RunConfig, inputs: Inputs) -> dict | None:
-    """The record of this run that comes with the project, if there is one.
-
-    Where the precision is left to the device, a record in either precision will do: it may come from another machine.
-    """
-    precisions = ("bf16", "float32") if config.precision == "auto" else (config.precision,)
-    for precision in precisions:
-        wanted = run_identity(config.changed(precision=precision).resolved(), inputs)
-        if wanted in records.shipped_records():
-            return records.shipped_records()[wanted]
-    return None
-
-
 def model_sha256(config: RunConfig) -> str | None:
     """Of all files of a local model that decide its answers; None for a hub model."""
     folder = Path(config.model_path)
@@ -145,31 +154,6 @@ def model_sha256(config: RunConfig) -> str | None:
     return digest.hexdigest()
 
 
-def _set_keys(config: RunConfig) -> dict[str, tuple[str, str, str | None]]:
-    """Set, source and split of everything that a run reads."""
-    keys = {"train": (get_task(config.task).train_set(config.source), config.source, None)}
-    keys |= {name: (name, config.source, config.splits.get(name)) for name in config.sets}
-    if reads_spans(config):
-        keys[records.TRAIN_SPANS] = (CAD_TRAIN, config.source, None)
-    return keys
-
-
 def reads_spans(config: RunConfig) -> bool:
     """Whether its policy learns from a set besides the training set."""
     return config.values().get("masking") in OWN_LENGTH and not is_testbed(config.source)
-
-
-def _read(key: tuple[str, str, str | None]) -> tuple[Dataset, dict]:
-    set_name, source, _ = key
-    return described_pairs(source) if set_name == CAD_TRAIN else load_described(*key)
-
-
-def _note_train_size(config: RunConfig, description: dict) -> None:
-    if config.train_size is None:
-        return
-    if config.train_size > description["rows"]:
-        raise UserError(
-            f"train_size is {config.train_size}, but {description['set']} has {description['rows']} examples; give at "
-            "most so many."
-        )
-    description["used_rows"] = config.train_size

@@ -26,7 +26,7 @@ from mtlib.prompting import (
     shorten,
 )
 from mtlib.runs.config import RunConfig, configure
-from mtlib.runs.inputs import read_sets
+from mtlib.runs.inputs import read_inputs
 
 _TEXTS = ("text", "text_pair")
 _NOTHING = "N/A"  # a text that says nothing
@@ -87,11 +87,11 @@ def evaluate(prompting: Prompting, report: Callable[[str], None] = lambda name: 
     """
     disable_progress_bars()
     config = prompting.config
-    sets = read_sets(config)
-    ask = _causal(prompting, sets["train"].dataset) if prompting.causal else _masked(prompting, config)
+    sets = read_inputs(config).datasets
+    ask = _causal(prompting, sets["train"]) if prompting.causal else _masked(prompting, config)
     metrics = {}
     for name in config.sets:
-        rows, folded = sets[name].dataset, get_set(name).folded
+        rows, folded = sets[name], get_set(name).folded
         scored = _with_calibrated(ask, _texts(rows), folded)
         metrics[name] = {scoring: score_rows(name, _logits(of, folded), rows) for scoring, of in scored.items()}
         report(name)

@@ -13,16 +13,15 @@ from pathlib import Path
 
 import numpy as np
 from accelerate import PartialState
-from datasets import Dataset, disable_progress_bars
+from datasets import disable_progress_bars
 from scipy.special import softmax
 from transformers import TrainerCallback, set_seed
 from transformers.utils import logging
 
-from mtlib.checkpoints import save_objective
 from mtlib.contexts import precision
 from mtlib.data.scoring import score_rows
 from mtlib.data.tasks import get_task
-from mtlib.encoding import check_max_length, predict_with, tokenise
+from mtlib.encoding import check_max_length, predict, tokenise
 from mtlib.errors import UserError
 from mtlib.method import Stage
 from mtlib.methods import get_method
@@ -30,25 +29,14 @@ from mtlib.paths import make_writable
 from mtlib.plm import SharedPLM
 from mtlib.runs import environment
 from mtlib.runs.config import RunConfig
-from mtlib.runs.inputs import (
-    HELD_OUT,
-    DescribedSet,
-    Inputs,
-    model_sha256,
-    read_sets,
-    record_path,
-    run_identity,
-    shipped_record,
-)
+from mtlib.runs.inputs import HELD_OUT, Inputs, read_inputs
 from mtlib.runs.locks import claim
 from mtlib.runs.records import SCHEMA_VERSION, read_records, write_atomically
-from mtlib.runs.training import Trained, check_slices, train_stages
-from mtlib.trainer import ObjectiveTrainer
+from mtlib.runs.training import Trained, slices_of_a_batch, train_stages
 
 # it remarks on file systems whose times it does not trust; checkpoints are told apart by number
 logging.get_logger("transformers.trainer_utils").setLevel(logging.ERROR)
 KEPT = "run.json"  # in the folder of a kept model
-_UNFINISHED = f"{KEPT}.part"  # the same while it is being saved
 
 
 def run(
@@ -78,30 +66,26 @@ def run(
         Busy: another process is at this run, in this folder.
         UserError: bad input, or a folder that cannot be written (any more).
     """
-    asked, config = config, config.resolved()
     for folder in filter(None, (out, keep_model)):
         make_writable(folder)
     disable_progress_bars()
     logging.disable_progress_bar()
-    sets = read_sets(config)
-    inputs = Inputs(model_sha256(config), {name: described.description for name, described in sets.items()})
-    path = record_path(config, out, inputs)
-    state = PartialState(cpu=precision()["use_cpu"])
+    inputs = read_inputs(config)
+    path, state = inputs.record_path(out), PartialState(cpu=precision()["use_cpu"])
     with _disk_errors(out), claim(lock_path(path)) if state.is_main_process else contextlib.nullcontext():
         state.wait_for_everyone()  # or one of several processes might look before another's record is there
-        to_do = not path.exists() or (fresh and read_records([path]) == [shipped_record(asked, inputs)])
+        shipped = inputs.shipped_record()
+        to_do = not path.exists() or (fresh and read_records([path]) == [shipped])
         state.wait_for_everyone()  # all have looked before one writes
-        if to_do:
-            if keep_model is not None:
-                _check_kept(keep_model, run_identity(config, inputs))
-            elif not fresh and (record := shipped_record(asked, inputs)) is not None:
-                if state.is_main_process:
-                    _write(path, record)
-                state.wait_for_everyone()
-                return path, True
-            _complete(config, sets, inputs, path, resume, keep_model, callbacks)
+        if to_do and keep_model is None and not fresh and shipped is not None:
+            if state.is_main_process:
+                _write(path, shipped)
+            state.wait_for_everyone()
+        elif to_do:
+            _check_kept(keep_model, inputs.identity)
+            _complete(inputs, path, resume, keep_model, callbacks)
             return path, False
-    if keep_model is not None and _kept(keep_model) != run_identity(config, inputs):
+    if keep_model is not None and _kept(keep_model) != inputs.identity:
         raise UserError(
             f"{path} is finished, but {keep_model} does not hold its model ({_kept(keep_model) or 'it is empty'}); "
             "to train it again give another --out, and an empty folder to keep the model in."
@@ -115,27 +99,25 @@ def lock_path(record: Path) -> Path:
 
 
 def _complete(
-    config: RunConfig,
-    sets: dict[str, DescribedSet],
-    inputs: Inputs,
-    path: Path,
-    resume: bool,
-    keep_model: Path | None,
-    callbacks: Sequence[TrainerCallback],
+    inputs: Inputs, path: Path, resume: bool, keep_model: Path | None, callbacks: Sequence[TrainerCallback]
 ) -> None:
     """Train, evaluate and write the record of a run that nobody else is at."""
+    config, state = inputs.config, PartialState()
     started, surroundings = datetime.now(UTC), environment.describe()
     environment.reset_peak_memory()
     plm, stages = _start(config)
     revision = getattr(plm.config, "_commit_hash", None)
-    examples = _examples(config, sets["train"].dataset, plm, stages)
+    train = inputs.datasets["train"]
+    for preparer in (preparer for stage in stages for preparer in stage.prepare):
+        preparer.check_number(len(train))
+    examples = tokenise(train, plm.tokenizer, config.max_length, keep=_read_by(stages) & {*train.column_names})
     work = path.parent / ".work" / path.stem
-    if not resume and PartialState().is_main_process:
+    if not resume and state.is_main_process:
         shutil.rmtree(work, ignore_errors=True)
-    PartialState().wait_for_everyone()  # or a slower process might delete what a faster one has written
+    state.wait_for_everyone()  # or a slower process might delete what a faster one has written
     trained = train_stages(config, stages, plm, examples, work, callbacks)
     evaluation_seconds = time.perf_counter()
-    metrics, probabilities = _evaluate(trained, sets, config)
+    metrics, probabilities = _evaluate(trained, inputs)
     cost = {
         **trained.cost,
         "evaluation_seconds": round(time.perf_counter() - evaluation_seconds, 2),
@@ -143,7 +125,7 @@ def _complete(
     }
     record = {
         "schema_version": SCHEMA_VERSION,
-        "identity": run_identity(config, inputs),
+        "identity": inputs.identity,
         "config": config.public(),
         "model": {"files_sha256": inputs.model_sha256, "revision": revision},
         **({} if metrics else {"diverged": True}),
@@ -155,26 +137,28 @@ def _complete(
         "started": started.isoformat(timespec="seconds"),
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-    if trained.trainer.args.should_save:  # of several processes, one
-        if keep_model is not None:  # before the record, which says that all is done
-            _keep(trained.trainer, Path(keep_model), record["identity"])
+    if state.is_main_process:
+        if keep_model is not None:  # this and the probabilities before the record, which says that all is done
+            _keep(trained.plm, keep_model, inputs.identity)
         if probabilities:
-            np.savez_compressed(path.with_suffix(".npz"), **probabilities)  # before the record, which says all is done
+            np.savez_compressed(path.with_suffix(".npz"), **probabilities)
         _write(path, record)
         shutil.rmtree(work, ignore_errors=True)
-    trained.trainer.accelerator.wait_for_everyone()
+    state.wait_for_everyone()
 
 
 def _start(config: RunConfig) -> tuple[SharedPLM, tuple[Stage, ...]]:
     """The pretrained model with its new head, and the method's stages, checked against one another."""
     set_seed(config.seed)
-    labels = get_task(config.task).labels
-    plm = SharedPLM.from_pretrained(
-        config.model_path, num_labels=len(labels), shared=getattr(config.settings, "shared", None)
-    )
-    plm.config.id2label, plm.config.label2id = dict(enumerate(labels)), {name: i for i, name in enumerate(labels)}
-    _check_lengths(config, plm)
-    check_slices(config)
+    task = get_task(config.task)
+    shared = getattr(config.settings, "shared", None)
+    plm = SharedPLM.from_pretrained(config.model_path, id2label=dict(enumerate(task.labels)), shared=shared)
+    for name in ("max_length", "eval_max_length"):
+        length = getattr(config, name)
+        check_max_length(length, plm.tokenizer, task.pair, name)
+        if length > plm.longest:
+            raise UserError(f"{name} is {length}; {config.model} reads at most {plm.longest} tokens, give no more.")
+    slices_of_a_batch(config)
     stages = get_method(config.method).stages(config.settings, config.rates, plm.tokenizer)
     stages = tuple(
         replace(stage, prepare=tuple(p.reading_from(config.source) for p in stage.prepare)) for stage in stages
@@ -186,35 +170,21 @@ def _start(config: RunConfig) -> tuple[SharedPLM, tuple[Stage, ...]]:
     return plm, stages
 
 
-def _examples(config: RunConfig, train: Dataset, plm: SharedPLM, stages: Sequence[Stage]) -> Dataset:
-    """The training set in tokens, with the columns that the stages read; enough of it for each of their preparers."""
-    for preparer in (preparer for stage in stages for preparer in stage.prepare):
-        preparer.check_number(len(train))
-    needed = {name for stage in stages for name in stage.objective.columns}
-    needed |= {name for stage in stages for preparer in stage.prepare for name in preparer.reads}
-    return tokenise(train, plm.tokenizer, config.max_length, keep=needed & {*train.column_names})
+def _read_by(stages: Sequence[Stage]) -> set[str]:
+    """The columns of the training set that objectives and preparers read beside the tokens."""
+    of_preparers = {name for stage in stages for preparer in stage.prepare for name in preparer.reads}
+    return of_preparers | {name for stage in stages for name in stage.objective.columns}
 
 
-def _check_lengths(config: RunConfig, plm: SharedPLM) -> None:
-    for name in ("max_length", "eval_max_length"):
-        check_max_length(getattr(config, name), plm.tokenizer, get_task(config.task).pair, name)
-        if getattr(config, name) > plm.longest:
-            raise UserError(
-                f"{name} is {getattr(config, name)}; {config.model} reads at most {plm.longest} tokens, give no more."
-            )
-
-
-def _evaluate(
-    trained: Trained, sets: dict[str, DescribedSet], config: RunConfig
-) -> tuple[dict[str, dict], dict[str, np.ndarray]]:
+def _evaluate(trained: Trained, inputs: Inputs) -> tuple[dict[str, dict], dict[str, np.ndarray]]:
     """The scores on every evaluation set and, as float16, each label's probability for every example `(n, num_labels)`.
 
     Both are empty where the model has diverged.
     """
-    metrics, probabilities = {}, {}
-    for name in () if trained.diverged else (*config.sets, *({HELD_OUT} & sets.keys())):
-        dataset = sets[name].dataset
-        logits = predict_with(trained.trainer, dataset, config.eval_max_length)
+    config, metrics, probabilities = inputs.config, {}, {}
+    for name in () if trained.diverged else (*config.sets, *({HELD_OUT} & inputs.datasets.keys())):
+        dataset = inputs.datasets[name]
+        logits = predict(trained.plm, dataset, config.eval_max_length, bf16=config.precision == "bf16")
         if not np.isfinite(logits).all():
             return {}, {}
         known_as = get_task(config.task).train_set(config.source) if name == HELD_OUT else name
@@ -227,34 +197,28 @@ def _write(path: Path, record: dict) -> None:
     write_atomically(path, json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
-def _check_kept(folder: Path, identity: str) -> None:
-    if _identity_in(folder / _UNFINISHED) == identity:
-        return
-    if (kept := _kept(folder)) not in (None, identity):
+def _check_kept(folder: Path | None, identity: str) -> None:
+    if folder is not None and (kept := _kept(folder)) not in (None, identity):
         raise UserError(f"{folder} holds {kept}; give an empty folder to keep the model in, or delete it.")
 
 
-def _keep(trainer: ObjectiveTrainer, folder: Path, identity: str) -> None:
-    """The trained model. Whose it is stands there from the start: the same run may save it again if it is cut off."""
-    (folder / _UNFINISHED).write_text(json.dumps({"identity": identity}) + "\n")
-    (folder / KEPT).unlink(missing_ok=True)
-    trainer.plm.save_pretrained(folder)
-    save_objective(trainer.training_objective, folder)
-    (folder / _UNFINISHED).replace(folder / KEPT)  # last: it says that the model is whole
+def _keep(plm: SharedPLM, folder: Path, identity: str) -> None:
+    """The trained model and whose it is, whole or not at all."""
+    folder = Path(folder).resolve()
+    part = folder.with_name(f".{folder.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    plm.save_pretrained(part)
+    (part / KEPT).write_text(json.dumps({"identity": identity}) + "\n")
+    shutil.rmtree(folder)
+    part.replace(folder)
 
 
 def _kept(folder: Path) -> str | None:
     """The identity of the run whose model lies in `folder`, some words where that is not known, None if it is empty."""
-    found = _identity_in(folder / KEPT)
-    return found or ("files that are no kept model of a run" if any(folder.iterdir()) else None)
-
-
-def _identity_in(file: Path) -> str | None:
-    """What a file with an identity says; None where there is no such file."""
     try:
-        return json.loads(file.read_bytes())["identity"]
+        return json.loads((folder / KEPT).read_bytes())["identity"]
     except (OSError, ValueError, KeyError, TypeError):
-        return None
+        return "files that are no kept model of a run" if any(folder.iterdir()) else None
 
 
 @contextlib.contextmanager

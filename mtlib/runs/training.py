@@ -7,7 +7,7 @@ import shutil
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
 
@@ -17,12 +17,10 @@ from datasets import Dataset
 from transformers import PrinterCallback, ProgressCallback, TrainerCallback, set_seed
 from transformers.trainer import DEFAULT_PROGRESS_CALLBACK
 
-from mtlib.checkpoints import last_checkpoint, save_objective
 from mtlib.contexts import precision
 from mtlib.errors import UserError
-from mtlib.method import Stage, is_prepared, prepared_examples
+from mtlib.method import Prepared, Stage, is_prepared, prepared_examples
 from mtlib.plm import SharedPLM
-from mtlib.preparer import Prepared
 from mtlib.runs import environment
 from mtlib.runs.config import RunConfig
 from mtlib.runs.records import write_atomically
@@ -37,69 +35,37 @@ class Trained:
     """What training leaves.
 
     Args:
-        trainer: of the last stage, for predictions with its model.
-        history: of all stages.
+        plm: the model of the last stage.
+        history: the log of all stages, with None for what is not finite: JSON has no such numbers.
         cost: totals over the stages (preparing the data included in the seconds), and each stage by itself.
         diverged: a loss was not finite, and training was stopped there.
     """
 
-    trainer: ObjectiveTrainer
-    history: list[dict] = field(default_factory=list)
-    cost: dict = field(default_factory=dict)
-    diverged: bool = False
+    plm: SharedPLM
+    history: list[dict]
+    cost: dict
+    diverged: bool
 
 
 def train_stages(
     config: RunConfig,
-    stages: tuple[Stage, ...],
+    stages: Sequence[Stage],
     plm: SharedPLM,
     examples: Dataset,
     work: Path,
     callbacks: Sequence[TrainerCallback] = (),
 ) -> Trained:
     """Train a run's stages in the folder `work`, going on from what an interrupted call left there."""
-    folders = [work / stage.name if len(stages) > 1 else work for stage in stages]
-    clock = Clock(work, resumed=any((f / _MODEL).exists() or last_checkpoint(f) or is_prepared(f) for f in folders))
-    _prepare_early(config, stages, plm, examples, folders, clock)
-    finite, results, trainer = StopAtInfinity(), [], None
-    for stage, folder in zip(stages, folders, strict=True):
-        last = stage is stages[-1]
-        if not (folder / _MODEL).exists():
-            clock.enter(stage.name)
-            start = _started(config, stage, plm)
-            examples_of_stage, counts = _prepare(config, stage, start, plm, examples, folder)
-            if stage.prepare:
-                clock.stop()  # what was prepared is kept, and so is the time that it took
-            trainer, result = _train(
-                config, stage, start, examples_of_stage, counts, folder, [clock, finite, *callbacks]
-            )
-            clock.stop()
-            if stage.measure is not None and not finite.diverged:
-                result["cost"] |= stage.measure(trainer.plm, trainer.training_objective)
-            results.append(result)
-            if last or finite.diverged:
-                break
-            _keep_stage(trainer, result, folder)
-        else:
-            results.append(json.loads((folder / _MODEL / _RESULT).read_text()))
-        plm = SharedPLM.from_pretrained(folder / _MODEL)  # read back by every run, interrupted here or not
-    trained = stages[: len(results)]
-    history = [
-        _finite(entry) | ({"stage": stage.name} if len(stages) > 1 else {})
-        for stage, result in zip(trained, results, strict=True)
-        for entry in result["history"]
-    ]
-    cost = _cost(trained, results, clock.seconds) | {"interruptions": clock.interruptions}
-    return Trained(trainer, history, cost, finite.diverged)
+    training = _Training(config, stages, examples, work, callbacks)
+    training.prepare_early(plm)
+    for stage in stages:
+        plm = training.train(stage, plm)
+        if training.finite.diverged:
+            break
+    return Trained(plm, training.history(), training.cost(), training.finite.diverged)
 
 
-def _finite(entry: dict) -> dict:
-    """A log entry with None for what is not finite: JSON has no such numbers."""
-    return {name: None if isinstance(value, float) and not math.isfinite(value) else value
-            for name, value in entry.items()}  # fmt: skip
-
-
-def check_slices(config: RunConfig) -> int:
+def slices_of_a_batch(config: RunConfig) -> int:
     """Into how many slices a batch is cut, over accumulation steps and processes."""
     slices = config.accumulation * PartialState(cpu=precision()["use_cpu"]).num_processes
     if config.batch_size % slices:
@@ -110,121 +76,153 @@ def check_slices(config: RunConfig) -> int:
     return slices
 
 
-def _prepare(
-    config: RunConfig, stage: Stage, start: SharedPLM, previous: SharedPLM, examples: Dataset, folder: Path
-) -> Prepared:
-    if not stage.prepare:
-        return Prepared(examples, {})
-    device = PartialState().device
-    # without autocast's cache: a preparer that trains would go on with its weights as they were cast first
-    bf16 = torch.autocast(device.type, torch.bfloat16, enabled=config.precision == "bf16", cache_enabled=False)
-    with PartialState().main_process_first(), bf16:  # the other processes read what the first has kept
-        return prepared_examples(stage, start.to(device), previous.to(device), examples, config.seed, folder)
+class _Training:
+    def __init__(self, config, stages, examples, work, callbacks):
+        self.config, self.stages, self.examples = config, stages, examples
+        self.folders = {stage.name: work / stage.name if len(stages) > 1 else work for stage in stages}
+        resumed = any((f / _MODEL).exists() or last_checkpoint(f) or is_prepared(f) for f in self.folders.values())
+        self.clock, self.finite = Clock(work, resumed), StopAtInfinity()
+        self.callbacks = [self.clock, self.finite, *callbacks]
+        self.results: dict[str, dict] = {}  # of each stage, as the record keeps them
 
+    def prepare_early(self, plm: SharedPLM) -> None:
+        """Do to the data of later stages what asks no trained model, so that bad input fails before the first training.
 
-def _prepare_early(
-    config: RunConfig, stages: tuple[Stage, ...], plm: SharedPLM, examples: Dataset, folders: list[Path], clock: "Clock"
-) -> None:
-    """Do to the data of later stages what asks no trained model, so that bad input fails before the first training.
+        That is what a stage which starts from the pretrained model does before it asks the one that the last stage
+        left.
+        """
+        for stage in self.stages[1:]:
+            early = tuple(takewhile(lambda preparer: not preparer.asks_previous, stage.prepare))
+            if stage.start == "pretrained" and early:
+                self.clock.enter(stage.name)
+                self._prepared(replace(stage, prepare=early), self._start(stage, plm), plm)
+                self.clock.stop()
 
-    That is what a stage which starts from the pretrained model does before it asks the one that the last stage left.
-    """
-    for stage, folder in zip(stages[1:], folders[1:], strict=True):
-        early = tuple(takewhile(lambda preparer: not preparer.asks_previous, stage.prepare))
-        if stage.start == "pretrained" and early:
-            clock.enter(stage.name)
-            start = _started(config, stage, plm)
-            _prepare(config, replace(stage, prepare=early), start, plm, examples, folder)
-            clock.stop()
+    def train(self, stage: Stage, plm: SharedPLM) -> SharedPLM:
+        """The model after the stage; `plm` is the one that the stage before left."""
+        kept = self.folders[stage.name] / _MODEL
+        if not kept.exists():
+            self.clock.enter(stage.name)
+            start = self._start(stage, plm)
+            examples, counts = self._prepared(stage, start, plm)
+            if stage.prepare:
+                self.clock.stop()  # what was prepared is kept, and so is the time that it took
+            trainer = self._trainer(stage, start, examples)
+            checkpoint = last_checkpoint(kept.parent)
+            trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+            self.clock.stop()
+            self.results[stage.name] = self._result(stage, trainer, len(examples), counts)
+            if stage is self.stages[-1] or self.finite.diverged:
+                return trainer.plm
+            if PartialState().is_main_process:
+                self._keep(trainer.plm, self.results[stage.name], kept)
+            PartialState().wait_for_everyone()
+        self.results[stage.name] = json.loads((kept / _RESULT).read_text())
+        return SharedPLM.from_pretrained(kept)  # read back by every run, interrupted here or not
 
+    def _start(self, stage: Stage, plm: SharedPLM) -> SharedPLM:
+        if stage.start == "previous":
+            return plm
+        set_seed(self.config.seed)  # the same new head in a resumed run, whose generators stand elsewhere
+        start = SharedPLM.from_pretrained(self.config.model_path, num_labels=plm.config.num_labels, shared=plm.shared)
+        start.config.id2label, start.config.label2id = plm.config.id2label, plm.config.label2id
+        return start
 
-def _train(
-    config: RunConfig, stage: Stage, plm: SharedPLM, examples: Dataset, counts: dict[str, float], folder: Path,
-    callbacks: list[TrainerCallback],
-) -> tuple[ObjectiveTrainer, dict]:  # fmt: skip
-    """One stage from its start `plm` or its last checkpoint: the trainer, and what the record keeps of it."""
-    trainer = _make_trainer(config, stage, plm, examples, folder, callbacks)
-    checkpoint = last_checkpoint(folder)
-    trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
-    steps, seen = trainer.state.global_step, round(len(examples) * (stage.epochs or config.epochs))
-    of_steps = steps * config.batch_size  # an epoch's last batch may be smaller; a diverged training stops early
-    cost = {"steps": steps, "examples_seen": of_steps if stage.steps else min(seen, of_steps), **counts}
-    return trainer, {"cost": cost, "history": [entry for entry in trainer.state.log_history if "loss" in entry]}
+    def _prepared(self, stage: Stage, start: SharedPLM, previous: SharedPLM) -> Prepared:
+        if not stage.prepare:
+            return Prepared(self.examples, {})
+        state, in_bf16 = PartialState(), self.config.precision == "bf16"
+        # without autocast's cache: a preparer that trains would go on with its weights as they were cast first
+        bf16 = torch.autocast(state.device.type, torch.bfloat16, enabled=in_bf16, cache_enabled=False)
+        models = start.to(state.device), previous.to(state.device)
+        with state.main_process_first(), bf16:  # the other processes read what the first has kept
+            return prepared_examples(stage, *models, self.examples, self.config.seed, self.folders[stage.name])
 
+    def _trainer(self, stage: Stage, plm: SharedPLM, examples: Dataset) -> ObjectiveTrainer:
+        config, slices = self.config, slices_of_a_batch(self.config)
+        epochs = stage.epochs or config.epochs
+        steps = stage.steps or max(1, round(-(-len(examples) // config.batch_size) * epochs))
+        log_every = max(1, steps // 100)
+        arguments = ObjectiveArguments(
+            output_dir=str(self.folders[stage.name]),
+            num_train_epochs=epochs,
+            max_steps=stage.steps or -1,
+            per_device_train_batch_size=config.batch_size // slices,
+            gradient_accumulation_steps=config.accumulation,
+            learning_rate=stage.rates.trunk,
+            classifier_learning_rate=stage.rates.classifier,
+            mlm_head_learning_rate=stage.rates.mlm_head,
+            warmup_steps=config.warmup,
+            weight_decay=config.weight_decay,
+            max_grad_norm=1.0,
+            update=getattr(config.settings, "update", "joint") if stage.objective.two_losses else "joint",
+            seed=config.seed,
+            bf16=config.precision == "bf16",
+            use_cpu=precision()["use_cpu"],
+            logging_steps=log_every,
+            save_steps=log_every * max(1, round(max(50, steps / 10) / log_every)),  # or a resumed log would lack steps
+            save_total_limit=1,
+            disable_tqdm=not (sys.stderr.isatty() or environment.is_interactive()),
+        )
+        trainer = ObjectiveTrainer(plm, stage.objective, arguments, examples, callbacks=self.callbacks)
+        for stock in (PrinterCallback, DEFAULT_PROGRESS_CALLBACK):
+            trainer.remove_callback(stock)
+        if not arguments.disable_tqdm:
+            trainer.add_callback(_Bar)
+        return trainer
 
-def _started(config: RunConfig, stage: Stage, plm: SharedPLM) -> SharedPLM:
-    """The model that a stage starts from; `plm` is the one that the stage before left."""
-    if stage.start == "previous":
-        return plm
-    set_seed(config.seed)  # the same new head in a resumed run, whose generators stand elsewhere
-    started = SharedPLM.from_pretrained(config.model_path, num_labels=plm.config.num_labels, shared=plm.shared)
-    started.config.id2label, started.config.label2id = plm.config.id2label, plm.config.label2id
-    return started
+    def _result(self, stage: Stage, trainer: ObjectiveTrainer, n_examples: int, counts: dict[str, float]) -> dict:
+        steps = trainer.state.global_step
+        seen = steps * self.config.batch_size
+        if not stage.steps:  # an epoch's last batch may be smaller; a diverged training stops early
+            seen = min(seen, round(n_examples * (stage.epochs or self.config.epochs)))
+        cost = {"steps": steps, "examples_seen": seen, **counts}
+        if stage.measure is not None and not self.finite.diverged:
+            cost |= stage.measure(trainer.plm, stage.objective)
+        return {"cost": cost, "history": [entry for entry in trainer.state.log_history if "loss" in entry]}
 
-
-def _make_trainer(
-    config: RunConfig, stage: Stage, plm: SharedPLM, examples: Dataset, folder: Path, callbacks: list[TrainerCallback]
-) -> ObjectiveTrainer:
-    slices = check_slices(config)
-    epochs = stage.epochs or config.epochs
-    steps = stage.steps or max(1, round(-(-len(examples) // config.batch_size) * epochs))
-    log_every = max(1, steps // 100)
-    arguments = ObjectiveArguments(
-        output_dir=str(folder),
-        num_train_epochs=epochs,
-        max_steps=stage.steps or -1,
-        per_device_train_batch_size=config.batch_size // slices,
-        gradient_accumulation_steps=config.accumulation,
-        per_device_eval_batch_size=64,
-        learning_rate=stage.rates.trunk,
-        classifier_learning_rate=stage.rates.classifier,
-        mlm_head_learning_rate=stage.rates.mlm_head,
-        warmup_steps=config.warmup,
-        weight_decay=config.weight_decay,
-        max_grad_norm=1.0,
-        update=getattr(config.settings, "update", "joint") if stage.objective.two_losses else "joint",
-        seed=config.seed,
-        bf16=config.precision == "bf16",
-        use_cpu=precision()["use_cpu"],
-        logging_steps=log_every,
-        save_steps=log_every * max(1, round(max(50, steps / 10) / log_every)),  # or a resumed log would lack steps
-        save_total_limit=1,
-        disable_tqdm=not (sys.stderr.isatty() or environment.is_interactive()),
-    )
-    trainer = ObjectiveTrainer(plm, stage.objective, arguments, examples, callbacks=callbacks)
-    for stock in (PrinterCallback, DEFAULT_PROGRESS_CALLBACK):
-        trainer.remove_callback(stock)
-    if not arguments.disable_tqdm:
-        trainer.add_callback(_Bar)
-    return trainer
-
-
-def _keep_stage(trainer: ObjectiveTrainer, result: dict, folder: Path) -> None:
-    """Leave the model of a stage for the next one; a run that is cut off later does not come back to it."""
-    if trainer.args.should_save:
-        part = folder / f"{_MODEL}.part"
+    def _keep(self, plm: SharedPLM, result: dict, folder: Path) -> None:
+        """Leave the model of a stage for the next one; a run that is cut off later does not come back to it."""
+        part = folder.with_suffix(".part")
         shutil.rmtree(part, ignore_errors=True)
-        trainer.plm.save_pretrained(part)
-        save_objective(trainer.training_objective, part)
+        plm.save_pretrained(part)
         (part / _RESULT).write_text(json.dumps(result))
-        os.replace(part, folder / _MODEL)
-    trainer.accelerator.wait_for_everyone()
+        os.replace(part, folder)
+
+    def history(self) -> list[dict]:
+        return [
+            {name: None if isinstance(value, float) and not math.isfinite(value) else value
+             for name, value in entry.items()} | ({"stage": name_of_stage} if len(self.stages) > 1 else {})
+            for name_of_stage, result in self.results.items()
+            for entry in result["history"]
+        ]  # fmt: skip
+
+    def cost(self) -> dict:
+        costs, seconds = {name: result["cost"] for name, result in self.results.items()}, self.clock.seconds
+        total, seen = sum(seconds.values()), sum(cost["examples_seen"] for cost in costs.values())
+        return {
+            "train_seconds": round(total, 2),
+            "steps": sum(cost["steps"] for cost in costs.values()),
+            "examples_seen": seen,
+            "examples_per_second": round(seen / total, 2),
+            "stages": [{"name": name, "seconds": round(seconds[name], 2), **cost} for name, cost in costs.items()],
+            "interruptions": self.clock.interruptions,
+        }
 
 
-def _cost(stages: tuple[Stage, ...], results: list[dict], seconds: dict[str, float]) -> dict:
-    """Totals over the stages, and each stage by itself."""
-    total = sum(seconds.values())
-    examples_seen = sum(result["cost"]["examples_seen"] for result in results)
-    return {
-        "train_seconds": round(total, 2),
-        "steps": sum(result["cost"]["steps"] for result in results),
-        "examples_seen": examples_seen,
-        "examples_per_second": round(examples_seen / total, 2),
-        "stages": [
-            {"name": stage.name, "seconds": round(seconds[stage.name], 2), **result["cost"]}
-            for stage, result in zip(stages, results, strict=True)
-        ],
-    }
+def last_checkpoint(folder: Path) -> Path | None:
+    """The last complete checkpoint in a folder; torn ones (the trainer's state is written last) are removed."""
+    steps = {}
+    for checkpoint in folder.glob("checkpoint-*"):
+        step = checkpoint.name.partition("-")[2]
+        if not step.isdecimal():
+            continue  # not the trainer's
+        try:
+            json.loads((checkpoint / "trainer_state.json").read_text())
+            steps[int(step)] = checkpoint
+        except (OSError, json.JSONDecodeError):
+            shutil.rmtree(checkpoint, ignore_errors=True)
+    return steps[max(steps)] if steps else None
 
 
 class _Bar(ProgressCallback):
@@ -261,14 +259,14 @@ class Clock(TrainerCallback):
     def enter(self, stage: str) -> None:
         self.stage, self.begun = stage, time.perf_counter() - self.seconds.get(stage, 0.0)
 
-    def stop(self) -> dict[str, float]:
-        """The seconds of every stage so far, kept for a resumed run."""
+    def stop(self) -> float:
+        """The seconds of this stage so far, kept for a resumed run."""
         self.seconds[self.stage] = time.perf_counter() - self.begun
         self._keep()
-        return self.seconds
+        return self.seconds[self.stage]
 
     def on_save(self, args, state, control, **kwargs):
-        seconds = self.stop()[self.stage]
+        seconds = self.stop()
         # no bar in a log file or in CI: a line now and then instead; in a notebook run headless neither
         if args.disable_tqdm and state.is_world_process_zero and not environment.in_notebook():
             loss = next((entry["loss"] for entry in reversed(state.log_history) if "loss" in entry), float("nan"))

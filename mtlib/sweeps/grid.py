@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mtlib.errors import UserError
 from mtlib.runs.config import RunConfig
-from mtlib.runs.inputs import read_inputs, record_path, shipped_record
+from mtlib.runs.inputs import read_inputs
 from mtlib.runs.records import TRAIN_SPANS, examples_used
 
 
@@ -40,9 +40,8 @@ def identify(configs: Sequence[RunConfig]) -> tuple[list[GridRun], UserError | N
         if reads not in unreadable:  # once is enough: a server that does not answer takes its time
             try:
                 inputs = read_inputs(config, cache)
-                name, train = record_path(config, Path(), inputs).name, examples_used(inputs.sets["train"])
-                shipped = shipped_record(config, inputs) is not None
-                run = GridRun(config, name, train, _test_rows(inputs.sets), shipped)
+                name, train = inputs.record_path(Path()).name, examples_used(inputs.sets["train"])
+                run = GridRun(config, name, train, _test_rows(inputs.sets), inputs.shipped_record() is not None)
             except UserError as error:
                 trouble = error
                 unreadable.add(reads)

@@ -1,12 +1,10 @@
 """Locks: one holder at a time, and none left behind by a process that was killed."""
 
-import errno
 import os
 
 import pytest
 
 from mtlib import cli
-from mtlib.runs import locks
 from mtlib.runs import run as runs
 from mtlib.runs.config import command_line
 from mtlib.runs.inputs import record_path
@@ -33,16 +31,6 @@ def test_what_a_killed_process_leaves_is_taken_over(tmp_path):
     assert holder(lock) is None
     with claim(lock):
         assert holder(lock).endswith(f"process {os.getpid()}")
-
-
-def test_file_system_without_locks(tmp_path, monkeypatch, capsys):
-    def refuse(*_):
-        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
-
-    monkeypatch.setattr(locks.fcntl, "flock", refuse)
-    with claim(tmp_path / ".work" / "a.lock"):
-        assert holder(tmp_path / ".work" / "a.lock") is None
-    assert "see to it that each run is started once" in capsys.readouterr().err
 
 
 def test_a_run_that_another_process_is_at(testbed, model, tmp_path, monkeypatch):  # noqa: F811

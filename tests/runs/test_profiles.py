@@ -143,7 +143,7 @@ def test_records_run_once_and_keep_the_first_seeds_model(settings, monkeypatch):
     assert [record["config"]["seed"] for record in records] == [4, 2]
     assert len(list((settings.out / "models").iterdir())) == 1
 
-    monkeypatch.setattr("mtlib.runs.training._train", None)  # from here on nothing can be trained
+    monkeypatch.setattr("mtlib.runs.training._Training.train", None)  # from here on nothing can be trained
     assert settings.records("mask_tuning", max_length=64) == records
     assert settings.records("mask_tuning", seeds=(2,), max_length=64) == records[1:]
     plm = settings.model_of("mask_tuning", max_length=64)

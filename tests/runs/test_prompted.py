@@ -1,5 +1,7 @@
 """Prompting on whole sets: the scores are those of the prompts, one by one, and a set is scored as a run's is."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from datasets import Dataset
@@ -8,7 +10,6 @@ from transformers import GPT2Config, GPT2LMHeadModel, set_seed
 from mtlib.errors import UserError
 from mtlib.prompting import QUESTIONS, CausalPrompt, Cloze, demonstrate, load_causal_lm, masked_lm_scores
 from mtlib.runs import prompted
-from mtlib.runs.inputs import DescribedSet
 from mtlib.runs.prompted import Prompting, evaluate
 from tests.conftest import WORDS, make_plm, make_tokenizer, tiny_bert_config
 from tests.runs.test_runs import sentences, testbed  # noqa: F401  (fixtures)
@@ -63,8 +64,8 @@ def test_a_causal_lm_on_a_folded_set(gpt, monkeypatch):
     ]  # fmt: skip
     asked = [row | {"label": min(row["label"], 1)} for row in pairs[:24]]
     sets = {"train": pairs, "testbed_overlap": asked}
-    described = {name: DescribedSet(Dataset.from_list(rows), {}) for name, rows in sets.items()}
-    monkeypatch.setattr(prompted, "read_sets", lambda config: described)
+    datasets = {name: Dataset.from_list(rows) for name, rows in sets.items()}
+    monkeypatch.setattr(prompted, "read_inputs", lambda config: SimpleNamespace(datasets=datasets))
     prompting = Prompting("nli", model=gpt, causal=True, per_label=2, sets=("testbed_overlap",), max_length=16)
     scorings = evaluate(prompting)["metrics"]["testbed_overlap"]
 

@@ -16,7 +16,7 @@ from mtlib.errors import UserError
 from mtlib.methods import METHODS
 from mtlib.plm import SharedPLM
 from mtlib.runs.config import RunConfig, configure, read_by
-from mtlib.runs.inputs import read_inputs, record_path, shipped_record
+from mtlib.runs.inputs import read_inputs, record_path
 from mtlib.runs.records import read_records
 from mtlib.runs.run import KEPT, run
 from mtlib.settings import SHARE, check_choice
@@ -90,7 +90,7 @@ class ResolvedProfile:
         paths = [record_path(config, self.out) for config in configs]
         for config, path in zip(configs, paths, strict=True):
             if not path.exists():
-                shipped = shipped_record(config, read_inputs(config)) is not None
+                shipped = read_inputs(config).shipped_record() is not None
                 run(config, self.out, keep_model=None if shipped else self._model_folder(config))
         return read_records(paths)
 
