@@ -12,7 +12,7 @@ in their seed alone.
 
 import itertools
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import cache, cached_property
 from pathlib import Path
@@ -23,19 +23,16 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from mtlib.analysis import intervals, paper
+from mtlib.analysis.frame import cells, differing, frame, history, plain_tables, told  # noqa: F401
 from mtlib.analysis.intervals import Difference
-from mtlib.data.tasks import TASKS, get_task, kind
+from mtlib.data.tasks import TASKS, get_task
 from mtlib.errors import UserError
-from mtlib.methods import METHODS
 from mtlib.paths import DATA_DIR
 from mtlib.runs.inputs import HELD_OUT
 from mtlib.runs.records import read_records
-from mtlib.settings import bias_for, settings_of
 
-MEASURES = ("accuracy", "original", "both", "consistency", "balanced")  # in per cent; see `frame`
 BEHIND, CHANCE = 2.0, 2.0  # points: behind the base in distribution; above the majority class or guessing
-_HEADING = ("task", "source", "model")
-_NOT_OF_AN_ARM = (*_HEADING, "seed", "sets", "splits", "gradient_diagnostics_steps")
+_RESULTS = DATA_DIR / "results"
 
 
 class Comparison(BaseModel):
@@ -66,11 +63,17 @@ class Comparison(BaseModel):
             raise ValueError(f"{', '.join(sorted(unknown))}: no such arm")
         return self
 
+    @property
+    def paths(self) -> list[Path]:
+        """Of its records."""
+        places = map(Path, self.records)
+        return [path if path.suffix or path.is_dir() else _RESULTS / f"{path}.jsonl" for path in places]
+
     @cached_property
     def runs(self) -> list[tuple[str, dict]]:
         """Arm and record of each run that counts, in the order of the arms, then of `by` and seed."""
         groups: dict[tuple, dict] = {}
-        for record in _read(self.records):
+        for record in itertools.chain.from_iterable(map(_read, self.paths)):
             config = record["config"]
             if record.get("diverged") or (arm := self._arm_of(config)) is None:
                 continue
@@ -79,7 +82,7 @@ class Comparison(BaseModel):
             if len(other["metrics"]) == len(record["metrics"]) and other is not record:
                 raise UserError(
                     f"comparison {self.name}: two runs of {arm} have seed {config['seed']}; they differ in "
-                    f"{', '.join(_differing([other['config'], config])) or 'data or model'}. Say which one counts."
+                    f"{', '.join(differing([other['config'], config])) or 'data or model'}. Say which one counts."
                 )
             groups[key] = max(other, record, key=lambda run: len(run["metrics"]))  # a run on dev data alone gives way
         return self._at_best(groups)
@@ -88,6 +91,7 @@ class Comparison(BaseModel):
         """A line for each run and set: see `frame`; the columns of `by` are settings."""
         arms, records = zip(*self.runs, strict=True) if self.runs else ((), ())
         scores = frame(records, arms)
+        scores = scores.assign(**{name: None for name in self.by if name not in scores})
         return scores[scores["set"].isin(self.sets)].reset_index(drop=True) if self.sets else scores
 
     @property
@@ -107,15 +111,15 @@ class Comparison(BaseModel):
         pairs += [(words, *pair) for words, pair in self.changes.items()]
         lines = []
         for (task, *values), here in scores.groupby(["task", *self.by], sort=False, dropna=False):
-            cells = {key: runs.set_index("seed")[measure] for key, runs in here.groupby(["arm", "set"])}
+            by_arm = {key: runs.set_index("seed")[measure] for key, runs in here.groupby(["arm", "set"])}
             kinds = dict(zip(here["set"], here["kind"], strict=True))
             outside = sum(kind == "ood" for kind in kinds.values())
             obstacle_to = self._obstacles_of(here)
             for (change, arm, base), (name, of) in itertools.product(pairs, kinds.items()):
-                if (arm, name) not in cells or (base, name) not in cells:
+                if (arm, name) not in by_arm or (base, name) not in by_arm:
                     continue
                 level = 1 - 0.05 / outside if self.corrected and not change and of == "ood" else 0.95
-                shift = intervals.difference(cells[arm, name], cells[base, name], self.paired, level)
+                shift = intervals.difference(by_arm[arm, name], by_arm[base, name], self.paired, level)
                 obstacle = obstacle_to(arm, base, name) if of == "ood" else ""
                 effect = self._effect(arm, base, name) if measure == "accuracy" else None
                 lines.append({
@@ -137,18 +141,17 @@ class Comparison(BaseModel):
         scores, shifts = self.frame(), self.differences()
         scores, shifts = scores[scores["task"] == task], shifts[(shifts["task"] == task) & (shifts["change"] == "")]
         extra = [name for name in ("rates", "precision") if scores[name].nunique() > 1]
-        shown = [(name, measure) for name in dict.fromkeys(scores["set"]) for measure in self.measures]
-        rows = []
+        columns, rows = cells(scores, self.measures), []
         for key, runs in scores.groupby(["arm", *self.by], sort=False, dropna=False):
             row = dict(zip(("arm", *self.by), key, strict=True)) | {"seeds": runs["seed"].nunique()}
             row |= {name: ", ".join(dict.fromkeys(runs[name].astype(str))) for name in extra}
-            for name, measure in shown:
-                values = runs.loc[runs["set"] == name, measure].dropna()
-                row |= {_title(name, measure): round(fmean(values), 1)} if len(values) else {}
-            rows.append(row | self._judged(_at(shifts, ("arm", *self.by), key), scores))
-        columns = dict.fromkeys([*rows[0], *(_title(*cell) for cell in shown), *(name for row in rows for name in row)])
+            for title, values in columns.items():
+                of_row = values[values.index.isin(runs.index)]
+                row[title] = round(fmean(of_row), 1) if len(of_row) else ""
+            rows.append(row | self._judged(_at(shifts, ("arm", *self.by), key), _at(scores, self.by, key[1:])))
         table = pandas.DataFrame(rows)
-        return table[[name for name in columns if name in table]].astype(dict.fromkeys(self.by, object)).fillna("")
+        table[[*self.by]] = table[[*self.by]].map(_value_in_words)
+        return table.fillna("")
 
     def table_of_changes(self, task: str | None = None) -> pandas.DataFrame:
         """A row for each of `changes`: seeds, and on every set the difference in points with its 95 % interval."""
@@ -188,13 +191,13 @@ class Comparison(BaseModel):
 
     def _judged(self, shifts: pandas.DataFrame, scores: pandas.DataFrame) -> dict:
         """The cells of a row of `table` that say what comes of the comparison with the base."""
-        cells, most = {}, scores.groupby("arm")["seed"].nunique()
+        found, most = {}, scores.groupby("arm")["seed"].nunique()
         for line in shifts.itertuples():
             if line.kind == "ood" or pandas.notna(line.paper):
-                cells[f"better on {line.set}?"] = _in_words(line, most[[line.arm, line.base]].max())
+                found[f"better on {line.set}?"] = _in_words(line, most[[line.arm, line.base]].max())
             if pandas.notna(line.paper):
-                cells[f"the paper's effect on {line.set}?"] = f"{line.paper:+.1f}: {line.claim}"
-        return cells
+                found[f"the paper's effect on {line.set}?"] = f"{line.paper:+.1f}: {line.claim}"
+        return found
 
     def _arm_of(self, config: dict) -> str | None:
         settings = told(config)
@@ -246,59 +249,6 @@ def load(name: str, records: Sequence[Path | str] = ()) -> Comparison:
         raise UserError(f"comparison {name} in data/comparisons: {error}") from error
 
 
-def frame(records: Iterable[dict], arms: Sequence[str] | None = None) -> pandas.DataFrame:
-    """A line for each run and evaluation set; diverged runs have none.
-
-    Args:
-        records: of any runs.
-        arms: the name of each run's arm; default its method and the settings in which runs of that method differ.
-
-    Columns: `arm`, the run's settings, `rates` in words, `set`, `kind` ("id" or "ood"); in per cent `accuracy` and
-    `majority` (the best constant answer's), `balanced` (mean over the gold labels) and `guess` (what guessing has of
-    it); of sets of pairs, whose accuracy is on the edited halves, `original`, `both` (all halves) and `consistency`
-    (both right); `correct` of `n`; `steps`, `seconds` of training, `memory_mb`; `identity`.
-    """
-    records = list(records)
-    scored = [(arm, run) for arm, run in zip(arms or _names(records), records, strict=True) if not run.get("diverged")]
-    lines = []
-    for arm, record in scored:
-        config, cost = record["config"], record.get("cost", {})
-        rates = (config.get("learning_rate"), config.get("classifier_learning_rate"))
-        run = {
-            "arm": arm, **config, "rates": " / ".join(f"{rate:g}" for rate in rates if rate is not None),
-            "steps": cost.get("steps"), "seconds": cost.get("train_seconds"), "memory_mb": cost.get("peak_memory_mb"),
-            "identity": record["identity"],
-        }  # fmt: skip
-        lines += [run | {"set": name, "kind": kind_of(name)} | _measures(of) for name, of in record["metrics"].items()]
-    table = pandas.DataFrame(lines)
-    every = (*MEASURES, "majority", "guess", *_HEADING, "arm", "seed", "set", "kind")
-    missing = {name: float("nan") for name in every if name not in table}
-    return table.assign(**missing)
-
-
-def told(config: dict) -> dict:
-    """The settings, but for learning rates, that a run's method reads and that differ from their defaults.
-
-    The defaults of alpha and of the bias model are the task's.
-    """
-    if config["method"] not in METHODS:
-        return {}
-    task = get_task(config["task"])
-    defaults = {name: setting.default for name, setting in settings_of(METHODS[config["method"]].settings).items()}
-    defaults |= {"alpha": task.alpha} if "alpha" in defaults else {}
-    defaults |= {"bias": bias_for(task.name, "by_task")} if config.get("bias") != "by_task" else {}
-    return {
-        name: config[name]
-        for name, default in defaults.items()
-        if config.get(name) not in (None, default) and not name.endswith("learning_rate")
-    }
-
-
-def kind_of(set_name: str) -> str:
-    """ "id" or "ood"; training examples that were held out are in distribution."""
-    return "id" if set_name == HELD_OUT else kind(set_name)
-
-
 def _dev_accuracy(record: dict) -> float:
     """On what settings may be chosen by: held-out training examples where there are some, else the task's dev set."""
     metrics, config = record["metrics"], record["config"]
@@ -314,51 +264,8 @@ def _declared() -> dict[str, dict]:
     return {name: entry for name, entry in entries.items() if not name.startswith(".")}
 
 
-def _read(files: Iterable[str]) -> list[dict]:
-    paths = [Path(name) if "/" in name or "." in name else DATA_DIR / "results" / f"{name}.jsonl" for name in files]
-    return [record for path in paths for record in _read_file(path)]
-
-
-@cache
-def _read_file(path: Path) -> list[dict]:
+def _read(path: Path) -> list[dict]:
     return read_records([path])
-
-
-def _measures(metrics: dict) -> dict:
-    by_label = [cell["accuracy"] for cell in metrics.get("per_label", {}).values()]
-    shares = {name: metrics.get(name) for name in ("accuracy", "majority", "original", "consistency")}
-    if by_label:
-        shares |= {"balanced": fmean(by_label), "guess": 1 / len(by_label)}
-    if "pairs" in metrics:
-        shares["both"] = (metrics["original_correct"] + metrics["correct"]) / (2 * metrics["pairs"])
-    in_per_cent = {name: None if share is None else 100 * share for name, share in shares.items()}
-    return in_per_cent | {"correct": metrics.get("correct"), "n": metrics.get("n")}
-
-
-def _names(records: Sequence[dict]) -> list[str]:
-    """The method of each run and, in brackets, the settings in which runs of that method differ.
-
-    Learning rates only where nothing else tells the runs of a seed apart.
-    """
-    found = []
-    for record in records:
-        config = record["config"]
-        like = [run["config"] for run in records if all(run["config"][n] == config[n] for n in (*_HEADING, "method"))]
-        differing = _differing(like)
-        without = [name for name in differing if not name.endswith("learning_rate")]
-        telling = without if _distinct(like, without) == _distinct(like, differing) else differing
-        words = [f"{name} {'all' if config.get(name) is None else config[name]}" for name in telling]
-        found.append(f"{config['method']} ({', '.join(words)})" if words else config["method"])
-    return found
-
-
-def _differing(configs: Sequence[dict]) -> list[str]:
-    every = dict.fromkeys(name for config in configs for name in config)
-    return [name for name in every if name not in _NOT_OF_AN_ARM and _distinct(configs, [name]) > 1]
-
-
-def _distinct(configs: Sequence[dict], names: Sequence[str]) -> int:
-    return len({tuple(map(str, _values(config, names))) for config in configs})
 
 
 def _values(config: dict, names: Sequence[str]) -> tuple:
@@ -369,9 +276,13 @@ def _fits(value: object, wanted: object) -> bool:
     return value in wanted if isinstance(wanted, list) else value == wanted
 
 
+def _value_in_words(value: object) -> str:
+    return "all" if pandas.isna(value) else f"{value:g}" if isinstance(value, int | float) else str(value)
+
+
 def _size(value: object) -> tuple:
     """Sorts numbers by size; "all" (None) after them, words last."""
-    return (0, value, "") if isinstance(value, int | float) else (1, 0, "") if value is None else (2, 0, str(value))
+    return (1, 0, "") if value is None else (0, value, "") if isinstance(value, int | float) else (2, 0, str(value))
 
 
 def _at(table: pandas.DataFrame, names: Sequence[str], values: Sequence) -> pandas.DataFrame:
@@ -379,10 +290,6 @@ def _at(table: pandas.DataFrame, names: Sequence[str], values: Sequence) -> pand
     for name, value in zip(names, values, strict=True):
         table = table[table[name].isna() if pandas.isna(value) else table[name] == value]
     return table
-
-
-def _title(set_name: str, measure: str) -> str:
-    return set_name if measure == "accuracy" else f"{set_name} {measure}"
 
 
 def _difference(line) -> Difference:

@@ -1,215 +1,166 @@
-"""Run records as one tidy table, from which tables, verdicts and figures are made.
+"""Records of any runs as one tidy table, and the plain table of methods and sets."""
 
-Runs that differ in their seed alone are one *row*. A row is named by its method and by the settings that tell it from
-the other rows of that method. Precision is such a setting only where a seed was run in two precisions; otherwise it is
-what the device had to offer, and runs in bf16 and in float32 are seeds of one row.
-"""
-
-import math
-import statistics
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+import itertools
+from collections.abc import Iterable, Sequence
+from statistics import fmean
 
 import pandas
 
-from mtlib.analysis.row_names import method_of, name_of_row
-from mtlib.analysis.statistics import accuracy_by_label, balanced_accuracy
-from mtlib.data.tasks import kind
+from mtlib.data.tasks import get_task, kind
 from mtlib.errors import UserError
 from mtlib.methods import METHODS
+from mtlib.runs.inputs import HELD_OUT
+from mtlib.settings import bias_for, settings_of
 
-HEADING = ("task", "source", "model")  # told apart in a table's heading rather than in a row's name
-_NOT_A_SETTING = (*HEADING, "method", "seed", "sets", "gradient_diagnostics_steps")
-# what two rows must share for their difference to be one of methods
-_BUDGET = ("train_size", "epochs", "batch_size", "max_length", "eval_max_length", "splits", "hans_rule", "precision")
-_RUN = [*HEADING, "method", "settings", "seed", "set"]
-_MEASURES = ["accuracy", "original", "consistency"]  # the latter two of contrast sets
-_COLUMNS = [*_RUN, "row", "budget", "precision", "kind", *_MEASURES, "balanced", "majority", "by_label", "correct", "n"]
+MEASURES = ("accuracy", "original", "both", "consistency", "balanced")  # in per cent; see `frame`
+_HEADING = ["task", "source", "model"]
+_NOT_OF_AN_ARM = (*_HEADING, "seed", "sets", "splits", "gradient_diagnostics_steps")
 
 
-def frame(records: Iterable[dict], name: Callable[[dict], str] | None = None) -> pandas.DataFrame:
-    """A line per record and evaluation set; records of diverged runs have no scores and no line.
+def frame(records: Iterable[dict], arms: Sequence[str] | None = None) -> pandas.DataFrame:
+    """A line for each run and evaluation set; diverged runs have none.
 
-    Columns: `task`, `source`, `model`, `method`; `settings`, what tells the row from others of its method, as tables
-    print it; `row`, its name in figures, or what `name` gives for a record's configuration; `budget`, `precision`,
-    `seed`, `set`, `kind`; in per cent `accuracy`, `original`, `consistency`, `balanced`, `majority` and `by_label` (a
-    dict); `correct` of `n`. Rows stand in the order of the table of methods.
+    Args:
+        records: of any runs.
+        arms: the name of each run's arm; default its method and the settings that tell it from others of that method.
 
-    Raises:
-        UserError: two runs of one row have one seed but other scores, so that no mean over seeds can be made.
+    Columns: `arm`, the run's settings, `rates` in words, `set`, `kind` ("id" or "ood"); in per cent `accuracy` and
+    `majority` (the best constant answer's), `balanced` (mean over the gold labels) and `guess` (what guessing has of
+    it); of sets of pairs, whose accuracy is on the edited halves, `original`, `both` (all halves) and `consistency`
+    (both right); `correct` of `n`; `steps`, `seconds` of training, `memory_mb`; `identity`.
     """
-    records, lines = list(records), []
-    budget = [setting for setting in _BUDGET if setting != "precision" or is_precision_compared(records)]
-    for settings, row, record in _named(records):
-        config = record["config"]
-        run = {
-            **{column: config[column] for column in (*HEADING, "method", "seed")},
-            "settings": settings,
-            "row": name(config) if name else row,
-            "budget": tuple(str(config.get(setting)) for setting in budget),
-            "precision": config.get("precision"),
-        }
-        lines += [run | _scores(metrics) | {"set": of, "kind": kind(of)} for of, metrics in record["metrics"].items()]
-    scores = pandas.DataFrame(lines, columns=_COLUMNS).drop_duplicates([*_RUN, *_MEASURES])
-    for run in scores[scores.duplicated(_RUN)].itertuples():
-        raise UserError(
-            f"two different runs of {run.method} have seed {run.seed} and the same settings; they differ on {run.set} "
-            "(other weights or data under one name, another device?); put them into folders of their own and make a "
-            "table of each."
-        )
-    return scores
-
-
-def share_changed_at_the_end(records: Iterable[dict]) -> float | None:
-    """Mean share of the masked tokens that the filling changes in a run's last epoch; None where nothing is filled.
-
-    Where the log names no epochs, the last five entries of a run count.
-    """
-    shares = [statistics.fmean(shares) for record in records if (shares := _last_shares_changed(record))]
-    return statistics.fmean(shares) if shares else None
-
-
-def _last_shares_changed(record: dict) -> list[float]:
-    entries = [entry for entry in record.get("history", ()) if entry.get("share_changed") is not None]
-    if not all("epoch" in entry for entry in entries):
-        entries = entries[-5:]
-    elif entries:
-        stage, begins = entries[-1].get("stage"), math.ceil(entries[-1]["epoch"]) - 1
-        entries = [entry for entry in entries if entry.get("stage") == stage and entry["epoch"] > begins]
-    return [entry["share_changed"] for entry in entries]
-
-
-def frame_of_groups(records: Iterable[dict], set_name: str) -> pandas.DataFrame:
-    """Like `frame`, a line per record and `group` of one set; HANS's heuristics are split by gold label."""
+    records = list(records)
     lines = [
-        {"row": row, "seed": record["config"]["seed"], "group": group, **_scores(metrics)}
-        for _, row, record in _named(records)
-        for group, metrics in _groups(record["metrics"][set_name]).items()
+        _run(arm, record) | {"set": name, "kind": kind_of(name)} | _measures(metrics)
+        for arm, record in zip(arms or _names(records), records, strict=True)
+        for name, metrics in record["metrics"].items()
     ]
-    if not lines:
-        raise UserError(f"{set_name} has no groups; take a set that has some, for example testbed_overlap or hans.")
-    return pandas.DataFrame(lines)
+    table = pandas.DataFrame(lines)
+    every = ("arm", *_HEADING, "seed", "set", "kind", "rates", *MEASURES, "majority", "guess")
+    return table.assign(**{name: None for name in every if name not in table})
 
 
-def by_row(records: Iterable[dict]) -> dict[str, list[dict]]:
-    """The records of each row, by its name in figures, in their order."""
-    groups = defaultdict(list)
-    for _, row, record in _named(records):
-        groups[row].append(record)
-    return {row: groups[row] for row in in_order(groups)}
+def history(records: Iterable[dict], arms: Sequence[str] | None = None) -> pandas.DataFrame:
+    """What runs logged in training, a line for each entry: `arm`, `seed`, `step`, and all that was logged."""
+    records = list(records)
+    lines = [
+        {"arm": arm, "seed": record["config"]["seed"], **entry}
+        for arm, record in zip(arms or _names(records), records, strict=True)
+        for entry in record["history"]
+    ]
+    return pandas.DataFrame(lines, columns=None if lines else ["arm", "seed", "step"])
 
 
-def in_order(rows: Iterable[str]) -> list[str]:
-    """Names of rows in the order of figures: by the table of methods, a method's plain row first."""
-    return sorted(set(rows), key=lambda row: (_place(method_of(row)), row))
+def plain_tables(scores: pandas.DataFrame) -> dict[str, pandas.DataFrame]:
+    """Of the lines of `frame` a table for each task, source and model: mean ± standard deviation over seeds."""
+    if scores.empty:
+        raise UserError("no run records found; make some with `python -m mtlib run --out FOLDER`.")
+    tables = {}
+    for heading, here in scores.groupby(_HEADING):
+        columns, rows = cells(here, ("accuracy", "original", "consistency")), []
+        for arm, runs in here.groupby("arm", sort=False):
+            texts = {title: _spread(values[values.index.isin(runs.index)]) for title, values in columns.items()}
+            rows.append({"arm": arm, "seeds": runs["seed"].nunique()} | texts)
+        tables[" · ".join(heading)] = pandas.DataFrame(rows)
+    return tables
 
 
-def common_sets(records: Sequence[dict]) -> list[str]:
-    """The evaluation sets that all records have, in the order of the first; diverged runs do not count."""
-    scored = [record["metrics"] for record in records if not diverged(record)]
-    sets = [name for name in scored[0] if all(name in metrics for metrics in scored)] if scored else []
-    if not sets:
-        raise UserError("the records have no evaluation set in common; take runs of one task and source.")
-    return sets
+def cells(scores: pandas.DataFrame, measures: Sequence[str]) -> dict[str, pandas.Series]:
+    """The values of each measure on each set that has it; the title names the set, and the measure if not accuracy."""
+    found = {}
+    for name, measure in itertools.product(dict.fromkeys(scores["set"]), measures):
+        values = scores.loc[scores["set"] == name, measure].dropna()
+        found |= {name if measure == "accuracy" else f"{name} {measure}": values} if len(values) else {}
+    return found
 
 
-def is_precision_compared(records: Iterable[dict]) -> bool:
-    """Whether two of these runs, seed included, differ in their precision alone."""
-    configs, precisions = [record["config"] for record in records if not diverged(record)], defaultdict(set)
-    names = {name for config in configs for name in config} - {"precision", "sets", "gradient_diagnostics_steps"}
-    for config in configs:
-        precisions[tuple(str(_setting(config, name)) for name in names)].add(config.get("precision"))
-    return any(len(of_run) > 1 for of_run in precisions.values())
+def told(config: dict) -> dict:
+    """The settings, but for learning rates, that a run's method reads and that differ from their defaults.
+
+    The defaults of alpha and of the bias model are the task's.
+    """
+    if config["method"] not in METHODS:
+        return {}
+    task = get_task(config["task"])
+    defaults = {name: setting.default for name, setting in settings_of(METHODS[config["method"]].settings).items()}
+    defaults |= {"alpha": task.alpha} if "alpha" in defaults else {}
+    defaults |= {"bias": bias_for(task.name, "by_task")} if config.get("bias") != "by_task" else {}
+    return {
+        name: config[name]
+        for name, default in defaults.items()
+        if config.get(name) not in (None, default) and not name.endswith("learning_rate")
+    }
 
 
-def diverged(record: dict) -> bool:
-    """Whether training went to NaN, so that the record has no scores."""
-    return bool(record.get("diverged"))
+def kind_of(set_name: str) -> str:
+    """ "id" or "ood"; training examples that were held out are in distribution."""
+    return "id" if set_name == HELD_OUT else kind(set_name)
 
 
-def _named(records: Iterable[dict]) -> list[tuple[str, str, dict]]:
-    """`(settings, row, record)` of every run that was scored, in the order of tables."""
-    runs, named = _by_settings([record for record in records if not diverged(record)]), []
-    for heading, method, settings in sorted(runs, key=_in_order_of_tables):
-        siblings = [dict(other) for of, name, other in runs if (of, name) == (heading, method)]
-        telling = telling_apart(dict(settings), siblings)
-        text = ", ".join(f"{name} {value}" for name, value in telling.items())
-        several = [value for i, value in enumerate(heading) if len({of[i] for of, *_ in runs}) > 1]
-        row = name_of_row(method, telling, dict(settings), several)
-        named += [(text, row, record) for record in runs[heading, method, settings]]
-    return named
+def differing(configs: Sequence[dict]) -> list[str]:
+    """The settings in which runs differ."""
+    settings = [_settings(config) for config in configs]
+    every = dict.fromkeys(name for of_run in settings for name in of_run)
+    return [name for name in every if _distinct(settings, [name]) > 1]
 
 
-def _by_settings(records: Sequence[dict]) -> dict[tuple, list[dict]]:
-    """Runs that differ in their seed alone, by `(heading, method, settings)`; settings are pairs of name and text."""
-    not_settings = {*_NOT_A_SETTING} | (set() if is_precision_compared(records) else {"precision"})
-    names = sorted({name for record in records for name in record["config"]} - not_settings)
-    runs = defaultdict(list)
+def _run(arm: str, record: dict) -> dict:
+    config, cost = record["config"], record.get("cost", {})
+    rates = [config.get("learning_rate"), config.get("classifier_learning_rate")]
+    return {
+        "arm": arm,
+        **config,
+        "rates": " / ".join(f"{rate:g}" for rate in rates if rate is not None),
+        "steps": cost.get("steps"),
+        "seconds": cost.get("train_seconds"),
+        "memory_mb": cost.get("peak_memory_mb"),
+        "identity": record["identity"],
+    }
+
+
+def _measures(metrics: dict) -> dict:
+    by_label = [of_label["accuracy"] for of_label in metrics.get("per_label", {}).values()]
+    shares = {name: metrics.get(name) for name in ("accuracy", "majority", "original", "consistency")}
+    if by_label:
+        shares |= {"balanced": fmean(by_label), "guess": 1 / len(by_label)}
+    if "pairs" in metrics:
+        shares["both"] = (metrics["original_correct"] + metrics["correct"]) / (2 * metrics["pairs"])
+    in_per_cent = {name: None if share is None else 100 * share for name, share in shares.items()}
+    return in_per_cent | {"correct": metrics.get("correct"), "n": metrics.get("n")}
+
+
+def _names(records: Sequence[dict]) -> list[str]:
+    """The method of each run and, in brackets, the settings in which runs of that method differ.
+
+    Learning rates only where nothing else tells the runs of a seed apart.
+    """
+    groups, found = {}, []
+    for record in records:
+        key = tuple(record["config"][name] for name in (*_HEADING, "method"))
+        groups.setdefault(key, []).append(record["config"])
     for record in records:
         config = record["config"]
-        settings = tuple((name, _as_text(name, _setting(config, name))) for name in names)
-        runs[tuple(config[name] for name in HEADING), config["method"], settings].append(record)
-    return runs
+        like = groups[tuple(config[name] for name in (*_HEADING, "method"))]
+        own, names = _settings(config), differing(like)
+        settings, without = list(map(_settings, like)), [name for name in names if not name.endswith("learning_rate")]
+        names = without if _distinct(settings, without) == _distinct(settings, names) else names
+        words = [f"{name} {'all' if own[name] is None else own[name]}" for name in names if name in own]
+        found.append(f"{config['method']} ({', '.join(words)})" if words else config["method"])
+    return found
 
 
-def _in_order_of_tables(key: tuple) -> tuple:
-    heading, method, settings = key
-    return heading, _place(method), [_in_order_of_size(text) for _, text in settings]
+def _settings(config: dict) -> dict:
+    """What tells runs of one method apart: what every run has, and what the method reads where it is no default."""
+    read = METHODS[config["method"]].reads if config["method"] in METHODS else ()
+    left_out = {name for name in read if not name.endswith("learning_rate")} | {*_NOT_OF_AN_ARM}
+    return {name: value for name, value in config.items() if name not in left_out} | told(config)
 
 
-def telling_apart(settings: dict, siblings: list[dict]) -> dict:
-    """The settings in which rows of one method differ.
-
-    Learning rates, and bias models (which come with what is combined), only where nothing else tells the rows apart.
-    """
-    differing = {name: value for name, value in settings.items() if len({other.get(name) for other in siblings}) > 1}
-    without_rates = [name for name in differing if not name.endswith("learning_rate")]
-    without_bias = [name for name in without_rates if not name.startswith("bias")]
-    for names in (without_bias, without_rates, list(differing)):
-        if len({tuple(other.get(name) for name in names) for other in siblings}) == len(siblings):
-            return {name: differing[name] for name in names}
-    return {}
+def _distinct(settings: Sequence[dict], names: Sequence[str]) -> int:
+    return len({tuple(str(of_run.get(name)) for name in names) for of_run in settings})
 
 
-def method_settings(config: dict) -> dict:
-    """What a run's method reads, by name, but for learning rates."""
-    names = METHODS[config["method"]].reads if config["method"] in METHODS else ()
-    return {name: _setting(config, name) for name in names if not name.endswith("learning_rate")}
-
-
-def _setting(config: dict, name: str):
-    """Its value, or the method's default where the record is older than the setting, or than its use by the method."""
-    if config.get(name) is not None or config["method"] not in METHODS:
-        return config.get(name)
-    return getattr(METHODS[config["method"]].settings, name, None)
-
-
-def _as_text(name: str, value) -> str:
-    return "all" if name == "train_size" and value is None else str(value)
-
-
-def _in_order_of_size(text: str) -> tuple[bool, float, str]:
-    """A key that sorts a setting's values: numbers by size (1000, 4000, 16000), before words."""
-    try:
-        return False, float(text), ""
-    except ValueError:
-        return True, 0.0, text
-
-
-def _place(method: str) -> int:
-    """In the order of the paper's tables; a method that the table no longer has comes last."""
-    return list(METHODS).index(method) if method in METHODS else len(METHODS)
-
-
-def _scores(metrics: dict) -> dict:
-    in_per_cent = {name: 100 * metrics[name] for name in (*_MEASURES, "majority") if name in metrics}
-    counts = {name: metrics.get(name) for name in ("correct", "n")}
-    return in_per_cent | counts | {"balanced": balanced_accuracy(metrics), "by_label": accuracy_by_label(metrics)}
-
-
-def _groups(metrics: dict) -> dict[str, dict]:
-    groups = {}
-    for name, scores in metrics.get("per_group", {}).items():
-        by_label = {f"{name}, gold {label}": cell for label, cell in scores.items() if isinstance(cell, dict)}
-        groups |= by_label or {name: scores}
-    return groups
+def _spread(values: pandas.Series) -> str:
+    if values.empty:
+        return "not run"
+    return f"{values.mean():.2f}" + (f" ± {values.std():.2f}" if len(values) > 1 else "")

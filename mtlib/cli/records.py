@@ -2,12 +2,17 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from mtlib.cli.terminal import console, print_line, rich_table
 from mtlib.errors import UserError
+
+if TYPE_CHECKING:
+    import pandas
+
+    from mtlib.analysis.comparisons import Comparison
 
 
 class Form(StrEnum):
@@ -17,30 +22,67 @@ class Form(StrEnum):
 
 
 def tables(
-    folders: Annotated[
-        list[Path] | None, typer.Argument(help="folders with records, or .jsonl files", show_default="runs")
+    names: Annotated[
+        list[str] | None, typer.Argument(help="comparisons of data/comparisons", show_default="all")
     ] = None,
-    form: Annotated[Form, typer.Option("--format", help="how to print them")] = Form.terminal,
-    per_seed: Annotated[bool, typer.Option("--per-seed", help="every seed's value below its row")] = False,
+    records: Annotated[
+        list[Path] | None,
+        typer.Option(help="files or folders with records, repeatable: of the comparison, or, without one, of any runs"),
+    ] = None,
+    every: Annotated[bool, typer.Option("--list", help="only name the comparisons, with a line each")] = False,
+    form: Annotated[Form, typer.Option("--format", help="csv: a line for each run and set")] = Form.terminal,
 ) -> None:
-    """Method x evaluation set: mean ± sd in per cent, and the paired difference to fine-tuning (95 % interval)."""
-    from mtlib.analysis import tables as made
+    """Accuracy of each arm on each set, differences to the base with their intervals, and what they say."""
+    import pandas
+
+    from mtlib.analysis import comparisons
     from mtlib.runs.records import read_records
 
-    if per_seed and form is Form.csv:
-        raise UserError("--per-seed is for the other formats; csv has a line for every seed as it is.")
-    every = made.make_tables(read_records(folders or [Path("runs")]))
+    if every:
+        _print(pandas.DataFrame(comparisons.names().items(), columns=["comparison", "about"]), form, "comparisons")
+    elif records and not names:
+        _print_plain(comparisons.frame(read_records(records)), form)
+    else:
+        for name in names or comparisons.names():
+            comparison = comparisons.load(name, records or ())
+            if names or all(path.exists() for path in comparison.paths):
+                _print_comparison(comparison, form)
+
+
+def _print_comparison(comparison: "Comparison", form: Form) -> None:
     if form is Form.csv:
-        print(made.csv_text(every), end="")
+        print(comparison.frame().to_csv(index=False), end="")
         return
-    for table in every:
-        if form is Form.markdown:
-            print(made.markdown(table, per_seed), end="\n\n")
+    for task in comparison.tasks:
+        heading, table = f"{comparison.name}, {task}", comparison.table(task)
+        judged = [name for name in table if name.endswith("?")]
+        if form is Form.terminal and judged:  # one below the other, or the columns would be too narrow
+            _print(table.drop(columns=judged), form, f"{heading}: {comparison.about}")
+            _print(table[["arm", *comparison.by, *judged]][1:], form, f"{heading}: differences to {comparison.base}")
         else:
-            console.print(rich_table(table.heading, ["method", "n", *table.columns], [
-                [name, n, *cells] for name, n, cells in made.texts(table, per_seed)]))  # fmt: skip
-            if table.note:
-                print_line(table.note)
+            _print(table, form, f"{heading}: {comparison.about}")
+        _print(comparison.table_of_changes(task), form, f"{heading}: other differences, in points")
+
+
+def _print_plain(scores: "pandas.DataFrame", form: Form) -> None:
+    from mtlib.analysis import comparisons
+
+    if form is Form.csv:
+        print(scores.to_csv(index=False), end="")
+        return
+    for heading, table in comparisons.plain_tables(scores).items():
+        _print(table, form, heading)
+
+
+def _print(table: "pandas.DataFrame", form: Form, heading: str) -> None:
+    if table.empty:
+        return
+    rows = [[f"{cell:.1f}" if isinstance(cell, float) else str(cell) for cell in row] for row in table.values.tolist()]
+    if form is Form.terminal:
+        console.print(rich_table(heading, list(table), rows))
+        return
+    lines = [list(table), ["---"] * len(table.columns), *rows]
+    print(f"**{heading}**\n\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines), end="\n\n")
 
 
 def bundle(

@@ -96,7 +96,7 @@ def key_of(row: dict, comparison: str) -> tuple:
     name = next(iter(row.values()))
     if size := re.search(r"train_size (\w+)", name):
         size, name = size[1], re.sub(r"\(train_size \w+\)|train_size \w+, ", "", name).strip()
-        return renamed(name, comparison), None if size == "all" else int(size)
+        return renamed(name, comparison), float("nan") if size == "all" else int(size)
     return (renamed(name, comparison).format(rates=RATES.get(row.get("rates"))),)
 
 

@@ -1,11 +1,31 @@
-"""Every plot, in one look: made from run records, shown or saved with a sentence that says what it shows."""
+"""Every plot, in one look: shown or saved with a sentence that says what it shows. All return figure and sentence."""
 
-# ruff: noqa: F401
-from mtlib.analysis.figures.accuracy import against_size, curve, differences, gap, group_means
+from matplotlib.figure import Figure
+
+from mtlib.analysis import comparisons
 from mtlib.analysis.figures.method import method
-from mtlib.analysis.figures.peers import ensembling, reweighting, softening, token_rows
-from mtlib.analysis.figures.policies import gap_by_touch, masks_overlap, sentence
-from mtlib.analysis.figures.shares import shares_over, stacked
-from mtlib.analysis.figures.shortcuts import dial, planted, probes, split
+from mtlib.analysis.figures.results import accuracy, curve, differences, gradients
 from mtlib.analysis.figures.style import new, save, show
-from mtlib.analysis.figures.training import gradients, learning_curves, loss_scatter
+from mtlib.analysis.figures.texts import sentence, stacked
+
+__all__ = ["accuracy", "curve", "differences", "gradients", "method", "new", "save", "sentence", "show", "stacked"]
+
+
+def standard() -> dict[str, tuple[Figure, str]]:
+    """The figures of `python -m mtlib figures`, by name."""
+    load = comparisons.load
+    return {
+        "method": method(),
+        "base": differences(load("base"), "Base-sized model, SST-2 and edited reviews: difference to fine-tuning"),
+        "sizes": curve(
+            load("sizes").frame(), "train_size", title="Bundled model: more phrases, and so more steps",
+            xlabel="training phrases of SST-2",
+        ),
+        "alpha": curve(
+            load("study_alpha").frame().query("task == 'sentiment'"), "alpha", title="Bundled model, 4,000 phrases",
+            xlabel="alpha, weight of the masked-LM loss",
+        ),
+        "ablations": accuracy(load("ablations").frame(), "Testbed: parts of Mask-tuning, the shortcut's words masked"),
+        "policies": accuracy(load("policies").frame(), "Testbed: what Mask-tuning (balanced) masks"),
+        "peers": accuracy(load("peers_testbed").frame(), "Testbed: other methods, alone and inside Mask-tuning"),
+    }  # fmt: skip
