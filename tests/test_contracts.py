@@ -268,18 +268,16 @@ class TestMethod:
         assert read_records([path])[0]["history"] == read_records([whole])[0]["history"]
 
     def test_it_appears_in_tables_and_figures(self, weighed, testbed, model, tmp_path):  # noqa: F811
-        from mtlib.analysis import figures
-        from mtlib.analysis.tables import make_tables
+        from mtlib.analysis import comparisons, figures
 
         for method in ("fine_tuning", "weighed"):
             run(config(model, method=method, epochs=1), tmp_path)
         records = read_records([tmp_path])
-        (table,) = make_tables(records)
-        assert "weighed" in str(table)
-        figure, text = figures.gap(records, "both")
+        scores = comparisons.frame(records)
+        (table,) = comparisons.plain_tables(scores).values()
+        assert list(table["arm"]) == ["fine_tuning", "weighed"]
+        _, text = figures.accuracy(scores)
         assert "weighed" in text
-        colours = {line.get_color() for axis in figure.axes for line in axis.get_lines()}
-        assert {"#123456", METHODS["fine_tuning"].colour} <= colours
 
     def test_a_new_setting_with_a_default_changes_no_identity(self, weighed, testbed, model, monkeypatch):  # noqa: F811
         def identities():

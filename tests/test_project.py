@@ -76,7 +76,6 @@ ORDER = (
     "bench",
     "sweeps",
     "analysis",
-    "study",
     "diversity",
     "tutorial",
     "cli",

@@ -1,7 +1,6 @@
 """The front page: short, true, and its example runs as printed."""
 
 import ast
-import itertools
 import math
 import os
 import re
@@ -13,15 +12,9 @@ import pytest
 from transformers import pipeline
 
 from mtlib import ObjectiveArguments, ObjectiveTrainer
-from mtlib.analysis.frame import frame
-from mtlib.analysis.statistics import paired_difference, verdict
 from mtlib.data import training_pairs
 from mtlib.data.sources import load_described
-from mtlib.data.tasks import kind
 from mtlib.paths import MINI_MODEL_DIR
-from mtlib.runs.records import read_records
-from mtlib.study.arms import by_seed
-from mtlib.study.claims import verdicts
 from tests.data.made_up_releases import write_releases
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -73,44 +66,6 @@ def test_own_data_and_a_loop_of_ones_own_run_as_printed(tmp_path, monkeypatch):
         )
         assert math.isfinite(trainer.train().training_loss)
     assert {*names["examples"].column_names} >= {"span_start", "span_end"}
-
-
-def test_verdicts_are_those_of_the_records():
-    for row in verdicts(read_records([ROOT / "data/results/study.jsonl"])).itertuples():
-        assert f"| {row.claim} | {row.here} |" in README
-
-
-def test_verdicts_of_the_base_sized_model():
-    scores = frame(read_records([ROOT / "data/results/base.jsonl"]))
-    for kinds, base, claim in (
-        (("ood",), "fine_tuning", "Mask-tuning generalises better"),
-        (("id",), "fine_tuning", "Mask-tuning improves in-distribution accuracy"),
-        (("id", "ood"), "no_integrated_loss", "the integrated loss is essential"),
-    ):
-        sets = [name for name in scores["set"].unique() if kind(name) in kinds]
-        for name, arm in itertools.product(sets, ("mask_tuning", "mask_tuning (balanced)")):
-            runs = by_seed(scores[scores["set"] == name], "accuracy", arm, base).dropna()
-            word = verdict(paired_difference(list(runs[arm] - runs[base]), 1 - 0.05 / len(sets)))
-            assert re.search(rf"\| {claim} \| [^|]+ \| {word} \|", README) and len(runs) == 5
-
-
-def test_a_small_model_on_all_of_sst2():
-    runs = [run for run in read_records([ROOT / "data/results/sizes.jsonl"]) if run["config"]["train_size"] is None]
-    scores, behind = frame(runs), []
-    for name in ("sst2", "imdb_contrast", "imdb_cad"):
-        pairs = by_seed(scores[scores["set"] == name], "accuracy", "mask_tuning", "fine_tuning").dropna()
-        assert len(pairs) == 5
-        behind.append(f"{(pairs['fine_tuning'] - pairs['mask_tuning']).mean():.1f}")
-    on_sst2, *on_reviews = behind
-    text = f"on all of SST-2 has {on_sst2} points less there, and {' and '.join(on_reviews)} less on edited reviews"
-    assert text in README
-
-
-def test_the_testbeds_gap_is_that_of_the_records():
-    for record in read_records([ROOT / "data/results/testbed.jsonl"]):
-        if record["config"]["task"] == "sentiment":
-            accuracies = [metrics["accuracy"] for metrics in record["metrics"].values()]
-            assert all(f"{100 * accuracy:.1f} %" in README for accuracy in (max(accuracies), min(accuracies)))
 
 
 def test_the_example_runs_as_printed(tmp_path):

@@ -31,7 +31,7 @@ def frame(records: Iterable[dict], arms: Sequence[str] | None = None) -> pandas.
     """
     records = list(records)
     lines = [
-        _run(arm, record) | {"set": name, "kind": kind_of(name)} | _measures(metrics)
+        _run(arm, record) | {"set": name, "kind": kind_of(name)} | measures(metrics)
         for arm, record in zip(arms or _names(records), records, strict=True)
         for name, metrics in record["metrics"].items()
     ]
@@ -118,7 +118,8 @@ def _run(arm: str, record: dict) -> dict:
     }
 
 
-def _measures(metrics: dict) -> dict:
+def measures(metrics: dict) -> dict:
+    """What a run scored on a set, in per cent, and the counts; see `frame`."""
     by_label = [of_label["accuracy"] for of_label in metrics.get("per_label", {}).values()]
     shares = {name: metrics.get(name) for name in ("accuracy", "majority", "original", "consistency")}
     if by_label:

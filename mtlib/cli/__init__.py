@@ -14,7 +14,7 @@ INTERRUPTED = 130  # typer's exit code for Ctrl-C
 COMMANDS = {
     "Use it": (run.run, records.tables, data.testbed, notebooks.notebooks, checkout.doctor),
     "Reproduce": (sweeps.sweep, measuring.policies, measuring.diversity, measuring.prompt, measuring.bench),
-    "Maintain": (records.bundle, checkout.figures, checkout.pages),
+    "Maintain": (records.bundle, checkout.figures),
 }
 
 app = typer.Typer(

@@ -1,4 +1,4 @@
-"""`pages`, `figures` and `doctor`: the state of a checkout and of the machine."""
+"""`figures` and `doctor`: the state of a checkout and of the machine."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,30 +9,17 @@ from mtlib.cli.terminal import console, print_line
 from mtlib.errors import UserError
 
 
-def pages() -> None:
-    """Fill what the pages print of data/results."""
-    from mtlib.paths import DATA_DIR, NOTEBOOK_DIR
-    from mtlib.tutorial import page_tables
-
-    if not NOTEBOOK_DIR.is_dir():
-        raise UserError("no pages to fill: they come with a checkout of the repository, not with pip.")
-    parts = page_tables.parts(DATA_DIR / "results")
-    for page in page_tables.PAGES:
-        console.print(f"{page}: {', '.join(page_tables.fill(DATA_DIR.parent / page, parts))}")
-
-
 def figures(
     out: Annotated[Path | None, typer.Option(help="folder", show_default="figures/ of the checkout")] = None,
 ) -> None:
     """Draw the repository's figures, PNG and SVG, from data/results."""
-    from mtlib.analysis.figures import save
-    from mtlib.paths import DATA_DIR, FIGURE_DIR, make_writable
-    from mtlib.study.figures import standard
+    from mtlib.analysis.figures import save, standard
+    from mtlib.paths import FIGURE_DIR, make_writable
 
     if out is None and not FIGURE_DIR.is_dir():
         raise UserError("there is no checkout whose figures/ to write to; give a folder with --out.")
     make_writable(out or FIGURE_DIR)
-    for name, (figure, alt) in standard(DATA_DIR / "results").items():
+    for name, (figure, alt) in standard().items():
         for path in save(figure, out or FIGURE_DIR, name, alt):
             print_line(f"written: {path}")
 

@@ -127,7 +127,7 @@ def prompt(
     json_file: JsonFile = None,
 ) -> None:
     """Ask a language model for the labels, untrained (Table I)."""
-    from mtlib.analysis.statistics import balanced_accuracy
+    from mtlib.analysis.frame import measures
     from mtlib.runs import prompted
 
     if not causal and (per_label is not None or seed):
@@ -136,7 +136,7 @@ def prompt(
     asked = prompted.Prompting(task, source, model, causal, shown, tuple(sets or ()), max_length, seed)
     description = prompted.evaluate(asked, lambda name: print_line(f"  {name}"))
     rows = [
-        [name, scoring, of_set["n"], f"{100 * of_set['accuracy']:.1f}", f"{balanced_accuracy(of_set):.1f}",
+        [name, scoring, of_set["n"], f"{100 * of_set['accuracy']:.1f}", f"{measures(of_set)['balanced']:.1f}",
          f"{100 * of_set['majority']:.1f}"]
         for name, scorings in description["metrics"].items() for scoring, of_set in scorings.items()
     ]  # fmt: skip

@@ -112,6 +112,7 @@ MADE = {
     "policies_data": ("policies_sst2", "intermediate", "intermediate_grid"),
     "policies_weaker": ("policies_weaker", "policies_weaker_rates"),
     "sst2": ("sst2", "sst2_grid", "sizes", "sizes_grid", "readings"),
+    "study": ("study",),
     "testbed_probe": ("testbed",),
 }  # fmt: skip
 

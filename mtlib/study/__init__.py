@@ -1,1 +1,0 @@
-"""The reproduction study: its plan, the paper's tables, and the claims."""
