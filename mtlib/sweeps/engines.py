@@ -8,11 +8,11 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
 
 import torch
 
@@ -26,18 +26,6 @@ from mtlib.threads import quiet_openmp
 _TICK = 0.2  # seconds between looks at what may be started
 _BUSY = 5.0  # before a run that another process was doing is tried again
 _VISIBLE = 60.0  # until a record written by another machine must be seen here (network folders keep listings a while)
-
-
-class Engine(Protocol):
-    """Does runs, and starts one whose process was killed again a few times."""
-
-    environment: Mapping[str, str]  # variables that it sets for the runs
-
-    def submit(self, run: GridRun) -> Future[str]:
-        """Have it done: "written", "diverged" (its record says so) or "busy" (another process is doing it)."""
-
-    def close(self) -> None:
-        """End what is still running."""
 
 
 @dataclass(frozen=True)
@@ -59,10 +47,14 @@ class RunFailed(UserError):
     """A run's process ended with an error; its log says more."""
 
 
-def execute(runs: Sequence[GridRun], engine: Engine, store: Store) -> Iterator[Outcome]:
+def execute(runs: Sequence[GridRun], engine, store: Store) -> Iterator[Outcome]:
     """Have every run's record in the store, but for those that fail: the outcome of each, as it ends.
 
     Several calls may work on one store: a run that another is doing is left for later, and looked for again then.
+
+    Args:
+        engine: `submit(run)` returns a future of "written", "diverged" (its record says so) or "busy" (another process
+            is doing it); `close()` ends what is still running; `environment` are the variables it sets for runs.
 
     Raises:
         UserError: a record that was written cannot be seen in the store.
@@ -191,11 +183,9 @@ def _reason(code: int, retries: int, output: BinaryIO) -> str:
     if code < 0:
         return f"its process was killed (signal {-code}) {retries + 1} times"
     output.seek(0)
-    lines = output.read().decode(errors="replace").split("\n")
-    errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")] or [
-        line.strip() for line in lines if line.strip()
-    ]
-    return errors[-1] if errors else f"its process ended with exit code {code}"
+    lines = [line.strip() for line in output.read().decode(errors="replace").splitlines() if line.strip()]
+    errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
+    return [f"its process ended with exit code {code}", *lines, *errors][-1]
 
 
 def _visible_gpus() -> list[str]:

@@ -68,25 +68,16 @@ def expected_seconds(run: GridRun, records: Sequence[dict]) -> float | None:
     if run.file is None:
         return None
     public = run.config.public()
-    alike = [
-        record
-        for record in records
-        if all(record["config"][key] == public[key] for key in ("task", "method", "model"))
-        and not record.get("diverged")  # it was not done in full
-    ]
-    if not alike:
+    training, testing = [], []
+    for record in records:
+        config, cost = record["config"], record["cost"]
+        if record.get("diverged") or any(config[key] != public[key] for key in ("task", "method", "model")):
+            continue  # a run that has diverged was not done in full
+        training.append(cost["train_seconds"] / (examples_used(record["data"]["train"]) * config["epochs"]))
+        testing.append(cost["evaluation_seconds"] / _test_rows(record["data"]))
+    if not training:
         return None
-    training, testing = (
-        statistics.median(seconds)
-        for seconds in zip(
-            *((
-                record["cost"]["train_seconds"]
-                / (examples_used(record["data"]["train"]) * record["config"]["epochs"]),
-                record["cost"]["evaluation_seconds"] / _test_rows(record["data"]),
-            ) for record in alike), strict=True,
-        )
-    )  # fmt: skip
-    return training * run.examples * public["epochs"] + testing * run.tests
+    return statistics.median(training) * run.examples * public["epochs"] + statistics.median(testing) * run.tests
 
 
 def _test_rows(sets: Mapping[str, Mapping]) -> int:

@@ -15,7 +15,7 @@ from mtlib.errors import UserError
 from mtlib.runs import environment
 from mtlib.runs.config import RunConfig, all_settings, command_line
 from mtlib.runs.records import shipped_records
-from mtlib.sweeps.engines import Engine, Outcome, execute
+from mtlib.sweeps.engines import Outcome, execute
 from mtlib.sweeps.grid import GridRun, expected_seconds
 from mtlib.sweeps.store import Store
 
@@ -53,7 +53,7 @@ def dry_run(
         console.print(f"?: cannot tell whether it is there: {trouble}", markup=False)
 
 
-def carry_out(console: Console, runs: Sequence[GridRun], store: Store, engine: Engine) -> bool:
+def carry_out(console: Console, runs: Sequence[GridRun], store: Store, engine) -> bool:
     """Have the record of every run in the store, with progress and a summary. Whether none failed."""
     columns = BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     outcomes = []
@@ -94,7 +94,7 @@ def duration(seconds: float | None) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
-def _summary(console: Console, outcomes: Sequence[Outcome], store: Store, engine: Engine) -> None:
+def _summary(console: Console, outcomes: Sequence[Outcome], store: Store, engine) -> None:
     counts = Counter(outcome.status for outcome in outcomes)
     told = ", ".join(f"{counts[status]} {status}" for status in ("there", "written", "diverged", "failed"))
     _print(console, f"{len(outcomes)} runs: {told}; records in {store.address}")

@@ -36,7 +36,13 @@ def address():
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMP_NUM_THREADS", "1")
         patch.setenv("PYTHONPATH", str(Path(__file__).resolve().parents[2]), prepend=os.pathsep)
-        ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False)
+        for tries_left in range(4, -1, -1):  # on a busy machine Ray's own 30 seconds may be too short
+            try:
+                ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False)
+                break
+            except Exception:
+                if not tries_left:
+                    raise
         yield ray.get_runtime_context().gcs_address
         ray.shutdown()
 
