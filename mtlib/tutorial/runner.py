@@ -10,7 +10,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Optional
@@ -27,7 +27,6 @@ from mtlib.runs.records import write_atomically
 from mtlib.tutorial.kernel import KernelDied, execute
 from mtlib.tutorial.pages import as_html
 
-SUMMARY = "summary.json"
 SLOWER = 30  # a cell may take so many times what its notebook has taken before it, whatever the limit
 _TYPES = {"str": str, "int": int, "float": float, "bool": bool}
 _TYPES |= {f"Optional[{name}]": Optional[kind] for name, kind in _TYPES.items()}  # noqa: UP045 (as papermill reads it)
@@ -39,11 +38,11 @@ class Result:
     """How one notebook ended. `cells` holds what each cost, (seconds, "heading: first line"); `key`, what was run."""
 
     name: str
-    status: str = "not run"  # ok, failed, kept (from an earlier call) or not run
+    key: str
+    status: str = "failed"  # or ok, or kept (from an earlier call)
     seconds: float = 0.0
     cells: list[tuple[float, str]] = field(default_factory=list)
     error: str = ""
-    key: str = ""
 
     def slowest(self, n: int = 3) -> list[tuple[float, str]]:
         return sorted(map(tuple, self.cells), reverse=True)[:n]
@@ -123,21 +122,20 @@ def run_notebooks(
         report: called with each result as it is known.
 
     Returns:
-        A result per notebook, also written to `out/summary.json` and `out/summary.md`, which keep those of other
-        notebooks.
+        A result per notebook, also written to `out/NAME.json`; `out/summary.md` has all that lie there.
     """
     make_writable(out)
-    before = {result.name: result for result in _read_summary(out)}
-    results = [Result(path.stem, key=_key(path, parameters)) for path, parameters in values.items()]
-    for result, (path, parameters) in zip(results, values.items(), strict=True):
-        old = before.get(result.name)
-        if resume and old is not None and old.key == result.key and old.status in ("ok", "kept"):
-            result.status, result.seconds, result.cells = "kept", old.seconds, old.cells
+    results = []
+    for path, parameters in values.items():
+        file, result = out / f"{path.stem}.json", Result(path.stem, _key(path, parameters))
+        old = Result(**json.loads(file.read_text())) if resume and file.exists() else result
+        if old.key == result.key and old.status != "failed":
+            result = replace(old, status="kept")
         else:
             _run(path, parameters, out, 60 * cell_minutes, result)
-        run = {result.name: result for result in results if result.status != "not run"}
-        known = {result.name: result for result in results} | before | run
-        _write_summary(out, [known[name] for name in sorted(known)])
+        write_atomically(file, json.dumps(asdict(result), indent=1) + "\n")
+        _write_summary(out)
+        results.append(result)
         report(result)
     return results
 
@@ -148,7 +146,6 @@ def _run(path: Path, parameters: dict, out: Path, seconds: float, result: Result
     def limit(cell) -> float:
         return max(seconds, SLOWER * (time.monotonic() - started))
 
-    result.status = "failed"
     try:
         execute(path, copy, parameters, timeout_func=limit)
         result.status = "ok"
@@ -204,15 +201,10 @@ def _key(path: Path, parameters: dict) -> str:
     return hashlib.sha256(json.dumps([source_sha256(notebook), parameters], sort_keys=True).encode()).hexdigest()
 
 
-def _read_summary(out: Path) -> list[Result]:
-    file = out / SUMMARY
-    return [Result(**entry) for entry in json.loads(file.read_text())] if file.exists() else []
-
-
-def _write_summary(out: Path, results: list[Result]) -> None:
-    write_atomically(out / SUMMARY, json.dumps([asdict(result) for result in results], indent=1) + "\n")
+def _write_summary(out: Path) -> None:
     lines = ["| notebook | status | seconds | cell |", "| --- | --- | ---: | --- |"]
-    for result in results:
+    for file in sorted(out.glob("[0-9][0-9]_*.json")):
+        result = Result(**json.loads(file.read_text()))
         lines.append(f"| {result.name} | {result.status} | {result.seconds:.0f} | all |")
         lines += [f"| {result.name} | | {seconds:.0f} | `{where}` |" for seconds, where in result.cells]
     (out / "summary.md").write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -36,7 +36,8 @@ def call(*arguments):
 
 
 def summary(out: Path) -> dict[str, Result]:
-    return {entry["name"]: Result(**entry) for entry in json.loads((out / "summary.json").read_text())}
+    files = sorted(out.glob("[0-9][0-9]_*.json"))
+    return {file.stem: Result(**json.loads(file.read_text())) for file in files}
 
 
 @pytest.mark.parametrize(
