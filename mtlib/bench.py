@@ -33,7 +33,7 @@ from mtlib.data.sources import load
 from mtlib.encoding import tokenise
 from mtlib.errors import UserError
 from mtlib.masking import ExactMasking
-from mtlib.method import Refill
+from mtlib.methods.table3 import Refill
 from mtlib.objectives import FineTuning, MaskTuning, Objective, masked_lm_loss
 from mtlib.paths import MINI_MODEL_DIR
 from mtlib.plm import SharedPLM

@@ -1,25 +1,69 @@
-"""What a method consists of: trainings one after the other, and what is done to the data before each."""
+"""What a method is made of: settings, trainings one after the other, and what is done to the data before each.
+
+Each method stands in a file of its own in `mtlib.methods`.
+"""
 
 import json
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import ceil
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-import torch
-from datasets import Dataset, concatenate_datasets, load_from_disk
-from rich.console import Console
-from rich.progress import track
+from datasets import Dataset, load_from_disk
 
-from mtlib.contexts import evaluating, forked_random_state
-from mtlib.encoding import Collator, batches_by_length
-from mtlib.masking import MaskingPolicy, check_policy, draw_mask, perturbation_counts, replace_masked
-from mtlib.objectives import Objective
+from mtlib.errors import UserError
 from mtlib.plm import SharedPLM
-from mtlib.plm_checks import check_fill, check_top_k
-from mtlib.preparer import Prepared, Preparer, check_labelled, with_column
-from mtlib.settings import Fill, LearningRates, Replacement, check_choice
+from mtlib.settings import Settings
+
+if TYPE_CHECKING:
+    from mtlib.objectives import Objective
+
+
+@dataclass(frozen=True)
+class LearningRates:
+    """Peak rates of the trunk and of the two heads."""
+
+    trunk: float
+    classifier: float
+    mlm_head: float
+
+    @classmethod
+    def alike(cls, rate: float) -> "LearningRates":
+        return cls(rate, rate, rate)
+
+
+@dataclass(frozen=True)
+class Method:
+    """One row of the paper's tables, or of ours.
+
+    Args:
+        name: as configurations, records and the command line call it.
+        label: in figures.
+        about: what it is, in half a sentence.
+        stages: `(settings, rates, tokenizer) -> trainings`, done one after the other; the last trains the classifier.
+        settings: a model of what it reads beside what every run has.
+        rates: default learning rates with the bundled model.
+        paper: its row in the paper's Tables I and III; empty: it has none.
+        colour, marker: in every figure.
+        refills_in_training: the model in training fills the masks of each step, and both its heads have a loss.
+    """
+
+    name: str
+    label: str
+    about: str
+    stages: "Callable[[Settings, LearningRates, object], tuple[Stage, ...]]"
+    settings: type[Settings] = Settings
+    rates: LearningRates = LearningRates(1e-4, 1e-4, 1e-4)  # where no grid has been recorded
+    paper: str = ""
+    colour: str = "#000000"
+    marker: str | tuple[int, int, int] = "o"
+    refills_in_training: bool = False
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The names of its settings."""
+        return tuple(self.settings.model_fields)
 
 
 @dataclass(frozen=True)
@@ -37,19 +81,80 @@ class Stage:
         measure: `(plm, objective) -> numbers` about what was trained, for the record's cost.
     """
 
-    objective: Objective
+    objective: "Objective"
     rates: LearningRates
-    prepare: tuple[Preparer, ...] = ()
+    prepare: "tuple[Preparer, ...]" = ()
     start: Literal["previous", "pretrained"] = "previous"
     name: str = ""
     epochs: float | None = None
     steps: int | None = None
-    measure: Callable[[SharedPLM, Objective], dict[str, float]] | None = None
+    measure: "Callable[[SharedPLM, Objective], dict[str, float]] | None" = None
 
     def __post_init__(self):
-        check_choice("start", self.start, ("previous", "pretrained"))
         if not self.name:
             object.__setattr__(self, "name", self.objective.name)
+
+
+class Prepared(NamedTuple):
+    """What a preparer returns: the examples to train on, and numbers about them for the record's cost."""
+
+    examples: Dataset
+    counts: dict[str, float] = {}  # noqa: RUF012  (never changed)
+
+
+class Preparer(ABC):
+    """Makes one training set from another before a stage trains: refilled texts, a teacher's probabilities, spans.
+
+    `reads` names the columns of the dataset (texts, say) that it wants beside the tokens, where they are there.
+    `asks_previous` says that it asks the model that the stage before left even where its own stage starts anew from the
+    pretrained one, as a student's preparer asks the teacher.
+    """
+
+    reads: tuple[str, ...] = ()
+    asks_previous: bool = False
+
+    @abstractmethod
+    def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
+        """The examples that the stage trains on.
+
+        Args:
+            plm: the model that the stage starts from, or the one that the stage before left (`asks_previous`).
+            examples: tokenised, as the preparer before left them.
+            seed: of all that is random here.
+        """
+
+    def reading_from(self, source: str) -> "Preparer":
+        """This preparer for a run whose data come from `source`; another one if it reads sets of its own from there."""
+        return self
+
+    def check(self, plm: SharedPLM) -> None:  # noqa: B027  (most have nothing to check)
+        """Raise `UserError` where this cannot be done with the model, before any work starts."""
+
+    def check_number(self, n: int) -> None:  # noqa: B027
+        """Raise `UserError` where `n` training examples are too few, before any work starts."""
+
+
+def check_texts(examples: Dataset, preparer: Preparer) -> None:
+    if "text" not in examples.column_names:
+        raise UserError(
+            f"{type(preparer).__name__} reads the texts, but the examples have no column `text`; tokenise them with "
+            f"keep={[*preparer.reads]}, as far as the dataset has these columns."
+        )
+
+
+def check_labelled(examples: Dataset, preparer: Preparer) -> None:
+    if "labels" not in examples.column_names:
+        raise UserError(
+            f"{type(preparer).__name__} reads the labels, but the examples have no column `labels`, only "
+            f"{', '.join(examples.column_names)}; tokenise them with a column `label`."
+        )
+
+
+def with_column(examples: Dataset, name: str, rows: Sequence) -> Dataset:
+    """The examples with a column of numbers, one row of them for each example; one of that name is replaced."""
+    if not len(examples):
+        return examples
+    return examples.remove_columns([name] if name in examples.column_names else []).add_column(name, list(rows))
 
 
 _COUNTS = "counts.json"  # beside each preparer's examples
@@ -81,90 +186,3 @@ def prepared_examples(
 def is_prepared(folder: Path) -> bool:
     """Whether an interrupted run has left the result of a preparer here."""
     return any(folder.glob(f"prepared-*/{_COUNTS}"))
-
-
-@dataclass(frozen=True)
-class Refill(Preparer):
-    """x̂ for every example of a training set, made once: masked, and filled by the model as it stands.
-
-    Mask-tuning makes the same x̂ anew in each step, by the model in training (dropout on); here the model is in
-    evaluation mode and nothing is trained. Labels and all columns but `input_ids` stay. Counts how many tokens were
-    masked, and how many came back changed.
-
-    Args:
-        masking: policy.
-        fill: "argmax" (default), "sample" or "top_k".
-        top_k: for `fill="top_k"`.
-        replacement: what stands at masked places; default always the mask token.
-        keep_original: the originals first, then the refilled examples: D ∪ {(x̂, y)}.
-    """
-
-    masking: MaskingPolicy
-    fill: Fill = "argmax"
-    top_k: int = 10
-    replacement: Replacement = "mask"
-    keep_original: bool = False
-
-    def __post_init__(self):
-        check_policy(self.masking, required=True)
-        check_choice("replacement", self.replacement, Replacement)
-        check_fill(self.fill, self.top_k)
-
-    def check(self, plm: SharedPLM) -> None:
-        check_top_k(self.fill, self.top_k, plm.tokenizer)
-
-    @torch.no_grad()
-    def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0, batch_size: int = 64) -> Prepared:
-        """Refill tokenised `examples` (`input_ids`, `attention_mask`, ...), in their order, on the model's device.
-
-        All randomness comes from `seed`; torch's global random state and the model's mode are left as they were.
-        """
-        ids = list(examples["input_ids"])
-        collate = Collator(plm.tokenizer, self.masking.columns)
-        batches = batches_by_length(examples, collate, plm.device, batch_size)
-        console = Console(stderr=True)
-        counts = {"masked": 0, "changed": 0}
-        # sampled fills and the 80/10/10 rule draw from the global generator, masks from one of their own
-        with evaluating(plm), forked_random_state(plm.device, seed):
-            masks = torch.Generator().manual_seed(seed)
-            for rows, batch in track(
-                batches, "refilling", ceil(len(ids) / batch_size), console=console, transient=True,
-                disable=not console.is_terminal,
-            ):  # fmt: skip
-                batch = draw_mask(plm, batch, self.masking, masks)
-                perturbed_ids = self._fill(plm, batch)
-                numbers = perturbation_counts(batch["input_ids"], perturbed_ids, batch["mask"])
-                counts["masked"] += int(numbers["n_masked"])
-                counts["changed"] += int(numbers["n_changed"])
-                attended = batch["attention_mask"].bool()  # (batch, seq)
-                for row, refilled, kept in zip(rows, perturbed_ids.cpu(), attended.cpu(), strict=True):
-                    ids[row] = refilled[kept].tolist()
-        feature = examples.features["input_ids"]
-        refilled = examples.remove_columns("input_ids").add_column("input_ids", ids, feature=feature)
-        return Prepared(concatenate_datasets([examples, refilled]) if self.keep_original else refilled, counts)
-
-    def _fill(self, plm: SharedPLM, batch: dict) -> torch.Tensor:
-        masked_ids = replace_masked(batch["input_ids"], batch["mask"], plm.tokenizer, self.replacement)
-        return plm.fill_masks(batch, batch["mask"], self.fill, self.top_k, masked_ids).perturbed_ids
-
-
-@dataclass(frozen=True)
-class AddTeacher(Preparer):
-    """Puts `teacher_probabilities` beside each example: the answers of the model that the stage before left.
-
-    The teacher is asked about the very examples that it was trained on, as in the released code, so after a few epochs
-    its answers can be nearly certain. Counts, for the record, how often it is right on them.
-    """
-
-    asks_previous = True
-
-    @torch.no_grad()
-    def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0, batch_size: int = 64) -> Prepared:
-        check_labelled(examples, self)
-        probabilities = torch.empty(len(examples), plm.config.num_labels)
-        with evaluating(plm):
-            for rows, batch in batches_by_length(examples, Collator(plm.tokenizer), plm.device, batch_size):
-                probabilities[rows] = plm.classify(batch).float().softmax(-1).cpu()
-        right = probabilities.argmax(-1) == torch.tensor(examples["labels"][:])
-        examples = with_column(examples, "teacher_probabilities", probabilities.tolist())
-        return Prepared(examples, {"teacher_accuracy": round(right.float().mean().item(), 4)})

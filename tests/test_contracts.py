@@ -5,11 +5,11 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass, fields
 from typing import Annotated
 
 import pytest
 import torch
+from pydantic import Field
 from safetensors.torch import load_file
 from torch import nn
 from torch.nn.functional import cross_entropy
@@ -19,16 +19,15 @@ import mtlib
 from mtlib.encoding import Collator, tokenise
 from mtlib.errors import UserError
 from mtlib.masking import CountedMasking
-from mtlib.method import Stage
+from mtlib.method import LearningRates, Prepared, Preparer, Stage
 from mtlib.methods import METHODS, Method
 from mtlib.objectives import FineTuning, MaskTuning, Objective, ObjectiveOutput
 from mtlib.policies import masking_policy
-from mtlib.preparer import Prepared, Preparer
 from mtlib.runs.config import configure
 from mtlib.runs.inputs import read_inputs
 from mtlib.runs.records import read_records
 from mtlib.runs.run import run
-from mtlib.settings import LearningRates
+from mtlib.settings import Settings
 from mtlib.trainer import OBJECTIVE_FILE, ObjectiveTrainer
 from tests.conftest import make_batch, make_plm, tiny_bert_config
 from tests.data.test_treebank import GROWING, conllu
@@ -76,10 +75,9 @@ class Weigh(Preparer):
         return Prepared(examples.add_column("weight", weights), {"doubled": len(examples) // 2})
 
 
-@dataclass(frozen=True)
-class WeighedSettings:
-    mask_rate: Annotated[float, "share of the tokens that is masked"] = 0.3
-    warm: Annotated[bool, "start the second stage from the pretrained model"] = False
+class WeighedSettings(Settings):
+    mask_rate: Annotated[float, Field(description="share of the tokens that is masked")] = 0.3
+    warm: Annotated[bool, Field(description="start the second stage from the pretrained model")] = False
 
 
 def weighed_stages(settings, rates, tokenizer):
@@ -91,9 +89,7 @@ def weighed_stages(settings, rates, tokenizer):
     )
 
 
-WEIGHED = Method(
-    "weighed", "weighed", "a method of the tests", WeighedSettings, colour="#123456", recipe=weighed_stages
-)
+WEIGHED = Method("weighed", "weighed", "a method of the tests", weighed_stages, WeighedSettings, colour="#123456")
 
 
 @pytest.fixture
@@ -286,12 +282,11 @@ class TestMethod:
 
         before = identities()
 
-        @dataclass(frozen=True)
         class MoreSettings(WeighedSettings):
-            made_up: Annotated[float, "made up"] = 0.5
+            made_up: Annotated[float, Field(description="made up")] = 0.5
 
-        monkeypatch.setitem(METHODS, "weighed", Method("weighed", "weighed", "", MoreSettings, recipe=weighed_stages))
-        assert "made_up" in {entry.name for entry in fields(METHODS["weighed"].settings)}
+        monkeypatch.setitem(METHODS, "weighed", Method("weighed", "weighed", "", weighed_stages, MoreSettings))
+        assert "made_up" in METHODS["weighed"].reads
         assert identities() == before
         changed = config(model, method="weighed", made_up=0.7).resolved()
         assert read_inputs(changed).identity != before[0]

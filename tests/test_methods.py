@@ -11,13 +11,13 @@ from transformers import TrainerCallback
 
 from mtlib.errors import UserError
 from mtlib.masking import BernoulliMasking, ExactMasking
-from mtlib.method import Refill
+from mtlib.method import LearningRates
 from mtlib.methods import METHODS, get_method
+from mtlib.methods.table3 import IntermediateSettings, Refill
 from mtlib.objectives import FineTuning, MaskedLM, MaskTuning
 from mtlib.runs import run as runs
 from mtlib.runs.config import command_line, configure, read_by
 from mtlib.runs.records import read_records
-from mtlib.settings import IntermediateSettings, LearningRates
 from tests.conftest import BERT_SPECIALS, make_plm, make_tokenizer, tiny_bert_config
 from tests.runs.test_runs import config, model, testbed  # noqa: F401  (fixtures)
 from tests.test_plm import architecture
@@ -81,17 +81,13 @@ class TestStages:
         assert (adapt.rates.trunk, adapt.rates.mlm_head, classify.rates.trunk) == (5e-3, 5e-3, 2e-3)
 
     def test_intermediate_pretraining_trains_on_the_texts_then_on_the_labels(self):
-        settings = IntermediateSettings(masking="original", pretraining_steps=7, mlm_head_learning_rate=5e-3)
+        settings = IntermediateSettings(masking="original", mlm_head_learning_rate=5e-3)
         rates = LearningRates(2e-3, 2e-3, 5e-3)
         adapt, classify = METHODS["intermediate_pretraining"].stages(settings, rates, make_tokenizer())
         assert type(adapt.objective) is MaskedLM and type(classify.objective) is FineTuning
         assert adapt.objective.masking.predict_all and adapt.objective.masking.rate == 0.15
-        assert (adapt.steps, adapt.epochs, classify.steps, classify.prepare) == (7, None, None, ())
+        assert classify.prepare == ()
         assert (adapt.rates.trunk, classify.rates.trunk) == (5e-3, 2e-3)
-        with pytest.raises(UserError, match="pretraining_epochs and pretraining_steps are both given"):
-            configure("sentiment", "intermediate_pretraining", pretraining_epochs=1, pretraining_steps=2)
-        with pytest.raises(UserError, match="pretraining_steps is 0"):
-            configure("sentiment", "intermediate_pretraining", pretraining_steps=0)
 
     def test_a_rate_that_is_the_default_of_other_methods_is_given_on_the_command_line(self):
         assert command_line(configure("nli", "intermediate_pretraining", mask_rate=0.05))[-2:] == [
@@ -115,7 +111,7 @@ class TestSettings:
             "fine_tuning": set(),
             "mask_tuning": {*perturbation, "alpha", "shared", "update", "mlm_head_learning_rate"},
             "augmented": perturbation,
-            "no_integrated_loss": {*perturbation, "alpha", "shared"},
+            "no_integrated_loss": {*perturbation, "shared"},
             "sequential": {*perturbation, "mlm_head_learning_rate"},
             "perturb_first": perturbation,
             "intermediate_pretraining": {*perturbation, "mlm_head_learning_rate"} - {"fill"},
@@ -132,7 +128,6 @@ class TestSettings:
         assert json.dumps(whole.resolved().public()) == json.dumps(point.resolved().public())  # one run, one record
 
     def test_alpha_of_no_integrated_loss(self):
-        assert configure("nli", "no_integrated_loss", alpha=0).resolved().public()["alpha"] == 0.0
         with pytest.raises(UserError, match=r"alpha is 0\.6, but no_integrated_loss does not read it"):
             configure("nli", "no_integrated_loss", alpha=0.6)
 
@@ -208,7 +203,7 @@ class TestRefill:
         ("settings", "message"),
         [
             ({"fill": "likeliest"}, "fill is 'likeliest'; expected one of argmax, sample, top_k"),
-            ({"fill": "top_k", "top_k": 0}, "top_k is 0; expected a whole number, 1 or more"),
+            ({"fill": "top_k", "top_k": 0}, "top_k is 0; expected greater than or equal to 1"),
             ({"replacement": "none"}, "replacement is 'none'"),
             ({"masking": None}, "masking is None; expected a masking policy"),
         ],
@@ -268,14 +263,6 @@ class TestRuns:
         assert cost["train_seconds"] == pytest.approx(sum(stage["seconds"] for stage in cost["stages"]), abs=0.02)
         assert [entry["stage"] for entry in record["history"]] == ["masked_lm"] * 8 + ["fine_tuning"] * 8
         assert {*record["history"][0]} >= {"mlm_loss", "n_masked"} and "ft_loss" in record["history"][-1]
-
-    @pytest.mark.parametrize("length", [{"pretraining_steps": 3}, {"pretraining_epochs": 0.75}])
-    def test_intermediate_pretraining_of_a_given_length(self, testbed, model, tmp_path, length):  # noqa: F811
-        watch = Watch()
-        record = self.record(tmp_path, config(model, method="intermediate_pretraining", **length), [watch])
-        assert all(torch.equal(a, b) for a, b in zip(watch.ended[0].values(), watch.started[1].values(), strict=True))
-        stages = [(stage["name"], stage["steps"], stage["examples_seen"]) for stage in record["cost"]["stages"]]
-        assert stages == [("masked_lm", 3, 48), ("fine_tuning", 8, 128)]
 
 
 class Killed(Exception):

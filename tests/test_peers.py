@@ -324,23 +324,6 @@ class TestObjectives:
                 objective(plm, {})
 
     @pytest.mark.parametrize(
-        ("make", "message"),
-        [
-            (lambda: ProductOfExperts(-1), "bias_weight is -1; expected 0 or more"),
-            (lambda: ProductOfExperts(focus=-1), "focus is -1; expected 0 or more"),
-            (lambda: ProductOfExperts(learning_rate=0), "learning_rate is 0; expected a number above 0"),
-            (lambda: LearnedMixin(-1), "entropy_weight is -1; expected 0 or more"),
-            (lambda: LearnedMixin("0.03"), "entropy_weight is '0.03'; expected 0 or more"),
-            (lambda: SpanCutoff(0.1, cut_weight=-1), "cut_weight is -1; expected 0 or more"),
-            (lambda: SpanCutoff(2), "ratio is 2; expected a number from 0 to 1"),
-            (lambda: HiddenCut(divergence_weight=float("nan")), "divergence_weight is nan; expected 0 or more"),
-        ],
-    )
-    def test_a_number_out_of_range_is_told(self, make, message):
-        with pytest.raises(UserError, match=message):
-            make()
-
-    @pytest.mark.parametrize(
         ("name", "value", "message"),
         [
             ("bias_log_probabilities", [0.0, 0.0], "expected the logarithms of probabilities of 2 labels, which add"),

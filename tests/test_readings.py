@@ -1,7 +1,6 @@
 """Other readings of Mask-tuning: each option changes what it says, and its default changes nothing."""
 
 import math
-from typing import get_args
 
 import pytest
 import torch
@@ -9,14 +8,11 @@ import torch
 from mtlib.encoding import Collator
 from mtlib.errors import UserError
 from mtlib.masking import ExactMasking, maskable_positions
-from mtlib.methods import get_method
 from mtlib.methods.readings import DoubleValidated, OriginalAndRefilled
 from mtlib.objectives import FineTuning, MaskTuning, masked_lm_loss
 from mtlib.policies.wrapping import FixedMasking, OneSide
-from mtlib.runs.config import configure
 from mtlib.runs.records import read_records
 from mtlib.runs.run import run
-from mtlib.settings import COMPARES_TEXTS, Classification
 from mtlib.trainer import ObjectiveTrainer
 from tests.conftest import ROBERTA_SPECIALS, make_batch, make_plm, make_tokenizer
 from tests.runs.test_runs import config, model, testbed  # noqa: F401  (fixtures)
@@ -166,16 +162,6 @@ def test_what_only_mask_tuning_brings_is_named(still_plm, tmp_path):
         FixedMasking(HALF)(make_batch(still_plm), None)
 
 
-def test_which_losses_compare_texts():
-    """Settings name them, for the command line imports no torch before it has looked at what it was given."""
-    comparing = set()
-    for name in get_args(Classification):
-        asked = configure("sentiment", "mask_tuning", classification=name).resolved()
-        (*_, last) = get_method("mask_tuning").stages(asked.settings, asked.rates, make_tokenizer())
-        comparing |= {name} if last.objective.classification.compares_texts else set()
-    assert comparing == set(COMPARES_TEXTS)
-
-
 def test_fixed_masks_are_one_draw_for_all_epochs(tmp_path):
     plm, data = make_plm(), examples(16)
     masking = FixedMasking(HALF)
@@ -196,7 +182,7 @@ def test_fixed_masks_are_one_draw_for_all_epochs(tmp_path):
 
 @pytest.mark.parametrize(
     "reading",
-    [{"fill_mode": "eval"}, {"mlm_reduction": "examples"}, {"fixed_masks": True},
+    [{"fixed_masks": True},
      {"classifier_reads": "original"}, {"classification": "original_and_refilled"},
      {"classification": "validated_or_dropped"}, {"classification": "validated_or_original"}],
     ids=str,

@@ -9,8 +9,8 @@ import pandas
 from mtlib.data.tasks import get_task, kind
 from mtlib.errors import UserError
 from mtlib.methods import METHODS
+from mtlib.methods.bias_models import bias_for
 from mtlib.runs.inputs import HELD_OUT
-from mtlib.settings import bias_for, settings_of
 
 MEASURES = ("accuracy", "original", "both", "consistency", "balanced")  # in per cent; see `frame`
 _HEADING = ["task", "source", "model"]
@@ -82,7 +82,7 @@ def told(config: dict) -> dict:
     if config["method"] not in METHODS:
         return {}
     task = get_task(config["task"])
-    defaults = {name: setting.default for name, setting in settings_of(METHODS[config["method"]].settings).items()}
+    defaults = {name: setting.default for name, setting in METHODS[config["method"]].settings.model_fields.items()}
     defaults |= {"alpha": task.alpha} if "alpha" in defaults else {}
     defaults |= {"bias": bias_for(task.name, "by_task")} if config.get("bias") != "by_task" else {}
     return {

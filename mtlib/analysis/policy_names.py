@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from mtlib.errors import UserError
-from mtlib.settings import MASK_RATE, MASKING_POLICIES, OWN_LENGTH, SHARE
+from mtlib.policies import OWN_LENGTH, POLICIES
+from mtlib.settings import MASK_RATE, SHARE
 
 
 class PolicyAtRate(NamedTuple):
@@ -17,9 +18,9 @@ class PolicyAtRate(NamedTuple):
     def parse(cls, text: str) -> "PolicyAtRate":
         """From "exact:0.15", or "supervised". Without a rate it is 0.05."""
         policy, _, rate = text.partition(":")
-        if policy not in MASKING_POLICIES:
+        if policy not in POLICIES:
             raise UserError(
-                f"policy is {policy!r}; expected one of {', '.join(MASKING_POLICIES)}, with a rate as in exact:0.15."
+                f"policy is {policy!r}; expected one of {', '.join(POLICIES)}, with a rate as in exact:0.15."
             )
         if policy in OWN_LENGTH:
             if rate:
@@ -42,7 +43,7 @@ class PolicyAtRate(NamedTuple):
 
     @property
     def label(self) -> str:
-        words = MASKING_POLICIES[self.policy].words
+        words = POLICIES[self.policy].words
         if self.rate is None:
             return words
         return words.format("all of them" if self.rate == 1 else f"{100 * self.rate:g} %")

@@ -5,14 +5,23 @@ import sys
 
 import typer
 
-from mtlib.cli import checkout, data, measuring, notebooks, records, run, sweeps
+from mtlib.cli import checkout, data, measuring, notebooks, records, sweeps
 from mtlib.errors import UserError
 from mtlib.threads import quiet_openmp
 
 INTERRUPTED = 130  # typer's exit code for Ctrl-C
+
+
+def run(context: typer.Context) -> None:
+    """Train, evaluate and write one record; `mtlib run --help` has the settings of all methods."""
+    from mtlib.cli.run import app as run_app
+
+    run_app(context.args, prog_name="mtlib run", standalone_mode=False)
+
+
 # as `--help` groups them
 COMMANDS = {
-    "Use it": (run.run, records.tables, data.testbed, notebooks.notebooks, checkout.doctor),
+    "Use it": (run, records.tables, data.testbed, notebooks.notebooks, checkout.doctor),
     "Reproduce": (sweeps.sweep, measuring.policies, measuring.diversity, measuring.prompt, measuring.bench),
     "Maintain": (records.bundle, checkout.figures),
 }
@@ -25,7 +34,9 @@ app = typer.Typer(
 )
 for group, commands in COMMANDS.items():
     for command in commands:
-        app.command(rich_help_panel=group)(command)
+        lazy = command is run  # what follows it is read where its options are made
+        options = {"ignore_unknown_options": lazy, "allow_extra_args": lazy}
+        app.command(rich_help_panel=group, add_help_option=not lazy, context_settings=options)(command)
 
 data_app = typer.Typer(help="Check and download data.", no_args_is_help=True)
 for command in (data.verify, data.fetch):

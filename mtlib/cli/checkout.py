@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from mtlib.cli.terminal import console, print_line
+from mtlib.cli.terminal import print_line
 from mtlib.errors import UserError
 
 

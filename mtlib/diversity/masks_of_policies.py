@@ -29,17 +29,17 @@ from mtlib.diversity.refilled_texts import what_is_refilled
 from mtlib.encoding import Collator
 from mtlib.errors import UserError
 from mtlib.masking import MaskingPolicy, draw_mask
-from mtlib.method import Refill
+from mtlib.method import with_column
+from mtlib.methods.table3 import Refill
 from mtlib.plm import SharedPLM
-from mtlib.policies import masking_policy
+from mtlib.policies import ATTRIBUTION, OWN_LENGTH, TESTBED_ONLY, masking_policy
 from mtlib.policies.wrapping import DrawMasks, FixedMasking
-from mtlib.preparer import with_column
 from mtlib.runs import environment
 from mtlib.runs.config import RunConfig, configure
 from mtlib.runs.inputs import drawn_rows, model_sha256, read_inputs
 from mtlib.runs.records import read_records
 from mtlib.runs.run import KEPT, run
-from mtlib.settings import ATTRIBUTION, ENGLISH_PIPELINE, OWN_LENGTH, TESTBED_ONLY
+from mtlib.settings import ENGLISH_PIPELINE
 from mtlib.testbed.grammar import Grammar, load_grammar
 
 # `meta_learned` takes minutes to prepare, `salient_spans` needs a spaCy pipeline; `original` masks as `exact` does

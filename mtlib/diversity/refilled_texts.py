@@ -6,7 +6,7 @@ from itertools import groupby
 import numpy as np
 
 from mtlib.diversity.masked_tokens import Marked, flat, rounded_share
-from mtlib.methods.bias import LexicalOverlap
+from mtlib.methods.bias_models import LexicalOverlap
 from mtlib.plm import SharedPLM
 from mtlib.testbed.generator import shortcut_label
 from mtlib.testbed.grammar import Grammar, tokens

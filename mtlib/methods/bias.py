@@ -15,10 +15,10 @@ from datasets import Dataset
 
 from mtlib.encoding import check_labels
 from mtlib.errors import UserError
-from mtlib.methods.frozen_bias import SMALLEST
+from mtlib.method import Prepared, Preparer, check_labelled, check_texts, with_column
 from mtlib.plm import SharedPLM
-from mtlib.preparer import Prepared, Preparer, check_labelled, check_texts, with_column
-from mtlib.settings import COUNT
+
+SMALLEST = 1e-6  # probability that a bias model gives, so that its logarithm is finite
 
 
 class BiasModel(ABC):
@@ -47,51 +47,6 @@ class BiasModel(ABC):
         return labels
 
 
-class LexicalOverlap(BiasModel):
-    """For paraphrases: the share of words that both texts have, of all, of the first's, of the second's."""
-
-    pair = True
-
-    def features(self, plm, texts, pairs) -> np.ndarray:
-        rows = []
-        for a, b in zip(texts, pairs, strict=True):
-            first, second = set(words(a)), set(words(b))
-            shared = len(first & second)
-            rows.append([shared / max(len(part), 1) for part in (first | second, first, second)])
-        return np.array(rows)
-
-
-class BagOfWords(BiasModel):
-    """For single texts: logistic regression on which words there are."""
-
-    pair = False
-
-    def features(self, plm, texts, pairs) -> np.ndarray:
-        return _with_words(texts)
-
-    def classifier(self):
-        from sklearn.feature_extraction.text import CountVectorizer
-        from sklearn.linear_model import LogisticRegression
-        from sklearn.pipeline import make_pipeline
-
-        return make_pipeline(CountVectorizer(tokenizer=words, token_pattern=None, binary=True), LogisticRegression())
-
-
-class HypothesisOnly(BagOfWords):
-    """For pairs: the bag of words of the second text, which by itself should tell nothing."""
-
-    pair = True
-
-    def features(self, plm, texts, pairs) -> np.ndarray:
-        return _with_words(pairs)
-
-
-def _with_words(texts) -> np.ndarray:
-    if not any(map(words, texts)):
-        raise UserError("the training texts have no words, which this bias model counts; take another (--bias).")
-    return np.array(texts, dtype=object)
-
-
 @dataclass(frozen=True)
 class AddBias(Preparer):
     """Puts `bias_log_probabilities` (one number a label) and `bias_features` beside each training example.
@@ -110,9 +65,6 @@ class AddBias(Preparer):
     model: BiasModel
     folds: int = 5
     reads = ("text", "text_pair")
-
-    def __post_init__(self):
-        COUNT.check("folds", self.folds)
 
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
         check_texts(examples, self)

@@ -8,6 +8,9 @@ from datasets import Dataset
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, softplus
 
+from mtlib.method import LearningRates, Method, Stage
+from mtlib.methods.bias import SMALLEST
+from mtlib.methods.bias_models import BiasSettings, add_bias
 from mtlib.objectives import (
     Objective,
     ObjectiveOutput,
@@ -18,9 +21,6 @@ from mtlib.objectives import (
     state_size,
 )
 from mtlib.plm import SharedPLM
-from mtlib.settings import FROM_0
-
-SMALLEST = 1e-6  # probability that a bias model gives, so that its logarithm is finite
 
 
 def learned_mixin_loss(
@@ -126,7 +126,6 @@ class LearnedMixin(_WithFrozenBias):
 
     def __init__(self, entropy_weight: float = 0.03):
         super().__init__()
-        FROM_0.check("entropy_weight", entropy_weight)
         self.entropy_weight = entropy_weight
         self.gate: nn.Linear | None = None
 
@@ -170,3 +169,26 @@ class Reweight(_WithFrozenBias):
         bias = batch["bias_log_probabilities"].exp()
         _, parts = reweight_loss(logits, bias, batch["labels"])
         return ObjectiveOutput(parts, {"ft_loss": 1.0}, logits)
+
+
+def _stages(objective: type[Objective]):
+    """The stages of a method that trains on one of these objectives."""
+
+    def stages(settings: BiasSettings, rates: LearningRates, tokenizer) -> tuple[Stage, ...]:
+        return (Stage(objective(), rates, (add_bias(settings),)),)
+
+    return stages
+
+
+LEARNED_MIXIN = Method(
+    "learned_mixin", "Learned-Mixin+H", "an ensemble with a frozen bias model, gated",
+    _stages(LearnedMixin), BiasSettings, paper="Learned-Mixin+H", colour="#6a3d9a", marker="X",
+)  # fmt: skip
+BIAS_PRODUCT = Method(
+    "bias_product", "Bias Product", "an ensemble with a frozen bias model, without a gate",
+    _stages(BiasProduct), BiasSettings, colour="#b15928", marker=(10, 1, 0),
+)  # fmt: skip
+REWEIGHT = Method(
+    "reweight", "Reweight", "examples weigh the less, the better the bias model explains them",
+    _stages(Reweight), BiasSettings, colour="#8b6f00", marker="<",
+)  # fmt: skip

@@ -8,8 +8,10 @@ from datasets import Dataset
 from torch import Tensor, nn
 
 from mtlib.errors import UserError
+from mtlib.method import LearningRates, Method, Stage
 from mtlib.methods.span_cutoff import TwoViews, span
 from mtlib.plm import SharedPLM
+from mtlib.settings import Settings
 
 BERT_LIKE = ("bert", "roberta", "xlm-roberta", "camembert", "electra")  # one kind of layer, under one set of names
 TOP = 0.4  # share of the tokens, those with the most attention, at which a span may start
@@ -117,3 +119,13 @@ def layers(plm: SharedPLM) -> list[Layer]:
         f"HiddenCut does not know the layers of {type(trunk).__name__}; expected a model of the family "
         f"{', '.join(BERT_LIKE)} or bart."
     )
+
+
+def _stages(settings: Settings, rates: LearningRates, tokenizer) -> tuple[Stage, ...]:
+    return (Stage(HiddenCut(), rates),)
+
+
+HIDDEN_CUT = Method(
+    "hidden_cut", "HiddenCut", "a second view with spans cut out of every layer, and agreement of the two",
+    _stages, paper="HiddenCut", colour="#fb6a9a", marker="h",
+)  # fmt: skip

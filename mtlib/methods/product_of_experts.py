@@ -2,16 +2,20 @@
 
 from collections.abc import Mapping
 from functools import partial
+from typing import Annotated
 
 import torch
 from datasets import Dataset
+from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from mtlib.errors import UserError
+from mtlib.method import LearningRates, Method, Stage
+from mtlib.methods.bias_models import ENTAILMENT, BiasSettings, add_bias
 from mtlib.objectives import Objective, ObjectiveOutput, fine_tuning_loss, require_built
 from mtlib.plm import SharedPLM
-from mtlib.settings import ABOVE_0, FROM_0
+from mtlib.settings import Above0, From0
 
 
 def product_of_experts_loss(
@@ -71,7 +75,7 @@ class ProductOfExperts(Objective):
 
     The network, three layers with tanh between them, reads `bias_features`, `(batch, n)`, numbers that a preparer put
     beside each example. So nothing of its loss reaches the trunk. On pairs they are by default Clark's seven features
-    of overlap; those of the paper are `mtlib.methods.token_overlap`. Where a bias model reads words, the features are
+    of overlap; those of the paper are `TokenOverlap`. Where a bias model reads words, the features are
     its log-probabilities.
 
     Args:
@@ -94,11 +98,6 @@ class ProductOfExperts(Objective):
         learning_rate: float | None = None,
     ):
         super().__init__()
-        FROM_0.check("bias_weight", bias_weight)
-        if focus is not None:
-            FROM_0.check("focus", focus)
-        if learning_rate is not None:
-            ABOVE_0.check("learning_rate", learning_rate)
         self.learning_rate = learning_rate
         self.bias_weight, self.focus = bias_weight, focus
         self.halve_others = halve_others
@@ -136,3 +135,25 @@ class ProductOfExperts(Objective):
             class_weights=self.class_weights().to(logits.device),
         )  # fmt: skip
         return ObjectiveOutput(parts, {"ft_loss": 1.0, "bias_loss": self.bias_weight}, logits)
+
+
+class ProductOfExpertsSettings(BiasSettings):
+    bias_learning_rate: Annotated[
+        Above0 | None, Field(description="of the bias network (default: the classifier's)")
+    ] = None
+    focus: Annotated[
+        From0 | None, Field(description="exponent of the debiased focal loss, which replaces the product")
+    ] = None
+
+
+def _stages(settings: ProductOfExpertsSettings, rates: LearningRates, tokenizer) -> tuple[Stage, ...]:
+    objective = ProductOfExperts(
+        halve_others=settings.bias in ENTAILMENT, focus=settings.focus, learning_rate=settings.bias_learning_rate
+    )
+    return (Stage(objective, rates, (add_bias(settings),)),)
+
+
+PRODUCT_OF_EXPERTS = Method(
+    "product_of_experts", "product of experts", "an ensemble with a bias network trained along",
+    _stages, ProductOfExpertsSettings, paper="PoE", colour="#005f73", marker="*",
+)  # fmt: skip

@@ -4,15 +4,21 @@ Each is an objective for `MaskTuning(classification=...)`, which hands it the re
 original one as `original_ids`.
 """
 
+from functools import partial
+from typing import Literal
+
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from mtlib.contexts import gradients_if
 from mtlib.errors import UserError
+from mtlib.method import LearningRates, Method, Stage
 from mtlib.objectives import Objective, ObjectiveOutput, fine_tuning_loss
 from mtlib.plm import SharedPLM
-from mtlib.settings import SHARE, check_choice
+from mtlib.settings import Settings, Share, check
+
+Rejected = Literal["drop", "original"]
 
 
 class _ComparesTexts(Objective):
@@ -65,10 +71,10 @@ class DoubleValidated(_ComparesTexts):
 
     name = "double_validated"
 
-    def __init__(self, rejected: str = "drop", confidence: float = 0.9):
+    def __init__(self, rejected: Rejected = "drop", confidence: float = 0.9):
         super().__init__()
-        check_choice("rejected", rejected, ("drop", "original"))
-        SHARE.check("confidence", confidence)
+        check("rejected", rejected, Rejected)
+        check("confidence", confidence, Share)
         self.rejected, self.confidence = rejected, confidence
 
     def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
@@ -88,3 +94,17 @@ class DoubleValidated(_ComparesTexts):
         losses = cross_entropy(logits.float(), labels, reduction="none")  # (batch,)
         parts = {"ft_loss": (losses * kept).mean(), "n_rejected": rejected.sum()}
         return ObjectiveOutput(parts, {"ft_loss": 1.0}, logits)
+
+
+def _reading(name: str, make) -> Method:
+    def stages(settings: Settings, rates: LearningRates, tokenizer) -> tuple[Stage, ...]:
+        return (Stage(make(), rates),)
+
+    return Method(name, name, "a loss for Mask-tuning alone", stages)
+
+
+READINGS = (
+    _reading("original_and_refilled", OriginalAndRefilled),
+    _reading("validated_or_dropped", partial(DoubleValidated, "drop")),
+    _reading("validated_or_original", partial(DoubleValidated, "original")),
+)

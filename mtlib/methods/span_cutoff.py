@@ -9,9 +9,10 @@ from torch import Tensor, nn
 from torch.nn.functional import kl_div
 
 from mtlib.errors import UserError
+from mtlib.method import LearningRates, Method, Stage
 from mtlib.objectives import Objective, ObjectiveOutput, fine_tuning_loss
 from mtlib.plm import SharedPLM
-from mtlib.settings import FROM_0, SHARE
+from mtlib.settings import Settings, Share, check
 
 
 def jensen_shannon(logits: Tensor, other_logits: Tensor, released: bool = False) -> Tensor:
@@ -46,9 +47,7 @@ class TwoViews(Objective):
         faithful_to_code: bool = False,
     ):
         super().__init__()
-        SHARE.check("ratio", ratio)
-        FROM_0.check("cut_weight", cut_weight)
-        FROM_0.check("divergence_weight", divergence_weight)
+        check("ratio", ratio, Share)
         self.ratio, self.cut_weight, self.divergence_weight = ratio, cut_weight, divergence_weight
         self.faithful_to_code = faithful_to_code
 
@@ -134,3 +133,13 @@ def _zeroed(layers: list[nn.Module], cut: Tensor):
 
             hooks.enter_context(layer.register_forward_hook(zero))
         yield
+
+
+def _stages(settings: Settings, rates: LearningRates, tokenizer) -> tuple[Stage, ...]:
+    return (Stage(SpanCutoff(), rates),)
+
+
+SPAN_CUTOFF = Method(
+    "span_cutoff", "Span Cutoff", "a second view with a span cut out, and agreement of the two",
+    _stages, paper="Span Cutoff", colour="#332288", marker="p",
+)  # fmt: skip

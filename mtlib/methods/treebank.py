@@ -1,21 +1,17 @@
-"""Sentences with their dependency trees, read from a treebank in CoNLL-U."""
+"""A treebank in CoNLL-U: sentences with their dependency trees."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-import torch
-from datasets import Dataset
-
-from mtlib.contexts import evaluating
 from mtlib.data.identity import name_with_hash
-from mtlib.encoding import Collator, batches_by_length
 from mtlib.errors import UserError
-from mtlib.methods.ipt import RELATIONS, DependencyParsing
-from mtlib.plm import SharedPLM
-from mtlib.preparer import Prepared, Preparer
 
-MOST_WORDS, MOST_PIECES = 105, 128  # of Glavaš & Vulić; longer sentences are left out
+# of Universal Dependencies, without their subtypes
+RELATIONS = (
+    "acl", "advcl", "advmod", "amod", "appos", "aux", "case", "cc", "ccomp", "clf", "compound", "conj", "cop", "csubj",
+    "dep", "det", "discourse", "dislocated", "expl", "fixed", "flat", "goeswith", "iobj", "list", "mark", "nmod",
+    "nsubj", "nummod", "obj", "obl", "orphan", "parataxis", "punct", "reparandum", "root", "vocative", "xcomp",
+)  # fmt: skip
 
 
 class Sentence(NamedTuple):
@@ -24,53 +20,6 @@ class Sentence(NamedTuple):
     words: list[str]
     heads: list[int]
     relations: list[str]
-
-
-@dataclass(frozen=True)
-class Treebank(Preparer):
-    """Takes the place of the training set: the sentences of the files `*train*.conllu` in a folder, tokenised.
-
-    Each row has, beside the model's inputs and `length`, `words` (one number a token: its word, from 1; 0 for special
-    tokens), `heads` and `relations` (one a word). Counts the sentences that were left out as too long.
-    """
-
-    folder: str | Path
-
-    def check(self, plm: SharedPLM) -> None:
-        training_files(self.folder)
-        for path in development_files(self.folder):
-            read_conllu(path)  # a mistake in it would otherwise come to light after the training
-        if not plm.tokenizer.is_fast:
-            raise UserError(
-                f"{type(plm.tokenizer).__name__} does not say which piece belongs to which word; IPT needs a fast "
-                "tokenizer."
-            )
-
-    def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
-        rows, left_out = _rows(training_files(self.folder), plm)
-        if not rows:
-            raise UserError(
-                f"{self.folder} has no sentence that fits into {_most_pieces(plm)} pieces; take another, or another "
-                "model."
-            )
-        return Prepared(Dataset.from_list(rows), {"sentences_left_out": left_out})
-
-    @torch.no_grad()
-    def attachment(self, plm: SharedPLM, objective: DependencyParsing) -> dict[str, float]:
-        """`dev_uas`, the unlabelled attachment score: the share of words whose predicted head is right.
-
-        Of the files `*dev*.conllu`, punctuation included; nothing if there are none. Sentences are read, and left out,
-        as for training.
-        """
-        rows, left_out = _rows(development_files(self.folder), plm)
-        if not rows:
-            return {}
-        name, right, n_words = "share_right_heads", 0.0, sum(len(row["heads"]) for row in rows)
-        collate = Collator(plm.tokenizer, objective.columns)
-        with evaluating(plm):
-            for _, batch in batches_by_length(Dataset.from_list(rows), collate, plm.device, batch_size=16):
-                right += float(plm(objective, batch).parts[name] * objective.sizes(batch)[name])
-        return {"dev_uas": round(right / n_words, 4), "dev_sentences_left_out": left_out}
 
 
 def training_files(folder: str | Path) -> list[Path]:
@@ -148,28 +97,3 @@ def _check_tree(heads: list[int], sentence: str) -> None:
             f"{sentence}: the heads of the words {', '.join(map(str, sorted(circle)))} lead in a circle; expected a "
             "tree, in which they lead to the root."
         )
-
-
-def _rows(paths: list[Path], plm: SharedPLM) -> tuple[list[dict], int]:
-    """The sentences of the files as model inputs, and how many were left out."""
-    sentences = [sentence for path in paths for sentence in read_conllu(path)]
-    rows = [_tokenised(sentence, plm.tokenizer) for sentence in sentences if len(sentence.words) <= MOST_WORDS]
-    kept = [row for row in rows if row is not None and row["length"] <= _most_pieces(plm)]
-    return kept, len(sentences) - len(kept)
-
-
-def _most_pieces(plm: SharedPLM) -> int:
-    return min(MOST_PIECES, plm.longest)
-
-
-def _tokenised(sentence: Sentence, tokenizer) -> dict | None:
-    """The sentence as model inputs; None where a word has no piece of its own."""
-    text = " ".join(sentence.words)
-    word_of = [number for number, word in enumerate(sentence.words, start=1) for _ in f"{word} "]  # by character
-    encoded = dict(tokenizer(text, return_offsets_mapping=True, split_special_tokens=True))
-    # by a piece's last character: its first may be the space before the word
-    words = [word_of[end - 1] if end > start else 0 for start, end in encoded.pop("offset_mapping")]
-    if len({*words} - {0}) < len(sentence.words):
-        return None
-    relations = [RELATIONS.index(relation) for relation in sentence.relations]
-    return {**encoded, "length": len(words), "words": words, "heads": sentence.heads, "relations": relations}

@@ -15,9 +15,9 @@ from mtlib.data.sources import is_testbed, load_described
 from mtlib.data.tasks import get_task
 from mtlib.data.training_pairs import CAD_TRAIN, described_pairs
 from mtlib.errors import UserError
+from mtlib.policies import OWN_LENGTH
 from mtlib.runs import records
 from mtlib.runs.config import RunConfig
-from mtlib.settings import OWN_LENGTH
 
 HELD_OUT = "held_out"  # among the sets of a run, and in its metrics
 # of a local model: the weights, the configuration and the tokenizer

@@ -15,7 +15,6 @@ stand below each other under `grids`, each with what it has beside the rest of t
       - {methods: mask_tuning, masking: known_shortcut, mask_rate: 1}
 """
 
-import contextlib
 import difflib
 import itertools
 import os
@@ -88,21 +87,9 @@ def _values(key: str, entry: object) -> list:
 
 
 def _typed(name: str, value: object) -> object:
-    """The value in its setting's type, where YAML has no such type or takes it for another."""
-    kinds = all_settings()[name].kinds
-    if float in kinds and isinstance(value, str):
-        with contextlib.suppress(ValueError):
-            return float(value)  # YAML takes 5e-5 for text
-    if tuple in kinds and isinstance(value, list):
-        return tuple(value)
-    if (
-        name in ("source", "model", "treebank", "bias_vectors")
-        and isinstance(value, str)
-        and value not in NAMES
-        and Path(value).exists()
-    ):
-        return os.path.abspath(value)  # it must mean the same to a process that works in another folder
-    return value
+    """A path from the root: it must mean the same to a process in another folder."""
+    is_path = name in ("source", "model", "treebank") and isinstance(value, str) and value not in NAMES
+    return os.path.abspath(value) if is_path and Path(value).exists() else value
 
 
 # ------------------------------------------------------------------------------------------- what a person gets wrong

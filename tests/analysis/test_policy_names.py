@@ -6,8 +6,7 @@ import pytest
 
 from mtlib.analysis.policy_names import PolicyAtRate
 from mtlib.errors import UserError
-from mtlib.policies import POLICIES
-from mtlib.settings import OWN_LENGTH, Masking
+from mtlib.policies import OWN_LENGTH, POLICIES, Masking
 
 
 @pytest.mark.parametrize("name", POLICIES)

@@ -1,15 +1,15 @@
 """Dependency trees: how they are read, parsed and trained on."""
 
 import math
+import re
 
 import pytest
 import torch
 
 from mtlib.encoding import Collator
 from mtlib.errors import UserError
-from mtlib.methods.ipt import NO_WORD, RELATIONS, DependencyParsing, parsing_loss
-from mtlib.methods.treebank import Treebank, describe_treebank, read_conllu
-from mtlib.runs.run import run
+from mtlib.methods.ipt import NO_WORD, DependencyParsing, Treebank, parsing_loss
+from mtlib.methods.treebank import RELATIONS, read_conllu
 from mtlib.trainer import ObjectiveTrainer
 from tests.conftest import make_plm, tiny_bert_config
 from tests.runs.test_runs import config, model, testbed  # noqa: F401  (fixtures)
@@ -158,10 +158,9 @@ class TestObjective:
         assert parts["relation_loss"].item() == pytest.approx((math.log(2) + math.log(4) + math.log(5 / 4)) / 3)
         assert loss.item() == pytest.approx(sum(part.item() for part in parts.values()))
 
-    @pytest.mark.parametrize("faithful_to_code", [False, True])
-    def test_slices_with_unequal_numbers_of_words_add_up(self, treebank, still_plm, faithful_to_code):
+    def test_slices_with_unequal_numbers_of_words_add_up(self, treebank, still_plm):
         batch, _ = batch_of(still_plm, treebank)  # of 5, 6 and 2 words
-        objective = DependencyParsing(faithful_to_code)
+        objective = DependencyParsing()
         objective.build(still_plm)
         parameters = [*still_plm.trunk.parameters(), *objective.parameters()]
 
@@ -204,13 +203,6 @@ class TestObjective:
         expected = torch.einsum("d,rde,e->r", slowly, objective.relation, boring)
         torch.testing.assert_close(scores.relation_scores[0, 3], expected)
 
-    def test_released_code_starts_at_zero_and_lets_padding_be_a_head(self, treebank, plm):
-        objective = DependencyParsing(faithful_to_code=True)
-        objective.build(plm)
-        batch, _ = batch_of(plm, treebank)
-        loss = objective(plm, batch).loss  # each word has the root and 6 words to choose from, and all relations
-        assert loss.item() == pytest.approx(math.log(7) + math.log(len(RELATIONS)))
-
     def test_it_starts_near_an_even_guess(self, treebank, plm):
         """Scores of the size of the trunk's width would begin with losses of many nats."""
         objective = DependencyParsing()
@@ -242,7 +234,10 @@ class TestObjective:
 
 
 def test_ipt_needs_a_treebank_and_its_record_says_which(treebank, testbed, model, tmp_path):  # noqa: F811
-    with pytest.raises(UserError, match="--treebank FOLDER"):
-        run(config(model, method="ipt"), tmp_path)
+    with pytest.raises(UserError, match="treebank is missing; give it"):
+        config(model, method="ipt")
     public = config(model, method="ipt", treebank=str(treebank)).public()
-    assert public["treebank"] == describe_treebank(treebank) and str(treebank.parent) not in public["treebank"]
+    assert (
+        re.fullmatch(r"made-up\d* \([0-9a-f]{12}\)", public["treebank"])
+        and str(treebank.parent) not in public["treebank"]
+    )

