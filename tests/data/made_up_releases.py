@@ -9,21 +9,8 @@ from mtlib.data.registry import SETS
 from mtlib.data.sources import load
 
 PARSES = ["sentence1_binary_parse", "sentence2_binary_parse", "sentence1_parse", "sentence2_parse"]
-MNLI_HEADER = [
-    "index",
-    "promptID",
-    "pairID",
-    "genre",
-    *PARSES,
-    "sentence1",
-    "sentence2",
-    "label1",
-    "label2",
-    "label3",
-    "label4",
-    "label5",
-    "gold_label",
-]
+MNLI_HEADER = ["index", "promptID", "pairID", "genre", *PARSES, "sentence1", "sentence2",
+               "label1", "label2", "label3", "label4", "label5", "gold_label"]  # fmt: skip
 MNLI_TRAIN_HEADER = [name for name in MNLI_HEADER if name not in ("label2", "label3", "label4", "label5")]
 HANS_HEADER = ["gold_label", *PARSES, "sentence1", "sentence2", "pairID", "heuristic", "subcase", "template"]
 QQP_HEADER = ["id", "qid1", "qid2", "question1", "question2", "is_duplicate"]

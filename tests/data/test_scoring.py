@@ -71,13 +71,10 @@ def test_three_labels_fold_into_two_by_both_rules(set_name):
     assert by_max["per_group"] == {
         "subsequence": {"n": 2, "correct": 1, "accuracy": 0.5, "entailment": {"n": 2, "correct": 1, "accuracy": 0.5}},
         "lexical_overlap": {
-            "n": 3,
-            "correct": 2,
-            "accuracy": 2 / 3,
-            "non-entailment": {"n": 2, "correct": 1, "accuracy": 0.5},
+            "n": 3, "correct": 2, "accuracy": 2 / 3, "non-entailment": {"n": 2, "correct": 1, "accuracy": 0.5},
             "entailment": {"n": 1, "correct": 1, "accuracy": 1.0},
         },
-    }
+    }  # fmt: skip
     by_sum = score(set_name, logits, HANS_LABELS, HANS_GROUPS, hans_rule="sum")
     assert by_sum["rule"] == "sum"
     assert by_sum["per_group"]["lexical_overlap"]["non-entailment"]["accuracy"] == 1.0
