@@ -54,10 +54,13 @@ def read_file(data_set: DataSet, file: ReleaseFile, path: Path) -> Part:
     except (ValueError, csv.Error) as error:
         raise UserError(f"{path} is cut off, corrupt or in another encoding: {error}. {data_set.when_gone}") from error
     rows = in_our_columns(data_set, data_set.columns, table, file.split, str(path), file.half)
-    sha256 = hashlib.sha256(content).hexdigest()
-    remarks = [deviation(data_set, file, len(rows), sha256)]
-    if skipped:
-        remarks.append(f"{skipped} broken lines skipped, as the official readers do")
+    remark = f"{skipped} broken lines skipped, as the official readers do" if skipped else ""
+    return checked(data_set, file, rows, hashlib.sha256(content).hexdigest(), remark)
+
+
+def checked(data_set: DataSet, file: ReleaseFile, rows: pd.DataFrame, sha256: str | None, remark: str = "") -> Part:
+    """The part with its entry in the run record, once `deviation` lets it pass."""
+    remarks = (deviation(data_set, file, len(rows), sha256), remark)
     entry = {"path": file.path, "sha256": sha256, "rows": len(rows), "official_rows": file.rows}
     return Part(rows, entry, [f"{file.path}: {remark}" for remark in remarks if remark])
 
@@ -95,7 +98,7 @@ def in_our_columns(
     return pd.DataFrame(ours)
 
 
-def deviation(data_set: DataSet, file: ReleaseFile, rows: int, sha256: str) -> str:
+def deviation(data_set: DataSet, file: ReleaseFile, rows: int, sha256: str | None) -> str:
     """How a file differs from the published one ("" if it does not); `UserError` if it must not be used."""
     known = next((copy for copy in file.copies if copy.sha256 == sha256), None)
     if known and rows == (known.rows or file.rows):

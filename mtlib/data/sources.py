@@ -26,15 +26,7 @@ import pandas as pd
 
 from mtlib.data.downloads import CACHE_DIR, fetch, load_from_hub
 from mtlib.data.registry import DataSet, ReleaseFile, get_set
-from mtlib.data.releases import (
-    Part,
-    deviation,
-    in_our_columns,
-    locate,
-    pair_halves,
-    read_file,
-    release_folder,
-)
+from mtlib.data.releases import Part, checked, in_our_columns, locate, pair_halves, read_file, release_folder
 from mtlib.data.source_kinds import check_as_written, is_testbed, source_kind
 from mtlib.errors import UserError
 from mtlib.paths import TESTBED_DIR
@@ -92,7 +84,7 @@ def _read(set_name: str, kind: str, option: str, files: tuple[tuple, ...]) -> tu
         revision = f"{data_set.raw_files.repository}@{data_set.raw_files.commit}" if kind == "hub" else None
     else:
         parts, revision = _read_hub(data_set, wanted)
-    rows = pd.concat([part.rows for part in parts])
+    rows = pd.concat([part.rows for part in parts], ignore_index=True)
     _check_rows(data_set, rows)
     features = {name: datasets.Value("int64" if name == "label" else "string") for name in rows}
     official = [file.rows for file in data_set.files if file.split in wanted]
@@ -113,22 +105,18 @@ def _read(set_name: str, kind: str, option: str, files: tuple[tuple, ...]) -> tu
 
 
 def _read_hub(data_set: DataSet, wanted: tuple[str, ...]) -> tuple[list[Part], str]:
-    hub, config = data_set.hub, data_set.hub.config or "default"
-    parts, revision = [], hub.revision
+    hub, parts, revision = data_set.hub, [], data_set.hub.revision
     for split in wanted:
         answer = load_from_hub(data_set, hub.splits[split])
         # the commit that the files really came from, for example when a branch was asked for
         commits = (re.search(r"@([0-9a-f]{40})/", url) for url in answer.info.download_checksums or {})
         revision = next((commit[1] for commit in commits if commit), revision)
-        where = f"{hub.id} ({config}), split {hub.splits[split]}"
+        official = sum(file.rows for file in data_set.files if file.split == split)
+        path = f"{hub.id}/{hub.config or 'default'}/{hub.splits[split]}"
         table = answer.to_pandas()
         table.index += 1
-        rows = in_our_columns(data_set, hub.columns, table, split, where)
-        official = sum(file.rows for file in data_set.files if file.split == split)
-        differs = deviation(data_set, ReleaseFile(split=split, path=where, rows=official), len(rows), "")
-        path = f"{hub.id}/{config}/{hub.splits[split]}"
-        entry = {"path": path, "sha256": None, "rows": len(rows), "official_rows": official}
-        parts.append(Part(rows, entry, [f"{where}: {differs}"] if differs else []))
+        rows = in_our_columns(data_set, hub.columns, table, split, path)
+        parts.append(checked(data_set, ReleaseFile(split=split, path=path, rows=official), rows, None))
     return parts, f"{hub.id}@{revision}"
 
 

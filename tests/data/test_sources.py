@@ -384,7 +384,7 @@ def test_record_names_the_commit_that_the_hub_resolved(releases, monkeypatch):
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ({"sentence": ["a", "b"], "label": [-1, 0]}, "split validation, line 1: unknown label '-1'"),
+        ({"sentence": ["a", "b"], "label": [-1, 0]}, "sst2/validation, line 1: unknown label '-1'"),
         ({"text": ["a", "b"], "label": [1, 0]}, r"sentence missing, found \['text', 'label'\]"),
         ({"sentence": ["a"], "label": [1]}, "expected 2 rows, found 1"),
         ({"sentence": ["a", None], "label": [1, 0]}, "line 2: expected text in 'sentence'"),
