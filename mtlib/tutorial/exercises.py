@@ -18,8 +18,10 @@ _VERDICT = re.compile(rf"^Exercise (\d+): ({re.escape(RIGHT)}|{re.escape(WRONG)}
 _judges: dict[int, Callable] = {}
 
 
-def check(number: int, name: str, expected, tolerance: float = 0.0, hint: str = "") -> None:
-    """Print whether the student's variable `name` answers exercise `number`; nothing while it is still `...`.
+def check(number: int, name: str, expected, tolerance: float = 0.0, hint: str = "") -> bool:
+    """Print whether the student's variable `name` answers exercise `number`, and return it.
+
+    Nothing is printed while it is still `...`.
 
     A wrong answer is told, never raised. The variable is looked up in the notebook that calls this.
 
@@ -33,9 +35,12 @@ def check(number: int, name: str, expected, tolerance: float = 0.0, hint: str = 
     notebook = inspect.currentframe().f_back.f_globals
     if name not in notebook:
         print(f"Exercise {number}: {WRONG} `{name}` is not defined; run the cell above, and mend it if it fails.")
-    elif not _untouched(notebook[name]):
-        fault = _fault(number, notebook[name])
-        print(f"Exercise {number}: {RIGHT}" if fault is None else f"Exercise {number}: {WRONG} {fault} {hint}".rstrip())
+        return False
+    if _untouched(notebook[name]):
+        return False
+    fault = _fault(number, notebook[name])
+    print(f"Exercise {number}: {RIGHT}" if fault is None else f"Exercise {number}: {WRONG} {fault} {hint}".rstrip())
+    return fault is None
 
 
 def confirm(number: int, right, wrong) -> None:
