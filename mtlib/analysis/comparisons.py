@@ -18,17 +18,19 @@ from functools import cache, cached_property
 from pathlib import Path
 from statistics import fmean
 
+import numpy as np
 import pandas
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from mtlib.analysis import intervals, paper
+from mtlib.analysis import examples, intervals, paper
 from mtlib.analysis.frame import cells, differing, frame, history, plain_tables, told  # noqa: F401
 from mtlib.analysis.intervals import Difference
 from mtlib.data.tasks import TASKS, get_task
 from mtlib.errors import UserError
 from mtlib.paths import DATA_DIR
 from mtlib.runs.inputs import HELD_OUT
+from mtlib.runs.probabilities import probabilities
 from mtlib.runs.records import read_records
 
 BEHIND, CHANCE = 2.0, 2.0  # points: behind the base in distribution; above the majority class or guessing
@@ -54,6 +56,9 @@ class Comparison(BaseModel):
     paired: bool = Field(True, description="differences are paired by seed; false: Welch's interval")
     corrected: bool = Field(True, description="intervals on the m sets out of distribution have level 1 - 0.05 / m")
     obstacles: tuple[str, ...] = Field(("behind",), description="what takes a verdict away; see `_obstacles_of`")
+    source: str | None = Field(
+        None, description="of the test sets, for what single examples say: testbed, hub, a folder"
+    )
     paper: dict[str, str] = Field({}, description="`model`, and the row of the paper's Table III of each arm")
 
     @model_validator(mode="after")
@@ -88,10 +93,12 @@ class Comparison(BaseModel):
         return self._at_best(groups)
 
     def frame(self) -> pandas.DataFrame:
-        """A line for each run and set: see `frame`; the columns of `by` are settings."""
+        """A line for each run and set: see `frame`. With `source` `auroc` too, where probabilities were kept."""
         arms, records = zip(*self.runs, strict=True) if self.runs else ((), ())
         scores = frame(records, arms)
         scores = scores.assign(**{name: None for name in self.by if name not in scores})
+        if self.source is not None:
+            scores = scores.join(pandas.DataFrame(map(self._areas, scores["identity"], scores["set"])))
         return scores[scores["set"].isin(self.sets)].reset_index(drop=True) if self.sets else scores
 
     @property
@@ -129,6 +136,25 @@ class Comparison(BaseModel):
                     "paper": effect, "claim": intervals.claim(shift, effect, obstacle),
                 })  # fmt: skip
         return pandas.DataFrame(lines, columns=None if lines else ["change", "task", "arm", "base", *self.by, "set"])
+
+    def bootstrap(self, measure: str = "accuracy", draws: int = 1000) -> pandas.DataFrame:
+        """Differences to the base with 95 % intervals over examples and seeds, where both arms kept probabilities.
+
+        Needs `source`. `measure`: "accuracy" (of the edited halves in sets of pairs) or "both" halves.
+        """
+        runs, lines = self.frame().query("set != @HELD_OUT"), []
+        runs = runs.assign(right=list(map(self._right, runs["identity"], runs["set"], [measure] * len(runs))))
+        for (name, *values), here in runs.dropna(subset="right").groupby(["set", *self.by], sort=False, dropna=False):
+            by_arm = {arm: of_arm.set_index("seed")["right"] for arm, of_arm in here.groupby("arm", sort=False)}
+            for arm in [other for other in by_arm if other != self.base and self.base in by_arm]:
+                first, second = by_arm[arm], by_arm[self.base]
+                first, second = first.align(second, join="inner") if self.paired else (first, second)
+                if len(first):
+                    shift = examples.bootstrap(np.stack(first), np.stack(second), self.paired, draws)
+                    lines.append({"arm": arm, "base": self.base, **dict(zip(self.by, values, strict=True)), "set": name,
+                                  "n": min(len(first), len(second)), "items": len(first.iloc[0]),
+                                  **dict(zip(("mean", "low", "high"), shift, strict=True))})  # fmt: skip
+        return pandas.DataFrame(lines)
 
     def table(self, task: str | None = None) -> pandas.DataFrame:
         """What a person reads, of one task (default: the first): a row for each arm, and for each value of `by`.
@@ -221,6 +247,15 @@ class Comparison(BaseModel):
         kept.sort(key=lambda key: (arms.index(key[1]), [_size(value) for value in key[2:n]], key[-1]))
         return [(key[1], groups[key]) for key in kept]
 
+    def _areas(self, identity: str, set_name: str) -> dict[str, float]:
+        chances = probabilities(identity, self.paths).get(set_name) if set_name != HELD_OUT else None
+        return {} if chances is None else examples.areas(chances, examples.gold(set_name, self.source))
+
+    def _right(self, identity: str, set_name: str, measure: str) -> np.ndarray | None:
+        chances = probabilities(identity, self.paths).get(set_name)
+        rows = examples.gold(set_name, self.source) if chances is not None else None
+        return None if rows is None else examples.right(set_name, chances, rows, measure)
+
     def _effect(self, arm: str, base: str, set_name: str) -> float | None:
         if {arm, base} <= self.paper.keys():
             return paper.difference(self.paper[arm], self.paper[base], set_name, self.paper["model"])
@@ -232,8 +267,13 @@ def names() -> dict[str, str]:
     return {name: entry["about"] for name, entry in _declared().items()}
 
 
-def load(name: str, records: Sequence[Path | str] = ()) -> Comparison:
-    """A comparison by its name; `records`: files or folders that take the place of those it names.
+def load(name: str, records: Sequence[Path | str] = (), source: str | None = None) -> Comparison:
+    """A comparison by its name.
+
+    Args:
+        name: one of `names()`.
+        records: files or folders that take the place of those it names.
+        source: where the test sets lie, for what single examples say: "testbed", "hub" or a folder of releases.
 
     Raises:
         UserError: there is none of this name, or what is declared is no comparison.
@@ -241,10 +281,9 @@ def load(name: str, records: Sequence[Path | str] = ()) -> Comparison:
     declared = _declared()
     if name not in declared:
         raise UserError(f"comparison is {name!r}; expected one of {', '.join(declared)}.")
+    given = {"name": name, "source": source} | ({"records": tuple(map(str, records))} if records else {})
     try:
-        return Comparison(
-            **{"name": name, **declared[name]} | ({"records": tuple(map(str, records))} if records else {})
-        )
+        return Comparison(**declared[name] | given)
     except ValidationError as error:
         raise UserError(f"comparison {name} in data/comparisons: {error}") from error
 

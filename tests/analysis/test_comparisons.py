@@ -1,0 +1,250 @@
+"""Comparisons: which runs belong to which arm, which of them count, differences, verdicts, tables."""
+
+import json
+
+import numpy as np
+import pytest
+
+from mtlib.analysis import comparisons
+from mtlib.analysis.comparisons import Comparison
+from mtlib.data.scoring import score_rows
+from mtlib.data.sources import load
+from mtlib.errors import UserError
+from mtlib.runs.config import configure
+from tests.test_cli import call
+
+INSIDE, OUTSIDE = "testbed_sentiment", ("testbed_contrast", "testbed_counterfactual")
+
+
+def make_record(method: str, seed: int, *accuracies: float, **settings) -> dict:
+    """A run on the sentiment testbed with these accuracies on its sets (in per cent)."""
+    config = configure("sentiment", method=method, seed=seed, **settings).resolved().public()
+    metrics = {
+        name: {"n": 1000, "correct": round(10 * accuracy), "accuracy": accuracy / 100, "majority": 0.5}
+        for name, accuracy in zip((INSIDE, *OUTSIDE), accuracies, strict=False)
+    }
+    identity = f"{method}-{seed}-{sorted(settings.items())}-{len(metrics)}"
+    return {"schema_version": 2, "identity": identity, "config": config, "metrics": metrics, "history": []}
+
+
+@pytest.fixture
+def compare(tmp_path):
+    """Makes a comparison of records."""
+
+    def make(records: list[dict], arms: dict, **fields) -> Comparison:
+        file = tmp_path / "runs.jsonl"
+        file.write_text("".join(json.dumps(record) + "\n" for record in records))
+        return Comparison(name="made_up", about="", records=[str(file)], arms=arms, **fields)
+
+    return make
+
+
+ARMS = {"plain": {"method": "fine_tuning"}, "masked": {"method": "mask_tuning"}}
+
+
+def of_two_arms(*points: float, inside: float = 0.0) -> list[dict]:
+    """Fine-tuning, and Mask-tuning that many points above it on the sets out of distribution, a seed for each."""
+    plain = [make_record("fine_tuning", seed, 90, 50 + seed, 60) for seed in range(len(points))]
+    masked = [
+        make_record("mask_tuning", seed, 90 + inside, 50 + seed + point, 60 + point)
+        for seed, point in enumerate(points)
+    ]
+    return [*plain, *masked]
+
+
+class TestArms:
+    def test_a_run_that_differs_in_a_setting_that_the_arm_does_not_name_is_none_of_it(self, compare):
+        others = [
+            make_record("mask_tuning", 0, 90, 50, 60, update="balanced"),
+            make_record("mask_tuning", 0, 90, 50, 60, mask_rate=0.3),
+        ]
+        comparison = compare([*others, make_record("mask_tuning", 0, 80, 50, 60, learning_rate=1e-3)], ARMS)
+        assert [(arm, record["config"]["learning_rate"]) for arm, record in comparison.runs] == [("masked", 1e-3)]
+
+    def test_where_holds_for_all_arms_but_those_that_say_otherwise(self, compare):
+        records = [make_record("fine_tuning", seed, 90, 50, 60, epochs=epochs) for seed in (0, 1) for epochs in (3, 6)]
+        arms = {"short": {"method": "fine_tuning"}, "long": {"method": "fine_tuning", "epochs": 6}}
+        comparison = compare(records, arms, where={"epochs": 3, "seed": [0]})
+        assert [(arm, r["config"]["epochs"], r["config"]["seed"]) for arm, r in comparison.runs] == [
+            ("short", 3, 0), ("long", 6, 0)
+        ]  # fmt: skip
+
+    def test_two_runs_of_one_arm_and_seed_are_an_error_that_says_how_they_differ(self, compare):
+        records = [make_record("fine_tuning", 0, 90, 50, 60, learning_rate=rate) for rate in (1e-4, 2e-4)]
+        with pytest.raises(UserError, match=r"two runs of plain have seed 0; they differ in learning_rate"):
+            assert compare(records, ARMS).runs
+
+    def test_tuned_settings_are_chosen_by_dev_accuracy_with_the_first_seed(self, compare):
+        rates = {1e-4: (90, 91), 2e-4: (92, 10), 5e-4: (92, 99)}  # seed 1 and the other sets choose nothing
+        records = [
+            make_record("fine_tuning", seed, accuracy, 100 * (rate == 1e-4), 60, learning_rate=rate)
+            for rate, accuracies in rates.items()
+            for seed, accuracy in enumerate(accuracies)
+        ]
+        comparison = compare(records, ARMS, tuned=["learning_rate"])
+        assert [(r["config"]["seed"], r["config"]["learning_rate"]) for _, r in comparison.runs] == [
+            (0, 2e-4), (1, 2e-4)
+        ]  # fmt: skip
+
+    def test_a_run_on_dev_data_alone_gives_way_to_the_whole_one(self, compare):
+        records = [make_record("fine_tuning", 0, 90), make_record("fine_tuning", 0, 90, 50, 60)]
+        for order in (records, records[::-1]):
+            ((_, record),) = compare(order, ARMS).runs
+            assert len(record["metrics"]) == 3
+
+    def test_every_value_of_by_has_a_row_and_a_base_of_its_own(self, compare):
+        records = [
+            make_record(method, seed, 90, 50 + seed + size / 1000 * (method == "mask_tuning"), 60, train_size=size)
+            for method in ("fine_tuning", "mask_tuning") for size in (2000, 1000) for seed in range(3)
+        ]  # fmt: skip
+        comparison = compare(records, ARMS, base="plain", by=["train_size"])
+        assert comparison.table()[["arm", "train_size"]].values.tolist() == [
+            ["plain", "1000"], ["plain", "2000"], ["masked", "1000"], ["masked", "2000"]
+        ]  # fmt: skip
+        shifts = comparison.differences().query("set == 'testbed_contrast'")
+        assert dict(zip(shifts["train_size"], shifts["mean"], strict=True)) == pytest.approx({1000: 1, 2000: 2})
+
+    def test_a_diverged_run_does_not_count(self, compare):
+        lost = make_record("fine_tuning", 0) | {"diverged": True}
+        assert len(compare([lost, make_record("fine_tuning", 1, 90, 50, 60)], ARMS).frame()) == 3
+
+
+class TestDifferences:
+    def test_paired_by_seed_by_hand(self, compare):
+        shifts = compare(of_two_arms(2, 3, 4), ARMS, base="plain", corrected=False).differences()
+        line = shifts.set_index("set").loc["testbed_contrast"]
+        # mean 3, standard deviation 1, t of two degrees of freedom 4.3027
+        assert (line["n"], line["mean"]) == (3, pytest.approx(3))
+        assert line["high"] - line["mean"] == pytest.approx(4.3027 / 3**0.5, abs=1e-3)
+        assert line["verdict"] == "significantly better"
+
+    def test_unpaired_intervals_have_the_spread_of_both_arms(self, compare):
+        records = of_two_arms(3, 3, 3)
+        paired = compare(records, ARMS, base="plain").differences().set_index("set").loc["testbed_contrast"]
+        welch = compare(records, ARMS, base="plain", paired=False, corrected=False).differences().set_index("set")
+        line = welch.loc["testbed_contrast"]
+        assert paired["low"] == pytest.approx(paired["high"]) and paired["verdict"] == "not significantly different"
+        # both arms have variance 1, so the standard error is (1/3 + 1/3) ** 0.5 and there are four degrees of freedom
+        assert line["high"] - line["mean"] == pytest.approx(2.7764 * (2 / 3) ** 0.5, abs=1e-3)
+
+    def test_intervals_out_of_distribution_are_corrected_for_their_number(self, compare):
+        shifts = compare(of_two_arms(2, 3, 4), ARMS, base="plain").differences().set_index("set")
+        assert shifts["level"].to_dict() == {INSIDE: 0.95, **dict.fromkeys(OUTSIDE, 0.975)}
+
+    def test_other_pairs_are_not_corrected_and_need_no_base(self, compare):
+        comparison = compare(of_two_arms(2, 3, 4), ARMS, changes={"unmask": ("plain", "masked")})
+        (level,) = comparison.differences()["level"].unique()
+        assert level == 0.95
+        (row,) = comparison.table_of_changes().to_dict("records")
+        assert row == {
+            "change": "unmask", "seeds": 3, INSIDE: "+0.0 [+0.0, +0.0]", OUTSIDE[0]: "-3.0 [-5.5, -0.5]",
+            OUTSIDE[1]: "-3.0 [-5.5, -0.5]",
+        }  # fmt: skip
+
+    @pytest.mark.parametrize(
+        ("points", "inside", "word"),
+        [((2, 3), 0, "too few seeds (2 of 3)"), ((30, 31, 32), -3, "no verdict (behind in distribution)"),
+         ((-30, -31, -32), -1.9, "significantly worse"), ((-9, 0, 9), 0, "not significantly different")],
+    )  # fmt: skip
+    def test_verdicts(self, compare, points, inside, word):
+        shifts = compare(of_two_arms(*points, inside=inside), ARMS, base="plain").differences()
+        assert set(shifts.query("kind == 'ood'")["verdict"]) == {word}
+
+    def test_who_does_no_better_than_one_answer_has_no_verdict(self, compare):
+        guessing = [
+            make_record(record["config"]["method"], record["config"]["seed"], 51, 51, 51)
+            for record in of_two_arms(0, 0, 0)
+        ]
+        trained = [
+            make_record(method, seed, 90, 51, 50) for method in ("fine_tuning", "mask_tuning") for seed in range(3)
+        ]
+        for records, word in ((guessing, "did not train"), (trained, "both only guess")):
+            shifts = compare(records, ARMS, base="plain", obstacles=["untrained", "guessing"]).differences()
+            assert shifts.query("kind == 'ood'")["verdict"].str.contains(word).all()
+
+
+class TestTables:
+    def test_means_differences_and_both_verdicts(self, compare, monkeypatch):
+        monkeypatch.setattr(comparisons.paper, "difference", lambda *_: 20.0)
+        comparison = compare(
+            of_two_arms(2, 3, 4), ARMS, base="plain", paper={"model": "m", "plain": "a", "masked": "b"}
+        )
+        plain, masked = comparison.table().to_dict("records")
+        assert plain["testbed_contrast"] == 51.0 and plain["better on testbed_contrast?"] == ""
+        assert masked["testbed_contrast"] == 54.0
+        assert masked["better on testbed_contrast?"] == "+3.0 [-0.6, +6.6]: not significantly different"
+        assert masked["the paper's effect on testbed_contrast?"] == "+20.0: excluded"
+
+    def test_names_that_no_arm_has_and_keys_that_nothing_reads_are_errors(self, compare):
+        with pytest.raises(ValueError, match="nobody: no such arm"):
+            compare([], ARMS, base="nobody")
+        with pytest.raises(ValueError, match="bases"):
+            compare([], ARMS, bases="plain")
+
+    def test_every_comparison_of_the_project_has_runs_of_every_arm_once(self):
+        for name in comparisons.names():
+            comparison = comparisons.load(name)
+            if all(path.exists() for path in comparison.paths):
+                assert comparison.runs, name
+                assert not comparison.table().empty
+                if comparison.base:
+                    assert comparison.base in set(comparison.frame()["arm"])
+
+    def test_unknown_names_are_told_what_there_is(self):
+        with pytest.raises(UserError, match=r"'no_such'; expected one of .*peers_testbed"):
+            comparisons.load("no_such")
+
+
+class TestCommand:
+    def test_list_names_every_comparison(self):
+        output = call("tables", "--list", "--format", "markdown")
+        assert all(f"| {name} | {about} |" in output for name, about in comparisons.names().items())
+
+    def test_a_comparison_in_markdown_and_in_csv(self):
+        lines = call("tables", "readings", "--format", "markdown").splitlines()
+        assert "| refilled text (balanced) | 2 | 83.9 | 63.3 | 66.8 |" in "\n".join(lines)
+        assert call("tables", "readings", "--format", "csv").count("\n") == 1 + 4 * 2 * 3
+
+    def test_records_of_any_runs(self, tmp_path):
+        file = tmp_path / "runs.jsonl"
+        records = [*of_two_arms(2, 4), make_record("mask_tuning", 0, 70, update="balanced")]
+        file.write_text("".join(json.dumps(record) + "\n" for record in records))
+        output = call("tables", "--records", file, "--format", "markdown")
+        assert "| fine_tuning | 2 | 90.00 ± 0.00 | 50.50 ± 0.71 | 60.00 ± 0.00 |" in output
+        assert "| mask_tuning (update balanced) | 1 | 70.00 | not run | not run |" in output
+
+    def test_records_of_ones_own_in_a_comparison(self, tmp_path):
+        records = [make_record("fine_tuning", seed, 80 + seed, 50, 60, source="testbed", epochs=3) for seed in (0, 1)]
+        (tmp_path / "runs.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records[:1]))
+        output = call("tables", "testbed", "--records", tmp_path / "runs.jsonl", "--format", "markdown")
+        assert "| shortcut in 90 % of training | 1 | 80.0 | 50.0 | 60.0 |" in output
+
+
+def test_probabilities_give_auroc_and_intervals_over_items_and_seeds(tmp_path):
+    rows = load("testbed_contrast", "testbed")
+    gold, generator = np.array(rows["label"]), np.random.default_rng(0)
+    arms = {"fine_tuning": 0.6, "mask_tuning": 0.9}
+    for method, rate in arms.items():
+        for seed in range(3):
+            hit = generator.random(len(gold)) < rate
+            chances = np.stack([1 - (hit == gold), hit == gold], axis=1) * 0.5 + 0.25
+            record = make_record(method, seed)
+            record["identity"] = f"{seed}{method}".ljust(64, "0")
+            record["metrics"] = {"testbed_contrast": score_rows("testbed_contrast", chances, rows)}
+            name = f"run-{record['identity'][:10]}"
+            (tmp_path / f"{name}.json").write_text(json.dumps(record))
+            np.savez_compressed(tmp_path / f"{name}.npz", testbed_contrast=chances.astype(np.float16))
+    comparison = Comparison(
+        name="n", about="", records=[str(tmp_path)], arms=ARMS, base="plain", paired=False, source="testbed"
+    )
+    scores = comparison.frame()
+    # of predictions with two values the area is the mean of the accuracies on both labels
+
+    assert scores["auroc"].to_numpy() == pytest.approx(scores["balanced"].to_numpy())
+    for measure, column in (("accuracy", "accuracy"), ("both", "both")):
+        (line,) = comparison.bootstrap(measure, draws=500).itertuples()
+        means = scores.groupby("arm")[column].mean()
+        assert line.mean == pytest.approx(means["masked"] - means["plain"]) and (line.n, line.items) == (3, 500)
+        assert 20 < line.low < line.mean < line.high < 40
+    halves = scores[["accuracy", "original"]].mean(axis="columns")
+    assert scores["both"].to_numpy() == pytest.approx(halves.to_numpy())
