@@ -173,13 +173,10 @@ class MarkWords(MarkTokens):
 
 def words_pattern(phrases: Iterable[str], match_case: bool = False) -> re.Pattern:
     """A pattern for any of the phrases as whole words, the longest that stands there."""
-
-    def bounded(phrase: str) -> str:
-        before, behind = f"(?<!{_LETTER})" * bool(_is_letter(phrase)), f"(?!{_LETTER})" * bool(_is_letter(phrase[-1]))
-        return before + r"\s+".join(map(re.escape, phrase.split())) + behind
-
     ordered = sorted({phrase.strip() for phrase in phrases}, key=lambda phrase: (-len(phrase), phrase))
-    return re.compile("|".join(map(bounded, ordered)), 0 if match_case else re.IGNORECASE)
+    any_of = "|".join(r"\s+".join(map(re.escape, phrase.split())) for phrase in ordered)
+    not_within_a_word = f"(?:(?<!{_LETTER})|(?!{_LETTER}))"
+    return re.compile(f"{not_within_a_word}(?:{any_of}){not_within_a_word}", 0 if match_case else re.IGNORECASE)
 
 
 def _widened(text: str, start: int, end: int) -> tuple[int, int]:

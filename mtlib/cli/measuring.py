@@ -44,9 +44,6 @@ def policies(
     task: Task = "sentiment",
     source: Source = "testbed",
     model: Model = "mini",
-    trained: Annotated[
-        Path | None, typer.Option(help="a model that `run --keep-model` kept, to fill and to be asked instead")
-    ] = None,
     train_size: Annotated[
         int | None, typer.Option(help="training examples that policies count in and learn from", show_default="all")
     ] = None,
@@ -55,31 +52,22 @@ def policies(
     spacy_pipeline: Annotated[str, typer.Option(help="that finds named entities for salient_spans")] = ENGLISH_PIPELINE,
     json_file: JsonFile = None,
 ) -> None:
-    """What each masking policy does to training texts.
+    """What each masking policy masks in training texts; on the testbed, how much of the shortcut it touches.
 
-    What it masks and what the model fills in; on the testbed, how much of the shortcut it touches.
+    Attribution asks a trained classifier: give the folder of a model that `mtlib run --keep-model` wrote.
     """
-    from mtlib.analysis import mask_tables
-    from mtlib.analysis.policy_names import PolicyAtRate
-    from mtlib.diversity import masks_of_policies
+    from mtlib.diversity.masks_of_policies import describe, table
+    from mtlib.policies import policy_in_words
 
-    description = masks_of_policies.describe(
-        task, source, model, names or None, size=examples, seed=seed, trained=trained, spacy_pipeline=spacy_pipeline,
-        report=lambda name: print_line(f"  {name}"), train_size=train_size,
+    description = describe(
+        task, source, model, names or None, train_size=train_size, size=examples, seed=seed,
+        spacy_pipeline=spacy_pipeline, report=lambda name: print_line(f"  {name}"),
     )  # fmt: skip
-    frame = mask_tables.as_frame(description).round(1)
-    labels = [PolicyAtRate.parse(name).label for name in frame.index]
-    title = f"per cent of {description['examples']:,} training examples; cost relative to {labels[0]}"
-    rows = [[label, *line] for label, line in zip(labels, frame.values.tolist(), strict=True)]
-    print_table(title, ["masked", *frame.columns], rows)
-    for kind, words in (("part_of_speech", "parts of speech"), ("frequency", "occurrences in the training set")):
-        by_policy = mask_tables.kinds(description, kind)
-        rows = [[label, *map(_per_cent, shares.values())] for label, shares in by_policy.items()]
-        print_table(f"per cent of the masked tokens, by {words}", ["masked", *by_policy["all tokens"]], rows)
-    if alike := mask_tables.most_alike(description):
-        title = "places that two policies both mask, in per cent of those that either does"
-        rows = [[name, other, _per_cent(share)] for name, (other, share) in alike.items()]
-        print_table(title, ["masked", "most like", "in common"], rows)
+    frame = (
+        table(description).round(1).rename(index=lambda name: name if name == "all tokens" else policy_in_words(name))
+    )
+    rows = [[name, *line] for name, line in zip(frame.index, frame.values.tolist(), strict=True)]
+    print_table(f"per cent of {description['examples']:,} training examples", ["masked", *frame.columns], rows)
     write_json(json_file, description)
 
 
@@ -143,7 +131,3 @@ def prompt(
     columns = ["set", "scoring", "examples", "accuracy", "balanced accuracy", "majority class"]
     print_table("accuracy in per cent, by how an answer is scored", columns, rows)
     write_json(json_file, description)
-
-
-def _per_cent(share: float | None) -> str | None:
-    return None if share is None else f"{100 * share:.0f}"

@@ -8,6 +8,7 @@ from inspect import signature
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
+from mtlib.errors import UserError
 from mtlib.masking import BernoulliMasking, ExactMasking, MaskingPolicy, OriginalMasking, WholeWordMasking
 from mtlib.policies.attribution import AttributionMasking
 from mtlib.policies.frequency import FrequencyMasking
@@ -16,7 +17,7 @@ from mtlib.policies.meta_learned import MetaLearnedMasking
 from mtlib.policies.part_of_speech import PartOfSpeechMasking
 from mtlib.policies.salient_spans import SalientSpanMasking
 from mtlib.policies.supervised import SupervisedMasking
-from mtlib.settings import ENGLISH_PIPELINE, MASK_RATE, check_choice
+from mtlib.settings import ENGLISH_PIPELINE, MASK_RATE, SHARE, check_choice
 
 
 class NamedPolicy(NamedTuple):
@@ -68,3 +69,29 @@ def masking_policy(name: str, rate: float | None, tokenizer, spacy_pipeline: str
     policy, _, options = POLICIES[name]
     given = {"rate": MASK_RATE if rate is None else rate, "tokenizer": tokenizer, "pipeline": spacy_pipeline}
     return policy(**{key: value for key, value in given.items() if key in signature(policy).parameters}, **options)
+
+
+def parse_policy(text: str) -> tuple[str, float | None]:
+    """A policy and its rate: "exact:0.15", or "supervised", which masks a span of its own length. The default is 5 %.
+
+    Raises:
+        UserError: no such policy, or no such rate.
+    """
+    name, _, rate = text.partition(":")
+    check_choice("policy", name, POLICIES)
+    if name in OWN_LENGTH:
+        if rate:
+            raise UserError(f"policy is {text!r}; {name} masks a span of its own length, leave the rate out.")
+        return name, None
+    try:
+        value = float(rate or MASK_RATE)
+    except ValueError:
+        value = rate
+    SHARE.check(f"the rate of {name}", value)
+    return name, value
+
+
+def policy_in_words(text: str) -> str:
+    """What tables call a policy: "random, 5 %" for "exact:0.05"."""
+    name, rate = parse_policy(text)
+    return POLICIES[name].words.format("all of them" if rate == 1 else f"{100 * (rate or 0):g} %")

@@ -78,7 +78,7 @@ def _shortcut_pattern(task: str) -> re.Pattern:
         for side in SIDES
         for entry in source.get(category, {}).get(side, ())
     }
-    return re.compile(rf"\b(?:an? )?(?:{words_pattern(entries).pattern})", re.IGNORECASE)
+    return re.compile(rf"\b(?:an? )?{words_pattern(entries).pattern}", re.IGNORECASE)
 
 
 @cache
