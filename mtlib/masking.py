@@ -18,7 +18,7 @@ from mtlib.errors import UserError
 from mtlib.marking import MarkWords, special_tokens, word_marks
 from mtlib.plm import SharedPLM
 from mtlib.preparer import Preparer
-from mtlib.settings import MASK_RATE, SHARE, Replacement
+from mtlib.settings import MASK_RATE, Replacement, Share, check
 
 
 class MaskingPolicy(ABC):
@@ -90,7 +90,7 @@ class CountedMasking(MaskingPolicy):
     temperature: float = field(default=0.0, kw_only=True)
 
     def __post_init__(self):
-        SHARE.check("rate", self.rate)
+        check("rate", self.rate, Share)
 
     def scores(self, batch: Mapping[str, Tensor], maskable: Tensor, plm) -> Tensor | None:
         """How much each token is wanted, float `(batch, seq)`; None: all alike."""
@@ -155,7 +155,7 @@ class BernoulliMasking(MaskingPolicy):
     rate: float = MASK_RATE
 
     def __post_init__(self):
-        SHARE.check("rate", self.rate)
+        check("rate", self.rate, Share)
 
     def __call__(self, batch, maskable, generator=None, plm=None) -> Tensor:
         return uniform(maskable, generator) < self.rate  # (batch, seq)

@@ -105,5 +105,5 @@ def test_pairs_are_maskable_on_both_sides():
 @pytest.mark.parametrize("rate", [-0.1, 1.1, float("nan"), "0.05", None, True])
 @pytest.mark.parametrize("policy", [ExactMasking, BernoulliMasking])
 def test_bad_rates(policy, rate):
-    with pytest.raises(UserError, match=r"rate is .*expected a number from 0 to 1"):
+    with pytest.raises(UserError, match=r"rate is .*; expected "):
         policy(rate)

@@ -17,7 +17,7 @@ from mtlib.policies.meta_learned import MetaLearnedMasking
 from mtlib.policies.part_of_speech import PartOfSpeechMasking
 from mtlib.policies.salient_spans import SalientSpanMasking
 from mtlib.policies.supervised import SupervisedMasking
-from mtlib.settings import ENGLISH_PIPELINE, MASK_RATE, SHARE, check_choice
+from mtlib.settings import ENGLISH_PIPELINE, MASK_RATE, Share, check, check_choice
 
 
 class NamedPolicy(NamedTuple):
@@ -87,7 +87,7 @@ def parse_policy(text: str) -> tuple[str, float | None]:
         value = float(rate or MASK_RATE)
     except ValueError:
         value = rate
-    SHARE.check(f"the rate of {name}", value)
+    check(f"the rate of {name}", value, Share)
     return name, value
 
 
