@@ -16,12 +16,11 @@ RIGHT, WRONG = "Right.", "Not yet."
 _VERDICT = re.compile(rf"^Exercise (\d+): ({re.escape(RIGHT)}|{re.escape(WRONG)})", flags=re.M)
 # what the notebook's checks expect, by number of the exercise
 _judges: dict[int, Callable] = {}
+_solved: set[int] = set()
 
 
-def check(number: int, name: str, expected, tolerance: float = 0.0, hint: str = "") -> bool:
-    """Print whether the student's variable `name` answers exercise `number`, and return it.
-
-    Nothing is printed while it is still `...`.
+def check(number: int, name: str, expected, tolerance: float = 0.0, hint: str = "") -> None:
+    """Print whether the student's variable `name` answers exercise `number`; nothing while it is still `...`.
 
     A wrong answer is told, never raised. The variable is looked up in the notebook that calls this.
 
@@ -33,14 +32,18 @@ def check(number: int, name: str, expected, tolerance: float = 0.0, hint: str = 
     """
     _judges[number] = _judge(name, expected, tolerance)
     notebook = inspect.currentframe().f_back.f_globals
+    _solved.discard(number)
     if name not in notebook:
         print(f"Exercise {number}: {WRONG} `{name}` is not defined; run the cell above, and mend it if it fails.")
-        return False
-    if _untouched(notebook[name]):
-        return False
-    fault = _fault(number, notebook[name])
-    print(f"Exercise {number}: {RIGHT}" if fault is None else f"Exercise {number}: {WRONG} {fault} {hint}".rstrip())
-    return fault is None
+    elif not _untouched(notebook[name]):
+        fault = _fault(number, notebook[name])
+        print(f"Exercise {number}: {RIGHT}" if fault is None else f"Exercise {number}: {WRONG} {fault} {hint}".rstrip())
+        _solved.update({number} if fault is None else ())
+
+
+def solved(number: int) -> bool:
+    """Whether the last check of an exercise found it right: a notebook then goes on with the student's own function."""
+    return number in _solved
 
 
 def confirm(number: int, right, wrong) -> None:

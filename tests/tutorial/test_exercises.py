@@ -7,7 +7,7 @@ from IPython.display import display
 from IPython.testing.globalipapp import start_ipython
 
 from mtlib.tutorial import exercises
-from mtlib.tutorial.exercises import check, confirm, folded, verdicts
+from mtlib.tutorial.exercises import check, confirm, folded, solved, verdicts
 
 
 @pytest.fixture(autouse=True)
@@ -19,6 +19,12 @@ def printed(capsys, value, *args, **kwargs) -> str:
     globals()["answer"] = value
     check(3, "answer", *args, **kwargs)
     return capsys.readouterr().out.strip()
+
+
+def test_an_exercise_is_solved_by_its_last_check(capsys):
+    for value, right in ((0.64, True), (..., False), (0.64, True), (0.8, False)):
+        printed(capsys, value, 0.64)
+        assert solved(3) is right
 
 
 def test_untouched_is_silent(capsys):
