@@ -262,6 +262,8 @@ class ObjectiveTrainer(Trainer):
 
     def _save(self, output_dir=None, state_dict=None):
         # not the stock way, which would pickle the arguments and trip over tied tensors
+        if not self.args.should_save:  # every process comes here
+            return
         folder = Path(output_dir or self.args.output_dir)
         self.plm.save_pretrained(folder)
         if state := self.training_objective.state_dict():
