@@ -22,14 +22,13 @@ from mtlib.diversity.masks_of_policies import describe
 from mtlib.encoding import tokenise
 from mtlib.errors import UserError
 from mtlib.masking import CountedMasking, WholeWordMasking, maskable_positions
-from mtlib.method import Refill
 from mtlib.methods import get_method
+from mtlib.methods.table3 import Refill
 from mtlib.objectives import FineTuning, MaskedLM
 from mtlib.paths import SETTINGS_FILE
 from mtlib.plm import embeddings_that_read
 from mtlib.policies import POLICIES, masking_policy, meta_learned
 from mtlib.policies.attribution import AttributionMasking, attribution
-from mtlib.policies.frequency import FrequencyMasking
 from mtlib.policies.known import KnownShortcutMasking, MarkCause, MarkedMasking, MarkShortcut, ShortcutFirstMasking
 from mtlib.policies.meta_learned import (
     LearnToMask,
@@ -39,7 +38,6 @@ from mtlib.policies.meta_learned import (
     gumbel_softmax,
     meta_loss,
 )
-from mtlib.policies.part_of_speech import PartOfSpeechMasking
 from mtlib.policies.pointer import SpanPointer, best_spans, pointer_loss
 from mtlib.policies.salient_spans import NUMERALS, MarkSalientSpans, SalientSpanMasking
 from mtlib.policies.supervised import PointAtAnswers, SupervisedMasking, edited_spans
@@ -49,7 +47,7 @@ from mtlib.runs.inputs import read_inputs
 from mtlib.runs.records import read_records
 from mtlib.runs.run import run
 from mtlib.testbed.generator import generate, shortcut_label, shortcut_words
-from mtlib.testbed.grammar import load_grammar, tokens
+from mtlib.testbed.grammar import load_grammar
 from mtlib.testbed.known_words import cause_spans, shortcut_spans
 from tests.conftest import BERT_SPECIALS, WORDS, make_batch, make_plm, tiny_bert_config
 from tests.data.made_up_releases import MADE_UP, expect, write, write_releases
@@ -138,12 +136,6 @@ class TestSalientSpans:
         assert {tuple(row) for row in masks.tolist()} == {(True, False, True, False), (False, False, False, True)}
         assert masks[:, 0].float().mean().item() == pytest.approx(0.5, abs=0.05)
 
-    def test_both_texts_of_a_pair(self, pipeline):
-        plm = make_plm()
-        rows = [{"text": "a warm story", "text_pair": "not a filming", "label": 1}]
-        marks = MarkSalientSpans(pipeline)(plm, example_set(rows, plm)).examples["salient_spans"][:]
-        assert marks == [[0, 0, 1, 1, 0, 0, 0, 2, 2, 0]]
-
     def test_numerals_are_no_named_entities(self, pipeline):
         plm = make_plm()
         labels = [*NUMERALS, "PERSON", "TIME", "DATE"]
@@ -184,26 +176,6 @@ class TestSalientSpans:
             assert config.public()["spacy_pipeline"] == f"{installed} 1.2.0"
         assert configure("sentiment", "mask_tuning").resolved().public()["spacy_pipeline"] is None
 
-    def test_a_component_that_finds_entities_may_have_any_name(self, monkeypatch):
-        spacy = pytest.importorskip("spacy")
-        pipeline = spacy.blank("en")
-        pipeline.add_pipe("sentencizer")
-        monkeypatch.setattr(spacy.util, "is_package", lambda name: True)
-        monkeypatch.setattr(spacy, "load", lambda name: pipeline)
-        for named in ("some", pipeline):
-            with pytest.raises(UserError, match="finds no entities"):
-                MarkSalientSpans(named).check(make_plm())
-        pipeline.add_pipe("entity_ruler", name="film_names")
-        MarkSalientSpans("some").check(make_plm())
-
-    def test_a_run_says_so_before_any_work(self, real_testbed, model, tmp_path, monkeypatch):  # noqa: F811
-        pytest.importorskip("spacy")
-        monkeypatch.setattr("mtlib.runs.run.train_stages", lambda *args, **kwargs: pytest.fail("has begun to train"))
-        chosen = configure("sentiment", "mask_tuning", masking="salient_spans", spacy_pipeline="none_such",
-                           model=str(model), max_length=64, sets=("testbed_sentiment",))  # fmt: skip
-        with pytest.raises(UserError, match="needs the spaCy pipeline 'none_such'"):
-            run(chosen, tmp_path / "out")
-
     def test_without_spacy(self, monkeypatch):
         monkeypatch.setattr("mtlib.policies.salient_spans.find_spec", lambda name: None)
         with pytest.raises(UserError, match=r"pip install 'mtlib\[policies\]'"):
@@ -237,30 +209,20 @@ class TestKnownWords:
         ]  # fmt: skip
 
     def test_bag_of_words_is_at_chance_where_the_shortcut_is_masked(self):
-        """The side of the shortcut, from what is left of a sentence; with first names left it is still known."""
+        """The side of the shortcut, from what is left of a sentence; else it is known."""
         pytest.importorskip("sklearn")
         from sklearn.feature_extraction.text import CountVectorizer
         from sklearn.linear_model import LogisticRegression
+        from sklearn.pipeline import make_pipeline
 
         grammar = load_grammar("sentiment")
-        sets = generate(0.0, tasks=["sentiment"])  # the words of opinion say nothing about the shortcut's side
-        accuracy = {}
-        for name in ("all", "surnames and topics", "none"):
-            texts, sides = {}, {}
-            for part in ("testbed_sentiment_train", "testbed_sentiment"):
-                rows = [row["text"] for row in sets[part]]
-                sides[part] = [shortcut_label(grammar, row) for row in rows]
-                if name == "all":
-                    rows = [without(row, shortcut_spans(grammar, row)[0]) for row in rows]
-                elif name != "none":
-                    rows = [" ".join(set(tokens(row)) - shortcut_words(grammar, row)) for row in rows]
-                texts[part] = rows
-            vectorizer = CountVectorizer(ngram_range=(1, 2), binary=True)
-            train = vectorizer.fit_transform(texts["testbed_sentiment_train"])
-            probe = LogisticRegression(max_iter=300).fit(train, sides["testbed_sentiment_train"])
-            accuracy[name] = probe.score(vectorizer.transform(texts["testbed_sentiment"]), sides["testbed_sentiment"])
-        assert accuracy["none"] > 0.95 and accuracy["surnames and topics"] > 0.7
-        assert abs(accuracy["all"] - 0.5) < 0.05
+        # the words of opinion say nothing about the shortcut's side
+        texts = [row["text"] for row in generate(0.0, tasks=["sentiment"])["testbed_sentiment_train"]]
+        sides = [shortcut_label(grammar, text) for text in texts]
+        masked = [without(text, shortcut_spans(grammar, text)[0]) for text in texts]
+        for rows, low, high in ((texts, 0.95, 1), (masked, 0.45, 0.55)):
+            probe = make_pipeline(CountVectorizer(ngram_range=(1, 2), binary=True), LogisticRegression(max_iter=300))
+            assert low <= probe.fit(rows[:3000], sides[:3000]).score(rows[3000:], sides[3000:]) <= high
 
     @pytest.mark.parametrize("task", ["nli", "paraphrase"])
     def test_the_planted_rule_finds_nothing_where_the_shortcut_is_masked(self, task):
@@ -400,11 +362,6 @@ class TestRankedPolicies:
         with pytest.raises(UserError, match="asks the classifier of a model, but plm is None; call it as policy"):
             AttributionMasking()({"input_ids": torch.tensor([[7]])}, torch.tensor([[True]]))
 
-    @pytest.mark.parametrize("make", [FrequencyMasking, PartOfSpeechMasking, AttributionMasking])
-    def test_bad_preference(self, make):
-        with pytest.raises(UserError, match="prefer is 'all'; expected one of"):
-            make(prefer="all")
-
 
 @pytest.fixture
 def slow_plm(tmp_path):
@@ -416,7 +373,8 @@ def slow_plm(tmp_path):
 
 
 @pytest.mark.parametrize("name", [name for name in POLICIES if name != "salient_spans"])
-def test_a_tokenizer_without_offsets_masks_what_needs_none(name, slow_plm):
+def test_a_tokenizer_without_offsets_masks_what_needs_none(name, slow_plm, monkeypatch):
+    monkeypatch.setattr(meta_learned, "LearnToMask", partial(LearnToMask, steps=2))
     examples = example_set([{"text": text, "label": i % 2, "uid": f"sentiment_train-{i}", "group": "plain"}
                             for i, text in enumerate(SENTENCES)], slow_plm)  # fmt: skip
     policy = masking_policy(name, 0.3, slow_plm.tokenizer)
@@ -638,20 +596,6 @@ class TestMetaLearned:
             moved.view(-1)[place] += sign * step
             around.append(loss(moved).item())
         return (around[0] - around[1]) / (2 * step)
-
-    def test_gradient_by_the_weights_is_the_slope(self, double):
-        plm, (text, train, held_out), maskable = double
-        weights = torch.rand(maskable.shape, generator=torch.Generator().manual_seed(0)).double() * maskable
-
-        def loss(w):
-            return meta_loss(plm, w, text, train, held_out, rate=0.3)
-
-        weights.requires_grad_()
-        (gradient,) = torch.autograd.grad(loss(weights), weights)
-        for place in maskable.view(-1).nonzero().view(-1).tolist()[::2]:
-            slope = self.slope(loss, weights, place)
-            assert gradient.view(-1)[place].item() == pytest.approx(slope, rel=1e-4, abs=1e-9)
-        assert gradient[maskable].abs().max() > 1e-6
 
     def test_gradient_by_the_policys_parameters_is_the_slope(self, double):
         """With the choice left soft, since a rounded one has no slope."""

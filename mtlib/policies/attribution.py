@@ -12,7 +12,6 @@ from mtlib.contexts import evaluating
 from mtlib.errors import UserError
 from mtlib.masking import CountedMasking
 from mtlib.plm import embeddings_that_read
-from mtlib.settings import check_choice
 
 Attribution = Literal["most", "least"]
 
@@ -29,18 +28,13 @@ class AttributionMasking(CountedMasking):
 
     prefer: Attribution = "most"
 
-    def __post_init__(self):
-        super().__post_init__()
-        check_choice("prefer", self.prefer, Attribution)
-
     def scores(self, batch, maskable, plm) -> Tensor:
         if plm is None:
             raise UserError(
                 "AttributionMasking asks the classifier of a model, but plm is None; call it as policy(batch, "
                 "maskable, generator, plm)."
             )
-        scores = attribution(plm, batch)  # (batch, seq)
-        return scores if self.prefer == "most" else -scores
+        return {"most": 1, "least": -1}[self.prefer] * attribution(plm, batch)  # (batch, seq)
 
 
 def attribution(plm, batch: Mapping[str, Tensor]) -> Tensor:

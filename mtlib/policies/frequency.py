@@ -11,7 +11,6 @@ from torch import Tensor
 from mtlib.masking import CountedMasking
 from mtlib.plm import SharedPLM
 from mtlib.preparer import Prepared, Preparer, with_column
-from mtlib.settings import check_choice
 
 Frequency = Literal["rare", "frequent"]
 
@@ -24,10 +23,6 @@ class FrequencyMasking(CountedMasking):
 
     prefer: Frequency = "rare"
 
-    def __post_init__(self):
-        super().__post_init__()
-        check_choice("prefer", self.prefer, Frequency)
-
     def preparers(self) -> tuple[Preparer, ...]:
         return (CountTokens(),)
 
@@ -37,7 +32,7 @@ class FrequencyMasking(CountedMasking):
         In single precision, so that counts above 16 million tie.
         """
         logarithms = self.column(batch, "token_counts").clamp(min=1).float().log()  # (batch, seq)
-        return logarithms if self.prefer == "frequent" else -logarithms
+        return {"rare": -1, "frequent": 1}[self.prefer] * logarithms
 
 
 class CountTokens(Preparer):

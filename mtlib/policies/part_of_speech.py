@@ -15,7 +15,6 @@ from mtlib.paths import MINI_MODEL_DIR, MINI_POS_DIR
 from mtlib.plm import SharedPLM
 from mtlib.policies.pos_probe import PosProbe, Span
 from mtlib.preparer import Preparer
-from mtlib.settings import check_choice
 
 WordClass = Literal["content", "function"]
 WORD_CLASSES = {"content": 1, "function": 2}  # in the column `word_class`; 0: neither, as punctuation
@@ -34,10 +33,6 @@ class PartOfSpeechMasking(CountedMasking):
     columns = {"word_class": 0}  # noqa: RUF012  (never changed)
 
     prefer: WordClass = "content"
-
-    def __post_init__(self):
-        super().__post_init__()
-        check_choice("prefer", self.prefer, WordClass)
 
     def preparers(self) -> tuple[Preparer, ...]:
         return (MarkWordClasses(),)

@@ -25,7 +25,6 @@ from mtlib.plm import SharedPLM, word_embeddings
 from mtlib.policies.known import MarkCause
 from mtlib.policies.pointer import PointedSpan, SpanPointer, best_spans, fit_span_pointer, span_logits
 from mtlib.preparer import Prepared, Preparer, with_column
-from mtlib.settings import Count, check
 from mtlib.testbed.known_words import of_testbed
 
 
@@ -43,9 +42,6 @@ class SupervisedMasking(MaskingPolicy):
     own_length = True
 
     best_of: int = 1
-
-    def __post_init__(self):
-        check("best_of", self.best_of, Count)
 
     def preparers(self) -> tuple[Preparer, ...]:
         return (PointAtAnswers(),)
