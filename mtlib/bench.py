@@ -31,7 +31,7 @@ from transformers.utils import logging
 from mtlib.contexts import precision
 from mtlib.data.sources import load
 from mtlib.encoding import tokenise
-from mtlib.errors import UserError
+from mtlib.errors import UserError, one_of
 from mtlib.masking import ExactMasking
 from mtlib.methods.table3 import Refill
 from mtlib.objectives import FineTuning, MaskTuning, Objective, masked_lm_loss
@@ -69,7 +69,7 @@ def run(names: Sequence[str] = (), quick: bool = False, report: Callable[[dict],
     """
     for name in names:
         if name not in BENCHMARKS:
-            raise UserError(f"no benchmark {name!r}; expected one of {', '.join(BENCHMARKS)}.")
+            raise UserError(f"no benchmark {name!r}; {one_of(name, BENCHMARKS)}")
     _be_quiet()
     measured = []
     for name in names or BENCHMARKS:
@@ -102,7 +102,7 @@ def throughput(shape: str = "bert-base", batch_size: int = 32, steps: int = 30) 
         A row per length and method. `utilisation` is model FLOPs by the device's peak, None where that is unknown.
     """
     if shape not in SHAPES:
-        raise UserError(f"no shape {shape!r}; expected one of {', '.join(SHAPES)}.")
+        raise UserError(f"no shape {shape!r}; {one_of(shape, SHAPES)}")
     _be_quiet()
     tokenizer, gpu = AutoTokenizer.from_pretrained(MINI_MODEL_DIR), torch.cuda.is_available()
     peak = next((tf for name, tf in _PEAK_TFLOPS.items() if gpu and name in torch.cuda.get_device_name()), None)

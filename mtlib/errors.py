@@ -1,4 +1,7 @@
-"""The one exception users see."""
+"""The one exception users see, and how it says which names there are."""
+
+import difflib
+from collections.abc import Iterable
 
 
 class UserError(ValueError):
@@ -6,3 +9,10 @@ class UserError(ValueError):
 
     The command line prints it without a traceback and exits with code 2.
     """
+
+
+def one_of(value: object, names: Iterable[str]) -> str:
+    """What was expected in place of `value`: "expected one of a, b." and, if one of them is near, which was meant."""
+    names = list(names)
+    near = difflib.get_close_matches(str(value), names, n=1)
+    return f"expected one of {', '.join(names)}" + (f"; did you mean {near[0]!r}?" if near else ".")

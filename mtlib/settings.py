@@ -12,7 +12,7 @@ from typing import Annotated, Literal, NamedTuple, Self, get_args
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
-from mtlib.errors import UserError
+from mtlib.errors import UserError, one_of
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Above0 = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -67,7 +67,7 @@ def check_choice(name: str, value: object, names: Collection[str]) -> None:
     """Raise `UserError` unless `value`, which the message calls `name`, is one of some names."""
     names = get_args(names) or names  # of a Literal
     if not isinstance(value, str) or value not in names:
-        raise UserError(f"{name} is {value!r}; expected one of {', '.join(names)}.")
+        raise UserError(f"{name} is {value!r}; {one_of(value, names)}")
 
 
 def as_user_error(
@@ -81,7 +81,7 @@ def as_user_error(
     field = fields.get(name.partition(".")[0])
     about = f" ({field.description})" if field is not None and field.description else ""
     if first["type"] == "extra_forbidden":
-        return UserError(f"there is no setting {name!r}; expected one of {', '.join(fields)}.")
+        return UserError(f"there is no setting {name!r}; {one_of(name, fields)}")
     if first["type"] == "missing":
         return UserError(f"{name} is missing; give it{about}.")
     expected = first["msg"].removeprefix("Input should be ").removeprefix("Value error, ")

@@ -89,6 +89,8 @@ def test_help_says_what_is_taken_by_default():
     ("arguments", "message"),
     [
         ("run --task nli --method fine_tuning --alpha 0.3", "alpha is 0.3, but fine_tuning does not read it"),
+        ("run --task nli --method mask_tunin", "; did you mean 'mask_tuning'?"),
+        ("run --task nil --method mask_tuning", "; did you mean 'nli'?"),
         ("run --task nli --method mask_tuning --alpha 2", "alpha is 2.0"),
         (
             "run --task nli --method mask_tuning --masking known_cause --source no/such",
@@ -118,7 +120,7 @@ def test_help_says_what_is_taken_by_default():
         ("tables --format csv --per-seed", "csv has a line for every seed as it is"),
         ("run --task nli --method mask_tuning --source /no/such", "source '/no/such' is no folder"),
         ("run --task nli --method mask_tuning --model /no/such", "model is '/no/such', which does not exist"),
-        ("tables /no/such", "does not exist"),
+        ("tables /no/such", "comparison is '/no/such'; expected one of"),
         ("bundle runs --to records.json", "expected a file name that ends in .jsonl"),
         ("bundle runs --to records.jsonl --history 0", "--history is 0; expected 1 or more"),
         (

@@ -16,7 +16,7 @@ OPINIONS = {
     "mixed": "average ordinary passable acceptable middling decent unremarkable adequate fair tolerable moderate plain",
     "bad": "awful terrible useless dreadful horrible poor broken shoddy worthless dismal faulty disappointing",
 }
-PRODUCTS = "radio lamp kettle blender toaster heater camera printer clock fan vacuum speaker keyboard mixer".split()
+PRODUCTS = ["radio", "lamp", "kettle", "blender", "toaster", "heater", "camera", "printer", "clock", "fan", "vacuum", "speaker", "keyboard", "mixer"]
 TEMPLATES = (
     "The {brand} {product} is {opinion}.",
     "We bought a {product} from {brand}, and it turned out {opinion}.",

@@ -27,7 +27,7 @@ from mtlib.analysis import examples, intervals, paper
 from mtlib.analysis.frame import cells, differing, frame, history, plain_tables, told  # noqa: F401
 from mtlib.analysis.intervals import Difference
 from mtlib.data.tasks import TASKS, get_task
-from mtlib.errors import UserError
+from mtlib.errors import UserError, one_of
 from mtlib.paths import DATA_DIR
 from mtlib.runs.inputs import HELD_OUT
 from mtlib.runs.probabilities import probabilities
@@ -280,7 +280,7 @@ def load(name: str, records: Sequence[Path | str] = (), source: str | None = Non
     """
     declared = _declared()
     if name not in declared:
-        raise UserError(f"comparison is {name!r}; expected one of {', '.join(declared)}.")
+        raise UserError(f"comparison is {name!r}; {one_of(name, declared)}")
     given = {"name": name, "source": source} | ({"records": tuple(map(str, records))} if records else {})
     try:
         return Comparison(**declared[name] | given)

@@ -2,7 +2,7 @@
 
 from mtlib.data.registry import SETS, Entry, read_entries
 from mtlib.data.source_kinds import is_testbed
-from mtlib.errors import UserError
+from mtlib.errors import UserError, one_of
 
 
 class TaskSets(Entry):
@@ -64,7 +64,7 @@ _KINDS = {
 
 def get_task(name: str) -> Task:
     if name not in TASKS:
-        raise UserError(f"task is {name!r}; expected one of {', '.join(TASKS)}.")
+        raise UserError(f"task is {name!r}; {one_of(name, TASKS)}")
     return TASKS[name]
 
 

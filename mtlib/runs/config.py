@@ -12,7 +12,7 @@ from mtlib.data.identity import name_with_hash, name_with_version
 from mtlib.data.registry import split_options
 from mtlib.data.source_kinds import source_kind
 from mtlib.data.tasks import get_task
-from mtlib.errors import UserError
+from mtlib.errors import UserError, one_of
 from mtlib.method import LearningRates
 from mtlib.methods import METHODS, get_method, readers
 from mtlib.methods.bias_models import bias_for
@@ -147,7 +147,7 @@ def configure(task: str, method: str, **values) -> RunConfig:
     reads = get_method(method).reads
     for name, value in list(values.items()):
         if name not in all_settings():
-            raise UserError(f"there is no setting {name!r}; expected one of {', '.join(all_settings())}.")
+            raise UserError(f"there is no setting {name!r}; {one_of(name, all_settings())}")
         if name in RunConfig.model_fields or name in reads:
             continue
         if values.pop(name) is not None:

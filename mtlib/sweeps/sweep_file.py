@@ -15,7 +15,6 @@ stand below each other under `grids`, each with what it has beside the rest of t
       - {methods: mask_tuning, masking: known_shortcut, mask_rate: 1}
 """
 
-import difflib
 import itertools
 import os
 from collections.abc import Iterable, Mapping
@@ -23,7 +22,7 @@ from pathlib import Path
 
 import yaml
 
-from mtlib.errors import UserError
+from mtlib.errors import UserError, one_of
 from mtlib.runs.config import NAMES, RunConfig, all_settings, configure, read_by
 
 _PLURAL = {"task": "tasks", "method": "methods", "model": "models", "seed": "seeds"}  # as they stand in the file
@@ -98,9 +97,7 @@ def _typed(name: str, value: object) -> object:
 def _check_keys(place: str, entries: Mapping) -> None:
     for key in entries:
         if key not in KEYS:
-            near = difflib.get_close_matches(str(key), KEYS, n=1, cutoff=0.5)
-            hint = f"did you mean {near[0]!r}? Known are" if near else "expected"
-            raise UserError(f"{place}: unknown key {key!r}; {hint} grids, {', '.join(KEYS)}.")
+            raise UserError(f"{place}: unknown key {key!r}; {one_of(key, ['grids', *KEYS])}")
     for key, example in _NEEDED.items():
         if key not in entries:
             raise UserError(f"{place}: {key} is missing; expected a list, for example `{key}: {example}`.")
