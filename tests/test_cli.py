@@ -117,7 +117,6 @@ def test_help_says_what_is_taken_by_default():
             (f"{command} --json pyproject.toml", "--json is pyproject.toml, which is there already; give a new name")
             for command in ("bench", "policies", "diversity", "prompt")
         ),
-        ("tables --format csv --per-seed", "csv has a line for every seed as it is"),
         ("run --task nli --method mask_tuning --source /no/such", "source '/no/such' is no folder"),
         ("run --task nli --method mask_tuning --model /no/such", "model is '/no/such', which does not exist"),
         ("tables /no/such", "comparison is '/no/such'; expected one of"),
