@@ -1,7 +1,8 @@
 """Between texts and model: a set's rows as model inputs, and a model's answers to a set's rows."""
 
+import re
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -12,15 +13,17 @@ from mtlib.contexts import evaluating, precision
 from mtlib.errors import UserError
 from mtlib.plm import SharedPLM
 from mtlib.settings import COUNT
+from mtlib.tokens import text_reader
 
 DEFAULT_LENGTH = 128
+_CUT_TO = "Texts are cut to {} tokens."  # in a set's description, which goes with its parts and copies
 
 
 def tokenise(dataset: Dataset, tokenizer, max_length: int | None = None, keep: Collection[str] = ()) -> Dataset:
     """Columns of model inputs, `labels` and `length`, from `text`, `text_pair` and `label` (where they are there).
 
     Labels are class numbers and may also be called `labels`; a `ClassLabel` column stays one, with its names. Other
-    columns are dropped.
+    columns are dropped. Text that spells out a structural token ("[SEP]") is text, see `mtlib.tokens.text_reader`.
 
     Args:
         dataset: rows with a text or a pair of texts.
@@ -28,12 +31,12 @@ def tokenise(dataset: Dataset, tokenizer, max_length: int | None = None, keep: C
         max_length: texts are cut to so many tokens. None: to 128, or to fewer where the tokenizer's model reads fewer,
             with a warning if that cuts one.
         keep: columns of `dataset` that are carried through unchanged, for objectives and preparers that need more than
-            these. `text_pair` is kept where there is one.
+            these. `text` brings `text_pair` with it, where there is one.
 
     Raises:
         UserError: no `Dataset` or no tokenizer; no column `text`, or two columns of labels; a row without text, or
-            with a label that is no number; a `max_length` that leaves no room for text, or texts longer than the
-            tokenizer's model reads; a name in `keep` that is no column, or that a column of model inputs already has.
+            with a label that is no number; a `max_length` that leaves no room for text; a name in `keep` that is no
+            column, or that a column of model inputs already has.
     """
     _check_columns(dataset, tokenizer, keep)
     dataset = dataset.with_format(None)  # tensors of strings are no texts, tensors of numbers no labels
@@ -41,6 +44,7 @@ def tokenise(dataset: Dataset, tokenizer, max_length: int | None = None, keep: C
     label = label_column(dataset.column_names)
     length = min(DEFAULT_LENGTH, tokenizer.model_max_length) if max_length is None else max_length
     check_max_length(length, tokenizer, pair=len(texts) == 2)
+    read = text_reader(tokenizer)
     n_cut = 0
 
     def encode(rows, indices):
@@ -48,31 +52,35 @@ def tokenise(dataset: Dataset, tokenizer, max_length: int | None = None, keep: C
             for index, text in zip(indices, rows[name], strict=True):
                 if not isinstance(text, str):
                     raise UserError(f"row {index} has {text!r} for {name}; expected a text. Drop or mend that row.")
-        # text that spells out a special token ("[SEP]", "</s>") is text
-        encoded = tokenizer(
-            *(rows[name] for name in texts), truncation=True, max_length=length, split_special_tokens=True
-        )
-        nonlocal n_cut
-        n_cut += sum(bool(encoding.overflowing) for encoding in encoded.encodings or ())
+        encoded = read(*(rows[name] for name in texts), truncation=True, max_length=length)
         lengths = [len(ids) for ids in encoded["input_ids"]]
-        if (longest := max(lengths)) > (most := tokenizer.model_max_length):
-            raise UserError(
-                f"row {indices[lengths.index(longest)]} has {longest} tokens; the model reads at most {most}, give "
-                f"max_length={most} in place of {length}."
-            )
+        if max_length is None and (full := [row for row, n in enumerate(lengths) if n == length]):
+            nonlocal n_cut
+            whole = read(*([rows[name][row] for row in full] for name in texts), verbose=False)["input_ids"]
+            n_cut += sum(len(ids) > length for ids in whole)
         labels = {"labels": _class_numbers(indices, rows[label], label)} if label else {}
         return {**encoded, **labels, "length": lengths}
 
-    dropped = [name for name in dataset.column_names if name not in keep]
+    kept = {*keep, *(texts if "text" in keep else ())}
+    dropped = [name for name in dataset.column_names if name not in kept]
     examples = dataset.map(encode, batched=True, with_indices=True, remove_columns=dropped, keep_in_memory=True)
-    if n_cut and max_length is None:
+    if n_cut:
         warnings.warn(
             f"{n_cut} of {len(dataset)} texts were cut to {length} tokens; give max_length to cut them elsewhere.",
             stacklevel=2,
         )
+    if max_length is not None:
+        examples.info.description = _CUT_TO.format(max_length)
     if label and len(dataset) and isinstance(dataset.features[label], ClassLabel):
         examples = examples.cast_column("labels", dataset.features[label])
     return examples
+
+
+def length_given(examples: Dataset) -> int | None:
+    """The `max_length` that `tokenise` was given for these examples, or None."""
+    description = getattr(getattr(examples, "info", None), "description", "")
+    found = re.search(_CUT_TO.format(r"(\d+)"), description)
+    return found and int(found[1])
 
 
 def check_max_length(max_length: int, tokenizer, pair: bool, name: str = "max_length") -> None:
@@ -161,30 +169,33 @@ def order_by_length(examples: Dataset) -> np.ndarray:
 @torch.no_grad()
 def predict(
     plm: SharedPLM,
-    dataset: Dataset,
+    texts: Dataset | Sequence[str] | Sequence[tuple[str, str]],
     max_length: int | None = None,
     batch_size: int = 64,
     bf16: bool | None = None,
-) -> np.ndarray:
-    """Class logits `(n, num_labels)` of the texts as they stand, in the order of `dataset`; labels are not read.
+    names: bool = False,
+) -> np.ndarray | list[str]:
+    """Class logits `(n, num_labels)` of the texts as they stand, in their order, or names of labels.
 
     The model is moved to the GPU if there is a CUDA one, else to the CPU. Its mode, its precision and the random states
     stay as they were.
 
     Args:
         plm: the model.
-        dataset: texts, see `tokenise`.
-        max_length: see `tokenise`.
+        texts: a list of texts, or of pairs of texts, or a dataset as `tokenise` takes it, whose labels are not read.
+        max_length: texts are cut to so many tokens. None: to as many as in the model's training, where that was given
+            a `max_length`; else see `tokenise`.
         batch_size: texts that go through the model together.
         bf16: compute in bf16, or in float32. None: in bf16 where the device has it. A few architectures (DeBERTa's
             first version, X-MOD) need False.
+        names: return the name of each text's likeliest label, of `plm.config.id2label`, in place of logits.
     """
     if not isinstance(plm, SharedPLM):
         raise UserError(
             f"plm is a {type(plm).__name__}; expected a SharedPLM, as SharedPLM.from_pretrained(...) gives."
         )
     COUNT.check("batch_size", batch_size)
-    examples = _inputs(dataset, plm.tokenizer, max_length)
+    examples = _inputs(_as_dataset(texts), plm.tokenizer, plm.trained_length if max_length is None else max_length)
     if len(examples):
         plm.check_inputs(examples["input_ids"], "the dataset")
     autocast = precision()["bf16"] if bf16 is None else bf16
@@ -194,7 +205,7 @@ def predict(
     with evaluating(plm), torch.autocast(device.type, torch.bfloat16, enabled=autocast):
         for rows, batch in batches_by_length(examples, Collator(plm.tokenizer), device, batch_size):
             logits[rows] = plm.classify(batch).float().cpu()
-    return logits.numpy()
+    return [plm.config.id2label[label] for label in logits.argmax(1).tolist()] if names else logits.numpy()
 
 
 def predict_with(trainer, dataset: Dataset, max_length: int) -> np.ndarray:
@@ -209,6 +220,16 @@ def predict_with(trainer, dataset: Dataset, max_length: int) -> np.ndarray:
     in_order = np.empty_like(logits)
     in_order[order] = logits
     return in_order
+
+
+def _as_dataset(texts) -> Dataset:
+    """Lists of texts or of pairs as a dataset; whatever else this is, `tokenise` will tell."""
+    if isinstance(texts, Sequence) and not isinstance(texts, str):
+        if all(isinstance(text, str) for text in texts):
+            return Dataset.from_dict({"text": list(texts)})
+        if all(isinstance(pair, Sequence) and len(pair) == 2 for pair in texts):
+            return Dataset.from_dict(dict(zip(("text", "text_pair"), map(list, zip(*texts, strict=True)), strict=True)))
+    return texts
 
 
 def _inputs(dataset: Dataset, tokenizer, max_length: int | None) -> Dataset:
@@ -246,10 +267,9 @@ def _check_columns(dataset: Dataset, tokenizer, keep: Collection[str]) -> None:
         raise UserError("the dataset has both a column `label` and a column `labels`; remove the wrong one.")
     if "text" not in dataset.column_names:
         raise UserError(f"the dataset has no column `text`, but {columns}; rename the one that holds the texts.")
-    if isinstance(keep, str):
-        raise UserError(f"keep is {keep!r}; expected a list of columns, such as [{keep!r}].")
-    for name in keep:
-        if name not in (*dataset.column_names, "text_pair"):
-            raise UserError(f"keep names {name!r}; expected some of the columns {columns}")
-        if name in ("labels", "length", *tokenizer.model_input_names):
-            raise UserError(f"keep names {name!r}, which tokenising writes itself; rename that column of the dataset")
+    written = {"labels", "length", *tokenizer.model_input_names}
+    if wrong := [name for name in keep if name not in (*dataset.column_names, "text_pair") or name in written]:
+        raise UserError(
+            f"keep names {', '.join(wrong)}; expected some of the columns {columns}, and none that tokenising writes "
+            f"itself ({', '.join(sorted(written))}): rename those."
+        )

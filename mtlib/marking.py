@@ -17,6 +17,7 @@ from transformers.convert_slow_tokenizer import bytes_to_unicode
 from mtlib.errors import UserError
 from mtlib.plm import SharedPLM
 from mtlib.preparer import Prepared, Preparer, check_texts, with_column
+from mtlib.tokens import special_tokens, text_reader
 
 Spans = list[tuple[int, int]] | list[tuple[int, int, int]]  # first character, the one after the last; a number
 WORD = re.compile(r"\w+(?:['’-]\w+)*")  # "don't" and "well-made" are one word
@@ -68,13 +69,13 @@ class MarkTokens(Preparer):
         """Tokens, their offsets and the text that each belongs to, as `tokenise` has made them."""
         check_texts(examples, self)
         check_offsets(plm.tokenizer, self)
+        read = text_reader(plm.tokenizer)
         longest = max(map(len, examples["input_ids"]), default=0)  # where nothing was cut, this cuts nothing either
         for first in range(0, len(examples), _ROWS):
             rows = examples[first : first + _ROWS]
-            encoded = plm.tokenizer(
-                rows["text"], rows.get("text_pair"), truncation=True, max_length=longest, split_special_tokens=True,
-                return_offsets_mapping=True,
-            )  # fmt: skip
+            encoded = read(
+                rows["text"], rows.get("text_pair"), truncation=True, max_length=longest, return_offsets_mapping=True
+            )
             for i, ids in enumerate(encoded["input_ids"]):
                 yield ids, encoded["offset_mapping"][i], encoded.sequence_ids(i)
 
@@ -186,11 +187,6 @@ def _widened(text: str, start: int, end: int) -> tuple[int, int]:
     while end < len(text) and _is_letter(text[end - 1]) and _is_letter(text[end]):
         end += 1
     return start, end
-
-
-def special_tokens(tokenizer) -> list[int]:
-    """The tokens that are never masked."""
-    return sorted(set(tokenizer.all_special_ids))
 
 
 class WordMarks(NamedTuple):

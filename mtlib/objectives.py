@@ -18,7 +18,7 @@ from mtlib.contexts import evaluating, gradients_if
 from mtlib.errors import UserError
 from mtlib.masking import ExactMasking, MaskingPolicy, check_policy, draw_mask, perturbation_counts, replace_masked
 from mtlib.plm import FilledMasks, SharedPLM
-from mtlib.plm_checks import check_fill, check_top_k
+from mtlib.plm_checks import check_fill
 from mtlib.settings import SHARE, ClassifierReads, Fill, FillMode, Reduction, Replacement, check_choice
 
 
@@ -343,7 +343,6 @@ class MaskTuning(Objective):
         return of_tokens | self.classification.sizes(batch)
 
     def check(self, plm: SharedPLM) -> None:
-        check_top_k(self.fill, self.top_k, plm.tokenizer)
         if not self.classification.compares_texts:  # those refuse to be trained alone, and check nothing else
             self.classification.check(plm)
 

@@ -10,9 +10,11 @@ import shutil
 from collections.abc import Iterable, Sequence
 from inspect import signature
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import torch
+from huggingface_hub import CommitInfo, HfApi
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
@@ -23,6 +25,7 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
+from transformers.modeling_outputs import SequenceClassifierOutput
 
 from mtlib.checkpoints import (
     HEAD_FILE,
@@ -38,15 +41,9 @@ from mtlib.checkpoints import (
 )
 from mtlib.errors import UserError
 from mtlib.paths import make_writable
-from mtlib.plm_checks import (
-    check_fill,
-    check_top_k,
-    check_vocabulary,
-    label_settings,
-    require_classes,
-    require_mask_token,
-)
+from mtlib.plm_checks import check_fill, check_vocabulary, label_settings, require_classes, require_tokens
 from mtlib.settings import Fill
+from mtlib.tokens import special_tokens
 
 
 class FilledMasks(NamedTuple):
@@ -62,9 +59,11 @@ class SharedPLM(nn.Module):
     Args:
         classifier: a `*ForSequenceClassification` model; its trunk is the one that is kept.
         mlm: a `*ForMaskedLM` model (or `BartForConditionalGeneration`) of the same architecture.
-        tokenizer: must have a mask token.
+        tokenizer: must have a mask token and a padding token.
         shared: one trunk for both heads (the default, and what equation 1 needs), or each its own.
     """
+
+    accepts_loss_kwargs = False  # the Trainer leaves the loss of a whole step to the objective
 
     def __init__(
         self,
@@ -74,7 +73,7 @@ class SharedPLM(nn.Module):
         shared: bool = True,
     ):
         super().__init__()
-        require_mask_token(tokenizer)
+        require_tokens(tokenizer)
         self.classifier = classifier
         self.mlm = mlm
         self.tokenizer = tokenizer
@@ -89,14 +88,22 @@ class SharedPLM(nn.Module):
                 )
             setattr(mlm, mlm.base_model_prefix, classifier.base_model)
             mlm.tie_weights()
-        n_rows = mlm.get_output_embeddings().weight.shape[0]
-        check_vocabulary(tokenizer, n_rows)
+        if mlm.get_output_embeddings() is None:
+            raise UserError(
+                f"{type(mlm).__name__} predicts words in a way of its own, without an output layer over the "
+                "vocabulary; expected a masked LM such as BERT's."
+            )
+        self._count_tokens()
         accepted = signature(classifier.forward).parameters.keys() & signature(mlm.forward).parameters.keys()
         self._keys = tuple(name for name in tokenizer.model_input_names if name in accepted - {"input_ids"})
-        structural = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
-        forbidden = torch.zeros(n_rows, dtype=torch.bool)
-        forbidden[sorted(structural)] = True
-        forbidden[len(tokenizer) :] = True  # rows that pad the embedding matrix are no tokens
+
+    def _count_tokens(self) -> None:
+        """Note which rows of the vocabulary may be filled in."""
+        n_rows = self.mlm.get_output_embeddings().weight.shape[0]
+        check_vocabulary(self.tokenizer, n_rows)
+        forbidden = torch.zeros(n_rows, dtype=torch.bool, device=self.device)
+        forbidden[[token for token in special_tokens(self.tokenizer) if token != self.tokenizer.unk_token_id]] = True
+        forbidden[len(self.tokenizer) :] = True  # rows that pad the embedding matrix are no tokens
         self.register_buffer("_forbidden", forbidden, persistent=False)  # (vocab,)
 
     @classmethod
@@ -117,15 +124,15 @@ class SharedPLM(nn.Module):
         The new head is drawn from torch's global generator: seed it first (`transformers.set_seed`).
 
         Raises:
-            UserError: no such model; fewer than two labels, or not as many names; no mask token; a tokenizer of
-                another model, or none; no masked-LM weights in the checkpoint; another number of labels than a saved
-                classifier has; a setting that its configuration does not know.
+            UserError: no such model; fewer than two labels, or not as many names; no mask or padding token; a
+                tokenizer of another model, or none; no masked-LM weights in the checkpoint; another number of labels
+                than a saved classifier has; a setting that its configuration does not know.
         """
         name_or_path = str(name_or_path)
         where = {name: options.pop(name) for name in ON_THE_HUB if name in options}
         changes = options | label_settings(num_labels, options)
         tokenizer = load_pretrained(AutoTokenizer, name_or_path, **where)
-        require_mask_token(tokenizer)
+        require_tokens(tokenizer)
         config = load_config(name_or_path, changes, where)
         require_classes(config)
         saved = saved_form(name_or_path, config, where)
@@ -154,18 +161,21 @@ class SharedPLM(nn.Module):
     def save_pretrained(self, folder: str | Path) -> None:
         """Write a plain sequence-classification checkpoint with the masked-LM head beside it.
 
-        `transformers.pipeline("text-classification", folder)` loads it as it is. What an earlier call left there is
-        replaced, also where that model had one trunk and this one has two.
+        `transformers.pipeline("text-classification", folder)` loads it as it is, and answers as `predict` does (but for
+        texts that spell out a structural token, see `mtlib.tokens`). What an earlier call left there is replaced, also
+        where that model had one trunk and this one has two.
         """
         folder = Path(folder)
-        if folder.is_file():
-            raise UserError(f"{folder} is a file; expected a folder to save the model in.")
+        self._check_size()
         make_writable(folder)
         (folder / HEAD_FILE).unlink(missing_ok=True)
         shutil.rmtree(folder / SEPARATE_FOLDER, ignore_errors=True)
         self.classifier.save_pretrained(folder)
         # whole: what equals the default of any model would be left out, and BART's own is three labels
         self.config.to_json_file(folder / "config.json", use_diff=False)
+        if self.tokenizer.is_fast:  # how the last call cut and padded is no part of the model
+            self.tokenizer.backend_tokenizer.no_truncation()
+            self.tokenizer.backend_tokenizer.no_padding()
         self.tokenizer.save_pretrained(folder)
         _remove_entries(folder / "config.json", "_name_or_path")
         _remove_entries(folder / "tokenizer_config.json", "is_local", "local_files_only")
@@ -173,6 +183,51 @@ class SharedPLM(nn.Module):
             save_file(self._head_state(), folder / HEAD_FILE, metadata={"format": "pt"})
         else:
             self.mlm.save_pretrained(folder / SEPARATE_FOLDER)
+
+    def push_to_hub(
+        self, repo_id: str, private: bool | None = None, token: str | bool | None = None, **options
+    ) -> CommitInfo:
+        """Upload what `save_pretrained` writes, to a repository that is made if need be.
+
+        Args:
+            repo_id: "user/name".
+            private: whether a new repository is; None takes the account's default.
+            token: None takes the one that `hf auth login` has stored.
+            options: of `HfApi.upload_folder`, such as `commit_message`, `revision` or `create_pr`.
+        """
+        api = HfApi(token=token)
+        repository = api.create_repo(repo_id, private=private, exist_ok=True).repo_id
+        with TemporaryDirectory() as folder:
+            self.save_pretrained(folder)
+            return api.upload_folder(repo_id=repository, folder_path=folder, **options)
+
+    def resize_token_embeddings(self, new_num_tokens: int | None = None, **options) -> nn.Module:
+        """Enlarge (or cut) the vocabulary of both heads, after tokens were added to `plm.tokenizer`.
+
+        Args:
+            new_num_tokens: None takes the tokenizer's number.
+            options: `pad_to_multiple_of` and `mean_resizing`, as in transformers.
+
+        Returns:
+            The embeddings of the trunk.
+        """
+        wanted = len(self.tokenizer) if new_num_tokens is None else new_num_tokens
+        self.mlm.resize_token_embeddings(wanted, **options)
+        if self.shared:  # the masked LM has replaced the embeddings of the one trunk
+            self.config.get_text_config().vocab_size = self.mlm.config.get_text_config().vocab_size
+        else:
+            self.classifier.resize_token_embeddings(wanted, **options)
+        self._count_tokens()
+        return word_embeddings(self.trunk)
+
+    def _check_size(self) -> None:
+        """Raise `UserError` where embeddings were resized past `resize_token_embeddings`."""
+        tables = word_embeddings(self.trunk), word_embeddings(self.mlm_trunk), self.mlm.get_output_embeddings()
+        if {len(table.weight) for table in tables} != {len(self._forbidden)}:
+            raise UserError(
+                f"the model had {len(self._forbidden)} tokens, and embeddings of one part were resized alone. Load it "
+                "again and call plm.resize_token_embeddings(), which resizes both heads."
+            )
 
     def _load_masked_lm_head(self, file: Path) -> None:
         """Read the masked-LM head that `save_pretrained` has written into this model."""
@@ -208,6 +263,11 @@ class SharedPLM(nn.Module):
         return min(most, positions)
 
     @property
+    def trained_length(self) -> int | None:
+        """The `max_length` that its training texts were cut to, if one was given; kept in its config.json."""
+        return getattr(self.config, "trained_length", None)
+
+    @property
     def has_nameless_labels(self) -> bool:
         """Whether the labels have only the names that transformers gives where none are known: LABEL_0, LABEL_1, ..."""
         return all(name == f"LABEL_{number}" for number, name in self.config.id2label.items())
@@ -222,11 +282,12 @@ class SharedPLM(nn.Module):
                 f"{what} has a text of {longest} tokens; {self.tokenizer.name_or_path!r} reads at most {self.longest}, "
                 "give tokenise or predict no larger max_length."
             )
-        n_tokens = word_embeddings(self.trunk).num_embeddings
-        if largest >= n_tokens:
+        self._check_size()
+        if largest >= len(self._forbidden):
             raise UserError(
-                f"{what} has the token number {largest}; {self.tokenizer.name_or_path!r} has {n_tokens} tokens. "
-                "Tokenise the texts with the tokenizer of this model (plm.tokenizer)."
+                f"{what} has the token number {largest}; {self.tokenizer.name_or_path!r} has {len(self._forbidden)} "
+                "tokens. Tokenise the texts with the tokenizer of this model (plm.tokenizer); where you added tokens "
+                "to that, call plm.resize_token_embeddings()."
             )
 
     @property
@@ -264,12 +325,27 @@ class SharedPLM(nn.Module):
         """The models that have a trunk of their own."""
         return (self.classifier,) if self.shared else (self.classifier, self.mlm)
 
-    def forward(self, objective, batch):
-        """Run `objective(self, batch)`.
+    def forward(self, objective=None, batch=None, /, **inputs):
+        """Run `objective(self, batch)`; with inputs by name, answer as a sequence classifier.
 
         All training goes through here, so that what wraps a model (autocast, DistributedDataParallel) sees one call.
+
+        Args:
+            objective, batch: what to minimise, and on what.
+            inputs: `input_ids` `(batch, seq)` and the like, `labels` `(batch,)` for a loss. What the classifier's own
+                `forward` does not name is left out.
+
+        Returns:
+            The objective's output, or a `SequenceClassifierOutput` with the mean cross-entropy in nats as its loss.
         """
-        return objective(self, batch)
+        if objective is not None:
+            return objective(self, batch)
+        labels = inputs.pop("labels", None)
+        known = signature(self.classifier.forward).parameters
+        output = self.classifier(**{name: value for name, value in inputs.items() if name in known}, return_dict=True)
+        loss = None if labels is None else nn.functional.cross_entropy(output.logits, labels)
+        more = {name: output.get(name) for name in ("hidden_states", "attentions")}
+        return SequenceClassifierOutput(loss=loss, logits=output.logits, **more)
 
     def classify(self, batch) -> Tensor:
         """Class logits `(batch, num_labels)` of `batch["input_ids"]` as it stands."""
@@ -318,7 +394,8 @@ class SharedPLM(nn.Module):
         """Let the masked LM fill the masked places with its own predictions.
 
         Structural tokens ([CLS], [SEP], [PAD], [MASK], `</s>` ...) are never filled in, since they would change what
-        the classifier reads as the text's shape; [UNK] may be. No gradient flows through the filled-in ids.
+        the classifier reads as the text's shape, nor are markers that were added as special tokens; [UNK] may be. No
+        gradient flows through the filled-in ids.
 
         In bf16 logits are rounded, so that two tokens can be equally likely; "argmax" then takes the one with the lower
         id. (With the bundled model on SST-2 the filling differs from that in float32 at 1.4 % of the places.)
@@ -334,7 +411,6 @@ class SharedPLM(nn.Module):
             `(mlm_logits (n_masked, vocab), perturbed_ids (batch, seq))`.
         """
         check_fill(fill, top_k)
-        check_top_k(fill, top_k, self.tokenizer)
         mlm_logits = self.masked_lm_logits(batch, mask, masked_ids)
         scores = mlm_logits.detach().float().masked_fill(self._forbidden, -torch.inf)  # (n_masked, vocab)
         perturbed_ids = batch["input_ids"].clone()
@@ -395,7 +471,7 @@ def _pick(scores: Tensor, fill: str, top_k: int, generator) -> Tensor:
     if fill == "argmax":
         return scores.argmax(dim=-1)  # (n_masked,)
     if fill == "top_k":
-        floor = scores.topk(top_k, dim=-1).values[:, -1:]  # (n_masked, 1)
+        floor = scores.topk(min(top_k, scores.shape[-1]), dim=-1).values[:, -1:]  # (n_masked, 1)
         scores = scores.masked_fill(scores < floor, -torch.inf)
     if len(scores) == 0:
         return scores.argmax(dim=-1)

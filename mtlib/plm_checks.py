@@ -1,33 +1,25 @@
 """What a shared model refuses: labels, a tokenizer or a way of filling that cannot be its own."""
 
-from collections.abc import Mapping
-
 from mtlib.errors import UserError
 from mtlib.settings import COUNT, Fill, check_choice
 
 
 def label_settings(num_labels: int | None, changes: dict) -> dict:
     """The number of labels and their names in both directions, as far as they are given."""
-    names, ids = changes.get("id2label"), changes.get("label2id")
-    for setting, value, form in (("id2label", names, '{0: "negative", 1: "positive"}'),
-                                 ("label2id", ids, '{"negative": 0, "positive": 1}')):  # fmt: skip
-        if value is not None and not isinstance(value, Mapping):
-            raise UserError(f"{setting} is {value!r}; expected a dictionary such as {form}.")
-    if names is None and ids is not None:
-        names = {index: name for name, index in ids.items()}
-    number = num_labels if names is None or num_labels is not None else len(names)
-    if number is None:
-        return {}
-    COUNT.check("num_labels", number)
-    if names is None:
-        return {"num_labels": int(number)}
+    ids = changes.get("label2id")
+    names = changes.get("id2label") or {number: name for name, number in (ids or {}).items()}
+    if isinstance(names, list):
+        names = dict(enumerate(names))
+    if not names:
+        return {} if num_labels is None else {"num_labels": num_labels}
+    number = len(names) if num_labels is None else num_labels
     inverse = {name: index for index, name in names.items()}
-    if {*names} != {*range(number)} or len(inverse) < number or (ids is not None and ids != inverse):
+    if {*names} != {*range(number)} or len(inverse) < number or (ids or inverse) != inverse:
         raise UserError(
             f"id2label is {names!r} and label2id {ids!r}, for num_labels={number}; expected one name for each of 0 to "
             f"{number - 1}, which are numbers, not texts. Give id2label alone: label2id and num_labels follow from it."
         )
-    return {"num_labels": int(number), "id2label": names, "label2id": inverse}
+    return {"num_labels": number, "id2label": names, "label2id": inverse}
 
 
 def require_classes(config) -> None:
@@ -39,11 +31,17 @@ def require_classes(config) -> None:
         )
 
 
-def require_mask_token(tokenizer) -> None:
+def require_tokens(tokenizer) -> None:
+    of_whom = f"The tokenizer of {tokenizer.name_or_path!r} ({type(tokenizer).__name__})"
     if tokenizer.mask_token_id is None:
         raise UserError(
-            f"The tokenizer of {tokenizer.name_or_path!r} ({type(tokenizer).__name__}) has no mask token: Mask-tuning "
-            "needs a masked language model such as bert-base-uncased, roberta-base or facebook/bart-base."
+            f"{of_whom} has no mask token: Mask-tuning needs a masked language model such as bert-base-uncased, "
+            "roberta-base or facebook/bart-base."
+        )
+    if tokenizer.pad_token_id is None:
+        raise UserError(
+            f"{of_whom} has no padding token, which batches of texts need; set tokenizer.pad_token to one of its "
+            "special tokens and save it into the model's folder."
         )
 
 
@@ -58,8 +56,8 @@ def check_vocabulary(tokenizer, n_rows: int) -> None:
         "expected nearly as many. Put the model's tokenizer files (tokenizer.json, or vocab.txt and the like) into its "
         "folder."
         if len(tokenizer) < n_rows
-        else "expected no more tokens than that. Take the tokenizer that came with the model, or enlarge the model by "
-        "resize_token_embeddings and save it again."
+        else "expected no more tokens than that. Take the tokenizer that came with the model; add tokens to "
+        "plm.tokenizer, and call plm.resize_token_embeddings()."
     )
     raise UserError(
         f"the tokenizer of {tokenizer.name_or_path!r} has {len(tokenizer)} tokens, but the model has embeddings for "
@@ -70,8 +68,3 @@ def check_vocabulary(tokenizer, n_rows: int) -> None:
 def check_fill(fill: str, top_k: int) -> None:
     check_choice("fill", fill, Fill)
     COUNT.check("top_k", top_k)
-
-
-def check_top_k(fill: str, top_k: int, tokenizer) -> None:
-    if fill == "top_k" and top_k > len(tokenizer):
-        raise UserError(f"top_k is {top_k}; the vocabulary has {len(tokenizer)} tokens, give no more.")

@@ -17,7 +17,7 @@ from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME, TRAINER_STATE_N
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
 from mtlib.contexts import forked_random_state
-from mtlib.encoding import Collator, check_labels, label_column
+from mtlib.encoding import Collator, check_labels, label_column, length_given
 from mtlib.errors import UserError
 from mtlib.objectives import FineTuning, Objective, ObjectiveOutput
 from mtlib.paths import make_writable
@@ -122,6 +122,7 @@ class ObjectiveTrainer(Trainer):
             check_set("the training set", train, plm, objective, id2label, training=True)
         _check_evaluation_sets(self.eval_dataset, plm, objective, id2label)
         plm.config.id2label, plm.config.label2id = id2label, {name: number for number, name in id2label.items()}
+        plm.config.trained_length = length_given(train) or plm.trained_length  # `predict` cuts texts so too
         torch.manual_seed(args.seed)  # the same parameters in a resumed run; Trainer seeds once more
         if train is not None or not objective.classifies:  # evaluating a classifier needs no bias network
             objective.build(plm, train)

@@ -115,9 +115,9 @@ def test_columns_that_an_objective_needs_are_carried_through(plm):
     assert set(kept.column_names) - set(plain.column_names) == {"bias"}
     both = tokenise(dataset, plm.tokenizer, keep=("text", "text_pair"))  # as preparers ask, that read pairs too
     assert "text" in both.column_names and "text_pair" not in both.column_names
-    with pytest.raises(UserError, match="keep names 'weight'; expected some of the columns text, label, bias"):
+    with pytest.raises(UserError, match="keep names weight; expected some of the columns text, label, bias"):
         tokenise(dataset, plm.tokenizer, keep=["weight"])
-    with pytest.raises(UserError, match="keep names 'length', which tokenising writes itself; rename"):
+    with pytest.raises(UserError, match=r"keep names length; .* none that tokenising writes itself"):
         tokenise(dataset, plm.tokenizer, keep=["length"])
 
 
@@ -131,7 +131,6 @@ def test_columns_that_an_objective_needs_are_carried_through(plm):
         (Dataset.from_dict({"text": ["good", None]}), 6, "row 1 has None for text; expected a text"),
         (Dataset.from_dict({"text": ["a"], "text_pair": [None]}), 6, "row 0 has None for text_pair"),
         (rows(2), 2, "max_length is 2; the tokenizer adds 2 tokens to every text, give more"),
-        (Dataset.from_dict({"text": ["a", "good " * 70]}), 128, "row 1 has 72 tokens; the model reads at most 64"),
     ],
 )
 def test_what_cannot_be_tokenised_is_said(plm, dataset, max_length, message):
@@ -210,12 +209,6 @@ def test_labels_that_are_no_numbers_are_refused(plm, label):
 def test_no_texts_with_names_of_labels(plm):
     dataset = Dataset.from_dict({"text": ["a film", "the plot"], "label": ["bad", "good"]}).class_encode_column("label")
     assert len(tokenise(dataset.select([]), plm.tokenizer)) == 0
-
-
-def test_columns_to_keep_are_a_list(plm):
-    dataset = Dataset.from_dict({"text": ["a film"], "id": ["one"]})
-    with pytest.raises(UserError, match=r"keep is 'id'; expected a list of columns, such as \['id'\]"):
-        tokenise(dataset, plm.tokenizer, keep="id")
 
 
 def test_without_a_length_texts_are_cut_to_what_the_model_reads(plm):

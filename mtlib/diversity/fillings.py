@@ -21,6 +21,7 @@ from mtlib.errors import UserError
 from mtlib.marking import continues_word
 from mtlib.objectives import MaskedLM, MaskTuning
 from mtlib.plm import SharedPLM
+from mtlib.tokens import text_reader
 from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer
 
 
@@ -52,7 +53,8 @@ def record_fillings(
         )
     if not plm.tokenizer.is_fast:
         raise UserError(f"{type(plm.tokenizer).__name__} tells no character offsets; a fast tokenizer is needed.")
-    encodings = [_encode(plm.tokenizer, example, max_length) for example in examples]
+    read = text_reader(plm.tokenizer)
+    encodings = [_encode(read, example, max_length) for example in examples]
     columns = {name: [encoding[name] for encoding in encodings] for name in plm.tokenizer.model_input_names}
     data = Dataset.from_dict({**columns, "labels": examples["label"], "row": range(len(examples))})
     recorder = _recording(objective)
@@ -146,11 +148,8 @@ def _recording(objective):
 
 def _encode(tokenizer, example: dict, max_length: int) -> dict:
     """Model inputs of an example, with `offsets` (characters) and `parts` (0, 1 or None) of its tokens."""
-    # text that spells out a special token is text, as in a run
-    encoded = tokenizer(
-        example["text"], example.get("text_pair"), truncation=True, max_length=max_length, split_special_tokens=True,
-        return_offsets_mapping=True,
-    )  # fmt: skip
+    texts = example["text"], example.get("text_pair")
+    encoded = tokenizer(*texts, truncation=True, max_length=max_length, return_offsets_mapping=True)
     inputs = {name: encoded[name] for name in tokenizer.model_input_names}
     return {**inputs, "offsets": encoded["offset_mapping"], "parts": encoded.sequence_ids(0)}
 

@@ -17,6 +17,7 @@ from mtlib.plm import SharedPLM
 from mtlib.settings import Settings, check_choice
 from mtlib.testbed.generator import shortcut_label
 from mtlib.testbed.grammar import LABELS, load_grammar
+from mtlib.tokens import text_reader
 
 _LONGEST, _BATCH = 64, 64  # tokens of a text, special ones included, as in the code of Karimi Mahabadi et al.; pairs
 
@@ -169,9 +170,9 @@ class TokenOverlap(EntailmentBias):
 
 def _read(plm: SharedPLM, texts: Sequence[str]) -> list[_Tokens]:
     # byte-level tokenizers have another token for a word at the very beginning, hence the blank
-    batch = plm.tokenizer(
+    batch = text_reader(plm.tokenizer)(
         [f" {text}" for text in texts], truncation=True, max_length=_LONGEST, padding=True, padding_side="right",
-        return_tensors="pt", split_special_tokens=True, return_special_tokens_mask=True,
+        return_tensors="pt", return_special_tokens_mask=True,
     )  # fmt: skip
     own = ~batch.pop("special_tokens_mask").bool()  # (batch, seq): of the texts, not special and no padding
     states = normalize(plm.final_states(batch.to(plm.device)).float(), dim=-1).cpu()  # (batch, seq, hidden)

@@ -19,6 +19,7 @@ from mtlib.methods.treebank import RELATIONS, Sentence, development_files, read_
 from mtlib.objectives import FineTuning, Objective, ObjectiveOutput, require_built, state_size, text_state
 from mtlib.plm import SharedPLM
 from mtlib.settings import Above0, Count, Name, Settings
+from mtlib.tokens import text_reader
 
 NO_WORD = -100  # pads heads and relations; cross_entropy leaves it out
 MOST_WORDS, MOST_PIECES = 105, 128  # of Glavaš & Vulić; longer sentences are left out
@@ -164,7 +165,8 @@ class Treebank(Preparer):
 def _rows(paths: list[Path], plm: SharedPLM) -> tuple[list[dict], int]:
     """The sentences of the files as model inputs, and how many were left out."""
     sentences = [sentence for path in paths for sentence in read_conllu(path)]
-    rows = [_tokenised(sentence, plm.tokenizer) for sentence in sentences if len(sentence.words) <= MOST_WORDS]
+    read = text_reader(plm.tokenizer)
+    rows = [_tokenised(sentence, read) for sentence in sentences if len(sentence.words) <= MOST_WORDS]
     kept = [row for row in rows if row is not None and row["length"] <= _most_pieces(plm)]
     return kept, len(sentences) - len(kept)
 
@@ -177,7 +179,7 @@ def _tokenised(sentence: Sentence, tokenizer) -> dict | None:
     """The sentence as model inputs; None where a word has no piece of its own."""
     text = " ".join(sentence.words)
     word_of = [number for number, word in enumerate(sentence.words, start=1) for _ in f"{word} "]  # by character
-    encoded = dict(tokenizer(text, return_offsets_mapping=True, split_special_tokens=True))
+    encoded = dict(tokenizer(text, return_offsets_mapping=True))
     # by a piece's last character: its first may be the space before the word
     words = [word_of[end - 1] if end > start else 0 for start, end in encoded.pop("offset_mapping")]
     if len({*words} - {0}) < len(sentence.words):

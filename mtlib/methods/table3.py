@@ -21,7 +21,7 @@ from mtlib.methods.readings import READINGS
 from mtlib.methods.span_cutoff import SPAN_CUTOFF
 from mtlib.objectives import FineTuning, MaskedLM, MaskTuning
 from mtlib.plm import SharedPLM
-from mtlib.plm_checks import check_fill, check_top_k
+from mtlib.plm_checks import check_fill
 from mtlib.policies import OWN_LENGTH, Masking, masking_policy
 from mtlib.policies.wrapping import FixedMasking
 from mtlib.settings import (
@@ -220,9 +220,6 @@ class Refill(Preparer):
         check_policy(self.masking, required=True)
         check("replacement", self.replacement, Replacement)
         check_fill(self.fill, self.top_k)
-
-    def check(self, plm: SharedPLM) -> None:
-        check_top_k(self.fill, self.top_k, plm.tokenizer)
 
     @torch.no_grad()
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0, batch_size: int = 64) -> Prepared:
