@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerBase
 from mtlib.contexts import evaluating, precision
 from mtlib.errors import UserError
 from mtlib.plm import SharedPLM
-from mtlib.settings import COUNT
+from mtlib.settings import Count, check
 from mtlib.tokens import text_reader
 
 DEFAULT_LENGTH = 128
@@ -84,7 +84,7 @@ def length_given(examples: Dataset) -> int | None:
 
 
 def check_max_length(max_length: int, tokenizer, pair: bool, name: str = "max_length") -> None:
-    COUNT.check(name, max_length)
+    check(name, max_length, Count)
     structural = tokenizer.num_special_tokens_to_add(pair)
     if max_length <= structural:  # tokenizers then cut nothing at all
         raise UserError(f"{name} is {max_length}; the tokenizer adds {structural} tokens to every text, give more.")
@@ -194,7 +194,7 @@ def predict(
         raise UserError(
             f"plm is a {type(plm).__name__}; expected a SharedPLM, as SharedPLM.from_pretrained(...) gives."
         )
-    COUNT.check("batch_size", batch_size)
+    check("batch_size", batch_size, Count)
     examples = _inputs(_as_dataset(texts), plm.tokenizer, plm.trained_length if max_length is None else max_length)
     if len(examples):
         plm.check_inputs(examples["input_ids"], "the dataset")

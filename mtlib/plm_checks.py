@@ -1,7 +1,7 @@
 """What a shared model refuses: labels, a tokenizer or a way of filling that cannot be its own."""
 
 from mtlib.errors import UserError
-from mtlib.settings import COUNT, Fill, check_choice
+from mtlib.settings import Count, Fill, check
 
 
 def label_settings(num_labels: int | None, changes: dict) -> dict:
@@ -66,5 +66,5 @@ def check_vocabulary(tokenizer, n_rows: int) -> None:
 
 
 def check_fill(fill: str, top_k: int) -> None:
-    check_choice("fill", fill, Fill)
-    COUNT.check("top_k", top_k)
+    check("fill", fill, Fill)
+    check("top_k", top_k, Count)
