@@ -1,14 +1,10 @@
 """What lies in a folder of a saved model or a checkpoint, and reading it with errors that say what is wrong."""
 
-import json
-import shutil
 from pathlib import Path
 from typing import Literal
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
-from torch import nn
 from transformers import (
     AutoConfig,
     AutoModelForMaskedLM,
@@ -23,7 +19,6 @@ from mtlib.paths import is_missing_folder
 
 HEAD_FILE = "masked_lm_head.safetensors"
 SEPARATE_FOLDER = "masked_lm"  # the masked LM, where it has a trunk of its own
-_OBJECTIVE_FILE = "objective.safetensors"  # its parameters, in a checkpoint
 # keywords of `from_pretrained` that say where on the hub a checkpoint lies
 ON_THE_HUB = ("revision", "subfolder", "token", "cache_dir", "local_files_only", "force_download")
 LOADING = {"trust_remote_code": False, "use_safetensors": True, "dtype": torch.float32}
@@ -126,45 +121,6 @@ def in_subfolder(where: dict, name: str) -> dict:
     """Where a folder within the checkpoint lies."""
     outer = where.get("subfolder")
     return where | {"subfolder": f"{outer}/{name}" if outer else name}
-
-
-def save_objective(objective: nn.Module, folder: str | Path) -> None:
-    """Write the parameters that the objective owns, if it has any."""
-    if state := objective.state_dict():
-        save_file({name: tensor.contiguous() for name, tensor in state.items()}, Path(folder) / _OBJECTIVE_FILE)
-
-
-def load_objective(objective: nn.Module, folder: str | Path) -> None:
-    """Read back what `save_objective` wrote there.
-
-    Raises:
-        UserError: an objective with other parameters wrote it.
-    """
-    file = Path(folder) / _OBJECTIVE_FILE
-    kept = load_file(file) if file.exists() else {}
-    shapes, expected = ({name: tuple(t.shape) for name, t in of.items()} for of in (kept, objective.state_dict()))
-    if shapes != expected:
-        raise UserError(
-            f"{folder} was left by a training with another objective than {type(objective).__name__}: it has the "
-            f"parameters {shapes or 'none'}, and {expected or 'none'} are needed. Resume with the objective that it "
-            "was begun with, or begin anew in another folder."
-        )
-    objective.load_state_dict(kept)
-
-
-def last_checkpoint(folder: Path) -> Path | None:
-    """The last complete checkpoint in a folder; torn ones (the trainer's state is written last) are removed."""
-    steps = {}
-    for checkpoint in folder.glob("checkpoint-*"):
-        step = checkpoint.name.partition("-")[2]
-        if not step.isdecimal():
-            continue  # not the trainer's
-        try:
-            json.loads((checkpoint / "trainer_state.json").read_text())
-            steps[int(step)] = checkpoint
-        except (OSError, json.JSONDecodeError):
-            shutil.rmtree(checkpoint, ignore_errors=True)
-    return steps[max(steps)] if steps else None
 
 
 def _require_weights(name_or_path: str, model: PreTrainedModel, report: dict, prefix: str) -> None:

@@ -15,7 +15,6 @@ import json
 
 import pytest
 
-from mtlib.errors import UserError
 from tests import trajectory
 
 LARGEST, MEAN = 2e-3, 2e-4
@@ -65,22 +64,3 @@ def test_gaps_by_hand():
     """1 to 1.1 and 2 to 2, -4 to -3 and 5 to 5: relative 0.1, 0, 0.25, 0."""
     gaps = trajectory.gaps({"a": [1.1, 2.0], "b": [-3.0, 5.0]}, {"a": [1.0, 2.0], "b": [-4.0, 5.0]})
     assert gaps == pytest.approx((0.25, 0.0875))
-
-
-@pytest.mark.parametrize("commit", [None, "abc+changes"])
-def test_recording_refuses_a_tree_with_changes(monkeypatch, tmp_path, commit):
-    monkeypatch.setattr(trajectory.environment, "commit", lambda: commit)
-    monkeypatch.setattr(trajectory, "FILE", tmp_path / "trajectory.json")
-    with pytest.raises(UserError, match="commit first"):
-        trajectory.update()
-    assert not trajectory.FILE.exists()
-
-
-def test_recording_writes_what_is_compared(monkeypatch, tmp_path):
-    monkeypatch.setattr(trajectory.environment, "commit", lambda: "abc")
-    monkeypatch.setattr(trajectory, "FILE", tmp_path / "trajectory.json")
-    monkeypatch.setattr(trajectory, "train", lambda method: {part: [1 / 3] for part in trajectory.PARTS[method]})
-    trajectory.update()
-    record = json.loads(trajectory.FILE.read_text())
-    assert record["environment"]["commit"] == "abc" and record["weights_sha256"] == trajectory.weights_sha256()
-    assert record["methods"]["fine_tuning"]["loss"] == [0.3333333]

@@ -28,11 +28,11 @@ from transformers import (
     set_seed,
 )
 
-from mtlib.checkpoints import last_checkpoint
 from mtlib.contexts import precision
 from mtlib.masking import ExactMasking
 from mtlib.objectives import MaskedLM
 from mtlib.plm import SharedPLM
+from mtlib.runs.training import last_checkpoint
 from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer
 
 # share of the training tokens; what a corpus lacks is left out and the rest scaled up

@@ -14,11 +14,10 @@ import pytest
 from mtlib.data import sources
 from mtlib.data.tasks import get_task
 from mtlib.errors import UserError
-from mtlib.method import LearningRates
 from mtlib.methods.table3 import Refill
 from mtlib.paths import SETTINGS_FILE
 from mtlib.plm import SharedPLM
-from mtlib.runs.config import RunConfig, configure, read_by
+from mtlib.runs.config import RunConfig, configure
 from mtlib.runs.inputs import read_inputs, record_path
 from mtlib.runs.profiles import resolve
 from mtlib.runs.records import SCHEMA_VERSION, read_records
@@ -133,22 +132,6 @@ def test_finished_runs_are_skipped_until_something_changes(testbed, model, tmp_p
     assert not was_there and third not in (first, other) and first.exists()
 
 
-def test_settings_a_method_does_not_read_are_refused(model):
-    with pytest.raises(UserError, match=r"alpha is 0\.1, but fine_tuning does not read it; .*: mask_tuning"):
-        config(model, method="fine_tuning", alpha=0.1)
-    with pytest.raises(UserError, match="there is no setting 'alpah'"):
-        config(model, alpah=0.1)
-    assert read_by("fine_tuning", {"alpha": 0.1, "epochs": 2}) == {"epochs": 2}
-    assert config(model, method="fine_tuning").resolved().public()["alpha"] is None
-
-
-def test_learning_rates_by_default(model):
-    assert config(model, learning_rate=None).resolved().learning_rate == 2e-5
-    resolved = config(model, learning_rate=1e-3, classifier_learning_rate=2e-3).resolved()
-    assert (resolved.classifier_learning_rate, resolved.settings.mlm_head_learning_rate) == (2e-3, 1e-3)
-    assert resolved.rates == LearningRates(1e-3, 2e-3, 1e-3)
-
-
 def test_train_size_is_the_same_subset_for_every_seed(testbed, model):
     first, second = (read_inputs(config(model, train_size=10, seed=seed)).datasets["train"] for seed in (0, 1))
     assert list(first["uid"]) == list(second["uid"]) and len(first) == 10
@@ -260,22 +243,6 @@ class TestBadInput:
         with pytest.raises(UserError, match="train_size is 65, but testbed_sentiment_train has 64"):
             run(config(model, train_size=65), tmp_path / "out")
 
-    def test_empty_training_set(self, testbed, model, tmp_path):
-        (testbed / "testbed_sentiment_train.jsonl").write_text("")
-        with pytest.raises(UserError, match=r"testbed_sentiment_train\.jsonl: "):
-            run(config(model), tmp_path / "out")
-
-    def test_label_out_of_range(self, testbed, model, tmp_path):
-        row = {"text": "good", "label": 7, "uid": "0", "group": ""}
-        (testbed / "testbed_sentiment.jsonl").write_text(json.dumps(row) + "\n")
-        with pytest.raises(UserError, match="7"):
-            run(config(model), tmp_path / "out")
-
-    def test_missing_file(self, testbed, model, tmp_path):
-        (testbed / "testbed_contrast.jsonl").unlink()
-        with pytest.raises(UserError, match=r"testbed_contrast\.jsonl not found"):
-            run(config(model), tmp_path / "out")
-
     def test_missing_model(self, testbed, tmp_path):
         with pytest.raises(UserError, match=r"no-model.*does not exist"):
             run(config(tmp_path / "no-model"), tmp_path / "out")
@@ -296,13 +263,6 @@ class TestBadInput:
     def test_uneven_slices(self, testbed, model, tmp_path):
         with pytest.raises(UserError, match="batch_size 16 cannot be cut into 3 equal slices"):
             run(config(model, accumulation=3), tmp_path / "out")
-
-    def test_broken_record(self, tmp_path):
-        (tmp_path / "a.json").write_text("{")
-        with pytest.raises(UserError, match=r"a\.json is not JSON"):
-            read_records([tmp_path])
-        with pytest.raises(UserError, match="does not exist"):
-            read_records([str(tmp_path / "b")])
 
 
 # --- interrupted runs, in processes of their own ---
