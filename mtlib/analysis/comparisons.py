@@ -135,7 +135,22 @@ class Comparison(BaseModel):
                     "verdict": intervals.verdict(shift, obstacle),
                     "paper": effect, "claim": intervals.claim(shift, effect, obstacle),
                 })  # fmt: skip
-        return pandas.DataFrame(lines, columns=None if lines else ["change", "task", "arm", "base", *self.by, "set"])
+        none = [
+            "change",
+            "task",
+            "arm",
+            "base",
+            *self.by,
+            "set",
+            "kind",
+            "n",
+            "mean",
+            "low",
+            "high",
+            "verdict",
+            "paper",
+        ]
+        return pandas.DataFrame(lines, columns=None if lines else none)
 
     def bootstrap(self, measure: str = "accuracy", draws: int = 1000) -> pandas.DataFrame:
         """Differences to the base with 95 % intervals over examples and seeds, where both arms kept probabilities.

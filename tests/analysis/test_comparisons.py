@@ -27,18 +27,6 @@ def make_record(method: str, seed: int, *accuracies: float, **settings) -> dict:
     return {"schema_version": 2, "identity": identity, "config": config, "metrics": metrics, "history": []}
 
 
-@pytest.fixture
-def compare(tmp_path):
-    """Makes a comparison of records."""
-
-    def make(records: list[dict], arms: dict, **fields) -> Comparison:
-        file = tmp_path / "runs.jsonl"
-        file.write_text("".join(json.dumps(record) + "\n" for record in records))
-        return Comparison(name="made_up", about="", records=[str(file)], arms=arms, **fields)
-
-    return make
-
-
 ARMS = {"plain": {"method": "fine_tuning"}, "masked": {"method": "mask_tuning"}}
 
 

@@ -1,0 +1,112 @@
+"""Figures: what is drawn stands where the numbers say, and the sentence tells it."""
+
+import matplotlib
+import numpy as np
+import pandas
+import pytest
+from matplotlib.colors import to_hex
+
+from mtlib.analysis import comparisons, figures
+from mtlib.analysis.figures import style
+from mtlib.errors import UserError
+from tests.analysis.test_comparisons import ARMS, OUTSIDE, make_record, of_two_arms
+
+
+def markers(axis, marker: str) -> list[tuple[float, float]]:
+    lines = [line for line in axis.get_lines() if line.get_marker() == marker and len(line.get_xdata())]
+    return [tuple(map(float, line.get_xydata()[0])) for line in lines]
+
+
+@pytest.fixture
+def two_arms(compare):
+    return compare(of_two_arms(2, 3, 4), ARMS, base="plain")
+
+
+def test_every_arm_has_a_mark_for_its_mean_on_every_set(two_arms):
+    figure, text = figures.accuracy(two_arms.frame(), "title")
+    assert [axis.get_title("left") for axis in figure.axes] == [
+        "testbed_sentiment (id)", "testbed_contrast (ood)", "testbed_counterfactual (ood)"
+    ]  # fmt: skip
+    on_contrast = figure.axes[1]
+    assert (51.0, 0.0) in markers(on_contrast, "o") and markers(on_contrast, "s") == [(54.0, 1.0)]
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["plain (n = 3)", "masked (n = 3)"]
+    assert "masked: testbed_sentiment 90.0 %, testbed_contrast 54.0 %" in text
+
+
+def test_single_runs_have_the_interval_of_a_share_and_several_seeds_never_leave_0_to_100(compare):
+    for records, wanted in (
+        ([make_record("fine_tuning", 0, 50, 50, 50)], (46.9, 53.1)),  # Wilson, 500 of 1,000
+        ([make_record("fine_tuning", seed, 50, 99 + seed / 2, 50) for seed in range(3)], None),
+    ):
+        figure, _ = figures.accuracy(compare(records, ARMS).frame())
+        low, high = figure.axes[1].containers[0].lines[2][0].get_segments()[0][:, 0]
+        assert (low, high) == pytest.approx(wanted, abs=0.1) if wanted else high == 100 > low
+
+
+def test_differences_have_a_star_at_the_papers_effect_and_are_hollow_without_a_verdict(compare, monkeypatch):
+    monkeypatch.setattr(comparisons.paper, "difference", lambda *_: 3.7)
+    comparison = compare(
+        of_two_arms(2, 3, 4, inside=-3), ARMS, base="plain", paper={"model": "m", "plain": "a", "masked": "b"}
+    )
+    figure, text = figures.differences(comparison, sets=OUTSIDE[:1])
+    (axis,) = figure.axes
+    assert (3.7, 0.0) in markers(axis, "*") and "testbed_contrast +3.0 (the paper +3.7: no verdict" in text
+    (mark,) = [
+        line
+        for line in axis.get_lines()
+        if line.get_marker() == "o" and len(line.get_xdata()) and line.get_xdata()[0] == 3
+    ]
+    assert to_hex(mark.get_markerfacecolor()) == "#ffffff"
+
+
+def test_no_difference_is_an_error(compare):
+    with pytest.raises(UserError, match="no difference to show"):
+        figures.differences(compare(of_two_arms(1)[:1], ARMS, base="plain"))
+
+
+def test_a_curve_over_a_setting_has_all_last(compare):
+    records = [make_record("fine_tuning", 0, 70, 50, 50, train_size=size) for size in (2000, 1000, None)]
+    figure, text = figures.curve(compare(records, ARMS, by=["train_size"]).frame(), "train_size")
+    assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == ["1000", "2000", "all"]
+    assert "plain on testbed_sentiment: 70 at first, 70 at last" in text
+
+
+def test_gradients_over_training():
+    record = make_record("mask_tuning", 0, 90, 50, 50)
+    record["history"] = [{"step": step, "mlm_grad_norm": 10.0, "ft_grad_norm": 0.1 * step} for step in range(1, 21)]
+    figure, text = figures.gradients([record])
+    assert figure.axes[0].get_yscale() == "log" and figure.axes[0].get_title("left") == "mask_tuning"
+    assert "classification loss on mask_tuning: 0.1 at first, 2 at last" in text
+    with pytest.raises(UserError, match="--gradient-diagnostics-steps"):
+        figures.gradients([record | {"history": []}])
+
+
+def test_a_sentence_under_several_policies():
+    figure, text = figures.sentence(["a", "dull", "film"], ["", "cause", ""], {"random": [None, "warm", None]})
+    assert text == "What each policy masks in: a dull film: random: dull became warm."
+    assert [t.get_text() for t in figure.axes[0].texts] == ["a", "dull", "film", "a", "warm", "film"]
+
+
+def test_shares_fill_a_bar():
+    figure, _ = figures.stacked({"one": {"same": 0.25, "other": 0.75}})
+    assert sum(patch.get_width() for patch in figure.axes[0].patches) == pytest.approx(100)
+
+
+def test_colours_can_be_told_apart_and_never_stand_alone():
+    looks = [tuple(style.series(place).values()) for place in range(24)]
+    assert len({look[:2] for look in looks}) == 24  # colour and marker
+    luminance = [np.dot(matplotlib.colors.to_rgb(colour), (0.2126, 0.7152, 0.0722)) for colour in style.PALETTE]
+    assert max(luminance) < 0.7  # on white
+
+
+def test_the_projects_figures_are_saved_with_their_text(tmp_path):
+    for name, (figure, text) in figures.standard().items():
+        paths = figures.save(figure, tmp_path, name, text)
+        assert text[:30].replace("“", "") and all(path.stat().st_size > 10_000 for path in paths)
+        assert text.split(",")[0].split("“")[0][:20] in paths[1].read_text()
+
+
+def test_the_readers_own_settings_stay(two_arms):
+    before = dict(matplotlib.rcParams)
+    figures.accuracy(two_arms.frame())
+    assert dict(matplotlib.rcParams) == before and isinstance(two_arms.frame(), pandas.DataFrame)

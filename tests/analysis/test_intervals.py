@@ -1,0 +1,55 @@
+"""Intervals and verdicts, by hand and against scipy."""
+
+import pandas
+import pytest
+from scipy import stats
+
+from mtlib.analysis.intervals import Difference, claim, difference, t_interval, verdict, wilson
+
+
+def test_t_interval_is_scipys():
+    values = [1.0, 2.0, 4.0, 4.5]
+    mean, low, high = t_interval(values, 0.9)
+    assert (low, high) == pytest.approx(stats.t.interval(0.9, 3, mean, stats.sem(values)))
+
+
+def test_wilson_by_hand():
+    # 5 of 10, z = 1.96: centre 1/2, half width z * (0.025 + z^2 / 400)^0.5 / (1 + z^2 / 10)
+    assert wilson(5, 10) == pytest.approx((0.2366, 0.7634), abs=1e-4)
+
+
+def test_seeds_that_only_one_arm_has_do_not_count():
+    first, second = pandas.Series({0: 5.0, 1: 6.0, 2: 90.0}), pandas.Series({1: 5.0, 0: 4.5, 7: 0.0})
+    assert difference(first, second) == Difference(0.75, *t_interval([0.5, 1.0])[1:], 2)
+
+
+def test_one_pair_has_no_interval_and_no_verdict():
+    alone = difference(pandas.Series({0: 5.0}), pandas.Series({0: 4.0}))
+    assert alone == Difference(1.0, None, None, 1) and alone.text() == "+1.0"
+    assert verdict(alone) == "too few seeds (1 of 3)"
+    assert verdict(difference(pandas.Series({0: 5.0}), pandas.Series({1: 4.0}))) == "not run"
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"),
+    [((1.24, -0.26, 2.74), "+1.2 [-0.3, +2.7]"), ((0.04, -1.0, 1.08), "+0.04 [-1.00, +1.08]"),
+     ((0.0, -1.0, 1.0), "+0.0 [-1.0, +1.0]")],
+)  # fmt: skip
+def test_a_number_that_is_not_0_does_not_read_0(numbers, text):
+    assert Difference(*numbers, 5).text() == text
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "effect", "word"),
+    [(-5.5, 0.8, 3.7, "excluded"), (0.0, 1.5, 0.7, "open"), (4.0, 5.0, 3.7, "supported"), (-1.0, 9.0, -2.0, "excluded"),
+     (-3.0, -1.0, -2.0, "open"), (-4.0, -2.5, -2.0, "supported"), (-1.0, 1.0, None, ""), (-1.0, 1.0, 0.0, "")],
+)  # fmt: skip
+def test_does_the_interval_exclude_the_papers_effect(low, high, effect, word):
+    assert claim(Difference((low + high) / 2, low, high, 5), effect) == word
+
+
+def test_an_obstacle_takes_both_verdicts_away():
+    clear = Difference(5.0, 4.0, 6.0, 5)
+    assert (
+        verdict(clear, "it did not train") == claim(clear, 1.0, "it did not train") == "no verdict (it did not train)"
+    )
