@@ -16,8 +16,8 @@ from torch.nn.functional import pad
 
 from mtlib.errors import UserError
 from mtlib.marking import MarkWords, special_tokens, word_marks
+from mtlib.method import Preparer
 from mtlib.plm import SharedPLM
-from mtlib.preparer import Preparer
 from mtlib.settings import MASK_RATE, Replacement, Share, check
 
 

@@ -3,10 +3,8 @@
 Other methods' losses stand in `mtlib.methods`.
 """
 
-import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -14,12 +12,12 @@ from datasets import Dataset
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from mtlib.contexts import evaluating, gradients_if
+from mtlib.contexts import gradients_if
 from mtlib.errors import UserError
 from mtlib.masking import ExactMasking, MaskingPolicy, check_policy, draw_mask, perturbation_counts, replace_masked
-from mtlib.plm import FilledMasks, SharedPLM
+from mtlib.plm import SharedPLM
 from mtlib.plm_checks import check_fill
-from mtlib.settings import SHARE, ClassifierReads, Fill, FillMode, Reduction, Replacement, check_choice
+from mtlib.settings import Above0, ClassifierReads, Fill, Replacement, Share, check
 
 
 @dataclass
@@ -103,29 +101,6 @@ class Objective(nn.Module, ABC):
         """The loss of the batch."""
 
 
-def check_probabilities(examples: Dataset | None, name: str, n_labels: int, logarithms: bool = False) -> None:
-    """Raise `UserError` where a row of the column `name` does not add up to 1: the loss could then be 0, or anything.
-
-    Without examples, and where they are made on the fly, nothing is checked.
-    """
-    if not isinstance(examples, Dataset) or name not in examples.column_names:
-        return
-
-    def holds(row: object) -> bool:
-        if not isinstance(row, list) or len(row) != n_labels:
-            return False
-        total = sum(math.exp(min(value, 1)) for value in row) if logarithms else sum(row)  # no overflow
-        return abs(total - 1) < 0.01  # room for rounded numbers; False for NaN
-
-    for number, row in enumerate(examples.with_format(None)[name][:]):
-        if not holds(row):
-            what = "logarithms of probabilities" if logarithms else "probabilities"
-            raise UserError(
-                f"row {number} of the training set has {row} for {name}; expected the {what} of {n_labels} labels, "
-                "which add up to 1."
-            )
-
-
 def require_built(objective: Objective, parameters: object) -> None:
     """Raise `UserError` where an objective's own parameters, which `build` makes, are still None."""
     if parameters is None:
@@ -136,61 +111,66 @@ def require_built(objective: Objective, parameters: object) -> None:
         )
 
 
-def state_size(plm: SharedPLM) -> int:
-    return plm.config.hidden_size
-
-
-def classify_with_state(plm: SharedPLM, batch: dict) -> tuple[Tensor, Tensor]:
-    """Class logits `(batch, num_labels)`, and the state of each text before dropout `(batch, hidden)`, in one pass."""
-    read = []  # by the parts of the classifier that stand above the trunk, in their order
-    with ExitStack() as hooks:
-        for part in plm.classifier.children():
-            if part is not plm.trunk:
-                hooks.enter_context(part.register_forward_pre_hook(lambda module, args: read.append(args[0])))
-        logits = plm.classify(batch)
-    state = read[0]  # (batch, hidden), or (batch, seq, hidden) where the head takes the first token itself
-    return logits, state[:, 0] if state.ndim == 3 else state
-
-
-def text_state(plm: SharedPLM, output, batch: dict) -> Tensor:
-    """A state of each whole text in what the trunk gave back, `(batch, hidden)`, where nothing is classified.
-
-    The pooler's where there is one (BERT), the last `</s>` of the decoder (BART), else the first token (RoBERTa).
-    """
-    if getattr(output, "pooler_output", None) is not None:
-        return output.pooler_output
-    states = output.last_hidden_state  # (batch, seq, hidden)
-    if not plm.config.is_encoder_decoder:
-        return states[:, 0]
-    places = torch.arange(states.shape[1], device=states.device)
-    last = ((batch["input_ids"] == plm.config.eos_token_id) * places).argmax(1)  # (batch,)
-    return states[torch.arange(len(states), device=states.device), last]
-
-
-def fine_tuning_loss(logits: Tensor, labels: Tensor) -> Tensor:
+def fine_tuning_loss(
+    logits: Tensor, labels: Tensor, class_weights: Tensor | None = None, label_smoothing: float = 0.0
+) -> Tensor:
     """L_FT = -(1/B) sum log p(y | x): mean cross-entropy of the gold labels, in nats.
 
     Args:
         logits: `(batch, num_labels)`.
         labels: `(batch,)`.
+        class_weights: `(num_labels,)`; the mean is then weighted by the gold label's weight.
+        label_smoothing: share of the target that all labels have alike.
 
     Returns:
         Scalar, in float32 whatever the logits' precision.
     """
-    return cross_entropy(logits.float(), labels)
+    return cross_entropy(logits.float(), labels, class_weights, label_smoothing=label_smoothing)
 
 
 class FineTuning(Objective):
-    """Cross-entropy of the gold label given the original text, with everything trained."""
+    """Cross-entropy of the gold label given the original text, with everything trained.
+
+    Args:
+        class_weights: a number above 0 for each label; or "balanced", n / (labels * n of the label) in the training
+            set, under which all labels count alike.
+        label_smoothing: share of the target that all labels have alike, from 0 to 1.
+    """
 
     name = "fine_tuning"
 
+    def __init__(self, class_weights: Sequence[float] | str | None = None, label_smoothing: float = 0.0):
+        super().__init__()
+        if class_weights != "balanced":
+            check("class_weights", class_weights, Sequence[Above0] | None)
+        check("label_smoothing", label_smoothing, Share)
+        self.class_weights, self.label_smoothing = class_weights, label_smoothing
+        given = None if class_weights in (None, "balanced") else torch.tensor(class_weights, dtype=torch.float32)
+        self.register_buffer("weights", given, persistent=False)  # (num_labels,)
+
+    def check(self, plm: SharedPLM) -> None:
+        if self.weights is not None and len(self.weights) != plm.config.num_labels:
+            raise UserError(
+                f"class_weights has {len(self.weights)} numbers; the model has {plm.config.num_labels} labels."
+            )
+
+    def build(self, plm: SharedPLM, examples: Dataset | None = None) -> None:
+        if self.class_weights == "balanced" and examples is not None:
+            counts = torch.tensor(examples["labels"][:]).bincount(minlength=plm.config.num_labels)  # (num_labels,)
+            self.weights = (counts.sum() / (len(counts) * counts.clamp(min=1))).to(plm.device)
+
+    def sizes(self, batch: dict) -> dict[str, Tensor | int]:
+        return {} if self.weights is None else {"ft_loss": self.weights[batch["labels"]].sum()}
+
     def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
+        if self.class_weights is not None:
+            require_built(self, self.weights)
         logits = plm.classify(batch)  # (batch, num_labels)
-        return ObjectiveOutput({"ft_loss": fine_tuning_loss(logits, batch["labels"])}, {"ft_loss": 1.0}, logits)
+        loss = fine_tuning_loss(logits, batch["labels"], self.weights, self.label_smoothing)
+        return ObjectiveOutput({"ft_loss": loss}, {"ft_loss": 1.0}, logits)
 
 
-def masked_lm_loss(mlm_logits: Tensor, mlm_labels: Tensor, weights: Tensor | None = None) -> Tensor:
+def masked_lm_loss(mlm_logits: Tensor, mlm_labels: Tensor) -> Tensor:
     """L_MLM = -(1/N) sum over N places of log p(x_i | masked text), in nats.
 
     The places are the masked ones; under a policy that has the whole text predicted, all of them.
@@ -198,36 +178,47 @@ def masked_lm_loss(mlm_logits: Tensor, mlm_labels: Tensor, weights: Tensor | Non
     Args:
         mlm_logits: `(n_mlm_places, vocab)`.
         mlm_labels: the original ids there, `(n_mlm_places,)`.
-        weights: of the places, `(n_mlm_places,)`, in place of 1/N for all of them.
 
     Returns:
         Scalar, in float32; 0 with a zero gradient where nothing is masked, never NaN.
     """
-    if weights is not None:
-        return (cross_entropy(mlm_logits.float(), mlm_labels, reduction="none") * weights).sum()
     return cross_entropy(mlm_logits.float(), mlm_labels, reduction="sum") / max(1, len(mlm_labels))
 
 
-def mlm_loss_and_filling(
-    plm: SharedPLM,
-    batch: dict,
-    masked_ids: Tensor,
-    fill: Fill = "argmax",
-    top_k: int = 10,
-    weights: Tensor | None = None,
-) -> tuple[Tensor, FilledMasks]:
-    """The masked-LM loss, and what the masks are filled with, from one pass over `masked_ids` `(batch, seq)`."""
-    input_ids, mask = batch["input_ids"], batch["mask"]  # (batch, seq)
-    places = batch.get("mlm_places", mask)  # (batch, seq)
-    filled = plm.fill_masks(batch, places, fill, top_k, masked_ids)
-    loss = masked_lm_loss(filled.mlm_logits, input_ids[places], weights)
-    if places is mask:
-        return loss, filled
-    perturbed_ids = torch.where(mask, filled.perturbed_ids, input_ids)
-    return loss, FilledMasks(filled.mlm_logits[mask[places]], perturbed_ids)
+class _Masking(Objective):
+    """An objective that masks and fills: `masking`, `fill`, `top_k` and `replacement` say how."""
+
+    masking: MaskingPolicy
+    fill: Fill = "argmax"
+    top_k: int = 10
+    replacement: Replacement = "mask"
+
+    @property
+    def columns(self) -> Mapping[str, int | float]:
+        return self.masking.columns
+
+    def sizes(self, batch: dict) -> dict[str, Tensor | int]:
+        return {"mlm_loss": batch.get("mlm_places", batch["mask"]).sum()}
+
+    def prepare(self, plm: SharedPLM, batch: dict, generator: torch.Generator | None = None) -> dict:
+        return draw_mask(plm, batch, self.masking, generator)
+
+    def masked_lm(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
+        """L_MLM of a prepared batch, and the text with its masks filled in the same pass, as `perturbed_ids`."""
+        input_ids, mask = batch["input_ids"], batch["mask"]  # (batch, seq)
+        places = batch.get("mlm_places", mask)  # (batch, seq)
+        masked_ids = replace_masked(input_ids, mask, plm.tokenizer, self.replacement)
+        filled = plm.fill_masks(batch, places, self.fill, self.top_k, masked_ids)
+        perturbed_ids, mlm_logits = filled.perturbed_ids, filled.mlm_logits
+        if places is not mask:
+            perturbed_ids = torch.where(mask, perturbed_ids, input_ids)
+            mlm_logits = mlm_logits[mask[places]]  # (n_masked, vocab)
+        parts = {"mlm_loss": masked_lm_loss(filled.mlm_logits, input_ids[places])}
+        parts |= perturbation_counts(input_ids, perturbed_ids, mask)
+        return ObjectiveOutput(parts, {"mlm_loss": 1.0}, None, perturbed_ids, mlm_logits)
 
 
-class MaskedLM(Objective):
+class MaskedLM(_Masking):
     """Masked-LM training of trunk and head, as in pre-training; the classifier head gets no gradient.
 
     Args:
@@ -240,32 +231,14 @@ class MaskedLM(Objective):
 
     def __init__(self, masking: MaskingPolicy | None = None, replacement: Replacement = "mask"):
         super().__init__()
-        check_choice("replacement", replacement, Replacement)
+        check("replacement", replacement, Replacement)
         check_policy(masking)
-        self.masking = masking or ExactMasking(0.15)
-        self.replacement = replacement
-
-    @property
-    def columns(self) -> Mapping[str, int | float]:
-        return self.masking.columns
-
-    def sizes(self, batch: dict) -> dict[str, Tensor | int]:
-        return {"mlm_loss": batch.get("mlm_places", batch["mask"]).sum()}
-
-    def prepare(self, plm: SharedPLM, batch: dict, generator: torch.Generator | None = None) -> dict:
-        return draw_mask(plm, batch, self.masking, generator)
+        self.masking, self.replacement = masking or ExactMasking(0.15), replacement
 
     def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
-        batch = self.prepare(plm, batch)
-        mask = batch["mask"]  # (batch, seq)
-        masked_ids = replace_masked(batch["input_ids"], mask, plm.tokenizer, self.replacement)
-        loss, filled = mlm_loss_and_filling(plm, batch, masked_ids)
-        parts = {
-            "mlm_loss": loss,
-            "n_masked": mask.sum(),
-            "n_correct": (filled.perturbed_ids[mask] == batch["input_ids"][mask]).sum(),
-        }
-        return ObjectiveOutput(parts, {"mlm_loss": 1.0}, None, filled.perturbed_ids, filled.mlm_logits)
+        output = self.masked_lm(plm, self.prepare(plm, batch))
+        output.parts["n_correct"] = output.parts["n_masked"] - output.parts.pop("n_changed")
+        return output
 
 
 def integrated_loss(mlm_loss: Tensor, ft_loss: Tensor, alpha: float) -> Tensor:
@@ -273,7 +246,7 @@ def integrated_loss(mlm_loss: Tensor, ft_loss: Tensor, alpha: float) -> Tensor:
     return alpha * mlm_loss + (1 - alpha) * ft_loss
 
 
-class MaskTuning(Objective):
+class MaskTuning(_Masking):
     """Equation 1 on a batch that is masked anew each time it is seen.
 
     Args:
@@ -283,10 +256,6 @@ class MaskTuning(Objective):
         top_k: for `fill="top_k"`.
         replacement: what stands at masked places; default always the mask token.
         classification: the loss on the refilled text, any objective that classifies; default cross-entropy (L_FT).
-        fill_mode: "train" (default) fills from the same forward pass that L_MLM is computed on, dropout and all;
-            "eval" from a pass of its own without dropout.
-        mlm_reduction: what L_MLM is: "tokens" (default), the mean over all masked tokens of the batch; "examples", the
-            mean over examples of each one's mean.
         classifier_reads: "refilled" (default); "original" leaves the refilling out, a control: the masked LM is then an
             auxiliary task beside fine-tuning on the texts as they are.
     """
@@ -302,16 +271,12 @@ class MaskTuning(Objective):
         top_k: int = 10,
         replacement: Replacement = "mask",
         classification: Objective | None = None,
-        fill_mode: FillMode = "train",
-        mlm_reduction: Reduction = "tokens",
         classifier_reads: ClassifierReads = "refilled",
     ):
         super().__init__()
-        SHARE.check("alpha", alpha)
-        for name, value, choices in (("replacement", replacement, Replacement), ("fill_mode", fill_mode, FillMode),
-                                     ("mlm_reduction", mlm_reduction, Reduction),
-                                     ("classifier_reads", classifier_reads, ClassifierReads)):  # fmt: skip
-            check_choice(name, value, choices)
+        for given, value, kind in (("alpha", alpha, Share), ("replacement", replacement, Replacement),
+                                   ("classifier_reads", classifier_reads, ClassifierReads)):  # fmt: skip
+            check(given, value, kind)
         check_fill(fill, top_k)
         self.classification = FineTuning() if classification is None else classification
         if not getattr(self.classification, "classifies", False) or self.classification.two_losses:
@@ -328,26 +293,25 @@ class MaskTuning(Objective):
         check_policy(masking)
         self.alpha, self.masking = float(alpha), masking or ExactMasking()
         self.fill, self.top_k, self.replacement = fill, top_k, replacement
-        self.fill_mode, self.mlm_reduction, self.classifier_reads = fill_mode, mlm_reduction, classifier_reads
+        self.classifier_reads = classifier_reads
         self.learning_rate = self.classification.learning_rate
 
     @property
     def columns(self) -> Mapping[str, int | float]:
-        return {**self.masking.columns, **self.classification.columns}
+        return {**super().columns, **self.classification.columns}
 
     def build(self, plm: SharedPLM, examples: Dataset | None = None) -> None:
         self.classification.build(plm, examples)
 
     def sizes(self, batch: dict) -> dict[str, Tensor | int]:
-        of_tokens = {"mlm_loss": batch.get("mlm_places", batch["mask"]).sum()} if self.mlm_reduction == "tokens" else {}
-        return of_tokens | self.classification.sizes(batch)
+        return super().sizes(batch) | self.classification.sizes(batch)
 
     def check(self, plm: SharedPLM) -> None:
         if not self.classification.compares_texts:  # those refuse to be trained alone, and check nothing else
             self.classification.check(plm)
 
     def prepare(self, plm: SharedPLM, batch: dict, generator: torch.Generator | None = None) -> dict:
-        return self.classification.prepare(plm, draw_mask(plm, batch, self.masking, generator), generator)
+        return self.classification.prepare(plm, super().prepare(plm, batch, generator), generator)
 
     def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
         batch = self.prepare(plm, batch)
@@ -361,28 +325,6 @@ class MaskTuning(Objective):
         weights |= {name: (1 - self.alpha) * weight for name, weight in classified.weights.items()}
         parts = filled.parts | classified.parts
         return ObjectiveOutput(parts, weights, classified.logits, filled.perturbed_ids, filled.mlm_logits)
-
-    def masked_lm(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
-        """Mask and fill: L_MLM, and the refilled text as `perturbed_ids`."""
-        input_ids, mask = batch["input_ids"], batch["mask"]  # (batch, seq)
-        masked_ids = replace_masked(input_ids, mask, plm.tokenizer, self.replacement)
-        loss, filled = mlm_loss_and_filling(plm, batch, masked_ids, self.fill, self.top_k, self._weights(batch))
-        perturbed_ids = filled.perturbed_ids
-        if self.fill_mode == "eval":
-            perturbed_ids = self._fill_without_dropout(plm, batch, masked_ids)
-        parts = {"mlm_loss": loss, **perturbation_counts(input_ids, perturbed_ids, mask)}
-        return ObjectiveOutput(parts, {"mlm_loss": 1.0}, None, perturbed_ids, filled.mlm_logits)
-
-    def _fill_without_dropout(self, plm: SharedPLM, batch: dict, masked_ids: Tensor) -> Tensor:
-        with evaluating(plm.mlm), gradients_if(False):
-            return plm.fill_masks(batch, batch["mask"], self.fill, self.top_k, masked_ids).perturbed_ids  # (batch, seq)
-
-    def _weights(self, batch: dict) -> Tensor | None:
-        """The weight of each place in L_MLM, `(n_mlm_places,)`; None: all alike, adding up to 1."""
-        places = batch.get("mlm_places", batch["mask"])  # (batch, seq)
-        if self.mlm_reduction == "tokens":
-            return None
-        return (1.0 / (places.sum(dim=1, keepdim=True) * len(places))).expand(places.shape)[places]
 
     def classify(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
         """The classification objective's loss on what the classifier reads: the refilled text, `perturbed_ids`."""

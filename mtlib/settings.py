@@ -7,7 +7,7 @@ import os
 from collections.abc import Collection, Mapping
 from functools import cache
 from types import MappingProxyType
-from typing import Annotated, Literal, NamedTuple, Self, get_args
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 from pydantic.fields import FieldInfo
@@ -23,8 +23,6 @@ Name = Annotated[str, BeforeValidator(lambda value: os.fspath(value) if isinstan
 
 Fill = Literal["argmax", "sample", "top_k"]
 Replacement = Literal["mask", "80_10_10"]
-FillMode = Literal["train", "eval"]
-Reduction = Literal["tokens", "examples", "sum"]
 Update = Literal["joint", "balanced", "alternating"]
 ClassifierReads = Literal["refilled", "original"]
 
@@ -91,23 +89,3 @@ def as_user_error(
 @cache
 def _adapter(kind: object) -> TypeAdapter:
     return TypeAdapter(kind)
-
-
-class _Checked(NamedTuple):  # for files that are still being moved: SHARE.check(name, value)
-    kind: object
-
-    def check(self, name: str, value: object) -> None:
-        check(name, value, self.kind)
-
-
-SHARE, ABOVE_0, FROM_0, STEPS, COUNT = map(_Checked, (Share, Above0, From0, Steps, Count))
-
-
-class Range(NamedTuple):  # likewise
-    text: str
-    holds: object
-    kind: type = object
-
-    def check(self, name: str, value: object) -> None:
-        if isinstance(value, (bool, str)) or not self.holds(value):
-            raise UserError(f"{name} is {value!r}; expected {self.text}.")

@@ -386,7 +386,8 @@ def _check_arguments(objective: Objective, args: ObjectiveArguments, others: dic
     given["compute_loss_func"] = others.get("compute_loss_func")
     for name, value in given.items():
         if value:
-            raise UserError(f"{name} is {value!r}, but the loss is the objective's; leave {name} out.")
+            instead = " and give FineTuning(label_smoothing=...)" if name == "label_smoothing_factor" else ""
+            raise UserError(f"{name} is {value!r}, but the loss is the objective's; leave {name} out{instead}.")
     if others.get("compute_metrics") and not objective.classifies:
         raise UserError(
             f"compute_metrics is given, but {type(objective).__name__} trains no classifier, so that there are no "

@@ -26,7 +26,7 @@ from mtlib.objectives import (
 from mtlib.trainer import share_of_step, sizes_of, totals_of
 from tests.conftest import make_batch, make_plm, make_tokenizer, tiny_bert_config
 from tests.test_plm import architecture
-from tests.test_trainer import history, train
+from tests.test_trainer import examples, history, train
 
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
@@ -55,7 +55,8 @@ def slices_of(objective, plm, batch, *rows) -> list[ObjectiveOutput]:
 
 
 @pytest.mark.parametrize(
-    "objective", [FineTuning(), MaskedLM(), MaskTuning(0.7), MaskTuning(0.7, mlm_reduction="examples")]
+    "objective",
+    [FineTuning(), FineTuning([1.0, 3.0], 0.2), MaskedLM(), MaskTuning(0.7, classification=FineTuning([3.0, 1.0]))],
 )
 @pytest.mark.parametrize("policy", [ExactMasking(0.5), OriginalMasking(0.5), ExactMasking(0.0)])
 def test_slices_of_a_batch_add_up_to_it(still_plm, objective, policy):
@@ -65,6 +66,44 @@ def test_slices_of_a_batch_add_up_to_it(still_plm, objective, policy):
     torch.testing.assert_close(sum(part.loss for part in slices), whole.loss)
     for name, part in whole.parts.items():
         torch.testing.assert_close(sum(of.parts[name] for of in slices), part)
+
+
+class TestClassWeights:
+    """Of two labels; `make_batch` has the labels 0, 1, 0, 1."""
+
+    def test_the_loss_by_hand(self, still_plm):
+        batch = make_batch(still_plm)
+        log_p = still_plm.classify(batch).log_softmax(-1)  # (batch, 2)
+        gold = log_p.gather(1, batch["labels"][:, None]).squeeze(1)
+        weights = torch.tensor([1.0, 3.0])[batch["labels"]]
+        loss = FineTuning([1.0, 3.0])(still_plm, batch).loss
+        torch.testing.assert_close(loss, -(weights * gold).sum() / weights.sum())
+        smoothed = FineTuning(label_smoothing=0.2)(still_plm, batch).loss
+        torch.testing.assert_close(smoothed, -(0.8 * gold + 0.1 * log_p.sum(1)).mean())
+
+    def test_equal_weights_and_no_smoothing_are_the_plain_loss(self, still_plm):
+        batch = make_batch(still_plm)
+        assert FineTuning([2.0, 2.0])(still_plm, batch).loss == FineTuning()(still_plm, batch).loss
+
+    @pytest.mark.parametrize("combined", [False, True])
+    def test_balanced_ones_come_from_the_training_set(self, tmp_path, combined):
+        """Three examples of label 0 and nine of label 1: 12 / (2 * 3) and 12 / (2 * 9)."""
+        tuning = FineTuning("balanced")
+        objective = MaskTuning(0.5, classification=tuning) if combined else tuning
+        data = examples(12).remove_columns("labels").add_column("labels", [0] * 3 + [1] * 9)
+        train(tmp_path, objective, data=data, max_steps=2)
+        torch.testing.assert_close(tuning.weights, torch.tensor([2.0, 2 / 3]))
+
+    def test_what_is_no_weight_is_refused(self, plm):
+        for weights in (5, [1.0, -1.0], "equal"):
+            with pytest.raises(UserError, match="class_weights"):
+                FineTuning(weights)
+        with pytest.raises(UserError, match="label_smoothing is 2; expected less than or equal to 1"):
+            FineTuning(label_smoothing=2)
+        with pytest.raises(UserError, match="class_weights has 3 numbers; the model has 2 labels"):
+            FineTuning([1.0, 2.0, 3.0]).check(plm)
+        with pytest.raises(UserError, match=r"has no parameters yet; call objective\.build"):
+            FineTuning("balanced")(plm, make_batch(plm))
 
 
 def test_nothing_masked_is_zero_not_nan():
@@ -251,8 +290,8 @@ class TestAPolicyOfTheUsersOwn:
 
 @pytest.mark.parametrize(
     "objective",
-    [MaskTuning(0.0), MaskTuning(0.6, fill_mode="eval"), MaskTuning(0.6, classification=DoubleValidated("original"))],
-    ids=["alpha 0", "filled in evaluation mode", "validated"],
+    [MaskTuning(0.0), MaskTuning(0.6, classification=DoubleValidated("original"))],
+    ids=["alpha 0", "validated"],
 )
 def test_a_pass_without_gradients_takes_none_from_the_next_one(objective):
     """In one block of autocast, which keeps the weights that it has cast."""

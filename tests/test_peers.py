@@ -13,13 +13,13 @@ from mtlib.methods.frozen_bias import (
     LearnedMixin,
     Reweight,
     bias_product_loss,
+    classify_with_state,
     learned_mixin_loss,
     reweight_loss,
 )
-from mtlib.methods.hidden_cut import HiddenCut
 from mtlib.methods.product_of_experts import ProductOfExperts, debiased_focal_loss, product_of_experts_loss
-from mtlib.methods.span_cutoff import SpanCutoff, jensen_shannon
-from mtlib.objectives import FineTuning, MaskTuning, classify_with_state
+from mtlib.methods.two_views import HiddenCut, SpanCutoff, jensen_shannon
+from mtlib.objectives import FineTuning, MaskTuning
 from tests.conftest import make_batch, make_plm, make_tokenizer, tiny_bert_config
 from tests.test_plm import ARCHITECTURES
 from tests.test_trainer import NO_DROPOUT, arguments, examples, history

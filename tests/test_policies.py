@@ -41,7 +41,7 @@ from mtlib.policies.meta_learned import (
 from mtlib.policies.pointer import SpanPointer, best_spans, pointer_loss
 from mtlib.policies.salient_spans import NUMERALS, MarkSalientSpans, SalientSpanMasking
 from mtlib.policies.supervised import PointAtAnswers, SupervisedMasking, edited_spans
-from mtlib.policies.wrapping import FixedMasking, OneSide
+from mtlib.policies.wrapping import FixedMasking
 from mtlib.runs.config import configure
 from mtlib.runs.inputs import read_inputs
 from mtlib.runs.records import read_records
@@ -735,8 +735,8 @@ class TestMetaLearned:
 
 
 @pytest.mark.parametrize("policy", ["exact", None])
-@pytest.mark.parametrize("make", [FixedMasking, lambda policy: OneSide(policy, "first", STILL.tokenizer)])
-def test_what_is_no_policy_cannot_be_fixed_or_kept_to_a_side(make, policy):
+@pytest.mark.parametrize("make", [FixedMasking])
+def test_what_is_no_policy_cannot_be_fixed(make, policy):
     with pytest.raises(UserError, match=f"masking is {policy!r}; expected a masking policy"):
         make(policy)
 

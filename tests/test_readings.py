@@ -7,14 +7,14 @@ import torch
 
 from mtlib.encoding import Collator
 from mtlib.errors import UserError
-from mtlib.masking import ExactMasking, maskable_positions
+from mtlib.masking import ExactMasking
 from mtlib.methods.readings import DoubleValidated, OriginalAndRefilled
-from mtlib.objectives import FineTuning, MaskTuning, masked_lm_loss
-from mtlib.policies.wrapping import FixedMasking, OneSide
+from mtlib.objectives import FineTuning, MaskTuning
+from mtlib.policies.wrapping import FixedMasking
 from mtlib.runs.records import read_records
 from mtlib.runs.run import run
 from mtlib.trainer import ObjectiveTrainer
-from tests.conftest import ROBERTA_SPECIALS, make_batch, make_plm, make_tokenizer
+from tests.conftest import make_batch, make_plm
 from tests.runs.test_runs import config, model, testbed  # noqa: F401  (fixtures)
 from tests.test_trainer import arguments, examples, history, train
 
@@ -23,36 +23,6 @@ HALF = ExactMasking(0.5)
 
 def prepared(plm, objective) -> dict:
     return objective.prepare(plm, make_batch(plm), torch.Generator().manual_seed(0))
-
-
-def test_weighted_masked_lm_loss_by_hand():
-    logits = torch.tensor([[math.log(3.0), 0.0], [0.0, 0.0]])  # probabilities of the originals 3/4 and 1/2
-    loss = masked_lm_loss(logits, torch.tensor([0, 1]), weights=torch.tensor([0.25, 2.0]))
-    assert loss.item() == pytest.approx(0.25 * math.log(4 / 3) + 2 * math.log(2))
-
-
-def test_reductions_of_the_masked_lm_loss(still_plm):
-    losses = {}
-    for reduction in ("tokens", "examples"):
-        objective = MaskTuning(1.0, HALF, mlm_reduction=reduction)
-        batch = prepared(still_plm, objective)
-        losses[reduction] = objective(still_plm, batch).parts["mlm_loss"]
-    alone = MaskTuning(1.0, HALF)
-    rows = [{name: value[i : i + 1] for name, value in batch.items()} for i in range(len(batch["labels"]))]
-    means = torch.stack([alone(still_plm, row).parts["mlm_loss"] for row in rows])
-    torch.testing.assert_close(losses["examples"], means.mean())
-    assert losses["examples"] != losses["tokens"]  # the sentences have different lengths
-
-
-def test_filling_in_evaluation_mode_reads_no_dropout_and_leaves_the_mode():
-    plm = make_plm().train()  # dropout in its configuration
-    objective = MaskTuning(0.5, ExactMasking(1.0), fill_mode="eval")
-    batch = prepared(plm, objective)
-    filled = [objective(plm, batch).perturbed_ids for _ in range(5)]
-    assert all(torch.equal(filled[0], other) for other in filled[1:])
-    assert all(module.training for module in plm.mlm.modules())
-    expected = plm.eval().fill_masks(batch, batch["mask"]).perturbed_ids
-    assert torch.equal(filled[0], expected)
 
 
 def test_both_texts_are_classified(still_plm):
@@ -110,44 +80,10 @@ def test_double_validation_by_hand(rejected):
     assert output.loss.item() == pytest.approx(kept / 3, rel=1e-5)
 
 
-def test_masks_on_one_side_of_a_pair():
-    for tokenizer in (make_tokenizer(), make_tokenizer(ROBERTA_SPECIALS, double_separator=True)):
-        batch = dict(tokenizer([("good film", "bad slow plot"), ("a", "the story")], padding=True, return_tensors="pt"))
-        maskable = maskable_positions(batch, tokenizer)
-        first, second = (OneSide(ExactMasking(1.0), side, tokenizer)(batch, maskable) for side in ("first", "second"))
-        assert first.sum(1).tolist() == [2, 1] and second.sum(1).tolist() == [3, 2]
-        assert torch.equal(first | second, maskable) and not (first & second).any()
-    alone = dict(tokenizer(["good film"], return_tensors="pt"))
-    with pytest.raises(UserError, match="holds no pairs"):
-        OneSide(HALF, "second", tokenizer)(alone, maskable_positions(alone, tokenizer))
-    empty = dict(tokenizer([("good film", "")], return_tensors="pt"))  # a pair nevertheless
-    assert not OneSide(HALF, "second", tokenizer)(empty, maskable_positions(empty, tokenizer)).any()
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: MaskTuning(fill_mode="both"), "fill_mode is 'both'; expected one of train, eval"),
-        (lambda: MaskTuning(mlm_reduction="mean"), "mlm_reduction is 'mean'"),
-        (lambda: MaskTuning(classifier_reads="both"), "classifier_reads is 'both'; expected one of refilled, original"),
-        (
-            lambda: MaskTuning(classification=OriginalAndRefilled(), classifier_reads="original"),
-            "is 'original_and_refilled', which compares a text with its refilled copy, but classifier_reads is 'orig",
-        ),
-        (lambda: DoubleValidated("keep"), "rejected is 'keep'"),
-        (lambda: DoubleValidated(confidence=2), "confidence is 2"),
-        (lambda: OneSide(HALF, "left", make_tokenizer()), "side is 'left'"),
-    ],
-)
-def test_bad_options(make, message):
-    with pytest.raises(UserError, match=message):
-        make()
-
-
 @pytest.mark.parametrize("update", ["joint", "balanced"])
 @pytest.mark.parametrize("classification", [OriginalAndRefilled, DoubleValidated])
 def test_every_reading_trains(tmp_path, classification, update):
-    objective = MaskTuning(0.5, HALF, classification=classification(), fill_mode="eval", mlm_reduction="examples")
+    objective = MaskTuning(0.5, HALF, classification=classification())
     trainer = train(tmp_path, objective, update=update)
     assert all(math.isfinite(loss) for (loss,) in history(trainer, "loss"))
 

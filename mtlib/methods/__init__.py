@@ -6,10 +6,8 @@ To add one, write its file and its test, and put its `Method` into `METHODS`.
 from mtlib.method import Method
 from mtlib.methods.confidence_regularization import CONFIDENCE_REGULARIZATION
 from mtlib.methods.frozen_bias import BIAS_PRODUCT, LEARNED_MIXIN, REWEIGHT
-from mtlib.methods.hidden_cut import HIDDEN_CUT
 from mtlib.methods.ipt import IPT
 from mtlib.methods.product_of_experts import PRODUCT_OF_EXPERTS
-from mtlib.methods.span_cutoff import SPAN_CUTOFF
 from mtlib.methods.table3 import (
     AUGMENTED,
     FINE_TUNING,
@@ -19,6 +17,7 @@ from mtlib.methods.table3 import (
     PERTURB_FIRST,
     SEQUENTIAL,
 )
+from mtlib.methods.two_views import HIDDEN_CUT, SPAN_CUTOFF
 from mtlib.settings import check_choice
 
 # in the order of the paper's tables

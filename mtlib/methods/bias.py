@@ -5,6 +5,7 @@ A bias model is fitted on the training set and says, for each example, how likel
 read it.
 """
 
+import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -85,6 +86,29 @@ class AddBias(Preparer):
         for name, values in (("bias_log_probabilities", logs), ("bias_features", shown)):
             examples = with_column(examples, name, values.astype(np.float32).tolist())
         return Prepared(examples, bias_quality(probabilities, labels))
+
+
+def check_probabilities(examples: Dataset | None, name: str, n_labels: int, logarithms: bool = False) -> None:
+    """Raise `UserError` where a row of the column `name` does not add up to 1: the loss could then be 0, or anything.
+
+    Without examples, and where they are made on the fly, nothing is checked.
+    """
+    if not isinstance(examples, Dataset) or name not in examples.column_names:
+        return
+
+    def holds(row: object) -> bool:
+        if not isinstance(row, list) or len(row) != n_labels:
+            return False
+        total = sum(math.exp(min(value, 1)) for value in row) if logarithms else sum(row)  # no overflow
+        return abs(total - 1) < 0.01  # room for rounded numbers; False for NaN
+
+    for number, row in enumerate(examples.with_format(None)[name][:]):
+        if not holds(row):
+            what = "logarithms of probabilities" if logarithms else "probabilities"
+            raise UserError(
+                f"row {number} of the training set has {row} for {name}; expected the {what} of {n_labels} labels, "
+                "which add up to 1."
+            )
 
 
 def predict_out_of_fold(

@@ -10,8 +10,9 @@ from torch import Tensor
 from mtlib.contexts import evaluating
 from mtlib.encoding import Collator, batches_by_length
 from mtlib.method import LearningRates, Method, Prepared, Preparer, Stage, check_labelled, with_column
+from mtlib.methods.bias import check_probabilities
 from mtlib.methods.bias_models import BiasSettings, add_bias
-from mtlib.objectives import FineTuning, Objective, ObjectiveOutput, check_probabilities
+from mtlib.objectives import FineTuning, Objective, ObjectiveOutput
 from mtlib.plm import SharedPLM
 
 

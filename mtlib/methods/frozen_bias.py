@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from contextlib import ExitStack
 
 import torch
 from datasets import Dataset
@@ -9,17 +10,9 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, softplus
 
 from mtlib.method import LearningRates, Method, Stage
-from mtlib.methods.bias import SMALLEST
+from mtlib.methods.bias import SMALLEST, check_probabilities
 from mtlib.methods.bias_models import BiasSettings, add_bias
-from mtlib.objectives import (
-    Objective,
-    ObjectiveOutput,
-    check_probabilities,
-    classify_with_state,
-    fine_tuning_loss,
-    require_built,
-    state_size,
-)
+from mtlib.objectives import Objective, ObjectiveOutput, fine_tuning_loss, require_built
 from mtlib.plm import SharedPLM
 
 
@@ -99,6 +92,18 @@ def _reweighting(bias_probabilities: Tensor, labels: Tensor) -> Tensor:
     return (1 - bias_probabilities.detach().float().gather(1, labels[:, None]).squeeze(1)).clamp(min=0)
 
 
+def classify_with_state(plm: SharedPLM, batch: dict) -> tuple[Tensor, Tensor]:
+    """Class logits `(batch, num_labels)`, and the state of each text before dropout `(batch, hidden)`, in one pass."""
+    read = []  # by the parts of the classifier that stand above the trunk, in their order
+    with ExitStack() as hooks:
+        for part in plm.classifier.children():
+            if part is not plm.trunk:
+                hooks.enter_context(part.register_forward_pre_hook(lambda module, args: read.append(args[0])))
+        logits = plm.classify(batch)
+    state = read[0]  # (batch, hidden), or (batch, seq, hidden) where the head takes the first token itself
+    return logits, state[:, 0] if state.ndim == 3 else state
+
+
 class _WithFrozenBias(Objective):
     """For objectives that read `bias_log_probabilities`, `(batch, classes)`, which a preparer has added."""
 
@@ -131,7 +136,7 @@ class LearnedMixin(_WithFrozenBias):
 
     def build(self, plm: SharedPLM, examples: Dataset | None = None) -> None:
         super().build(plm, examples)
-        self.gate = nn.Linear(state_size(plm), 1)
+        self.gate = nn.Linear(plm.config.hidden_size, 1)
 
     def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
         require_built(self, self.gate)

@@ -16,7 +16,7 @@ from mtlib.encoding import Collator, batches_by_length
 from mtlib.errors import UserError
 from mtlib.method import LearningRates, Method, Prepared, Preparer, Stage
 from mtlib.methods.treebank import RELATIONS, Sentence, development_files, read_conllu, training_files
-from mtlib.objectives import FineTuning, Objective, ObjectiveOutput, require_built, state_size, text_state
+from mtlib.objectives import FineTuning, Objective, ObjectiveOutput, require_built
 from mtlib.plm import SharedPLM
 from mtlib.settings import Above0, Count, Name, Settings
 from mtlib.tokens import text_reader
@@ -74,7 +74,7 @@ class DependencyParsing(Objective):
         return {"words": 0, "heads": NO_WORD, "relations": NO_WORD}
 
     def build(self, plm: SharedPLM, examples: Dataset | None = None) -> None:
-        hidden = state_size(plm)
+        hidden = plm.config.hidden_size
         self.arc = nn.Parameter(torch.empty(hidden + 1, hidden))
         self.relation = nn.Parameter(torch.empty(len(RELATIONS), hidden + 1, hidden + 1))
         for weight in (self.arc, self.relation):
@@ -107,6 +107,21 @@ class DependencyParsing(Objective):
         gold_heads = pad(candidates.gather(1, places), (0, 1), value=1.0)  # (batch, words, hidden + 1)
         relation_scores = torch.einsum("bwd,rde,bwe->bwr", dependents, self.relation, gold_heads)
         return Parse(arc_scores, relation_scores)
+
+
+def text_state(plm: SharedPLM, output, batch: dict) -> Tensor:
+    """A state of each whole text in what the trunk gave back, `(batch, hidden)`, where nothing is classified.
+
+    The pooler's where there is one (BERT), the last `</s>` of the decoder (BART), else the first token (RoBERTa).
+    """
+    if getattr(output, "pooler_output", None) is not None:
+        return output.pooler_output
+    states = output.last_hidden_state  # (batch, seq, hidden)
+    if not plm.config.is_encoder_decoder:
+        return states[:, 0]
+    places = torch.arange(states.shape[1], device=states.device)
+    last = ((batch["input_ids"] == plm.config.eos_token_id) * places).argmax(1)  # (batch,)
+    return states[torch.arange(len(states), device=states.device), last]
 
 
 def _word_means(states: Tensor, words: Tensor, n_words: int) -> Tensor:

@@ -18,7 +18,7 @@ from mtlib.methods.confidence_regularization import CONFIDENCE_REGULARIZATION
 from mtlib.methods.frozen_bias import BIAS_PRODUCT, LEARNED_MIXIN, REWEIGHT
 from mtlib.methods.product_of_experts import PRODUCT_OF_EXPERTS, ProductOfExpertsSettings
 from mtlib.methods.readings import READINGS
-from mtlib.methods.span_cutoff import SPAN_CUTOFF
+from mtlib.methods.two_views import SPAN_CUTOFF
 from mtlib.objectives import FineTuning, MaskedLM, MaskTuning
 from mtlib.plm import SharedPLM
 from mtlib.plm_checks import check_fill

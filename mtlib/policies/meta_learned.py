@@ -29,8 +29,8 @@ from mtlib.contexts import evaluating, forked_random_state
 from mtlib.encoding import Collator
 from mtlib.errors import UserError
 from mtlib.masking import CountedMasking, gumbel, maskable_positions
+from mtlib.method import Prepared, Preparer, check_labelled, with_column
 from mtlib.plm import SharedPLM, word_embeddings
-from mtlib.preparer import Prepared, Preparer, check_labelled, with_column
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from torch import Tensor
 from mtlib.contexts import forked_random_state
 from mtlib.marking import WORD, MarkTokens, Spans
 from mtlib.masking import CountedMasking
+from mtlib.method import Preparer
 from mtlib.paths import MINI_MODEL_DIR, MINI_POS_DIR
 from mtlib.plm import SharedPLM
 from mtlib.policies.pos_probe import PosProbe, Span
-from mtlib.preparer import Preparer
 
 WordClass = Literal["content", "function"]
 WORD_CLASSES = {"content": 1, "function": 2}  # in the column `word_class`; 0: neither, as punctuation

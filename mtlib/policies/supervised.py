@@ -21,10 +21,10 @@ from mtlib.encoding import tokenise
 from mtlib.errors import UserError
 from mtlib.marking import WORD, MarkTokens, Spans, check_offsets
 from mtlib.masking import MaskingPolicy, gumbel, uniform
+from mtlib.method import Prepared, Preparer, with_column
 from mtlib.plm import SharedPLM, word_embeddings
 from mtlib.policies.known import MarkCause
 from mtlib.policies.pointer import PointedSpan, SpanPointer, best_spans, fit_span_pointer, span_logits
-from mtlib.preparer import Prepared, Preparer, with_column
 from mtlib.testbed.known_words import of_testbed
 
 

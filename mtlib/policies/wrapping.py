@@ -1,4 +1,4 @@
-"""Policies around another policy: in one text of a pair alone, or with masks that are drawn once."""
+"""A policy around another one, whose masks are drawn once."""
 
 from dataclasses import dataclass
 
@@ -8,42 +8,9 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from mtlib.encoding import Collator
-from mtlib.errors import UserError
 from mtlib.masking import MaskingPolicy, check_policy, draw_mask
+from mtlib.method import Prepared, Preparer, with_column
 from mtlib.plm import SharedPLM
-from mtlib.preparer import Prepared, Preparer, with_column
-from mtlib.settings import check_choice
-
-
-class OneSide(MaskingPolicy):
-    """Another policy, on the first or the second text of a pair alone; its rate is then a share of that text.
-
-    Args:
-        policy: which of the tokens there.
-        side: "first" or "second".
-        tokenizer: its separator ends the first text.
-    """
-
-    def __init__(self, policy: MaskingPolicy, side: str, tokenizer):
-        check_policy(policy, required=True)
-        check_choice("side", side, ("first", "second"))
-        if tokenizer.sep_token_id is None:
-            raise UserError(f"{type(tokenizer).__name__} has no separator token, so the texts of a pair look like one.")
-        self.policy, self.side, self.separator = policy, side, tokenizer.sep_token_id
-        self.columns, self.predict_all = policy.columns, policy.predict_all
-
-    def __repr__(self) -> str:
-        return f"OneSide({self.policy!r}, {self.side!r})"
-
-    def preparers(self) -> tuple[Preparer, ...]:
-        return self.policy.preparers()
-
-    def __call__(self, batch, maskable, generator=None, plm=None) -> Tensor:
-        ends = batch["input_ids"] == self.separator  # (batch, seq)
-        second = (ends.cumsum(dim=1) - ends.long()) > 0  # (batch, seq): after the first separator
-        if self.side == "second" and (ends.sum(dim=1) < 2).all():
-            raise UserError("side is 'second', but the batch holds no pairs; leave it out for single texts.")
-        return self.policy(batch, maskable & (second if self.side == "second" else ~second), generator, plm)
 
 
 class FixedMasking(MaskingPolicy):

@@ -1,0 +1,265 @@
+"""A second view of each text with something cut out, and agreement between the two views.
+
+Span Cutoff (Shen et al. 2020) cuts a span of the tokens, HiddenCut (Chen et al. 2021) one of every layer's output.
+"""
+
+import math
+from abc import abstractmethod
+from contextlib import ExitStack, contextmanager
+from typing import NamedTuple
+
+import torch
+from datasets import Dataset
+from torch import Tensor, nn
+from torch.nn.functional import kl_div
+
+from mtlib.errors import UserError
+from mtlib.method import LearningRates, Method, Stage
+from mtlib.objectives import Objective, ObjectiveOutput, fine_tuning_loss
+from mtlib.plm import SharedPLM
+from mtlib.settings import Settings, Share, check
+
+BERT_LIKE = ("bert", "roberta", "xlm-roberta", "camembert", "electra")  # one kind of layer, under one set of names
+TOP = 0.4  # share of the tokens, those with the most attention, at which a span may start
+
+
+def jensen_shannon(logits: Tensor, other_logits: Tensor, released: bool = False) -> Tensor:
+    """JS = 1/2 KL(p, m) + 1/2 KL(q, m) with m = (p + q) / 2, in nats, mean over the batch: scalar, float32.
+
+    Args:
+        logits, other_logits: of p and q, `(batch, classes)`.
+        released: 1/2 KL(m, p) + 1/2 KL(m, q) instead, which is what the code of Shen et al. (2020) and of Chen et al.
+            (2021) computes: no Jensen-Shannon divergence, and without an upper bound.
+    """
+    log_p, log_q = logits.float().log_softmax(-1), other_logits.float().log_softmax(-1)  # (batch, classes)
+    log_m = torch.logsumexp(torch.stack([log_p, log_q]), 0) - math.log(2)
+    pairs = [(log_m, log_p), (log_m, log_q)] if released else [(log_p, log_m), (log_q, log_m)]
+    # kl_div(b, a) is KL(a, b)
+    return sum(kl_div(b, a, reduction="batchmean", log_target=True) for a, b in pairs) / 2
+
+
+class TwoViews(Objective):
+    """L = CE(z) + cut_weight * CE(z') + divergence_weight * JS(z, z'), where z' are the logits of a cut view.
+
+    Args:
+        ratio: length of the cut span, as a share of the tokens.
+        cut_weight, divergence_weight: 1 and 1 in both papers' scripts.
+        faithful_to_code: with the divergence of the released code, see `jensen_shannon`.
+    """
+
+    def __init__(
+        self,
+        ratio: float = 0.1,
+        cut_weight: float = 1.0,
+        divergence_weight: float = 1.0,
+        faithful_to_code: bool = False,
+    ):
+        super().__init__()
+        check("ratio", ratio, Share)
+        self.ratio, self.cut_weight, self.divergence_weight = ratio, cut_weight, divergence_weight
+        self.faithful_to_code = faithful_to_code
+
+    @abstractmethod
+    def classify_cut(self, plm: SharedPLM, batch: dict) -> Tensor:
+        """Class logits of the cut view, `(batch, num_labels)`."""
+
+    def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
+        batch = self.prepare(plm, batch)
+        logits, cut_logits = plm.classify(batch), self.classify_cut(plm, batch)  # (batch, num_labels)
+        parts = {
+            "ft_loss": fine_tuning_loss(logits, batch["labels"]),
+            "cut_loss": fine_tuning_loss(cut_logits, batch["labels"]),
+            "divergence": jensen_shannon(logits, cut_logits, self.faithful_to_code),
+        }
+        weights = {"ft_loss": 1.0, "cut_loss": self.cut_weight, "divergence": self.divergence_weight}
+        return ObjectiveOutput(parts, weights, logits)
+
+
+class SpanCutoff(TwoViews):
+    """The cut view (Shen et al. 2020): a span is set to 0 in what the embedding layer gives, and not attended to.
+
+    The span has floor(ratio * n) of the n tokens, special ones included, and starts anywhere before n less its length.
+    So a text of fewer than 10 tokens is never cut at the paper's ratio of 0.1 (47 % of SST-2's phrases). In an
+    encoder-decoder the span is cut from the decoder's input as well, where it stands one place further on; the decoder
+    may still attend to these places, which hold nothing but their position.
+    """
+
+    name = "span_cutoff"
+
+    def check(self, plm: SharedPLM) -> None:
+        embedding_layers(plm)
+
+    def prepare(self, plm: SharedPLM, batch: dict, generator: torch.Generator | None = None) -> dict:
+        if "cut" in batch:
+            return batch
+        attended = batch["attention_mask"].bool()  # (batch, seq)
+        n = attended.sum(1)  # (batch,)
+        length = (self.ratio * n.double()).long()
+        draws = torch.rand(len(n), generator=generator, device=None if generator is None else generator.device)
+        start = (draws.to(n.device) * (n - length)).long()
+        return {**batch, "cut": span(attended, start, length)}
+
+    def classify_cut(self, plm: SharedPLM, batch: dict) -> Tensor:
+        cut = batch["cut"]  # (batch, seq)
+        seen = batch["attention_mask"] * ~cut
+        with _zeroed(embedding_layers(plm), cut):
+            return plm.classify(batch | {"attention_mask": seen})
+
+
+def span(attended: Tensor, start: Tensor, length: Tensor) -> Tensor:
+    """True from the `start`-th attended token of each text on, for `length` of them: bool `(batch, seq)`."""
+    place = attended.long().cumsum(1) - 1  # (batch, seq): how many attended tokens stand before it
+    return attended & (place >= start[:, None]) & (place < (start + length)[:, None])
+
+
+def embedding_layers(plm: SharedPLM) -> list[nn.Module]:
+    """The modules whose output is the embedding layer's: one, or the encoder's and the decoder's.
+
+    Raises:
+        UserError: they are not where the known families have them.
+    """
+    trunk = plm.trunk
+    if hasattr(trunk, "encoder") and hasattr(trunk.encoder, "layernorm_embedding"):  # BART
+        return [trunk.encoder.layernorm_embedding, trunk.decoder.layernorm_embedding]
+    if hasattr(trunk, "embeddings"):
+        return [trunk.embeddings]
+    raise UserError(
+        f"SpanCutoff does not know where {type(trunk).__name__} keeps its embedding layer; expected `embeddings`, as "
+        "in BERT and RoBERTa, or `encoder.layernorm_embedding`, as in BART."
+    )
+
+
+@contextmanager
+def _zeroed(layers: list[nn.Module], cut: Tensor):
+    shifted = cut.roll(1, dims=1)  # what an encoder-decoder's decoder reads
+    shifted[:, 0] = False
+    with ExitStack() as hooks:
+        for layer, at in zip(layers, (cut, shifted), strict=False):
+
+            def zero(module, args, output, at=at):
+                return output.masked_fill(at[:, :, None], 0.0)
+
+            hooks.enter_context(layer.register_forward_hook(zero))
+        yield
+
+
+class HiddenCut(TwoViews):
+    """The cut view (Chen et al. 2021): in every layer a span of the feed-forward sublayer's output is set to 0.
+
+    The span takes the place of that sublayer's dropout. It is cut before the residual connection, which therefore
+    survives, and before the layer norm. It has max(1, floor(ratio * n)) of the n tokens and starts at one of the 40 %
+    that receive the most attention in that layer (sum over the queries, mean over the heads), drawn anew for each
+    layer and example; it ends with the text. In BART, whose dropout is no module, the dropout stays on after the cut.
+
+    The attention weights that choose the span are those after their own dropout: transformers gives no others. Only its
+    "eager" attention gives any, so `build` switches the model to that, which is slower.
+
+    Args:
+        faithful_to_code: with the divergence of the released code (`jensen_shannon`), and with the attention of padding
+            counted in.
+    """
+
+    name = "hidden_cut"
+
+    def check(self, plm: SharedPLM) -> None:
+        layers(plm)
+        former = "is_gradient_checkpointing"  # in transformers 5.20; later versions warn when it is read
+        name = "is_activation_checkpointing" if hasattr(plm.trunk, "is_activation_checkpointing") else former
+        if getattr(plm.trunk, name):
+            raise UserError("HiddenCut cannot be computed a second time; leave gradient_checkpointing out.")
+
+    def build(self, plm: SharedPLM, examples: Dataset | None = None) -> None:
+        plm.classifier.set_attn_implementation("eager")
+
+    def prepare(self, plm: SharedPLM, batch: dict, generator: torch.Generator | None = None) -> dict:
+        """Draw `cut_starts`, `(batch, layers)`, uniform in [0, 1)."""
+        if "cut_starts" in batch:
+            return batch
+        shape = (len(batch["input_ids"]), len(layers(plm)))
+        device = None if generator is None else generator.device
+        draws = torch.rand(shape, generator=generator, device=device)
+        return {**batch, "cut_starts": draws.to(batch["input_ids"].device)}
+
+    def classify_cut(self, plm: SharedPLM, batch: dict) -> Tensor:
+        self.check(plm)  # once more: a trainer switches gradient checkpointing on when it begins to train
+        if plm.config._attn_implementation != "eager":
+            raise UserError(
+                "HiddenCut reads attention weights, and this model gives none (its attn_implementation is "
+                f"{plm.config._attn_implementation!r}); call objective.build(plm) before the first batch."
+            )
+        with self._cutting(plm, batch["attention_mask"].bool(), batch["cut_starts"]):
+            return plm.classify(batch)
+
+    @contextmanager
+    def _cutting(self, plm: SharedPLM, attended: Tensor, draws: Tensor):
+        weights: dict[int, Tensor] = {}  # of the layer that runs
+        hooks = ExitStack()
+        for number, layer in enumerate(layers(plm)):
+
+            def note(module, args, output, number=number):
+                weights[number] = output[1].detach().float()  # (batch, heads, queries, keys)
+
+            def cut(module, args, output, number=number, instead=layer.instead_of_dropout):
+                places = self._span(weights.pop(number), attended, draws[:, number])
+                return (args[0] if instead else output).masked_fill(places[:, :, None], 0.0)
+
+            hooks.enter_context(layer.attention.register_forward_hook(note))
+            hooks.enter_context(layer.output.register_forward_hook(cut))
+        with hooks:
+            yield
+
+    def _span(self, weights: Tensor, attended: Tensor, draws: Tensor) -> Tensor:
+        """Where one layer is cut, bool `(batch, seq)`."""
+        n = attended.sum(1)  # (batch,)
+        if not self.faithful_to_code:
+            weights = weights * attended[:, None, :, None]
+        received = weights.mean(1).sum(1).masked_fill(~attended, -torch.inf)  # (batch, seq)
+        candidates = (TOP * n.double()).long().clamp(min=1)
+        rank = (draws * candidates).long()  # (batch,), 0 for the token with the most attention
+        start = received.argsort(dim=1, descending=True, stable=True).gather(1, rank[:, None])  # (batch, 1)
+        place = (attended.long().cumsum(1) - 1).gather(1, start).squeeze(1)
+        return span(attended, place, (self.ratio * n.double()).long().clamp(min=1))
+
+
+class Layer(NamedTuple):
+    """The two modules of a transformer layer that HiddenCut needs."""
+
+    attention: nn.Module  # gives (output, attention weights)
+    output: nn.Module  # whose output, or input where it is the dropout, is that of the feed-forward sublayer
+    instead_of_dropout: bool
+
+
+def layers(plm: SharedPLM) -> list[Layer]:
+    """The layers of the trunk, an encoder's before a decoder's.
+
+    Raises:
+        UserError: they are not built as those of the families that are known.
+    """
+    trunk, family = plm.trunk, plm.config.model_type
+    if family == "bart":
+        both = [*trunk.encoder.layers, *trunk.decoder.layers]
+        return [Layer(layer.self_attn, layer.fc2, instead_of_dropout=False) for layer in both]
+    if family in BERT_LIKE:
+        return [Layer(layer.attention.self, layer.output.dropout, True) for layer in trunk.encoder.layer]
+    raise UserError(
+        f"HiddenCut does not know the layers of {type(trunk).__name__}; expected a model of the family "
+        f"{', '.join(BERT_LIKE)} or bart."
+    )
+
+
+def _span_cutoff(settings: Settings, rates: LearningRates, tokenizer) -> tuple[Stage, ...]:
+    return (Stage(SpanCutoff(), rates),)
+
+
+def _hidden_cut(settings: Settings, rates: LearningRates, tokenizer) -> tuple[Stage, ...]:
+    return (Stage(HiddenCut(), rates),)
+
+
+SPAN_CUTOFF = Method(
+    "span_cutoff", "Span Cutoff", "a second view with a span cut out, and agreement of the two",
+    _span_cutoff, paper="Span Cutoff", colour="#332288", marker="p",
+)  # fmt: skip
+HIDDEN_CUT = Method(
+    "hidden_cut", "HiddenCut", "a second view with spans cut out of every layer, and agreement of the two",
+    _hidden_cut, paper="HiddenCut", colour="#fb6a9a", marker="h",
+)  # fmt: skip
