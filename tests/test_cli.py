@@ -88,10 +88,10 @@ def test_help_says_what_is_taken_by_default():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("run --task nli --method fine_tuning --alpha 0.3", "alpha is 0.3, but fine_tuning does not read it"),
+        ("run --task nli --method fine_tuning --alpha 0.3", "alpha is '0.3', but fine_tuning does not read it"),
         ("run --task nli --method mask_tunin", "; did you mean 'mask_tuning'?"),
         ("run --task nil --method mask_tuning", "; did you mean 'nli'?"),
-        ("run --task nli --method mask_tuning --alpha 2", "alpha is 2.0"),
+        ("run --task nli --method mask_tuning --alpha 2", "alpha is '2'"),
         (
             "run --task nli --method mask_tuning --masking known_cause --source no/such",
             "source is 'no/such', which does not exist; write a testbed there with `python -m mtlib testbed --out no/",
@@ -99,8 +99,7 @@ def test_help_says_what_is_taken_by_default():
         ("run --task nli --method reweight --bias shortcut --source no/such", "write a testbed there with"),
         (
             "run --task nli --method mask_tuning --classifier-reads original --fill sample",
-            "fill is 'sample', but classifier_reads is 'original', which does not read it; leave it out, or give "
-            "classifier_reads refilled",
+            "fill is 'sample', but classifier_reads is 'original', which fills nothing; leave one of them out",
         ),
         (
             "run --task nli --method mask_tuning --classifier-reads original --classification validated_or_dropped",
