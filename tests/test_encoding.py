@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 import torch
 from datasets import ClassLabel, Dataset, DatasetDict
+from transformers import EsmTokenizer
 
 from mtlib import encoding
 from mtlib.encoding import predict, predict_with, tokenise
 from mtlib.errors import UserError
 from mtlib.objectives import FineTuning
+from mtlib.plm import SharedPLM
 from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer
 from tests.conftest import make_plm, tiny_bert_config
 
@@ -92,6 +94,37 @@ def test_cutting_that_nobody_asked_for_is_said(plm):
         tokenise(texts.select([0, 2]), plm.tokenizer)
 
 
+def test_a_tokenizer_in_python_says_what_it_cuts(tmp_path):
+    (tmp_path / "vocab.txt").write_text("\n".join(["<cls>", "<pad>", "<eos>", "<unk>", *"LAGVSERTID", "<mask>"]))
+    tokenizer = EsmTokenizer(tmp_path / "vocab.txt", model_max_length=10)
+    with pytest.warns(UserWarning, match="1 of 3 texts were cut to 10 tokens"):
+        examples = tokenise(Dataset.from_dict({"text": ["LAGV" * 5, "LAGVLAGV", "LA"]}), tokenizer)
+    assert examples["length"][:] == [10, 10, 4]
+
+
+@pytest.mark.parametrize("pair", [False, True])
+def test_lists_of_texts_are_predicted_and_answers_have_names(telling_plm, pair):
+    dataset = rows(20, pair)
+    texts = list(zip(dataset["text"], dataset["text_pair"], strict=True)) if pair else dataset["text"][:]
+    logits = predict(telling_plm, texts)
+    assert np.array_equal(logits, predict(telling_plm, dataset))
+    telling_plm.config.id2label = {0: "negative", 1: "positive"}
+    names = ["negative" if first >= second else "positive" for first, second in logits]
+    assert predict(telling_plm, texts, names=True) == names and {*names} == {"negative", "positive"}
+
+
+def test_texts_are_cut_as_in_the_training(telling_plm, tmp_path):
+    arguments = ObjectiveArguments(
+        str(tmp_path / "run"), max_steps=1, learning_rate=0.0, use_cpu=True, disable_tqdm=True, save_strategy="no",
+    )  # fmt: skip
+    examples = tokenise(rows(8), telling_plm.tokenizer, max_length=6).shuffle(0).select(range(6))
+    ObjectiveTrainer(telling_plm, FineTuning(), arguments, examples).train()
+    telling_plm.save_pretrained(tmp_path / "saved")
+    again = SharedPLM.from_pretrained(tmp_path / "saved")
+    assert np.array_equal(predict(again, rows(8)), predict(again, rows(8), max_length=6))
+    assert not np.array_equal(predict(again, rows(8)), predict(again, rows(8), max_length=60))
+
+
 def test_precision_can_be_chosen(telling_plm, monkeypatch):
     monkeypatch.setattr(encoding, "precision", lambda: {"bf16": True, "use_cpu": True})
     exact, rounded = predict(telling_plm, rows(10), bf16=False), predict(telling_plm, rows(10))
@@ -115,6 +148,9 @@ def test_columns_that_an_objective_needs_are_carried_through(plm):
     assert set(kept.column_names) - set(plain.column_names) == {"bias"}
     both = tokenise(dataset, plm.tokenizer, keep=("text", "text_pair"))  # as preparers ask, that read pairs too
     assert "text" in both.column_names and "text_pair" not in both.column_names
+    pairs = rows(6, pair=True)
+    kept = tokenise(pairs, plm.tokenizer, keep=["text"])
+    assert kept["text_pair"][:] == pairs["text_pair"][:]
     with pytest.raises(UserError, match="keep names weight; expected some of the columns text, label, bias"):
         tokenise(dataset, plm.tokenizer, keep=["weight"])
     with pytest.raises(UserError, match=r"keep names length; .* none that tokenising writes itself"):
@@ -153,11 +189,6 @@ def test_a_format_of_the_rows_changes_nothing(telling_plm, form):
     formatted = dataset.with_format(form, columns=["text"])  # which hides the labels too
     assert tokenise(formatted, telling_plm.tokenizer)[:] == tokenise(dataset, telling_plm.tokenizer)[:]
     assert np.array_equal(predict(telling_plm, formatted), predict(telling_plm, dataset))
-
-
-def test_text_that_spells_a_special_token_is_text(plm):
-    (row,) = tokenise(Dataset.from_list([{"text": "good [SEP] bad", "label": 0}]), plm.tokenizer)
-    assert row["input_ids"].count(plm.tokenizer.sep_token_id) == 1
 
 
 def test_a_trainer_that_is_there_already(plm, tmp_path):

@@ -1,5 +1,10 @@
+import copy
+from pathlib import Path
+from types import SimpleNamespace
+
 import pytest
 import torch
+from huggingface_hub import HfApi
 from safetensors.torch import load_file, save_file
 from transformers import (
     AlbertConfig,
@@ -11,8 +16,10 @@ from transformers import (
     FunnelConfig,
     GPT2Config,
     GPT2ForSequenceClassification,
+    IBertConfig,
     ModernBertConfig,
     MPNetConfig,
+    PerceiverConfig,
     RobertaConfig,
     pipeline,
     set_seed,
@@ -47,6 +54,7 @@ ARCHITECTURES = {
     ),
     "electra": (ElectraConfig(**FORM, embedding_size=8), (BERT_SPECIALS, False)),
     "deberta_v2": (DebertaV2Config(**FORM), (BERT_SPECIALS, False)),
+    "ibert": (IBertConfig(**FORM, **ROBERTA_IDS), PAIR_OF_SPECIALS),
     "mpnet": (MPNetConfig(**FORM, **ROBERTA_IDS), PAIR_OF_SPECIALS),
     "modernbert": (
         ModernBertConfig(
@@ -137,6 +145,29 @@ class TestEveryArchitecture:
         make_plm(config, make_tokenizer(specials, double)).save_pretrained(tmp_path)
         assert SharedPLM.from_pretrained(tmp_path).config.num_labels == num_labels
 
+    @pytest.mark.parametrize("shared", [True, False])
+    def test_added_tokens_are_resized_in_both_heads_and_read_back(self, name, shared, tmp_path):
+        if name == "ibert":
+            pytest.skip("transformers does not resize it")
+        config, (specials, double) = ARCHITECTURES[name]
+        plm = make_plm(copy.deepcopy(config), make_tokenizer(specials, double), shared).eval()
+        batch, mask = masked_batch(plm)
+        with torch.no_grad():
+            classes, words = plm.classify(batch), plm.masked_lm_logits(batch, mask)
+        n = len(plm.tokenizer)
+        plm.tokenizer.add_tokens(["covidxyz", "zebras"])
+        assert plm.resize_token_embeddings(mean_resizing=False).weight.shape[0] == n + 2
+        with torch.no_grad():
+            torch.testing.assert_close(plm.classify(batch), classes)
+            torch.testing.assert_close(plm.masked_lm_logits(batch, mask)[:, :n], words)
+        batch, mask = masked_batch(plm, ["the covidxyz zebras"])
+        MaskTuning(0.5, ExactMasking(1.0))(plm, batch).loss.backward()
+        plm.save_pretrained(tmp_path)
+        again = SharedPLM.from_pretrained(tmp_path).eval()
+        assert again.config.vocab_size == n + 2
+        torch.testing.assert_close(again.classify(batch), plm.eval().classify(batch))
+        torch.testing.assert_close(again.masked_lm_logits(batch, mask), plm.masked_lm_logits(batch, mask))
+
     def test_training_step_on_degenerate_texts(self, name):
         plm = architecture(name)
         loss = MaskTuning(0.6)(plm, make_batch(plm, ["good", "", "zebra"])).loss
@@ -199,6 +230,49 @@ def test_fills(still_plm):
         still_plm.fill_masks(batch, mask, "beam")
     with pytest.raises(UserError, match="top_k is 0"):
         still_plm.fill_masks(batch, mask, "top_k", 0)
+
+
+@pytest.mark.parametrize("part", ["classifier", "mlm"])
+def test_one_part_resized_alone_is_told(plm, part, tmp_path):
+    plm.tokenizer.add_tokens(["covidxyz"])
+    getattr(plm, part).resize_token_embeddings(len(plm.tokenizer))
+    for call in (lambda: plm.save_pretrained(tmp_path), lambda: plm.check_inputs([[1]], "the set")):
+        with pytest.raises(UserError, match=r"resized alone.*plm.resize_token_embeddings\(\)"):
+            call()
+
+
+def test_inputs_by_name_are_answered_as_by_a_classifier(still_plm):
+    batch = make_batch(still_plm, labels=[0, 1, 1, 0])
+    output = still_plm(**batch, mask=torch.ones(4, 1))  # what the objective draws is left out
+    theirs = still_plm.classifier(**batch)
+    torch.testing.assert_close(output.loss, theirs.loss)
+    assert output["logits"].equal(theirs.logits)
+    labels = batch.pop("labels")
+    output = still_plm(**batch)
+    assert output.loss is None
+    output.logits[range(4), labels].sum().backward()
+
+
+def test_pushed_to_the_hub_is_what_saving_writes(plm, tmp_path, monkeypatch):
+    pushed = {}
+
+    def upload(self, repo_id, folder_path, **options):
+        SharedPLM.from_pretrained(folder_path)
+        pushed[repo_id] = (sorted(path.name for path in Path(folder_path).iterdir()), options)
+
+    monkeypatch.setattr(HfApi, "create_repo", lambda self, name, **options: SimpleNamespace(repo_id=f"me/{name}"))
+    monkeypatch.setattr(HfApi, "upload_folder", upload)
+    plm.push_to_hub("robust", private=True, commit_message="First")
+    plm.save_pretrained(tmp_path)
+    assert pushed == {"me/robust": (sorted(path.name for path in tmp_path.iterdir()), {"commit_message": "First"})}
+
+
+def test_saved_files_do_not_tell_how_the_last_text_was_cut(plm, tmp_path):
+    plm.save_pretrained(tmp_path / "first")
+    plm.tokenizer("the film is good", truncation=True, padding="max_length", max_length=4)
+    plm.save_pretrained(tmp_path / "second")
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        assert (tmp_path / "first" / name).read_bytes() == (tmp_path / "second" / name).read_bytes()
 
 
 def test_nothing_masked_gives_no_rows_and_the_text_back(plm):
@@ -309,6 +383,18 @@ def test_pipeline_loads_the_checkpoint(plm, tmp_path):
 
 
 class TestBadCheckpoints:
+    def test_no_padding_token(self):
+        tokenizer = make_tokenizer()
+        tokenizer.pad_token = None
+        with pytest.raises(UserError, match="has no padding token"):
+            make_plm(tokenizer=tokenizer)
+
+    def test_no_output_layer_over_the_vocabulary(self):
+        heads = {"num_self_attention_heads": 2, "num_cross_attention_heads": 2}
+        form = {"num_latents": 4, "d_latents": 16, "num_blocks": 1, "num_self_attends_per_block": 1}
+        with pytest.raises(UserError, match="PerceiverForMaskedLM predicts words in a way of its own"):
+            make_plm(PerceiverConfig(vocab_size=SIZE["vocab_size"], d_model=16, **form, **heads))
+
     def test_no_mask_token(self, tmp_path):
         tokenizer = make_tokenizer()
         tokenizer.mask_token = None
