@@ -15,10 +15,11 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from mtlib.errors import UserError
-from mtlib.marking import MarkWords, special_tokens, word_marks
+from mtlib.marking import MarkWords, word_marks
 from mtlib.method import Preparer
 from mtlib.plm import SharedPLM
 from mtlib.settings import MASK_RATE, Replacement, Share, check
+from mtlib.tokens import special_tokens
 
 
 class MaskingPolicy(ABC):

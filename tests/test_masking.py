@@ -2,6 +2,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from transformers import PreTrainedTokenizerFast
 
 from mtlib.errors import UserError
 from mtlib.masking import BernoulliMasking, ExactMasking, WholeWordMasking, maskable_positions
@@ -88,6 +89,21 @@ def test_whole_words_are_masked_with_all_their_pieces():
 def test_unknown_tokens_are_not_maskable():
     batch = dict(TOKENIZER(["good zebra film"], return_tensors="pt"))
     assert maskable_positions(batch, TOKENIZER).tolist() == [[False, True, False, True, False]]
+
+
+def test_what_the_tokenizer_adds_and_special_markers_are_not_maskable():
+    """[CLS] and [SEP] of a tokenizer that does not name them, and markers that were added as special tokens."""
+    unnamed = PreTrainedTokenizerFast(
+        tokenizer_object=TOKENIZER.backend_tokenizer, unk_token="[UNK]", pad_token="[PAD]", mask_token="[MASK]"
+    )
+    marked = make_tokenizer()
+    marked.add_tokens(["[E1]"], special_tokens=True)
+    marked.add_tokens(["zebra"])
+    for tokenizer in (unnamed, marked):
+        batch = dict(tokenizer(["a [E1] film zebra" if tokenizer is marked else "a film"], return_tensors="pt"))
+        tokens = tokenizer.convert_ids_to_tokens(batch["input_ids"][0])
+        maskable = {token for token, may in zip(tokens, maskable_positions(batch, tokenizer)[0], strict=True) if may}
+        assert maskable == {*tokens} - {"[CLS]", "[SEP]", "[E1]"} and "film" in maskable
 
 
 def test_a_special_tokens_mask_of_the_batch_is_honoured():

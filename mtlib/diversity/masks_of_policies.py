@@ -17,7 +17,6 @@ from mtlib.data.sources import is_testbed
 from mtlib.data.tasks import get_task
 from mtlib.encoding import tokenise
 from mtlib.errors import UserError
-from mtlib.marking import special_tokens
 from mtlib.masking import MaskingPolicy
 from mtlib.plm import SharedPLM
 from mtlib.policies import ATTRIBUTION, OWN_LENGTH, TESTBED_ONLY, masking_policy, parse_policy
@@ -29,6 +28,7 @@ from mtlib.runs.config import RunConfig, configure
 from mtlib.runs.inputs import drawn_rows, read_inputs
 from mtlib.settings import ENGLISH_PIPELINE
 from mtlib.testbed.known_words import of_testbed
+from mtlib.tokens import special_tokens
 
 # `meta_learned` takes minutes to prepare, `salient_spans` needs a spaCy pipeline, attribution a trained classifier
 DEFAULT = (
