@@ -116,13 +116,13 @@ def prompt(
 ) -> None:
     """Ask a language model for the labels, untrained (Table I)."""
     from mtlib.analysis.frame import measures
-    from mtlib.runs import prompted
+    from mtlib.runs import prompting
 
     if not causal and (per_label is not None or seed):
         raise UserError("--per-label and --seed are about examples that are shown; a masked LM is shown none.")
     shown = 16 if per_label is None else per_label
-    asked = prompted.Prompting(task, source, model, causal, shown, tuple(sets or ()), max_length, seed)
-    description = prompted.evaluate(asked, lambda name: print_line(f"  {name}"))
+    asked = prompting.Prompting(task, source, model, causal, shown, tuple(sets or ()), max_length, seed)
+    description = prompting.evaluate(asked, lambda name: print_line(f"  {name}"))
     rows = [
         [name, scoring, of_set["n"], f"{100 * of_set['accuracy']:.1f}", f"{measures(of_set)['balanced']:.1f}",
          f"{100 * of_set['majority']:.1f}"]
