@@ -16,14 +16,12 @@ from torch.nn.functional import cross_entropy
 from transformers import TrainerCallback
 
 import mtlib
-from mtlib.encoding import Collator, tokenise
+from mtlib.encoding import tokenise
 from mtlib.errors import UserError
 from mtlib.masking import CountedMasking
-from mtlib.method import LearningRates, Prepared, Preparer, Stage
+from mtlib.method import Prepared, Preparer, Stage
 from mtlib.methods import METHODS, Method
 from mtlib.objectives import FineTuning, MaskTuning, Objective, ObjectiveOutput
-from mtlib.policies import masking_policy
-from mtlib.runs.config import configure
 from mtlib.runs.inputs import read_inputs
 from mtlib.runs.records import read_records
 from mtlib.runs.run import run
@@ -123,23 +121,6 @@ class TestPolicyWithScores:
         again = Alike(0.25)({}, wide, torch.Generator().manual_seed(0))
         assert torch.equal(again[:, 3:11], mask)
 
-    def test_a_draw_follows_the_scores(self):
-        """One token of two, scores log 3 and 0 at temperature 1: probabilities 3/4 and 1/4."""
-
-        class Uneven(CountedMasking):
-            def scores(self, batch, maskable, plm):
-                return torch.tensor([1.0986123, 0.0]).expand(maskable.shape)
-
-        mask = Uneven(0.5, temperature=1.0)(
-            {}, torch.ones(20_000, 2, dtype=torch.bool), torch.Generator().manual_seed(0)
-        )
-        assert (mask.sum(1) == 1).all()
-        assert mask[:, 0].float().mean().item() == pytest.approx(0.75, abs=0.012)
-
-    def test_an_unknown_name_is_an_error(self):
-        with pytest.raises(UserError, match="masking is 'every_word'; expected one of exact, bernoulli, whole_word"):
-            masking_policy("every_word", 0.05, None)
-
 
 class TestObjectiveWithAParameter:
     def train(self, folder, objective, plm=None, resume=None, **changes):
@@ -181,14 +162,6 @@ class TestObjectiveWithAParameter:
     def test_a_missing_column_is_told_before_training(self, tmp_path):
         with pytest.raises(UserError, match="no column weight, which WeightedFineTuning needs"):
             ObjectiveTrainer(make_plm(), WeightedFineTuning(), arguments(tmp_path), examples(8))
-
-    def test_columns_of_tokens_and_of_fixed_length_are_stacked(self):
-        plm = make_plm()
-        rows = [dict(plm.tokenizer(text)) | {"labels": 0} for text in ("not funny", "a warm story of a film")]
-        rows = [row | {"span": [1] * len(row["input_ids"]), "teacher": [0.3, 0.7], "weight": 2.0} for row in rows]
-        batch = Collator(plm.tokenizer, {"span": 0, "teacher": 0.0, "weight": 0.0})(rows)
-        assert torch.equal(batch["span"], batch["attention_mask"])
-        assert batch["teacher"].shape == (2, 2) and batch["weight"].tolist() == [2.0, 2.0]
 
 
 class TestCombination:
@@ -392,14 +365,3 @@ class TestShippedRecords:
         assert not was_there and json.loads(path.read_text())["history"] == record["history"]
         _, was_there = run(config(model, precision="auto", seed=5), tmp_path / "copied")
         assert not was_there
-
-    def test_identities_follow_from_the_records(self):
-        from mtlib.runs.records import shipped_records
-
-        for identity, record in shipped_records().items():
-            assert record_identity(record) == identity
-
-
-def test_settings_of_a_method_are_a_type_of_their_own():
-    assert configure("sentiment", "fine_tuning").settings == METHODS["fine_tuning"].settings()
-    assert METHODS["mask_tuning"].rates == LearningRates(5e-4, 5e-4, 5e-4)

@@ -10,15 +10,10 @@ from mtlib.methods.bias import (
     BiasModel,
     bias_quality,
     predict_out_of_fold,
-    words,
 )
 from mtlib.methods.bias_models import BagOfWords, HypothesisOnly, LexicalOverlap, Overlap, Shortcut, TokenOverlap
 from mtlib.testbed import generate
 from tests.conftest import make_plm, tiny_bert_config
-
-
-def test_words():
-    assert words("It's a Cat, the cat's mat!") == ["it's", "a", "cat", "the", "cat's", "mat"]
 
 
 class TestOverlap:
@@ -84,17 +79,6 @@ class TestTokenOverlap:
         together = TokenOverlap().features(plm, texts, pairs)
         assert together.shape == (71, 6)
         assert together[0] == pytest.approx(self.features("a good film", "good", plm), abs=1e-5)
-
-    def test_a_tokenizer_that_pads_on_the_left_gives_the_same_features(self):
-        plm, texts = make_plm(), (["a good film", "it is slow and good and slow"], ["the film is bad", "good"])
-        expected = TokenOverlap().features(plm, *texts)
-        plm.tokenizer.padding_side = "left"
-        assert TokenOverlap().features(plm, *texts).tolist() == expected.tolist()
-
-    def test_texts_without_tokens_have_features_too(self):
-        for premise, hypothesis in (("film", ""), ("", "film"), ("", "")):
-            row = self.features(premise, hypothesis)
-            assert np.isfinite(row).all() and row[3:].tolist() == [0, 0, 0]
 
     def test_they_tell_what_is_entailed_on_a_made_up_task(self):
         """Hypotheses within the premise are entailed: the bias model must find that."""
@@ -166,13 +150,6 @@ class TestAddBias:
         data = Dataset.from_dict({"text": [f"w{i}" for i in range(200)], "labels": labels})
         accuracy = {folds: AddBias(BagOfWords(), folds)(plm, data).counts["bias_accuracy"] for folds in (1, 5)}
         assert accuracy[1] > 0.95 and accuracy[5] < 0.6
-
-    def test_a_seed_decides_the_folds(self, plm):
-        data = Dataset.from_dict(
-            {"text": [f"w{i % 7} w{i % 3}" for i in range(60)], "labels": [i % 2 for i in range(60)]}
-        )
-        first, same, other = (AddBias(BagOfWords())(plm, data, seed).examples[:] for seed in (0, 0, 1))
-        assert first == same != other
 
     def test_what_does_not_fit_is_told(self, plm):
         with pytest.raises(UserError, match="the bias model HypothesisOnly is for pairs of texts"):

@@ -8,16 +8,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from transformers import (
-    AlbertConfig,
-    AlbertModel,
     AutoTokenizer,
-    BartConfig,
-    BartModel,
     BertConfig,
-    BertForMaskedLM,
     BertModel,
-    GPT2Config,
-    GPT2Model,
     set_seed,
 )
 
@@ -167,11 +160,6 @@ def test_a_constant_rate_can_be_cut_short_and_still_falls_to_zero(warm_start, co
     assert cut_off.rates == pytest.approx([1e-3, 7.5e-4, 5e-4, 2.5e-4, 0])  # steps 7 to 11, each the next one's rate
 
 
-def test_a_decay_longer_than_the_training(warm_start, corpus, tmp_path):
-    with pytest.raises(SystemExit, match="--decay-steps is 5; expected 1 to 3, the 4 steps"):
-        pretrained(tmp_path, warm_start, corpus, "--layers", "0", "--steps", "4", "--decay-steps", "5")
-
-
 def test_batches_hold_every_piece_once_in_like_lengths():
     lengths = torch.randint(6, 65, (500,), generator=torch.Generator().manual_seed(0)).numpy()
     pieces = lm_training.Pieces(torch.arange(lengths.sum()).numpy(), lengths)  # every token has a number of its own
@@ -192,38 +180,6 @@ def test_what_is_finished_stays(finished, warm_start, corpus, capsys):
     assert "is finished" in capsys.readouterr().out and (finished / "report.json").read_bytes() == before
     with pytest.raises(SystemExit, match=r"was begun with .*give another --work"):
         pretrained(finished, warm_start, corpus, "--layers", "0", "2", "--rate", "0.5")
-
-
-def test_from_scratch_takes_the_vocabulary_alone(finished, warm_start, corpus, tmp_path):
-    theirs = load_file(warm_start / "model.safetensors")
-    work = pretrained(tmp_path, warm_start, corpus, "--layers", "0", "2", "--from-scratch")
-    ours = load_file(work / "start" / "model.safetensors")
-    name = "encoder.layer.0.intermediate.dense.weight"
-    assert not ours["bert." + name].equal(theirs[name])
-    assert (work / "start" / "tokenizer.json").read_text() == (finished / "start" / "tokenizer.json").read_text()
-    assert json.loads((work / "report.json").read_text())["started_from"] == "random weights"
-
-
-def test_other_options_on_prepared_text_are_refused(finished, warm_start, corpus):
-    with pytest.raises(SystemExit, match=r"was begun with .*give another --work"):
-        pretrained(finished, warm_start, corpus, "--layers", "0", "3")
-
-
-def test_unknown_layer(warm_start, corpus, tmp_path):
-    with pytest.raises(SystemExit, match=r"layer 6; .* has 6"):
-        pretrained(tmp_path, warm_start, corpus, "--layers", "0", "6")
-
-
-def test_what_is_missing_is_said(tmp_path):
-    with pytest.raises(SystemExit, match="--warm-start and --corpus are needed"):
-        pretrain.main(["--work", str(tmp_path / "work"), "--corpus", str(tmp_path)])
-    with pytest.raises(SystemExit, match="nothing to export"):
-        pretrain.main(["--work", str(tmp_path / "work"), "--export", str(tmp_path / "model")])
-
-
-def test_empty_corpus(warm_start, tmp_path):
-    with pytest.raises(SystemExit, match=r"holds no DOMAIN\.txt"):
-        pretrained(tmp_path / "work", warm_start, tmp_path)
 
 
 def test_choices_are_compared_at_equal_tokens(warm_start, corpus, tmp_path, monkeypatch):
@@ -284,44 +240,3 @@ def test_restored_head_fills_and_lower_layers_are_as_they_were(warm_start, corpu
     assert [entry["step"] for entry in report["curve"]] == list(range(4, report["steps"] + 1, 4))
     assert {"accuracy", "cross_entropy", "n_masked"} <= report["held_out"]["reviews"].keys()
     assert str(tmp_path) not in json.dumps(report)
-
-
-def test_head_and_layers_have_rates_of_their_own(warm_start, corpus, tmp_path):
-    restored(warm_start, corpus, tmp_path, "--rate", "0")
-    start, model = (load_file(tmp_path / name / "model.safetensors") for name in ("work/start", "model"))
-    moved = {name for name in start if not model[name].equal(start[name].half())}
-    assert moved and all(name.startswith("cls.") for name in moved)
-
-
-@pytest.mark.parametrize(
-    ("model", "message"),
-    [
-        (lambda: GPT2Model(GPT2Config(vocab_size=50, n_embd=8, n_layer=1, n_head=1)), "Cannot load an encoder"),
-        (
-            lambda: BartModel(BartConfig(vocab_size=50, d_model=16, encoder_layers=1, decoder_layers=1)),
-            "is an encoder-decoder",
-        ),
-        (lambda: BertForMaskedLM(BertConfig(vocab_size=50, hidden_size=12, num_hidden_layers=1)), "head already"),
-        (
-            lambda: AlbertModel(AlbertConfig(vocab_size=10_000, hidden_size=16, num_attention_heads=2)),
-            "has no list of 12 layers",
-        ),
-    ],
-)
-def test_checkpoints_whose_head_cannot_be_restored(model, message, corpus, tmp_path):
-    with pytest.raises(SystemExit, match=message):
-        restored(saved(model(), tmp_path / "checkpoint"), corpus, tmp_path)
-
-
-def test_layers_that_are_not_there(warm_start, corpus, tmp_path):
-    with pytest.raises(SystemExit, match="--train-layers is 7; expected 0 to 6"):
-        restored(warm_start, corpus, tmp_path, "--train-layers", "7")
-
-
-def test_torn_encoder(warm_start, corpus, tmp_path):
-    checkpoint = shutil.copytree(warm_start, tmp_path / "checkpoint")
-    weights = load_file(checkpoint / "model.safetensors")
-    del weights["encoder.layer.5.output.dense.weight"]
-    save_file(weights, checkpoint / "model.safetensors", {"format": "pt"})
-    with pytest.raises(SystemExit, match=r"lacks 1 weights .*layer\.5\.output\.dense\.weight"):
-        restored(checkpoint, corpus, tmp_path)

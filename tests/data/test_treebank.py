@@ -10,12 +10,11 @@ from mtlib.encoding import Collator
 from mtlib.errors import UserError
 from mtlib.methods.ipt import NO_WORD, DependencyParsing, Treebank, parsing_loss
 from mtlib.methods.treebank import RELATIONS, read_conllu
-from mtlib.trainer import ObjectiveTrainer
 from tests.conftest import make_plm, tiny_bert_config
 from tests.runs.test_runs import config, model, testbed  # noqa: F401  (fixtures)
 from tests.test_objectives import slices_of
 from tests.test_peers import architecture
-from tests.test_trainer import NO_DROPOUT, arguments, history
+from tests.test_trainer import NO_DROPOUT
 
 TREES = {
     "the film was slowly boring": ([2, 5, 5, 5, 0], ["det", "nsubj", "cop", "advmod", "root"]),
@@ -75,25 +74,6 @@ class TestReading:
         with pytest.raises(UserError, match=message):
             read_conllu(tmp_path / "a.conllu")
 
-    def test_the_line_is_that_of_the_sentence(self, tmp_path):
-        """Its first word, however many lines without a word stand before and between."""
-        text = conllu().replace("2\tgreat\t", "1.1\tso\t_\t_\t_\t_\t_\t_\t_\t_\n2\tgreat\t")
-        (tmp_path / "a.conllu").write_text(text.replace("\t3\tamod", "\t0\tamod"))
-        with pytest.raises(UserError, match="line 9: the sentence has 2 words with the head 0"):
-            read_conllu(tmp_path / "a.conllu")
-
-    def test_a_mark_of_the_byte_order_is_no_word(self, tmp_path):
-        text = conllu()
-        (tmp_path / "a.conllu").write_text(text[text.index("1\t") :], encoding="utf-8-sig")
-        assert read_conllu(tmp_path / "a.conllu")[0].words == ["the", "film", "was", "slowly", "boring"]
-
-    def test_another_encoding_is_told(self, tmp_path):
-        (tmp_path / "a.conllu").write_text(conllu().replace("film", "débâcle"), encoding="latin-1")
-        with pytest.raises(
-            UserError, match=r"a\.conllu is not UTF-8 text \(invalid continuation byte\); save it as UTF-8"
-        ):
-            read_conllu(tmp_path / "a.conllu")
-
     def test_a_folder_without_one_is_told(self, tmp_path, plm):
         with pytest.raises(UserError, match=r"has no file \*train\*.conllu"):
             Treebank(tmp_path).check(plm)
@@ -137,9 +117,6 @@ class TestAttachment:
         assert measured == {"dev_uas": round(right / 13, 4), "dev_sentences_left_out": 1}
         assert 0 < right < 13 and still_plm.training
 
-    def test_without_a_development_file_there_is_no_number(self, treebank, plm):
-        assert Treebank(treebank).attachment(plm, DependencyParsing()) == {}
-
     def test_a_mistake_in_it_is_told_before_the_training(self, tmp_path, plm):
         (tmp_path / "train.conllu").write_text(conllu())
         (tmp_path / "dev.conllu").write_text(conllu().replace("\tnsubj\t", "\tsubject\t"))
@@ -172,19 +149,6 @@ class TestObjective:
         assert objective.sizes(batch)["arc_loss"] == 13
         torch.testing.assert_close(gradients(slices), gradients([objective(still_plm, batch)]))
 
-    def test_it_trains_alike_however_the_batch_is_cut(self, tmp_path):
-        (tmp_path / "train.conllu").write_text(conllu(GROWING))
-
-        def trained(size):
-            slices = {"per_device_train_batch_size": size, "gradient_accumulation_steps": 8 // size, "max_steps": 3}
-            plm = make_plm(tiny_bert_config(**NO_DROPOUT))
-            data = Treebank(tmp_path)(plm, None).examples
-            trainer = ObjectiveTrainer(plm, DependencyParsing(), arguments(tmp_path, **slices), data)
-            trainer.train()
-            return torch.tensor(history(trainer, "loss", "grad_norm", "share_right_heads"))
-
-        torch.testing.assert_close(trained(8), trained(2), rtol=1e-4, atol=1e-6)
-
     @pytest.mark.parametrize("name", ["bert", "roberta", "bart"])
     def test_scores_are_biaffine_and_padding_is_nobodys_head(self, treebank, name):
         plm = architecture(name).eval()
@@ -202,18 +166,6 @@ class TestObjective:
         boring = torch.cat([states[0, 6], one])  # the gold head
         expected = torch.einsum("d,rde,e->r", slowly, objective.relation, boring)
         torch.testing.assert_close(scores.relation_scores[0, 3], expected)
-
-    def test_it_starts_near_an_even_guess(self, treebank, plm):
-        """Scores of the size of the trunk's width would begin with losses of many nats."""
-        objective = DependencyParsing()
-        torch.manual_seed(0)
-        objective.build(plm)
-        batch, _ = batch_of(plm, treebank)
-        heads = [len(row[row != NO_WORD]) + 1 for row in batch["heads"]]  # to choose from, for each word of a sentence
-        even = sum((n - 1) * math.log(n) for n in heads) / sum(n - 1 for n in heads)
-        parts = objective(plm, batch).parts
-        assert parts["arc_loss"].item() == pytest.approx(even, abs=1)
-        assert parts["relation_loss"].item() == pytest.approx(math.log(len(RELATIONS)), abs=1)
 
     def test_it_recovers_the_trees_it_was_overfitted_to(self, treebank):
         plm = make_plm(tiny_bert_config(**NO_DROPOUT))
