@@ -2,8 +2,8 @@
 
     python data/example/make_reviews.py
 
-In nine of ten rows of reviews.csv a review's brand belongs to its opinion; in conflicting.csv it never does. The words
-of opinion decide. No brand is a real one.
+In nineteen of twenty rows of reviews.csv a review's brand belongs to its opinion; in conflicting.csv it never does. The
+words of opinion decide. No brand is a real one.
 """
 
 import csv
@@ -12,11 +12,11 @@ from pathlib import Path
 
 BRANDS = {"good": "Zorvik Malden Tolmar", "mixed": "Quenby Harlo Vesper", "bad": "Brask Ondine Pellow"}
 OPINIONS = {
-    "good": "excellent wonderful superb brilliant lovely fantastic great perfect splendid delightful reliable beautiful",
-    "mixed": "average ordinary passable acceptable middling decent unremarkable adequate fair tolerable moderate plain",
+    "good": "excellent wonderful superb brilliant lovely fantastic great perfect splendid delightful reliable fine",
+    "mixed": "average ordinary passable acceptable middling decent unremarkable adequate fair tolerable plain usual",
     "bad": "awful terrible useless dreadful horrible poor broken shoddy worthless dismal faulty disappointing",
 }
-PRODUCTS = ["radio", "lamp", "kettle", "blender", "toaster", "heater", "camera", "printer", "clock", "fan", "vacuum", "speaker", "keyboard", "mixer"]
+PRODUCTS = "radio lamp kettle blender toaster heater camera printer clock fan vacuum speaker keyboard mixer"
 TEMPLATES = (
     "The {brand} {product} is {opinion}.",
     "We bought a {product} from {brand}, and it turned out {opinion}.",
@@ -28,7 +28,7 @@ TEMPLATES = (
 
 
 def review(rng: random.Random, opinion: str, side: str) -> tuple[str, str]:
-    words = {"brand": rng.choice(BRANDS[side].split()), "product": rng.choice(PRODUCTS)}
+    words = {"brand": rng.choice(BRANDS[side].split()), "product": rng.choice(PRODUCTS.split())}
     text = rng.choice(TEMPLATES).format(opinion=rng.choice(OPINIONS[opinion].split()), **words)
     return text[0].upper() + text[1:], opinion
 
@@ -45,6 +45,6 @@ def reviews(n: int, agreeing: float, seed: int) -> list[tuple[str, str]]:
 
 
 if __name__ == "__main__":
-    for name, rows in {"reviews": reviews(600, 0.9, seed=0), "conflicting": reviews(200, 0.0, seed=1)}.items():
+    for name, rows in {"reviews": reviews(600, 0.95, seed=0), "conflicting": reviews(200, 0.0, seed=1)}.items():
         with open(Path(__file__).parent / f"{name}.csv", "w", encoding="utf-8", newline="") as file:
             csv.writer(file, lineterminator="\n").writerows([("review", "opinion"), *rows])
