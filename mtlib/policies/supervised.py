@@ -26,6 +26,7 @@ from mtlib.plm import SharedPLM, word_embeddings
 from mtlib.policies.known import MarkCause
 from mtlib.policies.pointer import PointedSpan, SpanPointer, best_spans, fit_span_pointer, span_logits
 from mtlib.testbed.known_words import of_testbed
+from mtlib.tokens import special_tokens
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class PointAtSpans(Preparer):
         """What the pointer learns from; `marked_spans` makes it from what a `MarkTokens` marks."""
 
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
-        spans, special = self.training_spans(plm, examples, seed), plm.tokenizer.all_special_ids
+        spans, special = self.training_spans(plm, examples, seed), special_tokens(plm.tokenizer)
         with torch.autocast(plm.device.type, enabled=False):
             with forked_random_state(plm.device, seed):
                 pointer = SpanPointer(word_embeddings(plm.trunk).weight).to(plm.device)
