@@ -40,7 +40,7 @@ _RESULTS = DATA_DIR / "results"
 class Comparison(BaseModel):
     """Some arms, judged against one of them. The fields are the keys of a comparison in `data/comparisons`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     about: str = Field(description="one line: what is asked, on which data")

@@ -99,9 +99,7 @@ def kind_of(set_name: str) -> str:
 
 def differing(configs: Sequence[dict]) -> list[str]:
     """The settings in which runs differ."""
-    settings = [_settings(config) for config in configs]
-    every = dict.fromkeys(name for of_run in settings for name in of_run)
-    return [name for name in every if _distinct(settings, [name]) > 1]
+    return _differing([_settings(config) for config in configs])
 
 
 def _run(arm: str, record: dict) -> dict:
@@ -135,19 +133,23 @@ def _names(records: Sequence[dict]) -> list[str]:
 
     Learning rates only where nothing else tells the runs of a seed apart.
     """
-    groups, found = {}, []
-    for record in records:
-        key = tuple(record["config"][name] for name in (*_HEADING, "method"))
-        groups.setdefault(key, []).append(record["config"])
-    for record in records:
-        config = record["config"]
-        like = groups[tuple(config[name] for name in (*_HEADING, "method"))]
-        own, names = _settings(config), differing(like)
-        settings, without = list(map(_settings, like)), [name for name in names if not name.endswith("learning_rate")]
-        names = without if _distinct(settings, without) == _distinct(settings, names) else names
-        words = [f"{name} {'all' if own[name] is None else own[name]}" for name in names if name in own]
-        found.append(f"{config['method']} ({', '.join(words)})" if words else config["method"])
+    keys = [tuple(record["config"][name] for name in (*_HEADING, "method")) for record in records]
+    settings, telling = [_settings(record["config"]) for record in records], {}
+    for key in {*keys}:
+        like = [own for own, other in zip(settings, keys, strict=True) if other == key]
+        names = _differing(like)
+        without = [name for name in names if not name.endswith("learning_rate")]
+        telling[key] = without if _distinct(like, without) == _distinct(like, names) else names
+    found = []
+    for key, own in zip(keys, settings, strict=True):
+        words = [f"{name} {'all' if own[name] is None else own[name]}" for name in telling[key] if name in own]
+        found.append(f"{key[-1]} ({', '.join(words)})" if words else key[-1])
     return found
+
+
+def _differing(settings: Sequence[dict]) -> list[str]:
+    every = dict.fromkeys(name for of_run in settings for name in of_run)
+    return [name for name in every if _distinct(settings, [name]) > 1]
 
 
 def _settings(config: dict) -> dict:
