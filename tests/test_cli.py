@@ -33,17 +33,17 @@ def test_run_then_tables(testbed, model, tmp_path):  # noqa: F811
             output = call("run", *common, "--method", method, "--seed", seed)
             assert "written:" in output and "testbed_counterfactual" in output
     assert "already there" in call("run", *common, "--method", "mask_tuning", "--seed", 1)
-    table = call("tables", tmp_path, "--format", "markdown", "--per-seed")
-    assert "| fine_tuning | 2 |" in table and "| · seed 1 |" in table and "difference to fine_tuning" in table
-    assert "mask_tuning" in call("tables", tmp_path)
-    assert len(call("tables", tmp_path, "--format", "csv").splitlines()) == 1 + 2 * 2 * 5
+    table = call("tables", "--records", tmp_path, "--format", "markdown")
+    assert "| fine_tuning | 2 |" in table and "| mask_tuning | 2 |" in table
+    assert "mask_tuning" in call("tables", "--records", tmp_path)
+    assert len(call("tables", "--records", tmp_path, "--format", "csv").splitlines()) == 1 + 2 * 2 * 3
     bundle = tmp_path / "bundle" / "all.jsonl"
     bundle.parent.mkdir()
     call("bundle", tmp_path, "--to", bundle)
     for record in tmp_path.glob("*.json"):
         record.unlink()
     call("bundle", tmp_path, "--to", bundle)  # what it has is kept
-    assert call("tables", bundle.parent, "--format", "markdown", "--per-seed") == table
+    assert call("tables", "--records", bundle.parent, "--format", "markdown") == table
     short = tmp_path / "short.jsonl"
     call("bundle", bundle, "--to", short, "--history", 2)
     for long, cut in zip(read_records([bundle]), read_records([short]), strict=True):
