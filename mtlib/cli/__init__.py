@@ -16,7 +16,7 @@ def run(context: typer.Context) -> None:
     """Train, evaluate and write one record; `mtlib run --help` has the settings of all methods."""
     from mtlib.cli.run import app as run_app
 
-    run_app(context.args, prog_name="mtlib run", standalone_mode=False)
+    raise typer.Exit(run_app(context.args, prog_name="mtlib run", standalone_mode=False) or 0)
 
 
 # as `--help` groups them
