@@ -99,15 +99,14 @@ def test_the_developers_code_runs_as_printed(tmp_path, monkeypatch):
 
 
 def test_the_method_that_is_printed_is_one(monkeypatch):
-    monkeypatch.setitem(METHODS, "smoothed", None)  # what the page adds is taken away again
+    monkeypatch.setitem(METHODS, "focal", None)  # what the page adds is taken away again
     exec(code_blocks("mtlib/README.md", "python")[-1], {})
-    settings = configure("sentiment", "smoothed", smoothing=0.2).settings
-    (stage,) = METHODS["smoothed"].stages(settings, LearningRates.alike(1e-4), None)
+    settings = configure("sentiment", "focal", gamma=3).settings
+    (stage,) = METHODS["focal"].stages(settings, LearningRates.alike(1e-4), None)
     plm = SharedPLM.from_pretrained(MINI_MODEL_DIR, num_labels=2).eval()
     output = stage.objective(plm, make_batch(plm))
-    logs = output.logits.log_softmax(-1)  # (4, 2)
-    gold = logs[range(4), [0, 1, 0, 1]]
-    assert output.loss.item() == pytest.approx(-(0.8 * gold + 0.2 * logs.mean(1)).mean().item(), abs=1e-5)
+    p = output.logits.softmax(-1)[range(4), [0, 1, 0, 1]]  # (4,): of the gold labels
+    assert output.loss.item() == pytest.approx(((1 - p) ** 3 * -p.log()).mean().item(), abs=1e-6)
 
 
 def test_the_comparison_and_the_sweep_that_are_printed_are_read(tmp_path):
