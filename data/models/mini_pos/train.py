@@ -153,18 +153,17 @@ filled-in word has the tag of the word it stands for. This page is written by `t
 
     python data/models/mini_pos/train.py UD_FOLDER        # about 6 minutes on a CPU core
 
-A word's vector is the mean of its pieces' states. Tags are universal parts of speech; for nouns, verbs, auxiliaries,
-adjectives and adverbs with the Penn tag that tells number, tense or degree, and possessives (`PRON/PRP$`) apart from
-other pronouns.
+A word's vector is the mean of its pieces' states. Tags are universal parts of speech, refined by the Penn tag where that
+tells number, tense or degree; possessives (`PRON/PRP$`) stand apart.
 
 ## Data and licence
 
 Trained on Universal Dependencies English EWT (web text: weblogs, newsgroups, e-mails, reviews, answers), commit
 15d613d8447b3478787d4c278730a1e48a945efb; train is put together from the per-document files, without dev's and test's
-sentences. The layer was chosen on dev with a quarter of train; test is only reported. The treebank is licensed under
-CC BY-SA 4.0 (UniversalDependencies/UD_English-EWT); no sentence of it is part of this project. The probe holds
-statistics derived from it and is offered under the same licence, CC BY-SA 4.0; `train.py` is under the project's. The
-bundled masked LM has read plain text of EWT's sources, without tags, so dev and test are not wholly new to it.
+sentences. The layer was chosen on dev; test is only reported. The treebank is licensed under CC BY-SA 4.0; no sentence
+of it is part of this project. The probe holds statistics derived from it and is offered under the same licence,
+CC BY-SA 4.0; `train.py` is under the project's. The bundled masked LM has read plain text of EWT's sources, so dev and
+test are not wholly new to it.
 
 ## Accuracy
 
