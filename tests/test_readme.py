@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from typer.core import TyperCommand
 from typer.main import get_command
 
 from mtlib.analysis.comparisons import Comparison
@@ -57,19 +58,32 @@ def test_links_lead_somewhere(page):
         assert not anchor or anchor in anchors(file), target
 
 
+def options(command: TyperCommand) -> set[str]:
+    return {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+
+
+def commands() -> dict[str, TyperCommand]:
+    top = get_command(app).commands
+    return (
+        top
+        | {f"data {name}": command for name, command in top["data"].commands.items()}
+        | {"run": get_command(run_app)}
+    )
+
+
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if page not in OLD], ids=lambda page: str(page.relative_to(ROOT))
 )
 def test_commands_and_their_options_are_there(page):
-    commands = get_command(app).commands
-    commands |= {f"data {name}": command for name, command in commands["data"].commands.items()}
     for line in re.findall(COMMAND, read(page), flags=re.M):
         words = line.split()
         name = " ".join(words[:2]) if words[0] == "data" else words[0]
-        command = get_command(run_app) if name == "run" else commands.get(name)
-        assert command is not None, line
-        known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
-        assert {word.partition("=")[0] for word in words if word.startswith("-")} <= known, line
+        assert {word.partition("=")[0] for word in words if word.startswith("-")} <= options(commands()[name]), line
+
+
+def test_options_that_are_named_by_themselves_are_there():
+    named = {*re.findall(r"`(--[a-z-]+)", read("mtlib/README.md"))}
+    assert named and named <= set().union(*map(options, commands().values()))
 
 
 def test_the_front_pages_example_runs_as_printed(tmp_path, monkeypatch, capsys):

@@ -153,7 +153,7 @@ filled-in word has the tag of the word it stands for. This page is written by `t
 
     python data/models/mini_pos/train.py UD_FOLDER        # about 6 minutes on a CPU core
 
-A word's vector is the mean of its pieces' states. Tags are universal parts of speech, refined by the Penn tag where that
+A word's vector is the mean of its pieces' states. Tags are universal parts of speech, refined by the Penn tag where it
 tells number, tense or degree; possessives (`PRON/PRP$`) stand apart.
 
 ## Data and licence
