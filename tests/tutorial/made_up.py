@@ -3,11 +3,8 @@
 from pathlib import Path
 
 import nbformat
-import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-# of tests that the shipped notebooks pass once they are written anew; take it away then
-REWRITTEN = pytest.mark.xfail(reason="the notebooks are being written anew", run=False)
 PARAMETERS = """\
 from typing import Optional
 

@@ -8,7 +8,6 @@ from typer.testing import CliRunner
 from mtlib import cli
 from mtlib.errors import UserError
 from mtlib.tutorial import runner
-from tests.tutorial.made_up import REWRITTEN
 
 KERNEL = {"kernelspec": {"name": "of-another-machine", "display_name": "Python 3", "language": "python"}}
 
@@ -81,7 +80,6 @@ def test_wrong_folders_and_options(folder):
     assert not (folder / "out").exists()
 
 
-@REWRITTEN
 def test_wrong_answers_in_a_real_notebook_are_objected_to(tmp_path):
     (path,) = runner.find(["01"])
     submitted = nbformat.read(path, as_version=4)

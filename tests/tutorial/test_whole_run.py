@@ -9,12 +9,9 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from mtlib.runs.records import read_records
 from mtlib.tutorial.runner import check_parameters, find, run_notebooks, source_sha256
-from tests.tutorial.made_up import REWRITTEN
 from tests.tutorial.test_form import code_cells, images, tagged
 
-pytestmark = REWRITTEN
 NOTEBOOKS = find()
 
 
@@ -61,12 +58,3 @@ def test_page_opens_without_a_network_and_folds_the_solutions(out, path, execute
     assert "<script" not in page and "$$" not in page
     for target in re.findall(r'href="([^"#:]+)"', page):  # no anchor, no address of the web
         assert target in {f"{other.stem}.html" for other in NOTEBOOKS}, target
-
-
-def test_records_are_whole_and_no_run_was_made_twice(out):
-    records = read_records([out / "runs"])
-    assert len({record["identity"] for record in records}) == len(records)
-    for record in records:
-        assert record["config"]["source"] == "testbed" and record["config"]["model"] == "mini"
-        assert all(metrics["correct"] <= metrics["n"] > 0 for metrics in record["metrics"].values())
-    assert not list(out.rglob("*.part")) and not (out / "runs" / ".work").exists()
