@@ -27,8 +27,6 @@ PAGES = [
 MOST_WORDS = {"README.md": 900, "mtlib/README.md": 1800, "notebooks/README.md": 2000, "data/results/REPORT.md": 2500}
 
 COMMAND = r"(?:^ {4}|`)(?:python -m )?mtlib ((?:data )?[a-z]+(?: [^`#\n]*)?)(?:`|#|$)"  # what follows its name
-# these go once notebooks and results have been written anew
-RENAMED, OLD = {"06_what_to_mask.ipynb", "07_rivals.ipynb"}, {ROOT / "data/results/README.md"}
 
 
 def read(page: str | Path) -> str:
@@ -54,7 +52,7 @@ def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\((?!https?:)(.*?)\)", re.sub(r"```.*?```", "", read(page), flags=re.S)):
         path, _, anchor = target.partition("#")
         file = page.parent / path if path else page
-        assert file.exists() or path in RENAMED, target
+        assert file.exists(), target
         assert not anchor or anchor in anchors(file), target
 
 
@@ -71,9 +69,7 @@ def commands() -> dict[str, TyperCommand]:
     )
 
 
-@pytest.mark.parametrize(
-    "page", [page for page in PAGES if page not in OLD], ids=lambda page: str(page.relative_to(ROOT))
-)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_commands_and_their_options_are_there(page):
     for line in re.findall(COMMAND, read(page), flags=re.M):
         words = line.split()
