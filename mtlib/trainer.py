@@ -267,8 +267,7 @@ class ObjectiveTrainer(Trainer):
             return
         folder = Path(output_dir or self.args.output_dir)
         self.plm.save_pretrained(folder)
-        if state := self.training_objective.state_dict():
-            save_file({name: tensor.contiguous() for name, tensor in state.items()}, folder / OBJECTIVE_FILE)
+        save_objective(self.training_objective, folder)
 
     def _load_from_checkpoint(self, resume_from_checkpoint, model=None):
         sharded = self.is_deepspeed_enabled or self.is_fsdp_enabled  # they have files of their own
@@ -422,11 +421,17 @@ def _check_evaluation_sets(evaluation, plm: SharedPLM, objective: Objective, id2
             check_set(what, dataset, plm, objective, id2label)
 
 
+def save_objective(objective: Objective, folder: Path) -> None:
+    """The parameters of an objective that has some (a gate, a bias network), in a folder with a saved model."""
+    if state := objective.state_dict():
+        save_file({name: tensor.contiguous() for name, tensor in state.items()}, folder / OBJECTIVE_FILE)
+
+
 def check_set(
     name: str, dataset, plm: SharedPLM, objective: Objective, id2label: dict[int, str], training: bool = False
 ) -> None:
     """One set, which messages call `name`, for a model whose labels have these names."""
-    if not isinstance(dataset, Dataset):
+    if not (hasattr(dataset, "column_names") and hasattr(dataset, "__len__")):
         raise UserError(
             f"{name} is a {type(dataset).__name__}; expected a Dataset, as mtlib.tokenise makes one. Streams and torch "
             "datasets are not read; Dataset.from_list(list(rows)) makes a Dataset of their rows."
@@ -443,6 +448,8 @@ def check_set(
             f"{name} has no column {', '.join(missing)}, which {type(objective).__name__} needs; it has {columns}."
             + _preparers_of(objective)
         )
+    if not isinstance(dataset, Dataset):
+        return  # another thing with columns, such as batches that are made on the fly, is not looked into
     plm.check_inputs(dataset.with_format(None)["input_ids"], name)  # a format may hide columns
     if objective.classifies and label_column(dataset.column_names):
         check_labels(name, dataset, plm.config.num_labels)

@@ -316,7 +316,7 @@ class TestObjectives:
         plm, data = architecture("bert"), with_columns(examples(8))
         optimizer = torch.optim.SGD(plm.parameters(), lr=0.1)
         trainer = ObjectiveTrainer(plm, make(), arguments(tmp_path, max_steps=1), data, optimizers=(optimizer, None))
-        message = r"no group with .*(bias_network\.0\.weight|gate\.weight), .* Leave `optimizers` out"
+        message = r"no group with .*(bias_network\.0\.weight|gate\.weight), .* leave `optimizers` out"
         with pytest.raises(UserError, match=message):
             trainer.train()
         assert trainer.state.global_step == 0 and plm.objective is None

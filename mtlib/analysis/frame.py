@@ -14,7 +14,7 @@ from mtlib.runs.inputs import HELD_OUT
 
 MEASURES = ("accuracy", "original", "both", "consistency", "balanced")  # in per cent; see `frame`
 _HEADING = ["task", "source", "model"]
-_NOT_OF_AN_ARM = (*_HEADING, "seed", "sets", "splits", "gradient_diagnostics_steps")
+_NOT_OF_AN_ARM = (*_HEADING, "seed", "sets", "splits")
 
 
 def frame(records: Iterable[dict], arms: Sequence[str] | None = None) -> pandas.DataFrame:

@@ -199,7 +199,7 @@ def _without_ratios(metrics):
         return metrics
     rest = {name: _without_ratios(value) for name, value in metrics.items()}
     n, correct = metrics.get("n"), metrics.get("correct")
-    if not n or metrics.get("accuracy") != correct / n:
+    if not isinstance(n, int) or not n or metrics.get("accuracy") != correct / n:
         return rest
     del rest["n"], rest["correct"], rest["accuracy"]
     return [n, correct, rest] if rest else [n, correct]

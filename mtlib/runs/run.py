@@ -25,6 +25,7 @@ from mtlib.encoding import check_max_length, predict, tokenise
 from mtlib.errors import UserError
 from mtlib.method import Stage
 from mtlib.methods import get_method
+from mtlib.objectives import Objective
 from mtlib.paths import make_writable
 from mtlib.plm import SharedPLM
 from mtlib.runs import environment
@@ -33,6 +34,7 @@ from mtlib.runs.inputs import HELD_OUT, Inputs, read_inputs
 from mtlib.runs.locks import claim
 from mtlib.runs.records import SCHEMA_VERSION, read_records, write_atomically
 from mtlib.runs.training import Trained, slices_of_a_batch, train_stages
+from mtlib.trainer import save_objective
 
 # it remarks on file systems whose times it does not trust; checkpoints are told apart by number
 logging.get_logger("transformers.trainer_utils").setLevel(logging.ERROR)
@@ -139,7 +141,7 @@ def _complete(
     }
     if state.is_main_process:
         if keep_model is not None:  # this and the probabilities before the record, which says that all is done
-            _keep(trained.plm, keep_model, inputs.identity)
+            _keep(trained.plm, stages[-1].objective, keep_model, inputs.identity)
         if probabilities:
             np.savez_compressed(path.with_suffix(".npz"), **probabilities)
         _write(path, record)
@@ -202,12 +204,13 @@ def _check_kept(folder: Path | None, identity: str) -> None:
         raise UserError(f"{folder} holds {kept}; give an empty folder to keep the model in, or delete it.")
 
 
-def _keep(plm: SharedPLM, folder: Path, identity: str) -> None:
+def _keep(plm: SharedPLM, objective: Objective, folder: Path, identity: str) -> None:
     """The trained model and whose it is, whole or not at all."""
     folder = Path(folder).resolve()
     part = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     plm.save_pretrained(part)
+    save_objective(objective, part)
     (part / KEPT).write_text(json.dumps({"identity": identity}) + "\n")
     shutil.rmtree(folder)
     part.replace(folder)

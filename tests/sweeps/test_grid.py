@@ -31,8 +31,7 @@ def test_options_and_plain_values_give_the_configuration_back(monkeypatch):
         {"task": "nli", "method": "mask_tuning", "model": "x/y", "seed": 3, "alpha": 0.0, "fill": "top_k",
          "shared": False, "fixed_masks": True, "epochs": 2.5},
         {"task": "sentiment", "method": "mask_tuning", "source": "hub", "sets": ("sst2", "imdb_cad"),
-         "splits": {"imdb_cad": "test"}, "update": "alternating", "learning_rate": 5e-5, "precision": "float32",
-         "gradient_diagnostics_steps": 2},
+         "splits": {"imdb_cad": "test"}, "update": "alternating", "learning_rate": 5e-5, "precision": "float32"},
     ):  # fmt: skip
         written = configure(**settings)
         assert configure(**json.loads(json.dumps(written.values()))) == written

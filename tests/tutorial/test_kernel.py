@@ -18,11 +18,12 @@ def test_another_python_under_the_name_python3_is_not_started(tmp_path, monkeypa
     spec.parent.mkdir(parents=True)
     spec.write_text(json.dumps({"argv": ["false"], "display_name": "Python 3", "language": "python"}))
     monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
-    path = write(tmp_path, "01_one", "import sys, os, mtlib\nprint(sys.executable, mtlib.__file__, os.getcwd())")
+    source = "import sys, os, mtlib\nfor value in (sys.executable, mtlib.__file__, os.getcwd()):\n    print(value)"
+    path = write(tmp_path, "01_one", source)
     (tmp_path / "out").mkdir()
     execute(path, tmp_path / "out" / path.name, {})
     printed = nbformat.read(tmp_path / "out" / path.name, as_version=4).cells[-1].outputs[0].text
-    assert printed.split() == [sys.executable, kernel.mtlib.__file__, str(tmp_path / "out")]
+    assert printed.splitlines() == [sys.executable, kernel.mtlib.__file__, str(tmp_path / "out")]
 
 
 @pytest.mark.parametrize(
