@@ -208,20 +208,6 @@ def predict(
     return [plm.config.id2label[label] for label in logits.argmax(1).tolist()] if names else logits.numpy()
 
 
-def predict_with(trainer, dataset: Dataset, max_length: int) -> np.ndarray:
-    """`predict` with the `ObjectiveTrainer` of the model, on all its processes."""
-    if not trainer.training_objective.classifies:
-        raise UserError(
-            f"{type(trainer.training_objective).__name__} trains no classifier, so it has nothing to predict with."
-        )
-    examples = _inputs(dataset, trainer.plm.tokenizer, max_length)
-    order = order_by_length(examples)
-    logits = trainer.predict(examples.select(order)).predictions
-    in_order = np.empty_like(logits)
-    in_order[order] = logits
-    return in_order
-
-
 def _as_dataset(texts) -> Dataset:
     """Lists of texts or of pairs as a dataset; whatever else this is, `tokenise` will tell."""
     if isinstance(texts, Sequence) and not isinstance(texts, str):

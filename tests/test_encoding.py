@@ -11,7 +11,7 @@ from datasets import ClassLabel, Dataset, DatasetDict
 from transformers import EsmTokenizer
 
 from mtlib import encoding
-from mtlib.encoding import predict, predict_with, tokenise
+from mtlib.encoding import predict, tokenise
 from mtlib.errors import UserError
 from mtlib.objectives import FineTuning
 from mtlib.plm import SharedPLM
@@ -189,13 +189,6 @@ def test_a_format_of_the_rows_changes_nothing(telling_plm, form):
     formatted = dataset.with_format(form, columns=["text"])  # which hides the labels too
     assert tokenise(formatted, telling_plm.tokenizer)[:] == tokenise(dataset, telling_plm.tokenizer)[:]
     assert np.array_equal(predict(telling_plm, formatted), predict(telling_plm, dataset))
-
-
-def test_a_trainer_that_is_there_already(plm, tmp_path):
-    arguments = ObjectiveArguments(str(tmp_path), per_device_eval_batch_size=4, use_cpu=True, disable_tqdm=True)
-    dataset = rows(10)
-    logits = predict_with(ObjectiveTrainer(plm, FineTuning(), arguments), dataset, 128)
-    np.testing.assert_allclose(logits, one_by_one(plm, dataset), atol=1e-5)
 
 
 def test_unlabelled_and_no_texts(plm):

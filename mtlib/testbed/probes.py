@@ -3,13 +3,11 @@
 data/testbed/make_datasheet.py measures the bundled files with them.
 """
 
-import re
 from collections import Counter
 from collections.abc import Callable
 
 from mtlib.data.registry import get_set
 from mtlib.data.tasks import get_task
-from mtlib.errors import UserError
 from mtlib.testbed.generator import shortcut_label
 from mtlib.testbed.grammar import load_grammar, tokens
 
@@ -64,16 +62,5 @@ def bag_of_words(task: str, train: Rows, sets: dict[str, Rows]) -> dict[str, lis
     return {name: model.predict(rows).tolist() for name, rows in sets.items()}
 
 
-PROBES = {"majority": majority, "shortcut only": shortcut, "bag of words": bag_of_words}
-
-
 def texts(row: dict) -> tuple[str, str | None]:
     return row["text"], row.get("text_pair")
-
-
-def recorded_strength(source: str) -> float:
-    """Of the planted shortcut, by a record's `source`; the bundled testbed's is 0.9."""
-    setting = re.match(r"testbed \(strength ([\d.e-]+)", source)
-    if setting is None and source != "testbed":
-        raise UserError(f"a record's source is {source!r}; expected the testbed, whose shortcut has a known strength.")
-    return float(setting[1]) if setting else 0.9

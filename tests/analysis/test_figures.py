@@ -67,16 +67,6 @@ def test_a_curve_over_a_setting_has_all_last(compare):
     assert "plain on testbed_sentiment: 70 at first, 70 at last" in text
 
 
-def test_gradients_over_training():
-    record = make_record("mask_tuning", 0, 90, 50, 50)
-    record["history"] = [{"step": step, "mlm_grad_norm": 10.0, "ft_grad_norm": 0.1 * step} for step in range(1, 21)]
-    figure, text = figures.gradients([record])
-    assert figure.axes[0].get_yscale() == "log" and figure.axes[0].get_title("left") == "mask_tuning"
-    assert "classification loss on mask_tuning: 0.1 at first, 2 at last" in text
-    with pytest.raises(UserError, match="--gradient-diagnostics-steps"):
-        figures.gradients([record | {"history": []}])
-
-
 def test_a_sentence_under_several_policies():
     figure, text = figures.sentence(["a", "dull", "film"], ["", "cause", ""], {"random": [None, "warm", None]})
     assert text == "What each policy masks in: a dull film: random: dull became warm."

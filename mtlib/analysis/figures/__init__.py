@@ -4,11 +4,11 @@ from matplotlib.figure import Figure
 
 from mtlib.analysis import comparisons
 from mtlib.analysis.figures.method import method
-from mtlib.analysis.figures.results import accuracy, curve, differences, gradients
+from mtlib.analysis.figures.results import accuracy, curve, differences
 from mtlib.analysis.figures.style import new, save, show
 from mtlib.analysis.figures.texts import sentence, stacked
 
-__all__ = ["accuracy", "curve", "differences", "gradients", "method", "new", "save", "sentence", "show", "stacked"]
+__all__ = ["accuracy", "curve", "differences", "method", "new", "save", "sentence", "show", "stacked"]
 
 
 def standard() -> dict[str, tuple[Figure, str]]:

@@ -1,6 +1,6 @@
 """What runs scored: arms on sets, differences with the paper's claim, curves over a setting or over training."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas
@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from mtlib.analysis.comparisons import Comparison
 from mtlib.analysis.figures import style
-from mtlib.analysis.frame import MEASURES, history
+from mtlib.analysis.frame import MEASURES
 from mtlib.analysis.intervals import FEWEST_SEEDS, t_interval, wilson
 from mtlib.errors import UserError
 
@@ -135,21 +135,6 @@ def curve(
 
 
 @style.styled
-def gradients(records: Iterable[dict], arms: Sequence[str] | None = None, title: str = "") -> tuple[Figure, str]:
-    """How long both losses' gradients on the trunk are over training (log scale), a panel for each arm.
-
-    Raises:
-        UserError: a run did not log its gradients.
-    """
-    logged = history(records, arms)
-    if not {"mlm_grad_norm", "ft_grad_norm"} <= {*logged}:
-        raise UserError("the runs did not log their gradients; run them with `--gradient-diagnostics-steps 10`.")
-    long = logged.melt(["arm", "seed", "step"], ["mlm_grad_norm", "ft_grad_norm"], "part", "norm").dropna()
-    names = {"mlm_grad_norm": "masked-LM loss", "ft_grad_norm": "classification loss"}
-    long = long.assign(panel=long["arm"], arm=long["part"].map(names))
-    return curve(long, "step", "norm", title, "panel", "optimiser step", "gradient norm on the trunk", log=True)
-
-
 def _rows(labels: Sequence[str], sets: Mapping[str, str], **kwargs) -> tuple[Figure, dict]:
     """A panel for each set with room for a row for each label."""
     figure, axes = style.panels(sets, 2.4, 0.7 + 0.27 * len(labels), sharey=True, **kwargs)
