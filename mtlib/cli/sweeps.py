@@ -1,5 +1,6 @@
 """`sweep`: many runs, of which those without a record are done."""
 
+import math
 import signal
 from enum import StrEnum
 from pathlib import Path
@@ -21,6 +22,9 @@ def sweep(
     out: Annotated[str, typer.Option(help="for records: a folder, or an address such as s3://bucket/folder")] = "runs",
     engine: Annotated[EngineName, typer.Option(help="processes of this machine, or a Ray cluster")] = EngineName.local,
     processes: Annotated[int, typer.Option(help="runs at once, for the local engine", min=1)] = 1,
+    minutes: Annotated[
+        float | None, typer.Option(help="after which no run is begun, for the local engine", show_default="no end")
+    ] = None,
     address: Annotated[str, typer.Option(help="of the Ray cluster; local: a new one on this machine")] = "auto",
     cpus_per_run: Annotated[float, typer.Option(help="for Ray", min=0)] = 1,
     gpus_per_run: Annotated[
@@ -36,7 +40,7 @@ def sweep(
 ) -> None:
     """Do every run of a grid that has no record yet.
 
-    Exit code 1 if one fails; the others go on.
+    Exit code 1 if one fails; the others go on. 75 if --minutes left some undone.
     """
     from mtlib.sweeps import engines, grid, progress, sweep_file
     from mtlib.sweeps.store import Store
@@ -52,7 +56,7 @@ def sweep(
         raise UserError(f"{file}: {trouble}")
     store.check_writable()  # before an engine starts anything
     if engine is EngineName.local:
-        does = engines.LocalEngine(store, processes, retries)
+        does = engines.LocalEngine(store, processes, retries, math.inf if minutes is None else minutes)
     else:
         from mtlib.sweeps.ray_engine import RayEngine
 
@@ -63,5 +67,4 @@ def sweep(
             )
         does = RayEngine(store, address, cpus_per_run, gpus_per_run, retries)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a job scheduler's stop ends the runs, as Ctrl-C does
-    if not progress.carry_out(console, grid_runs, store, does):
-        raise typer.Exit(1)
+    raise typer.Exit(progress.carry_out(console, grid_runs, store, does))

@@ -1,6 +1,7 @@
 """What a result depends on besides its configuration: versions, machine, memory, and who is watching."""
 
 import contextlib
+import gc
 import platform
 import resource
 import subprocess
@@ -67,6 +68,7 @@ def reset_peak_memory() -> None:
     """Let `peak_memory_mb` count from here on, where the system can: on a GPU and on Linux."""
     import torch
 
+    gc.collect()  # the model of an earlier run
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
     else:

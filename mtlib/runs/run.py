@@ -48,6 +48,7 @@ def run(
     keep_model: Path | None = None,
     callbacks: Sequence[TrainerCallback] = (),
     fresh: bool = False,
+    cache: dict | None = None,
 ) -> tuple[Path, bool]:
     """Train, evaluate and write the record; everything that can be checked is checked before training starts.
 
@@ -59,6 +60,7 @@ def run(
         callbacks: for the Trainer of every stage.
         fresh: train also where the project comes with the record of this run, and where `out` has a copy of that one,
             which the new record replaces. (So does `keep_model` where `out` has none: records come without models.)
+        cache: given to many calls, has each set and model read once.
 
     Returns:
         The record's path, and whether it was there before (then nothing was trained): in `out`, or among the records
@@ -72,7 +74,7 @@ def run(
         make_writable(folder)
     disable_progress_bars()
     logging.disable_progress_bar()
-    inputs = read_inputs(config)
+    inputs = read_inputs(config, cache)
     path, state = inputs.record_path(out), PartialState(cpu=precision()["use_cpu"])
     with _disk_errors(out), claim(lock_path(path)) if state.is_main_process else contextlib.nullcontext():
         state.wait_for_everyone()  # or one of several processes might look before another's record is there

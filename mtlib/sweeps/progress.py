@@ -14,6 +14,7 @@ from rich.table import Table
 from mtlib.errors import UserError
 from mtlib.runs import environment
 from mtlib.runs.config import RunConfig, all_settings, command_line
+from mtlib.runs.locks import Busy
 from mtlib.runs.records import shipped_records
 from mtlib.sweeps.engines import Outcome, execute
 from mtlib.sweeps.grid import GridRun, expected_seconds
@@ -53,8 +54,12 @@ def dry_run(
         console.print(f"?: cannot tell whether it is there: {trouble}", markup=False)
 
 
-def carry_out(console: Console, runs: Sequence[GridRun], store: Store, engine) -> bool:
-    """Have the record of every run in the store, with progress and a summary. Whether none failed."""
+def carry_out(console: Console, runs: Sequence[GridRun], store: Store, engine) -> int:
+    """Have the record of every run in the store, with progress and a summary; an exit code.
+
+    Returns:
+        1 if a run failed, else `Busy.EXIT_CODE` if time was up before all were begun, else 0.
+    """
     columns = BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     outcomes = []
     with (
@@ -65,11 +70,12 @@ def carry_out(console: Console, runs: Sequence[GridRun], store: Store, engine) -
         for outcome in ended:
             outcomes.append(outcome)
             bar.advance(task)
-            if outcome.status != "there":
+            if outcome.status not in ("there", "left"):
                 done = f"[{len(outcomes)} of {len(runs)}] {outcome.status:8} {Path(outcome.run.file).stem}"
                 _print(console, f"{done}  {outcome.detail}".rstrip())
     _summary(console, outcomes, store, engine)
-    return all(outcome.status != "failed" for outcome in outcomes)
+    ends = {outcome.status for outcome in outcomes}
+    return 1 if "failed" in ends else Busy.EXIT_CODE if "left" in ends else 0
 
 
 def columns(configs: Sequence[RunConfig]) -> dict[str, list]:
@@ -100,6 +106,8 @@ def _summary(console: Console, outcomes: Sequence[Outcome], store: Store, engine
     _print(console, f"{len(outcomes)} runs: {told}; records in {store.address}")
     if counts["diverged"]:
         _print(console, "diverged: the loss was not finite; try a lower learning rate")
+    if counts["left"]:
+        _print(console, f"{counts['left']} left: time was up before they began; the same command does them")
     for outcome in outcomes:
         if outcome.status == "failed":
             variables = [f"{name}={value}" for name, value in engine.environment.items()]

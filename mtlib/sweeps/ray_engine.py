@@ -1,7 +1,4 @@
-"""The engine that does a sweep's runs on a Ray cluster (extra `cluster`).
-
-Workers of the cluster import this module before their run, so that it loads nothing heavy itself.
-"""
+"""The engine that does a sweep's runs on a Ray cluster (extra `cluster`)."""
 
 import contextlib
 import logging
@@ -12,7 +9,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 from mtlib.errors import UserError
-from mtlib.threads import quiet_openmp
+from mtlib.sweeps.worker import carry_out
 
 if TYPE_CHECKING:
     from mtlib.sweeps.grid import GridRun
@@ -66,30 +63,6 @@ class RayEngine:
                     self._ray.cancel(reference, force=True)
         if self._connected_here:
             self._ray.shutdown()
-
-
-def carry_out(settings: dict, out: str, file: str) -> str:
-    """In a worker of the cluster: do the run of these settings and put its record into the store at `out`.
-
-    Args:
-        file: the name that its record is to have.
-
-    Returns:
-        "written", "diverged" or "busy" (another process is at it).
-    """
-    quiet_openmp(os.environ)
-    from mtlib.runs.config import configure
-    from mtlib.runs.locks import Busy
-    from mtlib.runs.run import run
-    from mtlib.sweeps.store import Store
-
-    store = Store(out)
-    if store.state(file) is None:  # else a worker wrote it that was cut off before it could say so
-        try:
-            run(configure(**settings), store.folder)
-        except Busy:
-            return "busy"
-    return store.finish(file)
 
 
 def _connect(ray, address: str) -> None:

@@ -33,6 +33,8 @@ _NEEDED = {"tasks": "[sentiment, nli]", "methods": "[fine_tuning, mask_tuning]"}
 def expand(file: Path, **instead: str) -> list[RunConfig]:
     """The runs that a sweep file means, each once: what differs only in settings its method does not read is one run.
 
+    They are in the file's order, but that all runs of one seed stand before those of the next.
+
     Args:
         file: the sweep file.
         instead: values for keys that the file has outside its grids, in place of its own.
@@ -65,7 +67,8 @@ def expand(file: Path, **instead: str) -> list[RunConfig]:
         _check_read(place, own, read)
         read_anywhere |= read
     _check_read(str(file), common, read_anywhere)
-    return list(runs.values())
+    seeds = list(dict.fromkeys(config.seed for config in runs.values()))
+    return sorted(runs.values(), key=lambda config: seeds.index(config.seed))  # a sweep cut short has whole seeds
 
 
 def _combinations(entries: Mapping) -> Iterable[dict]:

@@ -69,9 +69,16 @@ def log(tmp_path) -> Path:
 
 
 def replace_child(folder: Path, monkeypatch, script: str) -> None:
-    """Have a shell script run in place of `python -m mtlib run ... --out FOLDER`; $out is FOLDER."""
+    """Have a shell script do each run in place of a worker; $order is what it is told, $out the folder for records."""
     path = folder / "python"
-    path.write_text(f'#!/bin/bash\nout="${{@: -1}}"\n{script}\n')
+    path.write_text(f"""#!/bin/bash
+        exec 3>&1; out={folder}/out
+        while read -r order; do
+            [[ "$order" =~ \\"log\\":\\ \\"([^\\"]*) ]]; exec >> ${{BASH_REMATCH[1]}} 2>&1
+            answer=written
+            {script}
+            echo $answer >&3
+        done""")
     path.chmod(0o755)
     monkeypatch.setattr(engines.sys, "executable", str(path))
 
@@ -99,7 +106,7 @@ def test_why_a_run_failed(tmp_path, monkeypatch, log, script, detail):
 
 @pytest.mark.parametrize(("record", "status"), [({"diverged": True}, "diverged"), ({}, "written")])
 def test_what_became_of_a_run(tmp_path, monkeypatch, log, record, status):
-    replace_child(tmp_path, monkeypatch, f"echo noise; echo '{json.dumps(record)}' > $out/0.json")
+    replace_child(tmp_path, monkeypatch, f"echo noise; echo '{json.dumps(record)}' > $out/0.json; answer={status}")
     (outcome,) = execute(tmp_path)
     assert (outcome.status, outcome.detail) == (status, "") and not log.parent.exists()
     replace_child(tmp_path, monkeypatch, "exit 1")
@@ -109,10 +116,40 @@ def test_what_became_of_a_run(tmp_path, monkeypatch, log, record, status):
     assert outcome.status == ("there" if status == "written" else status) and not log.parent.exists()
 
 
-def test_a_run_that_made_another_record(tmp_path, monkeypatch):
-    replace_child(tmp_path, monkeypatch, "echo {} > $out/other.json")
-    (outcome,) = execute(tmp_path)
-    assert outcome.status == "failed" and outcome.detail.startswith("the run did not make 0.json: its data, its model")
+def test_a_process_does_run_after_run_until_one_fails(tmp_path, monkeypatch):
+    script = """
+        [[ "$order" =~ seed\\":\\ ([0-9]) ]]; echo $$ >> $0.log
+        [ ${BASH_REMATCH[1]} != 1 ] || exit 1; echo {} > $out/${BASH_REMATCH[1]}.json"""
+    replace_child(tmp_path, monkeypatch, script)
+    assert [outcome.status for outcome in execute(tmp_path, 4)] == ["written", "failed", "written", "written"]
+    one, two, three, four = (tmp_path / "python.log").read_text().split()
+    assert one == two != three == four
+
+
+def test_no_run_is_begun_when_time_is_up(tmp_path, monkeypatch):
+    replace_child(tmp_path, monkeypatch, "sleep 1; echo {} > $out/0.json")
+    outcomes = execute(tmp_path, 3, minutes=0.5 / 60)
+    assert sorted((outcome.run.file, outcome.status) for outcome in outcomes) == [
+        ("0.json", "written"), ("1.json", "left"), ("2.json", "left"),
+    ]  # fmt: skip
+
+
+def test_processes_share_a_gpu_by_a_service_that_is_stopped_afterwards(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4")
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    service = tmp_path / "nvidia-cuda-mps-control"
+    service.write_text(
+        f'#!/bin/bash\necho "$CUDA_VISIBLE_DEVICES ${{1:-$(cat)}} $CUDA_MPS_PIPE_DIRECTORY" >> {tmp_path}/service'
+    )
+    replace_child(tmp_path, monkeypatch, "echo gpu $CUDA_VISIBLE_DEVICES at $CUDA_MPS_PIPE_DIRECTORY; exit 1")
+    assert execute(tmp_path, processes=2)[0].detail == "gpu 4 at" and "take turns" in capsys.readouterr().err
+    service.chmod(0o755)
+    (outcome,) = execute(tmp_path, processes=2)
+    (_, start, place), (_, stop, same) = (line.split() for line in (tmp_path / "service").read_text().splitlines())
+    assert outcome.detail == f"gpu 0 at {place}" and (start, stop) == ("-d", "quit") and place == same
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", "mine")  # a user's own service is used as it is
+    assert execute(tmp_path, processes=2)[0].detail == "gpu 4 at mine" and len(os.listdir(tmp_path / "out")) == 1
+    assert len((tmp_path / "service").read_text().splitlines()) == 2
 
 
 def test_a_run_that_another_process_does_is_left_for_later(tmp_path, monkeypatch):
@@ -120,8 +157,8 @@ def test_a_run_that_another_process_does_is_left_for_later(tmp_path, monkeypatch
     monkeypatch.setattr(engines, "_BUSY", 0.1)
     place = Store(str(tmp_path / "out"))
     script = """
-        [[ "$*" =~ --seed\\ ([0-9]) ]]; seed=${BASH_REMATCH[1]:-0}
-        if [ $seed = 2 ] && ! [ -e $0.tried ]; then touch $0.tried; exit 75; fi
+        [[ "$order" =~ seed\\":\\ ([0-9]) ]]; seed=${BASH_REMATCH[1]}
+        if [ $seed = 2 ] && ! [ -e $0.tried ]; then touch $0.tried; echo busy >&3; continue; fi
         echo $seed >> $0.order; echo {} > $out/$seed.json"""
     replace_child(tmp_path, monkeypatch, script)
     grid_runs = [GridRun(config("x", seed=seed), f"{seed}.json") for seed in range(3)]

@@ -90,7 +90,7 @@ def test_one_run_that_cannot_be_read_leaves_the_others_known(tmp_path):
 
 
 class FakeEngine:
-    """Ends every run at once. Seed 1 fails, seed 2 is busy at first, seed 3 diverges."""
+    """Ends every run at once. Seed 1 fails, seed 2 is busy at first, seed 3 diverges, seed 4 is left."""
 
     environment = {"OMP_NUM_THREADS": "3"}  # noqa: RUF012
 
@@ -104,6 +104,8 @@ class FakeEngine:
             future.set_exception(KeyError("it broke"))
         elif seed == 2 and is_first:
             future.set_result("busy")
+        elif seed == 4:
+            future.set_result("left")
         else:
             (self.store.folder / run.file).write_text(json.dumps({"diverged": seed == 3}))
             future.set_result("diverged" if seed == 3 else "written")
@@ -132,13 +134,15 @@ def test_summary_and_exit_code(testbed, model, tmp_path, monkeypatch):  # noqa: 
     result = sweep([0, 3])  # a run that diverged is done
     assert result.exit_code == 0 and "2 runs: 1 there, 0 written, 1 diverged, 0 failed" in result.output
     assert "try a lower learning rate" in result.output
+    result = sweep([0, 4])
+    assert result.exit_code == 75 and "1 left: time was up" in result.output
 
 
 def test_a_bar_in_a_terminal(model, tmp_path):  # noqa: F811
     console = progress.Console(force_terminal=True, width=80, record=True)
     store = Store(str(tmp_path))
     engine = FakeEngine(store)
-    assert progress.carry_out(console, [GridRun(config(model), "a.json")], store, engine) and engine.closed
+    assert progress.carry_out(console, [GridRun(config(model), "a.json")], store, engine) == 0 and engine.closed
     assert "[1 of 1] written  a" in console.export_text()
 
 

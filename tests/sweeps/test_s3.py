@@ -16,9 +16,9 @@ from werkzeug.serving import make_server  # noqa: E402
 from mtlib.errors import UserError  # noqa: E402
 from mtlib.sweeps import store  # noqa: E402
 from mtlib.sweeps.grid import identify  # noqa: E402
-from mtlib.sweeps.ray_engine import carry_out  # noqa: E402
 from mtlib.sweeps.store import Store  # noqa: E402
 from mtlib.sweeps.sweep_file import expand  # noqa: E402
+from mtlib.sweeps.worker import carry_out  # noqa: E402
 from tests.runs.test_runs import model, write_testbed  # noqa: E402, F401  (fixture)
 
 ADDRESS = "s3://bucket/runs"

@@ -1,0 +1,62 @@
+"""A process that does runs of a sweep, whichever engine started it. It loads nothing heavy before it has one to do."""
+
+import json
+import os
+import sys
+
+from mtlib.errors import UserError
+from mtlib.threads import quiet_openmp
+
+_CACHE: dict = {}  # the sets and models that this process has read
+
+
+def carry_out(settings: dict, out: str, file: str) -> str:
+    """Do the run of these settings and put its record into the store at `out`.
+
+    Args:
+        file: the name that its record is to have.
+
+    Returns:
+        "written", "diverged" or "busy" (another process is at it).
+    """
+    quiet_openmp(os.environ)
+    from mtlib.runs.config import configure
+    from mtlib.runs.locks import Busy
+    from mtlib.runs.run import run
+    from mtlib.sweeps.store import Store
+
+    store = Store(out)
+    if store.state(file) is None:  # else another process has done it meanwhile
+        try:
+            run(configure(**settings), store.folder, cache=_CACHE)
+        except Busy:
+            return "busy"
+    return store.finish(file)
+
+
+def main() -> None:
+    """Do the runs that standard input names, a line of JSON each, until one fails, and answer each with its state.
+
+    What a run prints goes to the `log` that its line names.
+    """
+    answers = os.fdopen(os.dup(1), "w")
+    for line in sys.stdin:
+        order = json.loads(line)
+        _print_to(order.pop("log"))
+        try:
+            answer = carry_out(**order)
+        except UserError as error:
+            sys.exit(f"error: {error}")
+        _print_to(os.devnull)  # on a network a log that is still open cannot be removed
+        print(answer, file=answers, flush=True)
+
+
+def _print_to(path: str) -> None:
+    sys.stdout.flush()
+    with open(path, "ab") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+
+
+if __name__ == "__main__":
+    main()
