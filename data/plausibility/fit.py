@@ -4,6 +4,7 @@ python data/plausibility/fit.py        # writes evidence.csv and weights.json, p
 """
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,7 +14,6 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import confusion_matrix
 
 from mtlib.diversity.annotation import agreement
-from mtlib.diversity.fillings import unmarked
 from mtlib.diversity.plausibility import FEATURES, WEIGHTS_FILE, PlausibilityJudge, features, plausibility_score
 
 HERE = Path(__file__).resolve().parent
@@ -38,7 +38,10 @@ def read_cases() -> pandas.DataFrame:
     """
     cases = pandas.read_csv(HERE / "cases.csv", keep_default_na=False)
     cases["plausible"] = cases["plausible"].astype(bool)
-    return cases[["uid", "task", "plausible"]].join(unmarked(cases["text"], cases["original"]))
+    parts = cases["text"].str.extract("^(.*)⟦(.*)⟧(.*)$", flags=re.DOTALL)  # before, filling, after
+    text, start = parts[0] + cases["original"] + parts[2], parts[0].str.len()
+    places = {"text": text, "start": start, "end": start + cases["original"].str.len(), "predicted": parts[1]}
+    return cases[["uid", "task", "plausible"]].assign(**places)
 
 
 def read_evidence() -> pandas.DataFrame:

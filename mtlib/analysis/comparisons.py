@@ -24,7 +24,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from mtlib.analysis import examples, intervals, paper
-from mtlib.analysis.frame import cells, differing, frame, history, plain_tables, told  # noqa: F401
+from mtlib.analysis.frame import cells, differing, frame, plain_tables, told  # noqa: F401
 from mtlib.analysis.intervals import Difference
 from mtlib.data.tasks import TASKS, get_task
 from mtlib.errors import UserError, one_of

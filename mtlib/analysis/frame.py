@@ -40,17 +40,6 @@ def frame(records: Iterable[dict], arms: Sequence[str] | None = None) -> pandas.
     return table.assign(**{name: None for name in every if name not in table})
 
 
-def history(records: Iterable[dict], arms: Sequence[str] | None = None) -> pandas.DataFrame:
-    """What runs logged in training, a line for each entry: `arm`, `seed`, `step`, and all that was logged."""
-    records = list(records)
-    lines = [
-        {"arm": arm, "seed": record["config"]["seed"], **entry}
-        for arm, record in zip(arms or _names(records), records, strict=True)
-        for entry in record["history"]
-    ]
-    return pandas.DataFrame(lines, columns=None if lines else ["arm", "seed", "step"])
-
-
 def plain_tables(scores: pandas.DataFrame) -> dict[str, pandas.DataFrame]:
     """Of the lines of `frame` a table for each task, source and model: mean ± standard deviation over seeds."""
     if scores.empty:

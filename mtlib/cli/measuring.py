@@ -94,8 +94,9 @@ def diversity(
     from mtlib.paths import make_writable
 
     make_writable(out)
-    studied = [two_trainings.TwoTrainings(task, source, model, examples, seed, epochs) for task in tasks or TASKS]
-    description = two_trainings.describe(studied, out, lambda task: print_line(f"  {task}"))
+    description = two_trainings.describe(
+        tasks or TASKS, out, source, model, examples, epochs, seed, lambda task: print_line(f"  {task}")
+    )
     frame = two_trainings.as_frame({model: description}).round().reset_index()
     print_table("per cent of the examples, and of the tokens", frame.columns, frame.values.tolist())
     write_json(json_file, description)

@@ -7,7 +7,6 @@ or persons (`annotation.as_judge`).
 from collections.abc import Callable, Sequence
 
 import pandas
-from scipy.stats import entropy
 
 from mtlib.errors import UserError
 
@@ -28,11 +27,6 @@ def changed_by_epoch(rows: pandas.DataFrame) -> pandas.DataFrame:
     """Per epoch the masked places `n`, those `changed`, and those filled with the unknown token, `unk`."""
     counted = pandas.DataFrame({"n": 1, "changed": changed(rows), "unk": rows["unk"]}).astype(int)
     return counted.groupby(rows["epoch"]).sum()
-
-
-def filler_entropy(rows: pandas.DataFrame) -> float:
-    """-sum p log2 p over the filled-in tokens, in bits: 0 if all are one token, log2 n if all n differ."""
-    return float(entropy(rows["predicted_token"].value_counts(), base=2))
 
 
 def open_questions(rows: pandas.DataFrame) -> pandas.DataFrame:

@@ -7,10 +7,8 @@ places.
 """
 
 import copy
-import re
 import tempfile
 from collections import Counter
-from html import escape
 
 import pandas
 from datasets import Dataset
@@ -76,21 +74,6 @@ def record_fillings(
 def marked_text(row) -> str:
     """The sentence of a row with the filling between ⟦ and ⟧, the blank before it inside."""
     return f"{row.text[: row.start]}⟦{row.predicted}⟧{row.text[row.end :]}"
-
-
-def marked_html(text: str) -> str:
-    """A text from `marked_text` as HTML, its filling highlighted."""
-    return escape(text).replace("⟦", "<mark>").replace("⟧", "</mark>")
-
-
-def unmarked(marked: pandas.Series, original: pandas.Series) -> pandas.DataFrame:
-    """`text`, `start`, `end` and `predicted` of rows, from their `marked_text` and what stood there originally."""
-    parts = marked.str.extract("^(.*)⟦(.*)⟧(.*)$", flags=re.DOTALL)  # before, filling, after
-    if parts.isna().any(axis=None):
-        raise UserError(f"{marked[parts[0].isna()].iloc[0]!r} has no filling between ⟦ and ⟧.")
-    start, end = parts[0].str.len(), parts[0].str.len() + original.str.len()
-    text = parts[0] + original + parts[2]
-    return pandas.DataFrame({"text": text, "start": start, "end": end, "predicted": parts[1]})
 
 
 def rendered(

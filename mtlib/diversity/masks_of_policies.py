@@ -113,12 +113,6 @@ def table(description: Mapping) -> pandas.DataFrame:
     return 100 * pandas.DataFrame.from_dict(lines, orient="index").astype(float).dropna(axis="columns", how="all")
 
 
-def masked_text(tokenizer, input_ids: Sequence[int], mask: Sequence[bool]) -> str:
-    """A text with its masked pieces in brackets, to see one sentence under several policies."""
-    pieces = tokenizer.convert_ids_to_tokens(list(input_ids))
-    return " ".join(f"[{piece}]" if masked else piece for piece, masked in zip(pieces, mask, strict=True))
-
-
 class Marked(NamedTuple):
     """What is known about the tokens of some examples, one entry for each token of all of them.
 

@@ -67,17 +67,6 @@ def test_a_curve_over_a_setting_has_all_last(compare):
     assert "plain on testbed_sentiment: 70 at first, 70 at last" in text
 
 
-def test_a_sentence_under_several_policies():
-    figure, text = figures.sentence(["a", "dull", "film"], ["", "cause", ""], {"random": [None, "warm", None]})
-    assert text == "What each policy masks in: a dull film: random: dull became warm."
-    assert [t.get_text() for t in figure.axes[0].texts] == ["a", "dull", "film", "a", "warm", "film"]
-
-
-def test_shares_fill_a_bar():
-    figure, _ = figures.stacked({"one": {"same": 0.25, "other": 0.75}})
-    assert sum(patch.get_width() for patch in figure.axes[0].patches) == pytest.approx(100)
-
-
 def test_colours_can_be_told_apart_and_never_stand_alone():
     looks = [tuple(style.series(place).values()) for place in range(24)]
     assert len({look[:2] for look in looks}) == 24  # colour and marker

@@ -4,11 +4,9 @@ import pandas
 import pytest
 
 from mtlib.diversity.categories import (
-    PAPER_SHARES,
     categorise,
     changed_by_epoch,
     example_categories,
-    filler_entropy,
     open_questions,
 )
 from mtlib.errors import UserError
@@ -56,16 +54,10 @@ def test_the_gravest_place_decides_an_example():
         example_categories(rows.assign(arm=["x", "y"] * 4), categories)
 
 
-def test_entropy_and_change():
+def test_change_by_epoch():
     tokens = (("film", 1), ("film", 1), ("plot", 2), ("[UNK]", 2))
     rows = make_rows(*({"predicted_token": word, "epoch": epoch, "unk": word == "[UNK]"} for word, epoch in tokens))
-    assert filler_entropy(rows) == pytest.approx(1.5)
-    assert filler_entropy(rows[:2]) == 0
     assert changed_by_epoch(rows).to_dict(orient="index") == {
         1: {"n": 2, "changed": 0, "unk": 0},
         2: {"n": 2, "changed": 2, "unk": 1},
     }
-
-
-def test_the_papers_shares():
-    assert all(sum(by.values()) == pytest.approx(1) for by in PAPER_SHARES.values())

@@ -9,7 +9,7 @@ from datasets import Dataset
 
 from mtlib.diversity import two_trainings
 from mtlib.diversity.categories import CATEGORIES
-from mtlib.diversity.fillings import marked_html, marked_text, record_fillings, rendered, unmarked
+from mtlib.diversity.fillings import record_fillings, rendered
 from mtlib.errors import UserError
 from mtlib.marking import continues_word
 from mtlib.masking import BernoulliMasking, ExactMasking
@@ -101,8 +101,6 @@ def test_nothing_masked_gives_no_rows_and_no_error():
 def test_bad_input_is_told():
     with pytest.raises(UserError, match="lack uid"):
         record_fillings(make_plm(), TUNING, make_examples(4).remove_columns("uid"), **SETTINGS)
-    with pytest.raises(UserError, match="4,000 training examples"):
-        two_trainings.TwoTrainings("sentiment", n=5000).examples()
 
 
 def test_what_a_filling_reads_like():
@@ -127,29 +125,21 @@ def test_what_a_filling_reads_like():
     assert shown("the film is good", 4, 8, "[UNK]") == "the [UNK] is good"
 
 
-def test_marks_come_off_again():
-    rows = make_rows({}, {"text": "<b> story\nof a\u2028dog", "start": 3, "end": 9, "predicted": ""})
-    marked = pandas.Series([*map(marked_text, rows.itertuples())])
-    assert list(marked) == ["The⟦ plot⟧ is good", "<b>⟦⟧\nof a\u2028dog"]
-    assert marked_html(marked[0]) == "The<mark> plot</mark> is good" and marked_html(marked[1])[:9] == "&lt;b&gt;"
-    again = unmarked(marked, pandas.Series([" film", " story"]))
-    pandas.testing.assert_frame_equal(again, rows[["text", "start", "end", "predicted"]], check_dtype=False)
-    with pytest.raises(UserError, match="no filling"):
-        unmarked(pandas.Series(["The plot"]), pandas.Series([" film"]))
-
-
-def test_two_trainings_counted_and_kept(tmp_path):
-    pair = two_trainings.TwoTrainings("sentiment", n=6, epochs=1)
-    counted = [two_trainings.describe([pair], tmp_path) for _ in range(2)]  # the second time from the kept rows
-    assert json.dumps(counted[0]) == json.dumps(counted[1])
-    arms = pair.arms(tmp_path)
-    for arm, counts in counted[0]["tasks"]["sentiment"]["arms"].items():
-        changed = (arms[arm]["predicted_token"] != arms[arm]["original_token"]).sum()
-        assert counts["tokens"] == {1: {"n": len(arms[arm]), "changed": changed, "unk": 0}}
+def test_two_trainings_counted_and_kept(tmp_path, monkeypatch):
+    counted = two_trainings.describe(["sentiment"], tmp_path, examples=6, epochs=1)
+    (kept,) = (tmp_path / "fills").iterdir()
+    rows = pandas.read_json(kept, lines=True, dtype=False)
+    for arm, counts in counted["tasks"]["sentiment"]["arms"].items():
+        here = rows[rows["arm"] == arm]
+        changed = (here["predicted_token"] != here["original_token"]).sum()
+        assert counts["tokens"] == {1: {"n": len(here), "changed": changed, "unk": 0}}
         assert sum(counts["examples"].values()) == sum(counts["examples_over_epochs"].values()) == 6
-    frame = two_trainings.as_frame({"mini": counted[0]})
+    frame = two_trainings.as_frame({"mini": counted})
     assert frame.loc[("BERT (paper)", "all three", "mask_tuning"), "plausible_different"] == pytest.approx(60)
     assert frame.loc[("mini", "sentiment", "plain_mlm"), list(CATEGORIES)].sum() == pytest.approx(100)
+    monkeypatch.setattr(two_trainings, "record_fillings", lambda *_, **__: pytest.fail("trained again"))
+    again = two_trainings.describe(["sentiment"], tmp_path, examples=6, epochs=1)
+    assert json.dumps(counted) == json.dumps(again)
 
 
 @pytest.mark.parametrize("name", ["fillings_mini", "fillings_base"])

@@ -11,7 +11,6 @@ from mtlib.diversity.masks_of_policies import (
     Marked,
     default_policies,
     describe,
-    masked_text,
     table,
     touch,
     what_is_masked,
@@ -75,12 +74,6 @@ def test_the_table_in_per_cent():
     }  # fmt: skip
     assert frame.loc["exact:0"].dropna().to_dict() == dict.fromkeys([*frame][:4], 0)
     assert [*frame.index] == ["exact:0.3", "exact:0", "all tokens"]
-
-
-def test_one_sentence_under_a_mask():
-    plm = make_plm()
-    ids = plm.tokenizer("a filming")["input_ids"]
-    assert masked_text(plm.tokenizer, ids, flags("..x x.")) == "[CLS] a [film] [##ing] [SEP]"
 
 
 def test_the_controls_and_policies_that_learn_from_the_whole_training_set():

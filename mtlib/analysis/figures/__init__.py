@@ -5,10 +5,9 @@ from matplotlib.figure import Figure
 from mtlib.analysis import comparisons
 from mtlib.analysis.figures.method import method
 from mtlib.analysis.figures.results import accuracy, curve, differences
-from mtlib.analysis.figures.style import new, save, show
-from mtlib.analysis.figures.texts import sentence, stacked
+from mtlib.analysis.figures.style import save, show
 
-__all__ = ["accuracy", "curve", "differences", "method", "new", "save", "sentence", "show", "stacked"]
+__all__ = ["accuracy", "curve", "differences", "method", "save", "show"]
 
 
 def standard() -> dict[str, tuple[Figure, str]]:

@@ -1,5 +1,6 @@
 """What runs scored: arms on sets, differences with the paper's claim, curves over a setting or over training."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -8,7 +9,6 @@ from matplotlib.figure import Figure
 
 from mtlib.analysis.comparisons import Comparison
 from mtlib.analysis.figures import style
-from mtlib.analysis.frame import MEASURES
 from mtlib.analysis.intervals import FEWEST_SEEDS, t_interval, wilson
 from mtlib.errors import UserError
 
@@ -94,44 +94,32 @@ def differences(
 
 
 @style.styled
-def curve(
-    scores: pandas.DataFrame, x: str, y: str = "accuracy", title: str = "", panel: str = "set", xlabel: str = "",
-    ylabel: str = "", log: bool = False,
-) -> tuple[Figure, str]:  # fmt: skip
-    """`y` against `x`, a line for each arm and a panel for each value of `panel`: mean over seeds with 95 % intervals.
+def curve(scores: pandas.DataFrame, x: str, title: str = "", xlabel: str = "") -> tuple[Figure, str]:
+    """Accuracy against `x`, a line for each arm and a panel for each set: mean over seeds with 95 % intervals.
 
-    Up to twelve values of `x` stand at equal distances; none (NaN) stands for "all", last. Over training, `scores` are
-    the lines of `comparisons.history`.
+    The values of `x` stand at equal distances; none (NaN) stands for "all", last.
     """
-    scores = scores.dropna(subset=y)
-    values, arms = sorted(scores[x].dropna().unique()), list(dict.fromkeys(scores["arm"]))
-    values += [np.nan] if scores[x].isna().any() else []
-    even, seeds = len(values) <= 12, scores.groupby(["arm", panel, x], dropna=False).size().groupby("arm")
-    labels = {arm: f"{arm} (n = {_range(seeds.get_group(arm))})" for arm in arms}
-    place = {value: at for at, value in enumerate(values)}
-    names = _id_first(scores) if panel == "set" else {name: str(name) for name in dict.fromkeys(scores[panel])}
-    figure, axes = style.panels(names, 3.4, 2.9, sharey=panel == "set" or log)
+    places = {value: at for at, value in enumerate(sorted(scores[x].dropna().unique()))}
+    ticks = [f"{value:g}" for value in places] + (["all"] if scores[x].isna().any() else [])
+    arms, seeds = list(dict.fromkeys(scores["arm"])), scores.groupby(["arm", "set", x], dropna=False).size()
+    figure, axes = style.panels(_id_first(scores), 3.4, 2.9, sharey=True)
     words = {}
-    for name, axis in axes.items():
-        for number, arm in enumerate(arms):
-            of_arm = scores[(scores[panel] == name) & (scores["arm"] == arm)]
-            points = [(key, *_interval(runs, y)) for key, runs in of_arm.groupby(x, dropna=False)]
-            if not points:
-                continue
+    for (name, axis), (number, arm) in itertools.product(axes.items(), enumerate(arms)):
+        of_arm = scores[(scores["set"] == name) & (scores["arm"] == arm)]
+        points = [(places.get(value, len(places)), *_interval(runs, "accuracy"))
+                  for value, runs in of_arm.groupby(x, dropna=False)]  # fmt: skip
+        if points:
             at, mean, low, high = np.array(points).T
-            at = np.array([place.get(value, len(values) - 1) for value in at]) if even else at
-            aside = 0.06 * (number - (len(arms) - 1) / 2) if even else 0
-            bars = None if not even else [mean - low, high - mean]
-            axis.errorbar(at + aside, mean, yerr=bars, capsize=2, ms=5, label=labels[arm], **style.series(number),
-                          markevery=1 if even else max(1, len(at) // 8))  # fmt: skip
+            aside = 0.06 * (number - (len(arms) - 1) / 2)
+            axis.errorbar(at + aside, mean, yerr=[mean - low, high - mean], capsize=2, ms=5, **style.series(number),
+                          label=f"{arm} (n = {_range(seeds[arm])})")  # fmt: skip
             words[f"{arm} on {name}"] = [f"{mean[0]:.3g} at first, {mean[-1]:.3g} at last"]
-        if even:
-            axis.set_xticks(range(len(values)), ["all" if pandas.isna(value) else f"{value:g}" for value in values])
-        axis.set(xlabel=xlabel or x.replace("_", " "), yscale="log" if log else "linear")
+        axis.set_xticks(range(len(ticks)), ticks)
+        axis.set_xlabel(xlabel or x)
     first = next(iter(axes.values()))
-    first.set_ylabel(ylabel or f"{y}, %")
+    first.set_ylabel("accuracy, %")
     style.finish(figure, title, first)
-    return figure, style.sentence(f"{ylabel or y} against {xlabel or x}", words)
+    return figure, style.sentence(f"accuracy against {xlabel or x}", words)
 
 
 @style.styled
@@ -150,7 +138,7 @@ def _interval(runs: pandas.DataFrame, measure: str, single: bool = False) -> tup
     if len(values) < FEWEST_SEEDS:
         return (float(np.mean(values)),) * 3
     mean, low, high = t_interval(values)
-    return (mean, max(low, 0.0), min(high, 100.0)) if measure in MEASURES else (mean, low, high)
+    return mean, max(low, 0.0), min(high, 100.0)
 
 
 def _id_first(scores: pandas.DataFrame) -> dict[str, str]:

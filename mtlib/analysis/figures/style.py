@@ -1,4 +1,4 @@
-"""The look of every figure: colours of a colour-blind palette, and always a second cue (marker, line, hatching)."""
+"""The look of every figure: colours of a colour-blind palette, and always a second cue (marker, line)."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -33,11 +33,6 @@ styled = matplotlib.rc_context(_STYLE)  # as a decorator: the reader's own setti
 def series(place: int) -> dict[str, str]:
     """Colour, marker and line by place."""
     return {"color": PALETTE[place % 8], "marker": MARKERS[place % 10], "linestyle": LINES[place % 4]}
-
-
-def bar(place: int) -> dict[str, str]:
-    """Colour and hatching by place."""
-    return {"color": PALETTE[place % 8], "hatch": ("", "//", "..", "xx")[place % 4], "edgecolor": "white"}
 
 
 @styled
