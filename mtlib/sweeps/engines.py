@@ -23,6 +23,7 @@ import torch
 from mtlib.errors import UserError
 from mtlib.sweeps.grid import GridRun
 from mtlib.sweeps.store import Store
+from mtlib.sweeps.worker import open_log
 from mtlib.threads import quiet_openmp
 
 _TICK = 0.2  # seconds between looks at what may be started
@@ -91,9 +92,8 @@ def _outcome(run: GridRun, future: Future[str], store: Store) -> Outcome:
         status = future.result()
     except Exception as error:
         if not isinstance(error, RunFailed):
-            with contextlib.suppress(OSError):  # a full disk
-                store.log(run.file).parent.mkdir(parents=True, exist_ok=True)
-                store.log(run.file).write_text("".join(traceback.format_exception(error)), encoding="utf-8")
+            with contextlib.suppress(OSError), open_log(store.log(run.file)) as log:  # a full disk
+                log.write("".join(traceback.format_exception(error)).encode())
         cause = getattr(error, "cause", None) or error  # Ray wraps what was raised on another machine
         text = str(cause).strip() if isinstance(cause, UserError) else f"{type(cause).__name__}: {str(cause).strip()}"
         return Outcome(run, "failed", text.splitlines()[0])
@@ -157,7 +157,7 @@ class LocalEngine:
         if time.monotonic() > self._end:
             return "left"
         log = self._store.log(run.file)
-        log.parent.mkdir(parents=True, exist_ok=True)
+        open_log(log).close()  # an error where it cannot be written
         order = {"settings": run.config.values(), "out": self._store.address, "file": run.file, "log": str(log)}
         environment, child = self._slots.get()
         try:

@@ -1,8 +1,11 @@
 """A process that does runs of a sweep, whichever engine started it. It loads nothing heavy before it has one to do."""
 
+import contextlib
 import json
 import os
 import sys
+from pathlib import Path
+from typing import BinaryIO
 
 from mtlib.errors import UserError
 from mtlib.threads import quiet_openmp
@@ -51,9 +54,17 @@ def main() -> None:
         print(answer, file=answers, flush=True)
 
 
+def open_log(path: str | Path) -> BinaryIO:
+    """To write at its end. Its folder may be removed at any moment, with the log of a run that ends."""
+    while True:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            return open(path, "ab")
+
+
 def _print_to(path: str) -> None:
     sys.stdout.flush()
-    with open(path, "ab") as file:
+    with open_log(path) as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
 

@@ -9,7 +9,7 @@ import pytest
 from mtlib.errors import UserError
 from mtlib.runs.locks import claim
 from mtlib.runs.run import lock_path
-from mtlib.sweeps import engines, store
+from mtlib.sweeps import engines, store, worker
 from mtlib.sweeps.engines import LocalEngine, Outcome
 from mtlib.sweeps.grid import GridRun, identify
 from mtlib.sweeps.store import Store
@@ -124,6 +124,13 @@ def test_a_process_does_run_after_run_until_one_fails(tmp_path, monkeypatch):
     assert [outcome.status for outcome in execute(tmp_path, 4)] == ["written", "failed", "written", "written"]
     one, two, three, four = (tmp_path / "python.log").read_text().split()
     assert one == two != three == four
+
+
+def test_a_log_whose_folder_is_removed_meanwhile(tmp_path, monkeypatch):
+    made, folder = [], tmp_path / "work"
+    monkeypatch.setattr(worker.os, "makedirs", lambda *_, **__: made.append(1) or (len(made) > 1 and folder.mkdir()))
+    worker.open_log(folder / "a.log").close()
+    assert len(made) == 2 and (folder / "a.log").exists()
 
 
 def test_no_run_is_begun_when_time_is_up(tmp_path, monkeypatch):
