@@ -1,5 +1,7 @@
 """`figures` and `doctor`: the state of a checkout and of the machine."""
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -29,10 +31,19 @@ def doctor() -> None:
 
     What `pip check` says of the installed packages, then where training will run. Exit code 1 if packages do not fit.
     """
-    from mtlib.runs.doctor import device_note, pip_check
-
-    fit, words = pip_check()
-    print_line(words)
-    if not fit:
+    done = subprocess.run([sys.executable, "-m", "pip", "check"], capture_output=True, text=True, check=False)
+    print_line((done.stdout or done.stderr).strip())
+    if done.returncode:
         raise typer.Exit(1)
-    print_line(device_note())
+    import torch
+
+    from mtlib.contexts import precision
+
+    kind = "bf16" if precision()["bf16"] else "float32"
+    if torch.cuda.is_available():
+        print_line(f"GPU: {torch.cuda.get_device_name()}, {kind}.")
+    else:
+        print_line(
+            f"CPU, {torch.get_num_threads()} threads, {kind}: right for the testbed and the notebooks. For real data "
+            "take a machine with a GPU (on Colab: Runtime > Change runtime type > T4 GPU)."
+        )

@@ -19,7 +19,6 @@ from mtlib.paths import SETTINGS_FILE
 from mtlib.plm import SharedPLM
 from mtlib.runs.config import RunConfig, configure
 from mtlib.runs.inputs import read_inputs, record_path
-from mtlib.runs.profiles import resolve
 from mtlib.runs.records import SCHEMA_VERSION, read_records
 from mtlib.runs.run import run
 from mtlib.runs.training import last_checkpoint
@@ -321,14 +320,6 @@ def test_a_file_of_no_records_and_odd_characters_in_one(tmp_path):
     }
     (tmp_path / "one.jsonl").write_text(json.dumps(record, ensure_ascii=False) + "\n", encoding="utf-8")
     assert read_records([tmp_path]) == [record]
-
-
-def test_a_model_that_was_not_kept_is_made_again_where_the_record_is_there(testbed, model, tmp_path):
-    """As for the models of a notebook."""
-    settings = resolve("smoke", model=str(model), out=tmp_path / "out", train_size=32, seeds=(0,))
-    settings.records("fine_tuning", max_length=64)
-    shutil.rmtree(tmp_path / "out" / "models")
-    assert settings.model_of("fine_tuning", max_length=64).config.num_labels == 2
 
 
 def test_time_of_preparing_survives_a_kill(testbed, model, tmp_path, monkeypatch):
