@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from torch.func import functional_call
 from transformers import BertJapaneseTokenizer
 
-from mtlib.data import sources, training_pairs
+from mtlib.data import sources
 from mtlib.data.registry import SETS
 from mtlib.diversity.masks_of_policies import describe
 from mtlib.encoding import tokenise
@@ -27,7 +27,7 @@ from mtlib.methods.table3 import Refill
 from mtlib.objectives import FineTuning, MaskedLM
 from mtlib.paths import SETTINGS_FILE
 from mtlib.plm import embeddings_that_read
-from mtlib.policies import POLICIES, masking_policy, meta_learned
+from mtlib.policies import POLICIES, masking_policy, meta_learned, supervised
 from mtlib.policies.attribution import AttributionMasking, attribution
 from mtlib.policies.known import KnownShortcutMasking, MarkCause, MarkedMasking, MarkShortcut, ShortcutFirstMasking
 from mtlib.policies.meta_learned import (
@@ -474,9 +474,7 @@ class TestPointer:
         assert [review[a:b] for a, b in edited_spans(review, other)] == ["bad", "slow", "Not"]
         assert [other[a:b] for a, b in edited_spans(other, review)] == ["great", "warm", "So very"]
         plm, read = make_plm(), []
-        monkeypatch.setattr(
-            training_pairs, "load_described", lambda *key: (read.append(key), sources.load_described(*key))[1]
-        )
+        monkeypatch.setattr(supervised, "load", lambda *key: (read.append(key), sources.load(*key))[1])
         source = write_releases(tmp_path, monkeypatch)
         spans = PointAtAnswers(str(source)).training_spans(
             plm, example_set([{"text": "a film", "label": 0}] * 2, plm), 0
@@ -497,14 +495,10 @@ class TestPointer:
         assert len(edited_spans("A film " + "so " * n_words, "A film")) == n_spans
 
     def test_a_run_reads_the_training_pairs_from_its_own_source(self, tmp_path, monkeypatch, model):  # noqa: F811
-        read, source = [], write_releases(tmp_path, monkeypatch)
-        monkeypatch.setattr(
-            training_pairs, "load_described", lambda *key: (read.append(key), sources.load_described(*key))[1]
-        )
+        source = write_releases(tmp_path, monkeypatch)
         settings = {"source": str(source), "model": str(model), "max_length": 64, "eval_max_length": 64, "epochs": 1}
         chosen = configure("sentiment", "mask_tuning", masking="supervised", sets=("sst2",), **settings)
         record = read_records([run(chosen, tmp_path / "out")[0]])[0]
-        assert {*read} == {("imdb_cad_train", str(source))}
         assert record["cost"]["stages"][0]["supervised_spans"] == 2
         assert [*record["data"]] == ["train", "sst2", "train_spans"]
         assert record["data"]["train_spans"]["rows"] == 2
@@ -535,7 +529,7 @@ class TestPointer:
         monkeypatch.setattr("mtlib.runs.run.train_stages", lambda *args, **kwargs: pytest.fail("has begun to train"))
         chosen = configure("sentiment", "mask_tuning", masking="supervised", source=str(source), model=str(model),
                            classification="confidence_regularization", sets=("sst2",))  # fmt: skip
-        message = r"supervised_top5 learn .*\(the set imdb_cad_train\).* not found in .* or take another policy"
+        message = r"train_paired.tsv not found in .*policies supervised and supervised_top5 learn from it"
         with pytest.raises(UserError, match=message):
             run(chosen, tmp_path / "out")
         with pytest.raises(UserError, match=message):

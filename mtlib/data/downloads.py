@@ -1,15 +1,12 @@
 """Downloads: hub sets into the hub's own cache, pinned raw files into a folder in release layout."""
 
 import hashlib
-import http.client
 import os
-import shutil
-import urllib.error
-import urllib.request
 from pathlib import Path
 
 import datasets
 from filelock import FileLock
+from huggingface_hub.file_download import http_get
 
 from mtlib.data.registry import DataSet, ReleaseFile, get_set
 from mtlib.errors import UserError
@@ -71,39 +68,27 @@ def _fetch_raw(data_set: DataSet, file: ReleaseFile, cache_dir: Path) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(target.with_name(f".{target.name}.lock")):  # of several processes one downloads, the others wait
             if not target.exists():
-                _download(url, part)
-                _check_download(part, file)
-                os.replace(part, target)
-    except urllib.error.HTTPError as error:
-        raise UserError(f"{url}: the server answered {error.code} {error.reason}. {data_set.when_gone}") from error
-    except (OSError, http.client.HTTPException) as error:
+                if not part.exists() or _sha256(part) != file.sha256:
+                    with part.open("ab") as out:
+                        http_get(url, out, resume_size=out.tell(), headers={"Accept-Encoding": "identity"})
+                _check(part, file)
+                part.rename(target)
+    except UserError:
+        part.unlink()
+        raise
+    except Exception as error:  # the hub's client and the HTTP client each raise their own kinds
         raise UserError(
             f"{url}: download to {cache_dir} failed ({error}). Check the network and the folder, and run the same "
-            "command again: it resumes."
+            f"command again: it resumes. {data_set.when_gone}"
         ) from error
-    _check_download(target, file)
+    _check(target, file)
     return target
 
 
-def _download(url: str, part: Path) -> None:
-    """Append to `part` what it still lacks. (pooch verifies checksums as well, but cannot resume.)"""
-    done = part.stat().st_size if part.exists() else 0
-    request = urllib.request.Request(url, headers={"Range": f"bytes={done}-"} if done else {})
-    try:
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            whole = answer.status != 206  # the server sends the whole file, whatever was asked for
-            total = int(answer.headers.get("Content-Length", 0)) + (0 if whole else done)
-            with part.open("wb" if whole else "ab") as out:
-                shutil.copyfileobj(answer, out)
-    except urllib.error.HTTPError as error:
-        if error.code == 416:  # nothing is left to send: `part` is whole, or wrong, which its checksum tells
-            return
-        raise
-    if part.stat().st_size < total:
-        raise http.client.HTTPException(f"the connection ended after {part.stat().st_size:,} of {total:,} bytes")
-
-
-def _check_download(path: Path, file: ReleaseFile) -> None:
-    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
-    if sha256 != file.sha256:
+def _check(path: Path, file: ReleaseFile) -> None:
+    if (sha256 := _sha256(path)) != file.sha256:
         raise UserError(f"{path}: expected sha256 {file.sha256}, found {sha256}; delete it and fetch again.")
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -86,7 +86,6 @@ class DataSet(Entry):
     clean: Literal["strip", "without_line_breaks", "csv_unquoted", "from_bytes_literal"] = "strip"  # releases.CLEANERS
     paired: bool = False  # of an original and its edited version, whose gold labels differ
     folded: bool = False  # two labels, entailment or not, that a model with three labels is tested on
-    skips_broken_lines: bool = False
 
     @property
     def pair(self) -> bool:

@@ -4,9 +4,8 @@ import ast
 import csv
 import hashlib
 import io
-import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -48,27 +47,31 @@ def read_file(data_set: DataSet, file: ReleaseFile, path: Path) -> Part:
     """
     try:
         content = path.read_bytes()
-        table, skipped = _table(data_set, content.decode("utf-8-sig"))
+        text = io.StringIO(content.decode("utf-8-sig"))
+        if data_set.format == "jsonl":
+            table = pd.read_json(text, lines=True, dtype=False)
+        else:
+            quoting = csv.QUOTE_NONE if data_set.format == "tsv" else csv.QUOTE_MINIMAL
+            table = pd.read_csv(text, sep="\t", quoting=quoting, dtype=str, keep_default_na=False)
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}; check its permissions") from error
-    except (ValueError, csv.Error) as error:
+    except ValueError as error:
         raise UserError(f"{path} is cut off, corrupt or in another encoding: {error}. {data_set.when_gone}") from error
     rows = in_our_columns(data_set, data_set.columns, table, file.split, str(path), file.half)
-    remark = f"{skipped} broken lines skipped, as the official readers do" if skipped else ""
-    return checked(data_set, file, rows, hashlib.sha256(content).hexdigest(), remark)
+    return checked(data_set, file, rows, hashlib.sha256(content).hexdigest())
 
 
-def checked(data_set: DataSet, file: ReleaseFile, rows: pd.DataFrame, sha256: str | None, remark: str = "") -> Part:
+def checked(data_set: DataSet, file: ReleaseFile, rows: pd.DataFrame, sha256: str | None) -> Part:
     """The part with its entry in the run record, once `deviation` lets it pass."""
-    remarks = (deviation(data_set, file, len(rows), sha256), remark)
+    differs = deviation(data_set, file, len(rows), sha256)
     entry = {"path": file.path, "sha256": sha256, "rows": len(rows), "official_rows": file.rows}
-    return Part(rows, entry, [f"{file.path}: {remark}" for remark in remarks if remark])
+    return Part(rows, entry, [f"{file.path}: {differs}"] if differs else [])
 
 
 def in_our_columns(
     data_set: DataSet, columns: Columns, table: pd.DataFrame, split: str, where: str, half: str = ""
 ) -> pd.DataFrame:
-    """A source's rows, by line number, as text, (text_pair,) label, uid and group."""
+    """A source's rows as text, (text_pair,) label, uid and group."""
     if missing := set(columns.needed) - set(table.columns):
         raise UserError(
             f"{where}: expected the columns {', '.join(columns.needed)}; {', '.join(sorted(missing))} missing, found "
@@ -76,14 +79,14 @@ def in_our_columns(
         )
     gold = table[columns.label].map(str).str.strip()
     table, gold = table[gold != columns.unlabelled], gold[gold != columns.unlabelled]
-    if not (known := gold.isin(columns.labels)).all():
+    if unknown := {*gold} - {*columns.labels}:
         raise UserError(
-            f"{where}, line {known.idxmin()}: unknown label {gold[known.idxmin()]!r} in column {columns.label!r}, "
-            f"expected one of {', '.join(columns.labels)}. {data_set.when_gone}"
+            f"{where}: unknown label {min(unknown)!r} in column {columns.label!r}, expected one of "
+            f"{', '.join(columns.labels)}. {data_set.when_gone}"
         )
-    ours = {"text": list(_cleaned(data_set, table[columns.text], where))}
+    ours = {"text": _cleaned(data_set, table[columns.text], where)}
     if columns.text_pair:
-        ours["text_pair"] = list(_cleaned(data_set, table[columns.text_pair], where))
+        ours["text_pair"] = _cleaned(data_set, table[columns.text_pair], where)
     ours["label"] = [columns.labels.index(label) for label in gold]
     rows = table[columns.needed].to_dict("records")
     named = [{**row, "split": split, "position": position} for position, row in enumerate(rows)]
@@ -153,48 +156,14 @@ def verify(source: str) -> list[dict]:
     return report
 
 
-# ------------------------------------------------------------------------------------------------------------ formats
-
-
-def _table(data_set: DataSet, text: str) -> tuple[pd.DataFrame, int]:
-    """All columns of a file by line number, and how many broken lines were left out."""
-    lines = enumerate(text.split("\n"), start=1)
-    if data_set.format == "jsonl":
-        rows = {}
-        for number, line in lines:
-            try:
-                rows |= {number: json.loads(line)} if line.strip() else {}
-            except json.JSONDecodeError as error:
-                raise ValueError(f"line {number}: {error.msg}") from error
-        return pd.DataFrame(list(rows.values()), index=list(rows), dtype=object), 0
-    if data_set.format == "tsv":  # a quotation mark is a character like any other
-        rows = {number: line.removesuffix("\r").split("\t") for number, line in lines if line not in ("", "\r")}
-    else:
-        reader = csv.reader(io.StringIO(text, newline=""), delimiter="\t", strict=True)
-        rows = dict((reader.line_num, cells) for cells in reader)  # noqa: C402  (the number changes while it reads)
-    header = rows.pop(min(rows, default=1), [""])
-    broken = [number for number, cells in rows.items() if len(cells) < len(header) and data_set.skips_broken_lines]
-    for number in broken:
-        del rows[number]
-    for number, cells in rows.items():
-        if len(cells) != len(header):
-            raise ValueError(f"line {number}: expected {len(header)} fields, found {len(cells)}")
-    return pd.DataFrame(list(rows.values()), index=list(rows), columns=header, dtype=object), len(broken)
-
-
 # ------------------------------------------------------------------------------------ how a release writes its texts
 
 
-def _cleaned(data_set: DataSet, texts: pd.Series, where: str) -> Iterator[str]:
-    clean = CLEANERS[data_set.clean]
-    for line, text in texts.items():
-        try:
-            yield clean(text)
-        except (AttributeError, TypeError, ValueError, SyntaxError) as error:
-            raise UserError(
-                f"{where}, line {line}: expected text in {texts.name!r}, found {text!r:.60} ({error}). "
-                f"{data_set.when_gone}"
-            ) from error
+def _cleaned(data_set: DataSet, texts: pd.Series, where: str) -> list[str]:
+    try:
+        return [CLEANERS[data_set.clean](text) for text in texts]
+    except (AttributeError, TypeError, ValueError, SyntaxError) as error:
+        raise UserError(f"{where}: expected text in {texts.name!r} ({error}). {data_set.when_gone}") from error
 
 
 def _without_line_breaks(text: str) -> str:

@@ -31,6 +31,8 @@ from mtlib.data.source_kinds import check_as_written, is_testbed, source_kind
 from mtlib.errors import UserError
 from mtlib.paths import TESTBED_DIR
 
+CAD_TRAIN = "imdb_cad_train"  # IMDB-CAD's training pairs, from which the supervised policy learns on real data
+
 
 def load(set_name: str, source: str = "testbed", splits: str | None = None) -> datasets.Dataset:
     """One set as a `datasets.Dataset` with the columns above, in file order.

@@ -15,8 +15,7 @@ from datasets import Dataset
 from torch import Tensor
 
 from mtlib.contexts import forked_random_state
-from mtlib.data.sources import is_testbed
-from mtlib.data.training_pairs import described_pairs
+from mtlib.data.sources import CAD_TRAIN, is_testbed, load
 from mtlib.encoding import tokenise
 from mtlib.errors import UserError
 from mtlib.marking import WORD, MarkTokens, Spans, check_offsets
@@ -111,7 +110,7 @@ class PointAtAnswers(PointAtSpans):
     def check(self, plm: SharedPLM) -> None:
         check_offsets(plm.tokenizer, self)
         if not is_testbed(self.source):
-            described_pairs(self.source)
+            load(CAD_TRAIN, self.source)
 
     def training_spans(self, plm: SharedPLM, examples: Dataset, seed: int) -> list[PointedSpan]:
         if "uid" in examples.column_names and all(map(of_testbed, examples["uid"])):
@@ -122,7 +121,7 @@ class PointAtAnswers(PointAtSpans):
                 "spans of your own (mtlib.policies.supervised.PointAtSpans)."
             )
         longest = max(map(len, examples["input_ids"]))
-        pairs, _ = described_pairs(self.source)
+        pairs = load(CAD_TRAIN, self.source)
         reviews = tokenise(pairs, plm.tokenizer, longest, keep=pairs.column_names)
         return list(marked_spans(MarkEdits()(plm, reviews, seed).examples, MarkEdits.column))
 

@@ -11,9 +11,8 @@ from pathlib import Path
 import numpy as np
 from datasets import Dataset
 
-from mtlib.data.sources import is_testbed, load_described
+from mtlib.data.sources import CAD_TRAIN, is_testbed, load_described
 from mtlib.data.tasks import get_task
-from mtlib.data.training_pairs import CAD_TRAIN, described_pairs
 from mtlib.errors import UserError
 from mtlib.policies import OWN_LENGTH
 from mtlib.runs import records
@@ -87,7 +86,7 @@ def read_inputs(config: RunConfig, cache: dict | None = None) -> Inputs:
         keys[records.TRAIN_SPANS] = (CAD_TRAIN, config.source, None)
     for key in keys.values():
         if key not in cache:
-            cache[key] = described_pairs(config.source) if key[0] == CAD_TRAIN else load_described(*key)
+            cache[key] = load_described(*key)
     rows, sets = ({name: cache[key][part] for name, key in keys.items()} for part in (0, 1))
     if config.train_size is not None:
         total = sets["train"]["rows"]

@@ -27,13 +27,6 @@ def test_plain_accuracy_and_constant_baseline():
     }  # fmt: skip
 
 
-def test_labels_of_folded_sets_are_the_sets_own():
-    metrics = score("hans", np.array([[9, 0, 0], [0, 9, 0], [0, 0, 9]]), np.array([0, 0, 1]), ["a/b"] * 3)
-    assert {name: counts["correct"] for name, counts in metrics["per_label"].items()} == {
-        "entailment": 1, "non-entailment": 1,
-    }  # fmt: skip
-
-
 def test_groups_are_broken_down_when_there_are_several_of_ten_rows_on_average():
     genres = ["fiction"] * 15 + ["travel"] * 5
     predicted, gold = [0] * 12 + [1] * 8, np.array([0] * 20)

@@ -5,6 +5,7 @@ import hashlib
 import io
 import json
 import os
+import re
 from pathlib import Path
 
 import datasets
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mtlib.data import releases as read
+from mtlib.data import releases as releases_module
 from mtlib.data import sources
 from mtlib.data.registry import SETS, Columns, Copy, DataSet, Hub, ReleaseFile, split_options
 from mtlib.data.releases import deviation, read_file, verify
@@ -53,75 +54,47 @@ def test_every_set_has_the_same_columns(releases, set_name):
         assert all(text == text.strip() != "" for text in dataset["text"])
 
 
-def test_sst2_is_read_with_quoting_off_and_stripped(releases):
-    assert rows_of(load("sst2", str(releases))) == [
-        ('" a tale with an open quote', 1, "0", ""),
-        ("it drags", 0, "1", ""),
-    ]
-
-
-def test_contrast_pairs_rows_of_two_files_and_decodes_csv_and_line_breaks(releases):
-    rows = rows_of(load("imdb_contrast", str(releases)))
-    assert rows[:4] == [
-        ('Dull. She called it "art".', 0, "dev-0:original", "dev-0:original"),
-        ("A joy to watch.", 1, "dev-1:original", "dev-1:original"),
-        ('Grand. She called it "art".', 1, "dev-0:edited", "dev-0:edited"),
-        ("A pain to watch.", 0, "dev-1:edited", "dev-1:edited"),
-    ]
-    assert [group for *_, group in rows[4:]] == ["test-0:original", "test-1:original", "test-0:edited", "test-1:edited"]
-    assert rows_of(load("imdb_contrast", str(releases), "test")) == rows[4:]
-
-
-def test_cad_pairs_come_from_batch_id(releases):
-    assert rows_of(load("imdb_cad", str(releases))) == [
-        ("Bad sound.", 0, "dev-7:original", "dev-7:original"),
-        ("Good sound.", 1, "dev-7:edited", "dev-7:edited"),
+LAYOUTS = {  # set and splits, and its rows: quoting off or on, pairs, line breaks, bytes literals, rows without a label
+    ("sst2", None): [('" a tale with an open quote', 1, "0", ""), ("it drags", 0, "1", "")],
+    ("imdb_contrast", "test"): [
+        ("I laughed.", 1, "test-0:original", "test-0:original"), ("I slept.", 0, "test-1:original", "test-1:original"),
+        ("I frowned.", 0, "test-0:edited", "test-0:edited"), ("I woke up.", 1, "test-1:edited", "test-1:edited"),
+    ],
+    ("imdb_cad", None): [
+        ("Bad sound.", 0, "dev-7:original", "dev-7:original"), ("Good sound.", 1, "dev-7:edited", "dev-7:edited"),
         ("Good cast,\ngood plot.", 1, "test-7:original", "test-7:original"),
         ("Bad cast, bad plot.", 0, "test-7:edited", "test-7:edited"),
-    ]
-
-
-def test_mnli_keeps_quotation_marks_and_drops_rows_without_gold_label(releases):
-    assert rows_of(load("mnli_m", str(releases))) == [
-        ('"Stop," she said', "She spoke.", 0, "0", "travel"),
-        ("The bus left.", "It was late.", 1, "2", "slate"),
-    ]
-    assert [row[2:] for row in rows_of(load("mnli_train", str(releases)))] == [(0, "31", "fiction"), (2, "1000000", "")]
-
-
-def test_hans_has_two_labels_and_groups_by_heuristic_and_subcase(releases):
-    assert [row[2:] for row in rows_of(load("hans", str(releases)))] == [
-        (1, "ex0", "lexical_overlap/ln_subject/object_swap"),
-        (0, "ex1", "constituent/ce_after_since_clause"),
-    ]
-
-
-def test_anli_reads_context_and_names_the_round(releases):
-    rows = rows_of(load("anli_r2", str(releases), "dev+test"))
-    assert rows[0] == ("Bread — baked daily.", "There is bread.", 0, "dev-a", "r2")
-    assert [row[2] for row in rows] == [0, 1, 2, 0, 1, 2]
-    assert rows[1][0] == "Bread.\tMilk."
-
-
-def test_qqp_decodes_only_fields_that_are_csv_quoted_and_skips_broken_lines(releases):
-    rows = rows_of(load("qqp_train", str(releases)))
-    assert [row[:3] for row in rows] == [
-        ('What does "gist" mean?', "What is a gist?", 1),
-        ('Is 5" long?', '"Who" said "no"', 0),
-    ]
-    assert describe("qqp_train", str(releases))["deviations"] == [
-        "qqp/QQP/train.tsv: 2 broken lines skipped, as the official readers do"
-    ]
-    assert load("qqp", str(releases))["text_pair"][1] == '"Who" lost?'
-
-
-def test_paws_reads_crlf_and_bytes_literals(releases):
-    assert rows_of(load("paws_qqp", str(releases), "both")) == [
+    ],
+    ("mnli_m", None): [
+        ('"Stop," she said', "She spoke.", 0, "0", "travel"), ("The bus left.", "It was late.", 1, "2", "slate"),
+    ],
+    ("hans", None): [
+        ("The baker saw the clerk .", "The clerk saw the baker .", 1, "ex0", "lexical_overlap/ln_subject/object_swap"),
+        ("Before the rain fell , the clerk left .", "The rain fell .", 0, "ex1", "constituent/ce_after_since_clause"),
+    ],
+    ("anli_r2", "dev"): [
+        ("Bread — baked daily.", "There is bread.", 0, "dev-a", "r2"),
+        ("Bread.\tMilk.", "It is cheap.", 1, "dev-b", "r2"), ('"Bread"', "No bread.", 2, "dev-c", "r2"),
+    ],
+    ("qqp_train", None): [
+        ('What does "gist" mean?', "What is a gist?", 1, "0", ""), ('Is 5" long?', '"Who" said "no"', 0, "1", ""),
+    ],
+    ("paws_qqp", "both"): [
         ("Can cats chase dogs ?", "Can dogs chase cats ?", 0, "train/1", "paws_qqp/train"),
         ("Is tea hot ?", "Is tea hot ?", 1, "train/2", "paws_qqp/train"),
         ("Is café a noun ?", "It 's not a noun ?", 0, "dev_and_test/1", "paws_qqp/dev_and_test"),
         ("Say 'hi' , \\o/", "Plain text stays .", 1, "dev_and_test/2", "paws_qqp/dev_and_test"),
-    ]
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("set_name", "splits"), LAYOUTS)
+def test_layouts_and_their_quirks(releases, set_name, splits):
+    assert rows_of(load(set_name, str(releases), splits)) == LAYOUTS[set_name, splits]
+
+
+def test_line_breaks_of_html_and_doubled_quotes_are_decoded(releases):
+    assert load("imdb_contrast", str(releases))["text"][:2] == ['Dull. She called it "art".', "A joy to watch."]
 
 
 def test_byte_order_mark_and_crlf_are_tolerated_everywhere(releases):
@@ -137,48 +110,38 @@ def test_an_unpacked_release_is_a_source_by_itself(releases):
     assert rows_of(load("sst2", str(releases / "sst2"))) == rows_of(load("sst2", str(releases)))
 
 
-def read_texts(tmp_path: Path, layout: str, content: bytes, clean: str = "strip") -> list[str]:
-    path = tmp_path / "made-up"
-    path.write_bytes(content)
-    columns = Columns(text="text", label="label", labels=("no", "yes"))
-    file = ReleaseFile(split="test", path="made-up")
-    data_set = DataSet(
-        name="made_up", label_names=("no", "yes"), files=(file,), format=layout, columns=columns, clean=clean,
-        licence="", when_gone="",
-    )  # fmt: skip
-    return read_file(data_set, file, path).rows["text"].tolist()
+FORMATS = {
+    "jsonl": lambda texts: jsonl(*({"text": text, "label": "yes"} for text in texts)),
+    "csv": lambda texts: csv_quoted(("text", "label"), *((text, "yes") for text in texts)),
+    "tsv": lambda texts: tsv(("text", "label"), *((re.sub(r"\s", " ", text), "yes") for text in texts)),
+}
 
 
-some_texts = st.lists(st.text(), min_size=1)
-
-
-@settings(max_examples=50)
-@given(texts=some_texts)
-def test_every_text_comes_back_from_json_lines(tmp_path_factory, texts):
-    content = jsonl(*({"text": text, "label": "yes"} for text in texts))
-    assert read_texts(tmp_path_factory.getbasetemp(), "jsonl", content) == [text.strip() for text in texts]
-
-
-@settings(max_examples=50)
-@given(texts=some_texts)
-def test_every_text_comes_back_from_csv_quoting(tmp_path_factory, texts):
+def csv_quoted(*rows) -> bytes:
     table = io.StringIO(newline="")
-    csv.writer(table, delimiter="\t").writerows([("text", "label"), *((text, "yes") for text in texts)])
-    assert read_texts(tmp_path_factory.getbasetemp(), "csv", table.getvalue().encode()) == [t.strip() for t in texts]
+    csv.writer(table, delimiter="\t").writerows(rows)
+    return table.getvalue().encode()
 
 
+@pytest.mark.parametrize("layout", FORMATS)
 @settings(max_examples=50)
-@given(texts=some_texts.map(lambda texts: [text.replace("\t", " ").replace("\n", " ") for text in texts]))
-@pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_every_text_without_tabs_comes_back_with_quoting_off(tmp_path_factory, end, texts):
-    content = tsv(("text", "label"), *((text, "yes") for text in texts), end=end)
-    assert read_texts(tmp_path_factory.getbasetemp(), "tsv", content) == [text.strip() for text in texts]
+@given(texts=st.lists(st.text(st.characters(exclude_characters="\0\r", codec="utf-8")), min_size=1))
+def test_every_text_comes_back(tmp_path_factory, layout, texts):
+    path = tmp_path_factory.getbasetemp() / "made-up"
+    path.write_bytes(FORMATS[layout](texts))
+    columns, file = Columns(text="text", label="label", labels=("no", "yes")), ReleaseFile(split="test", path="made-up")
+    data_set = DataSet(
+        name="made_up", label_names=("no", "yes"), files=(file,), format=layout, columns=columns, licence="",
+        when_gone="",
+    )  # fmt: skip
+    expected = [re.sub(r"\s", " ", text) if layout == "tsv" else text for text in texts]
+    assert read_file(data_set, file, path).rows["text"].tolist() == [text.strip() for text in expected]
 
 
 @settings(max_examples=50)
 @given(text=st.text().map(str.strip))
 def test_bytes_literals_come_back_as_text(text):
-    assert read.CLEANERS["from_bytes_literal"](str(text.encode())) == text
+    assert releases_module.CLEANERS["from_bytes_literal"](str(text.encode())) == text
 
 
 def test_a_testbed_folder_that_is_not_as_it_was_written(tmp_path):
@@ -195,29 +158,19 @@ def test_a_testbed_folder_that_is_not_as_it_was_written(tmp_path):
         load("testbed_sentiment", str(tmp_path))
 
 
+def test_callers_cannot_spoil_what_others_read(releases):
+    load_described("sst2", str(releases))[1]["files"].clear()
+    assert len(describe("sst2", str(releases))["files"]) == 1
+
+
 def test_a_set_is_read_once_until_its_file_changes(releases, monkeypatch):
     seen, file = [], releases / "sst2/SST-2/dev.tsv"
     monkeypatch.setattr(sources, "read_file", lambda *of: seen.append(of[2]) or read_file(*of))
-    first, again = load("sst2", str(releases)), load("sst2", str(releases))
     monkeypatch.chdir(releases)
-    assert rows_of(first) == rows_of(again) == rows_of(load("sst2", "."))
-    assert describe("sst2", str(releases))["rows"] == 2
+    assert rows_of(load("sst2", str(releases))) == rows_of(load("sst2", "."))
     assert seen == [file]
-    os.utime(file, ns=(0, 0))
-    assert rows_of(load("sst2", str(releases))) == rows_of(first) and seen == [file] * 2
     file.write_bytes(tsv(["sentence", "label"], ["it grips", "1"], ["it drags", "0"]))
-    assert rows_of(load("sst2", str(releases)))[0][0] == "it grips"
-    assert sources._read.cache_info().maxsize == 8, "however many sets are read, few are kept"
-
-
-def test_callers_cannot_spoil_what_others_read(releases):
-    dataset, record = load_described("sst2", str(releases))
-    rows = dataset[:]
-    dataset.set_format("numpy")
-    dataset.info.description = "mine"
-    record["files"].clear()
-    again, record = load_described("sst2", str(releases))
-    assert again[:] == rows and again.info.description == "" and len(record["files"]) == 1
+    assert rows_of(load("sst2", str(releases)))[0][0] == "it grips" and seen == [file] * 2
 
 
 def test_the_hub_is_the_hub_wherever_one_stands(tmp_path, monkeypatch):
@@ -265,23 +218,20 @@ SST2, CAD = b"sentence\tlabel\n", b"Sentiment\tText\tbatch_id\n"
     ("set_name", "content", "message"),
     [
         ("sst2", None, r"sst2/SST-2/dev.tsv not found in .*On the hub"),
-        ("sst2", b"", r"expected the columns label, sentence; label, sentence missing, found \[''\]"),
+        ("sst2", b"", "dev.tsv is cut off, corrupt"),
         ("sst2", b"text\tlabel\nfine\t1\n", r"sentence missing, found \['text', 'label'\]"),
-        ("sst2", SST2 + b"fine\t1\npoor\t2\n", "line 3: unknown label '2' in column 'label', expected one of 0, 1"),
-        ("sst2", SST2 + b"fine\t1\npo", "line 3: expected 2 fields, found 1"),
+        ("sst2", SST2 + b"fine\t1\npoor\t2\n", "unknown label '2' in column 'label', expected one of 0, 1"),
+        ("sst2", SST2 + b"fine\t1\npo", "unknown label ''"),
         ("sst2", SST2 + b"fine\t1\n", "expected 2 rows, found 1"),
-        ("sst2", SST2, "expected 2 rows, found 0"),
         ("sst2_train", SST2, "expected 3 rows, found 0"),
         ("sst2", SST2 + b"caf\xe9\t1\n", "dev.tsv is cut off, corrupt or in another encoding.*0xe9"),
         ("imdb_cad", CAD + b'Negative\t"never closed\t7\n', "dev_paired.tsv is cut off, corrupt"),
-        ("imdb_cad", CAD + b"Negative\tBad.\n", "line 2: expected 3 fields, found 2"),
         ("imdb_cad", CAD + b"Negative\tBad.\t7\nNegative\tWorse.\t7\n", "pair .*dev-7:edited: expected"),
         ("imdb_cad", CAD + b"Negative\tBad.\t7\nPositive\tGood.\t8\n", r"pair .*alone are \['dev-7', 'dev-8'\]"),
-        ("anli_r1", jsonl({}) + b'{"uid": "a"', "test.jsonl is cut off, corrupt .*: line 2: "),
-        ("anli_r1", b"[1]\n", "expected the columns context, hypothesis, label"),
-        ("anli_r1", jsonl({"uid": 1, "context": None, "hypothesis": "x", "label": "e"}), "line 1: expected text"),
+        ("anli_r1", jsonl({}) + b'{"uid": "a"', "test.jsonl is cut off, corrupt"),
+        ("anli_r1", jsonl({"uid": 1, "context": None, "hypothesis": "x", "label": "e"}), "expected text in 'context'"),
         ("anli_r1", MADE_UP["anli/anli_v1.0/R1/test.jsonl"].replace(b"t-b", b"t-a"), "pair uid 'test-a' occurs twice"),
-        ("paws_wiki", tsv(("id", "sentence1", "sentence2", "label"), ("1", r"b'\q\x'", "x", "1")), "line 2: expected"),
+        ("paws_wiki", tsv(("id", "sentence1", "sentence2", "label"), ("1", r"b'\q\x'", "x", "1")), "expected text in"),
     ],
 )  # fmt: skip
 def test_bad_files_say_which_what_and_what_to_do(releases, set_name, content, message):
@@ -363,17 +313,6 @@ def test_hub_and_folder_give_the_same_rows(releases, monkeypatch, set_name):
     assert records[0]["revision"] == f"{remote.id}@{remote.revision}"
 
 
-def test_hub_qqp_fields_are_decoded_as_in_the_release(releases, monkeypatch):
-    rows = {
-        "question1": ["How old is he?", "Who won?"],
-        "question2": ["What is his age?", '"""Who"" lost?"'],
-        "label": [1, 0],
-        "idx": [0, 1],
-    }
-    monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: datasets.Dataset.from_dict(rows))
-    assert rows_of(load("qqp", "hub")) == rows_of(load("qqp", str(releases)))
-
-
 def test_record_names_the_commit_that_the_hub_resolved(releases, monkeypatch):
     answer = on_the_hub("hans", "evaluation", releases)
     answer.info.download_checksums = {f"hf://datasets/jhu-cogsci/hans@{'a' * 40}/validation.parquet": {}}
@@ -384,10 +323,8 @@ def test_record_names_the_commit_that_the_hub_resolved(releases, monkeypatch):
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ({"sentence": ["a", "b"], "label": [-1, 0]}, "sst2/validation, line 1: unknown label '-1'"),
-        ({"text": ["a", "b"], "label": [1, 0]}, r"sentence missing, found \['text', 'label'\]"),
+        ({"sentence": ["a", "b"], "label": [-1, 0]}, "sst2/validation: unknown label '-1'"),
         ({"sentence": ["a"], "label": [1]}, "expected 2 rows, found 1"),
-        ({"sentence": ["a", None], "label": [1, 0]}, "line 2: expected text in 'sentence'"),
         (ConnectionError("no route"), "could not read nyu-mll/glue.*ConnectionError: no route.*or give a folder"),
     ],
 )

@@ -92,17 +92,15 @@ def test_models_and_sets_train_and_then_need_no_network(hub, start, tmp_path):
 
 def test_cut_downloads_resume(hub, fetch):
     hub.cut |= {"dev_paired.tsv": 50, "validation-00000-of-00001.parquet": 50}
-    code, text = fetch("imdb_cad")
-    assert code == 2 and "the connection ended after 50 of" in text and "it resumes" in text
-    code, text = fetch("imdb_cad", "sst2")  # the hub's own client resumes by itself
-    assert code == 0 and "Trying to resume" in text and "sst2: 1 file(s)" in text, text
+    code, text = fetch("imdb_cad", "sst2")
+    assert code == 0 and text.count("Trying to resume") == 2 and "sst2: 1 file(s)" in text, text
     assert not hub.cut
 
 
 def test_a_wrong_checksum(hub, fetch):
     hub.altered["test_paired.tsv"] = b"something else"
     code, text = fetch("imdb_cad")
-    assert code == 2 and "expected sha256" in text and "delete it and fetch again" in text
+    assert code == 2 and "expected sha256" in text
 
 
 @pytest.mark.parametrize(("refusal", "said"), [(GONE, "doesn't exist"), (GATED, "is a gated dataset")])
