@@ -27,7 +27,9 @@ _MODULES = {
     "SharedPLM": "mtlib.plm",
     "UserError": "mtlib.errors",
     "conflicts": "mtlib.suspect_words",
+    "debias": "mtlib.runs.debias",
     "predict": "mtlib.encoding",
+    "read_table": "mtlib.data.tables",
     "suspects": "mtlib.suspect_words",
     "tokenise": "mtlib.encoding",
 }

@@ -6,17 +6,22 @@ it should is for a person to say; an opinion word is a suspect too. The test is 
 """
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import repeat
+from math import sqrt
 from statistics import NormalDist
 
 import numpy as np
 import pandas
 from datasets import ClassLabel, Dataset
 
+from mtlib.encoding import label_column
 from mtlib.errors import UserError
+from mtlib.marking import _UNSPACED, words_pattern
 
-_WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
+_LETTER = rf"[^\W_{_UNSPACED}]"  # in scripts without spaces every sign counts as a word
+_WORD = re.compile(rf"{_LETTER}+(?:['’-]{_LETTER}+)*|(?=\w)[{_UNSPACED}]")
 _BATCH = 10_000  # rows that are held at once
 
 
@@ -26,7 +31,11 @@ def words_of(text: str) -> set[str]:
 
 
 def suspects(
-    dataset: Dataset, top: int | None = 50, min_count: int = 20, significance: float = 0.01
+    rows: Dataset | Iterable[pandas.DataFrame],
+    top: int | None = 50,
+    min_count: int = 20,
+    significance: float = 0.01,
+    words: Iterable[str] | None = None,
 ) -> pandas.DataFrame:
     """The words whose presence predicts a label beyond chance, the surest first.
 
@@ -39,11 +48,13 @@ def suspects(
     (`table.attrs["threshold"]`).
 
     Args:
-        dataset: `text` (and `text_pair`), and class numbers in `label` or `labels`; a `ClassLabel` gives them names.
-            Read in batches, so that memory grows with the number of different words alone.
+        rows: `text` (and `text_pair`), and `label` or `labels`: a `Dataset`, whose `ClassLabel` gives class numbers
+            their names, or tables with these columns, such as a `TableFile`. Read in batches, twice; memory grows with
+            the number of different words alone.
         top: at most so many words; None: all above the threshold.
         min_count: words in fewer rows are not tested.
         significance: chance of a single false find among all words tested.
+        words: look for these words and phrases alone.
 
     Returns:
         A table with `word`, `where` (`text`; in pairs also `text_pair` and `both`, for words that stand in both texts),
@@ -53,54 +64,56 @@ def suspects(
     Raises:
         UserError: no column of texts or of labels, or a single label.
     """
-    column = _label_column(dataset)
-    rows_of, with_label, labels = Counter(), Counter(), Counter()
-    examples: dict[tuple, str] = {}
-    for rows, label in _rows(dataset, column):
+    find = words_of if words is None else _finder(words)
+    column = _label_column(rows.column_names) if isinstance(rows, Dataset) else "label"
+    labels: Counter = Counter()
+    counts: dict[tuple, Counter] = defaultdict(Counter)  # (where, label): in how many rows each word stands
+    for texts, label in _rows(rows):
         labels[label] += 1
-        for feature in _features(rows):
-            rows_of[feature] += 1
-            with_label[feature, label] += 1
-            examples.setdefault((feature, label), " / ".join(rows))
+        for where, found in _found(texts, find):
+            counts[where, label].update(found)
     if len(labels) < 2:
         raise UserError(f"all {labels.total()} rows have the label {next(iter(labels), None)!r}; expected two or more.")
-    tested = [feature for feature, n in rows_of.items() if n >= min_count]
-    threshold = NormalDist().inv_cdf(1 - significance / max(1, len(tested) * len(labels)))
+    rows_of = {
+        (word, where): n
+        for where in dict.fromkeys(where for where, _ in counts)
+        for word, n in sum((counts[where, label] for label in labels), Counter()).items()
+        if n >= min_count
+    }
+    threshold = NormalDist().inv_cdf(1 - significance / max(1, len(rows_of) * len(labels)))
     lines = []
-    for feature in tested:
-        n = rows_of[feature]
+    for (word, where), n in rows_of.items():
         for label, count in labels.items():
-            p, p0 = with_label[feature, label] / n, count / labels.total()
-            z = (p - p0) / np.sqrt(p0 * (1 - p0) / n)
+            p, p0 = counts[where, label][word] / n, count / labels.total()
+            z = (p - p0) / sqrt(p0 * (1 - p0) / n)
             if z > threshold:
-                others = (
-                    examples[feature, other] for other in labels if other != label and (feature, other) in examples
-                )
-                lines.append((*feature, n, label, p, p0, z, examples[feature, label], next(others, "")))
-    names = ["word", "where", "rows", "label", "share", "base_rate", "z", "example", "counterexample"]
+                lines.append((word, where, n, label, p, p0, z))
+    names = ["word", "where", "rows", "label", "share", "base_rate", "z"]
     table = pandas.DataFrame(lines, columns=names)
     table = table.sort_values(["z", "word"], ascending=[False, True])[:top].reset_index(drop=True)
-    feature = dataset.features[column]
-    if isinstance(feature, ClassLabel):
+    table = table.join(_examples(rows, table, find))
+    if isinstance(rows, Dataset) and isinstance(feature := rows.features[column], ClassLabel):
         table["label"] = [feature.int2str(int(label)) for label in table["label"]]
-    table.attrs |= {"threshold": threshold, "tested": len(tested)}
+    table.attrs |= {"threshold": threshold, "tested": len(rows_of)}
     return table
 
 
-def pointed_labels(dataset: Dataset, words: pandas.DataFrame) -> list:
+def pointed_labels(rows: Dataset | Iterable[pandas.DataFrame], words: pandas.DataFrame) -> list:
     """The label that the suspect words of each row point to (the largest sum of z), None for a row without any.
 
     `words` is a table of `suspects`, or the part of it that you distrust.
     """
-    by_feature: dict[tuple, list] = {}
+    by_feature: dict[tuple, list] = defaultdict(list)
     for line in words.itertuples():
-        by_feature.setdefault((line.word, line.where), []).append((line.label, line.z))
+        by_feature[line.word, line.where].append((line.label, line.z))
+    find = _finder(words["word"])
     pointed = []
-    for rows, _ in _rows(dataset, None):
+    for texts, _ in _rows(rows):
         votes: Counter = Counter()
-        for feature in _features(rows):
-            for label, z in by_feature.get(feature, ()):
-                votes[label] += z
+        for where, found in _found(texts, find):
+            for word in found:
+                for label, z in by_feature.get((word, where), ()):
+                    votes[label] += z
         pointed.append(max(votes, key=votes.__getitem__) if votes else None)
     return pointed
 
@@ -111,7 +124,7 @@ def conflicts(dataset: Dataset, words: pandas.DataFrame) -> np.ndarray:
     Accuracy on these rows beside that on the others tells how much a classifier leans on the words, without a test set
     made for it. `words` is as for `pointed_labels`.
     """
-    column = _label_column(dataset)
+    column = _label_column(dataset.column_names)
     feature, own = dataset.features[column], dataset.with_format(None)[column][:]
     if isinstance(feature, ClassLabel):
         own = [feature.int2str(label) for label in own]
@@ -119,32 +132,68 @@ def conflicts(dataset: Dataset, words: pandas.DataFrame) -> np.ndarray:
     return np.array([pointed is not None and pointed != label for pointed, label in pairs], dtype=bool)
 
 
-def _features(texts: Sequence[str]) -> Iterable[tuple[str, str]]:
-    """The words of a row, each with where it stands."""
+Find = Callable[[str], set[str]]
+
+
+def _finder(words: Iterable[str]) -> Find:
+    """Which of these words and phrases stand in a text, in lower case."""
+    words = {" ".join(word.lower().split()) for word in words}
+    single = {word for word in words if words_of(word) == {word}}
+    phrases = words - single - {""}
+    pattern = words_pattern(phrases) if phrases else None
+
+    def find(text: str) -> set[str]:
+        found = words_of(text) & single
+        if pattern:
+            found |= {" ".join(match[0].lower().split()) for match in pattern.finditer(text)}
+        return found
+
+    return find
+
+
+def _found(texts: Sequence[str], find: Find) -> list[tuple[str, set[str]]]:
+    """The words of a row by where they stand."""
     if len(texts) == 1:
-        return [(word, "text") for word in words_of(texts[0])]
-    first, second = map(words_of, texts)
-    return [
-        (word, where)
-        for where, words in (("text", first), ("text_pair", second), ("both", first & second))
-        for word in words
-    ]
+        return [("text", find(texts[0]))]
+    first, second = map(find, texts)
+    return [("text", first), ("text_pair", second), ("both", first & second)]
 
 
-def _rows(dataset: Dataset, label: str | None) -> Iterable[tuple[tuple[str, ...], object]]:
-    texts = [name for name in ("text", "text_pair") if name in dataset.column_names]
-    if "text" not in texts:
-        columns = ", ".join(dataset.column_names)
-        raise UserError(f"the dataset has no column `text`, but {columns}; rename the one that holds the texts.")
-    for batch in dataset.with_format(None).iter(_BATCH):
-        columns = [batch[name] for name in texts]
-        for *row, own in zip(*columns, batch[label] if label else columns[0], strict=True):
-            yield tuple(row), own
+def _examples(rows, table: pandas.DataFrame, find: Find) -> pandas.DataFrame:
+    """A text with each word and its label, and one with the word and another label, the first that there are."""
+    wanted: dict[tuple, list] = defaultdict(list)
+    for line in table.itertuples():
+        wanted[line.word, line.where] += [(line.Index, line.label)]
+    examples = pandas.DataFrame("", index=table.index, columns=["example", "counterexample"])
+    missing = {(place, True) for place in table.index} | {(line.Index, False) for line in table.itertuples()
+                                                          if line.share < 1}  # fmt: skip
+    words, texts_with = {word for word, _ in wanted}, {}
+    for texts, label in _rows(rows):
+        if not missing:
+            break
+        for where, found in _found(texts, find):
+            for word in found & words:
+                for place, pointed in wanted.get((word, where), ()):
+                    side = place, label == pointed
+                    if side in missing:
+                        missing.remove(side)
+                        texts_with[side] = " / ".join(texts)
+    for (place, same), text in texts_with.items():
+        examples.loc[place, "example" if same else "counterexample"] = text
+    return examples
 
 
-def _label_column(dataset: Dataset) -> str:
-    for name in ("label", "labels"):
-        if name in dataset.column_names:
-            return name
-    columns = ", ".join(dataset.column_names)
-    raise UserError(f"the dataset has no column `label`, but {columns}; rename the one that holds the labels.")
+def _rows(rows: Dataset | Iterable[pandas.DataFrame]) -> Iterator[tuple[tuple[str, ...], object]]:
+    """The text or the pair of texts of each row, and its label, None where there is no column of labels."""
+    for batch in rows.with_format(None).iter(_BATCH) if isinstance(rows, Dataset) else rows:
+        if "text" not in batch:
+            raise UserError(f"the dataset has no column `text`, but {', '.join(batch)}; rename the one with the texts.")
+        texts = [batch[name] for name in ("text", "text_pair") if name in batch]
+        label = label_column(batch)
+        yield from zip(zip(*texts, strict=True), batch[label] if label else repeat(None), strict=False)
+
+
+def _label_column(columns: Collection[str]) -> str:
+    if (name := label_column(columns)) is None:
+        raise UserError(f"the dataset has no column `label`, but {', '.join(columns)}; rename the one with the labels.")
+    return name

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 from datasets import ClassLabel, Dataset
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mtlib.data.sources import load
@@ -53,6 +53,7 @@ def test_conflicts_are_rows_where_the_words_point_elsewhere():
     assert not conflicts(dataset, table[table.word == "other"]).any()
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.text("ab -'Ä字", max_size=8), st.integers(0, 1)), min_size=2, max_size=30))
 def test_shares_are_shares_of_the_rows_with_the_word(rows):
     dataset = made_up(*rows)

@@ -5,7 +5,7 @@ import sys
 
 import typer
 
-from mtlib.cli import checkout, data, measuring, notebooks, records, sweeps
+from mtlib.cli import checkout, data, measuring, notebooks, own_data, records, sweeps
 from mtlib.errors import UserError
 from mtlib.threads import quiet_openmp
 
@@ -21,7 +21,15 @@ def run(context: typer.Context) -> None:
 
 # as `--help` groups them
 COMMANDS = {
-    "Use it": (run, records.tables, data.testbed, notebooks.notebooks, checkout.doctor),
+    "Use it": (
+        own_data.suspects,
+        own_data.train,
+        run,
+        records.tables,
+        data.testbed,
+        notebooks.notebooks,
+        checkout.doctor,
+    ),
     "Reproduce": (sweeps.sweep, measuring.policies, measuring.diversity, measuring.prompt, measuring.bench),
     "Maintain": (records.bundle, checkout.figures),
 }

@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from accelerate import PartialState
 from datasets import Dataset
-from transformers import PrinterCallback, ProgressCallback, TrainerCallback, set_seed
+from transformers import EarlyStoppingCallback, PrinterCallback, ProgressCallback, TrainerCallback, set_seed
 from transformers.trainer import DEFAULT_PROGRESS_CALLBACK
 
 from mtlib.contexts import precision
@@ -47,6 +48,16 @@ class Trained:
     diverged: bool
 
 
+class Choice(NamedTuple):
+    """How the last stage's checkpoint is chosen: the one with the best accuracy on tokenised examples.
+
+    Training stops after `patience` evaluations without a better one.
+    """
+
+    examples: Dataset
+    patience: int | None = None
+
+
 def train_stages(
     config: RunConfig,
     stages: Sequence[Stage],
@@ -54,9 +65,10 @@ def train_stages(
     examples: Dataset,
     work: Path,
     callbacks: Sequence[TrainerCallback] = (),
+    choice: Choice | None = None,
 ) -> Trained:
     """Train a run's stages in the folder `work`, going on from what an interrupted call left there."""
-    training = _Training(config, stages, examples, work, callbacks)
+    training = _Training(config, stages, examples, work, callbacks, choice)
     training.prepare_early(plm)
     for stage in stages:
         plm = training.train(stage, plm)
@@ -77,8 +89,8 @@ def slices_of_a_batch(config: RunConfig) -> int:
 
 
 class _Training:
-    def __init__(self, config, stages, examples, work, callbacks):
-        self.config, self.stages, self.examples = config, stages, examples
+    def __init__(self, config, stages, examples, work, callbacks, choice):
+        self.config, self.stages, self.examples, self.choice = config, stages, examples, choice
         self.folders = {stage.name: work / stage.name if len(stages) > 1 else work for stage in stages}
         resumed = any((f / _MODEL).exists() or last_checkpoint(f) or is_prepared(f) for f in self.folders.values())
         self.clock, self.finite = Clock(work, resumed), StopAtInfinity()
@@ -143,6 +155,11 @@ class _Training:
         epochs = stage.epochs or config.epochs
         steps = stage.steps or max(1, round(-(-len(examples) // config.batch_size) * epochs))
         log_every = max(1, steps // 100)
+        save_every = log_every * max(1, round(max(50, steps / 10) / log_every))  # or a resumed log would lack steps
+        choice, more = self.choice if stage is self.stages[-1] else None, {}
+        if choice is not None:
+            more = {"eval_strategy": "steps", "eval_steps": save_every, "load_best_model_at_end": True,
+                    "metric_for_best_model": "accuracy", "per_device_eval_batch_size": 64}  # fmt: skip
         arguments = ObjectiveArguments(
             output_dir=str(self.folders[stage.name]),
             num_train_epochs=epochs,
@@ -160,11 +177,16 @@ class _Training:
             bf16=config.precision == "bf16",
             use_cpu=precision()["use_cpu"],
             logging_steps=log_every,
-            save_steps=log_every * max(1, round(max(50, steps / 10) / log_every)),  # or a resumed log would lack steps
+            save_steps=save_every,
             save_total_limit=1,
             disable_tqdm=not (sys.stderr.isatty() or environment.is_interactive()),
+            **more,
         )
-        trainer = ObjectiveTrainer(plm, stage.objective, arguments, examples, callbacks=self.callbacks)
+        trainer = ObjectiveTrainer(plm, stage.objective, arguments, examples, callbacks=self.callbacks, **(
+            {} if choice is None else {"eval_dataset": choice.examples, "compute_metrics": _accuracy}
+        ))  # fmt: skip
+        if choice is not None and choice.patience:
+            trainer.add_callback(EarlyStoppingCallback(choice.patience))
         for stock in (PrinterCallback, DEFAULT_PROGRESS_CALLBACK):
             trainer.remove_callback(stock)
         if not arguments.disable_tqdm:
@@ -208,6 +230,10 @@ class _Training:
             "stages": [{"name": name, "seconds": round(seconds[name], 2), **cost} for name, cost in costs.items()],
             "interruptions": self.clock.interruptions,
         }
+
+
+def _accuracy(answers) -> dict[str, float]:
+    return {"accuracy": float((answers.predictions.argmax(-1) == answers.label_ids).mean())}
 
 
 def last_checkpoint(folder: Path) -> Path | None:

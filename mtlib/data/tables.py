@@ -1,0 +1,165 @@
+"""A person's own file with columns by name: CSV, TSV, JSON lines, Parquet, or a folder that `save_to_disk` wrote."""
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+import pandas
+import pyarrow.parquet
+from datasets import ClassLabel, Dataset, Features, Value, load_from_disk
+from rich.console import Console
+from rich.progress import open as open_with_bar
+
+from mtlib.errors import UserError, one_of
+
+_ROWS = 10_000  # that are held at once
+TEXTS = ("text", "text_pair")
+
+
+def _delimited(file, separator: str) -> Iterator[pandas.DataFrame]:
+    # as words: a label "NA" is one, and "01" is not 1
+    options = {"dtype": str, "keep_default_na": False, "encoding": "utf-8-sig", "chunksize": _ROWS}
+    for table in pandas.read_csv(file, sep=separator, **options):
+        if not isinstance(table.index, pandas.RangeIndex):  # pandas takes what is too much for an index
+            raise ValueError("a line has more values than there are columns")
+        yield table
+
+
+def _json_lines(file) -> Iterator[pandas.DataFrame]:
+    yield from pandas.read_json(file, lines=True, dtype=False, chunksize=_ROWS)
+
+
+def _parquet(file) -> Iterator[pandas.DataFrame]:
+    for batch in pyarrow.parquet.ParquetFile(file).iter_batches(_ROWS):
+        yield batch.to_pandas()
+
+
+_READERS = {
+    ".csv": partial(_delimited, separator=","),
+    ".tsv": partial(_delimited, separator="\t"),
+    ".jsonl": _json_lines,
+    ".parquet": _parquet,
+}
+
+
+class TableFile:
+    """The rows of a file, in tables of 10,000 with the columns `text` (and `text_pair`) and `label`, all of words.
+
+    Read anew each time it is iterated, so that memory stays flat, with a progress bar on a terminal. Rows without a
+    text or a label are left out; `dropped` counts them once all are read.
+
+    Args:
+        path: a file that ends in .csv, .tsv, .jsonl or .parquet, in UTF-8; or a folder of `Dataset.save_to_disk`.
+        text: the column with the texts; for pairs, both columns.
+        label: the column with the labels, words or numbers.
+
+    Raises:
+        UserError: when it is read: no such file, another ending, not what its ending says, a column that is not there.
+    """
+
+    def __init__(self, path: str | Path, text: str | Sequence[str], label: str):
+        self.path = Path(path)
+        columns = [text] if isinstance(text, str) else list(text)
+        if not 1 <= len(columns) <= 2:
+            raise UserError(f"text is {text!r}; expected one column of texts, or two for pairs.")
+        self.columns = dict(zip(columns, TEXTS, strict=False)) | {label: "label"}
+        self.texts = TEXTS[: len(columns)]
+        self.dropped: Counter = Counter()
+
+    def __iter__(self) -> Iterator[pandas.DataFrame]:
+        self.dropped = Counter()
+        for table in self._tables():
+            for name in self.columns:
+                if name not in table:
+                    hint = (
+                        " Are its columns separated by another sign than its ending says?" if table.shape[1] < 2 else ""
+                    )
+                    raise UserError(f"{self.path} has no column {name!r}; {one_of(name, map(str, table))}{hint}")
+            table = table[[*self.columns]].rename(columns=self.columns).map(_words)
+            no_text = (table[[*self.texts]] == "").any(axis=1)
+            no_label = ~no_text & (table["label"] == "")
+            self.dropped.update(text=int(no_text.sum()), label=int(no_label.sum()))
+            yield table[~(no_text | no_label)]
+
+    def dataset(self, names: Sequence[str] | None = None) -> Dataset:
+        """All rows, with a `ClassLabel`; `names` are those of a training set, by which the labels are numbered.
+
+        Raises:
+            UserError: no rows, or a label that is none of `names`.
+        """
+        tables = list(self)
+        table = pandas.concat(tables) if tables else pandas.DataFrame(columns=[*self.columns.values()])
+        if table.empty:
+            raise UserError(f"{self.path} has no rows with a text and a label.")
+        found = table["label"].unique()
+        if names is not None and (unknown := [label for label in found if label not in names]):
+            raise UserError(f"{self.path} has the label {unknown[0]!r}; {one_of(unknown[0], names)}")
+        names = sorted(found, key=_in_order) if names is None else list(names)
+        table = table.assign(label=table["label"].map(names.index))
+        features = Features({name: Value("string") for name in self.texts} | {"label": ClassLabel(names=names)})
+        return Dataset.from_pandas(table, features, preserve_index=False)
+
+    def told(self) -> str:
+        """Which rows were left out, in a sentence; "" for none."""
+        parts = [f"{n:,} without a {what}" for what, n in self.dropped.items() if n]
+        return f"{self.path}: rows left out: {', '.join(parts)}." if parts else ""
+
+    def _tables(self) -> Iterator[pandas.DataFrame]:
+        if self.path.is_dir():
+            yield from _saved(self.path, [name for name, role in self.columns.items() if role == "label"])
+            return
+        reader = _READERS.get(self.path.suffix.lower())
+        if reader is None:
+            raise UserError(f"{self.path} ends in {self.path.suffix!r}; expected one of {', '.join(_READERS)}.")
+        try:
+            console = Console(stderr=True)
+            bar = open_with_bar(self.path, "rb", description=self.path.name, console=console, transient=True,
+                                disable=not console.is_terminal)  # fmt: skip
+            with bar as file:
+                yield from reader(file)
+        except (OSError, ValueError) as error:  # what pandas and pyarrow raise about contents are ValueErrors
+            if isinstance(error, OSError) and error.strerror:
+                raise UserError(f"{self.path} cannot be read: {error.strerror}.") from error
+            told = str(error).strip().partition("\n")[0]
+            raise UserError(
+                f"{self.path} is not the {self.path.suffix} in UTF-8 that its ending says: {told}"
+            ) from error
+
+
+def read_table(path: str | Path, text: str | Sequence[str], label: str, names: Sequence[str] | None = None) -> Dataset:
+    """A file's rows as a `Dataset` with `text` (and `text_pair`) and `label`; see `TableFile` and its `dataset`."""
+    return TableFile(path, text, label).dataset(names)
+
+
+def _saved(folder: Path, labels: Sequence[str]) -> Iterator[pandas.DataFrame]:
+    try:
+        dataset = load_from_disk(str(folder))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{folder} is a folder, but no data set that Dataset.save_to_disk wrote.") from error
+    if not isinstance(dataset, Dataset):
+        raise UserError(
+            f"{folder} holds the sets {', '.join(dataset)}; give one of them, as {folder / next(iter(dataset))}."
+        )
+    for table in dataset.with_format(None).to_pandas(batched=True, batch_size=_ROWS):
+        for name in labels:
+            if isinstance(feature := dataset.features.get(name), ClassLabel):
+                table[name] = [feature.int2str(int(label)) for label in table[name]]
+        yield table
+
+
+def _words(value: object) -> str:
+    """A cell as text: whole numbers without a point, "" for what is missing or blank."""
+    if isinstance(value, str):
+        return value.strip()
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return "" if value is None or value != value else str(value)
+
+
+def _in_order(label: str) -> tuple:
+    """Numbers by their size, words by the alphabet."""
+    with contextlib.suppress(ValueError):
+        return 0, float(label), label
+    return 1, 0.0, label

@@ -1,0 +1,345 @@
+"""From own rows and a list of words to a classifier that does not lean on them, beside one that may."""
+
+import hashlib
+import json
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+import pandas
+from datasets import ClassLabel, Dataset, disable_progress_bars
+from pydantic import Field, SerializeAsAny
+from scipy.stats import binomtest
+from transformers import set_seed
+from transformers.utils import logging
+
+from mtlib.contexts import precision
+from mtlib.data.tables import TEXTS
+from mtlib.encoding import DEFAULT_LENGTH, check_max_length, predict, tokenise
+from mtlib.errors import UserError, one_of
+from mtlib.masking import GivenWords
+from mtlib.method import LearningRates, Stage
+from mtlib.methods import METHODS, get_method
+from mtlib.objectives import FineTuning
+from mtlib.paths import MINI_MODEL_DIR, make_writable
+from mtlib.plm import SharedPLM
+from mtlib.runs.config import BUNDLED_MODEL, default_rates, read_by
+from mtlib.runs.training import Choice, train_stages
+from mtlib.settings import Above0, Count, From0, Name, Settings
+from mtlib.suspect_words import pointed_labels, suspects
+from mtlib.tokens import text_reader
+
+BASELINE = "fine_tuning"
+_OWN_ALPHA = 0.1  # where words are given; the paper's 0.6 leaves the classifier under-trained after a few epochs
+_RESAMPLES, _SAMPLE = 2000, 2000
+_LABEL = "label"
+
+
+class OwnTraining(Settings):
+    """What decides a training on own data beside its method."""
+
+    model: Annotated[Name, Field(description="mini (bundled), a hub id or a folder with a masked LM")] = BUNDLED_MODEL
+    seed: Annotated[int, Field(ge=0, lt=2**32, description="of the new head, dropout, order and masks")] = 0
+    epochs: Annotated[Above0, Field(description="passes over the training rows")] = 3.0
+    batch_size: Annotated[Count, Field(description="rows per step")] = 16
+    accumulation: Annotated[Count, Field(description="slices of a batch, to save memory")] = 1
+    learning_rate: Annotated[Above0 | None, Field(description="peak rate (default: by method and model)")] = None
+    warmup: Annotated[float, Field(ge=0, lt=1, description="share of the steps with a rising rate")] = 0.0
+    weight_decay: Annotated[From0, Field(description="of AdamW")] = 0.0
+    max_length: Annotated[Count | None, Field(description="tokens of a text that are read (default: 128)")] = None
+    class_weights: Annotated[Literal["balanced"] | None, Field(description="balanced: labels count alike")] = None
+    patience: Annotated[
+        Count | None, Field(description="stop after so many evaluations without a better accuracy on dev")
+    ] = None
+    precision: Literal["float32", "bf16"] = "bf16" if precision()["bf16"] else "float32"
+    settings: SerializeAsAny[Settings] = Settings()  # of the method
+
+    @property
+    def model_path(self) -> str | Path:
+        return MINI_MODEL_DIR if self.model == BUNDLED_MODEL else self.model
+
+
+@dataclass
+class Debiased:
+    """What `debias` gives.
+
+    Args:
+        plm: the model that the method trained, as it is saved; `predict(plm, texts, names=True)`.
+        table: a line for each set, part of its rows and arm: `n`, `accuracy` and `macro_f1` with 95 % intervals.
+        words: the given words that point to a label in the training rows, as `suspects` lists them.
+    """
+
+    plm: SharedPLM
+    table: pandas.DataFrame
+    words: pandas.DataFrame
+
+
+def debias(
+    train: Dataset,
+    words: Iterable[str] = (),
+    *,
+    out: str | Path,
+    dev: Dataset | None = None,
+    tests: Mapping[str, Dataset] | None = None,
+    method: str = "mask_tuning",
+    settings: Mapping[str, object] | None = None,
+    report: Callable[[str], None] = print,
+    **training,
+) -> Debiased:
+    """Fine-tuning, and a method that masks the given words, on the same rows with the same seed; both are scored.
+
+        data = read_table("reviews.csv", text="review", label="opinion")
+        result = debias(data, suspects(data).word.head(9), out="model")
+        print(result.table)
+
+    The method's model is saved in `out`, a folder that transformers reads, with the words (`words.csv`) and a card
+    (`README.md`). The checkpoint with the best accuracy on `dev` is taken. A call that was cut off is resumed by the
+    same call.
+
+    Args:
+        train: rows with `text` (and `text_pair`) and `label`.
+        words: words and phrases to mask, in any case. Without any the method masks as its settings say.
+        out: a new or empty folder.
+        dev: rows to choose the checkpoint on; None: a fifth of `train`.
+        tests: further sets to score, by name.
+        method: of `METHODS`; "fine_tuning" trains that alone.
+        settings: of the method, such as `{"alpha": 0.3}`.
+        report: is told, a sentence at a time, what was found in the data.
+        training: settings of `OwnTraining`.
+
+    In a part of the rows "agreeing" are those in which the words (the largest sum of z) point to the row's own label,
+    "conflicting" those in which they point to another. Intervals: Wilson's for accuracy, bootstrap over rows for F1.
+
+    Raises:
+        UserError: fewer than two labels, or a label with one row; sets that do not fit one another; words of which none
+            stands in a text; a folder that holds something else, or cannot be written; a bad setting.
+    """
+    out, words = Path(out), sorted({" ".join(word.split()) for word in words})
+    make_writable(out)
+    if left := [path.name for path in out.iterdir() if path.name != ".work"]:
+        raise UserError(f"{out} holds {', '.join(sorted(left)[:3])}; give a new or an empty folder.")
+    arms = {name: _config(name, words, settings if name == method else None, training) for name in (method, BASELINE)}
+    disable_progress_bars()
+    logging.disable_progress_bar()
+    train, sets = _checked(train, dev, dict(tests or {}), report)
+    names = train.features[_LABEL].names
+    table = suspects(train, None, 1, words=words)
+    if words:
+        report(_words_told(train, words, table))
+    models, answers = {}, {}
+    for name, config in arms.items():  # first the one that reads the words, which may be wrong
+        report_of = report if name == method else _silent
+        models[name] = _trained(name, config, words, train, sets["dev"], out / ".work", report_of)
+        answers[name] = {of: predict(models[name], rows).argmax(1) for of, rows in sets.items()}
+    scores = pandas.DataFrame(
+        {"set": of, "rows": part, "arm": name, **_scores(np.array(rows[_LABEL])[chosen], answers[name][of][chosen])}
+        for of, rows in sets.items()
+        for part, chosen in _parts(rows, table, names).items()
+        for name in reversed(arms)
+    )
+    models[method].save_pretrained(out)
+    table.to_csv(out / "words.csv", index=False)
+    (out / "README.md").write_text(_card(method, arms[method], words, scores), encoding="utf-8")
+    shutil.rmtree(out / ".work", ignore_errors=True)
+    return Debiased(models[method], scores, table)
+
+
+# --- data ---
+
+
+def _checked(train: Dataset, dev: Dataset | None, tests: dict[str, Dataset], report) -> tuple[Dataset, dict]:
+    """The training set and, by name, the sets to score, all with the same columns and numbers of labels."""
+    train = train.select_columns([name for name in (*TEXTS, _LABEL) if name in train.column_names])
+    if _LABEL in train.column_names and not isinstance(train.features[_LABEL], ClassLabel):
+        train = train.class_encode_column(_LABEL)
+    names = train.features[_LABEL].names if _LABEL in train.column_names else []
+    counts = Counter(train[_LABEL][:] if names else ())
+    if len(counts) < 2:
+        raise UserError(f"the training rows have {len(counts)} label; expected a column `label` with two or more.")
+    if single := [names[label] for label, n in counts.items() if n < 2]:
+        raise UserError(
+            f"the label {single[0]!r} has a single row ({len(single)} of {len(counts)} labels have); drop or merge it."
+        )
+    sets = {"dev": dev} if dev is not None else {}
+    sets = {name: _like(name, rows, train) for name, rows in (sets | tests).items()}
+    columns = [name for name in TEXTS if name in train.column_names]
+    known = set(zip(*(train[name][:] for name in columns), strict=True))
+    for name, rows in sets.items():
+        if n := sum(row in known for row in zip(*(rows[name][:] for name in columns), strict=True)):
+            report(f"{n:,} of {len(rows):,} rows of {name} stand in the training rows too.")
+    if dev is None:
+        if len(train) < 5 * len(names):
+            raise UserError(f"{len(train)} training rows are too few to keep a fifth for dev; give dev.")
+        both = train.train_test_split(0.2, seed=0, stratify_by_column=_LABEL)
+        train, sets = both["train"], {"dev": both["test"]} | sets
+        report(f"no dev set given: {len(both['test']):,} of the rows are kept for it, {len(train):,} are trained on.")
+    return train, sets
+
+
+def _like(name: str, rows: Dataset, train: Dataset) -> Dataset:
+    """A set with the training set's columns, its labels numbered as there."""
+    if missing := [column for column in train.column_names if column not in rows.column_names]:
+        raise UserError(f"{name} has no column {missing[0]}; expected {', '.join(train.column_names)}.")
+    feature, names = rows.features[_LABEL], train.features[_LABEL].names
+    labels = rows[_LABEL][:]
+    labels = [feature.int2str(label) if isinstance(feature, ClassLabel) else str(label) for label in labels]
+    if unknown := sorted({*labels} - {*names}):
+        raise UserError(f"{name} has the label {unknown[0]!r}; {one_of(unknown[0], names)}")
+    rows = rows.select_columns([column for column in train.column_names if column != _LABEL])
+    return rows.add_column(_LABEL, list(map(names.index, labels)), feature=train.features[_LABEL])
+
+
+def _words_told(train: Dataset, words: Sequence[str], table: pandas.DataFrame) -> str:
+    pattern = GivenWords(words).marker.pattern
+    columns = [name for name in TEXTS if name in train.column_names]
+    masked = [sum(len(match[0].split()) for text in row for match in pattern.finditer(text))
+              for row in zip(*(train[name][:] for name in columns), strict=True)]  # fmt: skip
+    total = sum(len(text.split()) for name in columns for text in train[name][:])
+    n, rows = sum(map(bool, masked)), len(masked)
+    told = f"{len(words)} words to mask stand in {n:,} of {rows:,} training rows ({100 * n / rows:.0f} %), "
+    told += f"and are {100 * sum(masked) / max(1, total):.1f} % of their words; {table.word.nunique()} predict a label."
+    return told + (" They stand in every row: is that meant?" if n == rows else "")
+
+
+# --- training ---
+
+
+def _config(method: str, words: Sequence[str], settings: Mapping | None, training: Mapping) -> OwnTraining:
+    reads = get_method(method).settings
+    ours = {"alpha": _OWN_ALPHA if words else 0.6, "bias": "bag_of_words"}
+    own = dict(settings or {})
+    ours = {name: value for name, value in read_by(method, ours | own).items() if name in reads.model_fields}
+    if unknown := [name for name in settings or {} if name not in reads.model_fields]:
+        raise UserError(f"{method} has no setting {unknown[0]!r}; {one_of(unknown[0], reads.model_fields)}")
+    if words and method != BASELINE and not hasattr(reads, "policy"):
+        able = ", ".join(name for name, other in METHODS.items() if hasattr(other.settings, "policy"))
+        raise UserError(f"{method} masks nothing; leave the words out, or take one of {able}.")
+    given = {name: value for name, value in training.items() if value is not None}
+    return OwnTraining(settings=reads(**ours | own), **given)
+
+
+def _stages(method: str, config: OwnTraining, words: Sequence[str], tokenizer) -> tuple[Stage, ...]:
+    settings = config.settings
+    if words and hasattr(settings, "policy"):
+
+        class Given(type(settings)):
+            def policy(self, tokenizer):
+                return GivenWords(words)
+
+        settings = Given(**dict(settings))
+    rates = default_rates(method, config.model)
+    rates = rates if config.learning_rate is None else LearningRates.alike(config.learning_rate)
+    stages = get_method(method).stages(settings, rates, tokenizer)
+    losses = [module for module in stages[-1].objective.modules() if isinstance(module, FineTuning)]
+    if config.class_weights and not losses:
+        raise UserError(f"class_weights is {config.class_weights!r}, which {method} does not read; leave it out.")
+    for loss in losses:
+        loss.class_weights = config.class_weights
+    return stages
+
+
+def _trained(
+    method: str, config: OwnTraining, words: Sequence[str], train: Dataset, dev: Dataset, work: Path, report
+) -> SharedPLM:
+    """The model of one arm; what is finished in the folder `work` is read from there, and what was begun resumed."""
+    content = json.dumps([method, config.model_dump_json(), words, train.to_list()])
+    folder = work / f"{method}-{hashlib.sha256(content.encode()).hexdigest()[:10]}"
+    finished = folder / "finished"
+    if finished.exists():
+        return SharedPLM.from_pretrained(finished)
+    set_seed(config.seed)
+    plm = SharedPLM.from_pretrained(config.model_path, id2label=dict(enumerate(train.features[_LABEL].names)))
+    stages = _stages(method, config, words, plm.tokenizer)
+    for stage in stages:
+        stage.objective.check(plm)
+        for preparer in stage.prepare:
+            preparer.check(plm)
+            preparer.check_number(len(train))
+    length = min(config.max_length or DEFAULT_LENGTH, plm.longest)
+    check_max_length(length, plm.tokenizer, TEXTS[1] in train.column_names)
+    report(_cut_told(train, plm, length))
+    examples, choice = tokenise(train, plm.tokenizer, length, keep={"text"}), tokenise(dev, plm.tokenizer, length)
+    trained = train_stages(config, stages, plm, examples, folder, choice=Choice(choice, config.patience))
+    if trained.diverged:
+        raise UserError(f"the loss of {method} was no longer finite; give a lower learning rate.")
+    trained.plm.save_pretrained(folder / "part")
+    (folder / "part").replace(finished)
+    return trained.plm
+
+
+def _cut_told(train: Dataset, plm: SharedPLM, length: int) -> str:
+    some = train.select(range(min(_SAMPLE, len(train))))
+    read = text_reader(plm.tokenizer)
+    encoded = read(*(some[name][:] for name in TEXTS if name in some.column_names), verbose=False)["input_ids"]
+    lengths = np.array([len(ids) for ids in encoded])  # (rows,)
+    cut = np.maximum(lengths - length, 0)  # (rows,)
+    told = f"texts are read up to {length} tokens, which cuts {100 * (cut > 0).mean():.0f} % of them"
+    longer = f" (the longest has {lengths.max()}; the model reads {plm.longest})" if cut.any() else ""
+    return f"{told} and {100 * cut.sum() / lengths.sum():.0f} % of all tokens{longer}."
+
+
+def _silent(told: str) -> None:
+    pass
+
+
+# --- scores ---
+
+
+def _parts(rows: Dataset, words: pandas.DataFrame, names: Sequence[str]) -> dict[str, np.ndarray]:
+    """Which rows are in each part of a set, bool `(n,)`; parts without rows are left out."""
+    pointed = pointed_labels(rows, words)
+    own = [names[label] for label in rows[_LABEL]]
+    agree = np.array([word_label == label for word_label, label in zip(pointed, own, strict=True)], dtype=bool)
+    none = np.array([word_label is None for word_label in pointed], dtype=bool)
+    parts = {"all": np.ones(len(rows), dtype=bool), "agreeing": agree, "conflicting": ~agree & ~none}
+    return {name: chosen for name, chosen in parts.items() if chosen.any() and (name == "all" or len(words))}
+
+
+def _scores(labels: np.ndarray, answers: np.ndarray) -> dict[str, float]:
+    """Accuracy and macro F1 in per cent with their intervals, from class numbers `(n,)` each."""
+    k = 1 + max(labels.max(), answers.max())
+    confusion = np.bincount(labels * k + answers, minlength=k * k)  # (k * k,), gold by answer
+    n, correct = len(labels), int((labels == answers).sum())
+    accuracy = binomtest(correct, n).proportion_ci(method="wilson")
+    # rows drawn anew with replacement: that is a draw of counts of the confusion matrix
+    drawn = np.random.default_rng(0).multinomial(n, confusion / n, _RESAMPLES).reshape(-1, k, k)
+    low, high = np.percentile(_macro_f1(drawn), [2.5, 97.5])
+    shares = {
+        "accuracy": correct / n, "accuracy_low": accuracy.low, "accuracy_high": accuracy.high,
+        "macro_f1": _macro_f1(confusion.reshape(1, k, k))[0], "macro_f1_low": low, "macro_f1_high": high,
+    }  # fmt: skip
+    return {"n": n} | {name: 100 * float(share) for name, share in shares.items()}
+
+
+def _macro_f1(confusion: np.ndarray) -> np.ndarray:
+    """Mean over the labels that are gold or answered of 2 TP / (gold + answered): `(m, k, k)` -> `(m,)`."""
+    both = confusion.sum(1) + confusion.sum(2)  # (m, k)
+    f1 = 2 * np.diagonal(confusion, axis1=1, axis2=2) / np.maximum(both, 1)
+    return f1.sum(1) / (both > 0).sum(1)
+
+
+# --- card ---
+
+
+def _card(method: str, config: OwnTraining, words: Sequence[str], scores: pandas.DataFrame) -> str:
+    lines = [
+        f"| {line.set} | {line.rows} | {line.n} | {line.arm} | {line.accuracy:.1f} [{line.accuracy_low:.1f}, "
+        f"{line.accuracy_high:.1f}] | {line.macro_f1:.1f} [{line.macro_f1_low:.1f}, {line.macro_f1_high:.1f}] |"
+        for line in scores.itertuples()
+    ]
+    masked = f"These words were masked in training: {', '.join(words)}." if words else "No words were given."
+    return "\n".join([
+        "---", "library_name: transformers", "pipeline_tag: text-classification", "---", "",
+        f"# A classifier trained by {METHODS[method].label}", "",
+        f"Base model: {Path(config.model).name}. {masked} `words.csv` has those that predict a label in the training "
+        "rows; in agreeing rows they point to the row's own label, in conflicting ones to another.", "",
+        "| set | rows | n | arm | accuracy, % | macro F1, % |", "| --- | --- | ---: | --- | --- | --- |", *lines, "",
+        "Settings that are not the defaults, but for each arm's learning rate (fine-tuning has its own):", "",
+        "```json", config.model_dump_json(indent=1, exclude_defaults=True), "```", "",
+        "```python", "from transformers import pipeline", "",
+        'answer = pipeline("text-classification", "FOLDER")  # this folder', "```", "",
+    ])  # fmt: skip

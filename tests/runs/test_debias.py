@@ -1,0 +1,186 @@
+"""Training on own rows with words masked, beside fine-tuning."""
+
+import json
+import random
+
+import numpy as np
+import pytest
+import torch
+from datasets import ClassLabel, Dataset
+from scipy.stats import binomtest
+
+from mtlib.encoding import predict
+from mtlib.errors import UserError
+from mtlib.plm import SharedPLM
+from mtlib.runs import debias as module
+from mtlib.runs.debias import BASELINE, debias
+from mtlib.trainer import ObjectiveTrainer
+from tests.runs.test_runs import model  # noqa: F401  (a fixture)
+
+
+def rows(n: int, agreeing: float = 0.9, seed: int = 0) -> Dataset:
+    """The word of opinion decides; "film" goes with good, "plot" with bad."""
+    rng, made = random.Random(seed), {"text": [], "label": []}
+    for i in range(n):
+        good = i % 2
+        shown = good if rng.random() < agreeing else 1 - good
+        opinion = rng.choice((["awful", "boring", "slow"], ["great", "funny", "warm"])[good])
+        made["text"].append(f"the {('plot', 'film')[shown]} {'very ' * (i // 2 % 5)}is {opinion} {'the ' * (i % 7)}")
+        made["label"].append(good)
+    return Dataset.from_dict(made).cast_column("label", ClassLabel(names=["bad", "good"]))
+
+
+def short(model, **changes) -> dict:  # noqa: F811
+    return {"model": str(model), "epochs": 1, "report": lambda told: None} | changes
+
+
+def test_table_model_words_and_card(model, tmp_path):  # noqa: F811
+    told = []
+    with pytest.warns(UserWarning, match="not found in 96 texts: 'nowhere'"):
+        result = debias(
+            rows(120), ["Film", "plot", "nowhere"], out=tmp_path / "m", tests={"new": rows(40, 0.5, seed=1)},
+            **short(model, report=told.append),
+        )  # fmt: skip
+    table = result.table.set_index(["set", "rows", "arm"])
+    parts = [(of, part, arm) for of in ("dev", "new") for part in ("all", "agreeing", "conflicting")
+             for arm in ("fine_tuning", "mask_tuning")]  # fmt: skip
+    assert table.index.tolist() == parts
+    new = table.xs("new")
+    assert new.n["agreeing"].iloc[0] + new.n["conflicting"].iloc[0] == new.n["all"].iloc[0] == 40
+    assert set(zip(result.words.word, result.words.label, strict=True)) == {("film", "good"), ("plot", "bad")}
+    # what is saved is what was scored
+    saved, tested = SharedPLM.from_pretrained(tmp_path / "m"), rows(40, 0.5, seed=1)
+    assert saved.config.id2label == {0: "bad", 1: "good"}
+    right = np.mean(predict(saved, tested).argmax(1) == tested["label"][:])
+    assert 100 * right == pytest.approx(table.accuracy["new", "all", "mask_tuning"])
+    card = (tmp_path / "m" / "README.md").read_text()
+    assert "masked in training: Film, nowhere, plot." in card and "| new | conflicting |" in card
+    assert sorted(path.name for path in (tmp_path / "m").glob("*.csv")) == ["words.csv"]
+    assert not (tmp_path / "m" / ".work").exists()
+    assert any("kept for it" in line for line in told)
+    assert any("3 words to mask stand in 96 of 96" in line and "every row" in line for line in told)
+    with pytest.raises(UserError, match=r"holds README\.md, config\.json"):
+        debias(rows(120), out=tmp_path / "m", **short(model))
+
+
+def test_the_words_are_masked_and_refilled_in_training(model, tmp_path, monkeypatch):  # noqa: F811
+    masked, prepare = [], ObjectiveTrainer.get_batch_samples
+
+    def look(trainer, *arguments):
+        batches, totals = prepare(trainer, *arguments)
+        for batch in batches:
+            if "mask" in batch:
+                masked.extend(trainer.plm.tokenizer.convert_ids_to_tokens(batch["input_ids"][batch["mask"]]))
+        return batches, totals
+
+    monkeypatch.setattr(ObjectiveTrainer, "get_batch_samples", look)
+    debias(rows(60), ["film", "plot"], out=tmp_path, **short(model))
+    assert set(masked) == {"film", "plot"} and len(masked) == 48  # each of the rows that are trained on
+
+
+def test_an_interrupted_training_is_resumed_with_the_same_result(model, tmp_path, monkeypatch):  # noqa: F811
+    whole = debias(rows(150), ["film", "plot"], out=tmp_path / "whole", **short(model, batch_size=2))
+    step = ObjectiveTrainer.training_step
+    left = [55]
+
+    def cut(trainer, *arguments, **options):
+        if BASELINE in trainer.args.output_dir:
+            left[0] -= 1
+            if left[0] < 0:
+                raise KeyboardInterrupt
+        return step(trainer, *arguments, **options)
+
+    monkeypatch.setattr(ObjectiveTrainer, "training_step", cut)
+    with pytest.raises(KeyboardInterrupt):
+        debias(rows(150), ["film", "plot"], out=tmp_path / "cut", **short(model, batch_size=2))
+    seen = []
+    monkeypatch.setattr(ObjectiveTrainer, "training_step", lambda *a, **o: seen.append(1) or step(*a, **o))
+    again = debias(rows(150), ["film", "plot"], out=tmp_path / "cut", **short(model, batch_size=2))
+    assert len(seen) == 60 - 50  # one arm was finished, the other goes on from its checkpoint
+    assert again.table.equals(whole.table)
+    assert all(torch.equal(a, b) for a, b in zip(again.plm.parameters(), whole.plm.parameters(), strict=True))
+
+
+def test_the_best_checkpoint_on_dev_is_taken_and_patience_ends_a_training(model, tmp_path, monkeypatch):  # noqa: F811
+    accuracies, states = iter([0.9, 0.5, 0.4, 0.3]), []
+    monkeypatch.setattr("mtlib.runs.training._accuracy", lambda answers: {"accuracy": next(accuracies)})
+    train = ObjectiveTrainer.train
+    monkeypatch.setattr(
+        ObjectiveTrainer, "train", lambda self, **o: (train(self, **o), states.append(self.state))[0]
+    )  # fmt: skip
+    debias(rows(400), out=tmp_path, method="fine_tuning", **short(model, batch_size=2, epochs=2, patience=2))
+    (state,) = states
+    assert state.best_model_checkpoint.endswith("checkpoint-51") or state.best_global_step == state.save_steps
+    assert state.global_step == 3 * state.save_steps < state.max_steps  # stopped at the second without a better one
+
+
+def test_any_method_and_balanced_classes(model, tmp_path):  # noqa: F811
+    for method in ("perturb_first", "bias_product"):
+        result = debias(
+            rows(60),
+            ["film"] if method == "perturb_first" else (),
+            out=tmp_path / method,
+            method=method,
+            **short(model),
+        )
+        assert {*result.table.arm} == {"fine_tuning", method}
+    alone = debias(
+        rows(60), ["film"], out=tmp_path / "a", method="fine_tuning", **short(model, class_weights="balanced")
+    )
+    assert {*alone.table.arm} == {"fine_tuning"} and "class_weights" in (tmp_path / "a" / "README.md").read_text()
+
+
+def test_pairs(model, tmp_path):  # noqa: F811
+    pairs = rows(60).add_column("text_pair", ["not good"] * 30 + ["a story"] * 30)
+    result = debias(pairs, ["film"], out=tmp_path, **short(model))
+    assert {"text", "both"} & {*result.words["where"]} == {"text"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"train": Dataset.from_dict({"text": ["a", "b"], "label": ["x", "x"]})}, "have 1 label"),
+        ({"train": Dataset.from_dict({"text": ["a", "b", "c"], "label": ["x", "x", "y"]})}, "'y' has a single row"),
+        ({"train": Dataset.from_dict({"text": list("abcd"), "label": [0, 0, 1, 1]})}, "too few to keep a fifth"),
+        ({"tests": {"t": Dataset.from_dict({"text": ["a"], "label": ["goood"]})}}, "t has the label 'goood'.*'good'"),
+        ({"tests": {"t": Dataset.from_dict({"sentence": ["a"], "label": ["good"]})}}, "t has no column text"),
+        ({"words": ["films", "plots"]}, "not found in .* Words like these stand there: film, plot"),
+        ({"words": ["film"], "method": "hidden_cut"}, "hidden_cut masks nothing.*mask_tuning"),
+        ({"method": "mask_tunin"}, "did you mean 'mask_tuning'"),
+        ({"settings": {"alhpa": 1}}, "no setting 'alhpa'.*did you mean 'alpha'"),
+        ({"settings": {"alpha": 2}}, "alpha is 2"),
+        ({"epochs": 0}, "epochs is 0"),
+        ({"max_length": 2}, "give more"),
+    ],
+)
+def test_bad_input_is_told_before_training(model, tmp_path, monkeypatch, changes, message):  # noqa: F811
+    monkeypatch.setattr(ObjectiveTrainer, "train", lambda self: pytest.fail("trained"))
+    given = short(model, train=rows(60), out=tmp_path / "m") | changes
+    with pytest.raises(UserError, match=message):
+        debias(**given)
+
+
+def test_rows_of_a_test_that_were_trained_on_are_counted(model, tmp_path, monkeypatch):  # noqa: F811
+    told, train = [], rows(60)
+    monkeypatch.setattr(module, "_trained", lambda *_: (_ for _ in ()).throw(UserError("far enough")))
+    with pytest.raises(UserError, match="far enough"):
+        debias(train, out=tmp_path, tests={"t": train.select([0])}, **short(model, report=told.append))
+    assert told[0] == "1 of 1 rows of t stand in the training rows too."
+
+
+def test_scores_by_hand():
+    labels, answers = np.array([0, 0, 0, 1, 1, 2]), np.array([0, 0, 1, 1, 1, 0])
+    scores = module._scores(labels, answers)
+    assert scores["n"] == 6 and scores["accuracy"] == pytest.approx(100 * 4 / 6)
+    assert scores["macro_f1"] == pytest.approx(100 * (4 / 6 + 4 / 5 + 0) / 3)  # 2 TP / (gold + answered)
+    interval = binomtest(4, 6).proportion_ci(method="wilson")
+    assert (scores["accuracy_low"], scores["accuracy_high"]) == pytest.approx((100 * interval.low, 100 * interval.high))
+    assert scores["macro_f1_low"] < scores["macro_f1"] < scores["macro_f1_high"]
+    perfect = module._scores(labels, labels)
+    assert perfect["macro_f1_low"] == perfect["macro_f1"] == 100
+
+
+def test_the_cards_settings_are_read_back(model, tmp_path):  # noqa: F811
+    debias(rows(60), ["film"], out=tmp_path, settings={"alpha": 0.3}, **short(model, seed=3))
+    settings = json.loads((tmp_path / "README.md").read_text().split("```json\n")[1].split("```")[0])
+    assert settings["settings"] == {"alpha": 0.3} and settings["seed"] == 3

@@ -1,0 +1,73 @@
+"""The commands `suspects` and `train`, as a new user gives them."""
+
+import csv
+import json
+
+import pandas
+import pytest
+
+from mtlib.cli.own_data import read_words
+from mtlib.errors import UserError
+from mtlib.paths import DATA_DIR
+from tests.runs.test_runs import model  # noqa: F401  (a fixture)
+from tests.test_cli import call
+
+REVIEWS, CONFLICTING = DATA_DIR / "example" / "reviews.csv", DATA_DIR / "example" / "conflicting.csv"
+COLUMNS = ("--text", "review", "--label", "opinion")
+BRANDS = {"brask", "zorvik", "vesper", "harlo", "ondine", "malden", "quenby", "tolmar", "pellow"}
+
+
+def test_suspects_lists_the_brands_first_and_writes_a_list_to_mark(tmp_path):
+    output = call("suspects", REVIEWS, *COLUMNS, "--top", 9, "--out", tmp_path / "words.csv")
+    assert "9 words of 65 in 20 rows or more predict a label" in output and "counterexample" in output
+    table = pandas.read_csv(tmp_path / "words.csv")
+    assert {*table.word} == BRANDS and table["mask"].isna().all()
+    with pytest.raises(UserError, match="marks no word; write an x"):
+        read_words(tmp_path / "words.csv")
+    table["mask"] = ["x", "yes", "1", "0", "no", *[""] * 4]
+    table.to_csv(tmp_path / "words.csv", index=False)
+    assert read_words(tmp_path / "words.csv") == table.word[:3].tolist()
+
+
+def test_suspects_in_pairs_says_where(tmp_path):
+    with open(tmp_path / "pairs.jsonl", "w") as file:
+        for i in range(80):
+            row = {"premise": "a man sleeps", "hypothesis": ("nobody sleeps", "a man rests")[i % 2], "label": i % 2}
+            file.write(json.dumps(row) + "\n")
+    output = call(
+        "suspects", tmp_path / "pairs.jsonl", *("--text", "premise", "--text", "hypothesis"), "--label", "label"
+    )
+    assert "text_pair" in output and "nobody" in output and "a man sleeps / nobody sleeps" in output
+
+
+def test_train_from_csv_to_a_table(model, tmp_path):  # noqa: F811
+    (tmp_path / "words.txt").write_text("Brask\n\nZorvik\n")
+    output = call(
+        "train", REVIEWS, *COLUMNS, "--mask-words", tmp_path / "words.txt", "--test", CONFLICTING, "--model", model,
+        "--out", tmp_path / "model", "--epochs", 1, "--set", "alpha=0.2",
+    )  # fmt: skip
+    assert "600 rows with 3 labels: bad, good, mixed." in output and "cuts 0 % of them" in output
+    assert "per cent, with 95 % intervals" in output and "conflicting" in output and "fine_tuning" in output
+    words = list(csv.DictReader((tmp_path / "model" / "words.csv").open()))
+    assert {(line["word"], line["label"]) for line in words} == {("brask", "bad"), ("zorvik", "good")}
+    assert '"alpha": 0.2' in (tmp_path / "model" / "README.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"), [("", "holds no words"), ("word,mask\n", "holds no words"), (None, "No such file")]
+)
+def test_a_list_without_words(tmp_path, content, message):
+    if content is not None:
+        (tmp_path / "words").write_text(content)
+    with pytest.raises(UserError, match=message):
+        read_words(tmp_path / "words")
+
+
+def test_a_folder_that_cannot_be_written_is_told_first(tmp_path):
+    (tmp_path / "file").write_text("")
+    for command in (
+        ("suspects", "none.csv", *COLUMNS, "--out", tmp_path / "file" / "w.csv"),
+        ("train", "none.csv", *COLUMNS, "--out", tmp_path / "file"),
+    ):
+        with pytest.raises(UserError, match="cannot write to"):
+            call(*command)
