@@ -31,7 +31,6 @@ def notebooks(
     out: Annotated[Path, typer.Option(help="folder for executed copies, HTML, summary and run records")] = Path(
         "build/notebooks"
     ),
-    resume: Annotated[bool, typer.Option("--resume", help="keep what an earlier call in --out finished")] = False,
     list_parameters: Annotated[bool, typer.Option("--list", help="only list the parameters")] = False,
     publish: Annotated[
         bool, typer.Option("--publish", help="for maintainers: store the outputs in notebooks/ (cpu profile only)")
@@ -41,10 +40,12 @@ def notebooks(
     ] = None,
 ) -> None:
     """Run the notebooks in order with papermill. An unknown parameter stops it before anything runs."""
+    from papermill import inspect_notebook
+
     from mtlib.tutorial import grading, runner
 
     if student is not None:
-        if names or parameter or resume or list_parameters or publish:
+        if names or parameter or list_parameters or publish:
             raise UserError("--student grades the notebooks of a folder; give only --profile and --out beside it.")
         grading.grade_folder(student, profile.value, out / "students", print_line)
         return
@@ -52,21 +53,21 @@ def notebooks(
     if list_parameters:
         rows = [
             [path.stem, name, about["inferred_type_name"], about["default"], about["help"]]
-            for path in paths for name, about in runner.parameters_of(path).items()
+            for path in paths for name, about in inspect_notebook(path).items()
         ]  # fmt: skip
         print_table("parameters", ["notebook", "name", "type", "default", "meaning"], rows)
         return
     if "profile" in texts:
         raise UserError("give the profile with --profile, not with -p.")
-    if publish and (profile is not Profile.cpu or texts or resume or (out / "runs").exists()):
+    if publish and (profile is not Profile.cpu or texts or (out / "runs").exists()):
         raise UserError(
-            "--publish stores a fresh run of the cpu profile: leave out --resume, -p and other profiles, and give an "
+            "--publish stores a fresh run of the cpu profile: leave out -p and other profiles, and give an "
             f"--out without earlier runs ({out / 'runs'})."
         )
-    _run(paths, texts if profile is Profile.cpu else {**texts, "profile": profile.value}, out, resume, publish)
+    _run(paths, texts if profile is Profile.cpu else {**texts, "profile": profile.value}, out, publish)
 
 
-def _run(paths: list[Path], texts: dict[str, str], out: Path, resume: bool, publish: bool) -> None:
+def _run(paths: list[Path], texts: dict[str, str], out: Path, publish: bool) -> None:
     from mtlib.tutorial import publishing, runner
 
     sources = {path.stem: path for path in paths}
@@ -78,8 +79,8 @@ def _run(paths: list[Path], texts: dict[str, str], out: Path, resume: bool, publ
         elif publish:
             publishing.publish(out / f"{result.name}.ipynb", sources[result.name], result.seconds)
 
-    results = runner.run_notebooks(runner.check_parameters(paths, texts), out, CELL_MINUTES, resume, report)
-    total = sum(result.seconds for result in results if result.status != "kept")
+    results = runner.run_notebooks(runner.check_parameters(paths, texts), out, CELL_MINUTES, report)
+    total = sum(result.seconds for result in results)
     rows = [
         [result.name, result.status, f"{result.seconds / 60:.1f}",
          "\n".join(f"{seconds:5.0f} s  {where}" for seconds, where in result.slowest())] for result in results

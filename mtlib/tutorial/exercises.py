@@ -5,11 +5,11 @@ calls `check`, and a solution. What a check prints is also what `python -m mtlib
 """
 
 import inspect
+import io
 import numbers
 import re
-from base64 import b64encode
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
 from html import escape
 
 RIGHT, WRONG = "Right.", "Not yet."
@@ -61,15 +61,13 @@ def confirm(number: int, right, wrong) -> None:
 
 @contextmanager
 def folded(title: str = "What the solution prints") -> Iterator[None]:
-    """Everything that the block prints or displays, behind a line to click on."""
+    """Everything that the block prints, behind a line to click on."""
     from IPython.display import HTML, display
-    from IPython.utils.capture import capture_output
 
-    with capture_output() as captured:
+    with redirect_stdout(io.StringIO()) as printed:
         yield
-    parts = [f"<pre>{escape(captured.stdout)}</pre>"] if captured.stdout else []
-    parts += [_html(output.data, output.metadata or {}) for output in captured.outputs]
-    display(HTML(f"<details><summary>{escape(title)}</summary>{''.join(parts)}</details>"))
+    text = escape(printed.getvalue())
+    display(HTML(f"<details><summary>{escape(title)}</summary><pre>{text}</pre></details>"))
 
 
 def verdicts(text: str) -> dict[int, bool]:
@@ -110,12 +108,3 @@ def _judge(name: str, expected, tolerance: float) -> Callable:
 def _short(value) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def _html(data: Mapping, metadata: Mapping) -> str:
-    """One captured output: its own HTML, its picture, or its text."""
-    if "image/png" in data:
-        png = data["image/png"] if isinstance(data["image/png"], str) else b64encode(data["image/png"]).decode()
-        alt = escape(metadata.get("image/png", {}).get("alt", data.get("text/plain", "")), quote=True)
-        return f'<img src="data:image/png;base64,{png}" alt="{alt}">'
-    return data.get("text/html") or f"<pre>{escape(data.get('text/plain', ''))}</pre>"

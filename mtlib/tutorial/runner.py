@@ -10,7 +10,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Optional
@@ -23,7 +23,6 @@ from pydantic import TypeAdapter, ValidationError
 from mtlib.errors import UserError
 from mtlib.paths import NOTEBOOK_DIR, make_writable
 from mtlib.runs.config import NAMES
-from mtlib.runs.records import write_atomically
 from mtlib.tutorial.kernel import KernelDied, execute
 from mtlib.tutorial.pages import as_html
 
@@ -35,17 +34,16 @@ _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 @dataclass
 class Result:
-    """How one notebook ended. `cells` holds what each cost, (seconds, "heading: first line"); `key`, what was run."""
+    """How one notebook ended, "ok" or "failed". `cells` holds what each cost: (seconds, "heading: first line")."""
 
     name: str
-    key: str
-    status: str = "failed"  # or ok, or kept (from an earlier call)
+    status: str = "failed"
     seconds: float = 0.0
     cells: list[tuple[float, str]] = field(default_factory=list)
     error: str = ""
 
     def slowest(self, n: int = 3) -> list[tuple[float, str]]:
-        return sorted(map(tuple, self.cells), reverse=True)[:n]
+        return sorted(self.cells, reverse=True)[:n]
 
 
 def find(names: Sequence[str] = ()) -> list[Path]:
@@ -63,11 +61,6 @@ def find(names: Sequence[str] = ()) -> list[Path]:
     return [path for path in all_paths if not names or path in chosen]
 
 
-def parameters_of(path: Path) -> dict[str, dict]:
-    """`{name: {inferred_type_name, default, help}}` as papermill reads them from the `parameters` cell."""
-    return inspect_notebook(path)
-
-
 def check_parameters(paths: Sequence[Path], texts: Mapping[str, str]) -> dict[Path, dict]:
     """The values that each notebook gets, in the declared types, from `texts` by name.
 
@@ -76,7 +69,7 @@ def check_parameters(paths: Sequence[Path], texts: Mapping[str, str]) -> dict[Pa
     Raises:
         UserError: no notebook has the name, or the text does not read as the type.
     """
-    declared = {path: parameters_of(path) for path in paths}
+    declared = {path: inspect_notebook(path) for path in paths}
     known = sorted({name for parameters in declared.values() for name in parameters})
     for name in texts:
         if name not in known:
@@ -107,41 +100,29 @@ def run_notebooks(
     values: Mapping[Path, dict],
     out: Path,
     cell_minutes: float,
-    resume: bool = False,
     report: Callable[[Result], None] = lambda result: None,
 ) -> list[Result]:
     """Execute notebooks one after the other. Where one fails, the others run all the same: each makes what it lacks.
 
     Args:
         values: parameters by notebook, from `check_parameters`.
-        out: folder for executed copies, HTML and the summary; also the notebooks' working directory, so that the
+        out: folder for executed copies, HTML and `summary.md`; also the notebooks' working directory, so that the
             next one finds the records of the one before.
         cell_minutes: how long a cell may take. It grows with the machine's slowness: a cell always has `SLOWER`
             times the time that its notebook took to get there.
-        resume: keep what earlier calls in `out` finished with the same cells and parameters.
         report: called with each result as it is known.
-
-    Returns:
-        A result per notebook, also written to `out/NAME.json`; `out/summary.md` has all that lie there.
     """
     make_writable(out)
     results = []
     for path, parameters in values.items():
-        file, result = out / f"{path.stem}.json", Result(path.stem, _key(path, parameters))
-        old = Result(**json.loads(file.read_text())) if resume and file.exists() else result
-        if old.key == result.key and old.status != "failed":
-            result = replace(old, status="kept")
-        else:
-            _run(path, parameters, out, 60 * cell_minutes, result)
-        write_atomically(file, json.dumps(asdict(result), indent=1) + "\n")
-        _write_summary(out)
-        results.append(result)
-        report(result)
+        results.append(_run(path, parameters, out, 60 * cell_minutes))
+        (out / "summary.md").write_text(_summary(results), encoding="utf-8")
+        report(results[-1])
     return results
 
 
-def _run(path: Path, parameters: dict, out: Path, seconds: float, result: Result) -> None:
-    copy, started = out / path.name, time.monotonic()
+def _run(path: Path, parameters: dict, out: Path, seconds: float) -> Result:
+    copy, started, result = out / path.name, time.monotonic(), Result(path.stem)
 
     def limit(cell) -> float:
         return max(seconds, SLOWER * (time.monotonic() - started))
@@ -160,6 +141,7 @@ def _run(path: Path, parameters: dict, out: Path, seconds: float, result: Result
     executed.metadata.pop("widgets", None)
     nbformat.write(executed, copy)
     copy.with_suffix(".html").write_text(as_html(executed, path.stem), encoding="utf-8")
+    return result
 
 
 def _last_started(copy: Path) -> str:
@@ -196,15 +178,9 @@ def tags_of(cell) -> set[str]:
     return {*cell.metadata.get("tags", [])}
 
 
-def _key(path: Path, parameters: dict) -> str:
-    notebook = nbformat.read(path, as_version=4)
-    return hashlib.sha256(json.dumps([source_sha256(notebook), parameters], sort_keys=True).encode()).hexdigest()
-
-
-def _write_summary(out: Path) -> None:
+def _summary(results: Sequence[Result]) -> str:
     lines = ["| notebook | status | seconds | cell |", "| --- | --- | ---: | --- |"]
-    for file in sorted(out.glob("[0-9][0-9]_*.json")):
-        result = Result(**json.loads(file.read_text()))
+    for result in results:
         lines.append(f"| {result.name} | {result.status} | {result.seconds:.0f} | all |")
         lines += [f"| {result.name} | | {seconds:.0f} | `{where}` |" for seconds, where in result.cells]
-    (out / "summary.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return "\n".join(lines) + "\n"

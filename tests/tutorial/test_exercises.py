@@ -3,8 +3,6 @@
 import numpy
 import pytest
 import torch
-from IPython.display import display
-from IPython.testing.globalipapp import start_ipython
 
 from mtlib.tutorial import exercises
 from mtlib.tutorial.exercises import check, confirm, folded, solved, verdicts
@@ -100,17 +98,11 @@ def test_verdicts_are_read_from_what_was_printed(capsys):
 
 
 def test_output_is_folded(monkeypatch):
-    start_ipython()
     shown = []
     monkeypatch.setattr("IPython.display.display", shown.append)
     with folded("Two <lines>"):
         print("1 < 2")
-        display({"text/html": "<b>bold</b>", "text/plain": "bold"}, raw=True)
-        display({"image/png": b"\x01"}, raw=True, metadata={"image/png": {"alt": 'a "picture"'}})
     (html,) = shown
-    assert html.data == (
-        "<details><summary>Two &lt;lines&gt;</summary><pre>1 &lt; 2\n</pre><b>bold</b>"
-        '<img src="data:image/png;base64,AQ==" alt="a &quot;picture&quot;"></details>'
-    )
+    assert html.data == "<details><summary>Two &lt;lines&gt;</summary><pre>1 &lt; 2\n</pre></details>"
     with pytest.raises(ValueError), folded():
         raise ValueError("a fault in the solution is raised")

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from papermill import inspect_notebook
 
 from mtlib.tutorial import publishing
 from mtlib.tutorial.exercises import verdicts
-from mtlib.tutorial.runner import check_parameters, find, parameters_of, source_sha256, tags_of
+from mtlib.tutorial.runner import check_parameters, find, source_sha256, tags_of
 
 MACHINE_PATHS = tuple(f"/{name}/" for name in ("tmp", "home", "root", "work"))
 WORDS, CELLS = (600, 1200), 25  # of prose and in all
@@ -61,7 +62,7 @@ def test_parameters(path, notebook):
     """One typed, commented assignment a line, which papermill reads as Python does."""
     (cell,) = tagged(notebook, "parameters")
     lines = [line for line in cell.source.splitlines() if line and line != "from typing import Optional"]
-    found = parameters_of(path)
+    found = inspect_notebook(path)
     assert list(found) == [statement.target.id for statement in ast.parse("\n".join(lines)).body]
     for name, one in found.items():
         kind = OPTIONAL.sub(r"\1", one["inferred_type_name"])

@@ -74,7 +74,7 @@ def test_a_line_for_each_student_and_none_stops_the_others(folder):
 
 
 def test_wrong_folders_and_options(folder):
-    for more, message in (((), "has no notebooks"), (("--resume",), "give only --profile"), (("01",), "give only")):
+    for more, message in (((), "has no notebooks"), (("--list",), "give only --profile"), (("01",), "give only")):
         result = call(folder, *more)
         assert isinstance(result.exception, UserError) and message in str(result.exception)
     assert not (folder / "out").exists()
