@@ -1,7 +1,7 @@
-"""How fast things are, as ratios measured side by side in one process: `python -m mtlib bench`.
+"""How fast things are: `python -m mtlib bench`.
 
-Absolute times belong to a machine; a ratio of two things measured in turn, on the same data, says something about the
-code. `throughput` says what one device does in a second.
+`run` gives ratios of two things done in turn in one process: absolute times belong to a machine, a ratio says something
+about the code. `throughput` says what one device does in a second.
 """
 
 import itertools
@@ -9,7 +9,6 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import torch
 from datasets import Dataset, disable_progress_bars
@@ -18,12 +17,10 @@ from transformers import (
     AutoModelForSequenceClassification,
     AutoTokenizer,
     BertConfig,
-    PreTrainedTokenizerBase,
     PrinterCallback,
     Trainer,
     TrainerCallback,
     TrainingArguments,
-    pipeline,
     set_seed,
 )
 from transformers.utils import logging
@@ -31,32 +28,24 @@ from transformers.utils import logging
 from mtlib.contexts import precision
 from mtlib.data.sources import load
 from mtlib.encoding import tokenise
-from mtlib.errors import UserError, one_of
-from mtlib.masking import ExactMasking
-from mtlib.methods.table3 import Refill
-from mtlib.objectives import FineTuning, MaskTuning, Objective, masked_lm_loss
+from mtlib.objectives import FineTuning, MaskTuning, Objective
 from mtlib.paths import MINI_MODEL_DIR
 from mtlib.plm import SharedPLM
 from mtlib.runs import environment
+from mtlib.settings import check_choice
 from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer
 
 # words in SST-2's 67,349 training phrases: the middles of eleven equal parts
 SST2_WORDS = (1, 2, 3, 4, 5, 7, 9, 11, 14, 19, 27)
 SHAPES = {"bert-base": (12, 768, 30_522), "mini": (4, 384, 10_000)}  # layers, hidden size, vocabulary
+SIZES = ((16, 16), (32, 32), (32, 128))  # sequences of a batch, tokens of a sequence
+MODES: dict[str, dict] = {"eager": {}}  # ways of doing a step, by the trainer's arguments
 # dense bf16 peak in TFLOP/s by part of the device's name, from the makers' data sheets
 _PEAK_TFLOPS = {"H200": 989.0, "H100": 989.0, "A100": 312.0, "L4": 121.0}
 _TRAINING = {
     "save_strategy": "no", "logging_strategy": "no", "disable_tqdm": True, "report_to": "none",
     "num_train_epochs": 1, "per_device_train_batch_size": 16, "seed": 0,
 }  # fmt: skip
-
-
-class Benchmark(NamedTuple):
-    """What is compared with what. `make(quick)` gives two functions that return seconds."""
-
-    what: str
-    against: str
-    make: Callable[[bool], tuple[Callable[[], float], Callable[[], float]]]
 
 
 def run(names: Sequence[str] = (), quick: bool = False, report: Callable[[dict], None] = print) -> dict:
@@ -68,62 +57,60 @@ def run(names: Sequence[str] = (), quick: bool = False, report: Callable[[dict],
         report: called with each result.
     """
     for name in names:
-        if name not in BENCHMARKS:
-            raise UserError(f"no benchmark {name!r}; {one_of(name, BENCHMARKS)}")
+        check_choice("benchmark", name, BENCHMARKS)
     _be_quiet()
     measured = []
     for name in names or BENCHMARKS:
-        measured.append({"name": name, **measure(BENCHMARKS[name], quick)})
+        what, against, make = BENCHMARKS[name]
+        measured.append({"name": name, "what": what, "against": against, **compare(*make(quick), 3 if quick else 7)})
         report(measured[-1])
     return {"environment": environment.describe(), "quick": quick, "measured": measured}
 
 
-def measure(benchmark: Benchmark, quick: bool) -> dict:
-    """Both sides in turn, after one round that does not count.
+def compare(ours: Callable[[], float], theirs: Callable[[], float], repeats: int) -> dict[str, float]:
+    """Two functions that return seconds, in turn, after one round that does not count.
 
     Returns:
         `ratio` of the medians of their seconds, `low` and `high` the quartiles of the ratios of neighbours in time.
     """
-    ours, theirs = benchmark.make(quick)
     ours(), theirs()
-    pairs = [(ours(), theirs()) for _ in range(3 if quick else 7)]
+    pairs = [(ours(), theirs()) for _ in range(repeats)]
     low, _, high = statistics.quantiles([mine / other for mine, other in pairs], n=4)
     mine, other = (statistics.median(side) for side in zip(*pairs, strict=True))
     numbers = {"ratio": mine / other, "low": low, "high": high, "seconds": mine, "seconds_against": other}
-    return {"what": benchmark.what, "against": benchmark.against} | {
-        name: round(number, 4) for name, number in numbers.items()
-    }
+    return {name: round(number, 4) for name, number in numbers.items()}
 
 
-def throughput(shape: str = "bert-base", batch_size: int = 32, steps: int = 30) -> list[dict]:
-    """Both methods on random weights and tokens, at lengths of 32, 128 and mixed, in bf16 where there is.
+def throughput(shape: str = "bert-base", sizes: Sequence[tuple[int, int]] = SIZES, steps: int = 30) -> list[dict]:
+    """Both methods on random weights and tokens, in bf16 where there is.
+
+    Args:
+        shape: of `SHAPES`.
+        sizes: pairs of sequences in a batch and tokens in a sequence.
+        steps: of each training; the first third warms up and does not count.
 
     Returns:
-        A row per length and method. `utilisation` is model FLOPs by the device's peak, None where that is unknown.
+        A row per size, mode and method. `utilisation` is model FLOPs by the device's peak, None where that is unknown.
     """
-    if shape not in SHAPES:
-        raise UserError(f"no shape {shape!r}; {one_of(shape, SHAPES)}")
+    check_choice("shape", shape, SHAPES)
     _be_quiet()
-    tokenizer, gpu = AutoTokenizer.from_pretrained(MINI_MODEL_DIR), torch.cuda.is_available()
+    gpu = torch.cuda.is_available()
     peak = next((tf for name, tf in _PEAK_TFLOPS.items() if gpu and name in torch.cuda.get_device_name()), None)
-    rows, speeds = [], {}
-    for length, (method, objective) in itertools.product(
-        ("32", "128", "mixed"), (("fine_tuning", FineTuning()), ("mask_tuning", MaskTuning()))
-    ):
-        examples = _random_examples(batch_size * steps, length, len(tokenizer))
+    methods, rows, speeds = {"fine_tuning": FineTuning, "mask_tuning": MaskTuning}, [], {}
+    for (batch_size, length), (mode, arguments), method in itertools.product(sizes, MODES.items(), methods):
         if gpu:
             torch.cuda.reset_peak_memory_stats()
-        plm = _random_plm(tokenizer, *SHAPES[shape])
-        durations = _step_seconds(plm, objective, examples, per_device_train_batch_size=batch_size)
-        per_step = statistics.median(durations[steps // 3 :])  # the first third warms up; one hiccup must not count
-        speeds[method] = batch_size / per_step
-        mean_length = statistics.mean(examples["length"])
-        tflops = model_flops(method, shape, mean_length) * speeds[method] / 1e12
+        plm, examples = _random_plm(*SHAPES[shape]), _random_examples(batch_size * steps, length)
+        arguments = arguments | {"per_device_train_batch_size": batch_size}
+        seconds = _step_seconds(plm, methods[method](), examples, **arguments)
+        speeds[method] = batch_size / statistics.median(seconds[steps // 3 :])  # one hiccup must not count
+        tflops = model_flops(method, shape, length) * speeds[method] / 1e12
         rows.append({
+            "size": f"{batch_size} x {length}",
+            "mode": mode,
             "method": method,
-            "length": length,
             "sequences_per_second": round(speeds[method], 1),
-            "tokens_per_second": round(speeds[method] * mean_length),
+            "tokens_per_second": round(speeds[method] * length),
             "ratio_to_fine_tuning": round(speeds["fine_tuning"] / speeds[method], 2),
             "tflops": round(tflops, 3),
             "utilisation": peak and round(tflops / peak, 3),
@@ -143,7 +130,13 @@ def model_flops(method: str, shape: str, length: float) -> float:
     return one_pass if method == "fine_tuning" else 2 * one_pass + 6 * vocabulary * hidden * 0.05 * length
 
 
-# --------------------------------------------------------------------------------------------------- what is compared
+def phrases(n: int) -> Dataset:
+    """Testbed sentences, each with itself behind it, cut to the lengths of SST-2's phrases."""
+    rows = load("testbed_sentiment_train")
+    rows = rows.select([i % len(rows) for i in range(n)])
+    words = [SST2_WORDS[i % len(SST2_WORDS)] for i in range(n)]
+    texts = [" ".join((text.split() * 2)[:count]) for text, count in zip(rows["text"], words, strict=True)]
+    return rows.remove_columns("text").add_column("text", texts)
 
 
 def _step(quick: bool):
@@ -181,78 +174,17 @@ def _epoch(quick: bool):
     return ours, stock
 
 
-def _head(quick: bool):
-    """Forward and backward of L_MLM with BERT-base's vocabulary: the head at the masked places, and everywhere."""
-    tokenizer = AutoTokenizer.from_pretrained(MINI_MODEL_DIR)
-    no_dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    plm = _random_plm(tokenizer, 4, 384, 30_522, num_attention_heads=12, **no_dropout).train()
-    ids = torch.randint(1000, len(tokenizer), (32, 32))
-    batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-    mask = ExactMasking(0.05)(ids, torch.ones_like(ids, dtype=torch.bool), torch.Generator().manual_seed(0))
-
-    def ours() -> torch.Tensor:
-        return masked_lm_loss(plm.masked_lm_logits(batch, mask), ids[mask])
-
-    def full() -> torch.Tensor:
-        labels = ids.masked_fill(~mask, -100)
-        return plm.mlm(ids.masked_fill(mask, tokenizer.mask_token_id), batch["attention_mask"], labels=labels).loss
-
-    def timed(loss: Callable[[], torch.Tensor]) -> Callable[[], float]:
-        def steps() -> float:
-            plm.zero_grad()
-            return _seconds(lambda: [loss().backward() for _ in range(5)])
-
-        return steps
-
-    torch.testing.assert_close(ours(), full(), atol=1e-5, rtol=0)
-    return timed(ours), timed(full)
-
-
-def _refill(quick: bool):
-    """Sentences masked and refilled: `Refill` against transformers' fill-mask pipeline, which tokenises too."""
-    plm, rows, refill = _mini_plm(), phrases(128 if quick else 1024), Refill(ExactMasking(0.05))
-    fill_mask = pipeline("fill-mask", model=str(MINI_MODEL_DIR), device=plm.device, dtype=torch.float32)
-    masked = []
-    for text in rows["text"]:
-        words = text.split()
-        words[len(words) // 2] = plm.tokenizer.mask_token
-        masked.append(" ".join(words))
-
-    def ours() -> float:
-        with torch.autocast("cpu", torch.bfloat16, enabled=precision()["bf16"]):
-            return _seconds(lambda: refill(plm, tokenise(rows, plm.tokenizer), seed=0))
-
-    return ours, lambda: _seconds(lambda: fill_mask(masked, batch_size=64))
-
-
+# what is compared with what; the function gives two that return seconds
 BENCHMARKS = {
-    "step": Benchmark("one Mask-tuning step", "one fine-tuning step, same batch", _step),
-    "epoch": Benchmark("an epoch of Mask-tuning, SST-2's lengths", "stock fine-tuning, padded to 128, float32", _epoch),
-    "head": Benchmark("masked-LM loss, head at the masked 5 %", "the same loss, head at every token", _head),
-    "refill": Benchmark("refilling sentences", 'pipeline("fill-mask") in batches of 64', _refill),
+    "step": ("one Mask-tuning step", "one fine-tuning step, same batch", _step),
+    "epoch": ("an epoch of Mask-tuning, SST-2's lengths", "stock fine-tuning, padded to 128, float32", _epoch),
 }
 
 
-# ------------------------------------------------------------------------------------------------------ what is timed
-
-
-def phrases(n: int) -> Dataset:
-    """Testbed sentences, each with itself behind it, cut to the lengths of SST-2's phrases."""
-    rows = load("testbed_sentiment_train")
-    rows = rows.select([i % len(rows) for i in range(n)])
-    words = [SST2_WORDS[i % len(SST2_WORDS)] for i in range(n)]
-    texts = [" ".join((text.split() * 2)[:count]) for text, count in zip(rows["text"], words, strict=True)]
-    return rows.remove_columns("text").add_column("text", texts)
-
-
-def _random_examples(n: int, length: str, vocabulary: int) -> Dataset:
-    generator = torch.Generator().manual_seed(0)
-    lengths = torch.randint(8, 129, (n,), generator=generator) if length == "mixed" else torch.full((n,), int(length))
-    ids = [torch.randint(1000, vocabulary, (count,), generator=generator).tolist() for count in lengths.tolist()]
-    return Dataset.from_dict({
-        "input_ids": ids, "attention_mask": [[1] * len(row) for row in ids], "labels": [i % 2 for i in range(n)],
-        "length": lengths.tolist(),
-    })  # fmt: skip
+def _random_examples(n: int, length: int) -> Dataset:
+    ids = torch.randint(1000, 10_000, (n, length), generator=torch.Generator().manual_seed(0)).tolist()
+    rows = {"input_ids": ids, "attention_mask": [[1] * length] * n, "labels": [i % 2 for i in range(n)]}
+    return Dataset.from_dict(rows | {"length": [length] * n})
 
 
 def _mini_plm() -> SharedPLM:
@@ -260,12 +192,14 @@ def _mini_plm() -> SharedPLM:
     return SharedPLM.from_pretrained(MINI_MODEL_DIR, num_labels=2)
 
 
-def _random_plm(tokenizer: PreTrainedTokenizerBase, layers: int, hidden: int, vocabulary: int, **settings) -> SharedPLM:
+def _random_plm(layers: int, hidden: int, vocabulary: int) -> SharedPLM:
     set_seed(0)
-    shape = {"num_attention_heads": hidden // 64, "intermediate_size": 4 * hidden}
-    config = BertConfig(vocab_size=vocabulary, hidden_size=hidden, num_hidden_layers=layers, **shape | settings)
+    config = BertConfig(
+        vocab_size=vocabulary, hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=hidden // 64,
+        intermediate_size=4 * hidden,
+    )  # fmt: skip
     models = AutoModelForSequenceClassification.from_config(config), AutoModelForMaskedLM.from_config(config)
-    return SharedPLM(*models, tokenizer)
+    return SharedPLM(*models, AutoTokenizer.from_pretrained(MINI_MODEL_DIR))
 
 
 def _trainer(plm: SharedPLM, objective: Objective, examples: Dataset, folder: str, **settings) -> ObjectiveTrainer:

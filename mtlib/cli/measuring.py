@@ -11,7 +11,7 @@ from mtlib.settings import ENGLISH_PIPELINE
 
 
 def bench(
-    names: Annotated[list[str] | None, typer.Argument(help="step, epoch, head, refill", show_default="all")] = None,
+    names: Annotated[list[str] | None, typer.Argument(help="step, epoch", show_default="all")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="fewer repeats, smaller data")] = False,
     throughput: Annotated[
         str | None, typer.Option(help="instead: sequences per second of bert-base or mini on this device")
@@ -25,7 +25,7 @@ def bench(
     from mtlib import bench as measuring
 
     if throughput:
-        results = measuring.throughput(throughput, **({"batch_size": 8, "steps": 6} if quick else {}))
+        results = measuring.throughput(throughput, **({"sizes": ((16, 16),), "steps": 6} if quick else {}))
         print_table(throughput, results[0], (row.values() for row in results))
     else:
 
