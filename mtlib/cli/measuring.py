@@ -121,8 +121,10 @@ def prompt(
 
     if not causal and (per_label is not None or seed):
         raise UserError("--per-label and --seed are about examples that are shown; a masked LM is shown none.")
-    shown = 16 if per_label is None else per_label
-    asked = prompting.Prompting(task, source, model, causal, shown, tuple(sets or ()), max_length, seed)
+    asked = prompting.Prompting(
+        task=task, source=source, model=model, causal=causal, per_label=16 if per_label is None else per_label,
+        sets=tuple(sets or ()), max_length=max_length, seed=seed,
+    )  # fmt: skip
     description = prompting.evaluate(asked, lambda name: print_line(f"  {name}"))
     rows = [
         [name, scoring, of_set["n"], f"{100 * of_set['accuracy']:.1f}", f"{measures(of_set)['balanced']:.1f}",

@@ -12,19 +12,19 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple
+from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 import torch
 from datasets import Dataset, disable_progress_bars
+from pydantic import Field
 from torch import Tensor
 from transformers import (
-    MODEL_FOR_CAUSAL_LM_MAPPING,
     MODEL_FOR_MASKED_LM_MAPPING,
     AutoConfig,
     AutoModelForCausalLM,
     AutoTokenizer,
-    PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
@@ -37,12 +37,39 @@ from mtlib.errors import UserError
 from mtlib.plm import SharedPLM
 from mtlib.runs.config import RunConfig, configure
 from mtlib.runs.inputs import read_inputs
+from mtlib.settings import Settings, Steps
 
 _TEXTS = ("text", "text_pair")
 _NOTHING = "N/A"  # a text that says nothing
 _BATCH = 32
+_POOL = 1000  # rows of which some are shown
 _QUESTION = 32  # tokens that are left for the question and its answer
 _NEVER = -1e9  # the logit of a label that is not among the answers
+
+
+class Prompting(Settings):
+    """What is asked of which model.
+
+    Args:
+        task: sentiment, nli or paraphrase.
+        source: of the evaluation sets (and of the demonstrations).
+        model: a masked LM, or with `causal` a causal one: a hub id or a folder.
+        causal: whether the model continues a text; otherwise it fills a gap, and is shown no demonstrations.
+        per_label: demonstrations of each label.
+        sets: evaluation sets; default all of the task.
+        max_length: tokens of an example's texts together. Longer ones are cut at their ends, of a pair the longer text
+            first.
+        seed: of the demonstrations.
+    """
+
+    task: str
+    source: str = "testbed"
+    model: str = "mini"
+    causal: bool = False
+    per_label: Steps = 16
+    sets: tuple[str, ...] = ()
+    max_length: Annotated[int, Field(ge=8)] = 128
+    seed: int = 0
 
 
 @dataclass(frozen=True)
@@ -80,45 +107,6 @@ CLOZES = {
 }
 
 
-@dataclass(frozen=True)
-class Prompting:
-    """What is asked of which model.
-
-    Args:
-        task: sentiment, nli or paraphrase.
-        source: of the evaluation sets (and of the demonstrations).
-        model: a masked LM, or with `causal` a causal one: a hub id or a folder.
-        causal: whether the model continues a text; otherwise it fills a gap, and is shown no demonstrations.
-        per_label: demonstrations of each label.
-        sets: evaluation sets; default all of the task.
-        max_length: tokens of an example's texts together. Longer ones are cut at their ends, of a pair the longer text
-            first.
-        seed: of the demonstrations.
-    """
-
-    task: str
-    source: str = "testbed"
-    model: str = "mini"
-    causal: bool = False
-    per_label: int = 16
-    sets: tuple[str, ...] = ()
-    max_length: int = 128
-    seed: int = 0
-
-    def __post_init__(self):
-        for name, least in (("per_label", 0), ("max_length", 8)):
-            if not isinstance(value := getattr(self, name), int) or value < least:
-                raise UserError(f"{name} is {value!r}; expected a whole number, {least} or more.")
-        if self.causal and self.model == "mini":
-            raise UserError("model is 'mini', a masked LM; expected a causal one, as a hub id or a folder.")
-
-    @property
-    def config(self) -> RunConfig:
-        """The run that reads the same sets, for its checks."""
-        settings = {"source": self.source, "model": self.model, "sets": self.sets, "seed": self.seed}
-        return configure(self.task, "fine_tuning", **settings).resolved()
-
-
 Ask = Callable[[list[dict], bool], dict[str, Tensor]]  # texts, folded? -> scores (n, answers) by scoring
 
 
@@ -131,32 +119,23 @@ def evaluate(prompting: Prompting, report: Callable[[str], None] = lambda name: 
     each set when it is done.
     """
     disable_progress_bars()
-    config = prompting.config
-    sets = read_inputs(config).datasets
-    ask = _causal(prompting, sets["train"]) if prompting.causal else _masked(prompting, config)
+    read = {name: getattr(prompting, name) for name in ("task", "source", "model", "sets", "seed")}
+    inputs = read_inputs(configure(method="fine_tuning", **read))
+    config, sets = inputs.config, inputs.datasets
+    ask = _causal(prompting, config, sets["train"]) if prompting.causal else _masked(prompting, config)
     metrics = {}
     for name in config.sets:
         rows, folded = sets[name], get_set(name).folded
-        scored = _with_calibrated(ask, _texts(rows), folded)
-        metrics[name] = {scoring: score_rows(name, _logits(of, folded), rows) for scoring, of in scored.items()}
+        texts = rows.select_columns([text for text in _TEXTS if text in rows.column_names]).to_list()
+        scores, of_nothing = ask(texts, folded), ask([dict.fromkeys(texts[0], _NOTHING)], folded)
+        first = next(iter(scores))
+        scores["calibrated"] = scores[first] - of_nothing[first]
+        metrics[name] = {scoring: score_rows(name, _logits(of, folded), rows) for scoring, of in scores.items()}
         report(name)
-    return {"prompting": _public(prompting, config), "metrics": metrics}
-
-
-def _public(prompting: Prompting, config: RunConfig) -> dict:
-    """What was asked, without paths of this machine."""
-    public = config.public()
-    asked = {name: public[name] for name in ("task", "source", "model", "seed")}
+    asked = {name: config.public()[name] for name in ("task", "source", "model", "seed")}
     asked |= {"causal": prompting.causal, "max_length": prompting.max_length}
-    return asked | (
-        {"per_label": prompting.per_label} if prompting.causal else {"template": CLOZES[prompting.task].template}
-    )
-
-
-def _with_calibrated(ask: Ask, texts: list[dict], folded: bool) -> dict[str, Tensor]:
-    scores, of_nothing = ask(texts, folded), ask([dict.fromkeys(texts[0], _NOTHING)], folded)
-    first = next(iter(scores))
-    return scores | {"calibrated": scores[first] - of_nothing[first]}
+    asked |= {"per_label": prompting.per_label} if prompting.causal else {"template": CLOZES[prompting.task].template}
+    return {"prompting": asked, "metrics": metrics}
 
 
 def _masked(prompting: Prompting, config: RunConfig) -> Ask:
@@ -167,12 +146,7 @@ def _masked(prompting: Prompting, config: RunConfig) -> Ask:
     plm.to("cpu" if precision()["use_cpu"] else "cuda")
     cloze = CLOZES[prompting.task]
     around = cloze.template.format(**dict.fromkeys(_TEXTS, ""), mask=plm.tokenizer.mask_token)
-    most = plm.longest - len(plm.tokenizer(around)["input_ids"])
-    if prompting.max_length > most:
-        raise UserError(
-            f"max_length is {prompting.max_length}, and {prompting.model} reads {plm.longest} tokens, words of the "
-            f"question included; give {most} at most."
-        )
+    _check_fits(prompting, len(plm.tokenizer(around)["input_ids"]), plm.longest)
 
     def ask(texts: list[dict], folded: bool) -> dict[str, Tensor]:
         scores = []
@@ -186,44 +160,46 @@ def _masked(prompting: Prompting, config: RunConfig) -> Ask:
     return ask
 
 
-def _causal(prompting: Prompting, train: Dataset) -> Ask:
-    model, tokenizer = load_causal_lm(prompting.model)
+def _causal(prompting: Prompting, config: RunConfig, train: Dataset) -> Ask:
+    model, tokenizer = load_causal_lm(config.model_path)
     model.to("cpu" if precision()["use_cpu"] else "cuda")
 
     @cache
     def prompt(folded: bool) -> CausalPrompt:
         question = QUESTIONS["hans" if folded else prompting.task]
         labels = [min(label, 1) if folded else label for label in train["label"]]
-        chosen = draw_demonstrations(labels, prompting.per_label, seed=prompting.seed) if prompting.per_label else []
+        chosen = draw_demonstrations(labels, prompting.per_label, prompting.seed) if prompting.per_label else []
         rows = [_short(train[row], tokenizer, prompting.max_length) | {"label": labels[row]} for row in chosen]
         shown = demonstrate(question, rows)
-        needed = len(tokenizer(shown, verbose=False)["input_ids"]) + prompting.max_length + _QUESTION
-        if needed > (most := getattr(model.config, "max_position_embeddings", needed)):
-            raise UserError(
-                f"the examples that are shown and a text take {needed} tokens, and the model reads {most}; show fewer "
-                f"than {prompting.per_label} of each label, or give a smaller max_length."
-            )
+        needed = len(tokenizer(shown, verbose=False)["input_ids"]) + _QUESTION
+        _check_fits(prompting, needed, getattr(model.config, "max_position_embeddings", None))
         return CausalPrompt(model, tokenizer, question, shown)
 
     def ask(texts: list[dict], folded: bool) -> dict[str, Tensor]:
         scores = [prompt(folded).scores(**_short(row, tokenizer, prompting.max_length)) for row in texts]
-        return {scoring: torch.stack([getattr(row, scoring) for row in scores]) for scoring in ("total", "mean")}
+        total, mean = torch.stack(scores).unbind(1)  # (n, answers) each
+        return {"total": total, "mean": mean}
 
     return ask
 
 
-def _short(row: dict, tokenizer, max_length: int) -> dict[str, str]:
-    """The texts of a row, cut to `max_length` tokens together: the longer one first, as `tokenise` cuts."""
+def _check_fits(prompting: Prompting, others: int, longest: int | None) -> None:
+    if longest is not None and others + prompting.max_length > longest:
+        shown = f" Or show fewer examples than {prompting.per_label} of each label." if prompting.causal else ""
+        raise UserError(
+            f"max_length is {prompting.max_length}, and {prompting.model} reads {longest} tokens: the question and the "
+            f"examples take {others} of them; give {max(0, longest - others)} at most.{shown}"
+        )
+
+
+def _short(row: dict, tokenizer: PreTrainedTokenizerBase, max_length: int) -> dict[str, str]:
+    """The texts of a row, cut to `max_length` tokens together as `tokenise` cuts: the longer one first."""
     texts = {name: row[name] for name in _TEXTS if name in row}
-    lengths = {name: len(tokenizer(text, add_special_tokens=False)["input_ids"]) for name, text in texts.items()}
-    shorter, *longer = sorted(texts, key=lengths.get)
-    kept = {shorter: min(lengths[shorter], max_length // len(texts))}
-    kept |= dict.fromkeys(longer, max_length - kept[shorter])
-    return {name: shorten(text, tokenizer, kept[name]) for name, text in texts.items()}
-
-
-def _texts(rows: Dataset) -> list[dict]:
-    return rows.select_columns([name for name in _TEXTS if name in rows.column_names]).to_list()
+    options = {"add_special_tokens": False, "return_offsets_mapping": True, "verbose": False}
+    cut = tokenizer(*texts.values(), truncation=True, max_length=max_length, **options)
+    ends = dict.fromkeys(range(len(texts)), 0)
+    ends |= {text: end for text, (_, end) in zip(cut.sequence_ids(), cut["offset_mapping"], strict=True)}
+    return {name: text[: ends[number]] for number, (name, text) in enumerate(texts.items())}
 
 
 def _logits(scores: Tensor, folded: bool) -> np.ndarray:
@@ -235,21 +211,20 @@ def _logits(scores: Tensor, folded: bool) -> np.ndarray:
 # --- prompts, and their scores ---
 
 
-def draw_demonstrations(labels: Sequence[int], per_label: int = 16, pool: int = 1000, seed: int = 0) -> list[int]:
-    """Which rows of a training set are shown: so many of each label out of `pool` random ones, in random order.
+def draw_demonstrations(labels: Sequence[int], per_label: int = 16, seed: int = 0) -> list[int]:
+    """Which rows of a training set are shown: so many of each label out of 1,000 random ones, in random order.
 
     Raises:
-        UserError: the pool has too few rows of a label.
+        UserError: these have too few rows of a label.
     """
     generator = np.random.default_rng(seed)
-    drawn = generator.permutation(len(labels))[:pool].tolist()
+    drawn = generator.permutation(len(labels))[:_POOL].tolist()
     chosen = []
     for label in sorted(set(labels)):
         of_label = [row for row in drawn if labels[row] == label][:per_label]
         if len(of_label) < per_label:
             raise UserError(
-                f"{len(of_label)} of {len(drawn)} rows have label {label}; {per_label} are to be shown: draw from a "
-                "larger pool, or show fewer."
+                f"{len(of_label)} of {len(drawn)} rows have label {label}, and {per_label} are to be shown; show fewer."
             )
         chosen += of_label
     return [chosen[place] for place in generator.permutation(len(chosen))]
@@ -266,13 +241,6 @@ def demonstrate(question: Question, rows: Sequence[Mapping]) -> str:
     return "".join(f"{example}\n\n" for example in shown)
 
 
-class Scores(NamedTuple):
-    """Log-likelihoods of the answers in nats, one a label: of all tokens, and a token."""
-
-    total: Tensor  # (labels,)
-    mean: Tensor  # (labels,)
-
-
 class CausalPrompt:
     """Ranks answers by a causal language model. The demonstrations are read once, for all examples.
 
@@ -286,14 +254,10 @@ class CausalPrompt:
     """
 
     def __init__(
-        self,
-        model: PreTrainedModel,
-        tokenizer: PreTrainedTokenizerBase,
-        question: Question,
-        demonstrations: str = "",
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, question: Question, demonstrations: str = ""
     ):
-        self.model, self.tokenizer, self.question = model.eval(), tokenizer, question
-        self.demonstrations = demonstrations
+        self.model, self.tokenizer = model.eval(), tokenizer
+        self.question, self.demonstrations = question, demonstrations
         start = tokenizer.bos_token_id if tokenizer.bos_token_id is not None else tokenizer.eos_token_id
         self._start = [] if start is None else [start]
         # without the line breaks at the end, so that these tokens begin every text with these demonstrations
@@ -301,12 +265,12 @@ class CausalPrompt:
         self._cache = self._run(self.prefix, None).past_key_values if self.prefix else None
 
     @torch.no_grad()
-    def scores(self, text: str, text_pair: str | None = None) -> Scores:
-        """The scores of all answers for one example."""
+    def scores(self, text: str, text_pair: str | None = None) -> Tensor:
+        """Log-likelihoods of all answers in nats, `(2, answers)`: of all their tokens, and a token."""
         before = self.demonstrations + ask(self.question, text, text_pair)
         asked, wholes = self._ids(before), [self._ids(f"{before} {answer}") for answer in self.question.answers]
         scored = [self._log_likelihoods(asked, whole) for whole in wholes]  # (tokens,) each
-        return Scores(torch.stack([each.sum() for each in scored]), torch.stack([each.mean() for each in scored]))
+        return torch.stack([torch.stack([each.sum(), each.mean()]) for each in scored], dim=1)
 
     def _log_likelihoods(self, asked: list[int], ids: list[int]) -> Tensor:
         """Of the tokens that an answer adds to what was asked, where `ids` are those of both, `(tokens,)`."""
@@ -325,25 +289,16 @@ class CausalPrompt:
         return self.model(inputs, past_key_values=cache, use_cache=True, return_dict=True)
 
 
-def load_causal_lm(name_or_path: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+def load_causal_lm(name_or_path: str | Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """A causal language model from a folder or the hub, with its tokenizer.
 
     Raises:
         UserError: no such model, or a masked one (transformers would load BERT as a causal model, too).
     """
     tokenizer, config = (load_pretrained(each, name_or_path) for each in (AutoTokenizer, AutoConfig))
-    if _is_masked_lm(config):
-        kind = ", ".join(config.architectures or [type(config).__name__])
-        raise UserError(f"{name_or_path!r} is a masked LM ({kind}); expected a causal one, as gpt2.")
+    if type(config) in MODEL_FOR_MASKED_LM_MAPPING and not getattr(config, "is_decoder", False):
+        raise UserError(f"{str(name_or_path)!r} is a masked LM ({config.model_type}); expected a causal one, as gpt2.")
     return load_pretrained(AutoModelForCausalLM, name_or_path, **LOADING), tokenizer
-
-
-def _is_masked_lm(config: PreTrainedConfig) -> bool:
-    """Whether the family has masked LMs, and the checkpoint does not say that it is the family's causal one."""
-    families = MODEL_FOR_MASKED_LM_MAPPING, MODEL_FOR_CAUSAL_LM_MAPPING
-    masked, causal = (classes.get(type(config), None) for classes in families)
-    is_causal = causal not in (None, masked) and causal.__name__ in (config.architectures or ())
-    return masked is not None and not is_causal
 
 
 @torch.no_grad()
@@ -370,9 +325,3 @@ def masked_lm_scores(plm: SharedPLM, prompts: Sequence[str], answers: Sequence[s
     with evaluating(plm):
         logits = plm.masked_lm_logits(batch, mask).float().log_softmax(-1)  # (prompts, vocab)
     return logits[:, [pieces[0] for pieces in ids]].cpu()
-
-
-def shorten(text: str, tokenizer: PreTrainedTokenizerBase, n: int) -> str:
-    """The beginning of a text, at most `n` tokens of it, so that what follows it in a prompt still fits."""
-    ends = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
-    return text if len(ends) <= n else text[: ends[n - 1][1]]
