@@ -2,50 +2,50 @@
 
 A bias model is fitted on the training set and says, for each example, how likely each label is by the shortcut alone.
 `AddBias` puts that beside the examples, where product of experts, Learned-Mixin, Reweight and confidence regularization
-read it.
+read it. `mtlib.methods.bias_models` has the models by name.
 """
 
-import math
-import re
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from datasets import Dataset
+from torch import Tensor
 
 from mtlib.encoding import check_labels
 from mtlib.errors import UserError
 from mtlib.method import Prepared, Preparer, check_labelled, check_texts, with_column
+from mtlib.objectives import Objective, ObjectiveOutput
 from mtlib.plm import SharedPLM
 
 SMALLEST = 1e-6  # probability that a bias model gives, so that its logarithm is finite
 
 
-class BiasModel(ABC):
-    """What a bias model looks at, and the classifier on top of it. It never sees more than one training set's texts."""
+def logistic_regression():
+    from sklearn.linear_model import LogisticRegression
 
-    pair: bool | None = None  # the kind of task it is for: pairs of texts, single texts; None: both
+    return LogisticRegression(C=100.0, max_iter=1000)
 
-    @abstractmethod
-    def features(self, plm: SharedPLM, texts: Sequence[str], pairs: Sequence[str] | None) -> np.ndarray:
-        """What its classifier reads: one row an example, numbers `(n, features)` or words `(n,)`."""
 
-    def classifier(self):
-        """A new scikit-learn classifier on the features."""
-        from sklearn.linear_model import LogisticRegression
+class BiasModel(NamedTuple):
+    """What a bias model looks at, and the classifier on top of it.
 
-        return LogisticRegression(C=100.0, max_iter=1000)
+    Args:
+        name: in messages.
+        features: `(plm, texts, second texts or None)` -> what the classifier reads: one row an example, numbers
+            `(n, features)` or texts `(n,)`.
+        classifier: makes a new one, of scikit-learn.
+        pair: the kind of task it is for: pairs of texts, single texts; None: both.
+        entailment: it tells entailment (label 0, in GLUE's order) from the rest, of which the other labels get equal
+            parts, as in the code of Clark et al.
+    """
 
-    def probabilities(self, classifier, features: np.ndarray, n_labels: int) -> np.ndarray:
-        """The fitted classifier's probabilities, `(n, n_labels)`; 0 for a label that it has not seen."""
-        probabilities = np.zeros((len(features), n_labels))
-        probabilities[:, classifier.classes_] = classifier.predict_proba(features)
-        return probabilities
-
-    def labels(self, labels: np.ndarray) -> np.ndarray:
-        """What the classifier is fitted to tell apart; by default the labels as they are."""
-        return labels
+    name: str
+    features: Callable[[SharedPLM, Sequence[str], Sequence[str] | None], np.ndarray]
+    classifier: Callable[[], object] = logistic_regression
+    pair: bool | None = None
+    entailment: bool = False
 
 
 @dataclass(frozen=True)
@@ -71,44 +71,20 @@ class AddBias(Preparer):
         check_texts(examples, self)
         check_labelled(examples, self)
         check_labels("the training set", examples, plm.config.num_labels)
-        if self.model.pair is not None and self.model.pair != ("text_pair" in examples.column_names):
+        pairs = examples["text_pair"][:] if "text_pair" in examples.column_names else None
+        if self.model.pair not in (None, pairs is not None):
             kind = "pairs of texts" if self.model.pair else "single texts"
             raise UserError(
-                f"the bias model {type(self.model).__name__} is for {kind}, and the examples have the columns "
+                f"the bias model {self.model.name} is for {kind}, and the examples have the columns "
                 f"{', '.join(examples.column_names)}; take another model, or keep `text_pair` when tokenising."
             )
-        pairs = examples["text_pair"][:] if "text_pair" in examples.column_names else None
-        features = self.model.features(plm, examples["text"][:], pairs)
-        labels = np.array(examples["labels"][:])
+        features, labels = self.model.features(plm, examples["text"][:], pairs), np.array(examples["labels"][:])
         probabilities = predict_out_of_fold(self.model, features, labels, plm.config.num_labels, self.folds, seed)
         logs = np.log(probabilities)
         shown = logs if features.dtype == object else features
         for name, values in (("bias_log_probabilities", logs), ("bias_features", shown)):
             examples = with_column(examples, name, values.astype(np.float32).tolist())
         return Prepared(examples, bias_quality(probabilities, labels))
-
-
-def check_probabilities(examples: Dataset | None, name: str, n_labels: int, logarithms: bool = False) -> None:
-    """Raise `UserError` where a row of the column `name` does not add up to 1: the loss could then be 0, or anything.
-
-    Without examples, and where they are made on the fly, nothing is checked.
-    """
-    if not isinstance(examples, Dataset) or name not in examples.column_names:
-        return
-
-    def holds(row: object) -> bool:
-        if not isinstance(row, list) or len(row) != n_labels:
-            return False
-        total = sum(math.exp(min(value, 1)) for value in row) if logarithms else sum(row)  # no overflow
-        return abs(total - 1) < 0.01  # room for rounded numbers; False for NaN
-
-    for number, row in enumerate(examples.with_format(None)[name][:]):
-        if not holds(row):
-            what = "logarithms of probabilities" if logarithms else "probabilities"
-            raise UserError(
-                f"row {number} of the training set has {row} for {name}; expected the {what} of {n_labels} labels, "
-                "which add up to 1."
-            )
 
 
 def predict_out_of_fold(
@@ -118,15 +94,19 @@ def predict_out_of_fold(
 
     Where the other folds lack a label, fitting sees all examples.
     """
+    means = np.eye(n_labels)  # (classes, n_labels): how a class of the classifier is shared out among the labels
+    if model.entailment:
+        labels = (labels != 0).astype(int)
+        means = np.stack([means[0], (1 - means[0]) / (n_labels - 1)])
     fold_of = np.random.default_rng(seed).permutation(len(labels)) % min(folds, len(labels))
-    classes, probabilities = model.labels(labels), np.empty((len(labels), n_labels))
+    probabilities = np.empty((len(labels), n_labels))
     for fold in range(fold_of.max() + 1):
         left_out = fold_of == fold
-        seen = ~left_out if set(classes[~left_out]) == set(classes) else np.ones_like(left_out)
-        if len(set(classes[seen])) < 2:
+        seen = ~left_out if set(labels[~left_out]) == set(labels) else np.ones_like(left_out)
+        if len(set(labels[seen])) < 2:
             raise UserError("the training set has one label only; a bias model needs two to tell apart.")
-        classifier = model.classifier().fit(features[seen], classes[seen])
-        probabilities[left_out] = model.probabilities(classifier, features[left_out], n_labels)
+        classifier = model.classifier().fit(features[seen], labels[seen])
+        probabilities[left_out] = classifier.predict_proba(features[left_out]) @ means[classifier.classes_]
     probabilities = probabilities.clip(SMALLEST)
     return probabilities / probabilities.sum(axis=1, keepdims=True)
 
@@ -143,6 +123,37 @@ def bias_quality(probabilities: np.ndarray, labels: np.ndarray) -> dict[str, flo
     }
 
 
-def words(text: str) -> list[str]:
-    """The words of a text in lower case, punctuation left out."""
-    return re.findall(r"\w+(?:'\w+)?", text.lower())
+class ReadsBias(Objective):
+    """A loss that reads `bias_log_probabilities`, `(batch, classes)`, which `AddBias` puts beside each example.
+
+    A class below it has a `loss`, or a `forward` of its own.
+    """
+
+    loss: Callable[[Tensor, dict], Tensor]  # of class logits `(batch, classes)` and the batch: scalar
+    columns = {"bias_log_probabilities": 0.0}  # noqa: RUF012  (never changed)
+    prepared_by = "mtlib.methods.bias.AddBias"
+
+    def build(self, plm: SharedPLM, examples: Dataset | None = None) -> None:
+        for name in self.columns if isinstance(examples, Dataset) else ():
+            if name in examples.column_names:
+                check_distributions(name, examples.with_format(None)[name][:], plm.config.num_labels)
+
+    def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
+        logits = plm.classify(batch)  # (batch, classes)
+        return ObjectiveOutput({"ft_loss": self.loss(logits, batch)}, {"ft_loss": 1.0}, logits)
+
+
+def check_distributions(name: str, rows: Sequence, n_labels: int) -> None:
+    """Raise `UserError` where a row does not add up to 1: the loss could then be 0, or anything.
+
+    The rows of a column named `..._log_probabilities` are logarithms.
+    """
+    what = "logarithms of probabilities" if name.endswith("log_probabilities") else "probabilities"
+    for number, row in enumerate(rows):
+        values = np.asarray(row, dtype=float)
+        total = (np.exp(values.clip(max=1)) if what.startswith("log") else values).sum()  # no overflow
+        if values.shape != (n_labels,) or not abs(total - 1) < 0.01:  # room for rounded numbers; NaN is not less
+            raise UserError(
+                f"row {number} of the training set has {row} for {name}; expected the {what} of {n_labels} labels, "
+                "which add up to 1."
+            )

@@ -1,6 +1,7 @@
 """The bias models, by name: words, the overlap of two texts, and the testbed's planted shortcut."""
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Sequence
 from functools import cache
 from typing import Annotated, Literal, NamedTuple
 
@@ -12,7 +13,7 @@ from torch.nn.functional import normalize
 
 from mtlib.contexts import evaluating
 from mtlib.errors import UserError
-from mtlib.methods.bias import AddBias, BiasModel, words
+from mtlib.methods.bias import AddBias, BiasModel
 from mtlib.plm import SharedPLM
 from mtlib.settings import Settings, check_choice
 from mtlib.testbed.generator import shortcut_label
@@ -22,43 +23,21 @@ from mtlib.tokens import text_reader
 _LONGEST, _BATCH = 64, 64  # tokens of a text, special ones included, as in the code of Karimi Mahabadi et al.; pairs
 
 
-class LexicalOverlap(BiasModel):
-    """For paraphrases: the share of words that both texts have, of all, of the first's, of the second's."""
-
-    pair = True
-
-    def features(self, plm, texts, pairs) -> np.ndarray:
-        rows = []
-        for a, b in zip(texts, pairs, strict=True):
-            first, second = set(words(a)), set(words(b))
-            shared = len(first & second)
-            rows.append([shared / max(len(part), 1) for part in (first | second, first, second)])
-        return np.array(rows)
+def words(text: str) -> list[str]:
+    """The words of a text in lower case, punctuation left out."""
+    return re.findall(r"\w+(?:'\w+)?", text.lower())
 
 
-class BagOfWords(BiasModel):
-    """For single texts: logistic regression on which words there are."""
-
-    pair = False
-
-    def features(self, plm, texts, pairs) -> np.ndarray:
-        return _with_words(texts)
-
-    def classifier(self):
-        from sklearn.feature_extraction.text import CountVectorizer
-        from sklearn.linear_model import LogisticRegression
-        from sklearn.pipeline import make_pipeline
-
-        return make_pipeline(CountVectorizer(tokenizer=words, token_pattern=None, binary=True), LogisticRegression())
+# --- words ---
 
 
-class HypothesisOnly(BagOfWords):
-    """For pairs: the bag of words of the second text, which by itself should tell nothing."""
+def all_words(plm, texts, pairs) -> np.ndarray:
+    return _with_words(texts)
 
-    pair = True
 
-    def features(self, plm, texts, pairs) -> np.ndarray:
-        return _with_words(pairs)
+def hypothesis_words(plm, texts, pairs) -> np.ndarray:
+    """The second text alone, which by itself should tell nothing."""
+    return _with_words(pairs)
 
 
 def _with_words(texts) -> np.ndarray:
@@ -67,29 +46,36 @@ def _with_words(texts) -> np.ndarray:
     return np.array(texts, dtype=object)
 
 
-class EntailmentBias(BiasModel):
-    """Logistic regression on features of a pair: it tells entailment from the rest, with balanced classes.
+def bag_of_words():
+    """Logistic regression on which words there are."""
+    from sklearn.feature_extraction.text import CountVectorizer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
 
-    Neutral and contradiction get half of the rest each, as in the code of Clark et al.
-    """
-
-    pair = True
-
-    def classifier(self):
-        from sklearn.linear_model import LogisticRegression
-
-        return LogisticRegression(C=100.0, class_weight="balanced", solver="liblinear")
-
-    def labels(self, labels: np.ndarray) -> np.ndarray:
-        return (labels != 0).astype(int)  # entailment is 0, in GLUE's order
-
-    def probabilities(self, classifier, features: np.ndarray, n_labels: int) -> np.ndarray:
-        two = super().probabilities(classifier, features, 2)  # entailment, or not
-        return np.hstack([two[:, :1], np.repeat(two[:, 1:] / (n_labels - 1), n_labels - 1, axis=1)])
+    return make_pipeline(CountVectorizer(tokenizer=words, token_pattern=None, binary=True), LogisticRegression())
 
 
-class Overlap(EntailmentBias):
-    """Clark et al. 2019, for entailment: seven features of how the hypothesis's words stand in the premise.
+# --- overlap of two texts ---
+
+
+def lexical_overlap(plm, texts, pairs) -> np.ndarray:
+    """The share of words that both texts have, of all, of the first's, of the second's."""
+    rows = []
+    for a, b in zip(texts, pairs, strict=True):
+        first, second = set(words(a)), set(words(b))
+        rows.append([len(first & second) / max(len(part), 1) for part in (first | second, first, second)])
+    return np.array(rows)
+
+
+def balanced():
+    """Logistic regression with balanced classes, as in the code of Clark et al."""
+    from sklearn.linear_model import LogisticRegression
+
+    return LogisticRegression(C=100.0, class_weight="balanced", solver="liblinear")
+
+
+def overlap(plm: SharedPLM, texts, pairs) -> np.ndarray:
+    """Clark et al. 2019: seven features of how the hypothesis's words stand in the premise.
 
     They are: the hypothesis is a contiguous part of the premise; all its words are in the premise; the share of them
     that are; log max(|P| - |H|, 1), in words; and over the words of the hypothesis the mean, the smallest and the
@@ -98,43 +84,30 @@ class Overlap(EntailmentBias):
     A word's vector is the mean of its pieces' input embeddings in the trunk, where Clark et al. take fastText's; words
     are looked up in lower case.
     """
+    table = plm.trunk.get_input_embeddings().weight.detach().float().cpu().numpy()  # (vocab, hidden)
 
-    def features(self, plm: SharedPLM, texts, pairs) -> np.ndarray:
-        table = plm.trunk.get_input_embeddings().weight.detach().float().cpu().numpy()  # (vocab, hidden)
+    @cache
+    def unit(word: str) -> np.ndarray:
+        ids = plm.tokenizer(f" {word}", add_special_tokens=False)["input_ids"]
+        vector = table[ids].mean(axis=0) if ids else np.zeros(table.shape[1])
+        return vector / max(np.linalg.norm(vector), 1e-12)
 
-        @cache
-        def unit(word: str) -> np.ndarray:
-            ids = plm.tokenizer(f" {word}", add_special_tokens=False)["input_ids"]
-            vector = table[ids].mean(axis=0) if ids else np.zeros(table.shape[1])
-            return vector / max(np.linalg.norm(vector), 1e-12)
-
-        return np.array([self._row(words(a), words(b), unit) for a, b in zip(texts, pairs, strict=True)])
-
-    def _row(self, premise: list[str], hypothesis: list[str], unit: Callable[[str], np.ndarray]) -> list[float]:
-        inside = [word in premise for word in hypothesis]
-        best = [0.0] * len(hypothesis)
+    def row(premise: list[str], hypothesis: list[str]) -> list[float]:
+        inside, best = [word in premise for word in hypothesis], np.zeros(max(len(hypothesis), 1))
         if premise and hypothesis:
             cosines = np.stack([*map(unit, hypothesis)]) @ np.stack([*map(unit, premise)]).T
-            best = [1.0 if there else float(row) for there, row in zip(inside, cosines.max(axis=1), strict=True)]
-        smallest = sorted(best) or [0.0]
+            best = np.where(inside, 1.0, cosines.max(axis=1))
+        smallest, length = np.sort(best), max(len(premise) - len(hypothesis), 1)
         return [
-            float(is_part(hypothesis, premise)),
-            float(all(inside)),
-            sum(inside) / max(len(inside), 1),
-            np.log(max(len(premise) - len(hypothesis), 1)),
-            sum(best) / max(len(best), 1),
-            smallest[0],
-            smallest[min(1, len(smallest) - 1)],
-        ]
+            is_part(hypothesis, premise), all(inside), sum(inside) / max(len(inside), 1), np.log(length),
+            best.mean(), smallest[0], smallest[min(1, len(smallest) - 1)],
+        ]  # fmt: skip
+
+    return np.array([row(words(a), words(b)) for a, b in zip(texts, pairs, strict=True)], dtype=float)
 
 
-class _Tokens(NamedTuple):
-    pieces: list[str]  # without special tokens
-    states: Tensor  # (pieces, hidden), each of length 1
-
-
-class TokenOverlap(EntailmentBias):
-    """Karimi Mahabadi et al. 2020, for entailment: six of their seven features, on the model's own tokens.
+def token_overlap(plm: SharedPLM, texts, pairs) -> np.ndarray:
+    """Karimi Mahabadi et al. 2020: six of their seven features, on the model's own tokens.
 
     They are: all tokens of the hypothesis are in the premise; the share of its distinct tokens that are; it is a
     contiguous part of the premise; and over its tokens the mean, the largest and the smallest of the best cosine with a
@@ -145,27 +118,27 @@ class TokenOverlap(EntailmentBias):
     those of the pretrained model, computed once and without dropout, and each is multiplied by its own padding.
     """
 
-    def features(self, plm: SharedPLM, texts: Sequence[str], pairs: Sequence[str]) -> np.ndarray:
-        rows = []
-        with torch.no_grad(), evaluating(plm), torch.autocast(plm.device.type, enabled=False):
-            for first in range(0, len(texts), _BATCH):
-                some = slice(first, first + _BATCH)
-                rows += map(self._row, _read(plm, texts[some]), _read(plm, pairs[some]))
-        return np.array(rows)
-
-    def _row(self, premise: _Tokens, hypothesis: _Tokens) -> list[float]:
+    def row(premise: _Tokens, hypothesis: _Tokens) -> list[float]:
         inside = {piece: piece in premise.pieces for piece in hypothesis.pieces}
         best = torch.zeros(1)  # of a text without tokens
         if premise.pieces and hypothesis.pieces:
             best = (hypothesis.states @ premise.states.T).amax(1)  # (pieces of the hypothesis,)
         return [
-            float(all(inside.values())),
-            sum(inside.values()) / max(len(inside), 1),
-            float(is_part(hypothesis.pieces, premise.pieces)),
-            best.mean().item(),
-            best.max().item(),
-            best.min().item(),
-        ]
+            all(inside.values()), sum(inside.values()) / max(len(inside), 1),
+            is_part(hypothesis.pieces, premise.pieces), best.mean().item(), best.max().item(), best.min().item(),
+        ]  # fmt: skip
+
+    rows = []
+    with torch.no_grad(), evaluating(plm), torch.autocast(plm.device.type, enabled=False):
+        for first in range(0, len(texts), _BATCH):
+            some = slice(first, first + _BATCH)
+            rows += map(row, _read(plm, texts[some]), _read(plm, pairs[some]))
+    return np.array(rows, dtype=float)
+
+
+class _Tokens(NamedTuple):
+    pieces: list[str]  # without special tokens
+    states: Tensor  # (pieces, hidden), each of length 1
 
 
 def _read(plm: SharedPLM, texts: Sequence[str]) -> list[_Tokens]:
@@ -183,32 +156,39 @@ def _read(plm: SharedPLM, texts: Sequence[str]) -> list[_Tokens]:
     ]
 
 
-class Shortcut(BiasModel):
-    """Logistic regression on the label that the shortcut suggests: how often it is right, learned from the data.
-
-    For texts of the testbed. The task is told from the number of labels and from whether there are pairs.
-    """
-
-    def features(self, plm, texts, pairs) -> np.ndarray:
-        n_labels = plm.config.num_labels
-        task = "sentiment" if pairs is None else "nli" if n_labels == LABELS["nli"] else "paraphrase"
-        grammar = load_grammar(task)
-        rows = [(text,) for text in texts] if pairs is None else zip(texts, pairs, strict=True)
-        return np.eye(n_labels)[[shortcut_label(grammar, *row) for row in rows]]
-
-
 def is_part(inner: list[str], outer: list[str]) -> bool:
     """Whether the words of `inner` stand in `outer` one after the other."""
     return any(outer[start : start + len(inner)] == inner for start in range(len(outer) - len(inner) + 1))
 
 
+# --- the testbed ---
+
+
+def shortcut(plm: SharedPLM, texts, pairs) -> np.ndarray:
+    """The label that the testbed's shortcut suggests; how often it is right, the classifier learns from the data.
+
+    The task is told from the number of labels and from whether there are pairs.
+    """
+    n_labels = plm.config.num_labels
+    task = "sentiment" if pairs is None else "nli" if n_labels == LABELS["nli"] else "paraphrase"
+    grammar = load_grammar(task)
+    rows = [(text,) for text in texts] if pairs is None else zip(texts, pairs, strict=True)
+    return np.eye(n_labels)[[shortcut_label(grammar, *row) for row in rows]]
+
+
+# --- by name ---
+
+
 BIAS_MODELS = {
-    "overlap": Overlap,
-    "token_overlap": TokenOverlap,
-    "lexical_overlap": LexicalOverlap,
-    "hypothesis_only": HypothesisOnly,
-    "bag_of_words": BagOfWords,
-    "shortcut": Shortcut,
+    model.name: model
+    for model in (
+        BiasModel("overlap", overlap, balanced, pair=True, entailment=True),
+        BiasModel("token_overlap", token_overlap, balanced, pair=True, entailment=True),
+        BiasModel("lexical_overlap", lexical_overlap, pair=True),
+        BiasModel("hypothesis_only", hypothesis_words, bag_of_words, pair=True),
+        BiasModel("bag_of_words", all_words, bag_of_words, pair=False),
+        BiasModel("shortcut", shortcut),
+    )
 }
 # those that fit a task; the first is its default
 BIAS_OF_TASK = {
@@ -216,7 +196,6 @@ BIAS_OF_TASK = {
     "nli": ("overlap", "token_overlap", "lexical_overlap", "hypothesis_only", "shortcut"),
     "paraphrase": ("lexical_overlap", "overlap", "hypothesis_only", "shortcut"),
 }
-ENTAILMENT = ("overlap", "token_overlap")  # these tell entailment from the rest
 Bias = Literal["by_task", *BIAS_MODELS]
 
 
@@ -234,4 +213,4 @@ def bias_for(task: str, bias: str) -> str:
 def add_bias(settings: BiasSettings) -> AddBias:
     """The preparer of a run, whose task has decided the bias model."""
     check_choice("bias", settings.bias, BIAS_MODELS)
-    return AddBias(BIAS_MODELS[settings.bias]())
+    return AddBias(BIAS_MODELS[settings.bias])

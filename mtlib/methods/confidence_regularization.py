@@ -1,6 +1,5 @@
 """Confidence regularization: a student of a teacher whose confidence is cut where a bias model is right."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -10,60 +9,43 @@ from torch import Tensor
 from mtlib.contexts import evaluating
 from mtlib.encoding import Collator, batches_by_length
 from mtlib.method import LearningRates, Method, Prepared, Preparer, Stage, check_labelled, with_column
-from mtlib.methods.bias import check_probabilities
+from mtlib.methods.bias import ReadsBias
 from mtlib.methods.bias_models import BiasSettings, add_bias
-from mtlib.objectives import FineTuning, Objective, ObjectiveOutput
+from mtlib.objectives import FineTuning
 from mtlib.plm import SharedPLM
 
 
 def confidence_regularization_loss(
-    logits: Tensor,
-    teacher_probabilities: Tensor,
-    bias_probabilities: Tensor,
-    labels: Tensor,
-) -> tuple[Tensor, dict[str, Tensor]]:
+    logits: Tensor, teacher_probabilities: Tensor, bias_log_probabilities: Tensor, labels: Tensor
+) -> Tensor:
     """L = -mean of sum_j s_j log p_j, where s_j is proportional to t_j^(1 - b_y) (Utama et al. 2020).
 
     At b_y = 0 this is plain distillation, at b_y = 1 the target is uniform. The gold label enters through b_y alone.
 
     Args:
-        logits: of the student, `(batch, classes)`.
+        logits: of the student, `(batch, classes)`; gradients reach these alone.
         teacher_probabilities: t, `(batch, classes)`.
-        bias_probabilities: b, `(batch, classes)`.
+        bias_log_probabilities: log b, `(batch, classes)`.
         labels: gold labels, `(batch,)`.
 
     Returns:
-        The loss (scalar, nats, float32) and its part `ft_loss`, the same. Gradients reach the logits alone.
+        Scalar, nats, float32.
     """
-    bias = bias_probabilities.detach().float().gather(1, labels[:, None])  # (batch, 1)
+    bias = bias_log_probabilities.detach().float().exp().gather(1, labels[:, None])  # (batch, 1)
     softened = teacher_probabilities.detach().float() ** (1 - bias).clamp(min=0)  # (batch, classes)
     soft_labels = softened / softened.sum(-1, keepdim=True)
-    loss = -(soft_labels * logits.float().log_softmax(-1)).sum(-1).mean()
-    return loss, {"ft_loss": loss}
+    return -(soft_labels * logits.float().log_softmax(-1)).sum(-1).mean()
 
 
-class ConfidenceRegularization(Objective):
-    """The student's loss. Preparers put `teacher_probabilities` and `bias_log_probabilities` beside each example.
-
-    Both are `(batch, classes)`.
-    """
+class ConfidenceRegularization(ReadsBias):
+    """The student's loss, which also reads `teacher_probabilities`, `(batch, classes)`."""
 
     name = "confidence_regularization"
+    columns = {"teacher_probabilities": 0.0, "bias_log_probabilities": 0.0}  # noqa: RUF012  (never changed)
     prepared_by = "a fine-tuned teacher (AddTeacher, of this module) and a bias model (mtlib.methods.bias.AddBias)"
 
-    @property
-    def columns(self) -> Mapping[str, float]:
-        return {"teacher_probabilities": 0.0, "bias_log_probabilities": 0.0}
-
-    def build(self, plm: SharedPLM, examples: Dataset | None = None) -> None:
-        check_probabilities(examples, "teacher_probabilities", plm.config.num_labels)
-        check_probabilities(examples, "bias_log_probabilities", plm.config.num_labels, logarithms=True)
-
-    def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
-        logits = plm.classify(batch)  # (batch, classes)
-        teacher, bias = batch["teacher_probabilities"], batch["bias_log_probabilities"].exp()
-        _, parts = confidence_regularization_loss(logits, teacher, bias, batch["labels"])
-        return ObjectiveOutput(parts, {"ft_loss": 1.0}, logits)
+    def loss(self, logits: Tensor, batch: dict) -> Tensor:
+        return confidence_regularization_loss(logits, *(batch[name] for name in self.columns), batch["labels"])
 
 
 @dataclass(frozen=True)

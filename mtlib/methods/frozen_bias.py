@@ -1,7 +1,7 @@
 """Methods with a frozen bias model (Clark et al. 2019): Learned-Mixin+H, Bias Product and Reweight."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable
 from contextlib import ExitStack
 
 import torch
@@ -9,122 +9,64 @@ from datasets import Dataset
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, softplus
 
-from mtlib.method import LearningRates, Method, Stage
-from mtlib.methods.bias import SMALLEST, check_probabilities
+from mtlib.method import Method, Stage
+from mtlib.methods.bias import SMALLEST, ReadsBias
 from mtlib.methods.bias_models import BiasSettings, add_bias
 from mtlib.objectives import Objective, ObjectiveOutput, fine_tuning_loss, require_built
 from mtlib.plm import SharedPLM
 
 
-def learned_mixin_loss(
-    logits: Tensor,
-    bias_log_probabilities: Tensor,
-    labels: Tensor,
-    gate: Tensor,
-    entropy_weight: float = 0.03,
-) -> tuple[Tensor, dict[str, Tensor]]:
-    """L = CE(log p + g log b, y) + entropy_weight * H(softmax(g log b)), batch means (Clark et al. 2019).
-
-    The entropy is added: it rewards a peaked scaled bias, so that the gate cannot go to 0 and switch the ensemble off.
-    With g = 1 and `entropy_weight` 0 this is `bias_product_loss`.
+def bias_product_loss(logits: Tensor, bias_log_probabilities: Tensor, labels: Tensor) -> Tensor:
+    """L = CE(log p + log b, y), batch mean in nats, float32: an ensemble without a gate (Clark et al. 2019).
 
     Args:
         logits: of the model, `(batch, classes)`.
         bias_log_probabilities: log b, `(batch, classes)`, below log 1e-6 taken for that; no gradient reaches it.
         labels: gold labels, `(batch,)`.
+    """
+    return fine_tuning_loss(logits.float().log_softmax(-1) + _finite(bias_log_probabilities), labels)
+
+
+class BiasProduct(ReadsBias):
+    """Cross-entropy of the product with the bias; at test the model stands alone."""
+
+    name = "bias_product"
+
+    def loss(self, logits: Tensor, batch: dict) -> Tensor:
+        return bias_product_loss(logits, batch["bias_log_probabilities"], batch["labels"])
+
+
+def learned_mixin_losses(
+    logits: Tensor, bias_log_probabilities: Tensor, labels: Tensor, gate: Tensor
+) -> dict[str, Tensor]:
+    """The two terms of L = CE(log p + g log b, y) + w H(softmax(g log b)), batch means (Clark et al. 2019).
+
+    The entropy is added: it rewards a peaked scaled bias, so that the gate cannot go to 0 and switch the ensemble off.
+    At g = 1 the first term is `bias_product_loss`.
+
+    Args:
+        logits, bias_log_probabilities, labels: as there.
         gate: g, 0 or more, `(batch,)`.
-        entropy_weight: the paper's 0.03 for MNLI.
 
     Returns:
-        The loss (scalar, nats, float32) and its parts `ft_loss` (of the ensemble) and `entropy` (unweighted).
+        `ft_loss` (of the ensemble) and `entropy` (unweighted): scalars, nats, float32.
     """
     scaled = gate.float()[:, None] * _finite(bias_log_probabilities)  # (batch, classes)
     log_scaled = scaled.log_softmax(-1)
-    parts = {
+    return {
         "ft_loss": fine_tuning_loss(logits.float().log_softmax(-1) + scaled, labels),
         "entropy": -(log_scaled.exp() * log_scaled).sum(-1).mean(),
     }
-    return parts["ft_loss"] + entropy_weight * parts["entropy"], parts
 
 
-def bias_product_loss(
-    logits: Tensor, bias_log_probabilities: Tensor, labels: Tensor
-) -> tuple[Tensor, dict[str, Tensor]]:
-    """L = CE(log p + log b, y), batch mean: an ensemble without a gate (Clark et al. 2019).
-
-    Args:
-        logits: of the model, `(batch, classes)`.
-        bias_log_probabilities: log b, `(batch, classes)`, below log 1e-6 taken for that; no gradient reaches it.
-        labels: gold labels, `(batch,)`.
-
-    Returns:
-        The loss (scalar, nats, float32) and its part `ft_loss`, the same.
-    """
-    product = logits.float().log_softmax(-1) + _finite(bias_log_probabilities)  # (batch, classes)
-    loss = fine_tuning_loss(product, labels)
-    return loss, {"ft_loss": loss}
-
-
-def reweight_loss(logits: Tensor, bias_probabilities: Tensor, labels: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-    """L = sum of (1 - b_y) CE(p, y) / sum of (1 - b_y): examples count the less, the better the bias explains them.
-
-    Args:
-        logits: of the model, `(batch, classes)`.
-        bias_probabilities: b, `(batch, classes)`; no gradient reaches it.
-        labels: gold labels, `(batch,)`.
-
-    Returns:
-        The loss (scalar, nats, float32; 0 where all weights are 0) and its part `ft_loss`, the same.
-    """
-    weights = _reweighting(bias_probabilities, labels)  # (batch,)
-    losses = cross_entropy(logits.float(), labels, reduction="none")  # (batch,)
-    loss = (weights * losses).sum() / weights.sum().clamp(min=torch.finfo(torch.float32).tiny)
-    return loss, {"ft_loss": loss}
-
-
-def _finite(bias_log_probabilities: Tensor) -> Tensor:
-    """Without a gradient, and with probabilities below `SMALLEST` taken for that: log 0 would give NaN."""
-    return bias_log_probabilities.detach().float().clamp(min=math.log(SMALLEST))
-
-
-def _reweighting(bias_probabilities: Tensor, labels: Tensor) -> Tensor:
-    """1 - b_y, `(batch,)`."""
-    return (1 - bias_probabilities.detach().float().gather(1, labels[:, None]).squeeze(1)).clamp(min=0)
-
-
-def classify_with_state(plm: SharedPLM, batch: dict) -> tuple[Tensor, Tensor]:
-    """Class logits `(batch, num_labels)`, and the state of each text before dropout `(batch, hidden)`, in one pass."""
-    read = []  # by the parts of the classifier that stand above the trunk, in their order
-    with ExitStack() as hooks:
-        for part in plm.classifier.children():
-            if part is not plm.trunk:
-                hooks.enter_context(part.register_forward_pre_hook(lambda module, args: read.append(args[0])))
-        logits = plm.classify(batch)
-    state = read[0]  # (batch, hidden), or (batch, seq, hidden) where the head takes the first token itself
-    return logits, state[:, 0] if state.ndim == 3 else state
-
-
-class _WithFrozenBias(Objective):
-    """For objectives that read `bias_log_probabilities`, `(batch, classes)`, which a preparer has added."""
-
-    prepared_by = "mtlib.methods.bias.AddBias"
-
-    @property
-    def columns(self) -> Mapping[str, float]:
-        return {"bias_log_probabilities": 0.0}
-
-    def build(self, plm: SharedPLM, examples: Dataset | None = None) -> None:
-        check_probabilities(examples, "bias_log_probabilities", plm.config.num_labels, logarithms=True)
-
-
-class LearnedMixin(_WithFrozenBias):
+class LearnedMixin(ReadsBias):
     """Learned-Mixin+H: g = softplus(w·h + c) of the state h that the classifier reads, trained along.
 
     Logs the mean `gate`; the share of examples whose label the bias model gets wrong, `misled`; and `gate_misled`, the
     mean of gate * (1 if misled else 0), so that `gate_misled / misled` is the mean gate of these examples.
 
     Args:
-        entropy_weight: 0.03 for MNLI; Utama et al. reran QQP with 0.01.
+        entropy_weight: w, 0.03 for MNLI; Utama et al. reran QQP with 0.01.
     """
 
     name = "learned_mixin"
@@ -142,47 +84,61 @@ class LearnedMixin(_WithFrozenBias):
         require_built(self, self.gate)
         logits, state = classify_with_state(plm, batch)  # (batch, classes), (batch, hidden)
         gate = softplus(self.gate(state).float()).squeeze(1)  # (batch,)
-        bias = batch["bias_log_probabilities"]
-        _, parts = learned_mixin_loss(logits, bias, batch["labels"], gate, self.entropy_weight)
-        misled = (bias.argmax(-1) != batch["labels"]).float()  # (batch,)
+        bias, labels = batch["bias_log_probabilities"], batch["labels"]
+        misled = (bias.argmax(-1) != labels).float()  # (batch,)
         gates = {"gate": gate.detach(), "misled": misled, "gate_misled": gate.detach() * misled}
-        parts |= {name: each.mean() for name, each in gates.items()}
+        parts = learned_mixin_losses(logits, bias, labels, gate) | {name: each.mean() for name, each in gates.items()}
         return ObjectiveOutput(parts, {"ft_loss": 1.0, "entropy": self.entropy_weight}, logits)
 
 
-class BiasProduct(_WithFrozenBias):
-    """Cross-entropy of the product with the bias; at test the model stands alone."""
+def classify_with_state(plm: SharedPLM, batch: dict) -> tuple[Tensor, Tensor]:
+    """Class logits `(batch, num_labels)`, and the state of each text before dropout `(batch, hidden)`, in one pass."""
+    read = []  # by the parts of the classifier that stand above the trunk, in their order
+    with ExitStack() as hooks:
+        for part in plm.classifier.children():
+            if part is not plm.trunk:
+                hooks.enter_context(part.register_forward_pre_hook(lambda module, args: read.append(args[0])))
+        logits = plm.classify(batch)
+    state = read[0]  # (batch, hidden), or (batch, seq, hidden) where the head takes the first token itself
+    return logits, state[:, 0] if state.ndim == 3 else state
 
-    name = "bias_product"
 
-    def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
-        logits = plm.classify(batch)  # (batch, classes)
-        _, parts = bias_product_loss(logits, batch["bias_log_probabilities"], batch["labels"])
-        return ObjectiveOutput(parts, {"ft_loss": 1.0}, logits)
+def reweight_loss(logits: Tensor, bias_log_probabilities: Tensor, labels: Tensor) -> Tensor:
+    """L = sum of (1 - b_y) CE(p, y) / sum of (1 - b_y): examples count the less, the better the bias explains them.
+
+    Arguments as for `bias_product_loss`; in nats, float32; 0 where all weights are 0.
+    """
+    weights = _reweighting(bias_log_probabilities, labels)  # (batch,)
+    losses = cross_entropy(logits.float(), labels, reduction="none")  # (batch,)
+    return (weights * losses).sum() / weights.sum().clamp(min=torch.finfo(torch.float32).tiny)
 
 
-class Reweight(_WithFrozenBias):
+class Reweight(ReadsBias):
     """Cross-entropy in which an example weighs 1 - b_y."""
 
     name = "reweight"
 
     def sizes(self, batch: dict) -> dict[str, Tensor | int]:
-        return {"ft_loss": _reweighting(batch["bias_log_probabilities"].exp(), batch["labels"]).sum()}
+        return {"ft_loss": _reweighting(batch["bias_log_probabilities"], batch["labels"]).sum()}
 
-    def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
-        logits = plm.classify(batch)  # (batch, classes)
-        bias = batch["bias_log_probabilities"].exp()
-        _, parts = reweight_loss(logits, bias, batch["labels"])
-        return ObjectiveOutput(parts, {"ft_loss": 1.0}, logits)
+    def loss(self, logits: Tensor, batch: dict) -> Tensor:
+        return reweight_loss(logits, batch["bias_log_probabilities"], batch["labels"])
 
 
-def _stages(objective: type[Objective]):
+def _finite(bias_log_probabilities: Tensor) -> Tensor:
+    """Without a gradient, and with probabilities below `SMALLEST` taken for that: log 0 would give NaN."""
+    return bias_log_probabilities.detach().float().clamp(min=math.log(SMALLEST))
+
+
+def _reweighting(bias_log_probabilities: Tensor, labels: Tensor) -> Tensor:
+    """1 - b_y, `(batch,)`."""
+    bias = bias_log_probabilities.detach().float().exp()  # (batch, classes)
+    return (1 - bias.gather(1, labels[:, None]).squeeze(1)).clamp(min=0)
+
+
+def _stages(make: Callable[[], Objective]):
     """The stages of a method that trains on one of these objectives."""
-
-    def stages(settings: BiasSettings, rates: LearningRates, tokenizer) -> tuple[Stage, ...]:
-        return (Stage(objective(), rates, (add_bias(settings),)),)
-
-    return stages
+    return lambda settings, rates, tokenizer: (Stage(make(), rates, (add_bias(settings),)),)
 
 
 LEARNED_MIXIN = Method(

@@ -1,6 +1,5 @@
 """IPT, intermediate parser training: biaffine dependency parsing, then fine-tuning (Glavaš & Vulić 2021)."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -25,10 +24,8 @@ NO_WORD = -100  # pads heads and relations; cross_entropy leaves it out
 MOST_WORDS, MOST_PIECES = 105, 128  # of Glavaš & Vulić; longer sentences are left out
 
 
-def parsing_loss(
-    arc_scores: Tensor, relation_scores: Tensor, heads: Tensor, relations: Tensor
-) -> tuple[Tensor, dict[str, Tensor]]:
-    """L = CE(arc, gold head) + CE(relation at the gold head, gold relation), means over the words.
+def parsing_losses(arc_scores: Tensor, relation_scores: Tensor, heads: Tensor, relations: Tensor) -> dict[str, Tensor]:
+    """The terms of L = CE(arc, gold head) + CE(relation at the gold head, gold relation), means over the words.
 
     Args:
         arc_scores: of each candidate (the root, then the words) as head of each word, `(batch, words, 1 + words)`.
@@ -36,16 +33,15 @@ def parsing_loss(
         heads, relations: gold, `(batch, words)`; `NO_WORD` where there is none.
 
     Returns:
-        The loss (scalar, nats, float32) and its parts `arc_loss` and `relation_loss`.
+        `arc_loss` and `relation_loss`: scalars, nats, float32.
     """
     n_words = (heads != NO_WORD).sum().clamp(min=1)
-    pairs = {"arc_loss": (arc_scores, heads), "relation_loss": (relation_scores, relations)}
-    parts = {
-        name: cross_entropy(scores.float().flatten(0, 1), gold.flatten(), ignore_index=NO_WORD, reduction="sum")
-        / n_words
-        for name, (scores, gold) in pairs.items()
-    }
-    return parts["arc_loss"] + parts["relation_loss"], parts
+
+    def mean(scores: Tensor, gold: Tensor) -> Tensor:
+        scores = scores.float().flatten(0, 1)
+        return cross_entropy(scores, gold.flatten(), ignore_index=NO_WORD, reduction="sum") / n_words
+
+    return {"arc_loss": mean(arc_scores, heads), "relation_loss": mean(relation_scores, relations)}
 
 
 class Parse(NamedTuple):
@@ -63,15 +59,12 @@ class DependencyParsing(Objective):
 
     name = "dependency_parsing"
     classifies = False
+    columns = {"words": 0, "heads": NO_WORD, "relations": NO_WORD}  # noqa: RUF012  (never changed)
 
     def __init__(self):
         super().__init__()
         self.arc: nn.Parameter | None = None
         self.relation: nn.Parameter | None = None
-
-    @property
-    def columns(self) -> Mapping[str, int]:
-        return {"words": 0, "heads": NO_WORD, "relations": NO_WORD}
 
     def build(self, plm: SharedPLM, examples: Dataset | None = None) -> None:
         hidden = plm.config.hidden_size
@@ -85,12 +78,10 @@ class DependencyParsing(Objective):
 
     def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
         require_built(self, self.arc)
-        heads = batch["heads"]  # (batch, words)
-        scores = self.parse(plm, batch)
-        _, parts = parsing_loss(scores.arc_scores, scores.relation_scores, heads, batch["relations"])
-        parts["share_right_heads"] = (scores.arc_scores.argmax(-1) == heads).sum() / (heads != NO_WORD).sum().clamp(
-            min=1
-        )
+        parse, heads = self.parse(plm, batch), batch["heads"]  # (batch, words)
+        parts = parsing_losses(*parse, heads, batch["relations"])
+        right = (parse.arc_scores.argmax(-1) == heads).sum()
+        parts["share_right_heads"] = right / (heads != NO_WORD).sum().clamp(min=1)
         return ObjectiveOutput(parts, {"arc_loss": 1.0, "relation_loss": 1.0})
 
     def parse(self, plm: SharedPLM, batch: dict) -> Parse:

@@ -4,6 +4,7 @@ Each is an objective for `MaskTuning(classification=...)`, which hands it the re
 original one as `original_ids`.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Literal
 
@@ -13,10 +14,10 @@ from torch.nn.functional import cross_entropy
 
 from mtlib.contexts import gradients_if
 from mtlib.errors import UserError
-from mtlib.method import LearningRates, Method, Stage
+from mtlib.method import Method, Stage
 from mtlib.objectives import Objective, ObjectiveOutput, fine_tuning_loss
 from mtlib.plm import SharedPLM
-from mtlib.settings import Settings, Share, check
+from mtlib.settings import Share, check
 
 Rejected = Literal["drop", "original"]
 
@@ -96,15 +97,12 @@ class DoubleValidated(_ComparesTexts):
         return ObjectiveOutput(parts, {"ft_loss": 1.0}, logits)
 
 
-def _reading(name: str, make) -> Method:
-    def stages(settings: Settings, rates: LearningRates, tokenizer) -> tuple[Stage, ...]:
-        return (Stage(make(), rates),)
-
-    return Method(name, name, "a loss for Mask-tuning alone", stages)
+def _reading(name: str, make: Callable[[], Objective]) -> Method:
+    return Method(name, name, "a loss for Mask-tuning alone", lambda settings, rates, _: (Stage(make(), rates),))
 
 
 READINGS = (
     _reading("original_and_refilled", OriginalAndRefilled),
-    _reading("validated_or_dropped", partial(DoubleValidated, "drop")),
+    _reading("validated_or_dropped", DoubleValidated),
     _reading("validated_or_original", partial(DoubleValidated, "original")),
 )

@@ -14,50 +14,41 @@ from torch import Tensor, nn
 from torch.nn.functional import kl_div
 
 from mtlib.errors import UserError
-from mtlib.method import LearningRates, Method, Stage
+from mtlib.method import Method, Stage
 from mtlib.objectives import Objective, ObjectiveOutput, fine_tuning_loss
 from mtlib.plm import SharedPLM
-from mtlib.settings import Settings, Share, check
+from mtlib.settings import Share, check
 
 BERT_LIKE = ("bert", "roberta", "xlm-roberta", "camembert", "electra")  # one kind of layer, under one set of names
 TOP = 0.4  # share of the tokens, those with the most attention, at which a span may start
 
 
-def jensen_shannon(logits: Tensor, other_logits: Tensor, released: bool = False) -> Tensor:
+def jensen_shannon(logits: Tensor, other_logits: Tensor) -> Tensor:
     """JS = 1/2 KL(p, m) + 1/2 KL(q, m) with m = (p + q) / 2, in nats, mean over the batch: scalar, float32.
+
+    The code that Shen et al. (2020) and Chen et al. (2021) released computes 1/2 KL(m, p) + 1/2 KL(m, q) instead, which
+    is no Jensen-Shannon divergence and has no upper bound.
 
     Args:
         logits, other_logits: of p and q, `(batch, classes)`.
-        released: 1/2 KL(m, p) + 1/2 KL(m, q) instead, which is what the code of Shen et al. (2020) and of Chen et al.
-            (2021) computes: no Jensen-Shannon divergence, and without an upper bound.
     """
     log_p, log_q = logits.float().log_softmax(-1), other_logits.float().log_softmax(-1)  # (batch, classes)
     log_m = torch.logsumexp(torch.stack([log_p, log_q]), 0) - math.log(2)
-    pairs = [(log_m, log_p), (log_m, log_q)] if released else [(log_p, log_m), (log_q, log_m)]
     # kl_div(b, a) is KL(a, b)
-    return sum(kl_div(b, a, reduction="batchmean", log_target=True) for a, b in pairs) / 2
+    return sum(kl_div(log_m, each, reduction="batchmean", log_target=True) for each in (log_p, log_q)) / 2
 
 
 class TwoViews(Objective):
-    """L = CE(z) + cut_weight * CE(z') + divergence_weight * JS(z, z'), where z' are the logits of a cut view.
+    """L = CE(z) + CE(z') + JS(z, z'), where z' are the logits of a cut view.
 
     Args:
         ratio: length of the cut span, as a share of the tokens.
-        cut_weight, divergence_weight: 1 and 1 in both papers' scripts.
-        faithful_to_code: with the divergence of the released code, see `jensen_shannon`.
     """
 
-    def __init__(
-        self,
-        ratio: float = 0.1,
-        cut_weight: float = 1.0,
-        divergence_weight: float = 1.0,
-        faithful_to_code: bool = False,
-    ):
+    def __init__(self, ratio: float = 0.1):
         super().__init__()
         check("ratio", ratio, Share)
-        self.ratio, self.cut_weight, self.divergence_weight = ratio, cut_weight, divergence_weight
-        self.faithful_to_code = faithful_to_code
+        self.ratio = ratio
 
     @abstractmethod
     def classify_cut(self, plm: SharedPLM, batch: dict) -> Tensor:
@@ -69,10 +60,9 @@ class TwoViews(Objective):
         parts = {
             "ft_loss": fine_tuning_loss(logits, batch["labels"]),
             "cut_loss": fine_tuning_loss(cut_logits, batch["labels"]),
-            "divergence": jensen_shannon(logits, cut_logits, self.faithful_to_code),
+            "divergence": jensen_shannon(logits, cut_logits),
         }
-        weights = {"ft_loss": 1.0, "cut_loss": self.cut_weight, "divergence": self.divergence_weight}
-        return ObjectiveOutput(parts, weights, logits)
+        return ObjectiveOutput(parts, dict.fromkeys(parts, 1.0), logits)
 
 
 class SpanCutoff(TwoViews):
@@ -148,15 +138,12 @@ class HiddenCut(TwoViews):
 
     The span takes the place of that sublayer's dropout. It is cut before the residual connection, which therefore
     survives, and before the layer norm. It has max(1, floor(ratio * n)) of the n tokens and starts at one of the 40 %
-    that receive the most attention in that layer (sum over the queries, mean over the heads), drawn anew for each
-    layer and example; it ends with the text. In BART, whose dropout is no module, the dropout stays on after the cut.
+    that receive the most attention in that layer (sum over the text's queries, mean over the heads), drawn anew for
+    each layer and example; it ends with the text. The released code counts the queries of padding in. In BART, whose
+    dropout is no module, the dropout stays on after the cut.
 
     The attention weights that choose the span are those after their own dropout: transformers gives no others. Only its
     "eager" attention gives any, so `build` switches the model to that, which is slower.
-
-    Args:
-        faithful_to_code: with the divergence of the released code (`jensen_shannon`), and with the attention of padding
-            counted in.
     """
 
     name = "hidden_cut"
@@ -211,13 +198,11 @@ class HiddenCut(TwoViews):
     def _span(self, weights: Tensor, attended: Tensor, draws: Tensor) -> Tensor:
         """Where one layer is cut, bool `(batch, seq)`."""
         n = attended.sum(1)  # (batch,)
-        if not self.faithful_to_code:
-            weights = weights * attended[:, None, :, None]
-        received = weights.mean(1).sum(1).masked_fill(~attended, -torch.inf)  # (batch, seq)
+        received = (weights * attended[:, None, :, None]).mean(1).sum(1)  # (batch, seq)
         candidates = (TOP * n.double()).long().clamp(min=1)
         rank = (draws * candidates).long()  # (batch,), 0 for the token with the most attention
-        start = received.argsort(dim=1, descending=True, stable=True).gather(1, rank[:, None])  # (batch, 1)
-        place = (attended.long().cumsum(1) - 1).gather(1, start).squeeze(1)
+        order = received.masked_fill(~attended, -torch.inf).argsort(dim=1, descending=True, stable=True)  # (batch, seq)
+        place = (attended.long().cumsum(1) - 1).gather(1, order.gather(1, rank[:, None])).squeeze(1)  # (batch,)
         return span(attended, place, (self.ratio * n.double()).long().clamp(min=1))
 
 
@@ -247,19 +232,13 @@ def layers(plm: SharedPLM) -> list[Layer]:
     )
 
 
-def _span_cutoff(settings: Settings, rates: LearningRates, tokenizer) -> tuple[Stage, ...]:
-    return (Stage(SpanCutoff(), rates),)
-
-
-def _hidden_cut(settings: Settings, rates: LearningRates, tokenizer) -> tuple[Stage, ...]:
-    return (Stage(HiddenCut(), rates),)
-
-
 SPAN_CUTOFF = Method(
     "span_cutoff", "Span Cutoff", "a second view with a span cut out, and agreement of the two",
-    _span_cutoff, paper="Span Cutoff", colour="#332288", marker="p",
+    lambda settings, rates, tokenizer: (Stage(SpanCutoff(), rates),),
+    paper="Span Cutoff", colour="#332288", marker="p",
 )  # fmt: skip
 HIDDEN_CUT = Method(
     "hidden_cut", "HiddenCut", "a second view with spans cut out of every layer, and agreement of the two",
-    _hidden_cut, paper="HiddenCut", colour="#fb6a9a", marker="h",
+    lambda settings, rates, tokenizer: (Stage(HiddenCut(), rates),),
+    paper="HiddenCut", colour="#fb6a9a", marker="h",
 )  # fmt: skip
