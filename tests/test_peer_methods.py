@@ -146,17 +146,17 @@ class TestStages:
         assert stage.prepare == () and stage.name == "mask_tuning"
 
     @pytest.mark.parametrize(
-        ("task", "bias"), [("nli", "Overlap"), ("paraphrase", "LexicalOverlap"), ("sentiment", "BagOfWords")]
+        ("task", "bias"), [("nli", "overlap"), ("paraphrase", "lexical_overlap"), ("sentiment", "bag_of_words")]
     )
     def test_each_task_has_its_bias_model(self, task, bias):
         for method, settings in (("reweight", {}), ("mask_tuning", {"classification": "learned_mixin"})):
             (stage,) = self.stages(method, task, **settings)
             (preparer,) = stage.prepare
-            assert type(preparer.model).__name__ == bias and preparer.folds == 5
+            assert preparer.model.name == bias and preparer.folds == 5
         (stage,) = self.stages("product_of_experts", task)
-        assert stage.objective.halve_others == (bias == "Overlap")
+        assert stage.objective.halve_others == (bias == "overlap")
         (stage,) = self.stages("product_of_experts", task, bias="shortcut", focus=2)
-        assert type(stage.prepare[0].model).__name__ == "Shortcut" and not stage.objective.halve_others
+        assert stage.prepare[0].model.name == "shortcut" and not stage.objective.halve_others
         assert stage.objective.focus == 2
 
     def test_parsing_has_a_length_and_a_rate_of_its_own(self):
