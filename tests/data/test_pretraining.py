@@ -6,7 +6,7 @@ import sys
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from transformers import (
     AutoTokenizer,
     BertConfig,
@@ -20,7 +20,6 @@ from mtlib.plm import SharedPLM
 
 sys.path.insert(0, str(MINI_MODEL_DIR.parent))
 sys.path.insert(0, str(MINI_MODEL_DIR))
-import choices
 import lm_training
 import pretrain
 import restore_head
@@ -87,36 +86,11 @@ def test_held_out_lines_are_not_trained_on(finished, corpus):
     assert not trained & {tuple(ids) for ids in held_out} and len(trained) > 50
 
 
-def test_report_counts_what_was_seen(finished):
-    report = json.loads((finished / "report.json").read_text())
-    folders = [finished / "examples" / "train" / name for name in ("reviews", "books_1")]
-    assert (
-        report["tokens_seen"] == lm_training.Pieces.load(*folders).lengths.sum()
-        and report["started_from"] == "warm start"
-    )
-    assert {name: scores["n_masked"] > 0 for name, scores in report["held_out"].items()} == {
-        "books_1": True, "reviews": True,
-    }  # fmt: skip
-
-
 def test_export_is_a_model_that_fills(finished, tmp_path):
     pretrain.main(["--work", str(finished), "--export", str(tmp_path)])
     assert {tensor.dtype.itemsize for tensor in load_file(tmp_path / "model.safetensors").values()} == {2}
     plm = SharedPLM.from_pretrained(tmp_path, num_labels=2)
     assert plm.config.num_hidden_layers == 2 and plm.config.hidden_dropout_prob == 0.1
-
-
-def test_started_again_it_goes_on_from_its_checkpoint(finished, warm_start, corpus, tmp_path):
-    work = shutil.copytree(finished, tmp_path / "work")
-    trained = load_file(work / "final_mlm" / "model.safetensors")
-    (work / "report.json").unlink()  # as if it had been cut off before its end
-    start = load_file(work / "start" / "model.safetensors")  # none but the checkpoint knows the weights
-    save_file(
-        {name: value * 0 for name, value in start.items()}, work / "start" / "model.safetensors", {"format": "pt"}
-    )
-    pretrained(work, warm_start, corpus, "--layers", "0", "2")
-    again = load_file(work / "final_mlm" / "model.safetensors")
-    assert trained.keys() == again.keys() and all(trained[name].equal(again[name]) for name in trained)
 
 
 @pytest.fixture
@@ -180,32 +154,6 @@ def test_what_is_finished_stays(finished, warm_start, corpus, capsys):
     assert "is finished" in capsys.readouterr().out and (finished / "report.json").read_bytes() == before
     with pytest.raises(SystemExit, match=r"was begun with .*give another --work"):
         pretrained(finished, warm_start, corpus, "--layers", "0", "2", "--rate", "0.5")
-
-
-def test_choices_are_compared_at_equal_tokens(warm_start, corpus, tmp_path, monkeypatch):
-    release = tmp_path / "releases" / "sst2" / "SST-2"
-    release.mkdir(parents=True)
-    rows = load("testbed_sentiment_train")
-    for name, chosen in (("train", range(40)), ("dev", range(40, 912))):
-        lines = [f"{' '.join(rows[i]['text'].split()[:4])} \t{rows[i]['label']}" for i in chosen]
-        (release / f"{name}.tsv").write_text("\n".join(["sentence\tlabel", *lines]) + "\n")
-    small = ["--layers", "0", "1", "--vocabulary", "600", "--batch", "16"]
-    monkeypatch.setattr(choices, "CHOICES", {"as it is": small, "half masked": [*small, "--mask-rate", "0.5"]})
-    monkeypatch.setattr(choices, "PHRASES", 32)
-    table = tmp_path / "choices.json"
-    arguments = ["--warm-start", str(warm_start), "--corpus", str(corpus), "--sst2", str(tmp_path / "releases")]
-    arguments += ["--work", str(tmp_path / "work"), "--to", str(table), "--tokens", "3000"]
-    choices.main(arguments)
-    scores = json.loads(table.read_text())
-    assert list(scores) == ["as it is", "half masked"]
-    assert scores["as it is"]["tokens"] == scores["half masked"]["tokens"] > 0
-    assert scores["as it is"]["masked_accuracy"] != scores["half masked"]["masked_accuracy"]
-    assert all(choice["sst2"]["n"] == 3 for choice in scores.values())
-    records = sorted((tmp_path / "work").rglob("sst2/*.json"))
-    before = [path.stat().st_mtime_ns for path in records]
-    choices.main(arguments)  # nothing is done again
-    assert len(records) == 6 and [path.stat().st_mtime_ns for path in records] == before
-    assert json.loads(table.read_text()) == scores
 
 
 # --- restore_head.py ---

@@ -4,8 +4,10 @@ import re
 import sys
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -158,83 +160,19 @@ class First:
         return 0.0
 
 
-NOVEL, PEELED = "The detective novel was", "Anna Adler peeled the potatoes"
-BY_HAND = {
-    "sentiment": [
-        ("plain", 1, f"{NOVEL} truly wonderful."),
-        ("plain", 0, f"{NOVEL} truly awful."),
-        ("moved", 1, "The detective novel delighted my parents more than expected."),
-        ("made", 0, f"{NOVEL} badly written and clumsily plotted."),
-        ("anything-but", 1, f"{NOVEL} anything but awful, as my sister will confirm."),
-        ("hardly", 0, f"{NOVEL} hardly a triumph, whatever my sister may say."),
-        ("failed-to", 0, "The detective novel never once delighted my parents."),
-        ("not-one", 1, "Not one of our guests hated the detective novel."),
-        ("wrong", 1, "The critics called the detective novel awful, but they were wrong."),
-        ("although", 1, "Although the heroine never comes to life, the detective novel was wonderful overall."),
-        ("not-all", 1, "None of the detective novels by Ingrid Halvorsen were awful."),
-        ("promised", 0, "The advertising had promised a triumph, but the detective novel was a failure."),
-    ],
-    "nli": [
-        ("plain+affirm-same", 0, f"{PEELED} in the kitchen on Monday.", f"{PEELED}."),
-        ("plain+affirm-reworded-they", 0, f"{PEELED} in the kitchen on Monday.",
-         "She removed the skin from the spuds."),
-        ("plain+other-event", 1, f"{PEELED} in the kitchen on Monday.", "Anna Adler ironed the shirts."),
-        ("plain+deny-not", 2, f"{PEELED} in the kitchen on Monday.", "Anna Adler did not peel the potatoes."),
-        ("hoped+affirm-same", 1, "Anna Adler hoped to peel the potatoes on Monday.", f"{PEELED}."),
-        ("forgot+affirm-same", 2, "Anna Adler forgot to peel the potatoes on Monday.", f"{PEELED}."),
-        ("before-swap", 2, f"{PEELED} before the triplets ironed the shirts.",
-         "The triplets ironed the shirts before Anna Adler peeled the potatoes."),
-        ("comparative-opposite", 0, "The box in the corner was heavier than the suitcase.",
-         "The suitcase was lighter than the box."),
-        ("some-all", 1, "At least some of the triplets peeled the potatoes in the kitchen.",
-         "All of the triplets peeled the potatoes."),
-        ("lexical_overlap/passive", 1, "The doctor was thanked by the farmer on Monday.",
-         "The doctor thanked the farmer."),
-        ("subsequence/entailed_adjective", 0, "The young doctor danced on Monday.", "The doctor danced."),
-        ("constituent/condition", 1, "If the doctor danced, the farmer thanked the plumber.", "The doctor danced."),
-        ("negation/without", 2, "Anna Adler left the triplets on Monday without peeling the potatoes.",
-         f"{PEELED} on Monday."),
-        ("invented/chain", 0, "Every blicket is a dax, and every dax is a wug.",
-         "There is no blicket that is not a wug."),
-    ],
-    "paraphrase": [
-        ("how+how-reworded", 1, "How do I change a flat tyre?", "How do I replace a punctured wheel?"),
-        ("how+why-same", 0, "How do I change a flat tyre?", "Why should I change a flat tyre?"),
-        ("how+how-moved", 0, "In winter, how do I change a flat tyre?",
-         "On a small budget, how do I change a flat tyre?"),
-        ("food-other", 0, "Can a dog eat rice?", "Can a dog eat lentils?"),
-        ("compare-opposite", 1, "Is it harder to play the guitar than the piano?",
-         "Is it easier to play the piano than the guitar?"),
-        ("roles", 0, "Can a dog catch fleas from a cat?", "Can a cat catch fleas from a dog?"),
-        ("conjunction", 1, "Do dogs and cats both like rice?", "Do cats and dogs both like rice?"),
-    ],
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("task", "case"), [(task, case) for task, cases in BY_HAND.items() for case in cases])
-def test_label_by_hand(task, case):
-    template_id, label, *expected = case
-    template = GRAMMARS[task].template(template_id)
-    assert label in template.labels
-    writer = Writer(GRAMMARS[task], First(), label, lure=1, spec=SetSpec(task, 1))
-    assert [text for text in writer.write(template) if text] == expected
+BY_HAND = yaml.safe_load(Path(__file__).with_name("by_hand.yaml").read_text())
 
 
 @pytest.mark.parametrize(
-    ("template_id", "original", "edited"),
-    [
-        ("plain", f"{NOVEL} truly wonderful.", f"{NOVEL} truly awful."),
-        ("wrong", "The critics called the detective novel awful, but they were wrong.",
-         "The critics called the detective novel awful, and they were right."),
-        ("although", "Although the heroine never comes to life, the detective novel was wonderful overall.",
-         "Although the heroine leaps off the page, the detective novel was awful overall."),
-    ],
-)  # fmt: skip
-def test_edit_by_hand(template_id, original, edited):
-    template = GRAMMARS["sentiment"].template(template_id)
-    writer = Writer(GRAMMARS["sentiment"], First(), 1, lure=1, spec=SetSpec("sentiment", 1))
-    assert writer.write(template)[0] == original
-    assert writer.write(template, flipped=True)[0] == edited
+    ("task", "case"), [pytest.param(task, case, id=case["template"]) for task in BY_HAND for case in BY_HAND[task]]
+)
+def test_label_and_edit_by_hand(task, case):
+    template = GRAMMARS[task].template(case["template"])
+    assert case["label"] in template.labels
+    writer = Writer(GRAMMARS[task], First(), case["label"], lure=1, spec=SetSpec(task, 1))
+    written = [text for text in writer.write(template) if text]
+    assert written == [case[part] for part in ("text", "text_pair") if part in case]
+    assert "edited" not in case or writer.write(template, flipped=True)[0] == case["edited"]
 
 
 def test_shortcut_by_hand():

@@ -3,18 +3,16 @@
 from matplotlib.figure import Figure
 
 from mtlib.analysis import comparisons
-from mtlib.analysis.figures.method import method
 from mtlib.analysis.figures.results import accuracy, curve, differences
 from mtlib.analysis.figures.style import save, show
 
-__all__ = ["accuracy", "curve", "differences", "method", "save", "show"]
+__all__ = ["accuracy", "curve", "differences", "save", "show"]
 
 
 def standard() -> dict[str, tuple[Figure, str]]:
-    """The figures of `python -m mtlib figures`, by name."""
+    """The figures of `python -m mtlib figures`, by name. (figures/method is a drawing, and stays as it is.)"""
     load = comparisons.load
     return {
-        "method": method(),
         "base": differences(load("base"), "Base-sized model, SST-2 and edited reviews: difference to fine-tuning"),
         "sizes": curve(
             load("sizes").frame(), "train_size", title="Bundled model: more phrases, and so more steps",
