@@ -31,7 +31,7 @@ COMMANDS = {
         checkout.doctor,
     ),
     "Reproduce": (sweeps.sweep, measuring.policies, measuring.diversity, measuring.prompt, measuring.bench),
-    "Maintain": (records.bundle, checkout.figures),
+    "Maintain": (records.bundle, checkout.figures, checkout.playground),
 }
 
 app = typer.Typer(

@@ -1,4 +1,4 @@
-"""`figures` and `doctor`: the state of a checkout and of the machine."""
+"""`figures`, `playground` and `doctor`: the state of a checkout and of the machine."""
 
 import subprocess
 import sys
@@ -24,6 +24,15 @@ def figures(
     for name, (figure, alt) in standard().items():
         for path in save(figure, out or FIGURE_DIR, name, alt):
             print_line(f"written: {path}")
+
+
+def playground() -> None:
+    """Train the models of notebook 03 (six minutes) and write figures/playground.html, which runs them in a browser."""
+    from mtlib.paths import FIGURE_DIR
+    from mtlib.tutorial.playground import contents, page
+
+    (FIGURE_DIR / "playground.html").write_text(page(contents()), encoding="utf-8")
+    print_line(f"written: {FIGURE_DIR / 'playground.html'}")
 
 
 def doctor() -> None:
