@@ -526,7 +526,7 @@ class TestPointer:
     def test_pairs_that_cannot_be_read_are_missed_before_any_work(self, tmp_path, monkeypatch, model):  # noqa: F811
         source = write_releases(tmp_path, monkeypatch)
         (source / SETS["imdb_cad_train"].files[0].path).unlink()
-        monkeypatch.setattr("mtlib.runs.run.train_stages", lambda *args, **kwargs: pytest.fail("has begun to train"))
+        monkeypatch.setattr("mtlib.runs.training._Training", lambda *args, **kwargs: pytest.fail("has begun to train"))
         chosen = configure("sentiment", "mask_tuning", masking="supervised", source=str(source), model=str(model),
                            classification="confidence_regularization", sets=("sst2",))  # fmt: skip
         message = r"train_paired.tsv not found in .*policies supervised and supervised_top5 learn from it"
@@ -672,7 +672,7 @@ class TestMetaLearned:
             learn(plm, examples.remove_columns("labels"))
 
     def test_a_run_on_too_few_examples_says_so_before_any_work(self, real_testbed, model, tmp_path, monkeypatch):  # noqa: F811
-        monkeypatch.setattr("mtlib.runs.run.train_stages", lambda *args, **kwargs: pytest.fail("has begun to train"))
+        monkeypatch.setattr("mtlib.runs.training._Training", lambda *args, **kwargs: pytest.fail("has begun to train"))
         chosen = configure("sentiment", "mask_tuning", masking="meta_learned", train_size=2, model=str(model),
                            max_length=64, sets=("testbed_sentiment",))  # fmt: skip
         with pytest.raises(UserError, match="2 are too few, give at least 3"):

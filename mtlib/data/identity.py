@@ -9,7 +9,7 @@ from pathlib import Path
 
 def name_with_hash(path: str | Path, files: Iterable[Path]) -> str:
     """The last part of the path, and the start of a sha256 over those of these files."""
-    of_files = "".join(_sha256(file, file.stat().st_mtime_ns, file.stat().st_size) for file in files)
+    of_files = "".join(map(file_sha256, files))
     return f"{Path(path).absolute().name} ({hashlib.sha256(of_files.encode()).hexdigest()[:12]})"
 
 
@@ -19,6 +19,11 @@ def name_with_version(package: str) -> str:
         return f"{package} {version(package)}"
     except PackageNotFoundError:
         return package
+
+
+def file_sha256(file: Path) -> str:
+    """Read once for each process, and again when size or modification time have changed."""
+    return _sha256(file.absolute(), file.stat().st_mtime_ns, file.stat().st_size)
 
 
 @cache

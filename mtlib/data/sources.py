@@ -76,7 +76,7 @@ def load_described(set_name: str, source: str, splits: str | None = None) -> tup
     return dataset, description
 
 
-@lru_cache(maxsize=8)  # a task has at most seven sets
+@lru_cache(maxsize=32)  # more than the sets of all tasks from one source
 def _read(set_name: str, kind: str, option: str, files: tuple[tuple, ...]) -> tuple[datasets.Dataset, dict]:
     """The rows and the description of a set. `files` are those of `_files`; none where the hub has the rows."""
     data_set = get_set(set_name)

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 from datasets import Dataset
 
+from mtlib.data.identity import file_sha256
 from mtlib.data.sources import CAD_TRAIN, is_testbed, load_described
 from mtlib.data.tasks import get_task
 from mtlib.errors import UserError
@@ -74,20 +75,16 @@ class Inputs:
         return self.rows | {"train": train} | kept_out
 
 
-def read_inputs(config: RunConfig, cache: dict | None = None) -> Inputs:
-    """What a run reads, without running it; `cache`, given to many calls, has each set and model read once."""
+def read_inputs(config: RunConfig) -> Inputs:
+    """What a run reads, without running it."""
     precisions = ("bf16", "float32") if config.precision == "auto" else (config.precision,)
-    config, cache = config.resolved(), {} if cache is None else cache
-    if config.model_path not in cache:
-        cache[config.model_path] = model_sha256(config)
-    keys = {"train": (get_task(config.task).train_set(config.source), config.source, None)}
-    keys |= {name: (name, config.source, config.splits.get(name)) for name in config.sets}
-    if reads_spans(config):
-        keys[records.TRAIN_SPANS] = (CAD_TRAIN, config.source, None)
-    for key in keys.values():
-        if key not in cache:
-            cache[key] = load_described(*key)
-    rows, sets = ({name: cache[key][part] for name, key in keys.items()} for part in (0, 1))
+    config = config.resolved()
+    wanted = {"train": (get_task(config.task).train_set(config.source), None)}
+    wanted |= {name: (name, config.splits.get(name)) for name in config.sets}
+    if config.values().get("masking") in OWN_LENGTH and not is_testbed(config.source):
+        wanted[records.TRAIN_SPANS] = (CAD_TRAIN, None)
+    read = {name: load_described(set_name, config.source, split) for name, (set_name, split) in wanted.items()}
+    rows, sets = ({name: of[part] for name, of in read.items()} for part in (0, 1))
     if config.train_size is not None:
         total = sets["train"]["rows"]
         if config.train_size > total:
@@ -95,10 +92,10 @@ def read_inputs(config: RunConfig, cache: dict | None = None) -> Inputs:
                 f"train_size is {config.train_size}, but {sets['train']['set']} has {total} examples; give at most so "
                 "many."
             )
-        sets["train"] = sets["train"] | {"used_rows": config.train_size}
+        sets["train"] |= {"used_rows": config.train_size}
     if config.held_out:
         sets[HELD_OUT] = sets["train"]  # of which it is a part
-    return Inputs(config, cache[config.model_path], sets, rows, precisions)
+    return Inputs(config, model_sha256(Path(config.model_path)), sets, rows, precisions)
 
 
 def record_path(config: RunConfig, out: Path) -> Path:
@@ -140,19 +137,9 @@ def drawn_rows(total: int, size: int | None) -> list[int]:
     return sorted(np.random.default_rng(0).permutation(total)[:size].tolist())
 
 
-def model_sha256(config: RunConfig) -> str | None:
+def model_sha256(folder: Path) -> str | None:
     """Of all files of a local model that decide its answers; None for a hub model."""
-    folder = Path(config.model_path)
     if not folder.is_dir():
         return None
-    digest = hashlib.sha256()
-    for path in sorted({path for pattern in _MODEL_FILES for path in folder.glob(pattern)}):
-        if path.is_file():
-            with open(path, "rb") as file:
-                digest.update(hashlib.file_digest(file, "sha256").digest())
-    return digest.hexdigest()
-
-
-def reads_spans(config: RunConfig) -> bool:
-    """Whether its policy learns from a set besides the training set."""
-    return config.values().get("masking") in OWN_LENGTH and not is_testbed(config.source)
+    files = sorted({path for pattern in _MODEL_FILES for path in folder.glob(pattern) if path.is_file()})
+    return hashlib.sha256(b"".join(bytes.fromhex(file_sha256(path)) for path in files)).hexdigest()

@@ -20,6 +20,11 @@ class Busy(UserError):
     EXIT_CODE = 75  # EX_TEMPFAIL of sysexits.h
 
 
+def lock_path(record: Path) -> Path:
+    """The lock file of a run, by its record's path."""
+    return record.parent / ".work" / f"{record.stem}.lock"
+
+
 @contextlib.contextmanager
 def claim(path: Path) -> Iterator[None]:
     """Hold the lock file `path`, which says who holds it, for the length of the block; `Busy` if another process does.

@@ -218,6 +218,10 @@ def _rounded(value):
     return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
+def write_record(path: Path, record: dict) -> None:
+    write_atomically(path, json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+
+
 def write_atomically(path: Path, text: str) -> None:
     """Either the whole file is there or none of it."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")

@@ -1,13 +1,10 @@
 """One run: a configuration in, a record out. Finished runs are skipped, interrupted ones resume."""
 
 import contextlib
-import errno
 import json
-import os
 import shutil
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,25 +12,21 @@ import numpy as np
 from accelerate import PartialState
 from datasets import disable_progress_bars
 from scipy.special import softmax
-from transformers import TrainerCallback, set_seed
+from transformers import TrainerCallback
 from transformers.utils import logging
 
 from mtlib.contexts import precision
 from mtlib.data.scoring import score_rows
 from mtlib.data.tasks import get_task
-from mtlib.encoding import check_max_length, predict, tokenise
+from mtlib.encoding import predict
 from mtlib.errors import UserError
-from mtlib.method import Stage
-from mtlib.methods import get_method
-from mtlib.objectives import Objective
 from mtlib.paths import make_writable
-from mtlib.plm import SharedPLM
 from mtlib.runs import environment
 from mtlib.runs.config import RunConfig
 from mtlib.runs.inputs import HELD_OUT, Inputs, read_inputs
-from mtlib.runs.locks import claim
-from mtlib.runs.records import SCHEMA_VERSION, read_records, write_atomically
-from mtlib.runs.training import Trained, slices_of_a_batch, train_stages
+from mtlib.runs.locks import claim, lock_path
+from mtlib.runs.records import SCHEMA_VERSION, read_records, write_record
+from mtlib.runs.training import Trained, train
 from mtlib.trainer import save_objective
 
 # it remarks on file systems whose times it does not trust; checkpoints are told apart by number
@@ -48,7 +41,6 @@ def run(
     keep_model: Path | None = None,
     callbacks: Sequence[TrainerCallback] = (),
     fresh: bool = False,
-    cache: dict | None = None,
 ) -> tuple[Path, bool]:
     """Train, evaluate and write the record; everything that can be checked is checked before training starts.
 
@@ -60,7 +52,6 @@ def run(
         callbacks: for the Trainer of every stage.
         fresh: train also where the project comes with the record of this run, and where `out` has a copy of that one,
             which the new record replaces. (So does `keep_model` where `out` has none: records come without models.)
-        cache: given to many calls, has each set and model read once.
 
     Returns:
         The record's path, and whether it was there before (then nothing was trained): in `out`, or among the records
@@ -68,22 +59,22 @@ def run(
 
     Raises:
         Busy: another process is at this run, in this folder.
-        UserError: bad input, or a folder that cannot be written (any more).
+        UserError: bad input, or a folder that cannot be written.
     """
     for folder in filter(None, (out, keep_model)):
         make_writable(folder)
     disable_progress_bars()
     logging.disable_progress_bar()
-    inputs = read_inputs(config, cache)
+    inputs = read_inputs(config)
     path, state = inputs.record_path(out), PartialState(cpu=precision()["use_cpu"])
-    with _disk_errors(out), claim(lock_path(path)) if state.is_main_process else contextlib.nullcontext():
+    with _full_disk_told(out), claim(lock_path(path)) if state.is_main_process else contextlib.nullcontext():
         state.wait_for_everyone()  # or one of several processes might look before another's record is there
         shipped = inputs.shipped_record()
         to_do = not path.exists() or (fresh and read_records([path]) == [shipped])
         state.wait_for_everyone()  # all have looked before one writes
         if to_do and keep_model is None and not fresh and shipped is not None:
             if state.is_main_process:
-                _write(path, shipped)
+                write_record(path, shipped)
             state.wait_for_everyone()
         elif to_do:
             _check_kept(keep_model, inputs.identity)
@@ -97,29 +88,17 @@ def run(
     return path, True
 
 
-def lock_path(record: Path) -> Path:
-    """The lock file of a run, by its record's path: whoever runs it holds it (`locks`)."""
-    return record.parent / ".work" / f"{record.stem}.lock"
-
-
 def _complete(
     inputs: Inputs, path: Path, resume: bool, keep_model: Path | None, callbacks: Sequence[TrainerCallback]
 ) -> None:
     """Train, evaluate and write the record of a run that nobody else is at."""
-    config, state = inputs.config, PartialState()
-    started, surroundings = datetime.now(UTC), environment.describe()
+    started, surroundings, state = datetime.now(UTC), environment.describe(), PartialState()
     environment.reset_peak_memory()
-    plm, stages = _start(config)
-    revision = getattr(plm.config, "_commit_hash", None)
-    train = inputs.datasets["train"]
-    for preparer in (preparer for stage in stages for preparer in stage.prepare):
-        preparer.check_number(len(train))
-    examples = tokenise(train, plm.tokenizer, config.max_length, keep=_read_by(stages) & {*train.column_names})
     work = path.parent / ".work" / path.stem
     if not resume and state.is_main_process:
         shutil.rmtree(work, ignore_errors=True)
     state.wait_for_everyone()  # or a slower process might delete what a faster one has written
-    trained = train_stages(config, stages, plm, examples, work, callbacks)
+    trained = train(inputs, work, callbacks)
     evaluation_seconds = time.perf_counter()
     metrics, probabilities = _evaluate(trained, inputs)
     cost = {
@@ -130,8 +109,8 @@ def _complete(
     record = {
         "schema_version": SCHEMA_VERSION,
         "identity": inputs.identity,
-        "config": config.public(),
-        "model": {"files_sha256": inputs.model_sha256, "revision": revision},
+        "config": inputs.config.public(),
+        "model": {"files_sha256": inputs.model_sha256, "revision": trained.revision},
         **({} if metrics else {"diverged": True}),
         "metrics": metrics,
         "history": trained.history,
@@ -143,41 +122,12 @@ def _complete(
     }
     if state.is_main_process:
         if keep_model is not None:  # this and the probabilities before the record, which says that all is done
-            _keep(trained.plm, stages[-1].objective, keep_model, inputs.identity)
+            _keep(trained, keep_model, inputs.identity)
         if probabilities:
             np.savez_compressed(path.with_suffix(".npz"), **probabilities)
-        _write(path, record)
+        write_record(path, record)
         shutil.rmtree(work, ignore_errors=True)
     state.wait_for_everyone()
-
-
-def _start(config: RunConfig) -> tuple[SharedPLM, tuple[Stage, ...]]:
-    """The pretrained model with its new head, and the method's stages, checked against one another."""
-    set_seed(config.seed)
-    task = get_task(config.task)
-    shared = getattr(config.settings, "shared", None)
-    plm = SharedPLM.from_pretrained(config.model_path, id2label=dict(enumerate(task.labels)), shared=shared)
-    for name in ("max_length", "eval_max_length"):
-        length = getattr(config, name)
-        check_max_length(length, plm.tokenizer, task.pair, name)
-        if length > plm.longest:
-            raise UserError(f"{name} is {length}; {config.model} reads at most {plm.longest} tokens, give no more.")
-    slices_of_a_batch(config)
-    stages = get_method(config.method).stages(config.settings, config.rates, plm.tokenizer)
-    stages = tuple(
-        replace(stage, prepare=tuple(p.reading_from(config.source) for p in stage.prepare)) for stage in stages
-    )
-    for stage in stages:
-        stage.objective.check(plm)
-        for preparer in stage.prepare:
-            preparer.check(plm)
-    return plm, stages
-
-
-def _read_by(stages: Sequence[Stage]) -> set[str]:
-    """The columns of the training set that objectives and preparers read beside the tokens."""
-    of_preparers = {name for stage in stages for preparer in stage.prepare for name in preparer.reads}
-    return of_preparers | {name for stage in stages for name in stage.objective.columns}
 
 
 def _evaluate(trained: Trained, inputs: Inputs) -> tuple[dict[str, dict], dict[str, np.ndarray]]:
@@ -197,22 +147,18 @@ def _evaluate(trained: Trained, inputs: Inputs) -> tuple[dict[str, dict], dict[s
     return metrics, probabilities
 
 
-def _write(path: Path, record: dict) -> None:
-    write_atomically(path, json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
-
-
 def _check_kept(folder: Path | None, identity: str) -> None:
     if folder is not None and (kept := _kept(folder)) not in (None, identity):
         raise UserError(f"{folder} holds {kept}; give an empty folder to keep the model in, or delete it.")
 
 
-def _keep(plm: SharedPLM, objective: Objective, folder: Path, identity: str) -> None:
+def _keep(trained: Trained, folder: Path, identity: str) -> None:
     """The trained model and whose it is, whole or not at all."""
     folder = Path(folder).resolve()
     part = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(part, ignore_errors=True)
-    plm.save_pretrained(part)
-    save_objective(objective, part)
+    trained.plm.save_pretrained(part)
+    save_objective(trained.objective, part)
     (part / KEPT).write_text(json.dumps({"identity": identity}) + "\n")
     shutil.rmtree(folder)
     part.replace(folder)
@@ -227,21 +173,14 @@ def _kept(folder: Path) -> str | None:
 
 
 @contextlib.contextmanager
-def _disk_errors(out: Path) -> Iterator[None]:
-    """What a full disk and a folder gone read-only look like to the user."""
+def _full_disk_told(out: Path) -> Iterator[None]:
+    """Libraries say it in words that nobody understands ("enforce fail at inline_container.cc")."""
     try:
         yield
-    except UserError:
-        raise
     except Exception as error:
-        reason = None
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
-            reason = error.strerror
-        elif out.is_dir() and shutil.disk_usage(out).free < 2**20:  # libraries turn the error into one of their own
-            reason = os.strerror(errno.ENOSPC)
-        if reason is None:
+        if isinstance(error, UserError) or not out.is_dir() or shutil.disk_usage(out).free > 2**20:
             raise
         raise UserError(
-            f"cannot write to {out}: {reason}; make room or give another folder, then start the run again (in the same "
-            "folder it goes on from its last checkpoint)."
+            f"cannot write to {out}: no space left; make room or give another folder, then start the run again (in the "
+            "same folder it goes on from its last checkpoint)."
         ) from error

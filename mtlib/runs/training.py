@@ -19,11 +19,16 @@ from transformers import EarlyStoppingCallback, PrinterCallback, ProgressCallbac
 from transformers.trainer import DEFAULT_PROGRESS_CALLBACK
 
 from mtlib.contexts import precision
+from mtlib.data.tasks import get_task
+from mtlib.encoding import check_max_length, tokenise
 from mtlib.errors import UserError
 from mtlib.method import Prepared, Stage, is_prepared, prepared_examples
+from mtlib.methods import get_method
+from mtlib.objectives import Objective
 from mtlib.plm import SharedPLM
 from mtlib.runs import environment
 from mtlib.runs.config import RunConfig
+from mtlib.runs.inputs import Inputs
 from mtlib.runs.records import write_atomically
 from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer
 
@@ -37,12 +42,16 @@ class Trained:
 
     Args:
         plm: the model of the last stage.
+        objective: of the last stage.
+        revision: of the pretrained model, where it came from the hub.
         history: the log of all stages, with None for what is not finite: JSON has no such numbers.
         cost: totals over the stages (preparing the data included in the seconds), and each stage by itself.
         diverged: a loss was not finite, and training was stopped there.
     """
 
     plm: SharedPLM
+    objective: Objective
+    revision: str | None
     history: list[dict]
     cost: dict
     diverged: bool
@@ -58,6 +67,22 @@ class Choice(NamedTuple):
     patience: int | None = None
 
 
+def train(inputs: Inputs, work: Path, callbacks: Sequence[TrainerCallback] = ()) -> Trained:
+    """Train a run's stages in the folder `work`, going on from what an interrupted call left there.
+
+    Raises:
+        UserError: model, method and data do not fit together; before anything is trained.
+    """
+    config, rows = inputs.config, inputs.datasets["train"]
+    set_seed(config.seed)
+    plm = _pretrained(config)
+    stages = _stages(config, plm, len(rows))
+    read = {name for stage in stages for preparer in stage.prepare for name in preparer.reads}
+    read |= {name for stage in stages for name in stage.objective.columns}
+    examples = tokenise(rows, plm.tokenizer, config.max_length, keep=read & {*rows.column_names})
+    return train_stages(config, stages, plm, examples, work, callbacks)
+
+
 def train_stages(
     config: RunConfig,
     stages: Sequence[Stage],
@@ -67,17 +92,46 @@ def train_stages(
     callbacks: Sequence[TrainerCallback] = (),
     choice: Choice | None = None,
 ) -> Trained:
-    """Train a run's stages in the folder `work`, going on from what an interrupted call left there."""
+    """`train` for stages, a model and tokenised examples that are at hand."""
+    revision = getattr(plm.config, "_commit_hash", None)
     training = _Training(config, stages, examples, work, callbacks, choice)
     training.prepare_early(plm)
     for stage in stages:
         plm = training.train(stage, plm)
         if training.finite.diverged:
             break
-    return Trained(plm, training.history(), training.cost(), training.finite.diverged)
+    objective, diverged = stages[-1].objective, training.finite.diverged
+    return Trained(plm, objective, revision, training.history(), training.cost(), diverged)
 
 
-def slices_of_a_batch(config: RunConfig) -> int:
+def _pretrained(config: RunConfig) -> SharedPLM:
+    """The pretrained model with its new head, long enough for the run."""
+    task, shared = get_task(config.task), getattr(config.settings, "shared", None)
+    plm = SharedPLM.from_pretrained(config.model_path, id2label=dict(enumerate(task.labels)), shared=shared)
+    for name in ("max_length", "eval_max_length"):
+        length = getattr(config, name)
+        check_max_length(length, plm.tokenizer, task.pair, name)
+        if length > plm.longest:
+            raise UserError(f"{name} is {length}; {config.model} reads at most {plm.longest} tokens, give no more.")
+    return plm
+
+
+def _stages(config: RunConfig, plm: SharedPLM, n_examples: int) -> tuple[Stage, ...]:
+    """The trainings of the method, checked against the model and the data."""
+    _slices_of_a_batch(config)
+    stages = get_method(config.method).stages(config.settings, config.rates, plm.tokenizer)
+    stages = tuple(
+        replace(stage, prepare=tuple(p.reading_from(config.source) for p in stage.prepare)) for stage in stages
+    )
+    for stage in stages:
+        stage.objective.check(plm)
+        for preparer in stage.prepare:
+            preparer.check(plm)
+            preparer.check_number(n_examples)
+    return stages
+
+
+def _slices_of_a_batch(config: RunConfig) -> int:
     """Into how many slices a batch is cut, over accumulation steps and processes."""
     slices = config.accumulation * PartialState(cpu=precision()["use_cpu"]).num_processes
     if config.batch_size % slices:
@@ -151,7 +205,7 @@ class _Training:
             return prepared_examples(stage, *models, self.examples, self.config.seed, self.folders[stage.name])
 
     def _trainer(self, stage: Stage, plm: SharedPLM, examples: Dataset) -> ObjectiveTrainer:
-        config, slices = self.config, slices_of_a_batch(self.config)
+        config, slices = self.config, _slices_of_a_batch(self.config)
         epochs = stage.epochs or config.epochs
         steps = stage.steps or max(1, round(-(-len(examples) // config.batch_size) * epochs))
         log_every = max(1, steps // 100)

@@ -33,13 +33,13 @@ class GridRun:
 
 def identify(configs: Sequence[RunConfig]) -> tuple[list[GridRun], UserError | None]:
     """The runs with the names of their records, and the last error where data or a model could not be read."""
-    cache, runs, trouble, unreadable = {}, [], None, set()
+    runs, trouble, unreadable = [], None, set()
     for config in configs:
         reads = config.task, config.method, config.source, config.model, config.values().get("masking")
         run = GridRun(config, None)
         if reads not in unreadable:  # once is enough: a server that does not answer takes its time
             try:
-                inputs = read_inputs(config, cache)
+                inputs = read_inputs(config)
                 name, train = inputs.record_path(Path()).name, examples_used(inputs.sets["train"])
                 run = GridRun(config, name, train, _test_rows(inputs.sets), inputs.shipped_record() is not None)
             except UserError as error:

@@ -13,9 +13,8 @@ from fsspec.implementations.local import LocalFileSystem
 
 from mtlib.errors import UserError
 from mtlib.paths import make_writable
-from mtlib.runs.locks import holder
+from mtlib.runs.locks import holder, lock_path
 from mtlib.runs.records import parse_json, parse_record
-from mtlib.runs.run import lock_path
 
 
 class Store:

@@ -10,8 +10,6 @@ from typing import BinaryIO
 from mtlib.errors import UserError
 from mtlib.threads import quiet_openmp
 
-_CACHE: dict = {}  # the sets and models that this process has read
-
 
 def carry_out(settings: dict, out: str, file: str) -> str:
     """Do the run of these settings and put its record into the store at `out`.
@@ -31,7 +29,7 @@ def carry_out(settings: dict, out: str, file: str) -> str:
     store = Store(out)
     if store.state(file) is None:  # else another process has done it meanwhile
         try:
-            run(configure(**settings), store.folder, cache=_CACHE)
+            run(configure(**settings), store.folder)
         except Busy:
             return "busy"
     return store.finish(file)

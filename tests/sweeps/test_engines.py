@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from mtlib.errors import UserError
-from mtlib.runs.locks import claim
-from mtlib.runs.run import lock_path
+from mtlib.runs.locks import claim, lock_path
 from mtlib.sweeps import engines, store, worker
 from mtlib.sweeps.engines import LocalEngine, Outcome
 from mtlib.sweeps.grid import GridRun, identify

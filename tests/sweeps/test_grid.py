@@ -76,7 +76,7 @@ def test_a_set_that_one_policy_reads_keeps_no_other_run_from_being_found(tmp_pat
     assert trouble is None and both[0].tests == both[1].tests
     (source / SETS["imdb_cad_train"].files[0].path).unlink()
     runs, trouble = identify([supervised, exact])
-    assert "imdb_cad_train" in str(trouble) and [run.file for run in runs] == [None, both[1].file]
+    assert "train_paired.tsv not found" in str(trouble) and [run.file for run in runs] == [None, both[1].file]
 
 
 def test_numbers_of_runs():
