@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mtlib.cli.terminal import console, print_line, rich_table
+from mtlib.cli.terminal import print_line, print_table
 from mtlib.errors import UserError
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def _print(table: "pandas.DataFrame", form: Form, heading: str) -> None:
         return
     rows = [[f"{cell:.1f}" if isinstance(cell, float) else str(cell) for cell in row] for row in table.values.tolist()]
     if form is Form.terminal:
-        console.print(rich_table(heading, list(table), rows))
+        print_table(heading, list(table), rows)
         return
     lines = [list(table), ["---"] * len(table.columns), *rows]
     print(f"**{heading}**\n\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines), end="\n\n")

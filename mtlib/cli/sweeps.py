@@ -33,9 +33,6 @@ def sweep(
     retries: Annotated[int, typer.Option(help="how often a run is taken up again whose process was killed", min=0)] = 2,
     source: Annotated[str | None, typer.Option(help="in place of the file's", show_default="the file's")] = None,
     model: Annotated[str | None, typer.Option(help="in place of the file's", show_default="the file's")] = None,
-    only: Annotated[
-        str | None, typer.Option(help="runs by the numbers of the dry run: 3,10-12", show_default="all")
-    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="only list the runs, with estimated costs")] = False,
 ) -> None:
     """Do every run of a grid that has no record yet.
@@ -47,10 +44,9 @@ def sweep(
 
     instead = {key: value for key, value in (("source", source), ("models", model)) if value is not None}
     configs, store = sweep_file.expand(file, **instead), Store(out)
-    numbers = range(1, len(configs) + 1) if only is None else grid.numbers_of_runs(only, len(configs))
-    grid_runs, trouble = grid.identify([configs[number - 1] for number in numbers])
+    grid_runs, trouble = grid.identify(configs)
     if dry_run:
-        progress.dry_run(console, grid_runs, trouble, store, numbers)
+        progress.dry_run(console, grid_runs, trouble, store)
         return
     if trouble is not None:
         raise UserError(f"{file}: {trouble}")

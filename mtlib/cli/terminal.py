@@ -58,10 +58,6 @@ def write_json(file: Path | None, content: object) -> None:
 
 
 def print_table(title: str, columns: Iterable[str], rows: Iterable[Iterable]) -> None:
-    console.print(rich_table(title, columns, rows))
-
-
-def rich_table(title: str, columns: Iterable[str], rows: Iterable[Iterable]):
     """None and what is not a number are left empty."""
     from rich.table import Table
     from rich.text import Text
@@ -70,4 +66,4 @@ def rich_table(title: str, columns: Iterable[str], rows: Iterable[Iterable]):
     for row in rows:
         # text, not markup: `Optional[int]` is what it says
         table.add_row(*(Text("" if cell is None or cell != cell else str(cell)) for cell in row))
-    return table
+    console.print(table)

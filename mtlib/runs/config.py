@@ -95,10 +95,6 @@ class RunConfig(Settings):
         own = dict(self)
         return own | dict(own.pop("settings"))
 
-    def changed(self, **changes) -> "RunConfig":
-        """The same run but for these settings, of the run or of its method."""
-        return configure(**(self.values() | changes))
-
     def resolved(self) -> "RunConfig":
         """The same run with every default filled in."""
         values, task, rates = self.values(), get_task(self.task), default_rates(self.method, self.model)

@@ -13,7 +13,7 @@ from datasets import Dataset
 
 from mtlib.data.identity import file_sha256
 from mtlib.data.sources import CAD_TRAIN, is_testbed, load_described
-from mtlib.data.tasks import get_task
+from mtlib.data.tasks import Task, get_task
 from mtlib.errors import UserError
 from mtlib.policies import OWN_LENGTH
 from mtlib.runs import records
@@ -31,6 +31,7 @@ class Inputs:
 
     Args:
         config: resolved.
+        task: the configuration's.
         model_sha256: of the files of a local model; None for one from the hub.
         sets: descriptions of the training set (as "train"), of the evaluation sets, and of the set whose spans a policy
             learns to mask (as `records.TRAIN_SPANS`); see `sources.describe`.
@@ -39,6 +40,7 @@ class Inputs:
     """
 
     config: RunConfig
+    task: Task
     model_sha256: str | None
     sets: dict[str, dict]
     rows: dict[str, Dataset]
@@ -78,8 +80,8 @@ class Inputs:
 def read_inputs(config: RunConfig) -> Inputs:
     """What a run reads, without running it."""
     precisions = ("bf16", "float32") if config.precision == "auto" else (config.precision,)
-    config = config.resolved()
-    wanted = {"train": (get_task(config.task).train_set(config.source), None)}
+    config, task = config.resolved(), get_task(config.task)
+    wanted = {"train": (task.train_set(config.source), None)}
     wanted |= {name: (name, config.splits.get(name)) for name in config.sets}
     if config.values().get("masking") in OWN_LENGTH and not is_testbed(config.source):
         wanted[records.TRAIN_SPANS] = (CAD_TRAIN, None)
@@ -95,12 +97,7 @@ def read_inputs(config: RunConfig) -> Inputs:
         sets["train"] |= {"used_rows": config.train_size}
     if config.held_out:
         sets[HELD_OUT] = sets["train"]  # of which it is a part
-    return Inputs(config, model_sha256(Path(config.model_path)), sets, rows, precisions)
-
-
-def record_path(config: RunConfig, out: Path) -> Path:
-    """Where `run` writes, or has written, the record; the data and the model are read to tell."""
-    return read_inputs(config).record_path(out)
+    return Inputs(config, task, model_sha256(Path(config.model_path)), sets, rows, precisions)
 
 
 def hold_out(texts: Sequence[str], size: int) -> tuple[list[int], list[int]]:

@@ -17,7 +17,6 @@ from transformers.utils import logging
 
 from mtlib.contexts import precision
 from mtlib.data.scoring import score_rows
-from mtlib.data.tasks import get_task
 from mtlib.encoding import predict
 from mtlib.errors import UserError
 from mtlib.paths import make_writable
@@ -141,7 +140,7 @@ def _evaluate(trained: Trained, inputs: Inputs) -> tuple[dict[str, dict], dict[s
         logits = predict(trained.plm, dataset, config.eval_max_length, bf16=config.precision == "bf16")
         if not np.isfinite(logits).all():
             return {}, {}
-        known_as = get_task(config.task).train_set(config.source) if name == HELD_OUT else name
+        known_as = inputs.sets[name]["set"]
         metrics[name] = score_rows(known_as, logits, dataset, config.hans_rule)
         probabilities[name] = softmax(logits, axis=1).astype(np.float16)
     return metrics, probabilities

@@ -19,7 +19,7 @@ from transformers import EarlyStoppingCallback, PrinterCallback, ProgressCallbac
 from transformers.trainer import DEFAULT_PROGRESS_CALLBACK
 
 from mtlib.contexts import precision
-from mtlib.data.tasks import get_task
+from mtlib.data.tasks import Task
 from mtlib.encoding import check_max_length, tokenise
 from mtlib.errors import UserError
 from mtlib.method import Prepared, Stage, is_prepared, prepared_examples
@@ -75,7 +75,7 @@ def train(inputs: Inputs, work: Path, callbacks: Sequence[TrainerCallback] = ())
     """
     config, rows = inputs.config, inputs.datasets["train"]
     set_seed(config.seed)
-    plm = _pretrained(config)
+    plm = _pretrained(config, inputs.task)
     stages = _stages(config, plm, len(rows))
     read = {name for stage in stages for preparer in stage.prepare for name in preparer.reads}
     read |= {name for stage in stages for name in stage.objective.columns}
@@ -104,9 +104,9 @@ def train_stages(
     return Trained(plm, objective, revision, training.history(), training.cost(), diverged)
 
 
-def _pretrained(config: RunConfig) -> SharedPLM:
+def _pretrained(config: RunConfig, task: Task) -> SharedPLM:
     """The pretrained model with its new head, long enough for the run."""
-    task, shared = get_task(config.task), getattr(config.settings, "shared", None)
+    shared = getattr(config.settings, "shared", None)
     plm = SharedPLM.from_pretrained(config.model_path, id2label=dict(enumerate(task.labels)), shared=shared)
     for name in ("max_length", "eval_max_length"):
         length = getattr(config, name)

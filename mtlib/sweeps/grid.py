@@ -1,6 +1,5 @@
 """The runs of a sweep: which records they have, and what they may cost."""
 
-import re
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -47,17 +46,6 @@ def identify(configs: Sequence[RunConfig]) -> tuple[list[GridRun], UserError | N
                 unreadable.add(reads)
         runs.append(run)
     return runs, trouble
-
-
-def numbers_of_runs(text: str, total: int) -> list[int]:
-    """ "3,10-12" is [3, 10, 11, 12]; raise `UserError` for other text, and for runs that a sweep of `total` lacks."""
-    numbers = []
-    for part in text.split(","):
-        match = re.fullmatch(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?", part)
-        if match is None or not 1 <= int(match[1]) <= int(match[2] or match[1]) <= total:
-            raise UserError(f"--only is {text!r}; expected numbers of runs from 1 to {total}, such as 3,10-12.")
-        numbers += range(int(match[1]), int(match[2] or match[1]) + 1)
-    return list(dict.fromkeys(numbers))
 
 
 def expected_seconds(run: GridRun, records: Sequence[dict]) -> float | None:

@@ -23,29 +23,26 @@ from mtlib.sweeps.store import Store
 _ALWAYS_SHOWN = ("task", "method", "model", "seed")
 
 
-def dry_run(
-    console: Console, runs: Sequence[GridRun], trouble: UserError | None, store: Store, numbers: Sequence[int]
-) -> None:
+def dry_run(console: Console, runs: Sequence[GridRun], trouble: UserError | None, store: Store) -> None:
     """List every run, whether its record is there, and what it may cost by the records there are.
 
     Args:
         trouble: why some runs' data or model could not be read, if so.
-        numbers: of the runs in their sweep.
     """
     # a GPU's seconds say little of a processor's
     here = torch.cuda.is_available()
     shipped = [of for of in shipped_records().values() if environment.is_gpu(of["environment"]["device"]) == here]
     places = store.records(), shipped
     settings = columns([run.config for run in runs])
-    table = Table("", *settings, "record", "cost", title=f"{len(runs)} runs", title_justify="left")
+    table = Table(*settings, "record", "cost", title=f"{len(runs)} runs", title_justify="left")
     costs = []
-    for number, run, *values in zip(numbers, runs, *settings.values(), strict=True):
+    for run, *values in zip(runs, *settings.values(), strict=True):
         state, cost = _state(run, store), ""
         if state in ("to do", "running", "?"):
             estimates = (expected_seconds(run, records) for records in places)
             costs.append(next((seconds for seconds in estimates if seconds is not None), None))
             cost = duration(costs[-1])
-        table.add_row(str(number), *map(_text, settings, values), state, cost)
+        table.add_row(*map(_text, settings, values), state, cost)
     console.print(table)
     unknown = f", and {costs.count(None)} of unknown cost" if None in costs else ""
     console.print(f"to do: {duration(sum(filter(None, costs)))} one after the other{unknown}")

@@ -112,20 +112,9 @@ def _check_read(place: str, entries: Mapping, read: Iterable[str]) -> None:
             raise UserError(f"{place}: none of its runs reads {key}; leave it out.")
 
 
-class _Loader(yaml.SafeLoader):
-    """YAML that refuses a key that is there twice, of which the stock loader silently takes the last."""
-
-    def construct_mapping(self, node, deep=False):
-        keys = [self.construct_object(key) for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]
-        for key in keys:
-            if keys.count(key) > 1:
-                raise yaml.constructor.ConstructorError(None, None, f"{key!r} is there twice", node.start_mark)
-        return super().construct_mapping(node, deep)
-
-
 def _load(file: Path) -> dict:
     try:
-        entries = yaml.load(file.read_text(encoding="utf-8"), _Loader)
+        entries = yaml.safe_load(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{file}: {getattr(error, 'strerror', None) or error}; expected a sweep file.") from error
     except yaml.YAMLError as error:

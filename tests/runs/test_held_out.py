@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mtlib.errors import UserError
-from mtlib.runs.inputs import HELD_OUT, hold_out, record_path
+from mtlib.runs.inputs import HELD_OUT, hold_out, read_inputs
 from mtlib.runs.records import read_records
 from mtlib.runs.run import run
 from tests.runs.test_runs import config, model, testbed  # noqa: F401  (fixtures)
@@ -41,7 +41,7 @@ def test_a_run_keeps_probabilities(model, testbed, tmp_path):  # noqa: F811
     (record,) = read_records([path])
     assert record["metrics"][HELD_OUT]["n"] == 8
     # a sweep knows the run by the same name
-    assert record_path(config(model, held_out=8, epochs=1, method="fine_tuning"), tmp_path / "out") == path
+    assert read_inputs(config(model, held_out=8, epochs=1, method="fine_tuning")).record_path(tmp_path / "out") == path
     with np.load(path.with_suffix(".npz")) as probabilities:
         assert {*probabilities} == {*record["metrics"]}
         for name, metrics in record["metrics"].items():

@@ -6,7 +6,7 @@ import pytest
 
 from mtlib import cli
 from mtlib.runs.config import command_line
-from mtlib.runs.inputs import record_path
+from mtlib.runs.inputs import read_inputs
 from mtlib.runs.locks import Busy, claim, holder, lock_path
 from tests.runs.test_runs import config, model, testbed  # noqa: F401  (fixtures)
 
@@ -34,7 +34,7 @@ def test_what_a_killed_process_leaves_is_taken_over(tmp_path):
 
 def test_a_run_that_another_process_is_at(testbed, model, tmp_path, monkeypatch):  # noqa: F811
     settings = config(model, epochs=1.0)
-    lock = lock_path(record_path(settings, tmp_path))
+    lock = lock_path(read_inputs(settings).record_path(tmp_path))
     monkeypatch.setattr(cli.sys, "argv", ["mtlib", "run", *command_line(settings), "--out", str(tmp_path)])
     with claim(lock), pytest.raises(SystemExit) as ended:
         cli.main()

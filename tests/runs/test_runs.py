@@ -18,7 +18,7 @@ from mtlib.methods.table3 import Refill
 from mtlib.paths import SETTINGS_FILE
 from mtlib.plm import SharedPLM
 from mtlib.runs.config import RunConfig, configure
-from mtlib.runs.inputs import read_inputs, record_path
+from mtlib.runs.inputs import read_inputs
 from mtlib.runs.records import SCHEMA_VERSION, read_records
 from mtlib.runs.run import run
 from mtlib.runs.training import last_checkpoint
@@ -179,12 +179,12 @@ def test_a_model_that_could_not_be_kept_leaves_the_run_unfinished(testbed, model
 def test_all_files_that_decide_are_part_of_the_identity(testbed, model, tmp_path, name):
     shutil.copytree(model, tmp_path / "model")
     one = config(tmp_path / "model")
-    before = record_path(one, tmp_path)
+    before = read_inputs(one).record_path(tmp_path)
     (tmp_path / "model" / "README.md").write_text("decides nothing")
-    assert record_path(one, tmp_path) == before
+    assert read_inputs(one).record_path(tmp_path) == before
     (tmp_path / "model" / name).parent.mkdir(exist_ok=True)
     (tmp_path / "model" / name).write_text("something else")
-    assert record_path(one, tmp_path) != before
+    assert read_inputs(one).record_path(tmp_path) != before
 
 
 def test_restart_forgets_the_interrupted_run(testbed, model, tmp_path, monkeypatch):

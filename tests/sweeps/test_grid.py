@@ -5,12 +5,11 @@ import json
 import pytest
 
 from mtlib.data.registry import SETS
-from mtlib.errors import UserError
 from mtlib.methods import METHODS
 from mtlib.runs import run as runs
 from mtlib.runs.config import command_line, configure
-from mtlib.runs.inputs import record_path
-from mtlib.sweeps.grid import GridRun, expected_seconds, identify, numbers_of_runs
+from mtlib.runs.inputs import read_inputs
+from mtlib.sweeps.grid import GridRun, expected_seconds, identify
 from tests.data.made_up_releases import write_releases
 from tests.runs.test_runs import config, model, testbed  # noqa: F401  (fixtures)
 from tests.test_cli import call
@@ -46,7 +45,7 @@ def test_a_runs_file_is_its_record(testbed, model, tmp_path):  # noqa: F811
     ((run,), trouble) = identify([subset])
     assert trouble is None and (run.examples, run.tests) == (32, 20 + 16 + 16)
     path, _ = runs.run(subset, tmp_path / "out")
-    assert path.name == run.file and record_path(subset, tmp_path / "out") == path
+    assert path.name == run.file and read_inputs(subset).record_path(tmp_path / "out") == path
 
 
 def test_costs_come_from_records_of_the_same_task_method_and_model():
@@ -77,11 +76,3 @@ def test_a_set_that_one_policy_reads_keeps_no_other_run_from_being_found(tmp_pat
     (source / SETS["imdb_cad_train"].files[0].path).unlink()
     runs, trouble = identify([supervised, exact])
     assert "train_paired.tsv not found" in str(trouble) and [run.file for run in runs] == [None, both[1].file]
-
-
-def test_numbers_of_runs():
-    assert numbers_of_runs("3,10-12", 12) == [3, 10, 11, 12]
-    assert numbers_of_runs(" 2 , 1 - 3", 3) == [2, 1, 3]
-    for text in ("", "a", "1;2", "-3", "1,", "1.5", "0", "13", "5-4", "10-13"):
-        with pytest.raises(UserError, match="expected numbers of runs from 1 to 12"):
-            numbers_of_runs(text, 12)

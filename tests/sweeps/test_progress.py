@@ -64,19 +64,8 @@ def test_costs_are_those_of_a_device_of_this_kind(monkeypatch, tmp_path):
     console, run = progress.Console(quiet=True), GridRun(config("x"), "a.json")
     for gpu in (False, True):
         monkeypatch.setattr(progress.torch.cuda, "is_available", lambda gpu=gpu: gpu)
-        progress.dry_run(console, [run], None, Store(str(tmp_path)), [1])
+        progress.dry_run(console, [run], None, Store(str(tmp_path)))
         assert asked.pop() == [shipped[device] for device, is_gpu in devices.items() if is_gpu == gpu]
-
-
-def test_only_some_runs(tmp_path):
-    """They keep the numbers that they have in the whole list, and no other is done."""
-    text = "tasks: sentiment\nmethods: fine_tuning\nlearning_rate: 1e-4\nprecision: bf16\nseeds: 4"
-    command = ["sweep", write(tmp_path, text), "--out", tmp_path / "out", "--only", "3, 1"]
-    rows = [line.split() for line in call(*command, "--dry-run").splitlines() if "sentiment" in line]
-    assert [(row[1], row[9]) for row in rows] == [("3", "2"), ("1", "0")]
-    command[-1] = "1"
-    assert "1 runs: 0 there, 1 written" in call(*command)  # its record comes with mtlib: nothing is trained
-    assert len(list((tmp_path / "out").glob("*.json"))) == 1
 
 
 def test_one_run_that_cannot_be_read_leaves_the_others_known(tmp_path):

@@ -185,7 +185,6 @@ def test_paths_become_absolute(tmp_path, monkeypatch):
         ("tasks: nli\nmethods: fine_tuning\nsets: [sst2]", "'sst2' is no evaluation set of nli from 'testbed'"),
         ("tasks: nli\nmethods: fine_tuning\nseeds: 0", "seeds is 0; expected a number of seeds"),
         ("tasks: []\nmethods: fine_tuning", "tasks is an empty list"),
-        ("tasks: nli\ntasks: sentiment\nmethods: fine_tuning", "'tasks' is there twice"),
         ("tasks: nli\nmethods: fine_tuning\ngrids: []", r"grids is \[\]; expected a list of grids, each with settings"),
         ("tasks: nli\ngrids: {methods: fine_tuning}", "grids is {'methods': 'fine_tuning'}; expected a list"),
         ("tasks: nli\ngrids: [{methods: fine_tuning}, {}]", ", grid 2: methods is missing"),
