@@ -9,7 +9,6 @@ _PACKAGE = Path(__file__).resolve().parent
 DATA_DIR = _PACKAGE / "bundled" if (_PACKAGE / "bundled").is_dir() else _PACKAGE.parent / "data"
 MINI_MODEL_DIR = DATA_DIR / "models" / "mini"
 MINI_POS_DIR = DATA_DIR / "models" / "mini_pos"
-PLAUSIBILITY_DIR = DATA_DIR / "plausibility"
 TESTBED_DIR = DATA_DIR / "testbed"
 # in a checkout only
 NOTEBOOK_DIR = _PACKAGE.parent / "notebooks"

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 import pandas
+from judge import FEATURES, WEIGHTS_FILE, PlausibilityJudge, features, plausibility_score
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import confusion_matrix
 
 from mtlib.diversity.annotation import agreement
-from mtlib.diversity.plausibility import FEATURES, WEIGHTS_FILE, PlausibilityJudge, features, plausibility_score
 
 HERE = Path(__file__).resolve().parent
 N_FITTING = 282  # weights are fitted to the first two batches of cases.csv; the third was drawn to measure the judge on

@@ -47,7 +47,9 @@ def policies(
     train_size: Annotated[
         int | None, typer.Option(help="training examples that policies count in and learn from", show_default="all")
     ] = None,
-    examples: Annotated[int | None, typer.Option(help="of these, how many are looked at", show_default="all")] = None,
+    examples: Annotated[
+        int | None, typer.Option(min=1, help="of these, how many are looked at", show_default="all")
+    ] = None,
     seed: Annotated[int, typer.Option(help="of what policies learn, and of the masks")] = 0,
     spacy_pipeline: Annotated[str, typer.Option(help="that finds named entities for salient_spans")] = ENGLISH_PIPELINE,
     json_file: JsonFile = None,

@@ -1,7 +1,7 @@
 """The four categories of fillings of the paper's Section V, and what can be counted without a judge.
 
-Rows are those of `fillings.record_fillings`. A judge says whether a filling is plausible: `PlausibilityJudge` (a proxy)
-or persons (`annotation.as_judge`).
+Rows are those of `fillings.record_fillings`. A judge says whether a filling is plausible: persons
+(`annotation.as_judge`) or the proxy that data/plausibility measures.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ import pandas
 
 from mtlib.errors import UserError
 
-CATEGORIES = ("same", "plausible_different", "implausible", "unk")
+CATEGORIES = ("same", "changed", "plausible_different", "implausible", "unk")  # by gravity
 # the paper's shares of examples: BERT, 200 training examples per task, three epochs, judged by two persons
 PAPER_SHARES = {
     "plain_mlm": {"same": 0.76, "plausible_different": 0.18, "implausible": 0.05, "unk": 0.01},
@@ -34,15 +34,18 @@ def open_questions(rows: pandas.DataFrame) -> pandas.DataFrame:
     return rows[changed(rows) & ~rows["unk"]]
 
 
-def categorise(rows: pandas.DataFrame, plausible: Callable[[pandas.DataFrame], Sequence[bool]]) -> pandas.Series:
+def categorise(
+    rows: pandas.DataFrame, plausible: Callable[[pandas.DataFrame], Sequence[bool]] | None = None
+) -> pandas.Series:
     """The category of each row.
 
-    "unk" where the unknown token was predicted, "same" where the original token was; of the others, `plausible` is
-    asked, which gets their rows and returns a verdict for each.
+    "unk" where the unknown token was predicted, "same" where the original token was, else "changed"; with a judge
+    "plausible_different" or "implausible" in its place. `plausible` gets the rows in question and returns a verdict for
+    each.
     """
-    category = pandas.Series("same", index=rows.index).mask(rows["unk"], "unk")
+    category = pandas.Series("changed", index=rows.index).where(changed(rows), "same").mask(rows["unk"], "unk")
     differing = open_questions(rows)
-    if len(differing):
+    if plausible and len(differing):
         verdicts = pandas.Series(list(plausible(differing)), index=differing.index, dtype=bool)
         category[differing.index] = verdicts.map({True: "plausible_different", False: "implausible"})
     return category
@@ -51,8 +54,7 @@ def categorise(rows: pandas.DataFrame, plausible: Callable[[pandas.DataFrame], S
 def example_categories(rows: pandas.DataFrame, categories: pandas.Series, over_epochs: bool = False) -> pandas.Series:
     """The category of each `(epoch, uid)`; with `over_epochs`, of each `uid`.
 
-    An example with several masked places is "unk" if any place is, else "implausible" if any is, else
-    "plausible_different" if any differs, else "same". An example without a masked place is not counted. The paper
+    That of its gravest place, in the order of `CATEGORIES`. An example without a masked place is not counted. The paper
     counts examples over three epochs ("at least in one of the three epochs") and does not say how it ranks the four.
 
     Raises:

@@ -65,8 +65,6 @@ def describe(
     config = configure(task, "fine_tuning", source=source, model=model, train_size=train_size, sets=sets).resolved()
     plm, maskings = _checked(config, names, spacy_pipeline)
     train = read_inputs(config).datasets["train"]
-    if size is not None and not 0 < size <= len(train):
-        raise UserError(f"{size} examples cannot be drawn; expected 1 to {len(train)}, the size of the training set.")
     for masking in maskings.values():
         for preparer in masking.preparers():
             preparer.check_number(len(train))

@@ -13,10 +13,8 @@ from transformers import set_seed
 from mtlib.contexts import precision
 from mtlib.data.source_kinds import is_testbed
 from mtlib.data.tasks import get_task
-from mtlib.diversity import categories
-from mtlib.diversity.categories import CATEGORIES, PAPER_SHARES
+from mtlib.diversity.categories import PAPER_SHARES, categorise, changed_by_epoch, example_categories
 from mtlib.diversity.fillings import marked_text, record_fillings
-from mtlib.diversity.plausibility import PlausibilityJudge
 from mtlib.masking import ExactMasking
 from mtlib.objectives import MaskedLM, MaskTuning
 from mtlib.plm import SharedPLM
@@ -46,9 +44,9 @@ def describe(
 
     Returns:
         The settings, and per task and arm: `tokens`, by epoch the masked places (`n`), those that were `changed` and
-        those filled with [UNK] (`unk`); `examples` and `examples_over_epochs`, how many fall into each category
-        (`categories.example_categories`; plausible by the proxy). On the testbed also `shown`: places that the two
-        arms filled differently in the last epoch.
+        those filled with [UNK] (`unk`); `examples` and `examples_over_epochs`, how many came back "same", "changed" or
+        "unk" (`categories.example_categories`; what is plausible, persons say: `annotation`). On the testbed also
+        `shown`: places that the two arms filled differently in the last epoch.
     """
     studied = []  # what is wrong with data and model is said before any training
     for task in tasks:
@@ -101,9 +99,9 @@ def filled_differently(arms: Mapping[str, pandas.DataFrame], epoch: int) -> pand
 
 
 def as_frame(descriptions: Mapping[str, Mapping]) -> pandas.DataFrame:
-    """A line for each masked LM, task and arm, in per cent: the examples' categories, the tokens changed at the end.
+    """A line for each masked LM, task and arm, in per cent: examples the same, changed, unknown; tokens changed last.
 
-    Below ours stand the paper's shares of examples, judged by people.
+    Below ours stand the paper's shares of examples.
 
     Args:
         descriptions: by the masked LM's name, each as `describe` gives it.
@@ -112,10 +110,9 @@ def as_frame(descriptions: Mapping[str, Mapping]) -> pandas.DataFrame:
     for model, description in descriptions.items():
         for task, studied in description["tasks"].items():
             for arm, counts in studied["arms"].items():
-                shares = {name: counts["examples"][name] / sum(counts["examples"].values()) for name in CATEGORIES}
                 last = list(counts["tokens"].values())[-1]
-                lines[model, task, arm] = {**shares, "tokens changed": last["changed"] / last["n"]}
-    lines |= {("BERT (paper)", "all three", arm): shares for arm, shares in PAPER_SHARES.items()}
+                lines[model, task, arm] = _shares(counts["examples"]) | {"tokens changed": last["changed"] / last["n"]}
+    lines |= {("BERT (paper)", "all three", arm): _shares(shares) for arm, shares in PAPER_SHARES.items()}
     frame = 100 * pandas.DataFrame.from_dict(lines, orient="index")
     return frame.rename_axis(["masked LM", "task", "training"])
 
@@ -135,14 +132,19 @@ def _train(arm: str, inputs: Inputs) -> pandas.DataFrame:
 
 def _counts(rows: pandas.DataFrame) -> dict:
     """What one arm's rows come to."""
-    of_places = categories.categorise(rows, PlausibilityJudge())
 
     def of_examples(over_epochs: bool) -> dict[str, int]:
-        counts = categories.example_categories(rows, of_places, over_epochs).value_counts()
-        return counts.reindex(CATEGORIES, fill_value=0).to_dict()
+        counts = example_categories(rows, categorise(rows), over_epochs).value_counts()
+        return counts.reindex(["same", "changed", "unk"], fill_value=0).to_dict()
 
     return {
-        "tokens": categories.changed_by_epoch(rows).to_dict(orient="index"),
+        "tokens": changed_by_epoch(rows).to_dict(orient="index"),
         "examples": of_examples(over_epochs=False),
         "examples_over_epochs": of_examples(over_epochs=True),
     }
+
+
+def _shares(examples: Mapping[str, float]) -> dict[str, float]:
+    """Of counts (or shares) by category."""
+    same, unk = (examples[name] / sum(examples.values()) for name in ("same", "unk"))
+    return {"same": same, "changed": 1 - same - unk, "unk": unk}

@@ -35,8 +35,7 @@ def test_categories_by_hand():
     assert list(categorise(rows, judge)) == ["same", "plausible_different", "implausible", "unk"]
     assert asked == ["plot", "boring"] == list(open_questions(rows)["predicted_token"])
     assert list(categorise(rows[::3], lambda differing: pytest.fail("nothing to ask"))) == ["same", "unk"]
-    with pytest.raises(ValueError):
-        categorise(rows, lambda differing: [True])
+    assert list(categorise(rows)) == ["same", "changed", "changed", "unk"]
 
 
 def test_the_gravest_place_decides_an_example():

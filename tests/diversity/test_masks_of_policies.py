@@ -104,7 +104,6 @@ def test_on_real_data_nothing_is_said_of_a_shortcut(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"size": 0}, "0 examples cannot be drawn; expected 1 to 4000"),
         ({"source": "hub", "policies": ["known_cause:1"]}, "has no meaning for other data"),
         ({"task": "nli", "source": "hub", "policies": ["supervised"]}, "learns from single"),
         ({"policies": ["attribution_most:0.1"]}, "attribution_most asks a classifier, and that of mini is not trained"),

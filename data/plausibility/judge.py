@@ -1,11 +1,12 @@
 """A proxy for a person's "does this word fit here?": tags of the two words, and a masked LM's odds between them.
 
-data/plausibility holds its weights, the hand labels, and how well it agrees with those that it was not fitted to
-(`fit.py` fits and measures it). It knows grammar better than sense: read its counts beside that agreement.
+`fit.py` fits its weights to the hand labels and measures how well it agrees with those that it was not fitted to. It
+knows grammar better than sense: read its counts beside that agreement.
 """
 
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import pandas
@@ -13,11 +14,11 @@ import torch
 
 from mtlib.contexts import evaluating
 from mtlib.errors import UserError
-from mtlib.paths import MINI_MODEL_DIR, MINI_POS_DIR, PLAUSIBILITY_DIR
+from mtlib.paths import MINI_MODEL_DIR, MINI_POS_DIR
 from mtlib.plm import SharedPLM
 from mtlib.policies.pos_probe import PosProbe, Span
 
-WEIGHTS_FILE = PLAUSIBILITY_DIR / "weights.json"
+WEIGHTS_FILE = Path(__file__).with_name("weights.json")
 FEATURES = ("same_part_of_speech", "same_tag", "known_word", "log_odds", "neighbour_log_odds")
 NEIGHBOURS = 2
 _BATCH = 32
@@ -33,7 +34,7 @@ class PlausibilityJudge:
         scorer: the masked LM that gives the odds. The default is the untouched bundled model: for an arm that started
             from it, it is not an independent judge; pass another (a hub model) to have one.
         weights: by feature, and "bias"; default those fitted to the hand labels with the bundled model. Weights for
-            another scorer come from `fit_weights` in data/plausibility/fit.py.
+            another scorer come from `fit_weights` in fit.py.
     """
 
     def __init__(self, scorer: SharedPLM | None = None, weights: Mapping[str, float] | None = None):
