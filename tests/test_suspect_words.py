@@ -10,7 +10,10 @@ from hypothesis import strategies as st
 
 from mtlib.data.sources import load
 from mtlib.errors import UserError
+from mtlib.policies.suspect_tags import nouns_first
 from mtlib.suspect_words import conflicts, suspects, words_of
+from mtlib.testbed.grammar import load_grammar
+from mtlib.testbed.known_words import shortcut_spans
 
 
 def made_up(*rows: tuple[str, int], names=("bad", "good")) -> Dataset:
@@ -66,11 +69,46 @@ def test_shares_are_shares_of_the_rows_with_the_word(rows):
         assert line.rows == len(having) and line.share == pytest.approx(np.mean([own == line.label for own in having]))
 
 
-def test_the_testbeds_shortcut_is_found():
-    table = suspects(load("testbed_sentiment_train", "testbed"), top=50)
-    assert (table["share"] > 0.85).all() and (table["z"] > table.attrs["threshold"]).all()
+def test_the_testbeds_shortcut_is_found_and_its_nouns_come_first():
+    """The figures that the pages quote: how many of the first 50 are topics and makers."""
+    table = suspects(load("testbed_sentiment_train", "testbed"), top=None)
+    assert (table["z"] > table.attrs["threshold"]).all() and len(table) == 118
+
+    def planted(words) -> float:
+        found = []
+        for line in words.itertuples():
+            (spans, _), place = (
+                shortcut_spans(load_grammar("sentiment"), line.example),
+                line.example.lower().find(line.word),
+            )
+            found.append(any(start <= place < end for start, end in spans))
+        return np.mean(found)
+
+    assert planted(table[:20]) == 1 and planted(table[:50]) == 0.84
+    tagged = nouns_first(table)
+    assert planted(tagged[:20]) == 1 and planted(tagged[:50]) == 0.96
+    assert sorted(tagged.word) == sorted(table.word)
 
 
 def test_a_missing_column_is_named():
     with pytest.raises(UserError, match="no column `text`, but review, label"):
         suspects(Dataset.from_dict({"review": ["a"], "label": [0]}))
+
+
+def test_given_words_and_phrases_are_counted_alone_in_any_case():
+    dataset = made_up(*[("made in New  York, well-made", 1)] * 20, *[("made in York", 0)] * 20)
+    table = suspects(dataset, min_count=1, words=["NEW york", "Well-Made", "absent"])
+    assert {*table.word} == {"new york", "well-made"} and {*table.label} == {"good"} and table.attrs["tested"] == 2
+    more = made_up(("in new york", 0), ("in york", 0), ("in New York", 1))
+    assert conflicts(more, table).tolist() == [True, False, False]
+
+
+def test_signs_of_a_script_without_spaces_count_as_words():
+    assert words_of("很好, well-made") == {"很", "好", "well-made"}
+
+
+def test_tables_are_read_as_a_dataset_is():
+    dataset = made_up(*[("acme radio", 1)] * 30, *[("other lamp", 0)] * 30)
+    table = dataset.to_pandas()
+    table["label"] = [dataset.features["label"].int2str(label) for label in table["label"]]
+    assert suspects([table[:7], table[7:]]).equals(suspects(dataset))

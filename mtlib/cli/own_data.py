@@ -21,6 +21,7 @@ def suspects(
     label: Label,
     top: Annotated[int, typer.Option(help="at most so many words", min=1)] = 50,
     min_count: Annotated[int, typer.Option(help="words in fewer rows are not tested", min=1)] = 20,
+    nouns: Annotated[bool, typer.Option("--nouns-first", help="names and nouns first; for English")] = False,
     out: Annotated[Path | None, typer.Option(help="write them to this CSV file, to mark words in")] = None,
 ) -> None:
     """Which words predict a label beyond chance in your own data.
@@ -37,9 +38,14 @@ def suspects(
     table = find(rows, top, min_count)
     if told := rows.told():
         print_line(told)
+    if nouns:
+        from mtlib.policies.suspect_tags import nouns_first
+
+        table = nouns_first(table)
     about = f"of {table.attrs['tested']:,} in {min_count} rows or more predict a label (z above "
     about = f"{len(table)} words {about}{table.attrs['threshold']:.2f})"
-    columns = ["word", *(["where"] if len(rows.texts) > 1 else []), "rows", "label", "share", "base_rate", "z"]
+    more = [*(["where"] if len(rows.texts) > 1 else []), *(["part_of_speech"] if nouns else [])]
+    columns = ["word", *more, "rows", "label", "share", "base_rate", "z"]
     shown = table.round({"share": 2, "base_rate": 2, "z": 1})
     examples = [[_short(line.example), _short(line.counterexample)] for line in table.itertuples()]
     cells = [[*line, *two] for line, two in zip(shown[columns].values.tolist(), examples, strict=True)]
