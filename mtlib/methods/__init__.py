@@ -18,6 +18,7 @@ from mtlib.methods.table3 import (
     SEQUENTIAL,
 )
 from mtlib.methods.two_views import HIDDEN_CUT, SPAN_CUTOFF
+from mtlib.methods.without_words import DELETED, MASKS_LEFT
 from mtlib.settings import check_choice
 
 # in the order of the paper's tables
@@ -26,7 +27,7 @@ METHODS: dict[str, Method] = {
     for method in (
         FINE_TUNING, MASK_TUNING, AUGMENTED, NO_INTEGRATED_LOSS, SEQUENTIAL, PERTURB_FIRST, INTERMEDIATE_PRETRAINING,
         LEARNED_MIXIN, PRODUCT_OF_EXPERTS, BIAS_PRODUCT, REWEIGHT, CONFIDENCE_REGULARIZATION, SPAN_CUTOFF, HIDDEN_CUT,
-        IPT,
+        IPT, MASKS_LEFT, DELETED,
     )
 }  # fmt: skip
 
