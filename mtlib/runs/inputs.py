@@ -47,17 +47,22 @@ class Inputs:
     precisions: tuple[str, ...]
 
     @cached_property
+    def public(self) -> dict:
+        """The configuration as a record has it."""
+        return self.config.public()
+
+    @cached_property
     def identity(self) -> str:
         return self._identity(self.config.precision)
 
     def _identity(self, precision: str) -> str:
-        public = self.config.public() | {"precision": precision}
+        public = self.public | {"precision": precision}
         return records.identity(public, self.model_sha256, records.decisive_data(self.sets))
 
     def record_path(self, out: Path) -> Path:
         """Where `run` writes, or has written, the record."""
         config = self.config
-        model = Path(config.public()["model"]).name.lower().replace("_", "-")
+        model = Path(self.public["model"]).name.lower().replace("_", "-")
         return out / f"{config.task}-{config.method}-{model}-seed{config.seed}-{self.identity[:10]}.json"
 
     def shipped_record(self) -> dict | None:

@@ -132,7 +132,7 @@ def evaluate(prompting: Prompting, report: Callable[[str], None] = lambda name: 
         scores["calibrated"] = scores[first] - of_nothing[first]
         metrics[name] = {scoring: score_rows(name, _logits(of, folded), rows) for scoring, of in scores.items()}
         report(name)
-    asked = {name: config.public()[name] for name in ("task", "source", "model", "seed")}
+    asked = {name: inputs.public[name] for name in ("task", "source", "model", "seed")}
     asked |= {"causal": prompting.causal, "max_length": prompting.max_length}
     asked |= {"per_label": prompting.per_label} if prompting.causal else {"template": CLOZES[prompting.task].template}
     return {"prompting": asked, "metrics": metrics}

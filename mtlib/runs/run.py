@@ -65,10 +65,10 @@ def run(
     disable_progress_bars()
     logging.disable_progress_bar()
     inputs = read_inputs(config)
+    shipped = inputs.shipped_record()
     path, state = inputs.record_path(out), PartialState(cpu=precision()["use_cpu"])
     with _full_disk_told(out), claim(lock_path(path)) if state.is_main_process else contextlib.nullcontext():
         state.wait_for_everyone()  # or one of several processes might look before another's record is there
-        shipped = inputs.shipped_record()
         to_do = not path.exists() or (fresh and read_records([path]) == [shipped])
         state.wait_for_everyone()  # all have looked before one writes
         if to_do and keep_model is None and not fresh and shipped is not None:
@@ -108,7 +108,7 @@ def _complete(
     record = {
         "schema_version": SCHEMA_VERSION,
         "identity": inputs.identity,
-        "config": inputs.config.public(),
+        "config": inputs.public,
         "model": {"files_sha256": inputs.model_sha256, "revision": trained.revision},
         **({} if metrics else {"diverged": True}),
         "metrics": metrics,

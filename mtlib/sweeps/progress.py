@@ -8,7 +8,6 @@ from pathlib import Path
 
 import torch
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
 from rich.table import Table
 
 from mtlib.errors import UserError
@@ -57,16 +56,10 @@ def carry_out(console: Console, runs: Sequence[GridRun], store: Store, engine) -
     Returns:
         1 if a run failed, else `Busy.EXIT_CODE` if time was up before all were begun, else 0.
     """
-    columns = BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     outcomes = []
-    with (
-        Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar,
-        closing(execute(runs, engine, store)) as ended,  # ends what is running, also where printing is interrupted
-    ):
-        task = bar.add_task("", total=len(runs))
+    with closing(execute(runs, engine, store)) as ended:  # ends what is running, also where printing is interrupted
         for outcome in ended:
             outcomes.append(outcome)
-            bar.advance(task)
             if outcome.status not in ("there", "left"):
                 done = f"[{len(outcomes)} of {len(runs)}] {outcome.status:8} {Path(outcome.run.file).stem}"
                 _print(console, f"{done}  {outcome.detail}".rstrip())

@@ -205,7 +205,11 @@ def test_a_causal_lm_on_a_folded_set(gpt, monkeypatch):
     asked = [row | {"label": min(row["label"], 1)} for row in pairs[:24]]
     sets = {"train": pairs, "testbed_overlap": asked}
     datasets = {name: Dataset.from_list(rows) for name, rows in sets.items()}
-    monkeypatch.setattr(prompting, "read_inputs", lambda of: SimpleNamespace(config=of.resolved(), datasets=datasets))
+    monkeypatch.setattr(
+        prompting,
+        "read_inputs",
+        lambda of: SimpleNamespace(config=of.resolved(), public=of.public(), datasets=datasets),
+    )
     asked_of = Prompting(task="nli", model=gpt, causal=True, per_label=2, sets=("testbed_overlap",), max_length=16)
     scorings = evaluate(asked_of)["metrics"]["testbed_overlap"]
 

@@ -127,14 +127,6 @@ def test_summary_and_exit_code(testbed, model, tmp_path, monkeypatch):  # noqa: 
     assert result.exit_code == 75 and "1 left: time was up" in result.output
 
 
-def test_a_bar_in_a_terminal(model, tmp_path):  # noqa: F811
-    console = progress.Console(force_terminal=True, width=80, record=True)
-    store = Store(str(tmp_path))
-    engine = FakeEngine(store)
-    assert progress.carry_out(console, [GridRun(config(model), "a.json")], store, engine) == 0 and engine.closed
-    assert "[1 of 1] written  a" in console.export_text()
-
-
 def test_columns_are_what_tells_runs_apart():
     configs = [
         configure(task="nli", method="mask_tuning"),
