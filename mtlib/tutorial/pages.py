@@ -21,11 +21,18 @@ _TEMPLATE = """\
 {%- extends 'classic/index.html.j2' -%}
 {%- block html_head_js -%}{%- endblock html_head_js -%}
 {%- block html_head_js_mathjax -%}{%- endblock html_head_js_mathjax -%}
+{%- block html_head_css -%}
+{{ super() }}
+<style>
+summary { display: list-item; cursor: pointer }
+@media (max-width: 540px) { div.output_subarea { max-width: 100% } }
+</style>
+{%- endblock html_head_css -%}
 {%- block input_group -%}
 {%- set tags = cell.metadata.get('tags', []) -%}
 {%- set title = 'Check' if 'check' in tags else 'Solution' if 'solution' in tags else '' -%}
 {%- if title -%}
-<details style="margin-left: 9em"><summary>{{ title }}</summary>{{ super() }}</details>
+<details style="margin-left: min(9em, 20%)"><summary>{{ title }}</summary>{{ super() }}</details>
 {%- else -%}
 {{ super() }}
 {%- endif -%}
