@@ -25,6 +25,7 @@ _TEMPLATE = """\
 {{ super() }}
 <style>
 summary { display: list-item; cursor: pointer }
+.text_cell .rendered_html :is(td, th) { text-align: left }
 @media (max-width: 540px) { div.output_subarea { max-width: 100% } }
 </style>
 {%- endblock html_head_css -%}
