@@ -10,13 +10,11 @@ from typing import Annotated
 import pytest
 import torch
 from pydantic import Field
-from safetensors.torch import load_file
 from torch import nn
 from torch.nn.functional import cross_entropy
 from transformers import TrainerCallback
 
 import mtlib
-from mtlib.encoding import tokenise
 from mtlib.errors import UserError
 from mtlib.masking import CountedMasking
 from mtlib.method import Prepared, Preparer, Stage
@@ -26,7 +24,7 @@ from mtlib.runs.inputs import read_inputs
 from mtlib.runs.records import read_records
 from mtlib.runs.run import run
 from mtlib.settings import Settings
-from mtlib.trainer import OBJECTIVE_FILE, ObjectiveTrainer
+from mtlib.trainer import ObjectiveTrainer
 from tests.conftest import make_batch, make_plm, tiny_bert_config
 from tests.data.test_treebank import GROWING, conllu
 from tests.runs.test_records import record_identity
@@ -109,7 +107,7 @@ class TestPolicyWithScores:
             count = max(1, round(0.5 * int(ordinary.sum())))
             assert sorted(ids[masked].tolist()) == sorted(ids[ordinary].tolist())[-count:]
 
-    def test_ties_are_broken_at_random_and_padding_does_not_matter(self):
+    def test_ties_are_broken_at_random(self):
         class Alike(CountedMasking):
             def scores(self, batch, maskable, plm):
                 return torch.zeros(maskable.shape)
@@ -117,9 +115,6 @@ class TestPolicyWithScores:
         maskable = torch.ones(2000, 8, dtype=torch.bool)
         mask = Alike(0.25)({}, maskable, torch.Generator().manual_seed(0))
         assert (mask.sum(1) == 2).all() and ((mask.float().mean(0) - 0.25).abs() < 0.04).all()
-        wide = torch.nn.functional.pad(maskable, (3, 5))
-        again = Alike(0.25)({}, wide, torch.Generator().manual_seed(0))
-        assert torch.equal(again[:, 3:11], mask)
 
 
 class TestObjectiveWithAParameter:
@@ -147,17 +142,6 @@ class TestObjectiveWithAParameter:
         resumed = self.train(tmp_path, second, make_plm(seed=9), resume=str(tmp_path / "checkpoint-3"), **saved)
         assert history(resumed)[-3:] == history(whole)[-3:]
         assert all(torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True))
-        read_back = objective()
-        read_back.load_state_dict(load_file(tmp_path / "checkpoint-6" / OBJECTIVE_FILE))
-        assert all(torch.equal(a, b) for a, b in zip(first.parameters(), read_back.parameters(), strict=True))
-
-    def test_accumulation_trains_alike(self, tmp_path):
-        runs = [
-            history(self.train(tmp_path, WeightedFineTuning(), per_device_train_batch_size=size,
-                               gradient_accumulation_steps=8 // size))
-            for size in (8, 2)
-        ]  # fmt: skip
-        torch.testing.assert_close(torch.tensor(runs[0]), torch.tensor(runs[1]), rtol=1e-4, atol=1e-6)
 
     def test_a_missing_column_is_told_before_training(self, tmp_path):
         with pytest.raises(UserError, match="no column weight, which WeightedFineTuning needs"):
@@ -328,12 +312,6 @@ def test_the_names_of_the_readme_load_lazily():
         assert getattr(mtlib, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'Sharedplm'"):
         _ = mtlib.Sharedplm
-
-
-def test_further_columns_are_tokenised_along(still_plm):
-    data = weighted(examples(4)).remove_columns(["input_ids", "attention_mask", "token_type_ids", "length", "labels"])
-    data = data.add_column("text", ["a film", "not good", "the plot", "slow"])
-    assert tokenise(data, still_plm.tokenizer, 64, keep={"weight"})["weight"][:] == [1.0, 2.0, 1.0, 2.0]
 
 
 def test_a_run_that_diverges_is_recorded_as_such(testbed, model, tmp_path):  # noqa: F811

@@ -1,7 +1,10 @@
-"""The paper's ablation methods: what each trains on, and at which settings two of them are the same."""
+"""Every method: its stages and settings, what it prepares, and whole runs that are killed, resumed and recorded."""
 
+import json
 import re
+from typing import get_args
 
+import numpy as np
 import pytest
 import torch
 from datasets import Dataset
@@ -11,12 +14,16 @@ from mtlib.errors import UserError
 from mtlib.masking import ExactMasking
 from mtlib.method import LearningRates
 from mtlib.methods import METHODS, get_method
-from mtlib.methods.table3 import IntermediateSettings, Refill
+from mtlib.methods.confidence_regularization import AddTeacher, ConfidenceRegularization
+from mtlib.methods.table3 import Classification, Refill
 from mtlib.objectives import FineTuning, MaskedLM, MaskTuning
+from mtlib.plm import SharedPLM
 from mtlib.runs import run as runs
 from mtlib.runs.config import command_line, configure, read_by
+from mtlib.runs.inputs import read_inputs
 from mtlib.runs.records import read_records
 from tests.conftest import make_plm, make_tokenizer, tiny_bert_config
+from tests.data.test_treebank import conllu
 from tests.runs.test_runs import config, model, testbed  # noqa: F401  (fixtures)
 from tests.test_plm import architecture
 from tests.test_trainer import NO_DROPOUT, train
@@ -41,10 +48,9 @@ def always(plm, word: str) -> int:
 
 
 class TestStages:
-    def stages(self, method, **changes):
-        settings = {"task": "sentiment", "mask_rate": 0.2, "fill": "top_k", "top_k": 3, "learning_rate": 2e-3}
-        config = configure(**read_by(method, {"method": method} | settings | changes)).resolved()
-        return get_method(method).stages(config.settings, config.rates, make_tokenizer())
+    def stages(self, method, task="sentiment", **settings):
+        chosen = configure(task, method, **{"learning_rate": 2e-3} | settings).resolved()
+        return get_method(method).stages(chosen.settings, chosen.rates, make_tokenizer())
 
     @pytest.mark.parametrize(
         ("method", "alpha", "keep_original"),
@@ -57,50 +63,71 @@ class TestStages:
         ],
     )
     def test_one_stage(self, method, alpha, keep_original):
-        (stage,) = self.stages(method)
-        assert (stage.rates.trunk, stage.rates.classifier, stage.rates.mlm_head) == (2e-3,) * 3
+        asked = {"mask_rate": 0.2, "fill": "top_k", "top_k": 3}
+        (stage,) = self.stages(method, **({} if method == "fine_tuning" else asked))
+        assert stage.rates == LearningRates.alike(2e-3)
         assert type(stage.objective) is (FineTuning if alpha is None else MaskTuning)
         if alpha is not None:
             objective = stage.objective
             assert (objective.alpha, objective.fill, objective.top_k) == (alpha, "top_k", 3)
-            assert objective.masking == ExactMasking(0.2)
-        if keep_original is None:
-            assert stage.prepare == ()
-        else:
-            (refill,) = stage.prepare
-            assert (refill.fill, refill.top_k, refill.keep_original) == ("top_k", 3, keep_original)
-            assert refill.masking == ExactMasking(0.2)
+            assert objective.masking == ExactMasking(0.2) and type(objective.classification) is FineTuning
+        refill = () if keep_original is None else (Refill(ExactMasking(0.2), "top_k", 3, keep_original=keep_original),)
+        assert stage.prepare == refill
 
-    def test_sequential_adapts_the_masked_lm_then_classifies_what_it_fills(self):
-        adapt, classify = self.stages("sequential", mlm_head_learning_rate=5e-3)
-        assert type(adapt.objective) is MaskedLM and adapt.prepare == ()
-        assert adapt.objective.masking == ExactMasking(0.2)
-        assert type(classify.objective) is FineTuning and type(classify.prepare[0]) is Refill
-        assert (adapt.rates.trunk, adapt.rates.mlm_head, classify.rates.trunk) == (5e-3, 5e-3, 2e-3)
+    @pytest.mark.parametrize(("method", "rate"), [("sequential", 0.05), ("intermediate_pretraining", 0.15)])
+    def test_two_stages(self, method, rate):
+        adapt, classify = self.stages(method, masking="original", mlm_head_learning_rate=5e-3)
+        assert type(adapt.objective) is MaskedLM and adapt.prepare == () and type(classify.objective) is FineTuning
+        assert adapt.objective.masking.predict_all and adapt.objective.masking.rate == rate
+        assert (adapt.rates, classify.rates) == (LearningRates.alike(5e-3), LearningRates(2e-3, 2e-3, 5e-3))
+        assert [type(preparer) for preparer in classify.prepare] == ([Refill] if method == "sequential" else [])
 
-    def test_intermediate_pretraining_trains_on_the_texts_then_on_the_labels(self):
-        settings = IntermediateSettings(masking="original", mlm_head_learning_rate=5e-3)
-        rates = LearningRates(2e-3, 2e-3, 5e-3)
-        adapt, classify = METHODS["intermediate_pretraining"].stages(settings, rates, make_tokenizer())
-        assert type(adapt.objective) is MaskedLM and type(classify.objective) is FineTuning
-        assert adapt.objective.masking.predict_all and adapt.objective.masking.rate == 0.15
-        assert classify.prepare == ()
-        assert (adapt.rates.trunk, classify.rates.trunk) == (5e-3, 2e-3)
+    @pytest.mark.parametrize(
+        ("method", "settings"),
+        [
+            ("confidence_regularization", {}),
+            ("mask_tuning", {"classification": "confidence_regularization", "alpha": 0.4}),
+        ],
+    )
+    def test_the_student_starts_from_the_pretrained_model_and_only_its_stage_is_refilled(self, method, settings):
+        teacher, student = self.stages(method, **settings)
+        assert type(teacher.objective) is FineTuning and (teacher.name, teacher.prepare) == ("teacher", ())
+        assert student.start == "pretrained" and student.name == method
+        classification = student.objective.classification if settings else student.objective
+        assert type(classification) is ConfidenceRegularization
+        assert not settings or student.objective.alpha == 0.4
 
-    def test_a_rate_that_is_the_default_of_other_methods_is_given_on_the_command_line(self):
-        assert command_line(configure("nli", "intermediate_pretraining", mask_rate=0.05))[-2:] == [
-            "--mask-rate",
-            "0.05",
-        ]
-        assert "--mask-rate" not in command_line(configure("nli", "intermediate_pretraining"))
+    @pytest.mark.parametrize(
+        ("task", "bias"), [("nli", "overlap"), ("paraphrase", "lexical_overlap"), ("sentiment", "bag_of_words")]
+    )
+    def test_each_task_has_its_bias_model(self, task, bias):
+        for method, settings in (("reweight", {}), ("mask_tuning", {"classification": "learned_mixin"})):
+            (stage,) = self.stages(method, task, **settings)
+            assert stage.prepare[0].model.name == bias and stage.prepare[0].folds == 5
+        (stage,) = self.stages("product_of_experts", task)
+        assert stage.objective.halve_others == (bias == "overlap")
+        (stage,) = self.stages("product_of_experts", task, bias="shortcut", focus=2)
+        assert stage.prepare[0].model.name == "shortcut" and not stage.objective.halve_others
+        assert stage.objective.focus == 2
+
+    def test_parsing_has_a_length_and_a_rate_of_its_own(self):
+        asked = {"treebank": "trees", "learning_rate": 2e-5, "classifier_learning_rate": 1e-3}
+        parsing, tuning = self.stages("ipt", parsing_steps=7, parsing_learning_rate=5e-6, **asked)
+        assert (parsing.steps, parsing.epochs, tuning.steps) == (7, None, None)
+        assert parsing.rates == LearningRates.alike(5e-6) and tuning.rates == LearningRates(2e-5, 1e-3, 2e-5)
+        parsing, tuning = self.stages("ipt", parsing_epochs=0.5, **asked)
+        assert (parsing.steps, parsing.epochs, tuning.epochs) == (None, 0.5, None) and parsing.rates == tuning.rates
+        with pytest.raises(UserError, match="parsing_steps is 2, but parsing_epochs is given too"):
+            configure("nli", "ipt", treebank="trees", parsing_epochs=1, parsing_steps=2)
 
 
 class TestSettings:
     def test_what_a_method_does_not_read_is_none_in_its_record(self):
         perturbation = {"mask_rate", "masking", "fill", "replacement"}
+        others = {"alpha", "shared", "update", "mlm_head_learning_rate"}
         for method, read in {
             "fine_tuning": set(),
-            "mask_tuning": {*perturbation, "alpha", "shared", "update", "mlm_head_learning_rate"},
+            "mask_tuning": perturbation | others,
             "augmented": perturbation,
             "no_integrated_loss": {*perturbation, "shared"},
             "sequential": {*perturbation, "mlm_head_learning_rate"},
@@ -109,18 +136,30 @@ class TestSettings:
         }.items():
             resolved = configure("nli", method).resolved()
             record = resolved.public()
-            of_methods = {*perturbation, "alpha", "shared", "update", "mlm_head_learning_rate"}
-            assert {name for name in of_methods if record[name] is not None} == read, method
+            assert {name for name in perturbation | others if record[name] is not None} == read, method
             assert resolved.resolved() == resolved
 
-    def test_alpha_of_no_integrated_loss(self):
-        with pytest.raises(UserError, match=r"alpha is 0\.6, but no_integrated_loss does not read it"):
-            configure("nli", "no_integrated_loss", alpha=0.6)
+    def test_mask_tuning_reads_what_the_methods_read_whose_losses_it_takes(self):
+        losses = {*get_args(Classification)} & METHODS.keys()
+        given = {setting: None for method in losses for setting in METHODS[method].reads}
+        for name in losses:
+            values = given | {"task": "nli", "classification": name, "bias": "overlap"}
+            assert read_by("mask_tuning", values).keys() & given.keys() == {*METHODS[name].reads}, name
 
-    @pytest.mark.parametrize("method", [method for method in METHODS if method != "mask_tuning"])
-    def test_only_mask_tuning_has_updates(self, method):
-        with pytest.raises(UserError, match=f"update is 'alternating', but {method} does not read it"):
-            configure("nli", method, update="alternating")
+    def test_a_rate_that_is_the_default_of_other_methods_is_given_on_the_command_line(self):
+        words = command_line(configure("nli", "intermediate_pretraining", mask_rate=0.05))
+        assert words[-2:] == ["--mask-rate", "0.05"]
+        assert "--mask-rate" not in command_line(configure("nli", "intermediate_pretraining"))
+
+    def test_what_the_loss_reads_is_part_of_what_identifies_a_run(self, testbed, model):  # noqa: F811
+        def identity(**settings):
+            return read_inputs(config(model, **settings).resolved()).identity
+
+        ours = identity(method="reweight")
+        assert identity(method="reweight", bias="bag_of_words") == ours != identity(method="reweight", bias="shortcut")
+        assert identity(classification="fine_tuning") == identity() != identity(classification="span_cutoff")
+        experts = {"classification": "product_of_experts"}
+        assert identity(**experts, focus=None) == identity(**experts) != identity(**experts, focus=2)
 
 
 class TestRefill:
@@ -169,12 +208,34 @@ class TestRefill:
         plm = make_plm()
         data = tokenised(plm)
         both = Refill(EXACT, keep_original=True)(plm, data).examples
-        assert list(both)[:20] == list(data)
-        assert list(both)[20:] == list(Refill(EXACT)(plm, data).examples)
+        assert list(both) == [*data, *Refill(EXACT)(plm, data).examples]
+
+
+def test_the_teacher_answers_for_every_example_in_its_place():
+    plm = make_plm()
+    data = tokenised(plm)
+    examples, counts = AddTeacher()(plm.train(), data, batch_size=3)
+    assert plm.training
+    for row in (0, 1, 7):
+        inputs = {name: torch.tensor([data[row][name]]) for name in plm.tokenizer.model_input_names}
+        expected = plm.eval().classify(inputs).softmax(-1)[0]
+        torch.testing.assert_close(torch.tensor(examples[row]["teacher_probabilities"]), expected)
+    right = [np.argmax(row["teacher_probabilities"]) == row["labels"] for row in examples]
+    assert counts == {"teacher_accuracy": round(float(np.mean(right)), 4)}
+    assert json.dumps(counts) and examples.remove_columns("teacher_probabilities")[:] == data[:]
+    with pytest.raises(UserError, match="AddTeacher reads the labels, but the examples have no column `labels`, only"):
+        AddTeacher()(plm, data.remove_columns("labels"))
+
+
+# --- whole runs ---
+
+
+def recorded(config, out, **options) -> dict:
+    return read_records([runs.run(config, out, **options)[0]])[0]
 
 
 class Watch(TrainerCallback):
-    """The model's weights at the start and the end of each stage."""
+    """Weights at the start and the end of each stage."""
 
     def __init__(self):
         self.started, self.ended = [], []
@@ -186,33 +247,28 @@ class Watch(TrainerCallback):
         self.ended.append({name: tensor.clone() for name, tensor in kwargs["model"].state_dict().items()})
 
 
-class TestRuns:
-    def record(self, out, config, callbacks=()) -> dict:
-        return read_records([runs.run(config, out, callbacks=callbacks)[0]])[0]
-
+class TestAblations:
     def test_nothing_masked_makes_perturb_first_fine_tuning(self, testbed, model, tmp_path):  # noqa: F811
-        plain = self.record(tmp_path, config(model, method="fine_tuning"))
-        same = self.record(tmp_path, config(model, method="perturb_first", mask_rate=0.0))
+        plain = recorded(config(model, method="fine_tuning"), tmp_path)
+        same = recorded(config(model, method="perturb_first", mask_rate=0.0), tmp_path)
         assert same["metrics"] == plain["metrics"] and same["history"] == plain["history"]
-        other = self.record(tmp_path, config(model, method="perturb_first", mask_rate=0.5))
-        assert other["history"] != plain["history"]
 
     def test_no_integrated_loss_is_mask_tuning_with_alpha_0(self, testbed, model, tmp_path):  # noqa: F811
-        ours = self.record(tmp_path, config(model, method="no_integrated_loss"))
-        same = self.record(tmp_path, config(model, alpha=0.0))
+        ours = recorded(config(model, method="no_integrated_loss"), tmp_path)
+        same = recorded(config(model, alpha=0.0), tmp_path)
         assert ours["metrics"] == same["metrics"] and ours["history"] == same["history"]
 
     def test_augmented_sees_twice_the_examples(self, testbed, model, tmp_path):  # noqa: F811
-        record = self.record(tmp_path, config(model, method="augmented"))
+        record = recorded(config(model, method="augmented"), tmp_path)
         assert (record["cost"]["steps"], record["cost"]["examples_seen"]) == (16, 256)
         (stage,) = record["cost"]["stages"]
-        assert stage["name"] == "fine_tuning" and stage["steps"] == 16 and stage["masked"] == 64
+        assert (stage["name"], stage["steps"], stage["masked"]) == ("fine_tuning", 16, 64)
         assert 0 <= stage["changed"] <= 64 and stage["seconds"] == record["cost"]["train_seconds"]
         assert "stage" not in record["history"][0]
 
     def test_sequential_goes_on_from_the_adapted_masked_lm(self, testbed, model, tmp_path):  # noqa: F811
         watch = Watch()
-        record = self.record(tmp_path, config(model, method="sequential"), [watch])
+        record = recorded(config(model, method="sequential"), tmp_path, callbacks=[watch])
         assert all(torch.equal(a, b) for a, b in zip(watch.ended[0].values(), watch.started[1].values(), strict=True))
         moved = {name for name, tensor in watch.started[0].items() if not torch.equal(tensor, watch.ended[0][name])}
         assert any("encoder" in name for name in moved) and not any("classifier.classifier" in name for name in moved)
@@ -222,7 +278,6 @@ class TestRuns:
         assert (cost["steps"], cost["examples_seen"]) == (16, 256)
         assert cost["train_seconds"] == pytest.approx(sum(stage["seconds"] for stage in cost["stages"]), abs=0.02)
         assert [entry["stage"] for entry in record["history"]] == ["masked_lm"] * 8 + ["fine_tuning"] * 8
-        assert {*record["history"][0]} >= {"mlm_loss", "n_masked"} and "ft_loss" in record["history"][-1]
 
 
 class Killed(Exception):
@@ -230,51 +285,74 @@ class Killed(Exception):
 
 
 class KillAt(TrainerCallback):
-    """Stops a run in the middle of a stage, and counts the steps of each."""
+    """Stops one stage of a run after so many steps, and counts the steps of each."""
 
-    def __init__(self, stage=None, step=None):
-        self.at, self.steps = (stage, step), {"masked_lm": 0, "fine_tuning": 0}
+    def __init__(self, stage: str = "", step: int = 0):
+        self.at, self.steps = (stage, step), {}
 
     def on_step_end(self, args, state, control, **kwargs):
-        stage = re.search(r"masked_lm|fine_tuning$", args.output_dir)[0]
-        self.steps[stage] += 1
-        if (stage, state.global_step) == self.at:
+        folder = re.split(r"[/\\]", args.output_dir)[-1]
+        self.steps[folder] = self.steps.get(folder, 0) + 1
+        if state.global_step == self.at[1] and folder.endswith(self.at[0]):
             raise Killed
 
 
-def test_a_two_stage_run_killed_in_each_stage_ends_as_the_uninterrupted_one(
-    testbed,  # noqa: F811
-    model,  # noqa: F811
-    tmp_path,
-    monkeypatch,
-):
-    settings = config(model, method="sequential", epochs=16, mask_rate=0.3)  # 64 steps a stage, checkpoints at 50, 64
-    whole = read_records([runs.run(settings, tmp_path / "whole")[0]])[0]
+# a method and its settings, and what its record says beside the usual
+RUNS = [
+    ("sequential", {}, {"masked", "changed"}),
+    ("learned_mixin", {}, {"gate", "misled", "gate_misled", "entropy", "bias_accuracy", "bias_calibration_error"}),
+    ("product_of_experts", {}, {"bias_loss", "bias_accuracy"}),
+    ("product_of_experts", {"focus": 2.0}, {"bias_loss"}),
+    ("bias_product", {}, {"ft_loss", "bias_accuracy"}),
+    ("reweight", {"bias": "shortcut"}, {"bias_gold_probability"}),
+    ("confidence_regularization", {}, {"teacher_accuracy", "bias_accuracy"}),
+    ("span_cutoff", {}, {"cut_loss", "divergence"}),
+    ("hidden_cut", {}, {"cut_loss", "divergence"}),
+    ("ipt", {"parsing_learning_rate": 1e-2, "treebank": "trees"}, {"ft_loss"}),
+    ("mask_tuning", {"classification": "product_of_experts", "focus": 1.5}, {"bias_loss", "mlm_loss", "bias_accuracy"}),
+    ("mask_tuning", {"classification": "learned_mixin"}, {"gate", "entropy", "mlm_loss"}),
+    ("mask_tuning", {"classification": "reweight"}, {"bias_gold_probability", "mlm_loss"}),
+    ("mask_tuning", {"classification": "confidence_regularization"}, {"teacher_accuracy", "mlm_loss"}),
+    ("mask_tuning", {"classification": "span_cutoff"}, {"cut_loss", "mlm_loss"}),
+]
 
-    def refilling_fails(*arguments):
-        raise Killed
 
-    out = tmp_path / "killed"
-    for kill, steps in (
-        (KillAt("masked_lm", 60), (60, 0)),
-        (KillAt("masked_lm", 52), (2, 0)),
-        (None, (14, 0)),  # killed while it refills
-        (KillAt("fine_tuning", 60), (0, 60)),
-    ):
-        watch = kill or KillAt()
-        with pytest.raises(Killed), monkeypatch.context() as patch:
-            if kill is None:
-                patch.setattr(Refill, "__call__", refilling_fails)
-            runs.run(settings, out, callbacks=[watch])
-        assert tuple(watch.steps.values()) == steps
+@pytest.mark.parametrize(
+    ("method", "settings", "names"), RUNS, ids=[f"{m}-{'-'.join(map(str, s.values()))}" for m, s, _ in RUNS]
+)
+def test_it_trains_is_killed_resumes_and_is_recorded(testbed, model, tmp_path, method, settings, names):  # noqa: F811
+    if method == "ipt":
+        (tmp_path / "trees").mkdir()
+        for part in ("train", "dev"):
+            (tmp_path / "trees" / f"{part}.conllu").write_text(conllu())
+        settings = settings | {"treebank": str(tmp_path / "trees"), "parsing_steps": 60}
+    chosen = config(model, method=method, epochs=13, batch_size=16, **settings)  # 52 steps, checkpoints at 50 and 52
+    whole = recorded(chosen, tmp_path / "whole")
+    stages = whole["cost"]["stages"]
+    assert names <= whole["history"][-1].keys() | stages[-1].keys()
+    assert whole["metrics"] and all(np.isfinite(entry["loss"]) for entry in whole["history"])
+    assert {name: whole["config"][name] for name in settings} == {name: chosen.public()[name] for name in settings}
+    words = command_line(chosen)
+    assert all(f"--{name.replace('_', '-')}" in words for name in settings)
+    # in each stage before the first checkpoint and after it
+    names = [stage["name"] for stage in stages] if len(stages) > 1 else [""]
+    for name in names:
+        for step in (1, 51):
+            with pytest.raises(Killed):
+                runs.run(chosen, tmp_path / "killed", callbacks=[KillAt(name, step)])
     last = KillAt()
-    record = read_records([runs.run(settings, out, callbacks=[last])[0]])[0]
-    assert tuple(last.steps.values()) == (0, 14)
-    assert record["metrics"] == whole["metrics"] and record["history"] == whole["history"]
-    assert record["cost"]["interruptions"] == 4 and whole["cost"]["interruptions"] == 0
-    for ours, theirs in zip(record["cost"]["stages"], whole["cost"]["stages"], strict=True):
+    resumed = recorded(chosen, tmp_path / "killed", callbacks=[last], keep_model=tmp_path / "model")
+    assert [*last.steps.values()] == [2], "what was done before is not done again"
+    assert resumed["history"] == whole["history"] and resumed["metrics"] == whole["metrics"]
+    assert resumed["cost"]["interruptions"] >= 1 and whole["cost"]["interruptions"] == 0
+    for ours, theirs in zip(resumed["cost"]["stages"], stages, strict=True):
         assert ours | {"seconds": 0} == theirs | {"seconds": 0}
-    assert {path.suffix for path in out.iterdir()} == {".json", ".npz"}
+    assert method != "ipt" or stages[0]["dev_uas"] > 0.8, "it was trained on the trees of the development file"
+    kept = SharedPLM.from_pretrained(tmp_path / "model")
+    assert kept.config.id2label[0] == "negative", "also where the last stage began anew"
+    owns = {"product_of_experts", "learned_mixin"} & {method, *settings.values()}
+    assert (tmp_path / "model" / "objective.safetensors").exists() == bool(owns)
+    assert {path.suffix for path in (tmp_path / "killed").iterdir()} == {".json", ".npz"}
 
 
 class TestTwoTrunks:

@@ -80,14 +80,6 @@ def test_double_validation_by_hand(rejected):
     assert output.loss.item() == pytest.approx(kept / 3, rel=1e-5)
 
 
-@pytest.mark.parametrize("update", ["joint", "balanced"])
-@pytest.mark.parametrize("classification", [OriginalAndRefilled, DoubleValidated])
-def test_every_reading_trains(tmp_path, classification, update):
-    objective = MaskTuning(0.5, HALF, classification=classification())
-    trainer = train(tmp_path, objective, update=update)
-    assert all(math.isfinite(loss) for (loss,) in history(trainer, "loss"))
-
-
 def test_what_only_mask_tuning_brings_is_named(still_plm, tmp_path):
     for objective in (OriginalAndRefilled(), DoubleValidated()):
         with pytest.raises(UserError, match=r"lacks; train MaskTuning\(classification="):

@@ -17,7 +17,6 @@ from mtlib.errors import UserError
 from mtlib.method import Method, Stage
 from mtlib.objectives import Objective, ObjectiveOutput, fine_tuning_loss
 from mtlib.plm import SharedPLM
-from mtlib.settings import Share, check
 
 Rejected = Literal["drop", "original"]
 
@@ -74,8 +73,6 @@ class DoubleValidated(_ComparesTexts):
 
     def __init__(self, rejected: Rejected = "drop", confidence: float = 0.9):
         super().__init__()
-        check("rejected", rejected, Rejected)
-        check("confidence", confidence, Share)
         self.rejected, self.confidence = rejected, confidence
 
     def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:

@@ -135,19 +135,18 @@ class MaskTuningSettings(SharedTrunkSettings, ProductOfExpertsSettings):
         return unread
 
 
+FirstStageRate = Annotated[
+    Above0 | None, Field(description="of the first stage (default: learning_rate if given, else by method and model)")
+]
+
+
 class SequentialSettings(PerturbationSettings):
-    mlm_head_learning_rate: Annotated[
-        Above0 | None,
-        Field(description="of the first stage (default: learning_rate if given, else by method and model)"),
-    ] = None
+    mlm_head_learning_rate: FirstStageRate = None
 
 
 class IntermediateSettings(MaskingSettings):
     mask_rate: Annotated[Share, Field(description="share of the tokens that is masked")] = 0.15
-    mlm_head_learning_rate: Annotated[
-        Above0 | None,
-        Field(description="of the first stage (default: learning_rate if given, else by method and model)"),
-    ] = None
+    mlm_head_learning_rate: FirstStageRate = None
 
 
 # --- stages ---

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from mtlib.contexts import evaluating
-from mtlib.errors import UserError
 from mtlib.masking import CountedMasking
 from mtlib.plm import embeddings_that_read
 
@@ -29,11 +28,6 @@ class AttributionMasking(CountedMasking):
     prefer: Attribution = "most"
 
     def scores(self, batch, maskable, plm) -> Tensor:
-        if plm is None:
-            raise UserError(
-                "AttributionMasking asks the classifier of a model, but plm is None; call it as policy(batch, "
-                "maskable, generator, plm)."
-            )
         return {"most": 1, "least": -1}[self.prefer] * attribution(plm, batch)  # (batch, seq)
 
 

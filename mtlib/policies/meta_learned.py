@@ -15,7 +15,6 @@ here it is a single token, and in training the policy draws as many as its rate 
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import count
 
 import torch
 from accelerate.utils import extract_model_from_parallel
@@ -31,6 +30,7 @@ from mtlib.errors import UserError
 from mtlib.masking import CountedMasking, gumbel, maskable_positions
 from mtlib.method import Prepared, Preparer, check_labelled, with_column
 from mtlib.plm import SharedPLM, word_embeddings
+from mtlib.policies.wrapping import each_token
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ class LearnToMask(Preparer):
         batch_size: texts, training and held-out examples of a step, each.
         learning_rate: of phi.
         inner_rate: eta.
-        held_out: share of the training set that the policy is judged on.
+        held_out: share of the training set that the policy is judged on, at least one example.
     """
 
     steps: int = 200
@@ -174,14 +174,13 @@ class LearnToMask(Preparer):
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
         self.check(plm)
         check_labelled(examples, self)
-        self.check_number(len(examples))
         # an earlier trainer in bf16 has left its autocast around the model's forward, which `meta_loss` goes through
         plm = extract_model_from_parallel(plm, keep_fp32_wrapper=False)
         whole_precision = torch.autocast(plm.device.type, enabled=False)
         with evaluating(plm), forked_random_state(plm.device, seed), whole_precision:
             scorer = MaskScorer(word_embeddings(plm.trunk).weight).to(plm.device)
             losses = self.fit(scorer, plm, examples, torch.Generator().manual_seed(seed))
-            scores = self._scores(scorer, plm, examples)
+            scores = [row.tolist() for row in each_token(plm, examples, scorer)]
         counts = {"meta_learned_steps": self.steps}
         if losses:  # single batches are noisy; means tell whether anything was learned
             first, last = (statistics.fmean(some) for some in (losses[:20], losses[-20:]))
@@ -195,18 +194,10 @@ class LearnToMask(Preparer):
                 "load it with shared=True (leave --separate out), or take another policy."
             )
 
-    def check_number(self, n: int) -> None:
-        fewest = next(n for n in count(2) if 0 < self._n_held_out(n) < n)
-        if n < fewest:
-            raise UserError(
-                f"meta_learned learns from some examples and is judged on others (a share of {self.held_out:g}); {n} "
-                f"are too few, give at least {fewest}."
-            )
-
     def fit(self, scorer: MaskScorer, plm: SharedPLM, examples: Dataset, generator: torch.Generator) -> list[float]:
         """Train `scorer` in place; the held-out loss of every step."""
-        order = torch.randperm(len(examples), generator=generator)
-        held_out, train = order.tensor_split([self._n_held_out(len(examples))])
+        order, n_held_out = torch.randperm(len(examples), generator=generator), round(self.held_out * len(examples))
+        held_out, train = order.tensor_split([max(1, n_held_out)])
         collate = Collator(plm.tokenizer)
 
         def drawn(rows: Tensor) -> dict[str, Tensor]:
@@ -224,16 +215,3 @@ class LearnToMask(Preparer):
             optimizer.step()
             losses.append(loss.item())
         return losses
-
-    def _n_held_out(self, n: int) -> int:
-        return round(self.held_out * n)
-
-    @torch.no_grad()
-    def _scores(self, scorer: MaskScorer, plm: SharedPLM, examples: Dataset) -> list[list[float]]:
-        rows = []
-        for first in range(0, len(examples), 64):
-            ids = examples[first : first + 64]["input_ids"]
-            batch = plm.tokenizer.pad({"input_ids": ids}, padding_side="right", return_tensors="pt").to(plm.device)
-            scores = scorer(batch).cpu()
-            rows += [row[: len(tokens)].tolist() for row, tokens in zip(scores, ids, strict=True)]
-        return rows

@@ -53,23 +53,18 @@ class _MarkTags(MarkTokens):
         with forked_random_state(torch.device("cpu")):  # its classifier, which is not used, draws random weights
             mini = SharedPLM.from_pretrained(MINI_MODEL_DIR, num_labels=2).eval()
         probe = PosProbe.load(MINI_POS_DIR, mini.trunk, mini.tokenizer)
-        pairs = list(rows["text_pair"]) if "text_pair" in rows.column_names else [""] * len(rows)
-        yield from zip(self._numbered(probe, list(rows["text"])), self._numbered(probe, pairs), strict=True)
+        for some in rows.iter(_TEXTS):
+            pairs = some.get("text_pair") or [""] * len(some["text"])
+            yield from zip(self._numbered(probe, some["text"]), self._numbered(probe, pairs), strict=True)
 
-    def _numbered(self, probe: PosProbe, texts: list[str]) -> Iterator[list[tuple[int, int, int]]]:
-        for first in range(0, len(texts), _TEXTS):
-            some = texts[first : first + _TEXTS]
-            places = [[Span(*match.span()) for match in WORD.finditer(text)] for text in some]
-            with torch.autocast("cpu", enabled=False):  # a tag must not depend on the precision of the run
-                states_of_texts = probe.states(some, places, whole_words=True)
-            for of_text, states in zip(places, states_of_texts, strict=True):
-                known = [(place, state) for place, state in zip(of_text, states, strict=True) if state is not None]
-                if not known:
-                    yield []
-                    continue
-                tags = probe.scores(torch.stack([state for _, state in known])).argmax(dim=-1).tolist()
-                names = (probe.tags[tag].split("/")[0] for tag in tags)
-                yield [(*place, self.number_of(name)) for (place, _), name in zip(known, names, strict=True)]
+    def _numbered(self, probe: PosProbe, texts: list[str]) -> list[list[tuple[int, int, int]]]:
+        places = [[Span(*match.span()) for match in WORD.finditer(text)] for text in texts]
+        with torch.autocast("cpu", enabled=False):  # a tag must not depend on the precision of the run
+            tags = probe.tag_all(texts, places)
+        return [
+            [(*place, self.number_of(tag.split("/")[0])) for place, tag in zip(*of_text, strict=True) if tag]
+            for of_text in zip(places, tags, strict=True)
+        ]
 
 
 class MarkWordClasses(_MarkTags):

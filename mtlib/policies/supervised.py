@@ -5,7 +5,6 @@ differ between a review and its counterfactual in the training pairs of IMDB-CAD
 sets, and are never read here.
 """
 
-from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -19,13 +18,13 @@ from mtlib.data.sources import CAD_TRAIN, is_testbed, load
 from mtlib.encoding import tokenise
 from mtlib.errors import UserError
 from mtlib.marking import WORD, MarkTokens, Spans, check_offsets
-from mtlib.masking import MaskingPolicy, gumbel, uniform
+from mtlib.masking import MaskingPolicy, gumbel, maskable_positions, uniform
 from mtlib.method import Prepared, Preparer, with_column
 from mtlib.plm import SharedPLM, word_embeddings
 from mtlib.policies.known import MarkCause
-from mtlib.policies.pointer import PointedSpan, SpanPointer, best_spans, fit_span_pointer, span_logits
+from mtlib.policies.pointer import PointedSpan, SpanPointer, best_spans, fit_span_pointer
+from mtlib.policies.wrapping import each_token
 from mtlib.testbed.known_words import of_testbed
-from mtlib.tokens import special_tokens
 
 
 @dataclass(frozen=True)
@@ -57,49 +56,19 @@ class SupervisedMasking(MaskingPolicy):
         return maskable & inside & possible.gather(1, chosen)  # (batch, seq)
 
 
-class PointAtSpans(Preparer):
+class PointAtAnswers(Preparer):
     """Trains a `SpanPointer` and adds what it says of every token: `span_start` and `span_end`, log-probabilities.
 
-    The network reads the word embeddings of the model as it is when the stage begins. A class below it says which spans
-    it learns from. Counts those spans, and notes the mean loss of the last epoch. It computes in float32 throughout.
-    """
-
-    epochs = 3
-
-    @abstractmethod
-    def training_spans(self, plm: SharedPLM, examples: Dataset, seed: int) -> list[PointedSpan]:
-        """What the pointer learns from; `marked_spans` makes it from what a `MarkTokens` marks."""
-
-    def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
-        spans, special = self.training_spans(plm, examples, seed), special_tokens(plm.tokenizer)
-        with torch.autocast(plm.device.type, enabled=False):
-            with forked_random_state(plm.device, seed):
-                pointer = SpanPointer(word_embeddings(plm.trunk).weight).to(plm.device)
-                losses = fit_span_pointer(pointer, spans, special, self.epochs, seed=seed)
-            starts, ends = self._logarithms(pointer.eval(), examples, special)
-        examples = with_column(with_column(examples, "span_start", starts), "span_end", ends)
-        return Prepared(examples, {"supervised_spans": len(spans), "supervised_loss": round(losses[-1], 4)})
-
-    @torch.no_grad()
-    def _logarithms(self, pointer: SpanPointer, examples: Dataset, special_ids) -> tuple[list, list]:
-        starts_and_ends, special = ([], []), torch.tensor(sorted(special_ids))
-        for first in range(0, len(examples), 64):
-            ids = examples[first : first + 64]["input_ids"]
-            for kept, logits in zip(starts_and_ends, span_logits(pointer, ids, special), strict=True):
-                # a text without a token of its own: no place is possible
-                logs = logits.float().log_softmax(dim=-1).nan_to_num(nan=-torch.inf, neginf=-torch.inf).cpu()
-                kept += [row[: len(tokens)].tolist() for row, tokens in zip(logs, ids, strict=True)]
-        return starts_and_ends
-
-
-class PointAtAnswers(PointAtSpans):
-    """Learns from the known words of the testbed, or from IMDB-CAD's training pairs.
+    The network reads the word embeddings of the model as it is when the stage begins, and computes in float32
+    throughout. It learns from the known words of the testbed, or from IMDB-CAD's training pairs; a class below it may
+    have `training_spans` of its own. Counts the spans, and notes the mean loss of the last epoch.
 
     Args:
         source: of the pairs, "hub" or a folder of original releases; "testbed" where they are not needed.
     """
 
     reads = MarkCause.reads
+    epochs = 3
 
     def __init__(self, source: str = "hub"):
         self.source = source
@@ -112,13 +81,32 @@ class PointAtAnswers(PointAtSpans):
         if not is_testbed(self.source):
             load(CAD_TRAIN, self.source)
 
+    def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
+        spans = self.training_spans(plm, examples, seed)
+
+        def logarithms(batch) -> Tensor:
+            logits = torch.stack(pointer(batch, maskable_positions(batch, plm.tokenizer)), dim=-1)  # (batch, seq, 2)
+            # a text without a token of its own: no place is possible
+            return logits.float().log_softmax(dim=1).nan_to_num(nan=-torch.inf, neginf=-torch.inf)
+
+        with torch.autocast(plm.device.type, enabled=False):
+            with forked_random_state(plm.device, seed):
+                pointer = SpanPointer(word_embeddings(plm.trunk).weight).to(plm.device)
+                losses = fit_span_pointer(pointer, spans, plm.tokenizer, self.epochs, seed)
+            pointer.eval()
+            rows = each_token(plm, examples, logarithms)
+        for place, name in enumerate(SupervisedMasking.columns):
+            examples = with_column(examples, name, [row[:, place].tolist() for row in rows])
+        return Prepared(examples, {"supervised_spans": len(spans), "supervised_loss": round(losses[-1], 4)})
+
     def training_spans(self, plm: SharedPLM, examples: Dataset, seed: int) -> list[PointedSpan]:
+        """What the pointer learns from; `marked_spans` makes it from what a `MarkTokens` marks."""
         if "uid" in examples.column_names and all(map(of_testbed, examples["uid"])):
             return list(marked_spans(MarkCause()(plm, examples, seed).examples, MarkCause.column))
         if "text_pair" in examples.column_names:
             raise UserError(
                 "supervised learns from single reviews, IMDB-CAD's. For pairs take another policy, or in Python give "
-                "spans of your own (mtlib.policies.supervised.PointAtSpans)."
+                "spans of your own (mtlib.policies.supervised.PointAtAnswers.training_spans)."
             )
         longest = max(map(len, examples["input_ids"]))
         pairs = load(CAD_TRAIN, self.source)

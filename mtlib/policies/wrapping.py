@@ -1,5 +1,6 @@
-"""A policy around another one, whose masks are drawn once."""
+"""A policy around another one, whose masks are drawn once; and what is computed once for each token of a set."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -7,8 +8,8 @@ from datasets import Dataset
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from mtlib.encoding import Collator
-from mtlib.masking import MaskingPolicy, check_policy, draw_mask
+from mtlib.encoding import Collator, batches_by_length
+from mtlib.masking import MaskingPolicy, draw_mask
 from mtlib.method import Prepared, Preparer, with_column
 from mtlib.plm import SharedPLM
 
@@ -19,7 +20,6 @@ class FixedMasking(MaskingPolicy):
     columns = {"mask": 0}  # noqa: RUF012  (never changed)
 
     def __init__(self, policy: MaskingPolicy):
-        check_policy(policy, required=True)
         self.policy, self.predict_all = policy, policy.predict_all
 
     def __repr__(self) -> str:
@@ -49,3 +49,14 @@ class DrawMasks(Preparer):
             attended = batch["attention_mask"].bool()
             masks += [row[kept].tolist() for row, kept in zip(mask.cpu(), attended.cpu(), strict=True)]
         return Prepared(with_column(examples, "mask", masks), {"masked": sum(map(sum, masks))})
+
+
+@torch.no_grad()
+def each_token(plm: SharedPLM, examples: Dataset, answer: Callable[[dict], Tensor]) -> list[Tensor]:
+    """What `answer(batch)`, `(batch, seq, ...)`, says of the tokens of each example: `(tokens, ...)`, on the CPU."""
+    rows: list[Tensor] = [torch.empty(0)] * len(examples)
+    for numbers, batch in batches_by_length(examples, Collator(plm.tokenizer), plm.device):
+        attended = batch["attention_mask"].bool().cpu()  # (batch, seq)
+        for number, row, own in zip(numbers, answer(batch).cpu(), attended, strict=True):
+            rows[number] = row[own]
+    return rows

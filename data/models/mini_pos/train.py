@@ -12,11 +12,12 @@ from collections import Counter
 from pathlib import Path
 
 import torch
+from safetensors.torch import save_file
 from torch.nn.functional import cross_entropy
 
 from mtlib.paths import MINI_MODEL_DIR
 from mtlib.plm import SharedPLM
-from mtlib.policies.pos_probe import SETTINGS_FILE, PosProbe, Span
+from mtlib.policies.pos_probe import SETTINGS_FILE, WEIGHTS_FILE, PosProbe, Span, pieces_at
 
 HERE = Path(__file__).resolve().parent
 # of these the Penn tag tells number, tense or degree, or sets possessives ("their") apart, which stand where a
@@ -51,7 +52,7 @@ def main() -> None:
         print(f"layer {layer}: dev {by_layer[layer]:.4f}", flush=True)
     layer = max(by_layer, key=by_layer.get)
     probe = fit(plm, layer, *vectors(plm, layer, data["train"])[:2])
-    probe.save(HERE)
+    save(probe)
     probe = PosProbe.load(HERE, plm.trunk, plm.tokenizer)  # float16 weights, as shipped
     scores = {part: evaluate(probe, *vectors(plm, layer, data[part])) for part in ("dev", "test")}
     settings = json.loads((HERE / SETTINGS_FILE).read_text())
@@ -96,7 +97,8 @@ def vectors(plm: SharedPLM, layer: int, sentences: list) -> tuple[torch.Tensor, 
     """States `(n, hidden)` and tags `(n,)` of the words that begin and end with a word piece, and how many do not."""
     reader = blank_probe(plm, layer)
     sentences = sorted(sentences, key=lambda sentence: len(sentence[0]))  # like lengths together: little padding
-    found = reader.states([text for text, _ in sentences], [[place for place, _ in words] for _, words in sentences])
+    places = [[place for place, _ in words] for _, words in sentences]
+    found = reader.states([text for text, _ in sentences], places, exact)
     pairs = [
         (state.half(), TAGS.index(tag))
         for states, (_, words) in zip(found, sentences, strict=True)
@@ -105,6 +107,14 @@ def vectors(plm: SharedPLM, layer: int, sentences: list) -> tuple[torch.Tensor, 
     ]
     left_out = sum(len(words) for _, words in sentences) - len(pairs)
     return torch.stack([state for state, _ in pairs]), torch.tensor([tag for _, tag in pairs]), left_out
+
+
+def exact(pieces: list[Span | None], continues: list[bool], place: Span) -> tuple[int, int] | None:
+    """The pieces at a place, if they begin and end where it does."""
+    inside = pieces_at(pieces, place)
+    if not inside or pieces[inside[0]].start != place.start or pieces[inside[-1]].end != place.end:
+        return None
+    return inside[0], inside[-1] + 1
 
 
 def blank_probe(plm: SharedPLM, layer: int) -> PosProbe:
@@ -128,6 +138,14 @@ def fit(plm: SharedPLM, layer: int, states: torch.Tensor, tags: torch.Tensor) ->
             schedule.step()
     probe.weight, probe.bias = probe.weight.detach(), probe.bias.detach()
     return probe
+
+
+def save(probe: PosProbe) -> None:
+    """Weights as float16, tags and layer as JSON."""
+    state = {"weight": probe.weight.half().contiguous(), "bias": probe.bias.half().contiguous()}
+    save_file(state, HERE / WEIGHTS_FILE, metadata={"format": "pt"})
+    settings = {"tags": list(probe.tags), "layer": probe.layer}
+    (HERE / SETTINGS_FILE).write_text(json.dumps(settings, indent=1) + "\n")
 
 
 def evaluate(probe: PosProbe, states: torch.Tensor, tags: torch.Tensor, left_out: int) -> dict:
