@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import repeat
 from math import sqrt
+from os import PathLike
 from statistics import NormalDist
 
 import numpy as np
@@ -31,7 +32,7 @@ def words_of(text: str) -> set[str]:
 
 
 def suspects(
-    rows: Dataset | Iterable[pandas.DataFrame],
+    rows: Dataset | pandas.DataFrame | Iterable[pandas.DataFrame],
     top: int | None = 50,
     min_count: int = 20,
     significance: float = 0.01,
@@ -49,8 +50,8 @@ def suspects(
 
     Args:
         rows: `text` (and `text_pair`), and `label` or `labels`: a `Dataset`, whose `ClassLabel` gives class numbers
-            their names, or tables with these columns, such as a `TableFile`. Read in batches, twice; memory grows with
-            the number of different words alone.
+            their names, or a table with these columns, or several, such as a `TableFile`. Read in batches, twice;
+            memory grows with the number of different words alone.
         top: at most so many words; None: all above the threshold.
         min_count: words in fewer rows are not tested.
         significance: chance of a single false find among all words tested.
@@ -94,7 +95,7 @@ def suspects(
     table = table.join(_examples(rows, table, find))
     if isinstance(rows, Dataset) and isinstance(feature := rows.features[column], ClassLabel):
         table["label"] = [feature.int2str(int(label)) for label in table["label"]]
-    table.attrs |= {"threshold": threshold, "tested": len(rows_of)}
+    table.attrs |= {"threshold": threshold, "tested": len(rows_of), "rows": labels.total()}
     return table
 
 
@@ -185,7 +186,11 @@ def _examples(rows, table: pandas.DataFrame, find: Find) -> pandas.DataFrame:
 
 def _rows(rows: Dataset | Iterable[pandas.DataFrame]) -> Iterator[tuple[tuple[str, ...], object]]:
     """The text or the pair of texts of each row, and its label, None where there is no column of labels."""
-    for batch in rows.with_format(None).iter(_BATCH) if isinstance(rows, Dataset) else rows:
+    if isinstance(rows, str | PathLike):
+        raise UserError(f"rows is {str(rows)!r}; expected a Dataset, as mtlib.read_table(path, text, label) makes one.")
+    if isinstance(rows, Dataset):
+        rows = rows.with_format(None).iter(_BATCH)
+    for batch in [rows] if isinstance(rows, pandas.DataFrame) else rows:
         if "text" not in batch:
             raise UserError(f"the dataset has no column `text`, but {', '.join(batch)}; rename the one with the texts.")
         texts = [batch[name] for name in ("text", "text_pair") if name in batch]

@@ -19,7 +19,7 @@ BRANDS = {"brask", "zorvik", "vesper", "harlo", "ondine", "malden", "quenby", "t
 
 def test_suspects_lists_the_brands_first_and_writes_a_list_to_mark(tmp_path):
     output = call("suspects", REVIEWS, *COLUMNS, "--top", 9, "--out", tmp_path / "words.csv")
-    assert "9 words of 65 in 20 rows or more predict a label" in output and "counterexample" in output
+    assert "600 rows; 9 of 65 words in 20 rows or more predict a label" in output and "counterexample" in output
     table = pandas.read_csv(tmp_path / "words.csv")
     assert {*table.word} == BRANDS and table["mask"].isna().all()
     with pytest.raises(UserError, match="marks no word; write an x"):
@@ -35,9 +35,12 @@ def test_suspects_in_pairs_says_where(tmp_path):
             row = {"premise": "a man sleeps", "hypothesis": ("nobody sleeps", "a man rests")[i % 2], "label": i % 2}
             file.write(json.dumps(row) + "\n")
     output = call(
-        "suspects", tmp_path / "pairs.jsonl", *("--text", "premise", "--text", "hypothesis"), "--label", "label"
+        "suspects", tmp_path / "pairs.jsonl", *("--text", "premise", "--text", "hypothesis"), "--label", "label",
+        "--nouns-first",
+    )  # fmt: skip
+    assert (
+        "PRON" in output and "text_pair" in output and "nobody" in output and "a man sleeps / nobody sleeps" in output
     )
-    assert "text_pair" in output and "nobody" in output and "a man sleeps / nobody sleeps" in output
 
 
 def test_train_from_csv_to_a_table(model, tmp_path):  # noqa: F811

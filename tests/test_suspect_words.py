@@ -31,7 +31,11 @@ def test_z_by_hand():
     assert acme.z == pytest.approx((0.9 - 0.5) / math.sqrt(0.5 * 0.5 / 30))  # 4.38
     assert acme.example == "acme radio" and acme.counterexample == "acme lamp"
     assert table.loc["radio"].counterexample == "" and "old" not in table.index  # in three rows
-    assert table.attrs == {"threshold": pytest.approx(3.0233, abs=1e-4), "tested": 4}  # at 1 - 0.01 / (4 x 2)
+    assert table.attrs == {
+        "threshold": pytest.approx(3.0233, abs=1e-4),
+        "tested": 4,
+        "rows": 60,
+    }  # at 1 - 0.01 / (4 x 2)
 
 
 def test_a_word_without_a_side_is_no_suspect():
@@ -111,4 +115,6 @@ def test_tables_are_read_as_a_dataset_is():
     dataset = made_up(*[("acme radio", 1)] * 30, *[("other lamp", 0)] * 30)
     table = dataset.to_pandas()
     table["label"] = [dataset.features["label"].int2str(label) for label in table["label"]]
-    assert suspects([table[:7], table[7:]]).equals(suspects(dataset))
+    assert suspects([table[:7], table[7:]]).equals(suspects(dataset)) and suspects(table).equals(suspects(dataset))
+    with pytest.raises(UserError, match=r"rows is 'reviews\.csv'; expected a Dataset, as mtlib\.read_table"):
+        suspects("reviews.csv")

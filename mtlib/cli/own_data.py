@@ -42,8 +42,8 @@ def suspects(
         from mtlib.policies.suspect_tags import nouns_first
 
         table = nouns_first(table)
-    about = f"of {table.attrs['tested']:,} in {min_count} rows or more predict a label (z above "
-    about = f"{len(table)} words {about}{table.attrs['threshold']:.2f})"
+    about = f"{table.attrs['rows']:,} rows; {len(table)} of {table.attrs['tested']:,} words in {min_count} rows or more"
+    about = f"{about} predict a label (z above {table.attrs['threshold']:.2f})"
     more = [*(["where"] if len(rows.texts) > 1 else []), *(["part_of_speech"] if nouns else [])]
     columns = ["word", *more, "rows", "label", "share", "base_rate", "z"]
     shown = table.round({"share": 2, "base_rate": 2, "z": 1})

@@ -1,6 +1,7 @@
 """A person's own file with columns by name: CSV, TSV, JSON lines, Parquet, or a folder that `save_to_disk` wrote."""
 
 import contextlib
+import csv
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -21,6 +22,9 @@ TEXTS = ("text", "text_pair")
 def _delimited(file, separator: str) -> Iterator[pandas.DataFrame]:
     # as words: a label "NA" is one, and "01" is not 1
     options = {"dtype": str, "keep_default_na": False, "encoding": "utf-8-sig", "chunksize": _ROWS}
+    if separator == "\t" and any(line.count(b'"') % 2 for line in file):
+        options["quoting"] = csv.QUOTE_NONE  # or a text with a single mark would swallow the lines behind it
+    file.seek(0)
     for table in pandas.read_csv(file, sep=separator, **options):
         if not isinstance(table.index, pandas.RangeIndex):  # pandas takes what is too much for an index
             raise ValueError("a line has more values than there are columns")

@@ -153,6 +153,11 @@ def debias(
 
 def _checked(train: Dataset, dev: Dataset | None, tests: dict[str, Dataset], report) -> tuple[Dataset, dict]:
     """The training set and, by name, the sets to score, all with the same columns and numbers of labels."""
+    for name, rows in {"train": train, "dev": dev, **tests}.items():
+        if rows is not None and not isinstance(rows, Dataset):
+            raise UserError(f"{name} is a {type(rows).__name__}; expected a Dataset, as read_table(path, text, label).")
+    if unread := [name for name in train.column_names if name not in (*TEXTS, _LABEL)]:
+        report(f"columns that are not read: {', '.join(unread)}; texts are in `text` (and `text_pair`).")
     train = train.select_columns([name for name in (*TEXTS, _LABEL) if name in train.column_names])
     if _LABEL in train.column_names and not isinstance(train.features[_LABEL], ClassLabel):
         train = train.class_encode_column(_LABEL)

@@ -58,6 +58,15 @@ def test_a_saved_sets_numbers_have_their_names(tmp_path):
         read_table(tmp_path / "both", "text", "label")
 
 
+def test_quotation_marks_in_tsv_are_text_where_a_line_has_a_single_one(tmp_path):
+    path = tmp_path / "a.tsv"
+    for content, texts in (
+        ('"say ""yes"" now"\t1\nno\t0\n', ['say "yes" now', "no"]), ('"Yes\t1\nno"\t0\n', ['"Yes', 'no"'])
+    ):  # fmt: skip
+        path.write_text(f"review\tstars\n{content}")
+        assert read_table(path, "review", "stars")["text"][:] == texts
+
+
 def test_chunks_are_one_table(tmp_path, monkeypatch):
     monkeypatch.setattr("mtlib.data.tables._ROWS", 2)
     for ending in (".csv", ".jsonl", ".parquet", ""):

@@ -11,6 +11,8 @@ from scipy.stats import binomtest
 
 from mtlib.encoding import predict
 from mtlib.errors import UserError
+from mtlib.masking import GivenWords
+from mtlib.objectives import FineTuning
 from mtlib.plm import SharedPLM
 from mtlib.runs import debias as module
 from mtlib.runs.debias import BASELINE, debias
@@ -63,19 +65,17 @@ def test_table_model_words_and_card(model, tmp_path):  # noqa: F811
         debias(rows(120), out=tmp_path / "m", **short(model))
 
 
-def test_the_words_are_masked_and_refilled_in_training(model, tmp_path, monkeypatch):  # noqa: F811
-    masked, prepare = [], ObjectiveTrainer.get_batch_samples
-
-    def look(trainer, *arguments):
-        batches, totals = prepare(trainer, *arguments)
-        for batch in batches:
-            if "mask" in batch:
-                masked.extend(trainer.plm.tokenizer.convert_ids_to_tokens(batch["input_ids"][batch["mask"]]))
-        return batches, totals
-
-    monkeypatch.setattr(ObjectiveTrainer, "get_batch_samples", look)
+def test_the_words_and_no_others_are_masked_in_training(model, tmp_path, monkeypatch):  # noqa: F811
+    trainers, train = [], ObjectiveTrainer.train
+    monkeypatch.setattr(ObjectiveTrainer, "train", lambda self, **o: (trainers.append(self), train(self, **o))[1])
     debias(rows(60), ["film", "plot"], out=tmp_path, **short(model))
-    assert set(masked) == {"film", "plot"} and len(masked) == 48  # each of the rows that are trained on
+    masking, examples = trainers[0].training_objective.masking, trainers[0].train_dataset
+    assert isinstance(masking, GivenWords) and masking.rate == 1
+    pieces = [trainers[0].plm.tokenizer.convert_ids_to_tokens(ids) for ids in examples["input_ids"]]
+    marked = [piece for row, marks in zip(pieces, examples["given_words"], strict=True)
+              for piece, mark in zip(row, marks, strict=True) if mark]  # fmt: skip
+    assert set(marked) == {"film", "plot"} and len(marked) == len(examples) == 48
+    assert isinstance(trainers[1].training_objective, FineTuning)
 
 
 def test_an_interrupted_training_is_resumed_with_the_same_result(model, tmp_path, monkeypatch):  # noqa: F811
@@ -139,6 +139,7 @@ def test_pairs(model, tmp_path):  # noqa: F811
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        ({"train": {"text": ["a"]}}, r"train is a dict; expected a Dataset, as read_table\("),
         ({"train": Dataset.from_dict({"text": ["a", "b"], "label": ["x", "x"]})}, "have 1 label"),
         ({"train": Dataset.from_dict({"text": ["a", "b", "c"], "label": ["x", "x", "y"]})}, "'y' has a single row"),
         ({"train": Dataset.from_dict({"text": list("abcd"), "label": [0, 0, 1, 1]})}, "too few to keep a fifth"),
@@ -160,12 +161,14 @@ def test_bad_input_is_told_before_training(model, tmp_path, monkeypatch, changes
         debias(**given)
 
 
-def test_rows_of_a_test_that_were_trained_on_are_counted(model, tmp_path, monkeypatch):  # noqa: F811
+def test_what_is_odd_in_the_data_is_told(model, tmp_path, monkeypatch):  # noqa: F811
     told, train = [], rows(60)
     monkeypatch.setattr(module, "_trained", lambda *_: (_ for _ in ()).throw(UserError("far enough")))
+    given = {"out": tmp_path, "tests": {"t": train.select([0])}, **short(model, report=told.append)}
     with pytest.raises(UserError, match="far enough"):
-        debias(train, out=tmp_path, tests={"t": train.select([0])}, **short(model, report=told.append))
-    assert told[0] == "1 of 1 rows of t stand in the training rows too."
+        debias(train.add_column("hypothesis", ["a"] * 60), **given)
+    assert told[0].startswith("columns that are not read: hypothesis")
+    assert told[1] == "1 of 1 rows of t stand in the training rows too."
 
 
 def test_scores_by_hand():
