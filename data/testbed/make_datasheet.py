@@ -4,11 +4,12 @@ import json
 import re
 from pathlib import Path
 
+from probes import Rows, bag_of_words, evaluation_sets, run_probe, texts
+
 from mtlib.data.registry import get_set
 from mtlib.paths import TESTBED_DIR
 from mtlib.testbed.generator import SPECS, generate, shortcut_label
 from mtlib.testbed.grammar import LABELS, load_grammar, tokens
-from mtlib.testbed.probes import Rows, bag_of_words, evaluation_sets, run_probe, texts
 
 README = Path(__file__).with_name("README.md")
 HEADER = ("set", "rows", "new words", "shortcut right", "0.9", "0.5", "0")

@@ -15,10 +15,10 @@ from mtlib.errors import UserError
 from mtlib.paths import SETTINGS_FILE, TESTBED_DIR
 from mtlib.testbed.generator import SPECS, SetSpec, Writer, agreement, generate, make_set, shortcut_label, write
 from mtlib.testbed.grammar import LABELS, SLOT, Template, load_grammar
-from mtlib.testbed.probes import bag_of_words, evaluation_sets, majority, run_probe, shortcut, texts
 
 sys.path.insert(0, str(TESTBED_DIR))
 from make_datasheet import README, measured, read_sets, vocabulary
+from probes import bag_of_words, evaluation_sets, majority, run_probe, shortcut, texts
 
 GRAMMARS = {task: load_grammar(task) for task in LABELS}
 

@@ -30,7 +30,6 @@ def test_another_python_under_the_name_python3_is_not_started(tmp_path, monkeypa
     ("source", "reason"),
     [
         ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "ended by SIGKILL, as happens where memory runs"),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "ended by SIGSEGV$"),
         ("import os; os._exit(3)", "ended with exit code 3$"),
     ],
 )
@@ -53,13 +52,3 @@ def test_a_cell_that_hangs_is_ended_with_its_kernel(tmp_path):
     pid = int(nbformat.read(tmp_path / "copy.ipynb", as_version=4).cells[-1].outputs[0].text)
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
-
-
-def test_environment_keeps_what_the_user_set(monkeypatch):
-    for name in ("GOMP_SPINCOUNT", "KMP_BLOCKTIME", "OMP_WAIT_POLICY", "KMP_LIBRARY"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("PYTHONPATH", "/theirs")
-    assert kernel.environment()["GOMP_SPINCOUNT"] == "1000"
-    assert kernel.environment()["PYTHONPATH"].endswith(f"{os.pathsep}/theirs")
-    monkeypatch.setenv("GOMP_SPINCOUNT", "7")
-    assert kernel.environment()["GOMP_SPINCOUNT"] == "7"

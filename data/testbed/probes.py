@@ -1,6 +1,6 @@
 """Probes of the testbed: how far does each easy rule get, without any understanding of the sentences?
 
-data/testbed/make_datasheet.py measures the bundled files with them.
+make_datasheet.py measures the bundled files with them.
 """
 
 from collections import Counter
