@@ -39,8 +39,9 @@ def claim(path: Path) -> Iterator[None]:
         except Timeout:
             who = holder(path) or "another process"
             raise Busy(f"{path.stem} is being run by {who}; wait for it, or stop it.") from None
-        except FileNotFoundError:  # the folder has just been removed with the last run in it
-            continue
+        except (FileExistsError, FileNotFoundError):  # the folder has just been removed with the last run in it
+            if path.parent.is_file():
+                raise
     try:
         with contextlib.suppress(OSError):  # a full disk; the lock holds all the same
             path.write_text(f"{platform.node()}, process {os.getpid()}\n")

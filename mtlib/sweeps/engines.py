@@ -85,6 +85,7 @@ def execute(runs: Sequence[GridRun], engine, store: Store) -> Iterator[Outcome]:
                 time.sleep(_TICK)
     finally:
         engine.close()
+        store.remove_empty()
 
 
 def _outcome(run: GridRun, future: Future[str], store: Store) -> Outcome:

@@ -98,8 +98,11 @@ class Store:
 
     def remove_log(self, name: str) -> None:
         self.log(name).unlink(missing_ok=True)
+
+    def remove_empty(self) -> None:
+        """The folder of logs, unless there are any."""
         with contextlib.suppress(OSError):  # there is none, or others have files in it
-            self.log(name).parent.rmdir()
+            self.log("any").parent.rmdir()
 
     def _write(self, name: str, content: bytes, keep: bool = True) -> None:
         part = f"{self._root}/.{name}.{uuid.uuid4().hex}.part"

@@ -1,6 +1,5 @@
 """A process that does runs of a sweep, whichever engine started it. It loads nothing heavy before it has one to do."""
 
-import contextlib
 import json
 import os
 import sys
@@ -52,17 +51,20 @@ def main() -> None:
         print(answer, file=answers, flush=True)
 
 
-def open_log(path: str | Path) -> BinaryIO:
-    """To write at its end. Its folder may be removed at any moment, with the log of a run that ends."""
+def open_log(path: Path) -> BinaryIO:
+    """To write at its end. Its folder may be removed at any moment, by a run that ends."""
     while True:
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with contextlib.suppress(FileNotFoundError):
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
             return open(path, "ab")
+        except (FileExistsError, FileNotFoundError):  # the one where it went while `mkdir` looked, the other after that
+            if path.parent.is_file():
+                raise
 
 
 def _print_to(path: str) -> None:
     sys.stdout.flush()
-    with open_log(path) as file:
+    with open_log(Path(path)) as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
 

@@ -125,11 +125,19 @@ def test_a_process_does_run_after_run_until_one_fails(tmp_path, monkeypatch):
     assert one == two != three == four
 
 
-def test_a_log_whose_folder_is_removed_meanwhile(tmp_path, monkeypatch):
-    made, folder = [], tmp_path / "work"
-    monkeypatch.setattr(worker.os, "makedirs", lambda *_, **__: made.append(1) or (len(made) > 1 and folder.mkdir()))
-    worker.open_log(folder / "a.log").close()
-    assert len(made) == 2 and (folder / "a.log").exists()
+@pytest.mark.parametrize("error", [FileExistsError, FileNotFoundError])
+def test_a_log_whose_folder_is_removed_meanwhile(tmp_path, monkeypatch, error):
+    made, mkdir = [], Path.mkdir
+
+    def removed_at_first(*arguments, **options):
+        made.append(1)
+        if len(made) == 1:
+            raise error
+        mkdir(*arguments, **options)
+
+    monkeypatch.setattr(Path, "mkdir", removed_at_first)
+    worker.open_log(tmp_path / "work" / "a.log").close()
+    assert len(made) == 2 and (tmp_path / "work" / "a.log").exists()
 
 
 def test_no_run_is_begun_when_time_is_up(tmp_path, monkeypatch):
