@@ -157,13 +157,6 @@ class TestCombination:
         entry = trainer.state.log_history[0]
         assert {"mlm_loss", "ft_loss", "gate", "share_changed"} <= entry.keys()
 
-    def test_its_loss_is_equation_1(self, still_plm):
-        objective = MaskTuning(0.3, classification=WeightedFineTuning())
-        batch = make_batch(still_plm) | {"weight": torch.tensor([1.0, 2.0, 1.0, 2.0])}
-        output = objective(still_plm, objective.prepare(still_plm, batch, torch.Generator().manual_seed(0)))
-        alone = WeightedFineTuning()(still_plm, batch | {"input_ids": output.perturbed_ids})
-        torch.testing.assert_close(output.loss, 0.3 * output.parts["mlm_loss"] + 0.7 * alone.loss)
-
     @pytest.mark.parametrize("masking", ["exact", 0.05])
     def test_what_is_no_policy_is_refused_before_training(self, masking, tmp_path):
         with pytest.raises(UserError, match=rf"masking is {masking!r}; expected a masking policy, as ExactMasking"):

@@ -28,7 +28,7 @@ from mtlib.paths import SETTINGS_FILE
 from mtlib.plm import embeddings_that_read
 from mtlib.policies import POLICIES, masking_policy, meta_learned, supervised
 from mtlib.policies.attribution import attribution
-from mtlib.policies.known import KnownShortcutMasking, MarkCause, MarkedMasking, MarkShortcut, ShortcutFirstMasking
+from mtlib.policies.known import MarkCause, MarkedMasking, MarkShortcut, ShortcutFirstMasking
 from mtlib.policies.meta_learned import (
     LearnToMask,
     MaskScorer,
@@ -225,12 +225,6 @@ class TestKnownWords:
             cause, _ = cause_spans(grammar, row["text"], template=row["group"])
             assert shortcut and cause
             assert not any(a < d and c < b for a, b in shortcut for c, d in cause), row
-
-    def test_rate_1_masks_all_of_them_and_less_a_share_of_the_sentence(self):
-        marks, maskable = torch.tensor([[0, 1, 0, 1, 2, 0]]), torch.tensor([[False, True, True, True, True, False]])
-        for rate, n in ((1.0, 3), (0.5, 2), (0.05, 1), (0.0, 0)):
-            mask = KnownShortcutMasking(rate)({"known_shortcut": marks}, maskable)
-            assert mask.sum() == n and not mask[marks == 0].any()
 
     @given(marked=st.lists(st.booleans(), min_size=1, max_size=9), rate=st.floats(0.1, 1))
     def test_shortcut_first_masks_the_same_share_of_all_and_others_only_where_its_words_are_too_few(self, marked, rate):
@@ -442,6 +436,8 @@ class TestPointer:
         other = "It is a great film, warm and boring. So very good."
         assert [review[a:b] for a, b in edited_spans(review, other)] == ["bad", "slow", "Not"]
         assert [other[a:b] for a, b in edited_spans(other, review)] == ["great", "warm", "So very"]
+        for n_words, n_spans in ((10, 1), (11, 0)):  # longer ones are sentences written anew
+            assert len(edited_spans("A film " + "so " * n_words, "A film")) == n_spans
         plm, read = make_plm(), []
         monkeypatch.setattr(supervised, "load", lambda *key: (read.append(key), sources.load(*key))[1])
         source = write_releases(tmp_path, monkeypatch)
@@ -458,10 +454,6 @@ class TestPointer:
         pairs = example_set([{"text": "a film", "text_pair": "a story", "label": 0}], plm)
         with pytest.raises(UserError, match="learns from single reviews"):
             PointAtAnswers(str(source)).training_spans(plm, pairs, 0)
-
-    @pytest.mark.parametrize(("n_words", "n_spans"), [(10, 1), (11, 0)])
-    def test_more_than_ten_words_in_a_row_are_a_sentence_written_anew(self, n_words, n_spans):
-        assert len(edited_spans("A film " + "so " * n_words, "A film")) == n_spans
 
     def test_a_run_reads_the_training_pairs_from_its_own_source(self, tmp_path, monkeypatch, model):  # noqa: F811
         source = write_releases(tmp_path, monkeypatch)
