@@ -99,7 +99,7 @@ def train(
     rows = read(file)
     names = rows.features["label"].names
     print_line(f"{len(rows):,} rows with {len(names)} labels: {', '.join(names[:10])}{' ...' if names[10:] else ''}.")
-    tests = {path.stem: read(path, names) for path in test or ()}
+    tests = {str(path): read(path, names) for path in test or ()}
     result = debias(
         rows, read_words(mask_words) if mask_words else (), out=out, tests=tests, method=method, model=model,
         dev=read(dev, names) if dev else None, settings=named_values(setting or [], "--set", "alpha=0.3"),

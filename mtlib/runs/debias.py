@@ -118,7 +118,7 @@ def debias(
         UserError: fewer than two labels, or a label with one row; sets that do not fit one another; words of which none
             stands in a text; a folder that holds something else, or cannot be written; a bad setting.
     """
-    out, words = Path(out), sorted({" ".join(word.split()) for word in words})
+    out, words = Path(out), sorted({" ".join(word.split()) for word in ([words] if isinstance(words, str) else words)})
     make_writable(out)
     if left := [path.name for path in out.iterdir() if path.name != ".work"]:
         raise UserError(f"{out} holds {', '.join(sorted(left)[:3])}; give a new or an empty folder.")
@@ -153,6 +153,8 @@ def debias(
 
 def _checked(train: Dataset, dev: Dataset | None, tests: dict[str, Dataset], report) -> tuple[Dataset, dict]:
     """The training set and, by name, the sets to score, all with the same columns and numbers of labels."""
+    if reserved := {"train", "dev"} & tests.keys():
+        raise UserError(f"tests has a set called {min(reserved)!r}; give it another name.")
     for name, rows in {"train": train, "dev": dev, **tests}.items():
         if rows is not None and not isinstance(rows, Dataset):
             raise UserError(f"{name} is a {type(rows).__name__}; expected a Dataset, as read_table(path, text, label).")
@@ -166,9 +168,8 @@ def _checked(train: Dataset, dev: Dataset | None, tests: dict[str, Dataset], rep
     if len(counts) < 2:
         raise UserError(f"the training rows have {len(counts)} label; expected a column `label` with two or more.")
     if single := [names[label] for label, n in counts.items() if n < 2]:
-        raise UserError(
-            f"the label {single[0]!r} has a single row ({len(single)} of {len(counts)} labels have); drop or merge it."
-        )
+        more = f" (so have {len(single) - 1:,} of {len(counts):,} labels more)" if len(single) > 1 else ""
+        raise UserError(f"the label {single[0]!r} has a single row{more}; drop or merge it.")
     sets = {"dev": dev} if dev is not None else {}
     sets = {name: _like(name, rows, train) for name, rows in (sets | tests).items()}
     columns = [name for name in TEXTS if name in train.column_names]

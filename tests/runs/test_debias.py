@@ -41,7 +41,7 @@ def test_table_model_words_and_card(model, tmp_path):  # noqa: F811
     with pytest.warns(UserWarning, match="not found in 96 texts: 'nowhere'"):
         result = debias(
             rows(120), ["Film", "plot", "nowhere"], out=tmp_path / "m", tests={"new": rows(40, 0.5, seed=1)},
-            **short(model, report=told.append),
+            settings={"alpha": 0.3}, **short(model, report=told.append, seed=3),
         )  # fmt: skip
     table = result.table.set_index(["set", "rows", "arm"])
     parts = [(of, part, arm) for of in ("dev", "new") for part in ("all", "agreeing", "conflicting")
@@ -57,6 +57,8 @@ def test_table_model_words_and_card(model, tmp_path):  # noqa: F811
     assert 100 * right == pytest.approx(table.accuracy["new", "all", "mask_tuning"])
     card = (tmp_path / "m" / "README.md").read_text()
     assert "masked in training: Film, nowhere, plot." in card and "| new | conflicting |" in card
+    chosen = json.loads(card.split("```json\n")[1].split("```")[0])
+    assert chosen["settings"] == {"alpha": 0.3} and chosen["seed"] == 3
     assert sorted(path.name for path in (tmp_path / "m").glob("*.csv")) == ["words.csv"]
     assert not (tmp_path / "m" / ".work").exists()
     assert any("kept for it" in line for line in told)
@@ -145,6 +147,8 @@ def test_pairs(model, tmp_path):  # noqa: F811
         ({"train": Dataset.from_dict({"text": list("abcd"), "label": [0, 0, 1, 1]})}, "too few to keep a fifth"),
         ({"tests": {"t": Dataset.from_dict({"text": ["a"], "label": ["goood"]})}}, "t has the label 'goood'.*'good'"),
         ({"tests": {"t": Dataset.from_dict({"sentence": ["a"], "label": ["good"]})}}, "t has no column text"),
+        ({"tests": {"dev": rows(4)}}, "a set called 'dev'"),
+        ({"words": "films"}, "not found in .*'films'"),
         ({"words": ["films", "plots"]}, "not found in .* Words like these stand there: film, plot"),
         ({"words": ["film"], "method": "hidden_cut"}, "hidden_cut masks nothing.*mask_tuning"),
         ({"method": "mask_tunin"}, "did you mean 'mask_tuning'"),
@@ -181,9 +185,3 @@ def test_scores_by_hand():
     assert scores["macro_f1_low"] < scores["macro_f1"] < scores["macro_f1_high"]
     perfect = module._scores(labels, labels)
     assert perfect["macro_f1_low"] == perfect["macro_f1"] == 100
-
-
-def test_the_cards_settings_are_read_back(model, tmp_path):  # noqa: F811
-    debias(rows(60), ["film"], out=tmp_path, settings={"alpha": 0.3}, **short(model, seed=3))
-    settings = json.loads((tmp_path / "README.md").read_text().split("```json\n")[1].split("```")[0])
-    assert settings["settings"] == {"alpha": 0.3} and settings["seed"] == 3
