@@ -71,7 +71,7 @@ def train(
     setting: Annotated[list[str] | None, typer.Option("--set", help="of the method, as alpha=0.3; repeatable")] = None,
     epochs: Annotated[float, typer.Option(help="passes over the rows")] = 3,
     batch_size: Annotated[int, typer.Option(help="rows per step")] = 16,
-    learning_rate: Annotated[float | None, typer.Option(help="peak rate", show_default="by method and model")] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="peak rate", show_default="by model")] = None,
     max_length: Annotated[int | None, typer.Option(help="tokens of a text that are read", show_default="128")] = None,
     class_weights: Annotated[str | None, typer.Option(help="balanced: all labels count alike")] = None,
     patience: Annotated[
@@ -99,7 +99,8 @@ def train(
     rows = read(file)
     names = rows.features["label"].names
     print_line(f"{len(rows):,} rows with {len(names)} labels: {', '.join(names[:10])}{' ...' if names[10:] else ''}.")
-    tests = {str(path): read(path, names) for path in test or ()}
+    files = [path.name for path in test or ()]
+    tests = {path.name if files.count(path.name) < 2 else str(path): read(path, names) for path in test or ()}
     result = debias(
         rows, read_words(mask_words) if mask_words else (), out=out, tests=tests, method=method, model=model,
         dev=read(dev, names) if dev else None, settings=named_values(setting or [], "--set", "alpha=0.3"),

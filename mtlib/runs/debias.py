@@ -47,7 +47,7 @@ class OwnTraining(Settings):
     epochs: Annotated[Above0, Field(description="passes over the training rows")] = 3.0
     batch_size: Annotated[Count, Field(description="rows per step")] = 16
     accumulation: Annotated[Count, Field(description="slices of a batch, to save memory")] = 1
-    learning_rate: Annotated[Above0 | None, Field(description="peak rate (default: by method and model)")] = None
+    learning_rate: Annotated[Above0 | None, Field(description="peak rate (default: fine-tuning's, by model)")] = None
     warmup: Annotated[float, Field(ge=0, lt=1, description="share of the steps with a rising rate")] = 0.0
     weight_decay: Annotated[From0, Field(description="of AdamW")] = 0.0
     max_length: Annotated[Count | None, Field(description="tokens of a text that are read (default: 128)")] = None
@@ -90,7 +90,7 @@ def debias(
     report: Callable[[str], None] = print,
     **training,
 ) -> Debiased:
-    """Fine-tuning, and a method that masks the given words, on the same rows with the same seed; both are scored.
+    """Fine-tuning, and a method that masks the given words, with the same rows, rates and seed; both are scored.
 
         data = read_table("reviews.csv", text="review", label="opinion")
         result = debias(data, suspects(data).word.head(9), out="model")
@@ -237,7 +237,7 @@ def _stages(method: str, config: OwnTraining, words: Sequence[str], tokenizer) -
                 return GivenWords(words)
 
         settings = Given(**dict(settings))
-    rates = default_rates(method, config.model)
+    rates = default_rates(BASELINE, config.model)  # the same for both arms, so that the words are all that differs
     rates = rates if config.learning_rate is None else LearningRates.alike(config.learning_rate)
     stages = get_method(method).stages(settings, rates, tokenizer)
     losses = [module for module in stages[-1].objective.modules() if isinstance(module, FineTuning)]
@@ -344,8 +344,7 @@ def _card(method: str, config: OwnTraining, words: Sequence[str], scores: pandas
         f"Base model: {Path(config.model).name}. {masked} `words.csv` has those that predict a label in the training "
         "rows; in agreeing rows they point to the row's own label, in conflicting ones to another.", "",
         "| set | rows | n | arm | accuracy, % | macro F1, % |", "| --- | --- | ---: | --- | --- | --- |", *lines, "",
-        "Settings that are not the defaults, but for each arm's learning rate (fine-tuning has its own):", "",
-        "```json", config.model_dump_json(indent=1, exclude_defaults=True), "```", "",
-        "```python", "from transformers import pipeline", "",
+        "Settings that are not the defaults:", "",
+        "```json", config.model_dump_json(indent=1, exclude_defaults=True), "```", "", "```python", "from transformers import pipeline", "",
         'answer = pipeline("text-classification", "FOLDER")  # this folder', "```", "",
     ])  # fmt: skip
