@@ -330,6 +330,33 @@ def _macro_f1(confusion: np.ndarray) -> np.ndarray:
 
 # --- card ---
 
+_CARD = """---
+library_name: transformers
+pipeline_tag: text-classification
+---
+
+# A classifier trained by {label}
+
+Base model: {model}. {masked} `words.csv` has those that predict a label in the training rows; in agreeing rows they
+point to the row's own label, in conflicting ones to another.
+
+| set | rows | n | arm | accuracy, % | macro F1, % |
+| --- | --- | ---: | --- | --- | --- |
+{table}
+
+Settings that are not the defaults:
+
+```json
+{settings}
+```
+
+```python
+from transformers import pipeline
+
+answer = pipeline("text-classification", "FOLDER")  # this folder
+```
+"""
+
 
 def _card(method: str, config: OwnTraining, words: Sequence[str], scores: pandas.DataFrame) -> str:
     lines = [
@@ -337,14 +364,10 @@ def _card(method: str, config: OwnTraining, words: Sequence[str], scores: pandas
         f"{line.accuracy_high:.1f}] | {line.macro_f1:.1f} [{line.macro_f1_low:.1f}, {line.macro_f1_high:.1f}] |"
         for line in scores.itertuples()
     ]
-    masked = f"These words were masked in training: {', '.join(words)}." if words else "No words were given."
-    return "\n".join([
-        "---", "library_name: transformers", "pipeline_tag: text-classification", "---", "",
-        f"# A classifier trained by {METHODS[method].label}", "",
-        f"Base model: {Path(config.model).name}. {masked} `words.csv` has those that predict a label in the training "
-        "rows; in agreeing rows they point to the row's own label, in conflicting ones to another.", "",
-        "| set | rows | n | arm | accuracy, % | macro F1, % |", "| --- | --- | ---: | --- | --- | --- |", *lines, "",
-        "Settings that are not the defaults:", "",
-        "```json", config.model_dump_json(indent=1, exclude_defaults=True), "```", "", "```python", "from transformers import pipeline", "",
-        'answer = pipeline("text-classification", "FOLDER")  # this folder', "```", "",
-    ])  # fmt: skip
+    return _CARD.format(
+        label=METHODS[method].label,
+        model=Path(config.model).name,
+        masked=f"These words were masked in training: {', '.join(words)}." if words else "No words were given.",
+        table="\n".join(lines),
+        settings=config.model_dump_json(indent=1, exclude_defaults=True),
+    )
