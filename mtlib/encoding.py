@@ -10,7 +10,9 @@ from datasets import ClassLabel, Dataset, DatasetDict
 from transformers import PreTrainedTokenizerBase
 
 from mtlib.contexts import evaluating, precision
+from mtlib.draws import Draws
 from mtlib.errors import UserError
+from mtlib.masking import MaskingPolicy, draw_mask
 from mtlib.plm import SharedPLM
 from mtlib.settings import Count, check
 from mtlib.tokens import text_reader
@@ -136,17 +138,58 @@ class Collator:
         inputs = [{key: example[key] for key in self.keys & example.keys()} for example in examples]
         if (label := label_column(examples[0])) is not None:
             inputs = [row | {"labels": example[label]} for row, example in zip(inputs, examples, strict=True)]
-        batch = dict(self.tokenizer.pad(inputs, padding_side="right", return_tensors="pt"))
+        lengths = [len(row["input_ids"]) for row in inputs]
+        length = self.padded_length(max(lengths))
+        padding = {"padding": "max_length", "max_length": length, "padding_side": "right"}
+        batch = dict(self.tokenizer.pad(inputs, return_tensors="pt", **padding))
         for name in self.columns.keys() & examples[0].keys():  # texts to predict on have none of them
-            padding = self.columns[name]
-            batch[name] = self._stacked([example[name] for example in examples], padding)
+            rows = [torch.as_tensor(example[name]) for example in examples]
+            if rows[0].ndim == 0:
+                batch[name] = torch.stack(rows)  # (batch,)
+                continue
+            value = self.columns[name]
+            column = torch.nn.utils.rnn.pad_sequence(rows, True, value)  # (batch, longest)
+            of_tokens = [len(row) for row in rows] == lengths
+            missing = length - column.shape[1] if of_tokens else 0
+            batch[name] = torch.nn.functional.pad(column, (0, missing), value=value)  # (batch, seq)
         return batch
 
-    def _stacked(self, values: list, padding: int | float) -> torch.Tensor:
-        rows = [torch.as_tensor(value) for value in values]
-        if rows[0].ndim == 0:
-            return torch.stack(rows)  # (batch,)
-        return torch.nn.utils.rnn.pad_sequence(rows, True, padding)  # (batch, longest)
+    def padded_length(self, longest: int) -> int:
+        return longest
+
+
+class TrainingCollator(Collator):
+    """A collator that also draws masks, for examples with their number in the training set as `example`.
+
+    A mask depends on `(seed, epoch, example)` alone. It also adds `keys` `(batch,)`, of `Draws`, for what is drawn in
+    the step.
+
+    Args:
+        tokenizer, columns: see `Collator`.
+        masking: a policy; None draws no masks.
+        seed: of all draws.
+        buckets: pad to multiples of 8 tokens up to 64, of 32 above, and to 1, 2, 4, 8 ... places, so that few shapes
+            come often (which CUDA graphs need).
+    """
+
+    def __init__(self, tokenizer, columns: Mapping, masking: MaskingPolicy | None, seed: int, buckets: bool = False):
+        super().__init__(tokenizer, columns)
+        self.masking, self.seed, self.buckets = masking, seed, buckets
+        self.epoch = torch.zeros((), dtype=torch.int64).share_memory_()  # the processes that load data see it change
+
+    def __call__(self, examples: list[dict]) -> dict[str, torch.Tensor]:
+        batch = super().__call__(examples)
+        if "example" not in examples[0]:
+            return batch
+        draws = Draws.of(self.seed, self.epoch, torch.tensor([example["example"] for example in examples]))
+        batch["keys"] = draws.keys
+        if self.masking is None or self.masking.asks_classifier:
+            return batch
+        return draw_mask(batch, self.masking, self.tokenizer, draws, round_up=self.buckets)
+
+    def padded_length(self, longest: int) -> int:
+        step = (8 if longest <= 64 else 32) if self.buckets else 1
+        return max(longest, min(-(-longest // step) * step, self.tokenizer.model_max_length))
 
 
 def batches_by_length(

@@ -14,10 +14,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from mtlib.draws import Draws, Random
 from mtlib.errors import UserError
 from mtlib.marking import MarkWords, word_marks
 from mtlib.method import Preparer
-from mtlib.plm import SharedPLM
+from mtlib.plm import places_of
 from mtlib.settings import MASK_RATE, Replacement, Share, check
 from mtlib.tokens import special_tokens
 
@@ -25,32 +26,29 @@ from mtlib.tokens import special_tokens
 class MaskingPolicy(ABC):
     """Decides which tokens of a batch are masked.
 
-    Random numbers are drawn for the candidates (tokens, words or spans) in reading order, so the masks of an example do
-    not depend on how far its batch is padded. Policies run on the device of their inputs, as a rule without a Python
-    loop over examples. What is computed once for a training set (spans, tags, counts) is a column of the dataset, which
-    the policy's preparers add.
+    The masks of an example depend on its draws alone (`mtlib.draws`), not on its batch or how far that is padded.
+    Policies run on the device of their inputs, as a rule without a Python loop over examples. What is computed once for
+    a training set (spans, tags, counts) is a column of the dataset, which the policy's preparers add.
     """
 
     columns: Mapping[str, int | float] = MappingProxyType({})  # that it reads, each with the value that pads it
     predict_all = False  # the masked LM is trained to predict the whole text, not the masked tokens alone
     testbed_only = False  # it knows the testbed's grammar
     own_length = False  # it masks a span, however long that is, and reads no rate
-    asks_classifier = False  # the one in training
+    asks_classifier = False  # the one in training, so that masks are drawn in the step and not by the collator
 
     def preparers(self) -> tuple[Preparer, ...]:
         """What has to be done to a training set before this policy can read it."""
         return ()
 
     @abstractmethod
-    def __call__(
-        self, batch: Mapping[str, Tensor], maskable: Tensor, generator: torch.Generator | None = None, plm=None
-    ) -> Tensor:
+    def __call__(self, batch: Mapping[str, Tensor], maskable: Tensor, generator: Random = None, plm=None) -> Tensor:
         """True where a token is to be masked, bool `(batch, seq)`.
 
         Args:
             batch: `input_ids` `(batch, seq)`, and whatever else the objective's batch holds.
             maskable: the places that may be masked, bool `(batch, seq)`.
-            generator: of all random numbers; None takes torch's global one.
+            generator: of all random numbers: `Draws` or a torch generator; None takes torch's global one.
             plm: the model in training, for a policy that asks it.
         """
 
@@ -104,7 +102,7 @@ class CountedMasking(MaskingPolicy):
         self,
         candidates: Tensor,
         scores: Tensor | None,
-        generator: torch.Generator | None,
+        generator: Random,
         counted: Tensor | None = None,
     ) -> Tensor:
         """The wanted number of candidates, those with the highest scores or a draw by them, bool `(batch, seq)`.
@@ -214,10 +212,18 @@ class GivenWords(CountedMasking):
         return (spans > 0) & with_all_pieces(self.choose(begins, None, generator), begins)
 
 
-def draw_mask(plm: SharedPLM, batch: dict, masking: MaskingPolicy, generator: torch.Generator | None) -> dict:
-    """The batch with a fresh `mask`, unless it brings its own, and `mlm_places` where all are predicted."""
+def draw_mask(
+    batch: dict, masking: MaskingPolicy, tokenizer, generator: Random = None, plm=None, round_up: bool = False
+) -> dict:
+    """The batch with a fresh `mask`, unless it brings its own, and with `places` and `place_weights`, `(batch, k)`.
+
+    Places are those that the masked LM is to predict: the masked ones or, under a policy that has the whole text
+    predicted, all. See `plm.places_of`.
+    """
+    if "places" in batch:
+        return batch
     if "mask" not in batch:
-        maskable = maskable_positions(batch, plm.tokenizer)  # (batch, seq)
+        maskable = maskable_positions(batch, tokenizer)  # (batch, seq)
         mask = masking(batch, maskable, generator, plm)
         if not (isinstance(mask, Tensor) and mask.dtype is torch.bool and mask.shape == maskable.shape):
             returned = f"{mask.dtype} of shape {tuple(mask.shape)}" if isinstance(mask, Tensor) else repr(mask)
@@ -226,10 +232,11 @@ def draw_mask(plm: SharedPLM, batch: dict, masking: MaskingPolicy, generator: to
                 f"{tuple(maskable.shape)}, True where a token is to be masked."
             )
         batch = {**batch, "mask": mask & maskable}  # no policy masks structural tokens or padding
-    if masking.predict_all and "mlm_places" not in batch:
-        attended = batch.get("attention_mask", torch.ones_like(batch["mask"]))
-        batch = {**batch, "mlm_places": attended.bool()}  # (batch, seq)
-    return batch
+    predicted = batch["mask"]  # (batch, seq)
+    if masking.predict_all:
+        predicted = batch.get("attention_mask", torch.ones_like(predicted)).bool()
+    places, weights = places_of(predicted, round_up)
+    return {**batch, "places": places, "place_weights": weights}
 
 
 def maskable_positions(batch: Mapping[str, Tensor], tokenizer) -> Tensor:
@@ -273,12 +280,11 @@ def perturbation_counts(input_ids: Tensor, perturbed_ids: Tensor, mask: Tensor) 
 # --- random numbers and spans, for policies of one's own ---
 
 
-def uniform(candidates: Tensor, generator: torch.Generator | None) -> Tensor:
+def uniform(candidates: Tensor, generator: Random) -> Tensor:
     """Uniform numbers in [0, 1) at the candidates, 2 elsewhere: float `(batch, seq)`."""
-    numbers = torch.full(candidates.shape, 2.0, device=candidates.device)
-    device = candidates.device if generator is None else generator.device
-    numbers[candidates] = torch.rand(int(candidates.sum()), generator=generator, device=device).to(candidates.device)
-    return numbers
+    numbers = Draws.by(generator, len(candidates), candidates.device).uniform(candidates.shape[1])
+    # the first number for the first candidate, wherever that stands: padding on the left changes nothing either
+    return numbers.gather(1, (candidates.cumsum(dim=1) - 1).clamp(min=0)).masked_fill(~candidates, 2.0)
 
 
 def gumbel(draws: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from mtlib.contexts import gradients_if
+from mtlib.draws import Random
 from mtlib.errors import UserError
 from mtlib.masking import ExactMasking, MaskingPolicy, check_policy, draw_mask, perturbation_counts, replace_masked
 from mtlib.plm import SharedPLM
@@ -31,7 +32,7 @@ class ObjectiveOutput:
         logits: class logits `(batch, num_labels)`, or None for an objective without a classifier.
         perturbed_ids: the text with its masks filled, `(batch, seq)`, for an objective that masks; a classifier head
             read this instead of the original text (but for `classifier_reads="original"`).
-        mlm_logits: masked-LM logits at the masked places, `(n_masked, vocab)`, rows in reading order of the mask.
+        mlm_logits: masked-LM logits at the batch's places, `(batch, k, vocab)`.
     """
 
     parts: dict[str, Tensor]
@@ -52,8 +53,8 @@ class Objective(nn.Module, ABC):
     A batch is a mapping with `input_ids`, `attention_mask` (and `token_type_ids`), each `(batch, seq)`, `labels`
     `(batch,)`, the objective's own `columns`, and optionally what `prepare` adds:
 
-    - `mask`, bool `(batch, seq)`: the masked places (drawn by `prepare`, or by the call itself where absent);
-    - `mlm_places`, bool `(batch, seq)`: the places that the masked-LM loss is over, if those are not the masked ones.
+    - `mask`, bool `(batch, seq)`: the masked tokens (drawn by the collator, by `prepare`, or by the call itself);
+    - `places` and `place_weights`, `(batch, k)`: the tokens that the masked-LM loss is over (`masking.draw_mask`).
 
     An objective may own parameters (a gate, a bias network). Those whose shape depends on the model or the data are
     made by `build`. The trainer trains them at `learning_rate`, or at the classifier's rate where that is None, and
@@ -67,6 +68,7 @@ class Objective(nn.Module, ABC):
     name: str = "objective"  # of a stage that trains on it
     classifies: bool = True  # it needs `labels` and trains the classifier head
     two_losses: bool = False
+    static: bool = False  # its prepared step asks the device for no number, so that a CUDA graph can hold it
     compares_texts: bool = False  # a refilled text with its original: `MaskTuning` brings both, and nothing else does
     learning_rate: float | None = None
     prepared_by: str = ""  # the preparers that add its `columns`, for the message where these are missing
@@ -92,7 +94,7 @@ class Objective(nn.Module, ABC):
         """
         return {}
 
-    def prepare(self, plm: SharedPLM, batch: dict, generator: torch.Generator | None = None) -> dict:
+    def prepare(self, plm: SharedPLM, batch: dict, generator: Random = None) -> dict:
         """The batch with all that is random drawn (masks, spans), but for what it brings along."""
         return batch
 
@@ -138,6 +140,7 @@ class FineTuning(Objective):
     """
 
     name = "fine_tuning"
+    static = True
 
     def __init__(self, class_weights: Sequence[float] | str | None = None, label_smoothing: float = 0.0):
         super().__init__()
@@ -170,19 +173,22 @@ class FineTuning(Objective):
         return ObjectiveOutput({"ft_loss": loss}, {"ft_loss": 1.0}, logits)
 
 
-def masked_lm_loss(mlm_logits: Tensor, mlm_labels: Tensor) -> Tensor:
+def masked_lm_loss(mlm_logits: Tensor, mlm_labels: Tensor, weights: Tensor | None = None) -> Tensor:
     """L_MLM = -(1/N) sum over N places of log p(x_i | masked text), in nats.
 
     The places are the masked ones; under a policy that has the whole text predicted, all of them.
 
     Args:
-        mlm_logits: `(n_mlm_places, vocab)`.
-        mlm_labels: the original ids there, `(n_mlm_places,)`.
+        mlm_logits: `(..., vocab)`.
+        mlm_labels: the original ids there, `(...)`.
+        weights: of the places, `(...)`: 1, or 0 for one that does not count; None counts all.
 
     Returns:
         Scalar, in float32; 0 with a zero gradient where nothing is masked, never NaN.
     """
-    return cross_entropy(mlm_logits.float(), mlm_labels, reduction="sum") / max(1, len(mlm_labels))
+    weights = torch.ones(mlm_labels.shape, device=mlm_labels.device) if weights is None else weights
+    losses = cross_entropy(mlm_logits.float().flatten(0, -2), mlm_labels.flatten(), reduction="none")  # (places,)
+    return (losses * weights.flatten()).sum() / weights.sum().clamp(min=1)
 
 
 class _Masking(Objective):
@@ -198,22 +204,17 @@ class _Masking(Objective):
         return self.masking.columns
 
     def sizes(self, batch: dict) -> dict[str, Tensor | int]:
-        return {"mlm_loss": batch.get("mlm_places", batch["mask"]).sum()}
+        return {"mlm_loss": batch["place_weights"].sum()}
 
-    def prepare(self, plm: SharedPLM, batch: dict, generator: torch.Generator | None = None) -> dict:
-        return draw_mask(plm, batch, self.masking, generator)
+    def prepare(self, plm: SharedPLM, batch: dict, generator: Random = None) -> dict:
+        return draw_mask(batch, self.masking, plm.tokenizer, generator, plm)
 
     def masked_lm(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
         """L_MLM of a prepared batch, and the text with its masks filled in the same pass, as `perturbed_ids`."""
-        input_ids, mask = batch["input_ids"], batch["mask"]  # (batch, seq)
-        places = batch.get("mlm_places", mask)  # (batch, seq)
+        input_ids, mask, places = batch["input_ids"], batch["mask"], batch["places"]  # (batch, seq), (batch, k)
         masked_ids = replace_masked(input_ids, mask, plm.tokenizer, self.replacement)
-        filled = plm.fill_masks(batch, places, self.fill, self.top_k, masked_ids)
-        perturbed_ids, mlm_logits = filled.perturbed_ids, filled.mlm_logits
-        if places is not mask:
-            perturbed_ids = torch.where(mask, perturbed_ids, input_ids)
-            mlm_logits = mlm_logits[mask[places]]  # (n_masked, vocab)
-        parts = {"mlm_loss": masked_lm_loss(filled.mlm_logits, input_ids[places])}
+        mlm_logits, perturbed_ids = plm.fill_masks(batch, mask, self.fill, self.top_k, masked_ids)
+        parts = {"mlm_loss": masked_lm_loss(mlm_logits, input_ids.gather(1, places), batch["place_weights"])}
         parts |= perturbation_counts(input_ids, perturbed_ids, mask)
         return ObjectiveOutput(parts, {"mlm_loss": 1.0}, None, perturbed_ids, mlm_logits)
 
@@ -227,6 +228,7 @@ class MaskedLM(_Masking):
     """
 
     name = "masked_lm"
+    static = True
     classifies = False
 
     def __init__(self, masking: MaskingPolicy | None = None, replacement: Replacement = "mask"):
@@ -295,6 +297,7 @@ class MaskTuning(_Masking):
         self.fill, self.top_k, self.replacement = fill, top_k, replacement
         self.classifier_reads = classifier_reads
         self.learning_rate = self.classification.learning_rate
+        self.static = self.classification.static
 
     @property
     def columns(self) -> Mapping[str, int | float]:
@@ -310,7 +313,7 @@ class MaskTuning(_Masking):
         if not self.classification.compares_texts:  # those refuse to be trained alone, and check nothing else
             self.classification.check(plm)
 
-    def prepare(self, plm: SharedPLM, batch: dict, generator: torch.Generator | None = None) -> dict:
+    def prepare(self, plm: SharedPLM, batch: dict, generator: Random = None) -> dict:
         return self.classification.prepare(plm, super().prepare(plm, batch, generator), generator)
 
     def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:

@@ -17,8 +17,10 @@ from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME, TRAINER_STATE_N
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
 from mtlib.contexts import forked_random_state
-from mtlib.encoding import Collator, check_labels, label_column, length_given
+from mtlib.draws import Draws
+from mtlib.encoding import TrainingCollator, check_labels, label_column, length_given
 from mtlib.errors import UserError
+from mtlib.graphs import CapturedStep
 from mtlib.objectives import FineTuning, Objective, ObjectiveOutput
 from mtlib.paths import make_writable
 from mtlib.plm import SharedPLM
@@ -32,8 +34,8 @@ _WITHOUT_EFFECT = ("label_smoothing_factor", "neftune_noise_alpha")
 class ObjectiveArguments(TrainingArguments):
     """transformers' `TrainingArguments` with what Mask-tuning adds.
 
-    Other defaults than the stock ones: batches grouped by length, columns kept, no reporting to services, and a loss
-    that is not finite is logged as it is.
+    Other defaults than the stock ones: batches grouped by length, columns kept, no reporting to services, a loss that is
+    not finite is logged as it is, and batches are copied to the device without waiting.
 
     Args:
         mlm_head_learning_rate: rate of the masked-LM head; default `learning_rate`.
@@ -41,11 +43,14 @@ class ObjectiveArguments(TrainingArguments):
         update: "joint", one step on equation 1; "balanced", the same with both gradients brought to one length on
             the shared trunk (`updates.BalancedUpdate`; ours); or "alternating", one AdamW step on alpha * L_MLM, then
             one on (1 - alpha) * L_FT (`updates.AlternatingUpdate`).
+        cuda_graphs: on a GPU, capture both passes of a step as a graph (`graphs.CapturedStep`) where the objective
+            allows that and the step is one batch in one process; batches are then padded to few lengths.
     """
 
     mlm_head_learning_rate: float | None = None
     classifier_learning_rate: float | None = None
     update: str = "joint"
+    cuda_graphs: bool = True
     train_sampling_strategy: str = field(default="group_by_length")
     remove_unused_columns: bool = field(default=False)
     logging_nan_inf_filter: bool = field(default=False)
@@ -54,7 +59,15 @@ class ObjectiveArguments(TrainingArguments):
     def __post_init__(self):
         if self.remove_unused_columns:
             raise UserError("remove_unused_columns is True, which would drop what the objectives read; leave it out.")
+        if self.accelerator_config is None:
+            self.accelerator_config = {"non_blocking": True}
         super().__post_init__()
+
+    @property
+    def captures(self) -> bool:
+        """Whether steps may be captured as CUDA graphs."""
+        eager = self.gradient_checkpointing or self.torch_compile or self.update == "alternating" or self.n_gpu < 1
+        return self.cuda_graphs and not eager and self.gradient_accumulation_steps == self.world_size == 1
 
 
 class ObjectiveTrainer(Trainer):
@@ -65,9 +78,8 @@ class ObjectiveTrainer(Trainer):
     - Mean losses are means over the whole optimiser step, however it is cut into accumulation steps or processes:
       8 x 1, 4 x 2 and 2 x 4 train alike. Stock transformers 5 gets this wrong for these heads (transformers#47688).
       (Where the training set does not divide among several processes, an epoch's last step repeats some examples.)
-    - The masks of an optimiser step depend on `(seed, step)` and the process only, however it is cut into accumulation
-      steps; so a resumed run draws the same. (Cut otherwise, these draws differ: `salient_spans` where a text has no
-      span, the cut of Span Cutoff inside Mask-tuning, the random words of `80_10_10`, and sampled filling.)
+    - The masks of an example depend on `(seed, epoch, example)` alone, however a step is cut, and in a resumed run too.
+      (Drawn from torch's global generator: the random words of `80_10_10`, sampled filling, dropout.)
     - The log carries the objective's parts beside `loss`: `mlm_loss`, `ft_loss`, `n_masked` and `share_changed`.
     - Evaluation and prediction classify the text as it stands; for `MaskedLM`, `eval_loss` is the mean
       over batches of each one's masked-LM loss, so it depends a little on the size of the batches.
@@ -98,7 +110,9 @@ class ObjectiveTrainer(Trainer):
         self._forget_parts()
         plm = None if plm is None and kwargs.get("model_init") else self._ready(plm)
         super().__init__(model=plm, args=args, train_dataset=train_dataset, **kwargs)
-        self.data_collator = kwargs.get("data_collator") or Collator(self.plm.tokenizer, objective.columns)
+        masking = getattr(objective, "masking", None)
+        own = TrainingCollator(self.plm.tokenizer, objective.columns, masking, args.seed, self._captures)
+        self.data_collator = kwargs.get("data_collator") or own
         self.processing_class = kwargs.get("processing_class") or self.plm.tokenizer
 
     @property
@@ -131,27 +145,45 @@ class ObjectiveTrainer(Trainer):
 
     def train(self, *args, **kwargs):
         self._forget_parts()  # of steps that an earlier training did not log
+        self._captured: CapturedStep | None = None
         try:
             return super().train(*args, **kwargs)
         finally:
-            self.plm.objective = None
+            self.plm.objective = self._captured = None
 
     # --- one step ---
 
+    @property
+    def _captures(self) -> bool:
+        return self.args.captures and self.training_objective.static
+
+    def get_train_dataloader(self):
+        plain, self.train_dataset = self.train_dataset, _Numbered(self.train_dataset)
+        try:
+            return super().get_train_dataloader()
+        finally:
+            self.train_dataset = plain
+
     def get_batch_samples(self, epoch_iterator, num_batches, device):
-        """The slices of one optimiser step with masks drawn, and what the means of the whole step are over, by name."""
+        """The slices of one optimiser step with all drawn, and what the means of the whole step are over, by name."""
         batches, _ = super().get_batch_samples(epoch_iterator, num_batches, device)
-        generator = torch.Generator().manual_seed(self._mask_seed())
-        batches = [self.training_objective.prepare(self.plm, batch, generator) for batch in batches]
+        batches = [self._drawn(batch, number) for number, batch in enumerate(batches)]
+        self._steps_in_parts += 1
+        if self.args.gradient_accumulation_steps == self.args.world_size == 1:
+            return batches, None
         totals = totals_of([sizes_of(self.training_objective, batch) for batch in batches], device)
         if self.args.world_size > 1:
             totals = self.accelerator.reduce(totals, "sum")
-        self._steps_in_parts += 1
         return batches, totals
 
-    def _mask_seed(self) -> int:
-        # spread far apart, so that neighbouring seeds and steps share no stream
-        return (self.args.seed * 1_000_003 + self.state.global_step) * 4_099 + self.args.process_index
+    def _drawn(self, batch: dict, number: int) -> dict:
+        """A slice with what the collator has not drawn: where the policy reads the model, or the collator is another's."""
+        n, device = batch["input_ids"].shape[0], batch["input_ids"].device
+        keys = batch.pop("keys", None)
+        if keys is None:
+            first = (number * self.args.world_size + self.args.process_index) * n
+            keys = Draws.of(self.args.seed, self.state.global_step, torch.arange(first, first + n, device=device)).keys
+        return self.training_objective.prepare(self.plm, batch, Draws(keys).stream("step"))
 
     def run_loss(
         self, model, loss: Callable[[SharedPLM, dict], ObjectiveOutput], batch: dict, totals: dict | None = None
@@ -160,8 +192,7 @@ class ObjectiveTrainer(Trainer):
         output = model(loss, batch)
         if totals is not None:
             output = share_of_step(output, sizes_of(self.training_objective, batch), totals)
-        for name, part in output.parts.items():  # added up on their device; they are fetched only when logged
-            self._parts[name] = self._parts.get(name, 0) + part.detach()
+        self._parts_of_step |= {name: part.detach() for name, part in output.parts.items()}
         return output
 
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
@@ -171,13 +202,27 @@ class ObjectiveTrainer(Trainer):
         return (loss, output) if return_outputs else loss
 
     def training_step(self, model, inputs, num_items_in_batch=None):
+        if self._captured is None and self._captures:
+            self._captured = CapturedStep(partial(self._step, model), model)
+        inputs = self._prepare_inputs(inputs)
+        step = self._captured or partial(self._step, model, totals=num_items_in_batch)
+        loss, parts = step(inputs)
+        for name, part in parts.items():  # added up on their device; they are fetched only when logged
+            self._parts[name] = self._parts.get(name, 0) + part
+        return loss
+
+    def _step(self, model, inputs: dict, totals: dict | None = None) -> tuple[Tensor, dict[str, Tensor]]:
+        """All passes of one slice: its loss, and the parts of that."""
+        self._parts_of_step: dict[str, Tensor] = {}
         if self.update is None:
-            return super().training_step(model, inputs, num_items_in_batch)
+            return super().training_step(model, inputs, totals), self._parts_of_step
         model.train()
-        return self.update.step(self, model, self._prepare_inputs(inputs), num_items_in_batch)
+        return self.update.step(self, model, inputs, totals), self._parts_of_step
 
     def _run_epoch(self, epoch, **kwargs):
         self.epoch = epoch
+        if isinstance(self.data_collator, TrainingCollator):
+            self.data_collator.epoch.fill_(epoch)
         # a training cut off after its last step has none left; within an epoch the stock loop would take one more
         if self.state.global_step < self.state.max_steps:
             super()._run_epoch(epoch=epoch, **kwargs)
@@ -248,7 +293,7 @@ class ObjectiveTrainer(Trainer):
         return [{"params": params, "lr": rate, "weight_decay": decay} for (rate, decay), params in groups.items()]
 
     def _get_train_sampler(self, train_dataset=None):
-        dataset = self.train_dataset if train_dataset is None else train_dataset
+        dataset = getattr(train_dataset, "dataset", train_dataset) or self.train_dataset  # not numbered
         if self.args.train_sampling_strategy != "group_by_length":
             return super()._get_train_sampler(train_dataset)
         plain = dataset.with_format(None)  # a format may hide columns
@@ -351,6 +396,23 @@ def share_of_step(output: ObjectiveOutput, sizes: dict, totals: dict[str, Tensor
         for name, part in output.parts.items()
     }
     return replace(output, parts=parts)
+
+
+class _Numbered(torch.utils.data.Dataset):
+    """A training set whose examples bring their number, `example`: by it masks are drawn."""
+
+    def __init__(self, dataset):
+        self.dataset = dataset
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitem__(self, row: int) -> dict:
+        return {**self.dataset[row], "example": row}
+
+    def __getitems__(self, rows: list[int]) -> list[dict]:
+        columns = self.dataset[rows]  # by name
+        return [dict(zip((*columns, "example"), values, strict=True)) for values in zip(*columns.values(), rows)]
 
 
 class _LengthGroups(LengthGroupedSampler):

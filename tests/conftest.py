@@ -17,7 +17,7 @@ from transformers import (
     set_seed,
 )
 
-from mtlib.plm import SharedPLM
+from mtlib.plm import SharedPLM, places_of
 
 # fmt: off
 WORDS = [
@@ -69,6 +69,12 @@ def make_batch(plm: SharedPLM, texts=SENTENCES, labels=None) -> dict[str, torch.
     batch = dict(plm.tokenizer(texts, padding=True, return_tensors="pt"))
     batch["labels"] = torch.tensor(labels if labels is not None else [i % 2 for i in range(len(texts))])
     return batch
+
+
+def at_masks(plm: SharedPLM, batch: dict, mask: torch.Tensor) -> torch.Tensor:
+    """Masked-LM logits at the masked places, `(n_masked, vocab)`, in reading order."""
+    logits = plm.fill_masks({name: value for name, value in batch.items() if name != "places"}, mask).mlm_logits
+    return logits[places_of(mask)[1].bool()]
 
 
 @pytest.fixture

@@ -29,11 +29,12 @@ from mtlib.checkpoints import HEAD_FILE
 from mtlib.errors import UserError
 from mtlib.masking import ExactMasking, maskable_positions
 from mtlib.objectives import MaskTuning
-from mtlib.plm import SharedPLM
+from mtlib.plm import SharedPLM, places_of
 from tests.conftest import (
     BERT_SPECIALS,
     ROBERTA_SPECIALS,
     WORDS,
+    at_masks,
     make_batch,
     make_plm,
     make_tokenizer,
@@ -108,7 +109,7 @@ class TestEveryArchitecture:
     def test_head_at_masked_places_equals_full_head(self, name):
         plm = architecture(name).eval()
         batch, mask = masked_batch(plm)
-        rows = plm.masked_lm_logits(batch, mask)
+        rows = at_masks(plm, batch, mask)
         full = full_head_logits(plm, batch, mask)
         assert rows.shape == (mask.sum(), plm.config.vocab_size)
         torch.testing.assert_close(rows, full, atol=1e-5, rtol=1e-5)
@@ -134,7 +135,7 @@ class TestEveryArchitecture:
         again = SharedPLM.from_pretrained(tmp_path).eval()
         assert again.shared and again.config.num_labels == plm.config.num_labels
         torch.testing.assert_close(again.classify(batch), plm.classify(batch))
-        torch.testing.assert_close(again.masked_lm_logits(batch, mask), plm.masked_lm_logits(batch, mask))
+        torch.testing.assert_close(at_masks(again, batch, mask), at_masks(plm, batch, mask))
 
     @pytest.mark.parametrize("num_labels", [2, 3, 4])
     def test_read_back_with_as_many_labels(self, name, num_labels, tmp_path):
@@ -153,20 +154,20 @@ class TestEveryArchitecture:
         plm = make_plm(copy.deepcopy(config), make_tokenizer(specials, double), shared).eval()
         batch, mask = masked_batch(plm)
         with torch.no_grad():
-            classes, words = plm.classify(batch), plm.masked_lm_logits(batch, mask)
+            classes, words = plm.classify(batch), at_masks(plm, batch, mask)
         n = len(plm.tokenizer)
         plm.tokenizer.add_tokens(["covidxyz", "zebras"])
         assert plm.resize_token_embeddings(mean_resizing=False).weight.shape[0] == n + 2
         with torch.no_grad():
             torch.testing.assert_close(plm.classify(batch), classes)
-            torch.testing.assert_close(plm.masked_lm_logits(batch, mask)[:, :n], words)
+            torch.testing.assert_close(at_masks(plm, batch, mask)[:, :n], words)
         batch, mask = masked_batch(plm, ["the covidxyz zebras"])
         MaskTuning(0.5, ExactMasking(1.0))(plm, batch).loss.backward()
         plm.save_pretrained(tmp_path)
         again = SharedPLM.from_pretrained(tmp_path).eval()
         assert again.config.vocab_size == n + 2
         torch.testing.assert_close(again.classify(batch), plm.eval().classify(batch))
-        torch.testing.assert_close(again.masked_lm_logits(batch, mask), plm.masked_lm_logits(batch, mask))
+        torch.testing.assert_close(at_masks(again, batch, mask), at_masks(plm, batch, mask))
 
     def test_training_step_on_degenerate_texts(self, name):
         plm = architecture(name)
@@ -184,8 +185,7 @@ def test_structural_tokens_are_never_filled_in_but_unknown_may_be():
         bias = torch.zeros(plm.config.vocab_size)
         bias[structural] = 100.0  # the head insists on them
         bias[tokenizer.unk_token_id] = 50.0
-        insisting = bias.repeat(int(mask.sum()), 1)
-        plm.masked_lm_logits = lambda *_, insisting=insisting: insisting
+        plm.masked_lm_logits = lambda batch, places, ids, bias=bias: bias.expand(*places.shape, -1)
         for fill in ("argmax", "sample", "top_k"):
             perturbed = plm.fill_masks(batch, mask, fill, top_k=1).perturbed_ids
             assert (perturbed[mask] == tokenizer.unk_token_id).all()
@@ -216,7 +216,7 @@ def test_rows_that_pad_the_embedding_are_never_filled_in():
 
 def test_fills(still_plm):
     batch, mask = masked_batch(still_plm.eval())
-    logits, argmax = still_plm.fill_masks(batch, mask)
+    logits, argmax = at_masks(still_plm, batch, mask), still_plm.fill_masks(batch, mask).perturbed_ids
     allowed = logits.masked_fill(still_plm._forbidden, -torch.inf)
     assert torch.equal(argmax[mask], allowed.argmax(-1))
     seen = [set() for _ in range(int(mask.sum()))]
@@ -275,11 +275,20 @@ def test_saved_files_do_not_tell_how_the_last_text_was_cut(plm, tmp_path):
         assert (tmp_path / "first" / name).read_bytes() == (tmp_path / "second" / name).read_bytes()
 
 
-def test_nothing_masked_gives_no_rows_and_the_text_back(plm):
+def test_nothing_masked_gives_the_text_back(plm):
     batch, mask = masked_batch(plm)
     for fill in ("argmax", "sample", "top_k"):
-        logits, perturbed = plm.fill_masks(batch, torch.zeros_like(mask), fill)
-        assert logits.shape == (0, plm.config.vocab_size) and torch.equal(perturbed, batch["input_ids"])
+        perturbed = plm.fill_masks(batch, torch.zeros_like(mask), fill).perturbed_ids
+        assert torch.equal(perturbed, batch["input_ids"])
+
+
+def test_places_of_a_mask():
+    mask = torch.tensor([[0, 1, 0, 1, 1], [0, 0, 0, 0, 0], [0, 0, 1, 0, 0]]).bool()
+    places, weights = places_of(mask)
+    assert weights.tolist() == [[1, 1, 1], [0, 0, 0], [1, 0, 0]]
+    assert places[weights.bool()].tolist() == [1, 3, 4, 2]
+    assert [row.unique().numel() for row in places] == [3, 3, 3]  # scattering to them needs no order
+    assert places_of(mask, round_up=True)[0].shape == (3, 4) and places_of(mask[1:2])[0].shape == (1, 1)
 
 
 def test_a_masked_lm_gets_a_seeded_new_head(plm, tmp_path):
@@ -293,7 +302,7 @@ def test_a_masked_lm_gets_a_seeded_new_head(plm, tmp_path):
         heads.append(loaded.classifier.classifier.weight)
     assert torch.equal(heads[0], heads[1]) and not torch.equal(heads[0], heads[2])
     batch, mask = masked_batch(plm.eval())
-    torch.testing.assert_close(loaded.eval().masked_lm_logits(batch, mask), plm.masked_lm_logits(batch, mask))
+    torch.testing.assert_close(at_masks(loaded.eval(), batch, mask), at_masks(plm, batch, mask))
 
 
 def test_names_of_labels_follow_from_one_another(plm, tmp_path):
@@ -325,7 +334,7 @@ def test_checkpoints_in_a_subfolder(plm, tmp_path):
     for name, source in (("plain", plm), ("saved", plm), ("apart", apart.eval())):
         loaded = SharedPLM.from_pretrained(tmp_path, subfolder=name).eval()
         assert loaded.shared == source.shared
-        torch.testing.assert_close(loaded.masked_lm_logits(batch, mask), source.masked_lm_logits(batch, mask))
+        torch.testing.assert_close(at_masks(loaded, batch, mask), at_masks(source, batch, mask))
         if name != "plain":  # a plain masked LM gets a new classifier
             torch.testing.assert_close(loaded.classify(batch), source.classify(batch))
 
@@ -369,7 +378,7 @@ def test_separate_trunks(tmp_path):
     plm.save_pretrained(tmp_path)
     again = SharedPLM.from_pretrained(tmp_path).eval()
     assert not again.shared
-    torch.testing.assert_close(again.masked_lm_logits(batch, mask), plm.masked_lm_logits(batch, mask))
+    torch.testing.assert_close(at_masks(again, batch, mask), at_masks(plm, batch, mask))
     with pytest.raises(UserError, match="saved with two trunks"):
         SharedPLM.from_pretrained(tmp_path, shared=True)
 

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import track
 
 from mtlib.contexts import evaluating, forked_random_state
+from mtlib.draws import Draws
 from mtlib.encoding import Collator, batches_by_length
 from mtlib.masking import MaskingPolicy, check_policy, draw_mask, perturbation_counts, replace_masked
 from mtlib.method import LearningRates, Method, Prepared, Preparer, Stage
@@ -231,14 +232,14 @@ class Refill(Preparer):
         batches = batches_by_length(examples, collate, plm.device, batch_size)
         console = Console(stderr=True)
         counts = {"masked": 0, "changed": 0}
-        # sampled fills and the 80/10/10 rule draw from the global generator, masks from one of their own
+        # sampled fills and the 80/10/10 rule draw from the global generator, masks by example
         with evaluating(plm), forked_random_state(plm.device, seed):
-            masks = torch.Generator().manual_seed(seed)
             for rows, batch in track(
                 batches, "refilling", ceil(len(ids) / batch_size), console=console, transient=True,
                 disable=not console.is_terminal,
             ):  # fmt: skip
-                batch = draw_mask(plm, batch, self.masking, masks)
+                draws = Draws.of(seed, 0, torch.tensor(rows, device=plm.device))
+                batch = draw_mask(batch, self.masking, plm.tokenizer, draws, plm)
                 perturbed_ids = self._fill(plm, batch)
                 numbers = perturbation_counts(batch["input_ids"], perturbed_ids, batch["mask"])
                 counts["masked"] += int(numbers["n_masked"])

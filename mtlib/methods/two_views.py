@@ -13,6 +13,7 @@ from datasets import Dataset
 from torch import Tensor, nn
 from torch.nn.functional import kl_div
 
+from mtlib.draws import Draws, Random
 from mtlib.errors import UserError
 from mtlib.method import Method, Stage
 from mtlib.objectives import Objective, ObjectiveOutput, fine_tuning_loss
@@ -79,14 +80,13 @@ class SpanCutoff(TwoViews):
     def check(self, plm: SharedPLM) -> None:
         embedding_layers(plm)
 
-    def prepare(self, plm: SharedPLM, batch: dict, generator: torch.Generator | None = None) -> dict:
+    def prepare(self, plm: SharedPLM, batch: dict, generator: Random = None) -> dict:
         if "cut" in batch:
             return batch
         attended = batch["attention_mask"].bool()  # (batch, seq)
         n = attended.sum(1)  # (batch,)
         length = (self.ratio * n.double()).long()
-        draws = torch.rand(len(n), generator=generator, device=None if generator is None else generator.device)
-        start = (draws.to(n.device) * (n - length)).long()
+        start = (Draws.by(generator, len(n), n.device).uniform(1)[:, 0] * (n - length)).long()
         return {**batch, "cut": span(attended, start, length)}
 
     def classify_cut(self, plm: SharedPLM, batch: dict) -> Tensor:
@@ -158,14 +158,12 @@ class HiddenCut(TwoViews):
     def build(self, plm: SharedPLM, examples: Dataset | None = None) -> None:
         plm.classifier.set_attn_implementation("eager")
 
-    def prepare(self, plm: SharedPLM, batch: dict, generator: torch.Generator | None = None) -> dict:
+    def prepare(self, plm: SharedPLM, batch: dict, generator: Random = None) -> dict:
         """Draw `cut_starts`, `(batch, layers)`, uniform in [0, 1)."""
         if "cut_starts" in batch:
             return batch
-        shape = (len(batch["input_ids"]), len(layers(plm)))
-        device = None if generator is None else generator.device
-        draws = torch.rand(shape, generator=generator, device=device)
-        return {**batch, "cut_starts": draws.to(batch["input_ids"].device)}
+        draws = Draws.by(generator, len(batch["input_ids"]), batch["input_ids"].device)
+        return {**batch, "cut_starts": draws.uniform(len(layers(plm)))}
 
     def classify_cut(self, plm: SharedPLM, batch: dict) -> Tensor:
         self.check(plm)  # once more: a trainer switches gradient checkpointing on when it begins to train

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import torch
 from datasets import Dataset
 from torch import Tensor
-from torch.utils.data import DataLoader
 
+from mtlib.draws import Draws
 from mtlib.encoding import Collator, batches_by_length
 from mtlib.masking import MaskingPolicy, draw_mask
 from mtlib.method import Prepared, Preparer, with_column
@@ -39,15 +39,13 @@ class DrawMasks(Preparer):
     masking: MaskingPolicy
 
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
-        generator = torch.Generator().manual_seed(seed)
-        masks: list[list[bool]] = []
+        masks: list[list[bool]] = [[]] * len(examples)
         collate = Collator(plm.tokenizer, self.masking.columns)
-        # a generator of its own: the loader would draw from the global one
-        for batch in DataLoader(examples, 64, collate_fn=collate, generator=torch.Generator()):
-            batch = {name: tensor.to(plm.device) for name, tensor in batch.items()}
-            mask = draw_mask(plm, batch, self.masking, generator)["mask"]  # (batch, seq)
-            attended = batch["attention_mask"].bool()
-            masks += [row[kept].tolist() for row, kept in zip(mask.cpu(), attended.cpu(), strict=True)]
+        for rows, batch in batches_by_length(examples, collate, plm.device):
+            draws = Draws.of(seed, 0, torch.tensor(rows, device=plm.device))
+            mask = draw_mask(batch, self.masking, plm.tokenizer, draws, plm)["mask"].cpu()  # (batch, seq)
+            for row, drawn, kept in zip(rows, mask, batch["attention_mask"].bool().cpu(), strict=True):
+                masks[row] = drawn[kept].tolist()
         return Prepared(with_column(examples, "mask", masks), {"masked": sum(map(sum, masks))})
 
 

@@ -14,6 +14,7 @@ from mtlib.errors import UserError
 from mtlib.paths import DATA_DIR, MINI_MODEL_DIR, MINI_POS_DIR
 from mtlib.plm import SharedPLM
 from mtlib.policies.pos_probe import PosProbe, Span
+from tests.conftest import at_masks
 
 sys.path.insert(0, str(DATA_DIR / "plausibility"))
 import fit
@@ -97,7 +98,7 @@ def test_word_score_is_the_masked_lms_log_probability(mini):
     batch = dict(mini.tokenizer(["she opened the door ."], return_tensors="pt"))
     mask = batch["input_ids"] == mini.tokenizer.convert_tokens_to_ids("door")
     with torch.no_grad():
-        log_p = mini.masked_lm_logits(batch, mask).log_softmax(dim=-1)[0]
+        log_p = at_masks(mini, batch, mask).log_softmax(dim=-1)[0]
     ((score, of_neighbours, pieces),) = word_scores(mini, [("she opened the", " door", " .")])
     assert score == pytest.approx(log_p[batch["input_ids"][mask]].item(), abs=1e-4)
     assert pieces == 1 and of_neighbours < 0
