@@ -34,8 +34,8 @@ _WITHOUT_EFFECT = ("label_smoothing_factor", "neftune_noise_alpha")
 class ObjectiveArguments(TrainingArguments):
     """transformers' `TrainingArguments` with what Mask-tuning adds.
 
-    Other defaults than the stock ones: batches grouped by length, columns kept, no reporting to services, a loss that is
-    not finite is logged as it is, and batches are copied to the device without waiting.
+    Other defaults than the stock ones: batches grouped by length, columns kept, no reporting to services, a loss that
+    is not finite is logged as it is, and batches are copied to the device without waiting.
 
     Args:
         mlm_head_learning_rate: rate of the masked-LM head; default `learning_rate`.
@@ -177,7 +177,7 @@ class ObjectiveTrainer(Trainer):
         return batches, totals
 
     def _drawn(self, batch: dict, number: int) -> dict:
-        """A slice with what the collator has not drawn: where the policy reads the model, or the collator is another's."""
+        """A slice with what the collator has not drawn: a policy reads the model, or the collator is another's."""
         n, device = batch["input_ids"].shape[0], batch["input_ids"].device
         keys = batch.pop("keys", None)
         if keys is None:
@@ -411,8 +411,8 @@ class _Numbered(torch.utils.data.Dataset):
         return {**self.dataset[row], "example": row}
 
     def __getitems__(self, rows: list[int]) -> list[dict]:
-        columns = self.dataset[rows]  # by name
-        return [dict(zip((*columns, "example"), values, strict=True)) for values in zip(*columns.values(), rows)]
+        columns = {**self.dataset[rows], "example": rows}
+        return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
 
 class _LengthGroups(LengthGroupedSampler):

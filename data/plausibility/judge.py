@@ -157,7 +157,7 @@ def _log_p(plm: SharedPLM, asked: list[tuple]) -> list[float]:
     places = torch.arange(batch["input_ids"].shape[1], device=plm.device)  # (seq,)
     at, last = torch.tensor([query[3:] for query in asked], device=plm.device).T[..., None]  # (batch, 1) each
     masked_ids = batch["input_ids"].masked_fill((places >= at) & (places <= last), plm.tokenizer.mask_token_id)
-    logits = plm.masked_lm_logits(batch, places == at, masked_ids)  # (batch, vocab)
+    logits = plm.masked_lm_logits(batch, at, masked_ids)[:, 0]  # (batch, vocab)
     original_ids = batch["input_ids"].gather(1, at)  # (batch, 1)
     return logits.float().log_softmax(dim=-1).gather(1, original_ids)[:, 0].tolist()
 

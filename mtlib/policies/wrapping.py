@@ -42,7 +42,7 @@ class DrawMasks(Preparer):
         masks: list[list[bool]] = [[]] * len(examples)
         collate = Collator(plm.tokenizer, self.masking.columns)
         for rows, batch in batches_by_length(examples, collate, plm.device):
-            draws = Draws.of(seed, 0, torch.tensor(rows, device=plm.device))
+            draws = Draws.of(seed, -1, torch.tensor(rows, device=plm.device))
             mask = draw_mask(batch, self.masking, plm.tokenizer, draws, plm)["mask"].cpu()  # (batch, seq)
             for row, drawn, kept in zip(rows, mask, batch["attention_mask"].bool().cpu(), strict=True):
                 masks[row] = drawn[kept].tolist()

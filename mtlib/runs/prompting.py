@@ -323,5 +323,5 @@ def masked_lm_scores(plm: SharedPLM, prompts: Sequence[str], answers: Sequence[s
                 + ("Take it out of the text, which brings its own." if n else "Put {mask} into the template.")
             )
     with evaluating(plm):
-        logits = plm.masked_lm_logits(batch, mask).float().log_softmax(-1)  # (prompts, vocab)
+        logits = plm.fill_masks(batch, mask).mlm_logits[:, 0].float().log_softmax(-1)  # (prompts, vocab)
     return logits[:, [pieces[0] for pieces in ids]].cpu()
