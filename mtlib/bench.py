@@ -39,7 +39,7 @@ from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer
 SST2_WORDS = (1, 2, 3, 4, 5, 7, 9, 11, 14, 19, 27)
 SHAPES = {"bert-base": (12, 768, 30_522), "mini": (4, 384, 10_000)}  # layers, hidden size, vocabulary
 SIZES = ((16, 16), (32, 32), (32, 128))  # sequences of a batch, tokens of a sequence
-MODES: dict[str, dict] = {"eager": {}}  # ways of doing a step, by the trainer's arguments
+MODES: dict[str, dict] = {"graphs": {}, "eager": {"cuda_graphs": False}}  # ways of doing a step on a GPU
 # dense bf16 peak in TFLOP/s by part of the device's name, from the makers' data sheets
 _PEAK_TFLOPS = {"H200": 989.0, "H100": 989.0, "A100": 312.0, "L4": 121.0}
 _TRAINING = {

@@ -4,8 +4,6 @@ So an example is masked alike in whatever batch it comes, on however many proces
 draws them waits for nobody.
 """
 
-import zlib
-
 import torch
 from torch import Tensor
 
@@ -17,10 +15,11 @@ class Draws:
 
     Args:
         keys: where each stream begins, int64 `(batch,)`.
+        after: so many calls of `uniform`.
     """
 
-    def __init__(self, keys: Tensor):
-        self.keys, self._calls = keys, 0
+    def __init__(self, keys: Tensor, after: int = 0):
+        self.keys, self._calls = keys, after
 
     @classmethod
     def of(cls, seed: int, epoch: int | Tensor, examples: Tensor) -> "Draws":
@@ -37,10 +36,6 @@ class Draws:
             return generator
         source = torch.device("cpu") if generator is None else generator.device
         return cls(torch.randint(2**62, (n,), generator=generator, device=source).to(device))
-
-    def stream(self, name: str) -> "Draws":
-        """Other numbers for the same examples, for draws that are to be independent of these."""
-        return Draws(_mixed(self.keys ^ zlib.crc32(name.encode())))
 
     def uniform(self, n: int) -> Tensor:
         """The next `n` numbers of each stream, uniform in [0, 1): float32 `(batch, n)`.

@@ -46,10 +46,10 @@ class CapturedStep:
     def _capture(self, batch: dict[str, Tensor]) -> tuple:
         inputs = {name: tensor.clone() for name, tensor in batch.items()}
         graph = torch.cuda.CUDAGraph()
+        self.model.zero_grad()
         with torch.cuda.graph(graph, pool=self._pool):
-            self._point_at_gradients()
-            torch._foreach_zero_([gradient for _, gradient in self._gradients])
             loss, parts = self.step(inputs)
+            torch._foreach_copy_(*map(list, zip(*((kept, p.grad) for p, kept in self._gradients), strict=True)))
         self._pool = self._pool or graph.pool()
         return graph, inputs, loss, parts
 

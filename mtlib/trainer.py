@@ -59,7 +59,7 @@ class ObjectiveArguments(TrainingArguments):
     def __post_init__(self):
         if self.remove_unused_columns:
             raise UserError("remove_unused_columns is True, which would drop what the objectives read; leave it out.")
-        if self.accelerator_config is None:
+        if self.accelerator_config is None and torch.cuda.is_available() and not self.use_cpu:
             self.accelerator_config = {"non_blocking": True}
         super().__post_init__()
 
@@ -183,7 +183,8 @@ class ObjectiveTrainer(Trainer):
         if keys is None:
             first = (number * self.args.world_size + self.args.process_index) * n
             keys = Draws.of(self.args.seed, self.state.global_step, torch.arange(first, first + n, device=device)).keys
-        return self.training_objective.prepare(self.plm, batch, Draws(keys).stream("step"))
+        # other numbers than the collator has used
+        return self.training_objective.prepare(self.plm, batch, Draws(keys, after=100))
 
     def run_loss(
         self, model, loss: Callable[[SharedPLM, dict], ObjectiveOutput], batch: dict, totals: dict | None = None

@@ -115,7 +115,10 @@ class BalancedUpdate:
         if not shared:
             raise UserError('update="balanced" weighs two gradients on one trunk, and none is there; use "joint".')
         ft_norm, mlm_norm = (torch.nn.utils.get_total_norm(side) for side in zip(*shared, strict=True))
-        self.ft_norm = ft_norm if self.ft_norm is None else DECAY * self.ft_norm + (1 - DECAY) * ft_norm
+        if self.ft_norm is None:
+            self.ft_norm = ft_norm.clone()
+        else:  # in place: a CUDA graph reads it anew where it stands
+            self.ft_norm.mul_(DECAY).add_((1 - DECAY) * ft_norm)
         scale = torch.where(mlm_norm > 0, self.ft_norm / mlm_norm, 0.0)
         for parameter, mlm in pairs:
             if mlm is None:
