@@ -239,7 +239,9 @@ class _Training:
         trainer = ObjectiveTrainer(plm, stage.objective, arguments, examples, callbacks=self.callbacks, **(
             {} if choice is None else {"eval_dataset": choice.examples, "compute_metrics": _accuracy}
         ))  # fmt: skip
-        if choice is not None and choice.patience:
+        if choice is None:
+            trainer.add_callback(SeldomSaves())
+        elif choice.patience:
             trainer.add_callback(EarlyStoppingCallback(choice.patience))
         for stock in (PrinterCallback, DEFAULT_PROGRESS_CALLBACK):
             trainer.remove_callback(stock)
@@ -310,6 +312,24 @@ class _Bar(ProgressCallback):
 
     def on_log(self, *args, **kwargs):
         pass
+
+
+class SeldomSaves(TrainerCallback):
+    """Leaves out checkpoints as long as the last one's writing is more than a tenth of the time since it was begun.
+
+    On a GPU a base-sized model trains for ten minutes and writes 1.3 GB in seconds.
+    """
+
+    begun = done = 0.0  # by the clock
+
+    def on_step_end(self, args, state, control, **kwargs):
+        now = time.monotonic()
+        control.should_save &= now - self.begun >= 10 * (self.done - self.begun)
+        if control.should_save:
+            self.begun = now
+
+    def on_save(self, args, state, control, **kwargs):
+        self.done = time.monotonic()
 
 
 class StopAtInfinity(TrainerCallback):
