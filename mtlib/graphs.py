@@ -1,9 +1,11 @@
 """Training steps as CUDA graphs: a GPU that is told once what to do for a shape of batch, and then no longer waits."""
 
+import warnings
 from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 Step = Callable[[dict[str, Tensor]], tuple[Tensor, dict[str, Tensor]]]  # a batch to its loss and named scalars
 
@@ -24,18 +26,23 @@ class CapturedStep:
         self._graphs: dict[tuple, tuple] = {}
         self._seen: set[tuple] = set()
         self._gradients: list[tuple[nn.Parameter, Tensor]] = []
-        self._pool = None
+        self._pool, self._failed = None, False
 
     def __call__(self, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
         shape = tuple(sorted((name, tensor.shape) for name, tensor in batch.items()))
-        if shape not in self._seen:
+        if self._failed or shape not in self._seen:
             self._seen.add(shape)
             result = self.step(batch)
             if not self._gradients:
                 self._gradients = [(p, p.grad) for p in self.model.parameters() if p.grad is not None]
             return result
         if shape not in self._graphs:
-            self._graphs[shape] = self._capture(batch)
+            try:
+                self._graphs[shape] = self._capture(batch)
+            except RuntimeError as error:
+                warnings.warn(f"steps are not captured as CUDA graphs, which is slower: {error}", stacklevel=2)
+                self._failed = True
+                return self(batch)
         graph, inputs, loss, parts = self._graphs[shape]
         for name, tensor in inputs.items():
             tensor.copy_(batch[name], non_blocking=True)
@@ -47,7 +54,7 @@ class CapturedStep:
         inputs = {name: tensor.clone() for name, tensor in batch.items()}
         graph = torch.cuda.CUDAGraph()
         self.model.zero_grad()
-        with torch.cuda.graph(graph, pool=self._pool):
+        with batch["input_ids"].device, _Filled(), torch.cuda.graph(graph, pool=self._pool):
             loss, parts = self.step(inputs)
             torch._foreach_copy_(*map(list, zip(*((kept, p.grad) for p, kept in self._gradients), strict=True)))
         self._pool = self._pool or graph.pool()
@@ -56,3 +63,16 @@ class CapturedStep:
     def _point_at_gradients(self) -> None:
         for parameter, gradient in self._gradients:
             parameter.grad = gradient
+
+
+class _Filled(TorchFunctionMode):
+    """A number becomes a tensor by filling one on the device: a graph cannot hold its copy from the CPU.
+
+    (transformers makes masks so for "eager" attention. A block in which the device is the default one does the same for
+    what models count out anew in each pass, such as MPNet's relative positions.)
+    """
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        if function is torch.tensor and isinstance(args[0], int | float):
+            return torch.full((), *args, **(kwargs or {}))
+        return function(*args, **(kwargs or {}))
