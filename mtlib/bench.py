@@ -96,8 +96,9 @@ def throughput(shape: str = "bert-base", sizes: Sequence[tuple[int, int]] = SIZE
     _be_quiet()
     gpu = torch.cuda.is_available()
     peak = next((tf for name, tf in _PEAK_TFLOPS.items() if gpu and name in torch.cuda.get_device_name()), None)
+    modes = MODES if gpu else {"eager": {}}
     methods, rows, speeds = {"fine_tuning": FineTuning, "mask_tuning": MaskTuning}, [], {}
-    for (batch_size, length), (mode, arguments), method in itertools.product(sizes, MODES.items(), methods):
+    for (batch_size, length), (mode, arguments), method in itertools.product(sizes, modes.items(), methods):
         if gpu:
             torch.cuda.reset_peak_memory_stats()
         plm, examples = _random_plm(*SHAPES[shape]), _random_examples(batch_size * steps, length)

@@ -43,7 +43,13 @@ def forked_random_state(device: torch.device, seed: int | None = None):
 
 
 def precision() -> dict[str, bool]:
-    """`{"bf16": ..., "use_cpu": ...}`: bf16 autocast where the device computes in it, float32 elsewhere."""
+    """`{"bf16": ..., "fp16": ..., "use_cpu": ...}`: bf16 where the device computes in it, else fp16 on a GPU (a T4)."""
     if torch.cuda.is_available():
-        return {"bf16": torch.cuda.is_bf16_supported(including_emulation=False), "use_cpu": False}
-    return {"bf16": torch.cpu._is_avx512_bf16_supported(), "use_cpu": True}
+        bf16 = torch.cuda.is_bf16_supported(including_emulation=False)
+        return {"bf16": bf16, "fp16": not bf16, "use_cpu": False}
+    return {"bf16": torch.cpu._is_avx512_bf16_supported(), "fp16": False, "use_cpu": True}
+
+
+def precision_name() -> str:
+    """ "bf16", "fp16" or "float32": what `precision` says."""
+    return next((name for name in ("bf16", "fp16") if precision()[name]), "float32")

@@ -97,7 +97,8 @@ class BalancedUpdate:
         if trainer.accelerator.sync_gradients:
             if trainer.args.world_size > 1:
                 self._average_over_processes(trainer, model)
-            self.combine(model, alpha)
+            scaler = trainer.accelerator.scaler  # of fp16
+            self.combine(model, alpha, 1.0 if scaler is None else scaler.scale(torch.ones((), device=loss.device)))
         return loss
 
     def _average_over_processes(self, trainer, model: nn.Module) -> None:
@@ -105,8 +106,12 @@ class BalancedUpdate:
         for gradient in (gradient for side in of_both for gradient in side if gradient is not None):
             gradient.copy_(trainer.accelerator.reduce(gradient, "mean"))
 
-    def combine(self, model: nn.Module, alpha: float) -> None:
-        """Leave the gradient of the whole step in `.grad`, ready to be clipped and stepped on."""
+    def combine(self, model: nn.Module, alpha: float, unit: Tensor | float = 1.0) -> None:
+        """Leave the gradient of the whole step in `.grad`, ready to be clipped and stepped on.
+
+        Args:
+            unit: what fp16 has multiplied all gradients by. A step with one that is not finite changes no mean.
+        """
         mlm_gradients, self._mlm_gradients = self._mlm_gradients, None
         if mlm_gradients is None:
             return
@@ -115,11 +120,13 @@ class BalancedUpdate:
         if not shared:
             raise UserError('update="balanced" weighs two gradients on one trunk, and none is there; use "joint".')
         ft_norm, mlm_norm = (torch.nn.utils.get_total_norm(side) for side in zip(*shared, strict=True))
+        ft_norm = ft_norm / unit
         if self.ft_norm is None:
-            self.ft_norm = ft_norm.clone()
+            self.ft_norm = ft_norm
         else:  # in place: a CUDA graph reads it anew where it stands
-            self.ft_norm.mul_(DECAY).add_((1 - DECAY) * ft_norm)
-        scale = torch.where(mlm_norm > 0, self.ft_norm / mlm_norm, 0.0)
+            mean = torch.where(self.ft_norm.isfinite(), DECAY * self.ft_norm + (1 - DECAY) * ft_norm, ft_norm)
+            self.ft_norm.copy_(torch.where(ft_norm.isfinite(), mean, self.ft_norm))
+        scale = torch.where(mlm_norm > 0, self.ft_norm * unit / mlm_norm, 0.0)
         for parameter, mlm in pairs:
             if mlm is None:
                 continue
@@ -163,8 +170,8 @@ def check_update(plm: SharedPLM, objective: Objective, args) -> None:
         return
     if not objective.two_losses:
         raise UserError(f'update="{update}" needs the two losses of MaskTuning, not {type(objective).__name__}.')
-    if args.fp16:
-        raise UserError(f'update="{update}" measures or clips two gradients, which fp16 scales; use bf16 or float32.')
+    if update == "alternating" and args.fp16:
+        raise UserError('update="alternating" clips two gradients, which fp16 scales; use bf16 or float32.')
     if update == "alternating" and (args.gradient_accumulation_steps > 1 or args.world_size > 1):
         raise UserError(
             'update="alternating" steps twice per batch, in one process; it needs gradient_accumulation_steps=1.'

@@ -23,8 +23,10 @@ class TwoHeads(nn.Module):
         self.classifier = nn.Parameter(torch.zeros(2))
 
 
-def step(update, model: TwoHeads, mlm: list[float], ft: list[float], alpha: float = 0.6, last: bool = True) -> None:
-    """A slice whose two losses have these gradients on the trunk, and each on its own head."""
+def step(
+    update, model: TwoHeads, mlm: list[float], ft: list[float], alpha: float = 0.6, last: bool = True, unit: float = 0.0
+) -> None:
+    """A slice whose two losses have these gradients on the trunk, and each on its own head; fp16 scales by `unit`."""
 
     def loss(head: str, direction: list[float]):
         def output(model, batch):
@@ -39,7 +41,10 @@ def step(update, model: TwoHeads, mlm: list[float], ft: list[float], alpha: floa
         training_objective=objective,
         args=SimpleNamespace(world_size=1),
         accelerator=SimpleNamespace(
-            backward=lambda loss: loss.backward(), sync_gradients=last, no_sync=lambda model: nullcontext()
+            backward=lambda loss: (loss * (unit or 1.0)).backward(),
+            sync_gradients=last,
+            no_sync=lambda model: nullcontext(),
+            scaler=SimpleNamespace(scale=lambda tensor: tensor * unit) if unit else None,
         ),
         run_loss=lambda model, loss, batch, totals: loss(model, batch),
     )
@@ -57,6 +62,19 @@ def test_gradient_by_hand():
     step(update, model, [0.0, 2.0], [0.0, 25.0])
     assert update.ft_norm.item() == pytest.approx(0.95 * 5 + 0.05 * 25)  # 6
     torch.testing.assert_close(model.trunk.grad, torch.tensor([0.0, 0.6 * 6 + 0.4 * 25]))
+
+
+def test_fp16_scales_the_step_and_nothing_else():
+    plain, scaled, updates = TwoHeads(), TwoHeads(), (BalancedUpdate(), BalancedUpdate())
+    step(updates[1], scaled, [1.0, 0.0], [torch.inf, 0.0], unit=65536.0)  # a first step that overflows
+    for unit in (1024.0, 512.0):
+        for model, update, by in ((plain, updates[0], 0.0), (scaled, updates[1], unit)):
+            model.zero_grad()
+            step(update, model, [0.0, 20.0 * unit], [3.0, 4.0], unit=by)
+        torch.testing.assert_close(scaled.trunk.grad, plain.trunk.grad * unit)
+        assert updates[1].ft_norm == updates[0].ft_norm
+    step(updates[1], scaled, [1.0, 0.0], [torch.inf, 0.0], unit=512.0)
+    assert updates[1].ft_norm == updates[0].ft_norm
 
 
 def test_slices_are_summed_before_they_are_measured():

@@ -46,9 +46,9 @@ def doctor() -> None:
         raise typer.Exit(1)
     import torch
 
-    from mtlib.contexts import precision
+    from mtlib.contexts import precision_name
 
-    kind = "bf16" if precision()["bf16"] else "float32"
+    kind = precision_name()
     if torch.cuda.is_available():
         print_line(f"GPU: {torch.cuda.get_device_name()}, {kind}.")
     else:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, SerializeAsAny, model_validator
 from pydantic.fields import FieldInfo
 
-from mtlib.contexts import precision
+from mtlib.contexts import precision_name
 from mtlib.data.identity import name_with_hash, name_with_version
 from mtlib.data.registry import get_set, split_options
 from mtlib.data.source_kinds import is_testbed, source_kind
@@ -73,7 +73,7 @@ class RunConfig(Settings):
     ]
     hans_rule: Annotated[Literal["max", "sum"], Field(description="how three labels fold into two")] = "max"
     precision: Annotated[
-        Literal["auto", "float32", "bf16"], Field(description="auto: bf16 where the device computes in it")
+        Literal["auto", "float32", "bf16", "fp16"], Field(description="auto: bf16 where there is, else fp16 on a GPU")
     ] = "auto"
     settings: SerializeAsAny[Settings]  # of the method: an instance of its `Method.settings`
 
@@ -110,7 +110,7 @@ class RunConfig(Settings):
         if "bias" in read_by(self.method, values):
             values["bias"] = bias_for(self.task, values["bias"])
         if self.precision == "auto":
-            values["precision"] = "bf16" if precision()["bf16"] else "float32"
+            values["precision"] = precision_name()
         options = {name: split_options(name) for name in self.evaluation_sets}
         splits = {name: self.splits.get(name, several[0]) for name, several in options.items() if len(several) > 1}
         return configure(**values | {"sets": self.evaluation_sets, "splits": splits})

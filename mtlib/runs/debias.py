@@ -17,7 +17,7 @@ from scipy.stats import binomtest
 from transformers import set_seed
 from transformers.utils import logging
 
-from mtlib.contexts import precision
+from mtlib.contexts import precision_name
 from mtlib.data.tables import TEXTS
 from mtlib.encoding import DEFAULT_LENGTH, check_max_length, predict, tokenise
 from mtlib.errors import UserError, one_of
@@ -55,7 +55,7 @@ class OwnTraining(Settings):
     patience: Annotated[
         Count | None, Field(description="stop after so many evaluations without a better accuracy on dev")
     ] = None
-    precision: Literal["float32", "bf16"] = "bf16" if precision()["bf16"] else "float32"
+    precision: Literal["float32", "bf16", "fp16"] = precision_name()
     settings: SerializeAsAny[Settings] = Settings()  # of the method
 
     @property

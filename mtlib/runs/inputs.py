@@ -84,7 +84,7 @@ class Inputs:
 
 def read_inputs(config: RunConfig) -> Inputs:
     """What a run reads, without running it."""
-    precisions = ("bf16", "float32") if config.precision == "auto" else (config.precision,)
+    precisions = ("bf16", "fp16", "float32") if config.precision == "auto" else (config.precision,)
     config, task = config.resolved(), get_task(config.task)
     wanted = {"train": (task.train_set(config.source), None)}
     wanted |= {name: (name, config.splits.get(name)) for name in config.sets}

@@ -229,6 +229,7 @@ class _Training:
             update=getattr(config.settings, "update", "joint") if stage.objective.two_losses else "joint",
             seed=config.seed,
             bf16=config.precision == "bf16",
+            fp16=config.precision == "fp16",
             use_cpu=precision()["use_cpu"],
             logging_steps=log_every,
             save_steps=save_every,
