@@ -77,16 +77,12 @@ def _train(method: str, steps: int, alpha: float, dropout: float, other_masks: b
             disable_tqdm=True,
         )
         objective = MaskTuning(alpha) if method == "mask_tuning" else FineTuning()
-        trainer = (_OtherMasks if other_masks else ObjectiveTrainer)(plm, objective, arguments, examples)
+        trainer = ObjectiveTrainer(plm, objective, arguments, examples)
+        trainer.data_collator.seed += other_masks
         trainer.remove_callback(PrinterCallback)
         trainer.train()
     history = [entry for entry in trainer.state.log_history if "loss" in entry]
     return {part: [entry[part] for entry in history] for part in PARTS[method]}
-
-
-class _OtherMasks(ObjectiveTrainer):
-    def _mask_seed(self) -> int:
-        return super()._mask_seed() + 1
 
 
 def gaps(found: dict[str, list[float]], recorded: dict[str, list[float]]) -> tuple[float, float]:
