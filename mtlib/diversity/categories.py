@@ -1,7 +1,6 @@
 """The four categories of fillings of the paper's Section V, and what can be counted without a judge.
 
-Rows are those of `fillings.record_fillings`. A judge says whether a filling is plausible: persons
-(`annotation.as_judge`) or the proxy that data/plausibility measures.
+Rows are those of `fillings.record_fillings`. Persons say whether a filling is plausible (`annotation.as_judge`).
 """
 
 from collections.abc import Callable, Sequence
