@@ -71,7 +71,7 @@ class Objective(nn.Module, ABC):
     static: bool = False  # its prepared step asks the device for no number, so that a CUDA graph can hold it
     compares_texts: bool = False  # a refilled text with its original: `MaskTuning` brings both, and nothing else does
     learning_rate: float | None = None
-    prepared_by: str = ""  # the preparers that add its `columns`, for the message where these are missing
+    prepared_by: str = ""  # what adds its `columns`, for the message where these are missing
 
     @property
     def columns(self) -> Mapping[str, int | float]:
@@ -297,7 +297,7 @@ class MaskTuning(_Masking):
         self.fill, self.top_k, self.replacement = fill, top_k, replacement
         self.classifier_reads = classifier_reads
         self.learning_rate = self.classification.learning_rate
-        self.static = self.classification.static
+        self.static, self.prepared_by = self.classification.static, self.classification.prepared_by
 
     @property
     def columns(self) -> Mapping[str, int | float]:

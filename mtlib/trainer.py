@@ -90,7 +90,7 @@ class ObjectiveTrainer(Trainer):
         args: `ObjectiveArguments`.
         train_dataset: `datasets.Dataset` of tokenised examples, with `labels` (or `label`) for an objective that
             classifies, and `length`, which saves counting. Where it names its labels and the model does not, the model
-            takes them.
+            takes them. A column that the masking policy reads is added by the policy's preparers, which need `text`.
         kwargs: any other argument of Trainer (callbacks, optimizers, ...).
     """
 
@@ -106,10 +106,11 @@ class ObjectiveTrainer(Trainer):
             args._n_gpu = 1
         self.args, self.training_objective = args, objective
         self.train_dataset, self.eval_dataset = train_dataset, kwargs.get("eval_dataset")
-        self.epoch = 0  # counted; `state.epoch` lags where a callback has cut an epoch short
+        # of batches, seeded for each epoch: torch's global generator has another state there in a resumed run
+        self._order = torch.Generator()
         self._forget_parts()
         plm = None if plm is None and kwargs.get("model_init") else self._ready(plm)
-        super().__init__(model=plm, args=args, train_dataset=train_dataset, **kwargs)
+        super().__init__(model=plm, args=args, train_dataset=self.train_dataset, **kwargs)
         masking = getattr(objective, "masking", None)
         own = TrainingCollator(self.plm.tokenizer, objective.columns, masking, args.seed, self._captures)
         self.data_collator = kwargs.get("data_collator") or own
@@ -124,13 +125,14 @@ class ObjectiveTrainer(Trainer):
 
     def _ready(self, plm: SharedPLM) -> SharedPLM:
         """The model, checked against everything else and with the labels' names; the objective is built for it."""
-        args, objective, train = self.args, self.training_objective, self.train_dataset
+        args, objective = self.args, self.training_objective
         if not isinstance(plm, nn.Module) or not hasattr(plm, "trunk_parameters"):
             raise UserError(f"plm is a {type(plm).__name__}; expected what SharedPLM.from_pretrained(...) gives.")
         # an earlier trainer in bf16 has left its autocast around the model's forward
         plm = extract_model_from_parallel(plm, keep_fp32_wrapper=False)
         check_update(plm, objective, args)
         objective.check(plm)
+        train = self.train_dataset = _with_columns(self.train_dataset, plm, objective, args.seed)
         id2label = _names_of_labels(plm, train)
         if train is not None:
             check_set("the training set", train, plm, objective, id2label, training=True)
@@ -221,12 +223,16 @@ class ObjectiveTrainer(Trainer):
         return self.update.step(self, model, inputs, totals), self._parts_of_step
 
     def _run_epoch(self, epoch, **kwargs):
-        self.epoch = epoch
-        if isinstance(self.data_collator, TrainingCollator):
-            self.data_collator.epoch.fill_(epoch)
+        self._begin(epoch)
         # a training cut off after its last step has none left; within an epoch the stock loop would take one more
         if self.state.global_step < self.state.max_steps:
             super()._run_epoch(epoch=epoch, **kwargs)
+
+    def _begin(self, epoch: int) -> None:
+        seed = self.args.seed if self.args.data_seed is None else self.args.data_seed
+        self._order.manual_seed(seed * 1_000_003 + epoch)
+        if isinstance(self.data_collator, TrainingCollator):
+            self.data_collator.epoch.fill_(epoch)
 
     # --- evaluation ---
 
@@ -301,7 +307,7 @@ class ObjectiveTrainer(Trainer):
         has_lengths = "length" in plain.column_names
         lengths = list(plain["length"]) if has_lengths else [len(ids) for ids in plain["input_ids"]]
         batch = self.args.train_batch_size * self.args.gradient_accumulation_steps * self.args.world_size
-        return _LengthGroups(batch, lengths, self)
+        return LengthGroupedSampler(batch, lengths=lengths, generator=self._order)
 
     def _get_eval_sampler(self, eval_dataset):
         # the stock one also groups by length, and then returns predictions in an order the caller cannot know
@@ -416,23 +422,6 @@ class _Numbered(torch.utils.data.Dataset):
         return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
 
-class _LengthGroups(LengthGroupedSampler):
-    """Batches of like lengths, in an order that depends on `(seed, trainer.epoch)` alone.
-
-    The stock sampler draws from the global generator, whose state a resumed run does not have at an epoch's start.
-    """
-
-    def __init__(self, batch_size: int, lengths: list[int], trainer: ObjectiveTrainer):
-        super().__init__(batch_size, lengths=lengths, generator=torch.Generator())
-        self.trainer = trainer
-
-    def __iter__(self):
-        args = self.trainer.args
-        seed = args.seed if args.data_seed is None else args.data_seed
-        self.generator.manual_seed(seed * 1_000_003 + self.trainer.epoch)
-        return super().__iter__()
-
-
 # --- what a trainer refuses, before it starts ---
 
 
@@ -509,7 +498,7 @@ def check_set(
     if missing := sorted(needed - {*dataset.column_names}):
         raise UserError(
             f"{name} has no column {', '.join(missing)}, which {type(objective).__name__} needs; it has {columns}."
-            + _preparers_of(objective)
+            + (f" {added_by} adds it." if (added_by := objective.prepared_by) else "")
         )
     if not isinstance(dataset, Dataset):
         return  # another thing with columns, such as batches that are made on the fly, is not looked into
@@ -519,6 +508,15 @@ def check_set(
         _check_label_names(name, dataset, id2label)
     elif objective.classifies and training:
         raise UserError(f"{name} has no column `labels` or `label` with class numbers; it has {columns}.")
+
+
+def _with_columns(train, plm: SharedPLM, objective: Objective, seed: int):
+    """A training set with what the objective's masking policy reads."""
+    masking = getattr(objective, "masking", None)
+    if masking is not None and isinstance(train, Dataset) and masking.columns.keys() - {*train.column_names}:
+        for prepare in masking.preparers():
+            train = prepare(plm, train, seed).examples
+    return train
 
 
 def _check_label_names(name: str, dataset: Dataset, id2label: dict[int, str]) -> None:
@@ -551,12 +549,3 @@ def _label_names(dataset) -> list[str]:
     features = getattr(dataset, "features", None) or {}
     column = features.get(label_column(features))
     return list(column.names) if isinstance(column, ClassLabel) else []
-
-
-def _preparers_of(objective: Objective) -> str:
-    """Which classes add the columns that the masking policy and the classification loss read."""
-    masking = getattr(objective, "masking", None)
-    names = ", ".join(type(preparer).__name__ for preparer in (masking.preparers() if masking else ()))
-    of_policy = f" The policy's preparers add it ({names}): `for prepare in policy.preparers()`." if names else ""
-    prepared_by = getattr(objective, "classification", objective).prepared_by
-    return of_policy + (f" What the classification loss reads is added by {prepared_by}." if prepared_by else "")

@@ -144,23 +144,6 @@ class BalancedUpdate:
         self.ft_norm = None if ft_norm is None else torch.tensor(ft_norm, device=device)
 
 
-def gradient_lengths(plm: SharedPLM, objective: Objective, batch: dict) -> dict[str, float]:
-    """How the two losses of an objective pull at the trunk they share, on one batch that it has prepared.
-
-    Returns:
-        The norms of the gradients of L_MLM and L_FT, unweighted, over the trunk's parameters that both reach (a pooler
-        serves the classifier alone), and their cosine: `mlm`, `ft` and `cosine`.
-    """
-    filled = objective.masked_lm(plm, batch)
-    classified = objective.classify(plm, batch | {"perturbed_ids": filled.perturbed_ids})
-    parameters = plm.trunk_parameters()
-    sides = [torch.autograd.grad(output.loss, parameters, allow_unused=True) for output in (filled, classified)]
-    shared = [pair for pair in zip(*sides, strict=True) if None not in pair]
-    mlm, ft = (torch.cat([gradient.flatten() for gradient in side]) for side in zip(*shared, strict=True))
-    cosine = torch.nn.functional.cosine_similarity(mlm, ft, dim=0)
-    return {"mlm": mlm.norm().item(), "ft": ft.norm().item(), "cosine": cosine.item()}
-
-
 def check_update(plm: SharedPLM, objective: Objective, args) -> None:
     """Raise `UserError` where the update that `args` name cannot be done with this model, objective and precision."""
     update = args.update

@@ -19,7 +19,7 @@ from transformers.trainer_utils import BestRun, HPSearchBackend
 
 from mtlib.encoding import Collator, tokenise
 from mtlib.errors import UserError
-from mtlib.masking import ExactMasking
+from mtlib.masking import ExactMasking, GivenWords
 from mtlib.objectives import FineTuning, MaskedLM, MaskTuning
 from mtlib.plm import SharedPLM
 from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer
@@ -200,10 +200,12 @@ def test_the_upload_at_the_end_is_whole(tmp_path, monkeypatch):
 def test_two_epochs_have_different_orders_of_like_lengths(tmp_path):
     trainer = ObjectiveTrainer(make_plm(), FineTuning(), arguments(tmp_path), examples(400))
     sampler = trainer._get_train_sampler()
-    first = list(sampler)
-    assert list(sampler) == first and sorted(first) == list(range(400))
-    trainer.epoch = 1
-    assert list(sampler) != first
+    orders = []
+    for epoch in (0, 0, 1):
+        trainer._begin(epoch)
+        orders.append(list(sampler))
+    first, again, second = orders
+    assert again == first != second and sorted(first) == list(range(400))
     lengths = trainer.train_dataset["length"]
     spread = [
         max(lengths[i] for i in first[b : b + 8]) - min(lengths[i] for i in first[b : b + 8]) for b in range(0, 400, 8)
@@ -227,7 +229,8 @@ def test_an_epoch_that_a_callback_stops_is_followed_by_the_next(tmp_path):
     trainer = Noting(make_plm(), FineTuning(), args, data, callbacks=[StopAfterTwo()])
     trainer.train()
     expected = []
-    for trainer.epoch in range(3):
+    for epoch in range(3):
+        trainer._begin(epoch)
         order = list(trainer._get_train_sampler())
         expected += [Collator(trainer.plm.tokenizer)([data[i] for i in order[b : b + 8]]) for b in (0, 8)]
     assert batches == [batch["input_ids"].tolist() for batch in expected]
@@ -537,3 +540,10 @@ class TestNamesOfLabels:
         hans = self.examples(plm, "entailment", "non-entailment")
         with pytest.raises(UserError, match=r"the evaluation set names 2 labels, .*'non-entailment'; the model has 3"):
             trainer.evaluate(hans)
+
+
+def test_columns_of_the_policy_are_added_where_they_lack(tmp_path):
+    rows = tokenise(Dataset.from_dict({"text": ["the film is good", "a bad plot"] * 4, "label": [0, 1] * 4}),
+                    make_tokenizer(), keep={"text"})  # fmt: skip
+    trainer = train(tmp_path, MaskTuning(masking=GivenWords(["film", "plot"])), data=rows, max_steps=2)
+    assert [entry["n_masked"] for entry in trainer.state.log_history if "loss" in entry] == [8, 8]

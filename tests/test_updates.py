@@ -10,8 +10,8 @@ from torch import nn
 from mtlib.errors import UserError
 from mtlib.masking import ExactMasking
 from mtlib.objectives import FineTuning, MaskedLM, MaskTuning, ObjectiveOutput
-from mtlib.updates import BalancedUpdate, gradient_lengths
-from tests.conftest import make_batch, make_plm, tiny_bert_config
+from mtlib.updates import BalancedUpdate
+from tests.conftest import make_plm, tiny_bert_config
 from tests.test_trainer import NO_DROPOUT, history, train
 
 
@@ -165,17 +165,3 @@ def test_a_frozen_trunk_with_a_free_pooler(tmp_path):
     assert any(parameter.requires_grad for parameter in plm.trunk.pooler.parameters())
     with pytest.raises(UserError, match="this one is frozen"):
         train(tmp_path, MaskTuning(), plm, update="balanced")
-
-
-def test_lengths_of_both_gradients():
-    plm = make_plm(tiny_bert_config(**NO_DROPOUT))
-    objective = MaskTuning(0.6, ExactMasking(0.5))
-    batch = objective.prepare(plm, make_batch(plm), torch.Generator().manual_seed(0))
-    found, sides = gradient_lengths(plm, objective, batch), []
-    for name in ("mlm_loss", "ft_loss"):
-        plm.zero_grad()
-        objective(plm, batch).parts[name].backward()
-        sides.append(torch.cat([parameter.grad.flatten() for parameter in plm.trunk_parameters()]))
-    mlm, ft = sides
-    assert found["mlm"] == pytest.approx(mlm.norm().item()) and found["ft"] == pytest.approx(ft.norm().item())
-    assert found["cosine"] == pytest.approx((mlm @ ft / mlm.norm() / ft.norm()).item(), abs=1e-5)
