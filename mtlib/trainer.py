@@ -94,9 +94,6 @@ class ObjectiveTrainer(Trainer):
         kwargs: any other argument of Trainer (callbacks, optimizers, ...).
     """
 
-    # compute_loss divides by the sizes of the whole step, so the Trainer must not divide again
-    loss_is_scaled_for_ga = True
-
     def __init__(
         self, plm: SharedPLM | None, objective: Objective, args: ObjectiveArguments, train_dataset=None, **kwargs
     ):
@@ -217,10 +214,14 @@ class ObjectiveTrainer(Trainer):
     def _step(self, model, inputs: dict, totals: dict | None = None) -> tuple[Tensor, dict[str, Tensor]]:
         """All passes of one slice: its loss, and the parts of that."""
         self._parts_of_step: dict[str, Tensor] = {}
-        if self.update is None:
-            return super().training_step(model, inputs, totals), self._parts_of_step
         model.train()
-        return self.update.step(self, model, inputs, totals), self._parts_of_step
+        if self.update is not None:
+            return self.update.step(self, model, inputs, totals), self._parts_of_step
+        # not the stock step: before transformers 5.20 it divides by the number of slices once more (transformers#47688)
+        with self.compute_loss_context_manager():
+            loss = self.compute_loss(model, inputs, num_items_in_batch=totals)
+        self.accelerator.backward(loss)
+        return loss.detach(), self._parts_of_step
 
     def _run_epoch(self, epoch, **kwargs):
         self._begin(epoch)
