@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 from mtlib.cli.terminal import JsonFile, Model, Source, Task, print_line, print_table, write_json
-from mtlib.errors import UserError
 from mtlib.settings import ENGLISH_PIPELINE
 
 
@@ -108,25 +107,16 @@ def prompt(
     task: Task = "sentiment",
     source: Source = "testbed",
     model: Model = "mini",
-    causal: Annotated[bool, typer.Option("--causal", help="the model continues a text, such as gpt2")] = False,
-    per_label: Annotated[
-        int | None, typer.Option(help="with --causal: examples of each label that are shown first", show_default="16")
-    ] = None,
     sets: Annotated[list[str] | None, typer.Option(help="evaluation set, repeatable", show_default="all")] = None,
     max_length: Annotated[int, typer.Option(help="tokens of an example; the rest of it is cut off")] = 128,
-    seed: Annotated[int, typer.Option(help="of the examples that are shown")] = 0,
     json_file: JsonFile = None,
 ) -> None:
-    """Ask a language model for the labels, untrained (Table I)."""
+    """Ask a masked language model for the labels, untrained (Table I)."""
     from mtlib.analysis.frame import measures
     from mtlib.runs import prompting
+    from mtlib.runs.config import configure
 
-    if not causal and (per_label is not None or seed):
-        raise UserError("--per-label and --seed are about examples that are shown; a masked LM is shown none.")
-    asked = prompting.Prompting(
-        task=task, source=source, model=model, causal=causal, per_label=16 if per_label is None else per_label,
-        sets=tuple(sets or ()), max_length=max_length, seed=seed,
-    )  # fmt: skip
+    asked = configure(task, "fine_tuning", source=source, model=model, sets=tuple(sets or ()), max_length=max_length)
     description = prompting.evaluate(asked, lambda name: print_line(f"  {name}"))
     rows = [
         [name, scoring, of_set["n"], f"{100 * of_set['accuracy']:.1f}", f"{measures(of_set)['balanced']:.1f}",
