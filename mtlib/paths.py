@@ -24,11 +24,16 @@ def is_missing_folder(name: str | Path) -> bool:
     return not Path(text).exists() and (text.startswith((".", "/", "~")) or text.count("/") > 1)
 
 
-def make_writable(out: Path) -> None:
-    """See to it that there is a folder that files can be written to, or raise `UserError`."""
+def make_writable(out: Path, empty: bool = False) -> None:
+    """See to it that there is a folder that files can be written to, or raise `UserError`.
+
+    `empty`: it is to hold nothing yet, but for what an interrupted call left in `.work`.
+    """
     try:
         out.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=out):
             pass
     except OSError as error:
         raise UserError(f"cannot write to {out}: {error.strerror}; give another folder.") from error
+    if empty and (left := sorted({path.name for path in out.iterdir()} - {".work"})):
+        raise UserError(f"{out} is not empty: it holds {', '.join(left[:3])}; give a new folder.")

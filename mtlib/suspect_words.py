@@ -191,14 +191,18 @@ def _rows(rows: Dataset | Iterable[pandas.DataFrame]) -> Iterator[tuple[tuple[st
     if isinstance(rows, Dataset):
         rows = rows.with_format(None).iter(_BATCH)
     for batch in [rows] if isinstance(rows, pandas.DataFrame) else rows:
-        if "text" not in batch:
-            raise UserError(f"the dataset has no column `text`, but {', '.join(batch)}; rename the one with the texts.")
-        texts = [batch[name] for name in ("text", "text_pair") if name in batch]
         label = label_column(batch)
+        if "text" not in batch:
+            raise _lacking("text", batch)
+        texts = [batch[name] for name in ("text", "text_pair") if name in batch]
         yield from zip(zip(*texts, strict=True), batch[label] if label else repeat(None), strict=False)
 
 
 def _label_column(columns: Collection[str]) -> str:
     if (name := label_column(columns)) is None:
-        raise UserError(f"the dataset has no column `label`, but {', '.join(columns)}; rename the one with the labels.")
+        raise _lacking("label", columns)
     return name
+
+
+def _lacking(name: str, columns: Iterable[str]) -> UserError:
+    return UserError(f"the dataset has no column `{name}`, but {', '.join(columns)}; rename the one with the {name}s.")

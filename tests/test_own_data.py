@@ -22,7 +22,7 @@ def test_suspects_lists_the_brands_first_and_writes_a_list_to_mark(tmp_path):
     assert "600 rows; 9 of 65 words in 20 rows or more predict a label" in output and "counterexample" in output
     table = pandas.read_csv(tmp_path / "words.csv")
     assert {*table.word} == BRANDS and table["mask"].isna().all()
-    with pytest.raises(UserError, match="marks no word; write an x"):
+    with pytest.raises(UserError, match=r"names no word; .* an x in mask"):
         read_words(tmp_path / "words.csv")
     table["mask"] = ["x", "yes", "1", "0", "no", *[""] * 4]
     table.to_csv(tmp_path / "words.csv", index=False)
@@ -56,13 +56,10 @@ def test_train_from_csv_to_a_table(model, tmp_path):  # noqa: F811
     assert '"alpha": 0.2' in (tmp_path / "model" / "README.md").read_text()
 
 
-@pytest.mark.parametrize(
-    ("content", "message"), [("", "holds no words"), ("word,mask\n", "holds no words"), (None, "No such file")]
-)
-def test_a_list_without_words(tmp_path, content, message):
-    if content is not None:
-        (tmp_path / "words").write_text(content)
-    with pytest.raises(UserError, match=message):
+@pytest.mark.parametrize("content", ["", "word,mask\n"])
+def test_a_list_without_words(tmp_path, content):
+    (tmp_path / "words").write_text(content)
+    with pytest.raises(UserError, match="names no word"):
         read_words(tmp_path / "words")
 
 

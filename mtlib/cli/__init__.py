@@ -68,7 +68,7 @@ def main() -> None:
             raise
         print(
             f"error: this command needs the package {error.name}, which is not installed; `pip install "
-            "'mtlib[notebooks]'` brings all of them, `python -m mtlib doctor` lists what is there.",
+            "'mtlib[notebooks,cluster,policies]'` brings all of them.",
             file=sys.stderr,
         )
         sys.exit(2)

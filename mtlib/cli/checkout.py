@@ -8,21 +8,16 @@ from typing import Annotated
 import typer
 
 from mtlib.cli.terminal import print_line
-from mtlib.errors import UserError
 
 
-def figures(
-    out: Annotated[Path | None, typer.Option(help="folder", show_default="figures/ of the checkout")] = None,
-) -> None:
+def figures(out: Annotated[Path, typer.Option(help="folder")] = Path("figures")) -> None:
     """Draw the repository's figures, PNG and SVG, from data/results."""
     from mtlib.analysis.figures import save, standard
-    from mtlib.paths import FIGURE_DIR, make_writable
+    from mtlib.paths import make_writable
 
-    if out is None and not FIGURE_DIR.is_dir():
-        raise UserError("there is no checkout whose figures/ to write to; give a folder with --out.")
-    make_writable(out or FIGURE_DIR)
+    make_writable(out)
     for name, (figure, alt) in standard().items():
-        for path in save(figure, out or FIGURE_DIR, name, alt):
+        for path in save(figure, out, name, alt):
             print_line(f"written: {path}")
 
 

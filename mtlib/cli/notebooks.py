@@ -36,7 +36,7 @@ def notebooks(
         bool, typer.Option("--publish", help="for maintainers: store the outputs in notebooks/ (cpu profile only)")
     ] = False,
     student: Annotated[
-        Path | None, typer.Option(help="instead: grade the notebooks in this folder, a subfolder for each student")
+        Path | None, typer.Option(help="only grade the notebooks in this folder, a subfolder for each student")
     ] = None,
 ) -> None:
     """Run the notebooks in order with papermill. An unknown parameter stops it before anything runs."""
@@ -45,8 +45,6 @@ def notebooks(
     from mtlib.tutorial import grading, runner
 
     if student is not None:
-        if names or parameter or list_parameters or publish:
-            raise UserError("--student grades the notebooks of a folder; give only --profile and --out beside it.")
         grading.grade_folder(student, profile.value, out / "students", print_line)
         return
     paths, texts = runner.find(names or []), named_values(parameter or [], "-p", "alpha=0.7")
@@ -57,8 +55,6 @@ def notebooks(
         ]  # fmt: skip
         print_table("parameters", ["notebook", "name", "type", "default", "meaning"], rows)
         return
-    if "profile" in texts:
-        raise UserError("give the profile with --profile, not with -p.")
     if publish and (profile is not Profile.cpu or texts or (out / "runs").exists()):
         raise UserError(
             "--publish stores a fresh run of the cpu profile: leave out -p and other profiles, and give an "

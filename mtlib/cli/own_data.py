@@ -62,7 +62,10 @@ def train(
     label: Label,
     out: Annotated[Path, typer.Option(help="a new folder for the model")],
     mask_words: Annotated[
-        Path | None, typer.Option(help="the CSV of `suspects --out`, or a text file with a word or phrase a line")
+        Path | None,
+        typer.Option(
+            exists=True, dir_okay=False, help="CSV of `suspects --out`, or a text file, a word or phrase a line"
+        ),
     ] = None,
     dev: Annotated[Path | None, typer.Option(help="rows to choose the checkpoint on (default: a fifth)")] = None,
     test: Annotated[list[Path] | None, typer.Option(help="rows to score on, repeatable")] = None,
@@ -87,9 +90,9 @@ def train(
     from mtlib.paths import make_writable
     from mtlib.runs.debias import debias
 
-    def read(path: Path, names=None):
+    def read(path: Path):
         rows = TableFile(path, text, label)
-        dataset = rows.dataset(names)
+        dataset = rows.dataset()
         if told := rows.told():
             print_line(told)
         return dataset
@@ -100,10 +103,10 @@ def train(
     names = rows.features["label"].names
     print_line(f"{len(rows):,} rows with {len(names)} labels: {', '.join(names[:10])}{' ...' if names[10:] else ''}.")
     files = [path.name for path in test or ()]
-    tests = {path.name if files.count(path.name) < 2 else str(path): read(path, names) for path in test or ()}
+    tests = {path.name if files.count(path.name) < 2 else str(path): read(path) for path in test or ()}
     result = debias(
         rows, read_words(mask_words) if mask_words else (), out=out, tests=tests, method=method, model=model,
-        dev=read(dev, names) if dev else None, settings=named_values(setting or [], "--set", "alpha=0.3"),
+        dev=read(dev) if dev else None, settings=named_values(setting or [], "--set", "alpha=0.3"),
         report=print_line, epochs=epochs, batch_size=batch_size, learning_rate=learning_rate, max_length=max_length,
         class_weights=class_weights, patience=patience, seed=seed,
     )  # fmt: skip
@@ -119,22 +122,19 @@ def read_words(file: Path) -> list[str]:
     """A list of words: those that a CSV with the columns `word` and `mask` marks (all, without `mask`), or each line.
 
     Raises:
-        UserError: no such file, or no word in it.
+        UserError: no word in it, or none that is marked.
     """
-    try:
-        content = file.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{file}: {getattr(error, 'strerror', None) or error}; expected a list of words.") from error
-    lines = content.splitlines()
-    if "word" not in next(csv.reader(lines), []):
-        words = [line.strip() for line in lines if line.strip()]
-    else:
-        rows = list(csv.DictReader(content.splitlines(keepends=True)))
+    lines = file.read_text(encoding="utf-8-sig").splitlines(keepends=True)
+    if "word" in next(csv.reader(lines), []):
+        rows = csv.DictReader(lines)
         words = [row["word"] for row in rows if row["word"] and (row.get("mask", "x") or "").strip().lower() not in _NO]
-        if rows and not words:
-            raise UserError(f"{file} marks no word; write an x into the column mask of those that should not decide.")
+    else:
+        words = [line.strip() for line in lines if line.strip()]
     if not words:
-        raise UserError(f"{file} holds no words; expected one a line, or a CSV with the columns word and mask.")
+        raise UserError(
+            f"{file} names no word; expected one a line, or a CSV with the columns word and mask, and an x in mask "
+            "beside each word that should not decide."
+        )
     return words
 
 

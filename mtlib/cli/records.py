@@ -88,26 +88,18 @@ def _print(table: "pandas.DataFrame", form: Form, heading: str) -> None:
 def bundle(
     folders: Annotated[list[Path], typer.Argument(help="folders with records, or .jsonl files")],
     to: Annotated[Path, typer.Option(help="a .jsonl file; the records it already has stay in it")],
-    history: Annotated[int | None, typer.Option(help="log entries kept of each run", show_default="all")] = None,
+    history: Annotated[int | None, typer.Option(min=1, help="log entries kept of each run", show_default="all")] = None,
 ) -> None:
     """Put the records of many runs into one file, a line each, and their probabilities into one beside it."""
     from mtlib.paths import make_writable
     from mtlib.runs import probabilities
     from mtlib.runs.records import pack, read_records, write_atomically
 
-    if to.suffix != ".jsonl":
+    if to.suffix != ".jsonl" or to.is_dir():
         raise UserError(f"--to is {to}; expected a file name that ends in .jsonl.")
-    if history is not None and history < 1:
-        raise UserError(f"--history is {history}; expected 1 or more.")
-    if to.is_dir():
-        raise UserError(f"--to is {to}, a folder; expected a file.")
     make_writable(to.parent)
     places = [*([to] if to.exists() else []), *folders]
     records = read_records(places)
-    if not records:
-        raise UserError(
-            f"there are no records in {', '.join(map(str, folders))}; give folders that `mtlib run` filled."
-        )
     probabilities.bundle(to.with_suffix(".npz"), [record["identity"] for record in records], places)
     write_atomically(to, pack(records, history))
     print_line(f"{len(records)} records: {to}")

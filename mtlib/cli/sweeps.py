@@ -49,7 +49,7 @@ def sweep(
         progress.dry_run(console, grid_runs, trouble, store)
         return
     if trouble is not None:
-        raise UserError(f"{file}: {trouble}")
+        raise trouble
     store.check_writable()  # before an engine starts anything
     if engine is EngineName.local:
         does = engines.LocalEngine(store, processes, retries, math.inf if minutes is None else minutes)

@@ -40,10 +40,8 @@ def named_values(texts: list[str], option: str, example: str) -> dict[str, str]:
     values = {}
     for text in texts:
         name, equals, value = text.partition("=")
-        if not equals:
-            raise UserError(f"{option} is {text!r}; expected NAME=VALUE, for example {example}.")
-        if name in values:
-            raise UserError(f"{option} gives {name} twice; leave one out.")
+        if not equals or name in values:
+            raise UserError(f"{option} is {text!r}; expected NAME=VALUE, for example {example}, each name once.")
         values[name] = value
     return values
 

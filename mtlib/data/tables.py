@@ -74,33 +74,23 @@ class TableFile:
 
     def __iter__(self) -> Iterator[pandas.DataFrame]:
         self.dropped = Counter()
-        for table in self._tables():
-            for name in self.columns:
-                if name not in table:
-                    hint = (
-                        " Are its columns separated by another sign than its ending says?" if table.shape[1] < 2 else ""
-                    )
-                    raise UserError(f"{self.path} has no column {name!r}; {one_of(name, map(str, table))}{hint}")
+        for table in self._told_errors(self._tables()):
+            if missing := [name for name in self.columns if name not in table]:
+                hint = " Are its columns separated by another sign than its ending says?" if table.shape[1] < 2 else ""
+                raise UserError(
+                    f"{self.path} has no column {missing[0]!r}; {one_of(missing[0], map(str, table))}{hint}"
+                )
             table = table[[*self.columns]].rename(columns=self.columns).map(_words)
             no_text = (table[[*self.texts]] == "").any(axis=1)
             no_label = ~no_text & (table["label"] == "")
             self.dropped.update(text=int(no_text.sum()), label=int(no_label.sum()))
             yield table[~(no_text | no_label)]
 
-    def dataset(self, names: Sequence[str] | None = None) -> Dataset:
-        """All rows, with a `ClassLabel`; `names` are those of a training set, by which the labels are numbered.
-
-        Raises:
-            UserError: no rows, or a label that is none of `names`.
-        """
-        tables = list(self)
-        table = pandas.concat(tables) if tables else pandas.DataFrame(columns=[*self.columns.values()])
-        if table.empty:
-            raise UserError(f"{self.path} has no rows with a text and a label.")
-        found = table["label"].unique()
-        if names is not None and (unknown := [label for label in found if label not in names]):
-            raise UserError(f"{self.path} has the label {unknown[0]!r}; {one_of(unknown[0], names)}")
-        names = sorted(found, key=_in_order) if names is None else list(names)
+    def dataset(self) -> Dataset:
+        """All rows, with a `ClassLabel`: numbers by their size, words by the alphabet."""
+        columns = [*self.columns.values()]
+        table = pandas.concat([pandas.DataFrame(columns=columns, dtype=str), *self])
+        names = sorted(table["label"].unique(), key=_in_order)
         table = table.assign(label=table["label"].map(names.index))
         features = Features({name: Value("string") for name in self.texts} | {"label": ClassLabel(names=names)})
         return Dataset.from_pandas(table, features, preserve_index=False)
@@ -110,6 +100,16 @@ class TableFile:
         parts = [f"{n:,} without a {what}" for what, n in self.dropped.items() if n]
         return f"{self.path}: rows left out: {', '.join(parts)}." if parts else ""
 
+    def _told_errors(self, tables: Iterator[pandas.DataFrame]) -> Iterator[pandas.DataFrame]:
+        try:
+            yield from tables
+        except (OSError, ValueError) as error:  # what pandas, pyarrow and datasets raise about contents are ValueErrors
+            if isinstance(error, UserError):
+                raise
+            told = getattr(error, "strerror", None) or str(error).strip().partition("\n")[0]
+            form = f"the {self.path.suffix} in UTF-8 that its ending says" if self.path.suffix else "a saved Dataset"
+            raise UserError(f"{self.path} cannot be read as {form}: {told}.") from error
+
     def _tables(self) -> Iterator[pandas.DataFrame]:
         if self.path.is_dir():
             yield from _saved(self.path, [name for name, role in self.columns.items() if role == "label"])
@@ -117,35 +117,21 @@ class TableFile:
         reader = _READERS.get(self.path.suffix.lower())
         if reader is None:
             raise UserError(f"{self.path} ends in {self.path.suffix!r}; expected one of {', '.join(_READERS)}.")
-        try:
-            console = Console(stderr=True)
-            bar = open_with_bar(self.path, "rb", description=self.path.name, console=console, transient=True,
-                                disable=not console.is_terminal)  # fmt: skip
-            with bar as file:
-                yield from reader(file)
-        except (OSError, ValueError) as error:  # what pandas and pyarrow raise about contents are ValueErrors
-            if isinstance(error, OSError) and error.strerror:
-                raise UserError(f"{self.path} cannot be read: {error.strerror}.") from error
-            told = str(error).strip().partition("\n")[0]
-            raise UserError(
-                f"{self.path} is not the {self.path.suffix} in UTF-8 that its ending says: {told}"
-            ) from error
+        console = Console(stderr=True)
+        with open_with_bar(self.path, "rb", description=self.path.name, console=console, transient=True,
+                           disable=not console.is_terminal) as file:  # fmt: skip
+            yield from reader(file)
 
 
-def read_table(path: str | Path, text: str | Sequence[str], label: str, names: Sequence[str] | None = None) -> Dataset:
+def read_table(path: str | Path, text: str | Sequence[str], label: str) -> Dataset:
     """A file's rows as a `Dataset` with `text` (and `text_pair`) and `label`; see `TableFile` and its `dataset`."""
-    return TableFile(path, text, label).dataset(names)
+    return TableFile(path, text, label).dataset()
 
 
 def _saved(folder: Path, labels: Sequence[str]) -> Iterator[pandas.DataFrame]:
-    try:
-        dataset = load_from_disk(str(folder))
-    except (OSError, ValueError) as error:
-        raise UserError(f"{folder} is a folder, but no data set that Dataset.save_to_disk wrote.") from error
+    dataset = load_from_disk(str(folder))
     if not isinstance(dataset, Dataset):
-        raise UserError(
-            f"{folder} holds the sets {', '.join(dataset)}; give one of them, as {folder / next(iter(dataset))}."
-        )
+        raise ValueError(f"it holds the sets {', '.join(dataset)}; give one of them, as {folder / next(iter(dataset))}")
     for table in dataset.with_format(None).to_pandas(batched=True, batch_size=_ROWS):
         for name in labels:
             if isinstance(feature := dataset.features.get(name), ClassLabel):

@@ -9,7 +9,7 @@ from pydantic.fields import FieldInfo
 
 from mtlib.contexts import precision_name
 from mtlib.data.identity import name_with_hash, name_with_version
-from mtlib.data.registry import get_set, split_options
+from mtlib.data.registry import split_options
 from mtlib.data.source_kinds import is_testbed, source_kind
 from mtlib.data.tasks import get_task
 from mtlib.errors import UserError, one_of
@@ -18,7 +18,7 @@ from mtlib.methods import METHODS, get_method, readers
 from mtlib.methods.bias_models import BIAS_OF_TASK, bias_for
 from mtlib.methods.treebank import training_files
 from mtlib.paths import MINI_MODEL_DIR, is_missing_folder
-from mtlib.policies import ATTRIBUTION, OWN_LENGTH, TESTBED_ONLY
+from mtlib.policies import ATTRIBUTION, TESTBED_ONLY
 from mtlib.settings import Above0, Count, From0, Name, Settings, Steps
 
 BUNDLED_MODEL = "mini"
@@ -27,17 +27,9 @@ NAMES = (BUNDLED_MODEL, "testbed", "hub")  # of a model or a source; no paths, e
 PAPER_RATES = LearningRates.alike(2e-5)
 
 
-class RunConfig(Settings):
-    """Everything that decides a run's numbers. `None` stands for the default that the description names.
+class TrainingConfig(Settings):
+    """What decides a training beside its data, on own rows as in a run."""
 
-    Made by `configure`, which sorts the settings of the method from those that every run has.
-    """
-
-    task: Annotated[str, Field(description="sentiment, nli or paraphrase")]
-    method: Annotated[str, Field(description="a row of the paper's tables, or of ours")]
-    source: Annotated[
-        Name, Field(description="testbed, hub, or a folder of original releases or of `mtlib testbed`")
-    ] = "testbed"
     model: Annotated[Name, Field(description="mini (bundled), a hub id, or a folder with a masked LM")] = BUNDLED_MODEL
     seed: Annotated[
         int, Field(ge=0, lt=2**32, description="of the new head, dropout, the order of the data and the masks")
@@ -52,18 +44,39 @@ class RunConfig(Settings):
     learning_rate: Annotated[
         Above0 | None, Field(description="peak rate of the trunk (default: by method and model)")
     ] = None
-    classifier_learning_rate: Annotated[
-        Above0 | None, Field(description="of the classifier head (default: as above)")
-    ] = None
     warmup: Annotated[float, Field(ge=0, lt=1, description="share of the steps with a rising rate, below 1")] = 0.0
     weight_decay: Annotated[From0, Field(description="of AdamW")] = 0.0
+    max_length: Annotated[Count, Field(description="tokens per training example")] = 128
+    precision: Annotated[
+        Literal["auto", "float32", "bf16", "fp16"], Field(description="auto: bf16 where there is, else fp16 on a GPU")
+    ] = "auto"
+    settings: SerializeAsAny[Settings]  # of the method: an instance of its `Method.settings`
+
+    @property
+    def model_path(self) -> str | Path:
+        return MINI_MODEL_DIR if self.model == BUNDLED_MODEL else self.model
+
+
+class RunConfig(TrainingConfig):
+    """Everything that decides a run's numbers. `None` stands for the default that the description names.
+
+    Made by `configure`, which sorts the settings of the method from those that every run has.
+    """
+
+    task: Annotated[str, Field(description="sentiment, nli or paraphrase")]
+    method: Annotated[str, Field(description="a row of the paper's tables, or of ours")]
+    source: Annotated[
+        Name, Field(description="testbed, hub, or a folder of original releases or of `mtlib testbed`")
+    ] = "testbed"
+    classifier_learning_rate: Annotated[
+        Above0 | None, Field(description="of the classifier head (default: as the trunk's)")
+    ] = None
     train_size: Annotated[
         Count | None, Field(description="training examples, drawn once for all seeds (default: all)")
     ] = None
     held_out: Annotated[
         Steps, Field(description="training phrases kept out by whole sentence and scored, to choose settings on")
     ] = 0
-    max_length: Annotated[Count, Field(description="tokens per training example")] = 128
     eval_max_length: Annotated[Count | None, Field(description="tokens per test example (default: as in training)")] = (
         None
     )
@@ -72,19 +85,11 @@ class RunConfig(Settings):
         dict[str, str], Field(default_factory=dict, description="SET=OPTION where the paper leaves the split open")
     ]
     hans_rule: Annotated[Literal["max", "sum"], Field(description="how three labels fold into two")] = "max"
-    precision: Annotated[
-        Literal["auto", "float32", "bf16", "fp16"], Field(description="auto: bf16 where there is, else fp16 on a GPU")
-    ] = "auto"
-    settings: SerializeAsAny[Settings]  # of the method: an instance of its `Method.settings`
 
     @model_validator(mode="after")
     def _checked(self) -> Self:
         _check(self)
         return self
-
-    @property
-    def model_path(self) -> str | Path:
-        return MINI_MODEL_DIR if self.model == BUNDLED_MODEL else self.model
 
     @property
     def evaluation_sets(self) -> tuple[str, ...]:
@@ -97,7 +102,7 @@ class RunConfig(Settings):
 
     def resolved(self) -> "RunConfig":
         """The same run with every default filled in."""
-        values, task, rates = self.values(), get_task(self.task), default_rates(self.method, self.model)
+        task, rates, own = get_task(self.task), default_rates(self.method, self.model), self.settings
         defaults = {
             "alpha": task.alpha,
             "batch_size": task.batch_size,
@@ -106,14 +111,21 @@ class RunConfig(Settings):
             "mlm_head_learning_rate": self.learning_rate or rates.mlm_head,
             "eval_max_length": self.max_length,
         }
-        values = {name: defaults.get(name) if value is None else value for name, value in values.items()}
-        if "bias" in read_by(self.method, values):
-            values["bias"] = bias_for(self.task, values["bias"])
-        if self.precision == "auto":
-            values["precision"] = precision_name()
+
+        def filled(model: Settings, **changes) -> Settings:
+            missing = {name for name, value in model if value is None} & defaults.keys()
+            return model.model_copy(update={name: defaults[name] for name in missing} | changes)
+
+        reads_bias = "bias" in type(own).model_fields and "bias" not in own.unread()
+        bias = {"bias": bias_for(self.task, own.bias)} if reads_bias else {}
         options = {name: split_options(name) for name in self.evaluation_sets}
-        splits = {name: self.splits.get(name, several[0]) for name, several in options.items() if len(several) > 1}
-        return configure(**values | {"sets": self.evaluation_sets, "splits": splits})
+        return filled(
+            self,
+            settings=filled(own, **bias),
+            precision=precision_name() if self.precision == "auto" else self.precision,
+            sets=self.evaluation_sets,
+            splits={name: self.splits.get(name, several[0]) for name, several in options.items() if len(several) > 1},
+        )
 
     @property
     def rates(self) -> LearningRates:
@@ -165,7 +177,8 @@ def read_by(method: str, values: Mapping[str, object]) -> dict[str, object]:
 
 def all_settings() -> dict[str, FieldInfo]:
     """Every setting of a run or of any method, by name: those of a run first."""
-    settings = {name: field for name, field in RunConfig.model_fields.items() if name != "settings"}
+    first = dict.fromkeys(("task", "method", "source"))
+    settings = {name: field for name, field in (first | RunConfig.model_fields).items() if name != "settings"}
     for method in METHODS.values():
         settings |= {name: field for name, field in method.settings.model_fields.items() if name not in settings}
     return settings
@@ -173,10 +186,10 @@ def all_settings() -> dict[str, FieldInfo]:
 
 def command_line(config: RunConfig) -> list[str]:
     """The options of `mtlib run` that give this configuration: those that are not the defaults."""
-    words = []
+    words, values = [], config.values()
     fields = RunConfig.model_fields | type(config.settings).model_fields
-    for name, value in config.values().items():
-        option = f"--{name.replace('_', '-')}"
+    for name in (name for name in all_settings() if name in values):
+        value, option = values[name], f"--{name.replace('_', '-')}"
         if value is None or value in (fields[name].default, (), {}):
             continue
         match name:
@@ -200,93 +213,30 @@ def default_rates(method: str, model: str) -> LearningRates:
 
 def _check(config: RunConfig) -> None:
     """Raise `UserError` for what no run can have, before anything is read."""
-    get_task(config.task)
-    get_method(config.method)
-    for check in (_check_folders, _check_sets, _check_masking, _check_bias, _check_update):
-        check(config)
-
-
-def _check_folders(config: RunConfig) -> None:
-    values = config.values()
-    of_testbed = values.get("masking") in TESTBED_ONLY or values.get("bias") == "shortcut"
-    if of_testbed and source_kind(config.source) == "folder" and not Path(config.source).exists():
-        raise UserError(
-            f"source is {config.source!r}, which does not exist; write a testbed there with "
-            f"`python -m mtlib testbed --out {config.source}` and its other options, or take source testbed."
-        )
+    known = get_task(config.task).evaluation_sets(config.source)
+    for name in (*config.sets, *config.splits):
+        if name not in known:
+            source = source_kind(config.source)
+            raise UserError(f"{name!r} is no evaluation set of {config.task} from {source!r}; {one_of(name, known)}")
     if is_missing_folder(config.model):
         raise UserError(
             f"model is {config.model!r}, which does not exist; expected mini, a hub id such as bert-base-uncased, "
             "or a folder with a masked LM."
         )
-
-
-def _check_sets(config: RunConfig) -> None:
-    if len(set(config.sets)) < len(config.sets):
-        raise UserError(f"sets names a set twice: {', '.join(config.sets)}.")
-    known = get_task(config.task).evaluation_sets(config.source)
-    for name in (*config.sets, *config.splits):
-        if name not in known:
-            raise UserError(
-                f"{name!r} is no evaluation set of {config.task} from {source_kind(config.source)!r}; expected "
-                f"{', '.join(known)}."
-            )
-    for name, option in config.splits.items():
-        if option not in split_options(name):
-            raise UserError(f"{name} has no split {option!r}; expected one of {', '.join(split_options(name))}.")
-    if config.hans_rule != "max" and not any(get_set(name).folded for name in config.evaluation_sets):
-        raise UserError(
-            f"hans_rule is {config.hans_rule!r}, but none of the evaluation sets ({', '.join(config.evaluation_sets)}) "
-            "folds its labels; leave it out, or evaluate on hans (task nli)."
-        )
-
-
-def _check_masking(config: RunConfig) -> None:
-    """Does the policy have a meaning for this data and this method?"""
     values = config.values()
-    masking, method = values.get("masking"), get_method(config.method)
-    if masking in TESTBED_ONLY and not is_testbed(config.source):
-        raise UserError(
-            f"masking is {masking!r}, which knows the testbed's grammar and has no meaning for other data (source is "
-            f"{source_kind(config.source)!r}); take source testbed, or another policy."
-        )
-    if masking in OWN_LENGTH and get_task(config.task).pair and not is_testbed(config.source):
-        raise UserError(
-            f"masking is {masking!r}, which learns from single reviews, IMDB-CAD's, and {config.task} has pairs of "
-            "texts; take source testbed, or another policy."
-        )
-    if masking == "original" and ("mlm_head_learning_rate" not in values or values.get("alpha") == 0):
-        raise UserError(
-            "masking is 'original', which differs from 'exact' only in what the masked-LM loss predicts, but "
-            f"{config.method} has no such loss{' at alpha 0' if 'alpha' in values else ''}; take exact."
-        )
-    if masking in ATTRIBUTION and (not method.refills_in_training or values.get("fixed_masks")):
+    masking, bias = values.get("masking"), values.get("bias")
+    for name in () if is_testbed(config.source) else ("masking", "bias"):
+        if values.get(name) in (*TESTBED_ONLY, "shortcut"):
+            raise UserError(
+                f"{name} is {values[name]!r}, which knows the testbed's grammar, and source {config.source!r} is no "
+                f"testbed; take source testbed, write one with `python -m mtlib testbed`, or take another {name}."
+            )
+    if bias is not None and (named := bias_for(config.task, bias)) not in (fitting := BIAS_OF_TASK[config.task]):
+        raise UserError(f"bias is {named!r}; for {config.task} {one_of(named, fitting)}")
+    refills = get_method(config.method).refills_in_training and not values.get("fixed_masks")
+    if masking in ATTRIBUTION and not refills:
         able = " or ".join(name for name, other in METHODS.items() if other.refills_in_training)
         raise UserError(
             f"masking is {masking!r}, which asks the classifier in training what it leans on; in {config.method} masks "
             f"are drawn while the classifier is still new. Take {able}, without fixed masks, or another policy."
-        )
-    if masking == "meta_learned" and not values.get("shared", True):
-        raise UserError("masking is 'meta_learned', which asks what refilling does to one trunk; leave `separate` out.")
-
-
-def _check_bias(config: RunConfig) -> None:
-    if "bias" not in config.values():
-        return
-    bias = bias_for(config.task, config.settings.bias)
-    if bias not in BIAS_OF_TASK[config.task]:
-        raise UserError(f"bias is {bias!r}; for {config.task} it is one of {', '.join(BIAS_OF_TASK[config.task])}.")
-    if bias == "shortcut" and not is_testbed(config.source):
-        raise UserError("bias is 'shortcut', which is planted in the testbed alone; take another bias model.")
-
-
-def _check_update(config: RunConfig) -> None:
-    values = config.values()
-    update = values.get("update")
-    if update == "balanced" and not values["shared"]:
-        raise UserError("update is 'balanced', which weighs two gradients on one trunk; leave `separate` out.")
-    if update == "alternating" and config.accumulation > 1:
-        raise UserError(
-            f"accumulation is {config.accumulation}, but update 'alternating' steps twice for each batch; leave "
-            "`accumulation` out, or take another update."
         )

@@ -12,24 +12,23 @@ from typing import Annotated, Literal
 import numpy as np
 import pandas
 from datasets import ClassLabel, Dataset, disable_progress_bars
-from pydantic import Field, SerializeAsAny
+from pydantic import Field
 from scipy.stats import binomtest
-from transformers import set_seed
 from transformers.utils import logging
 
 from mtlib.contexts import precision_name
 from mtlib.data.tables import TEXTS
-from mtlib.encoding import DEFAULT_LENGTH, check_max_length, predict, tokenise
+from mtlib.encoding import DEFAULT_LENGTH, predict
 from mtlib.errors import UserError, one_of
 from mtlib.masking import GivenWords
 from mtlib.method import LearningRates, Stage
 from mtlib.methods import METHODS, get_method
 from mtlib.objectives import FineTuning
-from mtlib.paths import MINI_MODEL_DIR, make_writable
+from mtlib.paths import make_writable
 from mtlib.plm import SharedPLM
-from mtlib.runs.config import BUNDLED_MODEL, default_rates, read_by
-from mtlib.runs.training import Choice, train_stages
-from mtlib.settings import Above0, Count, From0, Name, Settings
+from mtlib.runs.config import TrainingConfig, default_rates, read_by
+from mtlib.runs.training import pretrained, train_stages
+from mtlib.settings import Above0, Count
 from mtlib.suspect_words import pointed_labels, suspects
 from mtlib.tokens import text_reader
 
@@ -39,28 +38,16 @@ _RESAMPLES, _SAMPLE = 2000, 2000
 _LABEL = "label"
 
 
-class OwnTraining(Settings):
+class OwnTraining(TrainingConfig):
     """What decides a training on own data beside its method."""
 
-    model: Annotated[Name, Field(description="mini (bundled), a hub id or a folder with a masked LM")] = BUNDLED_MODEL
-    seed: Annotated[int, Field(ge=0, lt=2**32, description="of the new head, dropout, order and masks")] = 0
-    epochs: Annotated[Above0, Field(description="passes over the training rows")] = 3.0
     batch_size: Annotated[Count, Field(description="rows per step")] = 16
-    accumulation: Annotated[Count, Field(description="slices of a batch, to save memory")] = 1
     learning_rate: Annotated[Above0 | None, Field(description="peak rate (default: fine-tuning's, by model)")] = None
-    warmup: Annotated[float, Field(ge=0, lt=1, description="share of the steps with a rising rate")] = 0.0
-    weight_decay: Annotated[From0, Field(description="of AdamW")] = 0.0
     max_length: Annotated[Count | None, Field(description="tokens of a text that are read (default: 128)")] = None
     class_weights: Annotated[Literal["balanced"] | None, Field(description="balanced: labels count alike")] = None
     patience: Annotated[
         Count | None, Field(description="stop after so many evaluations without a better accuracy on dev")
     ] = None
-    precision: Literal["float32", "bf16", "fp16"] = precision_name()
-    settings: SerializeAsAny[Settings] = Settings()  # of the method
-
-    @property
-    def model_path(self) -> str | Path:
-        return MINI_MODEL_DIR if self.model == BUNDLED_MODEL else self.model
 
 
 @dataclass
@@ -119,21 +106,18 @@ def debias(
             stands in a text; a folder that holds something else, or cannot be written; a bad setting.
     """
     out, words = Path(out), sorted({" ".join(word.split()) for word in ([words] if isinstance(words, str) else words)})
-    make_writable(out)
-    if left := [path.name for path in out.iterdir() if path.name != ".work"]:
-        raise UserError(f"{out} holds {', '.join(sorted(left)[:3])}; give a new or an empty folder.")
+    make_writable(out, empty=True)
     arms = {name: _config(name, words, settings if name == method else None, training) for name in (method, BASELINE)}
     disable_progress_bars()
     logging.disable_progress_bar()
-    train, sets = _checked(train, dev, dict(tests or {}), report)
-    names = train.features[_LABEL].names
+    train, dev, tests = _checked(train, dev, tests or {}, report)
+    sets, names = {"dev": dev} | tests, train.features[_LABEL].names
     table = suspects(train, None, 1, words=words)
     if words:
         report(_words_told(train, words, table))
     models, answers = {}, {}
     for name, config in arms.items():  # first the one that reads the words, which may be wrong
-        report_of = report if name == method else _silent
-        models[name] = _trained(name, config, words, train, sets["dev"], out / ".work", report_of)
+        models[name] = _trained(name, config, words, train, dev, out / ".work", report if name == method else _silent)
         answers[name] = {of: predict(models[name], rows).argmax(1) for of, rows in sets.items()}
     scores = pandas.DataFrame(
         {"set": of, "rows": part, "arm": name, **_scores(np.array(rows[_LABEL])[chosen], answers[name][of][chosen])}
@@ -151,39 +135,37 @@ def debias(
 # --- data ---
 
 
-def _checked(train: Dataset, dev: Dataset | None, tests: dict[str, Dataset], report) -> tuple[Dataset, dict]:
-    """The training set and, by name, the sets to score, all with the same columns and numbers of labels."""
-    if reserved := {"train", "dev"} & tests.keys():
-        raise UserError(f"tests has a set called {min(reserved)!r}; give it another name.")
+def _checked(
+    train: Dataset, dev: Dataset | None, tests: Mapping[str, Dataset], report
+) -> tuple[Dataset, Dataset, dict[str, Dataset]]:
+    """The three, with the same columns and numbers of labels."""
     for name, rows in {"train": train, "dev": dev, **tests}.items():
         if rows is not None and not isinstance(rows, Dataset):
             raise UserError(f"{name} is a {type(rows).__name__}; expected a Dataset, as read_table(path, text, label).")
     if unread := [name for name in train.column_names if name not in (*TEXTS, _LABEL)]:
         report(f"columns that are not read: {', '.join(unread)}; texts are in `text` (and `text_pair`).")
     train = train.select_columns([name for name in (*TEXTS, _LABEL) if name in train.column_names])
-    if _LABEL in train.column_names and not isinstance(train.features[_LABEL], ClassLabel):
+    if not isinstance(train.features.get(_LABEL), ClassLabel):
         train = train.class_encode_column(_LABEL)
-    names = train.features[_LABEL].names if _LABEL in train.column_names else []
-    counts = Counter(train[_LABEL][:] if names else ())
-    if len(counts) < 2:
-        raise UserError(f"the training rows have {len(counts)} label; expected a column `label` with two or more.")
-    if single := [names[label] for label, n in counts.items() if n < 2]:
-        more = f" (so have {len(single) - 1:,} of {len(counts):,} labels more)" if len(single) > 1 else ""
-        raise UserError(f"the label {single[0]!r} has a single row{more}; drop or merge it.")
-    sets = {"dev": dev} if dev is not None else {}
-    sets = {name: _like(name, rows, train) for name, rows in (sets | tests).items()}
+    counts = Counter(map(train.features[_LABEL].int2str, train[_LABEL]))
+    too_few = min(counts.values(), default=0) < 2 or (dev is None and len(train) < 5 * len(counts))
+    if len(counts) < 2 or too_few:
+        told = ", ".join(f"{name} {n:,}" for name, n in counts.most_common()[:-4:-1])
+        raise UserError(
+            f"there are too few training rows or labels (rows with the rarest: {told or 0}); expected two labels or "
+            "more with two rows each, and without dev five times as many rows as labels. Drop or merge rare labels."
+        )
+    dev, tests = dev and _like("dev", dev, train), {name: _like(name, rows, train) for name, rows in tests.items()}
     columns = [name for name in TEXTS if name in train.column_names]
     known = set(zip(*(train[name][:] for name in columns), strict=True))
-    for name, rows in sets.items():
+    for name, rows in (({"dev": dev} if dev else {}) | tests).items():
         if n := sum(row in known for row in zip(*(rows[name][:] for name in columns), strict=True)):
             report(f"{n:,} of {len(rows):,} rows of {name} stand in the training rows too.")
     if dev is None:
-        if len(train) < 5 * len(names):
-            raise UserError(f"{len(train)} training rows are too few to keep a fifth for dev; give dev.")
         both = train.train_test_split(0.2, seed=0, stratify_by_column=_LABEL)
-        train, sets = both["train"], {"dev": both["test"]} | sets
-        report(f"no dev set given: {len(both['test']):,} of the rows are kept for it, {len(train):,} are trained on.")
-    return train, sets
+        train, dev = both["train"], both["test"]
+        report(f"no dev set given: {len(dev):,} of the rows are kept for it, {len(train):,} are trained on.")
+    return train, dev, tests
 
 
 def _like(name: str, rows: Dataset, train: Dataset) -> Dataset:
@@ -215,17 +197,15 @@ def _words_told(train: Dataset, words: Sequence[str], table: pandas.DataFrame) -
 
 
 def _config(method: str, words: Sequence[str], settings: Mapping | None, training: Mapping) -> OwnTraining:
-    reads = get_method(method).settings
-    ours = {"alpha": _OWN_ALPHA if words else 0.6, "bias": "bag_of_words"}
-    own = dict(settings or {})
-    ours = {name: value for name, value in read_by(method, ours | own).items() if name in reads.model_fields}
-    if unknown := [name for name in settings or {} if name not in reads.model_fields]:
-        raise UserError(f"{method} has no setting {unknown[0]!r}; {one_of(unknown[0], reads.model_fields)}")
+    reads, own = get_method(method).settings, dict(settings or {})
     if words and method != BASELINE and not hasattr(reads, "policy"):
         able = ", ".join(name for name, other in METHODS.items() if hasattr(other.settings, "policy"))
         raise UserError(f"{method} masks nothing; leave the words out, or take one of {able}.")
-    given = {name: value for name, value in training.items() if value is not None}
-    return OwnTraining(settings=reads(**ours | own), **given)
+    ours = {"alpha": _OWN_ALPHA if words else 0.6, "bias": "bag_of_words"}
+    ours = {name: value for name, value in read_by(method, ours | own).items() if name in ours}
+    return OwnTraining(
+        settings=reads(**ours | own), **{name: value for name, value in training.items() if value is not None}
+    )
 
 
 def _stages(method: str, config: OwnTraining, words: Sequence[str], tokenizer) -> tuple[Stage, ...]:
@@ -257,19 +237,13 @@ def _trained(
     finished = folder / "finished"
     if finished.exists():
         return SharedPLM.from_pretrained(finished)
-    set_seed(config.seed)
-    plm = SharedPLM.from_pretrained(config.model_path, id2label=dict(enumerate(train.features[_LABEL].names)))
+    plm = pretrained(config, train.features[_LABEL].names)
     stages = _stages(method, config, words, plm.tokenizer)
-    for stage in stages:
-        stage.objective.check(plm)
-        for preparer in stage.prepare:
-            preparer.check(plm)
-            preparer.check_number(len(train))
     length = min(config.max_length or DEFAULT_LENGTH, plm.longest)
-    check_max_length(length, plm.tokenizer, TEXTS[1] in train.column_names)
     report(_cut_told(train, plm, length))
-    examples, choice = tokenise(train, plm.tokenizer, length, keep={"text"}), tokenise(dev, plm.tokenizer, length)
-    trained = train_stages(config, stages, plm, examples, folder, choice=Choice(choice, config.patience))
+    precision = precision_name() if config.precision == "auto" else config.precision
+    config = config.model_copy(update={"max_length": length, "precision": precision})
+    trained = train_stages(config, stages, plm, train, folder, dev=dev)
     if trained.diverged:
         raise UserError(f"the loss of {method} was no longer finite; give a lower learning rate.")
     trained.plm.save_pretrained(folder / "part")

@@ -82,7 +82,7 @@ def read_records(folders: Sequence[Path | str]) -> list[dict]:
         for path in paths:
             in_file = list(_read_file(path))
             if not in_file and path == folder:
-                raise UserError(f"{path} holds no record of a run; move it away, or name one that does.")
+                raise _no_record(path, "it lacks metrics, config or identity")
             for record in in_file:
                 name = record["identity"]
                 if name in records and record["metrics"] != records[name]["metrics"]:
@@ -119,21 +119,20 @@ def parse_json(text: str | bytes, place: Path | str):
     try:
         return json.loads(text)
     except ValueError as error:  # of UTF-8 too
-        raise UserError(f"{place} is not JSON ({error}); move it away or run it again.") from error
+        raise _no_record(place, str(error)) from error
+
+
+def _no_record(place: Path | str, reason: str) -> UserError:
+    return UserError(f"{place} is no record that this mtlib reads: {reason}. Move it away or run it again.")
 
 
 def _is_record(content: object) -> bool:
-    return isinstance(content, dict) and {"metrics", "config"} <= content.keys()
+    return isinstance(content, dict) and {"metrics", "config", "identity"} <= content.keys()
 
 
 def _checked(record: dict, place: Path | str) -> dict:
     if (version := record.get("schema_version")) != SCHEMA_VERSION:
-        raise UserError(
-            f"{place} has schema version {version}; this mtlib reads {SCHEMA_VERSION}. Move the record away and run it "
-            "again."
-        )
-    if "identity" not in record or "method" not in record["config"]:
-        raise UserError(f"{place} names no identity or no method; expected a record of `mtlib run`. Move it away.")
+        raise _no_record(place, f"its schema version is {version}, not {SCHEMA_VERSION}")
     return record
 
 

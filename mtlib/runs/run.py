@@ -75,16 +75,11 @@ def run(
             if state.is_main_process:
                 write_record(path, shipped)
             state.wait_for_everyone()
-        elif to_do:
-            _check_kept(keep_model, inputs.identity)
+            return path, True
+        _check_kept(keep_model, inputs.identity, path, to_do)
+        if to_do:
             _complete(inputs, path, resume, keep_model, callbacks)
-            return path, False
-    if keep_model is not None and _kept(keep_model) != inputs.identity:
-        raise UserError(
-            f"{path} is finished, but {keep_model} does not hold its model ({_kept(keep_model) or 'it is empty'}); "
-            "to train it again give another --out, and an empty folder to keep the model in."
-        )
-    return path, True
+    return path, not to_do
 
 
 def _complete(
@@ -146,9 +141,12 @@ def _evaluate(trained: Trained, inputs: Inputs) -> tuple[dict[str, dict], dict[s
     return metrics, probabilities
 
 
-def _check_kept(folder: Path | None, identity: str) -> None:
-    if folder is not None and (kept := _kept(folder)) not in (None, identity):
-        raise UserError(f"{folder} holds {kept}; give an empty folder to keep the model in, or delete it.")
+def _check_kept(folder: Path | None, identity: str, path: Path, to_do: bool) -> None:
+    """A folder for the model is empty or holds that of this very run; that of a finished run it must hold."""
+    kept = identity if folder is None else _kept(folder)
+    if kept != identity and not (to_do and kept is None):
+        finished = "" if to_do else f"; {path} is finished, so give another --out too"
+        raise UserError(f"{folder} holds {kept or 'nothing'}; give an empty folder to keep the model in{finished}.")
 
 
 def _keep(trained: Trained, folder: Path, identity: str) -> None:

@@ -6,11 +6,10 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 from accelerate import PartialState
@@ -19,7 +18,6 @@ from transformers import EarlyStoppingCallback, PrinterCallback, ProgressCallbac
 from transformers.trainer import DEFAULT_PROGRESS_CALLBACK
 
 from mtlib.contexts import precision
-from mtlib.data.tasks import Task
 from mtlib.encoding import check_max_length, tokenise
 from mtlib.errors import UserError
 from mtlib.method import Prepared, Stage, is_prepared, prepared_examples
@@ -27,7 +25,7 @@ from mtlib.methods import get_method
 from mtlib.objectives import Objective
 from mtlib.plm import SharedPLM
 from mtlib.runs import environment
-from mtlib.runs.config import RunConfig
+from mtlib.runs.config import TrainingConfig
 from mtlib.runs.inputs import Inputs
 from mtlib.runs.records import write_atomically
 from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer
@@ -57,44 +55,49 @@ class Trained:
     diverged: bool
 
 
-class Choice(NamedTuple):
-    """How the last stage's checkpoint is chosen: the one with the best accuracy on tokenised examples.
-
-    Training stops after `patience` evaluations without a better one.
-    """
-
-    examples: Dataset
-    patience: int | None = None
-
-
 def train(inputs: Inputs, work: Path, callbacks: Sequence[TrainerCallback] = ()) -> Trained:
     """Train a run's stages in the folder `work`, going on from what an interrupted call left there.
 
     Raises:
         UserError: model, method and data do not fit together; before anything is trained.
     """
-    config, rows = inputs.config, inputs.datasets["train"]
+    config = inputs.config
+    plm = pretrained(config, inputs.task.labels)
+    stages = [
+        replace(stage, prepare=tuple(preparer.reading_from(config.source) for preparer in stage.prepare))
+        for stage in get_method(config.method).stages(config.settings, config.rates, plm.tokenizer)
+    ]
+    return train_stages(config, stages, plm, inputs.datasets["train"], work, callbacks)
+
+
+def pretrained(config: TrainingConfig, labels: Iterable[str]) -> SharedPLM:
+    """The model that a training starts from, with a new head for these labels: the same one each time."""
     set_seed(config.seed)
-    plm = _pretrained(config, inputs.task)
-    stages = _stages(config, plm, len(rows))
-    read = {name for stage in stages for preparer in stage.prepare for name in preparer.reads}
-    read |= {name for stage in stages for name in stage.objective.columns}
-    examples = tokenise(rows, plm.tokenizer, config.max_length, keep=read & {*rows.column_names})
-    return train_stages(config, stages, plm, examples, work, callbacks)
+    shared = getattr(config.settings, "shared", None)
+    return SharedPLM.from_pretrained(config.model_path, id2label=dict(enumerate(labels)), shared=shared)
 
 
 def train_stages(
-    config: RunConfig,
+    config: TrainingConfig,
     stages: Sequence[Stage],
     plm: SharedPLM,
-    examples: Dataset,
+    rows: Dataset,
     work: Path,
     callbacks: Sequence[TrainerCallback] = (),
-    choice: Choice | None = None,
+    dev: Dataset | None = None,
 ) -> Trained:
-    """`train` for stages, a model and tokenised examples that are at hand."""
+    """`train` for stages, a model and rows that are at hand.
+
+    Of the last stage's checkpoints the one with the best accuracy on `dev` is taken, if that is given; training stops
+    after `config.patience` evaluations without a better one.
+    """
+    _check(config, stages, plm, rows)
+    read = {name for stage in stages for preparer in stage.prepare for name in preparer.reads}
+    read |= {name for stage in stages for name in stage.objective.columns}
+    examples = tokenise(rows, plm.tokenizer, config.max_length, keep=read & {*rows.column_names})
+    dev = dev and tokenise(dev, plm.tokenizer, config.max_length)
     revision = getattr(plm.config, "_commit_hash", None)
-    training = _Training(config, stages, examples, work, callbacks, choice)
+    training = _Training(config, stages, examples, work, callbacks, dev)
     training.prepare_early(plm)
     for stage in stages:
         plm = training.train(stage, plm)
@@ -104,34 +107,22 @@ def train_stages(
     return Trained(plm, objective, revision, training.history(), training.cost(), diverged)
 
 
-def _pretrained(config: RunConfig, task: Task) -> SharedPLM:
-    """The pretrained model with its new head, long enough for the run."""
-    shared = getattr(config.settings, "shared", None)
-    plm = SharedPLM.from_pretrained(config.model_path, id2label=dict(enumerate(task.labels)), shared=shared)
+def _check(config: TrainingConfig, stages: Sequence[Stage], plm: SharedPLM, rows: Dataset) -> None:
+    """Do model, method and data fit together?"""
+    _slices_of_a_batch(config)
     for name in ("max_length", "eval_max_length"):
-        length = getattr(config, name)
-        check_max_length(length, plm.tokenizer, task.pair, name)
+        length = getattr(config, name, config.max_length)
+        check_max_length(length, plm.tokenizer, "text_pair" in rows.column_names, name)
         if length > plm.longest:
             raise UserError(f"{name} is {length}; {config.model} reads at most {plm.longest} tokens, give no more.")
-    return plm
-
-
-def _stages(config: RunConfig, plm: SharedPLM, n_examples: int) -> tuple[Stage, ...]:
-    """The trainings of the method, checked against the model and the data."""
-    _slices_of_a_batch(config)
-    stages = get_method(config.method).stages(config.settings, config.rates, plm.tokenizer)
-    stages = tuple(
-        replace(stage, prepare=tuple(p.reading_from(config.source) for p in stage.prepare)) for stage in stages
-    )
     for stage in stages:
         stage.objective.check(plm)
         for preparer in stage.prepare:
             preparer.check(plm)
-            preparer.check_number(n_examples)
-    return stages
+            preparer.check_number(len(rows))
 
 
-def _slices_of_a_batch(config: RunConfig) -> int:
+def _slices_of_a_batch(config: TrainingConfig) -> int:
     """Into how many slices a batch is cut, over accumulation steps and processes."""
     slices = config.accumulation * PartialState(cpu=precision()["use_cpu"]).num_processes
     if config.batch_size % slices:
@@ -143,8 +134,8 @@ def _slices_of_a_batch(config: RunConfig) -> int:
 
 
 class _Training:
-    def __init__(self, config, stages, examples, work, callbacks, choice):
-        self.config, self.stages, self.examples, self.choice = config, stages, examples, choice
+    def __init__(self, config, stages, examples, work, callbacks, dev):
+        self.config, self.stages, self.examples, self.dev = config, stages, examples, dev
         self.folders = {stage.name: work / stage.name if len(stages) > 1 else work for stage in stages}
         resumed = any((f / _MODEL).exists() or last_checkpoint(f) or is_prepared(f) for f in self.folders.values())
         self.clock, self.finite = Clock(work, resumed), StopAtInfinity()
@@ -189,10 +180,7 @@ class _Training:
     def _start(self, stage: Stage, plm: SharedPLM) -> SharedPLM:
         if stage.start == "previous":
             return plm
-        set_seed(self.config.seed)  # the same new head in a resumed run, whose generators stand elsewhere
-        start = SharedPLM.from_pretrained(self.config.model_path, num_labels=plm.config.num_labels, shared=plm.shared)
-        start.config.id2label, start.config.label2id = plm.config.id2label, plm.config.label2id
-        return start
+        return pretrained(self.config, plm.config.id2label.values())
 
     def _prepared(self, stage: Stage, start: SharedPLM, previous: SharedPLM) -> Prepared:
         if not stage.prepare:
@@ -210,8 +198,8 @@ class _Training:
         steps = stage.steps or max(1, round(-(-len(examples) // config.batch_size) * epochs))
         log_every = max(1, steps // 100)
         save_every = log_every * max(1, round(max(50, steps / 10) / log_every))  # or a resumed log would lack steps
-        choice, more = self.choice if stage is self.stages[-1] else None, {}
-        if choice is not None:
+        dev, more = self.dev if stage is self.stages[-1] else None, {}
+        if dev is not None:
             more = {"eval_strategy": "steps", "eval_steps": save_every, "load_best_model_at_end": True,
                     "metric_for_best_model": "accuracy", "per_device_eval_batch_size": 64}  # fmt: skip
         arguments = ObjectiveArguments(
@@ -238,12 +226,12 @@ class _Training:
             **more,
         )
         trainer = ObjectiveTrainer(plm, stage.objective, arguments, examples, callbacks=self.callbacks, **(
-            {} if choice is None else {"eval_dataset": choice.examples, "compute_metrics": _accuracy}
+            {} if dev is None else {"eval_dataset": dev, "compute_metrics": _accuracy}
         ))  # fmt: skip
-        if choice is None:
+        if dev is None:
             trainer.add_callback(SeldomSaves())
-        elif choice.patience:
-            trainer.add_callback(EarlyStoppingCallback(choice.patience))
+        elif config.patience:
+            trainer.add_callback(EarlyStoppingCallback(config.patience))
         for stock in (PrinterCallback, DEFAULT_PROGRESS_CALLBACK):
             trainer.remove_callback(stock)
         if not arguments.disable_tqdm:

@@ -34,10 +34,8 @@ class RayEngine:
         self, store: "Store", address: str = "auto", cpus: float = 1, gpus: float | None = None, retries: int = 2
     ):
         os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "3")  # 20, its default, are a quarter of an hour of silence
-        try:
-            import ray
-        except ImportError as error:
-            raise UserError("--engine ray needs Ray on every machine: `pip install 'mtlib[cluster]'`.") from error
+        import ray
+
         self._ray, self._store, self._references = ray, store, {}
         self._connected_here = not ray.is_initialized()
         if self._connected_here:

@@ -30,14 +30,14 @@ class Store:
     """
 
     def __init__(self, out: str):
-        try:
+        self.address = out
+        with self._errors("write to"):  # an address of no file system that is installed
             self._system, self._root = fsspec.url_to_fs(out)
-        except (ImportError, ValueError) as error:
-            raise UserError(f"cannot write to {out}: {error}") from error
         self._far = not isinstance(self._system, LocalFileSystem)
         name = hashlib.sha256(out.encode()).hexdigest()[:10]
         self.folder = Path(tempfile.gettempdir(), f"mtlib-{os.getuid()}", name) if self._far else Path(self._root)
-        self.address = out if self._far else str(self.folder)
+        if not self._far:
+            self.address = str(self.folder)
 
     def check_writable(self) -> None:
         """Raise `UserError` where a record could not be written."""

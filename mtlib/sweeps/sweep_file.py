@@ -19,15 +19,17 @@ import itertools
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import yaml
+from pydantic import BaseModel, Field
 
 from mtlib.errors import UserError, one_of
 from mtlib.runs.config import NAMES, RunConfig, all_settings, configure, read_by
 
 _PLURAL = {"task": "tasks", "method": "methods", "model": "models", "seed": "seeds"}  # as they stand in the file
 KEYS = {_PLURAL.get(name, name): name for name in all_settings()}
-_NEEDED = {"tasks": "[sentiment, nli]", "methods": "[fine_tuning, mask_tuning]"}  # each with an example
+_NEEDED = ("tasks", "methods")
 
 
 def expand(file: Path, **instead: str) -> list[RunConfig]:
@@ -37,24 +39,19 @@ def expand(file: Path, **instead: str) -> list[RunConfig]:
 
     Args:
         file: the sweep file.
-        instead: values for keys that the file has outside its grids, in place of its own.
+        instead: values for keys, in place of those that the file has outside its grids.
 
     Raises:
         UserError: naming the file, the value and what was expected.
     """
-    common = _load(file)
-    for key in instead.keys() - common.keys():
-        raise UserError(f"{file} has no {key} outside its grids that {instead[key]!r} could replace; write it there.")
+    common, grids = _load(file)
     common |= instead
-    grids = common.pop("grids", [{}])
-    if not (isinstance(grids, list) and grids and all(isinstance(own, dict) for own in grids)):
-        raise UserError(
-            f"{file}: grids is {grids!r}; expected a list of grids, each with settings: `- {{methods: fine_tuning}}`."
-        )
     runs, read_anywhere = {}, set()
     for number, own in enumerate(grids, start=1):
         place = str(file) if grids == [{}] else f"{file}, grid {number}"
-        _check_keys(place, common | own)
+        for key in common | own:
+            if key not in KEYS:
+                raise UserError(f"{place}: unknown key {key!r}; {one_of(key, ['grids', *KEYS])}")
         try:
             read = set()
             for values in _combinations(common | own):
@@ -73,17 +70,15 @@ def expand(file: Path, **instead: str) -> list[RunConfig]:
 
 def _combinations(entries: Mapping) -> Iterable[dict]:
     """Every combination of the settings' values; tasks are the outermost loop."""
+    entries = dict.fromkeys(_NEEDED) | entries
     grid = {name: _values(key, entries[key]) for key, name in KEYS.items() if key in entries}
     return (dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values()))
 
 
 def _values(key: str, entry: object) -> list:
-    if key == "seeds" and type(entry) is int:
-        if entry < 1:
-            raise UserError(f"seeds is {entry}; expected a number of seeds, 1 or more, or a list of them.")
-        entry = list(range(entry))
+    given, entry = entry, list(range(entry)) if key == "seeds" and type(entry) is int else entry
     if entry == []:
-        raise UserError(f"{key} is an empty list; expected at least one value (null for the default).")
+        raise UserError(f"{key} is {given!r}; expected at least one value (null for the default).")
     several = isinstance(entry, list) and not (key == "sets" and all(isinstance(name, str) for name in entry))
     return [_typed(KEYS[key], value) for value in (entry if several else [entry])]
 
@@ -94,31 +89,22 @@ def _typed(name: str, value: object) -> object:
     return os.path.abspath(value) if is_path and Path(value).exists() else value
 
 
-# ------------------------------------------------------------------------------------------- what a person gets wrong
-
-
-def _check_keys(place: str, entries: Mapping) -> None:
-    for key in entries:
-        if key not in KEYS:
-            raise UserError(f"{place}: unknown key {key!r}; {one_of(key, ['grids', *KEYS])}")
-    for key, example in _NEEDED.items():
-        if key not in entries:
-            raise UserError(f"{place}: {key} is missing; expected a list, for example `{key}: {example}`.")
-
-
 def _check_read(place: str, entries: Mapping, read: Iterable[str]) -> None:
     for key, entry in entries.items():
         if KEYS[key] not in read and any(value is not None for value in _values(key, entry)):
             raise UserError(f"{place}: none of its runs reads {key}; leave it out.")
 
 
-def _load(file: Path) -> dict:
+class _File(BaseModel, extra="allow"):
+    grids: list[dict[str, Any]] = Field([{}], min_length=1)
+
+
+def _load(file: Path) -> tuple[dict, list[dict]]:
+    """What stands outside its grids, and the grids."""
     try:
-        entries = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{file}: {getattr(error, 'strerror', None) or error}; expected a sweep file.") from error
-    except yaml.YAMLError as error:
-        raise UserError(f"{file} is not YAML: {' '.join(str(error).split())}") from error
-    if not isinstance(entries, dict):
-        raise UserError(f"{file}: expected `key: value` lines, not a {type(entries).__name__}.")
-    return entries
+        entries = _File.model_validate(yaml.safe_load(file.read_text(encoding="utf-8")))
+    except (OSError, ValueError, yaml.YAMLError) as error:  # UnicodeDecodeError and ValidationError are ValueErrors
+        raise UserError(
+            f"{file} is no sweep file, which maps settings to values: {' '.join(str(error).split())}"
+        ) from error
+    return dict(entries.model_extra), entries.grids

@@ -38,13 +38,11 @@ def test_every_format_gives_the_same_rows(tmp_path, ending):
     assert file.told().endswith("rows left out: 1 without a text, 1 without a label.")
 
 
-def test_pairs_and_the_training_sets_labels(tmp_path):
+def test_pairs(tmp_path):
     path = tmp_path / "pairs.csv"
     path.write_text("a,b,same\nx,y,yes\nz,,no\n")
-    dataset = read_table(path, ["a", "b"], "same", names=["yes", "no", "perhaps"])
+    dataset = read_table(path, ["a", "b"], "same")
     assert dataset.to_dict() == {"text": ["x"], "text_pair": ["y"], "label": [0]}
-    with pytest.raises(UserError, match="has the label 'yes'; expected one of no, y"):
-        read_table(path, ["a", "b"], "same", names=["no", "y"])
 
 
 def test_a_saved_sets_numbers_have_their_names(tmp_path):
@@ -54,7 +52,7 @@ def test_a_saved_sets_numbers_have_their_names(tmp_path):
     rows.save_to_disk(tmp_path / "set")
     assert read_table(tmp_path / "set", "text", "label").features["label"].names == ["no", "yes"]
     Dataset.from_dict({"x": [1]}).save_to_disk(tmp_path / "both" / "train")
-    with pytest.raises(UserError, match="no data set that"):
+    with pytest.raises(UserError, match=r"both cannot be read as a saved Dataset: .*neither"):
         read_table(tmp_path / "both", "text", "label")
 
 
@@ -87,7 +85,6 @@ def test_chunks_are_one_table(tmp_path, monkeypatch):
         ("a.jsonl", b"review,stars\nx,1\n", "that its ending says: "),
         ("a.parquet", b"review,stars\nx,1\n", "that its ending says: "),
         ("a.xlsx", b"PK", "ends in '.xlsx'; expected one of .csv"),
-        ("a.csv", b"review,stars\n,1\n", "no rows with a text and a label"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_one_line(tmp_path, name, content, message):
@@ -98,7 +95,7 @@ def test_what_is_wrong_with_a_file_is_one_line(tmp_path, name, content, message)
 
 
 def test_a_file_that_is_not_there(tmp_path):
-    with pytest.raises(UserError, match=r"none\.csv cannot be read: No such file"):
+    with pytest.raises(UserError, match=r"none\.csv cannot be read .*: No such file"):
         read_table(tmp_path / "none.csv", "review", "stars")
     with pytest.raises(UserError, match="expected one column of texts, or two"):
         TableFile(tmp_path, ["a", "b", "c"], "stars")

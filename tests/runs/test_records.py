@@ -1,7 +1,6 @@
 """Records: what identifies one, and what is read back from a file."""
 
 import json
-import re
 import sys
 from collections.abc import Mapping
 
@@ -75,16 +74,14 @@ def test_two_results_of_one_run_are_never_mixed_up(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"schema_version": SCHEMA_VERSION + 1}, "has schema version 3; this mtlib reads 2. Move the record away"),
-        ({"identity": None}, "names no identity or no method; expected a record of `mtlib run`"),
-        ({"config": {"task": "nli"}}, "names no identity or no method; expected a record of `mtlib run`"),
-        ({"metrics": None}, "holds no record of a run"),
+        ({"schema_version": SCHEMA_VERSION + 1}, "its schema version is 3, not 2"),
+        ({"identity": None}, "it lacks metrics, config or identity"),
     ],
 )
 def test_a_file_that_is_no_record_of_this_version_is_refused(change, message, tmp_path):
     record = write_record(tmp_path / "record.json") | change
     (tmp_path / "record.json").write_text(json.dumps({name: value for name, value in record.items() if value}))
-    with pytest.raises(UserError, match=re.escape(f"{tmp_path / 'record.json'} {message}")):
+    with pytest.raises(UserError, match=f"record.json is no record that this mtlib reads: {message}"):
         read_records([tmp_path / "record.json"])
 
 
@@ -102,10 +99,10 @@ def test_a_torn_file_is_named_with_its_line(tmp_path):
     write_record(path)
     with open(path, "ab") as file:
         file.write(b'\n{"torn": ')
-    with pytest.raises(UserError, match=r"records\.jsonl, line 3, is not JSON"):
+    with pytest.raises(UserError, match=r"records\.jsonl, line 3, is no record"):
         read_records([tmp_path])
     path.write_bytes(b"\xff\xfe")
-    with pytest.raises(UserError, match=r"records\.jsonl, line 1, is not JSON"):
+    with pytest.raises(UserError, match=r"records\.jsonl, line 1, is no record"):
         read_records([tmp_path])
 
 

@@ -141,14 +141,14 @@ def test_kept_model_can_be_loaded(testbed, model, tmp_path):
     run(config(model, epochs=1), out, keep_model=kept)
     assert SharedPLM.from_pretrained(kept).config.id2label == {0: "negative", 1: "positive"}
     assert run(config(model, epochs=1), out, keep_model=kept)[1]
-    with pytest.raises(UserError, match=r"is finished, but .*kept too does not hold its model .it is empty."):
+    with pytest.raises(UserError, match=r"kept too holds nothing; .*json is finished, so give"):
         run(config(model, epochs=1), out, keep_model=tmp_path / "kept too")
     # another run's model is neither taken for this one's nor overwritten
     before = {path.name: path.read_bytes() for path in kept.iterdir()}
     with pytest.raises(UserError, match=r"kept holds .*; give an empty folder"):
         run(config(model, epochs=1, seed=1), out, keep_model=kept)
     run(config(model, epochs=1, seed=1), out)
-    with pytest.raises(UserError, match="kept does not hold its model"):
+    with pytest.raises(UserError, match=r"kept holds .* is finished"):
         run(config(model, epochs=1, seed=1), out, keep_model=kept)
     assert {path.name: path.read_bytes() for path in kept.iterdir()} == before
     (tmp_path / "notes").mkdir()
@@ -222,10 +222,9 @@ class TestBadInput:
             ({"masking": "words"}, "masking is 'words'"),
             ({"seed": 2**32}, "seed is 4294967296"),
             ({"epochs": float("inf")}, "epochs is inf"),
-            ({"sets": ("testbed_sentiment",) * 2}, "names a set twice"),
             (
                 {"sets": ("sst3",)},
-                "'sst3' is no evaluation set of sentiment from 'testbed'; expected testbed_sentiment",
+                "'sst3' is no evaluation set of sentiment from 'testbed'; expected one of testbed_sentiment",
             ),
             ({"splits": {"hans": "dev"}}, "'hans' is no evaluation set"),
         ],
@@ -233,10 +232,6 @@ class TestBadInput:
     def test_configuration(self, model, changes, message):
         with pytest.raises(UserError, match=message):
             config(model, **changes)
-
-    def test_split(self, model, tmp_path):
-        with pytest.raises(UserError, match="imdb_contrast has no split 'train'"):
-            config(model, source=str(tmp_path), splits={"imdb_contrast": "train"})
 
     def test_more_examples_than_there_are(self, testbed, model, tmp_path):
         with pytest.raises(UserError, match="train_size is 65, but testbed_sentiment_train has 64"):

@@ -42,7 +42,7 @@ def test_dry_run_without_the_data(tmp_path):
     file = write(tmp_path, f"tasks: sentiment\nmethods: fine_tuning\nsource: {tmp_path}")
     output = call("sweep", file, "--dry-run", "--out", tmp_path / "out")
     assert "cannot tell whether it is there" in output and "not found in" in output
-    with pytest.raises(UserError, match=r"sweep\.yaml: .*not found in"):
+    with pytest.raises(UserError, match="not found in"):
         call("sweep", file, "--out", tmp_path / "out")
 
 
@@ -74,7 +74,7 @@ def test_one_run_that_cannot_be_read_leaves_the_others_known(tmp_path):
     )
     output = call("sweep", write(tmp_path, text), "--dry-run", "--out", tmp_path / "out")
     assert "has no file *train*.conllu" in output and output.count("?  ") == 1 and output.count("with mtlib") == 1
-    with pytest.raises(UserError, match=r"sweep\.yaml: .*has no file \*train\*\.conllu"):
+    with pytest.raises(UserError, match=r"has no file \*train\*\.conllu"):
         call("sweep", tmp_path / "sweep.yaml", "--out", tmp_path / "out")
 
 

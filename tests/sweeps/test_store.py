@@ -74,7 +74,7 @@ def test_a_record_that_is_not_json(place):
     train(place)
     (place.folder / "a.json").write_text("{")
     for read in (lambda: place.finish("a.json"), lambda: place.state("a.json"), place.records):
-        with pytest.raises(UserError, match=r"a\.json in .* is not JSON .*; move it away or run it again"):
+        with pytest.raises(UserError, match=r"a\.json in .* is no record .*Move it away or run it again"):
             read()
 
 

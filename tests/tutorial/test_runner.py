@@ -45,7 +45,6 @@ def call(*arguments):
         ("-p n=None", "parameter n is 'None'; expected int"),
         ("-p most=some", r"parameter most is 'some'; expected Optional[int]"),
         ("-p n", "-p is 'n'; expected NAME=VALUE"),
-        ("-p profile=smoke", "give the profile with --profile"),
         ("--publish -p n=2", "--publish stores a fresh run of the cpu profile"),
     ],
 )
