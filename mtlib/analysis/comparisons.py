@@ -11,6 +11,7 @@ in their seed alone.
 """
 
 import itertools
+import json
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -59,6 +60,7 @@ class Comparison(BaseModel):
     source: str | None = Field(
         None, description="of the test sets, for what single examples say: testbed, hub, a folder"
     )
+    examples: str | None = Field(None, description="a .json in data/results with what they said: see `of_examples`")
     paper: dict[str, str] = Field({}, description="`model`, and the row of the paper's Table III of each arm")
 
     @model_validator(mode="after")
@@ -93,12 +95,14 @@ class Comparison(BaseModel):
         return self._at_best(groups)
 
     def frame(self) -> pandas.DataFrame:
-        """A line for each run and set: see `frame`. With `source` `auroc` too, where probabilities were kept."""
+        """A line for each run and set: see `frame`. With `source` or `examples` `auroc` too."""
         arms, records = zip(*self.runs, strict=True) if self.runs else ((), ())
         scores = frame(records, arms)
         scores = scores.assign(**{name: None for name in self.by if name not in scores})
         if self.source is not None:
             scores = scores.join(pandas.DataFrame(map(self._areas, scores["identity"], scores["set"])))
+        elif self.examples is not None:
+            scores = scores.merge(pandas.DataFrame(self._kept["auroc"]), "left", ["identity", "set"])
         return scores[scores["set"].isin(self.sets)].reset_index(drop=True) if self.sets else scores
 
     @property
@@ -155,8 +159,10 @@ class Comparison(BaseModel):
     def bootstrap(self, measure: str = "accuracy", draws: int = 1000) -> pandas.DataFrame:
         """Differences to the base with 95 % intervals over examples and seeds, where both arms kept probabilities.
 
-        Needs `source`. `measure`: "accuracy" (of the edited halves in sets of pairs) or "both" halves.
+        Needs `source` or `examples`. `measure`: "accuracy" (of the edited halves in sets of pairs) or "both" halves.
         """
+        if self.source is None:
+            return pandas.DataFrame(self._kept["bootstrap"]).query("measure == @measure").drop(columns="measure")
         runs, lines = self.frame().query("set != @HELD_OUT"), []
         runs = runs.assign(right=list(map(self._right, runs["identity"], runs["set"], [measure] * len(runs))))
         for (name, *values), here in runs.dropna(subset="right").groupby(["set", *self.by], sort=False, dropna=False):
@@ -170,6 +176,19 @@ class Comparison(BaseModel):
                                   "n": min(len(first), len(second)), "items": len(first.iloc[0]),
                                   **dict(zip(("mean", "low", "high"), shift, strict=True))})  # fmt: skip
         return pandas.DataFrame(lines)
+
+    def of_examples(self) -> dict[str, list[dict]]:
+        """What needs the test sets, as data that does without them: AUROC of each run, and both bootstraps."""
+        scores, columns = self.frame(), ["identity", "set", "auroc", "auroc_original", "auroc_both"]
+        areas = scores.dropna(subset="auroc")[columns].round(3)
+        shifts = pandas.concat(self.bootstrap(name).assign(measure=name) for name in ("accuracy", "both"))
+        shifts = shifts[shifts["n"] >= intervals.FEWEST_SEEDS]
+        tables = {"auroc": areas, "bootstrap": shifts.round(3)}
+        return {name: json.loads(table.to_json(orient="records")) for name, table in tables.items()}
+
+    @cached_property
+    def _kept(self) -> dict[str, list[dict]]:
+        return json.loads((_RESULTS / self.examples).read_text())
 
     def table(self, task: str | None = None) -> pandas.DataFrame:
         """What a person reads, of one task (default: the first): a row for each arm, and for each value of `by`.

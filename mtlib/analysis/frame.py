@@ -12,7 +12,7 @@ from mtlib.methods import METHODS
 from mtlib.methods.bias_models import bias_for
 from mtlib.runs.inputs import HELD_OUT
 
-MEASURES = ("accuracy", "original", "both", "consistency", "balanced")  # in per cent; see `frame`
+MEASURES = ("accuracy", "original", "both", "consistency", "balanced", "positive")  # in per cent; see `frame`
 _HEADING = ["task", "source", "model"]
 _NOT_OF_AN_ARM = (*_HEADING, "seed", "sets", "splits")
 
@@ -27,7 +27,8 @@ def frame(records: Iterable[dict], arms: Sequence[str] | None = None) -> pandas.
     Columns: `arm`, the run's settings, `rates` in words, `set`, `kind` ("id" or "ood"); in per cent `accuracy` and
     `majority` (the best constant answer's), `balanced` (mean over the gold labels) and `guess` (what guessing has of
     it); of sets of pairs, whose accuracy is on the edited halves, `original`, `both` (all halves) and `consistency`
-    (both right); `correct` of `n`; `steps`, `seconds` of training, `memory_mb`; `identity`.
+    (both right); in sentiment `positive`, the share of these answers among those that `accuracy` counts; `correct` of
+    `n`; `steps`, `seconds` of training, `memory_mb`; `identity`.
     """
     records = list(records)
     lines = [
@@ -111,6 +112,9 @@ def measures(metrics: dict) -> dict:
     shares = {name: metrics.get(name) for name in ("accuracy", "majority", "original", "consistency")}
     if by_label:
         shares |= {"balanced": fmean(by_label), "guess": 1 / len(by_label)}
+    if (labels := metrics.get("per_label", {})).keys() == {"positive", "negative"}:
+        wrong = labels["negative"]["n"] - labels["negative"]["correct"]
+        shares["positive"] = (labels["positive"]["correct"] + wrong) / metrics["n"]
     if "pairs" in metrics:
         shares["both"] = (metrics["original_correct"] + metrics["correct"]) / (2 * metrics["pairs"])
     in_per_cent = {name: None if share is None else 100 * share for name, share in shares.items()}

@@ -10,8 +10,10 @@ In a page a table stands between two comments; the first says, in YAML, what it 
     ...
     <!-- end -->
 
-`arms` and `columns` choose rows and columns of `Comparison.table` and rename them. With `claims` in their place, a list
-of `{claim, comparison, arm, base, set, setting}`, a row is a claim of the paper's and what came of it.
+`arms` and `columns` choose rows and columns of `Comparison.table` and rename them. With `measures`, a map of "set
+measure" to words, in place of `columns` the arms are columns and the measures rows, with Welch's 95 % interval of each
+difference to the first arm and, where a bootstrap is kept, the one over items and seeds. With `claims: all` a row is a
+claim of the paper's and what came of it (`mtlib.analysis.claims`).
 """
 
 import re
@@ -19,10 +21,12 @@ import re
 import pandas
 import yaml
 
-from mtlib.analysis import comparisons
-from mtlib.analysis.intervals import Difference
+from mtlib.analysis import comparisons, intervals
+from mtlib.analysis.claims import MODELS, claims
+from mtlib.analysis.intervals import BETTER, OPEN, WORSE, Difference
 
 _BLOCK = re.compile(r"(<!-- table\n)(.*?)(-->\n)(?:.*?)(<!-- end -->)", flags=re.S)
+_ANSWERS = {BETTER: "better", WORSE: "worse", OPEN: "no"}
 
 
 def filled(page: str) -> str:
@@ -32,7 +36,7 @@ def filled(page: str) -> str:
 
 def _markdown(spec: str) -> str:
     content = yaml.safe_load(spec)
-    table = _of_claims(content["claims"]) if "claims" in content else _chosen(**content)
+    table = _of_claims() if "claims" in content else (_of_measures if "measures" in content else _chosen)(**content)
     lines = [list(table.columns), ["---"] * len(table.columns), *table.astype(str).to_numpy().tolist()]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
@@ -42,23 +46,38 @@ def _chosen(comparison: str, arms: dict, columns: dict, task: str | None = None)
     return table.rename(index=arms, columns=columns).reset_index().fillna("")
 
 
-def _of_claims(claims: list[dict]) -> pandas.DataFrame:
+def _of_measures(comparison: str, arms: dict, measures: dict) -> pandas.DataFrame:
+    compared, rows = comparisons.load(comparison), []
+    scores, (base, *others) = compared.frame(), arms
+    for place, words in measures.items():
+        name, measure = place.split()
+        values = scores[scores["set"] == name].pivot(index="seed", columns="arm", values=measure)
+        row = {"in per cent": words, arms[base]: f"{values[base].mean():.1f}"}
+        over_items = compared.bootstrap(measure) if measure in ("accuracy", "both") else pandas.DataFrame()
+        for arm in others:
+            row[arms[arm]] = f"{values[arm].mean():.1f}"
+            row["difference" + " " * len(row)] = intervals.difference(values[arm], values[base], paired=False).text()
+            kept = over_items[(over_items["set"] == name) & (over_items["arm"] == arm)] if len(over_items) else []
+            ends = [f"[{line.low:+.1f}, {line.high:+.1f}]" for line in kept.itertuples()] if len(kept) else [""]
+            row["items and seeds" + " " * len(row)] = ends[0]
+        rows.append(row)
+    return pandas.DataFrame(rows).rename(columns=str.strip)
+
+
+def _of_claims() -> pandas.DataFrame:
     rows = []
-    for claim in claims:
-        shifts = comparisons.load(claim["comparison"]).differences()
-        wanted = [shifts[name] == claim[name] for name in ("arm", "base", "set")]
-        line = next(shifts[wanted[0] & wanted[1] & wanted[2]].itertuples())
+    for line in claims().to_dict("records"):
+        effects = [f"{line[model]:+.1f}" for model in MODELS if pandas.notna(line[model])]
+        answers = [line[f"{model}?"] for model in MODELS if line[f"{model}?"]]
         rows.append(
             {
-                "claim": claim["claim"],
-                "paper": "" if pandas.isna(line.paper) else f"{line.paper:+.1f}",
-                "here": Difference(line.mean, line.low, line.high, line.n).text(),
-                "better?": _ANSWERS.get(line.verdict, line.verdict),
-                "the paper's gain?": line.claim,
-                "setting": f"{claim['setting']}, {line.n} seeds",
+                "better on": line["claim"],
+                "paper: BERT, RoBERTa, BART": ", ".join(effects),
+                "here": Difference(line["mean"], line["low"], line["high"], line["n"]).text(),
+                "excludes 0?": _ANSWERS[line["verdict"]],
+                "excludes the paper's?": answers[0] if len({*answers}) == 1 else ", ".join(answers),
+                "seeds": line["n"],
+                "setting": line["setting"],
             }
         )
     return pandas.DataFrame(rows)
-
-
-_ANSWERS = {"significantly better": "yes", "significantly worse": "no", "not significantly different": "open"}

@@ -1,5 +1,6 @@
 """`tables` and `bundle`: what is made of finished runs' records."""
 
+import json
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -31,6 +32,9 @@ def tables(
     ] = None,
     every: Annotated[bool, typer.Option("--list", help="only name the comparisons, with a line each")] = False,
     form: Annotated[Form, typer.Option("--format", help="csv: a line for each run and set")] = Form.terminal,
+    source: Annotated[
+        str | None, typer.Option(help="of the test sets: print JSON of AUROC and of a bootstrap over examples")
+    ] = None,
 ) -> None:
     """Accuracy of each arm on each set, differences to the base with their intervals, and what they say."""
     import pandas
@@ -44,8 +48,10 @@ def tables(
         _print_plain(comparisons.frame(read_records(records)), form)
     else:
         for name in names or comparisons.names():
-            comparison = comparisons.load(name, records or ())
-            if names or all(path.exists() for path in comparison.paths):
+            comparison = comparisons.load(name, records or (), source)
+            if source is not None:
+                print(json.dumps(comparison.of_examples()))
+            elif names or all(path.exists() for path in comparison.paths):
                 _print_comparison(comparison, form)
 
 

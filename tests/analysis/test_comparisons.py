@@ -208,7 +208,7 @@ class TestCommand:
         assert "| shortcut in 90 % of training | 1 | 80.0 | 50.0 | 60.0 |" in output
 
 
-def test_probabilities_give_auroc_and_intervals_over_items_and_seeds(tmp_path):
+def test_probabilities_give_auroc_and_intervals_over_items_and_seeds(tmp_path, monkeypatch):
     rows = load("testbed_contrast", "testbed")
     gold, generator = np.array(rows["label"]), np.random.default_rng(0)
     arms = {"fine_tuning": 0.6, "mask_tuning": 0.9}
@@ -236,3 +236,10 @@ def test_probabilities_give_auroc_and_intervals_over_items_and_seeds(tmp_path):
         assert 20 < line.low < line.mean < line.high < 40
     halves = scores[["accuracy", "original"]].mean(axis="columns")
     assert scores["both"].to_numpy() == pytest.approx(halves.to_numpy())
+    # what is kept as data stands in for the test sets
+    kept = comparison.of_examples()
+    monkeypatch.setattr(comparisons, "_RESULTS", tmp_path)
+    (tmp_path / "kept.json").write_text(json.dumps(kept))
+    without = comparison.model_copy(update={"source": None, "examples": "kept.json"})
+    assert without.frame()["auroc"].to_numpy() == pytest.approx(scores["auroc"].to_numpy(), abs=1e-3)
+    assert without.bootstrap("both")["mean"].item() == pytest.approx(line.mean, abs=1e-3)

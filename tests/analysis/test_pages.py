@@ -3,9 +3,11 @@
 import re
 from pathlib import Path
 
+import pandas
 import pytest
+from scipy.stats import ttest_ind
 
-from mtlib.analysis import pages
+from mtlib.analysis import comparisons, pages
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ["README.md", "data/results/REPORT.md"]
@@ -17,10 +19,27 @@ def test_tables_are_those_of_the_records(page):
     assert pages.filled(text) == text
 
 
-def test_a_table_of_claims_by_hand():
-    spec = "claims: [{claim: c, comparison: base, arm: Mask-tuning, base: fine-tuning, set: imdb_contrast, setting: s}]"
-    row = pages.filled(f"<!-- table\n{spec}\n-->\n<!-- end -->").split("\n")[6]
-    assert row == "| c | +3.7 | -2.3 [-6.3, +1.6] | open | excluded | s, 5 seeds |"
+def rows(spec: str) -> list[str]:
+    return pages.filled(f"<!-- table\n{spec}\n-->\n<!-- end -->").split("-->")[1].strip("\n<!- end").split("\n")[2:]
+
+
+def test_a_claim_has_welchs_interval_and_the_effects_of_three_models():
+    def of(arm: str) -> pandas.Series:
+        return scores[scores["arm"] == arm]["accuracy"]
+
+    scores = comparisons.load("decisive").frame().query("set == 'imdb_contrast'")
+    low, high = ttest_ind(of("Mask-tuning"), of("fine-tuning"), equal_var=False).confidence_interval()
+    here = f"{of('Mask-tuning').mean() - of('fine-tuning').mean():+.1f} [{low:+.1f}, {high:+.1f}]"
+    wanted = f"| +3.7, +4.0, +0.5 | {here} | no | excluded, excluded, open | 5 | the same |"
+    assert rows("claims: all")[1].endswith(wanted)
+
+
+def test_measures_are_rows_with_the_kept_bootstrap():
+    places = "{imdb_contrast accuracy: edited, imdb_contrast auroc: AUROC}"
+    spec = f"comparison: decisive\narms: {{fine-tuning: ft, Mask-tuning: mt}}\nmeasures: {places}"
+    edited, area = rows(spec)
+    assert re.fullmatch(r"\| edited \| 85.5 \| 84.5 \| -1.1 \[-2.6, \+0.5\] \| \[-3.\d, \+1.\d\] \|", edited)
+    assert area == "| AUROC | 94.7 | 91.9 | -2.8 [-3.7, -2.0] |  |"
 
 
 def test_decimals_in_the_report_stand_in_its_tables():

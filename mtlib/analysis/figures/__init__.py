@@ -1,19 +1,27 @@
 """Every plot, in one look: shown or saved with a sentence that says what it shows. All return figure and sentence."""
 
+import pandas
 from matplotlib.figure import Figure
 
 from mtlib.analysis import comparisons
+from mtlib.analysis.figures.front import front
 from mtlib.analysis.figures.results import accuracy, curve, differences
 from mtlib.analysis.figures.style import save, show
 
-__all__ = ["accuracy", "curve", "differences", "save", "show"]
+__all__ = ["accuracy", "curve", "differences", "front", "save", "show"]
 
 
 def standard() -> dict[str, tuple[Figure, str]]:
     """The figures of `python -m mtlib figures`, by name. (figures/method is a drawing, and stays as it is.)"""
     load = comparisons.load
+    base_sized = pandas.concat([load("base").frame(), load("decisive").frame()])
     return {
-        "base": differences(load("base"), "Base-sized model, SST-2 and edited reviews: difference to fine-tuning"),
+        "front": front(),
+        "data": curve(
+            base_sized.query("arm in ['fine-tuning', 'Mask-tuning'] and epochs == 3"), "train_size",
+            title="Base-sized model: more phrases (two experiments, see the report)",
+            xlabel="training phrases of SST-2",
+        ),
         "sizes": curve(
             load("sizes").frame(), "train_size", title="Bundled model: more phrases, and so more steps",
             xlabel="training phrases of SST-2",
