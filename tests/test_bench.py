@@ -7,7 +7,6 @@ import pytest
 from typer.testing import CliRunner
 
 from mtlib import bench, cli
-from mtlib.errors import UserError
 
 
 def made_up(ours: list[float], theirs: list[float]):
@@ -59,15 +58,3 @@ def test_command_measures_and_writes_a_new_file(tmp_path, monkeypatch):
     assert written["environment"]["torch"] and written["quick"] and written["measured"][0]["name"] == "made_up"
     assert "is there already" in str(call("made_up", "--json", path).exception)
     assert json.loads(path.read_text()) == written
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["speed"], "benchmark is 'speed'; expected one of step"),
-        (["--throughput", "big"], "shape is 'big'; expected one of bert-base"),
-    ],
-)
-def test_unknown_names(arguments, message):
-    result = call(*arguments)
-    assert isinstance(result.exception, UserError) and message in str(result.exception)

@@ -11,7 +11,6 @@ from mtlib import cli
 from mtlib.cli import checkout
 from mtlib.data import sources
 from mtlib.errors import UserError
-from mtlib.methods.table3 import MaskTuningSettings
 from mtlib.paths import DATA_DIR
 from mtlib.runs.config import all_settings
 from mtlib.runs.records import read_records
@@ -50,25 +49,6 @@ def test_run_then_tables(testbed, model, tmp_path):  # noqa: F811
         middle, last = cut["history"]
         assert len(long["history"]) > 2 and middle in long["history"] and last == long["history"][-1]
         assert cut | {"history": []} == long | {"history": []}
-
-
-def test_options_reach_the_configuration(monkeypatch, tmp_path):
-    seen = []
-
-    def remember(config, out, resume, keep_model, fresh):
-        seen.append(config)
-        raise UserError("far enough")
-
-    monkeypatch.setattr("mtlib.runs.run.run", remember)
-    with pytest.raises(UserError, match="far enough"):
-        call(
-            *("run", "--task", "sentiment", "--method", "mask_tuning", "--source", tmp_path, "--seed", 7),
-            *("--alpha", 0.3, "--mask-rate", 0.1, "--separate", "--update", "alternating"),
-            *("--sets", "imdb_contrast", "--sets", "sst2", "--split", "imdb_contrast=test"),
-        )
-    (config,) = seen
-    assert config.settings == MaskTuningSettings(mask_rate=0.1, alpha=0.3, shared=False, update="alternating")
-    assert config.sets == ("imdb_contrast", "sst2") and config.splits == {"imdb_contrast": "test"} and config.seed == 7
 
 
 def test_every_setting_has_an_option():
@@ -139,12 +119,6 @@ def test_help_imports_nothing_heavy():
         "import sys, mtlib.cli; print([m for m in ('torch', 'transformers', 'datasets', 'scipy') if m in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
-
-
-def test_help_groups_the_commands():
-    lines = [re.sub(r"[│─╭╮]", "", line).split() for line in call("--help").splitlines()]
-    heads = [lines.index(group.split()) for group in cli.COMMANDS]
-    assert heads == sorted(heads) and [words[:1] for words in lines].index(["run"]) in range(heads[0], heads[1])
 
 
 def test_a_misspelt_command_is_told_the_right_one():

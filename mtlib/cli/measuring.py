@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 from mtlib.cli.terminal import JsonFile, Model, Source, Task, print_line, print_table, write_json
-from mtlib.settings import ENGLISH_PIPELINE
 
 
 def bench(
@@ -49,8 +48,6 @@ def policies(
     examples: Annotated[
         int | None, typer.Option(min=1, help="of these, how many are looked at", show_default="all")
     ] = None,
-    seed: Annotated[int, typer.Option(help="of what policies learn, and of the masks")] = 0,
-    spacy_pipeline: Annotated[str, typer.Option(help="that finds named entities for salient_spans")] = ENGLISH_PIPELINE,
     json_file: JsonFile = None,
 ) -> None:
     """What each masking policy masks in training texts; on the testbed, how much of the shortcut it touches.
@@ -61,8 +58,8 @@ def policies(
     from mtlib.policies import policy_in_words
 
     description = describe(
-        task, source, model, names or None, train_size=train_size, size=examples, seed=seed,
-        spacy_pipeline=spacy_pipeline, report=lambda name: print_line(f"  {name}"),
+        task, source, model, names or None, train_size=train_size, size=examples,
+        report=lambda name: print_line(f"  {name}"),
     )  # fmt: skip
     frame = (
         table(description).round(1).rename(index=lambda name: name if name == "all tokens" else policy_in_words(name))

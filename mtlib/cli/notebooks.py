@@ -1,9 +1,8 @@
 """`notebooks`: runs them, publishes them, grades those of students."""
 
 import sys
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -13,18 +12,12 @@ from mtlib.errors import UserError
 CELL_MINUTES = 30  # after which a cell is stopped: it takes two at most, and has more time where the machine is slow
 
 
-class Profile(StrEnum):
-    """A notebook's own parameter: how much it trains."""
-
-    smoke = "smoke"
-    cpu = "cpu"
-    gpu = "gpu"
-    paper = "paper"
+Profile = Literal["smoke", "cpu", "gpu", "paper"]  # a notebook's own parameter: how much it trains
 
 
 def notebooks(
     names: Annotated[list[str] | None, typer.Argument(help="such as 03 or 03_mask_tuning", show_default="all")] = None,
-    profile: Annotated[Profile, typer.Option(help="how much is run")] = Profile.cpu,
+    profile: Annotated[Profile, typer.Option(help="how much is run")] = "cpu",
     parameter: Annotated[
         list[str] | None, typer.Option("-p", "--parameter", help="NAME=VALUE, of the parameters cells; repeatable")
     ] = None,
@@ -45,7 +38,7 @@ def notebooks(
     from mtlib.tutorial import grading, runner
 
     if student is not None:
-        grading.grade_folder(student, profile.value, out / "students", print_line)
+        grading.grade_folder(student, profile, out / "students", print_line)
         return
     paths, texts = runner.find(names or []), named_values(parameter or [], "-p", "alpha=0.7")
     if list_parameters:
@@ -55,12 +48,12 @@ def notebooks(
         ]  # fmt: skip
         print_table("parameters", ["notebook", "name", "type", "default", "meaning"], rows)
         return
-    if publish and (profile is not Profile.cpu or texts or (out / "runs").exists()):
+    if publish and (profile != "cpu" or texts or (out / "runs").exists()):
         raise UserError(
             "--publish stores a fresh run of the cpu profile: leave out -p and other profiles, and give an "
             f"--out without earlier runs ({out / 'runs'})."
         )
-    _run(paths, texts if profile is Profile.cpu else {**texts, "profile": profile.value}, out, publish)
+    _run(paths, texts if profile == "cpu" else {**texts, "profile": profile}, out, publish)
 
 
 def _run(paths: list[Path], texts: dict[str, str], out: Path, publish: bool) -> None:

@@ -1,9 +1,8 @@
 """`tables` and `bundle`: what is made of finished runs' records."""
 
 import json
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -16,10 +15,7 @@ if TYPE_CHECKING:
     from mtlib.analysis.comparisons import Comparison
 
 
-class Form(StrEnum):
-    terminal = "terminal"
-    markdown = "markdown"
-    csv = "csv"
+Form = Literal["terminal", "markdown", "csv"]
 
 
 def tables(
@@ -31,7 +27,7 @@ def tables(
         typer.Option(help="files or folders with records, repeatable: of the comparison, or, without one, of any runs"),
     ] = None,
     every: Annotated[bool, typer.Option("--list", help="only name the comparisons, with a line each")] = False,
-    form: Annotated[Form, typer.Option("--format", help="csv: a line for each run and set")] = Form.terminal,
+    form: Annotated[Form, typer.Option("--format", help="csv: a line for each run and set")] = "terminal",
     source: Annotated[
         str | None, typer.Option(help="of the test sets: print JSON of AUROC and of a bootstrap over examples")
     ] = None,
@@ -56,13 +52,13 @@ def tables(
 
 
 def _print_comparison(comparison: "Comparison", form: Form) -> None:
-    if form is Form.csv:
+    if form == "csv":
         print(comparison.frame().to_csv(index=False), end="")
         return
     for task in comparison.tasks:
         heading, table = f"{comparison.name}, {task}", comparison.table(task)
         judged = [name for name in table if name.endswith("?")]
-        if form is Form.terminal and judged:  # one below the other, or the columns would be too narrow
+        if form == "terminal" and judged:  # one below the other, or the columns would be too narrow
             _print(table.drop(columns=judged), form, f"{heading}: {comparison.about}")
             _print(table[["arm", *comparison.by, *judged]][1:], form, f"{heading}: differences to {comparison.base}")
         else:
@@ -73,7 +69,7 @@ def _print_comparison(comparison: "Comparison", form: Form) -> None:
 def _print_plain(scores: "pandas.DataFrame", form: Form) -> None:
     from mtlib.analysis import comparisons
 
-    if form is Form.csv:
+    if form == "csv":
         print(scores.to_csv(index=False), end="")
         return
     for heading, table in comparisons.plain_tables(scores).items():
@@ -84,7 +80,7 @@ def _print(table: "pandas.DataFrame", form: Form, heading: str) -> None:
     if table.empty:
         return
     rows = [[f"{cell:.1f}" if isinstance(cell, float) else str(cell) for cell in row] for row in table.values.tolist()]
-    if form is Form.terminal:
+    if form == "terminal":
         print_table(heading, list(table), rows)
         return
     lines = [list(table), ["---"] * len(table.columns), *rows]

@@ -2,9 +2,8 @@
 
 import math
 import signal
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -12,15 +11,12 @@ from mtlib.cli.terminal import console
 from mtlib.errors import UserError
 
 
-class EngineName(StrEnum):
-    local = "local"
-    ray = "ray"
-
-
 def sweep(
     file: Annotated[Path, typer.Argument(help="YAML: lists of tasks, models, methods, seeds and any setting of `run`")],
     out: Annotated[str, typer.Option(help="for records: a folder, or an address such as s3://bucket/folder")] = "runs",
-    engine: Annotated[EngineName, typer.Option(help="processes of this machine, or a Ray cluster")] = EngineName.local,
+    engine: Annotated[
+        Literal["local", "ray"], typer.Option(help="processes of this machine, or a Ray cluster")
+    ] = "local",
     processes: Annotated[int, typer.Option(help="runs at once, for the local engine", min=1)] = 1,
     minutes: Annotated[
         float | None, typer.Option(help="after which no run is begun, for the local engine", show_default="no end")
@@ -51,7 +47,7 @@ def sweep(
     if trouble is not None:
         raise trouble
     store.check_writable()  # before an engine starts anything
-    if engine is EngineName.local:
+    if engine == "local":
         does = engines.LocalEngine(store, processes, retries, math.inf if minutes is None else minutes)
     else:
         from mtlib.sweeps.ray_engine import RayEngine

@@ -112,16 +112,6 @@ def test_errors_of_a_slow_store_are_tried_again(faults, run):
     assert record(run) == "written" and names() == files(run)
 
 
-def test_an_expired_credential_is_told(faults):
-    faults.valid = 0
-    place = Store(ADDRESS)
-    with pytest.raises(UserError, match=f"cannot write to {ADDRESS}: .*expired"):
-        place.check_writable()
-    for read in (place.records, lambda: place.state("a.json")):
-        with pytest.raises(UserError, match=f"cannot read from {ADDRESS}: "):
-            read()
-
-
 def test_a_credential_that_expires_at_any_request_loses_no_run(faults, run):
     """Each time the run is tried, the credential lasts for one request more."""
     kept, contents = [Store(ADDRESS).folder / name for name in files(run)], set()
