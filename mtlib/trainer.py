@@ -419,6 +419,8 @@ class _Numbered(torch.utils.data.Dataset):
         return {**self.dataset[row], "example": row}
 
     def __getitems__(self, rows: list[int]) -> list[dict]:
+        if not isinstance(self.dataset, Dataset):  # batches that are made on the fly
+            return [self[row] for row in rows]
         columns = {**self.dataset[rows], "example": rows}
         return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
