@@ -31,7 +31,7 @@ def record_identity(record: Mapping) -> str:
     [
         ({"source": "folder", "sets": ["sst2"]}, True),  # the data's content stands for them
         ({"made_up": 3}, True),  # no method reads it
-        ({"bias": "overlap"}, True),  # another method does
+        ({"cut_ratio": 0.3}, True),  # another method does
         ({"fill": None}, True),  # its default
         ({"epochs": 6.0}, False),
         ({"alpha": 0.3}, False),
