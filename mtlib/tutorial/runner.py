@@ -29,6 +29,7 @@ from mtlib.tutorial.pages import as_html
 SLOWER = 30  # a cell may take so many times what its notebook has taken before it, whatever the limit
 _TYPES = {"str": str, "int": int, "float": float, "bool": bool}
 _TYPES |= {f"Optional[{name}]": Optional[kind] for name, kind in _TYPES.items()}  # noqa: UP045 (as papermill reads it)
+_WIDGET = "application/vnd.jupyter.widget-view+json"
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -138,10 +139,18 @@ def _run(path: Path, parameters: dict, out: Path, seconds: float) -> Result:
     result.seconds = round(time.monotonic() - started, 1)
     executed = nbformat.read(copy, as_version=4)
     result.cells = _costs(executed)
-    executed.metadata.pop("widgets", None)
+    _drop_widgets(executed)
     nbformat.write(executed, copy)
     copy.with_suffix(".html").write_text(as_html(executed, path.stem), encoding="utf-8")
     return result
+
+
+def _drop_widgets(notebook) -> None:
+    """Without a kernel a widget does nothing; GitHub shows no notebook whose state is incomplete."""
+    notebook.metadata.pop("widgets", None)
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs = [output for output in cell.outputs if _WIDGET not in output.get("data", {})]
 
 
 def _last_started(copy: Path) -> str:

@@ -15,7 +15,7 @@ from mtlib.tutorial.exercises import verdicts
 from mtlib.tutorial.runner import check_parameters, find, source_sha256, tags_of
 
 MACHINE_PATHS = tuple(f"/{name}/" for name in ("tmp", "home", "root", "work"))
-WORDS, CELLS = (600, 1200), 25  # of prose and in all
+WORDS, CELLS = (600, 1200), 25  # of prose and in all; 03, the longest lesson, may have 1,500 words
 STATEMENT = re.compile(r"\*\*Exercise (\d+)\*\* \((easy|medium|hard), \d+ minutes?\)\.")
 OPTIONAL = re.compile(r"Optional\[(\w+)\]")
 
@@ -90,10 +90,11 @@ def test_first_screen(path, notebook):
     assert "https://arxiv.org/abs/2307.10457" in opening.source
 
 
-def test_length(notebook):
+def test_length(path, notebook):
     prose = " ".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
     words = [word for word in re.sub(r"<[^>]*>", " ", prose).split() if word.strip("|-:#*")]
-    assert WORDS[0] <= len(words) <= WORDS[1] and len(notebook.cells) <= CELLS
+    most = 1500 if path.stem == "03_mask_tuning" else WORDS[1]
+    assert WORDS[0] <= len(words) <= most and len(notebook.cells) <= CELLS
 
 
 def test_exercises_have_a_check_and_a_folded_solution_that_it_accepts(notebook):

@@ -19,6 +19,9 @@ import json
 from pathlib import Path
 
 Path("left.json").write_text(json.dumps([[type(v).__name__, v] for v in (n, rate, flag, name, most)]))"""
+SLIDER = """\
+from IPython.display import display
+display({"application/vnd.jupyter.widget-view+json": {"model_id": "1"}, "text/plain": "a slider"}, raw=True)"""
 
 
 @pytest.fixture
@@ -89,7 +92,7 @@ def test_find_and_list(folder):
 
 def test_a_failure_stops_no_other_notebook_and_all_is_told(folder, tmp_path):
     out = tmp_path / "out"
-    one = write(folder, "01_one", SHOW, "# wait\nimport time; time.sleep(0.3)")
+    one = write(folder, "01_one", SHOW, f"# wait\nimport time; time.sleep(0.3)\n{SLIDER}")
     two = write(folder, "02_two", "before = 1", "# the sum\nlost = before + 'no number'")
     three = write(folder, "03_three", "import os; os._exit(3)")
     typed = {"n": 3, "rate": 1.0, "flag": False, "name": "7", "most": None}
@@ -109,6 +112,7 @@ def test_a_failure_stops_no_other_notebook_and_all_is_told(folder, tmp_path):
     for name in ("01_one", "02_two"):
         executed = nbformat.read(out / f"{name}.ipynb", as_version=4)
         assert "widgets" not in executed.metadata and "Title" in (out / f"{name}.html").read_text()
+        assert "a slider" not in str([cell.get("outputs") for cell in executed.cells]), "it does nothing on a page"
     with pytest.raises(UserError, match="was run with changed parameters"):
         publishing.publish(out / "01_one.ipynb", tmp_path / "published.ipynb", 1.0)
     assert not (tmp_path / "published.ipynb").exists()
