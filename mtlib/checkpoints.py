@@ -60,16 +60,62 @@ def _why_not_there(name_or_path: str) -> str | None:
 
 def load_config(name_or_path: str, changes: dict, where: dict) -> PreTrainedConfig:
     """The configuration with these changes, all of which it must know; `where` holds keywords of `ON_THE_HUB`."""
-    for name in ("torch_dtype", *LOADING) & changes.keys():
-        fixed = LOADING[name.removeprefix("torch_")]
-        raise UserError(f"{name}={changes[name]!r} was given; models are always loaded with {fixed}, leave it out.")
-    config, unknown = load_pretrained(AutoConfig, name_or_path, return_unused_kwargs=True, **where, **changes)
-    if unknown:
+    fixed = {"torch_dtype", *LOADING} & changes.keys()
+    known = {name: value for name, value in changes.items() if name not in fixed}
+    config, unknown = load_pretrained(AutoConfig, name_or_path, return_unused_kwargs=True, **where, **known)
+    if unknown := sorted({*unknown} | fixed):
         raise UserError(
             f"the configuration of {name_or_path!r} ({type(config).__name__}) has no {', '.join(unknown)}; expected "
-            "names that stand in its config.json."
+            f"names that stand in its config.json. Models are always loaded with {LOADING}."
+        )
+    kind = getattr(config, "problem_type", None)
+    if config.num_labels < 2 or kind not in (None, "single_label_classification"):
+        raise UserError(
+            f"num_labels is {config.num_labels} and problem_type {kind!r}; expected 2 labels or more, of which each "
+            "text has one (problem_type=None): all losses here are of single-label classification."
         )
     return config
+
+
+def label_settings(num_labels: int | None, changes: dict) -> dict:
+    """The number of labels and their names in both directions, as far as they are given."""
+    ids = changes.get("label2id")
+    names = changes.get("id2label") or {number: name for name, number in (ids or {}).items()}
+    if isinstance(names, list):
+        names = dict(enumerate(names))
+    if not names:
+        return {} if num_labels is None else {"num_labels": num_labels}
+    number = len(names) if num_labels is None else num_labels
+    inverse = {name: index for index, name in names.items()}
+    if {*names} != {*range(number)} or len(inverse) < number or (ids or inverse) != inverse:
+        raise UserError(
+            f"id2label is {names!r} and label2id {ids!r}, for num_labels={number}; expected one name for each of 0 to "
+            f"{number - 1}, which are numbers, not texts. Give id2label alone: label2id and num_labels follow from it."
+        )
+    return {"num_labels": number, "id2label": names, "label2id": inverse}
+
+
+def require_tokens(tokenizer) -> None:
+    for what, token in (("mask", tokenizer.mask_token), ("padding", tokenizer.pad_token)):
+        if token is None:
+            raise UserError(
+                f"The tokenizer of {tokenizer.name_or_path!r} ({type(tokenizer).__name__}) has no {what} token; take a "
+                "masked language model such as bert-base-uncased, roberta-base or facebook/bart-base (or set "
+                "tokenizer.pad_token to one of its special tokens, and save it into the model's folder)."
+            )
+
+
+def check_vocabulary(tokenizer, n_rows: int) -> None:
+    """The tokenizer must be the model's; embeddings padded with unused rows (DeBERTa) are fine.
+
+    Without tokenizer files transformers makes a tokenizer of a handful of tokens, and every word is unknown.
+    """
+    if not n_rows / 4 <= len(tokenizer) <= n_rows:
+        raise UserError(
+            f"the tokenizer of {tokenizer.name_or_path!r} has {len(tokenizer)} tokens, but the model has embeddings "
+            f"for {n_rows}. Put the model's own tokenizer files (tokenizer.json, or vocab.txt and the like) into its "
+            "folder; after adding tokens to plm.tokenizer, call plm.resize_token_embeddings()."
+        )
 
 
 def load_classifier(name_or_path: str, config, new_head: bool, where: dict) -> PreTrainedModel:

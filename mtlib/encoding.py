@@ -7,17 +7,16 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 import numpy as np
 import torch
 from datasets import ClassLabel, Dataset, DatasetDict
-from transformers import PreTrainedTokenizerBase
 
 from mtlib.contexts import evaluating, precision
 from mtlib.draws import Draws
 from mtlib.errors import UserError
 from mtlib.masking import MaskingPolicy, draw_mask
 from mtlib.plm import SharedPLM
-from mtlib.settings import Count, check
 from mtlib.tokens import text_reader
 
 DEFAULT_LENGTH = 128
+_SECOND_TEXT = re.compile(r"(?i)(text|sentence|premise|hypothesis|question|.*pair).*|.*(_b|2)")
 _CUT_TO = "Texts are cut to {} tokens."  # in a set's description, which goes with its parts and copies
 
 
@@ -25,7 +24,8 @@ def tokenise(dataset: Dataset, tokenizer, max_length: int | None = None, keep: C
     """Columns of model inputs, `labels` and `length`, from `text`, `text_pair` and `label` (where they are there).
 
     Labels are class numbers and may also be called `labels`; a `ClassLabel` column stays one, with its names. Other
-    columns are dropped. Text that spells out a structural token ("[SEP]") is text, see `mtlib.tokens.text_reader`.
+    columns are dropped, with a warning where one looks like a second text. Text that spells out a structural token
+    ("[SEP]") is text, see `mtlib.tokens.text_reader`.
 
     Args:
         dataset: rows with a text or a pair of texts.
@@ -36,16 +36,13 @@ def tokenise(dataset: Dataset, tokenizer, max_length: int | None = None, keep: C
             these. `text` brings `text_pair` with it, where there is one.
 
     Raises:
-        UserError: no `Dataset` or no tokenizer; no column `text`, or two columns of labels; a row without text, or
-            with a label that is no number; a `max_length` that leaves no room for text; a name in `keep` that is no
-            column, or that a column of model inputs already has.
+        UserError: no `Dataset`; no column `text`; a row without text, or with a label that is no number.
     """
-    _check_columns(dataset, tokenizer, keep)
+    _check_dataset(dataset)
     dataset = dataset.with_format(None)  # tensors of strings are no texts, tensors of numbers no labels
     texts = [name for name in ("text", "text_pair") if name in dataset.column_names]
     label = label_column(dataset.column_names)
     length = min(DEFAULT_LENGTH, tokenizer.model_max_length) if max_length is None else max_length
-    check_max_length(length, tokenizer, pair=len(texts) == 2)
     read = text_reader(tokenizer)
     n_cut = 0
 
@@ -60,11 +57,13 @@ def tokenise(dataset: Dataset, tokenizer, max_length: int | None = None, keep: C
             nonlocal n_cut
             whole = read(*([rows[name][row] for row in full] for name in texts), verbose=False)["input_ids"]
             n_cut += sum(len(ids) > length for ids in whole)
-        labels = {"labels": _class_numbers(indices, rows[label], label)} if label else {}
+        labels = {"labels": _class_numbers("the dataset", rows[label])} if label else {}
         return {**encoded, **labels, "length": lengths}
 
     kept = {*keep, *(texts if "text" in keep else ())}
     dropped = [name for name in dataset.column_names if name not in kept]
+    if lost := [name for name in dropped if _SECOND_TEXT.fullmatch(name) and name not in texts]:
+        warnings.warn(f"the column {lost[0]} is not read; the second text of a pair is called text_pair.", stacklevel=2)
     examples = dataset.map(encode, batched=True, with_indices=True, remove_columns=dropped, keep_in_memory=True)
     if n_cut:
         warnings.warn(
@@ -85,13 +84,6 @@ def length_given(examples: Dataset) -> int | None:
     return found and int(found[1])
 
 
-def check_max_length(max_length: int, tokenizer, pair: bool, name: str = "max_length") -> None:
-    check(name, max_length, Count)
-    structural = tokenizer.num_special_tokens_to_add(pair)
-    if max_length <= structural:  # tokenizers then cut nothing at all
-        raise UserError(f"{name} is {max_length}; the tokenizer adds {structural} tokens to every text, give more.")
-
-
 def label_column(columns: Collection[str]) -> str | None:
     """Which of these columns holds the class numbers: `labels`, or `label`; None if neither is there."""
     return next((name for name in ("labels", "label") if name in columns), None)
@@ -99,20 +91,13 @@ def label_column(columns: Collection[str]) -> str | None:
 
 def check_labels(name: str, dataset: Dataset, num_labels: int) -> None:
     """Raise `UserError` where a label is none of the model's, in a dataset with labels that messages call `name`."""
-    labels = list(dataset.with_format(None)[label_column(dataset.column_names)])  # a format may hide columns
-    for label in labels:
-        if type(label) is not int:
-            raise UserError(
-                f"{name} has the label {label!r}; expected class numbers, whole and from 0 on. "
-                '`dataset.class_encode_column("label")` numbers names.'
-            )
-    if not labels:
-        raise UserError(f"{name} is empty; expected at least one example.")
-    if min(labels) < 0 or max(labels) >= num_labels:
+    labels = dataset.with_format(None)[label_column(dataset.column_names)]  # a format may hide columns
+    labels = {*_class_numbers(name, labels)}
+    if not labels <= {*range(num_labels)} or not labels:
         raise UserError(
-            f"{name} has labels {min(labels)} to {max(labels)}; a classifier with num_labels={num_labels} takes 0 to "
-            f"{num_labels - 1}. Renumber them or give the model another num_labels; where labels are not known, remove "
-            "the column."
+            f"{name} has labels {', '.join(map(str, sorted(labels))) or 'of no row'}; a classifier with "
+            f"num_labels={num_labels} takes 0 to {num_labels - 1}. Renumber them or give the model another "
+            "num_labels; where labels are not known, remove the column."
         )
 
 
@@ -210,6 +195,26 @@ def order_by_length(examples: Dataset) -> np.ndarray:
 
 
 @torch.no_grad()
+def each_token(
+    plm: SharedPLM,
+    examples: Dataset,
+    answer: Callable[[list[int], dict], torch.Tensor],
+    columns: Mapping | None = None,
+    batch_size: int = 64,
+) -> list[torch.Tensor]:
+    """What `answer(row numbers, batch)`, `(batch, seq, ...)`, says of the tokens of each example: `(tokens, ...)`.
+
+    On the CPU, in the order of the examples; `columns` are those that the batch brings beside the model's inputs.
+    """
+    answers: list[torch.Tensor] = [torch.empty(0)] * len(examples)
+    for rows, batch in batches_by_length(examples, Collator(plm.tokenizer, columns), plm.device, batch_size):
+        attended = batch["attention_mask"].bool().cpu()  # (batch, seq)
+        for row, of_tokens, own in zip(rows, answer(rows, batch).cpu(), attended, strict=True):
+            answers[row] = of_tokens[own]
+    return answers
+
+
+@torch.no_grad()
 def predict(
     plm: SharedPLM,
     texts: Dataset | Sequence[str] | Sequence[tuple[str, str]],
@@ -233,11 +238,6 @@ def predict(
             first version, X-MOD) need False.
         names: return the name of each text's likeliest label, of `plm.config.id2label`, in place of logits.
     """
-    if not isinstance(plm, SharedPLM):
-        raise UserError(
-            f"plm is a {type(plm).__name__}; expected a SharedPLM, as SharedPLM.from_pretrained(...) gives."
-        )
-    check("batch_size", batch_size, Count)
     examples = _inputs(_as_dataset(texts), plm.tokenizer, plm.trained_length if max_length is None else max_length)
     if len(examples):
         plm.check_inputs(examples["input_ids"], "the dataset")
@@ -263,42 +263,31 @@ def _as_dataset(texts) -> Dataset:
 
 def _inputs(dataset: Dataset, tokenizer, max_length: int | None) -> Dataset:
     """The texts as model inputs, without labels."""
-    _check_columns(dataset, tokenizer, ())
+    _check_dataset(dataset)
     dataset = dataset.remove_columns([name for name in ("label", "labels") if name in dataset.column_names])
     return tokenise(dataset, tokenizer, max_length)
 
 
-def _class_numbers(indices: list[int], labels: list, column: str) -> list[int]:
-    """The labels, all of which must be numbers."""
-    for index, label in zip(indices, labels, strict=True):
+def _class_numbers(name: str, labels: Sequence) -> list[int]:
+    """The labels of a set, all of which must be numbers."""
+    for label in labels:
         if type(label) is not int:
             raise UserError(
-                f"row {index} has the label {label!r}; expected a class number, whole and from 0 on. "
-                f'`dataset.class_encode_column("{column}")` numbers names; drop rows without a label.'
+                f"{name} has the label {label!r}; expected class numbers, whole and from 0 on. "
+                '`dataset.class_encode_column("label")` numbers names; drop rows without a label.'
             )
-    return labels
+    return list(labels)
 
 
-def _check_columns(dataset: Dataset, tokenizer, keep: Collection[str]) -> None:
-    if isinstance(dataset, DatasetDict):
-        raise UserError(f"the dataset is a DatasetDict of {', '.join(dataset)}; give one of these sets.")
+def _check_dataset(dataset: Dataset) -> None:
     if not isinstance(dataset, Dataset):
+        sets = f" of {', '.join(dataset)}; give one of these" if isinstance(dataset, DatasetDict) else ""
         raise UserError(
-            f"the dataset is a {type(dataset).__name__}; expected a Dataset, as Dataset.from_list(rows) makes."
+            f"the dataset is a {type(dataset).__name__}{sets}; expected a Dataset, as Dataset.from_list(rows), "
+            "Dataset.from_pandas(frame) or mtlib.read_table(path, text, label) makes."
         )
-    if not isinstance(tokenizer, PreTrainedTokenizerBase):
-        raise UserError(
-            f"tokenizer is {tokenizer!r}; expected the tokenizer itself, for example plm.tokenizer or "
-            "AutoTokenizer.from_pretrained(...)."
-        )
-    columns = ", ".join(dataset.column_names)
-    if {"label", "labels"} <= {*dataset.column_names}:
-        raise UserError("the dataset has both a column `label` and a column `labels`; remove the wrong one.")
     if "text" not in dataset.column_names:
-        raise UserError(f"the dataset has no column `text`, but {columns}; rename the one that holds the texts.")
-    written = {"labels", "length", *tokenizer.model_input_names}
-    if wrong := [name for name in keep if name not in (*dataset.column_names, "text_pair") or name in written]:
         raise UserError(
-            f"keep names {', '.join(wrong)}; expected some of the columns {columns}, and none that tokenising writes "
-            f"itself ({', '.join(sorted(written))}): rename those."
+            f"the dataset has no column `text`, but {', '.join(dataset.column_names)}; rename the one that holds the "
+            "texts."
         )

@@ -15,7 +15,7 @@ from torch import Tensor
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from mtlib.errors import UserError
-from mtlib.method import Prepared, Preparer, check_texts, with_column
+from mtlib.method import Prepared, Preparer, require_columns, with_column
 from mtlib.plm import SharedPLM
 from mtlib.tokens import special_tokens, text_reader
 
@@ -23,11 +23,11 @@ Spans = list[tuple[int, int]] | list[tuple[int, int, int]]  # first character, t
 WORD = re.compile(r"\w+(?:['’-]\w+)*")  # "don't" and "well-made" are one word
 _ROWS = 1000  # texts tokenised at a time
 # scripts written without spaces: Thai, Lao, Tibetan, Burmese, Khmer, hiragana, Chinese characters and their punctuation
-_UNSPACED = (
+UNSPACED = (
     "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3001-\u309f\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 )
-_LETTER = rf"[^\W{_UNSPACED}]"  # of a word that has no other letter before and behind it
-_is_unspaced, _is_letter = re.compile(f"[{_UNSPACED}]").match, re.compile(_LETTER).match
+_LETTER = rf"[^\W{UNSPACED}]"  # of a word that has no other letter before and behind it
+_is_unspaced, _is_letter = re.compile(f"[{UNSPACED}]").match, re.compile(_LETTER).match
 _BYTES = {character: byte for byte, character in bytes_to_unicode().items()}  # of byte-level vocabularies
 _INNER = bytes(range(0x80, 0xC0))  # never the first byte of a character
 _BEFORE, _BEHIND = ("##", "Ġ", "▁"), ("@@", "</w>")  # marks of words, at a piece's beginning or end
@@ -67,7 +67,7 @@ class MarkTokens(Preparer):
 
     def _encoded(self, plm: SharedPLM, examples: Dataset) -> Iterator[tuple]:
         """Tokens, their offsets and the text that each belongs to, as `tokenise` has made them."""
-        check_texts(examples, self)
+        require_columns(examples, self, "text")
         check_offsets(plm.tokenizer, self)
         read = text_reader(plm.tokenizer)
         longest = max(map(len, examples["input_ids"]), default=0)  # where nothing was cut, this cuts nothing either
@@ -134,15 +134,10 @@ class MarkWords(MarkTokens):
 
     def __init__(self, words: str | Iterable[str] | re.Pattern, match_case: bool = False):
         self.words = () if isinstance(words, re.Pattern) else (words,) if isinstance(words, str) else tuple(words)
-        if isinstance(words, re.Pattern):
-            self.pattern = words
-        elif not self.words or not all(isinstance(word, str) and word.strip() for word in self.words):
-            raise UserError(f"words are {words!r}; expected words or phrases, or a compiled regular expression.")
-        else:
-            self.pattern = words_pattern(self.words, match_case)
+        self.pattern = words if isinstance(words, re.Pattern) else words_pattern(self.words, match_case)
 
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
-        check_texts(examples, self)
+        require_columns(examples, self, "text")
         self._check_found([text for name in self.reads if name in examples.column_names for text in examples[name]])
         return super().__call__(plm, examples, seed)
 
@@ -156,15 +151,13 @@ class MarkWords(MarkTokens):
 
     def _check_found(self, texts: Sequence[str]) -> None:
         found = {" ".join(match[0].split()) for text in texts for match in self.pattern.finditer(text)}
-        if not found and not self.words:
-            raise UserError(f"the regular expression {self.pattern.pattern!r} matches nothing in {len(texts)} texts.")
         same = str if not self.pattern.flags & re.IGNORECASE else str.lower
         missing = [word for word in self.words if same(" ".join(word.split())) not in {*map(same, found)}]
-        if not missing:
+        if found and not missing:
             return
         in_texts = {same(word) for text in texts for word in WORD.findall(text)}
         near = {other for word in missing for part in word.split() for other in get_close_matches(same(part), in_texts)}
-        told = f"not found in {len(texts)} texts: {', '.join(map(repr, missing))}."
+        told = f"not found in {len(texts)} texts: {', '.join(map(repr, missing)) or self.pattern.pattern}."
         if near:
             told += f" Words like these stand there: {', '.join(sorted(near))}."
         if not found:
@@ -196,7 +189,6 @@ class WordMarks(NamedTuple):
     fastBPE what goes on (`@@`), the first BPE ends (`</w>`). In a script without spaces every piece is a word.
     """
 
-    mark: str
     goes_on: Tensor  # (vocab,): 0 ends a word, 1 lets it go on, 2 is a mark alone, which belongs to what follows
     continues: Tensor  # (vocab,): 0 begins a word, 1 is a word of a script without spaces, 2 continues one
 
@@ -223,19 +215,15 @@ def word_marks(tokenizer) -> WordMarks:
             begins, ends = mark == "##", mark == "@@"
         goes_on.append(0 if ends or _is_unspaced(last) else 2 if piece == mark else 1)
         continues.append(0 if begins else 1 if _is_unspaced(first) and not _is_combining(first) else 2)
-    return WordMarks(mark, torch.tensor(goes_on), torch.tensor(continues))
+    return WordMarks(torch.tensor(goes_on), torch.tensor(continues))
 
 
 def continues_word(tokenizer) -> Tensor:
     """True for the vocabulary entries that go on with a word rather than begin one, bool `(vocab,)`.
 
-    Raises:
-        UserError: the vocabulary does not tell.
+    Not of vocabularies that mark where a word goes on (`@@`) or ends (`</w>`), which do not tell.
     """
-    marks = word_marks(tokenizer)
-    if marks.mark in _BEHIND:
-        raise UserError(f"{type(tokenizer).__name__} marks pieces by {marks.mark!r}; expected marks of beginnings.")
-    return marks.continues == 2
+    return word_marks(tokenizer).continues == 2
 
 
 def _has(piece: str, mark: str) -> bool:

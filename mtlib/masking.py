@@ -6,7 +6,7 @@ that a person names. Policies that rank, point, learn or know the testbed are in
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -32,6 +32,7 @@ class MaskingPolicy(ABC):
     """
 
     columns: Mapping[str, int | float] = MappingProxyType({})  # that it reads, each with the value that pads it
+    preparer: Callable[[], Preparer] | None = None  # what adds them
     predict_all = False  # the masked LM is trained to predict the whole text, not the masked tokens alone
     testbed_only = False  # it knows the testbed's grammar
     own_length = False  # it masks a span, however long that is, and reads no rate
@@ -39,7 +40,7 @@ class MaskingPolicy(ABC):
 
     def preparers(self) -> tuple[Preparer, ...]:
         """What has to be done to a training set before this policy can read it."""
-        return ()
+        return () if self.preparer is None else (self.preparer(),)
 
     @abstractmethod
     def __call__(self, batch: Mapping[str, Tensor], maskable: Tensor, generator: Random = None, plm=None) -> Tensor:
@@ -52,24 +53,10 @@ class MaskingPolicy(ABC):
             plm: the model in training, for a policy that asks it.
         """
 
-    def column(self, batch: Mapping[str, Tensor], name: str) -> Tensor:
-        """A column of the batch.
 
-        Raises:
-            UserError: the batch has none.
-        """
-        if name not in batch:
-            preparers = ", ".join(type(preparer).__name__ for preparer in self.preparers())
-            raise UserError(
-                f"{type(self).__name__} reads the column {name!r}, which the batch lacks. Let its preparers "
-                f"({preparers}) add it to the examples, and Collator(tokenizer, objective.columns) keep it."
-            )
-        return batch[name]
-
-
-def check_policy(masking: MaskingPolicy | None, required: bool = False) -> None:
-    """Raise `UserError` unless this is a policy, or None where that is not `required`."""
-    if (required or masking is not None) and not isinstance(masking, MaskingPolicy):
+def check_policy(masking: MaskingPolicy | None) -> None:
+    """Raise `UserError` unless this is a policy, or None."""
+    if masking is not None and not isinstance(masking, MaskingPolicy):
         raise UserError(f"masking is {masking!r}; expected a masking policy, as ExactMasking(0.05).")
 
 
@@ -174,7 +161,7 @@ class WholeWordMasking(CountedMasking):
 
     def __call__(self, batch, maskable, generator=None, plm=None) -> Tensor:
         input_ids = batch["input_ids"]
-        goes_on, continues = (marks.to(input_ids.device)[input_ids] for marks in self.marks[1:])  # (batch, seq)
+        goes_on, continues = (marks.to(input_ids.device)[input_ids] for marks in self.marks)  # (batch, seq)
         before = pad((goes_on * maskable)[:, :-1], (1, 0))  # (batch, seq): after a special token a word begins
         begins = maskable & (before + continues < 3)  # (batch, seq)
         return maskable & with_all_pieces(self.choose(begins, self.scores(batch, begins, plm), generator), begins)
@@ -192,12 +179,9 @@ class GivenWords(CountedMasking):
             which every word is masked that a match touches.
         rate: share of the places where they stand: `clamp(round(rate * p), 1, p)` of an example's `p`.
         match_case: "May" is not "may". A regular expression has its own flags.
-
-    Raises:
-        UserError: no words, or blank ones.
     """
 
-    columns = {"given_words": 0}  # noqa: RUF012  (never changed)
+    columns = {"given_words": 0}
 
     def __init__(self, words: str | Iterable[str] | re.Pattern, rate: float = 1.0, match_case: bool = False):
         super().__init__(rate)
@@ -207,7 +191,7 @@ class GivenWords(CountedMasking):
         return (self.marker,)
 
     def __call__(self, batch, maskable, generator=None, plm=None) -> Tensor:
-        spans = self.column(batch, "given_words").masked_fill(~maskable, 0)  # (batch, seq)
+        spans = batch["given_words"].masked_fill(~maskable, 0)  # (batch, seq)
         begins = span_begins(spans)
         return (spans > 0) & with_all_pieces(self.choose(begins, None, generator), begins)
 
@@ -225,12 +209,6 @@ def draw_mask(
     if "mask" not in batch:
         maskable = maskable_positions(batch, tokenizer)  # (batch, seq)
         mask = masking(batch, maskable, generator, plm)
-        if not (isinstance(mask, Tensor) and mask.dtype is torch.bool and mask.shape == maskable.shape):
-            returned = f"{mask.dtype} of shape {tuple(mask.shape)}" if isinstance(mask, Tensor) else repr(mask)
-            raise UserError(
-                f"{type(masking).__name__} returned {returned}; expected a tensor of torch.bool of shape "
-                f"{tuple(maskable.shape)}, True where a token is to be masked."
-            )
         batch = {**batch, "mask": mask & maskable}  # no policy masks structural tokens or padding
     predicted = batch["mask"]  # (batch, seq)
     if masking.predict_all:

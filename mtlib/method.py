@@ -99,7 +99,7 @@ class Prepared(NamedTuple):
     """What a preparer returns: the examples to train on, and numbers about them for the record's cost."""
 
     examples: Dataset
-    counts: dict[str, float] = {}  # noqa: RUF012  (never changed)
+    counts: dict[str, float] = {}
 
 
 class Preparer(ABC):
@@ -130,23 +130,12 @@ class Preparer(ABC):
     def check(self, plm: SharedPLM) -> None:  # noqa: B027  (most have nothing to check)
         """Raise `UserError` where this cannot be done with the model, before any work starts."""
 
-    def check_number(self, n: int) -> None:  # noqa: B027
-        """Raise `UserError` where `n` training examples are too few, before any work starts."""
 
-
-def check_texts(examples: Dataset, preparer: Preparer) -> None:
-    if "text" not in examples.column_names:
+def require_columns(examples: Dataset, preparer: Preparer, *names: str) -> None:
+    if missing := {*names} - {*examples.column_names}:
         raise UserError(
-            f"{type(preparer).__name__} reads the texts, but the examples have no column `text`; tokenise them with "
-            f"keep={[*preparer.reads]}, as far as the dataset has these columns."
-        )
-
-
-def check_labelled(examples: Dataset, preparer: Preparer) -> None:
-    if "labels" not in examples.column_names:
-        raise UserError(
-            f"{type(preparer).__name__} reads the labels, but the examples have no column `labels`, only "
-            f"{', '.join(examples.column_names)}; tokenise them with a column `label`."
+            f"{type(preparer).__name__} reads the column {min(missing)!r}, but the examples have only "
+            f"{', '.join(examples.column_names)}; tokenise a dataset that has it, with keep={[*preparer.reads]}."
         )
 
 

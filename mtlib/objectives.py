@@ -17,8 +17,7 @@ from mtlib.draws import Random
 from mtlib.errors import UserError
 from mtlib.masking import ExactMasking, MaskingPolicy, check_policy, draw_mask, perturbation_counts, replace_masked
 from mtlib.plm import SharedPLM
-from mtlib.plm_checks import check_fill
-from mtlib.settings import Above0, ClassifierReads, Fill, Replacement, Share, check
+from mtlib.settings import Above0, ClassifierReads, Count, Fill, Replacement, Share, check
 
 
 @dataclass
@@ -276,10 +275,10 @@ class MaskTuning(_Masking):
         classifier_reads: ClassifierReads = "refilled",
     ):
         super().__init__()
-        for given, value, kind in (("alpha", alpha, Share), ("replacement", replacement, Replacement),
+        for given, value, kind in (("alpha", alpha, Share), ("fill", fill, Fill), ("top_k", top_k, Count),
+                                   ("replacement", replacement, Replacement),
                                    ("classifier_reads", classifier_reads, ClassifierReads)):  # fmt: skip
             check(given, value, kind)
-        check_fill(fill, top_k)
         self.classification = FineTuning() if classification is None else classification
         if not getattr(self.classification, "classifies", False) or self.classification.two_losses:
             given = getattr(classification, "name", classification)

@@ -31,17 +31,19 @@ from mtlib.checkpoints import (
     HEAD_FILE,
     ON_THE_HUB,
     SEPARATE_FOLDER,
+    check_vocabulary,
     find_file,
     in_subfolder,
+    label_settings,
     load_classifier,
     load_config,
     load_masked_lm,
     load_pretrained,
+    require_tokens,
     saved_form,
 )
 from mtlib.errors import UserError
 from mtlib.paths import make_writable
-from mtlib.plm_checks import check_fill, check_vocabulary, label_settings, require_classes, require_tokens
 from mtlib.settings import Fill
 from mtlib.tokens import special_tokens
 
@@ -134,21 +136,16 @@ class SharedPLM(nn.Module):
         tokenizer = load_pretrained(AutoTokenizer, name_or_path, **where)
         require_tokens(tokenizer)
         config = load_config(name_or_path, changes, where)
-        require_classes(config)
         saved = saved_form(name_or_path, config, where)
         if saved is None:
             classifier = load_classifier(name_or_path, config, True, where)
             return cls(classifier, load_masked_lm(name_or_path, config, where), tokenizer, shared is not False)
-        if shared is not None and shared != (saved == "shared"):
-            raise UserError(
-                f"{name_or_path} was saved with {'one trunk' if saved == 'shared' else 'two trunks'}, but "
-                f"shared={shared} was asked for; leave `shared` out to load it as it is."
-            )
         n_labels = load_config(name_or_path, {}, where).num_labels
-        if config.num_labels != n_labels:
+        if config.num_labels != n_labels or shared not in (None, saved == "shared"):
             raise UserError(
-                f"{name_or_path} holds a classifier for {n_labels} labels, but num_labels={config.num_labels} was "
-                "asked for; load the masked LM it came from to get a new head."
+                f"{name_or_path} was saved with {'one trunk' if saved == 'shared' else 'two trunks'} and a classifier "
+                f"for {n_labels} labels, but num_labels={config.num_labels} and shared={shared} were asked for; leave "
+                "them out, or load the masked LM it came from to get a new head."
             )
         classifier = load_classifier(name_or_path, config, False, where)
         if saved == "separate":
@@ -233,13 +230,12 @@ class SharedPLM(nn.Module):
         """Read the masked-LM head that `save_pretrained` has written into this model."""
         try:
             state = load_file(file)
-        except SafetensorError as error:
-            raise UserError(f"{file} is torn ({error}); get it again.") from error
-        expected = self._head_state().keys()
-        if state.keys() != expected:
+        except SafetensorError:
+            state = {}
+        if missing := self._head_state().keys() ^ state.keys():
             raise UserError(
-                f"{file} holds {sorted(state)}, but this model's head needs {sorted(expected)}; "
-                "it was saved from another architecture."
+                f"{file} has not the weights of this model's masked-LM head ({', '.join(sorted(missing))}): it is torn "
+                "or of another architecture; get it again."
             )
         self.mlm.load_state_dict(state, strict=False)
 
@@ -410,7 +406,6 @@ class SharedPLM(nn.Module):
             `(mlm_logits (batch, k, vocab), perturbed_ids (batch, seq))`; the k places are `places_of(mask)` where the
             batch has none.
         """
-        check_fill(fill, top_k)
         input_ids = batch["input_ids"]
         places = batch["places"] if "places" in batch else places_of(mask)[0]  # (batch, k)
         if masked_ids is None:

@@ -19,10 +19,10 @@ from datasets import ClassLabel, Dataset
 
 from mtlib.encoding import label_column
 from mtlib.errors import UserError
-from mtlib.marking import _UNSPACED, words_pattern
+from mtlib.marking import UNSPACED, words_pattern
 
-_LETTER = rf"[^\W_{_UNSPACED}]"  # in scripts without spaces every sign counts as a word
-_WORD = re.compile(rf"{_LETTER}+(?:['’-]{_LETTER}+)*|(?=\w)[{_UNSPACED}]")
+_LETTER = rf"[^\W_{UNSPACED}]"  # in scripts without spaces every sign counts as a word
+_WORD = re.compile(rf"{_LETTER}+(?:['’-]{_LETTER}+)*|(?=\w)[{UNSPACED}]")
 _BATCH = 10_000  # rows that are held at once
 
 

@@ -261,11 +261,5 @@ def test_a_word_that_is_nowhere_is_told():
         masked_by(GivenWords(["zb", "ababa"]), plm, rows)
     with pytest.raises(UserError, match=r"not found in 2 texts: 'ababa', 'Q'\. Words like these stand there: abab\."):
         masked_by(GivenWords(["ababa", "Q"]), plm, rows)
-    with pytest.raises(UserError, match="'xy' matches nothing in 2 texts"):
+    with pytest.raises(UserError, match="not found in 2 texts: xy"):
         masked_by(GivenWords(re.compile("xy")), plm, rows)
-
-
-@pytest.mark.parametrize("words", [[], [" "], "", [3]])
-def test_no_words(words):
-    with pytest.raises(UserError, match="expected words or phrases"):
-        GivenWords(words)

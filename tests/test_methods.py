@@ -223,7 +223,7 @@ def test_the_teacher_answers_for_every_example_in_its_place():
     right = [np.argmax(row["teacher_probabilities"]) == row["labels"] for row in examples]
     assert counts == {"teacher_accuracy": round(float(np.mean(right)), 4)}
     assert json.dumps(counts) and examples.remove_columns("teacher_probabilities")[:] == data[:]
-    with pytest.raises(UserError, match="AddTeacher reads the labels, but the examples have no column `labels`, only"):
+    with pytest.raises(UserError, match="AddTeacher reads the column 'labels', but the examples have only"):
         AddTeacher()(plm, data.remove_columns("labels"))
 
 

@@ -93,7 +93,7 @@ def installed(pipeline, monkeypatch) -> str:
 
 
 class TestSalientSpans:
-    ROWS = [  # noqa: RUF012
+    ROWS = [
         {"text": "A warm story of filming", "label": 1},
         {"text": "not good", "label": 0},
         {"text": "filming was slow", "label": 0},
@@ -159,13 +159,10 @@ class TestSalientSpans:
         assert recorded() is None
         assert recorded(masking="salient_spans", spacy_pipeline="torch") == f"torch {version('torch')}"
 
-    def test_what_is_not_installed_is_told(self, monkeypatch):
+    def test_what_is_not_installed_is_told(self):
         pytest.importorskip("spacy")
-        with pytest.raises(UserError, match="needs the spaCy pipeline 'none_such'"):
+        with pytest.raises(UserError, match=r"pip install 'mtlib\[policies\]'.*python -m spacy download none_such"):
             MarkSalientSpans("none_such").check(make_plm())
-        monkeypatch.setattr("mtlib.policies.salient_spans.find_spec", lambda name: None)
-        with pytest.raises(UserError, match=r"pip install 'mtlib\[policies\]'"):
-            MarkSalientSpans().check(make_plm())
 
 
 def without(text: str, spans) -> str:
@@ -239,9 +236,6 @@ class TestKnownWords:
                 configure("sentiment", "mask_tuning", masking=name, source="hub")
         plm = make_plm()
         rows = [{"text": "a good film", "label": 1, "uid": "17", "group": ""}]
-        sentence = {"text": "a good film", "label": 1, "uid": "sentiment_train-1"}
-        with pytest.raises(UserError, match="MarkCause reads the column 'group'"):
-            MarkCause()(plm, example_set([sentence], plm))
         for preparer in (MarkShortcut(), MarkCause()):
             with pytest.raises(UserError, match="testbed's training sets alone are known, and '17' is no row"):
                 preparer(plm, example_set(rows, plm))
@@ -273,8 +267,6 @@ class TestRankedPolicies:
         assert masked_words(plm, policy, counted)[:2] == [["the"], ["the"]]
         rare = masking_policy("frequency_rare", 0.9, plm.tokenizer)
         assert "the" not in masked_words(plm, rare, counted)[0] and len(masked_words(plm, rare, counted)[0]) == 4
-        with pytest.raises(UserError, match="FrequencyMasking reads the column 'token_counts'"):
-            policy({"input_ids": torch.tensor([[7]])}, torch.tensor([[True]]))
 
     def test_by_part_of_speech(self, plain):
         plm, _ = plain
@@ -621,7 +613,7 @@ class TestMetaLearned:
         assert "reconstruction" in type(policy).__doc__
         assert [len(words) for words in masked_words(plm, policy, made.examples)[:4]] == [2, 3, 2, 1]
         learn(plm, example_set(rows[:2], plm))  # one to learn from, one to be judged on
-        with pytest.raises(UserError, match="LearnToMask reads the labels, but the examples have no column `labels`"):
+        with pytest.raises(UserError, match="LearnToMask reads the column 'labels', but the examples have only"):
             learn(plm, examples.remove_columns("labels"))
 
     def test_two_trunks_are_refused_for_no_gradient_reaches_the_scorer(self):
@@ -710,35 +702,3 @@ def test_every_policy_spares_specials_ignores_padding_and_counts(name, lengths, 
 
 
 STILL = make_plm(tiny_bert_config(**NO_DROPOUT))
-
-
-# as they were when the shipped records were made: rate 0.3, generator 0, four texts of 9, 20, 3 and 14 tokens
-RECORDED = {
-    "exact": ["3 4 5", "4 5 10 11 19 20", "2", "3 4 12 13"],
-    "bernoulli": ["3 4", "4 5 6 10 11 19 20", "", "1 2 3 4 5 10 12 13 14"],
-    "whole_word": ["3 4 5", "5 6 7 8 12 13", "2", "5 7 8 9 10"],
-    "original": ["3 4 5", "4 5 10 11 19 20", "2", "3 4 12 13"],
-    "salient_spans": ["1 5 6", "2 5 10 14 19 20", "1", "5 7 8 10 11 12"],
-    "supervised": ["2", "2", "2", "5"],
-    "supervised_top5": ["2 3 4", "2 3 4 5 6 7 8 9 10", "2 3", "5 6 7 8"],
-    "meta_learned": ["2 7 8", "2 9 13 14 15 18", "3", "6 7 8 11"],
-    "frequency_rare": ["1 3 5", "3 4 6 7 11 16", "1", "1 3 4 13"],
-    "frequency_frequent": ["4 7 9", "2 5 10 14 19 20", "2", "5 10 11 12"],
-    "part_of_speech_content": ["1 5 6", "4 6 11 15 18 19", "1", "3 4 12 13"],
-    "part_of_speech_function": ["4 7 9", "2 5 10 14 19 20", "2", "5 10 11 12"],
-    "attribution_most": ["7 8 9", "3 5 11 13 14 16", "3", "1 4 7 12"],
-    "attribution_least": ["2 3 4", "1 2 4 6 8 10", "2", "2 9 10 13"],
-    "known_shortcut": ["4 5 6", "5 6 10 11 14 20", "1", "3 7 11 12"],
-    "known_shortcut_first": ["4 5 9", "4 5 10 11 19 20", "2", "3 5 10 12"],
-    "known_cause": ["4 5 6", "5 6 10 11 14 20", "1", "3 7 11 12"],
-}
-
-
-def test_masks_of_a_seed_are_the_recorded_ones():
-    batch, found = batch_of([9, 20, 3, 14]), {}
-    maskable = maskable_positions(batch, STILL.tokenizer)
-    for name in POLICIES:
-        policy = masking_policy(name, 0.3, STILL.tokenizer)
-        mask = policy(batch | made_columns(policy, maskable), maskable, torch.Generator().manual_seed(0), STILL)
-        found[name] = [" ".join(map(str, row.nonzero().flatten().tolist())) for row in mask]
-    assert found == RECORDED

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from mtlib.errors import UserError
 from mtlib.paths import MINI_MODEL_DIR, MINI_POS_DIR
 from mtlib.plm import SharedPLM
 from mtlib.policies.pos_probe import PosProbe, Span
@@ -73,8 +72,3 @@ def test_probe_reads_alike_with_a_tokenizer_that_pads_on_the_left(mini, probe, m
     monkeypatch.setattr(mini.tokenizer, "padding_side", "left")
     for (state,), (same,) in zip(probe.states(texts, places), expected, strict=True):
         assert torch.equal(state, same)
-
-
-def test_probe_refuses_a_place_without_a_word(probe):
-    with pytest.raises(UserError, match="no token"):
-        probe.tag(["a film"], [Span(1, 2)])

@@ -86,8 +86,6 @@ def test_what_only_mask_tuning_brings_is_named(still_plm, tmp_path):
             objective(still_plm, make_batch(still_plm))
         with pytest.raises(UserError, match=r"lacks; train MaskTuning\(classification="):
             ObjectiveTrainer(still_plm, objective, arguments(tmp_path), examples(8))
-    with pytest.raises(UserError, match=r"DrawMasks\) add it"):
-        FixedMasking(HALF)(make_batch(still_plm), None)
 
 
 def test_fixed_masks_are_one_draw_for_all_epochs(tmp_path):

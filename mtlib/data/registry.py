@@ -8,7 +8,7 @@ from typing import Literal
 import yaml
 from pydantic import BaseModel, ConfigDict
 
-from mtlib.errors import UserError
+from mtlib.settings import check_choice
 
 
 class Entry(BaseModel):
@@ -110,8 +110,7 @@ class DataSet(Entry):
 
 
 def get_set(set_name: str) -> DataSet:
-    if set_name not in SETS:
-        raise UserError(f"set is {set_name!r}; expected one of {', '.join(SETS)}.")
+    check_choice("set", set_name, SETS)
     return SETS[set_name]
 
 

@@ -50,8 +50,6 @@ def score_rows(set_name: str, logits: np.ndarray, rows: Dataset, hans_rule: str 
 
 
 def _score_folded(data_set: DataSet, logits: np.ndarray, labels: np.ndarray, groups: np.ndarray, rule: str) -> dict:
-    if rule not in _FOLDS:
-        raise UserError(f"hans_rule is {rule!r}; expected one of {', '.join(_FOLDS)}.")
     right_by_rule = {name: fold(logits) == labels for name, fold in _FOLDS.items()}
     right = right_by_rule[rule]
     heuristics = np.array([group.partition("/")[0] for group in groups])

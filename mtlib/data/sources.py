@@ -30,6 +30,7 @@ from mtlib.data.releases import Part, checked, in_our_columns, locate, pair_halv
 from mtlib.data.source_kinds import check_as_written, is_testbed, source_kind
 from mtlib.errors import UserError
 from mtlib.paths import TESTBED_DIR
+from mtlib.settings import check_choice
 
 CAD_TRAIN = "imdb_cad_train"  # IMDB-CAD's training pairs, from which the supervised policy learns on real data
 
@@ -62,8 +63,7 @@ def load_described(set_name: str, source: str, splits: str | None = None) -> tup
     data_set, files = get_set(set_name), ()
     options = data_set.split_options
     option = next(iter(options)) if splits is None else splits
-    if option not in options:
-        raise UserError(f"{set_name} has no split option {option!r}; expected one of {', '.join(options)}")
+    check_choice(f"the split of {set_name}", option, options)
     if source != "hub":
         root = TESTBED_DIR if source == "testbed" else release_folder(source)
         files = _files(data_set, options[option], root)
@@ -142,9 +142,6 @@ def _content_sha256(rows: pd.DataFrame) -> str:
 
 
 def _check_rows(data_set: DataSet, rows: pd.DataFrame) -> None:
-    if (twice := rows["uid"].duplicated()).any():
-        uid = rows["uid"][twice].iloc[0]
-        raise UserError(f"{data_set.name}: uid {uid!r} occurs twice, expected once; take a fresh copy of the file")
     if data_set.paired:
         original, edited = pair_halves(data_set.name, rows["group"])
         labels = rows["label"].to_numpy()

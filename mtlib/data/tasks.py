@@ -2,7 +2,7 @@
 
 from mtlib.data.registry import SETS, Entry, read_entries
 from mtlib.data.source_kinds import is_testbed
-from mtlib.errors import UserError, one_of
+from mtlib.settings import check_choice
 
 
 class TaskSets(Entry):
@@ -63,13 +63,11 @@ _KINDS = {
 
 
 def get_task(name: str) -> Task:
-    if name not in TASKS:
-        raise UserError(f"task is {name!r}; {one_of(name, TASKS)}")
+    check_choice("task", name, TASKS)
     return TASKS[name]
 
 
 def kind(set_name: str) -> str:
     """What a set is for: "train", "id" (in distribution) or "ood"."""
-    if set_name not in _KINDS:
-        raise UserError(f"set {set_name!r} belongs to no task; expected one of {', '.join(_KINDS)}")
+    check_choice("set", set_name, _KINDS)
     return _KINDS[set_name]

@@ -49,14 +49,10 @@ def both(first: Path | str, second: Path | str) -> pandas.DataFrame:
     """What both answered, by `item`: `text`, and the answers `first` and `second`. They settle rows that differ.
 
     Raises:
-        UserError: a sheet cannot be read, or has another answer than plausible, implausible or none; nothing that both
-            answered.
+        UserError: another answer than plausible, implausible or none.
     """
     answered = _read(first).rename(columns={"answer": "first"})[["text", "first"]]
-    answered = answered.join(_read(second)["answer"].rename("second"), how="inner")
-    if answered.empty:
-        raise UserError(f"{first} and {second} have no answered question in common; are they of the same rows?")
-    return answered
+    return answered.join(_read(second)["answer"].rename("second"), how="inner")
 
 
 class Agreement(NamedTuple):
@@ -109,11 +105,8 @@ def as_judge(
 
 def _read(path: Path | str) -> pandas.DataFrame:
     """The answered rows of a sheet, by item; a spreadsheet may have written it anew."""
-    try:
-        rows = pandas.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8-sig").set_index("item")
-        rows = rows[rows["answer"] != ""]
-    except (OSError, ValueError, KeyError) as error:  # among ValueErrors: no UTF-8, no CSV
-        raise UserError(f"cannot read {path} ({error}); expected a filled-in `sheet`.") from error
+    rows = pandas.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8-sig").set_index("item")
+    rows = rows[rows["answer"] != ""]
     if len(wrong := rows[rows.index.duplicated() | ~rows["answer"].isin(ANSWERS)]):
         raise UserError(
             f"{path}: the answer to {wrong.index[0]} is {wrong['answer'].iloc[0]!r}; expected one answer to each "

@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 
 import pandas
 
-from mtlib.errors import UserError
-
 CATEGORIES = ("same", "changed", "plausible_different", "implausible", "unk")  # by gravity
 # the paper's shares of examples: BERT, 200 training examples per task, three epochs, judged by two persons
 PAPER_SHARES = {
@@ -51,16 +49,11 @@ def categorise(
 
 
 def example_categories(rows: pandas.DataFrame, categories: pandas.Series, over_epochs: bool = False) -> pandas.Series:
-    """The category of each `(epoch, uid)`; with `over_epochs`, of each `uid`.
+    """The category of each `(epoch, uid)` of one arm; with `over_epochs`, of each `uid`.
 
     That of its gravest place, in the order of `CATEGORIES`. An example without a masked place is not counted. The paper
     counts examples over three epochs ("at least in one of the three epochs") and does not say how it ranks the four.
-
-    Raises:
-        UserError: rows of several arms, which would be counted as one example.
     """
-    if "arm" in rows and rows["arm"].nunique() > 1:
-        raise UserError("the rows are of several arms; categorise one arm at a time.")
     gravity = categories.map(CATEGORIES.index)
     gravest = gravity.groupby([rows[key] for key in (["uid"] if over_epochs else ["epoch", "uid"])]).max()
     return gravest.map(dict(enumerate(CATEGORIES)))

@@ -15,7 +15,6 @@ from datasets import Dataset
 from transformers import PrinterCallback
 
 from mtlib.contexts import precision
-from mtlib.errors import UserError
 from mtlib.marking import continues_word
 from mtlib.objectives import MaskedLM, MaskTuning
 from mtlib.plm import SharedPLM
@@ -41,16 +40,7 @@ def record_fillings(
         example's token ids), `original_token` and `predicted_token` (vocabulary entries), `unk` (the prediction is the
         unknown token), `text` (that sentence, original), `start` and `end` (the masked token's place in it, in
         characters, with the blank before it), `predicted` (what stands there after the filling).
-
-    Raises:
-        UserError: columns missing, or a tokenizer that does not tell the characters of its tokens.
     """
-    if missing := {"text", "label", "uid"} - {*examples.column_names}:
-        raise UserError(
-            f"the examples lack {', '.join(sorted(missing))}; they have {', '.join(examples.column_names)}."
-        )
-    if not plm.tokenizer.is_fast:
-        raise UserError(f"{type(plm.tokenizer).__name__} tells no character offsets; a fast tokenizer is needed.")
     read = text_reader(plm.tokenizer)
     encodings = [_encode(read, example, max_length) for example in examples]
     columns = {name: [encoding[name] for encoding in encodings] for name in plm.tokenizer.model_input_names}

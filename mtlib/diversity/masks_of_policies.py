@@ -65,9 +65,6 @@ def describe(
     config = configure(task, "fine_tuning", source=source, model=model, train_size=train_size, sets=sets).resolved()
     plm, maskings = _checked(config, names, spacy_pipeline)
     train = read_inputs(config).datasets["train"]
-    for masking in maskings.values():
-        for preparer in masking.preparers():
-            preparer.check_number(len(train))
     whole = CountTokens()(plm, with_texts(plm, train, config.max_length)).examples
     marked, lines = mark(plm, whole.select(rows := drawn_rows(len(train), size))), {}
     for name, masking in maskings.items():
@@ -205,9 +202,7 @@ def _checked(
                 "that was, as `mtlib run --keep-model` writes it."
             )
     n_labels = len(get_task(config.task).labels)
-    plm = SharedPLM.from_pretrained(config.model_path, num_labels=None if trained else n_labels).eval()
-    if plm.config.num_labels != n_labels:
-        raise UserError(f"{config.model} has {plm.config.num_labels} labels, but {config.task} has {n_labels}.")
+    plm = SharedPLM.from_pretrained(config.model_path, num_labels=n_labels).eval()
     maskings = {name: masking_policy(*parse_policy(name), plm.tokenizer, spacy_pipeline) for name in names}
     for masking in maskings.values():
         for preparer in masking.preparers():

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from mtlib.encoding import check_labels
 from mtlib.errors import UserError
-from mtlib.method import Prepared, Preparer, check_labelled, check_texts, with_column
+from mtlib.method import Prepared, Preparer, require_columns, with_column
 from mtlib.objectives import Objective, ObjectiveOutput
 from mtlib.plm import SharedPLM
 
@@ -68,16 +68,9 @@ class AddBias(Preparer):
     reads = ("text", "text_pair")
 
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
-        check_texts(examples, self)
-        check_labelled(examples, self)
+        require_columns(examples, self, "text", "labels")
         check_labels("the training set", examples, plm.config.num_labels)
         pairs = examples["text_pair"][:] if "text_pair" in examples.column_names else None
-        if self.model.pair not in (None, pairs is not None):
-            kind = "pairs of texts" if self.model.pair else "single texts"
-            raise UserError(
-                f"the bias model {self.model.name} is for {kind}, and the examples have the columns "
-                f"{', '.join(examples.column_names)}; take another model, or keep `text_pair` when tokenising."
-            )
         features, labels = self.model.features(plm, examples["text"][:], pairs), np.array(examples["labels"][:])
         probabilities = predict_out_of_fold(self.model, features, labels, plm.config.num_labels, self.folds, seed)
         logs = np.log(probabilities)
@@ -103,8 +96,6 @@ def predict_out_of_fold(
     for fold in range(fold_of.max() + 1):
         left_out = fold_of == fold
         seen = ~left_out if set(labels[~left_out]) == set(labels) else np.ones_like(left_out)
-        if len(set(labels[seen])) < 2:
-            raise UserError("the training set has one label only; a bias model needs two to tell apart.")
         classifier = model.classifier().fit(features[seen], labels[seen])
         probabilities[left_out] = classifier.predict_proba(features[left_out]) @ means[classifier.classes_]
     probabilities = probabilities.clip(SMALLEST)
@@ -130,7 +121,7 @@ class ReadsBias(Objective):
     """
 
     loss: Callable[[Tensor, dict], Tensor]  # of class logits `(batch, classes)` and the batch: scalar
-    columns = {"bias_log_probabilities": 0.0}  # noqa: RUF012  (never changed)
+    columns = {"bias_log_probabilities": 0.0}
     prepared_by = "mtlib.methods.bias.AddBias"
 
     def build(self, plm: SharedPLM, examples: Dataset | None = None) -> None:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from mtlib.contexts import evaluating
 from mtlib.encoding import Collator, batches_by_length
-from mtlib.method import LearningRates, Method, Prepared, Preparer, Stage, check_labelled, with_column
+from mtlib.method import LearningRates, Method, Prepared, Preparer, Stage, require_columns, with_column
 from mtlib.methods.bias import ReadsBias
 from mtlib.methods.bias_models import BiasSettings, add_bias
 from mtlib.objectives import FineTuning
@@ -41,7 +41,7 @@ class ConfidenceRegularization(ReadsBias):
     """The student's loss, which also reads `teacher_probabilities`, `(batch, classes)`."""
 
     name = "confidence_regularization"
-    columns = {"teacher_probabilities": 0.0, "bias_log_probabilities": 0.0}  # noqa: RUF012  (never changed)
+    columns = {"teacher_probabilities": 0.0, "bias_log_probabilities": 0.0}
     prepared_by = "a fine-tuned teacher (AddTeacher, of this module) and a bias model (mtlib.methods.bias.AddBias)"
 
     def loss(self, logits: Tensor, batch: dict) -> Tensor:
@@ -60,7 +60,7 @@ class AddTeacher(Preparer):
 
     @torch.no_grad()
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0, batch_size: int = 64) -> Prepared:
-        check_labelled(examples, self)
+        require_columns(examples, self, "labels")
         probabilities = torch.empty(len(examples), plm.config.num_labels)
         with evaluating(plm):
             for rows, batch in batches_by_length(examples, Collator(plm.tokenizer), plm.device, batch_size):

@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy, one_hot, pad
 
 from mtlib.contexts import evaluating
 from mtlib.encoding import Collator, batches_by_length
-from mtlib.errors import UserError
+from mtlib.marking import check_offsets
 from mtlib.method import LearningRates, Method, Prepared, Preparer, Stage
 from mtlib.methods.treebank import RELATIONS, Sentence, development_files, read_conllu, training_files
 from mtlib.objectives import FineTuning, Objective, ObjectiveOutput, require_built
@@ -59,7 +59,7 @@ class DependencyParsing(Objective):
 
     name = "dependency_parsing"
     classifies = False
-    columns = {"words": 0, "heads": NO_WORD, "relations": NO_WORD}  # noqa: RUF012  (never changed)
+    columns = {"words": 0, "heads": NO_WORD, "relations": NO_WORD}
 
     def __init__(self):
         super().__init__()
@@ -135,19 +135,10 @@ class Treebank(Preparer):
         training_files(self.folder)
         for path in development_files(self.folder):
             read_conllu(path)  # a mistake in it would otherwise come to light after the training
-        if not plm.tokenizer.is_fast:
-            raise UserError(
-                f"{type(plm.tokenizer).__name__} does not say which piece belongs to which word; IPT needs a fast "
-                "tokenizer."
-            )
+        check_offsets(plm.tokenizer, self)
 
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
         rows, left_out = _rows(training_files(self.folder), plm)
-        if not rows:
-            raise UserError(
-                f"{self.folder} has no sentence that fits into {_most_pieces(plm)} pieces; take another, or another "
-                "model."
-            )
         return Prepared(Dataset.from_list(rows), {"sentences_left_out": left_out})
 
     @torch.no_grad()

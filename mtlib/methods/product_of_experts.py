@@ -8,7 +8,6 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from mtlib.errors import UserError
 from mtlib.method import LearningRates, Method, Stage
 from mtlib.methods.bias_models import BiasSettings, add_bias
 from mtlib.objectives import Objective, ObjectiveOutput, fine_tuning_loss, require_built
@@ -58,7 +57,7 @@ class ProductOfExperts(Objective):
     """
 
     name = "product_of_experts"
-    columns = {"bias_features": 0.0}  # noqa: RUF012  (never changed)
+    columns = {"bias_features": 0.0}
     prepared_by = "mtlib.methods.bias.AddBias"
 
     def __init__(self, halve_others: bool = False, focus: float | None = None, learning_rate: float | None = None):
@@ -67,8 +66,6 @@ class ProductOfExperts(Objective):
         self.bias_network: nn.Module | None = None
 
     def build(self, plm: SharedPLM, examples: Dataset | None = None) -> None:
-        if not examples:
-            raise UserError("the bias network is made for the features of a training set; give one.")
         n = len(examples[0]["bias_features"])
         self.bias_network = nn.Sequential(
             nn.Linear(n, n), nn.Tanh(), nn.Linear(n, n), nn.Tanh(), nn.Linear(n, plm.config.num_labels)

@@ -1,19 +1,19 @@
 """The rows of the paper's Table III: fine-tuning, Mask-tuning and its ablations; and masked-LM training before."""
 
 from dataclasses import dataclass, replace
-from math import ceil
 from typing import Annotated, Literal
 
 import torch
 from datasets import Dataset, concatenate_datasets
 from pydantic import Field
 from rich.console import Console
-from rich.progress import track
+from rich.progress import Progress
+from torch import Tensor
 
 from mtlib.contexts import evaluating, forked_random_state
 from mtlib.draws import Draws
-from mtlib.encoding import Collator, batches_by_length
-from mtlib.masking import MaskingPolicy, check_policy, draw_mask, perturbation_counts, replace_masked
+from mtlib.encoding import each_token
+from mtlib.masking import MaskingPolicy, draw_mask, perturbation_counts, replace_masked
 from mtlib.method import LearningRates, Method, Prepared, Preparer, Stage
 from mtlib.methods.confidence_regularization import CONFIDENCE_REGULARIZATION
 from mtlib.methods.frozen_bias import BIAS_PRODUCT, LEARNED_MIXIN, REWEIGHT
@@ -22,7 +22,6 @@ from mtlib.methods.readings import READINGS
 from mtlib.methods.two_views import SPAN_CUTOFF
 from mtlib.objectives import FineTuning, MaskedLM, MaskTuning
 from mtlib.plm import SharedPLM
-from mtlib.plm_checks import check_fill
 from mtlib.policies import OWN_LENGTH, Masking, masking_policy
 from mtlib.policies.wrapping import FixedMasking
 from mtlib.settings import (
@@ -36,7 +35,6 @@ from mtlib.settings import (
     Settings,
     Share,
     Update,
-    check,
 )
 
 Stages = tuple[Stage, ...]
@@ -216,42 +214,33 @@ class Refill(Preparer):
     replacement: Replacement = "mask"
     keep_original: bool = False
 
-    def __post_init__(self):
-        check_policy(self.masking, required=True)
-        check("replacement", self.replacement, Replacement)
-        check_fill(self.fill, self.top_k)
-
-    @torch.no_grad()
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0, batch_size: int = 64) -> Prepared:
         """Refill tokenised `examples` (`input_ids`, `attention_mask`, ...), in their order, on the model's device.
 
         All randomness comes from `seed`; torch's global random state and the model's mode are left as they were.
         """
-        ids = list(examples["input_ids"])
-        collate = Collator(plm.tokenizer, self.masking.columns)
-        batches = batches_by_length(examples, collate, plm.device, batch_size)
-        console = Console(stderr=True)
-        counts = {"masked": 0, "changed": 0}
+        console, counts = Console(stderr=True), {"masked": 0, "changed": 0}
+        progress = Progress(console=console, transient=True, disable=not console.is_terminal)
+
+        def perturbed(rows: list[int], batch: dict) -> Tensor:
+            draws = Draws.of(seed, 0, torch.tensor(rows, device=plm.device))
+            batch = draw_mask(batch, self.masking, plm.tokenizer, draws, plm)
+            perturbed_ids = self._fill(plm, batch)  # (batch, seq)
+            numbers = perturbation_counts(batch["input_ids"], perturbed_ids, batch["mask"])
+            counts["masked"] += int(numbers["n_masked"])
+            counts["changed"] += int(numbers["n_changed"])
+            progress.advance(task, len(rows))
+            return perturbed_ids
+
         # sampled fills and the 80/10/10 rule draw from the global generator, masks by example
-        with evaluating(plm), forked_random_state(plm.device, seed):
-            for rows, batch in track(
-                batches, "refilling", ceil(len(ids) / batch_size), console=console, transient=True,
-                disable=not console.is_terminal,
-            ):  # fmt: skip
-                draws = Draws.of(seed, 0, torch.tensor(rows, device=plm.device))
-                batch = draw_mask(batch, self.masking, plm.tokenizer, draws, plm)
-                perturbed_ids = self._fill(plm, batch)
-                numbers = perturbation_counts(batch["input_ids"], perturbed_ids, batch["mask"])
-                counts["masked"] += int(numbers["n_masked"])
-                counts["changed"] += int(numbers["n_changed"])
-                attended = batch["attention_mask"].bool()  # (batch, seq)
-                for row, refilled, kept in zip(rows, perturbed_ids.cpu(), attended.cpu(), strict=True):
-                    ids[row] = refilled[kept].tolist()
+        with evaluating(plm), forked_random_state(plm.device, seed), progress:
+            task = progress.add_task("refilling", total=len(examples))
+            ids = [row.tolist() for row in each_token(plm, examples, perturbed, self.masking.columns, batch_size)]
         feature = examples.features["input_ids"]
         refilled = examples.remove_columns("input_ids").add_column("input_ids", ids, feature=feature)
         return Prepared(concatenate_datasets([examples, refilled]) if self.keep_original else refilled, counts)
 
-    def _fill(self, plm: SharedPLM, batch: dict) -> torch.Tensor:
+    def _fill(self, plm: SharedPLM, batch: dict) -> Tensor:
         masked_ids = replace_masked(batch["input_ids"], batch["mask"], plm.tokenizer, self.replacement)
         return plm.fill_masks(batch, batch["mask"], self.fill, self.top_k, masked_ids).perturbed_ids
 

@@ -38,12 +38,9 @@ def read_conllu(path: Path) -> list[Sentence]:
     Lines of words that are written together ("4-5") and of words that are not there ("4.1") are skipped.
 
     Raises:
-        UserError: not UTF-8; a line that is no word; an unknown relation; heads that are no tree with one root.
+        UserError: a line that is no word, or has an unknown relation; heads that are no tree with one root.
     """
-    try:
-        lines = path.read_text(encoding="utf-8-sig").split("\n")  # some editors put a mark at a file's beginning
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path} is not UTF-8 text ({error.reason}); save it as UTF-8, as CoNLL-U is.") from error
+    lines = path.read_text(encoding="utf-8-sig").split("\n")  # some editors put a mark at a file's beginning
     sentences, words = [], []
     for number, line in enumerate([*lines, ""], start=1):
         fields, where = line.split("\t"), f"{path}, line {number}"
@@ -54,11 +51,11 @@ def read_conllu(path: Path) -> list[Sentence]:
             continue
         if line.startswith("#") or "-" in fields[0] or "." in fields[0]:
             continue
-        if len(fields) < 8 or fields[0] != str(len(words) + 1) or not fields[6].isdecimal():
-            raise UserError(f"{where} is no word of a tree in CoNLL-U: {line[:60]!r}.")
-        relation = fields[7].split(":")[0]  # "nmod:poss" is a kind of "nmod"
-        if relation not in RELATIONS:
-            raise UserError(f"{where}: {relation!r} is no relation of Universal Dependencies.")
+        relation = fields[7].split(":")[0] if len(fields) > 7 else ""  # "nmod:poss" is a kind of "nmod"
+        if relation not in RELATIONS or fields[0] != str(len(words) + 1) or not fields[6].isdecimal():
+            raise UserError(
+                f"{where} is no word of a tree in CoNLL-U with a relation of Universal Dependencies: {line[:60]!r}."
+            )
         words.append((fields[1], int(fields[6]), relation))
     return sentences
 

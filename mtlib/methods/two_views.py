@@ -167,11 +167,6 @@ class HiddenCut(TwoViews):
 
     def classify_cut(self, plm: SharedPLM, batch: dict) -> Tensor:
         self.check(plm)  # once more: a trainer switches gradient checkpointing on when it begins to train
-        if plm.config._attn_implementation != "eager":
-            raise UserError(
-                "HiddenCut reads attention weights, and this model gives none (its attn_implementation is "
-                f"{plm.config._attn_implementation!r}); call objective.build(plm) before the first batch."
-            )
         with self._cutting(plm, batch["attention_mask"].bool(), batch["cut_starts"]):
             return plm.classify(batch)
 

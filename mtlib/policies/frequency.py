@@ -15,26 +15,6 @@ from mtlib.plm import SharedPLM
 Frequency = Literal["rare", "frequent"]
 
 
-@dataclass(frozen=True)
-class FrequencyMasking(CountedMasking):
-    """The tokens that are rarest, or most frequent, in the training set (`prefer`)."""
-
-    columns = {"token_counts": 0}  # noqa: RUF012  (never changed)
-
-    prefer: Frequency = "rare"
-
-    def preparers(self) -> tuple[Preparer, ...]:
-        return (CountTokens(),)
-
-    def scores(self, batch, maskable, plm) -> Tensor:
-        """The logarithm of the count, with its sign turned for "rare": at temperature 1, a draw by count or by 1/count.
-
-        In single precision, so that counts above 16 million tie.
-        """
-        logarithms = self.column(batch, "token_counts").clamp(min=1).float().log()  # (batch, seq)
-        return {"rare": -1, "frequent": 1}[self.prefer] * logarithms
-
-
 class CountTokens(Preparer):
     """Adds `token_counts`: how often each token occurs in the training set."""
 
@@ -42,3 +22,21 @@ class CountTokens(Preparer):
         counts = Counter(chain.from_iterable(examples["input_ids"]))
         rows = [[counts[token] for token in ids] for ids in examples["input_ids"]]
         return Prepared(with_column(examples, "token_counts", rows))
+
+
+@dataclass(frozen=True)
+class FrequencyMasking(CountedMasking):
+    """The tokens that are rarest, or most frequent, in the training set (`prefer`)."""
+
+    columns = {"token_counts": 0}
+    preparer = CountTokens
+
+    prefer: Frequency = "rare"
+
+    def scores(self, batch, maskable, plm) -> Tensor:
+        """The logarithm of the count, with its sign turned for "rare": at temperature 1, a draw by count or by 1/count.
+
+        In single precision, so that counts above 16 million tie.
+        """
+        logarithms = batch["token_counts"].clamp(min=1).float().log()  # (batch, seq)
+        return {"rare": -1, "frequent": 1}[self.prefer] * logarithms

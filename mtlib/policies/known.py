@@ -5,61 +5,9 @@ from collections.abc import Iterator
 from datasets import Dataset
 from torch import Tensor
 
-from mtlib.errors import UserError
 from mtlib.marking import MarkTokens, Spans
 from mtlib.masking import CountedMasking
-from mtlib.method import Preparer
 from mtlib.testbed.known_words import cause_spans, grammar_of, shortcut_spans
-
-
-class MarkedMasking(CountedMasking):
-    """Marked tokens and no others: `clamp(round(rate * n), 1, m)` of an example's `m` marked ones, none at rate 0.
-
-    `n` counts all maskable tokens, so that a rate means the same as in other policies. At rate 1 all that is marked is
-    masked; where nothing is marked, nothing is. A class below it names the column of the marks (0: not marked).
-    """
-
-    testbed_only = True
-
-    def __call__(self, batch, maskable, generator=None, plm=None) -> Tensor:
-        (name,) = self.columns
-        marked = maskable & (self.column(batch, name) > 0)  # (batch, seq)
-        return self.choose(marked, None, generator, counted=maskable)
-
-
-class KnownShortcutMasking(MarkedMasking):
-    """The words that carry the testbed's shortcut: what a policy could do at best (positive control)."""
-
-    columns = {"known_shortcut": 0}  # noqa: RUF012  (never changed)
-
-    def preparers(self) -> tuple[Preparer, ...]:
-        return (MarkShortcut(),)
-
-
-class ShortcutFirstMasking(CountedMasking):
-    """The share `rate` of every example: words that carry the testbed's shortcut, then others where they are too few.
-
-    For pairs, whose shortcut lies in how many words the texts share. `KnownShortcutMasking` masks more of a pair that
-    shares more words, so that the number of masks tells the label. Here it tells nothing.
-    """
-
-    columns = {"known_shortcut": 0}  # noqa: RUF012
-    testbed_only = True
-
-    def preparers(self) -> tuple[Preparer, ...]:
-        return (MarkShortcut(),)
-
-    def scores(self, batch, maskable, plm) -> Tensor:
-        return (self.column(batch, "known_shortcut") > 0).float()
-
-
-class KnownCauseMasking(MarkedMasking):
-    """The words that decide the label of a testbed sentence: what a policy had better spare (negative control)."""
-
-    columns = {"known_cause": 0}  # noqa: RUF012
-
-    def preparers(self) -> tuple[Preparer, ...]:
-        return (MarkCause(),)
 
 
 class MarkShortcut(MarkTokens):
@@ -81,10 +29,48 @@ class MarkCause(MarkTokens):
 
     def spans(self, rows: Dataset) -> Iterator[tuple[Spans, Spans]]:
         for row in rows:
-            grammar = grammar_of(row.get("uid"))
-            if grammar.task == "sentiment" and "group" not in row:
-                raise UserError(
-                    "MarkCause reads the column 'group', which names the template of a testbed sentence, but the "
-                    "examples lack it; tokenise with keep=MarkCause.reads."
-                )
-            yield cause_spans(grammar, row["text"], row.get("text_pair"), row.get("group", ""))
+            yield cause_spans(grammar_of(row.get("uid")), row["text"], row.get("text_pair"), row.get("group", ""))
+
+
+class MarkedMasking(CountedMasking):
+    """Marked tokens and no others: `clamp(round(rate * n), 1, m)` of an example's `m` marked ones, none at rate 0.
+
+    `n` counts all maskable tokens, so that a rate means the same as in other policies. At rate 1 all that is marked is
+    masked; where nothing is marked, nothing is. A class below it names the column of the marks (0: not marked).
+    """
+
+    testbed_only = True
+
+    def __call__(self, batch, maskable, generator=None, plm=None) -> Tensor:
+        (name,) = self.columns
+        marked = maskable & (batch[name] > 0)  # (batch, seq)
+        return self.choose(marked, None, generator, counted=maskable)
+
+
+class KnownShortcutMasking(MarkedMasking):
+    """The words that carry the testbed's shortcut: what a policy could do at best (positive control)."""
+
+    columns = {"known_shortcut": 0}
+    preparer = MarkShortcut
+
+
+class ShortcutFirstMasking(CountedMasking):
+    """The share `rate` of every example: words that carry the testbed's shortcut, then others where they are too few.
+
+    For pairs, whose shortcut lies in how many words the texts share. `KnownShortcutMasking` masks more of a pair that
+    shares more words, so that the number of masks tells the label. Here it tells nothing.
+    """
+
+    columns = {"known_shortcut": 0}
+    preparer = MarkShortcut
+    testbed_only = True
+
+    def scores(self, batch, maskable, plm) -> Tensor:
+        return (batch["known_shortcut"] > 0).float()
+
+
+class KnownCauseMasking(MarkedMasking):
+    """The words that decide the label of a testbed sentence: what a policy had better spare (negative control)."""
+
+    columns = {"known_cause": 0}
+    preparer = MarkCause

@@ -25,12 +25,11 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import cross_entropy, one_hot
 
 from mtlib.contexts import evaluating, forked_random_state
-from mtlib.encoding import Collator
+from mtlib.encoding import Collator, each_token
 from mtlib.errors import UserError
 from mtlib.masking import CountedMasking, gumbel, maskable_positions
-from mtlib.method import Prepared, Preparer, check_labelled, with_column
+from mtlib.method import Prepared, Preparer, require_columns, with_column
 from mtlib.plm import SharedPLM, word_embeddings
-from mtlib.policies.wrapping import each_token
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,7 @@ class MetaLearnedMasking(CountedMasking):
     The slides of Ye et al. (2021) do not give the objective; see the head of this module for ours.
     """
 
-    columns = {"meta_scores": 0.0}  # noqa: RUF012  (never changed)
+    columns = {"meta_scores": 0.0}
 
     temperature: float = field(default=1.0, kw_only=True)
 
@@ -48,7 +47,7 @@ class MetaLearnedMasking(CountedMasking):
         return (LearnToMask(),)
 
     def scores(self, batch, maskable, plm) -> Tensor:
-        return self.column(batch, "meta_scores")
+        return batch["meta_scores"]
 
 
 class MaskScorer(nn.Module):
@@ -173,14 +172,14 @@ class LearnToMask(Preparer):
 
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
         self.check(plm)
-        check_labelled(examples, self)
+        require_columns(examples, self, "labels")
         # an earlier trainer in bf16 has left its autocast around the model's forward, which `meta_loss` goes through
         plm = extract_model_from_parallel(plm, keep_fp32_wrapper=False)
         whole_precision = torch.autocast(plm.device.type, enabled=False)
         with evaluating(plm), forked_random_state(plm.device, seed), whole_precision:
             scorer = MaskScorer(word_embeddings(plm.trunk).weight).to(plm.device)
             losses = self.fit(scorer, plm, examples, torch.Generator().manual_seed(seed))
-            scores = [row.tolist() for row in each_token(plm, examples, scorer)]
+            scores = [row.tolist() for row in each_token(plm, examples, lambda rows, batch: scorer(batch))]
         counts = {"meta_learned_steps": self.steps}
         if losses:  # single batches are noisy; means tell whether anything was learned
             first, last = (statistics.fmean(some) for some in (losses[:20], losses[-20:]))

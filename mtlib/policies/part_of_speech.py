@@ -11,7 +11,6 @@ from torch import Tensor
 from mtlib.contexts import forked_random_state
 from mtlib.marking import WORD, MarkTokens, Spans
 from mtlib.masking import CountedMasking
-from mtlib.method import Preparer
 from mtlib.paths import MINI_MODEL_DIR, MINI_POS_DIR
 from mtlib.plm import SharedPLM
 from mtlib.policies.pos_probe import PosProbe, Span
@@ -21,24 +20,6 @@ WORD_CLASSES = {"content": 1, "function": 2}  # in the column `word_class`; 0: n
 CONTENT = ("NOUN", "PROPN", "VERB", "ADJ", "ADV", "NUM", "INTJ")
 PARTS_OF_SPEECH = ("NOUN", "PROPN", "VERB", "ADJ", "ADV", "AUX", "DET", "ADP", "PRON", "other")  # the commonest
 _TEXTS = 256  # tagged at a time
-
-
-@dataclass(frozen=True)
-class PartOfSpeechMasking(CountedMasking):
-    """Words of content (nouns, verbs, adjectives, adverbs, names, numbers), or words of function (all others) first.
-
-    Tokens of the other kind are masked only where those of the preferred one do not suffice.
-    """
-
-    columns = {"word_class": 0}  # noqa: RUF012  (never changed)
-
-    prefer: WordClass = "content"
-
-    def preparers(self) -> tuple[Preparer, ...]:
-        return (MarkWordClasses(),)
-
-    def scores(self, batch, maskable, plm) -> Tensor:
-        return (self.column(batch, "word_class") == WORD_CLASSES[self.prefer]).float()
 
 
 class _MarkTags(MarkTokens):
@@ -78,6 +59,22 @@ class MarkWordClasses(_MarkTags):
     @staticmethod
     def number_of(name: str) -> int:
         return WORD_CLASSES["content" if name in CONTENT else "function"]
+
+
+@dataclass(frozen=True)
+class PartOfSpeechMasking(CountedMasking):
+    """Words of content (nouns, verbs, adjectives, adverbs, names, numbers), or words of function (all others) first.
+
+    Tokens of the other kind are masked only where those of the preferred one do not suffice.
+    """
+
+    columns = {"word_class": 0}
+    preparer = MarkWordClasses
+
+    prefer: WordClass = "content"
+
+    def scores(self, batch, maskable, plm) -> Tensor:
+        return (batch["word_class"] == WORD_CLASSES[self.prefer]).float()
 
 
 class MarkPartsOfSpeech(_MarkTags):

@@ -10,7 +10,6 @@ from safetensors.torch import load_file
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from mtlib.errors import UserError
 from mtlib.marking import continues_word
 
 WEIGHTS_FILE, SETTINGS_FILE = "probe.safetensors", "probe.json"
@@ -55,16 +54,8 @@ class PosProbe:
         return cls(trunk, tokenizer, state["weight"], state["bias"], settings["tags"], settings["layer"])
 
     def tag(self, texts: Sequence[str], places: Sequence[Span]) -> list[str]:
-        """The tag of one word of each text: the word that the first piece inside the place belongs to.
-
-        Raises:
-            UserError: a place without a token (empty, or behind the model's longest input).
-        """
-        tags = self.tag_all(texts, [[place] for place in places])
-        for text, place, (tag,) in zip(texts, places, tags, strict=True):
-            if tag is None:
-                raise UserError(f"no token at characters {place[0]} to {place[1]} of {text!r}; give a word's place.")
-        return [tag for (tag,) in tags]
+        """The tag of one word of each text, which must have one: that of the first piece inside the place."""
+        return [tag for (tag,) in self.tag_all(texts, [[place] for place in places])]
 
     def tag_all(self, texts: Sequence[str], places: Sequence[Sequence[Span]]) -> list[list[str | None]]:
         """The tags of several words of each text, None for a place without a token."""

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 
 from datasets import Dataset
 from torch import Tensor
@@ -32,13 +31,13 @@ class SalientSpanMasking(CountedMasking):
 
     pipeline: str = ENGLISH_PIPELINE
 
-    columns = {"salient_spans": 0}  # noqa: RUF012  (never changed)
+    columns = {"salient_spans": 0}
 
     def preparers(self) -> tuple[Preparer, ...]:
         return (MarkSalientSpans(self.pipeline),)
 
     def __call__(self, batch, maskable, generator=None, plm=None) -> Tensor:
-        spans = self.column(batch, "salient_spans").masked_fill(~maskable, 0)  # (batch, seq)
+        spans = batch["salient_spans"].masked_fill(~maskable, 0)  # (batch, seq)
         first = uniform(span_begins(spans), generator).argmin(dim=1, keepdim=True)  # (batch, 1): where one begins
         chosen = (spans > 0) & (spans == spans.gather(1, first))  # (batch, seq)
         without = maskable & ~(spans > 0).any(dim=1, keepdim=True)
@@ -74,26 +73,17 @@ class MarkSalientSpans(MarkTokens):
         return zip(entities(list(rows["text"])), entities(list(pairs)), strict=True)
 
     def _loaded(self):
-        pipeline = _load(self.pipeline) if isinstance(self.pipeline, str) else self.pipeline
-        if not any("doc.ents" in pipeline.get_pipe_meta(name).assigns for name in pipeline.pipe_names):
-            raise UserError(
-                f"the spaCy pipeline {self.pipeline!r} finds no entities; give one with `ner` or `entity_ruler`."
-            )
-        return pipeline
+        return _load(self.pipeline) if isinstance(self.pipeline, str) else self.pipeline
 
 
 def _load(name: str):
     """The installed spaCy pipeline of that name."""
-    if find_spec("spacy") is None:
-        raise UserError(
-            "salient_spans finds named entities with spaCy, which is not installed; `pip install 'mtlib[policies]'` "
-            f"brings it, and `python -m spacy download {name}` the pipeline."
-        )
-    import spacy
+    try:
+        import spacy
 
-    if not spacy.util.is_package(name):
+        return spacy.load(name)
+    except (ImportError, OSError) as error:
         raise UserError(
-            f"salient_spans needs the spaCy pipeline {name!r} (installed: "
-            f"{', '.join(spacy.util.get_installed_models()) or 'none'}); `python -m spacy download {name}` brings it."
-        )
-    return spacy.load(name)
+            f"salient_spans needs spaCy, which `pip install 'mtlib[policies]'` brings, and its pipeline {name!r}, "
+            f"which `python -m spacy download {name}` brings ({error})."
+        ) from error

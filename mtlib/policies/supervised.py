@@ -15,7 +15,7 @@ from torch import Tensor
 
 from mtlib.contexts import forked_random_state
 from mtlib.data.sources import CAD_TRAIN, is_testbed, load
-from mtlib.encoding import tokenise
+from mtlib.encoding import each_token, tokenise
 from mtlib.errors import UserError
 from mtlib.marking import WORD, MarkTokens, Spans, check_offsets
 from mtlib.masking import MaskingPolicy, gumbel, maskable_positions, uniform
@@ -23,7 +23,6 @@ from mtlib.method import Prepared, Preparer, with_column
 from mtlib.plm import SharedPLM, word_embeddings
 from mtlib.policies.known import MarkCause
 from mtlib.policies.pointer import PointedSpan, SpanPointer, best_spans, fit_span_pointer
-from mtlib.policies.wrapping import each_token
 from mtlib.testbed.known_words import of_testbed
 
 
@@ -37,7 +36,7 @@ class SupervisedMasking(MaskingPolicy):
     How many tokens are masked follows from the span.
     """
 
-    columns = {"span_start": -torch.inf, "span_end": -torch.inf}  # noqa: RUF012  (never changed)
+    columns = {"span_start": -torch.inf, "span_end": -torch.inf}
     own_length = True
 
     best_of: int = 1
@@ -46,7 +45,7 @@ class SupervisedMasking(MaskingPolicy):
         return (PointAtAnswers(),)
 
     def __call__(self, batch, maskable, generator=None, plm=None) -> Tensor:
-        start, end = (self.column(batch, name).masked_fill(~maskable, -torch.inf) for name in self.columns)
+        start, end = (batch[name].masked_fill(~maskable, -torch.inf) for name in self.columns)
         first, last, scores = best_spans(start, end, self.best_of)  # (batch, best_of)
         possible = scores.isfinite()
         noise = gumbel(uniform(possible, generator))  # (batch, best_of): the largest sum is a draw by probability
@@ -84,7 +83,7 @@ class PointAtAnswers(Preparer):
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
         spans = self.training_spans(plm, examples, seed)
 
-        def logarithms(batch) -> Tensor:
+        def logarithms(rows, batch) -> Tensor:
             logits = torch.stack(pointer(batch, maskable_positions(batch, plm.tokenizer)), dim=-1)  # (batch, seq, 2)
             # a text without a token of its own: no place is possible
             return logits.float().log_softmax(dim=1).nan_to_num(nan=-torch.inf, neginf=-torch.inf)

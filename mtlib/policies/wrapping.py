@@ -1,6 +1,5 @@
-"""A policy around another one, whose masks are drawn once; and what is computed once for each token of a set."""
+"""A policy around another one, whose masks are drawn once."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -8,7 +7,7 @@ from datasets import Dataset
 from torch import Tensor
 
 from mtlib.draws import Draws
-from mtlib.encoding import Collator, batches_by_length
+from mtlib.encoding import each_token
 from mtlib.masking import MaskingPolicy, draw_mask
 from mtlib.method import Prepared, Preparer, with_column
 from mtlib.plm import SharedPLM
@@ -17,7 +16,7 @@ from mtlib.plm import SharedPLM
 class FixedMasking(MaskingPolicy):
     """Another policy's masks, drawn once before training: the examples bring them along as the column `mask`."""
 
-    columns = {"mask": 0}  # noqa: RUF012  (never changed)
+    columns = {"mask": 0}
 
     def __init__(self, policy: MaskingPolicy):
         self.policy, self.predict_all = policy, policy.predict_all
@@ -29,7 +28,7 @@ class FixedMasking(MaskingPolicy):
         return (*self.policy.preparers(), DrawMasks(self.policy))
 
     def __call__(self, batch, maskable, generator=None, plm=None) -> Tensor:
-        return self.column(batch, "mask").bool()  # (batch, seq)
+        return batch["mask"].bool()  # (batch, seq)
 
 
 @dataclass(frozen=True)
@@ -39,22 +38,9 @@ class DrawMasks(Preparer):
     masking: MaskingPolicy
 
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
-        masks: list[list[bool]] = [[]] * len(examples)
-        collate = Collator(plm.tokenizer, self.masking.columns)
-        for rows, batch in batches_by_length(examples, collate, plm.device):
+        def drawn(rows: list[int], batch: dict) -> Tensor:
             draws = Draws.of(seed, -1, torch.tensor(rows, device=plm.device))
-            mask = draw_mask(batch, self.masking, plm.tokenizer, draws, plm)["mask"].cpu()  # (batch, seq)
-            for row, drawn, kept in zip(rows, mask, batch["attention_mask"].bool().cpu(), strict=True):
-                masks[row] = drawn[kept].tolist()
+            return draw_mask(batch, self.masking, plm.tokenizer, draws, plm)["mask"]  # (batch, seq)
+
+        masks = [mask.tolist() for mask in each_token(plm, examples, drawn, self.masking.columns)]
         return Prepared(with_column(examples, "mask", masks), {"masked": sum(map(sum, masks))})
-
-
-@torch.no_grad()
-def each_token(plm: SharedPLM, examples: Dataset, answer: Callable[[dict], Tensor]) -> list[Tensor]:
-    """What `answer(batch)`, `(batch, seq, ...)`, says of the tokens of each example: `(tokens, ...)`, on the CPU."""
-    rows: list[Tensor] = [torch.empty(0)] * len(examples)
-    for numbers, batch in batches_by_length(examples, Collator(plm.tokenizer), plm.device):
-        attended = batch["attention_mask"].bool().cpu()  # (batch, seq)
-        for number, row, own in zip(numbers, answer(batch).cpu(), attended, strict=True):
-            rows[number] = row[own]
-    return rows

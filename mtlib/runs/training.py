@@ -18,7 +18,7 @@ from transformers import EarlyStoppingCallback, PrinterCallback, ProgressCallbac
 from transformers.trainer import DEFAULT_PROGRESS_CALLBACK
 
 from mtlib.contexts import precision
-from mtlib.encoding import check_max_length, tokenise
+from mtlib.encoding import tokenise
 from mtlib.errors import UserError
 from mtlib.method import Prepared, Stage, is_prepared, prepared_examples
 from mtlib.methods import get_method
@@ -91,7 +91,7 @@ def train_stages(
     Of the last stage's checkpoints the one with the best accuracy on `dev` is taken, if that is given; training stops
     after `config.patience` evaluations without a better one.
     """
-    _check(config, stages, plm, rows)
+    _check(config, stages, plm)
     read = {name for stage in stages for preparer in stage.prepare for name in preparer.reads}
     read |= {name for stage in stages for name in stage.objective.columns}
     examples = tokenise(rows, plm.tokenizer, config.max_length, keep=read & {*rows.column_names})
@@ -107,19 +107,17 @@ def train_stages(
     return Trained(plm, objective, revision, training.history(), training.cost(), diverged)
 
 
-def _check(config: TrainingConfig, stages: Sequence[Stage], plm: SharedPLM, rows: Dataset) -> None:
-    """Do model, method and data fit together?"""
+def _check(config: TrainingConfig, stages: Sequence[Stage], plm: SharedPLM) -> None:
+    """Do model and method fit together?"""
     _slices_of_a_batch(config)
     for name in ("max_length", "eval_max_length"):
         length = getattr(config, name, config.max_length)
-        check_max_length(length, plm.tokenizer, "text_pair" in rows.column_names, name)
         if length > plm.longest:
             raise UserError(f"{name} is {length}; {config.model} reads at most {plm.longest} tokens, give no more.")
     for stage in stages:
         stage.objective.check(plm)
         for preparer in stage.prepare:
             preparer.check(plm)
-            preparer.check_number(len(rows))
 
 
 def _slices_of_a_batch(config: TrainingConfig) -> int:

@@ -25,6 +25,7 @@ from random import Random
 
 from mtlib.errors import UserError
 from mtlib.paths import SETTINGS_FILE
+from mtlib.settings import Count, Share, check
 from mtlib.testbed.grammar import (
     LABELS,
     OPTION,
@@ -80,12 +81,8 @@ def generate(
     `train_rows` is the size of every training set (default: that of the bundled files); the other sets do not depend on
     it.
     """
-    if not 0 <= strength <= 1:
-        raise UserError(
-            f"strength is {strength!r}, expected 0 (no shortcut) to 1 (always right); the bundled files: 0.9"
-        )
-    if train_rows is not None and train_rows < 1:
-        raise UserError(f"train_rows is {train_rows!r}; expected 1 or more, or None for the usual size.")
+    check("strength", float(strength), Share)
+    check("train_rows", train_rows, Count | None)
     sets, owner = {}, {}
     grammars = {task: load_grammar(task) for task in tasks}
     for name, spec in SPECS.items():

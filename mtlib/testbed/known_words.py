@@ -43,10 +43,7 @@ def grammar_of(uid: str | None) -> Grammar:
         UserError: it is no row of a training set of the testbed.
     """
     if not of_testbed(uid):
-        raise UserError(
-            f"the words of the testbed's training sets alone are known, and {uid!r} is no row of them; take another "
-            "masking policy for other data."
-        )
+        raise UserError(f"the words of the testbed's training sets alone are known, and {uid!r} is no row of them.")
     return load_grammar(SPECS[_set_of(uid)].task)
 
 

@@ -64,8 +64,8 @@ def grade(path: Path, profile: str, out: Path) -> tuple[str, dict[int | None, st
         executed = nbformat.read(out / path.name, as_version=4)
         return original.stem, _results(nbformat.read(original, as_version=4), executed)
     except Exception as error:  # a submission may be broken in any way, and the others are still to be graded
-        kind = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
-        return path.name, {None: f"could not be graded: {kind}{str(error).strip().partition(chr(10))[0][:100]}"}
+        told = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:100]}"
+        return path.name, {None: f"could not be graded: {told}"}
 
 
 def _sentence(name: str, words: dict[int | None, str]) -> str:
@@ -77,15 +77,12 @@ def _sentence(name: str, words: dict[int | None, str]) -> str:
 
 def _original_of(path: Path) -> Path:
     """The notebook that a submission was made from, by its file name or by the number in its title."""
-    try:
-        cells = nbformat.read(path, as_version=4).cells
-    except Exception as error:  # nbformat raises whatever a broken file leads it to, with the file's text in it
-        raise UserError("the file is no whole notebook (empty or cut off?); ask for it again") from error
+    cells = nbformat.read(path, as_version=4).cells
     title = next((cell.source for cell in cells if cell.source.startswith("# ")), "")
     for original in runner.find():
         if original.stem in path.stem or title.startswith(f"# {original.stem[:2]} ·"):
             return original
-    raise UserError("neither its name nor its title is that of a notebook of this project")
+    raise LookupError("neither its name nor its title is that of a notebook of this project")
 
 
 def _results(original, executed) -> dict[int, str]:

@@ -13,7 +13,6 @@ from pathlib import Path
 import nbformat
 from nbconvert import HTMLExporter, SlidesExporter
 
-from mtlib.errors import UserError
 from mtlib.paths import make_writable
 
 # jQuery, require.js, MathJax and mermaid come from the web, and nothing here needs them
@@ -60,12 +59,7 @@ def as_slides(notebook) -> str:
     """What a notebook says and shows, without code: a heading, a text or an output to each slide.
 
     The page loads reveal.js from the web; without a network it reads as one page.
-
-    Raises:
-        UserError: the notebook has no outputs, so there would be nothing to see.
     """
-    if not any(cell.get("outputs") for cell in notebook.cells):
-        raise UserError("this notebook has no stored outputs; run it first, for example with `make tutorial`.")
     notebook = nbformat.from_dict(notebook)
     for cell in notebook.cells:
         cell.metadata["slideshow"] = {"slide_type": _slide_type(cell)}

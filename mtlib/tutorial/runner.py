@@ -11,7 +11,6 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Optional
 
@@ -20,7 +19,7 @@ from nbclient.exceptions import CellTimeoutError
 from papermill import PapermillExecutionError, inspect_notebook
 from pydantic import TypeAdapter, ValidationError
 
-from mtlib.errors import UserError
+from mtlib.errors import UserError, one_of
 from mtlib.paths import NOTEBOOK_DIR, make_writable
 from mtlib.runs.config import NAMES
 from mtlib.tutorial.kernel import KernelDied, execute
@@ -57,7 +56,7 @@ def find(names: Sequence[str] = ()) -> list[Path]:
         stem = Path(name).name.removesuffix(".ipynb")
         fitting = [path for path in all_paths if stem in (path.stem, path.stem[:2])]
         if not fitting:
-            raise UserError(f"no notebook {name!r}; expected one of {', '.join(path.stem for path in all_paths)}.")
+            raise UserError(f"no notebook {name!r}; {one_of(name, [path.stem for path in all_paths])}")
         chosen.update(fitting)
     return [path for path in all_paths if not names or path in chosen]
 
@@ -74,9 +73,7 @@ def check_parameters(paths: Sequence[Path], texts: Mapping[str, str]) -> dict[Pa
     known = sorted({name for parameters in declared.values() for name in parameters})
     for name in texts:
         if name not in known:
-            near = get_close_matches(name, known)
-            hint = f"did you mean {' or '.join(near)}?" if near else f"the chosen notebooks have {', '.join(known)}."
-            raise UserError(f"unknown parameter {name!r}; {hint}")
+            raise UserError(f"unknown parameter {name!r}; {one_of(name, known)}")
     return {
         path: {name: _typed(name, text, parameters[name]) for name, text in texts.items() if name in parameters}
         for path, parameters in declared.items()

@@ -94,7 +94,7 @@ def test_the_planted_shortcut_is_read_off_the_text():
 
 
 class TestAddBias:
-    ROWS = {"text": ["a good film", "a bad film"] * 20, "labels": [1, 0] * 20}  # noqa: RUF012
+    ROWS = {"text": ["a good film", "a bad film"] * 20, "labels": [1, 0] * 20}
 
     @pytest.mark.parametrize("name", ["bag_of_words", "hypothesis_only"])
     def test_words_that_tell_the_label(self, plm, name):
@@ -128,18 +128,9 @@ class TestAddBias:
         accuracy = {folds: AddBias(model, folds)(plm, data).counts["bias_accuracy"] for folds in (1, 5)}
         assert accuracy[1] > 0.95 and accuracy[5] < 0.6
 
-    @pytest.mark.parametrize(
-        ("name", "change", "message"),
-        [
-            ("hypothesis_only", {}, "the bias model hypothesis_only is for pairs of texts"),
-            ("bag_of_words", {"labels": [1] * 40}, "the training set has one label only"),
-            ("bag_of_words", {"labels": [0, 2] * 20}, "the training set has labels 0 to 2; a classifier with num_lab"),
-            ("bag_of_words", {"text": ["?!"] * 40}, "the training texts have no words"),
-        ],
-    )
-    def test_what_does_not_fit_is_told(self, plm, name, change, message):
-        with pytest.raises(UserError, match=message):
-            AddBias(BIAS_MODELS[name])(plm, Dataset.from_dict(self.ROWS | change))
+    def test_labels_that_are_not_the_models_are_told(self, plm):
+        with pytest.raises(UserError, match="the training set has labels 0, 2; a classifier with num_labels=2"):
+            AddBias(BIAS_MODELS["bag_of_words"])(plm, Dataset.from_dict(self.ROWS | {"labels": [0, 2] * 20}))
 
     def test_a_label_that_the_other_folds_lack_is_learned_from_all_examples(self):
         features, labels = np.arange(12.0)[:, None], np.array([0, 1] * 5 + [0, 2])

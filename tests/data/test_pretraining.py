@@ -99,7 +99,7 @@ def cut_off(monkeypatch):
 
     class Cut(Exception):
         after = None
-        rates: list[float] = []  # noqa: RUF012
+        rates: list[float] = []
 
     def on_step_end(self, args, state, control, optimizer, **kwargs):
         Cut.rates.append(optimizer.param_groups[0]["lr"])

@@ -68,7 +68,11 @@ class TestReading:
             ("\t5\tnsubj", "\t1\tnsubj", "no tree"),  # a circle of two words
             ("\t5\tnsubj", "\t2\tnsubj", "no tree"),  # a word that is its own head
             ("\t5\tnsubj", "\t²\tnsubj", "line 3 is no word of a tree in CoNLL-U"),
-            ("\tnsubj\t", "\tsubject\t", "line 3: 'subject' is no relation of Universal Dependencies"),
+            (
+                "\tnsubj\t",
+                "\tsubject\t",
+                "line 3 is no word of .* a relation of Universal Dependencies",
+            ),
             ("2\tfilm\t", "3\tfilm\t", "line 3 is no word of a tree in CoNLL-U"),
         ],
     )

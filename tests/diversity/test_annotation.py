@@ -51,8 +51,6 @@ def test_agreement_adjudication_and_categories(tmp_path):
     [
         (lambda text: text.replace(",plausible", ",Plausible", 1), "is 'Plausible'; expected one answer"),
         (lambda text: text + text.splitlines()[1] + "\n", "expected one answer to each question"),
-        (lambda text: text.replace("answer", "verdict"), "cannot read"),
-        (lambda text: text.replace("plausible", "").replace("im", ""), "no answered question in common"),
     ],
 )
 def test_sheets_that_were_filled_in_wrongly(tmp_path, change, message):

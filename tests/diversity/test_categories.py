@@ -9,7 +9,6 @@ from mtlib.diversity.categories import (
     example_categories,
     open_questions,
 )
-from mtlib.errors import UserError
 
 ROW = {
     "epoch": 1, "uid": "a", "part": "text", "position": 2, "original_token": "film", "predicted_token": "plot",
@@ -49,8 +48,6 @@ def test_the_gravest_place_decides_an_example():
     assert example_categories(rows, categories, over_epochs=True).to_dict() == {
         "a": "plausible_different", "b": "implausible", "c": "same", "d": "unk",
     }  # fmt: skip
-    with pytest.raises(UserError, match="several arms"):
-        example_categories(rows.assign(arm=["x", "y"] * 4), categories)
 
 
 def test_change_by_epoch():

@@ -9,7 +9,6 @@ from datasets import Dataset
 
 from mtlib.diversity import two_trainings
 from mtlib.diversity.fillings import record_fillings, rendered
-from mtlib.errors import UserError
 from mtlib.marking import continues_word
 from mtlib.masking import BernoulliMasking, ExactMasking
 from mtlib.objectives import MaskedLM, MaskTuning
@@ -89,11 +88,9 @@ def test_recording_changes_no_training_step(tmp_path):
         assert torch.equal(a, b)
 
 
-def test_bad_input_is_told():
+def test_nothing_masked_makes_no_rows():
     nothing = record_fillings(make_plm(), MaskedLM(BernoulliMasking(0.0)), make_examples(4), **SETTINGS)
     assert nothing.empty and list(nothing) == list(ROW)
-    with pytest.raises(UserError, match="lack uid"):
-        record_fillings(make_plm(), TUNING, make_examples(4).remove_columns("uid"), **SETTINGS)
 
 
 def test_what_a_filling_reads_like():

@@ -81,7 +81,7 @@ def test_one_run_that_cannot_be_read_leaves_the_others_known(tmp_path):
 class FakeEngine:
     """Ends every run at once. Seed 1 fails, seed 2 is busy at first, seed 3 diverges, seed 4 is left."""
 
-    environment = {"OMP_NUM_THREADS": "3"}  # noqa: RUF012
+    environment = {"OMP_NUM_THREADS": "3"}
 
     def __init__(self, store, *_):
         self.store, self.tried, self.closed = store, set(), False

@@ -3,10 +3,8 @@
 import re
 
 import nbformat
-import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from mtlib.errors import UserError
 from mtlib.tutorial.pages import as_html, as_slides
 
 
@@ -45,8 +43,3 @@ def test_slides_have_no_code():
     assert "the solution" not in page and "an answer" not in page
     slides = re.findall(r"<section>", page)
     assert len(slides) == 2 + 4, "two headings; each heading, table and picture by itself"
-
-
-def test_nothing_to_see_is_an_error():
-    with pytest.raises(UserError, match="no stored outputs"):
-        as_slides(new_notebook(cells=[new_markdown_cell("# 03"), new_code_cell("a = 1")]))

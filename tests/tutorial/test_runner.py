@@ -42,8 +42,8 @@ def call(*arguments):
     ("arguments", "message"),
     [
         ("07", "no notebook '07'; expected one of 01_one, 02_two"),
-        ("-p rat=0.5", "unknown parameter 'rat'; did you mean rate?"),
-        ("-p zzz=0.5", "unknown parameter 'zzz'; the chosen notebooks have flag, most, n, name, rate, source, word"),
+        ("-p rat=0.5", "did you mean 'rate'?"),
+        ("-p zzz=0.5", "unknown parameter 'zzz'; expected one of flag, most, n, name, rate, source, word"),
         ("01 -p word=a", "unknown parameter 'word'"),
         ("-p n=None", "parameter n is 'None'; expected int"),
         ("-p most=some", r"parameter most is 'some'; expected Optional[int]"),
