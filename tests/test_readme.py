@@ -98,14 +98,12 @@ def test_the_front_pages_example_runs_as_printed(tmp_path, monkeypatch, capsys):
 
 def test_the_developers_code_runs_as_printed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    own_data, loop, bias, _ = code_blocks("mtlib/README.md", "python")
+    own_data, loop, _ = code_blocks("mtlib/README.md", "python")
     names = {}
     exec(own_data.replace("num_train_epochs=1", "max_steps=2"), names)
     assert any("eval_accuracy" in entry for entry in names["trainer"].state.log_history)
     exec(loop.replace("DataLoader(train,", "DataLoader(train.select(range(32)),"), names)
     assert names["output"].parts.keys() >= {"mlm_loss", "ft_loss"} and names["output"].loss.isfinite()
-    exec(bias.replace("max_steps=20", "max_steps=2"), names)
-    assert names["quality"]["bias_accuracy"] > 0.5
 
 
 def test_the_method_that_is_printed_is_one(monkeypatch):
