@@ -95,6 +95,11 @@ class Stage:
             object.__setattr__(self, "name", self.objective.name)
 
 
+def one_stage(objective: "Callable[[], Objective]") -> "Callable[[Settings, LearningRates, object], tuple[Stage, ...]]":
+    """The stages of a method that trains once, on the data as they are, and reads no settings."""
+    return lambda settings, rates, tokenizer: (Stage(objective(), rates),)
+
+
 class Prepared(NamedTuple):
     """What a preparer returns: the examples to train on, and numbers about them for the record's cost."""
 

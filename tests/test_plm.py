@@ -8,7 +8,6 @@ from huggingface_hub import HfApi
 from safetensors.torch import load_file, save_file
 from transformers import (
     AlbertConfig,
-    AutoTokenizer,
     BartConfig,
     DebertaV2Config,
     DistilBertConfig,
@@ -134,7 +133,7 @@ class TestEveryArchitecture:
         torch.testing.assert_close(again.classify(batch), plm.classify(batch))
         torch.testing.assert_close(at_masks(again, batch, mask), at_masks(plm, batch, mask))
 
-    @pytest.mark.parametrize("num_labels", [2, 3, 4])
+    @pytest.mark.parametrize("num_labels", [2, 3])
     def test_read_back_with_as_many_labels(self, name, num_labels, tmp_path):
         """Two are the default of all configurations, and left out of their files, but BART's own default is three."""
         config, (specials, double) = ARCHITECTURES[name]
@@ -187,20 +186,6 @@ def test_structural_tokens_are_never_filled_in_but_unknown_may_be():
             perturbed = plm.fill_masks(batch, mask, fill, top_k=1).perturbed_ids
             assert (perturbed[mask] == tokenizer.unk_token_id).all()
             assert torch.equal(perturbed[~mask], batch["input_ids"][~mask])
-
-
-@pytest.mark.parametrize(("name", "token"), [("bart", "</s>"), ("roberta", "<pad>")])
-def test_a_head_that_insists_on_structural_tokens_does_no_harm(name, token):
-    """BART's classifier counts `</s>`, RoBERTa's positions count `<pad>`: neither may be filled in."""
-    plm = architecture(name)
-    with torch.no_grad():
-        bias = plm.mlm.final_logits_bias if name == "bart" else plm.mlm.lm_head.bias
-        bias[..., plm.tokenizer.convert_tokens_to_ids(token)] += 100.0
-    batch = make_batch(plm, ["good", "the film is very good and not boring"])
-    output = MaskTuning(0.5, ExactMasking(1.0))(plm, batch)
-    assert torch.isfinite(output.loss)
-    structural = plm.tokenizer.convert_tokens_to_ids(token)
-    assert torch.equal(output.perturbed_ids == structural, batch["input_ids"] == structural)
 
 
 def test_rows_that_pad_the_embedding_are_never_filled_in():
@@ -456,9 +441,3 @@ class TestBadCheckpoints:
         plm.tokenizer.save_pretrained(tmp_path)
         with pytest.raises(UserError, match="has no masked-LM head"):
             SharedPLM.from_pretrained(tmp_path, num_labels=2)
-
-
-def test_saved_tokenizer_reads_plain_english(plm, tmp_path):
-    plm.save_pretrained(tmp_path)
-    tokenizer = AutoTokenizer.from_pretrained(tmp_path)
-    assert tokenizer.unk_token_id not in tokenizer("The film is not good")["input_ids"]

@@ -678,13 +678,16 @@ def made_columns(policy, maskable) -> dict:
 
 @pytest.mark.parametrize("name", POLICIES)
 @given(
-    lengths=st.lists(st.integers(0, 20), min_size=1, max_size=5), seed=st.integers(0, 2**31), extra=st.integers(1, 9)
+    lengths=st.lists(st.integers(0, 20), min_size=1, max_size=5),
+    seed=st.integers(0, 2**31),
+    extra=st.integers(1, 9),
+    left=st.booleans(),
 )
 @settings(max_examples=25, deadline=None)
-def test_every_policy_spares_specials_ignores_padding_and_counts(name, lengths, seed, extra):
+def test_every_policy_spares_specials_ignores_padding_and_counts(name, lengths, seed, extra, left):
     plm, masks = STILL, []
     for pad_to in (0, max(lengths) + 2 + extra):
-        batch = batch_of(lengths, pad_to)
+        batch = batch_of(lengths, pad_to, left=left and pad_to > 0 and name in ("exact", "bernoulli", "whole_word"))
         maskable = maskable_positions(batch, plm.tokenizer)
         policy = masking_policy(name, 0.3, plm.tokenizer)
         batch |= made_columns(policy, maskable)

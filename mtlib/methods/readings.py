@@ -4,7 +4,6 @@ Each is an objective for `MaskTuning(classification=...)`, which hands it the re
 original one as `original_ids`.
 """
 
-from collections.abc import Callable
 from functools import partial
 from typing import Literal
 
@@ -14,7 +13,7 @@ from torch.nn.functional import cross_entropy
 
 from mtlib.contexts import gradients_if
 from mtlib.errors import UserError
-from mtlib.method import Method, Stage
+from mtlib.method import Method, one_stage
 from mtlib.objectives import Objective, ObjectiveOutput, fine_tuning_loss
 from mtlib.plm import SharedPLM
 
@@ -94,12 +93,11 @@ class DoubleValidated(_ComparesTexts):
         return ObjectiveOutput(parts, {"ft_loss": 1.0}, logits)
 
 
-def _reading(name: str, make: Callable[[], Objective]) -> Method:
-    return Method(name, name, "a loss for Mask-tuning alone", lambda settings, rates, _: (Stage(make(), rates),))
-
-
-READINGS = (
-    _reading("original_and_refilled", OriginalAndRefilled),
-    _reading("validated_or_dropped", DoubleValidated),
-    _reading("validated_or_original", partial(DoubleValidated, "original")),
+READINGS = tuple(
+    Method(name, name, "a loss for Mask-tuning alone", one_stage(objective))
+    for name, objective in (
+        ("original_and_refilled", OriginalAndRefilled),
+        ("validated_or_dropped", DoubleValidated),
+        ("validated_or_original", partial(DoubleValidated, "original")),
+    )
 )

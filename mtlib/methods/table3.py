@@ -14,7 +14,7 @@ from mtlib.contexts import evaluating, forked_random_state
 from mtlib.draws import Draws
 from mtlib.encoding import each_token
 from mtlib.masking import MaskingPolicy, draw_mask, perturbation_counts, replace_masked
-from mtlib.method import LearningRates, Method, Prepared, Preparer, Stage
+from mtlib.method import LearningRates, Method, Prepared, Preparer, Stage, one_stage
 from mtlib.methods.confidence_regularization import CONFIDENCE_REGULARIZATION
 from mtlib.methods.frozen_bias import BIAS_PRODUCT, LEARNED_MIXIN, REWEIGHT
 from mtlib.methods.product_of_experts import PRODUCT_OF_EXPERTS, ProductOfExpertsSettings
@@ -40,13 +40,9 @@ from mtlib.settings import (
 Stages = tuple[Stage, ...]
 
 
-def fine_tuning(settings: Settings, rates: LearningRates, tokenizer) -> Stages:
-    return (Stage(FineTuning(), rates),)
-
-
 FINE_TUNING = Method(
     "fine_tuning", "fine-tuning", "the baseline: the original texts, L_FT",
-    fine_tuning, paper="Fine-tuning on original train set", colour="#0173b2", marker="o",
+    one_stage(FineTuning), paper="Fine-tuning on original train set", colour="#0173b2", marker="o",
 )  # fmt: skip
 # whose loss Mask-tuning may take for the refilled text
 LOSSES = {
@@ -183,7 +179,7 @@ def sequential(settings: SequentialSettings, rates: LearningRates, tokenizer) ->
 
 
 def intermediate_pretraining(settings: IntermediateSettings, rates: LearningRates, tokenizer) -> Stages:
-    return (_masked_lm(settings, rates, tokenizer), *fine_tuning(settings, rates, tokenizer))
+    return (_masked_lm(settings, rates, tokenizer), Stage(FineTuning(), rates))
 
 
 def _masked_lm(settings: MaskingSettings, rates: LearningRates, tokenizer) -> Stage:

@@ -15,7 +15,7 @@ from torch.nn.functional import kl_div
 
 from mtlib.draws import Draws, Random
 from mtlib.errors import UserError
-from mtlib.method import Method, Stage
+from mtlib.method import Method, one_stage
 from mtlib.objectives import Objective, ObjectiveOutput, fine_tuning_loss
 from mtlib.plm import SharedPLM
 from mtlib.settings import Share, check
@@ -227,11 +227,11 @@ def layers(plm: SharedPLM) -> list[Layer]:
 
 SPAN_CUTOFF = Method(
     "span_cutoff", "Span Cutoff", "a second view with a span cut out, and agreement of the two",
-    lambda settings, rates, tokenizer: (Stage(SpanCutoff(), rates),),
+    one_stage(SpanCutoff),
     paper="Span Cutoff", colour="#332288", marker="p",
 )  # fmt: skip
 HIDDEN_CUT = Method(
     "hidden_cut", "HiddenCut", "a second view with spans cut out of every layer, and agreement of the two",
-    lambda settings, rates, tokenizer: (Stage(HiddenCut(), rates),),
+    one_stage(HiddenCut),
     paper="HiddenCut", colour="#fb6a9a", marker="h",
 )  # fmt: skip
