@@ -301,8 +301,8 @@ def test_arguments_from_the_command_line(tmp_path):
 BAD_SETS = [
     (lambda data: data.select([]), "is empty"),
     (lambda data: data.remove_columns("input_ids"), "has no column `input_ids`, but .*; give it to mtlib.tokenise"),
-    (lambda data: relabelled(data, [0, 1, 2, 0]), "has labels 0 to 2; a classifier with num_labels=2 takes 0 to 1"),
-    (lambda data: relabelled(data, [0, 1, -100, 0]), "has labels -100 to 1"),
+    (lambda data: relabelled(data, [0, 1, 2, 0]), "has labels 0, 1, 2; a classifier with num_labels=2 takes 0 to 1"),
+    (lambda data: relabelled(data, [0, 1, -100, 0]), "has labels -100, 0, 1"),
     (lambda data: relabelled(data, ["a"] * 4), "has the label 'a'; expected class numbers"),
     (lambda data: relabelled(data, [True] * 4), "has the label True; expected class numbers"),
     (lambda data: data.map(lambda row: {"input_ids": [2, 28, 3]}), "has the token number 28; .* has 28 tokens"),
