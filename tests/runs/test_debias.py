@@ -157,7 +157,7 @@ def test_pairs(model, tmp_path):  # noqa: F811
         ({"words": ["films", "plots"]}, "not found in .* Words like these stand there: film, plot"),
         ({"words": ["film"], "method": "hidden_cut"}, "hidden_cut masks nothing.*mask_tuning"),
         ({"method": "mask_tunin"}, "did you mean 'mask_tuning'"),
-        ({"settings": {"alphas": 1}}, "no setting 'alhpa'.*did you mean 'alpha'"),
+        ({"settings": {"alphas": 1}}, "no setting 'alphas'.*did you mean 'alpha'"),
         ({"settings": {"alpha": 2}}, "alpha is 2"),
         ({"epochs": 0}, "epochs is 0"),
         ({"max_length": 2}, "give more"),
