@@ -8,7 +8,7 @@ import itertools
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from datasets import Dataset, disable_progress_bars
@@ -81,7 +81,7 @@ def compare(ours: Callable[[], float], theirs: Callable[[], float], repeats: int
     return {name: round(number, 4) for name, number in numbers.items()}
 
 
-def throughput(shape: str = "bert-base", sizes: Sequence[tuple[int, int]] = SIZES, steps: int = 30) -> list[dict]:
+def throughput(shape: str = "bert-base", sizes: Sequence[tuple[int, int]] = SIZES, steps: int = 30) -> Iterator[dict]:
     """Both methods on random weights and tokens, in bf16 where there is.
 
     Args:
@@ -89,7 +89,7 @@ def throughput(shape: str = "bert-base", sizes: Sequence[tuple[int, int]] = SIZE
         sizes: pairs of sequences in a batch and tokens in a sequence.
         steps: of each training; the first third warms up and does not count.
 
-    Returns:
+    Yields:
         A row per size, mode and method. `utilisation` is model FLOPs by the device's peak, None where that is unknown.
     """
     check_choice("shape", shape, SHAPES)
@@ -97,7 +97,7 @@ def throughput(shape: str = "bert-base", sizes: Sequence[tuple[int, int]] = SIZE
     gpu = torch.cuda.is_available()
     peak = next((tf for name, tf in _PEAK_TFLOPS.items() if gpu and name in torch.cuda.get_device_name()), None)
     modes = MODES if gpu else {"eager": {}}
-    methods, rows, speeds = {"fine_tuning": FineTuning, "mask_tuning": MaskTuning}, [], {}
+    methods, speeds = {"fine_tuning": FineTuning, "mask_tuning": MaskTuning}, {}
     for (batch_size, length), (mode, arguments), method in itertools.product(sizes, modes.items(), methods):
         if gpu:
             torch.cuda.reset_peak_memory_stats()
@@ -106,7 +106,7 @@ def throughput(shape: str = "bert-base", sizes: Sequence[tuple[int, int]] = SIZE
         seconds = _step_seconds(plm, methods[method](), examples, **arguments)
         speeds[method] = batch_size / statistics.median(seconds[steps // 3 :])  # one hiccup must not count
         tflops = model_flops(method, shape, length) * speeds[method] / 1e12
-        rows.append({
+        yield {
             "size": f"{batch_size} x {length}",
             "mode": mode,
             "method": method,
@@ -116,8 +116,7 @@ def throughput(shape: str = "bert-base", sizes: Sequence[tuple[int, int]] = SIZE
             "tflops": round(tflops, 3),
             "utilisation": peak and round(tflops / peak, 3),
             "peak_memory_mb": round(torch.cuda.max_memory_allocated() / 2**20) if gpu else None,
-        })  # fmt: skip
-    return rows
+        }  # fmt: skip
 
 
 def model_flops(method: str, shape: str, length: float) -> float:

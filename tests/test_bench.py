@@ -28,7 +28,7 @@ def test_phrases_have_the_lengths_of_sst2():
 
 def test_throughput_counts_sequences_and_flops(monkeypatch):
     monkeypatch.setitem(bench.SHAPES, "tiny", (1, 64, 10_000))
-    rows = bench.throughput("tiny", [(2, 16), (2, 128)], steps=3)
+    rows = list(bench.throughput("tiny", [(2, 16), (2, 128)], steps=3))
     assert [(row["size"], row["method"]) for row in rows] == [
         (size, method) for size in ("2 x 16", "2 x 128") for method in ("fine_tuning", "mask_tuning")
     ]

@@ -23,8 +23,10 @@ def bench(
     from mtlib import bench as measuring
 
     if throughput:
-        results = measuring.throughput(throughput, **({"sizes": ((16, 16),), "steps": 6} if quick else {}))
-        print_table(throughput, results[0], (row.values() for row in results))
+        results = []
+        for row in measuring.throughput(throughput, **({"sizes": ((16, 16),), "steps": 6} if quick else {})):
+            results.append(row)
+            print_line("  ".join(f"{name} {value}" for name, value in row.items()))
     else:
 
         def report(row: dict) -> None:
