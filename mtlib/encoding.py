@@ -43,6 +43,9 @@ def tokenise(dataset: Dataset, tokenizer, max_length: int | None = None, keep: C
     texts = [name for name in ("text", "text_pair") if name in dataset.column_names]
     label = label_column(dataset.column_names)
     length = min(DEFAULT_LENGTH, tokenizer.model_max_length) if max_length is None else max_length
+    structural = tokenizer.num_special_tokens_to_add(pair=len(texts) == 2)
+    if length <= structural:  # tokenizers then cut nothing at all
+        raise UserError(f"max_length is {length}; the tokenizer adds {structural} tokens to every text, give more.")
     read = text_reader(tokenizer)
     n_cut = 0
 
