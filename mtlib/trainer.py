@@ -214,14 +214,12 @@ class ObjectiveTrainer(Trainer):
     def _step(self, model, inputs: dict, totals: dict | None = None) -> tuple[Tensor, dict[str, Tensor]]:
         """All passes of one slice: its loss, and the parts of that."""
         self._parts_of_step: dict[str, Tensor] = {}
+        if self.update is None:
+            # compute_loss divides by the sizes of the whole step: the stock step must not divide once more
+            self.current_gradient_accumulation_steps = 1
+            return super().training_step(model, inputs, totals), self._parts_of_step
         model.train()
-        if self.update is not None:
-            return self.update.step(self, model, inputs, totals), self._parts_of_step
-        # not the stock step: before transformers 5.20 it divides by the number of slices once more (transformers#47688)
-        with self.compute_loss_context_manager():
-            loss = self.compute_loss(model, inputs, num_items_in_batch=totals)
-        self.accelerator.backward(loss)
-        return loss.detach(), self._parts_of_step
+        return self.update.step(self, model, inputs, totals), self._parts_of_step
 
     def _run_epoch(self, epoch, **kwargs):
         self._begin(epoch)
