@@ -67,12 +67,7 @@ def suspects(
     """
     find = words_of if words is None else _finder(words)
     column = _label_column(rows.column_names) if isinstance(rows, Dataset) else "label"
-    labels: Counter = Counter()
-    counts: dict[tuple, Counter] = defaultdict(Counter)  # (where, label): in how many rows each word stands
-    for texts, label in _rows(rows):
-        labels[label] += 1
-        for where, found in _found(texts, find):
-            counts[where, label].update(found)
+    labels, counts = _counted(rows, find)
     if len(labels) < 2:
         raise UserError(f"all {labels.total()} rows have the label {next(iter(labels), None)!r}; expected two or more.")
     rows_of = {
@@ -158,6 +153,17 @@ def _found(texts: Sequence[str], find: Find) -> list[tuple[str, set[str]]]:
         return [("text", find(texts[0]))]
     first, second = map(find, texts)
     return [("text", first), ("text_pair", second), ("both", first & second)]
+
+
+def _counted(rows, find: Find) -> tuple[Counter, dict[tuple, Counter]]:
+    """The rows of each label, and for each (where, label) in how many rows each word stands."""
+    labels: Counter = Counter()
+    counts: dict[tuple, Counter] = defaultdict(Counter)
+    for texts, label in _rows(rows):
+        labels[label] += 1
+        for where, found in _found(texts, find):
+            counts[where, label].update(found)
+    return labels, counts
 
 
 def _examples(rows, table: pandas.DataFrame, find: Find) -> pandas.DataFrame:

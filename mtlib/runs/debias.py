@@ -115,16 +115,11 @@ def debias(
     table = suspects(train, None, 1, words=words)
     if words:
         report(_words_told(train, words, table))
-    models, answers = {}, {}
-    for name, config in arms.items():  # first the one that reads the words, which may be wrong
-        models[name] = _trained(name, config, words, train, dev, out / ".work", report if name == method else _silent)
-        answers[name] = {of: predict(models[name], rows).argmax(1) for of, rows in sets.items()}
-    scores = pandas.DataFrame(
-        {"set": of, "rows": part, "arm": name, **_scores(np.array(rows[_LABEL])[chosen], answers[name][of][chosen])}
-        for of, rows in sets.items()
-        for part, chosen in _parts(rows, table, names).items()
-        for name in reversed(arms)
-    )
+    models = {  # first the one that reads the words, which may be wrong
+        name: _trained(name, config, words, train, dev, out / ".work", report if name == method else _silent)
+        for name, config in arms.items()
+    }
+    scores = _compared(models, sets, table, names)
     models[method].save_pretrained(out)
     table.to_csv(out / "words.csv", index=False)
     (out / "README.md").write_text(_card(method, arms[method], words, scores), encoding="utf-8")
@@ -267,6 +262,20 @@ def _silent(told: str) -> None:
 
 
 # --- scores ---
+
+
+def _compared(
+    models: Mapping[str, SharedPLM], sets: Mapping[str, Dataset], words: pandas.DataFrame, names: Sequence[str]
+) -> pandas.DataFrame:
+    """A line for each set, part of its rows and arm, the last arm first."""
+    lines = []
+    for of, rows in sets.items():
+        gold = np.array(rows[_LABEL])  # (n,)
+        answers = {name: predict(plm, rows).argmax(1) for name, plm in models.items()}  # (n,) each
+        for part, chosen in _parts(rows, words, names).items():
+            for name in reversed(models):
+                lines.append({"set": of, "rows": part, "arm": name, **_scores(gold[chosen], answers[name][chosen])})
+    return pandas.DataFrame(lines)
 
 
 def _parts(rows: Dataset, words: pandas.DataFrame, names: Sequence[str]) -> dict[str, np.ndarray]:
