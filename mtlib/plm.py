@@ -415,6 +415,10 @@ class SharedPLM(nn.Module):
         filled = input_ids.scatter(1, places, _pick(scores, fill, top_k, generator))  # (batch, seq)
         return FilledMasks(mlm_logits, torch.where(mask, filled, input_ids))
 
+    def never_fill(self, tokens: Sequence[int]) -> None:
+        """Keep `fill_masks` from filling in these tokens too, in this process; saved models do not know it."""
+        self._forbidden[list(tokens)] = True
+
     def inputs(self, batch) -> dict:
         """What the model reads of a batch."""
         return {"input_ids": batch["input_ids"]} | {key: batch[key] for key in self._keys if key in batch}

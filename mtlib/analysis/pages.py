@@ -12,8 +12,8 @@ In a page a table stands between two comments; the first says, in YAML, what it 
 
 `arms` and `columns` choose rows and columns of `Comparison.table` and rename them. With `measures`, a map of "set
 measure" to words, in place of `columns` the arms are columns and the measures rows, with Welch's 95 % interval of each
-difference to the first arm and, where a bootstrap is kept, the one over items and seeds. With `claims: all` a row is a
-claim of the paper's and what came of it (`mtlib.analysis.claims`).
+difference to the first arm and, where a bootstrap is kept, the one over items and seeds. With `claims: report` a row
+is a claim of the paper's and what came of it (`mtlib.analysis.claims`).
 """
 
 import re
@@ -21,12 +21,9 @@ import re
 import pandas
 import yaml
 
-from mtlib.analysis import comparisons, intervals
-from mtlib.analysis.claims import MODELS, claims
-from mtlib.analysis.intervals import BETTER, OPEN, WORSE, Difference
+from mtlib.analysis import claims, comparisons, intervals
 
 _BLOCK = re.compile(r"(<!-- table\n)(.*?)(-->\n)(?:.*?)(<!-- end -->)", flags=re.S)
-_ANSWERS = {BETTER: "better", WORSE: "worse", OPEN: "no"}
 
 
 def filled(page: str) -> str:
@@ -36,7 +33,11 @@ def filled(page: str) -> str:
 
 def _markdown(spec: str) -> str:
     content = yaml.safe_load(spec)
-    table = _of_claims() if "claims" in content else (_of_measures if "measures" in content else _chosen)(**content)
+    table = (
+        claims.table(whole=False)
+        if "claims" in content
+        else (_of_measures if "measures" in content else _chosen)(**content)
+    )
     lines = [list(table.columns), ["---"] * len(table.columns), *table.astype(str).to_numpy().tolist()]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
@@ -62,22 +63,3 @@ def _of_measures(comparison: str, arms: dict, measures: dict) -> pandas.DataFram
             row["items and seeds" + " " * len(row)] = ends[0]
         rows.append(row)
     return pandas.DataFrame(rows).rename(columns=str.strip)
-
-
-def _of_claims() -> pandas.DataFrame:
-    rows = []
-    for line in claims().to_dict("records"):
-        effects = [f"{line[model]:+.1f}" for model in MODELS if pandas.notna(line[model])]
-        answers = [line[f"{model}?"] for model in MODELS if line[f"{model}?"]]
-        rows.append(
-            {
-                "better on": line["claim"],
-                "paper: BERT, RoBERTa, BART": ", ".join(effects),
-                "here": Difference(line["mean"], line["low"], line["high"], line["n"]).text(),
-                "excludes 0?": _ANSWERS[line["verdict"]],
-                "excludes the paper's?": answers[0] if len({*answers}) == 1 else ", ".join(answers),
-                "seeds": line["n"],
-                "setting": line["setting"],
-            }
-        )
-    return pandas.DataFrame(rows)

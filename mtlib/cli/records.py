@@ -20,7 +20,8 @@ Form = Literal["terminal", "markdown", "csv"]
 
 def tables(
     names: Annotated[
-        list[str] | None, typer.Argument(help="comparisons of data/comparisons", show_default="all")
+        list[str] | None,
+        typer.Argument(help="comparisons of data/comparisons, or claims: the paper's", show_default="all"),
     ] = None,
     records: Annotated[
         list[Path] | None,
@@ -35,7 +36,7 @@ def tables(
     """Accuracy of each arm on each set, differences to the base with their intervals, and what they say."""
     import pandas
 
-    from mtlib.analysis import comparisons
+    from mtlib.analysis import claims, comparisons
     from mtlib.runs.records import read_records
 
     if every:
@@ -43,7 +44,11 @@ def tables(
     elif records and not names:
         _print_plain(comparisons.frame(read_records(records)), form)
     else:
-        for name in names or comparisons.names():
+        if "claims" in (names or ()):
+            _print(
+                claims.table(), form, "Mask-tuning against the other rows of the paper's Tables I and III, in points"
+            )
+        for name in [name for name in names or comparisons.names() if name != "claims"]:
             comparison = comparisons.load(name, records or (), source)
             if source is not None:
                 print(json.dumps(comparison.of_examples()))

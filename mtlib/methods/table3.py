@@ -23,7 +23,7 @@ from mtlib.methods.two_views import SPAN_CUTOFF
 from mtlib.objectives import FineTuning, MaskedLM, MaskTuning
 from mtlib.plm import SharedPLM
 from mtlib.policies import OWN_LENGTH, Masking, masking_policy
-from mtlib.policies.wrapping import FixedMasking
+from mtlib.policies.wrapping import BarMasked, FixedMasking
 from mtlib.settings import (
     ENGLISH_PIPELINE,
     MASK_RATE,
@@ -85,6 +85,7 @@ class PerturbationSettings(MaskingSettings):
 
     fill: Annotated[Fill, Field(description="how a mask is filled")] = "argmax"
     top_k: Annotated[Count, Field(description="for fill top_k")] = 10
+    barred: Annotated[bool, Field(description="what is masked throughout is never filled in")] = False
 
     def unread(self) -> dict[str, str]:
         reason = {} if self.fill == "top_k" else {"top_k": f"fill is {self.fill!r}, which does not read it"}
@@ -93,6 +94,10 @@ class PerturbationSettings(MaskingSettings):
     def filling(self) -> dict[str, object]:
         """The arguments of whatever masks and fills."""
         return {"fill": self.fill, "top_k": self.top_k, "replacement": self.replacement}
+
+    def preparers(self, masking: MaskingPolicy) -> tuple[Preparer, ...]:
+        """What makes the columns of the policy and, where asked to, keeps its words from being filled in."""
+        return (*masking.preparers(), *([BarMasked(masking)] if self.barred else []))
 
 
 class SharedTrunkSettings(PerturbationSettings):
@@ -126,7 +131,7 @@ class MaskTuningSettings(SharedTrunkSettings, ProductOfExpertsSettings):
             reason = f"classification is {self.classification!r}, which compares a text with its refilled copy"
             unread["classifier_reads"] = reason
         if self.classifier_reads == "original":
-            unread |= dict.fromkeys(("fill", "top_k"), "classifier_reads is 'original', which fills nothing")
+            unread |= dict.fromkeys(("fill", "top_k", "barred"), "classifier_reads is 'original', which fills nothing")
         return unread
 
 
@@ -156,18 +161,18 @@ def mask_tuning(settings: MaskTuningSettings, rates: LearningRates, tokenizer) -
         settings.alpha, masking, classification=last.objective, classifier_reads=settings.classifier_reads,
         **settings.filling(),
     )  # fmt: skip
-    return (*before, replace(last, objective=objective, prepare=(*masking.preparers(), *last.prepare), name=""))
+    return (*before, replace(last, objective=objective, prepare=(*settings.preparers(masking), *last.prepare), name=""))
 
 
 def no_integrated_loss(settings: SharedTrunkSettings, rates: LearningRates, tokenizer) -> Stages:
     masking = settings.policy(tokenizer)
-    return (Stage(MaskTuning(0.0, masking, **settings.filling()), rates, masking.preparers()),)
+    return (Stage(MaskTuning(0.0, masking, **settings.filling()), rates, settings.preparers(masking)),)
 
 
 def augmented(settings: PerturbationSettings, rates: LearningRates, tokenizer, keep_original: bool = True) -> Stages:
     masking = settings.policy(tokenizer)
     refill = Refill(masking, keep_original=keep_original, **settings.filling())
-    return (Stage(FineTuning(), rates, (*masking.preparers(), refill)),)
+    return (Stage(FineTuning(), rates, (*settings.preparers(masking), refill)),)
 
 
 def perturb_first(settings: PerturbationSettings, rates: LearningRates, tokenizer) -> Stages:

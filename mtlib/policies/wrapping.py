@@ -1,6 +1,8 @@
-"""A policy around another one, whose masks are drawn once."""
+"""What is made of another policy's masks before training: masks for all epochs, words that are not to be filled in."""
 
+from collections import Counter
 from dataclasses import dataclass
+from itertools import chain, compress
 
 import torch
 from datasets import Dataset
@@ -44,3 +46,22 @@ class DrawMasks(Preparer):
 
         masks = [mask.tolist() for mask in each_token(plm, examples, drawn, self.masking.columns)]
         return Prepared(with_column(examples, "mask", masks), {"masked": sum(map(sum, masks))})
+
+
+@dataclass(frozen=True)
+class BarMasked(Preparer):
+    """Keeps the model from filling in what a policy masks: tokens that it masks in half of their occurrences or more.
+
+    For words that are named: the model may have learned which of them goes with a label, and put it back.
+    """
+
+    masking: MaskingPolicy
+
+    def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
+        drawn, _ = DrawMasks(self.masking)(plm, examples, seed)
+        seen, masked = Counter(chain(*examples["input_ids"])), Counter()
+        for row in drawn.select_columns(["input_ids", "mask"]):
+            masked.update(compress(row["input_ids"], row["mask"]))
+        barred = [token for token, n in masked.items() if 2 * n >= seen[token]]
+        plm.never_fill(barred)
+        return Prepared(examples, {"barred": len(barred)})
