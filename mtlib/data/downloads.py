@@ -1,6 +1,5 @@
 """Downloads: hub sets into the hub's own cache, pinned raw files into a folder in release layout."""
 
-import hashlib
 import os
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import datasets
 from filelock import FileLock
 from huggingface_hub.file_download import http_get
 
+from mtlib.data.identity import file_sha256
 from mtlib.data.registry import DataSet, ReleaseFile, get_set
 from mtlib.errors import UserError
 
@@ -17,14 +17,13 @@ RAW_ENDPOINT = "https://raw.githubusercontent.com"  # MTLIB_RAW_ENDPOINT names a
 
 
 def fetch(set_names: list[str], cache_dir: Path = CACHE_DIR) -> list[Path]:
-    """Download sets and return the files they now lie in. Nothing is fetched twice; a cut download resumes.
+    """Download sets and return the files they now lie in. Nothing is fetched twice.
 
     Pinned raw files go to `cache_dir` in release layout (so it also serves as a `source` folder) and must match their
     sha256; hub sets go to the hub's own cache.
 
     Raises:
-        UserError: a set cannot be downloaded (before the first one is), a download failed or was cut, or a checksum is
-            wrong.
+        UserError: a set cannot be downloaded (before the first one is), a download failed, or a checksum is wrong.
     """
     paths = []
     for data_set in check(set_names):
@@ -51,10 +50,9 @@ def load_from_hub(data_set: DataSet, split: str) -> datasets.Dataset:
     try:
         return datasets.load_dataset(hub.id, hub.config, split=split, revision=hub.revision)
     except Exception as error:  # datasets, huggingface_hub and the HTTP client each raise their own kinds
-        asked = f"{hub.config or 'default'}, split {split}, revision {hub.revision}"
         raise UserError(
-            f"{data_set.name}: could not read {hub.id} ({asked}) from the hub: {type(error).__name__}: "
-            f"{str(error).rstrip('.')}. Check the network and HF_HUB_OFFLINE, or give a folder as source. "
+            f"{data_set.name}: could not read {split} of {hub.id} at {hub.revision} from the hub: "
+            f"{type(error).__name__}: {error}. Check the network and HF_HUB_OFFLINE, or give a folder as source. "
             f"{data_set.when_gone}"
         ) from error
 
@@ -63,32 +61,18 @@ def _fetch_raw(data_set: DataSet, file: ReleaseFile, cache_dir: Path) -> Path:
     base, release = os.environ.get("MTLIB_RAW_ENDPOINT", RAW_ENDPOINT), data_set.raw_files
     url = f"{base}/{release.repository}/{release.commit}/{file.path.partition('/')[2]}"
     target = cache_dir / file.path
-    part = target.with_name(f"{target.name}.part")
+    part = target.with_name(f".{target.name}.part")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(target.with_name(f".{target.name}.lock")):  # of several processes one downloads, the others wait
+        with FileLock(f"{part}.lock"):  # of several processes one downloads, the others wait
             if not target.exists():
-                if not part.exists() or _sha256(part) != file.sha256:
-                    with part.open("ab") as out:
-                        http_get(url, out, resume_size=out.tell(), headers={"Accept-Encoding": "identity"})
-                _check(part, file)
+                with part.open("wb") as out:
+                    http_get(url, out, headers={"Accept-Encoding": "identity"})
                 part.rename(target)
-    except UserError:
-        part.unlink()
-        raise
     except Exception as error:  # the hub's client and the HTTP client each raise their own kinds
         raise UserError(
-            f"{url}: download to {cache_dir} failed ({error}). Check the network and the folder, and run the same "
-            f"command again: it resumes. {data_set.when_gone}"
+            f"{url}: download to {cache_dir} failed ({error}). Check the network and the folder. {data_set.when_gone}"
         ) from error
-    _check(target, file)
+    if (sha256 := file_sha256(target)) != file.sha256:
+        raise UserError(f"{target}: expected sha256 {file.sha256}, found {sha256}; delete it and fetch again.")
     return target
-
-
-def _check(path: Path, file: ReleaseFile) -> None:
-    if (sha256 := _sha256(path)) != file.sha256:
-        raise UserError(f"{path}: expected sha256 {file.sha256}, found {sha256}; delete it and fetch again.")
-
-
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -28,6 +28,6 @@ def file_sha256(file: Path) -> str:
 
 @cache
 def _sha256(file: Path, changed: int, size: int) -> str:
-    """Of a file that was last changed then: word vectors have gigabytes, and a sweep asks for each of its runs."""
+    """Of a file that was last changed then; a sweep asks for a model's weights in each of its runs."""
     with open(file, "rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()

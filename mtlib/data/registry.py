@@ -108,6 +108,9 @@ class DataSet(Entry):
     def split_options(self) -> Mapping[str, tuple[str, ...]]:
         return self.options or {self.files[0].split: (self.files[0].split,)}
 
+    def of_splits(self, option: str) -> list[ReleaseFile]:
+        return [file for split in self.split_options[option] for file in self.files if file.split == split]
+
 
 def get_set(set_name: str) -> DataSet:
     check_choice("set", set_name, SETS)

@@ -33,12 +33,12 @@ def score(set_name: str, logits: np.ndarray, labels: np.ndarray, groups: Sequenc
     logits, labels, groups = np.asarray(logits, dtype=np.float64), np.asarray(labels), np.asarray(groups, dtype=str)
     _check(data_set, logits, labels)
     if data_set.folded:
-        return _score_folded(data_set, logits, labels, groups, hans_rule)
+        return _folded(data_set, logits, labels, groups, hans_rule)
     right = logits.argmax(axis=1) == labels  # (n,)
     if data_set.paired:
-        return _score_paired(data_set, right, labels, groups)
+        return _paired(data_set, right, labels, groups)
     metrics = _metrics(data_set, right, labels)
-    if 1 < len(set(groups)) <= len(groups) / ROWS_OF_A_GROUP:
+    if 1 < len({*groups}) <= len(groups) / ROWS_OF_A_GROUP:
         metrics["per_group"] = _per_group(right, groups)
     return metrics
 
@@ -49,10 +49,11 @@ def score_rows(set_name: str, logits: np.ndarray, rows: Dataset, hans_rule: str 
     return score(set_name, logits, np.asarray(rows["label"]), list(groups), hans_rule)
 
 
-def _score_folded(data_set: DataSet, logits: np.ndarray, labels: np.ndarray, groups: np.ndarray, rule: str) -> dict:
-    right_by_rule = {name: fold(logits) == labels for name, fold in _FOLDS.items()}
-    right = right_by_rule[rule]
-    heuristics = np.array([group.partition("/")[0] for group in groups])
+def _folded(data_set: DataSet, logits: np.ndarray, labels: np.ndarray, groups: np.ndarray, rule: str) -> dict:
+    odds = np.exp(logits - logits.max(axis=1, keepdims=True))  # (n, 3), softmax up to its denominator
+    others = {"max": logits.argmax(axis=1) != 0, "sum": odds[:, 0] < odds[:, 1:].sum(axis=1)}  # (n,): non-entailment
+    right_by_rule = {name: answers == labels for name, answers in others.items()}
+    right, heuristics = right_by_rule[rule], np.array([group.partition("/")[0] for group in groups])
     per_group = _per_group(right, heuristics)
     for heuristic, metrics in per_group.items():
         inside = heuristics == heuristic
@@ -66,19 +67,7 @@ def _score_folded(data_set: DataSet, logits: np.ndarray, labels: np.ndarray, gro
     }
 
 
-def _fold_max(logits: np.ndarray) -> np.ndarray:
-    return (logits.argmax(axis=1) != 0).astype(int)  # (n,)
-
-
-def _fold_sum(logits: np.ndarray) -> np.ndarray:
-    odds = np.exp(logits - logits.max(axis=1, keepdims=True))  # (n, 3), softmax up to its denominator
-    return (odds[:, 0] < odds[:, 1:].sum(axis=1)).astype(int)  # (n,)
-
-
-_FOLDS = {"max": _fold_max, "sum": _fold_sum}
-
-
-def _score_paired(data_set: DataSet, right: np.ndarray, labels: np.ndarray, groups: np.ndarray) -> dict:
+def _paired(data_set: DataSet, right: np.ndarray, labels: np.ndarray, groups: np.ndarray) -> dict:
     original, edited = pair_halves(data_set.name, groups.tolist())
     of_originals, both = _counts(right[original]), _counts(right[edited] & right[original])
     return {
@@ -118,7 +107,6 @@ def _check(data_set: DataSet, logits: np.ndarray, labels: np.ndarray) -> None:
     expected = 3 if data_set.folded else len(data_set.label_names)
     if logits.shape[1] != expected or not np.isin(labels, range(len(data_set.label_names))).all():
         raise UserError(
-            f"{data_set.name}: expected logits for {expected} labels and gold labels 0 to "
-            f"{len(data_set.label_names) - 1} ({', '.join(data_set.label_names)}), found logits for {logits.shape[1]} "
-            f"and gold labels {np.unique(labels).tolist()}; the model does not fit the set"
+            f"{data_set.name} has the labels {', '.join(data_set.label_names)}: expected {expected} logits, found "
+            f"{logits.shape[1]}, and gold labels {np.unique(labels).tolist()}; the model does not fit the set"
         )

@@ -13,7 +13,6 @@
 Rows stand in file order. Downloaded data is only ever parsed: no loading scripts, no pickles.
 """
 
-import copy
 import hashlib
 import itertools
 import json
@@ -22,14 +21,13 @@ from functools import lru_cache
 from pathlib import Path
 
 import datasets
-import pandas as pd
+import pandas
 
 from mtlib.data.downloads import CACHE_DIR, fetch, load_from_hub
 from mtlib.data.registry import DataSet, ReleaseFile, get_set
-from mtlib.data.releases import Part, checked, in_our_columns, locate, pair_halves, read_file, release_folder
-from mtlib.data.source_kinds import check_as_written, is_testbed, source_kind
+from mtlib.data.releases import Part, checked, in_our_columns, locate, pair_halves, read_file
 from mtlib.errors import UserError
-from mtlib.paths import TESTBED_DIR
+from mtlib.paths import SETTINGS_FILE, TESTBED_DIR
 from mtlib.settings import check_choice
 
 CAD_TRAIN = "imdb_cad_train"  # IMDB-CAD's training pairs, from which the supervised policy learns on real data
@@ -38,58 +36,60 @@ CAD_TRAIN = "imdb_cad_train"  # IMDB-CAD's training pairs, from which the superv
 def load(set_name: str, source: str = "testbed", splits: str | None = None) -> datasets.Dataset:
     """One set as a `datasets.Dataset` with the columns above, in file order.
 
-    `source` is "testbed" (bundled), "hub" (downloads) or a folder of original releases; `splits` is one of
-    `split_options(set_name)`. Raises `UserError` for an unknown name, a missing or corrupt file, an unknown label, and
-    for an evaluation set that is not whole.
+    `source` is "testbed" (bundled), "hub" (downloads) or a folder, of original releases or of `mtlib testbed`; `splits`
+    is one of `split_options(set_name)`. Raises `UserError` for an unknown name, a missing or corrupt file, an unknown
+    label, and for an evaluation set that is not whole.
     """
     return load_described(set_name, source, splits)[0]
 
 
-def describe(set_name: str, source: str, splits: str | None = None) -> dict:
-    """What `load` reads, for the run record: revision or files with sha256, rows, and every deviation in words.
+def load_described(set_name: str, source: str = "testbed", splits: str | None = None) -> tuple[datasets.Dataset, dict]:
+    """What `load` gives, and what was read, for the run record: files or revision, rows, every deviation in words.
 
     `content_sha256` is over (text, text_pair, label) in order, so that it compares across sources. The folder's own
-    path is left out: a record must mean the same on every machine.
-    """
-    return load_described(set_name, source, splits)[1]
-
-
-def load_described(set_name: str, source: str, splits: str | None = None) -> tuple[datasets.Dataset, dict]:
-    """What `load` and `describe` give, from one reading.
-
-    A set is read and hashed once per process, and again when a file's size or modification time has changed. What
-    comes from the hub is pinned, and therefore read once.
+    path is left out: a record must mean the same on every machine. A set is read once per process, and again when a
+    file's size or modification time has changed. What comes from the hub is pinned, and therefore read once.
     """
     data_set, files = get_set(set_name), ()
-    options = data_set.split_options
-    option = next(iter(options)) if splits is None else splits
-    check_choice(f"the split of {set_name}", option, options)
+    option = next(iter(data_set.split_options)) if splits is None else splits
+    check_choice(f"the split of {set_name}", option, data_set.split_options)
     if source != "hub":
-        root = TESTBED_DIR if source == "testbed" else release_folder(source)
-        files = _files(data_set, options[option], root)
+        files = _files(data_set, option, TESTBED_DIR if source == "testbed" else Path(source))
     elif not data_set.hub:
         fetch([set_name], CACHE_DIR)
-        files = _files(data_set, options[option], CACHE_DIR)
-    dataset, description = copy.deepcopy(_read(set_name, source_kind(source), option, files))  # the rows are shared
-    if is_testbed(source):
-        check_as_written(root, description["files"])
-    return dataset, description
+        files = _files(data_set, option, CACHE_DIR)
+    dataset, description = _read(set_name, source_kind(source), option, files)
+    return dataset, {**description}
+
+
+def is_testbed(source: str) -> bool:
+    """The bundled testbed, or a folder that its generator wrote with other settings."""
+    return source == "testbed" or (source != "hub" and (Path(source) / SETTINGS_FILE).is_file())
+
+
+def source_kind(source: str) -> str:
+    """What a record says instead of a path: "testbed" (with its settings where generated), "hub" or "folder"."""
+    if source in ("testbed", "hub") or not is_testbed(source):
+        return source if source in ("testbed", "hub") else "folder"
+    settings = _written(Path(source))
+    rows = f", {settings['train_rows']:,} training rows" if "train_rows" in settings else ""
+    return f"testbed (strength {settings['strength']:g}, seed {settings['seed']}{rows})"
 
 
 @lru_cache(maxsize=32)  # more than the sets of all tasks from one source
 def _read(set_name: str, kind: str, option: str, files: tuple[tuple, ...]) -> tuple[datasets.Dataset, dict]:
     """The rows and the description of a set. `files` are those of `_files`; none where the hub has the rows."""
-    data_set = get_set(set_name)
-    wanted = data_set.split_options[option]
-    if files:
-        parts = [read_file(data_set, file, path) for file, path, *_ in files]
-        revision = f"{data_set.raw_files.repository}@{data_set.raw_files.commit}" if kind == "hub" else None
+    data_set, revision = get_set(set_name), None
+    if not files:
+        parts, revision = _read_hub(data_set, option)
     else:
-        parts, revision = _read_hub(data_set, wanted)
-    rows = pd.concat([part.rows for part in parts], ignore_index=True)
-    _check_rows(data_set, rows)
-    features = {name: datasets.Value("int64" if name == "label" else "string") for name in rows}
-    official = [file.rows for file in data_set.files if file.split in wanted]
+        parts = [read_file(data_set, file, path) for file, path, _ in files]
+        if kind == "hub":
+            revision = f"{data_set.raw_files.repository}@{data_set.raw_files.commit}"
+    rows = pandas.concat([part.rows for part in parts], ignore_index=True)
+    if data_set.paired:
+        pair_halves(set_name, rows["group"])
+    official = [file.rows for file in data_set.of_splits(option)]
     description = {
         "set": set_name,
         "source": kind,
@@ -100,53 +100,47 @@ def _read(set_name: str, kind: str, option: str, files: tuple[tuple, ...]) -> tu
         "official_rows": None if None in official else sum(official),
         "content_sha256": _content_sha256(rows),
         "licence": data_set.licence,
-        "deviations": [text for part in parts for text in part.deviations],
+        "deviations": [f"{part.file['path']}: {part.deviation}" for part in parts if part.deviation],
     }
-    columns = {name: values.tolist() for name, values in rows.items()}
-    return datasets.Dataset.from_dict(columns, features=datasets.Features(features)), description
+    features = datasets.Features({name: datasets.Value("int64" if name == "label" else "string") for name in rows})
+    return datasets.Dataset.from_pandas(rows, features, preserve_index=False), description
 
 
-def _read_hub(data_set: DataSet, wanted: tuple[str, ...]) -> tuple[list[Part], str]:
+def _read_hub(data_set: DataSet, option: str) -> tuple[list[Part], str]:
     hub, parts, revision = data_set.hub, [], data_set.hub.revision
-    for split in wanted:
+    for split, files in itertools.groupby(data_set.of_splits(option), lambda file: file.split):
         answer = load_from_hub(data_set, hub.splits[split])
         # the commit that the files really came from, for example when a branch was asked for
         commits = (re.search(r"@([0-9a-f]{40})/", url) for url in answer.info.download_checksums or {})
         revision = next((commit[1] for commit in commits if commit), revision)
-        official = sum(file.rows for file in data_set.files if file.split == split)
         path = f"{hub.id}/{hub.config or 'default'}/{hub.splits[split]}"
-        table = answer.to_pandas()
-        table.index += 1
-        rows = in_our_columns(data_set, hub.columns, table, split, path)
-        parts.append(checked(data_set, ReleaseFile(split=split, path=path, rows=official), rows, None))
+        rows = in_our_columns(data_set, hub.columns, answer.to_pandas(), split, path)
+        official = ReleaseFile(split=split, path=path, rows=sum(file.rows for file in files))
+        parts.append(checked(data_set, official, rows, None))
     return parts, f"{hub.id}@{revision}"
 
 
-def _files(data_set: DataSet, wanted: tuple[str, ...], root: Path) -> tuple[tuple[ReleaseFile, Path, int, int], ...]:
-    """Release files, and where they lie. Size and modification time tell one that has changed since it was read."""
-    found = []
-    for file in (file for split in wanted for file in data_set.files if file.split == split):
+def _files(data_set: DataSet, option: str, root: Path) -> tuple[tuple[ReleaseFile, Path, tuple], ...]:
+    """Release files, where they lie, and what tells one that has changed since it was read."""
+    if not root.is_dir():
+        raise UserError(f"source {str(root)!r} is no folder; expected one with releases, as FOLDER/sst2/SST-2/dev.tsv.")
+    written, found = _written(root).get("sha256", {}), []
+    for file in data_set.of_splits(option):
         path = locate(root, file.path)
         if path is None:
             raise UserError(f"{file.path} not found in {root}. {data_set.when_gone}")
-        found.append((file, path.absolute(), path.stat().st_size, path.stat().st_mtime_ns))
+        if file.path in written:
+            file = file.model_copy(update={"sha256": written[file.path]})
+        found.append((file, path.absolute(), (path.stat().st_size, path.stat().st_mtime_ns)))
     return tuple(found)
 
 
-def _content_sha256(rows: pd.DataFrame) -> str:
-    digest = hashlib.sha256()
-    pairs = rows.get("text_pair", itertools.repeat(None))
-    for row in zip(rows["text"], pairs, rows["label"].tolist(), strict=False):
-        digest.update(json.dumps(row).encode() + b"\n")
-    return digest.hexdigest()
+def _written(root: Path) -> dict:
+    """What the testbed's generator left in a folder that it wrote: its settings, and every file's checksum."""
+    return json.loads((root / SETTINGS_FILE).read_text()) if (root / SETTINGS_FILE).is_file() else {}
 
 
-def _check_rows(data_set: DataSet, rows: pd.DataFrame) -> None:
-    if data_set.paired:
-        original, edited = pair_halves(data_set.name, rows["group"])
-        labels = rows["label"].to_numpy()
-        if (same := labels[original] == labels[edited]).any():
-            raise UserError(
-                f"{data_set.name}, {rows['group'].iloc[edited[same.argmax()]]}: expected the other label than the "
-                "original's; the files do not belong together, take fresh copies of them"
-            )
+def _content_sha256(rows: pandas.DataFrame) -> str:
+    pairs = rows["text_pair"] if "text_pair" in rows else itertools.repeat(None)
+    lines = (json.dumps(row) + "\n" for row in zip(rows["text"], pairs, rows["label"].tolist(), strict=False))
+    return hashlib.sha256("".join(lines).encode()).hexdigest()

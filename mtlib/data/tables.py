@@ -19,35 +19,6 @@ _ROWS = 10_000  # that are held at once
 TEXTS = ("text", "text_pair")
 
 
-def _delimited(file, separator: str) -> Iterator[pandas.DataFrame]:
-    # as words: a label "NA" is one, and "01" is not 1
-    options = {"dtype": str, "keep_default_na": False, "encoding": "utf-8-sig", "chunksize": _ROWS}
-    if separator == "\t" and any(line.count(b'"') % 2 for line in file):
-        options["quoting"] = csv.QUOTE_NONE  # or a text with a single mark would swallow the lines behind it
-    file.seek(0)
-    for table in pandas.read_csv(file, sep=separator, **options):
-        if not isinstance(table.index, pandas.RangeIndex):  # pandas takes what is too much for an index
-            raise ValueError("a line has more values than there are columns")
-        yield table
-
-
-def _json_lines(file) -> Iterator[pandas.DataFrame]:
-    yield from pandas.read_json(file, lines=True, dtype=False, chunksize=_ROWS)
-
-
-def _parquet(file) -> Iterator[pandas.DataFrame]:
-    for batch in pyarrow.parquet.ParquetFile(file).iter_batches(_ROWS):
-        yield batch.to_pandas()
-
-
-_READERS = {
-    ".csv": partial(_delimited, separator=","),
-    ".tsv": partial(_delimited, separator="\t"),
-    ".jsonl": _json_lines,
-    ".parquet": _parquet,
-}
-
-
 class TableFile:
     """The rows of a file, in tables of 10,000 with the columns `text` (and `text_pair`) and `label`, all of words.
 
@@ -74,22 +45,23 @@ class TableFile:
 
     def __iter__(self) -> Iterator[pandas.DataFrame]:
         self.dropped = Counter()
-        for table in self._told_errors(self._tables()):
-            if missing := [name for name in self.columns if name not in table]:
-                hint = " Are its columns separated by another sign than its ending says?" if table.shape[1] < 2 else ""
-                raise UserError(
-                    f"{self.path} has no column {missing[0]!r}; {one_of(missing[0], map(str, table))}{hint}"
-                )
-            table = table[[*self.columns]].rename(columns=self.columns).map(_words)
-            no_text = (table[[*self.texts]] == "").any(axis=1)
-            no_label = ~no_text & (table["label"] == "")
-            self.dropped.update(text=int(no_text.sum()), label=int(no_label.sum()))
-            yield table[~(no_text | no_label)]
+        try:
+            for table in self._tables():
+                table = self._chosen(table)
+                no_text = (table[[*self.texts]] == "").any(axis=1)
+                no_label = ~no_text & (table["label"] == "")
+                self.dropped.update(text=int(no_text.sum()), label=int(no_label.sum()))
+                yield table[~(no_text | no_label)]
+        except UserError:
+            raise
+        except (OSError, ValueError) as error:  # what pandas, pyarrow and datasets raise about contents are ValueErrors
+            told = getattr(error, "strerror", None) or str(error).strip().partition("\n")[0]
+            form = f"the {self.path.suffix} in UTF-8 that its ending says" if self.path.suffix else "a saved Dataset"
+            raise UserError(f"{self.path} cannot be read as {form}: {told}.") from error
 
     def dataset(self) -> Dataset:
         """All rows, with a `ClassLabel`: numbers by their size, words by the alphabet."""
-        columns = [*self.columns.values()]
-        table = pandas.concat([pandas.DataFrame(columns=columns, dtype=str), *self])
+        table = pandas.concat([pandas.DataFrame(columns=[*self.columns.values()], dtype=str), *self])
         names = sorted(table["label"].unique(), key=_in_order)
         table = table.assign(label=table["label"].map(names.index))
         features = Features({name: Value("string") for name in self.texts} | {"label": ClassLabel(names=names)})
@@ -100,19 +72,15 @@ class TableFile:
         parts = [f"{n:,} without a {what}" for what, n in self.dropped.items() if n]
         return f"{self.path}: rows left out: {', '.join(parts)}." if parts else ""
 
-    def _told_errors(self, tables: Iterator[pandas.DataFrame]) -> Iterator[pandas.DataFrame]:
-        try:
-            yield from tables
-        except (OSError, ValueError) as error:  # what pandas, pyarrow and datasets raise about contents are ValueErrors
-            if isinstance(error, UserError):
-                raise
-            told = getattr(error, "strerror", None) or str(error).strip().partition("\n")[0]
-            form = f"the {self.path.suffix} in UTF-8 that its ending says" if self.path.suffix else "a saved Dataset"
-            raise UserError(f"{self.path} cannot be read as {form}: {told}.") from error
+    def _chosen(self, table: pandas.DataFrame) -> pandas.DataFrame:
+        if missing := [name for name in self.columns if name not in table]:
+            hint = " Are its columns separated by another sign than its ending says?" if table.shape[1] < 2 else ""
+            raise UserError(f"{self.path} has no column {missing[0]!r}; {one_of(missing[0], map(str, table))}{hint}")
+        return table[[*self.columns]].rename(columns=self.columns).map(_words)
 
     def _tables(self) -> Iterator[pandas.DataFrame]:
         if self.path.is_dir():
-            yield from _saved(self.path, [name for name, role in self.columns.items() if role == "label"])
+            yield from _saved(self.path)
             return
         reader = _READERS.get(self.path.suffix.lower())
         if reader is None:
@@ -128,24 +96,40 @@ def read_table(path: str | Path, text: str | Sequence[str], label: str) -> Datas
     return TableFile(path, text, label).dataset()
 
 
-def _saved(folder: Path, labels: Sequence[str]) -> Iterator[pandas.DataFrame]:
+def _delimited(file, separator: str) -> Iterator[pandas.DataFrame]:
+    # as words: a label "NA" is one, and "01" is not 1
+    options = {"dtype": str, "keep_default_na": False, "encoding": "utf-8-sig", "chunksize": _ROWS}
+    if separator == "\t" and any(line.count(b'"') % 2 for line in file):
+        options["quoting"] = csv.QUOTE_NONE  # or a text with a single mark would swallow the lines behind it
+    file.seek(0)
+    for table in pandas.read_csv(file, sep=separator, **options):
+        if not isinstance(table.index, pandas.RangeIndex):  # pandas takes what is too much for an index
+            raise ValueError("a line has more values than there are columns")
+        yield table
+
+
+_READERS = {
+    ".csv": partial(_delimited, separator=","),
+    ".tsv": partial(_delimited, separator="\t"),
+    ".jsonl": lambda file: pandas.read_json(file, lines=True, dtype=False, chunksize=_ROWS),
+    ".parquet": lambda file: (rows.to_pandas() for rows in pyarrow.parquet.ParquetFile(file).iter_batches(_ROWS)),
+}
+
+
+def _saved(folder: Path) -> Iterator[pandas.DataFrame]:
     dataset = load_from_disk(str(folder))
     if not isinstance(dataset, Dataset):
         raise ValueError(f"it holds the sets {', '.join(dataset)}; give one of them, as {folder / next(iter(dataset))}")
+    labels = {name: feature for name, feature in dataset.features.items() if isinstance(feature, ClassLabel)}
     for table in dataset.with_format(None).to_pandas(batched=True, batch_size=_ROWS):
-        for name in labels:
-            if isinstance(feature := dataset.features.get(name), ClassLabel):
-                table[name] = [feature.int2str(int(label)) for label in table[name]]
-        yield table
+        yield table.assign(**{name: table[name].map(feature.int2str) for name, feature in labels.items()})
 
 
 def _words(value: object) -> str:
     """A cell as text: whole numbers without a point, "" for what is missing or blank."""
-    if isinstance(value, str):
-        return value.strip()
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
-    return "" if value is None or value != value else str(value)
+    return "" if value is None or value != value else str(value).strip()
 
 
 def _in_order(label: str) -> tuple:

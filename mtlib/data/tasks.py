@@ -1,12 +1,12 @@
 """The three tasks and the sets that they are trained and tested on, read from tasks.yaml."""
 
 from mtlib.data.registry import SETS, Entry, read_entries
-from mtlib.data.source_kinds import is_testbed
+from mtlib.data.sources import is_testbed
 from mtlib.settings import check_choice
 
 
 class TaskSets(Entry):
-    """Names of the sets of one task from one kind of source."""
+    """Names of the sets of one task from one kind of source: those in and out of its training distribution."""
 
     train: str
     id: tuple[str, ...]
@@ -33,16 +33,9 @@ class Task(Entry):
     def train_set(self, source: str) -> str:
         return self._sets(source).train
 
-    def id_sets(self, source: str) -> tuple[str, ...]:
-        """In-distribution evaluation sets."""
-        return self._sets(source).id
-
-    def ood_sets(self, source: str) -> tuple[str, ...]:
-        """Out-of-distribution evaluation sets: for reporting only, never for choosing anything."""
-        return self._sets(source).ood
-
     def evaluation_sets(self, source: str) -> tuple[str, ...]:
-        return (*self.id_sets(source), *self.ood_sets(source))
+        """In distribution, then out of it."""
+        return (*self._sets(source).id, *self._sets(source).ood)
 
     def dev_set(self, source: str) -> str:
         """The one set that settings may be chosen on."""

@@ -11,7 +11,7 @@ import pandas
 from transformers import set_seed
 
 from mtlib.contexts import precision
-from mtlib.data.source_kinds import is_testbed
+from mtlib.data.sources import is_testbed
 from mtlib.data.tasks import get_task
 from mtlib.diversity.categories import PAPER_SHARES, categorise, changed_by_epoch, example_categories
 from mtlib.diversity.fillings import marked_text, record_fillings

@@ -10,7 +10,7 @@ from pydantic.fields import FieldInfo
 from mtlib.contexts import precision_name
 from mtlib.data.identity import name_with_hash, name_with_version
 from mtlib.data.registry import split_options
-from mtlib.data.source_kinds import is_testbed, source_kind
+from mtlib.data.sources import is_testbed, source_kind
 from mtlib.data.tasks import get_task
 from mtlib.errors import UserError, one_of
 from mtlib.method import LearningRates

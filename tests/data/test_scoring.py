@@ -111,15 +111,10 @@ def test_scores_are_json_and_take_columns_of_a_dataset():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("imdb", np.zeros((1, 2)), [0], [""]), "set is 'imdb'; expected one of sst2_train, sst2"),
         (("sst2", [[0, math.nan], [0, 1]], [0, 1], ["", ""]), "logits of 1 of 2 rows are NaN or infinite"),
-        (("mnli_m", np.zeros((2, 2)), [0, 2], ["", ""]), "for 3 labels and gold labels 0 to 2 .*found logits for 2"),
-        (("sst2", np.zeros((1, 2)), [-1], [""]), r"gold labels 0 to 1 .*and gold labels \[-1\]"),
-        (("hans", np.zeros((1, 2)), [1], ["a/b"]), "logits for 3 labels .*found logits for 2"),
-        (
-            ("imdb_cad", np.zeros((2, 2)), [1, 0], ["7:edited", "7:edited"]),
-            "found 0 originals and 1 edited texts in 2 rows",
-        ),
+        (("mnli_m", np.zeros((2, 2)), [0, 2], ["", ""]), "expected 3 logits, found 2"),
+        (("sst2", np.zeros((1, 2)), [-1], [""]), r"gold labels \[-1\]"),
+        (("imdb_cad", np.zeros((2, 2)), [1, 0], ["7:edited"] * 2), "found 0 and 1 in 2 rows"),
         (("imdb_cad", np.zeros((1, 2)), [1], ["7:edited"]), r"alone are \['7'\]"),
     ],
 )

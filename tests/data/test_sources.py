@@ -4,7 +4,6 @@ import csv
 import hashlib
 import io
 import json
-import os
 import re
 from pathlib import Path
 
@@ -16,9 +15,8 @@ from hypothesis import strategies as st
 from mtlib.data import releases as releases_module
 from mtlib.data import sources
 from mtlib.data.registry import SETS, Columns, Copy, DataSet, Hub, ReleaseFile, split_options
-from mtlib.data.releases import deviation, read_file, verify
-from mtlib.data.source_kinds import is_testbed, source_kind
-from mtlib.data.sources import describe, load, load_described
+from mtlib.data.releases import read_file, verify
+from mtlib.data.sources import is_testbed, load, load_described, source_kind
 from mtlib.data.tasks import get_task
 from mtlib.errors import UserError
 from mtlib.paths import SETTINGS_FILE, TESTBED_DIR
@@ -40,14 +38,16 @@ def releases(tmp_path, monkeypatch) -> Path:
     return write_releases(tmp_path, monkeypatch)
 
 
-# -------------------------------------------------------------------------------------------------- layouts and quirks
+# --- layouts and quirks ---
 
 
 LAYOUTS = {  # set and splits, and its rows: quoting off or on, pairs, line breaks, bytes literals, rows without a label
     ("sst2", None): [('" a tale with an open quote', 1, "0", ""), ("it drags", 0, "1", "")],
-    ("imdb_contrast", "test"): [
-        ("I laughed.", 1, "test-0:original", "test-0:original"), ("I slept.", 0, "test-1:original", "test-1:original"),
-        ("I frowned.", 0, "test-0:edited", "test-0:edited"), ("I woke up.", 1, "test-1:edited", "test-1:edited"),
+    ("imdb_contrast", None): [
+        ('Dull. She called it "art".', 0, *["dev-0:original"] * 2), ("A joy to watch.", 1, *["dev-1:original"] * 2),
+        ('Grand. She called it "art".', 1, *["dev-0:edited"] * 2), ("A pain to watch.", 0, *["dev-1:edited"] * 2),
+        ("I laughed.", 1, *["test-0:original"] * 2), ("I slept.", 0, *["test-1:original"] * 2),
+        ("I frowned.", 0, *["test-0:edited"] * 2), ("I woke up.", 1, *["test-1:edited"] * 2),
     ],
     ("imdb_cad", None): [
         ("Bad sound.", 0, "dev-7:original", "dev-7:original"), ("Good sound.", 1, "dev-7:edited", "dev-7:edited"),
@@ -80,10 +80,6 @@ LAYOUTS = {  # set and splits, and its rows: quoting off or on, pairs, line brea
 @pytest.mark.parametrize(("set_name", "splits"), LAYOUTS)
 def test_layouts_and_their_quirks(releases, set_name, splits):
     assert rows_of(load(set_name, str(releases), splits)) == LAYOUTS[set_name, splits]
-
-
-def test_line_breaks_of_html_and_doubled_quotes_are_decoded(releases):
-    assert load("imdb_contrast", str(releases))["text"][:2] == ['Dull. She called it "art".', "A joy to watch."]
 
 
 def test_byte_order_mark_and_crlf_are_tolerated_everywhere(releases):
@@ -138,15 +134,12 @@ def test_a_testbed_folder_that_is_not_as_it_was_written(tmp_path):
     write(tmp_path, "testbed_sentiment.jsonl", whole)
     settings = {"strength": 0.5, "seed": 1, "sha256": {"testbed_sentiment.jsonl": hashlib.sha256(whole).hexdigest()}}
     write(tmp_path, SETTINGS_FILE, json.dumps(settings).encode())
-    assert describe("testbed_sentiment", str(tmp_path))["source"] == "testbed (strength 0.5, seed 1)"
+    assert load_described("testbed_sentiment", str(tmp_path))[1]["source"] == "testbed (strength 0.5, seed 1)"
     (tmp_path / "testbed_sentiment.jsonl").write_bytes(b"".join(whole.splitlines(keepends=True)[:300]))
-    with pytest.raises(UserError, match=r"testbed_sentiment.jsonl is not the file that `mtlib testbed` wrote"):
+    with pytest.raises(
+        UserError, match=r"testbed_sentiment.jsonl: expected the file as `mtlib testbed` wrote it, found 300 rows"
+    ):
         load("testbed_sentiment", str(tmp_path))
-
-
-def test_callers_cannot_spoil_what_others_read(releases):
-    load_described("sst2", str(releases))[1]["files"].clear()
-    assert len(describe("sst2", str(releases))["files"]) == 1
 
 
 def test_a_set_is_read_once_until_its_file_changes(releases, monkeypatch):
@@ -170,15 +163,7 @@ def test_the_hub_is_the_hub_wherever_one_stands(tmp_path, monkeypatch):
     assert source_kind("./hub") == "testbed (strength 0.9, seed 0, 16,000 training rows)"
 
 
-def test_a_file_in_the_place_of_another():
-    (first,), (second,) = (
-        [file for file in SETS[name].files if file.split == "test"] for name in ("anli_r1", "anli_r2")
-    )
-    with pytest.raises(UserError, match=r"R1/test.jsonl is the published .*R2/test.jsonl"):
-        deviation(SETS["anli_r1"], first, first.rows, second.copies[0].sha256)
-
-
-# ----------------------------------------------------------------------------------------------------------- bad input
+# --- bad input ---
 
 
 @pytest.mark.parametrize(
@@ -205,14 +190,13 @@ SST2, CAD = b"sentence\tlabel\n", b"Sentiment\tText\tbatch_id\n"
     [
         ("sst2", None, r"sst2/SST-2/dev.tsv not found in .*On the hub"),
         ("sst2", b"", "dev.tsv is cut off, corrupt"),
-        ("sst2", b"text\tlabel\nfine\t1\n", r"sentence missing, found \['text', 'label'\]"),
-        ("sst2", SST2 + b"fine\t1\npoor\t2\n", "unknown label '2' in column 'label', expected one of 0, 1"),
+        ("sst2", b"text\tlabel\nfine\t1\n", r"column 'sentence' is missing, found \['text', 'label'\]"),
+        ("sst2", SST2 + b"fine\t1\npoor\t2\n", "unknown label '2', expected one of 0, 1"),
         ("sst2", SST2 + b"fine\t1\npo", "unknown label ''"),
         ("sst2", SST2 + b"fine\t1\n", "expected 2 rows, found 1"),
         ("sst2_train", SST2, "expected 3 rows, found 0"),
         ("sst2", SST2 + b"caf\xe9\t1\n", "dev.tsv is cut off, corrupt or in another encoding.*0xe9"),
         ("imdb_cad", CAD + b'Negative\t"never closed\t7\n', "dev_paired.tsv is cut off, corrupt"),
-        ("imdb_cad", CAD + b"Negative\tBad.\t7\nNegative\tWorse.\t7\n", "pair .*dev-7:edited: expected"),
         ("imdb_cad", CAD + b"Negative\tBad.\t7\nPositive\tGood.\t8\n", r"pair .*alone are \['dev-7', 'dev-8'\]"),
         ("anli_r1", jsonl({}) + b'{"uid": "a"', "test.jsonl is cut off, corrupt"),
     ],
@@ -233,17 +217,19 @@ def test_bad_files_say_which_what_and_what_to_do(releases, set_name, content, me
 
 def test_training_sets_may_be_subsets_and_the_record_says_so(releases, monkeypatch):
     expect(monkeypatch, "sst2_train", rows=67_349)
-    assert describe("sst2_train", str(releases))["deviations"] == ["sst2/SST-2/train.tsv: a subset, 3 of 67,349 rows"]
+    assert load_described("sst2_train", str(releases))[1]["deviations"] == [
+        "sst2/SST-2/train.tsv: a subset, 3 of 67,349 rows"
+    ]
 
 
 def test_an_incomplete_evaluation_set_is_read_only_if_its_checksum_is_known(releases, monkeypatch):
     path = "qqp/QQP/dev.tsv"
     expect(monkeypatch, "qqp", rows=40_430)
-    with pytest.raises(UserError, match="expected 40,430 rows, found 2, and it is no copy known"):
+    with pytest.raises(UserError, match="expected 40,430 rows, found 2 rows, and it is no copy known"):
         load("qqp", str(releases))
     sha256 = hashlib.sha256(MADE_UP[path]).hexdigest()
     expect(monkeypatch, "qqp", copies=(Copy(sha256=sha256, rows=2, note="not the official split"),))
-    record = describe("qqp", str(releases))
+    record = load_described("qqp", str(releases))[1]
     assert (record["rows"], record["official_rows"]) == (2, 40_430)
     assert record["deviations"] == [f"{path}: not the official split"]
     assert record["files"] == [{"path": path, "sha256": sha256, "rows": 2, "official_rows": 40_430}]
@@ -260,7 +246,7 @@ def test_verify_reports_every_file(releases, monkeypatch):
     assert report["hans/heuristics_evaluation_set.txt"]["status"] == "deviation"
     assert "expected 00000" in report["hans/heuristics_evaluation_set.txt"]["note"]
     assert report["mnli/MNLI/train.tsv"] == {
-        "rows": 2, "status": "deviation", "note": "mnli/MNLI/train.tsv: a subset, 2 of 392,702 rows",
+        "rows": 2, "status": "deviation", "note": "a subset, 2 of 392,702 rows",
     }  # fmt: skip
 
 
@@ -272,7 +258,7 @@ def test_describe_names_the_split_and_no_machine_path(releases):
     assert str(releases) not in json.dumps(record)
 
 
-# ----------------------------------------------------------------------------------------------------------------- hub
+# --- hub ---
 
 
 @pytest.mark.parametrize("set_name", [name for name in real_sets() if isinstance(SETS[name].remote, Hub)])
@@ -291,7 +277,7 @@ def test_hub_and_folder_give_the_same_rows(releases, monkeypatch, set_name):
     assert rows_of(hub.select_columns(genre_less)) == rows_of(folder.select_columns(genre_less))
     remote = SETS[set_name].remote
     assert asked == [(remote.id, remote.config, remote.splits[SETS[set_name].files[-1].split], remote.revision)]
-    records = [describe(set_name, source) for source in ("hub", str(releases))]
+    records = [load_described(set_name, source)[1] for source in ("hub", str(releases))]
     assert records[0]["content_sha256"] == records[1]["content_sha256"]
     assert records[0]["revision"] == f"{remote.id}@{remote.revision}"
 
@@ -300,7 +286,7 @@ def test_record_names_the_commit_that_the_hub_resolved(releases, monkeypatch):
     answer = on_the_hub("hans", "evaluation", releases)
     answer.info.download_checksums = {f"hf://datasets/jhu-cogsci/hans@{'a' * 40}/validation.parquet": {}}
     monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: answer)
-    assert describe("hans", "hub")["revision"] == f"jhu-cogsci/hans@{'a' * 40}"
+    assert load_described("hans", "hub")[1]["revision"] == f"jhu-cogsci/hans@{'a' * 40}"
 
 
 @pytest.mark.parametrize(
@@ -308,7 +294,10 @@ def test_record_names_the_commit_that_the_hub_resolved(releases, monkeypatch):
     [
         ({"sentence": ["a", "b"], "label": [-1, 0]}, "sst2/validation: unknown label '-1'"),
         ({"sentence": ["a"], "label": [1]}, "expected 2 rows, found 1"),
-        (ConnectionError("no route"), "could not read nyu-mll/glue.*ConnectionError: no route.*or give a folder"),
+        (
+            ConnectionError("no route"),
+            "could not read validation of nyu-mll/glue.*ConnectionError: no route.*or give a folder",
+        ),
     ],
 )
 def test_bad_answers_of_the_hub_are_user_errors(releases, monkeypatch, rows, message):
@@ -320,28 +309,3 @@ def test_bad_answers_of_the_hub_are_user_errors(releases, monkeypatch, rows, mes
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
     with pytest.raises(UserError, match=message):
         load("sst2", "hub")
-
-
-# --------------------------------------------------------------------------------------------------- the real releases
-
-RELEASES = os.environ.get("MTLIB_RELEASES", "")
-needs_releases = pytest.mark.skipif(not RELEASES, reason="MTLIB_RELEASES names no folder with the original releases")
-
-COUNTS = {  # rows per label
-    "sst2_train": (29_780, 37_569), "sst2": (428, 444), "imdb_contrast": (588, 588), "imdb_cad": (733, 733),
-    "mnli_train": (3_565, 3_470, 3_436), "mnli_m": (3_479, 3_123, 3_213), "mnli_mm": (3_463, 3_129, 3_240),
-    "hans": (15_000, 15_000), "anli_r1": (334, 333, 333), "anli_r2": (334, 333, 333), "anli_r3": (402, 402, 396),
-    "qqp_train": (5_904, 3_405), "qqp": (623, 377), "paws_qqp": (8_212, 3_776), "paws_wiki": (4_464, 3_536),
-}  # fmt: skip
-
-
-@needs_releases
-@pytest.mark.parametrize("set_name", COUNTS)
-def test_real_sets_have_the_published_counts(set_name):
-    labels = load(set_name, RELEASES)["label"][:]
-    assert tuple(map(labels.count, range(len(SETS[set_name].label_names)))) == COUNTS[set_name]
-
-
-@needs_releases
-def test_real_files_verify():
-    assert {file["status"] for file in verify(RELEASES)} == {"ok", "deviation"}

@@ -8,26 +8,21 @@ from mtlib.errors import UserError
 
 
 def test_paper_settings():
-    assert {name: (task.alpha, task.batch_size) for name, task in TASKS.items()} == {
-        "sentiment": (0.6, 16),
-        "nli": (0.7, 32),
-        "paraphrase": (0.8, 32),
-    }
+    settings = {name: (task.alpha, task.batch_size) for name, task in TASKS.items()}
+    assert settings == {"sentiment": (0.6, 16), "nli": (0.7, 32), "paraphrase": (0.8, 32)}
 
 
 @pytest.mark.parametrize("source", ["testbed", "hub", "some/folder"])
 @pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
 def test_sets_fit_task_and_source(task, source):
-    evaluation = (*task.id_sets(source), *task.ood_sets(source))
-    assert task.dev_set(source) == task.id_sets(source)[0]
-    for name in (task.train_set(source), *evaluation):
+    train, evaluation = task.train_set(source), task.evaluation_sets(source)
+    assert task.dev_set(source) == evaluation[0] and kind(evaluation[0]) == "id" and kind(train) == "train"
+    assert {*map(kind, evaluation)} == {"id", "ood"}
+    for name in (train, *evaluation):
         assert name.startswith("testbed_") == (source == "testbed")
         assert SETS[name].pair == task.pair
         assert SETS[name].label_names == task.labels or SETS[name].folded
-        assert SETS[name].is_train == (name not in evaluation)
-    assert {kind(name) for name in task.id_sets(source)} == {"id"}
-    assert {kind(name) for name in task.ood_sets(source)} == {"ood"}
-    assert kind(task.train_set(source)) == "train"
+        assert SETS[name].is_train == (name == train)
 
 
 def test_every_registered_set_belongs_to_one_task():
@@ -36,7 +31,7 @@ def test_every_registered_set_belongs_to_one_task():
         name
         for task in TASKS.values()
         for source in ("testbed", "hub")
-        for name in (task.train_set(source), *task.id_sets(source), *task.ood_sets(source))
+        for name in (task.train_set(source), *task.evaluation_sets(source))
     ]
     assert sorted([*of_tasks, "imdb_cad_train"]) == sorted(SETS)
 
@@ -44,4 +39,3 @@ def test_every_registered_set_belongs_to_one_task():
 def test_unknown_names():
     with pytest.raises(UserError, match="task is 'qa'; expected one of sentiment, nli, paraphrase"):
         get_task("qa")
-    assert get_task("nli") is TASKS["nli"]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from mtlib.data.sources import describe
+from mtlib.data.sources import load_described
 from mtlib.paths import DATA_DIR, TESTBED_DIR
 from mtlib.runs.records import decisive_data, identity, read_records
 
@@ -47,4 +47,4 @@ def test_the_testbed_keeps_its_bytes(name):
 
 @pytest.mark.parametrize("name", KEPT["content_sha256"])
 def test_sets_keep_their_content(name):
-    assert describe(name, "testbed")["content_sha256"] == KEPT["content_sha256"][name]
+    assert load_described(name)[1]["content_sha256"] == KEPT["content_sha256"][name]
