@@ -175,8 +175,3 @@ def prepared_examples(
         examples = load_from_disk(kept, keep_in_memory=True)
         counts |= json.loads((kept / _COUNTS).read_text())
     return Prepared(examples, counts)
-
-
-def is_prepared(folder: Path) -> bool:
-    """Whether an interrupted run has left the result of a preparer here."""
-    return any(folder.glob(f"prepared-*/{_COUNTS}"))

@@ -26,23 +26,13 @@ def test_phrases_have_the_lengths_of_sst2():
     assert len(rows) == 22 and set(rows["label"]) <= {0, 1}
 
 
-def test_throughput_counts_sequences_and_flops(monkeypatch):
+def test_throughput_counts_sequences(monkeypatch):
     monkeypatch.setitem(bench.SHAPES, "tiny", (1, 64, 10_000))
     rows = list(bench.throughput("tiny", [(2, 16), (2, 128)], steps=3))
     assert [(row["size"], row["method"]) for row in rows] == [
         (size, method) for size in ("2 x 16", "2 x 128") for method in ("fine_tuning", "mask_tuning")
     ]
-    # TFLOP per sequence: 128 tokens x (72 x layers x hidden^2 + 12 x layers x hidden x length)
-    expected = 128 * (72 * 64**2 + 12 * 64 * 128) / 1e12
-    assert rows[2]["tflops"] == pytest.approx(expected * rows[2]["sequences_per_second"], abs=6e-4)  # it is rounded
     assert rows[2]["tokens_per_second"] == pytest.approx(128 * rows[2]["sequences_per_second"], rel=0.01)
-
-
-def test_model_flops_by_hand():
-    # 12 layers x 12 x 768^2 weights, 6 operations each; attention 12 x 12 x 768 x length; per token
-    one_pass = (6 * 12 * 12 * 768**2 + 12 * 12 * 768 * 100) * 100
-    assert bench.model_flops("fine_tuning", "bert-base", 100) == one_pass
-    assert bench.model_flops("mask_tuning", "bert-base", 100) == 2 * one_pass + 6 * 30_522 * 768 * 5
 
 
 def call(*arguments):

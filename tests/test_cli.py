@@ -12,7 +12,7 @@ from mtlib.cli import checkout
 from mtlib.data import sources
 from mtlib.errors import UserError
 from mtlib.paths import DATA_DIR
-from mtlib.runs.config import all_settings
+from mtlib.runs.config import all_settings, configure
 from mtlib.runs.records import read_records
 from tests.runs.test_runs import model, testbed  # noqa: F401  (fixtures)
 
@@ -57,6 +57,26 @@ def test_every_setting_has_an_option():
     options = {"shared": "--separate", "splits": "--split"}
     for name in all_settings():
         assert options.get(name, f"--{name.replace('_', '-')}")[:25] in help_text, name
+
+
+@pytest.mark.parametrize(
+    ("options", "settings"),
+    [
+        ("", {}),
+        ("--model x/y --seed 3 --alpha 0.0 --fill top_k --separate --fixed-masks --epochs 2.5",
+         {"model": "x/y", "seed": 3, "alpha": 0.0, "fill": "top_k", "shared": False, "fixed_masks": True,
+          "epochs": 2.5}),
+        ("--source hub --sets sst2 --sets imdb_cad --split imdb_cad=test --precision float32 --learning-rate 5e-5",
+         {"source": "hub", "sets": ("sst2", "imdb_cad"), "splits": {"imdb_cad": "test"}, "precision": "float32",
+          "learning_rate": 5e-5}),
+    ],
+)  # fmt: skip
+def test_options_give_the_configuration(monkeypatch, options, settings):
+    seen = []
+    monkeypatch.setattr("mtlib.runs.run.run", lambda config, *_, **__: seen.append(config) or 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        call("run", "--task", "sentiment", "--method", "mask_tuning", *options.split())
+    assert seen == [configure("sentiment", "mask_tuning", **settings)]
 
 
 def test_help_says_what_is_taken_by_default():

@@ -31,8 +31,7 @@ from mtlib.data.tasks import TASKS, get_task
 from mtlib.errors import UserError, one_of
 from mtlib.paths import DATA_DIR
 from mtlib.runs.inputs import HELD_OUT
-from mtlib.runs.probabilities import probabilities
-from mtlib.runs.records import read_records
+from mtlib.runs.records import probabilities, read_records
 
 BEHIND, CHANCE = 2.0, 2.0  # points: behind the base in distribution; above the majority class or guessing
 _RESULTS = DATA_DIR / "results"

@@ -14,16 +14,23 @@ INTERRUPTED = 130  # typer's exit code for Ctrl-C
 
 def run(context: typer.Context) -> None:
     """Train, evaluate and write one record; `mtlib run --help` has the settings of all methods."""
-    from mtlib.cli.run import app as run_app
+    from mtlib.cli.run import app
 
-    raise typer.Exit(run_app(context.args, prog_name="mtlib run", standalone_mode=False) or 0)
+    raise typer.Exit(app(context.args, prog_name="mtlib run", standalone_mode=False) or 0)
+
+
+def train(context: typer.Context) -> None:
+    """Train on your own data with words masked, beside fine-tuning; `mtlib train --help` has the settings."""
+    from mtlib.cli.train import app
+
+    raise typer.Exit(app(context.args, prog_name="mtlib train", standalone_mode=False) or 0)
 
 
 # as `--help` groups them
 COMMANDS = {
     "Use it": (
         own_data.suspects,
-        own_data.train,
+        train,
         run,
         records.tables,
         data.testbed,
@@ -42,7 +49,7 @@ app = typer.Typer(
 )
 for group, commands in COMMANDS.items():
     for command in commands:
-        lazy = command is run  # what follows it is read where its options are made
+        lazy = command in (run, train)  # what follows them is read where their options are made
         options = {"ignore_unknown_options": lazy, "allow_extra_args": lazy}
         app.command(rich_help_panel=group, add_help_option=not lazy, context_settings=options)(command)
 
@@ -72,6 +79,3 @@ def main() -> None:
             file=sys.stderr,
         )
         sys.exit(2)
-    except BrokenPipeError:  # the reader of a pipe (`| head`) has gone
-        sys.stderr.close()
-        sys.exit(0)

@@ -99,14 +99,10 @@ def bundle(
 ) -> None:
     """Put the records of many runs into one file, a line each, and their probabilities into one beside it."""
     from mtlib.paths import make_writable
-    from mtlib.runs import probabilities
-    from mtlib.runs.records import pack, read_records, write_atomically
+    from mtlib.runs import records
 
     if to.suffix != ".jsonl" or to.is_dir():
         raise UserError(f"--to is {to}; expected a file name that ends in .jsonl.")
     make_writable(to.parent)
-    places = [*([to] if to.exists() else []), *folders]
-    records = read_records(places)
-    probabilities.bundle(to.with_suffix(".npz"), [record["identity"] for record in records], places)
-    write_atomically(to, pack(records, history))
-    print_line(f"{len(records)} records: {to}")
+    n = records.bundle([*([to] if to.exists() else []), *folders], to, history)
+    print_line(f"{n} records: {to}")

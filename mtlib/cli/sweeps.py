@@ -2,13 +2,24 @@
 
 import math
 import signal
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from mtlib.cli.terminal import console
+from mtlib.cli.terminal import print_line, print_table
 from mtlib.errors import UserError
+
+if TYPE_CHECKING:
+    from mtlib.runs.config import RunConfig
+    from mtlib.sweeps.engines import Outcome
+    from mtlib.sweeps.store import Store
+    from mtlib.sweeps.sweep_file import GridRun
+
+_ALWAYS_SHOWN, _NEVER_SHOWN = ("task", "method", "model", "seed"), ("sets", "splits")
 
 
 def sweep(
@@ -19,44 +30,87 @@ def sweep(
     ] = "local",
     processes: Annotated[int, typer.Option(help="runs at once, for the local engine", min=1)] = 1,
     minutes: Annotated[
-        float | None, typer.Option(help="after which no run is begun, for the local engine", show_default="no end")
-    ] = None,
+        float, typer.Option(help="after which no run is begun, for the local engine", show_default="no end")
+    ] = math.inf,
     address: Annotated[str, typer.Option(help="of the Ray cluster; local: a new one on this machine")] = "auto",
     cpus_per_run: Annotated[float, typer.Option(help="for Ray", min=0)] = 1,
     gpus_per_run: Annotated[
         float | None, typer.Option(help="for Ray", min=0, max=1, show_default="1 where the cluster has GPUs")
     ] = None,
-    retries: Annotated[int, typer.Option(help="how often a run is taken up again whose process was killed", min=0)] = 2,
     source: Annotated[str | None, typer.Option(help="in place of the file's", show_default="the file's")] = None,
     model: Annotated[str | None, typer.Option(help="in place of the file's", show_default="the file's")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="only list the runs, with estimated costs")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="only list the runs, and which are there")] = False,
 ) -> None:
     """Do every run of a grid that has no record yet.
 
     Exit code 1 if one fails; the others go on. 75 if --minutes left some undone.
     """
-    from mtlib.sweeps import engines, grid, progress, sweep_file
+    from mtlib.sweeps import engines, sweep_file
     from mtlib.sweeps.store import Store
 
     instead = {key: value for key, value in (("source", source), ("models", model)) if value is not None}
-    configs, store = sweep_file.expand(file, **instead), Store(out)
-    grid_runs, trouble = grid.identify(configs)
+    store, runs = Store(out), sweep_file.identify(sweep_file.expand(file, **instead))
     if dry_run:
-        progress.dry_run(console, grid_runs, trouble, store)
+        columns = _columns([run.config for run in runs]) | {"record": [_state(run, store) for run in runs]}
+        print_table(f"{len(runs)} runs", columns, zip(*columns.values(), strict=True))
         return
-    if trouble is not None:
-        raise trouble
     store.check_writable()  # before an engine starts anything
     if engine == "local":
-        does = engines.LocalEngine(store, processes, retries, math.inf if minutes is None else minutes)
+        does = engines.LocalEngine(store, processes, minutes)
     else:
         from mtlib.sweeps.ray_engine import RayEngine
 
-        if any(run.config.precision == "auto" for run in grid_runs):
+        if any(run.config.precision == "auto" for run in runs):
             raise UserError(
                 f"{file}: precision is 'auto', which each machine of a cluster may take for something else; give "
                 "`precision: bf16` or `precision: float32`."
             )
-        does = RayEngine(store, address, cpus_per_run, gpus_per_run, retries)
+        does = RayEngine(store, address, cpus_per_run, gpus_per_run)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a job scheduler's stop ends the runs, as Ctrl-C does
-    raise typer.Exit(progress.carry_out(console, grid_runs, store, does))
+    outcomes = []
+    with closing(engines.execute(runs, does, store)) as ended:  # ends what is running, also where printing is stopped
+        for outcome in ended:
+            outcomes.append(outcome)
+            if outcome.status not in ("there", "left"):
+                done = f"[{len(outcomes)} of {len(runs)}] {outcome.status:8} {Path(outcome.run.file).stem}"
+                print_line(f"{done}  {outcome.detail}".rstrip())
+    raise typer.Exit(_summary(outcomes, store))
+
+
+def _summary(outcomes: Sequence["Outcome"], store: "Store") -> int:
+    """Print what became of the runs; the exit code."""
+    from mtlib.runs.locks import Busy
+
+    counts = Counter(outcome.status for outcome in outcomes)
+    told = ", ".join(f"{counts[status]} {status}" for status in ("there", "written", "diverged", "failed"))
+    print_line(f"{len(outcomes)} runs: {told}; records in {store.address}")
+    if counts["diverged"]:
+        print_line("diverged: the loss was not finite; try a lower learning rate")
+    if counts["left"]:
+        print_line(f"{counts['left']} left: time was up before they began; the same command does them")
+    for outcome in outcomes:
+        if outcome.status == "failed":
+            print_line(f"failed: {Path(outcome.run.file).stem}\n  {outcome.detail}")
+            print_line(f"  log: {store.log(outcome.run.file)}")
+    return 1 if counts["failed"] else Busy.EXIT_CODE if counts["left"] else 0
+
+
+def _columns(configs: Sequence["RunConfig"]) -> dict[str, list]:
+    """The settings that tell the runs of a sweep apart, with every run's value; None where a run does not read it."""
+    from mtlib.runs.config import all_settings
+
+    values = [config.values() for config in configs]
+    names = [
+        name
+        for name in all_settings()
+        if name in _ALWAYS_SHOWN or len({repr(of[name]) for of in values if name in of}) > 1
+        if name not in _NEVER_SHOWN
+    ]
+    models = [Path(config.model).name for config in configs]
+    return {name: [of.get(name) for of in values] for name in names} | {"model": models}
+
+
+def _state(run: "GridRun", store: "Store") -> str:
+    if (state := store.state(run.file)) is not None:
+        return "there" if state == "written" else state
+    return "running" if store.holder(run.file) else "with mtlib" if run.shipped else "to do"

@@ -72,7 +72,7 @@ class AddTeacher(Preparer):
 
 def _stages(settings: BiasSettings, rates: LearningRates, tokenizer) -> tuple[Stage, ...]:
     teacher = Stage(FineTuning(), rates, name="teacher")
-    prepare = (add_bias(settings), AddTeacher())  # in this order: what asks no teacher is done before it trains
+    prepare = (add_bias(settings), AddTeacher())
     return (teacher, Stage(ConfidenceRegularization(), rates, prepare, start="pretrained"))
 
 

@@ -56,11 +56,15 @@ class TrainingConfig(Settings):
     def model_path(self) -> str | Path:
         return MINI_MODEL_DIR if self.model == BUNDLED_MODEL else self.model
 
+    def resolved(self) -> Self:
+        """The same with the precision that it has on this device."""
+        return self.model_copy(update={"precision": precision_name()}) if self.precision == "auto" else self
+
 
 class RunConfig(TrainingConfig):
-    """Everything that decides a run's numbers. `None` stands for the default that the description names.
+    """Everything that decides a run's numbers, as `configure` makes it: every default that depends on others is in it.
 
-    Made by `configure`, which sorts the settings of the method from those that every run has.
+    "auto" alone is left, since the precision is the device's: `resolved` says which.
     """
 
     task: Annotated[str, Field(description="sentiment, nli or paraphrase")]
@@ -91,45 +95,14 @@ class RunConfig(TrainingConfig):
         _check(self)
         return self
 
-    @property
-    def evaluation_sets(self) -> tuple[str, ...]:
-        return self.sets or get_task(self.task).evaluation_sets(self.source)
-
     def values(self) -> dict[str, object]:
         """All settings side by side: those of every run, then those of the method."""
         own = dict(self)
         return own | dict(own.pop("settings"))
 
-    def resolved(self) -> "RunConfig":
-        """The same run with every default filled in."""
-        task, rates, own = get_task(self.task), default_rates(self.method, self.model), self.settings
-        defaults = {
-            "alpha": task.alpha,
-            "batch_size": task.batch_size,
-            "learning_rate": rates.trunk,
-            "classifier_learning_rate": self.learning_rate or rates.classifier,
-            "mlm_head_learning_rate": self.learning_rate or rates.mlm_head,
-            "eval_max_length": self.max_length,
-        }
-
-        def filled(model: Settings, **changes) -> Settings:
-            missing = {name for name, value in model if value is None} & defaults.keys()
-            return model.model_copy(update={name: defaults[name] for name in missing} | changes)
-
-        reads_bias = "bias" in type(own).model_fields and "bias" not in own.unread()
-        bias = {"bias": bias_for(self.task, own.bias)} if reads_bias else {}
-        options = {name: split_options(name) for name in self.evaluation_sets}
-        return filled(
-            self,
-            settings=filled(own, **bias),
-            precision=precision_name() if self.precision == "auto" else self.precision,
-            sets=self.evaluation_sets,
-            splits={name: self.splits.get(name, several[0]) for name, several in options.items() if len(several) > 1},
-        )
-
     @property
     def rates(self) -> LearningRates:
-        """The learning rates of a resolved run; the masked-LM head's is the trunk's where the method reads none."""
+        """Its learning rates; the masked-LM head's is the trunk's where the method reads none."""
         mlm_head = getattr(self.settings, "mlm_head_learning_rate", None)
         return LearningRates(self.learning_rate, self.classifier_learning_rate, mlm_head or self.learning_rate)
 
@@ -147,7 +120,7 @@ class RunConfig(TrainingConfig):
 
 
 def configure(task: str, method: str, **values) -> RunConfig:
-    """A run from settings given by name, those of the method among them.
+    """A run from settings given by name, those of the method among them; None, or none, stands for the default.
 
     Raises:
         UserError: a setting that the method does not read, or that nothing reads; a bad value.
@@ -164,7 +137,7 @@ def configure(task: str, method: str, **values) -> RunConfig:
                 f"{', '.join(readers(name))}."
             )
     settings = get_method(method).settings(**{name: values.pop(name) for name in reads if name in values})
-    return RunConfig(task=task, method=method, settings=settings, **values)
+    return _with_defaults(RunConfig(task=task, method=method, settings=settings, **values))
 
 
 def read_by(method: str, values: Mapping[str, object]) -> dict[str, object]:
@@ -184,24 +157,28 @@ def all_settings() -> dict[str, FieldInfo]:
     return settings
 
 
-def command_line(config: RunConfig) -> list[str]:
-    """The options of `mtlib run` that give this configuration: those that are not the defaults."""
-    words, values = [], config.values()
-    fields = RunConfig.model_fields | type(config.settings).model_fields
-    for name in (name for name in all_settings() if name in values):
-        value, option = values[name], f"--{name.replace('_', '-')}"
-        if value is None or value in (fields[name].default, (), {}):
-            continue
-        match name:
-            case "shared":
-                words.append("--separate")
-            case "sets":
-                words += [word for set_name in value for word in (option, set_name)]
-            case "splits":
-                words += [word for pair in value.items() for word in ("--split", "=".join(pair))]
-            case _:
-                words += [option] if value is True else [option, str(value)]
-    return words
+def _with_defaults(config: RunConfig) -> RunConfig:
+    """What is None, or empty, filled in by task, method and model."""
+    task, rates, own = get_task(config.task), default_rates(config.method, config.model), config.settings
+    defaults = {
+        "alpha": task.alpha,
+        "batch_size": task.batch_size,
+        "learning_rate": rates.trunk,
+        "classifier_learning_rate": config.learning_rate or rates.classifier,
+        "mlm_head_learning_rate": config.learning_rate or rates.mlm_head,
+        "eval_max_length": config.max_length,
+    }
+
+    def filled(model: Settings, **changes) -> Settings:
+        missing = {name for name, value in model if value is None} & defaults.keys()
+        return model.model_copy(update={name: defaults[name] for name in missing} | changes)
+
+    sets = config.sets or task.evaluation_sets(config.source)
+    options = {name: split_options(name) for name in sets}
+    splits = {name: config.splits.get(name, several[0]) for name, several in options.items() if len(several) > 1}
+    reads_bias = "bias" in type(own).model_fields and "bias" not in own.unread()
+    own = filled(own, bias=bias_for(config.task, own.bias)) if reads_bias else filled(own)
+    return filled(config, settings=own, sets=sets, splits=splits)
 
 
 def default_rates(method: str, model: str) -> LearningRates:

@@ -16,9 +16,8 @@ from pydantic import Field
 from scipy.stats import binomtest
 from transformers.utils import logging
 
-from mtlib.contexts import precision_name
 from mtlib.data.tables import TEXTS
-from mtlib.encoding import DEFAULT_LENGTH, predict
+from mtlib.encoding import predict
 from mtlib.errors import UserError, one_of
 from mtlib.masking import GivenWords
 from mtlib.method import LearningRates, Stage
@@ -27,14 +26,14 @@ from mtlib.objectives import FineTuning
 from mtlib.paths import make_writable
 from mtlib.plm import SharedPLM
 from mtlib.runs.config import TrainingConfig, default_rates, read_by
-from mtlib.runs.training import pretrained, train_stages
+from mtlib.runs.training import pretrained
+from mtlib.runs.training import train as train_stages
 from mtlib.settings import Above0, Count
 from mtlib.suspect_words import pointed_labels, suspects
-from mtlib.tokens import text_reader
 
 BASELINE = "fine_tuning"
 _OWN_ALPHA = 0.0  # where words are given: few rows have one, and a mean over few masks drowns the classifier's loss
-_RESAMPLES, _SAMPLE = 2000, 2000
+_RESAMPLES = 2000
 _LABEL = "label"
 
 
@@ -116,8 +115,7 @@ def debias(
     if words:
         report(_words_told(train, words, table))
     models = {  # first the one that reads the words, which may be wrong
-        name: _trained(name, config, words, train, dev, out / ".work", report if name == method else _silent)
-        for name, config in arms.items()
+        name: _trained(name, config, words, train, dev, out / ".work") for name, config in arms.items()
     }
     scores = _compared(models, sets, table, names)
     models[method].save_pretrained(out)
@@ -177,15 +175,11 @@ def _like(name: str, rows: Dataset, train: Dataset) -> Dataset:
 
 
 def _words_told(train: Dataset, words: Sequence[str], table: pandas.DataFrame) -> str:
-    pattern = GivenWords(words).marker.pattern
-    columns = [name for name in TEXTS if name in train.column_names]
-    masked = [sum(len(match[0].split()) for text in row for match in pattern.finditer(text))
-              for row in zip(*(train[name][:] for name in columns), strict=True)]  # fmt: skip
-    total = sum(len(text.split()) for name in columns for text in train[name][:])
-    n, rows = sum(map(bool, masked)), len(masked)
-    told = f"{len(words)} words to mask stand in {n:,} of {rows:,} training rows ({100 * n / rows:.0f} %), "
-    told += f"and are {100 * sum(masked) / max(1, total):.1f} % of their words; {table.word.nunique()} predict a label."
-    return told + (" They stand in every row: is that meant?" if n == rows else "")
+    find = GivenWords(words).marker.pattern.search
+    rows = zip(*(train[name][:] for name in TEXTS if name in train.column_names), strict=True)
+    n = sum(any(map(find, texts)) for texts in rows)
+    told = f"{len(words)} words to mask stand in {n:,} of {len(train):,} training rows"
+    return f"{told}; {table.word.nunique()} of them predict a label."
 
 
 # --- training ---
@@ -198,9 +192,8 @@ def _config(method: str, words: Sequence[str], settings: Mapping | None, trainin
         raise UserError(f"{method} masks nothing; leave the words out, or take one of {able}.")
     ours = {"alpha": _OWN_ALPHA if words else 0.6, "bias": "bag_of_words"}
     ours = {name: value for name, value in read_by(method, ours | own).items() if name in ours}
-    return OwnTraining(
-        settings=reads(**ours | own), **{name: value for name, value in training.items() if value is not None}
-    )
+    training = {name: value for name, value in training.items() if value is not None}
+    return OwnTraining(settings=reads(**ours | own), **training).resolved()
 
 
 def _stages(method: str, config: OwnTraining, words: Sequence[str], tokenizer) -> tuple[Stage, ...]:
@@ -224,7 +217,7 @@ def _stages(method: str, config: OwnTraining, words: Sequence[str], tokenizer) -
 
 
 def _trained(
-    method: str, config: OwnTraining, words: Sequence[str], train: Dataset, dev: Dataset, work: Path, report
+    method: str, config: OwnTraining, words: Sequence[str], train: Dataset, dev: Dataset, work: Path
 ) -> SharedPLM:
     """The model of one arm; what is finished in the folder `work` is read from there, and what was begun resumed."""
     content = json.dumps([method, config.model_dump_json(), words, train.to_list()])
@@ -233,32 +226,12 @@ def _trained(
     if finished.exists():
         return SharedPLM.from_pretrained(finished)
     plm = pretrained(config, train.features[_LABEL].names)
-    stages = _stages(method, config, words, plm.tokenizer)
-    length = min(config.max_length or DEFAULT_LENGTH, plm.longest)
-    report(_cut_told(train, plm, length))
-    precision = precision_name() if config.precision == "auto" else config.precision
-    config = config.model_copy(update={"max_length": length, "precision": precision})
-    trained = train_stages(config, stages, plm, train, folder, dev=dev)
+    trained = train_stages(config, _stages(method, config, words, plm.tokenizer), plm, train, folder, dev=dev)
     if trained.diverged:
         raise UserError(f"the loss of {method} was no longer finite; give a lower learning rate.")
     trained.plm.save_pretrained(folder / "part")
     (folder / "part").replace(finished)
     return trained.plm
-
-
-def _cut_told(train: Dataset, plm: SharedPLM, length: int) -> str:
-    some = train.select(range(min(_SAMPLE, len(train))))
-    read = text_reader(plm.tokenizer)
-    encoded = read(*(some[name][:] for name in TEXTS if name in some.column_names), verbose=False)["input_ids"]
-    lengths = np.array([len(ids) for ids in encoded])  # (rows,)
-    cut = np.maximum(lengths - length, 0)  # (rows,)
-    told = f"texts are read up to {length} tokens, which cuts {100 * (cut > 0).mean():.0f} % of them"
-    longer = f" (the longest has {lengths.max()}; the model reads {plm.longest})" if cut.any() else ""
-    return f"{told} and {100 * cut.sum() / lengths.sum():.0f} % of all tokens{longer}."
-
-
-def _silent(told: str) -> None:
-    pass
 
 
 # --- scores ---

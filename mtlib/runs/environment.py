@@ -8,6 +8,9 @@ import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
+from typing import Literal
+
+import torch
 
 import mtlib
 
@@ -16,8 +19,6 @@ RECORDED = ("torch", "transformers", "datasets", "accelerate", "tokenizers", "nu
 
 def describe() -> dict:
     """Versions, device and commit, as they go into a run record."""
-    import torch
-
     gpu = torch.cuda.is_available()
     return {
         "mtlib": mtlib.__version__,
@@ -28,11 +29,6 @@ def describe() -> dict:
         "devices": torch.cuda.device_count() if gpu else torch.get_num_threads(),
         "commit": commit(),
     }
-
-
-def is_gpu(device: str) -> bool:
-    """Whether `device`, as records name it, is a GPU: by its maker's names, for records do not say so."""
-    return device.startswith(("NVIDIA", "Tesla", "Quadro", "AMD Radeon", "AMD Instinct"))
 
 
 def commit() -> str | None:
@@ -47,44 +43,33 @@ def commit() -> str | None:
         return None
 
 
-def in_notebook() -> bool:
-    """True inside a Jupyter kernel, whoever runs it."""
-    return _kernel() is not None
+def audience() -> Literal["person", "notebook", "log"]:
+    """Who sees what is printed: a person at a terminal or an open notebook, a notebook run by a program, or a log.
 
-
-def is_interactive() -> bool:
-    """True in a notebook that a person has open: only there may a cell ask for input.
-
-    papermill, nbconvert and `jupyter execute` run the same kernel, but tell it that nobody answers.
+    papermill, nbconvert and `jupyter execute` run the kernel that a person has open, but tell it that nobody answers.
     """
-    return getattr(_kernel(), "_allow_stdin", False)
-
-
-def _kernel():
-    return getattr(sys.modules["IPython"].get_ipython(), "kernel", None) if "IPython" in sys.modules else None
+    kernel = getattr(sys.modules["IPython"].get_ipython(), "kernel", None) if "IPython" in sys.modules else None
+    if kernel is not None:
+        return "person" if getattr(kernel, "_allow_stdin", False) else "notebook"
+    return "person" if sys.stderr.isatty() else "log"
 
 
 def reset_peak_memory() -> None:
-    """Let `peak_memory_mb` count from here on, where the system can: on a GPU and on Linux."""
-    import torch
-
+    """Let `peak_memory_mb` count from here on: a process may do one run after the other."""
     gc.collect()  # the model of an earlier run
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
     else:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # on Linux alone
             Path("/proc/self/clear_refs").write_text("5")
 
 
 def peak_memory_mb() -> float:
     """Most memory this process has held since `reset_peak_memory`, in MB: of the GPU if it uses one, else resident."""
-    import torch
-
     if torch.cuda.is_available():
         return torch.cuda.max_memory_allocated() / 2**20
     with contextlib.suppress(OSError):  # ru_maxrss would be the parent's where that was larger
-        lines = Path("/proc/self/status").read_text().splitlines()
-        return int(next(line for line in lines if line.startswith("VmHWM:")).split()[1]) / 2**10
+        return int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0]) / 2**10
     unit = 1 if sys.platform == "darwin" else 2**10  # bytes there, KiB elsewhere
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20
 

@@ -13,7 +13,7 @@ from datasets import Dataset
 
 from mtlib.data.identity import file_sha256
 from mtlib.data.sources import CAD_TRAIN, is_testbed, load_described
-from mtlib.data.tasks import Task, get_task
+from mtlib.data.tasks import TASKS, Task
 from mtlib.errors import UserError
 from mtlib.policies import OWN_LENGTH
 from mtlib.runs import records
@@ -30,8 +30,7 @@ class Inputs:
     """What a run reads, and what it is known by.
 
     Args:
-        config: resolved.
-        task: the configuration's.
+        config: resolved, and its task.
         model_sha256: of the files of a local model; None for one from the hub.
         sets: descriptions of the training set (as "train"), of the evaluation sets, and of the set whose spans a policy
             learns to mask (as `records.TRAIN_SPANS`); see `sources.describe`.
@@ -85,7 +84,7 @@ class Inputs:
 def read_inputs(config: RunConfig) -> Inputs:
     """What a run reads, without running it."""
     precisions = ("bf16", "fp16", "float32") if config.precision == "auto" else (config.precision,)
-    config, task = config.resolved(), get_task(config.task)
+    config, task = config.resolved(), TASKS[config.task]
     wanted = {"train": (task.train_set(config.source), None)}
     wanted |= {name: (name, config.splits.get(name)) for name in config.sets}
     if config.values().get("masking") in OWN_LENGTH and not is_testbed(config.source):

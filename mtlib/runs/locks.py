@@ -33,15 +33,11 @@ def claim(path: Path) -> Iterator[None]:
     """
     # an existence lock, filelock's substitute, would outlive a killed process
     lock = FileLock(path, timeout=_PATIENCE, fallback_to_soft=False)
-    while not lock.is_locked:
-        try:
-            lock.acquire()
-        except Timeout:
-            who = holder(path) or "another process"
-            raise Busy(f"{path.stem} is being run by {who}; wait for it, or stop it.") from None
-        except (FileExistsError, FileNotFoundError):  # the folder has just been removed with the last run in it
-            if path.parent.is_file():
-                raise
+    try:
+        lock.acquire()
+    except Timeout:
+        who = holder(path) or "another process"
+        raise Busy(f"{path.stem} is being run by {who}; wait for it, or stop it.") from None
     try:
         with contextlib.suppress(OSError):  # a full disk; the lock holds all the same
             path.write_text(f"{platform.node()}, process {os.getpid()}\n")
@@ -49,8 +45,6 @@ def claim(path: Path) -> Iterator[None]:
     finally:
         path.unlink(missing_ok=True)  # while it is locked: FileLock does not accept a file that has been removed
         lock.release()
-        with contextlib.suppress(OSError):  # others may be using the folder
-            path.parent.rmdir()
 
 
 def holder(path: Path) -> str | None:

@@ -1,11 +1,19 @@
-"""Records of runs: what identifies one, how they are read and written, and those that come with the project."""
+"""Records of runs: what identifies one, how they are read and written, and those that come with the project.
+
+`mtlib run` writes RECORD.json, and beside it RECORD.npz with the class probabilities of every evaluated example, an
+array for each set. `mtlib bundle` puts the records of many runs into NAME.jsonl, and their arrays into NAME.npz, each
+under IDENTITY/SET.
+"""
 
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
 
 from mtlib.errors import UserError
 from mtlib.methods import METHODS
@@ -63,11 +71,6 @@ def decisive_data(sets: Mapping[str, Mapping]) -> dict[str, str]:
     }
 
 
-def examples_used(train: Mapping) -> int:
-    """Number of training examples of a run, by the description of the training set in its record."""
-    return train.get("used_rows", train["rows"])
-
-
 def read_records(folders: Sequence[Path | str]) -> list[dict]:
     """Every record in the folders (one JSON per run, or `.jsonl` as `pack` makes it), in order of file name.
 
@@ -80,7 +83,7 @@ def read_records(folders: Sequence[Path | str]) -> list[dict]:
             raise UserError(f"{folder} does not exist; expected a folder with run records (`--out` of `mtlib run`).")
         paths = sorted([*folder.glob("*.json"), *folder.glob("*.jsonl")]) if folder.is_dir() else [folder]
         for path in paths:
-            in_file = list(_read_file(path))
+            in_file = _read_file(path)
             if not in_file and path == folder:
                 raise _no_record(path, "it lacks metrics, config or identity")
             for record in in_file:
@@ -94,46 +97,32 @@ def read_records(folders: Sequence[Path | str]) -> list[dict]:
     return list(records.values())
 
 
-def _read_file(path: Path) -> Iterable[dict]:
-    """The records in a file; none where it is some other file that lies beside them."""
-    if path.suffix != ".jsonl":
-        record = parse_record(path.read_bytes(), path)
-        return [] if record is None else [record]
-    lines = [
-        parse_json(line, f"{path}, line {number},")
-        for number, line in enumerate(path.read_bytes().split(b"\n"), start=1)
-        if line
-    ]
-    shared = lines.pop(0)[_SHARED] if lines and _SHARED in lines[0] else []
-    return [_checked(_unpack(line, shared), path) for line in lines if _is_record(line)]
-
-
-def parse_record(text: str | bytes, place: Path | str) -> dict | None:
-    """A record from its JSON, checked; None where it is something else. `place` names it in errors."""
-    record = parse_json(text, place)
-    return _checked(record, place) if _is_record(record) else None
-
-
 def parse_json(text: str | bytes, place: Path | str):
-    """What a file of records holds, or `UserError` where it is not JSON."""
+    """What a file of records holds, or `UserError` where it is not JSON; `place` names it there."""
     try:
         return json.loads(text)
     except ValueError as error:  # of UTF-8 too
         raise _no_record(place, str(error)) from error
 
 
+def _read_file(path: Path) -> list[dict]:
+    """The records in a file; none where it is some other file that lies beside them."""
+    content = path.read_bytes()
+    if path.suffix == ".jsonl":
+        numbered = enumerate(content.split(b"\n"), start=1)
+        lines = [parse_json(line, f"{path}, line {number},") for number, line in numbered if line]
+    else:
+        lines = [parse_json(content, path)]
+    shared = lines.pop(0)[_SHARED] if lines and _SHARED in lines[0] else []
+    found = [line for line in lines if isinstance(line, dict) and {"metrics", "config", "identity"} <= line.keys()]
+    for record in found:
+        if (version := record.get("schema_version")) != SCHEMA_VERSION:
+            raise _no_record(path, f"its schema version is {version}, not {SCHEMA_VERSION}")
+    return [_unpack(record, shared) for record in found]
+
+
 def _no_record(place: Path | str, reason: str) -> UserError:
     return UserError(f"{place} is no record that this mtlib reads: {reason}. Move it away or run it again.")
-
-
-def _is_record(content: object) -> bool:
-    return isinstance(content, dict) and {"metrics", "config", "identity"} <= content.keys()
-
-
-def _checked(record: dict, place: Path | str) -> dict:
-    if (version := record.get("schema_version")) != SCHEMA_VERSION:
-        raise _no_record(place, f"its schema version is {version}, not {SCHEMA_VERSION}")
-    return record
 
 
 @cache
@@ -141,6 +130,50 @@ def shipped_records() -> dict[str, dict]:
     """The records that come with the project, by identity: a cache of runs that need not be made again."""
     results = DATA_DIR / "results"
     return {record["identity"]: record for record in read_records([results])} if results.is_dir() else {}
+
+
+def probabilities(identity: str, places: Sequence[Path | str] = (DATA_DIR / "results",)) -> dict[str, np.ndarray]:
+    """Of a run, by evaluation set: each label's probability for every example `(n, num_labels)`, float16.
+
+    Args:
+        identity: of the run, as its record has it.
+        places: folders with records, or `.jsonl` files; the first that has them counts.
+
+    Returns:
+        Nothing where none were kept: runs before November 2026 kept none, and one that diverged has none.
+    """
+    for path in _files_of_arrays(identity, map(Path, places)):
+        prefix = "" if path.stem.endswith(f"-{identity[:10]}") else f"{identity}/"
+        with np.load(path, allow_pickle=False) as arrays:
+            found = {name.removeprefix(prefix): arrays[name] for name in arrays.files if name.startswith(prefix)}
+        if found:
+            return found
+    return {}
+
+
+def _files_of_arrays(identity: str, places: Iterable[Path]) -> Iterator[Path]:
+    """Where those of a run may lie."""
+    for place in places:
+        bundles = sorted(place.glob("*.jsonl")) if place.is_dir() else [place]
+        yield from place.glob(f"*-{identity[:10]}.npz")
+        yield from (path.with_suffix(".npz") for path in bundles if path.with_suffix(".npz").exists())
+
+
+# --- many records in one file ---
+
+
+def bundle(places: Sequence[Path], to: Path, history: int | None = None) -> int:
+    """Put all records of some folders and files into the file `to`, and their arrays beside it; how many they are."""
+    records = read_records(places)
+    arrays = {
+        f"{record['identity']}/{name}": array
+        for record in records
+        for name, array in probabilities(record["identity"], places).items()
+    }
+    if arrays:
+        write_atomically(to.with_suffix(".npz"), lambda file: np.savez_compressed(file, **arrays))
+    write_atomically(to, pack(records, history))
+    return len(records)
 
 
 def pack(records: Iterable[dict], history: int | None = None) -> str:
@@ -217,16 +250,19 @@ def _rounded(value):
     return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
+# --- writing ---
+
+
 def write_record(path: Path, record: dict) -> None:
     write_atomically(path, json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Either the whole file is there or none of it."""
+def write_atomically(path: Path, content: str | Callable[[BinaryIO], object]) -> None:
+    """Either the whole file is there or none of it; `content` is text, or writes to the file that it is given."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with open(part, "w", encoding="utf-8") as file:
-            file.write(text)
+        with open(part, "wb") as file:
+            file.write(content.encode()) if isinstance(content, str) else content(file)
             file.flush()
             os.fsync(file.fileno())
         os.replace(part, path)

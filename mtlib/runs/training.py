@@ -2,13 +2,11 @@
 
 import json
 import math
-import os
 import shutil
 import sys
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from itertools import takewhile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -20,13 +18,11 @@ from transformers.trainer import DEFAULT_PROGRESS_CALLBACK
 from mtlib.contexts import precision
 from mtlib.encoding import tokenise
 from mtlib.errors import UserError
-from mtlib.method import Prepared, Stage, is_prepared, prepared_examples
-from mtlib.methods import get_method
+from mtlib.method import Prepared, Stage, prepared_examples
 from mtlib.objectives import Objective
 from mtlib.plm import SharedPLM
-from mtlib.runs import environment
 from mtlib.runs.config import TrainingConfig
-from mtlib.runs.inputs import Inputs
+from mtlib.runs.environment import audience
 from mtlib.runs.records import write_atomically
 from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer
 
@@ -41,7 +37,6 @@ class Trained:
     Args:
         plm: the model of the last stage.
         objective: of the last stage.
-        revision: of the pretrained model, where it came from the hub.
         history: the log of all stages, with None for what is not finite: JSON has no such numbers.
         cost: totals over the stages (preparing the data included in the seconds), and each stage by itself.
         diverged: a loss was not finite, and training was stopped there.
@@ -49,25 +44,9 @@ class Trained:
 
     plm: SharedPLM
     objective: Objective
-    revision: str | None
     history: list[dict]
     cost: dict
     diverged: bool
-
-
-def train(inputs: Inputs, work: Path, callbacks: Sequence[TrainerCallback] = ()) -> Trained:
-    """Train a run's stages in the folder `work`, going on from what an interrupted call left there.
-
-    Raises:
-        UserError: model, method and data do not fit together; before anything is trained.
-    """
-    config = inputs.config
-    plm = pretrained(config, inputs.task.labels)
-    stages = [
-        replace(stage, prepare=tuple(preparer.reading_from(config.source) for preparer in stage.prepare))
-        for stage in get_method(config.method).stages(config.settings, config.rates, plm.tokenizer)
-    ]
-    return train_stages(config, stages, plm, inputs.datasets["train"], work, callbacks)
 
 
 def pretrained(config: TrainingConfig, labels: Iterable[str]) -> SharedPLM:
@@ -77,7 +56,7 @@ def pretrained(config: TrainingConfig, labels: Iterable[str]) -> SharedPLM:
     return SharedPLM.from_pretrained(config.model_path, id2label=dict(enumerate(labels)), shared=shared)
 
 
-def train_stages(
+def train(
     config: TrainingConfig,
     stages: Sequence[Stage],
     plm: SharedPLM,
@@ -86,25 +65,38 @@ def train_stages(
     callbacks: Sequence[TrainerCallback] = (),
     dev: Dataset | None = None,
 ) -> Trained:
-    """`train` for stages, a model and rows that are at hand.
+    """Train the stages in the folder `work`, going on from what an interrupted call left there.
 
-    Of the last stage's checkpoints the one with the best accuracy on `dev` is taken, if that is given; training stops
-    after `config.patience` evaluations without a better one.
+    Args:
+        plm: the `pretrained` one.
+        rows: to train on, with texts and labels.
+        callbacks: for the Trainer of every stage.
+        dev: of the last stage's checkpoints the one with the best accuracy on these is taken; training stops after
+            `config.patience` evaluations without a better one. None: the last checkpoint.
+
+    Raises:
+        UserError: model, method and data do not fit together; before anything is trained.
     """
     _check(config, stages, plm)
     read = {name for stage in stages for preparer in stage.prepare for name in preparer.reads}
     read |= {name for stage in stages for name in stage.objective.columns}
     examples = tokenise(rows, plm.tokenizer, config.max_length, keep=read & {*rows.column_names})
     dev = dev and tokenise(dev, plm.tokenizer, config.max_length)
-    revision = getattr(plm.config, "_commit_hash", None)
-    training = _Training(config, stages, examples, work, callbacks, dev)
-    training.prepare_early(plm)
+    training, results = _Training(config, examples, work, callbacks), {}
     for stage in stages:
-        plm = training.train(stage, plm)
+        is_last = stage is stages[-1]
+        folder = work / stage.name if len(stages) > 1 else work
+        plm, results[stage.name] = training.train(stage, plm, folder, is_last, dev if is_last else None)
         if training.finite.diverged:
             break
-    objective, diverged = stages[-1].objective, training.finite.diverged
-    return Trained(plm, objective, revision, training.history(), training.cost(), diverged)
+    history = [
+        {name: None if isinstance(value, float) and not math.isfinite(value) else value
+         for name, value in entry.items()} | ({"stage": name_of_stage} if len(stages) > 1 else {})
+        for name_of_stage, result in results.items()
+        for entry in result["history"]
+    ]  # fmt: skip
+    cost = training.clock.cost({name: result["cost"] for name, result in results.items()})
+    return Trained(plm, stages[-1].objective, history, cost, training.finite.diverged)
 
 
 def _check(config: TrainingConfig, stages: Sequence[Stage], plm: SharedPLM) -> None:
@@ -112,7 +104,7 @@ def _check(config: TrainingConfig, stages: Sequence[Stage], plm: SharedPLM) -> N
     _slices_of_a_batch(config)
     for name in ("max_length", "eval_max_length"):
         length = getattr(config, name, config.max_length)
-        if length > plm.longest:
+        if length is not None and length > plm.longest:
             raise UserError(f"{name} is {length}; {config.model} reads at most {plm.longest} tokens, give no more.")
     for stage in stages:
         stage.objective.check(plm)
@@ -132,55 +124,40 @@ def _slices_of_a_batch(config: TrainingConfig) -> int:
 
 
 class _Training:
-    def __init__(self, config, stages, examples, work, callbacks, dev):
-        self.config, self.stages, self.examples, self.dev = config, stages, examples, dev
-        self.folders = {stage.name: work / stage.name if len(stages) > 1 else work for stage in stages}
-        resumed = any((f / _MODEL).exists() or last_checkpoint(f) or is_prepared(f) for f in self.folders.values())
-        self.clock, self.finite = Clock(work, resumed), StopAtInfinity()
+    """What the stages of a training have in common."""
+
+    def __init__(self, config, examples, work, callbacks):
+        self.config, self.examples = config, examples
+        self.clock, self.finite = _Clock(work / "clock.json"), _StopAtInfinity()
         self.callbacks = [self.clock, self.finite, *callbacks]
-        self.results: dict[str, dict] = {}  # of each stage, as the record keeps them
 
-    def prepare_early(self, plm: SharedPLM) -> None:
-        """Do to the data of later stages what asks no trained model, so that bad input fails before the first training.
-
-        That is what a stage which starts from the pretrained model does before it asks the one that the last stage
-        left.
-        """
-        for stage in self.stages[1:]:
-            early = tuple(takewhile(lambda preparer: not preparer.asks_previous, stage.prepare))
-            if stage.start == "pretrained" and early:
-                self.clock.enter(stage.name)
-                self._prepared(replace(stage, prepare=early), self._start(stage, plm), plm)
-                self.clock.stop()
-
-    def train(self, stage: Stage, plm: SharedPLM) -> SharedPLM:
-        """The model after the stage; `plm` is the one that the stage before left."""
-        kept = self.folders[stage.name] / _MODEL
+    def train(
+        self, stage: Stage, plm: SharedPLM, folder: Path, is_last: bool, dev: Dataset | None
+    ) -> tuple[SharedPLM, dict]:
+        """The model after the stage, and the record's part; `plm` is the model that the stage before left."""
+        kept = folder / _MODEL
         if not kept.exists():
             self.clock.enter(stage.name)
-            start = self._start(stage, plm)
-            examples, counts = self._prepared(stage, start, plm)
-            if stage.prepare:
-                self.clock.stop()  # what was prepared is kept, and so is the time that it took
-            trainer = self._trainer(stage, start, examples)
-            checkpoint = last_checkpoint(kept.parent)
+            start = plm if stage.start == "previous" else pretrained(self.config, plm.config.id2label.values())
+            examples, counts = self._prepared(stage, start, plm, folder)
+            trainer = self._trainer(stage, start, examples, folder, dev)
+            checkpoint = last_checkpoint(folder)
             trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
             self.clock.stop()
-            self.results[stage.name] = self._result(stage, trainer, len(examples), counts)
-            if stage is self.stages[-1] or self.finite.diverged:
-                return trainer.plm
-            if PartialState().is_main_process:
-                self._keep(trainer.plm, self.results[stage.name], kept)
+            result = self._result(stage, trainer, len(examples), counts)
+            if is_last or self.finite.diverged:
+                return trainer.plm, result
+            if PartialState().is_main_process:  # a run that is cut off later does not come back to this stage
+                part = kept.with_suffix(".part")
+                shutil.rmtree(part, ignore_errors=True)
+                trainer.plm.save_pretrained(part)
+                (part / _RESULT).write_text(json.dumps(result))
+                part.replace(kept)
             PartialState().wait_for_everyone()
-        self.results[stage.name] = json.loads((kept / _RESULT).read_text())
-        return SharedPLM.from_pretrained(kept)  # read back by every run, interrupted here or not
+        # read back by every run, interrupted here or not
+        return SharedPLM.from_pretrained(kept), json.loads((kept / _RESULT).read_text())
 
-    def _start(self, stage: Stage, plm: SharedPLM) -> SharedPLM:
-        if stage.start == "previous":
-            return plm
-        return pretrained(self.config, plm.config.id2label.values())
-
-    def _prepared(self, stage: Stage, start: SharedPLM, previous: SharedPLM) -> Prepared:
+    def _prepared(self, stage: Stage, start: SharedPLM, previous: SharedPLM, folder: Path) -> Prepared:
         if not stage.prepare:
             return Prepared(self.examples, {})
         state, in_bf16 = PartialState(), self.config.precision == "bf16"
@@ -188,20 +165,20 @@ class _Training:
         bf16 = torch.autocast(state.device.type, torch.bfloat16, enabled=in_bf16, cache_enabled=False)
         models = start.to(state.device), previous.to(state.device)
         with state.main_process_first(), bf16:  # the other processes read what the first has kept
-            return prepared_examples(stage, *models, self.examples, self.config.seed, self.folders[stage.name])
+            prepared = prepared_examples(stage, *models, self.examples, self.config.seed, folder)
+        self.clock.stop()  # what was prepared is kept, and so is the time that it took
+        return prepared
 
-    def _trainer(self, stage: Stage, plm: SharedPLM, examples: Dataset) -> ObjectiveTrainer:
-        config, slices = self.config, _slices_of_a_batch(self.config)
+    def _trainer(
+        self, stage: Stage, plm: SharedPLM, examples: Dataset, folder: Path, dev: Dataset | None
+    ) -> ObjectiveTrainer:
+        config, slices, watched = self.config, _slices_of_a_batch(self.config), audience() == "person"
         epochs = stage.epochs or config.epochs
         steps = stage.steps or max(1, round(-(-len(examples) // config.batch_size) * epochs))
         log_every = max(1, steps // 100)
         save_every = log_every * max(1, round(max(50, steps / 10) / log_every))  # or a resumed log would lack steps
-        dev, more = self.dev if stage is self.stages[-1] else None, {}
-        if dev is not None:
-            more = {"eval_strategy": "steps", "eval_steps": save_every, "load_best_model_at_end": True,
-                    "metric_for_best_model": "accuracy", "per_device_eval_batch_size": 64}  # fmt: skip
         arguments = ObjectiveArguments(
-            output_dir=str(self.folders[stage.name]),
+            output_dir=str(folder),
             num_train_epochs=epochs,
             max_steps=stage.steps or -1,
             per_device_train_batch_size=config.batch_size // slices,
@@ -220,19 +197,21 @@ class _Training:
             logging_steps=log_every,
             save_steps=save_every,
             save_total_limit=1,
-            disable_tqdm=not (sys.stderr.isatty() or environment.is_interactive()),
-            **more,
-        )
-        trainer = ObjectiveTrainer(plm, stage.objective, arguments, examples, callbacks=self.callbacks, **(
-            {} if dev is None else {"eval_dataset": dev, "compute_metrics": _accuracy}
-        ))  # fmt: skip
+            disable_tqdm=not watched,
+            **({} if dev is None else {
+                "eval_strategy": "steps", "eval_steps": save_every, "per_device_eval_batch_size": 64,
+                "load_best_model_at_end": True, "metric_for_best_model": "accuracy",
+            }),
+        )  # fmt: skip
+        scoring = {} if dev is None else {"eval_dataset": dev, "compute_metrics": _accuracy}
+        trainer = ObjectiveTrainer(plm, stage.objective, arguments, examples, callbacks=self.callbacks, **scoring)
         if dev is None:
-            trainer.add_callback(SeldomSaves())
+            trainer.add_callback(_SeldomSaves())
         elif config.patience:
             trainer.add_callback(EarlyStoppingCallback(config.patience))
         for stock in (PrinterCallback, DEFAULT_PROGRESS_CALLBACK):
             trainer.remove_callback(stock)
-        if not arguments.disable_tqdm:
+        if watched:
             trainer.add_callback(_Bar)
         return trainer
 
@@ -245,34 +224,6 @@ class _Training:
         if stage.measure is not None and not self.finite.diverged:
             cost |= stage.measure(trainer.plm, stage.objective)
         return {"cost": cost, "history": [entry for entry in trainer.state.log_history if "loss" in entry]}
-
-    def _keep(self, plm: SharedPLM, result: dict, folder: Path) -> None:
-        """Leave the model of a stage for the next one; a run that is cut off later does not come back to it."""
-        part = folder.with_suffix(".part")
-        shutil.rmtree(part, ignore_errors=True)
-        plm.save_pretrained(part)
-        (part / _RESULT).write_text(json.dumps(result))
-        os.replace(part, folder)
-
-    def history(self) -> list[dict]:
-        return [
-            {name: None if isinstance(value, float) and not math.isfinite(value) else value
-             for name, value in entry.items()} | ({"stage": name_of_stage} if len(self.stages) > 1 else {})
-            for name_of_stage, result in self.results.items()
-            for entry in result["history"]
-        ]  # fmt: skip
-
-    def cost(self) -> dict:
-        costs, seconds = {name: result["cost"] for name, result in self.results.items()}, self.clock.seconds
-        total, seen = sum(seconds.values()), sum(cost["examples_seen"] for cost in costs.values())
-        return {
-            "train_seconds": round(total, 2),
-            "steps": sum(cost["steps"] for cost in costs.values()),
-            "examples_seen": seen,
-            "examples_per_second": round(seen / total, 2),
-            "stages": [{"name": name, "seconds": round(seconds[name], 2), **cost} for name, cost in costs.items()],
-            "interruptions": self.clock.interruptions,
-        }
 
 
 def _accuracy(answers) -> dict[str, float]:
@@ -301,7 +252,7 @@ class _Bar(ProgressCallback):
         pass
 
 
-class SeldomSaves(TrainerCallback):
+class _SeldomSaves(TrainerCallback):
     """Leaves out checkpoints as long as the last one's writing is more than a tenth of the time since it was begun.
 
     On a GPU a base-sized model trains for ten minutes and writes 1.3 GB in seconds.
@@ -319,48 +270,55 @@ class SeldomSaves(TrainerCallback):
         self.done = time.monotonic()
 
 
-class StopAtInfinity(TrainerCallback):
+class _StopAtInfinity(TrainerCallback):
     """Stops a training whose loss is no longer finite: it does not come back."""
 
-    def __init__(self):
-        self.diverged = False
+    diverged = False
 
     def on_log(self, args, state, control, logs=None, **kwargs):
         if not math.isfinite((logs or {}).get("loss", 0.0)):
             self.diverged = control.should_training_stop = True
 
 
-class Clock(TrainerCallback):
+class _Clock(TrainerCallback):
     """Training time by stage, over all sessions of an interrupted run: kept beside the checkpoints."""
 
-    def __init__(self, work: Path, resumed: bool):
-        self.file = work / "clock.json"
-        self.seconds, self.interruptions, self.stage, self.begun = {}, 0, "", 0.0
-        if resumed and self.file.exists():
-            kept = json.loads(self.file.read_text())
-            self.seconds, self.interruptions = kept["seconds"], kept["interruptions"]
-        if resumed:
-            self.interruptions += 1
+    def __init__(self, file: Path):
+        self.file, self.kept = file, {"seconds": {}, "interruptions": 0}
+        if file.exists():
+            self.kept = json.loads(file.read_text())
+            self.kept["interruptions"] += 1
             self._keep()
 
     def enter(self, stage: str) -> None:
-        self.stage, self.begun = stage, time.perf_counter() - self.seconds.get(stage, 0.0)
+        self.stage, self.begun = stage, time.perf_counter() - self.kept["seconds"].get(stage, 0.0)
 
-    def stop(self) -> float:
-        """The seconds of this stage so far, kept for a resumed run."""
-        self.seconds[self.stage] = time.perf_counter() - self.begun
+    def stop(self) -> None:
+        """Keep the seconds of this stage so far for a resumed run."""
+        self.kept["seconds"][self.stage] = time.perf_counter() - self.begun
         self._keep()
-        return self.seconds[self.stage]
 
     def on_save(self, args, state, control, **kwargs):
-        seconds = self.stop()
-        # no bar in a log file or in CI: a line now and then instead; in a notebook run headless neither
-        if args.disable_tqdm and state.is_world_process_zero and not environment.in_notebook():
+        self.stop()
+        if audience() == "log" and state.is_world_process_zero:  # a line now and then in place of the bar
             loss = next((entry["loss"] for entry in reversed(state.log_history) if "loss" in entry), float("nan"))
-            line = f"{self.stage}: step {state.global_step} of {state.max_steps}, loss {loss:.3f}, {seconds:.0f} s"
-            print(line, file=sys.stderr, flush=True)
+            line = f"{self.stage}: step {state.global_step} of {state.max_steps}, loss {loss:.3f}"
+            print(f"{line}, {self.kept['seconds'][self.stage]:.0f} s", file=sys.stderr, flush=True)
+
+    def cost(self, of_stages: Mapping[str, dict]) -> dict:
+        """As the record has it."""
+        seconds = self.kept["seconds"]
+        total, seen = sum(seconds.values()), sum(cost["examples_seen"] for cost in of_stages.values())
+        return {
+            "train_seconds": round(total, 2),
+            "steps": sum(cost["steps"] for cost in of_stages.values()),
+            "examples_seen": seen,
+            "examples_per_second": round(seen / total, 2),
+            "stages": [{"name": name, "seconds": round(seconds[name], 2), **cost} for name, cost in of_stages.items()],
+            "interruptions": self.kept["interruptions"],
+        }
 
     def _keep(self) -> None:
         if PartialState().is_main_process:
             self.file.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(self.file, json.dumps({"seconds": self.seconds, "interruptions": self.interruptions}))
+            write_atomically(self.file, json.dumps(self.kept))

@@ -13,7 +13,6 @@ import traceback
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
@@ -21,11 +20,12 @@ from queue import SimpleQueue
 import torch
 
 from mtlib.errors import UserError
-from mtlib.sweeps.grid import GridRun
 from mtlib.sweeps.store import Store
+from mtlib.sweeps.sweep_file import GridRun
 from mtlib.sweeps.worker import open_log
 from mtlib.threads import quiet_openmp
 
+RETRIES = 2  # how often a run is taken up again whose process was killed
 _TICK = 0.2  # seconds between looks at what may be started
 _BUSY = 5.0  # before a run that another process was doing is tried again
 _VISIBLE = 60.0  # until a record written by another machine must be seen here (network folders keep listings a while)
@@ -57,8 +57,7 @@ def execute(runs: Sequence[GridRun], engine, store: Store) -> Iterator[Outcome]:
 
     Args:
         engine: `submit(run)` returns a future of "written", "diverged" (its record says so), "busy" (another process
-            is doing it) or "left" (time was up); `close()` ends what is still running; `environment` are the variables
-            it sets for runs.
+            is doing it) or "left" (time was up); `close()` ends what is still running.
 
     Raises:
         UserError: a record that was written cannot be seen in the store.
@@ -71,7 +70,7 @@ def execute(runs: Sequence[GridRun], engine, store: Store) -> Iterator[Outcome]:
                 if time.monotonic() < earliest or store.holder(run.file):
                     waiting.append((run, earliest))
                 elif (state := store.state(run.file)) is not None:
-                    store.remove_log(run.file)  # of a sweep that was killed
+                    store.log(run.file).unlink(missing_ok=True)  # of a sweep that was killed
                     yield Outcome(run, "diverged" if state == "diverged" else "there")
                 else:
                     active[engine.submit(run)] = run
@@ -85,7 +84,6 @@ def execute(runs: Sequence[GridRun], engine, store: Store) -> Iterator[Outcome]:
                 time.sleep(_TICK)
     finally:
         engine.close()
-        store.remove_empty()
 
 
 def _outcome(run: GridRun, future: Future[str], store: Store) -> Outcome:
@@ -98,17 +96,16 @@ def _outcome(run: GridRun, future: Future[str], store: Store) -> Outcome:
         cause = getattr(error, "cause", None) or error  # Ray wraps what was raised on another machine
         text = str(cause).strip() if isinstance(cause, UserError) else f"{type(cause).__name__}: {str(cause).strip()}"
         return Outcome(run, "failed", text.splitlines()[0])
-    deadline = time.monotonic() + _VISIBLE
-    recorded = status in ("written", "diverged")
-    while recorded and store.state(run.file) is None:
-        if time.monotonic() > deadline:
-            raise UserError(
-                f"{run.file} was written, but is not to be seen in {store.address} from here; --out must be a folder "
-                "that all machines share, or an address."
-            )
-        time.sleep(_TICK)
-    if recorded:
-        store.remove_log(run.file)
+    if status in ("written", "diverged"):
+        deadline = time.monotonic() + _VISIBLE
+        while store.state(run.file) is None:
+            if time.monotonic() > deadline:
+                raise UserError(
+                    f"{run.file} was written, but is not to be seen in {store.address} from here; --out must be a "
+                    "folder that all machines share, or an address."
+                )
+            time.sleep(_TICK)
+        store.log(run.file).unlink(missing_ok=True)
     return Outcome(run, status)
 
 
@@ -120,21 +117,19 @@ class LocalEngine:
 
     Args:
         processes: how many at once.
-        retries: how often a run is taken up again whose process was killed.
         minutes: after so many no run is begun any more; its outcome is "left".
     """
 
-    def __init__(self, store: Store, processes: int = 1, retries: int = 2, minutes: float = math.inf):
-        self._store, self._retries, self._children, self._closed = store, retries, set(), False
+    def __init__(self, store: Store, processes: int = 1, minutes: float = math.inf):
+        self._store, self._children, self._closed = store, set(), False
         self._end = time.monotonic() + 60 * minutes
-        self._lock, self._pool, self._cleanup = threading.Lock(), ThreadPoolExecutor(processes), ExitStack()
-        threads = max(1, torch.get_num_threads() // processes)
-        self.environment = {} if "OMP_NUM_THREADS" in os.environ else {"OMP_NUM_THREADS": str(threads)}
+        self._lock, self._pool, self._cleanup = threading.Lock(), ThreadPoolExecutor(processes), contextlib.ExitStack()
+        threads = {"OMP_NUM_THREADS": str(max(1, torch.get_num_threads() // processes))}
         gpus, self._slots = _visible_gpus(), SimpleQueue()  # the variables of a process, and that process
         shared = self._cleanup.enter_context(_sharing(gpus[0])) if processes > len(gpus) == 1 else {}
         for number in range(processes):
             gpu = {"CUDA_VISIBLE_DEVICES": gpus[number % len(gpus)]} if gpus else {}
-            self._slots.put((quiet_openmp(os.environ | self.environment | gpu | shared), None))
+            self._slots.put((quiet_openmp(threads | os.environ | gpu | shared), None))
 
     def submit(self, run: GridRun) -> Future[str]:
         return self._pool.submit(self._run, run)
@@ -162,7 +157,7 @@ class LocalEngine:
         order = {"settings": run.config.values(), "out": self._store.address, "file": run.file, "log": str(log)}
         environment, child = self._slots.get()
         try:
-            for _ in range(self._retries + 1):
+            for _ in range(RETRIES + 1):
                 child = child or self._start(environment)
                 with contextlib.suppress(BrokenPipeError):
                     print(json.dumps(order), file=child.stdin, flush=True)
@@ -172,7 +167,7 @@ class LocalEngine:
                 code, child = child.wait(), None
                 if code >= 0:
                     break
-            raise RunFailed(_reason(code, self._retries, log))
+            raise RunFailed(_reason(code, log))
         finally:
             self._slots.put((environment, child))
 
@@ -188,9 +183,9 @@ class LocalEngine:
             return child
 
 
-def _reason(code: int, retries: int, log: Path) -> str:
+def _reason(code: int, log: Path) -> str:
     if code < 0:
-        return f"its process was killed (signal {-code}) {retries + 1} times"
+        return f"its process was killed (signal {-code}) {RETRIES + 1} times"
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
     errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
     return [f"its process ended with exit code {code}", *lines, *errors][-1]
@@ -202,25 +197,24 @@ def _sharing(gpu: str) -> Iterator[dict[str, str]]:
 
     Without it they take turns: 116 steps a second of eight processes together, with it 370 (a tiny model on an H100).
     """
-    daemon = "nvidia-cuda-mps-control"
     if "CUDA_MPS_PIPE_DIRECTORY" in os.environ:  # one that the user has started
         yield {}
         return
     with tempfile.TemporaryDirectory(prefix="mps") as folder:
         places = dict.fromkeys(("CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"), folder)
-        environment = os.environ | places | {"CUDA_VISIBLE_DEVICES": gpu}
+        daemon = "nvidia-cuda-mps-control"
+        options = {"env": os.environ | places | {"CUDA_VISIBLE_DEVICES": gpu}, "capture_output": True}
         try:
-            subprocess.run([daemon, "-d"], env=environment, check=True, capture_output=True)
+            subprocess.run([daemon, "-d"], check=True, **options)
         except (OSError, subprocess.CalledProcessError):
-            print(
-                f"{daemon} cannot be started: processes take turns at the GPU, some three times slower", file=sys.stderr
-            )
+            told = f"{daemon} cannot be started: processes take turns at the GPU, some three times slower"
+            print(told, file=sys.stderr)
             yield {}
             return
         try:
             yield places | {"CUDA_VISIBLE_DEVICES": "0"}  # as the service numbers those that it sees
         finally:
-            subprocess.run([daemon], input="quit\n", text=True, env=environment, check=False, capture_output=True)
+            subprocess.run([daemon], input=b"quit\n", check=False, **options)
 
 
 def _visible_gpus() -> list[str]:

@@ -4,16 +4,13 @@ import contextlib
 import logging
 import os
 import sys
-from collections.abc import Mapping
 from concurrent.futures import Future
-from typing import TYPE_CHECKING
 
 from mtlib.errors import UserError
+from mtlib.sweeps.engines import RETRIES
+from mtlib.sweeps.store import Store
+from mtlib.sweeps.sweep_file import GridRun
 from mtlib.sweeps.worker import carry_out
-
-if TYPE_CHECKING:
-    from mtlib.sweeps.grid import GridRun
-    from mtlib.sweeps.store import Store
 
 
 class RayEngine:
@@ -28,11 +25,7 @@ class RayEngine:
         gpus: for each run, 0 to 1; None: 1 where the cluster has any.
     """
 
-    environment: Mapping[str, str] = {}
-
-    def __init__(
-        self, store: "Store", address: str = "auto", cpus: float = 1, gpus: float | None = None, retries: int = 2
-    ):
+    def __init__(self, store: Store, address: str = "auto", cpus: float = 1, gpus: float | None = None):
         os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "3")  # 20, its default, are a quarter of an hour of silence
         import ray
 
@@ -46,9 +39,9 @@ class RayEngine:
             self.close()
             raise
         # a fresh worker for each run: peak memory is a process's, and a GPU's memory is given back for certain
-        self._task = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=retries, max_calls=1)(carry_out)
+        self._task = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=RETRIES, max_calls=1)(carry_out)
 
-    def submit(self, run: "GridRun") -> Future[str]:
+    def submit(self, run: GridRun) -> Future[str]:
         reference = self._task.remote(run.config.values(), self._store.address, run.file)
         future = reference.future()
         self._references[future] = reference

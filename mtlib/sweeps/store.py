@@ -14,7 +14,7 @@ from fsspec.implementations.local import LocalFileSystem
 from mtlib.errors import UserError
 from mtlib.paths import make_writable
 from mtlib.runs.locks import holder, lock_path
-from mtlib.runs.records import parse_json, parse_record
+from mtlib.runs.records import parse_json
 
 
 class Store:
@@ -43,7 +43,10 @@ class Store:
         """Raise `UserError` where a record could not be written."""
         make_writable(self.folder)
         if self._far:
-            self._write(f".{uuid.uuid4().hex}.probe", b"", keep=False)
+            probe = f"{uuid.uuid4().hex}.probe"
+            self._write(probe, b"")
+            with self._errors("write to"):
+                self._system.rm_file(f"{self._root}/{probe}")
 
     def state(self, name: str) -> str | None:
         """What a record says of its run: "written", or "diverged" if training did; None where there is no record."""
@@ -76,18 +79,6 @@ class Store:
             )
         return state
 
-    def records(self) -> list[dict]:
-        """Every record here; another file is none."""
-        with self._errors("read from"):
-            self._system.invalidate_cache()
-            try:
-                paths = self._system.ls(self._root, detail=False)
-            except FileNotFoundError:
-                return []
-            contents = {path: self._system.cat_file(path) for path in paths if path.endswith(".json")}
-        records = (parse_record(content, f"{path} in {self.address}") for path, content in contents.items())
-        return [record for record in records if record is not None]
-
     def holder(self, name: str) -> str | None:
         """Who is doing a run, as far as can be seen from here."""
         return holder(lock_path(self.folder / name))
@@ -96,23 +87,13 @@ class Store:
         """Where a run's output is kept until it is finished."""
         return lock_path(self.folder / name).with_suffix(".log")
 
-    def remove_log(self, name: str) -> None:
-        self.log(name).unlink(missing_ok=True)
-
-    def remove_empty(self) -> None:
-        """The folder of logs, unless there are any."""
-        with contextlib.suppress(OSError):  # there is none, or others have files in it
-            self.log("any").parent.rmdir()
-
-    def _write(self, name: str, content: bytes, keep: bool = True) -> None:
+    def _write(self, name: str, content: bytes) -> None:
         part = f"{self._root}/.{name}.{uuid.uuid4().hex}.part"
         with self._errors("write to"):
             self._system.makedirs(self._root, exist_ok=True)
             self._system.pipe_file(part, content)
-            if keep:  # a rename, or where there is none (object stores) a copy, which is there whole or not at all
-                self._system.mv(part, f"{self._root}/{name}")
-            else:
-                self._system.rm_file(part)
+            # a rename, or where there is none (object stores) a copy, which is there whole or not at all
+            self._system.mv(part, f"{self._root}/{name}")
 
     @contextlib.contextmanager
     def _errors(self, action: str) -> Iterator[None]:

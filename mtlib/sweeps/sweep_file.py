@@ -18,6 +18,7 @@ stand below each other under `grids`, each with what it has beside the rest of t
 import itertools
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +27,26 @@ from pydantic import BaseModel, Field
 
 from mtlib.errors import UserError, one_of
 from mtlib.runs.config import NAMES, RunConfig, all_settings, configure, read_by
+from mtlib.runs.inputs import read_inputs
 
 _PLURAL = {"task": "tasks", "method": "methods", "model": "models", "seed": "seeds"}  # as they stand in the file
 KEYS = {_PLURAL.get(name, name): name for name in all_settings()}
 _NEEDED = ("tasks", "methods")
+
+
+@dataclass(frozen=True)
+class GridRun:
+    """A run of a sweep: its configuration, the name of its record, and whether that comes with the project."""
+
+    config: RunConfig
+    file: str
+    shipped: bool = False
+
+
+def identify(configs: Iterable[RunConfig]) -> list[GridRun]:
+    """The runs with the names of their records, which depend on the data and the model's files."""
+    both = ((config, read_inputs(config)) for config in configs)
+    return [GridRun(config, of.record_path(Path()).name, of.shipped_record() is not None) for config, of in both]
 
 
 def expand(file: Path, **instead: str) -> list[RunConfig]:
@@ -58,7 +75,7 @@ def expand(file: Path, **instead: str) -> list[RunConfig]:
                 values = read_by(values["method"], values)
                 read |= values.keys()
                 config = configure(**values)
-                runs.setdefault(repr(config.resolved()), config)
+                runs.setdefault(repr(config), config)
         except UserError as error:
             raise UserError(f"{place}: {error}") from error
         _check_read(place, own, read)

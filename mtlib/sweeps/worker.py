@@ -52,14 +52,8 @@ def main() -> None:
 
 
 def open_log(path: Path) -> BinaryIO:
-    """To write at its end. Its folder may be removed at any moment, by a run that ends."""
-    while True:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            return open(path, "ab")
-        except (FileExistsError, FileNotFoundError):  # the one where it went while `mkdir` looked, the other after that
-            if path.parent.is_file():
-                raise
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return open(path, "ab")
 
 
 def _print_to(path: str) -> None:

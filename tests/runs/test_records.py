@@ -1,6 +1,8 @@
 """Records: what identifies one, and what is read back from a file."""
 
+import errno
 import json
+import os
 import sys
 from collections.abc import Mapping
 
@@ -11,10 +13,11 @@ from hypothesis import strategies as st
 
 from mtlib.errors import UserError
 from mtlib.paths import DATA_DIR
-from mtlib.runs import environment
+from mtlib.runs import environment, records
 from mtlib.runs.config import configure
-from mtlib.runs.records import SCHEMA_VERSION, decisive_data, identity, pack, read_records
+from mtlib.runs.records import SCHEMA_VERSION, decisive_data, identity, pack, probabilities, read_records
 from mtlib.runs.run import run
+from tests.test_cli import call
 
 RESULTS = DATA_DIR / "results"
 CONFIG = {"task": "sentiment", "method": "mask_tuning", "model": "mini", "alpha": 0.6, "epochs": 3.0, "fill": "argmax"}
@@ -120,15 +123,15 @@ METRICS = st.recursive(
 def test_packed_records_are_read_back_whole(tmp_path_factory, metrics):
     sets = {"train": {"rows": 8, "content_sha256": "a"}, "sst2": {"rows": 2, "content_sha256": "b"}}
     history = [{"step": 1, "loss": 0.5}, {"step": 2, "loss": None}, {"step": 3, "loss": 0.25, "ft_loss": 1.5}]
-    records = [
+    made = [
         {"schema_version": SCHEMA_VERSION, "identity": str(number), "config": CONFIG, "metrics": scores,
          "history": history, "data": sets, "environment": {"cpu": "made up"}}
         for number, scores in enumerate(metrics)
     ]  # fmt: skip
     path = tmp_path_factory.mktemp("packed") / "records.jsonl"
-    path.write_text(pack(records))
+    path.write_text(pack(made))
     without_none = [{name: value for name, value in entry.items() if value is not None} for entry in history]
-    assert read_records([path]) == [record | {"history": without_none} for record in records]
+    assert read_records([path]) == [record | {"history": without_none} for record in made]
 
 
 def test_a_packed_log_may_be_thinned(tmp_path):
@@ -147,20 +150,88 @@ def test_a_shipped_run_comes_out_alike_when_it_is_made_again(method, tmp_path):
 
     Other processors sum in another order and draw other dropout masks from the same seed, hence the tolerance.
     """
-    records = {record["config"]["method"]: record for record in read_records([RESULTS / "short.jsonl"])}
-    shipped = records[method]
+    (shipped,) = (of for of in read_records([RESULTS / "short.jsonl"]) if of["config"]["method"] == method)
     settings = {
         name: shipped["config"][name] for name in ("task", "method", "train_size", "epochs", "precision", "sets")
     }
     copied, was_there = run(configure(**settings), tmp_path / "copied")
     assert was_there and read_records([copied]) == [shipped]
-    # a copy of the project's record is trained anew, and then is a record of its own, which nothing replaces
-    again, was_there = run(configure(**settings), tmp_path / "copied", fresh=True)
-    assert not was_there and again == copied
-    assert run(configure(**settings), tmp_path / "copied", fresh=True) == (again, True)
+    again, was_there = run(configure(**settings), tmp_path / "again", fresh=True)
+    assert not was_there and again.name == copied.name
     made = read_records([again])[0]
     assert [entry["step"] for entry in made["history"]] == [entry["step"] for entry in shipped["history"]]
     for ours, theirs in zip(made["history"], shipped["history"], strict=True):
         assert ours["loss"] == pytest.approx(theirs["loss"], rel=0.01)
     for name, metrics in shipped["metrics"].items():
         assert made["metrics"][name]["accuracy"] == pytest.approx(metrics["accuracy"], abs=0.02)
+
+
+def test_a_record_that_cannot_be_written_leaves_nothing_half_written(tmp_path, monkeypatch):
+    def full(_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(records.os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        records.write_record(tmp_path / "a.json", {})
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_file_of_no_records_and_odd_characters_in_one(tmp_path):
+    (tmp_path / "none.jsonl").write_text("")
+    assert read_records([tmp_path]) == []
+    record = {
+        "schema_version": SCHEMA_VERSION,
+        "identity": "x",
+        "config": {"method": "fine_tuning"},
+        "metrics": {},
+        "text": "a\x85b\u2028c",
+    }
+    (tmp_path / "one.jsonl").write_text(json.dumps(record, ensure_ascii=False) + "\n", encoding="utf-8")
+    assert read_records([tmp_path]) == [record]
+
+
+# --- probabilities beside records ---
+
+FIRST, SECOND = "a" * 64, "b" * 64
+
+
+def write_run(folder, identity: str, *shares: float) -> dict[str, np.ndarray]:
+    folder.mkdir(exist_ok=True)
+    record = {"schema_version": 2, "identity": identity, "config": {"method": "m"}, "metrics": {}, "history": []}
+    (folder / f"nli-m-{identity[:10]}.json").write_text(json.dumps(record | {"data": {}}))
+    arrays = {f"set{i}": np.array([[share, 1 - share]], np.float16) for i, share in enumerate(shares)}
+    if arrays:
+        np.savez_compressed(folder / f"nli-m-{identity[:10]}.npz", **arrays)
+    return arrays
+
+
+def equal(found: dict, wanted: dict) -> bool:
+    return found.keys() == wanted.keys() and all(
+        found[name].dtype == np.float16 and np.array_equal(found[name], wanted[name]) for name in wanted
+    )
+
+
+def test_of_a_run_and_of_a_bundle(tmp_path):
+    runs, kept = tmp_path / "runs", tmp_path / "kept"
+    first, second = write_run(runs, FIRST, 0.25, 0.75), write_run(runs, SECOND, 0.5)
+    assert equal(probabilities(FIRST, [runs]), first) and equal(probabilities(SECOND, [runs]), second)
+    call("bundle", runs, "--to", kept / "all.jsonl")
+    for place in (kept, kept / "all.jsonl"):
+        assert equal(probabilities(FIRST, [place]), first) and equal(probabilities(SECOND, [place]), second)
+    assert {path.name for path in kept.iterdir()} == {"all.jsonl", "all.npz"}
+    assert np.load(kept / "all.npz", allow_pickle=False).files == [f"{FIRST}/set0", f"{FIRST}/set1", f"{SECOND}/set0"]
+
+
+def test_a_bundle_keeps_what_it_has(tmp_path):
+    first = write_run(tmp_path / "old", FIRST, 0.25)
+    write_run(tmp_path / "new", SECOND)  # made before they were kept
+    for folder in ("old", "new"):
+        call("bundle", tmp_path / folder, "--to", tmp_path / "all.jsonl")
+    assert equal(probabilities(FIRST, [tmp_path / "new", tmp_path]), first)
+    assert probabilities(SECOND, [tmp_path / "new", tmp_path]) == {}
+
+
+def test_where_nothing_is_kept_there_is_no_file(tmp_path):
+    write_run(tmp_path / "runs", FIRST)
+    call("bundle", tmp_path / "runs", "--to", tmp_path / "all.jsonl")
+    assert not (tmp_path / "all.npz").exists() and probabilities(FIRST, [tmp_path]) == {}

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from mtlib import cli
 from mtlib.data import sources
 from mtlib.data.tasks import get_task
 from mtlib.errors import UserError
@@ -19,6 +20,7 @@ from mtlib.paths import SETTINGS_FILE
 from mtlib.plm import SharedPLM
 from mtlib.runs.config import RunConfig, configure
 from mtlib.runs.inputs import read_inputs
+from mtlib.runs.locks import Busy, claim, lock_path
 from mtlib.runs.records import SCHEMA_VERSION, read_records
 from mtlib.runs.run import run
 from mtlib.runs.training import last_checkpoint
@@ -99,7 +101,7 @@ def test_record(testbed, model, tmp_path):
     assert record["data"]["train"]["rows"] == 64
     assert record["environment"]["torch"] and record["cost"]["peak_memory_mb"] > 0
     assert str(tmp_path) not in path.read_text(), "a record names no path of one machine"
-    assert {*(tmp_path / "out").iterdir()} == {path, path.with_suffix(".npz")}
+    assert {*(tmp_path / "out").glob("[!.]*")} == {path, path.with_suffix(".npz")}
 
 
 def test_a_generated_testbed_is_a_source_and_the_record_says_which(model, tmp_path):
@@ -136,43 +138,52 @@ def test_train_size_is_the_same_subset_for_every_seed(testbed, model):
     assert list(first["uid"]) == list(second["uid"]) and len(first) == 10
 
 
-def test_kept_model_can_be_loaded(testbed, model, tmp_path):
-    out, kept = tmp_path / "out", tmp_path / "kept"
-    run(config(model, epochs=1), out, keep_model=kept)
-    assert SharedPLM.from_pretrained(kept).config.id2label == {0: "negative", 1: "positive"}
-    assert run(config(model, epochs=1), out, keep_model=kept)[1]
-    with pytest.raises(UserError, match=r"kept too holds nothing; .*json is finished, so give"):
-        run(config(model, epochs=1), out, keep_model=tmp_path / "kept too")
-    # another run's model is neither taken for this one's nor overwritten
-    before = {path.name: path.read_bytes() for path in kept.iterdir()}
-    with pytest.raises(UserError, match=r"kept holds .*; give an empty folder"):
-        run(config(model, epochs=1, seed=1), out, keep_model=kept)
-    run(config(model, epochs=1, seed=1), out)
-    with pytest.raises(UserError, match=r"kept holds .* is finished"):
-        run(config(model, epochs=1, seed=1), out, keep_model=kept)
-    assert {path.name: path.read_bytes() for path in kept.iterdir()} == before
-    (tmp_path / "notes").mkdir()
-    (tmp_path / "notes" / "run.json").write_text("{}")  # a file of that name that says nothing of a run
-    with pytest.raises(UserError, match="holds files that are no kept model"):
-        run(config(model, epochs=1, seed=2), out, keep_model=tmp_path / "notes")
+def test_a_kept_model_can_be_loaded(testbed, model, tmp_path):
+    path, _ = run(config(model, epochs=1), tmp_path)
+    assert not path.with_suffix("").exists()
+    assert run(config(model, epochs=1), tmp_path, keep_model=True) == (path, False)  # made again, for its model
+    assert SharedPLM.from_pretrained(path.with_suffix("")).config.id2label == {0: "negative", 1: "positive"}
+    assert run(config(model, epochs=1), tmp_path, keep_model=True) == (path, True)
 
 
 def test_a_model_that_could_not_be_kept_leaves_the_run_unfinished(testbed, model, tmp_path, monkeypatch):
-    whole, out, kept = SharedPLM.save_pretrained, tmp_path / "out", tmp_path / "kept"
+    whole, out = SharedPLM.save_pretrained, tmp_path / "out"
 
     def cut(plm, folder):
         whole(plm, folder)
-        if ".kept.part" in str(folder):
+        if str(folder).endswith(".part"):
             (Path(folder) / "config.json").unlink()
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(SharedPLM, "save_pretrained", cut)
-        run(config(model, epochs=1), out, keep_model=kept)
-    assert not [*out.glob("*.json")] and not [*kept.iterdir()]
-    path, was_there = run(config(model, epochs=1), out, keep_model=kept)
-    assert not was_there and SharedPLM.from_pretrained(kept)
-    assert [*tmp_path.glob(".*")] == [] and not (out / ".work").exists() and path.exists()
+        run(config(model, epochs=1), out, keep_model=True)
+    assert not [*out.glob("[!.]*")]
+    path, was_there = run(config(model, epochs=1), out, keep_model=True)
+    assert not was_there and SharedPLM.from_pretrained(path.with_suffix(""))
+    assert [place.name for place in out.glob(".*")] == [".work"] and not [*(out / ".work").iterdir()]
+
+
+def test_a_run_that_another_process_is_at(testbed, model, tmp_path, monkeypatch):
+    lock = lock_path(read_inputs(config(model)).record_path(tmp_path))
+    words = f"mtlib run --task sentiment --method mask_tuning --model {model} --out {tmp_path} --max-length 64"
+    monkeypatch.setattr(cli.sys, "argv", [*words.split(), "--epochs", "2", "--learning-rate", "3e-3"])
+    with claim(lock), pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == Busy.EXIT_CODE and not list(tmp_path.glob("*.json"))
+
+
+def test_a_full_disk_is_told(testbed, model, tmp_path):
+    small = tmp_path / "small"
+    small.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", small], capture_output=True).returncode:
+        pytest.skip("needs the right to mount a tmpfs")
+    try:
+        with pytest.raises(UserError, match=r"cannot write to .*no space left"):
+            run(config(model, epochs=20), small)  # checkpoints do not fit
+        assert not list(small.glob("*.json"))
+    finally:
+        subprocess.run(["umount", "--lazy", small], check=True)
 
 
 @pytest.mark.parametrize("name", ["vocab.txt", "merges.txt", "masked_lm/model.safetensors", "tokenizer.model"])
@@ -185,18 +196,6 @@ def test_all_files_that_decide_are_part_of_the_identity(testbed, model, tmp_path
     (tmp_path / "model" / name).parent.mkdir(exist_ok=True)
     (tmp_path / "model" / name).write_text("something else")
     assert read_inputs(one).record_path(tmp_path) != before
-
-
-def test_restart_forgets_the_interrupted_run(testbed, model, tmp_path, monkeypatch):
-    monkeypatch.setattr("mtlib.runs.run.score_rows", lambda *_: 1 / 0)  # fails after training
-    with pytest.raises(ZeroDivisionError):
-        run(config(model), tmp_path / "out")
-    monkeypatch.undo()
-    monkeypatch.setattr(sources, "TESTBED_DIR", testbed)
-    (work,) = (tmp_path / "out" / ".work").iterdir()
-    (work / "left").touch()
-    record = read_records([run(config(model), tmp_path / "out", resume=False)[0]])[0]
-    assert record["cost"]["interruptions"] == 0 and not work.exists()
 
 
 def test_a_run_cut_off_after_its_last_step_takes_no_other(testbed, model, tmp_path, monkeypatch):
@@ -289,20 +288,6 @@ def test_torn_checkpoint_is_passed_over(tmp_path):
     (tmp_path / "checkpoint-best").mkdir()
     assert last_checkpoint(tmp_path).name == "checkpoint-50"
     assert not (tmp_path / "checkpoint-100").exists() and (tmp_path / "checkpoint-best").exists()
-
-
-def test_a_file_of_no_records_and_odd_characters_in_one(tmp_path):
-    (tmp_path / "none.jsonl").write_text("")
-    assert read_records([tmp_path]) == []
-    record = {
-        "schema_version": SCHEMA_VERSION,
-        "identity": "x",
-        "config": {"method": "fine_tuning"},
-        "metrics": {},
-        "text": "a\x85b\u2028c",
-    }
-    (tmp_path / "one.jsonl").write_text(json.dumps(record, ensure_ascii=False) + "\n", encoding="utf-8")
-    assert read_records([tmp_path]) == [record]
 
 
 def test_time_of_preparing_survives_a_kill(testbed, model, tmp_path, monkeypatch):

@@ -8,11 +8,11 @@ import pytest
 
 from mtlib.errors import UserError
 from mtlib.runs.locks import claim, lock_path
-from mtlib.sweeps import engines, store, worker
+from mtlib.runs.records import read_records
+from mtlib.sweeps import engines, store
 from mtlib.sweeps.engines import LocalEngine, Outcome
-from mtlib.sweeps.grid import GridRun, identify
 from mtlib.sweeps.store import Store
-from mtlib.sweeps.sweep_file import expand
+from mtlib.sweeps.sweep_file import GridRun, expand, identify
 from tests.runs.test_runs import config, model  # noqa: F401  (fixture)
 from tests.sweeps.faults import (
     a_worker_killed,
@@ -31,11 +31,11 @@ def test_killed_worker_failing_run_and_records_at_an_address(model, tmp_path, mo
     place = Store(f"simplecache::file://{tmp_path}/records")  # no folder to Store, and any process can write there
     file = write_sweep(tmp_path, model, "max_length: [64, 65]")  # the model reads 64
     with a_worker_killed(place.folder):
-        outcomes = engines.execute(identify(expand(file))[0], LocalEngine(place, processes=2), place)
+        outcomes = engines.execute(identify(expand(file)), LocalEngine(place, processes=2), place)
         good, bad = sorted(outcomes, key=lambda outcome: outcome.run.config.max_length)
     assert (good.status, bad.status) == ("written", "failed")
     assert bad.detail.startswith("max_length is 65; ") and bad.detail in place.log(bad.run.file).read_text()
-    (record,) = place.records()
+    (record,) = read_records([tmp_path / "records"])
     assert record["cost"]["interruptions"] == 1 and record["cost"]["steps"] == 310
     names = {good.run.file, Path(good.run.file).with_suffix(".npz").name}
     assert {path.name for path in (tmp_path / "records").iterdir()} == names
@@ -46,7 +46,7 @@ def test_killed_worker_failing_run_and_records_at_an_address(model, tmp_path, mo
 def test_driver_killed_and_two_more_on_one_folder(model, tmp_path, monkeypatch):  # noqa: F811
     monkeypatch.setattr(engines, "_BUSY", 1.0)
     file, out = write_sweep(tmp_path, model, "max_length: 64\nseeds: 2"), tmp_path / "out"
-    grid_runs, _ = identify(expand(file))
+    grid_runs = identify(expand(file))
     if not (driver := os.fork()):
         list(engines.execute(grid_runs, LocalEngine(Store(str(out))), Store(str(out))))
         os._exit(0)
@@ -84,7 +84,7 @@ def replace_child(folder: Path, monkeypatch, script: str) -> None:
 
 def test_a_run_killed_again_and_again(tmp_path, monkeypatch):
     replace_child(tmp_path, monkeypatch, 'echo started >> "$0.log"; kill -9 $$')
-    (outcome,) = execute(tmp_path, retries=2)
+    (outcome,) = execute(tmp_path)
     assert outcome.status == "failed" and outcome.detail == "its process was killed (signal 9) 3 times"
     assert (tmp_path / "python.log").read_text().split() == ["started"] * 3
 
@@ -107,12 +107,11 @@ def test_why_a_run_failed(tmp_path, monkeypatch, log, script, detail):
 def test_what_became_of_a_run(tmp_path, monkeypatch, log, record, status):
     replace_child(tmp_path, monkeypatch, f"echo noise; echo '{json.dumps(record)}' > $out/0.json; answer={status}")
     (outcome,) = execute(tmp_path)
-    assert (outcome.status, outcome.detail) == (status, "") and not log.parent.exists()
+    assert (outcome.status, outcome.detail) == (status, "") and not log.exists()
     replace_child(tmp_path, monkeypatch, "exit 1")
-    log.parent.mkdir()
     log.touch()  # of a sweep that was killed
     (outcome,) = execute(tmp_path)  # a run that has diverged is done
-    assert outcome.status == ("there" if status == "written" else status) and not log.parent.exists()
+    assert outcome.status == ("there" if status == "written" else status) and not log.exists()
 
 
 def test_a_process_does_run_after_run_until_one_fails(tmp_path, monkeypatch):
@@ -123,21 +122,6 @@ def test_a_process_does_run_after_run_until_one_fails(tmp_path, monkeypatch):
     assert [outcome.status for outcome in execute(tmp_path, 4)] == ["written", "failed", "written", "written"]
     one, two, three, four = (tmp_path / "python.log").read_text().split()
     assert one == two != three == four
-
-
-@pytest.mark.parametrize("error", [FileExistsError, FileNotFoundError])
-def test_a_log_whose_folder_is_removed_meanwhile(tmp_path, monkeypatch, error):
-    made, mkdir = [], Path.mkdir
-
-    def removed_at_first(*arguments, **options):
-        made.append(1)
-        if len(made) == 1:
-            raise error
-        mkdir(*arguments, **options)
-
-    monkeypatch.setattr(Path, "mkdir", removed_at_first)
-    worker.open_log(tmp_path / "work" / "a.log").close()
-    assert len(made) == 2 and (tmp_path / "work" / "a.log").exists()
 
 
 def test_no_run_is_begun_when_time_is_up(tmp_path, monkeypatch):

@@ -14,8 +14,7 @@ import pytest
 
 from mtlib.runs.locks import holder
 from mtlib.sweeps.engines import Outcome
-from mtlib.sweeps.grid import identify
-from mtlib.sweeps.sweep_file import expand
+from mtlib.sweeps.sweep_file import expand, identify
 from tests.runs.test_runs import model  # noqa: F401  (fixture)
 from tests.sweeps import network
 from tests.sweeps.faults import check_each_recorded_once, needs_minutes, write_sweep
@@ -122,5 +121,5 @@ def test_a_worker_cut_off_and_the_head_restarted(model, tmp_path):  # noqa: F811
         for machine in ray.machines:
             ray.start(machine)
         assert ray.sweep(file, out, log).wait(PATIENCE) == 0, log.read_text()
-    check_each_recorded_once(out, [Outcome(run, "written") for run in identify(expand(file))[0]])
+    check_each_recorded_once(out, [Outcome(run, "written") for run in identify(expand(file))])
     assert before == {path: path.read_bytes() for path in before}

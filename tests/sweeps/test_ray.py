@@ -14,10 +14,9 @@ ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'mtli
 
 from mtlib.errors import UserError  # noqa: E402
 from mtlib.sweeps import engines  # noqa: E402
-from mtlib.sweeps.grid import identify  # noqa: E402
 from mtlib.sweeps.ray_engine import RayEngine  # noqa: E402
 from mtlib.sweeps.store import Store  # noqa: E402
-from mtlib.sweeps.sweep_file import expand  # noqa: E402
+from mtlib.sweeps.sweep_file import expand, identify  # noqa: E402
 from tests.runs.test_runs import model  # noqa: E402, F401  (fixture)
 from tests.sweeps.faults import (  # noqa: E402
     a_worker_killed,
@@ -62,7 +61,7 @@ def test_driver_and_worker_killed_and_two_sweeps_at_once(address, model, tmp_pat
 
 def test_a_run_that_always_fails(address, model, tmp_path):  # noqa: F811
     place = Store(str(tmp_path / "out"))
-    grid_runs, _ = identify(expand(write_sweep(tmp_path, model, "max_length: 65")))  # the model reads 64
+    grid_runs = identify(expand(write_sweep(tmp_path, model, "max_length: 65")))  # the model reads 64
     (outcome,) = engines.execute(grid_runs, RayEngine(place), place)
     assert outcome.status == "failed" and outcome.detail.startswith("max_length is 65; "), outcome
     assert "Traceback" in place.log(outcome.run.file).read_text()

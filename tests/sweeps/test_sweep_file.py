@@ -76,7 +76,7 @@ def test_files_of_this_repository():
     configs = expand(SWEEPS / "paper.yaml")
     assert len(configs) == 3 * 3 * 5 * (10 + 4)
     remote = {name for name, data_set in SETS.items() if data_set.remote is not None}
-    assert all(set(config.evaluation_sets) <= remote for config in configs if config.source == "hub")
+    assert all(set(config.sets) <= remote for config in configs if config.source == "hub")
 
 
 # the records that each sweep of the repository has made, and would find there

@@ -1,0 +1,108 @@
+"""`mtlib sweep`: the list of a dry run, progress, summary and exit code. Engines are tested elsewhere."""
+
+import json
+from concurrent.futures import Future
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from mtlib import cli
+from mtlib.errors import UserError
+from mtlib.runs.config import configure
+from mtlib.runs.inputs import read_inputs
+from mtlib.runs.run import run
+from mtlib.sweeps import engines
+from mtlib.sweeps.sweep_file import identify
+from tests.runs.test_runs import config, model, testbed  # noqa: F401  (fixtures)
+from tests.sweeps.test_sweep_file import write
+from tests.test_cli import call
+
+
+def test_a_dry_run_says_what_is_there(testbed, model, tmp_path):  # noqa: F811
+    methods = "methods: [fine_tuning, mask_tuning]\nmax_length: 64\nepochs: 1\ntrain_size: 32"
+    file = write(tmp_path, f"tasks: sentiment\nmodels: [{model}, mini]\n{methods}")
+    trained = config(model, method="fine_tuning", epochs=1.0, train_size=32, learning_rate=None)
+    record, _ = run(trained, tmp_path / "out")
+    command = ["sweep", file, "--out", tmp_path / "out", "--dry-run"]
+    output = call(*command)
+    assert "4 runs" in output and output.count("there") == 1 and output.count("to do") == 3
+    assert output.count("tiny-bert") == 2 and "learning_rate" in output
+    assert "epochs" not in output, "all have the same"
+    record.write_text(json.dumps(json.loads(record.read_text()) | {"diverged": True, "metrics": {}}))
+    assert call(*command).count("diverged") == 1
+
+
+def test_a_dry_run_says_what_comes_with_the_project(tmp_path):
+    """The records that are shipped are those of `data/sweeps/testbed_probe.yaml`; another seed is none of them."""
+    text = "tasks: sentiment\nmethods: fine_tuning\nlearning_rate: 1e-4\nprecision: bf16\nseeds: 2"
+    output = call("sweep", write(tmp_path, text), "--dry-run", "--out", tmp_path / "out")
+    assert output.count("with mtlib") == 1 and output.count("to do") == 1
+
+
+def test_a_runs_file_is_its_record(testbed, model, tmp_path):  # noqa: F811
+    """For a run with a subset of the data, so that the description of the subset counts in both."""
+    subset = config(model, epochs=1, train_size=32)
+    (planned,) = identify([subset])
+    path, _ = run(subset, tmp_path / "out")
+    assert path.name == planned.file and read_inputs(subset).record_path(tmp_path / "out") == path
+    assert identify([configure(**json.loads(json.dumps(subset.values())))]) == [planned]  # as a worker is told
+
+
+class FakeEngine:
+    """Ends every run at once. Seed 1 fails, seed 2 is busy at first, seed 3 diverges, seed 4 is left."""
+
+    def __init__(self, store, *_):
+        self.store, self.tried = store, set()
+
+    def submit(self, run):
+        future, seed, is_first = Future(), run.config.seed, run.file not in self.tried
+        self.tried.add(run.file)
+        if seed == 1:
+            future.set_exception(KeyError("it broke"))
+        elif seed == 2 and is_first:
+            future.set_result("busy")
+        elif seed == 4:
+            future.set_result("left")
+        else:
+            (self.store.folder / run.file).write_text(json.dumps({"diverged": seed == 3}))
+            future.set_result("diverged" if seed == 3 else "written")
+        return future
+
+    def close(self):
+        pass
+
+
+def test_summary_and_exit_code(testbed, model, tmp_path, monkeypatch):  # noqa: F811
+    monkeypatch.setattr(engines, "LocalEngine", FakeEngine)
+    monkeypatch.setattr(engines, "_BUSY", 0.1)
+
+    def sweep(seeds):
+        text = f"tasks: sentiment\nmethods: fine_tuning\nmodels: {model}\nmax_length: 64\nseeds: {seeds}"
+        return CliRunner().invoke(cli.app, ["sweep", str(write(tmp_path, text)), "--out", str(tmp_path / "out")])
+
+    result = sweep(4)
+    assert result.exit_code == 1, result.output
+    assert "4 runs: 0 there, 2 written, 1 diverged, 1 failed" in result.output and "KeyError: 'it bro" in result.output
+    (log,) = (line.strip() for line in result.output.splitlines() if line.startswith("  log: "))
+    assert "KeyError" in Path(log.removeprefix("log: ")).read_text()
+    result = sweep(4)
+    assert result.exit_code == 1 and "4 runs: 2 there, 0 written, 1 diverged, 1 failed" in result.output
+    result = sweep([0, 3])  # a run that diverged is done
+    assert result.exit_code == 0 and "2 runs: 1 there, 0 written, 1 diverged, 0 failed" in result.output
+    assert "try a lower learning rate" in result.output
+    result = sweep([0, 4])
+    assert result.exit_code == 75 and "1 left: time was up" in result.output
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "precision is 'auto', which each machine of a cluster may take for something"),
+        ("source: /no/such", "source '/no/such' is no folder"),
+    ],
+)
+def test_what_is_told_before_a_cluster_is_asked(testbed, tmp_path, text, message):  # noqa: F811
+    file = write(tmp_path, f"tasks: sentiment\nmethods: fine_tuning\nmax_length: 64\n{text}")
+    with pytest.raises(UserError, match=message):
+        call("sweep", file, "--out", tmp_path, "--engine", "ray")
