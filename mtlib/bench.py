@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 import torch
-from datasets import Dataset, disable_progress_bars
+from datasets import Dataset
 from transformers import (
     AutoModelForMaskedLM,
     AutoModelForSequenceClassification,
@@ -23,7 +23,6 @@ from transformers import (
     TrainingArguments,
     set_seed,
 )
-from transformers.utils import logging
 
 from mtlib.contexts import precision
 from mtlib.data.sources import load
@@ -56,7 +55,7 @@ def run(names: Sequence[str] = (), quick: bool = False, report: Callable[[dict],
     """
     for name in names:
         check_choice("benchmark", name, BENCHMARKS)
-    _be_quiet()
+    environment.quiet_libraries()
     measured = []
     for name in names or BENCHMARKS:
         what, against, make = BENCHMARKS[name]
@@ -91,7 +90,7 @@ def throughput(shape: str = "bert-base", sizes: Sequence[tuple[int, int]] = SIZE
         A row per size, mode and method.
     """
     check_choice("shape", shape, SHAPES)
-    _be_quiet()
+    environment.quiet_libraries()
     gpu = torch.cuda.is_available()
     modes = MODES if gpu else {"eager": {}}
     methods, speeds = {"fine_tuning": FineTuning, "mask_tuning": MaskTuning}, {}
@@ -218,8 +217,3 @@ def _now() -> float:
     if torch.cuda.is_available():
         torch.cuda.synchronize()
     return time.perf_counter()
-
-
-def _be_quiet() -> None:
-    disable_progress_bars()
-    logging.disable_progress_bar()

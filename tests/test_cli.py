@@ -92,11 +92,11 @@ def test_help_says_what_is_taken_by_default():
         ("run --task nli --method mask_tunin", "; did you mean 'mask_tuning'?"),
         (
             "run --task nli --method mask_tuning --masking known_cause --source no/such",
-            "source 'no/such' is no testbed;",
+            "source 'no/such' is no testbed",
         ),
         (
             "run --task nli --method reweight --bias shortcut --source no/such",
-            "write one with `python -m mtlib testbed`",
+            "write one with `python -m mtlib testbed",
         ),
         (
             "run --task sentiment --method reweight --bias overlap",

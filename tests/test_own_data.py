@@ -6,7 +6,7 @@ import json
 import pandas
 import pytest
 
-from mtlib.cli.train import read_words
+from mtlib.cli.own_data import read_words
 from mtlib.errors import UserError
 from mtlib.paths import DATA_DIR
 from tests.runs.test_runs import model  # noqa: F401  (a fixture)

@@ -5,7 +5,7 @@ import sys
 
 import typer
 
-from mtlib.cli import checkout, data, measuring, notebooks, own_data, records, sweeps
+from mtlib.cli import checkout, measuring, notebooks, own_data, records, sweeps
 from mtlib.errors import UserError
 from mtlib.threads import quiet_openmp
 
@@ -14,16 +14,18 @@ INTERRUPTED = 130  # typer's exit code for Ctrl-C
 
 def run(context: typer.Context) -> None:
     """Train, evaluate and write one record; `mtlib run --help` has the settings of all methods."""
-    from mtlib.cli.run import app
-
-    raise typer.Exit(app(context.args, prog_name="mtlib run", standalone_mode=False) or 0)
+    _with_options_of_its_own("run", context)
 
 
 def train(context: typer.Context) -> None:
     """Train on your own data with words masked, beside fine-tuning; `mtlib train --help` has the settings."""
-    from mtlib.cli.train import app
+    _with_options_of_its_own("train", context)
 
-    raise typer.Exit(app(context.args, prog_name="mtlib train", standalone_mode=False) or 0)
+
+def _with_options_of_its_own(name: str, context: typer.Context) -> None:
+    from mtlib.cli.training import app
+
+    raise typer.Exit(app([name, *context.args], prog_name="mtlib", standalone_mode=False) or 0)
 
 
 # as `--help` groups them
@@ -33,7 +35,7 @@ COMMANDS = {
         train,
         run,
         records.tables,
-        data.testbed,
+        checkout.testbed,
         notebooks.notebooks,
         checkout.doctor,
     ),
@@ -54,7 +56,7 @@ for group, commands in COMMANDS.items():
         app.command(rich_help_panel=group, add_help_option=not lazy, context_settings=options)(command)
 
 data_app = typer.Typer(help="Check and download data.", no_args_is_help=True)
-for command in (data.verify, data.fetch):
+for command in (checkout.verify, checkout.fetch):
     data_app.command()(command)
 app.add_typer(data_app, name="data", rich_help_panel="Reproduce")
 

@@ -1,13 +1,60 @@
-"""`figures`, `playground` and `doctor`: the state of a checkout and of the machine."""
+"""`testbed`, `data verify`, `data fetch`, `figures`, `playground` and `doctor`: what a checkout and a machine have."""
 
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from mtlib.cli.terminal import print_line
+from mtlib.cli.terminal import console, print_line
+
+
+def testbed(
+    out: Annotated[Path, typer.Option(help="a new folder, then a --source of `run`")],
+    strength: Annotated[float, typer.Option(help="of the planted shortcut, 0 (none) to 1 (always right)")] = 0.9,
+    seed: Annotated[int, typer.Option(help="same settings and seed, same bytes")] = 0,
+    train_rows: Annotated[
+        int | None, typer.Option(help="size of every training set (default: 4,000 sentences, 6,000 pairs)")
+    ] = None,
+) -> None:
+    """Generate the testbed with its shortcut at another strength, or with more training rows."""
+    from mtlib.paths import make_writable
+    from mtlib.testbed import write
+
+    make_writable(out, empty=True)
+    write(out, strength, seed, train_rows)
+    print_line(f"written: {out}")
+
+
+def verify(source: Annotated[str, typer.Option(help="a folder of original releases")]) -> None:
+    """Check rows, labels and checksum of every file of the releases. Exit code 1 if one fails or none is there."""
+    from mtlib.data import releases
+
+    files = releases.verify(source)
+    counts = Counter(file["status"] for file in files)
+    for file in files:
+        print(f"{file['status']:9} {file['rows'] or '':>7} {file['file']}")
+        if file["note"]:
+            print(f"{'':18}{file['note']}")
+    print(", ".join(f"{number} {status}" for status, number in counts.items()))
+    if counts["FAIL"] or counts["missing"] == len(files):
+        raise typer.Exit(1)
+
+
+def fetch(
+    sets: Annotated[list[str] | None, typer.Argument(help="sets", show_default="all that can be downloaded")] = None,
+    cache: Annotated[Path | None, typer.Option(help="folder for raw files", show_default="in the hub's cache")] = None,
+) -> None:
+    """Download sets into the cache; a cut download resumes, a checksum is verified."""
+    from mtlib.data import downloads
+    from mtlib.data.registry import SETS
+
+    wanted = sets or [name for name, data_set in SETS.items() if data_set.remote]
+    downloads.check(wanted)
+    for name in wanted:
+        console.print(f"{name}: {len(downloads.fetch([name], cache or downloads.CACHE_DIR))} file(s)")
 
 
 def figures(out: Annotated[Path, typer.Option(help="folder")] = Path("figures")) -> None:

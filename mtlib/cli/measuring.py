@@ -63,11 +63,9 @@ def policies(
         task, source, model, names or None, train_size=train_size, size=examples,
         report=lambda name: print_line(f"  {name}"),
     )  # fmt: skip
-    frame = (
-        table(description).round(1).rename(index=lambda name: name if name == "all tokens" else policy_in_words(name))
-    )
-    rows = [[name, *line] for name, line in zip(frame.index, frame.values.tolist(), strict=True)]
-    print_table(f"per cent of {description['examples']:,} training examples", ["masked", *frame.columns], rows)
+    frame = table(description).round(1)
+    frame.insert(0, "masked", [name if name == "all tokens" else policy_in_words(name) for name in frame.index])
+    print_table(f"per cent of {description['examples']:,} training examples", frame.columns, frame.values.tolist())
     write_json(json_file, description)
 
 

@@ -1,15 +1,18 @@
-"""`suspects`: which words of a person's own file predict its labels."""
+"""`suspects`: which words of a person's own file predict its labels; and the list in which the person marks them."""
 
+import csv
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from mtlib.cli.terminal import print_line, print_table
+from mtlib.errors import UserError
 
 File = Annotated[Path, typer.Argument(help="CSV, TSV, JSON lines or Parquet by its ending, or a saved data set")]
 Text = Annotated[list[str], typer.Option(help="the column with the texts; for pairs give it twice")]
 Label = Annotated[str, typer.Option(help="the column with the labels, words or numbers")]
+_NO = ("", "0", "no", "false")
 
 
 def suspects(
@@ -51,6 +54,26 @@ def suspects(
         table.insert(1, "mask", "")
         table.to_csv(out, index=False)
         print_line(f"written: {out}; write an x into the column mask of the words that should not decide")
+
+
+def read_words(file: Path) -> list[str]:
+    """A list of words: those that a CSV with the columns `word` and `mask` marks (all, without `mask`), or each line.
+
+    Raises:
+        UserError: no word in it, or none that is marked.
+    """
+    lines = file.read_text(encoding="utf-8-sig").splitlines(keepends=True)
+    if "word" in next(csv.reader(lines), []):
+        rows = csv.DictReader(lines)
+        words = [row["word"] for row in rows if row["word"] and (row.get("mask", "x") or "").strip().lower() not in _NO]
+    else:
+        words = [line.strip() for line in lines if line.strip()]
+    if not words:
+        raise UserError(
+            f"{file} names no word; expected one a line, or a CSV with the columns word and mask, and an x in mask "
+            "beside each word that should not decide."
+        )
+    return words
 
 
 def _short(text: str, most: int = 60) -> str:

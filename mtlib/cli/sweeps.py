@@ -79,7 +79,7 @@ def sweep(
 
 def _summary(outcomes: Sequence["Outcome"], store: "Store") -> int:
     """Print what became of the runs; the exit code."""
-    from mtlib.runs.locks import Busy
+    from mtlib.runs.records import Busy
 
     counts = Counter(outcome.status for outcome in outcomes)
     told = ", ".join(f"{counts[status]} {status}" for status in ("there", "written", "diverged", "failed"))

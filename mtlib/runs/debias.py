@@ -11,10 +11,9 @@ from typing import Annotated, Literal
 
 import numpy as np
 import pandas
-from datasets import ClassLabel, Dataset, disable_progress_bars
+from datasets import ClassLabel, Dataset
 from pydantic import Field
 from scipy.stats import binomtest
-from transformers.utils import logging
 
 from mtlib.data.tables import TEXTS
 from mtlib.encoding import predict
@@ -26,6 +25,7 @@ from mtlib.objectives import FineTuning
 from mtlib.paths import make_writable
 from mtlib.plm import SharedPLM
 from mtlib.runs.config import TrainingConfig, default_rates, read_by
+from mtlib.runs.environment import quiet_libraries
 from mtlib.runs.training import pretrained
 from mtlib.runs.training import train as train_stages
 from mtlib.settings import Above0, Count
@@ -107,8 +107,7 @@ def debias(
     out, words = Path(out), sorted({" ".join(word.split()) for word in ([words] if isinstance(words, str) else words)})
     make_writable(out, empty=True)
     arms = {name: _config(name, words, settings if name == method else None, training) for name in (method, BASELINE)}
-    disable_progress_bars()
-    logging.disable_progress_bar()
+    quiet_libraries()
     train, dev, tests = _checked(train, dev, tests or {}, report)
     sets, names = {"dev": dev} | tests, train.features[_LABEL].names
     table = suspects(train, None, 1, words=words)

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Literal
 
 import torch
+from datasets import disable_progress_bars
+from transformers.utils import logging
 
 import mtlib
 
@@ -41,6 +43,14 @@ def commit() -> str | None:
         return subprocess.run(describe_head, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return None
+
+
+def quiet_libraries() -> None:
+    """No progress bars of datasets and transformers: ours says how a training goes."""
+    disable_progress_bars()
+    logging.disable_progress_bar()
+    # it remarks on file systems whose times it does not trust; checkpoints are told apart by number
+    logging.get_logger("transformers.trainer_utils").setLevel(logging.ERROR)
 
 
 def audience() -> Literal["person", "notebook", "log"]:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
-from datasets import disable_progress_bars
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
@@ -17,6 +16,7 @@ from mtlib.data.scoring import score_rows
 from mtlib.errors import UserError
 from mtlib.plm import SharedPLM
 from mtlib.runs.config import RunConfig
+from mtlib.runs.environment import quiet_libraries
 from mtlib.runs.inputs import read_inputs
 
 _TEXTS = ("text", "text_pair")
@@ -52,7 +52,7 @@ def evaluate(config: RunConfig, report: Callable[[str], None] = lambda name: Non
             or to what the model reads, at their ends, of a pair the longer text first.
         report: is told each set when it is done.
     """
-    disable_progress_bars()
+    quiet_libraries()
     inputs = read_inputs(config)
     config, cloze = inputs.config, CLOZES[config.task]
     plm = SharedPLM.from_pretrained(config.model_path).to("cpu" if precision()["use_cpu"] else "cuda")

@@ -5,15 +5,19 @@ array for each set. `mtlib bundle` puts the records of many runs into NAME.jsonl
 under IDENTITY/SET.
 """
 
+import contextlib
+import fcntl
 import hashlib
 import json
 import os
+import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
+from filelock import FileLock, Timeout
 
 from mtlib.errors import UserError
 from mtlib.methods import METHODS
@@ -269,3 +273,54 @@ def write_atomically(path: Path, content: str | Callable[[BinaryIO], object]) ->
     except BaseException:  # Ctrl-C too
         part.unlink(missing_ok=True)
         raise
+
+
+# --- a run belongs to one process at a time, on all machines that share its folder ---
+
+_PATIENCE = 0.25  # seconds: another process may only be asking for the `holder`
+
+
+class Busy(UserError):
+    """Another process is doing this run. Try again later; the command line exits with code `EXIT_CODE`."""
+
+    EXIT_CODE = 75  # EX_TEMPFAIL of sysexits.h
+
+
+def lock_path(record: Path) -> Path:
+    """The lock file of a run, by its record's path."""
+    return record.parent / ".work" / f"{record.stem}.lock"
+
+
+@contextlib.contextmanager
+def claim(path: Path) -> Iterator[None]:
+    """Hold the lock file `path`, which says who holds it, for the length of the block; `Busy` if another process does.
+
+    The kernel drops the lock when its process ends, however that ends: the next one takes over what a killed one left.
+    """
+    # an existence lock, filelock's substitute, would outlive a killed process
+    lock = FileLock(path, timeout=_PATIENCE, fallback_to_soft=False)
+    try:
+        lock.acquire()
+    except Timeout:
+        who = holder(path) or "another process"
+        raise Busy(f"{path.stem} is being run by {who}; wait for it, or stop it.") from None
+    try:
+        with contextlib.suppress(OSError):  # a full disk; the lock holds all the same
+            path.write_text(f"{platform.node()}, process {os.getpid()}\n")
+        yield
+    finally:
+        path.unlink(missing_ok=True)  # while it is locked: FileLock does not accept a file that has been removed
+        lock.release()
+
+
+def holder(path: Path) -> str | None:
+    """Who holds the lock file, or None if nobody does. (FileLock would empty the file when it asks.)"""
+    try:
+        with open(path) as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: several processes may ask at once
+            except (BlockingIOError, PermissionError):
+                return file.read().strip() or "another process"
+    except OSError:  # no such file, or no locks on this file system
+        pass
+    return None

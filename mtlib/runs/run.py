@@ -10,10 +10,8 @@ from pathlib import Path
 
 import numpy as np
 from accelerate import PartialState
-from datasets import disable_progress_bars
 from scipy.special import softmax
 from transformers import TrainerCallback
-from transformers.utils import logging
 
 from mtlib.contexts import precision
 from mtlib.data.scoring import score_rows
@@ -24,13 +22,9 @@ from mtlib.paths import make_writable
 from mtlib.runs import environment
 from mtlib.runs.config import RunConfig
 from mtlib.runs.inputs import HELD_OUT, Inputs, read_inputs
-from mtlib.runs.locks import claim, lock_path
-from mtlib.runs.records import SCHEMA_VERSION, write_record
+from mtlib.runs.records import SCHEMA_VERSION, claim, lock_path, write_record
 from mtlib.runs.training import Trained, pretrained, train
 from mtlib.trainer import save_objective
-
-# it remarks on file systems whose times it does not trust; checkpoints are told apart by number
-logging.get_logger("transformers.trainer_utils").setLevel(logging.ERROR)
 
 
 def run(
@@ -60,8 +54,7 @@ def run(
         UserError: bad input, or a folder that cannot be written.
     """
     make_writable(out)
-    disable_progress_bars()
-    logging.disable_progress_bar()
+    environment.quiet_libraries()
     inputs = read_inputs(config)
     path, state = inputs.record_path(out), PartialState(cpu=precision()["use_cpu"])
     model = path.with_suffix("") if keep_model else None

@@ -13,8 +13,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from mtlib.errors import UserError
 from mtlib.paths import make_writable
-from mtlib.runs.locks import holder, lock_path
-from mtlib.runs.records import parse_json
+from mtlib.runs.records import holder, lock_path, parse_json
 
 
 class Store:

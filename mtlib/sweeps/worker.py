@@ -21,7 +21,7 @@ def carry_out(settings: dict, out: str, file: str) -> str:
     """
     quiet_openmp(os.environ)
     from mtlib.runs.config import configure
-    from mtlib.runs.locks import Busy
+    from mtlib.runs.records import Busy
     from mtlib.runs.run import run
     from mtlib.sweeps.store import Store
 

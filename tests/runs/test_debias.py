@@ -117,18 +117,10 @@ def test_the_best_checkpoint_on_dev_is_taken_and_patience_ends_a_training(model,
 
 
 def test_any_method_and_balanced_classes(model, tmp_path):  # noqa: F811
-    for method in ("perturb_first", "bias_product"):
-        result = debias(
-            rows(60),
-            ["film"] if method == "perturb_first" else (),
-            out=tmp_path / method,
-            method=method,
-            **short(model),
-        )
+    for method, words in (("perturb_first", ["film"]), ("bias_product", ())):
+        result = debias(rows(60), words, out=tmp_path / method, method=method, **short(model))
         assert {*result.table.arm} == {"fine_tuning", method}
-    alone = debias(
-        rows(60), ["film"], out=tmp_path / "a", method="fine_tuning", **short(model, class_weights="balanced")
-    )
+    alone = debias(rows(60), out=tmp_path / "a", method="fine_tuning", **short(model, class_weights="balanced"))
     assert {*alone.table.arm} == {"fine_tuning"} and "class_weights" in (tmp_path / "a" / "README.md").read_text()
 
 
@@ -142,23 +134,13 @@ def test_pairs(model, tmp_path):  # noqa: F811
     ("changes", "message"),
     [
         ({"train": {"text": ["a"]}}, r"train is a dict; expected a Dataset, as read_table\("),
-        (
-            {"train": Dataset.from_dict({"text": ["a", "b"], "label": ["x", "x"]})},
-            r"few .*rarest: x 2\)",
-        ),
         ({"train": Dataset.from_dict({"text": ["a", "b", "c"], "label": ["x", "x", "y"]})}, r"too few .*: y 1, x 2\)"),
-        (
-            {"train": Dataset.from_dict({"text": list("abcd"), "label": [0, 0, 1, 1]})},
-            "without dev five times",
-        ),
+        ({"train": Dataset.from_dict({"text": list("abcd"), "label": [0, 0, 1, 1]})}, "without dev five times"),
         ({"tests": {"t": Dataset.from_dict({"text": ["a"], "label": ["goood"]})}}, "t has the label 'goood'.*'good'"),
         ({"tests": {"t": Dataset.from_dict({"sentence": ["a"], "label": ["good"]})}}, "t has no column text"),
-        ({"words": "films"}, "not found in .*'films'"),
         ({"words": ["films", "plots"]}, "not found in .* Words like these stand there: film, plot"),
         ({"words": ["film"], "method": "hidden_cut"}, "hidden_cut masks nothing.*mask_tuning"),
-        ({"method": "mask_tunin"}, "did you mean 'mask_tuning'"),
         ({"settings": {"alphas": 1}}, "no setting 'alphas'.*did you mean 'alpha'"),
-        ({"settings": {"alpha": 2}}, "alpha is 2"),
         ({"epochs": 0}, "epochs is 0"),
         ({"max_length": 2}, "give more"),
     ],

@@ -20,8 +20,7 @@ from mtlib.paths import SETTINGS_FILE
 from mtlib.plm import SharedPLM
 from mtlib.runs.config import RunConfig, configure
 from mtlib.runs.inputs import read_inputs
-from mtlib.runs.locks import Busy, claim, lock_path
-from mtlib.runs.records import SCHEMA_VERSION, read_records
+from mtlib.runs.records import SCHEMA_VERSION, Busy, claim, lock_path, read_records
 from mtlib.runs.run import run
 from mtlib.runs.training import last_checkpoint
 from mtlib.trainer import ObjectiveTrainer

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mtlib.runs.locks import holder
-from mtlib.runs.records import read_records
+from mtlib.runs.records import holder, read_records
 from mtlib.sweeps import engines
 from mtlib.sweeps.store import Store
 from mtlib.sweeps.sweep_file import expand, identify

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from mtlib.errors import UserError
-from mtlib.runs.locks import claim, lock_path
-from mtlib.runs.records import read_records
+from mtlib.runs.records import claim, lock_path, read_records
 from mtlib.sweeps import engines, store
 from mtlib.sweeps.engines import LocalEngine, Outcome
 from mtlib.sweeps.store import Store

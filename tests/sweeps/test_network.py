@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from mtlib.runs.locks import holder
+from mtlib.runs.records import holder
 from mtlib.sweeps.engines import Outcome
 from mtlib.sweeps.sweep_file import expand, identify
 from tests.runs.test_runs import model  # noqa: F401  (fixture)
