@@ -61,13 +61,3 @@ def test_a_list_without_words(tmp_path, content):
     (tmp_path / "words").write_text(content)
     with pytest.raises(UserError, match="names no word"):
         read_words(tmp_path / "words")
-
-
-def test_a_folder_that_cannot_be_written_is_told_first(tmp_path):
-    (tmp_path / "file").write_text("")
-    for command in (
-        ("suspects", "none.csv", *COLUMNS, "--out", tmp_path / "file" / "w.csv"),
-        ("train", "none.csv", *COLUMNS, "--out", tmp_path / "file"),
-    ):
-        with pytest.raises(UserError, match="cannot write to"):
-            call(*command)

@@ -19,7 +19,7 @@ from mtlib.methods.bias_models import BIAS_OF_TASK, bias_for
 from mtlib.methods.treebank import training_files
 from mtlib.paths import MINI_MODEL_DIR, is_missing_folder
 from mtlib.policies import ATTRIBUTION, TESTBED_ONLY
-from mtlib.settings import Above0, Count, From0, Name, Settings, Steps
+from mtlib.settings import Above0, Count, Name, Settings, Steps
 
 BUNDLED_MODEL = "mini"
 NAMES = (BUNDLED_MODEL, "testbed", "hub")  # of a model or a source; no paths, even where such a folder lies about
@@ -44,8 +44,6 @@ class TrainingConfig(Settings):
     learning_rate: Annotated[
         Above0 | None, Field(description="peak rate of the trunk (default: by method and model)")
     ] = None
-    warmup: Annotated[float, Field(ge=0, lt=1, description="share of the steps with a rising rate, below 1")] = 0.0
-    weight_decay: Annotated[From0, Field(description="of AdamW")] = 0.0
     max_length: Annotated[Count, Field(description="tokens per training example")] = 128
     precision: Annotated[
         Literal["auto", "float32", "bf16", "fp16"], Field(description="auto: bf16 where there is, else fp16 on a GPU")

@@ -62,7 +62,7 @@ def test_table_model_words_and_card(model, tmp_path):  # noqa: F811
     assert sorted(path.name for path in (tmp_path / "m").glob("*.csv")) == ["words.csv"]
     assert not (tmp_path / "m" / ".work").exists()
     assert any("kept for it" in line for line in told)
-    assert any("3 words to mask stand in 96 of 96 training rows; 2 of them predict" in line for line in told)
+    assert any("2 of 3 words to mask predict a label" in line for line in told)
     with pytest.raises(UserError, match=r"is not empty: it holds README\.md, config\.json"):
         debias(rows(120), out=tmp_path / "m", **short(model))
 

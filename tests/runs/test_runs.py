@@ -9,7 +9,10 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mtlib import cli
 from mtlib.data import sources
@@ -19,7 +22,7 @@ from mtlib.methods.table3 import Refill
 from mtlib.paths import SETTINGS_FILE
 from mtlib.plm import SharedPLM
 from mtlib.runs.config import RunConfig, configure
-from mtlib.runs.inputs import read_inputs
+from mtlib.runs.inputs import HELD_OUT, hold_out, read_inputs
 from mtlib.runs.records import SCHEMA_VERSION, Busy, claim, lock_path, read_records
 from mtlib.runs.run import run
 from mtlib.runs.training import last_checkpoint
@@ -208,41 +211,59 @@ def test_a_run_cut_off_after_its_last_step_takes_no_other(testbed, model, tmp_pa
     assert record["cost"]["steps"] == 6 and record["cost"]["interruptions"] == 1
 
 
-class TestBadInput:
-    """Each is refused before any training, with the value, what was expected and what to do."""
+# --- training phrases that are kept out ---
 
-    @pytest.mark.parametrize(
-        ("changes", "message"),
-        [
-            ({"task": "sentimnt"}, "task is 'sentimnt'; expected one of sentiment, nli, paraphrase"),
-            ({"alpha": 1.2}, "alpha is 1.2"),
-            ({"seed": 2**32}, "seed is 4294967296"),
-            (
-                {"sets": ("sst3",)},
-                "'sst3' is no evaluation set of sentiment from 'testbed'; expected one of testbed_sentiment",
-            ),
-            ({"splits": {"hans": "dev"}}, "'hans' is no evaluation set"),
-        ],
-    )
-    def test_configuration(self, model, changes, message):
-        with pytest.raises(UserError, match=message):
-            config(model, **changes)
+WORDS = st.lists(st.sampled_from("abcde"), min_size=1, max_size=5).map(" ".join)
 
-    def test_more_examples_than_there_are(self, testbed, model, tmp_path):
-        with pytest.raises(UserError, match="train_size is 65, but testbed_sentiment_train has 64"):
-            run(config(model, train_size=65), tmp_path / "out")
 
-    def test_longer_than_the_model_reads(self, testbed, model, tmp_path):
-        with pytest.raises(UserError, match=r"eval_max_length is 65; .* reads at most 64 tokens"):
-            run(config(model, max_length=64, eval_max_length=65), tmp_path / "out")
+@given(st.lists(WORDS, min_size=2, max_size=12))
+def test_no_training_text_shares_a_held_out_sentence(texts):
+    train, held_out = hold_out(texts, 1)
+    assert not {*train} & {*held_out} and len(held_out) == 1
+    kept = texts[held_out[0]]
+    assert all(f" {kept} " not in f" {texts[row]} " for row in train)  # no longer text has it whole
+    assert hold_out(texts, 1) == (train, held_out)
 
-    def test_too_short_for_any_text(self, testbed, model, tmp_path):
-        with pytest.raises(UserError, match=r"max_length is 2; .* adds 2 tokens to every text"):
-            run(config(model, max_length=2), tmp_path / "out")
 
-    def test_uneven_slices(self, testbed, model, tmp_path):
-        with pytest.raises(UserError, match="batch_size 16 cannot be cut into 3 equal slices"):
-            run(config(model, accumulation=3), tmp_path / "out")
+def test_more_than_there_are():
+    with pytest.raises(UserError, match="held_out is 3"):
+        hold_out(["a b", "a"], 3)
+
+
+def test_a_run_keeps_probabilities(model, testbed, tmp_path):
+    path, _ = run(config(model, held_out=8, epochs=1, method="fine_tuning"), tmp_path / "out")
+    (record,) = read_records([path])
+    assert record["metrics"][HELD_OUT]["n"] == 8
+    # a sweep knows the run by the same name
+    assert read_inputs(config(model, held_out=8, epochs=1, method="fine_tuning")).record_path(tmp_path / "out") == path
+    with np.load(path.with_suffix(".npz")) as probabilities:
+        assert {*probabilities} == {*record["metrics"]}
+        for name, metrics in record["metrics"].items():
+            assert probabilities[name].dtype == np.float16 and probabilities[name].shape[1] == 2
+            assert np.allclose(probabilities[name].astype(float).sum(axis=1), 1, atol=1e-2)
+            if "pairs" not in metrics:
+                assert len(probabilities[name]) == metrics["n"]
+
+
+# --- what is refused ---
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"task": "sentimnt"}, "task is 'sentimnt'; expected one of sentiment, nli, paraphrase"),
+        ({"sets": ("sst3",)}, "'sst3' is no evaluation set of sentiment from 'testbed'; expected one of testbed_sent"),
+        ({"splits": {"hans": "dev"}}, "'hans' is no evaluation set"),
+        ({"train_size": 65}, "train_size is 65, but testbed_sentiment_train has 64"),
+        ({"eval_max_length": 65}, r"eval_max_length is 65; .* reads at most 64 tokens"),
+        ({"max_length": 2}, r"max_length is 2; .* adds 2 tokens to every text"),
+        ({"accumulation": 3}, "batch_size 16 cannot be cut into 3 equal slices"),
+    ],
+)
+def test_bad_input_is_told_before_training(testbed, model, tmp_path, monkeypatch, changes, message):
+    monkeypatch.setattr(ObjectiveTrainer, "train", lambda self: pytest.fail("trained"))
+    with pytest.raises(UserError, match=message):
+        run(config(model, **changes), tmp_path / "out")
 
 
 # --- interrupted runs, in processes of their own ---
