@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from datasets import Dataset
 
-from mtlib.data.registry import DataSet, get_set
+from mtlib.data.registry import SETS, DataSet
 from mtlib.data.releases import pair_halves
 from mtlib.errors import UserError
 
@@ -29,7 +29,7 @@ def score(set_name: str, logits: np.ndarray, labels: np.ndarray, groups: Sequenc
 
     Raises `UserError` if a logit is not finite, a label is out of range or a pair is incomplete.
     """
-    data_set = get_set(set_name)
+    data_set = SETS[set_name]
     logits, labels, groups = np.asarray(logits, dtype=np.float64), np.asarray(labels), np.asarray(groups, dtype=str)
     _check(data_set, logits, labels)
     if data_set.folded:

@@ -13,13 +13,13 @@ from transformers import PreTrainedTokenizerBase
 
 from mtlib.contexts import evaluating, precision
 from mtlib.data.scoring import score_rows
+from mtlib.data.tables import TEXTS
 from mtlib.errors import UserError
 from mtlib.plm import SharedPLM
 from mtlib.runs.config import RunConfig
 from mtlib.runs.environment import quiet_libraries
 from mtlib.runs.inputs import read_inputs
 
-_TEXTS = ("text", "text_pair")
 _NOTHING = "N/A"  # a text that says nothing
 _BATCH = 32
 
@@ -57,7 +57,7 @@ def evaluate(config: RunConfig, report: Callable[[str], None] = lambda name: Non
     config, cloze = inputs.config, CLOZES[config.task]
     plm = SharedPLM.from_pretrained(config.model_path).to("cpu" if precision()["use_cpu"] else "cuda")
     mask = plm.tokenizer.mask_token
-    around = len(plm.tokenizer(cloze.template.format(**dict.fromkeys(_TEXTS, ""), mask=mask))["input_ids"])
+    around = len(plm.tokenizer(cloze.template.format(**dict.fromkeys(TEXTS, ""), mask=mask))["input_ids"])
     max_length = min(config.max_length, plm.longest - around)
 
     def scores(texts: list[dict]) -> Tensor:  # (n, answers)
@@ -69,8 +69,8 @@ def evaluate(config: RunConfig, report: Callable[[str], None] = lambda name: Non
     metrics = {}
     for name in config.sets:
         rows = inputs.datasets[name]
-        gap = scores(rows.select_columns([text for text in _TEXTS if text in rows.column_names]).to_list())
-        scorings = {"gap": gap, "calibrated": gap - scores([dict.fromkeys(_TEXTS, _NOTHING)])}
+        gap = scores(rows.select_columns([text for text in TEXTS if text in rows.column_names]).to_list())
+        scorings = {"gap": gap, "calibrated": gap - scores([dict.fromkeys(TEXTS, _NOTHING)])}
         metrics[name] = {scoring: score_rows(name, of.numpy(), rows) for scoring, of in scorings.items()}
         report(name)
     asked = {name: inputs.public[name] for name in ("task", "source", "model", "max_length")}
