@@ -9,8 +9,7 @@ from typer.core import TyperCommand
 from typer.main import get_command
 
 from mtlib.analysis.comparisons import Comparison
-from mtlib.cli import app
-from mtlib.cli.run import app as run_app
+from mtlib.cli import app, training
 from mtlib.method import LearningRates
 from mtlib.methods import METHODS
 from mtlib.paths import MINI_MODEL_DIR
@@ -65,7 +64,7 @@ def commands() -> dict[str, TyperCommand]:
     return (
         top
         | {f"data {name}": command for name, command in top["data"].commands.items()}
-        | {"run": get_command(run_app)}
+        | get_command(training.app).commands  # whose options are made from settings
     )
 
 
