@@ -1,67 +1,69 @@
 """What single examples say, where a run kept their probabilities: AUROC, and intervals over examples and seeds."""
 
-from functools import cache
+import json
+from collections import defaultdict
 
 import numpy as np
 import pandas
 from sklearn.metrics import roc_auc_score
 
+from mtlib.analysis.comparisons import Comparison
+from mtlib.analysis.intervals import FEWEST_SEEDS
 from mtlib.data.registry import get_set
 from mtlib.data.sources import load
+from mtlib.runs.inputs import HELD_OUT
+from mtlib.runs.probabilities import probabilities
 
 
-@cache
-def gold(set_name: str, source: str) -> pandas.DataFrame:
-    """The rows of a set: `label`, and in sets of pairs `pair` and `half` ("original" or "edited")."""
-    rows = load(set_name, source)
-    table = pandas.DataFrame({"label": rows["label"]})
-    if get_set(set_name).paired:
-        table[["pair", "half"]] = [group.rpartition(":")[::2] for group in rows["group"]]
-    return table
-
-
-def areas(chances: np.ndarray, rows: pandas.DataFrame) -> dict[str, float]:
-    """Areas under the ROC curve in per cent, of each label against the rest.
+def of_examples(comparison: Comparison, source: str, draws: int = 1000) -> dict[str, list[dict]]:
+    """What needs the test sets, as data that does without them: `Comparison.examples`.
 
     Args:
-        chances: each label's probability `(n, num_labels)`.
-        rows: of the set, as `gold` has them.
+        comparison: whose runs count.
+        source: where the test sets lie: "testbed", "hub" or a folder of releases.
+        draws: of the bootstrap.
 
     Returns:
-        `auroc`; in sets of pairs that of the edited halves, and `auroc_original` and `auroc_both`.
+        `auroc`, by run and set in per cent: of each label against the rest; in sets of pairs that of the edited halves,
+        with `auroc_original` and `auroc_both`. `bootstrap`, by set and arm: the difference to the base in points, with
+        its 95 % interval, over items and seeds, of accuracy (of edited halves) and of both halves.
     """
-    if "half" not in rows:
-        return {"auroc": _area(chances, rows["label"])}
-    parts = {
-        "auroc": rows["half"] == "edited",
-        "auroc_original": rows["half"] == "original",
-        "auroc_both": rows["half"] != "",
-    }
-    return {name: _area(chances[part.to_numpy()], rows["label"][part]) for name, part in parts.items()}
+    areas, right = [], defaultdict(dict)
+    for arm, record in comparison.runs:
+        config = record["config"]
+        for name, chances in probabilities(record["identity"], comparison.paths).items():
+            if name == HELD_OUT:
+                continue
+            rows = _gold(name, source)
+            areas.append({"identity": record["identity"], "set": name} | _areas(chances, rows))
+            for measure in ("accuracy", "both"):
+                row = (measure, name, *(config.get(by) for by in comparison.by))
+                right[row].setdefault(arm, {})[config["seed"]] = _right(name, chances, rows, measure)
+    lines = []
+    for (measure, name, *values), by_arm in sorted(right.items(), key=lambda item: item[0][0]):
+        by = {"base": comparison.base, **dict(zip(comparison.by, values, strict=True)), "set": name}
+        for arm in [arm for arm in by_arm if arm != comparison.base and comparison.base in by_arm]:
+            first, second = by_arm[arm], by_arm[comparison.base]
+            if comparison.paired:
+                first, second = ({seed: of[seed] for seed in sorted({*first} & {*second})} for of in (first, second))
+            if (n := min(len(first), len(second))) >= FEWEST_SEEDS:
+                first, second = (np.stack([*of.values()]) for of in (first, second))
+                shift = bootstrap(first, second, comparison.paired, draws)
+                found = dict(zip(("mean", "low", "high"), shift, strict=True))
+                lines.append({"arm": arm, **by, "n": n, "items": first.shape[1], **found, "measure": measure})
+    tables = {"auroc": pandas.DataFrame(areas), "bootstrap": pandas.DataFrame(lines)}
+    return {name: json.loads(table.round(3).to_json(orient="records")) for name, table in tables.items()}
 
 
-def right(set_name: str, chances: np.ndarray, rows: pandas.DataFrame, measure: str = "accuracy") -> np.ndarray:
-    """How right each item is, from 0 to 1 `(items,)`: an example, in sets of pairs its edited half or "both" halves."""
-    answers = chances.argmax(axis=1)
-    hits = ((answers != 0) if get_set(set_name).folded else answers) == rows["label"].to_numpy()
-    if "pair" not in rows:
-        return hits.astype(float)
-    halves = rows.assign(hit=hits.astype(float)).pivot(index="pair", columns="half", values="hit").sort_index()
-    return (halves["edited"] if measure == "accuracy" else halves.mean(axis="columns")).to_numpy()
-
-
-def bootstrap(
-    first: np.ndarray, second: np.ndarray, paired: bool, draws: int = 1000, seed: int = 0
-) -> tuple[float, float, float]:
+def bootstrap(first: np.ndarray, second: np.ndarray, paired: bool, draws: int = 1000) -> tuple[float, float, float]:
     """(mean, low, high) of a difference in points with its 95 % interval, over items and seeds drawn with replacement.
 
     Args:
         first, second: how right each item is `(seeds, items)`, on the same items in the same order.
         paired: the rows of both are of the same seeds, which are then drawn together.
         draws: from which the percentiles are taken.
-        seed: of the draws.
     """
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(0)
 
     def weights(n: int) -> np.ndarray:
         return generator.multinomial(n, np.full(n, 1 / n), size=draws) / n  # (draws, n)
@@ -75,9 +77,36 @@ def bootstrap(
     return 100 * (first.mean() - second.mean()), float(low), float(high)
 
 
+def _gold(set_name: str, source: str) -> pandas.DataFrame:
+    """The rows of a set: `label`, and in sets of pairs `pair` and `half` ("original" or "edited")."""
+    rows = load(set_name, source)
+    table = pandas.DataFrame({"label": rows["label"]})
+    if get_set(set_name).paired:
+        table[["pair", "half"]] = [group.rpartition(":")[::2] for group in rows["group"]]
+    return table
+
+
+def _areas(chances: np.ndarray, rows: pandas.DataFrame) -> dict[str, float]:
+    if "half" not in rows:
+        return {"auroc": _area(chances, rows["label"])}
+    edited = (rows["half"] == "edited").to_numpy()
+    parts = {"auroc": edited, "auroc_original": ~edited, "auroc_both": edited | True}
+    return {name: _area(chances[part], rows["label"][part]) for name, part in parts.items()}
+
+
 def _area(chances: np.ndarray, labels: pandas.Series) -> float:
     if chances.shape[1] == 2:
         return 100 * roc_auc_score(labels, chances[:, 1])
     shares = chances.astype(float)
     shares /= shares.sum(axis=1, keepdims=True)  # float16 is not exact
     return 100 * roc_auc_score(labels, shares, multi_class="ovr", labels=range(chances.shape[1]))
+
+
+def _right(set_name: str, chances: np.ndarray, rows: pandas.DataFrame, measure: str) -> np.ndarray:
+    """How right each item is, from 0 to 1 `(items,)`: an example, in sets of pairs its edited half or "both" halves."""
+    answers = chances.argmax(axis=1)
+    hits = ((answers != 0) if get_set(set_name).folded else answers) == rows["label"].to_numpy()
+    if "pair" not in rows:
+        return hits.astype(float)
+    halves = rows.assign(hit=hits.astype(float)).pivot(index="pair", columns="half", values="hit").sort_index()
+    return (halves["edited"] if measure == "accuracy" else halves.mean(axis="columns")).to_numpy()

@@ -1,6 +1,7 @@
 """Records of any runs as one tidy table, and the plain table of methods and sets."""
 
 import itertools
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from statistics import fmean
 
@@ -10,11 +11,12 @@ from mtlib.data.tasks import get_task, kind
 from mtlib.errors import UserError
 from mtlib.methods import METHODS
 from mtlib.methods.bias_models import bias_for
+from mtlib.runs.config import RunConfig
 from mtlib.runs.inputs import HELD_OUT
 
 MEASURES = ("accuracy", "original", "both", "consistency", "balanced", "positive")  # in per cent; see `frame`
 _HEADING = ["task", "source", "model"]
-_NOT_OF_AN_ARM = (*_HEADING, "seed", "sets", "splits")
+_NOT_OF_AN_ARM = (*_HEADING, "method", "seed", "sets", "splits", "settings")
 
 
 def frame(records: Iterable[dict], arms: Sequence[str] | None = None) -> pandas.DataFrame:
@@ -25,19 +27,19 @@ def frame(records: Iterable[dict], arms: Sequence[str] | None = None) -> pandas.
         arms: the name of each run's arm; default its method and the settings that tell it from others of that method.
 
     Columns: `arm`, the run's settings, `rates` in words, `set`, `kind` ("id" or "ood"); in per cent `accuracy` and
-    `majority` (the best constant answer's), `balanced` (mean over the gold labels) and `guess` (what guessing has of
-    it); of sets of pairs, whose accuracy is on the edited halves, `original`, `both` (all halves) and `consistency`
-    (both right); in sentiment `positive`, the share of these answers among those that `accuracy` counts; `correct` of
-    `n`; `steps`, `seconds` of training, `memory_mb`; `identity`.
+    `majority` (the best constant answer's), `balanced` (mean over the gold labels); of sets of pairs, whose accuracy is
+    on the edited halves, `original`, `both` (all halves) and `consistency` (both right); in sentiment `positive`, the
+    share of these answers among those that `accuracy` counts; `correct` of `n`; `steps`, `seconds` of training,
+    `memory_mb`; `identity`.
     """
     records = list(records)
     lines = [
-        _run(arm, record) | {"set": name, "kind": kind_of(name)} | measures(metrics)
+        _run(arm, record) | {"set": name, "kind": "id" if name == HELD_OUT else kind(name)} | measures(metrics)
         for arm, record in zip(arms or _names(records), records, strict=True)
         for name, metrics in record["metrics"].items()
     ]
     table = pandas.DataFrame(lines)
-    every = ("arm", *_HEADING, "seed", "set", "kind", "rates", *MEASURES, "majority", "guess")
+    every = ("arm", *_HEADING, "seed", "set", "kind", "rates", *MEASURES, "majority")
     return table.assign(**{name: None for name in every if name not in table})
 
 
@@ -47,11 +49,10 @@ def plain_tables(scores: pandas.DataFrame) -> dict[str, pandas.DataFrame]:
         raise UserError("no run records found; make some with `python -m mtlib run --out FOLDER`.")
     tables = {}
     for heading, here in scores.groupby(_HEADING):
-        columns, rows = cells(here, ("accuracy", "original", "consistency")), []
-        for arm, runs in here.groupby("arm", sort=False):
-            texts = {title: _spread(values[values.index.isin(runs.index)]) for title, values in columns.items()}
-            rows.append({"arm": arm, "seeds": runs["seed"].nunique()} | texts)
-        tables[" · ".join(heading)] = pandas.DataFrame(rows)
+        table = here.groupby("arm", sort=False)["seed"].nunique().rename("seeds").to_frame()
+        for title, values in cells(here, ("accuracy", "original", "consistency")).items():
+            table[title] = values.groupby(here["arm"]).agg(_spread)
+        tables[" · ".join(heading)] = table.fillna("not run").reset_index()
     return tables
 
 
@@ -82,14 +83,19 @@ def told(config: dict) -> dict:
     }
 
 
-def kind_of(set_name: str) -> str:
-    """ "id" or "ood"; training examples that were held out are in distribution."""
-    return "id" if set_name == HELD_OUT else kind(set_name)
-
-
-def differing(configs: Sequence[dict]) -> list[str]:
-    """The settings in which runs differ."""
-    return _differing([_settings(config) for config in configs])
+def measures(metrics: dict) -> dict:
+    """What a run scored on a set, in per cent, and the counts; see `frame`."""
+    labels = metrics.get("per_label", {})
+    shares = {name: metrics.get(name) for name in ("accuracy", "majority", "original", "consistency")}
+    if labels:
+        shares["balanced"] = fmean(of_label["accuracy"] for of_label in labels.values())
+    if labels.keys() == {"positive", "negative"}:
+        wrong = labels["negative"]["n"] - labels["negative"]["correct"]
+        shares["positive"] = (labels["positive"]["correct"] + wrong) / metrics["n"]
+    if "pairs" in metrics:
+        shares["both"] = (metrics["original_correct"] + metrics["correct"]) / (2 * metrics["pairs"])
+    in_per_cent = {name: None if share is None else 100 * share for name, share in shares.items()}
+    return in_per_cent | {"correct": metrics.get("correct"), "n": metrics.get("n")}
 
 
 def _run(arm: str, record: dict) -> dict:
@@ -106,57 +112,20 @@ def _run(arm: str, record: dict) -> dict:
     }
 
 
-def measures(metrics: dict) -> dict:
-    """What a run scored on a set, in per cent, and the counts; see `frame`."""
-    by_label = [of_label["accuracy"] for of_label in metrics.get("per_label", {}).values()]
-    shares = {name: metrics.get(name) for name in ("accuracy", "majority", "original", "consistency")}
-    if by_label:
-        shares |= {"balanced": fmean(by_label), "guess": 1 / len(by_label)}
-    if (labels := metrics.get("per_label", {})).keys() == {"positive", "negative"}:
-        wrong = labels["negative"]["n"] - labels["negative"]["correct"]
-        shares["positive"] = (labels["positive"]["correct"] + wrong) / metrics["n"]
-    if "pairs" in metrics:
-        shares["both"] = (metrics["original_correct"] + metrics["correct"]) / (2 * metrics["pairs"])
-    in_per_cent = {name: None if share is None else 100 * share for name, share in shares.items()}
-    return in_per_cent | {"correct": metrics.get("correct"), "n": metrics.get("n")}
-
-
 def _names(records: Sequence[dict]) -> list[str]:
-    """The method of each run and, in brackets, the settings in which runs of that method differ.
-
-    Learning rates only where nothing else tells the runs of a seed apart.
-    """
-    keys = [tuple(record["config"][name] for name in (*_HEADING, "method")) for record in records]
-    settings, telling = [_settings(record["config"]) for record in records], {}
-    for key in {*keys}:
-        like = [own for own, other in zip(settings, keys, strict=True) if other == key]
-        names = _differing(like)
-        without = [name for name in names if not name.endswith("learning_rate")]
-        telling[key] = without if _distinct(like, without) == _distinct(like, names) else names
-    found = []
-    for key, own in zip(keys, settings, strict=True):
-        words = [f"{name} {'all' if own[name] is None else own[name]}" for name in telling[key] if name in own]
-        found.append(f"{key[-1]} ({', '.join(words)})" if words else key[-1])
-    return found
-
-
-def _differing(settings: Sequence[dict]) -> list[str]:
-    every = dict.fromkeys(name for of_run in settings for name in of_run)
-    return [name for name in every if _distinct(settings, [name]) > 1]
-
-
-def _settings(config: dict) -> dict:
-    """What tells runs of one method apart: what every run has, and what the method reads where it is no default."""
-    read = METHODS[config["method"]].reads if config["method"] in METHODS else ()
-    left_out = {name for name in read if not name.endswith("learning_rate")} | {*_NOT_OF_AN_ARM}
-    return {name: value for name, value in config.items() if name not in left_out} | told(config)
-
-
-def _distinct(settings: Sequence[dict], names: Sequence[str]) -> int:
-    return len({tuple(str(of_run.get(name)) for name in names) for of_run in settings})
+    """The method of each run and, in brackets, the settings in which runs of that method differ."""
+    names, alike = [""] * len(records), defaultdict(dict)
+    for row, config in enumerate(record["config"] for record in records):
+        settings = {name: config.get(name) for name in RunConfig.model_fields if name not in _NOT_OF_AN_ARM}
+        alike[*(config[name] for name in (*_HEADING, "method"))][row] = settings | told(config)
+    for (*_, method), runs in alike.items():
+        every = dict.fromkeys(name for settings in runs.values() for name in settings)
+        varying = [name for name in every if len({str(settings.get(name)) for settings in runs.values()}) > 1]
+        for row, own in runs.items():
+            words = [f"{name} {'all' if own[name] is None else own[name]}" for name in varying if name in own]
+            names[row] = f"{method} ({', '.join(words)})" if words else method
+    return names
 
 
 def _spread(values: pandas.Series) -> str:
-    if values.empty:
-        return "not run"
     return f"{values.mean():.2f}" + (f" ± {values.std():.2f}" if len(values) > 1 else "")

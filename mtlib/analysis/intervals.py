@@ -82,8 +82,3 @@ def t_interval(values: Sequence[float], level: float = 0.95) -> tuple[float, flo
     mean = fmean(values)
     half = float(stats.t.ppf((1 + level) / 2, len(values) - 1) * stats.sem(values))
     return mean, mean - half, mean + half
-
-
-def wilson(correct: int, n: int) -> tuple[float, float]:
-    """The 95 % Wilson score interval of a share."""
-    return tuple(stats.binomtest(int(correct), int(n)).proportion_ci(0.95, method="wilson"))

@@ -36,7 +36,7 @@ def tables(
     """Accuracy of each arm on each set, differences to the base with their intervals, and what they say."""
     import pandas
 
-    from mtlib.analysis import claims, comparisons
+    from mtlib.analysis import claims, comparisons, examples
     from mtlib.runs.records import read_records
 
     if every:
@@ -49,9 +49,9 @@ def tables(
                 claims.table(), form, "Mask-tuning against the other rows of the paper's Tables I and III, in points"
             )
         for name in [name for name in names or comparisons.names() if name != "claims"]:
-            comparison = comparisons.load(name, records or (), source)
+            comparison = comparisons.load(name, records or ())
             if source is not None:
-                print(json.dumps(comparison.of_examples()))
+                print(json.dumps(examples.of_examples(comparison, source)))
             elif names or all(path.exists() for path in comparison.paths):
                 _print_comparison(comparison, form)
 

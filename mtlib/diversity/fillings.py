@@ -1,9 +1,9 @@
 """What masked tokens turn into while a model trains: a row for each masked place (Section V of arXiv 2307.10457).
 
 The rows are of what the model predicted in its own training steps, dropout included: the training loop is
-`ObjectiveTrainer`'s, and the objective notes what it fills in. Masks depend on `(seed, step)` and the order of the data
-on `(seed, epoch)` alone, so that two objectives trained with one seed, data set and batch size are asked about the same
-places.
+`ObjectiveTrainer`'s, and the objective notes what it fills in. Masks depend on `(seed, epoch, example)` and the order
+of the data on `(seed, epoch)` alone, so that two objectives trained with one seed, data set and batch size are asked
+about the same places.
 """
 
 import copy
@@ -15,11 +15,14 @@ from datasets import Dataset
 from transformers import PrinterCallback
 
 from mtlib.contexts import precision
-from mtlib.marking import continues_word
 from mtlib.objectives import MaskedLM, MaskTuning
 from mtlib.plm import SharedPLM
 from mtlib.tokens import text_reader
 from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer
+
+COLUMNS = (
+    "epoch", "uid", "part", "position", "original_token", "predicted_token", "unk", "text", "start", "end", "predicted"
+)  # fmt: skip
 
 
 def record_fillings(
@@ -39,7 +42,7 @@ def record_fillings(
         `epoch` (from 1), `uid`, `part` ("text" or "text_pair": the sentence the place is in), `position` (in the
         example's token ids), `original_token` and `predicted_token` (vocabulary entries), `unk` (the prediction is the
         unknown token), `text` (that sentence, original), `start` and `end` (the masked token's place in it, in
-        characters, with the blank before it), `predicted` (what stands there after the filling).
+        characters), `predicted` (the filling in letters).
     """
     read = text_reader(plm.tokenizer)
     encodings = [_encode(read, example, max_length) for example in examples]
@@ -52,47 +55,11 @@ def record_fillings(
         trainer = ObjectiveTrainer(plm, recorder, settings, data)
         trainer.remove_callback(PrinterCallback)
         trainer.train()
-    continues = continues_word(plm.tokenizer).tolist()
-    names = ["epoch", "uid", "part", "position", "original_token", "predicted_token", "unk", "text", "start", "end"]
     rows = [
-        _row(plm.tokenizer, continues, examples[row], encodings[row], epoch, position, predicted_id)
+        (epoch, *_row(plm.tokenizer, examples[row], encodings[row], position, predicted_id))
         for epoch, row, position, predicted_id in recorder.fillings
     ]
-    return pandas.DataFrame(rows, columns=[*names, "predicted"])
-
-
-def marked_text(row) -> str:
-    """The sentence of a row with the filling between ⟦ and ⟧, the blank before it inside."""
-    return f"{row.text[: row.start]}⟦{row.predicted}⟧{row.text[row.end :]}"
-
-
-def rendered(
-    tokenizer, continues: list[bool], text: str, start: int, end: int, filler_id: int, next_continues: bool
-) -> tuple[int, str]:
-    """A vocabulary entry as it reads at one place of a text: the place's start (its blank included), and the string.
-
-    A piece that continues a word is glued to what stands before; one that begins a word gets a blank where the masked
-    one had one, or where two words would run together. Where the tokenizer lower-cases, a word in place of a
-    capitalised one is capitalised, which no entry of such a vocabulary could be.
-
-    Args:
-        continues: by vocabulary entry, from `marking.continues_word`.
-        start, end: the masked token's characters in `text`.
-        next_continues: the token after the place goes on with the same word.
-    """
-    surface, glued = tokenizer.decode([filler_id]).strip(), continues[filler_id]
-    if glued and len(surface) > 2:
-        surface = surface.removeprefix("##")
-    lower_cases = tokenizer.tokenize("A") == tokenizer.tokenize("a")
-    if lower_cases and text[start:end][:1].isupper() and surface.islower() and not glued:
-        surface = surface.capitalize()
-    place = len(text[:start].rstrip())
-    before, after = text[:place], text[end:]
-    if before and not glued and (place < start or (before[-1].isalnum() and surface[:1].isalnum())):
-        surface = " " + surface
-    if after[:1].isalnum() and surface[-1:].isalnum() and not next_continues:
-        surface += " "
-    return place, surface
+    return pandas.DataFrame(rows, columns=COLUMNS)
 
 
 class _Recording:
@@ -127,14 +94,9 @@ def _encode(tokenizer, example: dict, max_length: int) -> dict:
     return {**inputs, "offsets": encoded["offset_mapping"], "parts": encoded.sequence_ids(0)}
 
 
-def _row(tokenizer, continues, example: dict, encoding: dict, epoch: int, position: int, predicted_id: int) -> tuple:
-    ids, parts = encoding["input_ids"], encoding["parts"]
-    part = ("text", "text_pair")[parts[position]]
-    text, (start, end), after = example[part], encoding["offsets"][position], position + 1
-    next_continues = after < len(ids) and continues[ids[after]] and parts[after] == parts[position]
-    start, surface = rendered(tokenizer, continues, text, start, end, predicted_id, next_continues)
-    original, predicted = tokenizer.convert_ids_to_tokens([ids[position], predicted_id])
-    return (
-        epoch, example["uid"], part, position, original, predicted, predicted_id == tokenizer.unk_token_id, text, start,
-        end, text[start:end] if original == predicted else surface,
-    )  # fmt: skip
+def _row(tokenizer, example: dict, encoding: dict, position: int, predicted_id: int) -> tuple:
+    part, (start, end) = ("text", "text_pair")[encoding["parts"][position]], encoding["offsets"][position]
+    start = end - len(example[part][start:end].lstrip())  # byte-level tokenizers count the blank before a word in
+    tokens = tokenizer.convert_ids_to_tokens([encoding["input_ids"][position], predicted_id])
+    unk, predicted = predicted_id == tokenizer.unk_token_id, tokenizer.decode([predicted_id]).strip()
+    return (example["uid"], part, position, *tokens, unk, example[part], start, end, predicted.removeprefix("##"))

@@ -5,8 +5,8 @@ Policies that count or learn do so on the whole training set, as in a run, howev
 
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pandas
@@ -65,17 +65,18 @@ def describe(
     config = configure(task, "fine_tuning", source=source, model=model, train_size=train_size, sets=sets).resolved()
     plm, maskings = _checked(config, names, spacy_pipeline)
     train = read_inputs(config).datasets["train"]
-    whole = CountTokens()(plm, with_texts(plm, train, config.max_length)).examples
-    marked, lines = mark(plm, whole.select(rows := drawn_rows(len(train), size))), {}
+    keep = [name for name in ("text", "text_pair", "uid", "group") if name in train.column_names]
+    whole = CountTokens()(plm, tokenise(train, plm.tokenizer, config.max_length, keep=keep)).examples
+    tokens, lines = mark(plm, whole.select(rows := drawn_rows(len(train), size))), {}
     for name, masking in maskings.items():
         for preparer in masking.preparers() if masking.columns.keys() - {*whole.column_names} else ():
             whole = preparer.reading_from(source)(plm, whole, seed).examples
         drawn = DrawMasks(masking)(plm, whole.select(rows), seed + zlib.crc32(name.encode())).examples
-        lines[name] = what_is_masked(flat(drawn["mask"]), marked)
+        lines[name] = what_is_masked(tokens, _flat(drawn["mask"]) > 0)
         report(name)
     return {
         "task": task, "source": config.public()["source"], "model": config.public()["model"], "examples": len(rows),
-        "seed": seed, "all_tokens": what_is_masked(marked.ordinary, marked), "policies": lines,
+        "seed": seed, "all_tokens": what_is_masked(tokens, tokens["ordinary"]), "policies": lines,
     }  # fmt: skip
 
 
@@ -108,85 +109,55 @@ def table(description: Mapping) -> pandas.DataFrame:
     return 100 * pandas.DataFrame.from_dict(lines, orient="index").astype(float).dropna(axis="columns", how="all")
 
 
-class Marked(NamedTuple):
-    """What is known about the tokens of some examples, one entry for each token of all of them.
+def mark(plm: SharedPLM, examples: Dataset) -> pandas.DataFrame:
+    """What is known about the tokens of tokenised examples, counted by `CountTokens` in the whole training set.
 
-    What carries the shortcut and what decides the label is known on the testbed alone; None on other data.
+    A line for each token: `row`, its example; `part_of_speech`, its number in PARTS_OF_SPEECH (from 1; 0: punctuation);
+    `frequency`, its place in BANDS; `ordinary`, whether it is no special token. On the testbed also whether it carries
+    the `shortcut`, and whether it decides the label, as a `cause`.
     """
-
-    examples: Dataset
-    row: np.ndarray  # (n_tokens,): the example that a token belongs to
-    shortcut: np.ndarray | None  # (n_tokens,) bool
-    cause: np.ndarray | None  # (n_tokens,) bool
-    part_of_speech: np.ndarray  # (n_tokens,): 0 is punctuation, else see PARTS_OF_SPEECH
-    band: np.ndarray  # (n_tokens,): by frequency, see BANDS
-    ordinary: np.ndarray  # (n_tokens,) bool: no special token
-
-
-def with_texts(plm: SharedPLM, train: Dataset, max_length: int = 128) -> Dataset:
-    """A training set tokenised, with all that preparers of policies read."""
-    keep = [name for name in ("text", "text_pair", "uid", "group") if name in train.column_names]
-    return tokenise(train, plm.tokenizer, max_length, keep=keep)
-
-
-def mark(plm: SharedPLM, examples: Dataset) -> Marked:
-    """Mark the tokens of examples of `with_texts`, counted by `CountTokens` in the whole training set."""
     known = "uid" in examples.column_names and all(map(of_testbed, examples["uid"]))
     for preparer in (MarkPartsOfSpeech(), *((MarkShortcut(), MarkCause()) if known else ())):
         examples = preparer(plm, examples).examples
-    return Marked(
-        examples,
-        np.repeat(np.arange(len(examples)), list(map(len, examples["input_ids"]))),
-        flat(examples["known_shortcut"]) > 0 if known else None,
-        flat(examples["known_cause"]) > 0 if known else None,
-        flat(examples["part_of_speech"]),
-        np.searchsorted(list(BANDS.values()), flat(examples["token_counts"]), side="right") - 1,
-        ~np.isin(flat(examples["input_ids"]), special_tokens(plm.tokenizer)),
-    )
+    ids = _flat(examples["input_ids"])
+    return pandas.DataFrame({
+        "row": np.repeat(np.arange(len(examples)), list(map(len, examples["input_ids"]))),
+        "part_of_speech": _flat(examples["part_of_speech"]),
+        "frequency": np.searchsorted(list(BANDS.values()), _flat(examples["token_counts"]), side="right") - 1,
+        "ordinary": ~np.isin(ids, special_tokens(plm.tokenizer)),
+        **({name: _flat(examples[f"known_{name}"]) > 0 for name in ("shortcut", "cause")} if known else {}),
+    })  # fmt: skip
 
 
-def what_is_masked(mask: np.ndarray, marked: Marked) -> dict:
-    """How much a mask `(n_tokens,)` covers, of which kinds of word, and how often it touches what."""
-    marks = {"touches_shortcut": marked.shortcut, "touches_cause": marked.cause}
-    return {
-        "tokens_masked": _share(mask[marked.ordinary]),
-        **{name: touch(mask, flags, marked.row) for name, flags in marks.items() if flags is not None},
-        "part_of_speech": _shares(marked.part_of_speech[mask], ("punctuation", *PARTS_OF_SPEECH)),
-        "frequency": _shares(marked.band[mask], tuple(BANDS)),
-    }
+def what_is_masked(tokens: pandas.DataFrame, mask: Sequence[bool]) -> dict:
+    """How much a mask `(n_tokens,)` covers of `mark`'s tokens, of which kinds, and how often it touches what.
 
-
-def touch(mask: np.ndarray, marks: np.ndarray, row: np.ndarray) -> dict:
-    """How much of the marked tokens is masked, all three `(n_tokens,)`.
-
-    Returns:
-        `examples`, how many have a marked token; the shares of these in which `any` and in which `all` marked tokens
-        are masked; and the share of the marked `tokens`.
+    Of the tokens that carry the shortcut, and of those that decide: `examples`, how many have one; the shares of these
+    in which `any` and in which `all` of them are masked; and the share of these `tokens`. None: of nothing.
     """
-    marked = np.bincount(row[marks], minlength=row.max() + 1)  # (n,)
-    masked = np.bincount(row[marks & mask], minlength=row.max() + 1)
-    have = marked > 0
+    tokens = tokens.assign(mask=np.asarray(mask))
+    masked, touched = tokens[tokens["mask"]], {}
+    for name in (name for name in ("shortcut", "cause") if name in tokens):
+        marked = tokens[tokens[name]].groupby("row")["mask"]
+        shares = {"any": marked.any(), "all": marked.all(), "tokens": tokens["mask"][tokens[name]]}
+        touched[f"touches_{name}"] = {"examples": len(marked)} | {of: _share(flags) for of, flags in shares.items()}
+    parts = ("punctuation", *PARTS_OF_SPEECH)
     return {
-        "examples": int(have.sum()),
-        "any": _share(masked[have] > 0),
-        "all": _share(masked[have] == marked[have]),
-        "tokens": _share(mask[marks]),
+        "tokens_masked": _share(tokens["mask"][tokens["ordinary"]]),
+        **touched,
+        "part_of_speech": {part: _share(masked["part_of_speech"] == number) for number, part in enumerate(parts)},
+        "frequency": {band: _share(masked["frequency"] == number) for number, band in enumerate(BANDS)},
     }
 
 
-def flat(rows: Iterable[Sequence]) -> np.ndarray:
+def _flat(rows: Iterable[Sequence]) -> np.ndarray:
     """The tokens' numbers of all examples, one after the other: `(n_tokens,)`."""
-    return np.concatenate([np.asarray(row) for row in rows])
+    return np.array([*chain.from_iterable(rows)])
 
 
-def _shares(numbers: np.ndarray, names: Sequence[str]) -> dict[str, float | None]:
-    """The share of each number, by its name."""
-    return {name: _share(numbers == number) for number, name in enumerate(names)}
-
-
-def _share(flags: np.ndarray) -> float | None:
+def _share(flags: pandas.Series) -> float | None:
     """The share of True to four digits; None of nothing."""
-    return round(float(np.mean(flags)), 4) if len(flags) else None
+    return round(float(flags.mean()), 4) if len(flags) else None
 
 
 def _checked(

@@ -4,18 +4,13 @@ import pandas
 import pytest
 from scipy import stats
 
-from mtlib.analysis.intervals import Difference, claim, difference, t_interval, verdict, wilson
+from mtlib.analysis.intervals import Difference, claim, difference, t_interval, verdict
 
 
 def test_t_interval_is_scipys():
     values = [1.0, 2.0, 4.0, 4.5]
     mean, low, high = t_interval(values, 0.9)
     assert (low, high) == pytest.approx(stats.t.interval(0.9, 3, mean, stats.sem(values)))
-
-
-def test_wilson_by_hand():
-    # 5 of 10, z = 1.96: centre 1/2, half width z * (0.025 + z^2 / 400)^0.5 / (1 + z^2 / 10)
-    assert wilson(5, 10) == pytest.approx((0.2366, 0.7634), abs=1e-4)
 
 
 def test_seeds_that_only_one_arm_has_do_not_count():

@@ -8,14 +8,12 @@ import torch
 from datasets import Dataset
 
 from mtlib.diversity import two_trainings
-from mtlib.diversity.fillings import record_fillings, rendered
-from mtlib.marking import continues_word
+from mtlib.diversity.fillings import COLUMNS, record_fillings
 from mtlib.masking import BernoulliMasking, ExactMasking
 from mtlib.objectives import MaskedLM, MaskTuning
 from mtlib.paths import DATA_DIR
 from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer
-from tests.conftest import SENTENCES, make_batch, make_plm, make_tokenizer
-from tests.diversity.test_categories import ROW, make_rows
+from tests.conftest import SENTENCES, make_batch, make_plm
 
 PLAIN, TUNING = MaskedLM(ExactMasking(0.3)), MaskTuning(0.6, ExactMasking(0.3))
 SETTINGS = {"num_train_epochs": 3, "per_device_train_batch_size": 4, "learning_rate": 1e-2, "seed": 3}
@@ -54,9 +52,8 @@ def test_fields_of_a_row_fit_one_another(recorded):
     assert {*of_pairs["part"]} == {"text", "text_pair"}
     assert all(row.text == texts[row.uid][row.part] for row in of_pairs.itertuples())
     for row in pandas.concat([*recorded.values(), of_pairs]).itertuples():
-        assert row.text[row.start : row.end].strip() == row.original_token.removeprefix("##")
-        if row.predicted_token == row.original_token:
-            assert row.predicted == row.text[row.start : row.end]
+        assert row.text[row.start : row.end] == row.original_token.removeprefix("##")
+        assert row.predicted == row.predicted_token.removeprefix("##")
         assert row.unk == (row.predicted_token == "[UNK]")
 
 
@@ -90,29 +87,7 @@ def test_recording_changes_no_training_step(tmp_path):
 
 def test_nothing_masked_makes_no_rows():
     nothing = record_fillings(make_plm(), MaskedLM(BernoulliMasking(0.0)), make_examples(4), **SETTINGS)
-    assert nothing.empty and list(nothing) == list(ROW)
-
-
-def test_what_a_filling_reads_like():
-    tokenizer = make_tokenizer()
-    continues = continues_word(tokenizer).tolist()
-
-    def shown(text: str, start: int, end: int, token: str, next_continues: bool = False) -> str:
-        token_id = tokenizer.convert_tokens_to_ids(token)
-        place, filler = rendered(tokenizer, continues, text, start, end, token_id, next_continues)
-        return text[:place] + filler + text[end:]
-
-    assert shown("the film is good", 4, 8, "plot") == "the plot is good"
-    assert shown("The film", 0, 3, "a") == "A film"
-    tokenizer.backend_tokenizer.normalizer = None  # it now tells case apart, so what it fills in stands as it is
-    assert shown("The film", 0, 3, "a") == "a film"
-    tokenizer = make_tokenizer()
-    assert shown("a film", 2, 6, "##ly") == "aly"
-    assert shown("slowly boring", 4, 6, "story") == "slow story boring"
-    assert shown("slowly boring", 0, 4, "good", next_continues=True) == "goodly boring"
-    assert shown("good.", 4, 5, "and") == "good and"
-    assert shown("don't", 3, 4, "and") == "don and t"
-    assert shown("the film is good", 4, 8, "[UNK]") == "the [UNK] is good"
+    assert nothing.empty and list(nothing) == list(COLUMNS)
 
 
 def test_two_trainings_counted_and_kept(tmp_path, monkeypatch):
@@ -140,9 +115,26 @@ def test_shipped_counts_are_read_as_those_that_the_command_writes(name):
     assert frame["same"].tolist() == pytest.approx(same)  # of 200 examples in three epochs
 
 
+def make_rows(*changes: dict) -> pandas.DataFrame:
+    """A row of fillings for each of `changes`, which say what differs from the first."""
+    row = {"epoch": 1, "uid": "a", "original_token": "film", "predicted_token": "plot", "unk": False,
+           "text": "The film is good", "start": 4, "end": 8, "predicted": "plot"}  # fmt: skip
+    return pandas.DataFrame([row | change for change in changes])
+
+
+def test_an_example_is_what_its_gravest_place_is():
+    same, unk = {"predicted_token": "film"}, {"predicted_token": "[UNK]", "unk": True}
+    rows = make_rows(same, {}, {"uid": "b"} | same, {"uid": "c"}, {"uid": "c"} | unk, {"epoch": 2} | same)
+    assert two_trainings._counts(rows) == {
+        "tokens": {1: {"n": 5, "changed": 3, "unk": 1}, 2: {"n": 1, "changed": 0, "unk": 0}},
+        "examples": {"same": 2, "changed": 1, "unk": 1},
+        "examples_over_epochs": {"same": 1, "changed": 1, "unk": 1},
+    }
+
+
 def test_places_filled_differently():
-    plain, tuned = make_rows({}, {}), make_rows({}, {"predicted_token": "end", "predicted": " end"})
+    plain, tuned = make_rows({}, {}), make_rows({}, {"predicted_token": "end", "predicted": "end"})
     arms = {"plain_mlm": plain, "mask_tuning": tuned}
-    (shown,) = two_trainings.filled_differently(arms, ROW["epoch"]).to_dict(orient="records")
-    assert shown == {"original": "film", "plain_mlm": "The⟦ plot⟧ is good", "mask_tuning": "The⟦ end⟧ is good"}
-    assert two_trainings.filled_differently(arms, ROW["epoch"] + 1).empty
+    (shown,) = two_trainings.filled_differently(arms, epoch=1).to_dict(orient="records")
+    assert shown == {"original": "film", "plain_mlm": "The ⟦plot⟧ is good", "mask_tuning": "The ⟦end⟧ is good"}
+    assert two_trainings.filled_differently(arms, epoch=2).empty

@@ -3,18 +3,11 @@
 import json
 
 import numpy as np
+import pandas
 import pytest
 
 from mtlib.diversity import masks_of_policies
-from mtlib.diversity.masks_of_policies import (
-    DEFAULT,
-    Marked,
-    default_policies,
-    describe,
-    table,
-    touch,
-    what_is_masked,
-)
+from mtlib.diversity.masks_of_policies import DEFAULT, default_policies, describe, table, what_is_masked
 from mtlib.errors import UserError
 from mtlib.policies import POLICIES, parse_policy, policy_in_words
 from tests.conftest import make_plm, tiny_bert_config
@@ -25,8 +18,14 @@ def flags(text: str) -> np.ndarray:
     return np.array([letter == "x" for letter in text if letter != " "])
 
 
-ROW = np.array([0] * 4 + [1] * 3 + [2] * 3)
-SHORTCUT = flags("xx.. x.. ...")  # the third example has none
+TOKENS = pandas.DataFrame({
+    "row": [0] * 4 + [1] * 3 + [2] * 3,
+    "shortcut": flags("xx.. x.. ..."),  # the third example has none
+    "cause": flags("..x. ... x.."),
+    "part_of_speech": [0, 1, 2, 0, 1, 1, 0, 0, 3, 0],
+    "frequency": [3, 0, 0, 3, 0, 1, 3, 3, 0, 3],
+    "ordinary": flags(".xx. xx. .x."),
+})  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -39,35 +38,23 @@ SHORTCUT = flags("xx.. x.. ...")  # the third example has none
         ("xx.. x.. ...", 1.0, 1.0, 1.0),
     ],
 )
-def test_touch_counts_examples_and_tokens(mask, any_, all_, tokens):
-    found = touch(flags(mask), SHORTCUT, ROW)
+def test_touching_counts_examples_and_tokens(mask, any_, all_, tokens):
+    found = what_is_masked(TOKENS, flags(mask))["touches_shortcut"]
     assert found == {"examples": 2, "any": any_, "all": all_, "tokens": pytest.approx(tokens, abs=1e-4)}
 
 
 def test_nothing_marked_has_no_share():
-    assert touch(flags(".... ... ..x"), flags(".... ... ..."), ROW) == {
-        "examples": 0, "any": None, "all": None, "tokens": None,
-    }  # fmt: skip
-
-
-MARKED = Marked(
-    None, ROW, SHORTCUT, flags("..x. ... x.."), part_of_speech=np.array([0, 1, 2, 0, 1, 1, 0, 0, 3, 0]),
-    band=np.array([3, 0, 0, 3, 0, 1, 3, 3, 0, 3]), ordinary=flags(".xx. xx. .x."),
-)  # fmt: skip
-
-
-def test_what_is_masked_by_kind_of_word():
-    line = what_is_masked(flags(".xx. .x. ..."), MARKED)
-    assert line["tokens_masked"] == 0.6
-    assert line["touches_shortcut"]["any"] == 0.5 and line["touches_cause"]["any"] == 0.5
-    assert {name: share for name, share in line["part_of_speech"].items() if share} == {"NOUN": 0.6667, "PROPN": 0.3333}
-    assert line["frequency"] == {"below 10": 0.6667, "10 to 99": 0.3333, "100 to 999": 0.0, "1,000 and more": 0.0}
+    found = what_is_masked(TOKENS.assign(shortcut=False), flags(".... ... ..x"))["touches_shortcut"]
+    assert found == {"examples": 0, "any": None, "all": None, "tokens": None}
 
 
 def test_the_table_in_per_cent():
-    lines = {name: what_is_masked(flags(mask), MARKED) for name, mask in
-             (("exact:0.3", ".xx. .x. ..."), ("exact:0", ".... ... ..."))}  # fmt: skip
-    frame = table({"policies": lines, "all_tokens": what_is_masked(MARKED.ordinary, MARKED)})
+    masks = {"exact:0.3": ".xx. .x. ...", "exact:0": ".... ... ..."}
+    lines = {name: what_is_masked(TOKENS, flags(mask)) for name, mask in masks.items()}
+    assert lines["exact:0.3"]["frequency"] == {
+        "below 10": 0.6667, "10 to 99": 0.3333, "100 to 999": 0.0, "1,000 and more": 0.0
+    }  # fmt: skip
+    frame = table({"policies": lines, "all_tokens": what_is_masked(TOKENS, TOKENS["ordinary"])})
     assert frame.loc["exact:0.3"].round(1).to_dict() == {
         "tokens masked": 60, "shortcut touched": 50, "shortcut gone": 0, "deciding words touched": 50, "nouns": 100,
         "verbs": 0, "adjectives": 0, "adverbs": 0, "other words": 0, "found fewer than 10 times": 66.7,

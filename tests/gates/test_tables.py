@@ -106,6 +106,13 @@ def lines(table: pandas.DataFrame, by: tuple[str, ...]) -> dict[tuple, dict]:
     }
 
 
+def at(table: pandas.DataFrame, names: tuple, values: tuple) -> pandas.DataFrame:
+    """The lines that have these values; None among them too."""
+    for name, value in zip(names, values, strict=True):
+        table = table[table[name].isna() if pandas.isna(value) else table[name] == value]
+    return table
+
+
 def shown(value) -> str:
     return f"{value:.1f}" if isinstance(value, float) else str(value)
 
@@ -151,7 +158,7 @@ def with_deviations(comparison: comparisons.Comparison, task: str, rows: list[di
         for column, text in list(row.items())[1:]:
             set_name, _, measure = column.partition(" ")
             table = shifts[measure or "accuracy"] if is_difference else scores
-            of = comparisons._at(table, ("task", "arm", *comparison.by), (task, *key))
+            of = at(table, ("task", "arm", *comparison.by), (task, *key))
             if is_difference and text:
                 (line,) = of[(of["set"] == set_name) & (of["change"] == "")].itertuples()
                 assert Difference(line.mean, line.low, line.high, line.n).text(2) == text
@@ -171,9 +178,7 @@ def asked(comparison: comparisons.Comparison, task: str, rows: list[dict]) -> in
         arm, _, base = row["compared"].partition(" - ")
         for name, text in list(row.items())[3:]:
             if found := re.search(r"[+-][\d.]+ \[.*\]", text):
-                of = comparisons._at(
-                    shifts, ("arm", "base", "set"), (renamed(arm, "study"), renamed(base, "study"), name)
-                )
+                of = at(shifts, ("arm", "base", "set"), (renamed(arm, "study"), renamed(base, "study"), name))
                 assert found[0] in {
                     Difference(line.mean, line.low, line.high, line.n).text() for line in of.itertuples()
                 }

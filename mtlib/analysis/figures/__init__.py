@@ -5,10 +5,10 @@ from matplotlib.figure import Figure
 
 from mtlib.analysis import comparisons
 from mtlib.analysis.figures.front import front
-from mtlib.analysis.figures.results import accuracy, curve, differences
+from mtlib.analysis.figures.results import accuracy, curve
 from mtlib.analysis.figures.style import save, show
 
-__all__ = ["accuracy", "curve", "differences", "front", "save", "show"]
+__all__ = ["accuracy", "curve", "front", "save", "show"]
 
 
 def standard() -> dict[str, tuple[Figure, str]]:

@@ -6,7 +6,6 @@ from io import BytesIO
 from pathlib import Path
 
 import matplotlib
-import numpy as np
 import seaborn
 from matplotlib.figure import Figure
 
@@ -36,16 +35,14 @@ def series(place: int) -> dict[str, str]:
 
 
 @styled
-def new(width: float, height: float, columns: int = 1, lines: int = 1, **kwargs) -> tuple[Figure, np.ndarray]:
-    """A figure in the house style and its axes as a flat array; no pyplot, so nothing stays open."""
-    figure = Figure(figsize=(width, height), layout="constrained")
-    return figure, figure.subplots(lines, columns, squeeze=False, **kwargs).ravel()
-
-
 def panels(names: Mapping[str, str], width: float, height: float, **kwargs) -> tuple[Figure, dict]:
-    """A figure with a panel for each name, three in a line, with its title: size of one in inches. Axes by name."""
+    """A figure with a panel for each name, three in a line, with its title: size of one in inches. Axes by name.
+
+    No pyplot, so nothing stays open.
+    """
     columns, lines = min(3, len(names)), math.ceil(len(names) / 3)
-    figure, axes = new(width * columns, height * lines + 0.6, columns, lines, **kwargs)
+    figure = Figure(figsize=(width * columns, height * lines + 0.6), layout="constrained")
+    axes = figure.subplots(lines, columns, squeeze=False, **kwargs).ravel()
     for axis in axes[len(names) :]:
         axis.remove()
     for axis, title in zip(axes, names.values(), strict=False):
