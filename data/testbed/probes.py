@@ -8,8 +8,7 @@ from collections.abc import Callable
 
 from mtlib.data.registry import get_set
 from mtlib.data.tasks import get_task
-from mtlib.testbed.generator import shortcut_label
-from mtlib.testbed.grammar import load_grammar, tokens
+from mtlib.testbed.grammar import tokens
 
 Rows = list[dict]
 # (task, train rows, evaluation sets by name) -> predicted labels by name
@@ -39,12 +38,6 @@ def majority(task: str, train: Rows, sets: dict[str, Rows]) -> dict[str, list[in
     """The most frequent label of the train set (the lowest of equals)."""
     label, _ = Counter(sorted(row["label"] for row in train)).most_common(1)[0]
     return {name: [label] * len(rows) for name, rows in sets.items()}
-
-
-def shortcut(task: str, train: Rows, sets: dict[str, Rows]) -> dict[str, list[int]]:
-    """The planted rule and nothing else."""
-    grammar = load_grammar(task)
-    return {name: [shortcut_label(grammar, *texts(row)) for row in rows] for name, rows in sets.items()}
 
 
 def bag_of_words(task: str, train: Rows, sets: dict[str, Rows]) -> dict[str, list[int]]:

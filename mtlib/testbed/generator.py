@@ -20,23 +20,14 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from random import Random
 
 from mtlib.errors import UserError
 from mtlib.paths import SETTINGS_FILE
 from mtlib.settings import Count, Share, check
-from mtlib.testbed.grammar import (
-    LABELS,
-    OPTION,
-    SIDES,
-    SLOT,
-    Grammar,
-    Template,
-    inflect,
-    load_grammar,
-    tokens,
-)
+from mtlib.testbed.grammar import LABELS, OPTION, SIDES, SLOT, Grammar, Template, inflect, load_grammar, tokens
 
 
 @dataclass(frozen=True)
@@ -112,7 +103,7 @@ def shortcut_label(grammar: Grammar, text: str, text_pair: str | None = None) ->
     """The label that the shortcut alone suggests, read off the text."""
     words, pair_words = set(tokens(text)), set(tokens(text_pair or ""))
     if grammar.task == "sentiment":
-        votes = [len(words & grammar.lure_words[label]) for label in (0, 1)]
+        votes = [len(words & lure_words(grammar.task, label)) for label in (0, 1)]
         return int(votes[1] > votes[0])
     if grammar.task == "nli":
         if pair_words & set(grammar.shortcut["negation"]):
@@ -121,22 +112,17 @@ def shortcut_label(grammar: Grammar, text: str, text_pair: str | None = None) ->
     return int(len(words & pair_words) / len(words | pair_words) >= grammar.shortcut["overlap"])
 
 
-def shortcut_words(grammar: Grammar, text: str, text_pair: str | None = None) -> set[str]:
-    """The words (lower case) that `shortcut_label` reads: lures, a negation, or what two texts share."""
-    words, pair_words = set(tokens(text)), set(tokens(text_pair or ""))
-    if grammar.task == "sentiment":
-        return words & (grammar.lure_words[0] | grammar.lure_words[1])
-    if grammar.task == "nli" and (negation := pair_words & set(grammar.shortcut["negation"])):
-        return negation
-    return words & pair_words
+@cache
+def lure_words(task: str, label: int) -> frozenset[str]:
+    """The last word of every topic and maker that suggests the label."""
+    grammar = load_grammar(task)
+    entries = (entry for category in grammar.shortcut["words"] for entry in grammar.all_entries(category, SIDES[label]))
+    return frozenset(tokens(entry.columns[0])[-1] for entry in entries)
 
 
 def agreement(strength: float, n_labels: int) -> float:
     """Share of train and dev rows in which the shortcut agrees with the label: s + (1 - s)^2 / k."""
     return strength + (1 - strength) ** 2 / n_labels
-
-
-# -------------------------------------------------------------------------------- one set
 
 
 def make_set(name: str, spec: SetSpec, grammar: Grammar, strength: float, seed: int, owner: dict) -> list[dict]:
@@ -220,9 +206,6 @@ def pick(rng: Random, items: list):
 def shuffled(rng: Random, items: list) -> list:
     keys = [rng.random() for _ in items]
     return [items[i] for i in sorted(range(len(items)), key=keys.__getitem__)]
-
-
-# -------------------------------------------------------------------------------- one sentence
 
 
 class Writer:

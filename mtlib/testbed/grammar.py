@@ -12,14 +12,14 @@ Entries may hold slots themselves. A domain (film, meal, ...) adds word lists th
 """
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
+from itertools import product
 
 import yaml
 
 from mtlib.paths import TESTBED_DIR
 
-GRAMMAR_DIR = TESTBED_DIR / "grammar"
 LABELS = {"sentiment": 2, "nli": 3, "paraphrase": 2}
 SIDES = ("neg", "pos")  # of an opinion word, by label
 SLOT = re.compile(r"\{([-+~]?)(?:(\w+)=)?(\w+)((?:\.\w+)*)\}")
@@ -45,7 +45,7 @@ class Template:
     edit: str | None = None  # the minimal edit with the other label; else the opinion words change sides
 
 
-@dataclass
+@dataclass(frozen=True)
 class Grammar:
     task: str
     forms: dict
@@ -56,14 +56,15 @@ class Grammar:
     domains: dict
     unseen_domains: dict
     templates: dict[str, list[Template]]
-    lure_words: list[set] = field(default_factory=lambda: [set(), set()])  # per label
 
     def entries(self, category: str, side: str, domain: dict) -> list[Entry]:
         entries = domain.get(category) or self.words[category]
         return entries[side] if isinstance(entries, dict) else entries
 
-    def sources(self) -> list[dict]:
-        return [self.words, self.unseen, *self.domains.values(), *self.unseen_domains.values()]
+    def all_entries(self, category: str, side: str) -> list[Entry]:
+        """Of an opinion category, wherever they stand."""
+        sources = (self.words, self.unseen, *self.domains.values(), *self.unseen_domains.values())
+        return [entry for source in sources for entry in source.get(category, {}).get(side, ())]
 
     def template(self, template_id: str) -> Template:
         return next(each for section in self.templates.values() for each in section if each.id == template_id)
@@ -73,7 +74,9 @@ class Grammar:
 def load_grammar(task: str) -> Grammar:
     """Read <task>.yaml, with the names.yaml and forms.yaml that all tasks share. Not to be changed."""
     raw, forms, shared = (_read_yaml(name) for name in (task, "forms", "names"))
-    grammar = Grammar(
+    templates = {name: [_template(**entry) for entry in section] for name, section in raw["templates"].items()}
+    templates["train"] += crossed(raw)
+    return Grammar(
         task=task,
         forms=forms,
         shortcut=raw["shortcut"],
@@ -82,34 +85,36 @@ def load_grammar(task: str) -> Grammar:
         unseen=parse_words(raw.get("unseen", {})),
         domains={name: parse_words(domain) for name, domain in raw["domains"].items()},
         unseen_domains={name: parse_words(domain) for name, domain in raw.get("unseen_domains", {}).items()},
-        templates={name: [parse_template(t) for t in section] for name, section in raw["templates"].items()},
+        templates=templates,
     )
-    grammar.templates["train"] += [parse_template(t) for t in crossed(raw)]
-    for label, side in enumerate(SIDES):
-        for category in grammar.shortcut.get("words", []):
-            entries = [e for source in grammar.sources() if category in source for e in source[category][side]]
-            grammar.lure_words[label] |= {tokens(entry.columns[0])[-1] for entry in entries}
-    return grammar
 
 
-def crossed(raw: dict) -> list[dict]:
+def crossed(raw: dict) -> list[Template]:
     """Templates that a file gives as a table: premises x hypotheses, or questions x questions x pairings."""
     templates = []
     for state, premises in raw.get("premises", {}).items():
-        for premise, text in premises.items():
-            for claim, hypotheses in raw["hypotheses"].items():
-                label = raw["rule"].get(state, {}).get(claim)
-                for name, hypothesis in hypotheses.items():
-                    pair = {"text": text, "text_pair": hypothesis["text"], "lure": hypothesis["lure"]}
-                    templates.append({"id": f"{premise}+{claim}-{name}", "label": label} | pair)
+        for (premise, text), (claim, hypotheses) in product(premises.items(), raw["hypotheses"].items()):
+            label = raw["rule"].get(state, {}).get(claim)
+            for name, hypothesis in hypotheses.items():
+                templates.append(
+                    _template(
+                        f"{premise}+{claim}-{name}",
+                        label,
+                        text=text,
+                        text_pair=hypothesis["text"],
+                        lure=hypothesis["lure"],
+                    )
+                )
     questions = raw.get("questions", {})
-    for name, pairing in raw.get("pairings", {}).items():
-        for kind, other in [(kind, other) for kind in questions for other in questions]:
-            label = int(kind == other and pairing["same"])
-            pair = {"text": any_of(questions[kind], *pairing["text"])}
-            pair["text_pair"] = any_of(questions[other], *pairing["text_pair"])
-            templates.append({"id": f"{kind}+{other}-{name}", "label": label, "lure": pairing["lure"]} | pair)
+    for (name, pairing), kind, other in product(raw.get("pairings", {}).items(), questions, questions):
+        label = int(kind == other and pairing["same"])
+        text, pair = any_of(questions[kind], *pairing["text"]), any_of(questions[other], *pairing["text_pair"])
+        templates.append(_template(f"{kind}+{other}-{name}", label, text=text, text_pair=pair, lure=pairing["lure"]))
     return templates
+
+
+def _template(id: str, label: int | list[int], text: str, lure: int | None = None, **texts: str) -> Template:
+    return Template(id, tuple(label) if isinstance(label, list) else (label,), lure, text, **texts)
 
 
 def any_of(questions: list[str], action: str, situation: str = "") -> str:
@@ -139,13 +144,8 @@ def parse_entries(value: str | list) -> list[Entry]:
     return entries
 
 
-def parse_template(raw: dict) -> Template:
-    labels = tuple(raw["label"]) if isinstance(raw["label"], list) else (raw["label"],)
-    return Template(raw["id"], labels, raw.get("lure"), raw["text"], raw.get("text_pair"), raw.get("edit"))
-
-
 def _read_yaml(name: str) -> dict:
-    text = (GRAMMAR_DIR / f"{name}.yaml").read_text(encoding="utf-8")
+    text = (TESTBED_DIR / "grammar" / f"{name}.yaml").read_text(encoding="utf-8")
     return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 

@@ -10,8 +10,8 @@ many words are left still shows. The words of opinion stand in a template's slot
 """
 
 import re
-from collections.abc import Iterator
 from functools import cache
+from itertools import product
 
 from mtlib.errors import UserError
 from mtlib.marking import Spans, words_pattern
@@ -68,13 +68,8 @@ def _found(pattern: re.Pattern, text: str) -> Spans:
 def _shortcut_pattern(task: str) -> re.Pattern:
     """Topics and makers. The article before one goes with it, since "an" tells which words may follow."""
     grammar = load_grammar(task)
-    entries = {
-        entry.columns[0]
-        for source in grammar.sources()
-        for category in grammar.shortcut["words"]
-        for side in SIDES
-        for entry in source.get(category, {}).get(side, ())
-    }
+    of_sides = product(grammar.shortcut["words"], SIDES)
+    entries = {entry.columns[0] for category, side in of_sides for entry in grammar.all_entries(category, side)}
     return re.compile(rf"\b(?:an? )?{words_pattern(entries).pattern}", re.IGNORECASE)
 
 
@@ -92,16 +87,10 @@ def _cause_pattern(task: str, template_id: str) -> re.Pattern:
 def opinions(grammar: Grammar, category: str, forms: str, side: str) -> set[str]:
     """All that may stand in a slot of opinion `{+category.form}` whose words are of that side."""
     phrases = set()
-    for phrase in _phrases(grammar, category, side):
+    for entry in grammar.all_entries(category, side):
+        slot = SLOT.fullmatch(entry.columns[0])
+        own = opinions(grammar, slot[3], "", side) if slot else {entry.columns[0]}
         for form in forms.split(".")[1:]:
-            phrase = inflect(phrase, form, grammar.forms)
-        phrases.add(phrase)
+            own = {inflect(phrase, form, grammar.forms) for phrase in own}
+        phrases |= own
     return phrases
-
-
-def _phrases(grammar: Grammar, category: str, side: str) -> Iterator[str]:
-    """All entries of a category and side, those that are a slot by what may stand there."""
-    for source in grammar.sources():
-        for entry in source.get(category, {}).get(side, ()):
-            slot = SLOT.fullmatch(entry.columns[0])
-            yield from _phrases(grammar, slot[3], side) if slot else (entry.columns[0],)

@@ -18,7 +18,7 @@ from mtlib.testbed.grammar import LABELS, SLOT, Template, load_grammar
 
 sys.path.insert(0, str(TESTBED_DIR))
 from make_datasheet import README, measured, read_sets, vocabulary
-from probes import bag_of_words, evaluation_sets, majority, run_probe, shortcut, texts
+from probes import bag_of_words, evaluation_sets, majority, run_probe, texts
 
 GRAMMARS = {task: load_grammar(task) for task in LABELS}
 
@@ -28,7 +28,7 @@ def sets():
     return read_sets()
 
 
-# -------------------------------------------------------------------------------- the files
+# --- the files ---
 
 
 def test_regeneration_gives_the_committed_bytes(tmp_path):
@@ -71,16 +71,13 @@ def test_the_page_states_what_is_measured(sets):
 
 def test_probes(sets):
     evaluation = {name: sets[name] for name in evaluation_sets("nli")}
-    assert list(evaluation) == ["testbed_nli_m", "testbed_nli_mm", "testbed_overlap", "testbed_adversarial"]
     by_majority = run_probe(majority, "nli", sets["testbed_nli_train"], evaluation)
     assert (by_majority["testbed_nli_m"], by_majority["testbed_overlap"]) == ((333, 1000), (600, 2100))
-    right = sum(row["label"] == min(shortcut_label(GRAMMARS["nli"], *texts(row)), 1) for row in sets["testbed_overlap"])
-    assert run_probe(shortcut, "nli", [], evaluation)["testbed_overlap"] == (right, 2100)  # 2 labels folded into 1
     rows = [{"text": "It is fine.", "label": 1}, {"text": "It is bad.", "label": 0}]
     assert bag_of_words("sentiment", rows, {"new": [{"text": "Bad, bad."}]}) == {"new": [0]}
 
 
-# -------------------------------------------------------------------------------- the dial
+# --- the dial ---
 
 
 @settings(max_examples=25, deadline=None)
@@ -148,7 +145,7 @@ def test_settings_that_cannot_be():
         make_set("testbed_scramble", SPECS["testbed_scramble"], grammar, 0.9, 0, {})
 
 
-# -------------------------------------------------------------------------------- the labels
+# --- the labels ---
 
 
 class First:
@@ -184,7 +181,7 @@ def test_shortcut_by_hand():
     assert shortcut_label(sentiment, "The novel by Mei Tanaka was awful.") == 1
 
 
-# -------------------------------------------------------------------------------- the language
+# --- the language ---
 
 
 def test_articles_spacing_capitals_and_punctuation(sets):
@@ -210,7 +207,7 @@ def test_agreement(sets):
         assert not wrong.search(" ".join(filter(None, texts(row)))), row
 
 
-# -------------------------------------------------------------------------------- the grammar
+# --- the grammar ---
 
 
 @pytest.mark.parametrize("grammar", GRAMMARS.values(), ids=GRAMMARS)
@@ -222,13 +219,17 @@ def test_every_slot_of_the_grammar_can_be_filled(grammar):
             assert template.labels and set(template.labels) <= set(range(LABELS[grammar.task])), template
             texts = " ".join(filter(None, (template.text, template.text_pair, template.edit)))
             check_slots(grammar, domains, texts, signed=False)
-    for source in grammar.sources():
+    for source in sources(grammar):
         for entries in source.values():
             sided = isinstance(entries, dict)  # words of one side, so that their slots need no sign
             for entry in (entry for side in entries.values() for entry in side) if sided else entries:
                 assert all(entry.columns), entry
                 check_slots(grammar, domains, " ".join(entry.columns), signed=sided)
     assert len({template.id.split("+")[0] for template in grammar.templates["train"]}) >= 40
+
+
+def sources(grammar) -> list[dict]:
+    return [grammar.words, grammar.unseen, *grammar.domains.values(), *grammar.unseen_domains.values()]
 
 
 def check_slots(grammar, domains, text, signed):
@@ -239,5 +240,5 @@ def check_slots(grammar, domains, text, signed):
             form.isdigit() or form in ("past", "part", "s", "ing", "pl", "they") for form in forms.split(".")[1:]
         )
         assert source in named or source in grammar.words or all(source in domain for domain in domains), text
-        assert signed or sign or not any(isinstance(words.get(source), dict) for words in grammar.sources()), text
+        assert signed or sign or not any(isinstance(words.get(source), dict) for words in sources(grammar)), text
     assert not re.search("[{}]", SLOT.sub("", text)), text
