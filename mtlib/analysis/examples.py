@@ -12,7 +12,7 @@ from mtlib.analysis.intervals import FEWEST_SEEDS
 from mtlib.data.registry import get_set
 from mtlib.data.sources import load
 from mtlib.runs.inputs import HELD_OUT
-from mtlib.runs.probabilities import probabilities
+from mtlib.runs.records import probabilities
 
 
 def of_examples(comparison: Comparison, source: str, draws: int = 1000) -> dict[str, list[dict]]:

@@ -62,7 +62,7 @@ def describe(
     disable_progress_bars()
     names = default_policies(source) if policies is None else policies
     sets = (get_task(task).dev_set(source),)
-    config = configure(task, "fine_tuning", source=source, model=model, train_size=train_size, sets=sets).resolved()
+    config = configure(task, "fine_tuning", source=source, model=model, train_size=train_size, sets=sets)
     plm, maskings = _checked(config, names, spacy_pipeline)
     train = read_inputs(config).datasets["train"]
     keep = [name for name in ("text", "text_pair", "uid", "group") if name in train.column_names]
@@ -166,7 +166,7 @@ def _checked(
     """The model, and the policies by name, each checked to be for this data and to find what it needs."""
     trained = (Path(config.model_path) / HEAD_FILE).exists()
     for policy, _ in map(parse_policy, names):
-        configure(config.task, "mask_tuning", source=config.source, masking=policy).resolved()
+        configure(config.task, "mask_tuning", source=config.source, masking=policy)
         if policy in ATTRIBUTION and not trained:
             raise UserError(
                 f"{policy} asks a classifier, and that of {config.model} is not trained; give the folder of a model "
