@@ -30,7 +30,7 @@ from mtlib.encoding import tokenise
 from mtlib.objectives import FineTuning, MaskTuning, Objective
 from mtlib.paths import MINI_MODEL_DIR
 from mtlib.plm import SharedPLM
-from mtlib.runs import environment
+from mtlib.runs.environment import quiet_libraries
 from mtlib.settings import check_choice
 from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer
 
@@ -45,23 +45,19 @@ _TRAINING = {
 }  # fmt: skip
 
 
-def run(names: Sequence[str] = (), quick: bool = False, report: Callable[[dict], None] = print) -> dict:
-    """Measure, one benchmark after the other; the results, and where they were made.
+def run(names: Sequence[str] = (), quick: bool = False) -> Iterator[dict]:
+    """Measure, one benchmark after the other: a row for each.
 
     Args:
         names: of `BENCHMARKS`; all by default.
         quick: fewer repeats and smaller data, for a first look.
-        report: called with each result.
     """
     for name in names:
         check_choice("benchmark", name, BENCHMARKS)
-    environment.quiet_libraries()
-    measured = []
+    quiet_libraries()
     for name in names or BENCHMARKS:
         what, against, make = BENCHMARKS[name]
-        measured.append({"name": name, "what": what, "against": against, **compare(*make(quick), 3 if quick else 7)})
-        report(measured[-1])
-    return {"environment": environment.describe(), "quick": quick, "measured": measured}
+        yield {"name": name, "what": what, "against": against, **compare(*make(quick), 3 if quick else 7)}
 
 
 def compare(ours: Callable[[], float], theirs: Callable[[], float], repeats: int) -> dict[str, float]:
@@ -90,7 +86,7 @@ def throughput(shape: str = "bert-base", sizes: Sequence[tuple[int, int]] = SIZE
         A row per size, mode and method.
     """
     check_choice("shape", shape, SHAPES)
-    environment.quiet_libraries()
+    quiet_libraries()
     gpu = torch.cuda.is_available()
     modes = MODES if gpu else {"eager": {}}
     methods, speeds = {"fine_tuning": FineTuning, "mask_tuning": MaskTuning}, {}

@@ -43,7 +43,7 @@ def test_command_measures_and_writes_a_new_file(tmp_path, monkeypatch):
     monkeypatch.setitem(bench.BENCHMARKS, "made_up", ("this", "that", lambda quick: made_up([3.0], [2.0])))
     path = tmp_path / "bench.json"
     result = call("made_up", "--quick", "--json", path)
-    assert result.exit_code == 0 and "1.50 x the time (1.50 to 1.50): this against that" in result.output
+    assert result.exit_code == 0 and "what this  against that  ratio 1.5  low 1.5  high 1.5" in result.output
     written = json.loads(path.read_text())
     assert written["environment"]["torch"] and written["quick"] and written["measured"][0]["name"] == "made_up"
     assert "is there already" in str(call("made_up", "--json", path).exception)

@@ -21,20 +21,14 @@ def bench(
     Leave the machine alone meanwhile.
     """
     from mtlib import bench as measuring
+    from mtlib.runs import environment
 
-    if throughput:
-        results = []
-        for row in measuring.throughput(throughput, **({"sizes": ((16, 16),), "steps": 6} if quick else {})):
-            results.append(row)
-            print_line("  ".join(f"{name} {value}" for name, value in row.items()))
-    else:
-
-        def report(row: dict) -> None:
-            told = f"{row['name']:8} {row['ratio']:6.2f} x the time ({row['low']:.2f} to {row['high']:.2f})"
-            print_line(f"{told}: {row['what']} against {row['against']}")
-
-        results = measuring.run(names or [], quick, report)
-    write_json(json_file, results)
+    smaller = {"sizes": ((16, 16),), "steps": 6} if quick else {}
+    measured = []
+    for row in measuring.throughput(throughput, **smaller) if throughput else measuring.run(names or (), quick):
+        measured.append(row)
+        print_line("  ".join(f"{name} {value}" for name, value in row.items()))
+    write_json(json_file, {"environment": environment.describe(), "quick": quick, "measured": measured})
 
 
 def policies(

@@ -58,14 +58,12 @@ def sweep(
     if engine == "local":
         does = engines.LocalEngine(store, processes, minutes)
     else:
-        from mtlib.sweeps.ray_engine import RayEngine
-
         if any(run.config.precision == "auto" for run in runs):
             raise UserError(
                 f"{file}: precision is 'auto', which each machine of a cluster may take for something else; give "
                 "`precision: bf16` or `precision: float32`."
             )
-        does = RayEngine(store, address, cpus_per_run, gpus_per_run)
+        does = engines.RayEngine(store, address, cpus_per_run, gpus_per_run)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a job scheduler's stop ends the runs, as Ctrl-C does
     outcomes = []
     with closing(engines.execute(runs, does, store)) as ended:  # ends what is running, also where printing is stopped

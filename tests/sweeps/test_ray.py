@@ -14,7 +14,7 @@ ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'mtli
 
 from mtlib.errors import UserError  # noqa: E402
 from mtlib.sweeps import engines  # noqa: E402
-from mtlib.sweeps.ray_engine import RayEngine  # noqa: E402
+from mtlib.sweeps.engines import RayEngine  # noqa: E402
 from mtlib.sweeps.store import Store  # noqa: E402
 from mtlib.sweeps.sweep_file import expand, identify  # noqa: E402
 from tests.runs.test_runs import model  # noqa: E402, F401  (fixture)
