@@ -4,7 +4,6 @@ import ast
 import re
 import subprocess
 import tomllib
-from collections.abc import Collection
 from graphlib import TopologicalSorter
 from importlib import metadata
 from pathlib import Path
@@ -66,80 +65,40 @@ def test_this_environment_is_in_the_ranges():
 
 
 # Packages from the ground up: one imports itself and those before it. `core` is the top level of mtlib.
-ORDER = (
-    "core",
-    "data",
-    "testbed",
-    "policies",
-    "methods",
-    "runs",
-    "bench",
-    "sweeps",
-    "analysis",
-    "diversity",
-    "tutorial",
-    "cli",
-)
+ORDER = "core data testbed policies methods runs bench sweeps analysis diversity tutorial cli".split()
+MODULES = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in (ROOT / "mtlib").rglob("*.py")}
+MODULES = {name.removesuffix(".__init__"): path for name, path in MODULES.items() if name != "mtlib.__init__"}
 
 
 def package_of(module: str) -> str:
-    """Of a module named below `mtlib`, for example "data.tasks" or "plm"."""
-    top = module.split(".")[0]
-    if (ROOT / "mtlib" / f"{top}.py").exists() and top not in ORDER:
-        return "cli" if top == "__main__" else "core"
-    return top
+    top = module.split(".")[1]
+    return "cli" if top == "__main__" else top if top in ORDER else "core"
 
 
-def imported(path: Path) -> list[str]:
-    """The modules of mtlib that a file imports, anywhere in it, named below `mtlib`."""
-    names = []
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.module == "mtlib":
-            names += [alias.name for alias in node.names if alias.name != "__version__"]
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("mtlib."):
-            names.append(node.module.removeprefix("mtlib."))
-        elif isinstance(node, ast.Import):
-            names += [alias.name.removeprefix("mtlib.") for alias in node.names if alias.name.startswith("mtlib.")]
-    return names
-
-
-def test_packages_import_one_way():
-    for path in (ROOT / "mtlib").rglob("*.py"):
-        place = path.relative_to(ROOT / "mtlib").with_suffix("")
-        if place.name == "__init__" and len(place.parts) == 1:
-            continue  # it exports, lazily, what the packages have
-        own = package_of(place.parts[0])
-        assert own in ORDER, f"{path} belongs to no package; name it in ORDER"
-        for module in imported(path):
-            assert package_of(module) in ORDER and ORDER.index(package_of(module)) <= ORDER.index(own), (
-                f"{place} imports mtlib.{module}"
-            )
-
-
-def runtime_imports(tree: ast.AST, modules: Collection[str]) -> set[str]:
-    """Which of `modules` a file imports when it runs, in functions too; `if TYPE_CHECKING` is for readers alone."""
+def imported(tree: ast.AST) -> set[str]:
+    """The modules of mtlib that a file imports when it runs, in functions too; `if TYPE_CHECKING` is for readers."""
     names = set()
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
             continue
         if isinstance(node, ast.ImportFrom) and node.module is not None:
             whole = [f"{node.module}.{alias.name}" for alias in node.names]  # a module, or a name inside one
-            names |= {name if name in modules else node.module for name in whole}
+            names |= {name if name in MODULES else node.module for name in whole}
         elif isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
-        names |= runtime_imports(node, modules)
-    return names & {*modules}
+        names |= imported(node)
+    return names & MODULES.keys()
 
 
-def test_no_modules_import_one_another():
-    paths = {path.relative_to(ROOT).with_suffix(""): path for path in (ROOT / "mtlib").rglob("*.py")}
-    modules = {".".join(place.parts).removesuffix(".__init__"): path for place, path in paths.items()}
-    del modules["mtlib"]  # it exports, lazily, what the packages have
-    graph = {
-        name: runtime_imports(ast.parse(path.read_text(encoding="utf-8")), modules) - {name}
-        for name, path in modules.items()
-    }
+def test_imports_run_one_way_and_in_no_circle():
+    graph = {name: imported(ast.parse(path.read_text(encoding="utf-8"))) - {name} for name, path in MODULES.items()}
     TopologicalSorter(graph).prepare()  # raises CycleError, which names the circle
+    for name, others in graph.items():
+        assert (ROOT / "mtlib" / f"{name.split('.')[1]}.py").exists() or package_of(name) != "core", (
+            f"{name}: see ORDER"
+        )
+        for other in others:
+            assert ORDER.index(package_of(other)) <= ORDER.index(package_of(name)), f"{name} imports {other}"
 
 
 def tracked() -> list[Path]:

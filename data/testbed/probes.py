@@ -3,7 +3,6 @@
 make_datasheet.py measures the bundled files with them.
 """
 
-from collections import Counter
 from collections.abc import Callable
 
 from mtlib.data.registry import get_set
@@ -32,12 +31,6 @@ def run_probe(probe: Probe, task: str, train: Rows, evaluation: dict[str, Rows])
             predicted = [min(label, 1) for label in predicted]
         counts[name] = (sum(p == g for p, g in zip(predicted, gold, strict=True)), len(gold))
     return counts
-
-
-def majority(task: str, train: Rows, sets: dict[str, Rows]) -> dict[str, list[int]]:
-    """The most frequent label of the train set (the lowest of equals)."""
-    label, _ = Counter(sorted(row["label"] for row in train)).most_common(1)[0]
-    return {name: [label] * len(rows) for name, rows in sets.items()}
 
 
 def bag_of_words(task: str, train: Rows, sets: dict[str, Rows]) -> dict[str, list[int]]:

@@ -174,10 +174,6 @@ class TestTables:
 
 
 class TestCommand:
-    def test_list_names_every_comparison(self):
-        output = call("tables", "--list", "--format", "markdown")
-        assert all(f"| {name} | {about} |" in output for name, about in comparisons.names().items())
-
     def test_a_comparison_in_markdown_and_in_csv(self):
         lines = call("tables", "readings", "--format", "markdown").splitlines()
         assert "| refilled text (balanced) | 2 | 83.9 | 63.3 | 66.8 |" in "\n".join(lines)

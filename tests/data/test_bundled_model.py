@@ -8,7 +8,6 @@ import pytest
 import torch
 from transformers import AutoTokenizer, pipeline
 
-from mtlib.masking import WholeWordMasking, maskable_positions
 from mtlib.paths import MINI_MODEL_DIR
 from mtlib.plm import SharedPLM
 
@@ -51,12 +50,6 @@ def test_fills_with_words_that_fit(mini):
         "he drove the [MASK] to work .": {"car", "truck", "bus", "train", "horse"},
     }.items():
         assert {row["token_str"] for row in fill(text)} & fitting, text
-
-
-def test_its_pieces_know_their_words(mini):
-    batch = dict(mini.tokenizer(ENGLISH, padding=True, return_tensors="pt"))
-    maskable = maskable_positions(batch, mini.tokenizer)
-    assert not WholeWordMasking(1.0, mini.tokenizer)(batch, maskable).logical_xor(maskable).any()
 
 
 def test_card_figures_are_those_of_the_training_report():

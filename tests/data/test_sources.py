@@ -170,7 +170,6 @@ def test_the_hub_is_the_hub_wherever_one_stands(tmp_path, monkeypatch):
     ("arguments", "message"),
     [
         (("imdb",), "set is 'imdb'; expected one of sst2_train, sst2"),
-        (("sst2",), r"dev.tsv not found in .*On the hub \(source \"hub\"\) and in GLUE"),
         (("testbed_contrast", "hub"), 'testbed_contrast.jsonl not found in .*Its source is "testbed"'),
         (("sst2", "nowhere"), "source 'nowhere' is no folder"),
         (("imdb_cad", "hub", "tset"), r"the split of imdb_cad is 'tset'; expected one of dev\+test, test"),
@@ -213,13 +212,6 @@ def test_bad_files_say_which_what_and_what_to_do(releases, set_name, content, me
     # files are verified one by one: only loading the set can tell what does not fit together
     status = "missing" if content is None else "ok" if message.startswith("pair ") else "FAIL"
     assert [file["status"] for file in verify(str(releases)) if file["file"] == path] == [status]
-
-
-def test_training_sets_may_be_subsets_and_the_record_says_so(releases, monkeypatch):
-    expect(monkeypatch, "sst2_train", rows=67_349)
-    assert load_described("sst2_train", str(releases))[1]["deviations"] == [
-        "sst2/SST-2/train.tsv: a subset, 3 of 67,349 rows"
-    ]
 
 
 def test_an_incomplete_evaluation_set_is_read_only_if_its_checksum_is_known(releases, monkeypatch):

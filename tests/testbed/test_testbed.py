@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from mtlib.errors import UserError
 from mtlib.paths import SETTINGS_FILE, TESTBED_DIR
 from mtlib.testbed.generator import SPECS, SetSpec, Writer, agreement, generate, make_set, shortcut_label, write
-from mtlib.testbed.grammar import LABELS, SLOT, Template, load_grammar
+from mtlib.testbed.grammar import LABELS, Template, load_grammar
 
 sys.path.insert(0, str(TESTBED_DIR))
-from make_datasheet import README, measured, read_sets, vocabulary
-from probes import bag_of_words, evaluation_sets, majority, run_probe, texts
+from make_datasheet import README, measured, read_sets
+from probes import texts
 
 GRAMMARS = {task: load_grammar(task) for task in LABELS}
 
@@ -26,6 +26,12 @@ GRAMMARS = {task: load_grammar(task) for task in LABELS}
 @pytest.fixture(scope="module")
 def sets():
     return read_sets()
+
+
+@pytest.fixture(scope="module")
+def other():
+    """Another seed, since nobody changes the bytes of the committed one."""
+    return generate(0.5, seed=1, train_rows=1000)
 
 
 # --- the files ---
@@ -37,44 +43,22 @@ def test_regeneration_gives_the_committed_bytes(tmp_path):
         assert (tmp_path / name).read_bytes() == (TESTBED_DIR / name).read_bytes(), name
 
 
-def test_sizes_columns_and_balance(sets):
-    for name, rows in sets.items():
-        spec = SPECS[name]
-        assert len(rows) == spec.size * (2 if spec.edited else 1)
-        pair = ["text_pair"] if spec.task != "sentiment" else []
-        assert all(list(row) == ["text", *pair, "label", "uid", "group"] for row in rows)
-        assert len({row["uid"] for row in rows}) == len({frozenset(texts(row)) for row in rows}) == len(rows)
-        counts = Counter(row["label"] for row in rows)
-        assert sorted(counts) == list(range(2 if name == "testbed_overlap" else LABELS[spec.task]))
-        if spec.agree != "template":
-            assert max(counts.values()) - min(counts.values()) <= 1, name
-    assert set(Counter(row["group"] for row in sets["testbed_overlap"]).values()) == {100}
-
-
-def test_no_sentence_is_in_two_sets(sets):
-    owner = {}
-    for name, rows in sets.items():
-        for text in {text for row in rows for text in texts(row) if text}:
-            assert owner.setdefault(text, name) == name, text
-
-
-def test_words_of_opinion_that_no_other_set_has(sets):
-    seen = set.union(*(vocabulary(rows) for name, rows in sets.items() if name != "testbed_counterfactual"))
-    assert {"ghastly", "sumptuous", "travesty"} <= vocabulary(sets["testbed_counterfactual"]) - seen
-
-
 def test_the_page_states_what_is_measured(sets):
     table = {line.split(" | ")[0]: line for line in README.read_text(encoding="utf-8").splitlines()}
     for cells in measured(sets):
         assert table[f"| {cells[0]}"].startswith(f"| {' | '.join(cells)} | "), cells
 
 
-def test_probes(sets):
-    evaluation = {name: sets[name] for name in evaluation_sets("nli")}
-    by_majority = run_probe(majority, "nli", sets["testbed_nli_train"], evaluation)
-    assert (by_majority["testbed_nli_m"], by_majority["testbed_overlap"]) == ((333, 1000), (600, 2100))
-    rows = [{"text": "It is fine.", "label": 1}, {"text": "It is bad.", "label": 0}]
-    assert bag_of_words("sentiment", rows, {"new": [{"text": "Bad, bad."}]}) == {"new": [0]}
+def test_sizes_columns_and_no_sentence_in_two_sets(other):
+    owner = {}
+    for name, rows in other.items():
+        spec = SPECS[name]
+        assert len(rows) == (1000 if name.endswith("_train") else spec.size * (2 if spec.edited else 1))
+        pair = ["text_pair"] if spec.task != "sentiment" else []
+        assert all(list(row) == ["text", *pair, "label", "uid", "group"] for row in rows)
+        assert len({row["uid"] for row in rows}) == len({frozenset(texts(row)) for row in rows}) == len(rows)
+        for text in {text for row in rows for text in texts(row) if text}:
+            assert owner.setdefault(text, name) == name, text
 
 
 # --- the dial ---
@@ -125,11 +109,11 @@ def test_contrast_pairs_differ_in_their_label_and_share_their_shortcut(seed):
         assert sum(kept.values()) >= 2, original
 
 
-def test_out_of_distribution_the_shortcut_fails(sets):
+def test_out_of_distribution_the_shortcut_fails(other):
     share = {}
     for name, spec in SPECS.items():
-        lures = [shortcut_label(GRAMMARS[spec.task], *texts(row)) for row in sets[name]]
-        share[name] = sum(lure == row["label"] for lure, row in zip(lures, sets[name], strict=True)) / len(lures)
+        lures = [shortcut_label(GRAMMARS[spec.task], *texts(row)) for row in other[name]]
+        share[name] = sum(lure == row["label"] for lure, row in zip(lures, other[name], strict=True)) / len(lures)
     assert share["testbed_contrast"] == 0.5  # right in one of each pair, never in both
     assert (share["testbed_counterfactual"], share["testbed_adversarial"]) == (0.1, 0)
     assert share["testbed_overlap"] < 0.3 and share["testbed_scramble"] < 0.15
@@ -184,9 +168,9 @@ def test_shortcut_by_hand():
 # --- the language ---
 
 
-def test_articles_spacing_capitals_and_punctuation(sets):
+def test_articles_spacing_capitals_and_punctuation(other):
     forms = GRAMMARS["nli"].forms
-    for sentence in {text for rows in sets.values() for row in rows for text in texts(row) if text}:
+    for sentence in {text for rows in other.values() for row in rows for text in texts(row) if text}:
         assert re.fullmatch(r"[A-Z].*[.?!]", sentence), sentence
         assert not re.search(r"[{}\[\]|=_~+]|  | [.,;:!?]|[.,;:!?]{2}|[,;:](?=\S)|[.?!] [a-z]", sentence), sentence
         assert set(re.findall(r"\b[Aa] ([AEIOUaeiou][\w-]*)", sentence)) <= set(forms["a_before"]), sentence
@@ -194,7 +178,7 @@ def test_articles_spacing_capitals_and_punctuation(sets):
         assert not re.search(r"\b(\w+) \1\b", sentence.lower()), sentence
 
 
-def test_agreement(sets):
+def test_agreement(other):
     wrong = re.compile(
         r"\b(she|he|it) (are|were|have|do)\b|\b(they|we) (is|was|has|does)\b|\bI (is|are|were|has)\b"
         r"|\b(both|all of the|most of the|none of the|some of the) [\w' -]*s (was|is|has)\b"
@@ -203,42 +187,5 @@ def test_agreement(sets):
         r"|\b(two|three|four|five|six|seven|eight|nine|ten) \w+ (was|is)\b",
         re.IGNORECASE,
     )
-    for row in (row for rows in sets.values() for row in rows):
+    for row in (row for rows in other.values() for row in rows):
         assert not wrong.search(" ".join(filter(None, texts(row)))), row
-
-
-# --- the grammar ---
-
-
-@pytest.mark.parametrize("grammar", GRAMMARS.values(), ids=GRAMMARS)
-def test_every_slot_of_the_grammar_can_be_filled(grammar):
-    domains = [*grammar.domains.values(), *grammar.unseen_domains.values()]
-    for section in grammar.templates.values():
-        assert len({template.id for template in section}) == len(section)
-        for template in section:
-            assert template.labels and set(template.labels) <= set(range(LABELS[grammar.task])), template
-            texts = " ".join(filter(None, (template.text, template.text_pair, template.edit)))
-            check_slots(grammar, domains, texts, signed=False)
-    for source in sources(grammar):
-        for entries in source.values():
-            sided = isinstance(entries, dict)  # words of one side, so that their slots need no sign
-            for entry in (entry for side in entries.values() for entry in side) if sided else entries:
-                assert all(entry.columns), entry
-                check_slots(grammar, domains, " ".join(entry.columns), signed=sided)
-    assert len({template.id.split("+")[0] for template in grammar.templates["train"]}) >= 40
-
-
-def sources(grammar) -> list[dict]:
-    return [grammar.words, grammar.unseen, *grammar.domains.values(), *grammar.unseen_domains.values()]
-
-
-def check_slots(grammar, domains, text, signed):
-    named = {name for _, name, _, _ in SLOT.findall(text)}
-    for sign, _, source, forms in SLOT.findall(text):
-        source = grammar.names.get(source, source)
-        assert all(
-            form.isdigit() or form in ("past", "part", "s", "ing", "pl", "they") for form in forms.split(".")[1:]
-        )
-        assert source in named or source in grammar.words or all(source in domain for domain in domains), text
-        assert signed or sign or not any(isinstance(words.get(source), dict) for words in sources(grammar)), text
-    assert not re.search("[{}]", SLOT.sub("", text)), text
