@@ -112,11 +112,13 @@ class Preparer(ABC):
 
     `reads` names the columns of the dataset (texts, say) that it wants beside the tokens, where they are there.
     `asks_previous` says that it asks the model that the stage before left even where its own stage starts anew from the
-    pretrained one, as a student's preparer asks the teacher.
+    pretrained one, as a student's preparer asks the teacher. `tells_model` says that it also tells the model something
+    that is not saved with it, so that a resumed run has to do it again.
     """
 
     reads: tuple[str, ...] = ()
     asks_previous: bool = False
+    tells_model: bool = False
 
     @abstractmethod
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
@@ -166,7 +168,7 @@ def prepared_examples(
     counts: dict[str, float] = {}
     for number, preparer in enumerate(stage.prepare):
         kept = folder / f"prepared-{number}"
-        if not (kept / _COUNTS).exists():
+        if preparer.tells_model or not (kept / _COUNTS).exists():
             result = preparer(previous if preparer.asks_previous else plm, examples, seed)
             result.examples.save_to_disk(kept)
             part = kept / f"{_COUNTS}.part"

@@ -5,7 +5,6 @@ import json
 import os
 import subprocess
 import sys
-from typing import Annotated
 
 import pytest
 import torch
@@ -26,9 +25,9 @@ from mtlib.runs.run import run
 from mtlib.settings import Settings
 from mtlib.trainer import ObjectiveTrainer
 from tests.conftest import make_batch, make_plm, tiny_bert_config
-from tests.data.test_treebank import GROWING, conllu
 from tests.runs.test_records import record_identity
 from tests.runs.test_runs import config, model, testbed, write_testbed  # noqa: F401  (fixtures)
+from tests.test_ipt import GROWING, conllu
 from tests.test_trainer import NO_DROPOUT, arguments, examples, history
 
 
@@ -72,8 +71,8 @@ class Weigh(Preparer):
 
 
 class WeighedSettings(Settings):
-    mask_rate: Annotated[float, Field(description="share of the tokens that is masked")] = 0.3
-    warm: Annotated[bool, Field(description="start the second stage from the pretrained model")] = False
+    mask_rate: float = Field(0.3, description="share of the tokens that is masked")
+    warm: bool = Field(False, description="start the second stage from the pretrained model")
 
 
 def weighed_stages(settings, rates, tokenizer):
@@ -142,6 +141,19 @@ class TestObjectiveWithAParameter:
         resumed = self.train(tmp_path, second, make_plm(seed=9), resume=str(tmp_path / "checkpoint-3"), **saved)
         assert history(resumed)[-3:] == history(whole)[-3:]
         assert all(torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True))
+
+    def test_an_optimizer_that_lacks_the_parameter_is_refused(self, tmp_path):
+        """It was made of the model alone; the parameter would stay as it is."""
+        plm = make_plm()
+        optimizer = torch.optim.SGD(plm.parameters(), lr=0.1)
+        objective, settings = WeightedFineTuning(), arguments(tmp_path, max_steps=1)
+        trainer = ObjectiveTrainer(plm, objective, settings, weighted(examples(8)), optimizers=(optimizer, None))
+        with pytest.raises(UserError, match=r"no group with gate, .* leave `optimizers` out"):
+            trainer.train()
+        assert trainer.state.global_step == 0
+        optimizer.add_param_group({"params": [*objective.parameters()]})
+        trainer.train()
+        assert objective.gate.item() != 1
 
     def test_a_missing_column_is_told_before_training(self, tmp_path):
         with pytest.raises(UserError, match="no column weight, which WeightedFineTuning needs"):
@@ -233,7 +245,7 @@ class TestMethod:
         before = identities()
 
         class MoreSettings(WeighedSettings):
-            made_up: Annotated[float, Field(description="made up")] = 0.5
+            made_up: float = Field(0.5, description="made up")
 
         monkeypatch.setitem(METHODS, "weighed", Method("weighed", "weighed", "", weighed_stages, MoreSettings))
         assert "made_up" in METHODS["weighed"].reads

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 
+import numpy as np
 import pytest
 import torch
 from datasets import Dataset
@@ -20,23 +21,17 @@ from mtlib.data.registry import SETS
 from mtlib.diversity.masks_of_policies import describe
 from mtlib.encoding import tokenise
 from mtlib.errors import UserError
+from mtlib.marking import MarkTokens
 from mtlib.masking import CountedMasking, WholeWordMasking, maskable_positions
 from mtlib.methods import get_method
-from mtlib.methods.table3 import Refill
+from mtlib.methods.bias import BIAS_MODELS, predict_out_of_fold
 from mtlib.objectives import FineTuning, MaskedLM
 from mtlib.paths import SETTINGS_FILE
 from mtlib.plm import embeddings_that_read
-from mtlib.policies import POLICIES, masking_policy, meta_learned, supervised
+from mtlib.policies import POLICIES, TESTBED_ONLY, masking_policy, meta_learned, supervised
 from mtlib.policies.attribution import attribution
-from mtlib.policies.known import MarkCause, MarkedMasking, MarkShortcut, ShortcutFirstMasking
-from mtlib.policies.meta_learned import (
-    LearnToMask,
-    MaskScorer,
-    MetaLearnedMasking,
-    gumbel_choice,
-    gumbel_softmax,
-    meta_loss,
-)
+from mtlib.policies.known import MarkedMasking, ShortcutFirstMasking
+from mtlib.policies.meta_learned import LearnToMask, MaskScorer, gumbel_choice, meta_loss
 from mtlib.policies.pointer import SpanPointer, best_spans, pointer_loss
 from mtlib.policies.salient_spans import NUMERALS, MarkSalientSpans, SalientSpanMasking
 from mtlib.policies.supervised import PointAtAnswers, SupervisedMasking, edited_spans
@@ -47,7 +42,7 @@ from mtlib.runs.run import run
 from mtlib.testbed.generator import generate, shortcut_label
 from mtlib.testbed.grammar import load_grammar, tokens
 from mtlib.testbed.known_words import cause_spans, shortcut_spans
-from tests.conftest import BERT_SPECIALS, WORDS, make_batch, make_plm, tiny_bert_config
+from tests.conftest import BERT_SPECIALS, SENTENCES, WORDS, make_batch, make_plm, tiny_bert_config
 from tests.data.made_up_releases import MADE_UP, expect, write, write_releases
 from tests.runs.test_records import record_identity
 from tests.runs.test_runs import model  # noqa: F401  (a fixture)
@@ -76,41 +71,31 @@ def masked_words(plm, policy, examples: Dataset, seed: int = 0) -> list[list[str
 
 
 @pytest.fixture
-def pipeline():
-    """Rules for two entities in place of a trained recogniser, which would be a download."""
-    spacy = pytest.importorskip("spacy")
-    pipeline = spacy.blank("en")
-    ruler = pipeline.add_pipe("entity_ruler")
-    ruler.add_patterns([{"label": "WORK", "pattern": "warm story"}, {"label": "DATE", "pattern": "filming"}])
-    return pipeline
-
-
-@pytest.fixture
-def installed(pipeline, monkeypatch) -> str:
-    """Its name, as if it were a package that pip has installed."""
-    monkeypatch.setattr("mtlib.policies.salient_spans._load", {"en_works_sm": pipeline}.__getitem__)
+def installed(monkeypatch) -> str:
+    """The name of a pipeline with rules in place of a trained recogniser, as if pip had installed it."""
+    pipeline = pytest.importorskip("spacy").blank("en")
+    labels = [*NUMERALS, "PERSON", "TIME"]
+    rules = [{"label": label, "pattern": f"film {word}"} for label, word in zip(labels, WORDS, strict=False)]
+    more = [{"label": "WORK", "pattern": "warm story"}, {"label": "DATE", "pattern": "filming"}]
+    pipeline.add_pipe("entity_ruler").add_patterns([*rules, *more])
+    monkeypatch.setattr("mtlib.policies.salient_spans.loaded", {"en_works_sm": pipeline}.__getitem__)
     return "en_works_sm"
 
 
 class TestSalientSpans:
-    ROWS = [
-        {"text": "A warm story of filming", "label": 1},
-        {"text": "not good", "label": 0},
-        {"text": "filming was slow", "label": 0},
-    ]
+    TEXTS = ["A warm story of filming", "not good", "filming was slow"]
 
-    def test_one_entity_of_each_example_or_else_tokens_at_random(self, pipeline):
+    @pytest.mark.parametrize("method", ["mask_tuning", "intermediate_pretraining"])
+    def test_one_entity_of_each_example_or_else_tokens_at_random(self, installed, method):
         plm = make_plm()
-        prepared = MarkSalientSpans(pipeline)(plm, example_set(self.ROWS, plm))
-        assert prepared.examples["salient_spans"][:] == [
-            [0, 0, 1, 1, 0, 2, 2, 0], [0, 0, 0, 0], [0, 1, 1, 0, 0, 0],
-        ]  # fmt: skip
-        assert prepared.counts == {"salient_spans_unmarked": 1}
-        policy = masking_policy("salient_spans", 0.05, plm.tokenizer)
-        drawn = [masked_words(plm, policy, prepared.examples, seed) for seed in range(200)]
-        firsts = [words[0] for words in drawn]
-        assert set(map(tuple, firsts)) == {("warm", "story"), ("film", "##ing")}
-        assert 0.35 < sum(words == ["warm", "story"] for words in firsts) / 200 < 0.65
+        config = configure("sentiment", method, masking="salient_spans", spacy_pipeline=installed).resolved()
+        first, *_ = get_method(method).stages(config.settings, config.rates, plm.tokenizer)
+        examples, counts = first.prepare[0](plm, example_set([{"text": text} for text in self.TEXTS], plm))
+        assert examples["salient_spans"][:] == [[0, 0, 1, 1, 0, 2, 2, 0], [0, 0, 0, 0], [0, 1, 1, 0, 0, 0]]
+        assert counts == {"salient_spans_unmarked": 1}
+        drawn = [masked_words(plm, first.objective.masking, examples, seed) for seed in range(200)]
+        firsts = [tuple(words[0]) for words in drawn]
+        assert {*firsts} == {("warm", "story"), ("film", "##ing")} and 70 < firsts.count(("warm", "story")) < 130
         assert {tuple(words[1]) for words in drawn} == {("not",), ("good",)}
         assert all(words[2] == ["film", "##ing"] for words in drawn)
 
@@ -120,37 +105,10 @@ class TestSalientSpans:
         assert {tuple(row) for row in masks.tolist()} == {(True, False, True, False), (False, False, False, True)}
         assert masks[:, 0].float().mean().item() == pytest.approx(0.5, abs=0.05)
 
-    def test_numerals_are_no_named_entities(self, pipeline):
-        plm = make_plm()
-        labels = [*NUMERALS, "PERSON", "TIME", "DATE"]
-        pipeline.get_pipe("entity_ruler").clear()
-        pipeline.get_pipe("entity_ruler").add_patterns(
-            [{"label": label, "pattern": word} for label, word in zip(labels, WORDS, strict=False)]
-        )
-        examples = example_set([{"text": " ".join(WORDS[: len(labels)]), "label": 1}], plm)
-        marks = MarkSalientSpans(pipeline)(plm, examples).examples["salient_spans"][0]
-        assert marks == [0, 0, 0, 0, 0, 0, 1, 2, 3, 0]
-
-    def test_texts_cut_short_have_the_marks_of_what_is_left(self, pipeline):
-        plm = make_plm()
-        data = Dataset.from_list(self.ROWS)
-        short = tokenise(data, plm.tokenizer, 5, keep=("text",))
-        marks = MarkSalientSpans(pipeline)(plm, short).examples["salient_spans"][:]
-        assert marks == [[0, 0, 1, 1, 0], [0, 0, 0, 0], [0, 1, 1, 0, 0]]
-
-    def test_tokens_that_are_not_the_texts_are_refused(self, pipeline):
-        plm = make_plm()
-        refilled = Refill(masking_policy("exact", 1.0, plm.tokenizer))(plm, example_set(self.ROWS, plm)).examples
-        with pytest.raises(UserError, match="not those of its text"):
-            MarkSalientSpans(pipeline)(plm, refilled)
-
-    @pytest.mark.parametrize("method", ["mask_tuning", "intermediate_pretraining", "augmented"])
-    def test_any_installed_pipeline_by_name(self, installed, method):
-        plm = make_plm()
-        config = configure("sentiment", method, masking="salient_spans", spacy_pipeline=installed).resolved()
-        first, *_ = get_method(method).stages(config.settings, config.rates, plm.tokenizer)
-        marks = first.prepare[0](plm, example_set(self.ROWS, plm)).examples["salient_spans"][:]
-        assert marks[1:] == [[0, 0, 0, 0], [0, 1, 1, 0, 0, 0]]
+    def test_numerals_are_no_named_entities(self, installed):
+        plm, texts = make_plm(), [f"film {word}" for word in WORDS[: len(NUMERALS) + 2]]
+        marks = MarkSalientSpans(installed)(plm, example_set([{"text": text} for text in texts], plm))
+        assert [max(row) for row in marks.examples["salient_spans"]] == [0] * len(NUMERALS) + [1, 1]
 
     def test_the_record_names_the_pipeline_with_its_version(self):
         def recorded(**settings):
@@ -160,7 +118,6 @@ class TestSalientSpans:
         assert recorded(masking="salient_spans", spacy_pipeline="torch") == f"torch {version('torch')}"
 
     def test_what_is_not_installed_is_told(self):
-        pytest.importorskip("spacy")
         with pytest.raises(UserError, match=r"pip install 'mtlib\[policies\]'.*python -m spacy download none_such"):
             MarkSalientSpans("none_such").check(make_plm())
 
@@ -193,19 +150,14 @@ class TestKnownWords:
 
     def test_bag_of_words_is_at_chance_where_the_shortcut_is_masked(self):
         """The side of the shortcut, from what is left of a sentence; else it is known."""
-        pytest.importorskip("sklearn")
-        from sklearn.feature_extraction.text import CountVectorizer
-        from sklearn.linear_model import LogisticRegression
-        from sklearn.pipeline import make_pipeline
-
         grammar = load_grammar("sentiment")
         # the words of opinion say nothing about the shortcut's side
         texts = [row["text"] for row in generate(0.0, tasks=["sentiment"])["testbed_sentiment_train"]]
-        sides = [shortcut_label(grammar, text) for text in texts]
+        sides = np.array([shortcut_label(grammar, text) for text in texts])
         masked = [without(text, shortcut_spans(grammar, text)[0]) for text in texts]
         for rows, low, high in ((texts, 0.95, 1), (masked, 0.45, 0.55)):
-            probe = make_pipeline(CountVectorizer(ngram_range=(1, 2), binary=True), LogisticRegression(max_iter=300))
-            assert low <= probe.fit(rows[:3000], sides[:3000]).score(rows[3000:], sides[3000:]) <= high
+            found = predict_out_of_fold(BIAS_MODELS["bag_of_words"], np.array(rows, dtype=object), sides, 2)
+            assert low <= (found.argmax(1) == sides).mean() <= high
 
     @pytest.mark.parametrize("task", ["nli", "paraphrase"])
     def test_the_planted_rule_finds_nothing_where_the_shortcut_is_masked(self, task):
@@ -231,18 +183,13 @@ class TestKnownWords:
         n = max(1, round(rate * len(marked)))
         assert (mask.sum(), (mask & marks).sum()) == (n, min(n, sum(marked)))
 
-    def test_other_data_is_refused(self, tmp_path):
-        for name in ("known_shortcut", "known_shortcut_first", "known_cause"):
-            with pytest.raises(UserError, match=f"masking is '{name}', which knows the testbed's grammar"):
-                configure("sentiment", "mask_tuning", masking=name, source="hub")
-        plm = make_plm()
-        rows = [{"text": "a good film", "label": 1, "uid": "17", "group": ""}]
-        for preparer in (MarkShortcut(), MarkCause()):
-            with pytest.raises(UserError, match="testbed's training sets alone are known, and '17' is no row"):
-                preparer(plm, example_set(rows, plm))
-
-
-SENTENCES = ["the film is very good", "the plot was slow and boring", "a warm story", "not funny"]
+    @pytest.mark.parametrize("name", TESTBED_ONLY)
+    def test_other_data_is_refused(self, name, plm):
+        with pytest.raises(UserError, match=f"masking is '{name}', which knows the testbed's grammar"):
+            configure("sentiment", "mask_tuning", masking=name, source="hub")
+        (preparer,) = masking_policy(name, 0.3, plm.tokenizer).preparers()
+        with pytest.raises(UserError, match="testbed's training sets alone are known, and '17' is no row"):
+            preparer(plm, example_set([{"text": "a good film", "label": 1, "uid": "17", "group": ""}], plm))
 
 
 @pytest.fixture(scope="module")
@@ -323,30 +270,24 @@ class TestRankedPolicies:
         configure("sentiment", "mask_tuning", masking="attribution_least")
 
 
-@pytest.fixture
-def slow_plm(tmp_path):
-    """Its tokenizer is written in Python, as some still are, and knows no character offsets."""
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_tokenizer_without_offsets_is_refused_by_what_finds_words(name, tmp_path):
+    """Some tokenizers are still written in Python, and do not know the characters of a token."""
     (tmp_path / "vocab.txt").write_text("\n".join([*BERT_SPECIALS.values(), *WORDS]))
     tokenizer = BertJapaneseTokenizer(tmp_path / "vocab.txt", word_tokenizer_type="basic", model_max_length=64)
-    assert not tokenizer.is_fast
-    return make_plm(tokenizer=tokenizer)
-
-
-@pytest.mark.parametrize("name", [name for name in POLICIES if name != "salient_spans"])
-def test_a_tokenizer_without_offsets_masks_what_needs_none(name, slow_plm, monkeypatch):
-    monkeypatch.setattr(meta_learned, "LearnToMask", partial(LearnToMask, steps=2))
-    examples = example_set([{"text": text, "label": i % 2, "uid": f"sentiment_train-{i}", "group": "plain"}
-                            for i, text in enumerate(SENTENCES)], slow_plm)  # fmt: skip
-    policy = masking_policy(name, 0.3, slow_plm.tokenizer)
-    if name.startswith(("supervised", "part_of_speech", "known")):
-        (preparer,) = policy.preparers()
-        for work in (preparer.check, partial(preparer, examples=examples)):
+    for preparer in masking_policy(name, 0.3, tokenizer).preparers():
+        if isinstance(preparer, MarkTokens | PointAtAnswers):
             with pytest.raises(
                 UserError, match=r"BertJapaneseTokenizer does not say which characters .* exact, whole_"
             ):
-                work(slow_plm)
-    else:
-        assert len(masked_words(slow_plm, *prepared(name, 0.3, slow_plm, examples))) == len(SENTENCES)
+                preparer.check(make_plm(tokenizer=tokenizer))
+        else:
+            preparer.check(make_plm(tokenizer=tokenizer))
+
+
+# probabilities of start and end; their products by (i, j): 00 .12, 01 .02, 02 .06, 11 .07, 12 .21, 22 .03, and the
+# largest of all, (1, 0) .42, is backward
+START, END = torch.tensor([[0.2, 0.7, 0.1]]).log(), torch.tensor([[0.6, 0.1, 0.3]]).log()
 
 
 class TestPointer:
@@ -356,18 +297,14 @@ class TestPointer:
         end = torch.tensor([[0.0, 0.0, -torch.inf], [log(1), log(2), log(5)]])
         # first row: 3/4 and 1/2; second: 1/2 and 1/4
         loss = pointer_loss(start, end, torch.tensor([1, 2]), torch.tensor([0, 1]))
-        assert loss.shape == ()
         assert loss.item() == pytest.approx((log(4 / 3) + log(2) + log(2) + log(4)) / 2)
 
     def test_span_choice_by_hand(self):
-        start = torch.tensor([[0.2, 0.7, 0.1], [1.0, 0.0, 0.0]]).log()
-        end = torch.tensor([[0.6, 0.1, 0.3], [0.0, 0.0, 0.0]]).log()
-        # products of the first row by (i, j): 00 .12, 01 .02, 02 .06, 11 .07, 12 .21, 22 .03; (1, 0) .42 is backward
-        first, last, scores = best_spans(start, end, 3)
+        first, last, scores = best_spans(START, END, 3)
         assert list(zip(first[0].tolist(), last[0].tolist(), strict=True)) == [(1, 2), (0, 0), (1, 1)]
         torch.testing.assert_close(scores[0].exp(), torch.tensor([0.21, 0.12, 0.07]))
-        assert not scores[1].isfinite().any()
-        assert best_spans(start[:, :1], end[:, :1], 3)[2].isfinite().tolist() == [[True, False, False], [False] * 3]
+        assert best_spans(START[:, :1], END[:, :1], 3)[2].isfinite().tolist() == [[True, False, False]]
+        assert not best_spans(START, END - torch.inf, 3)[2].isfinite().any()
 
     @given(st.integers(1, 4), st.integers(1, 9), st.integers(0, 2**31))
     @settings(max_examples=60, deadline=None)
@@ -385,15 +322,13 @@ class TestPointer:
         end = torch.tensor([[0.1, 0.2, 0.0, 0.1, 0.6]]).log()
         batch, maskable = {"span_start": start, "span_end": end}, torch.tensor([[True, True, False, True, True]])
         assert SupervisedMasking()(batch, maskable, None).tolist() == [[False, False, False, True, True]]
-        first, last, scores = best_spans(start, end, 10)
-        told = zip(first[0].tolist(), last[0].tolist(), scores[0].isfinite().tolist(), strict=True)
-        assert {(i, j) for i, j, possible in told if possible} == {(0, 0), (0, 1), (1, 1), (3, 3), (3, 4), (4, 4)}
+        spans = (part[0].tolist() for part in best_spans(start, end, 10))
+        possible = {(i, j) for i, j, score in zip(*spans, strict=True) if score > -math.inf}
+        assert possible == {(0, 0), (0, 1), (1, 1), (3, 3), (3, 4), (4, 4)}
 
     def test_best_span_or_a_draw_of_the_best_by_their_probability(self):
         n = 4000
-        batch = {"span_start": torch.tensor([[0.2, 0.7, 0.1]]).log().expand(n, 3),
-                 "span_end": torch.tensor([[0.6, 0.1, 0.3]]).log().expand(n, 3)}  # fmt: skip
-        maskable = torch.ones(n, 3, dtype=torch.bool)
+        batch, maskable = {"span_start": START.expand(n, 3), "span_end": END.expand(n, 3)}, torch.ones(n, 3).bool()
         assert (SupervisedMasking()(batch, maskable, None) == torch.tensor([False, True, True])).all()
         drawn = SupervisedMasking(best_of=2)(batch, maskable, torch.Generator().manual_seed(0))
         assert {tuple(row) for row in drawn.tolist()} == {(False, True, True), (True, False, False)}
@@ -408,9 +343,8 @@ class TestPointer:
             torch.testing.assert_close(a, b[:, : a.shape[1]])
             assert torch.equal(b.isneginf(), wide["input_ids"] <= 4)
 
-    def test_it_learns_to_point_at_the_words_of_opinion_of_the_testbed(self, monkeypatch):
+    def test_it_learns_to_point_at_the_words_of_opinion_of_the_testbed(self, plm, monkeypatch):
         monkeypatch.setattr(PointAtAnswers, "epochs", 40)
-        plm = make_plm()
         rows = [
             {"text": f"The film {verb} {deg}{word}.", "label": 0, "uid": f"sentiment_train-{i}", "group": "plain"}
             for i, (verb, deg, word) in enumerate(itertools.product(["is", "was"], ["", "very "], ["boring", "awful"]))
@@ -424,70 +358,64 @@ class TestPointer:
         policy = masking_policy("supervised", 0.05, plm.tokenizer)
         assert masked_words(plm, policy, result.examples)[:2] == [["boring"], ["awful"]]
 
-    def test_on_real_reviews_it_learns_from_the_training_pairs(self, tmp_path, monkeypatch):
+
+class TestTrainingPairs:
+    """On real reviews the pointer learns from the training pairs of IMDB-CAD."""
+
+    @pytest.fixture
+    def source(self, tmp_path, monkeypatch) -> str:
+        return str(write_releases(tmp_path, monkeypatch))
+
+    def test_the_words_that_differ_are_what_it_learns(self, plm, source, monkeypatch):
         review = "It is a bad film, slow and boring. Not good."
         other = "It is a great film, warm and boring. So very good."
         assert [review[a:b] for a, b in edited_spans(review, other)] == ["bad", "slow", "Not"]
         assert [other[a:b] for a, b in edited_spans(other, review)] == ["great", "warm", "So very"]
         for n_words, n_spans in ((10, 1), (11, 0)):  # longer ones are sentences written anew
             assert len(edited_spans("A film " + "so " * n_words, "A film")) == n_spans
-        plm, read = make_plm(), []
+        read = []
         monkeypatch.setattr(supervised, "load", lambda *key: (read.append(key), sources.load(*key))[1])
-        source = write_releases(tmp_path, monkeypatch)
-        spans = PointAtAnswers(str(source)).training_spans(
-            plm, example_set([{"text": "a film", "label": 0}] * 2, plm), 0
-        )
-        assert read == [("imdb_cad_train", str(source))]
-        assert spans == [], "cut to the length of the task's own texts"
-        assert read == [("imdb_cad_train", str(source))]
-        longer = example_set([{"text": "the film is not a story", "label": 0}], plm)
-        words = [plm.tokenizer.convert_ids_to_tokens(span.input_ids[span.start : span.end + 1])
-                 for span in PointAtAnswers(str(source)).training_spans(plm, longer, 0)]  # fmt: skip
-        assert words == [["very", "bad"], ["good"]]
-        pairs = example_set([{"text": "a film", "text_pair": "a story", "label": 0}], plm)
-        with pytest.raises(UserError, match="learns from single reviews"):
-            PointAtAnswers(str(source)).training_spans(plm, pairs, 0)
 
-    def test_a_run_reads_the_training_pairs_from_its_own_source(self, tmp_path, monkeypatch, model):  # noqa: F811
-        source = write_releases(tmp_path, monkeypatch)
-        settings = {"source": str(source), "model": str(model), "max_length": 64, "eval_max_length": 64, "epochs": 1}
+        def pointed(**row) -> list[list[str]]:
+            spans = PointAtAnswers(source).training_spans(plm, example_set([row | {"label": 0}], plm), 0)
+            return [plm.tokenizer.convert_ids_to_tokens(span.input_ids[span.start : span.end + 1]) for span in spans]
+
+        assert pointed(text="a film") == [], "cut to the length of the task's own texts"
+        assert pointed(text="the film is not a story") == [["very", "bad"], ["good"]]
+        assert {*read} == {("imdb_cad_train", source)}, "and never those to evaluate on"
+        with pytest.raises(UserError, match="learns from single reviews"):
+            pointed(text="a film", text_pair="a story")
+
+    def test_a_run_reads_them_from_its_own_source(self, source, tmp_path, model):  # noqa: F811
+        settings = {"source": source, "model": str(model), "max_length": 64, "eval_max_length": 64, "epochs": 1}
         chosen = configure("sentiment", "mask_tuning", masking="supervised", sets=("sst2",), **settings)
         record = read_records([run(chosen, tmp_path / "out")[0]])[0]
         assert record["cost"]["stages"][0]["supervised_spans"] == 2
-        assert [*record["data"]] == ["train", "sst2", "train_spans"]
-        assert record["data"]["train_spans"]["rows"] == 2
+        assert [*record["data"]] == ["train", "sst2", "train_spans"] and record["data"]["train_spans"]["rows"] == 2
         assert record_identity(record) == record["identity"]
 
-    def test_only_pairs_that_are_not_the_published_ones_make_another_run(self, tmp_path, monkeypatch):
+    def test_only_pairs_that_are_not_the_published_ones_make_another_run(self, source, tmp_path, monkeypatch):
         """So records that were made before the pairs were noted are still found."""
-        source = write_releases(tmp_path, monkeypatch)
-        chosen = configure("sentiment", "mask_tuning", masking="supervised", source=str(source)).resolved()
-
-        def identity() -> str:
-            return read_inputs(chosen).identity
-
+        chosen = configure("sentiment", "mask_tuning", masking="supervised", source=source).resolved()
         inputs = read_inputs(chosen)
         sets = {name: description for name, description in inputs.sets.items() if name != "train_spans"}
-        assert identity() == replace(inputs, sets=sets).identity
+        assert inputs.identity == replace(inputs, sets=sets).identity
         expect(monkeypatch, "imdb_cad_train", sha256=inputs.sets["train_spans"]["files"][0]["sha256"])
-        published = identity()
-        assert published == identity()
-        path = SETS["imdb_cad_train"].files[0].path
+        published, path = read_inputs(chosen).identity, SETS["imdb_cad_train"].files[0].path
         write(tmp_path, path, MADE_UP[path].replace(b"very bad", b"not good"))
-        assert identity() != published
-        assert "train_spans" not in read_inputs(configure("sentiment", "mask_tuning", source=str(source))).sets
+        assert read_inputs(chosen).identity != published
+        assert "train_spans" not in read_inputs(configure("sentiment", "mask_tuning", source=source)).sets
 
-    def test_pairs_that_cannot_be_read_are_missed_before_any_work(self, tmp_path, monkeypatch, model):  # noqa: F811
-        source = write_releases(tmp_path, monkeypatch)
-        (source / SETS["imdb_cad_train"].files[0].path).unlink()
+    def test_pairs_that_cannot_be_read_are_missed_before_any_work(self, source, tmp_path, monkeypatch, model):  # noqa: F811
+        (tmp_path / SETS["imdb_cad_train"].files[0].path).unlink()
         monkeypatch.setattr("mtlib.runs.training._Training", lambda *args, **kwargs: pytest.fail("has begun to train"))
-        chosen = configure("sentiment", "mask_tuning", masking="supervised", source=str(source), model=str(model),
+        chosen = configure("sentiment", "mask_tuning", masking="supervised", source=source, model=str(model),
                            classification="confidence_regularization", sets=("sst2",))  # fmt: skip
         message = r"train_paired.tsv not found in .*policies supervised and supervised_top5 learn from it"
         with pytest.raises(UserError, match=message):
             run(chosen, tmp_path / "out")
         with pytest.raises(UserError, match=message):
-            describe(source=str(source), policies=("exact:0.05", "supervised"), report=pytest.fail)
+            describe(source=source, policies=("exact:0.05", "supervised"), report=pytest.fail)
         PointAtAnswers().reading_from("testbed").check(make_plm())  # which has its own words
 
 
@@ -530,52 +458,17 @@ def test_methods_take_every_policy_by_its_name(
 
 
 class TestMetaLearned:
-    @pytest.fixture
-    def double(self):
-        """A model in double precision without dropout, and batches for it."""
-        plm = make_plm(tiny_bert_config(**NO_DROPOUT)).double().eval()
-        batches = [make_batch(plm, SENTENCES[i:] + SENTENCES[:i], labels=[0, 1, 1, 0]) for i in range(3)]
-        return plm, batches, maskable_positions(batches[0], plm.tokenizer)
-
-    def slope(self, loss, values: torch.Tensor, place: int, step: float = 1e-5) -> float:
-        around = []
-        for sign in (1, -1):
-            moved = values.detach().clone()
-            moved.view(-1)[place] += sign * step
-            around.append(loss(moved).item())
-        return (around[0] - around[1]) / (2 * step)
-
-    def test_gradient_by_the_policys_parameters_is_the_slope(self, double):
-        """With the choice left soft, since a rounded one has no slope."""
-        plm, (text, train, held_out), maskable = double
-        torch.manual_seed(0)
-        scorer = MaskScorer(plm.trunk.get_input_embeddings().weight, hidden=3).double()
-        parameter = scorer.head.weight
-
-        def loss(value):
-            scores = functional_call(scorer, {"head.weight": value}, (text,))
-            choice = gumbel_softmax(scores, maskable, torch.Generator().manual_seed(1))
-            return meta_loss(plm, choice, text, train, held_out, rate=0.3)
-
-        (gradient,) = torch.autograd.grad(loss(parameter), parameter)
-        for place in range(parameter.numel()):
-            slope = self.slope(loss, parameter, place)
-            assert gradient.view(-1)[place].item() == pytest.approx(slope, rel=1e-4, abs=1e-9)
-
     @pytest.mark.parametrize("name", ["bert", "mpnet", "modernbert", "bart"])
-    def test_it_is_two_steps_of_gradient_descent(self, name):
+    def test_it_is_two_steps_of_gradient_descent_and_has_their_slope(self, name):
+        """The choice is left soft for its slope, since a rounded one has none."""
         plm = architecture(name).double().eval()
         text, train, held_out = (make_batch(plm, SENTENCES[i:] + SENTENCES[:i], labels=[0, 1, 1, 0]) for i in range(3))
         maskable = maskable_positions(text, plm.tokenizer)
-        weights = gumbel_choice(torch.zeros(maskable.shape).double(), maskable, torch.Generator().manual_seed(0))
-        found = meta_loss(plm, weights, text, train, held_out, rate=0.3)
-        mask, stepped = weights.bool(), copy.deepcopy(plm)
-        for loss in (
-            lambda: MaskedLM()(stepped, text | {"mask": mask}).loss,
-            lambda: FineTuning()(stepped, train).loss,
-        ):
+        weights = gumbel_choice(torch.zeros(maskable.shape).double(), maskable)
+        found, stepped = meta_loss(plm, weights, text, train, held_out, rate=0.3), copy.deepcopy(plm)
+        for objective, batch in ((MaskedLM(), text | {"mask": weights.bool()}), (FineTuning(), train)):
             stepped.zero_grad()
-            loss().backward()
+            objective(stepped, batch).loss.backward()
             with torch.no_grad():
                 for parameter in stepped.parameters():
                     parameter -= 0 if parameter.grad is None else 0.3 * parameter.grad
@@ -583,18 +476,27 @@ class TestMetaLearned:
         assert found.item() == pytest.approx(FineTuning()(stepped, held_out).loss.item(), rel=1e-5)
         assert attribution(plm, text).shape == maskable.shape, "which finds the embeddings of every architecture"
 
-    def test_a_rounded_choice_keeps_the_soft_ones_gradient(self):
-        scores = torch.randn(5, 7, dtype=torch.float64, requires_grad=True)
-        maskable = torch.rand(5, 7, generator=torch.Generator().manual_seed(0)) < 0.6
-        maskable[4] = False
-        direction = torch.randn(5, 7).double()
-        choices = [draw(scores, maskable, torch.Generator().manual_seed(1)) for draw in (gumbel_choice, gumbel_softmax)]
-        rounded, soft = (torch.autograd.grad((choice * direction).sum(), scores)[0] for choice in choices)
-        torch.testing.assert_close(rounded, soft)
-        assert choices[0].sum(1).tolist() == [1, 1, 1, 1, 0] and not choices[0][~maskable].any()
-        assert set(choices[0].detach().view(-1).tolist()) == {0.0, 1.0}
-        draws = gumbel_choice(torch.tensor([[1.0986123, 0.0]]).expand(20_000, 2), torch.ones(20_000, 2).bool())
-        assert draws[:, 0].mean().item() == pytest.approx(0.75, abs=0.015)
+    def test_gradient_by_the_policys_parameters_is_the_slope(self):
+        plm = make_plm(tiny_bert_config(**NO_DROPOUT)).double().eval()
+        text, train, held_out = (make_batch(plm, SENTENCES[i:] + SENTENCES[:i], labels=[0, 1, 1, 0]) for i in range(3))
+        scorer = MaskScorer(plm.trunk.get_input_embeddings().weight, hidden=3).double()
+
+        def loss(value):
+            torch.manual_seed(1)
+            scores = functional_call(scorer, {"head.weight": value}, (text,))
+            choice = gumbel_choice(scores, maskable_positions(text, plm.tokenizer), hard=False)
+            return meta_loss(plm, choice, text, train, held_out, rate=0.3)
+
+        assert torch.autograd.gradcheck(loss, scorer.head.weight, eps=1e-5, rtol=1e-3, atol=1e-9)
+
+    def test_a_choice_is_a_draw_of_one_maskable_token(self):
+        scores = torch.tensor([[math.log(3), 0.0, 9.0]]).expand(20_000, 3)
+        draws = gumbel_choice(scores, torch.tensor([[True, True, False]]).expand(20_000, 3))
+        assert draws.mean(0).tolist() == pytest.approx([0.75, 0.25, 0], abs=0.015) and {*draws.flatten().tolist()} == {
+            0,
+            1,
+        }
+        assert not gumbel_choice(scores, scores > 9).any(), "where there is none"
 
     def test_the_preparer_learns_leaves_the_model_alone_and_can_be_repeated(self, plain):
         plm, _ = plain
@@ -603,24 +505,18 @@ class TestMetaLearned:
         learn = LearnToMask(steps=3, batch_size=4)
         examples = example_set(rows, plm)
         made, again = (learn(plm, examples) for _ in range(2))
-        assert made.counts["meta_learned_steps"] == 3
-        # of fewer than 20 steps all count for both
-        assert math.isfinite(made.counts["meta_learned_first_loss"])
-        assert made.counts["meta_learned_first_loss"] == made.counts["meta_learned_last_loss"]
+        first, last = (made.counts[f"meta_learned_{which}_loss"] for which in ("first", "last"))
+        assert math.isfinite(first) and first == last, "of fewer than 20 steps all count for both"
         assert made.examples["meta_scores"][:] == again.examples["meta_scores"][:]
         assert [len(row) for row in made.examples["meta_scores"]] == examples["length"][:]
         assert all(torch.equal(tensor, before[name]) for name, tensor in plm.state_dict().items())
         policy = masking_policy("meta_learned", 0.5, plm.tokenizer)
-        assert "reconstruction" in type(policy).__doc__
         assert [len(words) for words in masked_words(plm, policy, made.examples)[:4]] == [2, 3, 2, 1]
         learn(plm, example_set(rows[:2], plm))  # one to learn from, one to be judged on
-        with pytest.raises(UserError, match="LearnToMask reads the column 'labels', but the examples have only"):
-            learn(plm, examples.remove_columns("labels"))
 
     def test_two_trunks_are_refused_for_no_gradient_reaches_the_scorer(self):
-        separate = make_plm(shared=False)
         with pytest.raises(UserError, match="this model has two trunks; load it with shared=True"):
-            LearnToMask()(separate, example_set([{"text": "a film", "label": 0}] * 4, separate))
+            LearnToMask().check(make_plm(shared=False))
 
     def test_the_precision_of_an_earlier_trainer_does_not_stay(self, tmp_path):
         plm, fresh = (make_plm(tiny_bert_config(**NO_DROPOUT)) for _ in range(2))
@@ -628,43 +524,37 @@ class TestMetaLearned:
         train(tmp_path, FineTuning(), plm, examples, bf16=True, max_steps=1)
         fresh.load_state_dict(plm.state_dict())
         after, expected = (LearnToMask(steps=2, batch_size=2)(each, examples) for each in (plm, fresh))
-        assert after.counts == expected.counts
         assert after.examples["meta_scores"][:] == expected.examples["meta_scores"][:]
 
     def test_masks_are_a_draw_by_the_scores(self):
         scores = torch.tensor([[math.log(3), 0.0]]).expand(2000, 2)
-        masks = MetaLearnedMasking(0.5)({"meta_scores": scores}, scores > -1, torch.Generator().manual_seed(0))
+        policy = masking_policy("meta_learned", 0.5, None)
+        masks = policy({"meta_scores": scores}, scores > -1, torch.Generator().manual_seed(0))
         assert masks[:, 0].float().mean().item() == pytest.approx(0.75, abs=0.04)
 
-    def test_it_finds_the_word_whose_filling_helps(self, monkeypatch):
+    def test_it_finds_the_word_whose_masking_helps_and_is_judged_on_examples_of_their_own(self, monkeypatch):
         """On a loss that falls where one token is masked, which the untrained scorer does not prefer."""
-        plm = make_plm(tiny_bert_config(**NO_DROPOUT), seed=1).eval()
-        scorer = MaskScorer(plm.trunk.get_input_embeddings().weight)
-        examples = example_set([{"text": "the film is good", "label": 0}] * 20, plm)
-        batch, good = make_batch(plm, ["the film is good"]), plm.tokenizer.convert_tokens_to_ids("good")
-        assert scorer(batch)[0, 1:-1].argmax() != 3
-
-        def loss(plm, weights, text, train, held_out, rate):
-            return -(weights * (text["input_ids"] == good)).sum()
-
-        monkeypatch.setattr(meta_learned, "meta_loss", loss)
-        LearnToMask(steps=60).fit(scorer, plm, examples, torch.Generator().manual_seed(0))
-        assert scorer(batch)[0, 1:-1].argmax() == 3
-
-    def test_it_is_judged_on_examples_that_it_does_not_train_on(self, monkeypatch):
-        plm, trained_on, judged_on = make_plm(), set(), set()
-        scorer = MaskScorer(plm.trunk.get_input_embeddings().weight)
-        texts = [" ".join(pair) for pair in itertools.product(WORDS[:4], WORDS[4:9])]
-        examples = example_set([{"text": text, "label": 0} for text in texts], plm)
+        plm, trained_on, judged_on = make_plm(tiny_bert_config(**NO_DROPOUT), seed=1), set(), set()
+        scorer, good = MaskScorer(plm.trunk.get_input_embeddings().weight), plm.tokenizer.convert_tokens_to_ids("good")
+        texts = [f"{' '.join(pair)} is good" for pair in itertools.product(WORDS[:4], WORDS[4:9])]
+        examples, batch = example_set([{"text": text, "label": 0} for text in texts], plm), make_batch(plm, texts)
 
         def loss(plm, weights, text, train, held_out, rate):
             trained_on.update(plm.tokenizer.batch_decode([*text["input_ids"], *train["input_ids"]]))
             judged_on.update(plm.tokenizer.batch_decode(held_out["input_ids"]))
-            return weights.sum()
+            return -(weights * (text["input_ids"] == good)).sum()
 
+        def finds():
+            return (batch["input_ids"].gather(1, scorer(batch)[:, 1:-1].argmax(1, keepdim=True) + 1) == good).float()
+
+        before = finds().mean()
         monkeypatch.setattr(meta_learned, "meta_loss", loss)
-        LearnToMask(steps=20, held_out=0.2).fit(scorer, plm, examples, torch.Generator().manual_seed(0))
+        LearnToMask(steps=60).fit(scorer, plm, examples)
+        assert before < 0.5 and finds().all()
         assert (len(trained_on), len(judged_on)) == (16, 4) and not trained_on & judged_on
+
+
+STILL = make_plm(tiny_bert_config(**NO_DROPOUT))
 
 
 def made_columns(policy, maskable) -> dict:
@@ -703,6 +593,3 @@ def test_every_policy_spares_specials_ignores_padding_and_counts(name, lengths, 
         elif isinstance(policy, CountedMasking) and not isinstance(policy, WholeWordMasking | SalientSpanMasking):
             assert mask.sum(1).tolist() == [min(n, k) for n, k in zip(lengths, counts, strict=True)]
     assert torch.equal(*masks)
-
-
-STILL = make_plm(tiny_bert_config(**NO_DROPOUT))

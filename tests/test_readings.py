@@ -8,14 +8,13 @@ import torch
 from mtlib.encoding import Collator
 from mtlib.errors import UserError
 from mtlib.masking import ExactMasking
+from mtlib.methods import get_method
 from mtlib.methods.readings import DoubleValidated, OriginalAndRefilled
 from mtlib.objectives import FineTuning, MaskTuning
 from mtlib.policies.wrapping import FixedMasking
-from mtlib.runs.records import read_records
-from mtlib.runs.run import run
+from mtlib.runs.config import configure
 from mtlib.trainer import ObjectiveTrainer
-from tests.conftest import make_batch, make_plm
-from tests.runs.test_runs import config, model, testbed  # noqa: F401  (fixtures)
+from tests.conftest import make_batch, make_plm, make_tokenizer
 from tests.test_trainer import arguments, examples, history, train
 
 HALF = ExactMasking(0.5)
@@ -83,35 +82,27 @@ def test_double_validation_by_hand(rejected):
 def test_what_only_mask_tuning_brings_is_named(still_plm, tmp_path):
     for objective in (OriginalAndRefilled(), DoubleValidated()):
         with pytest.raises(UserError, match=r"lacks; train MaskTuning\(classification="):
-            objective(still_plm, make_batch(still_plm))
-        with pytest.raises(UserError, match=r"lacks; train MaskTuning\(classification="):
             ObjectiveTrainer(still_plm, objective, arguments(tmp_path), examples(8))
 
 
-def test_fixed_masks_are_one_draw_for_all_epochs(tmp_path):
-    plm, data = make_plm(), examples(16)
-    masking = FixedMasking(HALF)
+def test_fixed_masks_are_one_draw_for_all_epochs():
+    plm, data, masking = make_plm(), examples(16), FixedMasking(HALF)
     (draw,) = masking.preparers()
-    prepared = draw(plm, data, seed=1)
-    assert prepared.examples["mask"][:] == draw(plm, data, seed=1).examples["mask"][:]
-    assert prepared.examples["mask"][:] != draw(plm, data, seed=2).examples["mask"][:]
-    rows = list(zip(prepared.examples["input_ids"], prepared.examples["mask"], strict=True))
-    assert all(sum(mask) == max(1, round(0.5 * (len(ids) - 2))) and len(mask) == len(ids) for ids, mask in rows)
-    assert not any(mask[0] or mask[-1] for _, mask in rows)
-    batch = Collator(plm.tokenizer, masking.columns)(list(prepared.examples))
-    assert torch.equal(MaskTuning(masking=masking).prepare(plm, batch)["mask"].sum(1), batch["mask"].sum(1))
-    trainer = train(tmp_path, MaskTuning(masking=masking), data=prepared.examples, max_steps=4)
-    assert all(math.isfinite(loss) for (loss,) in history(trainer, "loss"))
+    drawn, again, other = (draw(plm, data, seed).examples for seed in (1, 1, 2))
+    assert drawn["mask"][:] == again["mask"][:] != other["mask"][:]
+    for ids, mask in zip(drawn["input_ids"], drawn["mask"], strict=True):
+        assert sum(mask) == max(1, round(0.5 * (len(ids) - 2))) and not mask[0] and not mask[-1]
+    batch = Collator(plm.tokenizer, masking.columns)(list(drawn))
+    assert torch.equal(MaskTuning(masking=masking).prepare(plm, batch)["mask"], batch["mask"].bool())
 
 
-@pytest.mark.parametrize(
-    "reading",
-    [{"fixed_masks": True},
-     {"classifier_reads": "original"}, {"classification": "original_and_refilled"},
-     {"classification": "validated_or_dropped"}, {"classification": "validated_or_original"}],
-    ids=str,
-)  # fmt: skip
-def test_every_reading_is_a_setting_of_the_method(testbed, model, tmp_path, reading):  # noqa: F811
-    plain, other = (read_records([run(config(model, epochs=1, **more), tmp_path)[0]])[0] for more in ({}, reading))
-    assert other["identity"] != plain["identity"]
-    assert other["history"] != plain["history"]
+def test_every_reading_is_a_setting_of_the_method():
+    def objective(**settings) -> MaskTuning:
+        chosen = configure("sentiment", "mask_tuning", **settings).resolved()
+        return get_method("mask_tuning").stages(chosen.settings, chosen.rates, make_tokenizer())[-1].objective
+
+    assert type(objective(classification="original_and_refilled").classification) is OriginalAndRefilled
+    for name, rejected in (("validated_or_dropped", "drop"), ("validated_or_original", "original")):
+        assert objective(classification=name).classification.rejected == rejected
+    assert objective(classifier_reads="original").classifier_reads == "original"
+    assert objective(fixed_masks=True).masking == FixedMasking(ExactMasking())

@@ -9,8 +9,7 @@ from torch import Tensor
 from mtlib.contexts import evaluating
 from mtlib.encoding import Collator, batches_by_length
 from mtlib.method import LearningRates, Method, Prepared, Preparer, Stage, require_columns, with_column
-from mtlib.methods.bias import ReadsBias
-from mtlib.methods.bias_models import BiasSettings, add_bias
+from mtlib.methods.bias import BiasSettings, ReadsBias, unexplained
 from mtlib.objectives import FineTuning
 from mtlib.plm import SharedPLM
 
@@ -23,7 +22,7 @@ def confidence_regularization_loss(
     At b_y = 0 this is plain distillation, at b_y = 1 the target is uniform. The gold label enters through b_y alone.
 
     Args:
-        logits: of the student, `(batch, classes)`; gradients reach these alone.
+        logits: of the student, `(batch, classes)`.
         teacher_probabilities: t, `(batch, classes)`.
         bias_log_probabilities: log b, `(batch, classes)`.
         labels: gold labels, `(batch,)`.
@@ -31,8 +30,7 @@ def confidence_regularization_loss(
     Returns:
         Scalar, nats, float32.
     """
-    bias = bias_log_probabilities.detach().float().exp().gather(1, labels[:, None])  # (batch, 1)
-    softened = teacher_probabilities.detach().float() ** (1 - bias).clamp(min=0)  # (batch, classes)
+    softened = teacher_probabilities ** unexplained(bias_log_probabilities, labels)[:, None]  # (batch, classes)
     soft_labels = softened / softened.sum(-1, keepdim=True)
     return -(soft_labels * logits.float().log_softmax(-1)).sum(-1).mean()
 
@@ -41,11 +39,9 @@ class ConfidenceRegularization(ReadsBias):
     """The student's loss, which also reads `teacher_probabilities`, `(batch, classes)`."""
 
     name = "confidence_regularization"
+    loss = staticmethod(confidence_regularization_loss)
     columns = {"teacher_probabilities": 0.0, "bias_log_probabilities": 0.0}
     prepared_by = "a fine-tuned teacher (AddTeacher, of this module) and a bias model (mtlib.methods.bias.AddBias)"
-
-    def loss(self, logits: Tensor, batch: dict) -> Tensor:
-        return confidence_regularization_loss(logits, *(batch[name] for name in self.columns), batch["labels"])
 
 
 @dataclass(frozen=True)
@@ -72,7 +68,7 @@ class AddTeacher(Preparer):
 
 def _stages(settings: BiasSettings, rates: LearningRates, tokenizer) -> tuple[Stage, ...]:
     teacher = Stage(FineTuning(), rates, name="teacher")
-    prepare = (add_bias(settings), AddTeacher())
+    prepare = (settings.add_bias(), AddTeacher())
     return (teacher, Stage(ConfidenceRegularization(), rates, prepare, start="pretrained"))
 
 

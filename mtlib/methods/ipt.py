@@ -1,8 +1,9 @@
 """IPT, intermediate parser training: biaffine dependency parsing, then fine-tuning (Glavaš & Vulić 2021)."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
 import torch
 from datasets import Dataset
@@ -12,9 +13,10 @@ from torch.nn.functional import cross_entropy, one_hot, pad
 
 from mtlib.contexts import evaluating
 from mtlib.encoding import Collator, batches_by_length
+from mtlib.errors import UserError
 from mtlib.marking import check_offsets
 from mtlib.method import LearningRates, Method, Prepared, Preparer, Stage
-from mtlib.methods.treebank import RELATIONS, Sentence, development_files, read_conllu, training_files
+from mtlib.methods.states import classify_with_states
 from mtlib.objectives import FineTuning, Objective, ObjectiveOutput, require_built
 from mtlib.plm import SharedPLM
 from mtlib.settings import Above0, Count, Name, Settings
@@ -22,6 +24,12 @@ from mtlib.tokens import text_reader
 
 NO_WORD = -100  # pads heads and relations; cross_entropy leaves it out
 MOST_WORDS, MOST_PIECES = 105, 128  # of Glavaš & Vulić; longer sentences are left out
+# of Universal Dependencies, without their subtypes
+RELATIONS = (
+    "acl", "advcl", "advmod", "amod", "appos", "aux", "case", "cc", "ccomp", "clf", "compound", "conj", "cop", "csubj",
+    "dep", "det", "discourse", "dislocated", "expl", "fixed", "flat", "goeswith", "iobj", "list", "mark", "nmod",
+    "nsubj", "nummod", "obj", "obl", "orphan", "parataxis", "punct", "reparandum", "root", "vocative", "xcomp",
+)  # fmt: skip
 
 
 def parsing_losses(arc_scores: Tensor, relation_scores: Tensor, heads: Tensor, relations: Tensor) -> dict[str, Tensor]:
@@ -35,11 +43,9 @@ def parsing_losses(arc_scores: Tensor, relation_scores: Tensor, heads: Tensor, r
     Returns:
         `arc_loss` and `relation_loss`: scalars, nats, float32.
     """
-    n_words = (heads != NO_WORD).sum().clamp(min=1)
 
     def mean(scores: Tensor, gold: Tensor) -> Tensor:
-        scores = scores.float().flatten(0, 1)
-        return cross_entropy(scores, gold.flatten(), ignore_index=NO_WORD, reduction="sum") / n_words
+        return cross_entropy(scores.float().flatten(0, 1), gold.flatten(), ignore_index=NO_WORD)
 
     return {"arc_loss": mean(arc_scores, heads), "relation_loss": mean(relation_scores, relations)}
 
@@ -80,16 +86,14 @@ class DependencyParsing(Objective):
         require_built(self, self.arc)
         parse, heads = self.parse(plm, batch), batch["heads"]  # (batch, words)
         parts = parsing_losses(*parse, heads, batch["relations"])
-        right = (parse.arc_scores.argmax(-1) == heads).sum()
-        parts["share_right_heads"] = right / (heads != NO_WORD).sum().clamp(min=1)
+        parts["share_right_heads"] = (parse.arc_scores.argmax(-1) == heads)[heads != NO_WORD].float().mean()
         return ObjectiveOutput(parts, {"arc_loss": 1.0, "relation_loss": 1.0})
 
     def parse(self, plm: SharedPLM, batch: dict) -> Parse:
         """The scores of a batch with `words` and gold `heads`; the argmax of `arc_scores` is the predicted head."""
-        output, heads = plm.trunk_output(batch), batch["heads"]
-        states = output.encoder_last_hidden_state if plm.config.is_encoder_decoder else output.last_hidden_state
-        words = _word_means(states, batch["words"], heads.shape[1])  # (batch, words, hidden)
-        candidates = torch.cat([text_state(plm, output, batch)[:, None], words], dim=1)  # (batch, 1 + words, hidden)
+        states, heads = classify_with_states(plm, batch), batch["heads"]
+        words = _word_means(states.tokens, batch["words"], heads.shape[1])  # (batch, words, hidden)
+        candidates = torch.cat([states.text[:, None], words], dim=1)  # (batch, 1 + words, hidden)
         dependents = pad(words, (0, 1), value=1.0)  # (batch, words, hidden + 1)
         arc_scores = dependents @ self.arc @ candidates.mT
         no_word = pad(heads == NO_WORD, (1, 0), value=False)  # (batch, 1 + words)
@@ -98,21 +102,6 @@ class DependencyParsing(Objective):
         gold_heads = pad(candidates.gather(1, places), (0, 1), value=1.0)  # (batch, words, hidden + 1)
         relation_scores = torch.einsum("bwd,rde,bwe->bwr", dependents, self.relation, gold_heads)
         return Parse(arc_scores, relation_scores)
-
-
-def text_state(plm: SharedPLM, output, batch: dict) -> Tensor:
-    """A state of each whole text in what the trunk gave back, `(batch, hidden)`, where nothing is classified.
-
-    The pooler's where there is one (BERT), the last `</s>` of the decoder (BART), else the first token (RoBERTa).
-    """
-    if getattr(output, "pooler_output", None) is not None:
-        return output.pooler_output
-    states = output.last_hidden_state  # (batch, seq, hidden)
-    if not plm.config.is_encoder_decoder:
-        return states[:, 0]
-    places = torch.arange(states.shape[1], device=states.device)
-    last = ((batch["input_ids"] == plm.config.eos_token_id) * places).argmax(1)  # (batch,)
-    return states[torch.arange(len(states), device=states.device), last]
 
 
 def _word_means(states: Tensor, words: Tensor, n_words: int) -> Tensor:
@@ -132,13 +121,12 @@ class Treebank(Preparer):
     folder: str | Path
 
     def check(self, plm: SharedPLM) -> None:
-        training_files(self.folder)
-        for path in development_files(self.folder):
-            read_conllu(path)  # a mistake in it would otherwise come to light after the training
         check_offsets(plm.tokenizer, self)
+        for path in (*files_of(self.folder, "train"), *files_of(self.folder, "dev")):
+            read_conllu(path)
 
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
-        rows, left_out = _rows(training_files(self.folder), plm)
+        rows, left_out = _rows(files_of(self.folder, "train"), plm)
         return Prepared(Dataset.from_list(rows), {"sentences_left_out": left_out})
 
     @torch.no_grad()
@@ -148,7 +136,7 @@ class Treebank(Preparer):
         Of the files `*dev*.conllu`, punctuation included; nothing if there are none. Sentences are read, and left out,
         as for training.
         """
-        rows, left_out = _rows(development_files(self.folder), plm)
+        rows, left_out = _rows(files_of(self.folder, "dev"), plm)
         if not rows:
             return {}
         name, right, n_words = "share_right_heads", 0.0, sum(len(row["heads"]) for row in rows)
@@ -159,39 +147,67 @@ class Treebank(Preparer):
         return {"dev_uas": round(right / n_words, 4), "dev_sentences_left_out": left_out}
 
 
+def files_of(folder: str | Path, part: str) -> list[Path]:
+    """The files of a treebank whose name has "train" or "dev" in it; the latter need not be there."""
+    paths = sorted(Path(folder).glob(f"*{part}*.conllu"))
+    if not paths and part == "train":
+        raise UserError(f"{folder} has no file *train*.conllu; expected the folder of a treebank in CoNLL-U.")
+    return paths
+
+
+class Sentence(NamedTuple):
+    """A tree over words."""
+
+    words: tuple[str, ...]
+    heads: tuple[int, ...]  # words are numbered from 1; 0 is the root
+    relations: tuple[int, ...]  # to the heads, by their numbers in `RELATIONS`
+
+
+def read_conllu(path: Path) -> list[Sentence]:
+    """The sentences of a file, without words that are written together ("4-5") or are not there ("4.1").
+
+    Raises:
+        UserError: a sentence that is no tree with one root and known relations.
+    """
+    sentences = []
+    for block in re.split(r"\n{2,}", path.read_text(encoding="utf-8-sig").strip()):
+        rows = [line.split("\t") for line in block.splitlines()]
+        try:  # "nmod:poss" is a kind of "nmod"
+            words = [(row[1], int(row[6]), RELATIONS.index(row[7].split(":")[0])) for row in rows if row[0].isdecimal()]
+            sentences.append(Sentence(*zip(*words, strict=True)))
+            fits = max(sentences[-1].heads) <= len(words) and sentences[-1].heads.count(0) == 1
+        except (IndexError, TypeError, ValueError):
+            fits = False
+        if not fits:
+            raise UserError(
+                f"{path} is no treebank in CoNLL-U: expected sentences with an empty line between them, each with one "
+                f"root and relations of Universal Dependencies, not:\n{block[:300]}"
+            )
+    return sentences
+
+
 def _rows(paths: list[Path], plm: SharedPLM) -> tuple[list[dict], int]:
-    """The sentences of the files as model inputs, and how many were left out."""
+    """The sentences of the files as model inputs, and how many were left out: the long, and words without a piece."""
+    rows, read, longest = [], text_reader(plm.tokenizer), min(MOST_PIECES, plm.longest)
     sentences = [sentence for path in paths for sentence in read_conllu(path)]
-    read = text_reader(plm.tokenizer)
-    rows = [_tokenised(sentence, read) for sentence in sentences if len(sentence.words) <= MOST_WORDS]
-    kept = [row for row in rows if row is not None and row["length"] <= _most_pieces(plm)]
-    return kept, len(sentences) - len(kept)
-
-
-def _most_pieces(plm: SharedPLM) -> int:
-    return min(MOST_PIECES, plm.longest)
-
-
-def _tokenised(sentence: Sentence, tokenizer) -> dict | None:
-    """The sentence as model inputs; None where a word has no piece of its own."""
-    text = " ".join(sentence.words)
-    word_of = [number for number, word in enumerate(sentence.words, start=1) for _ in f"{word} "]  # by character
-    encoded = dict(tokenizer(text, return_offsets_mapping=True))
-    # by a piece's last character: its first may be the space before the word
-    words = [word_of[end - 1] if end > start else 0 for start, end in encoded.pop("offset_mapping")]
-    if len({*words} - {0}) < len(sentence.words):
-        return None
-    relations = [RELATIONS.index(relation) for relation in sentence.relations]
-    return {**encoded, "length": len(words), "words": words, "heads": sentence.heads, "relations": relations}
+    for words, heads, relations in sentences:
+        word_of = [number for number, word in enumerate(words, start=1) for _ in f"{word} "]  # by character
+        encoded = dict(read(" ".join(words), return_offsets_mapping=True, verbose=False))
+        # by a piece's last character: its first may be the space before the word
+        numbers = [word_of[end - 1] if end > start else 0 for start, end in encoded.pop("offset_mapping")]
+        if len(words) <= MOST_WORDS and len(numbers) <= longest and len({*numbers} - {0}) == len(words):
+            tree = {"words": numbers, "heads": list(heads), "relations": list(relations)}
+            rows.append({**encoded, "length": len(numbers), **tree})
+    return rows, len(sentences) - len(rows)
 
 
 class ParsingSettings(Settings):
-    treebank: Annotated[Name, Field(description="folder with a treebank in CoNLL-U, for example UD English-EWT")]
-    parsing_epochs: Annotated[Above0 | None, Field(description="of parsing (default: as in fine-tuning)")] = None
-    parsing_steps: Annotated[Count | None, Field(description="of parsing, instead of epochs")] = None
-    parsing_learning_rate: Annotated[
-        Above0 | None, Field(description="of parsing, for trunk and parser (default: those of fine-tuning)")
-    ] = None
+    treebank: Name = Field(description="folder with a treebank in CoNLL-U, for example UD English-EWT")
+    parsing_epochs: Above0 | None = Field(None, description="of parsing (default: as in fine-tuning)")
+    parsing_steps: Count | None = Field(None, description="of parsing, instead of epochs")
+    parsing_learning_rate: Above0 | None = Field(
+        None, description="of parsing, for trunk and parser (default: those of fine-tuning)"
+    )
 
     def unread(self) -> dict[str, str]:
         return {} if self.parsing_epochs is None else {"parsing_steps": "parsing_epochs is given too"}

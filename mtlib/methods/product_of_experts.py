@@ -1,7 +1,5 @@
 """Product of experts: the model learns what a bias-only network, trained along with it, cannot explain."""
 
-from typing import Annotated
-
 import torch
 from datasets import Dataset
 from pydantic import Field
@@ -9,44 +7,43 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from mtlib.method import LearningRates, Method, Stage
-from mtlib.methods.bias_models import BiasSettings, add_bias
+from mtlib.methods.bias import BiasSettings, unexplained
 from mtlib.objectives import Objective, ObjectiveOutput, fine_tuning_loss, require_built
 from mtlib.plm import SharedPLM
 from mtlib.settings import Above0, From0
 
 
-def product_of_experts_loss(logits: Tensor, bias_logits: Tensor, labels: Tensor) -> Tensor:
-    """CE(log p + log b, y), batch mean in nats, float32 (Karimi Mahabadi et al. 2020).
+def product_loss(logits: Tensor, bias_logits: Tensor, labels: Tensor) -> Tensor:
+    """CE(log p + log b, y), batch mean in nats, float32 (Clark et al. 2019, Karimi Mahabadi et al. 2020).
 
-    p is the model's distribution, b the bias network's. A class that b already gives a high probability leaves p
-    little to learn. Gradients reach both arguments, as in the released code.
+    p is the model's distribution, b the bias's. A class that b already gives a high probability leaves p little to
+    learn. (Logits are logarithms of p and of b but for a constant, of which cross-entropy knows nothing.)
 
     Args:
         logits: of the model, `(batch, classes)`.
-        bias_logits: of the bias network, `(batch, classes)`.
+        bias_logits: of the bias, `(batch, classes)`, its log-probabilities for example.
         labels: gold labels, `(batch,)`.
     """
-    return fine_tuning_loss(logits.float().log_softmax(-1) + bias_logits.float().log_softmax(-1), labels)
+    return fine_tuning_loss(logits.float() + bias_logits.float(), labels)
 
 
 def debiased_focal_loss(logits: Tensor, bias_logits: Tensor, labels: Tensor, focus: float = 2.0) -> Tensor:
     """Mean of (1 - b_y)^focus * CE(p, y): the sibling of the product, DFL; at `focus` 0 plain cross-entropy.
 
-    The other arguments are those of `product_of_experts_loss`.
+    The other arguments are those of `product_loss`.
     """
-    bias = bias_logits.float().softmax(-1).gather(1, labels[:, None]).squeeze(1)  # (batch,)
     losses = cross_entropy(logits.float(), labels, reduction="none")  # (batch,)
     # the floor keeps the gradient finite where the bias network is certain and focus lies between 0 and 1
-    return ((1 - bias).clamp(min=1e-6) ** focus * losses).mean()
+    return (unexplained(bias_logits.float().log_softmax(-1), labels).clamp(min=1e-6) ** focus * losses).mean()
 
 
 class ProductOfExperts(Objective):
     """L = CE(log p + log b, y) + CE_w(b, y), of the model and a bias network; at test the model stands alone.
 
     The network, three layers with tanh between them, reads `bias_features`, `(batch, n)`, numbers that a preparer put
-    beside each example. So nothing of its loss reaches the trunk. On pairs they are by default Clark's seven features
-    of overlap; those of the paper are `token_overlap`. Where a bias model reads words, the features are
-    its log-probabilities.
+    beside each example. So nothing of its own loss reaches the trunk; the product's gradient reaches both, as in the
+    released code. On pairs the features are by default Clark's seven of overlap; those of the paper are
+    `token_overlap`. Where a bias model reads words, the features are its log-probabilities.
 
     Args:
         halve_others: class weights w of the network's own loss, 1 for entailment and 1/2 for the other two labels of
@@ -66,47 +63,38 @@ class ProductOfExperts(Objective):
         self.bias_network: nn.Module | None = None
 
     def build(self, plm: SharedPLM, examples: Dataset | None = None) -> None:
-        n = len(examples[0]["bias_features"])
+        n, n_labels = len(examples[0]["bias_features"]), plm.config.num_labels
         self.bias_network = nn.Sequential(
-            nn.Linear(n, n), nn.Tanh(), nn.Linear(n, n), nn.Tanh(), nn.Linear(n, plm.config.num_labels)
+            nn.Linear(n, n), nn.Tanh(), nn.Linear(n, n), nn.Tanh(), nn.Linear(n, n_labels)
         )
+        halves = self.halve_others and n_labels == 3  # GLUE's order: entailment, neutral, contradiction
+        weights = torch.tensor([1.0, 0.5, 0.5] if halves else [1.0] * n_labels)
+        self.register_buffer("class_weights", weights, persistent=False)  # (classes,)
 
     def sizes(self, batch: dict) -> dict[str, Tensor | int]:
-        return {"bias_loss": self.class_weights(batch["labels"].device)[batch["labels"]].sum()}
-
-    def class_weights(self, device: torch.device) -> Tensor:
-        """Of the bias network's loss, in the order of the labels: `(classes,)`."""
-        weights = torch.ones(self.bias_network[-1].out_features, device=device)
-        if self.halve_others and len(weights) == 3:
-            weights[1:] = 0.5  # GLUE's order: entailment, neutral, contradiction
-        return weights
+        return {"bias_loss": self.class_weights[batch["labels"]].sum()}
 
     def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
         require_built(self, self.bias_network)
         logits, labels = plm.classify(batch), batch["labels"]  # (batch, classes), (batch,)
         bias_logits = self.bias_network(batch["bias_features"].to(self.bias_network[0].weight.dtype))
         if self.focus is None:
-            loss = product_of_experts_loss(logits, bias_logits, labels)
+            loss = product_loss(logits, bias_logits, labels)
         else:
             loss = debiased_focal_loss(logits, bias_logits, labels, self.focus)
-        bias_loss = cross_entropy(bias_logits.float(), labels, self.class_weights(logits.device))
+        bias_loss = cross_entropy(bias_logits.float(), labels, self.class_weights)
         return ObjectiveOutput({"ft_loss": loss, "bias_loss": bias_loss}, {"ft_loss": 1.0, "bias_loss": 1.0}, logits)
 
 
 class ProductOfExpertsSettings(BiasSettings):
-    bias_learning_rate: Annotated[
-        Above0 | None, Field(description="of the bias network (default: the classifier's)")
-    ] = None
-    focus: Annotated[
-        From0 | None, Field(description="exponent of the debiased focal loss, which replaces the product")
-    ] = None
+    bias_learning_rate: Above0 | None = Field(None, description="of the bias network (default: the classifier's)")
+    focus: From0 | None = Field(None, description="exponent of the debiased focal loss, which replaces the product")
 
 
 def _stages(settings: ProductOfExpertsSettings, rates: LearningRates, tokenizer) -> tuple[Stage, ...]:
-    bias = add_bias(settings)
-    return (
-        Stage(ProductOfExperts(bias.model.entailment, settings.focus, settings.bias_learning_rate), rates, (bias,)),
-    )
+    bias = settings.add_bias()
+    experts = ProductOfExperts(bias.model.entailment, settings.focus, settings.bias_learning_rate)
+    return (Stage(experts, rates, (bias,)),)
 
 
 PRODUCT_OF_EXPERTS = Method(

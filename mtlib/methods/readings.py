@@ -8,7 +8,6 @@ from functools import partial
 from typing import Literal
 
 import torch
-from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from mtlib.contexts import gradients_if
@@ -33,12 +32,6 @@ class _ComparesTexts(Objective):
             f'MaskTuning(classification={name}()), whose classifier_reads is "refilled".'
         )
 
-    def original_ids(self, plm: SharedPLM, batch: dict) -> Tensor:
-        """`(batch, seq)`"""
-        if "original_ids" not in batch:
-            self.check(plm)
-        return batch["original_ids"]
-
 
 class OriginalAndRefilled(_ComparesTexts):
     """The mean of the cross-entropies of the original and the refilled text: L_FT = (CE(y | x) + CE(y | x̂)) / 2.
@@ -50,7 +43,7 @@ class OriginalAndRefilled(_ComparesTexts):
 
     def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
         logits = plm.classify(batch)  # (batch, num_labels), of the refilled text
-        original = plm.classify(batch | {"input_ids": self.original_ids(plm, batch)})  # (batch, num_labels)
+        original = plm.classify(batch | {"input_ids": batch["original_ids"]})  # (batch, num_labels)
         losses = [fine_tuning_loss(scores, batch["labels"]) for scores in (logits, original)]
         return ObjectiveOutput({"ft_loss": (losses[0] + losses[1]) / 2}, {"ft_loss": 1.0}, logits)
 
@@ -75,7 +68,7 @@ class DoubleValidated(_ComparesTexts):
         self.rejected, self.confidence = rejected, confidence
 
     def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
-        original_ids, labels = self.original_ids(plm, batch), batch["labels"]  # (batch, seq), (batch,)
+        original_ids, labels = batch["original_ids"], batch["labels"]  # (batch, seq), (batch,)
         with gradients_if(False):
             sure, answer = plm.classify(batch | {"input_ids": original_ids}).float().softmax(dim=-1).max(dim=-1)
         # with the original in place of a rejected text this pass only decides, and trains nothing

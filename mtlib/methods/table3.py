@@ -1,9 +1,11 @@
 """The rows of the paper's Table III: fine-tuning, Mask-tuning and its ablations; and masked-LM training before."""
 
+import operator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Annotated, Literal
 
-import torch
 from datasets import Dataset, concatenate_datasets
 from pydantic import Field
 from rich.console import Console
@@ -11,9 +13,8 @@ from rich.progress import Progress
 from torch import Tensor
 
 from mtlib.contexts import evaluating, forked_random_state
-from mtlib.draws import Draws
 from mtlib.encoding import each_token
-from mtlib.masking import MaskingPolicy, draw_mask, perturbation_counts, replace_masked
+from mtlib.masking import MaskingPolicy, replace_masked
 from mtlib.method import LearningRates, Method, Prepared, Preparer, Stage, one_stage
 from mtlib.methods.confidence_regularization import CONFIDENCE_REGULARIZATION
 from mtlib.methods.frozen_bias import BIAS_PRODUCT, LEARNED_MIXIN, REWEIGHT
@@ -59,14 +60,12 @@ Classification = Literal[*LOSSES]
 class MaskingSettings(Settings):
     """Which tokens are masked, and what stands there."""
 
-    mask_rate: Annotated[Share, Field(description="share of the tokens that is masked")] = MASK_RATE
-    masking: Annotated[Masking, Field(description="which tokens are masked (meta_learned is our reconstruction)")] = (
-        "exact"
+    mask_rate: Share = Field(MASK_RATE, description="share of the tokens that is masked")
+    masking: Masking = Field("exact", description="which tokens are masked (meta_learned is our reconstruction)")
+    replacement: Replacement = Field("mask", description="what stands at a masked place")
+    spacy_pipeline: str = Field(
+        ENGLISH_PIPELINE, description="for masking salient_spans: an installed spaCy pipeline that finds named entities"
     )
-    replacement: Annotated[Replacement, Field(description="what stands at a masked place")] = "mask"
-    spacy_pipeline: Annotated[
-        str, Field(description="for masking salient_spans: an installed spaCy pipeline that finds named entities")
-    ] = ENGLISH_PIPELINE
 
     def unread(self) -> dict[str, str]:
         unread = {}
@@ -79,13 +78,17 @@ class MaskingSettings(Settings):
     def policy(self, tokenizer) -> MaskingPolicy:
         return masking_policy(self.masking, self.mask_rate, tokenizer, self.spacy_pipeline)
 
+    def preparers(self, masking: MaskingPolicy) -> tuple[Preparer, ...]:
+        """What makes the columns of the policy."""
+        return masking.preparers()
+
 
 class PerturbationSettings(MaskingSettings):
     """How a text becomes its perturbed copy."""
 
-    fill: Annotated[Fill, Field(description="how a mask is filled")] = "argmax"
-    top_k: Annotated[Count, Field(description="for fill top_k")] = 10
-    barred: Annotated[bool, Field(description="what is masked throughout is never filled in")] = False
+    fill: Fill = Field("argmax", description="how a mask is filled")
+    top_k: Count = Field(10, description="for fill top_k")
+    barred: bool = Field(False, description="what is masked throughout is never filled in")
 
     def unread(self) -> dict[str, str]:
         reason = {} if self.fill == "top_k" else {"top_k": f"fill is {self.fill!r}, which does not read it"}
@@ -96,30 +99,27 @@ class PerturbationSettings(MaskingSettings):
         return {"fill": self.fill, "top_k": self.top_k, "replacement": self.replacement}
 
     def preparers(self, masking: MaskingPolicy) -> tuple[Preparer, ...]:
-        """What makes the columns of the policy and, where asked to, keeps its words from being filled in."""
-        return (*masking.preparers(), *([BarMasked(masking)] if self.barred else []))
+        """And, where asked to, what keeps the masked words from being filled in."""
+        return (*super().preparers(masking), *([BarMasked(masking)] if self.barred else []))
 
 
 class SharedTrunkSettings(PerturbationSettings):
-    shared: Annotated[bool, Field(description="one trunk for both heads, or each its own")] = True
+    shared: bool = Field(True, description="one trunk for both heads, or each its own")
 
 
 class MaskTuningSettings(SharedTrunkSettings, ProductOfExpertsSettings):
     """Equation 1, whose classification loss may be another method's, with the settings of that one."""
 
-    alpha: Annotated[
-        Share | None, Field(description="weight of the masked-LM loss (default: the paper's for the task)")
-    ] = None
-    update: Annotated[Update, Field(description="how the two losses become a step; joint is equation 1")] = "joint"
-    mlm_head_learning_rate: Annotated[
-        Above0 | None, Field(description="of the MLM head (default: learning_rate if given, else by method and model)")
-    ] = None
-    fixed_masks: Annotated[bool, Field(description="one draw of masks for all epochs")] = False
-    classification: Annotated[Classification, Field(description="the loss on the refilled text")] = "fine_tuning"
-    classifier_reads: Annotated[
-        ClassifierReads,
-        Field(description="original: no refilled text is classified, L_MLM is an auxiliary loss"),
-    ] = "refilled"
+    alpha: Share | None = Field(None, description="weight of the masked-LM loss (default: the paper's for the task)")
+    update: Update = Field("joint", description="how the two losses become a step; joint is equation 1")
+    mlm_head_learning_rate: Above0 | None = Field(
+        None, description="of the MLM head (default: learning_rate if given, else by method and model)"
+    )
+    fixed_masks: bool = Field(False, description="one draw of masks for all epochs")
+    classification: Classification = Field("fine_tuning", description="the loss on the refilled text")
+    classifier_reads: ClassifierReads = Field(
+        "refilled", description="original: no refilled text is classified, L_MLM is an auxiliary loss"
+    )
 
     def unread(self) -> dict[str, str]:
         unread = super().unread()
@@ -145,7 +145,7 @@ class SequentialSettings(PerturbationSettings):
 
 
 class IntermediateSettings(MaskingSettings):
-    mask_rate: Annotated[Share, Field(description="share of the tokens that is masked")] = 0.15
+    mask_rate: Share = Field(0.15, description="share of the tokens that is masked")
     mlm_head_learning_rate: FirstStageRate = None
 
 
@@ -169,14 +169,17 @@ def no_integrated_loss(settings: SharedTrunkSettings, rates: LearningRates, toke
     return (Stage(MaskTuning(0.0, masking, **settings.filling()), rates, settings.preparers(masking)),)
 
 
-def augmented(settings: PerturbationSettings, rates: LearningRates, tokenizer, keep_original: bool = True) -> Stages:
-    masking = settings.policy(tokenizer)
-    refill = Refill(masking, keep_original=keep_original, **settings.filling())
-    return (Stage(FineTuning(), rates, (*settings.preparers(masking), refill)),)
+def fine_tuning_once(change: Callable[[MaskingSettings], Preparer]):
+    """The stages of fine-tuning on texts that are masked once, and changed there by a preparer."""
+
+    def stages(settings: MaskingSettings, rates: LearningRates, tokenizer) -> Stages:
+        masking = FixedMasking(settings.policy(tokenizer))
+        return (Stage(FineTuning(), rates, (*settings.preparers(masking), change(settings))),)
+
+    return stages
 
 
-def perturb_first(settings: PerturbationSettings, rates: LearningRates, tokenizer) -> Stages:
-    return augmented(settings, rates, tokenizer, keep_original=False)
+perturb_first = fine_tuning_once(lambda settings: Refill(**settings.filling()))
 
 
 def sequential(settings: SequentialSettings, rates: LearningRates, tokenizer) -> Stages:
@@ -195,55 +198,47 @@ def _masked_lm(settings: MaskingSettings, rates: LearningRates, tokenizer) -> St
 
 @dataclass(frozen=True)
 class Refill(Preparer):
-    """x̂ for every example of a training set, made once: masked, and filled by the model as it stands.
+    """x̂ for every example of a training set, made once: the tokens of `mask` are filled by the model as it stands.
 
-    Mask-tuning makes the same x̂ anew in each step, by the model in training (dropout on); here the model is in
-    evaluation mode and nothing is trained. Labels and all columns but `input_ids` stay. Counts how many tokens were
-    masked, and how many came back changed.
+    Mask-tuning makes x̂ anew in each step, by the model in training (dropout on); here the model is in evaluation mode
+    and nothing is trained. Labels and all columns but `input_ids` stay. Counts how many tokens came back changed.
 
     Args:
-        masking: policy.
-        fill: "argmax" (default), "sample" or "top_k".
+        fill: "argmax" (default), "sample" or "top_k"; None leaves the masks.
         top_k: for `fill="top_k"`.
         replacement: what stands at masked places; default always the mask token.
         keep_original: the originals first, then the refilled examples: D ∪ {(x̂, y)}.
     """
 
-    masking: MaskingPolicy
-    fill: Fill = "argmax"
+    fill: Fill | None = "argmax"
     top_k: int = 10
     replacement: Replacement = "mask"
     keep_original: bool = False
 
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0, batch_size: int = 64) -> Prepared:
-        """Refill tokenised `examples` (`input_ids`, `attention_mask`, ...), in their order, on the model's device.
+        """Refill tokenised `examples` with a column `mask`, in their order, on the model's device.
 
         All randomness comes from `seed`; torch's global random state and the model's mode are left as they were.
         """
-        console, counts = Console(stderr=True), {"masked": 0, "changed": 0}
+        console = Console(stderr=True)
         progress = Progress(console=console, transient=True, disable=not console.is_terminal)
 
         def perturbed(rows: list[int], batch: dict) -> Tensor:
-            draws = Draws.of(seed, 0, torch.tensor(rows, device=plm.device))
-            batch = draw_mask(batch, self.masking, plm.tokenizer, draws, plm)
-            perturbed_ids = self._fill(plm, batch)  # (batch, seq)
-            numbers = perturbation_counts(batch["input_ids"], perturbed_ids, batch["mask"])
-            counts["masked"] += int(numbers["n_masked"])
-            counts["changed"] += int(numbers["n_changed"])
             progress.advance(task, len(rows))
-            return perturbed_ids
+            mask = batch["mask"].bool()  # (batch, seq)
+            masked_ids = replace_masked(batch["input_ids"], mask, plm.tokenizer, self.replacement)
+            if self.fill is None:
+                return masked_ids
+            return plm.fill_masks(batch, mask, self.fill, self.top_k, masked_ids).perturbed_ids
 
-        # sampled fills and the 80/10/10 rule draw from the global generator, masks by example
         with evaluating(plm), forked_random_state(plm.device, seed), progress:
             task = progress.add_task("refilling", total=len(examples))
-            ids = [row.tolist() for row in each_token(plm, examples, perturbed, self.masking.columns, batch_size)]
+            ids = [row.tolist() for row in each_token(plm, examples, perturbed, {"mask": 0}, batch_size)]
+        changed = sum(map(operator.ne, chain.from_iterable(examples["input_ids"]), chain.from_iterable(ids)))
         feature = examples.features["input_ids"]
         refilled = examples.remove_columns("input_ids").add_column("input_ids", ids, feature=feature)
-        return Prepared(concatenate_datasets([examples, refilled]) if self.keep_original else refilled, counts)
-
-    def _fill(self, plm: SharedPLM, batch: dict) -> Tensor:
-        masked_ids = replace_masked(batch["input_ids"], batch["mask"], plm.tokenizer, self.replacement)
-        return plm.fill_masks(batch, batch["mask"], self.fill, self.top_k, masked_ids).perturbed_ids
+        both = concatenate_datasets([examples, refilled]) if self.keep_original else refilled
+        return Prepared(both, {"changed": changed})
 
 
 # --- the methods (the rates of fine-tuning and Mask-tuning were chosen on SST-2 dev alone; the others have no grid) ---
@@ -256,7 +251,8 @@ MASK_TUNING = Method(
 )  # fmt: skip
 AUGMENTED = Method(
     "augmented", "augmented", "the original texts and a copy refilled once, L_FT",
-    augmented, PerturbationSettings, paper="Fine-tuning on augmented train set", colour="#029e73", marker="D",
+    fine_tuning_once(lambda settings: Refill(**settings.filling(), keep_original=True)), PerturbationSettings,
+    paper="Fine-tuning on augmented train set", colour="#029e73", marker="D",
 )  # fmt: skip
 NO_INTEGRATED_LOSS = Method(
     "no_integrated_loss", "no integrated loss", "Mask-tuning without L_MLM",

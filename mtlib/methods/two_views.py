@@ -5,13 +5,13 @@ Span Cutoff (Shen et al. 2020) cuts a span of the tokens, HiddenCut (Chen et al.
 
 import math
 from abc import abstractmethod
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import NamedTuple
 
 import torch
 from datasets import Dataset
 from torch import Tensor, nn
-from torch.nn.functional import kl_div
+from torch.nn.functional import kl_div, pad
 
 from mtlib.draws import Draws, Random
 from mtlib.errors import UserError
@@ -91,9 +91,15 @@ class SpanCutoff(TwoViews):
 
     def classify_cut(self, plm: SharedPLM, batch: dict) -> Tensor:
         cut = batch["cut"]  # (batch, seq)
-        seen = batch["attention_mask"] * ~cut
-        with _zeroed(embedding_layers(plm), cut):
-            return plm.classify(batch | {"attention_mask": seen})
+        with ExitStack() as hooks:
+            for shift, layer in enumerate(embedding_layers(plm)):
+                at = pad(cut, (shift, -shift))[:, :, None]  # a decoder reads each token one place further on
+
+                def zero(module, args, output, at=at):
+                    return output.masked_fill(at, 0.0)
+
+                hooks.enter_context(layer.register_forward_hook(zero))
+            return plm.classify(batch | {"attention_mask": batch["attention_mask"] * ~cut})
 
 
 def span(attended: Tensor, start: Tensor, length: Tensor) -> Tensor:
@@ -109,28 +115,11 @@ def embedding_layers(plm: SharedPLM) -> list[nn.Module]:
         UserError: they are not where the known families have them.
     """
     trunk = plm.trunk
-    if hasattr(trunk, "encoder") and hasattr(trunk.encoder, "layernorm_embedding"):  # BART
-        return [trunk.encoder.layernorm_embedding, trunk.decoder.layernorm_embedding]
-    if hasattr(trunk, "embeddings"):
-        return [trunk.embeddings]
-    raise UserError(
-        f"SpanCutoff does not know where {type(trunk).__name__} keeps its embedding layer; expected `embeddings`, as "
-        "in BERT and RoBERTa, or `encoder.layernorm_embedding`, as in BART."
-    )
-
-
-@contextmanager
-def _zeroed(layers: list[nn.Module], cut: Tensor):
-    shifted = cut.roll(1, dims=1)  # what an encoder-decoder's decoder reads
-    shifted[:, 0] = False
-    with ExitStack() as hooks:
-        for layer, at in zip(layers, (cut, shifted), strict=False):
-
-            def zero(module, args, output, at=at):
-                return output.masked_fill(at[:, :, None], 0.0)
-
-            hooks.enter_context(layer.register_forward_hook(zero))
-        yield
+    parts = [trunk.encoder, trunk.decoder] if plm.config.is_encoder_decoder else [trunk]
+    layers = [getattr(part, "layernorm_embedding", getattr(part, "embeddings", None)) for part in parts]  # BART, BERT
+    if None in layers:
+        raise UserError(f"SpanCutoff does not know where {type(trunk).__name__} keeps its embedding layer; try BERT.")
+    return layers
 
 
 class HiddenCut(TwoViews):
@@ -150,10 +139,6 @@ class HiddenCut(TwoViews):
 
     def check(self, plm: SharedPLM) -> None:
         layers(plm)
-        former = "is_gradient_checkpointing"  # in transformers 5.20; later versions warn when it is read
-        name = "is_activation_checkpointing" if hasattr(plm.trunk, "is_activation_checkpointing") else former
-        if getattr(plm.trunk, name):
-            raise UserError("HiddenCut cannot be computed a second time; leave gradient_checkpointing out.")
 
     def build(self, plm: SharedPLM, examples: Dataset | None = None) -> None:
         plm.classifier.set_attn_implementation("eager")
@@ -166,30 +151,31 @@ class HiddenCut(TwoViews):
         return {**batch, "cut_starts": draws.uniform(len(layers(plm)))}
 
     def classify_cut(self, plm: SharedPLM, batch: dict) -> Tensor:
-        self.check(plm)  # once more: a trainer switches gradient checkpointing on when it begins to train
-        with self._cutting(plm, batch["attention_mask"].bool(), batch["cut_starts"]):
+        attended = batch["attention_mask"].bool()  # (batch, seq)
+        weights: dict[int, Tensor] = {}  # of the layer that runs
+        with ExitStack() as hooks:
+            for number, layer in enumerate(layers(plm)):
+
+                def note(module, args, output, number=number):
+                    weights[number] = output[1].detach().float()  # (batch, heads, queries, keys)
+
+                def cut(module, args, output, number=number):
+                    places = self.cut_at(weights.pop(number), attended, batch["cut_starts"][:, number])
+                    before_dropout = args[0] if isinstance(module, nn.Dropout) else output
+                    return before_dropout.masked_fill(places[:, :, None], 0.0)
+
+                hooks.enter_context(layer.attention.register_forward_hook(note))
+                hooks.enter_context(layer.output.register_forward_hook(cut))
             return plm.classify(batch)
 
-    @contextmanager
-    def _cutting(self, plm: SharedPLM, attended: Tensor, draws: Tensor):
-        weights: dict[int, Tensor] = {}  # of the layer that runs
-        hooks = ExitStack()
-        for number, layer in enumerate(layers(plm)):
+    def cut_at(self, weights: Tensor, attended: Tensor, draws: Tensor) -> Tensor:
+        """Where one layer is cut, bool `(batch, seq)`.
 
-            def note(module, args, output, number=number):
-                weights[number] = output[1].detach().float()  # (batch, heads, queries, keys)
-
-            def cut(module, args, output, number=number, instead=layer.instead_of_dropout):
-                places = self._span(weights.pop(number), attended, draws[:, number])
-                return (args[0] if instead else output).masked_fill(places[:, :, None], 0.0)
-
-            hooks.enter_context(layer.attention.register_forward_hook(note))
-            hooks.enter_context(layer.output.register_forward_hook(cut))
-        with hooks:
-            yield
-
-    def _span(self, weights: Tensor, attended: Tensor, draws: Tensor) -> Tensor:
-        """Where one layer is cut, bool `(batch, seq)`."""
+        Args:
+            weights: of its attention, `(batch, heads, queries, keys)`.
+            attended: bool `(batch, seq)`.
+            draws: uniform in [0, 1), `(batch,)`.
+        """
         n = attended.sum(1)  # (batch,)
         received = (weights * attended[:, None, :, None]).mean(1).sum(1)  # (batch, seq)
         candidates = (TOP * n.double()).long().clamp(min=1)
@@ -203,8 +189,7 @@ class Layer(NamedTuple):
     """The two modules of a transformer layer that HiddenCut needs."""
 
     attention: nn.Module  # gives (output, attention weights)
-    output: nn.Module  # whose output, or input where it is the dropout, is that of the feed-forward sublayer
-    instead_of_dropout: bool
+    output: nn.Module  # gives the output of the feed-forward sublayer, or is the dropout that reads it
 
 
 def layers(plm: SharedPLM) -> list[Layer]:
@@ -215,14 +200,11 @@ def layers(plm: SharedPLM) -> list[Layer]:
     """
     trunk, family = plm.trunk, plm.config.model_type
     if family == "bart":
-        both = [*trunk.encoder.layers, *trunk.decoder.layers]
-        return [Layer(layer.self_attn, layer.fc2, instead_of_dropout=False) for layer in both]
+        return [Layer(layer.self_attn, layer.fc2) for part in (trunk.encoder, trunk.decoder) for layer in part.layers]
     if family in BERT_LIKE:
-        return [Layer(layer.attention.self, layer.output.dropout, True) for layer in trunk.encoder.layer]
-    raise UserError(
-        f"HiddenCut does not know the layers of {type(trunk).__name__}; expected a model of the family "
-        f"{', '.join(BERT_LIKE)} or bart."
-    )
+        return [Layer(layer.attention.self, layer.output.dropout) for layer in trunk.encoder.layer]
+    known = ", ".join((*BERT_LIKE, "bart"))
+    raise UserError(f"HiddenCut does not know the layers of {type(trunk).__name__}; expected a model of {known}.")
 
 
 SPAN_CUTOFF = Method(

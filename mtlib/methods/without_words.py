@@ -1,37 +1,24 @@
 """The plain alternatives to refilling a word: leave a mask in its place, or delete it; once, before fine-tuning."""
 
 from datasets import Dataset
-from torch import Tensor
 
-from mtlib.masking import replace_masked
-from mtlib.method import LearningRates, Method, Prepared, Stage
-from mtlib.methods.table3 import MaskingSettings, Refill, Stages
-from mtlib.objectives import FineTuning
+from mtlib.method import Method, Prepared, Preparer
+from mtlib.methods.table3 import MaskingSettings, Refill, fine_tuning_once
 from mtlib.plm import SharedPLM
 
 
-class LeaveMasks(Refill):
-    """The training texts with masks where the policy masks, and nothing filled in."""
+class DeleteMasked(Preparer):
+    """The training texts without the tokens of `mask`."""
 
-    def _fill(self, plm: SharedPLM, batch: dict) -> Tensor:
-        return replace_masked(batch["input_ids"], batch["mask"], plm.tokenizer, self.replacement)
-
-
-class DeleteMasked(LeaveMasks):
-    """The training texts without the tokens that the policy masks."""
-
-    def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0, batch_size: int = 64) -> Prepared:
-        masked, counts = super().__call__(plm, examples, seed, batch_size)
-
+    def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
         def delete(row: dict) -> dict:
-            kept = [token != plm.tokenizer.mask_token_id for token in row["input_ids"]]
-            of_tokens = {name: values for name, values in row.items()
-                         if isinstance(values, list) and len(values) == len(kept)}  # fmt: skip
-            shorter = {name: [value for value, keep in zip(values, kept, strict=True) if keep]
-                       for name, values in of_tokens.items()}  # fmt: skip
-            return shorter | ({"length": sum(kept)} if "length" in row else {})
+            mask = row["mask"]
+            of_tokens = [name for name, values in row.items() if isinstance(values, list) and len(values) == len(mask)]
+            left = {name: [value for value, masked in zip(row[name], mask, strict=True) if not masked]
+                    for name in of_tokens}  # fmt: skip
+            return left | ({"length": len(left["mask"])} if "length" in row else {})
 
-        return Prepared(masked.map(delete, keep_in_memory=True), counts)
+        return Prepared(examples.map(delete, keep_in_memory=True))
 
 
 class DeletingSettings(MaskingSettings):
@@ -39,22 +26,12 @@ class DeletingSettings(MaskingSettings):
         return super().unread() | {"replacement": "nothing stands where a word was deleted"}
 
 
-def masks_left(settings: MaskingSettings, rates: LearningRates, tokenizer) -> Stages:
-    masking = settings.policy(tokenizer)
-    leave = LeaveMasks(masking, replacement=settings.replacement)
-    return (Stage(FineTuning(), rates, (*masking.preparers(), leave)),)
-
-
-def deleted(settings: DeletingSettings, rates: LearningRates, tokenizer) -> Stages:
-    masking = settings.policy(tokenizer)
-    return (Stage(FineTuning(), rates, (*masking.preparers(), DeleteMasked(masking))),)
-
-
 MASKS_LEFT = Method(
     "masks_left", "masks left in", "texts masked once and not filled, L_FT",
-    masks_left, MaskingSettings, colour="#7f7f7f", marker="h",
+    fine_tuning_once(lambda settings: Refill(None, replacement=settings.replacement)), MaskingSettings,
+    colour="#7f7f7f", marker="h",
 )  # fmt: skip
 DELETED = Method(
     "deleted", "words deleted", "texts without the masked words, L_FT",
-    deleted, DeletingSettings, colour="#bcbd22", marker="H",
+    fine_tuning_once(lambda settings: DeleteMasked()), DeletingSettings, colour="#bcbd22", marker="H",
 )  # fmt: skip

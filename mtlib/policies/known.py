@@ -17,8 +17,7 @@ class MarkShortcut(MarkTokens):
     reads = ("text", "text_pair", "uid")
 
     def spans(self, rows: Dataset) -> Iterator[tuple[Spans, Spans]]:
-        for row in rows:
-            yield shortcut_spans(grammar_of(row.get("uid")), row["text"], row.get("text_pair"))
+        return (shortcut_spans(grammar_of(row.get("uid")), row["text"], row.get("text_pair")) for row in rows)
 
 
 class MarkCause(MarkTokens):

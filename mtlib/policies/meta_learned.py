@@ -22,14 +22,17 @@ from datasets import Dataset
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.functional import cross_entropy, one_hot
+from torch.nn.functional import cross_entropy, gumbel_softmax
 
 from mtlib.contexts import evaluating, forked_random_state
 from mtlib.encoding import Collator, each_token
 from mtlib.errors import UserError
-from mtlib.masking import CountedMasking, gumbel, maskable_positions
+from mtlib.masking import CountedMasking, maskable_positions
 from mtlib.method import Prepared, Preparer, require_columns, with_column
 from mtlib.plm import SharedPLM, word_embeddings
+
+RATE = 0.05  # eta
+HELD_OUT = 0.2  # share of the training set that the policy is judged on, at least one example
 
 
 @dataclass(frozen=True)
@@ -70,22 +73,12 @@ class MaskScorer(nn.Module):
         return self.head(torch.tanh(self.context(embedded.mT)).mT).squeeze(-1)
 
 
-def gumbel_choice(scores: Tensor, maskable: Tensor, generator: torch.Generator | None = None) -> Tensor:
+def gumbel_choice(scores: Tensor, maskable: Tensor, hard: bool = True) -> Tensor:
     """One token of each row, drawn with probabilities proportional to exp(score): weights `(batch, seq)`.
 
-    `gumbel_softmax` rounded to 0 and 1, with its gradient (straight-through).
+    0 in rows without a maskable token. `hard` rounds to 0 and 1, with the gradient of the soft choice.
     """
-    soft = gumbel_softmax(scores, maskable, generator)
-    hard = one_hot(soft.argmax(dim=1), soft.shape[1]) * maskable.any(dim=1, keepdim=True)
-    return hard.to(soft) - soft.detach() + soft
-
-
-def gumbel_softmax(scores: Tensor, maskable: Tensor, generator: torch.Generator | None = None) -> Tensor:
-    """The softmax of scores with Gumbel noise, `(batch, seq)`; 0 in rows without a maskable token."""
-    draws = torch.rand(scores.shape, generator=generator, dtype=scores.dtype).to(scores.device)
-    noisy = (scores + gumbel(draws)).masked_fill(~maskable, -torch.inf)
-    possible = maskable.any(dim=1, keepdim=True)
-    return noisy.masked_fill(~possible, 0.0).softmax(dim=1) * possible  # (batch, seq)
+    return gumbel_softmax(scores.masked_fill(~maskable, -1e9), hard=hard, dim=1) * maskable
 
 
 def masked_lm_step_loss(plm: SharedPLM, batch: Mapping[str, Tensor]) -> Tensor:
@@ -95,20 +88,17 @@ def masked_lm_step_loss(plm: SharedPLM, batch: Mapping[str, Tensor]) -> Tensor:
     of the tokens' cross-entropies, weighted by w.
     """
     weights, input_ids = batch["weights"], batch["input_ids"]  # (batch, seq)
-    embed = word_embeddings(plm.mlm_trunk)
-    w = weights.unsqueeze(-1)
-    inputs = plm.inputs(batch)
-    inputs.pop("input_ids")
+    embed, w = word_embeddings(plm.mlm_trunk), weights.unsqueeze(-1)
+    embedded = (1 - w) * embed(input_ids) + w * embed(torch.full_like(input_ids, plm.tokenizer.mask_token_id))
+    inputs = plm.inputs(batch) | {"input_ids": None, "inputs_embeds": embedded}
     if plm.config.is_encoder_decoder:
         inputs |= {"decoder_input_ids": plm.shifted_right(input_ids), "use_cache": False}
-    embedded = (1 - w) * embed(input_ids) + w * embed(torch.full_like(input_ids, plm.tokenizer.mask_token_id))
-    logits = plm.mlm(inputs_embeds=embedded, **inputs, return_dict=True).logits  # (batch, seq, vocab)
+    logits = plm.mlm(**inputs, return_dict=True).logits  # (batch, seq, vocab)
     per_token = cross_entropy(logits.mT, input_ids, reduction="none")  # (batch, seq)
     return (weights * per_token).sum() / weights.sum().clamp(min=1e-6)
 
 
 def task_loss(plm: SharedPLM, batch: Mapping[str, Tensor]) -> Tensor:
-    """L_FT, the mean cross-entropy of the gold labels."""
     return cross_entropy(plm.classify(batch), batch["labels"])
 
 
@@ -154,37 +144,15 @@ def meta_loss(
 class LearnToMask(Preparer):
     """Trains a `MaskScorer` on `meta_loss` and adds its scores of every token, `meta_scores`.
 
-    Counts its steps, and notes the mean held-out loss of the first and of the last 20.
+    Counts its steps, and notes the mean held-out loss of the first and of the last 20, for single batches are noisy.
 
     Args:
         steps: of Adam on phi.
         batch_size: texts, training and held-out examples of a step, each.
-        learning_rate: of phi.
-        inner_rate: eta.
-        held_out: share of the training set that the policy is judged on, at least one example.
     """
 
     steps: int = 200
     batch_size: int = 16
-    learning_rate: float = 1e-2
-    inner_rate: float = 0.05
-    held_out: float = 0.2
-
-    def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
-        self.check(plm)
-        require_columns(examples, self, "labels")
-        # an earlier trainer in bf16 has left its autocast around the model's forward, which `meta_loss` goes through
-        plm = extract_model_from_parallel(plm, keep_fp32_wrapper=False)
-        whole_precision = torch.autocast(plm.device.type, enabled=False)
-        with evaluating(plm), forked_random_state(plm.device, seed), whole_precision:
-            scorer = MaskScorer(word_embeddings(plm.trunk).weight).to(plm.device)
-            losses = self.fit(scorer, plm, examples, torch.Generator().manual_seed(seed))
-            scores = [row.tolist() for row in each_token(plm, examples, lambda rows, batch: scorer(batch))]
-        counts = {"meta_learned_steps": self.steps}
-        if losses:  # single batches are noisy; means tell whether anything was learned
-            first, last = (statistics.fmean(some) for some in (losses[:20], losses[-20:]))
-            counts |= {"meta_learned_first_loss": round(first, 4), "meta_learned_last_loss": round(last, 4)}
-        return Prepared(with_column(examples, "meta_scores", scores), counts)
 
     def check(self, plm: SharedPLM) -> None:
         if not plm.shared:  # the masked-LM step would leave the classifier as it is: no gradient reaches the scorer
@@ -193,22 +161,34 @@ class LearnToMask(Preparer):
                 "load it with shared=True (leave --separate out), or take another policy."
             )
 
-    def fit(self, scorer: MaskScorer, plm: SharedPLM, examples: Dataset, generator: torch.Generator) -> list[float]:
+    def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
+        require_columns(examples, self, "labels")
+        # an earlier trainer in bf16 has left its autocast around the model's forward, which `meta_loss` goes through
+        plm = extract_model_from_parallel(plm, keep_fp32_wrapper=False)
+        whole_precision = torch.autocast(plm.device.type, enabled=False)
+        with evaluating(plm), forked_random_state(plm.device, seed), whole_precision:
+            scorer = MaskScorer(word_embeddings(plm.trunk).weight).to(plm.device)
+            losses = self.fit(scorer, plm, examples)
+            scores = [row.tolist() for row in each_token(plm, examples, lambda rows, batch: scorer(batch))]
+        first, last = (round(statistics.fmean(some), 4) for some in (losses[:20], losses[-20:]))
+        counts = {"meta_learned_steps": self.steps, "meta_learned_first_loss": first, "meta_learned_last_loss": last}
+        return Prepared(with_column(examples, "meta_scores", scores), counts)
+
+    def fit(self, scorer: MaskScorer, plm: SharedPLM, examples: Dataset) -> list[float]:
         """Train `scorer` in place; the held-out loss of every step."""
-        order, n_held_out = torch.randperm(len(examples), generator=generator), round(self.held_out * len(examples))
-        held_out, train = order.tensor_split([max(1, n_held_out)])
+        held_out, train = torch.randperm(len(examples)).tensor_split([max(1, round(HELD_OUT * len(examples)))])
         collate = Collator(plm.tokenizer)
 
         def drawn(rows: Tensor) -> dict[str, Tensor]:
-            some = rows[torch.randint(len(rows), (self.batch_size,), generator=generator)]
+            some = rows[torch.randint(len(rows), (self.batch_size,))]
             batch = collate([examples[i] for i in some.tolist()])
             return {name: tensor.to(plm.device) for name, tensor in batch.items()}
 
-        optimizer, losses = torch.optim.Adam(scorer.parameters(), lr=self.learning_rate), []
+        optimizer, losses = torch.optim.Adam(scorer.parameters(), lr=1e-2), []
         for _ in range(self.steps):
             text, support, query = drawn(train), drawn(train), drawn(held_out)
-            weights = gumbel_choice(scorer(text), maskable_positions(text, plm.tokenizer), generator)
-            loss = meta_loss(plm, weights, text, support, query, self.inner_rate)
+            weights = gumbel_choice(scorer(text), maskable_positions(text, plm.tokenizer))
+            loss = meta_loss(plm, weights, text, support, query, RATE)
             optimizer.zero_grad()
             loss.backward(inputs=list(scorer.parameters()))
             optimizer.step()

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -10,17 +9,20 @@ from safetensors.torch import load_file
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from mtlib.marking import continues_word
+from mtlib.contexts import forked_random_state
+from mtlib.paths import MINI_MODEL_DIR, MINI_POS_DIR
+from mtlib.plm import SharedPLM
 
 WEIGHTS_FILE, SETTINGS_FILE = "probe.safetensors", "probe.json"
 _BATCH = 32
 
 
-class Span(NamedTuple):
-    """Characters `start` to `end` of a text."""
+class Piece(NamedTuple):
+    """A token: its characters `start` to `end` of the text, and the number of its word; None: it is no text."""
 
     start: int
     end: int
+    word: int | None
 
 
 class PosProbe:
@@ -45,20 +47,20 @@ class PosProbe:
         self.trunk, self.tokenizer = trunk, tokenizer
         self.weight, self.bias = weight.float(), bias.float()
         self.tags, self.layer = tuple(tags), layer
-        self._continues = continues_word(tokenizer)
 
     @classmethod
-    def load(cls, folder: Path, trunk: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> "PosProbe":
-        """The bundled probe is in `paths.MINI_POS_DIR`, beside the script that trains it."""
-        settings, state = json.loads((folder / SETTINGS_FILE).read_text()), load_file(folder / WEIGHTS_FILE)
-        return cls(trunk, tokenizer, state["weight"], state["bias"], settings["tags"], settings["layer"])
+    def bundled(cls) -> "PosProbe":
+        """The probe in `paths.MINI_POS_DIR`, which lies beside the script that trains it, on the bundled model."""
+        with forked_random_state(torch.device("cpu")):  # the classifier, which is not used, draws random weights
+            plm = SharedPLM.from_pretrained(MINI_MODEL_DIR, num_labels=2).eval()
+        settings, state = json.loads((MINI_POS_DIR / SETTINGS_FILE).read_text()), load_file(MINI_POS_DIR / WEIGHTS_FILE)
+        return cls(plm.trunk, plm.tokenizer, state["weight"], state["bias"], settings["tags"], settings["layer"])
 
-    def tag(self, texts: Sequence[str], places: Sequence[Span]) -> list[str]:
-        """The tag of one word of each text, which must have one: that of the first piece inside the place."""
-        return [tag for (tag,) in self.tag_all(texts, [[place] for place in places])]
+    def tag(self, texts: Sequence[str], places: Sequence[Sequence[tuple[int, int]]]) -> list[list[str | None]]:
+        """The tags of the words of each text at some places, None for a place without a token.
 
-    def tag_all(self, texts: Sequence[str], places: Sequence[Sequence[Span]]) -> list[list[str | None]]:
-        """The tags of several words of each text, None for a place without a token."""
+        Of each place, first character and the one after the last, the tag is that of its first piece's word.
+        """
         states = self.states(texts, places)
         known = [state for of_text in states for state in of_text if state is not None]
         best = iter(self.scores(torch.stack(known)).argmax(dim=-1).tolist() if known else [])
@@ -70,44 +72,34 @@ class PosProbe:
 
     @torch.no_grad()
     def states(
-        self, texts: Sequence[str], places: Sequence[Sequence[Span]], find: Callable | None = None
+        self, texts: Sequence[str], places: Sequence[Sequence[tuple[int, int]]], find: Callable | None = None
     ) -> list[list[Tensor | None]]:
-        """Mean states of the pieces at each place, `(hidden,)`.
+        """Mean states of the pieces at each place, `(hidden,)`; None where there are none.
 
-        Args:
-            places: per text.
-            find: `(pieces, continues, place)` -> the first piece and the one after the last, or None; default
-                `whole_word`. A piece is None where no text stands, and `continues` says which go on with a word.
+        `find` says which ones: `(pieces, place)` -> their numbers; default `whole_word`.
         """
         of_texts, find = [], find or whole_word
         for first in range(0, len(texts), _BATCH):
             batch = self.tokenizer(
                 list(texts[first : first + _BATCH]), padding=True, padding_side="right", truncation=True,
-                return_offsets_mapping=True, return_special_tokens_mask=True, return_tensors="pt",
+                return_offsets_mapping=True, return_tensors="pt",
             )  # fmt: skip
-            offsets, special = batch.pop("offset_mapping").tolist(), batch.pop("special_tokens_mask").tolist()
+            offsets = batch.pop("offset_mapping").tolist()
             hidden = self.trunk(**batch, output_hidden_states=True).hidden_states[self.layer]  # (batch, seq, hidden)
             for row, wanted in enumerate(places[first : first + _BATCH]):
-                pieces = [None if none else Span(*span) for span, none in zip(offsets[row], special[row], strict=True)]
-                continues = self._continues[batch["input_ids"][row]].tolist()
-                runs = [find(pieces, continues, place) for place in wanted]
-                of_texts.append([hidden[row, slice(*run)].float().mean(dim=0) if run else None for run in runs])
+                pieces = [Piece(*ends, word) for ends, word in zip(offsets[row], batch.word_ids(row), strict=True)]
+                found = [find(pieces, place) for place in wanted]
+                of_texts.append([hidden[row, numbers].float().mean(dim=0) if numbers else None for numbers in found])
         return of_texts
 
 
-def whole_word(pieces: list[Span | None], continues: list[bool], place: Span) -> tuple[int, int] | None:
-    """The word that the first piece at a place belongs to."""
-    inside = pieces_at(pieces, place)
-    if not inside:
-        return None
-    first, last = inside[0], inside[0] + 1
-    while pieces[first - 1] is not None and continues[first]:
-        first -= 1
-    while last < len(pieces) and pieces[last] is not None and continues[last]:
-        last += 1
-    return first, last
+def whole_word(pieces: Sequence[Piece], place: tuple[int, int]) -> list[int]:
+    """The numbers of all pieces of the word that the first piece at a place belongs to."""
+    at = pieces_at(pieces, place)[:1]
+    return [number for number, piece in enumerate(pieces) if at and piece.word == pieces[at[0]].word]
 
 
-def pieces_at(pieces: list[Span | None], place: Span) -> list[int]:
-    """Those that have a character in common with a place."""
-    return [i for i, piece in enumerate(pieces) if piece and piece.start < place[1] and place[0] < piece.end]
+def pieces_at(pieces: Sequence[Piece], place: tuple[int, int]) -> list[int]:
+    """The numbers of those that have a character in common with a place."""
+    start, end = place
+    return [i for i, piece in enumerate(pieces) if piece.word is not None and piece.start < end and start < piece.end]

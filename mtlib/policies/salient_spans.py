@@ -1,6 +1,6 @@
 """A policy that masks a named entity of each text, found by spaCy."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from datasets import Dataset
@@ -44,39 +44,29 @@ class SalientSpanMasking(CountedMasking):
         return chosen | self.choose(without, None, generator)
 
 
+@dataclass(frozen=True)
 class MarkSalientSpans(MarkTokens):
-    """Named entities and dates (times included), found by a spaCy pipeline; numerals (`NUMERALS`) are left out.
+    """Named entities and dates (times included), found by a spaCy pipeline; numerals (`NUMERALS`) are left out."""
 
-    Args:
-        pipeline: name of an installed pipeline with an entity recogniser or entity ruler, or the pipeline itself.
-    """
+    pipeline: str = ENGLISH_PIPELINE  # name of an installed one with an entity recogniser or entity ruler
 
     column = "salient_spans"
 
-    def __init__(self, pipeline=ENGLISH_PIPELINE):
-        self.pipeline = pipeline
-
     def check(self, plm: SharedPLM) -> None:
         super().check(plm)
-        self._loaded()
+        loaded(self.pipeline)
 
     def spans(self, rows: Dataset) -> Iterator[tuple[Spans, Spans]]:
-        pipeline = self._loaded()
-
-        def entities(texts: Sequence[str]) -> Iterator[Spans]:
-            for document in pipeline.pipe(texts):
-                yield [
-                    (entity.start_char, entity.end_char) for entity in document.ents if entity.label_ not in NUMERALS
-                ]
-
         pairs = rows["text_pair"] if "text_pair" in rows.column_names else [""] * len(rows)
-        return zip(entities(list(rows["text"])), entities(list(pairs)), strict=True)
+        read = loaded(self.pipeline).pipe
+        for documents in zip(read(list(rows["text"])), read(list(pairs)), strict=True):
+            yield tuple(
+                [(entity.start_char, entity.end_char) for entity in document.ents if entity.label_ not in NUMERALS]
+                for document in documents
+            )
 
-    def _loaded(self):
-        return _load(self.pipeline) if isinstance(self.pipeline, str) else self.pipeline
 
-
-def _load(name: str):
+def loaded(name: str):
     """The installed spaCy pipeline of that name."""
     try:
         import spacy

@@ -15,16 +15,16 @@ from mtlib.method import Prepared, Preparer, with_column
 from mtlib.plm import SharedPLM
 
 
+@dataclass(frozen=True)
 class FixedMasking(MaskingPolicy):
     """Another policy's masks, drawn once before training: the examples bring them along as the column `mask`."""
 
+    policy: MaskingPolicy
     columns = {"mask": 0}
 
-    def __init__(self, policy: MaskingPolicy):
-        self.policy, self.predict_all = policy, policy.predict_all
-
-    def __repr__(self) -> str:
-        return f"FixedMasking({self.policy!r})"
+    @property
+    def predict_all(self) -> bool:
+        return self.policy.predict_all
 
     def preparers(self) -> tuple[Preparer, ...]:
         return (*self.policy.preparers(), DrawMasks(self.policy))
@@ -41,7 +41,7 @@ class DrawMasks(Preparer):
 
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
         def drawn(rows: list[int], batch: dict) -> Tensor:
-            draws = Draws.of(seed, -1, torch.tensor(rows, device=plm.device))
+            draws = Draws.of(seed, 0, torch.tensor(rows, device=plm.device))
             return draw_mask(batch, self.masking, plm.tokenizer, draws, plm)["mask"]  # (batch, seq)
 
         masks = [mask.tolist() for mask in each_token(plm, examples, drawn, self.masking.columns)]
@@ -56,6 +56,7 @@ class BarMasked(Preparer):
     """
 
     masking: MaskingPolicy
+    tells_model = True
 
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
         drawn, _ = DrawMasks(self.masking)(plm, examples, seed)

@@ -17,7 +17,7 @@ from torch.nn.functional import cross_entropy
 
 from mtlib.paths import MINI_MODEL_DIR
 from mtlib.plm import SharedPLM
-from mtlib.policies.pos_probe import SETTINGS_FILE, WEIGHTS_FILE, PosProbe, Span, pieces_at
+from mtlib.policies.pos_probe import SETTINGS_FILE, WEIGHTS_FILE, Piece, PosProbe, pieces_at
 
 HERE = Path(__file__).resolve().parent
 # of these the Penn tag tells number, tense or degree, or sets possessives ("their") apart, which stand where a
@@ -53,7 +53,7 @@ def main() -> None:
     layer = max(by_layer, key=by_layer.get)
     probe = fit(plm, layer, *vectors(plm, layer, data["train"])[:2])
     save(probe)
-    probe = PosProbe.load(HERE, plm.trunk, plm.tokenizer)  # float16 weights, as shipped
+    probe = PosProbe.bundled()  # float16 weights, as shipped
     scores = {part: evaluate(probe, *vectors(plm, layer, data[part])) for part in ("dev", "test")}
     settings = json.loads((HERE / SETTINGS_FILE).read_text())
     settings |= {"dev_by_layer": by_layer, **scores}
@@ -62,7 +62,7 @@ def main() -> None:
     print(json.dumps({part: {k: v for k, v in score.items() if k != "per_tag"} for part, score in scores.items()}))
 
 
-def read_conllu(path: Path) -> list[tuple[str, list[tuple[Span, str]]]]:
+def read_conllu(path: Path) -> list[tuple[str, list[tuple[tuple[int, int], str]]]]:
     """Sentences as (text, words as (place, tag)); a word whose place or tag is unclear is left out."""
     sentences = []
     for block in path.read_text(encoding="utf-8").strip().split("\n\n"):
@@ -83,9 +83,9 @@ def read_conllu(path: Path) -> list[tuple[str, list[tuple[Span, str]]]]:
                 if not written.startswith(form):
                     written = "\0"  # the parts do not spell the whole: none of the rest will be found in it
                     continue
-                place, start, written = Span(start, start + len(form)), start + len(form), written[len(form) :]
+                place, start, written = (start, start + len(form)), start + len(form), written[len(form) :]
             else:
-                place = Span(len(text), len(text) + len(form))
+                place = len(text), len(text) + len(form)
                 text += form + blank
             if tag in TAGS:
                 words.append((place, tag))
@@ -109,12 +109,10 @@ def vectors(plm: SharedPLM, layer: int, sentences: list) -> tuple[torch.Tensor, 
     return torch.stack([state for state, _ in pairs]), torch.tensor([tag for _, tag in pairs]), left_out
 
 
-def exact(pieces: list[Span | None], continues: list[bool], place: Span) -> tuple[int, int] | None:
+def exact(pieces: list[Piece], place: tuple[int, int]) -> list[int]:
     """The pieces at a place, if they begin and end where it does."""
     inside = pieces_at(pieces, place)
-    if not inside or pieces[inside[0]].start != place.start or pieces[inside[-1]].end != place.end:
-        return None
-    return inside[0], inside[-1] + 1
+    return inside if inside and (pieces[inside[0]].start, pieces[inside[-1]].end) == place else []
 
 
 def blank_probe(plm: SharedPLM, layer: int) -> PosProbe:
