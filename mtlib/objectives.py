@@ -19,6 +19,8 @@ from mtlib.masking import ExactMasking, MaskingPolicy, check_policy, draw_mask, 
 from mtlib.plm import SharedPLM
 from mtlib.settings import Above0, ClassifierReads, Count, Fill, Replacement, Share, check
 
+ORIGINAL = "original_ids"  # the column `(batch, seq)` that `MaskTuning` brings to a loss on the refilled text
+
 
 @dataclass
 class ObjectiveOutput:
@@ -68,7 +70,6 @@ class Objective(nn.Module, ABC):
     classifies: bool = True  # it needs `labels` and trains the classifier head
     two_losses: bool = False
     static: bool = False  # its prepared step asks the device for no number, so that a CUDA graph can hold it
-    compares_texts: bool = False  # a refilled text with its original: `MaskTuning` brings both, and nothing else does
     learning_rate: float | None = None
     prepared_by: str = ""  # what adds its `columns`, for the message where these are missing
 
@@ -286,7 +287,7 @@ class MaskTuning(_Masking):
                 f"classification is {given!r}; expected an objective that classifies and has one loss, such "
                 "as FineTuning()."
             )
-        if classifier_reads == "original" and self.classification.compares_texts:
+        if classifier_reads == "original" and ORIGINAL in self.classification.columns:
             raise UserError(
                 f"classification is {self.classification.name!r}, which compares a text with its refilled copy, but "
                 "classifier_reads is 'original'; leave one of them out."
@@ -300,7 +301,8 @@ class MaskTuning(_Masking):
 
     @property
     def columns(self) -> Mapping[str, int | float]:
-        return {**super().columns, **self.classification.columns}
+        of_loss = {name: value for name, value in self.classification.columns.items() if name != ORIGINAL}
+        return {**super().columns, **of_loss}
 
     def build(self, plm: SharedPLM, examples: Dataset | None = None) -> None:
         self.classification.build(plm, examples)
@@ -309,8 +311,7 @@ class MaskTuning(_Masking):
         return super().sizes(batch) | self.classification.sizes(batch)
 
     def check(self, plm: SharedPLM) -> None:
-        if not self.classification.compares_texts:  # those refuse to be trained alone, and check nothing else
-            self.classification.check(plm)
+        self.classification.check(plm)
 
     def prepare(self, plm: SharedPLM, batch: dict, generator: Random = None) -> dict:
         return self.classification.prepare(plm, super().prepare(plm, batch, generator), generator)
@@ -332,5 +333,5 @@ class MaskTuning(_Masking):
         """The classification objective's loss on what the classifier reads: the refilled text, `perturbed_ids`."""
         if self.classifier_reads == "original":
             return self.classification(plm, batch)
-        refilled = {"input_ids": batch["perturbed_ids"], "original_ids": batch["input_ids"]}
+        refilled = {"input_ids": batch["perturbed_ids"], ORIGINAL: batch["input_ids"]}
         return self.classification(plm, batch | refilled)

@@ -148,7 +148,7 @@ class TestObjectiveWithAParameter:
         optimizer = torch.optim.SGD(plm.parameters(), lr=0.1)
         objective, settings = WeightedFineTuning(), arguments(tmp_path, max_steps=1)
         trainer = ObjectiveTrainer(plm, objective, settings, weighted(examples(8)), optimizers=(optimizer, None))
-        with pytest.raises(UserError, match=r"no group with gate, .* leave `optimizers` out"):
+        with pytest.raises(UserError, match=r"no group with gate of .* leave `optimizers` out"):
             trainer.train()
         assert trainer.state.global_step == 0
         optimizer.add_param_group({"params": [*objective.parameters()]})

@@ -53,7 +53,9 @@ def changed(masking, change, plm, data, seed: int = 0, **options):
 def always(plm, word: str) -> int:
     """Make the masked LM answer one word everywhere."""
     token = plm.tokenizer.convert_tokens_to_ids(word)
-    bias = plm.mlm.final_logits_bias[0] if hasattr(plm.mlm, "final_logits_bias") else plm.mlm.cls.predictions.bias
+    bias = (
+        plm.mlm.final_logits_bias[0] if hasattr(plm.mlm, "final_logits_bias") else plm.mlm.get_output_embeddings().bias
+    )
     with torch.no_grad():
         bias[token] = 1e4
     return token
@@ -220,7 +222,7 @@ class TestChangedOnce:
             return policy.marker(plm, data).examples
 
         def fillings() -> set[str]:
-            examples, _ = changed(policy, Refill("sample"), plm, given(["the film is very good"] * 300))
+            examples, _ = changed(policy, Refill("sample"), plm, given(["the film is very good", "a plot"] * 300))
             return {word for row in plm.tokenizer.batch_decode(list(examples["input_ids"])) for word in row.split()}
 
         barred, texts = {"film", "very", "good", "plot"}, [*self.GIVEN, "not very funny, very", "very"]

@@ -30,7 +30,7 @@ from mtlib.paths import SETTINGS_FILE
 from mtlib.plm import embeddings_that_read
 from mtlib.policies import POLICIES, TESTBED_ONLY, masking_policy, meta_learned, supervised
 from mtlib.policies.attribution import attribution
-from mtlib.policies.known import MarkedMasking, ShortcutFirstMasking
+from mtlib.policies.known import KnownMasking
 from mtlib.policies.meta_learned import LearnToMask, MaskScorer, gumbel_choice, meta_loss
 from mtlib.policies.pointer import SpanPointer, best_spans, pointer_loss
 from mtlib.policies.salient_spans import NUMERALS, MarkSalientSpans, SalientSpanMasking
@@ -179,7 +179,8 @@ class TestKnownWords:
     @given(marked=st.lists(st.booleans(), min_size=1, max_size=9), rate=st.floats(0.1, 1))
     def test_shortcut_first_masks_the_same_share_of_all_and_others_only_where_its_words_are_too_few(self, marked, rate):
         marks = torch.tensor([marked])
-        mask = ShortcutFirstMasking(rate)({"known_shortcut": marks.long()}, torch.ones_like(marks))
+        policy = masking_policy("known_shortcut_first", rate, None)
+        mask = policy({"known_shortcut": marks.long()}, torch.ones_like(marks))
         n = max(1, round(rate * len(marked)))
         assert (mask.sum(), (mask & marks).sum()) == (n, min(n, sum(marked)))
 
@@ -586,7 +587,7 @@ def test_every_policy_spares_specials_ignores_padding_and_counts(name, lengths, 
         assert torch.equal(mask, again) and not (mask & ~maskable).any()
         masks.append(mask[batch["attention_mask"].bool()])
         counts = [max(1, round(0.3 * n)) for n in lengths]
-        if isinstance(policy, MarkedMasking):
+        if isinstance(policy, KnownMasking) and not policy.then_others:
             (marks,) = (batch[column] > 0 for column in policy.columns)
             assert not (mask & ~marks).any()
             assert mask.sum(1).tolist() == [min(m, k) for m, k in zip(marks.sum(1).tolist(), counts, strict=True)]

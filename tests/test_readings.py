@@ -79,10 +79,10 @@ def test_double_validation_by_hand(rejected):
     assert output.loss.item() == pytest.approx(kept / 3, rel=1e-5)
 
 
-def test_what_only_mask_tuning_brings_is_named(still_plm, tmp_path):
-    for objective in (OriginalAndRefilled(), DoubleValidated()):
-        with pytest.raises(UserError, match=r"lacks; train MaskTuning\(classification="):
-            ObjectiveTrainer(still_plm, objective, arguments(tmp_path), examples(8))
+@pytest.mark.parametrize("reading", [OriginalAndRefilled, DoubleValidated])
+def test_what_only_mask_tuning_brings_is_named(still_plm, tmp_path, reading):
+    with pytest.raises(UserError, match=r"original_ids, which .* MaskTuning, with this loss as its classification"):
+        ObjectiveTrainer(still_plm, reading(), arguments(tmp_path), examples(8))
 
 
 def test_fixed_masks_are_one_draw_for_all_epochs():

@@ -11,9 +11,8 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from mtlib.contexts import gradients_if
-from mtlib.errors import UserError
 from mtlib.method import Method, one_stage
-from mtlib.objectives import Objective, ObjectiveOutput, fine_tuning_loss
+from mtlib.objectives import ORIGINAL, Objective, ObjectiveOutput, fine_tuning_loss
 from mtlib.plm import SharedPLM
 
 Rejected = Literal["drop", "original"]
@@ -22,15 +21,8 @@ Rejected = Literal["drop", "original"]
 class _ComparesTexts(Objective):
     """An objective that reads the original text beside the refilled one."""
 
-    compares_texts = True
-
-    def check(self, plm: SharedPLM) -> None:
-        """Raise `UserError`: alone it cannot be trained. (`MaskTuning` does not ask.)"""
-        name = type(self).__name__
-        raise UserError(
-            f"{name} compares a refilled text with its original, which the batch lacks; train "
-            f'MaskTuning(classification={name}()), whose classifier_reads is "refilled".'
-        )
+    columns = {ORIGINAL: 0}
+    prepared_by = "MaskTuning, with this loss as its classification,"
 
 
 class OriginalAndRefilled(_ComparesTexts):
@@ -43,7 +35,7 @@ class OriginalAndRefilled(_ComparesTexts):
 
     def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
         logits = plm.classify(batch)  # (batch, num_labels), of the refilled text
-        original = plm.classify(batch | {"input_ids": batch["original_ids"]})  # (batch, num_labels)
+        original = plm.classify(batch | {"input_ids": batch[ORIGINAL]})  # (batch, num_labels)
         losses = [fine_tuning_loss(scores, batch["labels"]) for scores in (logits, original)]
         return ObjectiveOutput({"ft_loss": (losses[0] + losses[1]) / 2}, {"ft_loss": 1.0}, logits)
 
@@ -68,7 +60,7 @@ class DoubleValidated(_ComparesTexts):
         self.rejected, self.confidence = rejected, confidence
 
     def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
-        original_ids, labels = batch["original_ids"], batch["labels"]  # (batch, seq), (batch,)
+        original_ids, labels = batch[ORIGINAL], batch["labels"]  # (batch, seq), (batch,)
         with gradients_if(False):
             sure, answer = plm.classify(batch | {"input_ids": original_ids}).float().softmax(dim=-1).max(dim=-1)
         # with the original in place of a rejected text this pass only decides, and trains nothing

@@ -12,7 +12,7 @@ from mtlib.errors import UserError
 from mtlib.masking import BernoulliMasking, ExactMasking, MaskingPolicy, OriginalMasking, WholeWordMasking
 from mtlib.policies.attribution import AttributionMasking
 from mtlib.policies.frequency import FrequencyMasking
-from mtlib.policies.known import KnownCauseMasking, KnownShortcutMasking, ShortcutFirstMasking
+from mtlib.policies.known import KnownMasking, MarkCause, MarkShortcut
 from mtlib.policies.meta_learned import MetaLearnedMasking
 from mtlib.policies.part_of_speech import PartOfSpeechMasking
 from mtlib.policies.salient_spans import SalientSpanMasking
@@ -43,9 +43,11 @@ POLICIES: dict[str, NamedPolicy] = {
     "part_of_speech_function": NamedPolicy(PartOfSpeechMasking, "function words, {}", {"prefer": "function"}),
     "attribution_most": NamedPolicy(AttributionMasking, "most attributed, {}", {"prefer": "most"}),
     "attribution_least": NamedPolicy(AttributionMasking, "least attributed, {}", {"prefer": "least"}),
-    "known_shortcut": NamedPolicy(KnownShortcutMasking, "shortcut's words, {}"),
-    "known_shortcut_first": NamedPolicy(ShortcutFirstMasking, "shortcut's words first, {}"),
-    "known_cause": NamedPolicy(KnownCauseMasking, "deciding words, {}"),
+    "known_shortcut": NamedPolicy(KnownMasking, "shortcut's words, {}", {"marker": MarkShortcut}),
+    "known_shortcut_first": NamedPolicy(
+        KnownMasking, "shortcut's words first, {}", {"marker": MarkShortcut, "then_others": True}
+    ),
+    "known_cause": NamedPolicy(KnownMasking, "deciding words, {}", {"marker": MarkCause}),
 }
 Masking = Literal[tuple(POLICIES)]
 TESTBED_ONLY = tuple(name for name, entry in POLICIES.items() if entry.policy.testbed_only)

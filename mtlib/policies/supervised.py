@@ -55,6 +55,7 @@ class SupervisedMasking(MaskingPolicy):
         return maskable & inside & possible.gather(1, chosen)  # (batch, seq)
 
 
+@dataclass(frozen=True)
 class PointAtAnswers(Preparer):
     """Trains a `SpanPointer` and adds what it says of every token: `span_start` and `span_end`, log-probabilities.
 
@@ -66,11 +67,10 @@ class PointAtAnswers(Preparer):
         source: of the pairs, "hub" or a folder of original releases; "testbed" where they are not needed.
     """
 
+    source: str = "hub"
+
     reads = MarkCause.reads
     epochs = 3
-
-    def __init__(self, source: str = "hub"):
-        self.source = source
 
     def reading_from(self, source: str) -> "PointAtAnswers":
         return PointAtAnswers(source)
@@ -91,34 +91,35 @@ class PointAtAnswers(Preparer):
         with torch.autocast(plm.device.type, enabled=False):
             with forked_random_state(plm.device, seed):
                 pointer = SpanPointer(word_embeddings(plm.trunk).weight).to(plm.device)
-                losses = fit_span_pointer(pointer, spans, plm.tokenizer, self.epochs, seed)
+                loss = fit_span_pointer(pointer, spans, plm.tokenizer, self.epochs, seed)
             pointer.eval()
             rows = each_token(plm, examples, logarithms)
         for place, name in enumerate(SupervisedMasking.columns):
             examples = with_column(examples, name, [row[:, place].tolist() for row in rows])
-        return Prepared(examples, {"supervised_spans": len(spans), "supervised_loss": round(losses[-1], 4)})
+        return Prepared(examples, {"supervised_spans": len(spans), "supervised_loss": round(loss, 4)})
 
     def training_spans(self, plm: SharedPLM, examples: Dataset, seed: int) -> list[PointedSpan]:
-        """What the pointer learns from; `marked_spans` makes it from what a `MarkTokens` marks."""
+        """What the pointer learns from; `marked_spans` makes it of what a `MarkTokens` marks."""
         if "uid" in examples.column_names and all(map(of_testbed, examples["uid"])):
-            return list(marked_spans(MarkCause()(plm, examples, seed).examples, MarkCause.column))
+            return marked_spans(MarkCause(), plm, examples)
         if "text_pair" in examples.column_names:
             raise UserError(
                 "supervised learns from single reviews, IMDB-CAD's. For pairs take another policy, or in Python give "
                 "spans of your own (mtlib.policies.supervised.PointAtAnswers.training_spans)."
             )
-        longest = max(map(len, examples["input_ids"]))
-        pairs = load(CAD_TRAIN, self.source)
-        reviews = tokenise(pairs, plm.tokenizer, longest, keep=pairs.column_names)
-        return list(marked_spans(MarkEdits()(plm, reviews, seed).examples, MarkEdits.column))
+        pairs, longest = load(CAD_TRAIN, self.source), max(map(len, examples["input_ids"]))
+        return marked_spans(MarkEdits(), plm, tokenise(pairs, plm.tokenizer, longest, keep=pairs.column_names))
 
 
-def marked_spans(examples: Dataset, column: str) -> Iterator[PointedSpan]:
-    """The spans that a column of their numbers marks (`marking.MarkTokens`)."""
-    for ids, numbers in zip(examples["input_ids"], examples[column], strict=True):
+def marked_spans(marker: MarkTokens, plm: SharedPLM, examples: Dataset) -> list[PointedSpan]:
+    """The spans that it marks in some examples."""
+    spans = []
+    for row in marker(plm, examples).examples:
+        numbers = row[marker.column]
         for number in sorted({*numbers} - {0}):
             places = [place for place, other in enumerate(numbers) if other == number]
-            yield PointedSpan(list(ids), places[0], places[-1])
+            spans.append(PointedSpan(row["input_ids"], places[0], places[-1]))
+    return spans
 
 
 class MarkEdits(MarkTokens):

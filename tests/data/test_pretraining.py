@@ -7,12 +7,7 @@ import sys
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import (
-    AutoTokenizer,
-    BertConfig,
-    BertModel,
-    set_seed,
-)
+from transformers import AutoTokenizer, BertConfig, BertModel, set_seed
 
 from mtlib.data.sources import load
 from mtlib.paths import MINI_MODEL_DIR
@@ -30,15 +25,8 @@ def warm_start(tmp_path_factory):
     """Six layers of random weights under the bundled tokenizer."""
     folder = tmp_path_factory.mktemp("warm_start")
     set_seed(0)
-    config = BertConfig(
-        vocab_size=10_000, hidden_size=16, num_hidden_layers=6, num_attention_heads=2, intermediate_size=32,
-    )  # fmt: skip
-    return saved(BertModel(config), folder)
-
-
-def saved(model, folder):
-    """The model in `folder`, with the bundled tokenizer."""
-    model.save_pretrained(folder)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 6, "num_attention_heads": 2, "intermediate_size": 32}
+    BertModel(BertConfig(vocab_size=10_000, **sizes)).save_pretrained(folder)
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(MINI_MODEL_DIR / name, folder)
     return folder
@@ -159,14 +147,10 @@ def test_what_is_finished_stays(finished, warm_start, corpus, capsys):
 # --- restore_head.py ---
 
 
-def restored(checkpoint, corpus, folder, *options):
-    arguments = ["--checkpoint", str(checkpoint), "--corpus", str(corpus), "--work", str(folder / "work")]
-    restore_head.main([*arguments, "--to", str(folder / "model"), "--tokens", "2000", "--batch", "4", *options])
-    return folder
-
-
 def test_restored_head_fills_and_lower_layers_are_as_they_were(warm_start, corpus, tmp_path):
-    restored(warm_start, corpus, tmp_path, "--train-layers", "2", "--evaluate-steps", "4", "--held-out", "10")
+    arguments = ["--checkpoint", str(warm_start), "--corpus", str(corpus), "--work", str(tmp_path / "work")]
+    arguments += ["--to", str(tmp_path / "model"), "--tokens", "2000", "--batch", "4", "--train-layers", "2"]
+    restore_head.main([*arguments, "--evaluate-steps", "4", "--held-out", "10"])
     encoder, model = load_file(warm_start / "model.safetensors"), load_file(tmp_path / "model" / "model.safetensors")
     assert {tensor.dtype for tensor in model.values()} == {torch.float16}
     moved = {
