@@ -65,7 +65,8 @@ def test_this_environment_is_in_the_ranges():
 
 
 # Packages from the ground up: one imports itself and those before it. `core` is the top level of mtlib.
-ORDER = "core data testbed policies methods runs bench sweeps analysis diversity tutorial cli".split()
+ORDER = ("core", "data", "testbed", "policies", "methods", "runs", "bench", "sweeps", "analysis", "diversity",
+         "tutorial", "cli")  # fmt: skip
 MODULES = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in (ROOT / "mtlib").rglob("*.py")}
 MODULES = {name.removesuffix(".__init__"): path for name, path in MODULES.items() if name != "mtlib.__init__"}
 
