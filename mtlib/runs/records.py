@@ -111,13 +111,12 @@ def parse_json(text: str | bytes, place: Path | str):
 
 def _read_file(path: Path) -> list[dict]:
     """The records in a file; none where it is some other file that lies beside them."""
-    content = path.read_bytes()
     if path.suffix == ".jsonl":
-        numbered = enumerate(content.split(b"\n"), start=1)
+        numbered = enumerate(path.read_bytes().split(b"\n"), start=1)
         lines = [parse_json(line, f"{path}, line {number},") for number, line in numbered if line]
+        shared = lines.pop(0)[_SHARED] if lines and _SHARED in lines[0] else []
     else:
-        lines = [parse_json(content, path)]
-    shared = lines.pop(0)[_SHARED] if lines and _SHARED in lines[0] else []
+        lines, shared = [parse_json(path.read_bytes(), path)], []
     found = [line for line in lines if isinstance(line, dict) and {"metrics", "config", "identity"} <= line.keys()]
     for record in found:
         if (version := record.get("schema_version")) != SCHEMA_VERSION:
