@@ -449,13 +449,6 @@ def test_methods_take_every_policy_by_its_name(
                        sets=("testbed_sentiment",), precision="float32", **settings)  # fmt: skip
     record = read_records([run(chosen, tmp_path / "out")[0]])[0]
     assert record["config"]["masking"] == policy and math.isfinite(record["history"][-1]["loss"])
-    stages = record["cost"]["stages"]
-    if policy == "known_shortcut":
-        assert stages[0]["known_shortcut_unmarked"] == 32  # the tiny vocabulary has none of its words: all are [UNK]
-    elif policy == "salient_spans":
-        assert stages[0]["salient_spans_unmarked"] == 32  # the pipeline knows two names, which the testbed has not
-    elif policy == "supervised":
-        assert stages[0]["supervised_spans"] > 0 and stages[1]["masked"] > 0
 
 
 class TestMetaLearned:
