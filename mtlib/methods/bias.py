@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -32,8 +31,7 @@ from mtlib.tokens import text_reader
 FOLDS = 5
 SMALLEST = 1e-6  # probability that a bias model gives, so that its logarithm is finite
 _LONGEST, _BATCH = 64, 64  # tokens of a text, special ones included, as in the code of Karimi Mahabadi et al.; pairs
-_NUMBERS = MappingProxyType({"C": 100.0, "max_iter": 1000})
-_BALANCED = MappingProxyType({"C": 100.0, "class_weight": "balanced", "solver": "liblinear"})  # Clark et al.
+_BALANCED = {"C": 100.0, "class_weight": "balanced", "solver": "liblinear"}  # Clark et al.
 
 
 class BiasModel(NamedTuple):
@@ -48,7 +46,7 @@ class BiasModel(NamedTuple):
     """
 
     features: Callable[[SharedPLM, Sequence[str], Sequence[str] | None], np.ndarray]
-    options: Mapping[str, object] = _NUMBERS
+    options: Mapping[str, object] = {"C": 100.0, "max_iter": 1000}
     entailment: bool = False
 
 
@@ -133,10 +131,6 @@ class ReadsBias(Objective):
 def words(text: str) -> list[str]:
     """The words of a text in lower case, punctuation left out."""
     return re.findall(r"\w+(?:'\w+)?", text.lower())
-
-
-def all_words(plm, texts, pairs) -> np.ndarray:
-    return np.array(texts, dtype=object)
 
 
 def lexical_overlap(plm, texts, pairs) -> np.ndarray:
@@ -257,7 +251,7 @@ BIAS_MODELS = {
     "overlap": BiasModel(overlap, _BALANCED, entailment=True),
     "token_overlap": BiasModel(token_overlap, _BALANCED, entailment=True),
     "lexical_overlap": BiasModel(lexical_overlap),
-    "bag_of_words": BiasModel(all_words, options={}),
+    "bag_of_words": BiasModel(lambda plm, texts, pairs: np.array(texts, dtype=object), options={}),
     "shortcut": BiasModel(shortcut),
 }
 # those that fit a task; the first is its default
