@@ -288,7 +288,7 @@ def test_record_names_the_commit_that_the_hub_resolved(releases, monkeypatch):
         ({"sentence": ["a"], "label": [1]}, "expected 2 rows, found 1"),
         (
             ConnectionError("no route"),
-            "could not read nyu-mll/glue.*ConnectionError: no route.*or give a folder",
+            "could not read validation of nyu-mll/glue.*ConnectionError: no route.*or give a folder",
         ),
     ],
 )
