@@ -9,30 +9,19 @@ from importlib import import_module
 
 __version__ = "0.1.0"
 
-_MODULES = {
-    "BernoulliMasking": "mtlib.masking",
-    "Collator": "mtlib.encoding",
-    "ExactMasking": "mtlib.masking",
-    "GivenWords": "mtlib.masking",
-    "MaskingPolicy": "mtlib.masking",
-    "WholeWordMasking": "mtlib.masking",
-    "FineTuning": "mtlib.objectives",
-    "MaskTuning": "mtlib.objectives",
-    "MaskedLM": "mtlib.objectives",
-    "Objective": "mtlib.objectives",
-    "ObjectiveOutput": "mtlib.objectives",
-    "ObjectiveArguments": "mtlib.trainer",
-    "ObjectiveTrainer": "mtlib.trainer",
-    "METHODS": "mtlib.methods",
-    "SharedPLM": "mtlib.plm",
-    "UserError": "mtlib.errors",
-    "conflicts": "mtlib.suspect_words",
-    "debias": "mtlib.runs.debias",
-    "predict": "mtlib.encoding",
-    "read_table": "mtlib.data.tables",
-    "suspects": "mtlib.suspect_words",
-    "tokenise": "mtlib.encoding",
+_NAMES = {
+    "mtlib.data.tables": ("read_table",),
+    "mtlib.encoding": ("Collator", "predict", "tokenise"),
+    "mtlib.errors": ("UserError",),
+    "mtlib.masking": ("BernoulliMasking", "ExactMasking", "GivenWords", "MaskingPolicy", "WholeWordMasking"),
+    "mtlib.methods": ("METHODS",),
+    "mtlib.objectives": ("FineTuning", "MaskTuning", "MaskedLM", "Objective", "ObjectiveOutput"),
+    "mtlib.plm": ("SharedPLM",),
+    "mtlib.runs.debias": ("debias",),
+    "mtlib.suspect_words": ("conflicts", "suspects"),
+    "mtlib.trainer": ("ObjectiveArguments", "ObjectiveTrainer"),
 }
+_MODULES = {name: module for module, names in _NAMES.items() for name in names}
 __all__ = sorted(_MODULES)
 
 

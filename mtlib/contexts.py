@@ -8,14 +8,13 @@ from torch import nn
 
 @contextmanager
 def evaluating(model: nn.Module):
-    """Evaluation mode (no dropout) inside the block; every module's own mode is put back after it."""
-    training = [module for module in model.modules() if module.training]
+    """Evaluation mode (no dropout) inside the block, and the mode that it had after it."""
+    training = model.training
     model.eval()
     try:
         yield
     finally:
-        for module in training:
-            module.training = True
+        model.train(training)
 
 
 @contextmanager

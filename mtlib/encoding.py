@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 import torch
-from datasets import ClassLabel, Dataset, DatasetDict
+from datasets import ClassLabel, Dataset
 
 from mtlib.contexts import evaluating, precision
 from mtlib.draws import Draws
@@ -17,7 +17,6 @@ from mtlib.tokens import text_reader
 
 DEFAULT_LENGTH = 128
 _SECOND_TEXT = re.compile(r"(?i)(text|sentence|premise|hypothesis|question|.*pair).*|.*(_b|2)")
-_CUT_TO = "Texts are cut to {} tokens."  # in a set's description, which goes with its parts and copies
 
 
 def tokenise(dataset: Dataset, tokenizer, max_length: int | None = None, keep: Collection[str] = ()) -> Dataset:
@@ -38,7 +37,12 @@ def tokenise(dataset: Dataset, tokenizer, max_length: int | None = None, keep: C
     Raises:
         UserError: no `Dataset`; no column `text`; a row without text, or with a label that is no number.
     """
-    _check_dataset(dataset)
+    if not isinstance(dataset, Dataset) or "text" not in dataset.column_names:
+        columns = getattr(dataset, "column_names", "no columns")
+        raise UserError(
+            f"the dataset is a {type(dataset).__name__} with {columns}; expected a Dataset with a column `text`, as "
+            "Dataset.from_list(rows) or mtlib.read_table(path, text, label) makes it."
+        )
     dataset = dataset.with_format(None)  # tensors of strings are no texts, tensors of numbers no labels
     texts = [name for name in ("text", "text_pair") if name in dataset.column_names]
     label = label_column(dataset.column_names)
@@ -46,8 +50,11 @@ def tokenise(dataset: Dataset, tokenizer, max_length: int | None = None, keep: C
     structural = tokenizer.num_special_tokens_to_add(pair=len(texts) == 2)
     if length <= structural:  # tokenizers then cut nothing at all
         raise UserError(f"max_length is {length}; the tokenizer adds {structural} tokens to every text, give more.")
-    read = text_reader(tokenizer)
-    n_cut = 0
+    kept = {*keep, *(texts if "text" in keep else ())}
+    dropped = [name for name in dataset.column_names if name not in kept]
+    if lost := [name for name in dropped if _SECOND_TEXT.fullmatch(name) and name not in texts]:
+        warnings.warn(f"the column {lost[0]} is not read; the second text of a pair is called text_pair.", stacklevel=2)
+    read, n_cut = text_reader(tokenizer), 0
 
     def encode(rows, indices):
         for name in texts:
@@ -63,28 +70,13 @@ def tokenise(dataset: Dataset, tokenizer, max_length: int | None = None, keep: C
         labels = {"labels": _class_numbers("the dataset", rows[label])} if label else {}
         return {**encoded, **labels, "length": lengths}
 
-    kept = {*keep, *(texts if "text" in keep else ())}
-    dropped = [name for name in dataset.column_names if name not in kept]
-    if lost := [name for name in dropped if _SECOND_TEXT.fullmatch(name) and name not in texts]:
-        warnings.warn(f"the column {lost[0]} is not read; the second text of a pair is called text_pair.", stacklevel=2)
     examples = dataset.map(encode, batched=True, with_indices=True, remove_columns=dropped, keep_in_memory=True)
     if n_cut:
-        warnings.warn(
-            f"{n_cut} of {len(dataset)} texts were cut to {length} tokens; give max_length to cut them elsewhere.",
-            stacklevel=2,
-        )
-    if max_length is not None:
-        examples.info.description = _CUT_TO.format(max_length)
+        cut = f"{n_cut} of {len(dataset)} texts were cut to {length} tokens; give max_length to cut them elsewhere."
+        warnings.warn(cut, stacklevel=2)
     if label and len(dataset) and isinstance(dataset.features[label], ClassLabel):
         examples = examples.cast_column("labels", dataset.features[label])
     return examples
-
-
-def length_given(examples: Dataset) -> int | None:
-    """The `max_length` that `tokenise` was given for these examples, or None."""
-    description = getattr(getattr(examples, "info", None), "description", "")
-    found = re.search(_CUT_TO.format(r"(\d+)"), description)
-    return found and int(found[1])
 
 
 def label_column(columns: Collection[str]) -> str | None:
@@ -107,27 +99,50 @@ def check_labels(name: str, dataset: Dataset, num_labels: int) -> None:
 class Collator:
     """Pads the model's inputs to the longest of the batch and keeps `labels`; other columns are left behind.
 
-    A column `label` becomes `labels`, as in transformers' collators.
+    A column `label` becomes `labels`, as in transformers' collators. Always on the right, whatever the tokenizer's
+    `padding_side`: classifier heads read the first token.
 
-    Always on the right, whatever the tokenizer's `padding_side`: classifier heads read the first token.
+    With a seed, for examples with their number in the training set as `example`, it also draws masks, which depend on
+    `(seed, epoch, example)` alone, and adds `keys` `(batch,)`, of `Draws`, for what is drawn in the step.
 
     Args:
         tokenizer: decides which inputs there are, and what pads them.
         columns: further columns to keep, each with the value that pads it. A column holds a number for each example
             `(batch,)`, or a list: one entry a token `(batch, seq)`, or a list of one length for all `(batch, n)`.
+        masking: a policy; None draws no masks.
+        seed: of all draws; None: there are none.
+        buckets: pad to multiples of 8 tokens up to 64, of 32 above, and to 1, 2, 4, 8 ... places, so that few shapes
+            come often (which CUDA graphs need).
     """
 
-    def __init__(self, tokenizer, columns: Mapping[str, int | float] | None = None):
-        self.keys = {*tokenizer.model_input_names}
-        self.tokenizer = tokenizer
-        self.columns = dict(columns or {})
+    def __init__(
+        self, tokenizer, columns: Mapping[str, int | float] | None = None, masking: MaskingPolicy | None = None,
+        seed: int | None = None, buckets: bool = False,
+    ):  # fmt: skip
+        self.tokenizer, self.columns = tokenizer, dict(columns or {})
+        self.masking, self.seed, self.buckets = masking, seed, buckets
+        self.epoch = torch.zeros((), dtype=torch.int64).share_memory_()  # the processes that load data see it change
 
     def __call__(self, examples: list[dict]) -> dict[str, torch.Tensor]:
-        inputs = [{key: example[key] for key in self.keys & example.keys()} for example in examples]
-        if (label := label_column(examples[0])) is not None:
+        batch = self._padded(examples)
+        if self.seed is None or "example" not in examples[0]:
+            return batch
+        draws = Draws.of(self.seed, self.epoch, torch.tensor([example["example"] for example in examples]))
+        batch["keys"] = draws.keys
+        if self.masking is None or self.masking.asks_classifier:
+            return batch
+        return draw_mask(batch, self.masking, self.tokenizer, draws, round_up=self.buckets)
+
+    def _padded(self, examples: list[dict]) -> dict[str, torch.Tensor]:
+        keys, label = {*self.tokenizer.model_input_names}, label_column(examples[0])
+        inputs = [{key: example[key] for key in keys & example.keys()} for example in examples]
+        if label is not None:
             inputs = [row | {"labels": example[label]} for row, example in zip(inputs, examples, strict=True)]
         lengths = [len(row["input_ids"]) for row in inputs]
-        length = self.padded_length(max(lengths))
+        length = longest = max(lengths)
+        if self.buckets:
+            step = 8 if longest <= 64 else 32
+            length = max(longest, min(-(-longest // step) * step, self.tokenizer.model_max_length))
         padding = {"padding": "max_length", "max_length": length, "padding_side": "right"}
         batch = dict(self.tokenizer.pad(inputs, return_tensors="pt", **padding))
         for name in self.columns.keys() & examples[0].keys():  # texts to predict on have none of them
@@ -137,64 +152,21 @@ class Collator:
                 continue
             value = self.columns[name]
             column = torch.nn.utils.rnn.pad_sequence(rows, True, value)  # (batch, longest)
-            of_tokens = [len(row) for row in rows] == lengths
-            missing = length - column.shape[1] if of_tokens else 0
+            missing = length - column.shape[1] if [len(row) for row in rows] == lengths else 0
             batch[name] = torch.nn.functional.pad(column, (0, missing), value=value)  # (batch, seq)
         return batch
-
-    def padded_length(self, longest: int) -> int:
-        return longest
-
-
-class TrainingCollator(Collator):
-    """A collator that also draws masks, for examples with their number in the training set as `example`.
-
-    A mask depends on `(seed, epoch, example)` alone. It also adds `keys` `(batch,)`, of `Draws`, for what is drawn in
-    the step.
-
-    Args:
-        tokenizer, columns: see `Collator`.
-        masking: a policy; None draws no masks.
-        seed: of all draws.
-        buckets: pad to multiples of 8 tokens up to 64, of 32 above, and to 1, 2, 4, 8 ... places, so that few shapes
-            come often (which CUDA graphs need).
-    """
-
-    def __init__(self, tokenizer, columns: Mapping, masking: MaskingPolicy | None, seed: int, buckets: bool = False):
-        super().__init__(tokenizer, columns)
-        self.masking, self.seed, self.buckets = masking, seed, buckets
-        self.epoch = torch.zeros((), dtype=torch.int64).share_memory_()  # the processes that load data see it change
-
-    def __call__(self, examples: list[dict]) -> dict[str, torch.Tensor]:
-        batch = super().__call__(examples)
-        if "example" not in examples[0]:
-            return batch
-        draws = Draws.of(self.seed, self.epoch, torch.tensor([example["example"] for example in examples]))
-        batch["keys"] = draws.keys
-        if self.masking is None or self.masking.asks_classifier:
-            return batch
-        return draw_mask(batch, self.masking, self.tokenizer, draws, round_up=self.buckets)
-
-    def padded_length(self, longest: int) -> int:
-        step = (8 if longest <= 64 else 32) if self.buckets else 1
-        return max(longest, min(-(-longest // step) * step, self.tokenizer.model_max_length))
 
 
 def batches_by_length(
     examples: Dataset, collate: Callable[[list[dict]], dict], device: torch.device, batch_size: int = 64
 ) -> Iterator[tuple[list[int], dict[str, torch.Tensor]]]:
     """`(row numbers, batch on the device)` over all tokenised examples, like lengths together: little padding."""
-    order = order_by_length(examples)
+    lengths = [len(ids) for ids in examples["input_ids"]] if len(examples) else []  # an empty set may lack the column
+    order = np.argsort(lengths, kind="stable")
     for first in range(0, len(order), batch_size):
         rows = order[first : first + batch_size].tolist()
         batch = collate(examples.select(rows).to_list())
         yield rows, {name: tensor.to(device) for name, tensor in batch.items()}
-
-
-def order_by_length(examples: Dataset) -> np.ndarray:
-    """Row numbers from the shortest example to the longest, `(n,)`; equals in their order."""
-    lengths = [len(ids) for ids in examples["input_ids"]] if len(examples) else []  # an empty set may lack the column
-    return np.argsort(lengths, kind="stable")
 
 
 @torch.no_grad()
@@ -234,14 +206,19 @@ def predict(
     Args:
         plm: the model.
         texts: a list of texts, or of pairs of texts, or a dataset as `tokenise` takes it, whose labels are not read.
-        max_length: texts are cut to so many tokens. None: to as many as in the model's training, where that was given
-            a `max_length`; else see `tokenise`.
+        max_length: texts are cut to so many tokens, see `tokenise`.
         batch_size: texts that go through the model together.
         bf16: compute in bf16, or in float32. None: in bf16 where the device has it. A few architectures (DeBERTa's
             first version, X-MOD) need False.
         names: return the name of each text's likeliest label, of `plm.config.id2label`, in place of logits.
     """
-    examples = _inputs(_as_dataset(texts), plm.tokenizer, plm.trained_length if max_length is None else max_length)
+    if isinstance(texts, list | tuple):
+        rows = [(text,) if isinstance(text, str) else text for text in texts]
+        columns = dict(zip(("text", "text_pair"), map(list, zip(*rows, strict=True)), strict=False))
+        texts = Dataset.from_dict(columns or {"text": []})
+    if isinstance(texts, Dataset):
+        texts = texts.remove_columns([name for name in ("label", "labels") if name in texts.column_names])
+    examples = tokenise(texts, plm.tokenizer, max_length)
     if len(examples):
         plm.check_inputs(examples["input_ids"], "the dataset")
     autocast = precision()["bf16"] if bf16 is None else bf16
@@ -254,23 +231,6 @@ def predict(
     return [plm.config.id2label[label] for label in logits.argmax(1).tolist()] if names else logits.numpy()
 
 
-def _as_dataset(texts) -> Dataset:
-    """Lists of texts or of pairs as a dataset; whatever else this is, `tokenise` will tell."""
-    if isinstance(texts, Sequence) and not isinstance(texts, str):
-        if all(isinstance(text, str) for text in texts):
-            return Dataset.from_dict({"text": list(texts)})
-        if all(isinstance(pair, Sequence) and len(pair) == 2 for pair in texts):
-            return Dataset.from_dict(dict(zip(("text", "text_pair"), map(list, zip(*texts, strict=True)), strict=True)))
-    return texts
-
-
-def _inputs(dataset: Dataset, tokenizer, max_length: int | None) -> Dataset:
-    """The texts as model inputs, without labels."""
-    _check_dataset(dataset)
-    dataset = dataset.remove_columns([name for name in ("label", "labels") if name in dataset.column_names])
-    return tokenise(dataset, tokenizer, max_length)
-
-
 def _class_numbers(name: str, labels: Sequence) -> list[int]:
     """The labels of a set, all of which must be numbers."""
     for label in labels:
@@ -280,17 +240,3 @@ def _class_numbers(name: str, labels: Sequence) -> list[int]:
                 '`dataset.class_encode_column("label")` numbers names; drop rows without a label.'
             )
     return list(labels)
-
-
-def _check_dataset(dataset: Dataset) -> None:
-    if not isinstance(dataset, Dataset):
-        sets = f" of {', '.join(dataset)}; give one of these" if isinstance(dataset, DatasetDict) else ""
-        raise UserError(
-            f"the dataset is a {type(dataset).__name__}{sets}; expected a Dataset, as Dataset.from_list(rows), "
-            "Dataset.from_pandas(frame) or mtlib.read_table(path, text, label) makes."
-        )
-    if "text" not in dataset.column_names:
-        raise UserError(
-            f"the dataset has no column `text`, but {', '.join(dataset.column_names)}; rename the one that holds the "
-            "texts."
-        )

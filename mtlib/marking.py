@@ -30,7 +30,7 @@ _LETTER = rf"[^\W{UNSPACED}]"  # of a word that has no other letter before and b
 _is_unspaced, _is_letter = re.compile(f"[{UNSPACED}]").match, re.compile(_LETTER).match
 _BYTES = {character: byte for byte, character in bytes_to_unicode().items()}  # of byte-level vocabularies
 _INNER = bytes(range(0x80, 0xC0))  # never the first byte of a character
-_BEFORE, _BEHIND = ("##", "Ġ", "▁"), ("@@", "</w>")  # marks of words, at a piece's beginning or end
+_MARKS = {"##": str.startswith, "Ġ": str.startswith, "▁": str.startswith, "@@": str.endswith, "</w>": str.endswith}
 
 
 class MarkTokens(Preparer):
@@ -52,32 +52,34 @@ class MarkTokens(Preparer):
         """The spans of each row in its text and in its second text, by characters and in reading order."""
 
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
-        special = set(special_tokens(plm.tokenizer))
         marks = []
         for row, encoded, spans in zip(examples, self._encoded(plm, examples), self.spans(examples), strict=True):
-            ids, offsets, sequence = encoded
+            ids, offsets, part_of = encoded
             if list(ids) != list(row["input_ids"]):
                 raise UserError(
                     f"the tokens of {row['text'][:60]!r} are not those of its text, so that spans of it cannot be "
                     f"found; {type(self).__name__} must come before what changes tokens."
                 )
-            marks.append(_marks(row, ids, offsets, sequence, spans, special))
+            fresh, texts = count(1), (row["text"], row.get("text_pair") or "")  # numbers go on in the second text
+            numbers = [span_numbers(text, of_text, fresh) for text, of_text in zip(texts, spans, strict=True)]
+            tokens = zip(offsets, part_of, strict=True)
+            marks.append([max(numbers[i][a:b], default=0) if i is not None else 0 for (a, b), i in tokens])
         counts = {f"{self.column}_unmarked": sum(not any(row) for row in marks)}
         return Prepared(with_column(examples, self.column, marks), counts)
 
     def _encoded(self, plm: SharedPLM, examples: Dataset) -> Iterator[tuple]:
-        """Tokens, their offsets and the text that each belongs to, as `tokenise` has made them."""
+        """Tokens as `tokenise` has made them, their offsets, and which text each is part of (None: it is special)."""
         require_columns(examples, self, "text")
         check_offsets(plm.tokenizer, self)
-        read = text_reader(plm.tokenizer)
+        read, special = text_reader(plm.tokenizer), {*special_tokens(plm.tokenizer)}
         longest = max(map(len, examples["input_ids"]), default=0)  # where nothing was cut, this cuts nothing either
+        options = {"truncation": True, "max_length": longest, "return_offsets_mapping": True}
         for first in range(0, len(examples), _ROWS):
             rows = examples[first : first + _ROWS]
-            encoded = read(
-                rows["text"], rows.get("text_pair"), truncation=True, max_length=longest, return_offsets_mapping=True
-            )
+            encoded = read(rows["text"], rows.get("text_pair"), **options)
             for i, ids in enumerate(encoded["input_ids"]):
-                yield ids, encoded["offset_mapping"][i], encoded.sequence_ids(i)
+                part_of = zip(ids, encoded.sequence_ids(i), strict=True)
+                yield ids, encoded["offset_mapping"][i], [None if token in special else text for token, text in part_of]
 
 
 def check_offsets(tokenizer, preparer: Preparer) -> None:
@@ -90,35 +92,21 @@ def check_offsets(tokenizer, preparer: Preparer) -> None:
         )
 
 
-def mark_spans(text: str, offsets: Sequence[tuple[int, int]], spans: Sequence[tuple[int, int, int]]) -> list[int]:
-    """The number of the span that each token belongs to; 0: it belongs to none.
+def span_numbers(text: str, spans: Spans, fresh: Iterator[int]) -> list[int]:
+    """The number of the span that each character of a text belongs to, by itself or from `fresh`; 0: it has none.
 
-    A token belongs to a span if they have a character in common. White space at a span's ends does not count, since
-    byte-level BPE and SentencePiece give the space before a word to its first piece. So every piece of a word is found,
-    those of a letter that several tokens share included. Where spans overlap, the later one wins.
+    White space at a span's ends does not count, since byte-level BPE and SentencePiece give the space before a word to
+    its first piece. Where spans overlap, the later one wins.
 
-    Args:
-        text: the text that was tokenised.
-        offsets: first character and the one after the last of each token (`return_offsets_mapping`).
-        spans: the same of each span, and its number, above 0.
+    A token belongs to a span if they have a character in common, so every piece is found, those of a letter that
+    several tokens share included.
     """
-    span_of = [0] * len(text)
-    for start, end, number in spans:
+    numbers = [0] * len(text)
+    for start, end, *own in spans:
         inner = text[start:end].strip()
         first = text.find(inner, start)
-        span_of[first : first + len(inner)] = [number] * len(inner)
-    return [max(span_of[start:end], default=0) for start, end in offsets]
-
-
-def _marks(row: dict, ids, offsets, sequence, spans: tuple[Spans, Spans], special: set[int]) -> list[int]:
-    """The number of each token's span: those of the second text go on where those of the first end."""
-    number, tokens = count(1), list(zip(offsets, sequence, strict=True))
-    numbered = [[(start, end, *(numbers or [next(number)])) for start, end, *numbers in of_text] for of_text in spans]
-    first, second = (
-        mark_spans(row.get(name) or "", [place if text == i else (0, 0) for place, text in tokens], numbered[i])
-        for i, name in enumerate(("text", "text_pair"))
-    )
-    return [0 if token in special else a or b for token, a, b in zip(ids, first, second, strict=True)]
+        numbers[first : first + len(inner)] = (own or [next(fresh)]) * len(inner)
+    return numbers
 
 
 class MarkWords(MarkTokens):
@@ -137,9 +125,9 @@ class MarkWords(MarkTokens):
         self.pattern = words if isinstance(words, re.Pattern) else words_pattern(self.words, match_case)
 
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
-        require_columns(examples, self, "text")
+        prepared = super().__call__(plm, examples, seed)
         self._check_found([text for name in self.reads if name in examples.column_names for text in examples[name]])
-        return super().__call__(plm, examples, seed)
+        return prepared
 
     def spans(self, rows: Dataset) -> Iterator[tuple[Spans, Spans]]:
         for row in rows:
@@ -150,19 +138,18 @@ class MarkWords(MarkTokens):
         return [_widened(text, *match.span()) for match in self.pattern.finditer(text) if match[0]]
 
     def _check_found(self, texts: Sequence[str]) -> None:
-        found = {" ".join(match[0].split()) for text in texts for match in self.pattern.finditer(text)}
-        same = str if not self.pattern.flags & re.IGNORECASE else str.lower
-        missing = [word for word in self.words if same(" ".join(word.split())) not in {*map(same, found)}]
-        if found and not missing:
-            return
-        in_texts = {same(word) for text in texts for word in WORD.findall(text)}
-        near = {other for word in missing for part in word.split() for other in get_close_matches(same(part), in_texts)}
+        same = str.lower if self.pattern.flags & re.IGNORECASE else str
+        found = {same(" ".join(match[0].split())) for text in texts for match in self.pattern.finditer(text)}
+        missing = [word for word in self.words if same(" ".join(word.split())) not in found]
         told = f"not found in {len(texts)} texts: {', '.join(map(repr, missing)) or self.pattern.pattern}."
-        if near:
+        in_texts = {same(word) for text in texts for word in WORD.findall(text)} if missing else ()
+        parts = {same(part) for word in missing for part in word.split()}
+        if near := {like for part in parts for like in get_close_matches(part, in_texts)}:
             told += f" Words like these stand there: {', '.join(sorted(near))}."
         if not found:
             raise UserError(told)
-        warnings.warn(told, stacklevel=3)
+        if missing:
+            warnings.warn(told, stacklevel=3)
 
 
 def words_pattern(phrases: Iterable[str], match_case: bool = False) -> re.Pattern:
@@ -200,21 +187,21 @@ def word_marks(tokenizer) -> WordMarks:
         UserError: it has none.
     """
     pieces = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
-    # the commonest decides: byte-level vocabularies hold a few ordinary tokens such as "##" too
-    found, mark = max((sum(_has(piece, mark) for piece in pieces), mark) for mark in (*_BEFORE, *_BEHIND))
-    if not found:
+    having = {mark: [stands(piece, mark) for piece in pieces] for mark, stands in _MARKS.items()}
+    mark = max(having, key=lambda mark: sum(having[mark]))  # byte-level vocabularies have ordinary tokens like "##" too
+    if not any(having[mark]):
         raise UserError(
             f"The tokenizer {type(tokenizer).__name__} marks neither where words begin (Ġ, ▁) nor where they go on "
             "(##, @@) or end (</w>), so whole words cannot be told apart; use ExactMasking."
         )
     goes_on, continues = [], []
-    for piece in pieces:
+    for piece, has in zip(pieces, having[mark], strict=True):
         first, last = _first_and_last(piece, mark)
-        begins, ends = _has(piece, mark) and mark in ("Ġ", "▁"), _has(piece, mark) and mark == "</w>"
-        if not _has(piece, mark):
-            begins, ends = mark == "##", mark == "@@"
+        begins = has if mark in ("Ġ", "▁") else mark == "##" and not has
+        ends = has if mark == "</w>" else mark == "@@" and not has
         goes_on.append(0 if ends or _is_unspaced(last) else 2 if piece == mark else 1)
-        continues.append(0 if begins else 1 if _is_unspaced(first) and not _is_combining(first) else 2)
+        a_word = _is_unspaced(first) and unicodedata.category(first)[0] != "M"  # no vowel or tone of the letter before
+        continues.append(0 if begins else 1 if a_word else 2)
     return WordMarks(torch.tensor(goes_on), torch.tensor(continues))
 
 
@@ -224,15 +211,6 @@ def continues_word(tokenizer) -> Tensor:
     Not of vocabularies that mark where a word goes on (`@@`) or ends (`</w>`), which do not tell.
     """
     return word_marks(tokenizer).continues == 2
-
-
-def _has(piece: str, mark: str) -> bool:
-    return piece.startswith(mark) if mark in _BEFORE else piece.endswith(mark)
-
-
-def _is_combining(letter: str) -> bool:
-    """Whether it is a vowel or a tone of the letter before it."""
-    return unicodedata.category(letter).startswith("M")
 
 
 def _first_and_last(piece: str, mark: str) -> tuple[str, str]:

@@ -15,7 +15,6 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from mtlib.draws import Draws, Random
-from mtlib.errors import UserError
 from mtlib.marking import MarkWords, word_marks
 from mtlib.method import Preparer
 from mtlib.plm import places_of
@@ -52,12 +51,6 @@ class MaskingPolicy(ABC):
             generator: of all random numbers: `Draws` or a torch generator; None takes torch's global one.
             plm: the model in training, for a policy that asks it.
         """
-
-
-def check_policy(masking: MaskingPolicy | None) -> None:
-    """Raise `UserError` unless this is a policy, or None."""
-    if masking is not None and not isinstance(masking, MaskingPolicy):
-        raise UserError(f"masking is {masking!r}; expected a masking policy, as ExactMasking(0.05).")
 
 
 @dataclass(frozen=True)

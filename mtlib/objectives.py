@@ -9,13 +9,14 @@ from dataclasses import dataclass
 
 import torch
 from datasets import Dataset
+from pydantic import InstanceOf
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from mtlib.contexts import gradients_if
 from mtlib.draws import Random
 from mtlib.errors import UserError
-from mtlib.masking import ExactMasking, MaskingPolicy, check_policy, draw_mask, perturbation_counts, replace_masked
+from mtlib.masking import ExactMasking, MaskingPolicy, draw_mask, perturbation_counts, replace_masked
 from mtlib.plm import SharedPLM
 from mtlib.settings import Above0, ClassifierReads, Count, Fill, Replacement, Share, check
 
@@ -71,7 +72,7 @@ class Objective(nn.Module, ABC):
     two_losses: bool = False
     static: bool = False  # its prepared step asks the device for no number, so that a CUDA graph can hold it
     learning_rate: float | None = None
-    prepared_by: str = ""  # what adds its `columns`, for the message where these are missing
+    masking: MaskingPolicy | None = None
 
     @property
     def columns(self) -> Mapping[str, int | float]:
@@ -151,12 +152,6 @@ class FineTuning(Objective):
         given = None if class_weights in (None, "balanced") else torch.tensor(class_weights, dtype=torch.float32)
         self.register_buffer("weights", given, persistent=False)  # (num_labels,)
 
-    def check(self, plm: SharedPLM) -> None:
-        if self.weights is not None and len(self.weights) != plm.config.num_labels:
-            raise UserError(
-                f"class_weights has {len(self.weights)} numbers; the model has {plm.config.num_labels} labels."
-            )
-
     def build(self, plm: SharedPLM, examples: Dataset | None = None) -> None:
         if self.class_weights == "balanced" and examples is not None:
             counts = torch.tensor(examples["labels"][:]).bincount(minlength=plm.config.num_labels)  # (num_labels,)
@@ -234,7 +229,7 @@ class MaskedLM(_Masking):
     def __init__(self, masking: MaskingPolicy | None = None, replacement: Replacement = "mask"):
         super().__init__()
         check("replacement", replacement, Replacement)
-        check_policy(masking)
+        check("masking", masking, InstanceOf[MaskingPolicy] | None)
         self.masking, self.replacement = masking or ExactMasking(0.15), replacement
 
     def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
@@ -243,13 +238,8 @@ class MaskedLM(_Masking):
         return output
 
 
-def integrated_loss(mlm_loss: Tensor, ft_loss: Tensor, alpha: float) -> Tensor:
-    """Equation 1 of arXiv 2307.10457: L = alpha * L_MLM + (1 - alpha) * L_FT."""
-    return alpha * mlm_loss + (1 - alpha) * ft_loss
-
-
 class MaskTuning(_Masking):
-    """Equation 1 on a batch that is masked anew each time it is seen.
+    """Equation 1 of arXiv 2307.10457, L = alpha * L_MLM + (1 - alpha) * L_FT, on a batch that is masked anew each time.
 
     Args:
         alpha: weight of the masked-LM loss; the paper's 0.6 (SST-2), 0.7 (MNLI), 0.8 (QQP).
@@ -280,29 +270,26 @@ class MaskTuning(_Masking):
                                    ("replacement", replacement, Replacement),
                                    ("classifier_reads", classifier_reads, ClassifierReads)):  # fmt: skip
             check(given, value, kind)
-        self.classification = FineTuning() if classification is None else classification
-        if not getattr(self.classification, "classifies", False) or self.classification.two_losses:
-            given = getattr(classification, "name", classification)
+        check("masking", masking, InstanceOf[MaskingPolicy] | None)
+        check("classification", classification, InstanceOf[Objective] | None)
+        self.classification = classification or FineTuning()
+        if not self.classification.classifies or self.classification.two_losses:
             raise UserError(
-                f"classification is {given!r}; expected an objective that classifies and has one loss, such "
-                "as FineTuning()."
+                f"classification is {self.classification.name!r}; expected an objective that classifies and has one "
+                "loss, such as FineTuning()."
             )
-        if classifier_reads == "original" and ORIGINAL in self.classification.columns:
-            raise UserError(
-                f"classification is {self.classification.name!r}, which compares a text with its refilled copy, but "
-                "classifier_reads is 'original'; leave one of them out."
-            )
-        check_policy(masking)
         self.alpha, self.masking = float(alpha), masking or ExactMasking()
         self.fill, self.top_k, self.replacement = fill, top_k, replacement
         self.classifier_reads = classifier_reads
         self.learning_rate = self.classification.learning_rate
-        self.static, self.prepared_by = self.classification.static, self.classification.prepared_by
+        self.static = self.classification.static
 
     @property
     def columns(self) -> Mapping[str, int | float]:
-        of_loss = {name: value for name, value in self.classification.columns.items() if name != ORIGINAL}
-        return {**super().columns, **of_loss}
+        columns = {**super().columns, **self.classification.columns}
+        if self.classifier_reads == "refilled":
+            columns.pop(ORIGINAL, None)  # which the batch then brings
+        return columns
 
     def build(self, plm: SharedPLM, examples: Dataset | None = None) -> None:
         self.classification.build(plm, examples)
@@ -323,7 +310,7 @@ class MaskTuning(_Masking):
             filled = self.masked_lm(plm, batch)
         with gradients_if(self.alpha < 1):
             classified = self.classify(plm, batch | {"perturbed_ids": filled.perturbed_ids})
-        # equation 1 (`integrated_loss`); a classification loss may have several terms
+        # equation 1; a classification loss may have several terms
         weights = {"mlm_loss": self.alpha}
         weights |= {name: (1 - self.alpha) * weight for name, weight in classified.weights.items()}
         parts = filled.parts | classified.parts

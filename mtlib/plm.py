@@ -10,38 +10,24 @@ import shutil
 from collections.abc import Iterable, Sequence
 from inspect import signature
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import torch
-from huggingface_hub import CommitInfo, HfApi
-from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import (
     AutoModelForMaskedLM,
+    AutoModelForSequenceClassification,
     AutoTokenizer,
     PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
 from transformers.modeling_outputs import SequenceClassifierOutput
+from transformers.utils import PushToHubMixin
 
-from mtlib.checkpoints import (
-    HEAD_FILE,
-    ON_THE_HUB,
-    SEPARATE_FOLDER,
-    check_vocabulary,
-    find_file,
-    in_subfolder,
-    label_settings,
-    load_classifier,
-    load_config,
-    load_masked_lm,
-    load_pretrained,
-    require_tokens,
-    saved_form,
-)
+from mtlib import checkpoints
+from mtlib.checkpoints import HEAD_FILE, ON_THE_HUB, SEPARATE_FOLDER, find_file, load_model
 from mtlib.errors import UserError
 from mtlib.paths import make_writable
 from mtlib.settings import Fill
@@ -55,8 +41,8 @@ class FilledMasks(NamedTuple):
     perturbed_ids: Tensor  # (batch, seq)
 
 
-class SharedPLM(nn.Module):
-    """A trunk, a classifier head and a masked-LM head.
+class SharedPLM(nn.Module, PushToHubMixin):
+    """A trunk, a classifier head and a masked-LM head; `push_to_hub` uploads what `save_pretrained` writes.
 
     Args:
         classifier: a `*ForSequenceClassification` model; its trunk is the one that is kept.
@@ -75,26 +61,20 @@ class SharedPLM(nn.Module):
         shared: bool = True,
     ):
         super().__init__()
-        require_tokens(tokenizer)
         self.classifier = classifier
         self.mlm = mlm
         self.tokenizer = tokenizer
         self.shared = shared
         self.objective: nn.Module | None = None  # while a trainer trains parameters of its own
+        trunks = [type(model.base_model).__name__ for model in (classifier, mlm)]
+        if mlm.get_output_embeddings() is None or (shared and len({*trunks}) > 1):
+            raise UserError(
+                f"{type(classifier).__name__} ({trunks[0]}) and {type(mlm).__name__} ({trunks[1]}) cannot share a "
+                "trunk; expected two models with one kind of trunk and an output layer over the vocabulary, as BERT's."
+            )
         if shared:
-            if type(mlm.base_model) is not type(classifier.base_model):
-                raise UserError(
-                    f"{type(classifier).__name__} has a {type(classifier.base_model).__name__} for a trunk, "
-                    f"{type(mlm).__name__} a {type(mlm.base_model).__name__}: they cannot share one. Take another "
-                    "model, or two trunks (shared=False)."
-                )
             setattr(mlm, mlm.base_model_prefix, classifier.base_model)
             mlm.tie_weights()
-        if mlm.get_output_embeddings() is None:
-            raise UserError(
-                f"{type(mlm).__name__} predicts words in a way of its own, without an output layer over the "
-                "vocabulary; expected a masked LM such as BERT's."
-            )
         self._count_tokens()
         accepted = signature(classifier.forward).parameters.keys() & signature(mlm.forward).parameters.keys()
         self._keys = tuple(name for name in tokenizer.model_input_names if name in accepted - {"input_ids"})
@@ -102,7 +82,7 @@ class SharedPLM(nn.Module):
     def _count_tokens(self) -> None:
         """Note which rows of the vocabulary may be filled in."""
         n_rows = self.mlm.get_output_embeddings().weight.shape[0]
-        check_vocabulary(self.tokenizer, n_rows)
+        checkpoints.check_tokenizer(self.tokenizer, n_rows)
         forbidden = torch.zeros(n_rows, dtype=torch.bool, device=self.device)
         forbidden[[token for token in special_tokens(self.tokenizer) if token != self.tokenizer.unk_token_id]] = True
         forbidden[len(self.tokenizer) :] = True  # rows that pad the embedding matrix are no tokens
@@ -110,64 +90,55 @@ class SharedPLM(nn.Module):
 
     @classmethod
     def from_pretrained(
-        cls, name_or_path: str | Path, num_labels: int | None = None, shared: bool | None = None, **options
+        cls, name_or_path: str | Path, num_labels: int | None = None, shared: bool = True, **options
     ) -> "SharedPLM":
         """Load a masked LM and give it a new classifier head, or read back what `save_pretrained` wrote.
 
         Args:
             name_or_path: hub id or folder. A folder written by `save_pretrained` comes back whole.
             num_labels: classes of a new head; None takes the checkpoint's own.
-            shared: one trunk (default for a plain masked LM) or two; None takes what a saved folder has.
+            shared: one trunk for a plain masked LM, or two; a saved folder has what it was saved with.
             options: `revision`, `subfolder`, `token`, `cache_dir`, `local_files_only` and `force_download` mean what
                 they mean in transformers. All others change the model's configuration by its own names, for example
-                BERT's `hidden_dropout_prob=0.0`, or `id2label={0: "negative", 1: "positive"}`, from which `label2id`
-                follows.
+                BERT's `hidden_dropout_prob=0.0`, or `id2label={0: "negative", 1: "positive"}`, from which `num_labels`
+                and `label2id` follow.
 
         The new head is drawn from torch's global generator: seed it first (`transformers.set_seed`).
 
         Raises:
-            UserError: no such model; fewer than two labels, or not as many names; no mask or padding token; a
-                tokenizer of another model, or none; no masked-LM weights in the checkpoint; another number of labels
-                than a saved classifier has; a setting that its configuration does not know.
+            UserError: no such model; no mask or padding token; a tokenizer of another model, or none; weights that the
+                checkpoint lacks, those of the masked-LM head among them; a setting that its configuration does not
+                know.
         """
-        name_or_path = str(name_or_path)
-        where = {name: options.pop(name) for name in ON_THE_HUB if name in options}
-        changes = options | label_settings(num_labels, options)
-        tokenizer = load_pretrained(AutoTokenizer, name_or_path, **where)
-        require_tokens(tokenizer)
-        config = load_config(name_or_path, changes, where)
-        saved = saved_form(name_or_path, config, where)
-        if saved is None:
-            classifier = load_classifier(name_or_path, config, True, where)
-            return cls(classifier, load_masked_lm(name_or_path, config, where), tokenizer, shared is not False)
-        n_labels = load_config(name_or_path, {}, where).num_labels
-        if config.num_labels != n_labels or shared not in (None, saved == "shared"):
-            raise UserError(
-                f"{name_or_path} was saved with {'one trunk' if saved == 'shared' else 'two trunks'} and a classifier "
-                f"for {n_labels} labels, but num_labels={config.num_labels} and shared={shared} were asked for; leave "
-                "them out, or load the masked LM it came from to get a new head."
-            )
-        classifier = load_classifier(name_or_path, config, False, where)
-        if saved == "separate":
-            mlm = load_masked_lm(name_or_path, config, in_subfolder(where, SEPARATE_FOLDER))
-            return cls(classifier, mlm, tokenizer, shared=False)
-        plm = cls(classifier, AutoModelForMaskedLM.from_config(config, dtype=torch.float32), tokenizer)
-        plm._load_masked_lm_head(find_file(name_or_path, HEAD_FILE, where))
-        return plm
+        name, labels = str(name_or_path), {} if num_labels is None else {"num_labels": num_labels}
+        where = {key: options.pop(key) for key in ON_THE_HUB if key in options}
+        config = checkpoints.load_config(name, labels | options, where)
+        tokenizer = checkpoints.load_pretrained(AutoTokenizer, name, **where)
+        head, apart = find_file(name, HEAD_FILE, where), find_file(name, f"{SEPARATE_FOLDER}/config.json", where)
+        classifier = load_model(AutoModelForSequenceClassification, name, config, where, not (head or apart))
+        if head:
+            plm = cls(classifier, AutoModelForMaskedLM.from_config(config, dtype=torch.float32), tokenizer)
+            state = load_file(head)
+            if differing := plm._head_state().keys() ^ state.keys():
+                raise UserError(f"{head} is of another masked-LM head ({', '.join(sorted(differing))}); save it anew.")
+            plm.mlm.load_state_dict(state, strict=False)
+            return plm
+        its_own = checkpoints.in_subfolder(where, SEPARATE_FOLDER) if apart else where
+        return cls(classifier, load_model(AutoModelForMaskedLM, name, config, its_own), tokenizer, shared and not apart)
 
-    def save_pretrained(self, folder: str | Path) -> None:
+    def save_pretrained(self, folder: str | Path, **options) -> None:
         """Write a plain sequence-classification checkpoint with the masked-LM head beside it.
 
         `transformers.pipeline("text-classification", folder)` loads it as it is, and answers as `predict` does (but for
         texts that spell out a structural token, see `mtlib.tokens`). What an earlier call left there is replaced, also
-        where that model had one trunk and this one has two.
+        where that model had one trunk and this one has two. The options are those of transformers.
         """
         folder = Path(folder)
         self._check_size()
         make_writable(folder)
         (folder / HEAD_FILE).unlink(missing_ok=True)
         shutil.rmtree(folder / SEPARATE_FOLDER, ignore_errors=True)
-        self.classifier.save_pretrained(folder)
+        self.classifier.save_pretrained(folder, **options)
         # whole: what equals the default of any model would be left out, and BART's own is three labels
         self.config.to_json_file(folder / "config.json", use_diff=False)
         if self.tokenizer.is_fast:  # how the last call cut and padded is no part of the model
@@ -180,23 +151,6 @@ class SharedPLM(nn.Module):
             save_file(self._head_state(), folder / HEAD_FILE, metadata={"format": "pt"})
         else:
             self.mlm.save_pretrained(folder / SEPARATE_FOLDER)
-
-    def push_to_hub(
-        self, repo_id: str, private: bool | None = None, token: str | bool | None = None, **options
-    ) -> CommitInfo:
-        """Upload what `save_pretrained` writes, to a repository that is made if need be.
-
-        Args:
-            repo_id: "user/name".
-            private: whether a new repository is; None takes the account's default.
-            token: None takes the one that `hf auth login` has stored.
-            options: of `HfApi.upload_folder`, such as `commit_message`, `revision` or `create_pr`.
-        """
-        api = HfApi(token=token)
-        repository = api.create_repo(repo_id, private=private, exist_ok=True).repo_id
-        with TemporaryDirectory() as folder:
-            self.save_pretrained(folder)
-            return api.upload_folder(repo_id=repository, folder_path=folder, **options)
 
     def resize_token_embeddings(self, new_num_tokens: int | None = None, **options) -> nn.Module:
         """Enlarge (or cut) the vocabulary of both heads, after tokens were added to `plm.tokenizer`.
@@ -215,29 +169,16 @@ class SharedPLM(nn.Module):
         else:
             self.classifier.resize_token_embeddings(wanted, **options)
         self._count_tokens()
-        return word_embeddings(self.trunk)
+        return word_embeddings(self.trunk)[0]
 
     def _check_size(self) -> None:
         """Raise `UserError` where embeddings were resized past `resize_token_embeddings`."""
-        tables = word_embeddings(self.trunk), word_embeddings(self.mlm_trunk), self.mlm.get_output_embeddings()
+        tables = *word_embeddings(self.trunk), *word_embeddings(self.mlm_trunk), self.mlm.get_output_embeddings()
         if {len(table.weight) for table in tables} != {len(self._forbidden)}:
             raise UserError(
                 f"the model had {len(self._forbidden)} tokens, and embeddings of one part were resized alone. Load it "
                 "again and call plm.resize_token_embeddings(), which resizes both heads."
             )
-
-    def _load_masked_lm_head(self, file: Path) -> None:
-        """Read the masked-LM head that `save_pretrained` has written into this model."""
-        try:
-            state = load_file(file)
-        except SafetensorError:
-            state = {}
-        if missing := self._head_state().keys() ^ state.keys():
-            raise UserError(
-                f"{file} has not the weights of this model's masked-LM head ({', '.join(sorted(missing))}): it is torn "
-                "or of another architecture; get it again."
-            )
-        self.mlm.load_state_dict(state, strict=False)
 
     @property
     def config(self) -> PreTrainedConfig:
@@ -258,32 +199,17 @@ class SharedPLM(nn.Module):
                 positions = table.num_embeddings - table.padding_idx - 1
         return min(most, positions)
 
-    @property
-    def trained_length(self) -> int | None:
-        """The `max_length` that its training texts were cut to, if one was given; kept in its config.json."""
-        return getattr(self.config, "trained_length", None)
-
-    @property
-    def has_nameless_labels(self) -> bool:
-        """Whether the labels have only the names that transformers gives where none are known: LABEL_0, LABEL_1, ..."""
-        return all(name == f"LABEL_{number}" for number, name in self.config.id2label.items())
-
     def check_inputs(self, input_ids: Iterable[Sequence[int]], what: str) -> None:
         """Raise `UserError` if the model cannot read one of the texts; `what` names the set of texts."""
+        self._check_size()
         longest, largest = 0, 0
         for ids in input_ids:
             longest, largest = max(longest, len(ids)), max(largest, max(ids, default=0))
-        if longest > self.longest:
+        if longest > self.longest or largest >= len(self._forbidden):
             raise UserError(
-                f"{what} has a text of {longest} tokens; {self.tokenizer.name_or_path!r} reads at most {self.longest}, "
-                "give tokenise or predict no larger max_length."
-            )
-        self._check_size()
-        if largest >= len(self._forbidden):
-            raise UserError(
-                f"{what} has the token number {largest}; {self.tokenizer.name_or_path!r} has {len(self._forbidden)} "
-                "tokens. Tokenise the texts with the tokenizer of this model (plm.tokenizer); where you added tokens "
-                "to that, call plm.resize_token_embeddings()."
+                f"{what} has texts of up to {longest} tokens, numbered up to {largest}; "
+                f"{self.tokenizer.name_or_path!r} reads {self.longest} tokens, numbered below {len(self._forbidden)}. "
+                "Tokenise with plm.tokenizer and a max_length; after adding tokens call plm.resize_token_embeddings()."
             )
 
     @property
@@ -302,24 +228,19 @@ class SharedPLM(nn.Module):
         that it is new.
         """
         pooler = getattr(self.trunk, "pooler", None)
-        of_pooler = set() if pooler is None else {id(parameter) for parameter in pooler.parameters()}
-        both = {id(p): p for part in (self.trunk, self.mlm_trunk) for p in part.parameters()}
-        return [parameter for key, parameter in both.items() if key not in of_pooler]
+        of_both = dict.fromkeys([*self.trunk.parameters(), *self.mlm_trunk.parameters()])
+        of_pooler = set() if pooler is None else {*pooler.parameters()}
+        return [parameter for parameter in of_both if parameter not in of_pooler]
 
     def activation_checkpointing_enable(self, **kwargs) -> None:
         """What `gradient_checkpointing=True` calls: no activations are kept, at the price of another forward pass."""
-        for model in self._models:
+        for model in (self.classifier, self.mlm):
             model.activation_checkpointing_enable(**kwargs)
 
     def gradient_checkpointing_enable(self, **kwargs) -> None:
         """The same under its former name, which transformers 5.20 calls."""
-        for model in self._models:
+        for model in (self.classifier, self.mlm):
             model.gradient_checkpointing_enable(**kwargs)
-
-    @property
-    def _models(self) -> tuple[PreTrainedModel, ...]:
-        """The models that have a trunk of their own."""
-        return (self.classifier,) if self.shared else (self.classifier, self.mlm)
 
     def forward(self, objective=None, batch=None, /, **inputs):
         """Run `objective(self, batch)`; with inputs by name, answer as a sequence classifier.
@@ -350,10 +271,6 @@ class SharedPLM(nn.Module):
     def trunk_output(self, batch):
         """What the trunk makes of `batch["input_ids"]` as it stands: transformers' output, with its names."""
         return self.trunk(**self.inputs(batch), return_dict=True)
-
-    def final_states(self, batch) -> Tensor:
-        """The trunk's last hidden states of `batch["input_ids"]` as it stands, `(batch, seq, hidden)`."""
-        return self.trunk_output(batch).last_hidden_state
 
     def masked_lm_logits(self, batch, places: Tensor, masked_ids: Tensor) -> Tensor:
         """Masked-LM logits at some places only, `(batch, k, vocab)`.
@@ -441,15 +358,10 @@ class SharedPLM(nn.Module):
         return state
 
 
-def word_embeddings(trunk: PreTrainedModel) -> nn.Module:
-    """The module that embeds the text; an encoder-decoder's encoder has one of its own."""
-    return (trunk.get_encoder() if trunk.config.is_encoder_decoder else trunk).get_input_embeddings()
-
-
-def embeddings_that_read(trunk: PreTrainedModel) -> list[nn.Module]:
+def word_embeddings(trunk: PreTrainedModel) -> list[nn.Module]:
     """The modules that embed the text: one, or the encoder's and the decoder's, in the order in which they read."""
-    decoder = [trunk.get_decoder().get_input_embeddings()] if trunk.config.is_encoder_decoder else []
-    return [word_embeddings(trunk), *decoder]
+    parts = [trunk.get_encoder(), trunk.get_decoder()] if trunk.config.is_encoder_decoder else [trunk]
+    return [part.get_input_embeddings() for part in parts]
 
 
 def _remove_entries(file: Path, *names: str) -> None:

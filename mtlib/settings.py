@@ -5,7 +5,6 @@ One function, `as_user_error`, says what is wrong with a value, for models and f
 
 import os
 from collections.abc import Collection, Mapping
-from functools import cache
 from types import MappingProxyType
 from typing import Annotated, Literal, Self, get_args
 
@@ -56,7 +55,7 @@ class Settings(BaseModel):
 def check(name: str, value: object, kind: object) -> None:
     """Raise `UserError` unless `value`, which the message calls `name`, is of a type such as `Share` or a `Literal`."""
     try:
-        _adapter(kind).validate_python(value, strict=True)
+        TypeAdapter(kind).validate_python(value, strict=True)
     except ValidationError as error:
         raise as_user_error(error, called=name) from error
 
@@ -84,8 +83,3 @@ def as_user_error(
         return UserError(f"{name} is missing; give it{about}.")
     expected = first["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
     return UserError(f"{name} is {value!r}; expected {expected}{about}.")
-
-
-@cache
-def _adapter(kind: object) -> TypeAdapter:
-    return TypeAdapter(kind)

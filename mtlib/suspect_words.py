@@ -7,10 +7,9 @@ it should is for a person to say; an opinion word is a suspect too. The test is 
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import repeat
 from math import sqrt
-from os import PathLike
 from statistics import NormalDist
 
 import numpy as np
@@ -63,10 +62,9 @@ def suspects(
         with that label, `counterexample` with another ("": there is none).
 
     Raises:
-        UserError: no column of texts or of labels, or a single label.
+        UserError: a single label, or none.
     """
     find = words_of if words is None else _finder(words)
-    column = _label_column(rows.column_names) if isinstance(rows, Dataset) else "label"
     labels, counts = _counted(rows, find)
     if len(labels) < 2:
         raise UserError(f"all {labels.total()} rows have the label {next(iter(labels), None)!r}; expected two or more.")
@@ -87,8 +85,9 @@ def suspects(
     names = ["word", "where", "rows", "label", "share", "base_rate", "z"]
     table = pandas.DataFrame(lines, columns=names)
     table = table.sort_values(["z", "word"], ascending=[False, True])[:top].reset_index(drop=True)
-    table = table.join(_examples(rows, table, find))
-    if isinstance(rows, Dataset) and isinstance(feature := rows.features[column], ClassLabel):
+    table["example"], table["counterexample"] = _examples(rows, table, find)
+    feature = rows.features[label_column(rows.column_names)] if isinstance(rows, Dataset) else None
+    if isinstance(feature, ClassLabel):
         table["label"] = [feature.int2str(int(label)) for label in table["label"]]
     table.attrs |= {"threshold": threshold, "tested": len(rows_of), "rows": labels.total()}
     return table
@@ -120,7 +119,7 @@ def conflicts(dataset: Dataset, words: pandas.DataFrame) -> np.ndarray:
     Accuracy on these rows beside that on the others tells how much a classifier leans on the words, without a test set
     made for it. `words` is as for `pointed_labels`.
     """
-    column = _label_column(dataset.column_names)
+    column = label_column(dataset.column_names)
     feature, own = dataset.features[column], dataset.with_format(None)[column][:]
     if isinstance(feature, ClassLabel):
         own = [feature.int2str(label) for label in own]
@@ -166,49 +165,31 @@ def _counted(rows, find: Find) -> tuple[Counter, dict[tuple, Counter]]:
     return labels, counts
 
 
-def _examples(rows, table: pandas.DataFrame, find: Find) -> pandas.DataFrame:
+def _examples(rows, table: pandas.DataFrame, find: Find) -> tuple[list[str], list[str]]:
     """A text with each word and its label, and one with the word and another label, the first that there are."""
-    wanted: dict[tuple, list] = defaultdict(list)
-    for line in table.itertuples():
-        wanted[line.word, line.where] += [(line.Index, line.label)]
-    examples = pandas.DataFrame("", index=table.index, columns=["example", "counterexample"])
-    missing = {(place, True) for place in table.index} | {(line.Index, False) for line in table.itertuples()
-                                                          if line.share < 1}  # fmt: skip
-    words, texts_with = {word for word, _ in wanted}, {}
+    lines = [(line.word, line.where, line.label) for line in table.itertuples()]
+    missing = {(*line, True) for line in lines} | {(*lines[i], False) for i in np.flatnonzero(table["share"] < 1)}
+    labels_of, words, texts_with = defaultdict(list), {word for word, *_ in lines}, {}
+    for word, where, label in lines:
+        labels_of[word, where].append(label)
     for texts, label in _rows(rows):
         if not missing:
             break
         for where, found in _found(texts, find):
             for word in found & words:
-                for place, pointed in wanted.get((word, where), ()):
-                    side = place, label == pointed
+                for pointed in labels_of[word, where]:
+                    side = word, where, pointed, pointed == label
                     if side in missing:
                         missing.remove(side)
                         texts_with[side] = " / ".join(texts)
-    for (place, same), text in texts_with.items():
-        examples.loc[place, "example" if same else "counterexample"] = text
-    return examples
+    return tuple([texts_with.get((*line, same), "") for line in lines] for same in (True, False))
 
 
 def _rows(rows: Dataset | Iterable[pandas.DataFrame]) -> Iterator[tuple[tuple[str, ...], object]]:
     """The text or the pair of texts of each row, and its label, None where there is no column of labels."""
-    if isinstance(rows, str | PathLike):
-        raise UserError(f"rows is {str(rows)!r}; expected a Dataset, as mtlib.read_table(path, text, label) makes one.")
     if isinstance(rows, Dataset):
         rows = rows.with_format(None).iter(_BATCH)
     for batch in [rows] if isinstance(rows, pandas.DataFrame) else rows:
         label = label_column(batch)
-        if "text" not in batch:
-            raise _lacking("text", batch)
-        texts = [batch[name] for name in ("text", "text_pair") if name in batch]
+        texts = [batch["text"], *([batch["text_pair"]] if "text_pair" in batch else [])]
         yield from zip(zip(*texts, strict=True), batch[label] if label else repeat(None), strict=False)
-
-
-def _label_column(columns: Collection[str]) -> str:
-    if (name := label_column(columns)) is None:
-        raise _lacking("label", columns)
-    return name
-
-
-def _lacking(name: str, columns: Iterable[str]) -> UserError:
-    return UserError(f"the dataset has no column `{name}`, but {', '.join(columns)}; rename the one with the {name}s.")

@@ -1,17 +1,14 @@
 """How the two losses of an objective become optimiser steps, where that takes more than one backward pass."""
 
-import json
-from pathlib import Path
-
 import torch
 from torch import Tensor, nn
 
 from mtlib.errors import UserError
 from mtlib.objectives import Objective
 from mtlib.plm import SharedPLM
+from mtlib.settings import Update, check_choice
 
 DECAY = 0.95  # of the running norm of the classification gradient
-UPDATES = ("joint", "balanced", "alternating")
 
 
 class AlternatingUpdate:
@@ -23,8 +20,6 @@ class AlternatingUpdate:
     Args:
         optimizer: for the first step, with the same groups of parameters as the trainer's own, which does the second.
     """
-
-    FILE = "mlm_optimizer.pt"
 
     def __init__(self, optimizer: torch.optim.Optimizer):
         self.optimizer = optimizer
@@ -43,11 +38,10 @@ class AlternatingUpdate:
         classified = trainer.run_loss(model, objective.classify, refilled, totals)
         return loss + _backward(trainer, (1 - alpha) * classified.loss)
 
-    def save(self, folder: Path) -> None:
-        torch.save(self.optimizer.state_dict(), folder / self.FILE)
+    def state_dict(self) -> dict:
+        return self.optimizer.state_dict()
 
-    def load(self, folder: Path, device: torch.device) -> None:
-        state = torch.load(_left_by("alternating", folder / self.FILE), map_location="cpu", weights_only=True)
+    def load_state_dict(self, state: dict) -> None:
         self.optimizer.load_state_dict(state)
 
 
@@ -73,8 +67,6 @@ class BalancedUpdate:
     batch is cut. Costs one more copy of the gradients than the joint update; the activations of the two passes are not
     held at the same time.
     """
-
-    FILE = "balanced_update.json"
 
     def __init__(self):
         self.ft_norm: Tensor | None = None  # r, a scalar
@@ -117,8 +109,6 @@ class BalancedUpdate:
             return
         pairs = list(zip(model.parameters(), mlm_gradients, strict=True))
         shared = [(p.grad, mlm) for p, mlm in pairs if p.grad is not None and mlm is not None]
-        if not shared:
-            raise UserError('update="balanced" weighs two gradients on one trunk, and none is there; use "joint".')
         ft_norm, mlm_norm = (torch.nn.utils.get_total_norm(side) for side in zip(*shared, strict=True))
         ft_norm = ft_norm / unit
         if self.ft_norm is None:
@@ -135,44 +125,28 @@ class BalancedUpdate:
             else:
                 parameter.grad.mul_(1 - alpha).add_(mlm * (alpha * scale))
 
-    def save(self, folder: Path) -> None:
-        ft_norm = None if self.ft_norm is None else self.ft_norm.item()  # None: alpha is 0
-        (folder / self.FILE).write_text(json.dumps({"ft_norm": ft_norm}))
+    def state_dict(self) -> dict:
+        return {"ft_norm": self.ft_norm}
 
-    def load(self, folder: Path, device: torch.device) -> None:
-        ft_norm = json.loads(_left_by("balanced", folder / self.FILE).read_text())["ft_norm"]
-        self.ft_norm = None if ft_norm is None else torch.tensor(ft_norm, device=device)
+    def load_state_dict(self, state: dict) -> None:
+        self.ft_norm = state["ft_norm"]
 
 
 def check_update(plm: SharedPLM, objective: Objective, args) -> None:
     """Raise `UserError` where the update that `args` name cannot be done with this model, objective and precision."""
-    update = args.update
-    if update not in UPDATES:
-        raise UserError(f"update is {update!r}; expected one of {', '.join(UPDATES)}.")
-    if update == "joint":
+    check_choice("update", args.update, Update)
+    if args.update == "joint":
         return
     if not objective.two_losses:
-        raise UserError(f'update="{update}" needs the two losses of MaskTuning, not {type(objective).__name__}.')
-    if update == "alternating" and args.fp16:
-        raise UserError('update="alternating" clips two gradients, which fp16 scales; use bf16 or float32.')
-    if update == "alternating" and (args.gradient_accumulation_steps > 1 or args.world_size > 1):
+        raise UserError(f'update="{args.update}" needs the two losses of MaskTuning, not {type(objective).__name__}.')
+    trained = any(parameter.requires_grad for parameter in plm.trunk_parameters())
+    if args.update == "balanced" and not (plm.shared and trained):
+        raise UserError('update="balanced" weighs two gradients on one trunk that is trained; use update="joint".')
+    if args.update == "alternating" and (args.fp16 or args.gradient_accumulation_steps > 1 or args.world_size > 1):
         raise UserError(
-            'update="alternating" steps twice per batch, in one process; it needs gradient_accumulation_steps=1.'
+            'update="alternating" steps twice per batch; it needs gradient_accumulation_steps=1, one process, and bf16 '
+            "or float32."
         )
-    if update == "balanced" and not plm.shared:
-        raise UserError('update="balanced" weighs two gradients on one trunk; this model has two, use update="joint".')
-    if update == "balanced" and not any(parameter.requires_grad for parameter in plm.trunk_parameters()):
-        raise UserError('update="balanced" weighs two gradients on the trunk, and this one is frozen; use "joint".')
-
-
-def _left_by(update: str, file: Path) -> Path:
-    """A file of a checkpoint, which only a training with this update writes."""
-    if not file.exists():
-        raise UserError(
-            f'{file.parent} has no {file.name}: it was not left by a training with update="{update}". Resume with the '
-            "update that it was begun with, or begin anew in another folder."
-        )
-    return file
 
 
 def _backward(trainer, loss: Tensor) -> Tensor:

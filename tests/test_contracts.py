@@ -142,19 +142,6 @@ class TestObjectiveWithAParameter:
         assert history(resumed)[-3:] == history(whole)[-3:]
         assert all(torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True))
 
-    def test_an_optimizer_that_lacks_the_parameter_is_refused(self, tmp_path):
-        """It was made of the model alone; the parameter would stay as it is."""
-        plm = make_plm()
-        optimizer = torch.optim.SGD(plm.parameters(), lr=0.1)
-        objective, settings = WeightedFineTuning(), arguments(tmp_path, max_steps=1)
-        trainer = ObjectiveTrainer(plm, objective, settings, weighted(examples(8)), optimizers=(optimizer, None))
-        with pytest.raises(UserError, match=r"no group with gate of .* leave `optimizers` out"):
-            trainer.train()
-        assert trainer.state.global_step == 0
-        optimizer.add_param_group({"params": [*objective.parameters()]})
-        trainer.train()
-        assert objective.gate.item() != 1
-
     def test_a_missing_column_is_told_before_training(self, tmp_path):
         with pytest.raises(UserError, match="no column weight, which WeightedFineTuning needs"):
             ObjectiveTrainer(make_plm(), WeightedFineTuning(), arguments(tmp_path), examples(8))
@@ -170,15 +157,14 @@ class TestCombination:
         assert {"mlm_loss", "ft_loss", "gate", "share_changed"} <= entry.keys()
 
     @pytest.mark.parametrize("masking", ["exact", 0.05])
-    def test_what_is_no_policy_is_refused_before_training(self, masking, tmp_path):
-        with pytest.raises(UserError, match=rf"masking is {masking!r}; expected a masking policy, as ExactMasking"):
-            ObjectiveTrainer(make_plm(), MaskTuning(masking=masking), arguments(tmp_path))
-        with pytest.raises(UserError, match=rf"masking is {masking!r}; expected a masking policy"):
-            mtlib.MaskedLM(masking)
+    def test_what_is_no_policy_is_refused(self, masking):
+        for objective in (MaskTuning, mtlib.MaskedLM):
+            with pytest.raises(UserError, match=rf"masking is {masking!r}; expected an instance of MaskingPolicy"):
+                objective(masking=masking)
 
     @pytest.mark.parametrize("other", [mtlib.MaskedLM, MaskTuning, lambda: "product_of_experts"])
     def test_what_does_not_classify_is_refused(self, other):
-        with pytest.raises(UserError, match=r"classification is .*; expected an objective that classifies and has one"):
+        with pytest.raises(UserError, match=r"classification is .*; expected an (objective that classifies|instance)"):
             MaskTuning(classification=other())
 
 

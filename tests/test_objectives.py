@@ -20,13 +20,12 @@ from mtlib.objectives import (
     MaskTuning,
     ObjectiveOutput,
     fine_tuning_loss,
-    integrated_loss,
     masked_lm_loss,
 )
 from mtlib.trainer import share_of_step, sizes_of, totals_of
 from tests.conftest import at_masks, make_batch, make_plm, make_tokenizer
 from tests.test_plm import architecture
-from tests.test_trainer import examples, history, train
+from tests.test_trainer import examples, train
 
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
@@ -43,7 +42,8 @@ def test_equation_1_by_hand():
     ft = (math.log(5) + math.log(2)) / 2
     assert mlm_loss.item() == pytest.approx(mlm)
     assert ft_loss.item() == pytest.approx(ft)
-    assert integrated_loss(mlm_loss, ft_loss, 0.6).item() == pytest.approx(0.6 * mlm + 0.4 * ft)
+    weighed = ObjectiveOutput({"mlm_loss": mlm_loss, "ft_loss": ft_loss}, {"mlm_loss": 0.6, "ft_loss": 0.4})
+    assert weighed.loss.item() == pytest.approx(0.6 * mlm + 0.4 * ft)
 
 
 def slices_of(objective, plm, batch, *rows) -> list[ObjectiveOutput]:
@@ -100,8 +100,6 @@ class TestClassWeights:
                 FineTuning(weights)
         with pytest.raises(UserError, match="label_smoothing is 2; expected less than or equal to 1"):
             FineTuning(label_smoothing=2)
-        with pytest.raises(UserError, match="class_weights has 3 numbers; the model has 2 labels"):
-            FineTuning([1.0, 2.0, 3.0]).check(plm)
         with pytest.raises(UserError, match=r"has no parameters yet; call objective\.build"):
             FineTuning("balanced")(plm, make_batch(plm))
 
@@ -113,23 +111,20 @@ def test_nothing_masked_is_zero_not_nan():
     assert loss.item() == 0.0
 
 
-@pytest.mark.parametrize("alpha", [-0.1, 1.5, float("nan"), "0.6", None])
-def test_bad_alpha(alpha):
-    with pytest.raises(UserError, match="alpha is"):
-        MaskTuning(alpha)
-
-
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("name", "value"),
     [
-        ({"fill": "beam"}, "fill is 'beam'"),
-        ({"top_k": 0}, "top_k is 0"),
-        ({"replacement": "all"}, "replacement is 'all'"),
+        ("alpha", -0.1),
+        ("alpha", float("nan")),
+        ("alpha", "0.6"),
+        ("fill", "beam"),
+        ("top_k", 0),
+        ("replacement", "all"),
     ],
 )
-def test_bad_options(options, message):
-    with pytest.raises(UserError, match=message):
-        MaskTuning(**options)
+def test_bad_options(name, value):
+    with pytest.raises(UserError, match=f"{name} is {value!r}; expected "):
+        MaskTuning(**{name: value})
 
 
 class TestLimits:
@@ -234,14 +229,6 @@ class TestWholeTextPredicted:
         assert torch.equal(output.perturbed_ids, alone.perturbed_ids)
         assert output.parts["n_masked"] == batch["mask"].sum() and output.parts["n_correct"] == alone.parts["n_correct"]
 
-    def test_the_trainer_counts_every_token(self, tmp_path):
-        histories = []
-        for size in (8, 2):
-            sizes = {"per_device_train_batch_size": size, "gradient_accumulation_steps": 8 // size}
-            trainer = train(tmp_path, MaskedLM(OriginalMasking(0.15)), **sizes)
-            histories.append(torch.tensor(history(trainer)))
-        torch.testing.assert_close(*histories, rtol=1e-4, atol=1e-6)
-
 
 def test_80_10_10():
     tokenizer = make_tokenizer()
@@ -256,18 +243,14 @@ def test_80_10_10():
     assert (replace_masked(ids, mask, tokenizer)[mask] == tokenizer.mask_token_id).all()
 
 
-class TestAPolicyOfTheUsersOwn:
-    def own(self, answer):
-        class Own(MaskingPolicy):
-            def __call__(self, batch, maskable, generator=None, plm=None):
-                return answer(maskable)
+def test_structural_tokens_stay_whatever_a_policy_says(plm):
+    class All(MaskingPolicy):
+        def __call__(self, batch, maskable, generator=None, plm=None):
+            return torch.ones_like(maskable)
 
-        return MaskTuning(0.6, Own())
-
-    def test_structural_tokens_stay_whatever_it_says(self, plm):
-        batch = make_batch(plm)
-        prepared = self.own(torch.ones_like).prepare(plm, batch, torch.Generator())
-        assert torch.equal(prepared["mask"], maskable_positions(batch, plm.tokenizer))
+    batch = make_batch(plm)
+    prepared = MaskTuning(0.6, All()).prepare(plm, batch, torch.Generator())
+    assert torch.equal(prepared["mask"], maskable_positions(batch, plm.tokenizer))
 
 
 @pytest.mark.parametrize(

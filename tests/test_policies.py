@@ -27,7 +27,7 @@ from mtlib.methods import get_method
 from mtlib.methods.bias import BIAS_MODELS, predict_out_of_fold
 from mtlib.objectives import FineTuning, MaskedLM
 from mtlib.paths import SETTINGS_FILE
-from mtlib.plm import embeddings_that_read
+from mtlib.plm import word_embeddings
 from mtlib.policies import POLICIES, TESTBED_ONLY, masking_policy, meta_learned, supervised
 from mtlib.policies.attribution import attribution
 from mtlib.policies.known import KnownMasking
@@ -233,7 +233,7 @@ class TestRankedPolicies:
 
         def scaled(place: int, factor: float):
             hooks = []
-            for shift, module in enumerate(embeddings_that_read(plm.trunk)):  # the decoder reads a place later
+            for shift, module in enumerate(word_embeddings(plm.trunk)):  # the decoder reads a place later
 
                 def scale(module, args, output, read=place + shift):
                     factors = torch.ones(output.shape[1], 1, dtype=output.dtype)

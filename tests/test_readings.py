@@ -81,7 +81,7 @@ def test_double_validation_by_hand(rejected):
 
 @pytest.mark.parametrize("reading", [OriginalAndRefilled, DoubleValidated])
 def test_what_only_mask_tuning_brings_is_named(still_plm, tmp_path, reading):
-    with pytest.raises(UserError, match=r"original_ids, which .* MaskTuning, with this loss as its classification"):
+    with pytest.raises(UserError, match=r"no column original_ids, which .* MaskTuning\(classification=...\) brings"):
         ObjectiveTrainer(still_plm, reading(), arguments(tmp_path), examples(8))
 
 

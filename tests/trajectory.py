@@ -2,10 +2,9 @@
 
 Record anew, from a clean checkout and only where a change of the numbers is meant:
 
-    python -m tests.trajectory --update
+    python -m tests.trajectory
 """
 
-import argparse
 import hashlib
 import json
 import tempfile
@@ -14,17 +13,14 @@ from pathlib import Path
 import numpy as np
 import torch
 from transformers import PrinterCallback, set_seed
-from transformers.utils import logging
 
 from mtlib.data.sources import load
 from mtlib.encoding import tokenise
-from mtlib.errors import UserError
 from mtlib.methods import METHODS
 from mtlib.objectives import FineTuning, MaskTuning
 from mtlib.paths import MINI_MODEL_DIR
 from mtlib.plm import SharedPLM
 from mtlib.runs import environment
-from mtlib.runs.records import write_atomically
 from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer
 
 FILE = Path(__file__).with_name("trajectory.json")
@@ -36,51 +32,34 @@ PARTS = {
 
 
 def train(
-    method: str,
-    steps: int = STEPS,
-    alpha: float = 0.6,
-    dropout: float = 0.1,
-    other_masks: bool = False,
+    method: str, steps: int = STEPS, alpha: float = 0.6, dropout: float = 0.1, other_masks: bool = False,
     threads: int = 1,
-) -> dict[str, list[float]]:
+) -> dict[str, list[float]]:  # fmt: skip
     """`{part: one number per step}` of seed 0 on the bundled testbed and model, in float32 on the CPU.
 
     The arguments after `steps` change one thing each, to see whether the comparison notices it.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
-    try:
-        return _train(method, steps, alpha, dropout, other_masks)
-    finally:
-        torch.set_num_threads(before)
-
-
-def _train(method: str, steps: int, alpha: float, dropout: float, other_masks: bool) -> dict[str, list[float]]:
     set_seed(0)
-    plm = SharedPLM.from_pretrained(
-        MINI_MODEL_DIR, num_labels=2, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout
-    )
+    chosen = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
+    plm = SharedPLM.from_pretrained(MINI_MODEL_DIR, num_labels=2, **chosen)
     examples = tokenise(load("testbed_sentiment_train").select(range(STEPS * BATCH)), plm.tokenizer)
     rates = METHODS[method].rates
     with tempfile.TemporaryDirectory() as folder:
         arguments = ObjectiveArguments(
-            folder,
-            max_steps=steps,
-            per_device_train_batch_size=BATCH,
-            learning_rate=rates.trunk,
-            classifier_learning_rate=rates.classifier,
-            mlm_head_learning_rate=rates.mlm_head,
-            seed=0,
-            use_cpu=True,
-            logging_steps=1,
-            save_strategy="no",
-            disable_tqdm=True,
-        )
+            folder, max_steps=steps, per_device_train_batch_size=BATCH, learning_rate=rates.trunk,
+            classifier_learning_rate=rates.classifier, mlm_head_learning_rate=rates.mlm_head, seed=0, use_cpu=True,
+            logging_steps=1, save_strategy="no", disable_tqdm=True,
+        )  # fmt: skip
         objective = MaskTuning(alpha) if method == "mask_tuning" else FineTuning()
         trainer = ObjectiveTrainer(plm, objective, arguments, examples)
         trainer.data_collator.seed += other_masks
         trainer.remove_callback(PrinterCallback)
-        trainer.train()
+        try:
+            trainer.train()
+        finally:
+            torch.set_num_threads(before)
     history = [entry for entry in trainer.state.log_history if "loss" in entry]
     return {part: [entry[part] for entry in history] for part in PARTS[method]}
 
@@ -101,30 +80,12 @@ def weights_sha256() -> str:
     return hashlib.sha256((MINI_MODEL_DIR / "model.safetensors").read_bytes()).hexdigest()
 
 
-def update() -> None:
-    where = surroundings()
-    if not where["commit"] or where["commit"].endswith("+changes"):
-        raise UserError(
-            "the working tree differs from its commit; commit first, so that the record names what it is of."
-        )
-    record = {
-        "environment": where,
-        "weights_sha256": weights_sha256(),
-        "methods": {method: _rounded(train(method)) for method in PARTS},
-    }
-    write_atomically(FILE, json.dumps(record, indent=1) + "\n")
-
-
-def _rounded(numbers: dict[str, list[float]]) -> dict[str, list[float]]:
-    return {part: [float(f"{value:.7g}") for value in values] for part, values in numbers.items()}
-
-
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--update", action="store_true", required=True, help="record anew")
-    parser.parse_args()
-    logging.disable_progress_bar()
-    try:
-        update()
-    except UserError as error:
-        parser.exit(2, f"error: {error}\n")
+    where = surroundings()
+    assert where["commit"] and "+changes" not in where["commit"], "commit first: the record names what it is of"
+    methods = {
+        method: {part: [float(f"{value:.7g}") for value in values] for part, values in train(method).items()}
+        for method in PARTS
+    }
+    record = {"environment": where, "weights_sha256": weights_sha256(), "methods": methods}
+    FILE.write_text(json.dumps(record, indent=1) + "\n")

@@ -117,7 +117,6 @@ class ReadsBias(Objective):
 
     loss: Callable[..., Tensor]
     columns = {"bias_log_probabilities": 0.0}
-    prepared_by = "mtlib.methods.bias.AddBias"
 
     def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
         logits = plm.classify(batch)  # (batch, classes)
@@ -232,7 +231,8 @@ def _tokens(plm: SharedPLM, texts: Sequence[str]) -> list[_Words]:
         return_tensors="pt", return_special_tokens_mask=True,
     )  # fmt: skip
     own = ~batch.pop("special_tokens_mask").bool()  # (batch, seq): of the texts, not special and no padding
-    states = normalize(plm.final_states(batch.to(plm.device)).float(), dim=-1).cpu()  # (batch, seq, hidden)
+    states = plm.trunk_output(batch.to(plm.device)).last_hidden_state.float()  # (batch, seq, hidden)
+    states = normalize(states, dim=-1).cpu()
     return [
         _Words(plm.tokenizer.convert_ids_to_tokens(ids[kept].tolist()), vectors[kept])
         for ids, vectors, kept in zip(batch["input_ids"].cpu(), states, own, strict=True)

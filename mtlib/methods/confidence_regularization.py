@@ -41,7 +41,6 @@ class ConfidenceRegularization(ReadsBias):
     name = "confidence_regularization"
     loss = staticmethod(confidence_regularization_loss)
     columns = {"teacher_probabilities": 0.0, "bias_log_probabilities": 0.0}
-    prepared_by = "a fine-tuned teacher (AddTeacher, of this module) and a bias model (mtlib.methods.bias.AddBias)"
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,6 @@ class ProductOfExperts(Objective):
 
     name = "product_of_experts"
     columns = {"bias_features": 0.0}
-    prepared_by = "mtlib.methods.bias.AddBias"
 
     def __init__(self, halve_others: bool = False, focus: float | None = None, learning_rate: float | None = None):
         super().__init__()

@@ -18,20 +18,14 @@ from mtlib.plm import SharedPLM
 Rejected = Literal["drop", "original"]
 
 
-class _ComparesTexts(Objective):
-    """An objective that reads the original text beside the refilled one."""
-
-    columns = {ORIGINAL: 0}
-    prepared_by = "MaskTuning, with this loss as its classification,"
-
-
-class OriginalAndRefilled(_ComparesTexts):
+class OriginalAndRefilled(Objective):
     """The mean of the cross-entropies of the original and the refilled text: L_FT = (CE(y | x) + CE(y | x̂)) / 2.
 
     One more forward and backward pass than classifying the refilled text alone.
     """
 
     name = "original_and_refilled"
+    columns = {ORIGINAL: 0}
 
     def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
         logits = plm.classify(batch)  # (batch, num_labels), of the refilled text
@@ -40,7 +34,7 @@ class OriginalAndRefilled(_ComparesTexts):
         return ObjectiveOutput({"ft_loss": (losses[0] + losses[1]) / 2}, {"ft_loss": 1.0}, logits)
 
 
-class DoubleValidated(_ComparesTexts):
+class DoubleValidated(Objective):
     """Cross-entropy of the refilled text, but for examples whose refilling the current classifier does not accept.
 
     Our reading of the paper's "double-validated" and "only high-quality examples are incorporated". A refilling is
@@ -54,6 +48,7 @@ class DoubleValidated(_ComparesTexts):
     """
 
     name = "double_validated"
+    columns = {ORIGINAL: 0}
 
     def __init__(self, rejected: Rejected = "drop", confidence: float = 0.9):
         super().__init__()

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from mtlib.contexts import evaluating
 from mtlib.masking import CountedMasking
-from mtlib.plm import embeddings_that_read
+from mtlib.plm import word_embeddings
 
 Attribution = Literal["most", "least"]
 
@@ -43,7 +43,7 @@ def attribution(plm, batch: Mapping[str, Tensor]) -> Tensor:
         return embedded[-1]
 
     with ExitStack() as hooks, evaluating(plm), torch.enable_grad():
-        for module in embeddings_that_read(plm.trunk):
+        for module in word_embeddings(plm.trunk):
             hooks.enter_context(module.register_forward_hook(keep))
         predicted = plm.classify(batch).float().log_softmax(dim=-1).max(dim=-1).values  # (batch,)
         gradients = torch.autograd.grad(predicted.sum(), embedded)  # (batch, seq, hidden) each

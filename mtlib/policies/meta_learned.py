@@ -88,7 +88,7 @@ def masked_lm_step_loss(plm: SharedPLM, batch: Mapping[str, Tensor]) -> Tensor:
     of the tokens' cross-entropies, weighted by w.
     """
     weights, input_ids = batch["weights"], batch["input_ids"]  # (batch, seq)
-    embed, w = word_embeddings(plm.mlm_trunk), weights.unsqueeze(-1)
+    embed, w = word_embeddings(plm.mlm_trunk)[0], weights.unsqueeze(-1)
     embedded = (1 - w) * embed(input_ids) + w * embed(torch.full_like(input_ids, plm.tokenizer.mask_token_id))
     inputs = plm.inputs(batch) | {"input_ids": None, "inputs_embeds": embedded}
     if plm.config.is_encoder_decoder:
@@ -167,7 +167,7 @@ class LearnToMask(Preparer):
         plm = extract_model_from_parallel(plm, keep_fp32_wrapper=False)
         whole_precision = torch.autocast(plm.device.type, enabled=False)
         with evaluating(plm), forked_random_state(plm.device, seed), whole_precision:
-            scorer = MaskScorer(word_embeddings(plm.trunk).weight).to(plm.device)
+            scorer = MaskScorer(word_embeddings(plm.trunk)[0].weight).to(plm.device)
             losses = self.fit(scorer, plm, examples)
             scores = [row.tolist() for row in each_token(plm, examples, lambda rows, batch: scorer(batch))]
         first, last = (round(statistics.fmean(some), 4) for some in (losses[:20], losses[-20:]))

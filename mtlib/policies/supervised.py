@@ -90,7 +90,7 @@ class PointAtAnswers(Preparer):
 
         with torch.autocast(plm.device.type, enabled=False):
             with forked_random_state(plm.device, seed):
-                pointer = SpanPointer(word_embeddings(plm.trunk).weight).to(plm.device)
+                pointer = SpanPointer(word_embeddings(plm.trunk)[0].weight).to(plm.device)
                 loss = fit_span_pointer(pointer, spans, plm.tokenizer, self.epochs, seed)
             pointer.eval()
             rows = each_token(plm, examples, logarithms)

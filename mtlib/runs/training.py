@@ -52,7 +52,7 @@ class Trained:
 def pretrained(config: TrainingConfig, labels: Iterable[str]) -> SharedPLM:
     """The model that a training starts from, with a new head for these labels: the same one each time."""
     set_seed(config.seed)
-    shared = getattr(config.settings, "shared", None)
+    shared = getattr(config.settings, "shared", True)
     return SharedPLM.from_pretrained(config.model_path, id2label=dict(enumerate(labels)), shared=shared)
 
 
