@@ -427,8 +427,8 @@ def check_set(
     if missing := sorted(needed - columns):
         raise UserError(
             f"{name} has no column {', '.join(missing)}, which {type(objective).__name__} needs; it has "
-            f"{', '.join(dataset.column_names)}. mtlib.tokenise makes tokens and labels, MaskTuning(classification=...) "
-            f"brings {ORIGINAL}, and preparers add all else."
+            f"{', '.join(dataset.column_names)}. mtlib.tokenise makes tokens and labels, "
+            f"MaskTuning(classification=...) brings {ORIGINAL}, and preparers add all else."
         )
     if not isinstance(dataset, Dataset):
         return  # another thing with columns, such as batches that are made on the fly, is not looked into
