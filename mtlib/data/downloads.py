@@ -52,8 +52,8 @@ def load_from_hub(data_set: DataSet, split: str) -> datasets.Dataset:
     except Exception as error:  # datasets, huggingface_hub and the HTTP client each raise their own kinds
         raise UserError(
             f"{data_set.name}: could not read {split} of {hub.id} at {hub.revision} from the hub: "
-            f"{type(error).__name__}: {str(error).rstrip('.')}. Check the network and HF_HUB_OFFLINE, or give a folder as source. "
-            f"{data_set.when_gone}"
+            f"{type(error).__name__}: {str(error).rstrip('.')}. Check the network and HF_HUB_OFFLINE, or give a folder "
+            f"as source. {data_set.when_gone}"
         ) from error
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import datasets
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -41,45 +42,13 @@ def releases(tmp_path, monkeypatch) -> Path:
 # --- layouts and quirks ---
 
 
-LAYOUTS = {  # set and splits, and its rows: quoting off or on, pairs, line breaks, bytes literals, rows without a label
-    ("sst2", None): [('" a tale with an open quote', 1, "0", ""), ("it drags", 0, "1", "")],
-    ("imdb_contrast", None): [
-        ('Dull. She called it "art".', 0, *["dev-0:original"] * 2), ("A joy to watch.", 1, *["dev-1:original"] * 2),
-        ('Grand. She called it "art".', 1, *["dev-0:edited"] * 2), ("A pain to watch.", 0, *["dev-1:edited"] * 2),
-        ("I laughed.", 1, *["test-0:original"] * 2), ("I slept.", 0, *["test-1:original"] * 2),
-        ("I frowned.", 0, *["test-0:edited"] * 2), ("I woke up.", 1, *["test-1:edited"] * 2),
-    ],
-    ("imdb_cad", None): [
-        ("Bad sound.", 0, "dev-7:original", "dev-7:original"), ("Good sound.", 1, "dev-7:edited", "dev-7:edited"),
-        ("Good cast,\ngood plot.", 1, "test-7:original", "test-7:original"),
-        ("Bad cast, bad plot.", 0, "test-7:edited", "test-7:edited"),
-    ],
-    ("mnli_m", None): [
-        ('"Stop," she said', "She spoke.", 0, "0", "travel"), ("The bus left.", "It was late.", 1, "2", "slate"),
-    ],
-    ("hans", None): [
-        ("The baker saw the clerk .", "The clerk saw the baker .", 1, "ex0", "lexical_overlap/ln_subject/object_swap"),
-        ("Before the rain fell , the clerk left .", "The rain fell .", 0, "ex1", "constituent/ce_after_since_clause"),
-    ],
-    ("anli_r2", "dev"): [
-        ("Bread — baked daily.", "There is bread.", 0, "dev-a", "r2"),
-        ("Bread.\tMilk.", "It is cheap.", 1, "dev-b", "r2"), ('"Bread"', "No bread.", 2, "dev-c", "r2"),
-    ],
-    ("qqp_train", None): [
-        ('What does "gist" mean?', "What is a gist?", 1, "0", ""), ('Is 5" long?', '"Who" said "no"', 0, "1", ""),
-    ],
-    ("paws_qqp", "both"): [
-        ("Can cats chase dogs ?", "Can dogs chase cats ?", 0, "train/1", "paws_qqp/train"),
-        ("Is tea hot ?", "Is tea hot ?", 1, "train/2", "paws_qqp/train"),
-        ("Is café a noun ?", "It 's not a noun ?", 0, "dev_and_test/1", "paws_qqp/dev_and_test"),
-        ("Say 'hi' , \\o/", "Plain text stays .", 1, "dev_and_test/2", "paws_qqp/dev_and_test"),
-    ],
-}  # fmt: skip
+LAYOUTS = yaml.safe_load(Path(__file__).with_name("releases_read.yaml").read_text())
 
 
-@pytest.mark.parametrize(("set_name", "splits"), LAYOUTS)
-def test_layouts_and_their_quirks(releases, set_name, splits):
-    assert rows_of(load(set_name, str(releases), splits)) == LAYOUTS[set_name, splits]
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_layouts_and_their_quirks(releases, layout):
+    set_name, _, splits = layout.partition(" ")
+    assert [*map(list, rows_of(load(set_name, str(releases), splits or None)))] == LAYOUTS[layout]
 
 
 def test_byte_order_mark_and_crlf_are_tolerated_everywhere(releases):

@@ -1,7 +1,7 @@
 """The tables that stood on the results pages before the rebuilding, cell for cell.
 
-`tables.json` has them as they were printed, by page and part. `HERE` says which comparisons have them now, and
-`RENAMED` which arms and changes have another name.
+`tables.json` has them as they were printed, by page and part; `tables_now.yaml` says which comparisons have them now,
+and which arms and changes have another name.
 """
 
 import json
@@ -11,76 +11,14 @@ from statistics import fmean
 
 import pandas
 import pytest
+import yaml
 
 from mtlib.analysis import comparisons
 from mtlib.analysis.intervals import Difference
 
 PRINTED = json.loads((Path(__file__).parent / "tables.json").read_text())
-HERE = {  # by page and part: the comparison and task of each of its tables
-    "PEERS: other methods": ["peers_testbed sentiment"],
-    "PEERS: other methods, changed": ["peers_testbed sentiment"],
-    "PEERS: other methods on real data": ["peers_sst2 sentiment", "", "peers_pairs paraphrase", "peers_pairs nli"],
-    "POLICIES: masking policies": ["policies sentiment", "policies_short sentiment"],
-    "POLICIES: amounts, changed": ["policies_short sentiment"],
-    "POLICIES: amounts with the loss, changed": ["policies sentiment"],
-    "POLICIES: random masks, changed": ["ablations sentiment"],
-    "POLICIES: policies at half the strength": ["policies_half sentiment"],
-    "POLICIES: policies at half the strength, changed": ["policies_half sentiment"],
-    "POLICIES: rates at half the strength": ["policies_half_rates sentiment"],
-    "POLICIES: policies on pairs": ["policies_pairs nli", "policies_pairs paraphrase"],
-    "POLICIES: policies on pairs, changed": ["policies_pairs nli", "policies_pairs paraphrase"],
-    "POLICIES: policies on reviews": ["policies_sst2 sentiment"],
-    "POLICIES: policies on reviews, changed": ["policies_sst2 sentiment"],
-    "POLICIES: intermediate pre-training": ["pretraining_sst2 sentiment"],
-    "POLICIES: intermediate pre-training, changed": ["pretraining_sst2 sentiment"],
-    "ABLATIONS: parts of Mask-tuning": ["ablations sentiment"],
-    "ABLATIONS: parts of Mask-tuning, changed": ["ablations sentiment"],
-    "ABLATIONS: without refilling": ["ablations_sst2 sentiment"],
-    "ABLATIONS: order of the losses, changed": ["ablations sentiment"],
-    "BASE_SIZED: base-sized": ["base sentiment"],
-    "BASE_SIZED: base-sized, changed": ["base sentiment"],
-    "BASE_SIZED: base-sized, longer": ["base sentiment"],
-    "BASE_SIZED: base-sized policies": ["base_policies sentiment"],
-    "BASE_SIZED: base-sized policies, changed": ["base_policies sentiment"],
-    "BASE_SIZED: base-sized pairs": ["base_pairs nli", "base_pairs paraphrase"],
-    "BASE_SIZED: other methods, base-sized": ["peers_base sentiment", "peers_base nli", "peers_base_testbed nli"],
-    "SIZES: sizes": ["sizes sentiment"],
-    "SIZES: other readings": ["readings sentiment"],
-    "STUDY: study main": ["study nli", "study paraphrase", "study sentiment"],
-    "STUDY: study sets": ["study sentiment", "study nli", "study paraphrase"],
-}
-RENAMED = {
-    "fine_tuning": "fine-tuning",
-    "fine_tuning (epochs 3.0)": "fine-tuning",
-    "fine_tuning (epochs 6.0)": "fine-tuning, 6 epochs",
-    "fine_tuning (6 epochs)": "fine-tuning, 6 epochs",
-    "mask_tuning": "Mask-tuning",
-    "mask_tuning (update joint)": "Mask-tuning",
-    "mask_tuning (update balanced)": "Mask-tuning, balanced",
-    "mask_tuning (update alternating)": "Mask-tuning, alternating",
-    "mask_tuning (alternating)": "Mask-tuning, alternating",
-    "mask_tuning (separate trunks)": "Mask-tuning, two trunks",
-    "mask_tuning (sampled fill)": "Mask-tuning, sampled words",
-    "mask_tuning (Bernoulli)": "Mask-tuning, Bernoulli masks",
-    "mask_tuning (classifier_reads refilled, update joint)": "Mask-tuning",
-    "mask_tuning (classifier_reads refilled, update balanced)": "Mask-tuning, balanced",
-    "mask_tuning (classifier_reads original, update balanced)": "masked-LM loss, no refilling",
-    "perturb_first": "refilled once",
-    "base: no_integrated_loss": "Mask-tuning, no masked-LM loss",
-    "no_integrated_loss": "no masked-LM loss",
-    "ablations_sst2: fine-tuning: the original text": "fine-tuning",
-    "ablations_sst2: without refilling: the original text": "masked-LM loss, no refilling",
-    "ablations_sst2: Mask-tuning (balanced): the refilled text": "Mask-tuning, balanced",
-    "equation 1 as printed (joint): 3 → 6 epochs": "Mask-tuning: 3 → 6 epochs",
-    "6 epochs: fine-tuning → joint": "6 epochs: fine-tuning → Mask-tuning",
-    "fine-tuning: refill once (perturb_first)": "fine-tuning: refill once",
-    "fine-tuning: add refilled copies (augmented)": "fine-tuning: add refilled copies",
-    "fine-tuning: masked LM, then copies (sequential)": "fine-tuning: masked LM, then copies",
-    "policies_half_rates: fine-tuning (no masks)": "fine-tuning, {rates}",
-    "policies_half_rates: random, 5 %": "random, 5 %, {rates}",
-    "policies_half_rates: shortcut's words, all of them": "shortcut's words, {rates}",
-}
-RATES = {"0.0001 / 0.0001": "1e-4 / 1e-4", "0.0002 / 0.0002": "2e-4 / 2e-4", "0.0002 / 0.001": "2e-4 / 1e-3"}
+NOW = yaml.safe_load((Path(__file__).parent / "tables_now.yaml").read_text())
+HERE, RENAMED, RATES = NOW["here"], NOW["renamed"], NOW["rates"]
 CASES = {
     f"{part}, {place}": (part, place) for part, tables in HERE.items() for place, here in enumerate(tables) if here
 }
