@@ -88,10 +88,6 @@ class DataSet(Entry):
     folded: bool = False  # two labels, entailment or not, that a model with three labels is tested on
 
     @property
-    def pair(self) -> bool:
-        return bool(self.columns.text_pair)
-
-    @property
     def is_train(self) -> bool:
         """A training set may be a subset; an evaluation set must be whole."""
         return self.name.endswith("_train")
@@ -106,6 +102,7 @@ class DataSet(Entry):
 
     @property
     def split_options(self) -> Mapping[str, tuple[str, ...]]:
+        """What `splits` of `load` may be, the default first; several only where the paper leaves the split open."""
         return self.options or {self.files[0].split: (self.files[0].split,)}
 
     def of_splits(self, option: str) -> list[ReleaseFile]:
@@ -115,11 +112,6 @@ class DataSet(Entry):
 def get_set(set_name: str) -> DataSet:
     check_choice("set", set_name, SETS)
     return SETS[set_name]
-
-
-def split_options(set_name: str) -> tuple[str, ...]:
-    """What `splits` may be for a set, the default first. More than one only where the paper leaves the split open."""
-    return tuple(get_set(set_name).split_options)
 
 
 def read_entries(file: str) -> dict[str, dict]:

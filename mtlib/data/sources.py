@@ -37,7 +37,7 @@ def load(set_name: str, source: str = "testbed", splits: str | None = None) -> d
     """One set as a `datasets.Dataset` with the columns above, in file order.
 
     `source` is "testbed" (bundled), "hub" (downloads) or a folder, of original releases or of `mtlib testbed`; `splits`
-    is one of `split_options(set_name)`. Raises `UserError` for an unknown name, a missing or corrupt file, an unknown
+    is one of the set's `split_options`. Raises `UserError` for an unknown name, a missing or corrupt file, an unknown
     label, and for an evaluation set that is not whole.
     """
     return load_described(set_name, source, splits)[0]

@@ -26,10 +26,6 @@ class Task(Entry):
     def labels(self) -> tuple[str, ...]:
         return SETS[self.real.train].label_names
 
-    @property
-    def pair(self) -> bool:
-        return SETS[self.real.train].pair
-
     def train_set(self, source: str) -> str:
         return self._sets(source).train
 
@@ -46,13 +42,7 @@ class Task(Entry):
 
 
 TASKS = {name: Task(name=name, **entry) for name, entry in read_entries("tasks.yaml").items()}
-_KINDS = {
-    name: kind
-    for task in TASKS.values()
-    for sets in (task.real, task.testbed)
-    for kind, names in (("train", (sets.train,)), ("id", sets.id), ("ood", sets.ood))
-    for name in names
-}
+_IN_DISTRIBUTION = {name for task in TASKS.values() for sets in (task.real, task.testbed) for name in sets.id}
 
 
 def get_task(name: str) -> Task:
@@ -61,6 +51,5 @@ def get_task(name: str) -> Task:
 
 
 def kind(set_name: str) -> str:
-    """What a set is for: "train", "id" (in distribution) or "ood"."""
-    check_choice("set", set_name, _KINDS)
-    return _KINDS[set_name]
+    """What an evaluation set is: "id", in distribution, or "ood"."""
+    return "id" if set_name in _IN_DISTRIBUTION else "ood"

@@ -9,7 +9,7 @@ from pydantic.fields import FieldInfo
 
 from mtlib.contexts import precision_name
 from mtlib.data.identity import name_with_hash, name_with_version
-from mtlib.data.registry import split_options
+from mtlib.data.registry import SETS
 from mtlib.data.sources import is_testbed, source_kind
 from mtlib.data.tasks import get_task
 from mtlib.errors import UserError, one_of
@@ -172,7 +172,7 @@ def _with_defaults(config: RunConfig) -> RunConfig:
         return model.model_copy(update={name: defaults[name] for name in missing} | changes)
 
     sets = config.sets or task.evaluation_sets(config.source)
-    options = {name: split_options(name) for name in sets}
+    options = {name: [*SETS[name].split_options] for name in sets}
     splits = {name: config.splits.get(name, several[0]) for name, several in options.items() if len(several) > 1}
     reads_bias = "bias" in type(own).model_fields and "bias" not in own.unread()
     own = filled(own, bias=bias_for(config.task, own.bias)) if reads_bias else filled(own)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from mtlib.data import releases as releases_module
 from mtlib.data import sources
-from mtlib.data.registry import SETS, Columns, Copy, DataSet, Hub, ReleaseFile, split_options
+from mtlib.data.registry import SETS, Columns, Copy, DataSet, Hub, ReleaseFile
 from mtlib.data.releases import read_file, verify
 from mtlib.data.sources import is_testbed, load, load_described, source_kind
 from mtlib.data.tasks import get_task
@@ -225,7 +225,7 @@ def test_describe_names_the_split_and_no_machine_path(releases):
 @pytest.mark.parametrize("set_name", [name for name in real_sets() if isinstance(SETS[name].remote, Hub)])
 def test_hub_and_folder_give_the_same_rows(releases, monkeypatch, set_name):
     asked = []
-    splits = split_options(set_name)[0]
+    splits = next(iter(SETS[set_name].split_options))
     answer = on_the_hub(set_name, splits, releases)
 
     def load_dataset(path, name=None, *, split, revision):

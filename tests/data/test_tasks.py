@@ -16,11 +16,11 @@ def test_paper_settings():
 @pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
 def test_sets_fit_task_and_source(task, source):
     train, evaluation = task.train_set(source), task.evaluation_sets(source)
-    assert task.dev_set(source) == evaluation[0] and kind(evaluation[0]) == "id" and kind(train) == "train"
+    assert task.dev_set(source) == evaluation[0] and kind(evaluation[0]) == "id"
     assert {*map(kind, evaluation)} == {"id", "ood"}
     for name in (train, *evaluation):
         assert name.startswith("testbed_") == (source == "testbed")
-        assert SETS[name].pair == task.pair
+        assert bool(SETS[name].columns.text_pair) == (task.name != "sentiment")
         assert SETS[name].label_names == task.labels or SETS[name].folded
         assert SETS[name].is_train == (name == train)
 
