@@ -6,7 +6,6 @@ Span Cutoff (Shen et al. 2020) cuts a span of the tokens, HiddenCut (Chen et al.
 import math
 from abc import abstractmethod
 from contextlib import ExitStack
-from typing import NamedTuple
 
 import torch
 from datasets import Dataset
@@ -154,7 +153,7 @@ class HiddenCut(TwoViews):
         attended = batch["attention_mask"].bool()  # (batch, seq)
         weights: dict[int, Tensor] = {}  # of the layer that runs
         with ExitStack() as hooks:
-            for number, layer in enumerate(layers(plm)):
+            for number, (attention, output) in enumerate(layers(plm)):
 
                 def note(module, args, output, number=number):
                     weights[number] = output[1].detach().float()  # (batch, heads, queries, keys)
@@ -164,8 +163,8 @@ class HiddenCut(TwoViews):
                     before_dropout = args[0] if isinstance(module, nn.Dropout) else output
                     return before_dropout.masked_fill(places[:, :, None], 0.0)
 
-                hooks.enter_context(layer.attention.register_forward_hook(note))
-                hooks.enter_context(layer.output.register_forward_hook(cut))
+                hooks.enter_context(attention.register_forward_hook(note))
+                hooks.enter_context(output.register_forward_hook(cut))
             return plm.classify(batch)
 
     def cut_at(self, weights: Tensor, attended: Tensor, draws: Tensor) -> Tensor:
@@ -185,24 +184,20 @@ class HiddenCut(TwoViews):
         return span(attended, place, (self.ratio * n.double()).long().clamp(min=1))
 
 
-class Layer(NamedTuple):
-    """The two modules of a transformer layer that HiddenCut needs."""
+def layers(plm: SharedPLM) -> list[tuple[nn.Module, nn.Module]]:
+    """Two modules of each layer of the trunk, an encoder's before a decoder's.
 
-    attention: nn.Module  # gives (output, attention weights)
-    output: nn.Module  # gives the output of the feed-forward sublayer, or is the dropout that reads it
-
-
-def layers(plm: SharedPLM) -> list[Layer]:
-    """The layers of the trunk, an encoder's before a decoder's.
+    The first gives (output, attention weights); the second the output of the feed-forward sublayer, or it is the
+    dropout that reads this.
 
     Raises:
         UserError: they are not built as those of the families that are known.
     """
     trunk, family = plm.trunk, plm.config.model_type
     if family == "bart":
-        return [Layer(layer.self_attn, layer.fc2) for part in (trunk.encoder, trunk.decoder) for layer in part.layers]
+        return [(layer.self_attn, layer.fc2) for part in (trunk.encoder, trunk.decoder) for layer in part.layers]
     if family in BERT_LIKE:
-        return [Layer(layer.attention.self, layer.output.dropout) for layer in trunk.encoder.layer]
+        return [(layer.attention.self, layer.output.dropout) for layer in trunk.encoder.layer]
     known = ", ".join((*BERT_LIKE, "bart"))
     raise UserError(f"HiddenCut does not know the layers of {type(trunk).__name__}; expected a model of {known}.")
 
