@@ -134,22 +134,9 @@ class Comparison(BaseModel):
                     "verdict": intervals.verdict(shift, obstacle),
                     "paper": effect, "claim": intervals.claim(shift, effect, obstacle),
                 })  # fmt: skip
-        columns = [
-            "change",
-            "task",
-            "arm",
-            "base",
-            *self.by,
-            "set",
-            "kind",
-            "mean",
-            "low",
-            "high",
-            "n",
-            "level",
-            "verdict",
-        ]
-        return pandas.DataFrame(lines, columns=[*columns, "paper", "claim"])
+        columns = ["change", "task", "arm", "base", *self.by, "set", "kind", "mean", "low", "high", "n", "level",
+                   "verdict", "paper", "claim"]  # fmt: skip
+        return pandas.DataFrame(lines, columns=columns)
 
     def bootstrap(self, measure: str = "accuracy") -> pandas.DataFrame:
         """Differences to the base with 95 % intervals over examples and seeds, as they are kept in `examples`.
@@ -175,9 +162,7 @@ class Comparison(BaseModel):
         for name in (name for name in ("rates", "precision") if scores[name].nunique() > 1):
             table[name] = grouped[name].agg(lambda values: ", ".join(dict.fromkeys(values.astype(str))))
         for title, values in cells(scores, self.measures).items():
-            table[title] = values.groupby([scores[name] for name in rows], sort=False).agg(
-                lambda of: round(fmean(of), 1)
-            )
+            table[title] = values.groupby([scores[name] for name in rows]).agg(lambda of: round(fmean(of), 1))
         for line in shifts[shifts["change"] == ""].to_dict("records"):
             row, other = (tuple(line[name] for name in (arm, *self.by)) for arm in ("arm", "base"))
             row, other = (row, other) if self.by else (row[0], other[0])
@@ -186,9 +171,8 @@ class Comparison(BaseModel):
                 table.loc[row, f"better on {line['set']}?"] = _in_words(line, seeds)
             if pandas.notna(line["paper"]):
                 table.loc[row, f"the paper's effect on {line['set']}?"] = f"{line['paper']:+.1f}: {line['claim']}"
-        return table.apply(
-            lambda column: column.astype(object).fillna("") if column.isna().any() else column
-        ).reset_index()
+        gaps = table.columns[table.isna().any()]
+        return table.assign(**table[gaps].astype(object).fillna("")).reset_index()
 
     def table_of_changes(self, task: str | None = None) -> pandas.DataFrame:
         """A row for each of `changes`: seeds, and on every set the difference in points with its 95 % interval."""
