@@ -19,7 +19,7 @@ def of_examples(comparison: Comparison, source: str, draws: int = 1000) -> dict[
     """What needs the test sets, as data that does without them: `Comparison.examples`.
 
     Args:
-        comparison: whose runs count.
+        comparison: whose runs count; one without settings `by`.
         source: where the test sets lie: "testbed", "hub" or a folder of releases.
         draws: of the bootstrap.
 
@@ -28,29 +28,27 @@ def of_examples(comparison: Comparison, source: str, draws: int = 1000) -> dict[
         with `auroc_original` and `auroc_both`. `bootstrap`, by set and arm: the difference to the base in points, with
         its 95 % interval, over items and seeds, of accuracy (of edited halves) and of both halves.
     """
-    areas, right = [], defaultdict(dict)
+    areas, right = [], {measure: defaultdict(dict) for measure in ("accuracy", "both")}
     for arm, record in comparison.runs:
-        config = record["config"]
         for name, chances in probabilities(record["identity"], comparison.paths).items():
-            if name == HELD_OUT:
-                continue
-            rows = _gold(name, source)
-            areas.append({"identity": record["identity"], "set": name} | _areas(chances, rows))
-            for measure in ("accuracy", "both"):
-                row = (measure, name, *(config.get(by) for by in comparison.by))
-                right[row].setdefault(arm, {})[config["seed"]] = _right(name, chances, rows, measure)
+            if name != HELD_OUT:
+                rows = _gold(name, source)
+                areas.append({"identity": record["identity"], "set": name} | _areas(chances, rows))
+                for measure, by_set in right.items():
+                    by_seed = by_set[name].setdefault(arm, {})
+                    by_seed[record["config"]["seed"]] = _right(name, chances, rows, measure)
     lines = []
-    for (measure, name, *values), by_arm in sorted(right.items(), key=lambda item: item[0][0]):
-        by = {"base": comparison.base, **dict(zip(comparison.by, values, strict=True)), "set": name}
-        for arm in [arm for arm in by_arm if arm != comparison.base and comparison.base in by_arm]:
-            first, second = by_arm[arm], by_arm[comparison.base]
+    for measure, by_set in right.items():
+        for name, arm in [(name, arm) for name, by_arm in by_set.items() for arm in by_arm]:
+            first, second = by_set[name][arm], by_set[name].get(comparison.base, {})
             if comparison.paired:
                 first, second = ({seed: of[seed] for seed in sorted({*first} & {*second})} for of in (first, second))
-            if (n := min(len(first), len(second))) >= FEWEST_SEEDS:
+            if arm != comparison.base and (n := min(len(first), len(second))) >= FEWEST_SEEDS:
                 first, second = (np.stack([*of.values()]) for of in (first, second))
                 shift = bootstrap(first, second, comparison.paired, draws)
                 found = dict(zip(("mean", "low", "high"), shift, strict=True))
-                lines.append({"arm": arm, **by, "n": n, "items": first.shape[1], **found, "measure": measure})
+                lines.append({"arm": arm, "base": comparison.base, "set": name, "n": n, "items": first.shape[1]}
+                             | found | {"measure": measure})  # fmt: skip
     tables = {"auroc": pandas.DataFrame(areas), "bootstrap": pandas.DataFrame(lines)}
     return {name: json.loads(table.round(3).to_json(orient="records")) for name, table in tables.items()}
 
