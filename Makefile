@@ -44,9 +44,10 @@ test-cluster: setup
 tutorial: setup
 	cd "$(ROOT)" && $(BIN)/python -m mtlib notebooks
 
-# slides of notebook 03, without code; open build/slides/*.html in a browser
+# slides of notebooks 03 and 08, without code; open build/slides/*.html in a browser
 slides: setup
-	cd "$(ROOT)" && $(BIN)/python -m mtlib.tutorial.pages notebooks/03_mask_tuning.ipynb build/slides
+	cd "$(ROOT)" && $(BIN)/python -m nbconvert --to slides --no-input --no-prompt --SlidesExporter.reveal_scroll=True \
+	  --output-dir build/slides notebooks/03_mask_tuning.ipynb notebooks/08_reproduction.ipynb
 
 lab: setup
 	cd "$(ROOT)" && $(BIN)/python -m jupyterlab notebooks

@@ -69,7 +69,7 @@ def figures(out: Annotated[Path, typer.Option(help="folder")] = Path("figures"))
 
 
 def playground() -> None:
-    """Train the models of notebook 03 (six minutes) and write figures/playground.html, which runs them in a browser."""
+    """Train the models of notebook 03 (two minutes) and write figures/playground.html, which runs them in a browser."""
     from mtlib.paths import FIGURE_DIR
     from mtlib.tutorial.playground import contents, page
 

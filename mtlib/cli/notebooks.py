@@ -6,11 +6,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from mtlib.cli.terminal import console, named_values, print_line, print_table
+from mtlib.cli.terminal import named_values, print_line, print_table
 from mtlib.errors import UserError
-
-CELL_MINUTES = 30  # after which a cell is stopped: it takes two at most, and has more time where the machine is slow
-
 
 Profile = Literal["smoke", "cpu", "gpu", "paper"]  # a notebook's own parameter: how much it trains
 
@@ -21,9 +18,7 @@ def notebooks(
     parameter: Annotated[
         list[str] | None, typer.Option("-p", "--parameter", help="NAME=VALUE, of the parameters cells; repeatable")
     ] = None,
-    out: Annotated[Path, typer.Option(help="folder for executed copies, HTML, summary and run records")] = Path(
-        "build/notebooks"
-    ),
+    out: Annotated[Path, typer.Option(help="folder for executed copies, HTML and a summary")] = Path("build/notebooks"),
     list_parameters: Annotated[bool, typer.Option("--list", help="only list the parameters")] = False,
     publish: Annotated[
         bool, typer.Option("--publish", help="for maintainers: store the outputs in notebooks/ (cpu profile only)")
@@ -48,33 +43,28 @@ def notebooks(
         ]  # fmt: skip
         print_table("parameters", ["notebook", "name", "type", "default", "meaning"], rows)
         return
-    if publish and (profile != "cpu" or texts or (out / "runs").exists()):
-        raise UserError(
-            "--publish stores a fresh run of the cpu profile: leave out -p and other profiles, and give an "
-            f"--out without earlier runs ({out / 'runs'})."
-        )
+    if publish and (profile != "cpu" or texts):
+        raise UserError("--publish stores a run of the cpu profile: leave out -p and other profiles.")
     _run(paths, texts if profile == "cpu" else {**texts, "profile": profile}, out, publish)
 
 
 def _run(paths: list[Path], texts: dict[str, str], out: Path, publish: bool) -> None:
-    from mtlib.tutorial import publishing, runner
+    from mtlib.tutorial import runner
 
     sources = {path.stem: path for path in paths}
 
     def report(result: runner.Result) -> None:
-        console.print(f"{result.name:24} {result.status:8} {result.seconds / 60:6.1f} min", highlight=False)
+        seconds, where = max(result.cells, default=(0, "none"))
+        print_line(
+            f"{result.name:16} {result.status:6} {result.seconds:4.0f} s; slowest cell {seconds:3.0f} s, {where}"
+        )
         if result.error:
             print(result.error, file=sys.stderr)
         elif publish:
-            publishing.publish(out / f"{result.name}.ipynb", sources[result.name], result.seconds)
+            runner.publish(out / f"{result.name}.ipynb", sources[result.name])
 
-    results = runner.run_notebooks(runner.check_parameters(paths, texts), out, CELL_MINUTES, report)
+    results = runner.run_notebooks(runner.check_parameters(paths, texts), out, report)
     total = sum(result.seconds for result in results)
-    rows = [
-        [result.name, result.status, f"{result.seconds / 60:.1f}",
-         "\n".join(f"{seconds:5.0f} s  {where}" for seconds, where in result.slowest())] for result in results
-    ]  # fmt: skip
-    columns = ["notebook", "status", "minutes", "slowest cells"]
-    print_table(f"{total / 60:.1f} minutes; every cell in {out / 'summary.md'}", columns, rows)
+    print_line(f"{total / 60:.1f} minutes; every cell in {out / 'summary.md'}")
     if any(result.status == "failed" for result in results):
         raise typer.Exit(1)

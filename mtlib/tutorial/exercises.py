@@ -12,6 +12,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from html import escape
 
+from IPython import get_ipython
+from IPython.display import HTML, display
+
 RIGHT, WRONG = "Right.", "Not yet."
 _VERDICT = re.compile(rf"^Exercise (\d+): ({re.escape(RIGHT)}|{re.escape(WRONG)})", flags=re.M)
 # what the notebook's checks expect, by number of the exercise
@@ -20,25 +23,29 @@ _solved: set[int] = set()
 
 
 def check(number: int, name: str, expected, tolerance: float = 0.0, hint: str = "") -> None:
-    """Print whether the student's variable `name` answers exercise `number`; nothing while it is still `...`.
+    """Print whether the student's variable `name` answers exercise `number`, or that it is still `...`.
 
     A wrong answer is told, never raised. The variable is looked up in the notebook that calls this.
 
     Args:
         expected: a number (right within `tolerance`; the answer may be a tensor without dimensions), any other value
-            (right if equal), or a function of the student's value that returns None if it is right and otherwise a
-            sentence that says what is wrong.
+            (right if equal, however a letter is bracketed), or a function of the student's value that returns None if
+            it is right and otherwise a sentence that says what is wrong.
         hint: a sentence printed after what is wrong.
     """
     _judges[number] = _judge(name, expected, tolerance)
     notebook = inspect.currentframe().f_back.f_globals
     _solved.discard(number)
-    if name not in notebook:
-        print(f"Exercise {number}: {WRONG} `{name}` is not defined; run the cell above, and mend it if it fails.")
-    elif not _untouched(notebook[name]):
-        fault = _fault(number, notebook[name])
-        print(f"Exercise {number}: {RIGHT}" if fault is None else f"Exercise {number}: {WRONG} {fault} {hint}".rstrip())
-        _solved.update({number} if fault is None else ())
+    if name not in notebook or not getattr(get_ipython(), "last_execution_succeeded", True):
+        says = f"{WRONG} The cell above was not run, or it failed: mend it, and run both."
+    elif _untouched(notebook[name]):
+        says = f"`{name}` is still `...`; put your answer there, and run both cells."
+    elif fault := _fault(number, notebook[name]):
+        says = f"{WRONG} {fault} {hint}".rstrip()
+    else:
+        says = RIGHT
+        _solved.add(number)
+    print(f"Exercise {number}: {says}")
 
 
 def solved(number: int) -> bool:
@@ -62,8 +69,6 @@ def confirm(number: int, right, wrong) -> None:
 @contextmanager
 def folded(title: str = "What the solution prints") -> Iterator[None]:
     """Everything that the block prints, behind a line to click on."""
-    from IPython.display import HTML, display
-
     with redirect_stdout(io.StringIO()) as printed:
         yield
     text = escape(printed.getvalue())
@@ -97,7 +102,7 @@ def _judge(name: str, expected, tolerance: float) -> Callable:
         return f"`{name}` is {number:.6g}, which is too {'large' if number > expected else 'small'}."
 
     def of_value(value):
-        return None if value == expected else f"`{name}` is {_short(value)}; that is not it."
+        return None if _plain(value) == _plain(expected) else f"`{name}` is {_short(value)}; that is not it."
 
     if callable(expected):
         return expected
@@ -105,6 +110,11 @@ def _judge(name: str, expected, tolerance: float) -> Callable:
     return of_number if is_number else of_value
 
 
+def _plain(value):
+    """A letter without brackets, a list as a tuple: what was meant."""
+    return tuple(value) if isinstance(value, list) else value.strip("() ").lower() if isinstance(value, str) else value
+
+
 def _short(value) -> str:
-    text = repr(value)
+    text = " ".join(repr(value).split())  # in one line
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -12,10 +12,10 @@ from jupyter_client.manager import AsyncKernelManager
 from nbclient.util import run_sync
 
 import mtlib
-from mtlib.threads import quiet_openmp
 
-# ipykernel warns of every kernel that listens on localhost
-_COMMAND = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}", "--log-level=ERROR"]
+# ipykernel warns of every kernel that listens on localhost, its debugger of frozen modules
+_COMMAND = [sys.executable, "-Xfrozen_modules=off", "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+_COMMAND += ["--log-level=ERROR"]
 _START_SECONDS = 600  # a slow machine imports slowly
 
 
@@ -30,11 +30,11 @@ def execute(path: Path, copy: Path, parameters: dict, **options) -> None:
         path: the notebook; whatever kernel it names, it gets the Python that calls this.
         copy: for the executed notebook. Its folder is the notebook's working directory.
         parameters: put behind the cell that is tagged `parameters`.
-        options: more of papermill's and nbclient's, such as `timeout_func`.
+        options: more of papermill's and nbclient's, such as `allow_errors`.
 
     Raises:
         papermill.PapermillExecutionError: a cell failed.
-        nbclient.exceptions.CellTimeoutError: a cell took longer than `timeout_func` gave it.
+        nbclient.exceptions.CellTimeoutError: a cell took longer than `execution_timeout`.
         KernelDied: with the signal or exit code, and what the process said last.
     """
     with tempfile.TemporaryFile() as said:
@@ -65,7 +65,9 @@ class OwnKernel(AsyncKernelManager):
         self.said, self.exit_code = said, None
 
     def start_kernel(self, **options):
-        return super().start_kernel(**options, env=environment(), stderr=self.said)
+        here, known = str(Path(mtlib.__file__).parents[1]), os.environ.get("PYTHONPATH")  # the mtlib that runs here
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [here, known]))}
+        return super().start_kernel(**options, env=environment, stderr=self.said)
 
     async def _async_is_alive(self) -> bool:
         if self.has_kernel:
@@ -73,20 +75,8 @@ class OwnKernel(AsyncKernelManager):
         return await super()._async_is_alive()
 
     def reason(self) -> str:
-        if self.exit_code is None:
-            how = "it did not answer"
-        elif self.exit_code < 0:
-            how = f"its process was ended by {signal.Signals(-self.exit_code).name}"
-            how += ", as happens where memory runs out" if self.exit_code == -signal.SIGKILL else ""
-        else:
-            how = f"its process ended with exit code {self.exit_code}"
+        how = "it did not answer" if self.exit_code is None else f"its process ended with exit code {self.exit_code}"
+        how += " (SIGKILL, as happens where memory runs out)" if self.exit_code == -signal.SIGKILL else ""
         self.said.seek(0)
         last = self.said.read().decode(errors="replace").strip().splitlines()[-20:]
         return "\n".join([how, *last])
-
-
-def environment() -> dict[str, str]:
-    """Of a kernel: it imports the mtlib that runs here, and its waiting threads give their core up."""
-    here, known = str(Path(mtlib.__file__).parents[1]), os.environ.get("PYTHONPATH")
-    own = {"PYTHONPATH": os.pathsep.join(filter(None, [here, known])), "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
-    return dict(quiet_openmp(os.environ | own))

@@ -1,19 +1,12 @@
-"""Executed notebooks as pages: HTML that needs no network, and slides.
-
-python -m mtlib.tutorial.pages notebooks/03_mask_tuning.ipynb build/slides     # the slides of one notebook
-"""
+"""Executed notebooks as HTML that needs no network."""
 
 import base64
 import html
 import io
 import re
-import sys
-from pathlib import Path
 
 import nbformat
-from nbconvert import HTMLExporter, SlidesExporter
-
-from mtlib.paths import make_writable
+from nbconvert import HTMLExporter
 
 # jQuery, require.js, MathJax and mermaid come from the web, and nothing here needs them
 _TEMPLATE = """\
@@ -41,7 +34,6 @@ summary { display: list-item; cursor: pointer }
 _FORMULA = re.compile(r"\$\$(.+?)\$\$", flags=re.S)
 _NOTEBOOK_LINK = re.compile(r"\]\((\d\d_\w+)\.ipynb\)")
 _FILE_LINK = re.compile(r"\[([^]]+)\]\((?!https?:|\w+\.html)[^)]+\)")
-_NO_SLIDE = {"install", "parameters", "exercise", "check", "solution"}
 
 
 def as_html(notebook, name: str) -> str:
@@ -55,42 +47,16 @@ def as_html(notebook, name: str) -> str:
     return exporter.from_notebook_node(notebook, {"metadata": {"name": name}})[0]
 
 
-def as_slides(notebook) -> str:
-    """What a notebook says and shows, without code: a heading, a text or an output to each slide.
-
-    The page loads reveal.js from the web; without a network it reads as one page.
-    """
-    notebook = nbformat.from_dict(notebook)
-    for cell in notebook.cells:
-        cell.metadata["slideshow"] = {"slide_type": _slide_type(cell)}
-    exporter = SlidesExporter(exclude_input=True, exclude_input_prompt=True, exclude_output_prompt=True)
-    exporter.reveal_scroll = True
-    return exporter.from_notebook_node(notebook)[0]
-
-
-def _slide_type(cell) -> str:
-    if cell.cell_type == "code":
-        return "skip" if _NO_SLIDE & {*cell.metadata.get("tags", [])} or not cell.outputs else "subslide"
-    return "slide" if cell.source.startswith("#") else "subslide"
-
-
 def _offline(source: str) -> str:
     """Markdown for a page by itself: formulas are pictures, and links to files that do not lie beside it plain text."""
     return _FILE_LINK.sub(r"\1", _FORMULA.sub(_picture, source))
 
 
 def _picture(formula: re.Match) -> str:
+    from matplotlib.font_manager import FontProperties
     from matplotlib.mathtext import math_to_image
 
     svg = io.BytesIO()
-    math_to_image(f"${formula[1].strip()}$", svg, format="svg")
+    math_to_image(f"${formula[1].strip()}$", svg, FontProperties(size=13), format="svg")
     data = base64.b64encode(svg.getvalue()).decode()
-    return f'<img src="data:image/svg+xml;base64,{data}" alt="{html.escape(formula[1])}" style="height: 1.6em">'
-
-
-if __name__ == "__main__":
-    path, folder = map(Path, sys.argv[1:])
-    make_writable(folder)
-    page = folder / f"{path.stem}.slides.html"
-    page.write_text(as_slides(nbformat.read(path, as_version=4)), encoding="utf-8")
-    print(page)
+    return f'<img src="data:image/svg+xml;base64,{data}" alt="{html.escape(formula[1])}">'

@@ -36,7 +36,7 @@ def of_notebook(until: str) -> dict:
 def contents() -> dict:
     """Everything that the page knows: the language, three trained models, and accuracies by number of hidden words.
 
-    Trains for about six minutes on one core. Weights are rounded to float16, accuracies are those of rounded weights.
+    Trains for about two minutes on one core. Weights are rounded to float16, accuracies are those of rounded weights.
     """
     notebook = of_notebook("trained")
     models = []

@@ -9,10 +9,10 @@ import json
 import os
 import re
 import time
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Optional
 
 import nbformat
 from nbclient.exceptions import CellTimeoutError
@@ -21,15 +21,14 @@ from pydantic import TypeAdapter, ValidationError
 
 from mtlib.errors import UserError, one_of
 from mtlib.paths import NOTEBOOK_DIR, make_writable
-from mtlib.runs.config import NAMES
 from mtlib.tutorial.kernel import KernelDied, execute
 from mtlib.tutorial.pages import as_html
 
-SLOWER = 30  # a cell may take so many times what its notebook has taken before it, whatever the limit
+CELL_SECONDS = 1800  # then a cell is stopped; on an idle core it takes half a minute at most
 _TYPES = {"str": str, "int": int, "float": float, "bool": bool}
-_TYPES |= {f"Optional[{name}]": Optional[kind] for name, kind in _TYPES.items()}  # noqa: UP045 (as papermill reads it)
 _WIDGET = "application/vnd.jupyter.widget-view+json"
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
+_KEPT = ("cellView", "jupyter", "slideshow", "tags")  # of a cell's metadata; the rest is of one run, such as timings
 
 
 @dataclass
@@ -41,9 +40,6 @@ class Result:
     seconds: float = 0.0
     cells: list[tuple[float, str]] = field(default_factory=list)
     error: str = ""
-
-    def slowest(self, n: int = 3) -> list[tuple[float, str]]:
-        return sorted(self.cells, reverse=True)[:n]
 
 
 def find(names: Sequence[str] = ()) -> list[Path]:
@@ -81,13 +77,10 @@ def check_parameters(paths: Sequence[Path], texts: Mapping[str, str]) -> dict[Pa
 
 
 def _typed(name: str, text: str, declared: Mapping[str, str]):
-    """`text` as the declared type ("None" where that is optional); a file or folder that is there by its whole path."""
-    wanted = declared["inferred_type_name"]
-    if wanted.startswith("Optional") and text == "None":
-        return None
-    may_be_path = re.search(r"\b(file|folder)\b", declared["help"]) and text not in NAMES
-    if may_be_path and Path(text).exists():  # a notebook runs in another folder than the one it is called from
+    """`text` as the declared type; a file that is there by its whole path, for a notebook runs in another folder."""
+    if re.search(r"\bfile\b", declared["help"]) and Path(text).is_file():
         return os.path.abspath(text)
+    wanted = declared["inferred_type_name"]
     try:
         return TypeAdapter(_TYPES[wanted]).validate_strings(text)
     except ValidationError as error:
@@ -95,38 +88,28 @@ def _typed(name: str, text: str, declared: Mapping[str, str]):
 
 
 def run_notebooks(
-    values: Mapping[Path, dict],
-    out: Path,
-    cell_minutes: float,
-    report: Callable[[Result], None] = lambda result: None,
+    values: Mapping[Path, dict], out: Path, report: Callable[[Result], None] = lambda result: None
 ) -> list[Result]:
-    """Execute notebooks one after the other. Where one fails, the others run all the same: each makes what it lacks.
+    """Execute notebooks one after the other. Where one fails, the others run all the same.
 
     Args:
         values: parameters by notebook, from `check_parameters`.
-        out: folder for executed copies, HTML and `summary.md`; also the notebooks' working directory, so that the
-            next one finds the records of the one before.
-        cell_minutes: how long a cell may take. It grows with the machine's slowness: a cell always has `SLOWER`
-            times the time that its notebook took to get there.
+        out: folder for executed copies, HTML and `summary.md`; also the notebooks' working directory.
         report: called with each result as it is known.
     """
     make_writable(out)
     results = []
     for path, parameters in values.items():
-        results.append(_run(path, parameters, out, 60 * cell_minutes))
+        results.append(_run(path, parameters, out))
         (out / "summary.md").write_text(_summary(results), encoding="utf-8")
         report(results[-1])
     return results
 
 
-def _run(path: Path, parameters: dict, out: Path, seconds: float) -> Result:
+def _run(path: Path, parameters: dict, out: Path) -> Result:
     copy, started, result = out / path.name, time.monotonic(), Result(path.stem)
-
-    def limit(cell) -> float:
-        return max(seconds, SLOWER * (time.monotonic() - started))
-
     try:
-        execute(path, copy, parameters, timeout_func=limit)
+        execute(path, copy, parameters, execution_timeout=CELL_SECONDS)
         result.status = "ok"
     except PapermillExecutionError as error:
         traceback = _ANSI.sub("", "\n".join(error.traceback))
@@ -142,19 +125,22 @@ def _run(path: Path, parameters: dict, out: Path, seconds: float) -> Result:
     return result
 
 
+def _last_started(copy: Path) -> str:
+    """The code of the cell that an executed copy ends at."""
+    started = [cell for cell in nbformat.read(copy, as_version=4).cells if _times(cell).get("start_time")]
+    return started[-1].source if started else "none: the first has not begun."
+
+
+def _times(cell) -> dict:
+    return cell.metadata.get("papermill", {})
+
+
 def _drop_widgets(notebook) -> None:
     """Without a kernel a widget does nothing; GitHub shows no notebook whose state is incomplete."""
     notebook.metadata.pop("widgets", None)
     for cell in notebook.cells:
         if cell.cell_type == "code":
             cell.outputs = [output for output in cell.outputs if _WIDGET not in output.get("data", {})]
-
-
-def _last_started(copy: Path) -> str:
-    """The code of the cell that an executed copy ends at."""
-    cells = nbformat.read(copy, as_version=4).cells
-    started = [cell.source for cell in cells if cell.metadata.get("papermill", {}).get("start_time")]
-    return started[-1] if started else "none: the first has not begun."
 
 
 def _costs(notebook) -> list[tuple[float, str]]:
@@ -164,10 +150,44 @@ def _costs(notebook) -> list[tuple[float, str]]:
         if cell.cell_type == "markdown":
             headings = re.findall(r"^#+ (.+)$", cell.source, flags=re.M)
             heading = headings[-1] if headings else heading
-        elif seconds := cell.metadata.get("papermill", {}).get("duration"):
+        elif seconds := _times(cell).get("duration"):
             lines = [line for line in cell.source.splitlines() if line.strip() and not line.startswith("#")]
             costs.append((round(seconds, 1), f"{heading}: {lines[0][:60] if lines else ''}"))
     return costs
+
+
+def _summary(results: Sequence[Result]) -> str:
+    lines = ["| notebook | status | seconds | cell |", "| --- | --- | ---: | --- |"]
+    for result in results:
+        lines.append(f"| {result.name} | {result.status} | {result.seconds:.0f} | all |")
+        lines += [f"| {result.name} | | {seconds:.0f} | `{where}` |" for seconds, where in result.cells]
+    return "\n".join(lines) + "\n"
+
+
+def publish(executed: Path, target: Path) -> None:
+    """Put an executed copy in place of its source: outputs, and in the metadata the code they were made by."""
+    notebook = nbformat.read(executed, as_version=4)
+    own = notebook.metadata.get("mtlib", {}) | {"source_sha256": source_sha256(notebook)}
+    notebook.metadata = {
+        "kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"},
+        "language_info": {"name": "python"},
+        "mtlib": own,
+    }
+    for cell in notebook.cells:
+        cell.metadata = {name: cell.metadata[name] for name in _KEPT if cell.metadata.get(name)}
+        if "install" in tags_of(cell):
+            cell.source = with_address(cell.source)
+    nbformat.write(notebook, target)
+
+
+def with_address(install: str) -> str:
+    """The code of an install cell with the project's address, from [project.urls] of pyproject.toml, "" without one.
+
+    A cell without an address asks for it when it is run on Colab.
+    """
+    project = tomllib.loads((NOTEBOOK_DIR.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    address = project.get("urls", {}).get("Repository", "")
+    return re.sub(r'^repository = ".*?"', f'repository = "{address}"', install, flags=re.M)
 
 
 def source_sha256(notebook) -> str:
@@ -182,11 +202,3 @@ def source_sha256(notebook) -> str:
 
 def tags_of(cell) -> set[str]:
     return {*cell.metadata.get("tags", [])}
-
-
-def _summary(results: Sequence[Result]) -> str:
-    lines = ["| notebook | status | seconds | cell |", "| --- | --- | ---: | --- |"]
-    for result in results:
-        lines.append(f"| {result.name} | {result.status} | {result.seconds:.0f} | all |")
-        lines += [f"| {result.name} | | {seconds:.0f} | `{where}` |" for seconds, where in result.cells]
-    return "\n".join(lines) + "\n"

@@ -6,14 +6,11 @@ import nbformat
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 PARAMETERS = """\
-from typing import Optional
-
 n: int = 1  # a whole number
 rate: float = 0.1  # a share
 flag: bool = True  # yes or no
 name: str = "x"  # a word
-source: str = ""  # testbed, hub or a folder
-most: Optional[int] = 5  # a number or None"""
+csv: str = ""  # a file"""
 KERNEL = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
 
 

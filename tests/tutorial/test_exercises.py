@@ -1,5 +1,7 @@
 """Checks of exercises: silent, right, wrong, never raising; and folded outputs."""
 
+from types import SimpleNamespace
+
 import numpy
 import pytest
 import torch
@@ -25,9 +27,10 @@ def test_an_exercise_is_solved_by_its_last_check(capsys):
         assert solved(3) is right
 
 
-def test_untouched_is_silent(capsys):
-    assert printed(capsys, ..., 0.5) == ""
-    assert printed(capsys, (1, ...), lambda value: "wrong") == ""
+def test_untouched_is_no_answer(capsys):
+    for value in (..., (1, ...)):
+        said = printed(capsys, value, 0.5)
+        assert said.startswith("Exercise 3: `answer` is still `...`") and not verdicts(said)
 
 
 @pytest.mark.parametrize(
@@ -44,6 +47,8 @@ def test_untouched_is_silent(capsys):
         (float("nan"), 0.64, "Not yet. `answer` is nan; expected a number. Think."),
         (["a"], ["a"], "Right."),
         (["b"], ["a"], "Not yet. `answer` is ['b']; that is not it. Think."),
+        (["open", "no"], ("open", "no"), "Right."),
+        ("(B)", "b", "Right."),
     ],
 )
 def test_numbers_and_other_values(capsys, value, expected, said):
@@ -61,9 +66,12 @@ def test_a_function_says_what_is_wrong(capsys):
     )
 
 
-def test_a_variable_that_is_not_there(capsys):
+def test_a_cell_that_failed_or_was_not_run(capsys, monkeypatch):
+    said = "Exercise 3: Not yet. The cell above was not run, or it failed: mend it, and run both."
     check(3, "never_defined", 1)
-    assert "`never_defined` is not defined; run the cell above" in capsys.readouterr().out
+    assert capsys.readouterr().out.strip() == said
+    monkeypatch.setattr(exercises, "get_ipython", lambda: SimpleNamespace(last_execution_succeeded=False))
+    assert printed(capsys, 1, 1) == said, "what the variable holds is of before"
 
 
 def test_a_solution_and_its_check_agree():
@@ -93,7 +101,7 @@ def test_verdicts_are_read_from_what_was_printed(capsys):
 
 def test_output_is_folded(monkeypatch):
     shown = []
-    monkeypatch.setattr("IPython.display.display", shown.append)
+    monkeypatch.setattr(exercises, "display", shown.append)
     with folded("Two <lines>"):
         print("1 < 2")
     (html,) = shown

@@ -1,12 +1,10 @@
 """A notebook runs in the Python that runs the runner, and a kernel that dies says why."""
 
 import json
-import os
 import sys
 
 import nbformat
 import pytest
-from nbclient.exceptions import CellTimeoutError
 
 from mtlib.tutorial import kernel
 from mtlib.tutorial.kernel import KernelDied, execute
@@ -26,16 +24,9 @@ def test_another_python_under_the_name_python3_is_not_started(tmp_path, monkeypa
     assert printed.splitlines() == [sys.executable, kernel.mtlib.__file__, str(tmp_path / "out")]
 
 
-@pytest.mark.parametrize(
-    ("source", "reason"),
-    [
-        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "ended by SIGKILL, as happens where memory runs"),
-        ("import os; os._exit(3)", "ended with exit code 3$"),
-    ],
-)
-def test_why_a_kernel_died(tmp_path, source, reason):
-    with pytest.raises(KernelDied, match=reason):
-        execute(write(tmp_path, "01_one", source), tmp_path / "copy.ipynb", {})
+def test_why_a_kernel_died(tmp_path):
+    with pytest.raises(KernelDied, match=r"exit code -9 \(SIGKILL, as happens where memory runs out\)"):
+        execute(write(tmp_path, "01_one", "import os; os.kill(os.getpid(), 9)"), tmp_path / "copy.ipynb", {})
 
 
 def test_why_a_kernel_did_not_start(tmp_path, monkeypatch):
@@ -43,12 +34,3 @@ def test_why_a_kernel_did_not_start(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with pytest.raises(KernelDied, match=r"ended with exit code 1\nbroken installation"):
         execute(write(tmp_path, "01_one", "1"), tmp_path / "copy.ipynb", {})
-
-
-def test_a_cell_that_hangs_is_ended_with_its_kernel(tmp_path):
-    source = "import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(600)"
-    with pytest.raises(CellTimeoutError, match=r"time.sleep\(600\)"):
-        execute(write(tmp_path, "01_one", source), tmp_path / "copy.ipynb", {}, timeout_func=lambda cell: 3)
-    pid = int(nbformat.read(tmp_path / "copy.ipynb", as_version=4).cells[-1].outputs[0].text)
-    with pytest.raises(ProcessLookupError):
-        os.kill(pid, 0)

@@ -18,7 +18,7 @@ NOTEBOOKS = find()
 @pytest.fixture(scope="module")
 def out(tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("smoke")
-    results = run_notebooks(check_parameters(NOTEBOOKS, {"profile": "smoke"}), out, cell_minutes=20)
+    results = run_notebooks(check_parameters(NOTEBOOKS, {"profile": "smoke"}), out)
     for result in results:
         assert result.status == "ok", f"{result.name}: {result.error}"
     return out
