@@ -2,10 +2,11 @@
 
 import math
 import signal
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -39,7 +40,9 @@ def sweep(
     ] = None,
     source: Annotated[str | None, typer.Option(help="in place of the file's", show_default="the file's")] = None,
     model: Annotated[str | None, typer.Option(help="in place of the file's", show_default="the file's")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="only list the runs, and which are there")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="only list the runs, which are there and what the others may take")
+    ] = False,
 ) -> None:
     """Do every run of a grid that has no record yet.
 
@@ -51,7 +54,8 @@ def sweep(
     instead = {key: value for key, value in (("source", source), ("models", model)) if value is not None}
     store, runs = Store(out), sweep_file.identify(sweep_file.expand(file, **instead))
     if dry_run:
-        columns = _columns([run.config for run in runs]) | {"record": [_state(run, store) for run in runs]}
+        states = [_state(run, store) for run in runs]
+        columns = _columns([run.config for run in runs]) | {"record": states, "minutes": _minutes(runs, states)}
         print_table(f"{len(runs)} runs", columns, zip(*columns.values(), strict=True))
         return
     store.check_writable()  # before an engine starts anything
@@ -106,6 +110,21 @@ def _columns(configs: Sequence["RunConfig"]) -> dict[str, list]:
     ]
     models = [Path(config.model).name for config in configs]
     return {name: [of.get(name) for of in values] for name in names} | {"model": models}
+
+
+def _minutes(runs: Sequence["GridRun"], states: Sequence[str]) -> list[str]:
+    """What the training of runs to do takes if it goes as in the project's records of its task, method and model."""
+    from mtlib.runs.records import shipped_records
+
+    seconds = defaultdict(list)  # of training, for each example that is seen
+    for record in shipped_records().values():
+        kind = tuple(record["config"][name] for name in ("task", "method", "model"))
+        seconds[kind].append(record["cost"]["train_seconds"] / record["cost"]["examples_seen"])
+    per_run = [seconds.get((run.config.task, run.config.method, Path(run.config.model).name)) for run in runs]
+    return [
+        "" if state != "to do" else f"{run.examples * median(of_kind) / 60:.0f}" if of_kind else "?"
+        for run, state, of_kind in zip(runs, states, per_run, strict=True)
+    ]
 
 
 def _state(run: "GridRun", store: "Store") -> str:

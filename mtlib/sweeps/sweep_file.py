@@ -36,17 +36,25 @@ _NEEDED = ("tasks", "methods")
 
 @dataclass(frozen=True)
 class GridRun:
-    """A run of a sweep: its configuration, the name of its record, and whether that comes with the project."""
+    """A run of a sweep: its configuration, the name of its record, and whether that comes with the project.
+
+    `examples` are those that it trains on, each as often as it is seen.
+    """
 
     config: RunConfig
     file: str
     shipped: bool = False
+    examples: float = 0
 
 
 def identify(configs: Iterable[RunConfig]) -> list[GridRun]:
     """The runs with the names of their records, which depend on the data and the model's files."""
-    both = ((config, read_inputs(config)) for config in configs)
-    return [GridRun(config, of.record_path(Path()).name, of.shipped_record() is not None) for config, of in both]
+    runs = []
+    for config in configs:
+        inputs = read_inputs(config)
+        examples = config.epochs * len(inputs.datasets["train"])
+        runs.append(GridRun(config, inputs.record_path(Path()).name, inputs.shipped_record() is not None, examples))
+    return runs
 
 
 def expand(file: Path, **instead: str) -> list[RunConfig]:

@@ -1,6 +1,7 @@
 """`mtlib sweep`: the list of a dry run, progress, summary and exit code. Engines are tested elsewhere."""
 
 import json
+import re
 from concurrent.futures import Future
 from pathlib import Path
 
@@ -38,6 +39,8 @@ def test_a_dry_run_says_what_comes_with_the_project(tmp_path):
     text = "tasks: sentiment\nmethods: fine_tuning\nlearning_rate: 1e-4\nprecision: bf16\nseeds: 2"
     output = call("sweep", write(tmp_path, text), "--dry-run", "--out", tmp_path / "out")
     assert output.count("with mtlib") == 1 and output.count("to do") == 1
+    minutes = [re.search(r"to do\W+(\d+)\W*$", line) for line in output.splitlines()]
+    assert 1 <= int(next(filter(None, minutes))[1]) <= 60, "minutes, by the records of its method and model"
 
 
 def test_a_runs_file_is_its_record(testbed, model, tmp_path):  # noqa: F811
