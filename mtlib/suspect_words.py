@@ -82,13 +82,12 @@ def suspects(
             z = (p - p0) / sqrt(p0 * (1 - p0) / n)
             if z > threshold:
                 lines.append((word, where, n, label, p, p0, z))
-    names = ["word", "where", "rows", "label", "share", "base_rate", "z"]
-    table = pandas.DataFrame(lines, columns=names)
+    table = pandas.DataFrame(lines, columns=["word", "where", "rows", "label", "share", "base_rate", "z"])
     table = table.sort_values(["z", "word"], ascending=[False, True])[:top].reset_index(drop=True)
     table["example"], table["counterexample"] = _examples(rows, table, find)
-    feature = rows.features[label_column(rows.column_names)] if isinstance(rows, Dataset) else None
-    if isinstance(feature, ClassLabel):
-        table["label"] = [feature.int2str(int(label)) for label in table["label"]]
+    names = rows.features[label_column(rows.column_names)] if isinstance(rows, Dataset) else None
+    if isinstance(names, ClassLabel):
+        table["label"] = [names.int2str(int(label)) for label in table["label"]]
     table.attrs |= {"threshold": threshold, "tested": len(rows_of), "rows": labels.total()}
     return table
 
