@@ -39,6 +39,8 @@ SST2_WORDS = (1, 2, 3, 4, 5, 7, 9, 11, 14, 19, 27)
 SHAPES = {"bert-base": (12, 768, 30_522), "mini": (4, 384, 10_000)}  # layers, hidden size, vocabulary
 SIZES = ((16, 16), (32, 32), (32, 128))  # sequences of a batch, tokens of a sequence
 MODES: dict[str, dict] = {"graphs": {}, "eager": {"cuda_graphs": False}}  # ways of doing a step on a GPU
+# dense bf16 peak in TFLOP/s by part of the device's name, from the makers' data sheets
+_PEAK_TFLOPS = {"H200": 989.0, "H100": 989.0, "A100": 312.0, "L4": 121.0}
 _TRAINING = {
     "save_strategy": "no", "logging_strategy": "no", "disable_tqdm": True, "report_to": "none",
     "num_train_epochs": 1, "per_device_train_batch_size": 16, "seed": 0,
@@ -83,11 +85,12 @@ def throughput(shape: str = "bert-base", sizes: Sequence[tuple[int, int]] = SIZE
         steps: of each training; the first third warms up and does not count.
 
     Yields:
-        A row per size, mode and method.
+        A row per size, mode and method. `utilisation` is model FLOPs by the device's peak, None where that is unknown.
     """
     check_choice("shape", shape, SHAPES)
     quiet_libraries()
     gpu = torch.cuda.is_available()
+    peak = next((tf for name, tf in _PEAK_TFLOPS.items() if gpu and name in torch.cuda.get_device_name()), None)
     modes = MODES if gpu else {"eager": {}}
     methods, speeds = {"fine_tuning": FineTuning, "mask_tuning": MaskTuning}, {}
     for (batch_size, length), (mode, arguments), method in itertools.product(sizes, modes.items(), methods):
@@ -104,8 +107,20 @@ def throughput(shape: str = "bert-base", sizes: Sequence[tuple[int, int]] = SIZE
             "sequences_per_second": round(speeds[method], 1),
             "tokens_per_second": round(speeds[method] * length),
             "ratio_to_fine_tuning": round(speeds["fine_tuning"] / speeds[method], 2),
+            "utilisation": peak and round(model_flops(method, shape, length) * speeds[method] / (1e12 * peak), 3),
             "peak_memory_mb": round(torch.cuda.max_memory_allocated() / 2**20) if gpu else None,
         }  # fmt: skip
+
+
+def model_flops(method: str, shape: str, length: float) -> float:
+    """Floating-point operations of one example's forward and backward passes: "fine_tuning" or "mask_tuning".
+
+    6 per weight of the layers and token, and 12 x layers x hidden x length per token for the attention; Mask-tuning has
+    two such passes, and its head's vocabulary product at 5 % of the tokens. Other parts are small and left out.
+    """
+    layers, hidden, vocabulary = SHAPES[shape]
+    one_pass = (6 * 12 * layers * hidden**2 + 12 * layers * hidden * length) * length
+    return one_pass if method == "fine_tuning" else 2 * one_pass + 6 * vocabulary * hidden * 0.05 * length
 
 
 def phrases(n: int) -> Dataset:

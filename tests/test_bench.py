@@ -35,6 +35,13 @@ def test_throughput_counts_sequences(monkeypatch):
     assert rows[2]["tokens_per_second"] == pytest.approx(128 * rows[2]["sequences_per_second"], rel=0.01)
 
 
+def test_model_flops_by_hand():
+    # 12 layers x 12 x 768^2 weights, 6 operations each; attention 12 x 12 x 768 x length; per token
+    one_pass = (6 * 12 * 12 * 768**2 + 12 * 12 * 768 * 100) * 100
+    assert bench.model_flops("fine_tuning", "bert-base", 100) == one_pass
+    assert bench.model_flops("mask_tuning", "bert-base", 100) == 2 * one_pass + 6 * 30_522 * 768 * 5
+
+
 def call(*arguments):
     return CliRunner().invoke(cli.app, ["bench", *map(str, arguments)])
 
