@@ -167,11 +167,10 @@ def _summary(results: Sequence[Result]) -> str:
 def publish(executed: Path, target: Path) -> None:
     """Put an executed copy in place of its source: outputs, and in the metadata the code they were made by."""
     notebook = nbformat.read(executed, as_version=4)
-    own = notebook.metadata.get("mtlib", {}) | {"source_sha256": source_sha256(notebook)}
     notebook.metadata = {
         "kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"},
         "language_info": {"name": "python"},
-        "mtlib": own,
+        "mtlib": {"source_sha256": source_sha256(notebook)},
     }
     for cell in notebook.cells:
         cell.metadata = {name: cell.metadata[name] for name in _KEPT if cell.metadata.get(name)}

@@ -130,7 +130,7 @@ def test_publish_puts_the_outputs_into_the_source(folder, tmp_path):
     before.cells.insert(
         1, new_code_cell('repository = ""  # the address', metadata={"tags": ["install"], "cellView": "form", "own": 1})
     )
-    before.metadata["mtlib"] = {"learn": "all", "source_sha256": "old"}
+    before.metadata["mtlib"] = {"source_sha256": "old"}
     nbformat.write(before, path)
     (tmp_path / "pyproject.toml").write_text("[project]\nname = 'x'\n[project.urls]\nRepository = 'https://e.org/a'\n")
     executed = tmp_path / "executed.ipynb"
@@ -143,8 +143,8 @@ def test_publish_puts_the_outputs_into_the_source(folder, tmp_path):
     publish(executed, path)
     published = nbformat.read(path, as_version=4)
     nbformat.validate(published)
-    own = {"learn": "all", "source_sha256": source_sha256(before)}
-    assert published.metadata.mtlib == own and published.metadata.keys() == {"kernelspec", "language_info", "mtlib"}
+    assert published.metadata.mtlib == {"source_sha256": source_sha256(before)}
+    assert published.metadata.keys() == {"kernelspec", "language_info", "mtlib"}
     assert published.cells[-1].outputs[0].text == "2\n" and str(tmp_path) not in path.read_text()
     install = published.cells[1]
     assert install.metadata == {"tags": ["install"], "cellView": "form"}
