@@ -206,7 +206,8 @@ def predict(
     Args:
         plm: the model.
         texts: a list of texts, or of pairs of texts, or a dataset as `tokenise` takes it, whose labels are not read.
-        max_length: texts are cut to so many tokens, see `tokenise`.
+        max_length: texts are cut to so many tokens, see `tokenise`; by default to 128, or to more where the model was
+            trained on longer ones.
         batch_size: texts that go through the model together.
         bf16: compute in bf16, or in float32. None: in bf16 where the device has it. A few architectures (DeBERTa's
             first version, X-MOD) need False.
@@ -218,6 +219,8 @@ def predict(
         texts = Dataset.from_dict(columns or {"text": []})
     if isinstance(texts, Dataset):
         texts = texts.remove_columns([name for name in ("label", "labels") if name in texts.column_names])
+    if max_length is None and getattr(plm.config, "trained_length", 0) > DEFAULT_LENGTH:
+        max_length = plm.config.trained_length
     examples = tokenise(texts, plm.tokenizer, max_length)
     if len(examples):
         plm.check_inputs(examples["input_ids"], "the dataset")

@@ -120,6 +120,9 @@ class ObjectiveTrainer(Trainer):
         check_set("the training set", train, plm, objective, id2label, training=True)
         check_set("the evaluation set", self.eval_dataset, plm, objective, id2label)
         plm.config.id2label, plm.config.label2id = id2label, {name: number for number, name in id2label.items()}
+        if isinstance(train, Dataset):
+            lengths = map(len, train.with_format(None)["input_ids"])
+            plm.config.trained_length = max(lengths, default=0)  # `predict` reads as much
         torch.manual_seed(args.seed)  # the same parameters in a resumed run; Trainer seeds once more
         if train is not None or not objective.classifies:  # evaluating a classifier needs no bias network
             objective.build(plm, train)

@@ -13,6 +13,7 @@ from mtlib import encoding
 from mtlib.encoding import predict, tokenise
 from mtlib.errors import UserError
 from mtlib.objectives import FineTuning
+from mtlib.plm import SharedPLM
 from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer
 from tests.conftest import make_plm, tiny_bert_config
 
@@ -104,6 +105,20 @@ def test_lists_of_texts_are_predicted_and_answers_have_names(telling_plm, pair):
     telling_plm.config.id2label = {0: "negative", 1: "positive"}
     names = ["negative" if first >= second else "positive" for first, second in logits]
     assert predict(telling_plm, texts, names=True) == names and {*names} == {"negative", "positive"}
+
+
+def test_as_much_of_a_text_is_read_as_in_the_training(telling_plm, tmp_path, monkeypatch):
+    monkeypatch.setattr(encoding, "DEFAULT_LENGTH", 6)
+    arguments = ObjectiveArguments(
+        str(tmp_path / "run"), max_steps=1, learning_rate=0.0, use_cpu=True, disable_tqdm=True, save_strategy="no",
+    )  # fmt: skip
+    ObjectiveTrainer(
+        telling_plm, FineTuning(), arguments, tokenise(rows(8), telling_plm.tokenizer, max_length=9)
+    ).train()
+    telling_plm.save_pretrained(tmp_path / "saved")
+    again = SharedPLM.from_pretrained(tmp_path / "saved")
+    assert np.array_equal(predict(again, rows(8)), predict(again, rows(8), max_length=9))
+    assert not np.array_equal(predict(again, rows(8)), predict(again, rows(8), max_length=60))
 
 
 def test_precision_can_be_chosen(telling_plm, monkeypatch):
