@@ -106,7 +106,7 @@ def test_a_wrong_checksum(hub, fetch):
 def test_a_repository_that_is_gone_or_gated(hub, fetch, refusal, said):
     hub.refused["facebook/anli"] = refusal
     code, text = fetch("anli_r1")
-    assert code == 2 and "could not read facebook/anli" in text and said in text, text
+    assert code == 2 and "of facebook/anli" in text and said in text, text
     assert "give a folder as source. On the hub" in text and "anli_v1.0.zip" in text, "what to do"
 
 
