@@ -56,7 +56,8 @@ class ObjectiveArguments(TrainingArguments):
 
     def __post_init__(self):
         self.remove_unused_columns = False  # what the objective does not read, the collator leaves out
-        self.accelerator_config = self.accelerator_config or {"non_blocking": self.dataloader_pin_memory}
+        pinned = self.dataloader_pin_memory and torch.cuda.is_available() and not self.use_cpu
+        self.accelerator_config = self.accelerator_config or {"non_blocking": pinned}
         super().__post_init__()
 
 
