@@ -13,7 +13,12 @@ folder=$(cd "$folder" && pwd)
 python=$folder/venv/bin/python
 unset PYTHONPATH
 export HF_HUB_OFFLINE=1 PIP_DISABLE_PIP_VERSION_CHECK=1
-[ -n "${PIP_CONSTRAINT=$root/requirements.lock}" ] && export PIP_CONSTRAINT || unset PIP_CONSTRAINT
+if [ -n "${PIP_CONSTRAINT=$root/requirements.lock}" ]; then
+  cp "$PIP_CONSTRAINT" "$temporary/constraint.txt"  # pip splits the variable at blanks
+  export PIP_CONSTRAINT=$temporary/constraint.txt
+else
+  unset PIP_CONSTRAINT
+fi
 
 step() { echo "== $* (after $SECONDS s)"; }
 empty() { rm -rf "$folder/work" && mkdir "$folder/work" && cd "$folder/work"; }
