@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.utils.data import SequentialSampler
 from transformers import Trainer, TrainingArguments
+from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
 from mtlib.contexts import forked_random_state
@@ -265,6 +266,7 @@ class ObjectiveTrainer(Trainer):
             self.optimizer = optimizer_class(groups(), **options)
             if self.args.update == "alternating":
                 self.update = AlternatingUpdate(optimizer_class(groups(), **options))
+        _check_optimizer(self.optimizer, objective)
         return self.optimizer
 
     def _parameter_groups(self, learning_rate: float) -> list[dict]:
@@ -320,6 +322,9 @@ class ObjectiveTrainer(Trainer):
             torch.save(self.update.state_dict(), Path(output_dir, UPDATE_FILE))
 
     def _load_optimizer_and_scheduler(self, checkpoint):
+        sharded = self.is_deepspeed_enabled or self.is_fsdp_enabled  # they have files of their own
+        if checkpoint is not None and not sharded:
+            _check_whole(Path(checkpoint))  # else the stock method begins anew, and says nothing
         super()._load_optimizer_and_scheduler(checkpoint)
         if self.update is not None and checkpoint is not None:
             file, device = Path(checkpoint, UPDATE_FILE), self.args.device
@@ -399,14 +404,34 @@ def _check_arguments(objective: Objective, args: ObjectiveArguments, others: dic
     """`others` is what else the constructor was given, by name."""
     if args.should_save:
         make_writable(Path(args.output_dir))
+    alternating, optimizer = args.update == "alternating", (others.get("optimizers") or (None,))[0]
     for name, value, instead in (
         ("label_smoothing_factor", args.label_smoothing_factor, "FineTuning(label_smoothing=...)"),
+        ("neftune_noise_alpha", args.neftune_noise_alpha, "no value"),
         ("compute_loss_func", others.get("compute_loss_func"), "an Objective of your own"),
-        ("optimizers", others.get("optimizers", (None,))[0], "optimizer_cls_and_kwargs"),
+        ("optimizers, with update alternating,", alternating and optimizer is not None, "optimizer_cls_and_kwargs"),
         ("compute_metrics", not objective.classifies and others.get("compute_metrics"), "nothing, and read eval_loss"),
     ):
         if value:
             raise UserError(f"{name} does not work with {type(objective).__name__}; give {instead}.")
+
+
+def _check_optimizer(optimizer: torch.optim.Optimizer, objective: Objective) -> None:
+    """One that the user made may lack the parameters of the objective, which then would not train."""
+    held = {parameter for group in optimizer.param_groups for parameter in group["params"]}
+    if lacking := [name for name, p in objective.named_parameters() if p.requires_grad and p not in held]:
+        raise UserError(
+            f"the optimizer has no group with {', '.join(lacking)} of {type(objective).__name__}, which are made "
+            "with the trainer; leave `optimizers` out, or give `optimizer_cls_and_kwargs` instead."
+        )
+
+
+def _check_whole(checkpoint: Path) -> None:
+    if lacking := [name for name in (OPTIMIZER_NAME, SCHEDULER_NAME) if not (checkpoint / name).is_file()]:
+        raise UserError(
+            f"{checkpoint} has no {', '.join(lacking)}: it is torn, or holds a model alone. Resume from an earlier "
+            "checkpoint (move this one away), or train in a new folder."
+        )
 
 
 def check_set(

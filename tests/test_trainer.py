@@ -212,6 +212,9 @@ def test_masked_lm_objective_learns_and_is_evaluated_alike_each_time(tmp_path):
     assert len({trainer.evaluate(examples(5).remove_columns("labels"))["eval_loss"] for _ in range(3)}) == 1
 
 
+SGD = torch.optim.SGD([torch.zeros(1)])
+
+
 @pytest.mark.parametrize(
     ("changes", "others", "message"),
     [
@@ -219,12 +222,33 @@ def test_masked_lm_objective_learns_and_is_evaluated_alike_each_time(tmp_path):
         ({"update": "alternating", "gradient_accumulation_steps": 2}, {}, "needs gradient_accumulation_steps=1"),
         ({"label_smoothing_factor": 0.1}, {}, r"label_smoothing_factor does not work .* FineTuning\(label_smoothing"),
         ({}, {"compute_loss_func": print}, "compute_loss_func does not work"),
-        ({}, {"optimizers": (torch.optim.SGD([torch.zeros(1)]), None)}, "optimizers .* give optimizer_cls_and_kwargs"),
+        ({"neftune_noise_alpha": 5.0}, {}, "neftune_noise_alpha does not work"),
+        ({"update": "alternating"}, {"optimizers": (SGD, None)}, "optimizers.* give optimizer_cls_and_kwargs"),
     ],
 )
 def test_arguments_that_do_not_work(tmp_path, changes, others, message):
     with pytest.raises(UserError, match=message):
         ObjectiveTrainer(make_plm(), MaskTuning(), arguments(tmp_path, **changes), examples(8), **others)
+
+
+def test_an_optimizer_of_ones_own_has_all_parameters(tmp_path):
+    plm = make_plm()
+    optimizer = torch.optim.SGD(plm.parameters(), lr=0.1)
+    trainer = ObjectiveTrainer(plm, FineTuning(), arguments(tmp_path), examples(8), optimizers=(optimizer, None))
+    assert trainer.create_optimizer() is optimizer
+    objective = FineTuning()
+    objective.gate = torch.nn.Parameter(torch.ones(()))
+    trainer = ObjectiveTrainer(plm, objective, arguments(tmp_path), examples(8), optimizers=(optimizer, None))
+    with pytest.raises(UserError, match="no group with gate of FineTuning"):
+        trainer.create_optimizer()
+
+
+def test_resuming_from_a_torn_checkpoint(tmp_path):
+    """Without its state the optimiser would begin anew, silently."""
+    train(tmp_path, FineTuning(), max_steps=2, save_strategy="steps", save_steps=1)
+    (tmp_path / "checkpoint-1" / "optimizer.pt").unlink()
+    with pytest.raises(UserError, match=r"checkpoint-1 has no optimizer\.pt: it is torn, or holds a model alone"):
+        train(tmp_path, FineTuning(), resume=f"{tmp_path}/checkpoint-1")
 
 
 def test_scores_of_an_objective_that_does_not_classify(tmp_path):
