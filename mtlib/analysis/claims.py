@@ -82,5 +82,10 @@ def _judged(
 
 
 def _scores(comparison: str, arm: str, name: str, measure: str) -> pandas.Series:
-    scores = comparisons.load(comparison).frame()
+    scores = _frame(comparison)
     return scores[(scores["arm"] == arm) & (scores["set"] == name)].set_index("seed")[measure or "accuracy"]
+
+
+@cache
+def _frame(comparison: str) -> pandas.DataFrame:
+    return comparisons.load(comparison).frame()

@@ -45,7 +45,7 @@ class Comparison(BaseModel):
     records: tuple[str, ...] = Field(description="names of files in data/results, or paths of files and folders")
     where: dict = Field({}, description="what all runs have; a list: one of these values; an arm may say otherwise")
     arms: dict[str, dict] = Field(description="name and settings of each arm")
-    base: str | None = Field(None, description="the arm that the others are compared with")
+    base: str | None = Field(None, description="the arm that every other one is compared with")
     changes: dict[str, tuple[str, str]] = Field({}, description="other pairs: what changes, then [with it, without it]")
     tuned: tuple[str, ...] = Field((), description="settings of which the best value counts: on dev data, first seed")
     by: tuple[str, ...] = Field((), description="settings of which every value has a row")

@@ -41,7 +41,7 @@ def sweep(
     source: Annotated[str | None, typer.Option(help="in place of the file's", show_default="the file's")] = None,
     model: Annotated[str | None, typer.Option(help="in place of the file's", show_default="the file's")] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="only list the runs, which are there and what the others may take")
+        bool, typer.Option("--dry-run", help="only list the runs, and how many minutes those to do may take")
     ] = False,
 ) -> None:
     """Do every run of a grid that has no record yet.
