@@ -135,6 +135,7 @@ def train(
     test: Annotated[list[Path] | None, typer.Option(help="rows to score on, repeatable")] = None,
     method: Annotated[str, typer.Option(help="any of `mtlib run`; fine_tuning trains that alone")] = "mask_tuning",
     setting: Annotated[list[str] | None, typer.Option("--set", help="of the method, as alpha=0.3; repeatable")] = None,
+    alone: Annotated[bool, typer.Option("--alone", help="the method without fine-tuning beside it")] = False,
     **training,
 ) -> None:
     """Train on your own data with words masked, beside fine-tuning, and score both where the words mislead.
@@ -159,7 +160,7 @@ def train(
     result = debias(
         rows, read_words(mask_words) if mask_words else (), out=out, tests=tests, method=method,
         dev=read(dev) if dev else None, settings=named_values(setting or [], "--set", "alpha=0.3"),
-        report=print_line, **training,
+        alone=alone, report=print_line, **training,
     )  # fmt: skip
     scores = [
         [line.set, line.rows, line.n, line.arm, *(_with_interval(line, name) for name in ("accuracy", "macro_f1"))]

@@ -4,6 +4,7 @@ import json
 import random
 
 import numpy as np
+import pandas
 import pytest
 import torch
 from datasets import ClassLabel, Dataset
@@ -59,7 +60,8 @@ def test_table_model_words_and_card(model, tmp_path):  # noqa: F811
     assert "masked in training: Film, nowhere, plot." in card and "| new | conflicting |" in card
     chosen = json.loads(card.split("```json\n")[1].split("```")[0])
     assert chosen["settings"] == {"alpha": 0.3} and chosen["seed"] == 3
-    assert sorted(path.name for path in (tmp_path / "m").glob("*.csv")) == ["words.csv"]
+    assert sorted(path.name for path in (tmp_path / "m").glob("*.csv")) == ["scores.csv", "words.csv"]
+    pandas.testing.assert_frame_equal(pandas.read_csv(tmp_path / "m" / "scores.csv"), result.table)
     assert not (tmp_path / "m" / ".work").exists()
     assert any("kept for it" in line for line in told)
     assert any("2 of 3 words to mask predict a label" in line for line in told)
@@ -120,8 +122,13 @@ def test_any_method_and_balanced_classes(model, tmp_path):  # noqa: F811
     for method, words in (("perturb_first", ["film"]), ("bias_product", ())):
         result = debias(rows(60), words, out=tmp_path / method, method=method, **short(model))
         assert {*result.table.arm} == {"fine_tuning", method}
-    alone = debias(rows(60), out=tmp_path / "a", method="fine_tuning", **short(model, class_weights="balanced"))
-    assert {*alone.table.arm} == {"fine_tuning"} and "class_weights" in (tmp_path / "a" / "README.md").read_text()
+    for method in ("fine_tuning", "deleted"):
+        alone = debias(rows(60), ["film"], out=tmp_path / method, method=method, alone=True, **short(model))
+        assert alone.table[["rows", "arm"]].values.tolist() == [
+            [part, method] for part in ("all", "agreeing", "conflicting")
+        ]
+    debias(rows(60), out=tmp_path / "a", method="fine_tuning", **short(model, class_weights="balanced"))
+    assert "class_weights" in (tmp_path / "a" / "README.md").read_text()
 
 
 def test_pairs(model, tmp_path):  # noqa: F811
