@@ -9,9 +9,11 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import torch
 from datasets import Dataset
+from torch.utils.data import DataLoader
 from transformers import (
     AutoModelForMaskedLM,
     AutoModelForSequenceClassification,
@@ -24,9 +26,9 @@ from transformers import (
     set_seed,
 )
 
-from mtlib.contexts import precision
+from mtlib.contexts import precision, precision_name
 from mtlib.data.sources import load
-from mtlib.encoding import tokenise
+from mtlib.encoding import Collator, tokenise
 from mtlib.objectives import FineTuning, MaskTuning, Objective
 from mtlib.paths import MINI_MODEL_DIR
 from mtlib.plm import SharedPLM
@@ -38,7 +40,6 @@ from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer
 SST2_WORDS = (1, 2, 3, 4, 5, 7, 9, 11, 14, 19, 27)
 SHAPES = {"bert-base": (12, 768, 30_522), "mini": (4, 384, 10_000)}  # layers, hidden size, vocabulary
 SIZES = ((16, 16), (32, 32), (32, 128))  # sequences of a batch, tokens of a sequence
-MODES: dict[str, dict] = {"graphs": {}, "eager": {"cuda_graphs": False}}  # ways of doing a step on a GPU
 # dense bf16 peak in TFLOP/s by part of the device's name, from the makers' data sheets
 _PEAK_TFLOPS = {"H200": 989.0, "H100": 989.0, "A100": 312.0, "L4": 121.0}
 _TRAINING = {
@@ -85,20 +86,21 @@ def throughput(shape: str = "bert-base", sizes: Sequence[tuple[int, int]] = SIZE
         steps: of each training; the first third warms up and does not count.
 
     Yields:
-        A row per size, mode and method. `utilisation` is model FLOPs by the device's peak, None where that is unknown.
+        A row per size, method and mode: of `MODES`, "graphs" on a GPU alone, "stock" for fine-tuning alone.
+        `utilisation` is model FLOPs by the device's peak, None where that is unknown.
     """
     check_choice("shape", shape, SHAPES)
     quiet_libraries()
     gpu = torch.cuda.is_available()
     peak = next((tf for name, tf in _PEAK_TFLOPS.items() if gpu and name in torch.cuda.get_device_name()), None)
-    modes = MODES if gpu else {"eager": {}}
     methods, speeds = {"fine_tuning": FineTuning, "mask_tuning": MaskTuning}, {}
-    for (batch_size, length), (mode, arguments), method in itertools.product(sizes, modes.items(), methods):
+    for (batch_size, length), mode, method in itertools.product(sizes, MODES, methods):
+        if (mode == "graphs" and not gpu) or (mode == "stock" and method != "fine_tuning"):
+            continue
         if gpu:
             torch.cuda.reset_peak_memory_stats()
         plm, examples = _random_plm(*SHAPES[shape]), _random_examples(batch_size * steps, length)
-        arguments = arguments | {"per_device_train_batch_size": batch_size}
-        seconds = _step_seconds(plm, methods[method](), examples, **arguments)
+        seconds = MODES[mode](plm, methods[method](), examples, per_device_train_batch_size=batch_size)
         speeds[method] = batch_size / statistics.median(seconds[steps // 3 :])  # one hiccup must not count
         yield {
             "size": f"{batch_size} x {length}",
@@ -205,16 +207,68 @@ def _trainer(plm: SharedPLM, objective: Objective, examples: Dataset, folder: st
 
 def _step_seconds(plm: SharedPLM, objective: Objective, examples: Dataset, **settings) -> list[float]:
     """Of each step of a training but the last, from its start to the next one's, the device's queue emptied."""
+    with tempfile.TemporaryDirectory() as folder:
+        return _timed(_trainer(plm, objective, examples, folder, **settings))
+
+
+def _stock_step_seconds(plm: SharedPLM, objective: Objective, examples: Dataset, **settings) -> list[float]:
+    """The same of transformers' own Trainer, compiled where there is a GPU."""
+    with tempfile.TemporaryDirectory() as folder:
+        compiled = {"torch_compile": torch.cuda.is_available()}
+        arguments = TrainingArguments(folder, **_TRAINING | precision() | compiled | settings)
+        trainer = Trainer(plm.classifier, arguments, train_dataset=examples.remove_columns("length"))
+        trainer.remove_callback(PrinterCallback)
+        return _timed(trainer)
+
+
+def _loop_step_seconds(
+    plm: SharedPLM, objective: Objective, examples: Dataset, per_device_train_batch_size: int
+) -> list[float]:
+    """The same of a plain PyTorch loop."""
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    plm.to(device).train()
+    collate = Collator(plm.tokenizer, objective.columns)
+    batches = DataLoader(examples, per_device_train_batch_size, collate_fn=collate, pin_memory=device.type == "cuda")
+    optimizer = torch.optim.AdamW(plm.parameters(), fused=True)
+    half = torch.float16 if precision()["fp16"] else torch.bfloat16
+    scaler = torch.amp.GradScaler(device.type, enabled=precision()["fp16"])
+    starts = []
+    for batch in batches:
+        starts.append(_now())
+        batch = {name: tensor.to(device, non_blocking=True) for name, tensor in batch.items()}
+        with torch.autocast(device.type, half, enabled=precision_name() != "float32"):
+            loss = plm(objective, batch).loss
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        torch.nn.utils.clip_grad_norm_(plm.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+    return _differences(starts)
+
+
+# ways of doing a step
+MODES: dict[str, Callable[..., list[float]]] = {
+    "graphs": _step_seconds,
+    "eager": partial(_step_seconds, cuda_graphs=False),
+    "loop": _loop_step_seconds,
+    "stock": _stock_step_seconds,
+}
+
+
+def _timed(trainer: Trainer) -> list[float]:
     starts = []
 
     class Clock(TrainerCallback):
         def on_step_begin(self, args, state, control, **kwargs):
             starts.append(_now())
 
-    with tempfile.TemporaryDirectory() as folder:
-        trainer = _trainer(plm, objective, examples, folder, **settings)
-        trainer.add_callback(Clock())
-        trainer.train()
+    trainer.add_callback(Clock())
+    trainer.train()
+    return _differences(starts)
+
+
+def _differences(starts: Sequence[float]) -> list[float]:
     return [later - sooner for sooner, later in itertools.pairwise(starts)]
 
 

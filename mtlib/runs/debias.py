@@ -84,8 +84,8 @@ def debias(
         print(result.table)
 
     The method's model is saved in `out`, a folder that transformers reads, with the words (`words.csv`), the table
-    (`scores.csv`) and a card (`README.md`). The checkpoint with the best accuracy on `dev` is taken. A call that was cut off is resumed by the
-    same call.
+    (`scores.csv`) and a card (`README.md`). The checkpoint with the best accuracy on `dev` is taken. A call that was
+    cut off is resumed by the same call.
 
     Args:
         train: rows with `text` (and `text_pair`) and `label`.
