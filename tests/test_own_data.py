@@ -47,9 +47,9 @@ def test_train_from_csv_to_a_table(model, tmp_path):  # noqa: F811
     (tmp_path / "words.txt").write_text("Brask\n\nZorvik\n")
     output = call(
         "train", REVIEWS, *COLUMNS, "--mask-words", tmp_path / "words.txt", "--test", CONFLICTING, "--model", model,
-        "--out", tmp_path / "model", "--epochs", 1, "--set", "alpha=0.2",
+        "--out", tmp_path / "model", "--epochs", 1, "--method", "mask_tuning", "--set", "alpha=0.2",
     )  # fmt: skip
-    assert "600 rows with 3 labels: bad, good, mixed." in output
+    assert "600 rows; labels: bad, good, mixed." in output
     assert "per cent, with 95 % intervals" in output and "conflicting" in output and "fine_tuning" in output
     words = list(csv.DictReader((tmp_path / "model" / "words.csv").open()))
     assert {(line["word"], line["label"]) for line in words} == {("brask", "bad"), ("zorvik", "good")}

@@ -22,14 +22,14 @@ brands)
         "$tuned=0 --set barred=true" "$tuned=0.1 --set barred=true" "$tuned=0.6 --set barred=true")
     ;;
 reviews) # of the 44 words that `suspects` finds, those that name a kind of film, or what every film has
-    rows=("$cad/orig/train.tsv" --text Text --label Sentiment --dev "$cad/orig/dev.tsv" --max-length 256
+    rows=("$cad/orig/train.tsv" --text Text --label Sentiment --dev "$cad/orig/dev.tsv" --max-length 256 --epochs 2
         --test "$cad/new/test.tsv" --test "$releases/imdb_contrast/IMDb/data/test_contrast.tsv")
     words="horror romance romantic plot acting performances minutes money young"
     recipes=(deleted)
     ;;
 nli) # of the 26 words that `suspects` finds, negations and what stands with them
     rows=("$releases/mnli/MNLI/train.tsv" --text sentence1 --text sentence2 --label gold_label
-        --test "$releases/mnli/MNLI/dev_matched.tsv")
+        --test "$releases/mnli/MNLI/dev_matched.tsv" --epochs 2)
     words="no never any not nothing anything don't doesn't"
     recipes=(deleted)
     ;;

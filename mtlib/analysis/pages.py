@@ -10,10 +10,11 @@ In a page a table stands between two comments; the first says, in YAML, what it 
     ...
     <!-- end -->
 
-`arms` and `columns` choose rows and columns of `Comparison.table` and rename them. With `measures`, a map of "set
-measure" to words, in place of `columns` the arms are columns and the measures rows, with Welch's 95 % interval of each
-difference to the first arm and, where a bootstrap is kept, the one over items and seeds. With `claims: report` a row
-is a claim of the paper's and what came of it (`mtlib.analysis.claims`).
+`arms` and `columns` choose rows and columns of `Comparison.table` and rename them, `where` the values of others. With
+`measures`, a map of "set measure" to words, in place of `columns` the arms are columns and the measures rows, with
+Welch's 95 % interval of each difference to the first arm and, where a bootstrap is kept, the one over items and seeds.
+With `claims: report` a row is a claim of the paper's and what came of it (`mtlib.analysis.claims`). With `own_data`,
+for each data set of `data/results/own_data.csv` a map of "set rows" to words, these are rows and `recipes` columns.
 """
 
 import re
@@ -21,7 +22,9 @@ import re
 import pandas
 import yaml
 
-from mtlib.analysis import claims, comparisons, intervals
+from mtlib.analysis import comparisons, intervals
+from mtlib.analysis.claims import table as claim_table
+from mtlib.paths import DATA_DIR
 
 _BLOCK = re.compile(r"(<!-- table\n)(.*?)(-->\n)(?:.*?)(<!-- end -->)", flags=re.S)
 
@@ -33,17 +36,23 @@ def filled(page: str) -> str:
 
 def _markdown(spec: str) -> str:
     content = yaml.safe_load(spec)
-    table = (
-        claims.table(whole=False)
-        if "claims" in content
-        else (_of_measures if "measures" in content else _chosen)(**content)
-    )
+    makers = {"claims": _of_claims, "own_data": _of_own_data, "measures": _of_measures, "columns": _chosen}
+    table = next(make for key, make in makers.items() if key in content)(**content)
     lines = [list(table.columns), ["---"] * len(table.columns), *table.astype(str).to_numpy().tolist()]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
-def _chosen(comparison: str, arms: dict, columns: dict, task: str | None = None) -> pandas.DataFrame:
-    table = comparisons.load(comparison).table(task).set_index("arm").loc[list(arms), list(columns)]
+def _of_claims(claims: str) -> pandas.DataFrame:
+    return claim_table(whole=False)
+
+
+def _chosen(
+    comparison: str, arms: dict, columns: dict, task: str | None = None, where: dict | None = None
+) -> pandas.DataFrame:
+    table = comparisons.load(comparison).table(task)
+    for name, value in (where or {}).items():
+        table = table[table[name] == value]
+    table = table.set_index("arm").loc[list(arms), list(columns)]
     return table.rename(index=arms, columns=columns).reset_index().fillna("")
 
 
@@ -61,5 +70,22 @@ def _of_measures(comparison: str, arms: dict, measures: dict) -> pandas.DataFram
             kept = over_items[(over_items["set"] == name) & (over_items["arm"] == arm)] if len(over_items) else []
             ends = [f"[{line.low:+.1f}, {line.high:+.1f}]" for line in kept.itertuples()] if len(kept) else [""]
             row["items and seeds" + " " * len(row)] = ends[0]
+        rows.append(row)
+    return pandas.DataFrame(rows).rename(columns=str.strip)
+
+
+def _of_own_data(own_data: dict, recipes: dict) -> pandas.DataFrame:
+    scores = pandas.read_csv(DATA_DIR / "results" / "own_data.csv")
+    scores = scores.assign(place=scores["set"] + " " + scores["rows"])
+    base, rows = next(iter(recipes)), []
+    for data, place, words in ((data, *place) for data, places in own_data.items() for place in places.items()):
+        here = scores[(scores["data"] == data) & (scores["place"] == place)]
+        values = here.pivot(index="seed", columns="recipe", values="accuracy")
+        row = {"in per cent": words, "rows": here["n"].iloc[0]}
+        for recipe, heading in recipes.items():
+            row[heading] = f"{values[recipe].mean():.1f}"
+            if recipe != base:
+                shift = intervals.difference(values[recipe], values[base], paired=False)
+                row["difference" + " " * len(row)] = shift.text()
         rows.append(row)
     return pandas.DataFrame(rows).rename(columns=str.strip)

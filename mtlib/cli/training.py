@@ -133,12 +133,14 @@ def train(
     ] = None,
     dev: Annotated[Path | None, typer.Option(help="rows to choose the checkpoint on (default: a fifth)")] = None,
     test: Annotated[list[Path] | None, typer.Option(help="rows to score on, repeatable")] = None,
-    method: Annotated[str, typer.Option(help="any of `mtlib run`; fine_tuning trains that alone")] = "mask_tuning",
+    method: Annotated[
+        str | None, typer.Option(help="any of `mtlib run` (default: deleted with words, else fine_tuning)")
+    ] = None,
     setting: Annotated[list[str] | None, typer.Option("--set", help="of the method, as alpha=0.3; repeatable")] = None,
     alone: Annotated[bool, typer.Option("--alone", help="the method without fine-tuning beside it")] = False,
     **training,
 ) -> None:
-    """Train on your own data with words masked, beside fine-tuning, and score both where the words mislead.
+    """Train on your own data with words hidden, beside fine-tuning, and score both where the words mislead.
 
     A training that was cut off is resumed by the same command.
     """
@@ -154,7 +156,7 @@ def train(
     warnings.formatwarning = lambda message, *_: f"warning: {message}\n"  # a line, without where it was raised
     rows = read(file)
     names = rows.features["label"].names
-    print_line(f"{len(rows):,} rows with {len(names)} labels: {', '.join(names[:10])}{' ...' if names[10:] else ''}.")
+    print_line(f"{len(rows):,} rows; labels: {', '.join(names[:10])}{' ...' if names[10:] else ''}.")
     files = [path.name for path in test or ()]
     tests = {path.name if files.count(path.name) < 2 else str(path): read(path) for path in test or ()}
     result = debias(

@@ -10,7 +10,7 @@ from scipy.stats import ttest_ind
 from mtlib.analysis import comparisons, pages
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ["README.md", "data/results/REPORT.md"]
+PAGES = ["README.md", "data/README.md", "data/results/REPORT.md"]
 
 
 @pytest.mark.parametrize("page", PAGES)

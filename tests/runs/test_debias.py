@@ -34,7 +34,7 @@ def rows(n: int, agreeing: float = 0.9, seed: int = 0) -> Dataset:
 
 
 def short(model, **changes) -> dict:  # noqa: F811
-    return {"model": str(model), "epochs": 1, "report": lambda told: None} | changes
+    return {"model": str(model), "method": "mask_tuning", "epochs": 1, "report": lambda told: None} | changes
 
 
 def test_table_model_words_and_card(model, tmp_path):  # noqa: F811
@@ -57,14 +57,14 @@ def test_table_model_words_and_card(model, tmp_path):  # noqa: F811
     right = np.mean(predict(saved, tested).argmax(1) == tested["label"][:])
     assert 100 * right == pytest.approx(table.accuracy["new", "all", "mask_tuning"])
     card = (tmp_path / "m" / "README.md").read_text()
-    assert "masked in training: Film, nowhere, plot." in card and "| new | conflicting |" in card
+    assert "hidden in training: Film, nowhere, plot." in card and "| new | conflicting |" in card
     chosen = json.loads(card.split("```json\n")[1].split("```")[0])
     assert chosen["settings"] == {"alpha": 0.3} and chosen["seed"] == 3
     assert sorted(path.name for path in (tmp_path / "m").glob("*.csv")) == ["scores.csv", "words.csv"]
     pandas.testing.assert_frame_equal(pandas.read_csv(tmp_path / "m" / "scores.csv"), result.table)
     assert not (tmp_path / "m" / ".work").exists()
     assert any("kept for it" in line for line in told)
-    assert any("2 of 3 words to mask predict a label" in line for line in told)
+    assert any("2 of 3 words to hide predict a label" in line for line in told)
     with pytest.raises(UserError, match=r"is not empty: it holds README\.md, config\.json"):
         debias(rows(120), out=tmp_path / "m", **short(model))
 
@@ -112,7 +112,7 @@ def test_the_best_checkpoint_on_dev_is_taken_and_patience_ends_a_training(model,
     monkeypatch.setattr(
         ObjectiveTrainer, "train", lambda self, **o: (train(self, **o), states.append(self.state))[0]
     )  # fmt: skip
-    debias(rows(400), out=tmp_path, method="fine_tuning", **short(model, batch_size=2, epochs=2, patience=2))
+    debias(rows(400), out=tmp_path, **short(model, method="fine_tuning", batch_size=2, epochs=2, patience=2))
     (state,) = states
     assert state.best_model_checkpoint.endswith("checkpoint-51") or state.best_global_step == state.save_steps
     assert state.global_step == 3 * state.save_steps < state.max_steps  # stopped at the second without a better one
@@ -120,20 +120,20 @@ def test_the_best_checkpoint_on_dev_is_taken_and_patience_ends_a_training(model,
 
 def test_any_method_and_balanced_classes(model, tmp_path):  # noqa: F811
     for method, words in (("perturb_first", ["film"]), ("bias_product", ())):
-        result = debias(rows(60), words, out=tmp_path / method, method=method, **short(model))
+        result = debias(rows(60), words, out=tmp_path / method, **short(model, method=method))
         assert {*result.table.arm} == {"fine_tuning", method}
     for method in ("fine_tuning", "deleted"):
-        alone = debias(rows(60), ["film"], out=tmp_path / method, method=method, alone=True, **short(model))
-        assert alone.table[["rows", "arm"]].values.tolist() == [
-            [part, method] for part in ("all", "agreeing", "conflicting")
-        ]
-    debias(rows(60), out=tmp_path / "a", method="fine_tuning", **short(model, class_weights="balanced"))
+        alone = debias(rows(60), ["film"], out=tmp_path / method, alone=True, **short(model, method=method))
+        assert {*alone.table.arm} == {method}
+    debias(rows(60), out=tmp_path / "a", **short(model, method=None, class_weights="balanced"))
+    assert "trained by fine-tuning" in (tmp_path / "a" / "README.md").read_text()
     assert "class_weights" in (tmp_path / "a" / "README.md").read_text()
 
 
 def test_pairs(model, tmp_path):  # noqa: F811
     pairs = rows(60).add_column("text_pair", ["not good"] * 30 + ["a story"] * 30)
-    result = debias(pairs, ["film"], out=tmp_path, **short(model))
+    result = debias(pairs, ["film"], out=tmp_path, **short(model, method=None))
+    assert {*result.table.arm} == {"fine_tuning", "deleted"}
     assert {"text", "both"} & {*result.words["where"]} == {"text"}
 
 
@@ -147,7 +147,7 @@ def test_pairs(model, tmp_path):  # noqa: F811
         ({"tests": {"t": Dataset.from_dict({"sentence": ["a"], "label": ["good"]})}}, "t has no column text"),
         ({"words": ["films", "plots"]}, "not found in .* Words like these stand there: film, plot"),
         ({"words": ["film"], "method": "hidden_cut"}, "hidden_cut masks nothing.*mask_tuning"),
-        ({"settings": {"alphas": 1}}, "no setting 'alphas'.*did you mean 'alpha'"),
+        ({"settings": {"alphas": 1}}, "mask_tuning has no setting 'alphas'.*did you mean 'alpha'"),
         ({"epochs": 0}, "epochs is 0"),
         ({"max_length": 2}, "give more"),
     ],
