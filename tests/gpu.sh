@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# All checks that need a GPU, in one call of some five minutes: bash tests/gpu.sh [SECONDS]. Results go to $OUT, or to
+# All checks that need a GPU, in one call of a few minutes: bash tests/gpu.sh [SECONDS]. Results go to $OUT, or to
 # build/gpu. With MODEL (a base-sized masked LM) and SOURCE (the original releases) in the environment, the decisive
 # experiment goes on for what is left of SECONDS (540 by default): no run is begun that could not end.
 set -uo pipefail
