@@ -46,7 +46,7 @@ for seed in 0 1 2 3 4; do
     done
 done
 {
-    echo "data,recipe,seed,set,rows,n,arm,accuracy,accuracy_low,accuracy_high,macro_f1,macro_f1_low,macro_f1_high"
+    echo "data,recipe,seed,set,rows,arm,n,accuracy,accuracy_low,accuracy_high,macro_f1,macro_f1_low,macro_f1_high"
     for scores in "$folder/$name"/*/scores.csv; do
         sed "1d; s/^/$name,$(basename "$(dirname "$scores")"),/" "$scores"
     done
