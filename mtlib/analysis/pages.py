@@ -58,34 +58,34 @@ def _chosen(
 
 def _of_measures(comparison: str, arms: dict, measures: dict) -> pandas.DataFrame:
     compared, rows = comparisons.load(comparison), []
-    scores, (base, *others) = compared.frame(), arms
+    scores = compared.frame()
     for place, words in measures.items():
         name, measure = place.split()
         values = scores[scores["set"] == name].pivot(index="seed", columns="arm", values=measure)
-        row = {"in per cent": words, arms[base]: f"{values[base].mean():.1f}"}
-        over_items = compared.bootstrap(measure) if measure in ("accuracy", "both") else pandas.DataFrame()
-        for arm in others:
-            row[arms[arm]] = f"{values[arm].mean():.1f}"
-            row["difference" + " " * len(row)] = intervals.difference(values[arm], values[base], paired=False).text()
-            kept = over_items[(over_items["set"] == name) & (over_items["arm"] == arm)] if len(over_items) else []
-            ends = [f"[{line.low:+.1f}, {line.high:+.1f}]" for line in kept.itertuples()] if len(kept) else [""]
-            row["items and seeds" + " " * len(row)] = ends[0]
-        rows.append(row)
+        kept = compared.bootstrap(measure) if measure in ("accuracy", "both") else pandas.DataFrame({"set": []})
+        kept = kept[kept["set"] == name]
+        ends = {line.arm: f"[{line.low:+.1f}, {line.high:+.1f}]" for line in kept.itertuples()}
+        rows.append({"in per cent": words} | _against_first(values, arms, ends))
     return pandas.DataFrame(rows).rename(columns=str.strip)
 
 
 def _of_own_data(own_data: dict, recipes: dict) -> pandas.DataFrame:
-    scores = pandas.read_csv(DATA_DIR / "results" / "own_data.csv")
+    scores, rows = pandas.read_csv(DATA_DIR / "results" / "own_data.csv"), []
     scores = scores.assign(place=scores["set"] + " " + scores["rows"])
-    base, rows = next(iter(recipes)), []
     for data, place, words in ((data, *place) for data, places in own_data.items() for place in places.items()):
         here = scores[(scores["data"] == data) & (scores["place"] == place)]
         values = here.pivot(index="seed", columns="recipe", values="accuracy")
-        row = {"in per cent": words, "rows": here["n"].iloc[0]}
-        for recipe, heading in recipes.items():
-            row[heading] = f"{values[recipe].mean():.1f}"
-            if recipe != base:
-                shift = intervals.difference(values[recipe], values[base], paired=False)
-                row["difference" + " " * len(row)] = shift.text()
-        rows.append(row)
+        rows.append({"in per cent": words, "rows": here["n"].iloc[0]} | _against_first(values, recipes))
     return pandas.DataFrame(rows).rename(columns=str.strip)
+
+
+def _against_first(values: pandas.DataFrame, arms: dict, ends: dict | None = None) -> dict[str, str]:
+    """Cells: each arm's mean over seeds, then its difference to the first one's, and `ends` where given."""
+    base, *others = arms
+    row = {arms[base]: f"{values[base].mean():.1f}"}
+    for arm in others:
+        row[arms[arm]] = f"{values[arm].mean():.1f}"
+        row["difference" + " " * len(row)] = intervals.difference(values[arm], values[base], paired=False).text()
+        if ends is not None:
+            row["items and seeds" + " " * len(row)] = ends.get(arm, "")
+    return row
