@@ -34,6 +34,7 @@ from mtlib.paths import MINI_MODEL_DIR
 from mtlib.plm import SharedPLM
 from mtlib.runs.environment import quiet_libraries
 from mtlib.settings import check_choice
+from mtlib.suspect_words import suspects, words_of
 from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer
 
 # words in SST-2's 67,349 training phrases: the middles of eleven equal parts
@@ -169,9 +170,21 @@ def _epoch(quick: bool):
     return ours, stock
 
 
+def _suspects(quick: bool):
+    """Of a file's rows, a hundred thousand unless it is quick."""
+    rows = phrases(5_000 if quick else 100_000).to_pandas()
+
+    def split() -> None:
+        for text in rows["text"]:
+            words_of(text)
+
+    return lambda: _seconds(partial(suspects, rows)), lambda: _seconds(split)
+
+
 # what is compared with what; the function gives two that return seconds
 BENCHMARKS = {
     "step": ("one Mask-tuning step", "one fine-tuning step, same batch", _step),
+    "suspects": ("suspect words of 100,000 phrases (quick: 5,000)", "splitting them into words", _suspects),
     "epoch": ("an epoch of Mask-tuning, SST-2's lengths", "stock fine-tuning, padded to 128, float32", _epoch),
 }
 

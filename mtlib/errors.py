@@ -13,6 +13,7 @@ class UserError(ValueError):
 
 def one_of(value: object, names: Iterable[str]) -> str:
     """What was expected in place of `value`: "expected one of a, b." and, if one of them is near, which was meant."""
-    names = list(names)
+    if not (names := list(names)):
+        return "there is none to give."
     near = difflib.get_close_matches(str(value), names, n=1)
     return f"expected one of {', '.join(names)}" + (f"; did you mean {near[0]!r}?" if near else ".")

@@ -4,7 +4,7 @@ import re
 import unicodedata
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from itertools import count
 from typing import NamedTuple
@@ -115,7 +115,7 @@ class MarkWords(MarkTokens):
     Warns of words that stand in none of the texts.
 
     Raises:
-        UserError: none of the words stands in a text.
+        UserError: none of the words stands in a text, or all are [UNK] for the model.
     """
 
     column = "given_words"
@@ -126,7 +126,15 @@ class MarkWords(MarkTokens):
 
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
         prepared = super().__call__(plm, examples, seed)
-        self._check_found([text for name in self.reads if name in examples.column_names for text in examples[name]])
+        self.check_found(examples)
+        marked = map(any, prepared.examples[self.column])
+        having = [has for has, spans in zip(marked, self.spans(examples), strict=True) if any(spans)]
+        if unread := having.count(False):
+            told = f"in {unread} of {len(having)} texts with given words none can be hidden: max_length cuts them off, "
+            told += f"or the tokenizer of {plm.tokenizer.name_or_path!r} reads them as {plm.tokenizer.unk_token}."
+            if unread == len(having):
+                raise UserError(f"{told} Give a longer max_length, or a model of their language.")
+            warnings.warn(told, stacklevel=2)
         return prepared
 
     def spans(self, rows: Dataset) -> Iterator[tuple[Spans, Spans]]:
@@ -137,8 +145,10 @@ class MarkWords(MarkTokens):
         """The words of a text that a match touches."""
         return [_widened(text, *match.span()) for match in self.pattern.finditer(text) if match[0]]
 
-    def _check_found(self, texts: Sequence[str]) -> None:
-        same = str.lower if self.pattern.flags & re.IGNORECASE else str
+    def check_found(self, examples: Dataset) -> None:
+        """Warn of words that stand in no text, and raise `UserError` if none of them does."""
+        texts = [text for name in self.reads if name in examples.column_names for text in examples[name]]
+        same = plain if self.pattern.flags & re.IGNORECASE else str
         found = {same(" ".join(match[0].split())) for text in texts for match in self.pattern.finditer(text)}
         missing = [word for word in self.words if same(" ".join(word.split())) not in found]
         told = f"not found in {len(texts)} texts: {', '.join(map(repr, missing)) or self.pattern.pattern}."
@@ -152,10 +162,16 @@ class MarkWords(MarkTokens):
             warnings.warn(told, stacklevel=3)
 
 
+def plain(text: str) -> str:
+    """In lower case, with one kind of apostrophe."""
+    return text.lower().replace("’", "'")
+
+
 def words_pattern(phrases: Iterable[str], match_case: bool = False) -> re.Pattern:
     """A pattern for any of the phrases as whole words, the longest that stands there."""
     ordered = sorted({phrase.strip() for phrase in phrases}, key=lambda phrase: (-len(phrase), phrase))
     any_of = "|".join(r"\s+".join(map(re.escape, phrase.split())) for phrase in ordered)
+    any_of = re.sub("['’]", "['’]", any_of)
     not_within_a_word = f"(?:(?<!{_LETTER})|(?!{_LETTER}))"
     return re.compile(f"{not_within_a_word}(?:{any_of}){not_within_a_word}", 0 if match_case else re.IGNORECASE)
 

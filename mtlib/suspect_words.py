@@ -5,10 +5,10 @@ it should is for a person to say; an opinion word is a suspect too. The test is 
 "Competency Problems: On Finding and Removing Artifacts in Language Data", with each label's own base rate.
 """
 
+import itertools
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import repeat
 from math import sqrt
 from statistics import NormalDist
 
@@ -18,16 +18,17 @@ from datasets import ClassLabel, Dataset
 
 from mtlib.encoding import label_column
 from mtlib.errors import UserError
-from mtlib.marking import UNSPACED, words_pattern
+from mtlib.marking import UNSPACED, plain, words_pattern
 
 _LETTER = rf"[^\W_{UNSPACED}]"  # in scripts without spaces every sign counts as a word
-_WORD = re.compile(rf"{_LETTER}+(?:['’-]{_LETTER}+)*|(?=\w)[{UNSPACED}]")
+_WORD = re.compile(rf"{_LETTER}+(?:['-]{_LETTER}+)*|(?=\w)[{UNSPACED}]")
 _BATCH = 10_000  # rows that are held at once
+_MOST_LABELS = 500
 
 
 def words_of(text: str) -> set[str]:
-    """The words of a text, in lower case; a hyphen or an apostrophe inside a word belongs to it."""
-    return set(_WORD.findall(text.lower()))
+    """The words of a text, in lower case and with plain apostrophes; one inside a word belongs to it, as a hyphen."""
+    return set(_WORD.findall(plain(text)))
 
 
 def suspects(
@@ -54,15 +55,16 @@ def suspects(
         top: at most so many words; None: all above the threshold.
         min_count: words in fewer rows are not tested.
         significance: chance of a single false find among all words tested.
-        words: look for these words and phrases alone.
+        words: look for these words and phrases alone, also as parts of others ("acme's", "acme-like").
 
     Returns:
         A table with `word`, `where` (`text`; in pairs also `text_pair` and `both`, for words that stand in both texts),
         `rows` (n), `label`, `share` (p), `base_rate` (p0), `z`, and a text with the word on either side: `example`
-        with that label, `counterexample` with another ("": there is none).
+        with that label, `counterexample` with another ("": there is none). Its `attrs`: `threshold`, the numbers of
+        words `tested` and `above` it and of `rows`, and the words that stand `everywhere`.
 
     Raises:
-        UserError: a single label, or none.
+        UserError: a single label, or none, or more than 500; no column of texts.
     """
     find = words_of if words is None else _finder(words)
     labels, counts = _counted(rows, find)
@@ -83,12 +85,15 @@ def suspects(
             if z > threshold:
                 lines.append((word, where, n, label, p, p0, z))
     table = pandas.DataFrame(lines, columns=["word", "where", "rows", "label", "share", "base_rate", "z"])
+    above = table["word"].nunique()
     table = table.sort_values(["z", "word"], ascending=[False, True])[:top].reset_index(drop=True)
     table["example"], table["counterexample"] = _examples(rows, table, find)
     names = rows.features[label_column(rows.column_names)] if isinstance(rows, Dataset) else None
     if isinstance(names, ClassLabel):
         table["label"] = [names.int2str(int(label)) for label in table["label"]]
-    table.attrs |= {"threshold": threshold, "tested": len(rows_of), "rows": labels.total()}
+    everywhere = sorted({word for (word, _), n in rows_of.items() if n == labels.total()})
+    table.attrs |= {"threshold": threshold, "tested": len(rows_of), "above": above, "everywhere": everywhere}
+    table.attrs["rows"] = labels.total()
     return table
 
 
@@ -112,13 +117,16 @@ def pointed_labels(rows: Dataset | Iterable[pandas.DataFrame], words: pandas.Dat
     return pointed
 
 
-def conflicts(dataset: Dataset, words: pandas.DataFrame) -> np.ndarray:
+def conflicts(dataset: Dataset, words: pandas.DataFrame | Iterable[str]) -> np.ndarray:
     """True for the rows whose suspect words point to another label than their own, bool `(n,)`.
 
     Accuracy on these rows beside that on the others tells how much a classifier leans on the words, without a test set
-    made for it. `words` is as for `pointed_labels`.
+    made for it. `words` is a table of `suspects`, or words that are looked for in these rows.
     """
     column = label_column(dataset.column_names)
+    if column is None:
+        raise UserError(f"the rows have no column label; they have {', '.join(dataset.column_names)}.")
+    words = words if isinstance(words, pandas.DataFrame) else suspects(dataset, None, 1, words=words)
     feature, own = dataset.features[column], dataset.with_format(None)[column][:]
     if isinstance(feature, ClassLabel):
         own = [feature.int2str(label) for label in own]
@@ -131,18 +139,8 @@ Find = Callable[[str], set[str]]
 
 def _finder(words: Iterable[str]) -> Find:
     """Which of these words and phrases stand in a text, in lower case."""
-    words = {" ".join(word.lower().split()) for word in words}
-    single = {word for word in words if words_of(word) == {word}}
-    phrases = words - single - {""}
-    pattern = words_pattern(phrases) if phrases else None
-
-    def find(text: str) -> set[str]:
-        found = words_of(text) & single
-        if pattern:
-            found |= {" ".join(match[0].lower().split()) for match in pattern.finditer(text)}
-        return found
-
-    return find
+    pattern = words_pattern(words)
+    return lambda text: {" ".join(plain(match[0]).split()) for match in pattern.finditer(text) if match[0]}
 
 
 def _found(texts: Sequence[str], find: Find) -> list[tuple[str, set[str]]]:
@@ -159,6 +157,8 @@ def _counted(rows, find: Find) -> tuple[Counter, dict[tuple, Counter]]:
     counts: dict[tuple, Counter] = defaultdict(Counter)
     for texts, label in _rows(rows):
         labels[label] += 1
+        if len(labels) > _MOST_LABELS:
+            raise UserError(f"there are more than {_MOST_LABELS} labels, such as {label!r}; is it the right column?")
         for where, found in _found(texts, find):
             counts[where, label].update(found)
     return labels, counts
@@ -188,7 +188,15 @@ def _rows(rows: Dataset | Iterable[pandas.DataFrame]) -> Iterator[tuple[tuple[st
     """The text or the pair of texts of each row, and its label, None where there is no column of labels."""
     if isinstance(rows, Dataset):
         rows = rows.with_format(None).iter(_BATCH)
-    for batch in [rows] if isinstance(rows, pandas.DataFrame) else rows:
+    for batch in [rows] if isinstance(rows, pandas.DataFrame | str) else rows:
+        if isinstance(batch, str) or "text" not in batch:
+            told = repr(batch) if isinstance(batch, str) else f"columns {', '.join(map(str, batch))}"
+            raise UserError(
+                f"the rows are {told}; expected text and label, as read_table(path, text, label) makes them."
+            )
         label = label_column(batch)
         texts = [batch["text"], *([batch["text_pair"]] if "text_pair" in batch else [])]
-        yield from zip(zip(*texts, strict=True), batch[label] if label else repeat(None), strict=False)
+        for text in itertools.chain(*texts):
+            if not isinstance(text, str):
+                raise UserError(f"a row has {text!r} for a text; drop such rows, or read them with read_table.")
+        yield from zip(zip(*texts, strict=True), batch[label] if label else itertools.repeat(None), strict=False)

@@ -9,19 +9,22 @@ import pytest
 from mtlib.cli.own_data import read_words
 from mtlib.errors import UserError
 from mtlib.paths import DATA_DIR
+from tests.runs.test_debias import rows
 from tests.runs.test_runs import model  # noqa: F401  (a fixture)
 from tests.test_cli import call
 
-REVIEWS, CONFLICTING = DATA_DIR / "example" / "reviews.csv", DATA_DIR / "example" / "conflicting.csv"
+REVIEWS = DATA_DIR / "example" / "reviews.csv"
 COLUMNS = ("--text", "review", "--label", "opinion")
 BRANDS = {"brask", "zorvik", "vesper", "harlo", "ondine", "malden", "quenby", "tolmar", "pellow"}
 
 
 def test_suspects_lists_the_brands_first_and_writes_a_list_to_mark(tmp_path):
     output = call("suspects", REVIEWS, *COLUMNS, "--top", 9, "--out", tmp_path / "words.csv")
-    assert "600 rows; 9 of 65 words in 20 rows or more predict a label" in output and "counterexample" in output
+    assert "600 rows; 17 of 65 words in 20 rows or more predict a label" in output and "counterexample" in output
     table = pandas.read_csv(tmp_path / "words.csv")
     assert {*table.word} == BRANDS and table["mask"].isna().all()
+    with pytest.raises(UserError, match=r"words\.csv exists"):
+        call("suspects", REVIEWS, *COLUMNS, "--out", tmp_path / "words.csv")
     with pytest.raises(UserError, match=r"names no word; .* an x in mask"):
         read_words(tmp_path / "words.csv")
     table["mask"] = ["x", "yes", "1", "0", "no", *[""] * 4]
@@ -44,15 +47,19 @@ def test_suspects_in_pairs_says_where(tmp_path):
 
 
 def test_train_from_csv_to_a_table(model, tmp_path):  # noqa: F811
-    (tmp_path / "words.txt").write_text("Brask\n\nZorvik\n")
+    for name, agreeing in (("rows.csv", 0.9), ("new.csv", 0.0)):
+        table = rows(60, agreeing).to_pandas()
+        table.assign(label=table.label.map(["bad", "good"].__getitem__)).to_csv(tmp_path / name, index=False)
+    (tmp_path / "words.txt").write_text("Film\n\nplot\n")
     output = call(
-        "train", REVIEWS, *COLUMNS, "--mask-words", tmp_path / "words.txt", "--test", CONFLICTING, "--model", model,
-        "--out", tmp_path / "model", "--epochs", 1, "--method", "mask_tuning", "--set", "alpha=0.2",
+        "train", tmp_path / "rows.csv", "--text", "text", "--label", "label", "--mask-words", tmp_path / "words.txt",
+        "--test", tmp_path / "new.csv", "--model", model, "--out", tmp_path / "model", "--epochs", 1,
+        "--method", "mask_tuning", "--set", "alpha=0.2", "--max-length", 10,
     )  # fmt: skip
-    assert "600 rows; labels: bad, good, mixed." in output
+    assert "60 rows; labels: bad, good." in output and "texts are cut to 10 tokens" in output
     assert "per cent, with 95 % intervals" in output and "conflicting" in output and "fine_tuning" in output
     words = list(csv.DictReader((tmp_path / "model" / "words.csv").open()))
-    assert {(line["word"], line["label"]) for line in words} == {("brask", "bad"), ("zorvik", "good")}
+    assert {(line["word"], line["label"]) for line in words} == {("film", "good"), ("plot", "bad")}
     assert '"alpha": 0.2' in (tmp_path / "model" / "README.md").read_text()
 
 
@@ -61,3 +68,11 @@ def test_a_list_without_words(tmp_path, content):
     (tmp_path / "words").write_text(content)
     with pytest.raises(UserError, match="names no word"):
         read_words(tmp_path / "words")
+
+
+def test_lists_as_other_programs_save_them(tmp_path):
+    (tmp_path / "semicolons.csv").write_text("word;mask\nfilm;x\nplot;-\n")
+    assert read_words(tmp_path / "semicolons.csv") == ["film"]
+    (tmp_path / "latin.txt").write_bytes("café".encode("latin-1"))
+    with pytest.raises(UserError, match=r"latin\.txt is not in UTF-8"):
+        read_words(tmp_path / "latin.txt")

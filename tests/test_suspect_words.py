@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pandas
 import pytest
 from datasets import ClassLabel, Dataset
 from hypothesis import given, settings
@@ -31,11 +32,8 @@ def test_z_by_hand():
     assert acme.z == pytest.approx((0.9 - 0.5) / math.sqrt(0.5 * 0.5 / 30))  # 4.38
     assert acme.example == "acme radio" and acme.counterexample == "acme lamp"
     assert table.loc["radio"].counterexample == "" and "old" not in table.index  # in three rows
-    assert table.attrs == {
-        "threshold": pytest.approx(3.0233, abs=1e-4),
-        "tested": 4,
-        "rows": 60,
-    }  # at 1 - 0.01 / (4 x 2)
+    threshold = pytest.approx(3.0233, abs=1e-4)  # at 1 - 0.01 / (4 x 2)
+    assert table.attrs == {"threshold": threshold, "tested": 4, "above": 4, "everywhere": [], "rows": 60}
 
 
 def test_a_word_without_a_side_is_no_suspect():
@@ -100,6 +98,30 @@ def test_given_words_and_phrases_are_counted_alone_in_any_case():
     assert {*table.word} == {"new york", "well-made"} and {*table.label} == {"good"} and table.attrs["tested"] == 2
     more = made_up(("in new york", 0), ("in york", 0), ("in New York", 1))
     assert conflicts(more, table).tolist() == [True, False, False]
+
+
+def test_words_are_found_where_they_are_hidden():
+    """In possessives and compounds, with either apostrophe: see `GivenWords`."""
+    dataset = made_up(*[("Acme’s radio", 1), ("the acme-like lamp", 1)] * 10, *[("acmes don’t", 0)] * 20)
+    table = suspects(dataset, min_count=1, words=["acme", "don't"]).set_index("word")
+    assert table["rows"].to_dict() == {"acme": 20, "don't": 20} and table.loc["acme"].label == "good"
+    assert conflicts(made_up(("acme's", 0), ("don't", 0)), table.reset_index()).tolist() == [True, False]
+    assert words_of("don’t") == {"don't"}
+    assert conflicts(dataset, ["acme", "don't"]).tolist() == [False] * 40
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ("reviews.csv", r"the rows are 'reviews.csv'; expected .*read_table"),
+        (pandas.DataFrame({"review": ["a"], "label": [0]}), "columns review, label; expected text and label"),
+        (pandas.DataFrame({"text": ["a", None], "label": [0, 1]}), "a row has nan for a text"),
+        (pandas.DataFrame({"text": ["a"] * 501, "label": range(501)}), "more than 500 labels.*right column"),
+    ],
+)
+def test_rows_that_cannot_be_counted(rows, message):
+    with pytest.raises(UserError, match=message):
+        suspects(rows)
 
 
 def test_signs_of_a_script_without_spaces_count_as_words():

@@ -10,11 +10,12 @@ In a page a table stands between two comments; the first says, in YAML, what it 
     ...
     <!-- end -->
 
-`arms` and `columns` choose rows and columns of `Comparison.table` and rename them, `where` the values of others. With
-`measures`, a map of "set measure" to words, in place of `columns` the arms are columns and the measures rows, with
-Welch's 95 % interval of each difference to the first arm and, where a bootstrap is kept, the one over items and seeds.
-With `claims: report` a row is a claim of the paper's and what came of it (`mtlib.analysis.claims`). With `own_data`,
-for each data set of `data/results/own_data.csv` a map of "set rows" to words, these are rows and `recipes` columns.
+`arms` and `columns` choose rows and columns of `Comparison.table` and rename them; where that has a row for each value
+of a setting, `columns` maps the value to its columns. With `measures`, a map of "set measure" to words, in place of
+`columns` the arms are columns and the measures rows, with Welch's 95 % interval of each difference to the first arm
+and, where a bootstrap is kept, the one over items and seeds. With `claims: report` a row is a claim of the paper's and
+what came of it (`mtlib.analysis.claims`). With `own_data`, for each data set of `data/results/own_data.csv` a map of
+"set rows" to words, these are rows and `recipes` columns.
 """
 
 import re
@@ -46,14 +47,15 @@ def _of_claims(claims: str) -> pandas.DataFrame:
     return claim_table(whole=False)
 
 
-def _chosen(
-    comparison: str, arms: dict, columns: dict, task: str | None = None, where: dict | None = None
-) -> pandas.DataFrame:
-    table = comparisons.load(comparison).table(task)
-    for name, value in (where or {}).items():
-        table = table[table[name] == value]
-    table = table.set_index("arm").loc[list(arms), list(columns)]
-    return table.rename(index=arms, columns=columns).reset_index().fillna("")
+def _chosen(comparison: str, arms: dict, columns: dict, task: str | None = None) -> pandas.DataFrame:
+    compared = comparisons.load(comparison)
+    table = compared.table(task).set_index("arm")
+    if compared.by:
+        parts = [table[table[compared.by[0]] == value][list(own)].rename(columns=own) for value, own in columns.items()]
+        table = pandas.concat([part.reindex(list(arms)) for part in parts], axis="columns")
+    else:
+        table = table.loc[list(arms), list(columns)].rename(columns=columns)
+    return table.rename(index=arms).reset_index().fillna("")
 
 
 def _of_measures(comparison: str, arms: dict, measures: dict) -> pandas.DataFrame:

@@ -9,7 +9,7 @@ from mtlib.cli.terminal import JsonFile, Model, Source, Task, print_line, print_
 
 
 def bench(
-    names: Annotated[list[str] | None, typer.Argument(help="step, epoch", show_default="all")] = None,
+    names: Annotated[list[str] | None, typer.Argument(help="step, suspects, epoch", show_default="all")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="fewer repeats, smaller data")] = False,
     throughput: Annotated[
         str | None, typer.Option(help="instead: sequences per second of bert-base or mini on this device")

@@ -12,7 +12,7 @@ from mtlib.errors import UserError
 File = Annotated[Path, typer.Argument(help="CSV, TSV, JSON lines or Parquet by its ending, or a saved data set")]
 Text = Annotated[list[str], typer.Option(help="the column with the texts; for pairs give it twice")]
 Label = Annotated[str, typer.Option(help="the column with the labels, words or numbers")]
-_NO = ("", "0", "no", "false")
+_NO = ("", "0", "-", "n", "no", "false")
 
 
 def suspects(
@@ -34,16 +34,21 @@ def suspects(
 
     if out is not None:
         make_writable(out.parent)
+        if out.exists():
+            raise UserError(f"{out} exists, perhaps with marks in it; give another name to --out, or remove it.")
     rows = TableFile(file, text, label)
-    table = find(rows, top, min_count)
-    if told := rows.told():
-        print_line(told)
+    try:
+        table = find(rows, None if nouns else top, min_count)
+    finally:
+        if told := rows.told():
+            print_line(told)
+    counted = table.attrs
     if nouns:
         from mtlib.policies.suspect_tags import nouns_first
 
-        table = nouns_first(table)
-    about = f"{table.attrs['rows']:,} rows; {len(table)} of {table.attrs['tested']:,} words in {min_count} rows or more"
-    about = f"{about} predict a label (z above {table.attrs['threshold']:.2f})"
+        table = nouns_first(table)[:top]
+    about = f"{counted['rows']:,} rows; {counted['above']} of {counted['tested']:,} words in {min_count} rows or more"
+    about = f"{about} predict a label (z above {counted['threshold']:.2f}); the first {len(table)}"
     more = [*(["where"] if len(rows.texts) > 1 else []), *(["part_of_speech"] if nouns else [])]
     columns = ["word", *more, "rows", "label", "share", "base_rate", "z"]
     shown = table.round({"share": 2, "base_rate": 2, "z": 1})
@@ -60,11 +65,15 @@ def read_words(file: Path) -> list[str]:
     """A list of words: those that a CSV with the columns `word` and `mask` marks (all, without `mask`), or each line.
 
     Raises:
-        UserError: no word in it, or none that is marked.
+        UserError: no word in it, or none that is marked; not in UTF-8.
     """
-    lines = file.read_text(encoding="utf-8-sig").splitlines(keepends=True)
-    if "word" in next(csv.reader(lines), []):
-        rows = csv.DictReader(lines)
+    try:
+        lines = file.read_text(encoding="utf-8-sig").splitlines(keepends=True)
+    except UnicodeDecodeError as error:
+        raise UserError(f"{file} is not in UTF-8 ({error.reason}); save it as UTF-8.") from error
+    separator = next((sign for sign in ",;\t" if "word" in next(csv.reader(lines, delimiter=sign), [])), "")
+    if separator:
+        rows = csv.DictReader(lines, delimiter=separator)
         words = [row["word"] for row in rows if row["word"] and (row.get("mask", "x") or "").strip().lower() not in _NO]
     else:
         words = [line.strip() for line in lines if line.strip()]

@@ -39,6 +39,8 @@ class TableFile:
         columns = [text] if isinstance(text, str) else list(text)
         if not 1 <= len(columns) <= 2:
             raise UserError(f"text is {text!r}; expected one column of texts, or two for pairs.")
+        if len({*columns, label}) <= len(columns):
+            raise UserError(f"text is {', '.join(columns)} and label {label}; expected different columns.")
         self.columns = dict(zip(columns, TEXTS, strict=False)) | {label: "label"}
         self.texts = TEXTS[: len(columns)]
         self.dropped: Counter = Counter()
@@ -56,7 +58,8 @@ class TableFile:
             raise
         except (OSError, ValueError) as error:  # what pandas, pyarrow and datasets raise about contents are ValueErrors
             told = getattr(error, "strerror", None) or str(error).strip().partition("\n")[0]
-            form = f"the {self.path.suffix} in UTF-8 that its ending says" if self.path.suffix else "a saved Dataset"
+            coded = "" if self.path.suffix == ".parquet" else " in UTF-8"
+            form = f"the {self.path.suffix}{coded} that its ending says" if self.path.suffix else "a saved Dataset"
             raise UserError(f"{self.path} cannot be read as {form}: {told}.") from error
 
     def dataset(self) -> Dataset:
@@ -79,6 +82,8 @@ class TableFile:
         return table[[*self.columns]].rename(columns=self.columns).map(_words)
 
     def _tables(self) -> Iterator[pandas.DataFrame]:
+        if not self.path.exists():
+            raise UserError(f"{self.path} does not exist; the folder here is {Path.cwd()}.")
         if self.path.is_dir():
             yield from _saved(self.path)
             return
@@ -122,7 +127,12 @@ def _saved(folder: Path) -> Iterator[pandas.DataFrame]:
         raise ValueError(f"it holds the sets {', '.join(dataset)}; give one of them, as {folder / next(iter(dataset))}")
     labels = {name: feature for name, feature in dataset.features.items() if isinstance(feature, ClassLabel)}
     for table in dataset.with_format(None).to_pandas(batched=True, batch_size=_ROWS):
-        yield table.assign(**{name: table[name].map(feature.int2str) for name, feature in labels.items()})
+        yield table.assign(**{name: table[name].map(partial(_named, feature)) for name, feature in labels.items()})
+
+
+def _named(feature: ClassLabel, number: float | None) -> str:
+    """The name of a class number; "" for -1 and for none, which are no label."""
+    return feature.int2str(int(number)) if number is not None and number >= 0 else ""
 
 
 def _words(value: object) -> str:

@@ -5,7 +5,7 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -16,8 +16,9 @@ from pydantic import Field
 from scipy.stats import binomtest
 
 from mtlib.data.tables import TEXTS
-from mtlib.encoding import predict
+from mtlib.encoding import predict, tokenise
 from mtlib.errors import UserError, one_of
+from mtlib.marking import MarkWords
 from mtlib.masking import GivenWords
 from mtlib.method import LearningRates, Stage
 from mtlib.methods import METHODS, get_method
@@ -35,6 +36,7 @@ BASELINE = "fine_tuning"
 DEFAULT = "deleted"  # where words are given
 _OWN_ALPHA = 0.0  # where words are given: small sets have too few steps for two losses
 _RESAMPLES = 2000
+_UNCUT = 1_000_000  # tokens
 _LABEL = "label"
 
 
@@ -67,7 +69,7 @@ class Debiased:
 
 def debias(
     train: Dataset,
-    words: Iterable[str] = (),
+    words: Iterable[str] | pandas.DataFrame = (),
     *,
     out: str | Path,
     dev: Dataset | None = None,
@@ -90,7 +92,8 @@ def debias(
 
     Args:
         train: rows with `text` (and `text_pair`) and `label`.
-        words: words and phrases to hide, in any case. Without any the method masks as its settings say.
+        words: words and phrases to hide, in any case, or a table of `suspects` that holds no others. Without any the
+            method masks as its settings say.
         out: a new or empty folder.
         dev: rows to choose the checkpoint on; None: a fifth of `train`.
         tests: further sets to score, by name.
@@ -108,22 +111,27 @@ def debias(
         UserError: fewer than two labels, or a label with one row; sets that do not fit one another; words of which none
             stands in a text; a folder that holds something else, or cannot be written; a bad setting.
     """
-    out, words = Path(out), sorted({" ".join(word.split()) for word in ([words] if isinstance(words, str) else words)})
+    words = words["word"] if isinstance(words, pandas.DataFrame) else [words] if isinstance(words, str) else words
+    out, words = Path(out), sorted({" ".join(word.split()) for word in words})
     method = method or (DEFAULT if words else BASELINE)
     make_writable(out, empty=True)
     arms = {method: _config(method, words, settings, training)}
     arms |= {} if alone or method == BASELINE else {BASELINE: _config(BASELINE, words, None, training)}
     quiet_libraries()
     train, dev, tests = _checked(train, dev, tests or {}, report)
+    if words and method == BASELINE:  # other methods look for them themselves
+        MarkWords(words).check_found(train)
     sets, names = {"dev": dev} | tests, train.features[_LABEL].names
     table = suspects(train, None, 1, words=words)
+    if everywhere := table.attrs["everywhere"]:
+        report(f"in every row, where it tells nothing of labels: {', '.join(everywhere)}.")
     if words:
         report(f"{table.word.nunique()} of {len(words)} words to hide predict a label in the training rows.")
     models = {}
     for name, config in arms.items():  # first the one that reads the words, which may be wrong
         report(f"training: {METHODS[name].label}")
-        models[name] = _trained(name, config, words, train, dev, out / ".work")
-    scores = _compared(models, sets, table, names)
+        models[name] = _trained(name, config, words, train, dev, out / ".work", report)
+    scores = _compared(models, sets, table, names, arms[method].max_length)
     models[method].save_pretrained(out)
     table.to_csv(out / "words.csv", index=False)
     scores.to_csv(out / "scores.csv", index=False)
@@ -142,6 +150,8 @@ def _checked(
     for name, rows in {"train": train, "dev": dev, **tests}.items():
         if rows is not None and not isinstance(rows, Dataset):
             raise UserError(f"{name} is a {type(rows).__name__}; expected a Dataset, as read_table(path, text, label).")
+        if rows is not None and not len(rows):
+            raise UserError(f"{name} has no row with a text and a label; leave it out, or mend it.")
     if unread := [name for name in train.column_names if name not in (*TEXTS, _LABEL)]:
         report(f"columns that are not read: {', '.join(unread)}; texts are in `text` (and `text_pair`).")
     train = train.select_columns([name for name in (*TEXTS, _LABEL) if name in train.column_names])
@@ -155,7 +165,10 @@ def _checked(
             f"there are too few training rows or labels (rows with the rarest: {told or 0}); expected two labels or "
             "more with two rows each, and without dev five times as many rows as labels. Drop or merge rare labels."
         )
-    dev, tests = dev and _like("dev", dev, train), {name: _like(name, rows, train) for name, rows in tests.items()}
+    dev, tests = (
+        None if dev is None else _like("dev", dev, train),
+        {name: _like(name, rows, train) for name, rows in tests.items()},
+    )
     columns = [name for name in TEXTS if name in train.column_names]
     known = set(zip(*(train[name][:] for name in columns), strict=True))
     for name, rows in (({"dev": dev} if dev else {}) | tests).items():
@@ -209,6 +222,7 @@ def _stages(method: str, config: OwnTraining, words: Sequence[str], tokenizer) -
     rates = default_rates(BASELINE, config.model)  # the same for both arms, so that the words are all that differs
     rates = rates if config.learning_rate is None else LearningRates.alike(config.learning_rate)
     stages = get_method(method).stages(settings, rates, tokenizer)
+    stages = stages if len(stages) > 1 else (replace(stages[0], name=method),)  # which the progress names
     losses = [module for module in stages[-1].objective.modules() if isinstance(module, FineTuning)]
     if config.class_weights and not losses:
         raise UserError(f"class_weights is {config.class_weights!r}, which {method} does not read; leave it out.")
@@ -218,15 +232,19 @@ def _stages(method: str, config: OwnTraining, words: Sequence[str], tokenizer) -
 
 
 def _trained(
-    method: str, config: OwnTraining, words: Sequence[str], train: Dataset, dev: Dataset, work: Path
+    method: str, config: OwnTraining, words: Sequence[str], train: Dataset, dev: Dataset, work: Path, report
 ) -> SharedPLM:
     """The model of one arm; what is finished in the folder `work` is read from there, and what was begun resumed."""
-    content = json.dumps([method, config.model_dump_json(), words, train.to_list()])
+    content = json.dumps([method, config.model_dump_json(), words, train.to_list(), dev.to_list()])
     folder = work / f"{method}-{hashlib.sha256(content.encode()).hexdigest()[:10]}"
     finished = folder / "finished"
     if finished.exists():
         return SharedPLM.from_pretrained(finished)
     plm = pretrained(config, train.features[_LABEL].names)
+    if config.max_length is not None:  # without it `tokenise` says how many are cut
+        lengths = tokenise(train, plm.tokenizer, _UNCUT)["length"]
+        if n := sum(length > config.max_length for length in lengths):
+            report(f"{n:,} of {len(train):,} texts are cut to {config.max_length} tokens.")
     trained = train_stages(config, _stages(method, config, words, plm.tokenizer), plm, train, folder, dev=dev)
     if trained.diverged:
         raise UserError(f"the loss of {method} was no longer finite; give a lower learning rate.")
@@ -239,13 +257,17 @@ def _trained(
 
 
 def _compared(
-    models: Mapping[str, SharedPLM], sets: Mapping[str, Dataset], words: pandas.DataFrame, names: Sequence[str]
+    models: Mapping[str, SharedPLM],
+    sets: Mapping[str, Dataset],
+    words: pandas.DataFrame,
+    names: Sequence[str],
+    length: int | None,
 ) -> pandas.DataFrame:
     """A line for each set, part of its rows and arm, the last arm first."""
     lines = []
     for of, rows in sets.items():
         gold = np.array(rows[_LABEL])  # (n,)
-        answers = {name: predict(plm, rows).argmax(1) for name, plm in models.items()}  # (n,) each
+        answers = {name: predict(plm, rows, length).argmax(1) for name, plm in models.items()}  # (n,) each
         for part, chosen in _parts(rows, words, names).items():
             for name in reversed(models):
                 lines.append({"set": of, "rows": part, "arm": name, **_scores(gold[chosen], answers[name][chosen])})
@@ -310,7 +332,7 @@ Settings that are not the defaults:
 ```python
 from transformers import pipeline
 
-answer = pipeline("text-classification", "FOLDER")  # this folder
+answer = pipeline("text-classification", "FOLDER", truncation=True)  # this folder
 ```
 """
 
@@ -321,10 +343,11 @@ def _card(method: str, config: OwnTraining, words: Sequence[str], scores: pandas
         f"{line.accuracy_high:.1f}] | {line.macro_f1:.1f} [{line.macro_f1_low:.1f}, {line.macro_f1_high:.1f}] |"
         for line in scores.itertuples()
     ]
+    hidden = "not hidden" if method == BASELINE else "hidden"
     return _CARD.format(
         label=METHODS[method].label,
         model=Path(config.model).name,
-        hidden=f"These words were hidden in training: {', '.join(words)}." if words else "No words were given.",
+        hidden=f"These words were {hidden} in training: {', '.join(words)}." if words else "No words were given.",
         table="\n".join(lines),
         settings=config.model_dump_json(indent=1, exclude_defaults=True),
     )

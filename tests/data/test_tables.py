@@ -51,6 +51,9 @@ def test_a_saved_sets_numbers_have_their_names(tmp_path):
     )
     rows.save_to_disk(tmp_path / "set")
     assert read_table(tmp_path / "set", "text", "label").features["label"].names == ["no", "yes"]
+    unlabelled = Dataset.from_dict({"text": ["x", "y", "z"], "label": [1, -1, None]}, features=rows.features)
+    unlabelled.save_to_disk(tmp_path / "unlabelled")
+    assert read_table(tmp_path / "unlabelled", "text", "label")["text"][:] == ["x"]
     Dataset.from_dict({"x": [1]}).save_to_disk(tmp_path / "both" / "train")
     with pytest.raises(UserError, match=r"both cannot be read as a saved Dataset: .*neither"):
         read_table(tmp_path / "both", "text", "label")
@@ -95,7 +98,9 @@ def test_what_is_wrong_with_a_file_is_one_line(tmp_path, name, content, message)
 
 
 def test_a_file_that_is_not_there(tmp_path):
-    with pytest.raises(UserError, match=r"none\.csv cannot be read .*: No such file"):
+    with pytest.raises(UserError, match=r"none\.csv does not exist"):
         read_table(tmp_path / "none.csv", "review", "stars")
     with pytest.raises(UserError, match="expected one column of texts, or two"):
         TableFile(tmp_path, ["a", "b", "c"], "stars")
+    with pytest.raises(UserError, match="expected different columns"):
+        TableFile(tmp_path, "a", "a")

@@ -143,9 +143,11 @@ def test_pairs(model, tmp_path):  # noqa: F811
         ({"train": {"text": ["a"]}}, r"train is a dict; expected a Dataset, as read_table\("),
         ({"train": Dataset.from_dict({"text": ["a", "b", "c"], "label": ["x", "x", "y"]})}, r"too few .*: y 1, x 2\)"),
         ({"train": Dataset.from_dict({"text": list("abcd"), "label": [0, 0, 1, 1]})}, "without dev five times"),
+        ({"dev": rows(0)}, "dev has no row with a text and a label"),
         ({"tests": {"t": Dataset.from_dict({"text": ["a"], "label": ["goood"]})}}, "t has the label 'goood'.*'good'"),
         ({"tests": {"t": Dataset.from_dict({"sentence": ["a"], "label": ["good"]})}}, "t has no column text"),
         ({"words": ["films", "plots"]}, "not found in .* Words like these stand there: film, plot"),
+        ({"words": ["films", "plots"], "method": "fine_tuning"}, "not found in "),
         ({"words": ["film"], "method": "hidden_cut"}, "hidden_cut masks nothing.*mask_tuning"),
         ({"settings": {"alphas": 1}}, "mask_tuning has no setting 'alphas'.*did you mean 'alpha'"),
         ({"epochs": 0}, "epochs is 0"),
@@ -164,9 +166,10 @@ def test_what_is_odd_in_the_data_is_told(model, tmp_path, monkeypatch):  # noqa:
     monkeypatch.setattr(module, "_trained", lambda *_: (_ for _ in ()).throw(UserError("far enough")))
     given = {"out": tmp_path, "tests": {"t": train.select([0])}, **short(model, report=told.append)}
     with pytest.raises(UserError, match="far enough"):
-        debias(train.add_column("hypothesis", ["a"] * 60), **given)
+        debias(train.add_column("hypothesis", ["a"] * 60), ["the", "film"], **given)
     assert told[0].startswith("columns that are not read: hypothesis")
     assert told[1] == "1 of 1 rows of t stand in the training rows too."
+    assert "in every row, where it tells nothing of labels: the." in told
 
 
 def test_scores_by_hand():
