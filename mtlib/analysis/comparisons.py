@@ -175,12 +175,13 @@ class Comparison(BaseModel):
         return table.assign(**table[gaps].astype(object).fillna("")).reset_index()
 
     def table_of_changes(self, task: str | None = None) -> pandas.DataFrame:
-        """A row for each of `changes`: seeds, and on every set the difference in points with its 95 % interval."""
+        """A row for each of `changes` and value of `by`: seeds, on every set the difference with its 95 % interval."""
         shifts, rows = self.differences(), []
         shifts = shifts[(shifts["change"] != "") & (shifts["task"] == (task or self.tasks[0]))]
-        for words, of_change in shifts.groupby("change", sort=False):
+        for group, of_change in shifts.groupby(["change", *self.by], sort=False, dropna=False):
             by_set = {line["set"]: _difference(line).text() for line in of_change.to_dict("records")}
-            rows.append({"change": words, "seeds": of_change["n"].max(), **by_set})
+            named = dict(zip(("change", *self.by), group, strict=True))
+            rows.append({**named, "seeds": of_change["n"].max(), **by_set})
         return pandas.DataFrame(rows, columns=None if rows else ["change", "seeds"])
 
     def _behind(self, here: pandas.DataFrame) -> set[str]:

@@ -131,6 +131,13 @@ class TestDifferences:
             OUTSIDE[1]: "-3.0 [-5.5, -0.5]",
         }  # fmt: skip
 
+    def test_other_pairs_have_a_row_for_each_value_of_by(self, compare):
+        records = [make_record(method, 0, accuracy, 50, 60, epochs=epochs)
+                   for method, epochs, accuracy in (("fine_tuning", 3, 90), ("fine_tuning", 6, 80),
+                                                    ("mask_tuning", 3, 91), ("mask_tuning", 6, 84))]  # fmt: skip
+        table = compare(records, ARMS, by=("epochs",), changes={"mask": ("masked", "plain")}).table_of_changes()
+        assert table[["change", "epochs", INSIDE]].values.tolist() == [["mask", 3, "+1.0"], ["mask", 6, "+4.0"]]
+
     @pytest.mark.parametrize(
         ("points", "inside", "word"),
         [((2, 3), 0, "too few seeds (2 of 3)"), ((30, 31, 32), -3, "no verdict (behind in distribution)"),
