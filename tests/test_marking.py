@@ -251,5 +251,5 @@ def test_a_word_that_is_nowhere_is_told():
         masked_by(GivenWords(re.compile("xy")), plm, rows)
     with pytest.warns(UserWarning, match=r"in 1 of 2 texts with given words none can be hidden: .* as \[UNK\]"):
         masked_by(GivenWords(["ab", "ш"]), plm, [{"text": "ab"}, {"text": "ш"}])
-    with pytest.raises(UserError, match="in 1 of 1 texts .* a model of their language"):
+    with pytest.raises(UserError, match=r"in 1 of 1 texts .* a model of their language"):
         masked_by(GivenWords("ш"), plm, [{"text": "ш ab"}])
