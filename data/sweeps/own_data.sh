@@ -2,7 +2,7 @@
 # From a file and a list of words to scores, five seeds of each recipe, with the commands of data/README.md:
 #
 #     bash data/sweeps/own_data.sh brands  FOLDER            # the example's three labels, with each recipe
-#     bash data/sweeps/own_data.sh reviews FOLDER RELEASES   # IMDB-CAD's original half, with the recipe that is default
+#     bash data/sweeps/own_data.sh reviews FOLDER RELEASES   # IMDB-CAD's original half, with the best two
 #     bash data/sweeps/own_data.sh nli     FOLDER RELEASES   # MNLI, negations in the hypothesis
 #
 # Goes on where it stopped; FOLDER/NAME.csv then has the lines of data/results/own_data.csv. The plan is in
@@ -25,7 +25,7 @@ reviews) # of the 44 words that `suspects` finds, those that name a kind of film
     rows=("$cad/orig/train.tsv" --text Text --label Sentiment --dev "$cad/orig/dev.tsv" --max-length 256 --epochs 2
         --test "$cad/new/test.tsv" --test "$releases/imdb_contrast/IMDb/data/test_contrast.tsv")
     words="horror romance romantic plot acting performances minutes money young"
-    recipes=(deleted)
+    recipes=(deleted "mask_tuning --set alpha=0.1") # of the second, seed 0 was run
     ;;
 nli) # of the 26 words that `suspects` finds, negations and what stands with them
     rows=("$releases/mnli/MNLI/train.tsv" --text sentence1 --text sentence2 --label gold_label
