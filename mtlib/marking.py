@@ -126,9 +126,8 @@ class MarkWords(MarkTokens):
 
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
         prepared = super().__call__(plm, examples, seed)
-        self.check_found(examples)
         marked = map(any, prepared.examples[self.column])
-        having = [has for has, spans in zip(marked, self.spans(examples), strict=True) if any(spans)]
+        having = [mark for mark, has in zip(marked, self.check_found(examples), strict=True) if has]
         if unread := having.count(False):
             told = f"in {unread} of {len(having)} texts with given words none can be hidden: max_length cuts them off, "
             told += f"or the tokenizer of {plm.tokenizer.name_or_path!r} reads them as {plm.tokenizer.unk_token}."
@@ -145,11 +144,15 @@ class MarkWords(MarkTokens):
         """The words of a text that a match touches."""
         return [_widened(text, *match.span()) for match in self.pattern.finditer(text) if match[0]]
 
-    def check_found(self, examples: Dataset) -> None:
-        """Warn of words that stand in no text, and raise `UserError` if none of them does."""
-        texts = [text for name in self.reads if name in examples.column_names for text in examples[name]]
+    def check_found(self, examples: Dataset) -> list[bool]:
+        """Which rows have a word. Warns of words that stand in no text, and raises `UserError` if none of them does."""
+        columns = [examples[name] for name in self.reads if name in examples.column_names]
         same = plain if self.pattern.flags & re.IGNORECASE else str
-        found = {same(" ".join(match[0].split())) for text in texts for match in self.pattern.finditer(text)}
+        found_in = [
+            {same(" ".join(match[0].split())) for text in texts for match in self.pattern.finditer(text) if match[0]}
+            for texts in zip(*columns, strict=True)
+        ]
+        texts, found = [text for column in columns for text in column], set().union(*found_in)
         missing = [word for word in self.words if same(" ".join(word.split())) not in found]
         told = f"not found in {len(texts)} texts: {', '.join(map(repr, missing)) or self.pattern.pattern}."
         in_texts = {same(word) for text in texts for word in WORD.findall(text)} if missing else ()
@@ -160,6 +163,7 @@ class MarkWords(MarkTokens):
             raise UserError(told)
         if missing:
             warnings.warn(told, stacklevel=3)
+        return [*map(bool, found_in)]
 
 
 def plain(text: str) -> str:

@@ -42,13 +42,14 @@ def suspects(
     finally:
         if told := rows.told():
             print_line(told)
-    counted = table.attrs
     if nouns:
         from mtlib.policies.suspect_tags import nouns_first
 
         table = nouns_first(table)[:top]
-    about = f"{counted['rows']:,} rows; {counted['above']} of {counted['tested']:,} words in {min_count} rows or more"
-    about = f"{about} predict a label (z above {counted['threshold']:.2f}); the first {len(table)}"
+    counts = (
+        "{rows:,} rows; {above} of {tested:,} words in {least} rows or more predict a label (z above {threshold:.2f})"
+    )
+    about = f"{counts.format(**table.attrs, least=min_count)}; the first {len(table)}"
     more = [*(["where"] if len(rows.texts) > 1 else []), *(["part_of_speech"] if nouns else [])]
     columns = ["word", *more, "rows", "label", "share", "base_rate", "z"]
     shown = table.round({"share": 2, "base_rate": 2, "z": 1})

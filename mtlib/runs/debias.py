@@ -165,10 +165,8 @@ def _checked(
             f"there are too few training rows or labels (rows with the rarest: {told or 0}); expected two labels or "
             "more with two rows each, and without dev five times as many rows as labels. Drop or merge rare labels."
         )
-    dev, tests = (
-        None if dev is None else _like("dev", dev, train),
-        {name: _like(name, rows, train) for name, rows in tests.items()},
-    )
+    dev = None if dev is None else _like("dev", dev, train)
+    tests = {name: _like(name, rows, train) for name, rows in tests.items()}
     columns = [name for name in TEXTS if name in train.column_names]
     known = set(zip(*(train[name][:] for name in columns), strict=True))
     for name, rows in (({"dev": dev} if dev else {}) | tests).items():

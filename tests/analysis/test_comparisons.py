@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from mtlib.analysis import comparisons
+from mtlib.analysis import comparisons, intervals
 from mtlib.analysis.comparisons import Comparison
 from mtlib.analysis.examples import of_examples
 from mtlib.data.scoring import score_rows
@@ -40,6 +40,17 @@ def of_two_arms(*points: float, inside: float = 0.0) -> list[dict]:
         for seed, point in enumerate(points)
     ]
     return [*plain, *masked]
+
+
+def test_the_recipe_that_the_plan_chooses():
+    """The figures that data/README.md quotes: means in and out of distribution, at both strengths."""
+    scores = comparisons.load("recipe").frame()
+    scores = scores[scores["source"].isin(["testbed", "testbed (strength 0.5, seed 0)"])]
+    scores = scores[scores["set"].isin([INSIDE, "testbed_contrast"])]
+    means = scores.pivot_table("accuracy", "seed", ["arm", "source", "set"]).T.groupby("arm").mean().T
+    best, default = means["Mask-tuning, alpha 0.1"], means["words deleted, rates 1e-4"]
+    assert (round(best.mean(), 1), round(default.mean(), 1)) == (93.3, 92.0)
+    assert intervals.difference(default, best, paired=False).text() == "-1.3 [-2.4, -0.1]"
 
 
 class TestArms:
