@@ -3,6 +3,7 @@
 #
 #     bash data/sweeps/own_data.sh brands  FOLDER            # the example's three labels, with each recipe
 #     bash data/sweeps/own_data.sh reviews FOLDER RELEASES   # IMDB-CAD's original half, with the best two
+#     MODEL=FOLDER bash data/sweeps/own_data.sh reviews_base FOLDER RELEASES  # the same with a base-sized model
 #     bash data/sweeps/own_data.sh nli     FOLDER RELEASES   # MNLI, negations in the hypothesis
 #
 # Goes on where it stopped; FOLDER/NAME.csv then has the lines of data/results/own_data.csv. The plan is in
@@ -21,11 +22,12 @@ brands)
         "masks_left --epochs 6" "perturb_first --epochs 6" "perturb_first --set barred=true"
         "$tuned=0 --set barred=true" "$tuned=0.1 --set barred=true" "$tuned=0.6 --set barred=true")
     ;;
-reviews) # of the 44 words that `suspects` finds, those that name a kind of film, or what every film has
+reviews | reviews_base) # of the 44 words that `suspects` finds, those that name a kind of film, or what every film has
     rows=("$cad/orig/train.tsv" --text Text --label Sentiment --dev "$cad/orig/dev.tsv" --max-length 256 --epochs 2
         --test "$cad/new/test.tsv" --test "$releases/imdb_contrast/IMDb/data/test_contrast.tsv")
     words="horror romance romantic plot acting performances minutes money young"
-    recipes=(deleted "mask_tuning --set alpha=0.1") # of the second, seed 0 was run
+    recipes=(deleted "mask_tuning --set alpha=0.1")
+    [ "$name" = reviews ] || rows+=(--model "$MODEL" --epochs 3) # the last of two --epochs counts
     ;;
 nli) # of the 26 words that `suspects` finds, negations and what stands with them
     rows=("$releases/mnli/MNLI/train.tsv" --text sentence1 --text sentence2 --label gold_label
