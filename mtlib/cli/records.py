@@ -45,9 +45,8 @@ def tables(
         _print_plain(comparisons.frame(read_records(records)), form)
     else:
         if "claims" in (names or ()):
-            _print(
-                claims.table(), form, "Mask-tuning against the other rows of the paper's Tables I and III, in points"
-            )
+            table = claims.claims() if form == "csv" else claims.table()
+            _print(table, form, "Mask-tuning against the other rows of the paper's Tables I and III, in points")
         for name in [name for name in names or comparisons.names() if name != "claims"]:
             comparison = comparisons.load(name, records or ())
             if source is not None:
@@ -58,8 +57,7 @@ def tables(
 
 def _print_comparison(comparison: "Comparison", form: Form) -> None:
     if form == "csv":
-        print(comparison.frame().to_csv(index=False), end="")
-        return
+        return _print(comparison.frame(), form)
     for task in comparison.tasks:
         heading, table = f"{comparison.name}, {task}", comparison.table(task)
         judged = [name for name in table if name.endswith("?")]
@@ -75,14 +73,16 @@ def _print_plain(scores: "pandas.DataFrame", form: Form) -> None:
     from mtlib.analysis import comparisons
 
     if form == "csv":
-        print(scores.to_csv(index=False), end="")
-        return
+        return _print(scores, form)
     for heading, table in comparisons.plain_tables(scores).items():
         _print(table, form, heading)
 
 
-def _print(table: "pandas.DataFrame", form: Form, heading: str) -> None:
+def _print(table: "pandas.DataFrame", form: Form, heading: str = "") -> None:
     if table.empty:
+        return
+    if form == "csv":
+        print(table.to_csv(index=False), end="")
         return
     rows = [[f"{cell:.1f}" if isinstance(cell, float) else str(cell) for cell in row] for row in table.values.tolist()]
     if form == "terminal":

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from mtlib.analysis import comparisons, intervals
+from mtlib.analysis.claims import claims
 from mtlib.analysis.comparisons import Comparison
 from mtlib.analysis.examples import of_examples
 from mtlib.data.scoring import score_rows
@@ -194,6 +195,7 @@ class TestCommand:
         lines = call("tables", "readings", "--format", "markdown").splitlines()
         assert "| refilled text (balanced) | 2 | 83.9 | 63.3 | 66.8 |" in "\n".join(lines)
         assert call("tables", "readings", "--format", "csv").count("\n") == 1 + 4 * 2 * 3
+        assert call("tables", "claims", "--format", "csv").count("\n") == 1 + len(claims())
 
     def test_records_of_any_runs(self, tmp_path):
         file = tmp_path / "runs.jsonl"

@@ -164,8 +164,8 @@ CARD = """\
 # mini_pos: part-of-speech probe on the bundled masked LM
 
 A linear classifier of words on the frozen states of `data/models/mini`, layer {layer} of 4: {tags} tags x 384, float16,
-27 kB. `mtlib.policies.pos_probe.PosProbe` runs it; the plausibility proxy (`data/plausibility`) asks it whether a
-filled-in word has the tag of the word it stands for. This page is written by `train.py`.
+27 kB. `mtlib.policies.pos_probe.PosProbe` runs it; `suspects --nouns-first` and the part-of-speech
+policies ask it. This page is written by `train.py`.
 
     python data/models/mini_pos/train.py UD_FOLDER        # about 6 minutes on a CPU core
 
@@ -189,8 +189,7 @@ test are not wholly new to it.
 
 Left out of the counts: words that do not begin and end with a word piece ("do" in "don't"; {left_out} in test), and
 words with a rare pair of tags.
-By layer on dev, trained on a quarter of train: {layers}.
-`probe.json` has the words of each tag and how many of them are right.
+`probe.json` has the accuracy of each layer and tag.
 """
 
 
@@ -199,7 +198,6 @@ def card(settings: dict) -> str:
         layer=settings["layer"],
         tags=len(settings["tags"]),
         left_out=settings["test"]["left_out"],
-        layers=", ".join(f"{layer}: {100 * score:.1f} %" for layer, score in settings["dev_by_layer"].items()),
         sets="\n".join(
             f"| {name} | {found['words']:,} | {100 * found['accuracy']:.1f} | {100 * found['upos_accuracy']:.1f} |"
             for name, found in (("dev", settings["dev"]), ("test", settings["test"]))
