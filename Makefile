@@ -11,7 +11,7 @@ export GOMP_SPINCOUNT := 1000
 export KMP_BLOCKTIME := 1
 endif
 
-.PHONY: test faults test-hub test-install test-cluster lint tutorial slides lab setup lock clean
+.PHONY: test faults test-install test-cluster lint tutorial slides lab setup lock clean
 
 # one torch thread for each test process, so that they do not wait for one another
 test: setup
@@ -20,10 +20,6 @@ test: setup
 # sweeps whose processes are killed, also on Ray clusters: some minutes
 faults: setup
 	cd "$(ROOT)" && MTLIB_FAULTS=1 $(BIN)/python -m pytest tests/sweeps
-
-# models and data from a server that stands in for the hub, and every notebook under the profiles gpu and paper
-test-hub: setup
-	cd "$(ROOT)" && MTLIB_HUB=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/hub
 
 # as users install it: wheel, git, Colab, in a new environment
 test-install:

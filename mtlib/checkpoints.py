@@ -76,12 +76,6 @@ def find_file(name_or_path: str, name: str, where: dict) -> Path | None:
     return None if path is None else Path(path)
 
 
-def in_subfolder(where: dict, name: str) -> dict:
-    """Where a folder within the checkpoint lies."""
-    outer = where.get("subfolder")
-    return where | {"subfolder": f"{outer}/{name}" if outer else name}
-
-
 def check_tokenizer(tokenizer, n_rows: int) -> None:
     """Raise `UserError` unless it has the tokens that are needed, and is that of a model with so many embeddings.
 

@@ -225,14 +225,6 @@ def word_marks(tokenizer) -> WordMarks:
     return WordMarks(torch.tensor(goes_on), torch.tensor(continues))
 
 
-def continues_word(tokenizer) -> Tensor:
-    """True for the vocabulary entries that go on with a word rather than begin one, bool `(vocab,)`.
-
-    Not of vocabularies that mark where a word goes on (`@@`) or ends (`</w>`), which do not tell.
-    """
-    return word_marks(tokenizer).continues == 2
-
-
 def _first_and_last(piece: str, mark: str) -> tuple[str, str]:
     """The first and the last character of a piece, without its mark; "" or "\ufffd" where they are not known."""
     if mark != "Ġ":

@@ -18,7 +18,7 @@ from mtlib.draws import Draws, Random
 from mtlib.marking import MarkWords, word_marks
 from mtlib.method import Preparer
 from mtlib.plm import places_of
-from mtlib.settings import MASK_RATE, Replacement, Share, check
+from mtlib.settings import MASK_RATE, Share, check
 from mtlib.tokens import special_tokens
 
 
@@ -214,38 +214,14 @@ def maskable_positions(batch: Mapping[str, Tensor], tokenizer) -> Tensor:
     """True where an ordinary token stands, bool `(batch, seq)`: no special token (nor [UNK]), no padding.
 
     Args:
-        batch: `input_ids` `(batch, seq)` and, where there are such, `attention_mask` and `special_tokens_mask`.
+        batch: `input_ids` `(batch, seq)` and, where there is one, `attention_mask`.
         tokenizer: says which tokens are special.
     """
     input_ids = batch["input_ids"]
     maskable = ~torch.isin(input_ids, torch.tensor(special_tokens(tokenizer), device=input_ids.device))  # (batch, seq)
     if "attention_mask" in batch:
         maskable &= batch["attention_mask"].bool()
-    if "special_tokens_mask" in batch:
-        maskable &= ~batch["special_tokens_mask"].bool()
     return maskable
-
-
-def replace_masked(input_ids: Tensor, mask: Tensor, tokenizer, replacement: Replacement = "mask") -> Tensor:
-    """What stands at the masked places for the model to read, `(batch, seq)`.
-
-    `"mask"`: always the mask token (the paper). `"80_10_10"`: BERT's rule, 80 % mask token, 10 % a random token
-    (none of the special ones), 10 % the original, drawn from torch's global generator.
-    """
-    masked_ids = input_ids.masked_fill(mask, tokenizer.mask_token_id)
-    if replacement == "mask":
-        return masked_ids
-    draw = torch.rand(input_ids.shape, device=input_ids.device)
-    random_ids = torch.randint(len(tokenizer), input_ids.shape, device=input_ids.device)
-    special = torch.tensor(special_tokens(tokenizer), device=input_ids.device)  # would cut or pad the text
-    random_ids = torch.where(torch.isin(random_ids, special), tokenizer.mask_token_id, random_ids)
-    masked_ids = torch.where(mask & (draw >= 0.8), random_ids, masked_ids)
-    return torch.where(mask & (draw >= 0.9), input_ids, masked_ids)
-
-
-def perturbation_counts(input_ids: Tensor, perturbed_ids: Tensor, mask: Tensor) -> dict[str, Tensor]:
-    """`n_masked`, and `n_changed`: how many of them were filled with another token than the original."""
-    return {"n_masked": mask.sum(), "n_changed": (input_ids != perturbed_ids).sum()}
 
 
 # --- random numbers and spans, for policies of one's own ---

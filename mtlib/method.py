@@ -44,8 +44,6 @@ class Method:
         stages: `(settings, rates, tokenizer) -> trainings`, done one after the other; the last trains the classifier.
         settings: a model of what it reads beside what every run has.
         rates: default learning rates with the bundled model.
-        paper: its row in the paper's Tables I and III; empty: it has none.
-        colour, marker: in every figure.
         refills_in_training: the model in training fills the masks of each step, and both its heads have a loss.
     """
 
@@ -55,9 +53,6 @@ class Method:
     stages: "Callable[[Settings, LearningRates, object], tuple[Stage, ...]]"
     settings: type[Settings] = Settings
     rates: LearningRates = LearningRates(1e-4, 1e-4, 1e-4)  # where no grid has been recorded
-    paper: str = ""
-    colour: str = "#000000"
-    marker: str | tuple[int, int, int] = "o"
     refills_in_training: bool = False
 
     @property

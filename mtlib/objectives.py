@@ -16,9 +16,9 @@ from torch.nn.functional import cross_entropy
 from mtlib.contexts import gradients_if
 from mtlib.draws import Random
 from mtlib.errors import UserError
-from mtlib.masking import ExactMasking, MaskingPolicy, draw_mask, perturbation_counts, replace_masked
+from mtlib.masking import ExactMasking, MaskingPolicy, draw_mask
 from mtlib.plm import SharedPLM
-from mtlib.settings import Above0, ClassifierReads, Count, Fill, Replacement, Share, check
+from mtlib.settings import Above0, ClassifierReads, Count, Fill, Share, check
 
 ORIGINAL = "original_ids"  # the column `(batch, seq)` that `MaskTuning` brings to a loss on the refilled text
 
@@ -34,14 +34,12 @@ class ObjectiveOutput:
         logits: class logits `(batch, num_labels)`, or None for an objective without a classifier.
         perturbed_ids: the text with its masks filled, `(batch, seq)`, for an objective that masks; a classifier head
             read this instead of the original text (but for `classifier_reads="original"`).
-        mlm_logits: masked-LM logits at the batch's places, `(batch, k, vocab)`.
     """
 
     parts: dict[str, Tensor]
     weights: Mapping[str, float]
     logits: Tensor | None = None
     perturbed_ids: Tensor | None = None
-    mlm_logits: Tensor | None = None
 
     @property
     def loss(self) -> Tensor:
@@ -187,12 +185,11 @@ def masked_lm_loss(mlm_logits: Tensor, mlm_labels: Tensor, weights: Tensor | Non
 
 
 class _Masking(Objective):
-    """An objective that masks and fills: `masking`, `fill`, `top_k` and `replacement` say how."""
+    """An objective that masks and fills: `masking`, `fill` and `top_k` say how."""
 
     masking: MaskingPolicy
     fill: Fill = "argmax"
     top_k: int = 10
-    replacement: Replacement = "mask"
 
     @property
     def columns(self) -> Mapping[str, int | float]:
@@ -207,11 +204,10 @@ class _Masking(Objective):
     def masked_lm(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
         """L_MLM of a prepared batch, and the text with its masks filled in the same pass, as `perturbed_ids`."""
         input_ids, mask, places = batch["input_ids"], batch["mask"], batch["places"]  # (batch, seq), (batch, k)
-        masked_ids = replace_masked(input_ids, mask, plm.tokenizer, self.replacement)
-        mlm_logits, perturbed_ids = plm.fill_masks(batch, mask, self.fill, self.top_k, masked_ids)
+        mlm_logits, perturbed_ids = plm.fill_masks(batch, mask, self.fill, self.top_k)
         parts = {"mlm_loss": masked_lm_loss(mlm_logits, input_ids.gather(1, places), batch["place_weights"])}
-        parts |= perturbation_counts(input_ids, perturbed_ids, mask)
-        return ObjectiveOutput(parts, {"mlm_loss": 1.0}, None, perturbed_ids, mlm_logits)
+        parts |= {"n_masked": mask.sum(), "n_changed": (input_ids != perturbed_ids).sum()}
+        return ObjectiveOutput(parts, {"mlm_loss": 1.0}, None, perturbed_ids)
 
 
 class MaskedLM(_Masking):
@@ -219,18 +215,16 @@ class MaskedLM(_Masking):
 
     Args:
         masking: policy; 15 % is the convention of pre-training.
-        replacement: see `replace_masked`.
     """
 
     name = "masked_lm"
     static = True
     classifies = False
 
-    def __init__(self, masking: MaskingPolicy | None = None, replacement: Replacement = "mask"):
+    def __init__(self, masking: MaskingPolicy | None = None):
         super().__init__()
-        check("replacement", replacement, Replacement)
         check("masking", masking, InstanceOf[MaskingPolicy] | None)
-        self.masking, self.replacement = masking or ExactMasking(0.15), replacement
+        self.masking = masking or ExactMasking(0.15)
 
     def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
         output = self.masked_lm(plm, self.prepare(plm, batch))
@@ -246,7 +240,6 @@ class MaskTuning(_Masking):
         masking: policy; default 5 % of each example's tokens, at least one.
         fill: "argmax" (default), "sample" or "top_k".
         top_k: for `fill="top_k"`.
-        replacement: what stands at masked places; default always the mask token.
         classification: the loss on the refilled text, any objective that classifies; default cross-entropy (L_FT).
         classifier_reads: "refilled" (default); "original" leaves the refilling out, a control: the masked LM is then an
             auxiliary task beside fine-tuning on the texts as they are.
@@ -261,13 +254,11 @@ class MaskTuning(_Masking):
         masking: MaskingPolicy | None = None,
         fill: Fill = "argmax",
         top_k: int = 10,
-        replacement: Replacement = "mask",
         classification: Objective | None = None,
         classifier_reads: ClassifierReads = "refilled",
     ):
         super().__init__()
         for given, value, kind in (("alpha", alpha, Share), ("fill", fill, Fill), ("top_k", top_k, Count),
-                                   ("replacement", replacement, Replacement),
                                    ("classifier_reads", classifier_reads, ClassifierReads)):  # fmt: skip
             check(given, value, kind)
         check("masking", masking, InstanceOf[MaskingPolicy] | None)
@@ -279,7 +270,7 @@ class MaskTuning(_Masking):
                 "loss, such as FineTuning()."
             )
         self.alpha, self.masking = float(alpha), masking or ExactMasking()
-        self.fill, self.top_k, self.replacement = fill, top_k, replacement
+        self.fill, self.top_k = fill, top_k
         self.classifier_reads = classifier_reads
         self.learning_rate = self.classification.learning_rate
         self.static = self.classification.static
@@ -314,7 +305,7 @@ class MaskTuning(_Masking):
         weights = {"mlm_loss": self.alpha}
         weights |= {name: (1 - self.alpha) * weight for name, weight in classified.weights.items()}
         parts = filled.parts | classified.parts
-        return ObjectiveOutput(parts, weights, classified.logits, filled.perturbed_ids, filled.mlm_logits)
+        return ObjectiveOutput(parts, weights, classified.logits, filled.perturbed_ids)
 
     def classify(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
         """The classification objective's loss on what the classifier reads: the refilled text, `perturbed_ids`."""

@@ -123,7 +123,8 @@ class SharedPLM(nn.Module, PushToHubMixin):
                 raise UserError(f"{head} is of another masked-LM head ({', '.join(sorted(differing))}); save it anew.")
             plm.mlm.load_state_dict(state, strict=False)
             return plm
-        its_own = checkpoints.in_subfolder(where, SEPARATE_FOLDER) if apart else where
+        inner = "/".join(filter(None, (where.get("subfolder"), SEPARATE_FOLDER)))
+        its_own = where | {"subfolder": inner} if apart else where
         return cls(classifier, load_model(AutoModelForMaskedLM, name, config, its_own), tokenizer, shared and not apart)
 
     def save_pretrained(self, folder: str | Path, **options) -> None:
@@ -268,10 +269,6 @@ class SharedPLM(nn.Module, PushToHubMixin):
         """Class logits `(batch, num_labels)` of `batch["input_ids"]` as it stands."""
         return self.classifier(**self.inputs(batch), return_dict=True).logits
 
-    def trunk_output(self, batch):
-        """What the trunk makes of `batch["input_ids"]` as it stands: transformers' output, with its names."""
-        return self.trunk(**self.inputs(batch), return_dict=True)
-
     def masked_lm_logits(self, batch, places: Tensor, masked_ids: Tensor) -> Tensor:
         """Masked-LM logits at some places only, `(batch, k, vocab)`.
 
@@ -299,7 +296,6 @@ class SharedPLM(nn.Module, PushToHubMixin):
         mask: Tensor,
         fill: Fill = "argmax",
         top_k: int = 10,
-        masked_ids: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> FilledMasks:
         """Let the masked LM fill the masked places with its own predictions.
@@ -316,7 +312,6 @@ class SharedPLM(nn.Module, PushToHubMixin):
                 to predict, and hold all masked ones.
             mask: bool `(batch, seq)`.
             fill: "argmax", "sample" (from the whole distribution) or "top_k" (from the `top_k` likeliest).
-            masked_ids: what the model reads, `(batch, seq)`; by default the mask token at every masked place.
             generator: for sampling.
 
         Returns:
@@ -325,8 +320,7 @@ class SharedPLM(nn.Module, PushToHubMixin):
         """
         input_ids = batch["input_ids"]
         places = batch["places"] if "places" in batch else places_of(mask)[0]  # (batch, k)
-        if masked_ids is None:
-            masked_ids = input_ids.masked_fill(mask, self.tokenizer.mask_token_id)
+        masked_ids = input_ids.masked_fill(mask, self.tokenizer.mask_token_id)
         mlm_logits = self.masked_lm_logits(batch, places, masked_ids)
         scores = mlm_logits.detach().float().masked_fill(self._forbidden, -torch.inf)  # (batch, k, vocab)
         filled = input_ids.scatter(1, places, _pick(scores, fill, top_k, generator))  # (batch, seq)

@@ -21,7 +21,6 @@ Count = Annotated[int, Field(ge=1)]
 Name = Annotated[str, BeforeValidator(lambda value: os.fspath(value) if isinstance(value, os.PathLike) else value)]
 
 Fill = Literal["argmax", "sample", "top_k"]
-Replacement = Literal["mask", "80_10_10"]
 Update = Literal["joint", "balanced", "alternating"]
 ClassifierReads = Literal["refilled", "original"]
 

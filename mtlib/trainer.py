@@ -71,7 +71,7 @@ class ObjectiveTrainer(Trainer):
       8 x 1, 4 x 2 and 2 x 4 train alike. Stock transformers 5 gets this wrong for these heads (transformers#47688).
       (Where the training set does not divide among several processes, an epoch's last step repeats some examples.)
     - The masks of an example depend on `(seed, epoch, example)` alone, however a step is cut, and in a resumed run too.
-      (Drawn from torch's global generator: the random words of `80_10_10`, sampled filling, dropout.)
+      (Drawn from torch's global generator: sampled filling, dropout.)
     - The log carries the objective's parts beside `loss`: `mlm_loss`, `ft_loss`, `n_masked` and `share_changed`.
     - Evaluation and prediction classify the text as it stands; for `MaskedLM`, `eval_loss` is the mean
       over batches of each one's masked-LM loss, so it depends a little on the size of the batches.
@@ -384,10 +384,7 @@ class _Numbered(torch.utils.data.Dataset):
         return len(self.dataset)
 
     def __getitems__(self, rows: list[int]) -> list[dict]:
-        if isinstance(self.dataset, Dataset):
-            examples = self.dataset.__getitems__(rows)
-        else:  # batches that are made on the fly
-            examples = [self.dataset[row] for row in rows]
+        examples = self.dataset.__getitems__(rows)
         return [{**example, "example": row} for row, example in zip(rows, examples, strict=True)]
 
 
@@ -443,7 +440,7 @@ def check_set(
             check_set(f"{name} {key!r}", part, plm, objective, id2label)
     if dataset is None or isinstance(dataset, str | dict):  # a text names one that was checked at the start
         return
-    if not (hasattr(dataset, "column_names") and hasattr(dataset, "__len__")):
+    if not isinstance(dataset, Dataset):
         raise UserError(
             f"{name} is a {type(dataset).__name__}; expected a Dataset, as mtlib.tokenise makes one. Streams and torch "
             "datasets are not read; Dataset.from_list(list(rows)) makes a Dataset of their rows."
@@ -459,8 +456,6 @@ def check_set(
             f"{', '.join(dataset.column_names)}. mtlib.tokenise makes tokens and labels, "
             f"MaskTuning(classification=...) brings {ORIGINAL}, and preparers add all else."
         )
-    if not isinstance(dataset, Dataset):
-        return  # another thing with columns, such as batches that are made on the fly, is not looked into
     plm.check_inputs(dataset.with_format(None)["input_ids"], name)  # a format may hide columns
     if labels:
         check_labels(name, dataset, plm.config.num_labels)

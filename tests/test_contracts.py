@@ -84,7 +84,7 @@ def weighed_stages(settings, rates, tokenizer):
     )
 
 
-WEIGHED = Method("weighed", "weighed", "a method of the tests", weighed_stages, WeighedSettings, colour="#123456")
+WEIGHED = Method("weighed", "weighed", "a method of the tests", weighed_stages, WeighedSettings)
 
 
 @pytest.fixture

@@ -59,12 +59,6 @@ def test_unknown_tokens_are_not_maskable():
     assert maskable_positions(batch, TOKENIZER).tolist() == [[False, True, False, True, False]]
 
 
-def test_a_special_tokens_mask_of_the_batch_is_honoured():
-    batch = dict(TOKENIZER(["good film"], return_tensors="pt"))
-    batch["special_tokens_mask"] = torch.tensor([[1, 0, 1, 1]])
-    assert maskable_positions(batch, TOKENIZER).tolist() == [[False, True, False, False]]
-
-
 def test_pairs_are_maskable_on_both_sides():
     tokenizer = make_tokenizer(ROBERTA_SPECIALS, double_separator=True)
     batch = dict(tokenizer([("good film", "bad plot")], return_tensors="pt"))

@@ -138,7 +138,7 @@ class TestStages:
 
 class TestSettings:
     def test_what_a_method_does_not_read_is_none_in_its_record(self):
-        perturbation = {"mask_rate", "masking", "fill", "replacement"}
+        perturbation = {"mask_rate", "masking", "fill"}
         others = {"alpha", "shared", "update", "mlm_head_learning_rate"}
         for method, read in {
             "fine_tuning": set(),
@@ -198,7 +198,7 @@ class TestChangedOnce:
             special = torch.isin(batch["input_ids"], torch.tensor(plm.tokenizer.all_special_ids))
             assert plm.fill_masks(batch, ~special).perturbed_ids[0].tolist() == new["input_ids"]
 
-    @pytest.mark.parametrize("settings", [{}, {"fill": "sample"}, {"fill": "top_k", "replacement": "80_10_10"}])
+    @pytest.mark.parametrize("settings", [{}, {"fill": "sample"}, {"fill": "top_k"}])
     def test_a_seed_decides_and_nothing_else(self, plm, settings):
         """Dropout is in the model's configuration, but not in the refill."""
         data, refill = tokenised(plm), Refill(**settings)
@@ -290,11 +290,6 @@ class TestAblations:
         plain = recorded(config(model, method="fine_tuning"), tmp_path)
         same = recorded(config(model, method="perturb_first", mask_rate=0.0), tmp_path)
         assert same["metrics"] == plain["metrics"] and same["history"] == plain["history"]
-
-    def test_no_integrated_loss_is_mask_tuning_with_alpha_0(self, testbed, model, tmp_path):  # noqa: F811
-        ours = recorded(config(model, method="no_integrated_loss"), tmp_path)
-        same = recorded(config(model, alpha=0.0), tmp_path)
-        assert ours["metrics"] == same["metrics"] and ours["history"] == same["history"]
 
     def test_augmented_sees_twice_the_examples(self, testbed, model, tmp_path):  # noqa: F811
         record = recorded(config(model, method="augmented"), tmp_path)

@@ -11,7 +11,6 @@ from mtlib.masking import (
     MaskingPolicy,
     OriginalMasking,
     maskable_positions,
-    replace_masked,
 )
 from mtlib.methods.readings import DoubleValidated
 from mtlib.objectives import (
@@ -23,7 +22,7 @@ from mtlib.objectives import (
     masked_lm_loss,
 )
 from mtlib.trainer import share_of_step, sizes_of, totals_of
-from tests.conftest import at_masks, make_batch, make_plm, make_tokenizer
+from tests.conftest import at_masks, make_batch, make_plm
 from tests.test_plm import architecture
 from tests.test_trainer import examples, train
 
@@ -119,7 +118,6 @@ def test_nothing_masked_is_zero_not_nan():
         ("alpha", "0.6"),
         ("fill", "beam"),
         ("top_k", 0),
-        ("replacement", "all"),
     ],
 )
 def test_bad_options(name, value):
@@ -181,11 +179,6 @@ def test_degenerate_texts_never_give_nan(plm, objective, texts):
     assert all(torch.isfinite(p.grad).all() for p in plm.parameters() if p.grad is not None)
 
 
-def test_no_example_goes_unmasked(plm):
-    batch = MaskTuning().prepare(plm, make_batch(plm))
-    assert (batch["mask"].sum(1) >= 1).all()
-
-
 def test_the_two_losses_are_the_two_halves_of_equation_1(still_plm):
     objective = MaskTuning(0.7)
     batch = objective.prepare(still_plm, make_batch(still_plm))
@@ -228,19 +221,6 @@ class TestWholeTextPredicted:
         alone = MaskedLM()(still_plm, {name: value for name, value in batch.items() if "place" not in name})
         assert torch.equal(output.perturbed_ids, alone.perturbed_ids)
         assert output.parts["n_masked"] == batch["mask"].sum() and output.parts["n_correct"] == alone.parts["n_correct"]
-
-
-def test_80_10_10():
-    tokenizer = make_tokenizer()
-    ids = torch.full((100, 100), 7)
-    mask = torch.rand(100, 100) < 0.5
-    masked = replace_masked(ids, mask, tokenizer, "80_10_10")
-    assert torch.equal(masked[~mask], ids[~mask])
-    structural = torch.tensor([i for i in tokenizer.all_special_ids if i != tokenizer.mask_token_id])
-    assert not torch.isin(masked, structural).any()
-    shares = torch.stack([(masked[mask] == tokenizer.mask_token_id), (masked[mask] == 7)]).float().mean(1)
-    assert shares[0].item() == pytest.approx(0.8, abs=0.03) and shares[1].item() == pytest.approx(0.1, abs=0.03)
-    assert (replace_masked(ids, mask, tokenizer)[mask] == tokenizer.mask_token_id).all()
 
 
 def test_structural_tokens_stay_whatever_a_policy_says(plm):

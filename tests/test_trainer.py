@@ -205,7 +205,7 @@ def test_an_epoch_that_a_callback_stops_is_followed_by_the_next(tmp_path):
 
 
 def test_masked_lm_objective_learns_and_is_evaluated_alike_each_time(tmp_path):
-    trainer = train(tmp_path, MaskedLM(ExactMasking(0.3), "80_10_10"), max_steps=40, learning_rate=1e-2)
+    trainer = train(tmp_path, MaskedLM(ExactMasking(0.3)), max_steps=40, learning_rate=1e-2)
     losses = [loss for (loss,) in history(trainer, "mlm_loss")]
     assert sum(losses[-5:]) < sum(losses[:5])
     assert all(0 <= share <= 1 for (share,) in history(trainer, "share_correct"))

@@ -231,8 +231,8 @@ def _tokens(plm: SharedPLM, texts: Sequence[str]) -> list[_Words]:
         return_tensors="pt", return_special_tokens_mask=True,
     )  # fmt: skip
     own = ~batch.pop("special_tokens_mask").bool()  # (batch, seq): of the texts, not special and no padding
-    states = plm.trunk_output(batch.to(plm.device)).last_hidden_state.float()  # (batch, seq, hidden)
-    states = normalize(states, dim=-1).cpu()
+    output = plm.trunk(**plm.inputs(batch.to(plm.device)), return_dict=True)
+    states = normalize(output.last_hidden_state.float(), dim=-1).cpu()  # (batch, seq, hidden)
     return [
         _Words(plm.tokenizer.convert_ids_to_tokens(ids[kept].tolist()), vectors[kept])
         for ids, vectors, kept in zip(batch["input_ids"].cpu(), states, own, strict=True)

@@ -74,5 +74,5 @@ def _stages(settings: BiasSettings, rates: LearningRates, tokenizer) -> tuple[St
 CONFIDENCE_REGULARIZATION = Method(
     "confidence_regularization", "confidence regularization",
     "a student of a teacher whose confidence is cut where the bias model is right",
-    _stages, BiasSettings, paper="Regularized-conf", colour="#a50f15", marker=">",
+    _stages, BiasSettings,
 )  # fmt: skip

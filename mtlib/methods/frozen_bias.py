@@ -103,13 +103,13 @@ def _stages(make: Callable[[], Objective]):
 
 LEARNED_MIXIN = Method(
     "learned_mixin", "Learned-Mixin+H", "an ensemble with a frozen bias model, gated",
-    _stages(LearnedMixin), BiasSettings, paper="Learned-Mixin+H", colour="#6a3d9a", marker="X",
+    _stages(LearnedMixin), BiasSettings,
 )  # fmt: skip
 BIAS_PRODUCT = Method(
     "bias_product", "Bias Product", "an ensemble with a frozen bias model, without a gate",
-    _stages(BiasProduct), BiasSettings, colour="#b15928", marker=(10, 1, 0),
+    _stages(BiasProduct), BiasSettings,
 )  # fmt: skip
 REWEIGHT = Method(
     "reweight", "Reweight", "examples weigh the less, the better the bias model explains them",
-    _stages(Reweight), BiasSettings, colour="#8b6f00", marker="<",
+    _stages(Reweight), BiasSettings,
 )  # fmt: skip

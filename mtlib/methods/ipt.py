@@ -227,7 +227,4 @@ def _stages(settings: ParsingSettings, rates: LearningRates, tokenizer) -> tuple
     return (parsing, Stage(FineTuning(), rates))
 
 
-IPT = Method(
-    "ipt", "IPT", "dependency parsing on a treebank, then fine-tuning",
-    _stages, ParsingSettings, paper="IPT-standard", colour="#999933", marker="d",
-)  # fmt: skip
+IPT = Method("ipt", "IPT", "dependency parsing on a treebank, then fine-tuning", _stages, ParsingSettings)

@@ -98,5 +98,5 @@ def _stages(settings: ProductOfExpertsSettings, rates: LearningRates, tokenizer)
 
 PRODUCT_OF_EXPERTS = Method(
     "product_of_experts", "product of experts", "an ensemble with a bias network trained along",
-    _stages, ProductOfExpertsSettings, paper="PoE", colour="#005f73", marker="*",
+    _stages, ProductOfExpertsSettings,
 )  # fmt: skip

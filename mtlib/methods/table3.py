@@ -14,7 +14,7 @@ from torch import Tensor
 
 from mtlib.contexts import evaluating, forked_random_state
 from mtlib.encoding import each_token
-from mtlib.masking import MaskingPolicy, replace_masked
+from mtlib.masking import MaskingPolicy
 from mtlib.method import LearningRates, Method, Prepared, Preparer, Stage, one_stage
 from mtlib.methods.confidence_regularization import CONFIDENCE_REGULARIZATION
 from mtlib.methods.frozen_bias import BIAS_PRODUCT, LEARNED_MIXIN, REWEIGHT
@@ -32,7 +32,6 @@ from mtlib.settings import (
     ClassifierReads,
     Count,
     Fill,
-    Replacement,
     Settings,
     Share,
     Update,
@@ -41,10 +40,7 @@ from mtlib.settings import (
 Stages = tuple[Stage, ...]
 
 
-FINE_TUNING = Method(
-    "fine_tuning", "fine-tuning", "the baseline: the original texts, L_FT",
-    one_stage(FineTuning), paper="Fine-tuning on original train set", colour="#0173b2", marker="o",
-)  # fmt: skip
+FINE_TUNING = Method("fine_tuning", "fine-tuning", "the baseline: the original texts, L_FT", one_stage(FineTuning))
 # whose loss Mask-tuning may take for the refilled text
 LOSSES = {
     method.name: method
@@ -58,11 +54,10 @@ Classification = Literal[*LOSSES]
 
 
 class MaskingSettings(Settings):
-    """Which tokens are masked, and what stands there."""
+    """Which tokens are masked."""
 
     mask_rate: Share = Field(MASK_RATE, description="share of the tokens that is masked")
     masking: Masking = Field("exact", description="which tokens are masked (meta_learned is our reconstruction)")
-    replacement: Replacement = Field("mask", description="what stands at a masked place")
     spacy_pipeline: str = Field(
         ENGLISH_PIPELINE, description="for masking salient_spans: an installed spaCy pipeline that finds named entities"
     )
@@ -96,7 +91,7 @@ class PerturbationSettings(MaskingSettings):
 
     def filling(self) -> dict[str, object]:
         """The arguments of whatever masks and fills."""
-        return {"fill": self.fill, "top_k": self.top_k, "replacement": self.replacement}
+        return {"fill": self.fill, "top_k": self.top_k}
 
     def preparers(self, masking: MaskingPolicy) -> tuple[Preparer, ...]:
         """And, where asked to, what keeps the masked words from being filled in."""
@@ -193,7 +188,7 @@ def intermediate_pretraining(settings: IntermediateSettings, rates: LearningRate
 def _masked_lm(settings: MaskingSettings, rates: LearningRates, tokenizer) -> Stage:
     """Masked-LM training on the task's texts; trunk and head learn one task here, at one rate."""
     masking = settings.policy(tokenizer)
-    return Stage(MaskedLM(masking, settings.replacement), LearningRates.alike(rates.mlm_head), masking.preparers())
+    return Stage(MaskedLM(masking), LearningRates.alike(rates.mlm_head), masking.preparers())
 
 
 @dataclass(frozen=True)
@@ -206,13 +201,11 @@ class Refill(Preparer):
     Args:
         fill: "argmax" (default), "sample" or "top_k"; None leaves the masks.
         top_k: for `fill="top_k"`.
-        replacement: what stands at masked places; default always the mask token.
         keep_original: the originals first, then the refilled examples: D ∪ {(x̂, y)}.
     """
 
     fill: Fill | None = "argmax"
     top_k: int = 10
-    replacement: Replacement = "mask"
     keep_original: bool = False
 
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0, batch_size: int = 64) -> Prepared:
@@ -226,10 +219,9 @@ class Refill(Preparer):
         def perturbed(rows: list[int], batch: dict) -> Tensor:
             progress.advance(task, len(rows))
             mask = batch["mask"].bool()  # (batch, seq)
-            masked_ids = replace_masked(batch["input_ids"], mask, plm.tokenizer, self.replacement)
             if self.fill is None:
-                return masked_ids
-            return plm.fill_masks(batch, mask, self.fill, self.top_k, masked_ids).perturbed_ids
+                return batch["input_ids"].masked_fill(mask, plm.tokenizer.mask_token_id)
+            return plm.fill_masks(batch, mask, self.fill, self.top_k).perturbed_ids
 
         with evaluating(plm), forked_random_state(plm.device, seed), progress:
             task = progress.add_task("refilling", total=len(examples))
@@ -246,29 +238,26 @@ class Refill(Preparer):
 
 MASK_TUNING = Method(
     "mask_tuning", "Mask-tuning", "equation 1 on texts refilled in each step",
-    mask_tuning, MaskTuningSettings, LearningRates.alike(5e-4),
-    paper="Mask-tuning", colour="#de8f05", marker="s", refills_in_training=True,
+    mask_tuning, MaskTuningSettings, LearningRates.alike(5e-4), refills_in_training=True,
 )  # fmt: skip
 AUGMENTED = Method(
     "augmented", "augmented", "the original texts and a copy refilled once, L_FT",
     fine_tuning_once(lambda settings: Refill(**settings.filling(), keep_original=True)), PerturbationSettings,
-    paper="Fine-tuning on augmented train set", colour="#029e73", marker="D",
 )  # fmt: skip
 NO_INTEGRATED_LOSS = Method(
     "no_integrated_loss", "no integrated loss", "Mask-tuning without L_MLM",
-    no_integrated_loss, SharedTrunkSettings, paper="Mask-tuning w/o integrated loss", colour="#d55e00", marker="^",
+    no_integrated_loss, SharedTrunkSettings,
     refills_in_training=True,
 )  # fmt: skip
 SEQUENTIAL = Method(
     "sequential", "sequential", "masked-LM training, then fine-tuning on texts refilled once",
     sequential, SequentialSettings, LearningRates(1e-4, 1e-4, 5e-4),
-    paper="Sequential Training", colour="#cc78bc", marker="v",
 )  # fmt: skip
 PERTURB_FIRST = Method(
     "perturb_first", "perturb first", "texts refilled once, L_FT",
-    perturb_first, PerturbationSettings, colour="#4d4d4d", marker="P",
+    perturb_first, PerturbationSettings,
 )  # fmt: skip
 INTERMEDIATE_PRETRAINING = Method(
     "intermediate_pretraining", "intermediate pre-training", "masked-LM training on the texts, then L_FT",
-    intermediate_pretraining, IntermediateSettings, LearningRates(1e-4, 1e-4, 5e-4), colour="#117733", marker="8",
+    intermediate_pretraining, IntermediateSettings, LearningRates(1e-4, 1e-4, 5e-4),
 )  # fmt: skip

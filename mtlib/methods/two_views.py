@@ -205,10 +205,8 @@ def layers(plm: SharedPLM) -> list[tuple[nn.Module, nn.Module]]:
 SPAN_CUTOFF = Method(
     "span_cutoff", "Span Cutoff", "a second view with a span cut out, and agreement of the two",
     one_stage(SpanCutoff),
-    paper="Span Cutoff", colour="#332288", marker="p",
 )  # fmt: skip
 HIDDEN_CUT = Method(
     "hidden_cut", "HiddenCut", "a second view with spans cut out of every layer, and agreement of the two",
     one_stage(HiddenCut),
-    paper="HiddenCut", colour="#fb6a9a", marker="h",
 )  # fmt: skip

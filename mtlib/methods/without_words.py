@@ -21,17 +21,11 @@ class DeleteMasked(Preparer):
         return Prepared(examples.map(delete, keep_in_memory=True))
 
 
-class DeletingSettings(MaskingSettings):
-    def unread(self) -> dict[str, str]:
-        return super().unread() | {"replacement": "nothing stands where a word was deleted"}
-
-
 MASKS_LEFT = Method(
     "masks_left", "masks left in", "texts masked once and not filled, L_FT",
-    fine_tuning_once(lambda settings: Refill(None, replacement=settings.replacement)), MaskingSettings,
-    colour="#7f7f7f", marker="h",
+    fine_tuning_once(lambda settings: Refill(None)), MaskingSettings,
 )  # fmt: skip
 DELETED = Method(
     "deleted", "words deleted", "texts without the masked words, L_FT",
-    fine_tuning_once(lambda settings: DeleteMasked()), DeletingSettings, colour="#bcbd22", marker="H",
+    fine_tuning_once(lambda settings: DeleteMasked()), MaskingSettings,
 )  # fmt: skip

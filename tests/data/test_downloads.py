@@ -1,9 +1,8 @@
-"""Downloads from a local server that can be cut, and into the hub's cache."""
+"""Downloads from a local server, and into the hub's cache."""
 
 import hashlib
 import http.server
 import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import datasets
 import pytest
@@ -16,23 +15,19 @@ from mtlib.errors import UserError
 from tests.data.made_up_releases import MADE_UP, expect, on_the_hub, write_releases
 
 
-class RangeHandler(http.server.BaseHTTPRequestHandler):
-    """Serves `files`, honours Range, and breaks off after `cut` bytes of a response."""
+class Handler(http.server.BaseHTTPRequestHandler):
+    """Serves `files`."""
 
     def do_GET(self):
-        self.server.asked.append((self.path, self.headers.get("Range")))
+        self.server.asked.append(self.path)
         content = self.server.files.get(self.path)
         if content is None:
             self.send_error(404)
             return
-        start = int((self.headers.get("Range") or "bytes=0-")[6:-1])
-        self.send_response(206 if start else 200)
-        self.send_header("Content-Length", str(len(content) - start))
-        if start:
-            self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
         self.end_headers()
-        cut, self.server.cut = self.server.cut, None
-        self.wfile.write(content[start:][:cut])
+        self.wfile.write(content)
 
     def log_message(self, *_):
         pass
@@ -47,32 +42,14 @@ def server(monkeypatch):
     monkeypatch.setitem(SETS, "imdb_cad", SETS["imdb_cad"].model_copy(update={"raw_files": raw_files}))
     paths = [file.path for file in SETS["imdb_cad"].files]
     expect(monkeypatch, "imdb_cad", rows=2, sha256={path: hashlib.sha256(MADE_UP[path]).hexdigest() for path in paths})
-    http_server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), RangeHandler)
+    http_server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     http_server.files = {f"/owner/cad/c0ffee/{path.partition('/')[2]}": MADE_UP[path] for path in paths}
-    http_server.asked, http_server.cut = [], None
+    http_server.asked = []
     threading.Thread(target=http_server.serve_forever, args=(0.01,), daemon=True).start()
     monkeypatch.setenv("MTLIB_RAW_ENDPOINT", f"http://127.0.0.1:{http_server.server_port}")
     yield http_server
     http_server.shutdown()
     http_server.server_close()
-
-
-DEV = "imdb_cad/sentiment/combined/paired/dev_paired.tsv"
-
-
-def test_several_at_once_download_once(server, tmp_path):
-    arrived = threading.Barrier(4, timeout=10)
-
-    def fetch_in_thread(_):
-        arrived.wait()
-        return fetch(["imdb_cad"], tmp_path)
-
-    with ThreadPoolExecutor(4) as pool:
-        results = list(pool.map(fetch_in_thread, range(4)))
-    assert all(paths == results[0] for paths in results)
-    assert sorted(path for path, _ in server.asked) == sorted(server.files)
-    for file in SETS["imdb_cad"].files:
-        assert (tmp_path / file.path).read_bytes() == MADE_UP[file.path]
 
 
 def test_fetch_writes_release_layout_and_asks_only_once(server, tmp_path, monkeypatch):
@@ -82,12 +59,6 @@ def test_fetch_writes_release_layout_and_asks_only_once(server, tmp_path, monkey
     monkeypatch.setattr(sources, "CACHE_DIR", tmp_path)
     assert load_described("imdb_cad", "hub")[1]["revision"] == "owner/cad@c0ffee"
     assert len(server.asked) == 2 and not list(tmp_path.rglob("*.part"))
-
-
-def test_a_connection_that_breaks_is_made_again(server, tmp_path):
-    server.cut = 20
-    fetch(["imdb_cad"], tmp_path)
-    assert (tmp_path / DEV).read_bytes() == MADE_UP[DEV]
 
 
 def test_a_wrong_checksum_is_an_error(server, tmp_path):

@@ -30,7 +30,6 @@ class Hub(http.server.ThreadingHTTPServer):
     Attributes:
         refused: answers other than the file, by repository name: `GONE` or `GATED`.
         cut: by file name, after how many bytes the next response with it breaks off.
-        altered: by file name, what is served in its place.
         asked: method and path of every request.
     """
 
@@ -38,7 +37,7 @@ class Hub(http.server.ThreadingHTTPServer):
 
     def __init__(self, root: Path):
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.root, self.refused, self.cut, self.altered, self.asked = root, {}, {}, {}, []
+        self.root, self.refused, self.cut, self.asked = root, {}, {}, []
 
     @property
     def address(self) -> str:
@@ -111,7 +110,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if not path.is_file():
             self._refuse(*_NO_FILE, headers)
             return
-        content = self.server.altered.get(path.name) or path.read_bytes()
+        content = path.read_bytes()
         headers |= {"ETag": f'"{hashlib.sha256(content).hexdigest()}"', "Accept-Ranges": "bytes"}
         asked = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range") or "")
         if asked is None:

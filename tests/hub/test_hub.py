@@ -17,7 +17,6 @@ from tests.hub.made_up import MODELS, ROWS, write_hub
 from tests.hub.stand_in import GATED, GONE, commit_of, serving
 
 ROOT = Path(__file__).resolve().parents[2]
-SLOW = pytest.mark.skipif("MTLIB_HUB" not in os.environ, reason="MTLIB_HUB=1, `make test-hub`: some minutes")
 
 
 @pytest.fixture(scope="module")
@@ -96,12 +95,6 @@ def test_cut_downloads_resume(hub, fetch):
     assert not hub.cut
 
 
-def test_a_wrong_checksum(hub, fetch):
-    hub.altered["test_paired.tsv"] = b"something else"
-    code, text = fetch("imdb_cad")
-    assert code == 2 and "expected sha256" in text
-
-
 @pytest.mark.parametrize(("refusal", "said"), [(GONE, "doesn't exist"), (GATED, "is a gated dataset")])
 def test_a_repository_that_is_gone_or_gated(hub, fetch, refusal, said):
     hub.refused["facebook/anli"] = refusal
@@ -148,11 +141,3 @@ def test_two_processes_fetch_at_once(hub, start):
         assert process.returncode == 0, text
     raw = [path for _, path in hub.asked if path.endswith(".tsv")]
     assert len(raw) == len(set(raw)) == 4, "each file was downloaded once"
-
-
-@SLOW
-@pytest.mark.parametrize("profile", ["gpu", "paper"])
-def test_notebooks_run_under_every_profile(start, profile):
-    process = start("-m", "mtlib", "notebooks", "--profile", profile, "--out", "out")
-    text, _ = process.communicate()
-    assert process.returncode == 0, text

@@ -144,16 +144,6 @@ def test_packed_records_are_read_back_whole(tmp_path_factory, metrics):
     assert read_records([path]) == [record | {"history": without_none} for record in made]
 
 
-def test_a_packed_log_may_be_thinned(tmp_path):
-    record = read_records([RESULTS / "short.jsonl"])[0]
-    (tmp_path / "one.jsonl").write_text(pack([record], history=2))
-    steps = [entry["step"] for entry in record["history"]]
-    assert [entry["step"] for entry in read_records([tmp_path])[0]["history"]] == [
-        steps[len(steps) // 2 - 1],
-        steps[-1],
-    ]
-
-
 @pytest.mark.parametrize("method", ["fine_tuning", "mask_tuning"])
 def test_a_shipped_run_comes_out_alike_when_it_is_made_again(method, tmp_path):
     """Losses within 1 % at every logged step and accuracies within two points; on the machine of the record: equal.

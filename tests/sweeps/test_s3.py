@@ -99,15 +99,11 @@ def files(run) -> list[str]:
     return [run.file, Path(run.file).with_suffix(".npz").name]
 
 
-def test_a_run_is_recorded_once(faults, run):
+def test_errors_of_a_slow_store_are_tried_again(faults, run):
     Store(ADDRESS).check_writable()
+    faults.flaky, faults.seconds = True, 0.3
     for _ in range(2):
         assert record(run) == "written" and names() == files(run)
-
-
-def test_errors_of_a_slow_store_are_tried_again(faults, run):
-    faults.flaky, faults.seconds = True, 0.3
-    assert record(run) == "written" and names() == files(run)
 
 
 def test_a_credential_that_expires_at_any_request_loses_no_run(faults, run):
