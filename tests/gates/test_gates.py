@@ -1,9 +1,8 @@
 """What the rebuilding of the package may not change; a gate changes only in a commit that does nothing else.
 
 `kept.json` was written at the commit before the rebuilding: for each file of records how many runs it holds and a hash
-of what identifies and scores them, and hashes of the testbed's files and of each bundled set's content. `tables.json`
-holds the cells of the tables that stood on the results pages at that commit. Training is held by
-`tests/test_trajectory.py` and by the tests of resumption in `tests/runs`.
+of what identifies and scores them, and hashes of the testbed's files and of each bundled set's content. Training is
+held by `tests/test_trajectory.py` and by the tests of resumption in `tests/runs`.
 """
 
 import hashlib
