@@ -105,8 +105,8 @@ class Comparison(BaseModel):
     def tasks(self) -> list[str]:
         return [task for task in TASKS if task in {record["config"]["task"] for _, record in self.runs}]
 
-    def differences(self, measure: str = "accuracy") -> pandas.DataFrame:
-        """A line for each set and each arm but the base, then for each of `changes`.
+    def differences(self) -> pandas.DataFrame:
+        """Of accuracy: a line for each set and each arm but the base, then for each of `changes`.
 
         Columns: `change` (its words, or ""), `task`, `arm`, `base`, those of `by`, `set`, `kind`, `n` (seeds, or pairs
         of them); in points `mean`, `low` and `high`, the interval of `level`; `verdict`, whether it excludes 0;
@@ -118,7 +118,7 @@ class Comparison(BaseModel):
         pairs += [(words, *pair) for words, pair in self.changes.items()]
         lines = []
         for (task, *values), here in self.frame().groupby(["task", *self.by], sort=False, dropna=False):
-            by_arm = {key: runs.set_index("seed")[measure] for key, runs in here.groupby(["arm", "set"])}
+            by_arm = {key: runs.set_index("seed")["accuracy"] for key, runs in here.groupby(["arm", "set"])}
             kinds, behind = dict(zip(here["set"], here["kind"], strict=True)), self._behind(here)
             outside = sum(kind == "ood" for kind in kinds.values())
             for (change, arm, base), (name, kind) in itertools.product(pairs, kinds.items()):
@@ -127,7 +127,7 @@ class Comparison(BaseModel):
                 level = 1 - 0.05 / outside if self.corrected and not change and kind == "ood" else 0.95
                 shift = intervals.difference(by_arm[arm, name], by_arm[base, name], self.paired, level)
                 obstacle = "behind in distribution" if kind == "ood" and behind & {arm, base} else ""
-                effect = self._effect(arm, base, name) if measure == "accuracy" else None
+                effect = self._effect(arm, base, name)
                 lines.append({
                     "change": change, "task": task, "arm": arm, "base": base, **dict(zip(self.by, values, strict=True)),
                     "set": name, "kind": kind, **asdict(shift), "level": level,
