@@ -82,7 +82,7 @@ def _of_own_data(own_data: dict, recipes: dict) -> pandas.DataFrame:
 
 
 def _against_first(values: pandas.DataFrame, arms: dict, ends: dict | None = None) -> dict[str, str]:
-    """Cells: the mean over seeds of each arm that there is, then its difference to the first one's, and `ends` where given."""
+    """Cells: each arm's mean over seeds, where there are runs, then its difference to the first one's, and `ends`."""
     base, *others = arms
     row = {arms[base]: f"{values[base].mean():.1f}"}
     for arm in (arm for arm in others if arm in values):
