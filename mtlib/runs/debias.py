@@ -97,8 +97,8 @@ def debias(
         out: a new or empty folder.
         dev: rows to choose the checkpoint on; None: a fifth of `train`.
         tests: further sets to score, by name.
-        method: of `METHODS`; "fine_tuning" trains that alone. Default: "deleted" with words (of what comes close to the
-            best in data/README.md's comparison of recipes the cheapest), "fine_tuning" without.
+        method: of `METHODS`; "fine_tuning" trains that alone. Default: "deleted" with words (data/README.md compares
+            recipes), "fine_tuning" without.
         settings: of the method, such as `{"alpha": 0.3}`.
         alone: without fine-tuning beside it, in half the time or less.
         report: is told, a sentence at a time, what was found in the data.
