@@ -384,7 +384,10 @@ class _Numbered(torch.utils.data.Dataset):
         return len(self.dataset)
 
     def __getitems__(self, rows: list[int]) -> list[dict]:
-        examples = self.dataset.__getitems__(rows)
+        if isinstance(self.dataset, Dataset):
+            examples = self.dataset.__getitems__(rows)
+        else:  # batches that are made on the fly, as in data/models/lm_training.py
+            examples = [self.dataset[row] for row in rows]
         return [{**example, "example": row} for row, example in zip(rows, examples, strict=True)]
 
 
@@ -440,7 +443,7 @@ def check_set(
             check_set(f"{name} {key!r}", part, plm, objective, id2label)
     if dataset is None or isinstance(dataset, str | dict):  # a text names one that was checked at the start
         return
-    if not isinstance(dataset, Dataset):
+    if not (hasattr(dataset, "column_names") and hasattr(dataset, "__len__")):
         raise UserError(
             f"{name} is a {type(dataset).__name__}; expected a Dataset, as mtlib.tokenise makes one. Streams and torch "
             "datasets are not read; Dataset.from_list(list(rows)) makes a Dataset of their rows."
@@ -456,6 +459,8 @@ def check_set(
             f"{', '.join(dataset.column_names)}. mtlib.tokenise makes tokens and labels, "
             f"MaskTuning(classification=...) brings {ORIGINAL}, and preparers add all else."
         )
+    if not isinstance(dataset, Dataset):
+        return  # another thing with columns, such as batches that are made on the fly, is not looked into
     plm.check_inputs(dataset.with_format(None)["input_ids"], name)  # a format may hide columns
     if labels:
         check_labels(name, dataset, plm.config.num_labels)

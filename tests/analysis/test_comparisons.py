@@ -51,7 +51,7 @@ def test_the_recipe_that_the_plan_chooses():
     means = scores.pivot_table("accuracy", "seed", ["arm", "source", "set"]).T.groupby("arm").mean().T
     best, default = means["Mask-tuning, alpha 0.1, rates 1e-4"], means["words deleted, rates 1e-4"]
     assert (round(best.mean(), 1), round(default.mean(), 1)) == (94.0, 92.0)
-    assert intervals.difference(default, best, paired=False).text() == "-2.0 [-2.5, -1.4]"
+    assert intervals.difference(default, best, paired=False).text(2) == "-1.95 [-2.52, -1.38]"
 
 
 class TestArms:
