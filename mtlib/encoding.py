@@ -205,7 +205,8 @@ def predict(
 
     Args:
         plm: the model.
-        texts: a list of texts, or of pairs of texts, or a dataset as `tokenise` takes it, whose labels are not read.
+        texts: a list or a pandas column of texts or of pairs of texts, or a dataset as `tokenise` takes it, whose
+            labels are not read.
         max_length: texts are cut to so many tokens, see `tokenise`; by default to 128, or to more where the model was
             trained on longer ones.
         batch_size: texts that go through the model together.
@@ -213,6 +214,7 @@ def predict(
             first version, X-MOD) need False.
         names: return the name of each text's likeliest label, of `plm.config.id2label`, in place of logits.
     """
+    texts = texts.tolist() if hasattr(texts, "tolist") else texts
     if isinstance(texts, list | tuple):
         rows = [(text,) if isinstance(text, str) else text for text in texts]
         columns = dict(zip(("text", "text_pair"), map(list, zip(*rows, strict=True)), strict=False))

@@ -171,8 +171,9 @@ def plain(text: str) -> str:
     return text.lower().replace("’", "'")
 
 
-def words_pattern(phrases: Iterable[str], match_case: bool = False) -> re.Pattern:
+def words_pattern(phrases: str | Iterable[str], match_case: bool = False) -> re.Pattern:
     """A pattern for any of the phrases as whole words, the longest that stands there."""
+    phrases = [phrases] if isinstance(phrases, str) else phrases
     ordered = sorted({phrase.strip() for phrase in phrases}, key=lambda phrase: (-len(phrase), phrase))
     any_of = "|".join(r"\s+".join(map(re.escape, phrase.split())) for phrase in ordered)
     any_of = re.sub("['’]", "['’]", any_of)

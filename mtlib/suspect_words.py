@@ -36,7 +36,7 @@ def suspects(
     top: int | None = 50,
     min_count: int = 20,
     significance: float = 0.01,
-    words: Iterable[str] | None = None,
+    words: str | Iterable[str] | None = None,
 ) -> pandas.DataFrame:
     """The words whose presence predicts a label beyond chance, the surest first.
 
@@ -69,7 +69,7 @@ def suspects(
     find = words_of if words is None else _finder(words)
     labels, counts = _counted(rows, find)
     if len(labels) < 2:
-        raise UserError(f"all {labels.total()} rows have the label {next(iter(labels), None)!r}; expected two or more.")
+        raise UserError(f"{labels.total()} rows have the labels {[*labels]}; expected rows with two labels or more.")
     rows_of = {
         (word, where): n
         for where in dict.fromkeys(where for where, _ in counts)
@@ -117,16 +117,19 @@ def pointed_labels(rows: Dataset | Iterable[pandas.DataFrame], words: pandas.Dat
     return pointed
 
 
-def conflicts(dataset: Dataset, words: pandas.DataFrame | Iterable[str]) -> np.ndarray:
+def conflicts(dataset: Dataset, words: pandas.DataFrame) -> np.ndarray:
     """True for the rows whose suspect words point to another label than their own, bool `(n,)`.
 
     Accuracy on these rows beside that on the others tells how much a classifier leans on the words, without a test set
-    made for it. `words` is a table of `suspects`, or words that are looked for in these rows.
+    made for it. `words` is the table of `suspects` of the training rows, or the part of it that you distrust.
     """
+    if not isinstance(words, pandas.DataFrame):
+        raise UserError(
+            f"words is {words!r}; expected a table that knows their labels: suspects(training rows, None, 1, words=...)"
+        )
     column = label_column(dataset.column_names)
     if column is None:
         raise UserError(f"the rows have no column label; they have {', '.join(dataset.column_names)}.")
-    words = words if isinstance(words, pandas.DataFrame) else suspects(dataset, None, 1, words=words)
     feature, own = dataset.features[column], dataset.with_format(None)[column][:]
     if isinstance(feature, ClassLabel):
         own = [feature.int2str(label) for label in own]
@@ -137,7 +140,7 @@ def conflicts(dataset: Dataset, words: pandas.DataFrame | Iterable[str]) -> np.n
 Find = Callable[[str], set[str]]
 
 
-def _finder(words: Iterable[str]) -> Find:
+def _finder(words: str | Iterable[str]) -> Find:
     """Which of these words and phrases stand in a text, in lower case."""
     pattern = words_pattern(words)
     return lambda text: {" ".join(plain(match[0]).split()) for match in pattern.finditer(text) if match[0]}

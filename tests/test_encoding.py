@@ -4,6 +4,7 @@ import re
 import warnings
 
 import numpy as np
+import pandas
 import pytest
 import torch
 from datasets import ClassLabel, Dataset, DatasetDict
@@ -105,6 +106,7 @@ def test_lists_of_texts_are_predicted_and_answers_have_names(telling_plm, pair):
     telling_plm.config.id2label = {0: "negative", 1: "positive"}
     names = ["negative" if first >= second else "positive" for first, second in logits]
     assert predict(telling_plm, texts, names=True) == names and {*names} == {"negative", "positive"}
+    assert predict(telling_plm, pandas.Series(texts), names=True) == names
 
 
 def test_as_much_of_a_text_is_read_as_in_the_training(telling_plm, tmp_path, monkeypatch):

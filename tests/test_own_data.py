@@ -27,7 +27,7 @@ def test_suspects_lists_the_brands_first_and_writes_a_list_to_mark(tmp_path):
         call("suspects", REVIEWS, *COLUMNS, "--out", tmp_path / "words.csv")
     with pytest.raises(UserError, match=r"names no word; .* an x in mask"):
         read_words(tmp_path / "words.csv")
-    table["mask"] = ["x", "yes", "1", "0", "no", *[""] * 4]
+    table["mask"] = ["x", "yes", "1", "0", "no", "0.0", *[""] * 3]
     table.to_csv(tmp_path / "words.csv", index=False)
     assert read_words(tmp_path / "words.csv") == table.word[:3].tolist()
 
@@ -73,6 +73,9 @@ def test_a_list_without_words(tmp_path, content):
 def test_lists_as_other_programs_save_them(tmp_path):
     (tmp_path / "semicolons.csv").write_text("word;mask\nfilm;x\nplot;-\n")
     assert read_words(tmp_path / "semicolons.csv") == ["film"]
+    (tmp_path / "renamed.csv").write_text("Wort,Maske\nfilm,x\n")
+    with pytest.raises(UserError, match=r"names no word.*the columns word and mask"):
+        read_words(tmp_path / "renamed.csv")
     (tmp_path / "latin.txt").write_bytes("café".encode("latin-1"))
     with pytest.raises(UserError, match=r"latin\.txt is not in UTF-8"):
         read_words(tmp_path / "latin.txt")

@@ -63,7 +63,7 @@ def test_conflicts_are_rows_where_the_words_point_elsewhere():
 def test_shares_are_shares_of_the_rows_with_the_word(rows):
     dataset = made_up(*rows)
     if len({label for _, label in rows}) < 2:
-        with pytest.raises(UserError, match=r"all \d+ rows have the label"):
+        with pytest.raises(UserError, match=r"\d rows have the labels \["):
             suspects(dataset)
         return
     for line in suspects(dataset, top=None, min_count=1, significance=0.9).itertuples():
@@ -107,7 +107,9 @@ def test_words_are_found_where_they_are_hidden():
     assert table["rows"].to_dict() == {"acme": 20, "don't": 20} and table.loc["acme"].label == "good"
     assert conflicts(made_up(("acme's", 0), ("don't", 0)), table.reset_index()).tolist() == [True, False]
     assert words_of("don’t") == {"don't"}
-    assert conflicts(dataset, ["acme", "don't"]).tolist() == [False] * 40
+    assert suspects(dataset, words="acme").word.tolist() == ["acme"]
+    with pytest.raises(UserError, match=r"words is \['acme'\]; expected a table that knows their labels: suspects\("):
+        conflicts(dataset, ["acme"])
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from mtlib.errors import UserError
 File = Annotated[Path, typer.Argument(help="CSV, TSV, JSON lines or Parquet by its ending, or a saved data set")]
 Text = Annotated[list[str], typer.Option(help="the column with the texts; for pairs give it twice")]
 Label = Annotated[str, typer.Option(help="the column with the labels, words or numbers")]
-_NO = ("", "0", "-", "n", "no", "false")
+_NO = ("", "0", "0.0", "-", "n", "no", "false")  # also as pandas saves them
 
 
 def suspects(
@@ -56,6 +56,10 @@ def suspects(
     examples = [[_short(line.example), _short(line.counterexample)] for line in table.itertuples()]
     cells = [[*line, *two] for line, two in zip(shown[columns].values.tolist(), examples, strict=True)]
     print_table(about, [*columns, "example", "counterexample"], cells)
+    if table.empty:
+        print_line(
+            f"none: is {', '.join(text)} the column of the texts? --min-count may be lower; numbers are no words"
+        )
     if out is not None:
         table.insert(1, "mask", "")
         table.to_csv(out, index=False)
@@ -66,7 +70,7 @@ def read_words(file: Path) -> list[str]:
     """A list of words: those that a CSV with the columns `word` and `mask` marks (all, without `mask`), or each line.
 
     Raises:
-        UserError: no word in it, or none that is marked; not in UTF-8.
+        UserError: no word in it, or none that is marked; a CSV without a column `word`; not in UTF-8.
     """
     try:
         lines = file.read_text(encoding="utf-8-sig").splitlines(keepends=True)
@@ -76,12 +80,12 @@ def read_words(file: Path) -> list[str]:
     if separator:
         rows = csv.DictReader(lines, delimiter=separator)
         words = [row["word"] for row in rows if row["word"] and (row.get("mask", "x") or "").strip().lower() not in _NO]
-    else:
-        words = [line.strip() for line in lines if line.strip()]
+    else:  # of a CSV without these columns the lines would be phrases
+        words = [line.strip() for line in lines if line.strip() and file.suffix.lower() not in (".csv", ".tsv")]
     if not words:
         raise UserError(
-            f"{file} names no word; expected one a line, or a CSV with the columns word and mask, and an x in mask "
-            "beside each word that should not decide."
+            f"{file} names no word; expected one a line (in a .txt), or a CSV with the columns word and mask, and an x "
+            "in mask beside each word that should not decide."
         )
     return words
 

@@ -58,9 +58,8 @@ class TableFile:
             raise
         except (OSError, ValueError) as error:  # what pandas, pyarrow and datasets raise about contents are ValueErrors
             told = getattr(error, "strerror", None) or str(error).strip().partition("\n")[0]
-            coded = "" if self.path.suffix == ".parquet" else " in UTF-8"
-            form = f"the {self.path.suffix}{coded} that its ending says" if self.path.suffix else "a saved Dataset"
-            raise UserError(f"{self.path} cannot be read as {form}: {told}.") from error
+            form = _FORMS.get(self.path.suffix.lower(), "a saved Dataset")
+            raise UserError(f"{self.path} cannot be read: {told}. Expected {form}.") from error
 
     def dataset(self) -> Dataset:
         """All rows, with a `ClassLabel`: numbers by their size, words by the alphabet."""
@@ -118,6 +117,13 @@ _READERS = {
     ".tsv": partial(_delimited, separator="\t"),
     ".jsonl": lambda file: pandas.read_json(file, lines=True, dtype=False, chunksize=_ROWS),
     ".parquet": lambda file: (rows.to_pandas() for rows in pyarrow.parquet.ParquetFile(file).iter_batches(_ROWS)),
+}
+
+_FORMS = {
+    ".csv": "UTF-8, with values separated by commas",
+    ".tsv": "UTF-8, with values separated by tabs",
+    ".jsonl": "UTF-8, with a JSON object in each line",
+    ".parquet": "Parquet",
 }
 
 

@@ -21,7 +21,8 @@ from mtlib.errors import UserError, one_of
 from mtlib.marking import MarkWords
 from mtlib.masking import GivenWords
 from mtlib.method import LearningRates, Stage
-from mtlib.methods import METHODS, get_method
+from mtlib.methods import METHODS, get_method, readers
+from mtlib.methods.table3 import MaskingSettings
 from mtlib.objectives import FineTuning
 from mtlib.paths import make_writable
 from mtlib.plm import SharedPLM
@@ -113,6 +114,8 @@ def debias(
     """
     words = words["word"] if isinstance(words, pandas.DataFrame) else [words] if isinstance(words, str) else words
     out, words = Path(out), sorted({" ".join(word.split()) for word in words})
+    if method is None and not words:
+        report("no words are given: fine-tuning alone.")
     method = method or (DEFAULT if words else BASELINE)
     make_writable(out, empty=True)
     arms = {method: _config(method, words, settings, training)}
@@ -126,12 +129,13 @@ def debias(
     if everywhere := table.attrs["everywhere"]:
         report(f"in every row, where it tells nothing of labels: {', '.join(everywhere)}.")
     if words:
-        report(f"{table.word.nunique()} of {len(words)} words to hide predict a label in the training rows.")
+        told = ", ".join(words[:20]) + (", ..." if words[20:] else "")
+        report(f"words to hide: {told}; {table.word.nunique()} of {len(words)} predict a label in the training rows.")
     models = {}
     for name, config in arms.items():  # first the one that reads the words, which may be wrong
         report(f"training: {METHODS[name].label}")
         models[name] = _trained(name, config, words, train, dev, out / ".work", report)
-    scores = _compared(models, sets, table, names, arms[method].max_length)
+    scores = _compared(models, sets, table, names, arms[method].max_length, report)
     models[method].save_pretrained(out)
     table.to_csv(out / "words.csv", index=False)
     scores.to_csv(out / "scores.csv", index=False)
@@ -167,15 +171,15 @@ def _checked(
         )
     dev = None if dev is None else _like("dev", dev, train)
     tests = {name: _like(name, rows, train) for name, rows in tests.items()}
-    columns = [name for name in TEXTS if name in train.column_names]
-    known = set(zip(*(train[name][:] for name in columns), strict=True))
-    for name, rows in (({"dev": dev} if dev else {}) | tests).items():
-        if n := sum(row in known for row in zip(*(rows[name][:] for name in columns), strict=True)):
-            report(f"{n:,} of {len(rows):,} rows of {name} stand in the training rows too.")
     if dev is None:
         both = train.train_test_split(0.2, seed=0, stratify_by_column=_LABEL)
         train, dev = both["train"], both["test"]
         report(f"no dev set given: {len(dev):,} of the rows are kept for it, {len(train):,} are trained on.")
+    columns = [name for name in TEXTS if name in train.column_names]
+    known = set(zip(*(train[name][:] for name in columns), strict=True))
+    for name, rows in {"dev": dev, **tests}.items():
+        if n := sum(row in known for row in zip(*(rows[name][:] for name in columns), strict=True)):
+            report(f"{n:,} of {len(rows):,} rows of {name} stand in the training rows too.")
     return train, dev, tests
 
 
@@ -201,7 +205,11 @@ def _config(method: str, words: Sequence[str], settings: Mapping | None, trainin
         able = ", ".join(name for name, other in METHODS.items() if hasattr(other.settings, "policy"))
         raise UserError(f"{method} masks nothing; leave the words out, or take one of {able}.")
     if unknown := sorted(own.keys() - reads.model_fields):
-        raise UserError(f"{method} has no setting {unknown[0]!r}; {one_of(unknown[0], reads.model_fields)}")
+        others = readers(unknown[0])
+        told = f"methods that have it: {', '.join(others)}." if others else one_of(unknown[0], reads.model_fields)
+        raise UserError(f"{method} has no setting {unknown[0]!r}; {told}")
+    if words and (unread := sorted(own.keys() & MaskingSettings.model_fields)):
+        raise UserError(f"{unread[0]} is not read where words are given, for all of them are hidden; leave it out.")
     ours = {"alpha": _OWN_ALPHA if words else 0.6, "bias": "bag_of_words"}
     ours = {name: value for name, value in read_by(method, ours | own).items() if name in ours}
     training = {name: value for name, value in training.items() if value is not None}
@@ -246,6 +254,8 @@ def _trained(
     trained = train_stages(config, _stages(method, config, words, plm.tokenizer), plm, train, folder, dev=dev)
     if trained.diverged:
         raise UserError(f"the loss of {method} was no longer finite; give a lower learning rate.")
+    if config.patience and (epochs := trained.history[-1]["epoch"]) < config.epochs - 0.01:
+        report(f"stopped after {epochs:.1f} epochs, since accuracy on dev no longer rose.")
     trained.plm.save_pretrained(folder / "part")
     (folder / "part").replace(finished)
     return trained.plm
@@ -260,12 +270,17 @@ def _compared(
     words: pandas.DataFrame,
     names: Sequence[str],
     length: int | None,
+    report,
 ) -> pandas.DataFrame:
     """A line for each set, part of its rows and arm, the last arm first."""
     lines = []
     for of, rows in sets.items():
         gold = np.array(rows[_LABEL])  # (n,)
         answers = {name: predict(plm, rows, length).argmax(1) for name, plm in models.items()}  # (n,) each
+        for name, answered in answers.items():
+            one = np.bincount(answered).argmax()
+            if (answered == one).mean() > 0.95 and (gold == one).mean() < 0.8:
+                report(f"{name} calls nearly all of {of} {names[one]}; give more epochs, or another rate or seed.")
         for part, chosen in _parts(rows, words, names).items():
             for name in reversed(models):
                 lines.append({"set": of, "rows": part, "arm": name, **_scores(gold[chosen], answers[name][chosen])})
@@ -341,11 +356,12 @@ def _card(method: str, config: OwnTraining, words: Sequence[str], scores: pandas
         f"{line.accuracy_high:.1f}] | {line.macro_f1:.1f} [{line.macro_f1_low:.1f}, {line.macro_f1_high:.1f}] |"
         for line in scores.itertuples()
     ]
-    hidden = "not hidden" if method == BASELINE else "hidden"
+    hidden = f"These words were {'not ' * (method == BASELINE)}hidden, in training texts alone: {', '.join(words)}."
+    changed = config.model_dump(mode="json", exclude_defaults=True, exclude={"precision"})
     return _CARD.format(
         label=METHODS[method].label,
         model=Path(config.model).name,
-        hidden=f"These words were {hidden} in training: {', '.join(words)}." if words else "No words were given.",
+        hidden=hidden if words else "No words were given.",
         table="\n".join(lines),
-        settings=config.model_dump_json(indent=1, exclude_defaults=True),
+        settings=json.dumps({name: value for name, value in changed.items() if value != {}}, indent=1),
     )

@@ -57,14 +57,14 @@ def test_table_model_words_and_card(model, tmp_path):  # noqa: F811
     right = np.mean(predict(saved, tested).argmax(1) == tested["label"][:])
     assert 100 * right == pytest.approx(table.accuracy["new", "all", "mask_tuning"])
     card = (tmp_path / "m" / "README.md").read_text()
-    assert "hidden in training: Film, nowhere, plot." in card and "| new | conflicting |" in card
+    assert "hidden, in training texts alone: Film, nowhere, plot." in card and "| new | conflicting |" in card
     chosen = json.loads(card.split("```json\n")[1].split("```")[0])
     assert chosen["settings"] == {"alpha": 0.3} and chosen["seed"] == 3
     assert sorted(path.name for path in (tmp_path / "m").glob("*.csv")) == ["scores.csv", "words.csv"]
     pandas.testing.assert_frame_equal(pandas.read_csv(tmp_path / "m" / "scores.csv"), result.table)
     assert not (tmp_path / "m" / ".work").exists()
     assert any("kept for it" in line for line in told)
-    assert any("2 of 3 words to hide predict a label" in line for line in told)
+    assert "words to hide: Film, nowhere, plot; 2 of 3 predict a label in the training rows." in told
     with pytest.raises(UserError, match=r"is not empty: it holds README\.md, config\.json"):
         debias(rows(120), out=tmp_path / "m", **short(model))
 
@@ -112,10 +112,13 @@ def test_the_best_checkpoint_on_dev_is_taken_and_patience_ends_a_training(model,
     monkeypatch.setattr(
         ObjectiveTrainer, "train", lambda self, **o: (train(self, **o), states.append(self.state))[0]
     )  # fmt: skip
-    debias(rows(400), out=tmp_path, **short(model, method="fine_tuning", batch_size=2, epochs=2, patience=2))
+    told, chosen = [], {"method": "fine_tuning", "batch_size": 2, "epochs": 2, "patience": 2}
+    debias(rows(400), out=tmp_path, **short(model, report=told.append, **chosen))
     (state,) = states
     assert state.best_model_checkpoint.endswith("checkpoint-51") or state.best_global_step == state.save_steps
     assert state.global_step == 3 * state.save_steps < state.max_steps  # stopped at the second without a better one
+    stopped = "stopped after 1.0 epochs, since accuracy on dev no longer rose."
+    assert told[-2:] == [stopped, "fine_tuning calls nearly all of dev bad; give more epochs, or another rate or seed."]
 
 
 def test_any_method_and_balanced_classes(model, tmp_path):  # noqa: F811
@@ -149,6 +152,8 @@ def test_pairs(model, tmp_path):  # noqa: F811
         ({"words": ["films", "plots"]}, "not found in .* Words like these stand there: film, plot"),
         ({"words": ["films", "plots"], "method": "fine_tuning"}, "not found in "),
         ({"words": ["film"], "method": "hidden_cut"}, "hidden_cut masks nothing.*mask_tuning"),
+        ({"method": "deleted", "settings": {"alpha": 1}}, "deleted has no setting 'alpha'; methods .* mask_tuning"),
+        ({"words": ["film"], "settings": {"mask_rate": 0.1}}, "mask_rate is not read where words are given"),
         ({"settings": {"alphas": 1}}, "mask_tuning has no setting 'alphas'.*did you mean 'alpha'"),
         ({"epochs": 0}, "epochs is 0"),
         ({"max_length": 2}, "give more"),
@@ -168,7 +173,7 @@ def test_what_is_odd_in_the_data_is_told(model, tmp_path, monkeypatch):  # noqa:
     with pytest.raises(UserError, match="far enough"):
         debias(train.add_column("hypothesis", ["a"] * 60), ["the", "film"], **given)
     assert told[0].startswith("columns that are not read: hypothesis")
-    assert told[1] == "1 of 1 rows of t stand in the training rows too."
+    assert "1 of 1 rows of t stand in the training rows too." in told
     assert "in every row, where it tells nothing of labels: the." in told
 
 
