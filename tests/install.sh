@@ -35,7 +35,7 @@ step "the wheel alone: the README's example"
 empty
 sed -n '/^```python$/,/^```$/p' "$root/README.md" | sed '/^```/d' > example.py
 "$python" example.py | tail -n 1 | tee printed.txt
-grep -q "'deleted': 1.0" printed.txt
+grep -q "'masks_left': 1.0" printed.txt
 "$python" -m mtlib run --task sentiment --method fine_tuning --train-size 32 --epochs 1 --sets testbed_contrast
 
 step "the wheel with [notebooks]: notebook 01"

@@ -78,16 +78,18 @@ def _of_own_data(own_data: dict, recipes: dict) -> pandas.DataFrame:
         here = scores[(scores["data"] == data) & (scores["place"] == place)]
         values = here.pivot(index="seed", columns="recipe", values="accuracy")
         rows.append({"in per cent": words, "rows": here["n"].iloc[0]} | _against_first(values, recipes))
-    return pandas.DataFrame(rows).fillna("").rename(columns=str.strip)
+    return pandas.DataFrame(rows).rename(columns=str.strip)
 
 
 def _against_first(values: pandas.DataFrame, arms: dict, ends: dict | None = None) -> dict[str, str]:
     """Cells: each arm's mean over seeds, where there are runs, then its difference to the first one's, and `ends`."""
     base, *others = arms
     row = {arms[base]: f"{values[base].mean():.1f}"}
-    for arm in (arm for arm in others if arm in values):
-        row[arms[arm]] = f"{values[arm].mean():.1f}"
-        row["difference" + " " * len(row)] = intervals.difference(values[arm], values[base], paired=False).text()
+    for arm in others:
+        ran = arm in values
+        row[arms[arm]] = f"{values[arm].mean():.1f}" if ran else ""
+        difference = intervals.difference(values[arm], values[base], paired=False).text() if ran else ""
+        row["difference" + " " * len(row)] = difference
         if ends is not None:
             row["items and seeds" + " " * len(row)] = ends.get(arm, "")
     return row

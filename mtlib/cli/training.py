@@ -134,7 +134,7 @@ def train(
     dev: Annotated[Path | None, typer.Option(help="rows to choose the checkpoint on (default: a fifth)")] = None,
     test: Annotated[list[Path] | None, typer.Option(help="rows to score on, repeatable")] = None,
     method: Annotated[
-        str | None, typer.Option(help="any of `mtlib run` (default: deleted with words, else fine_tuning)")
+        str | None, typer.Option(help="any of `mtlib run` (default: masks_left with words, else fine_tuning)")
     ] = None,
     setting: Annotated[list[str] | None, typer.Option("--set", help="of the method, as alpha=0.3; repeatable")] = None,
     alone: Annotated[bool, typer.Option("--alone", help="the method without fine-tuning beside it")] = False,

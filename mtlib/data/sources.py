@@ -54,7 +54,10 @@ def load_described(set_name: str, source: str = "testbed", splits: str | None = 
     option = next(iter(data_set.split_options)) if splits is None else splits
     check_choice(f"the split of {set_name}", option, data_set.split_options)
     if source != "hub":
-        files = _files(data_set, option, TESTBED_DIR if source == "testbed" else Path(source))
+        root = TESTBED_DIR if source == "testbed" else Path(source)
+        if not root.is_dir():
+            raise UserError(f"source {source!r} is no folder; expected releases, as FOLDER/sst2/SST-2/dev.tsv.")
+        files = _files(data_set, option, root)
     elif not data_set.hub:
         fetch([set_name], CACHE_DIR)
         files = _files(data_set, option, CACHE_DIR)
@@ -122,8 +125,6 @@ def _read_hub(data_set: DataSet, option: str) -> tuple[list[Part], str]:
 
 def _files(data_set: DataSet, option: str, root: Path) -> tuple[tuple[ReleaseFile, Path, tuple], ...]:
     """Release files, where they lie, and what tells one that has changed since it was read."""
-    if not root.is_dir():
-        raise UserError(f"source {str(root)!r} is no folder; expected one with releases, as FOLDER/sst2/SST-2/dev.tsv.")
     written, found = _written(root).get("sha256", {}), []
     for file in data_set.of_splits(option):
         path = locate(root, file.path)

@@ -57,7 +57,7 @@ class TableFile:
         except UserError:
             raise
         except (OSError, ValueError) as error:  # what pandas, pyarrow and datasets raise about contents are ValueErrors
-            told = getattr(error, "strerror", None) or str(error).strip().partition("\n")[0]
+            told = getattr(error, "strerror", None) or str(error).strip(". \n").partition("\n")[0]
             form = _FORMS.get(self.path.suffix.lower(), "a saved Dataset")
             raise UserError(f"{self.path} cannot be read: {told}. Expected {form}.") from error
 

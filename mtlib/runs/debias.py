@@ -34,7 +34,7 @@ from mtlib.settings import Above0, Count
 from mtlib.suspect_words import pointed_labels, suspects
 
 BASELINE = "fine_tuning"
-DEFAULT = "deleted"  # where words are given
+DEFAULT = "masks_left"  # where words are given
 _OWN_ALPHA = 0.0  # where words are given: small sets have too few steps for two losses
 _RESAMPLES = 2000
 _UNCUT = 1_000_000  # tokens
@@ -98,7 +98,7 @@ def debias(
         out: a new or empty folder.
         dev: rows to choose the checkpoint on; None: a fifth of `train`.
         tests: further sets to score, by name.
-        method: of `METHODS`; "fine_tuning" trains that alone. Default: "deleted" with words (data/README.md compares
+        method: of `METHODS`; "fine_tuning" trains that alone. Default: "masks_left" with words (data/README.md compares
             recipes), "fine_tuning" without.
         settings: of the method, such as `{"alpha": 0.3}`.
         alone: without fine-tuning beside it, in half the time or less.

@@ -55,7 +55,7 @@ def test_a_saved_sets_numbers_have_their_names(tmp_path):
     unlabelled.save_to_disk(tmp_path / "unlabelled")
     assert read_table(tmp_path / "unlabelled", "text", "label")["text"][:] == ["x"]
     Dataset.from_dict({"x": [1]}).save_to_disk(tmp_path / "both" / "train")
-    with pytest.raises(UserError, match=r"both cannot be read as a saved Dataset: .*neither"):
+    with pytest.raises(UserError, match=r"both cannot be read: .*neither .*saved Dataset"):
         read_table(tmp_path / "both", "text", "label")
 
 
@@ -80,13 +80,12 @@ def test_chunks_are_one_table(tmp_path, monkeypatch):
     [
         ("a.csv", b"text,label\nx,1\n", "no column 'review'; expected one of text, label"),
         ("a.csv", b"review\tstars\nx\t1\n", "Are its columns separated by another sign"),
-        ("a.csv", b"review,stars\nx,1\nz,1,2\n", "that its ending says: .*Expected 2 fields in line 3, saw 3"),
+        ("a.csv", b"review,stars\nx,1\nz,1,2\n", r"saw 3\. Expected UTF-8, with values separated by commas"),
         ("a.csv", b"review,stars\nx,1,2\n", "a line has more values than there are columns"),
-        ("a.csv", b"", "that its ending says: .*No columns"),
-        ("a.csv", b"PAR1\xff\xfe\x00", "that its ending says: "),
-        ("a.csv", "review,stars\nschön,1\n".encode("latin-1"), "in UTF-8"),
-        ("a.jsonl", b"review,stars\nx,1\n", "that its ending says: "),
-        ("a.parquet", b"review,stars\nx,1\n", "that its ending says: "),
+        ("a.csv", b"", "cannot be read: No columns"),
+        ("a.csv", "review,stars\nschön,1\n".encode("latin-1"), "0xf6 .*Expected UTF-8"),
+        ("a.jsonl", b"review,stars\nx,1\n", "a JSON object in each line"),
+        ("a.parquet", b"review,stars\nx,1\n", "Expected Parquet"),
         ("a.xlsx", b"PK", "ends in '.xlsx'; expected one of .csv"),
     ],
 )

@@ -136,7 +136,7 @@ def test_any_method_and_balanced_classes(model, tmp_path):  # noqa: F811
 def test_pairs(model, tmp_path):  # noqa: F811
     pairs = rows(60).add_column("text_pair", ["not good"] * 30 + ["a story"] * 30)
     result = debias(pairs, ["film"], out=tmp_path, **short(model, method=None))
-    assert {*result.table.arm} == {"fine_tuning", "deleted"}
+    assert {*result.table.arm} == {"fine_tuning", "masks_left"}
     assert {"text", "both"} & {*result.words["where"]} == {"text"}
 
 
