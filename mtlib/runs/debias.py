@@ -327,7 +327,7 @@ library_name: transformers
 pipeline_tag: text-classification
 ---
 
-# A classifier trained by {label}
+# A text classifier ({label})
 
 Base model: {model}. {hidden} `words.csv` has those that predict a label in the training rows; in agreeing rows they
 point to the row's own label, in conflicting ones to another.

@@ -129,7 +129,7 @@ def test_any_method_and_balanced_classes(model, tmp_path):  # noqa: F811
         alone = debias(rows(60), ["film"], out=tmp_path / method, alone=True, **short(model, method=method))
         assert {*alone.table.arm} == {method}
     debias(rows(60), out=tmp_path / "a", **short(model, method=None, class_weights="balanced"))
-    assert "trained by fine-tuning" in (tmp_path / "a" / "README.md").read_text()
+    assert "classifier (fine-tuning)" in (tmp_path / "a" / "README.md").read_text()
     assert "class_weights" in (tmp_path / "a" / "README.md").read_text()
 
 
