@@ -22,14 +22,18 @@ brands | brands_one_side)
     recipes=(deleted masks_left perturb_first "$tuned=0" "$tuned=0.1" "$tuned=0.6" "deleted --epochs 6"
         "masks_left --epochs 6" "perturb_first --epochs 6" "perturb_first --set barred=true"
         "$tuned=0 --set barred=true" "$tuned=0.1 --set barred=true" "$tuned=0.6 --set barred=true")
-    [ "$name" = brands ] || { words="Zorvik Malden Tolmar" && recipes=(deleted masks_left); }
+    if [ "$name" = brands_one_side ]; then
+        words="Zorvik Malden Tolmar" recipes=(deleted masks_left)
+    fi
     ;;
 reviews | reviews_base) # of the 44 words that `suspects` finds, those that name a kind of film, or what every film has
     rows=("$cad/orig/train.tsv" --text Text --label Sentiment --dev "$cad/orig/dev.tsv" --max-length 256 --epochs 2
         --test "$cad/new/test.tsv" --test "$releases/imdb_contrast/IMDb/data/test_contrast.tsv")
     words="horror romance romantic plot acting performances minutes money young"
     recipes=(deleted "mask_tuning --set alpha=0.1")
-    if [ "$name" = reviews ]; then recipes+=(masks_left); else
+    if [ "$name" = reviews ]; then
+        recipes+=(masks_left)
+    else
         rows+=(--model "$MODEL" --epochs 3) # the last of two --epochs counts
     fi
     ;;

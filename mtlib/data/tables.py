@@ -58,7 +58,7 @@ class TableFile:
             raise
         except (OSError, ValueError) as error:  # what pandas, pyarrow and datasets raise about contents are ValueErrors
             told = getattr(error, "strerror", None) or str(error).strip(". \n").partition("\n")[0]
-            form = _FORMS.get(self.path.suffix.lower(), "a saved Dataset")
+            form, _ = _FORMATS.get(self.path.suffix.lower(), ("a saved Dataset", None))
             raise UserError(f"{self.path} cannot be read: {told}. Expected {form}.") from error
 
     def dataset(self) -> Dataset:
@@ -86,9 +86,9 @@ class TableFile:
         if self.path.is_dir():
             yield from _saved(self.path)
             return
-        reader = _READERS.get(self.path.suffix.lower())
+        _, reader = _FORMATS.get(self.path.suffix.lower(), (None, None))
         if reader is None:
-            raise UserError(f"{self.path} ends in {self.path.suffix!r}; expected one of {', '.join(_READERS)}.")
+            raise UserError(f"{self.path} ends in {self.path.suffix!r}; expected one of {', '.join(_FORMATS)}.")
         console = Console(stderr=True)
         with open_with_bar(self.path, "rb", description=self.path.name, console=console, transient=True,
                            disable=not console.is_terminal) as file:  # fmt: skip
@@ -112,18 +112,19 @@ def _delimited(file, separator: str) -> Iterator[pandas.DataFrame]:
         yield table
 
 
-_READERS = {
-    ".csv": partial(_delimited, separator=","),
-    ".tsv": partial(_delimited, separator="\t"),
-    ".jsonl": lambda file: pandas.read_json(file, lines=True, dtype=False, chunksize=_ROWS),
-    ".parquet": lambda file: (rows.to_pandas() for rows in pyarrow.parquet.ParquetFile(file).iter_batches(_ROWS)),
-}
+def _json_lines(file) -> Iterator[pandas.DataFrame]:
+    return pandas.read_json(file, lines=True, dtype=False, chunksize=_ROWS)
 
-_FORMS = {
-    ".csv": "UTF-8, with values separated by commas",
-    ".tsv": "UTF-8, with values separated by tabs",
-    ".jsonl": "UTF-8, with a JSON object in each line",
-    ".parquet": "Parquet",
+
+def _parquet(file) -> Iterator[pandas.DataFrame]:
+    return (rows.to_pandas() for rows in pyarrow.parquet.ParquetFile(file).iter_batches(_ROWS))
+
+
+_FORMATS = {  # by a file's ending: what it holds, in words, and what reads it
+    ".csv": ("UTF-8, with values separated by commas", partial(_delimited, separator=",")),
+    ".tsv": ("UTF-8, with values separated by tabs", partial(_delimited, separator="\t")),
+    ".jsonl": ("UTF-8, with a JSON object in each line", _json_lines),
+    ".parquet": ("Parquet", _parquet),
 }
 
 
