@@ -1,0 +1,119 @@
+"""The example's brands with a base-sized model: the positive control of data/results/PLAN.md.
+
+    python data/sweeps/brands_base.py --model FOLDER --out FOLDER [--epochs-of-two-losses 6]
+
+Five seeds of each arm, seed by seed; a training whose record is in --out is not made again. A record holds
+the settings, the scores of `mtlib train` and the logits of every example, as float32 in a `.npz` beside it.
+"""
+
+import argparse
+import json
+import shutil
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import torch
+from datasets import Dataset
+
+from mtlib import debias, read_table, tokenise
+from mtlib.encoding import Collator, batches_by_length
+from mtlib.marking import MarkWords
+from mtlib.paths import DATA_DIR
+from mtlib.plm import SharedPLM
+from mtlib.runs.environment import describe
+
+BRANDS = ["Zorvik", "Malden", "Tolmar", "Quenby", "Harlo", "Vesper", "Brask", "Ondine", "Pellow"]
+SEEDS = range(5)
+
+
+def arms(epochs_of_two_losses: float) -> dict[str, dict]:
+    """The arguments of `debias` for each arm."""
+    fine_tuning = {"method": "fine_tuning"}
+    at_random = {"method": "mask_tuning", "settings": {"alpha": 0.6}}
+    given_words = {"method": "mask_tuning", "settings": {"alpha": 0.1}, "words": BRANDS}
+    longer = {"epochs": epochs_of_two_losses}
+    return {
+        "fine-tuning": fine_tuning,
+        "masks left in": {"method": "masks_left", "words": BRANDS},
+        "words deleted": {"method": "deleted", "words": BRANDS},
+        "Mask-tuning, alpha 0.1, the words": given_words | longer,
+        "Mask-tuning, alpha 0.6, 5 % at random": at_random | longer,
+        "fine-tuning, as long": fine_tuning | longer,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", required=True, help="a folder with a base-sized masked LM")
+    parser.add_argument("--out", required=True, type=Path, help="folder for records")
+    parser.add_argument("--epochs-of-two-losses", type=float, default=6, help="of the arms with a masked-LM loss")
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    for seed in SEEDS:
+        for name, arguments in arms(options.epochs_of_two_losses).items():
+            record = options.out / f"{name}, seed {seed}, epochs {arguments.get('epochs', 3):g}.json"
+            if not record.exists():
+                train_arm(name, arguments, seed, options.model, record)
+
+
+def train_arm(name: str, arguments: dict, seed: int, model: str, record: Path) -> None:
+    """One training, its scores and logits; the record is written last."""
+    reviews = read_table(DATA_DIR / "example" / "reviews.csv", text="review", label="opinion")
+    conflicting = read_table(DATA_DIR / "example" / "conflicting.csv", text="review", label="opinion")
+    parts = reviews.train_test_split(0.2, seed=0, stratify_by_column="label")
+    sets = {"dev": parts["test"], "conflicting": conflicting}
+    work = record.with_suffix("")
+    result = debias(
+        parts["train"],
+        dev=sets["dev"],
+        tests={"conflicting": conflicting},
+        out=work,
+        alone=True,
+        model=model,
+        seed=seed,
+        **arguments,
+    )
+    logits = {set_name: class_logits(result.plm, rows) for set_name, rows in sets.items()}
+    if arguments["method"] == "fine_tuning":
+        for set_name, rows in sets.items():
+            logits[f"{set_name}, words masked"] = class_logits(result.plm, rows, hide=BRANDS)
+    content = {
+        "arm": name,
+        "seed": seed,
+        "arguments": arguments,
+        "accuracy": {
+            set_name: float((values.argmax(1) == np.array(sets[set_name.split(",")[0]]["label"])).mean())
+            for set_name, values in logits.items()
+        },
+        "scores": result.table.to_dict("records"),
+        "environment": describe(),
+    }
+    np.savez_compressed(record.with_suffix(".npz"), **logits)
+    with tempfile.NamedTemporaryFile("w", dir=record.parent, suffix=".part", delete=False) as file:
+        json.dump(content, file, indent=1)
+    Path(file.name).replace(record)
+    shutil.rmtree(work)
+
+
+@torch.no_grad()
+def class_logits(plm: SharedPLM, rows: Dataset, hide: list[str] | None = None) -> np.ndarray:
+    """The class logits `(n, num_labels)` of the rows, with each piece of the words in `hide` masked before reading."""
+    examples = tokenise(rows, plm.tokenizer, keep={"text"})
+    if hide:
+        marked = MarkWords(hide)(plm, examples).examples
+        examples = marked.map(mask_marked, fn_kwargs={"mask": plm.tokenizer.mask_token_id})
+    plm.eval()
+    logits = np.empty((len(rows), plm.config.num_labels), dtype=np.float32)
+    for numbers, batch in batches_by_length(examples, Collator(plm.tokenizer), plm.device):
+        logits[numbers] = plm.classify(batch).float().cpu().numpy()
+    return logits
+
+
+def mask_marked(row: dict, mask: int) -> dict:
+    pairs = zip(row["input_ids"], row["given_words"], strict=True)
+    return {"input_ids": [mask if marked else token for token, marked in pairs]}
+
+
+if __name__ == "__main__":
+    main()
