@@ -6,11 +6,15 @@ from mtlib.settings import check_choice
 
 
 class TaskSets(Entry):
-    """Names of the sets of one task from one kind of source: those in and out of its training distribution."""
+    """Names of the sets of one task from one kind of source: those in and out of its training distribution.
+
+    `on_request` has sets out of the distribution that are evaluated only where a run names them.
+    """
 
     train: str
     id: tuple[str, ...]
     ood: tuple[str, ...]
+    on_request: tuple[str, ...] = ()
 
 
 class Task(Entry):
@@ -32,6 +36,10 @@ class Task(Entry):
     def evaluation_sets(self, source: str) -> tuple[str, ...]:
         """In distribution, then out of it."""
         return (*self._sets(source).id, *self._sets(source).ood)
+
+    def possible_sets(self, source: str) -> tuple[str, ...]:
+        """The evaluation sets, and those that a run may name besides."""
+        return (*self.evaluation_sets(source), *self._sets(source).on_request)
 
     def dev_set(self, source: str) -> str:
         """The one set that settings may be chosen on."""

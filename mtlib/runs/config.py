@@ -188,7 +188,7 @@ def default_rates(method: str, model: str) -> LearningRates:
 
 def _check(config: RunConfig) -> None:
     """Raise `UserError` for what no run can have, before anything is read."""
-    known = get_task(config.task).evaluation_sets(config.source)
+    known = get_task(config.task).possible_sets(config.source)
     for name in (*config.sets, *config.splits):
         if name not in known:
             source = source_kind(config.source)

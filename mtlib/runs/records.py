@@ -136,7 +136,9 @@ def shipped_records() -> dict[str, dict]:
 
 
 def probabilities(identity: str, places: Sequence[Path | str] = (DATA_DIR / "results",)) -> dict[str, np.ndarray]:
-    """Of a run, by evaluation set: each label's probability for every example `(n, num_labels)`, float16.
+    """Of a run, by evaluation set: each label's probability for every example `(n, num_labels)`.
+
+    They are float32, in records made before 28 November 2026 float16.
 
     Args:
         identity: of the run, as its record has it.

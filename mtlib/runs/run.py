@@ -114,9 +114,9 @@ def _complete(inputs: Inputs, path: Path, model: Path | None, callbacks: Sequenc
 
 
 def _evaluate(trained: Trained, inputs: Inputs) -> tuple[dict[str, dict], dict[str, np.ndarray]]:
-    """The scores on every evaluation set and, as float16, each label's probability for every example `(n, num_labels)`.
+    """The scores on every evaluation set and, as float32, each label's probability for every example `(n, num_labels)`.
 
-    Both are empty where the model has diverged.
+    (float16 would make ties of near answers, which AUROC counts as halves.) Both are empty where the model has diverged.
     """
     config, metrics, probabilities = inputs.config, {}, {}
     for name in () if trained.diverged else (*config.sets, *({HELD_OUT} & inputs.datasets.keys())):
@@ -125,7 +125,7 @@ def _evaluate(trained: Trained, inputs: Inputs) -> tuple[dict[str, dict], dict[s
         if not np.isfinite(logits).all():
             return {}, {}
         metrics[name] = score_rows(inputs.sets[name]["set"], logits, dataset, config.hans_rule)
-        probabilities[name] = softmax(logits, axis=1).astype(np.float16)
+        probabilities[name] = softmax(logits.astype(np.float64), axis=1).astype(np.float32)
     return metrics, probabilities
 
 

@@ -239,7 +239,7 @@ def test_a_run_keeps_probabilities(model, testbed, tmp_path):
     with np.load(path.with_suffix(".npz")) as probabilities:
         assert {*probabilities} == {*record["metrics"]}
         for name, metrics in record["metrics"].items():
-            assert probabilities[name].dtype == np.float16 and probabilities[name].shape[1] == 2
+            assert probabilities[name].dtype == np.float32 and probabilities[name].shape[1] == 2
             assert np.allclose(probabilities[name].astype(float).sum(axis=1), 1, atol=1e-2)
             if "pairs" not in metrics:
                 assert len(probabilities[name]) == metrics["n"]
