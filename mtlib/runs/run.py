@@ -114,9 +114,9 @@ def _complete(inputs: Inputs, path: Path, model: Path | None, callbacks: Sequenc
 
 
 def _evaluate(trained: Trained, inputs: Inputs) -> tuple[dict[str, dict], dict[str, np.ndarray]]:
-    """The scores on every evaluation set and, as float32, each label's probability for every example `(n, num_labels)`.
+    """The scores on every evaluation set and, as float32, each label's probability for each example `(n, num_labels)`.
 
-    (float16 would make ties of near answers, which AUROC counts as halves.) Both are empty where the model has diverged.
+    (float16 has ties, which AUROC counts as halves.) Both are empty where the model has diverged.
     """
     config, metrics, probabilities = inputs.config, {}, {}
     for name in () if trained.diverged else (*config.sets, *({HELD_OUT} & inputs.datasets.keys())):
