@@ -181,6 +181,17 @@ def test_two_epochs_have_different_orders_of_like_lengths(tmp_path):
     assert sum(spread) / len(spread) < 1
 
 
+@pytest.mark.parametrize("name", ["seed", "data_seed"])
+def test_the_seed_decides_the_order_of_the_data(tmp_path, name):
+    def order(seed: int) -> list[int]:
+        trainer = ObjectiveTrainer(make_plm(), FineTuning(), arguments(tmp_path, **{name: seed}), data)
+        trainer._begin(0)
+        return list(trainer._get_train_sampler())
+
+    data = examples(64)
+    assert order(1) == order(1) != order(2)
+
+
 def test_an_epoch_that_a_callback_stops_is_followed_by_the_next(tmp_path):
     """Not by its own first batches once more: each epoch begins as the sampler orders it."""
 

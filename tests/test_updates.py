@@ -1,4 +1,4 @@
-"""The balanced update: hand-computed, its two limits, and the trainings that must come out alike."""
+"""The balanced update: by hand, its two limits, trainings that must come out alike; and the alternating one."""
 
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -10,7 +10,7 @@ from torch import nn
 from mtlib.errors import UserError
 from mtlib.masking import ExactMasking
 from mtlib.objectives import FineTuning, MaskedLM, MaskTuning, ObjectiveOutput
-from mtlib.updates import BalancedUpdate
+from mtlib.updates import AlternatingUpdate, BalancedUpdate
 from tests.conftest import make_plm, tiny_bert_config
 from tests.test_trainer import NO_DROPOUT, history, train
 
@@ -116,6 +116,31 @@ def test_alpha_1_trains_the_trunk_on_the_masked_lm_alone(tmp_path):
         after = dict(plm.trunk.named_parameters())
         moves[name] = torch.cat([(after[key] - value).flatten() for key, value in before.items()])
     assert torch.cosine_similarity(moves["mlm"], moves["balanced"], dim=0) > 0.9999
+
+
+def test_both_alternating_steps_are_weighted_by_alpha():
+    """By SGD at rate 0.1, the rate that the schedule has come to: Adam would divide the weights out."""
+    model, alpha = TwoHeads(), 0.25
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    scheduled = SimpleNamespace(param_groups=[{"lr": 0.1}])
+    losses = {"masked_lm": ("mlm_head", [0.0, 20.0]), "classify": ("classifier", [3.0, 4.0])}
+
+    def loss(head: str, direction: list[float]) -> ObjectiveOutput:
+        logits = model.trunk + getattr(model, head)
+        return ObjectiveOutput({"loss": logits @ torch.tensor(direction)}, {"loss": 1.0})
+
+    trainer = SimpleNamespace(
+        training_objective=SimpleNamespace(alpha=alpha, masked_lm="masked_lm", classify="classify"),
+        optimizer=scheduled,
+        args=SimpleNamespace(world_size=1, max_grad_norm=0.0),
+        accelerator=SimpleNamespace(backward=torch.Tensor.backward, clip_grad_norm_=nn.utils.clip_grad_norm_),
+        run_loss=lambda model, name, batch, totals: loss(*losses[name]),
+    )
+    AlternatingUpdate(optimizer).step(trainer, model, {})
+    torch.testing.assert_close(model.trunk.detach(), torch.tensor([0.0, -0.1 * 0.25 * 20]))
+    torch.testing.assert_close(model.mlm_head.detach(), torch.tensor([0.0, -0.1 * 0.25 * 20]))
+    torch.testing.assert_close(model.trunk.grad, torch.tensor([0.75 * 3, 0.75 * 4]))
+    torch.testing.assert_close(model.classifier.grad, torch.tensor([0.75 * 3, 0.75 * 4]))
 
 
 def test_what_it_cannot_do_is_an_error(tmp_path):

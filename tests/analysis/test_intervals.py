@@ -43,6 +43,21 @@ def test_does_the_interval_exclude_the_papers_effect(low, high, effect, word):
     assert claim(Difference((low + high) / 2, low, high, 5), effect) == word
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "word"),
+    [
+        (-2.5, -0.5, "significantly worse"),
+        (-2.5, 0.0, "not significantly different"),
+        (-2.5, 0.5, "not significantly different"),
+        (-0.5, 2.5, "not significantly different"),
+        (0.0, 2.5, "not significantly different"),
+        (0.5, 2.5, "significantly better"),
+    ],
+)
+def test_does_the_interval_exclude_0(low, high, word):
+    assert verdict(Difference((low + high) / 2, low, high, 5)) == word
+
+
 def test_an_obstacle_takes_both_verdicts_away():
     clear = Difference(5.0, 4.0, 6.0, 5)
     assert (
