@@ -15,8 +15,8 @@ from torch import Tensor
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from mtlib.errors import UserError
-from mtlib.method import Prepared, Preparer, require_columns, with_column
 from mtlib.plm import SharedPLM
+from mtlib.preparing import Prepared, Preparer, require_columns, with_column
 from mtlib.tokens import special_tokens, text_reader
 
 Spans = list[tuple[int, int]] | list[tuple[int, int, int]]  # first character, the one after the last; a number

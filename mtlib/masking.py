@@ -16,8 +16,8 @@ from torch.nn.functional import pad
 
 from mtlib.draws import Draws, Random
 from mtlib.marking import MarkWords, word_marks
-from mtlib.method import Preparer
 from mtlib.plm import places_of
+from mtlib.preparing import Preparer
 from mtlib.settings import MASK_RATE, Share, check
 from mtlib.tokens import special_tokens
 

@@ -16,9 +16,10 @@ from transformers import TrainerCallback
 import mtlib
 from mtlib.errors import UserError
 from mtlib.masking import CountedMasking
-from mtlib.method import Prepared, Preparer, Stage
+from mtlib.method import Stage
 from mtlib.methods import METHODS, Method
 from mtlib.objectives import FineTuning, MaskTuning, Objective, ObjectiveOutput
+from mtlib.preparing import Prepared, Preparer
 from mtlib.runs.inputs import read_inputs
 from mtlib.runs.records import read_records
 from mtlib.runs.run import run

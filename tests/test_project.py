@@ -77,11 +77,9 @@ def package_of(module: str) -> str:
 
 
 def imported(tree: ast.AST) -> set[str]:
-    """The modules of mtlib that a file imports when it runs, in functions too; `if TYPE_CHECKING` is for readers."""
+    """The modules of mtlib that a file imports, in functions and for type checkers (`if TYPE_CHECKING`) too."""
     names = set()
     for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
-            continue
         if isinstance(node, ast.ImportFrom) and node.module is not None:
             whole = [f"{node.module}.{alias.name}" for alias in node.names]  # a module, or a name inside one
             names |= {name if name in MODULES else node.module for name in whole}

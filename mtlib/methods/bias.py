@@ -20,9 +20,9 @@ from torch.nn.functional import normalize
 
 from mtlib.contexts import evaluating
 from mtlib.encoding import check_labels
-from mtlib.method import Prepared, Preparer, require_columns, with_column
 from mtlib.objectives import Objective, ObjectiveOutput
 from mtlib.plm import SharedPLM
+from mtlib.preparing import Prepared, Preparer, require_columns, with_column
 from mtlib.settings import Settings
 from mtlib.testbed.generator import shortcut_label
 from mtlib.testbed.grammar import LABELS, load_grammar

@@ -8,10 +8,11 @@ from torch import Tensor
 
 from mtlib.contexts import evaluating
 from mtlib.encoding import Collator, batches_by_length
-from mtlib.method import LearningRates, Method, Prepared, Preparer, Stage, require_columns, with_column
+from mtlib.method import LearningRates, Method, Stage
 from mtlib.methods.bias import BiasSettings, ReadsBias, unexplained
 from mtlib.objectives import FineTuning
 from mtlib.plm import SharedPLM
+from mtlib.preparing import Prepared, Preparer, require_columns, with_column
 
 
 def confidence_regularization_loss(

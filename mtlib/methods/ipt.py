@@ -15,10 +15,11 @@ from mtlib.contexts import evaluating
 from mtlib.encoding import Collator, batches_by_length
 from mtlib.errors import UserError
 from mtlib.marking import check_offsets
-from mtlib.method import LearningRates, Method, Prepared, Preparer, Stage
+from mtlib.method import LearningRates, Method, Stage
 from mtlib.methods.states import classify_with_states
 from mtlib.objectives import FineTuning, Objective, ObjectiveOutput, require_built
 from mtlib.plm import SharedPLM
+from mtlib.preparing import Prepared, Preparer
 from mtlib.settings import Above0, Count, Name, Settings
 from mtlib.tokens import text_reader
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from mtlib.contexts import evaluating, forked_random_state
 from mtlib.encoding import each_token
 from mtlib.masking import MaskingPolicy
-from mtlib.method import LearningRates, Method, Prepared, Preparer, Stage, one_stage
+from mtlib.method import LearningRates, Method, Stage, one_stage
 from mtlib.methods.confidence_regularization import CONFIDENCE_REGULARIZATION
 from mtlib.methods.frozen_bias import BIAS_PRODUCT, LEARNED_MIXIN, REWEIGHT
 from mtlib.methods.product_of_experts import PRODUCT_OF_EXPERTS, ProductOfExpertsSettings
@@ -25,6 +25,7 @@ from mtlib.objectives import FineTuning, MaskedLM, MaskTuning
 from mtlib.plm import SharedPLM
 from mtlib.policies import OWN_LENGTH, Masking, masking_policy
 from mtlib.policies.wrapping import BarMasked, FixedMasking
+from mtlib.preparing import Prepared, Preparer
 from mtlib.settings import (
     ENGLISH_PIPELINE,
     MASK_RATE,

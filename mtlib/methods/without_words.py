@@ -2,9 +2,10 @@
 
 from datasets import Dataset
 
-from mtlib.method import Method, Prepared, Preparer
+from mtlib.method import Method
 from mtlib.methods.table3 import MaskingSettings, Refill, fine_tuning_once
 from mtlib.plm import SharedPLM
+from mtlib.preparing import Prepared, Preparer
 
 
 class DeleteMasked(Preparer):

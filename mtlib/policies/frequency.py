@@ -9,8 +9,8 @@ from datasets import Dataset
 from torch import Tensor
 
 from mtlib.masking import CountedMasking
-from mtlib.method import Prepared, Preparer, with_column
 from mtlib.plm import SharedPLM
+from mtlib.preparing import Prepared, Preparer, with_column
 
 Frequency = Literal["rare", "frequent"]
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from mtlib.marking import MarkTokens, Spans
 from mtlib.masking import CountedMasking
-from mtlib.method import Preparer
+from mtlib.preparing import Preparer
 from mtlib.testbed.known_words import cause_spans, grammar_of, shortcut_spans
 
 

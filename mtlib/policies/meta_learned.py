@@ -28,8 +28,8 @@ from mtlib.contexts import evaluating, forked_random_state
 from mtlib.encoding import Collator, each_token
 from mtlib.errors import UserError
 from mtlib.masking import CountedMasking, maskable_positions
-from mtlib.method import Prepared, Preparer, require_columns, with_column
 from mtlib.plm import SharedPLM, word_embeddings
+from mtlib.preparing import Prepared, Preparer, require_columns, with_column
 
 RATE = 0.05  # eta
 HELD_OUT = 0.2  # share of the training set that the policy is judged on, at least one example

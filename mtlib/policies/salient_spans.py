@@ -9,8 +9,8 @@ from torch import Tensor
 from mtlib.errors import UserError
 from mtlib.marking import MarkTokens, Spans
 from mtlib.masking import CountedMasking, span_begins, uniform
-from mtlib.method import Preparer
 from mtlib.plm import SharedPLM
+from mtlib.preparing import Preparer
 from mtlib.settings import ENGLISH_PIPELINE
 
 NUMERALS = ("CARDINAL", "ORDINAL", "PERCENT", "MONEY", "QUANTITY")  # labels of entities that are no names

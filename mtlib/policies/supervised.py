@@ -19,10 +19,10 @@ from mtlib.encoding import each_token, tokenise
 from mtlib.errors import UserError
 from mtlib.marking import WORD, MarkTokens, Spans, check_offsets
 from mtlib.masking import MaskingPolicy, gumbel, maskable_positions, uniform
-from mtlib.method import Prepared, Preparer, with_column
 from mtlib.plm import SharedPLM, word_embeddings
 from mtlib.policies.known import MarkCause
 from mtlib.policies.pointer import PointedSpan, SpanPointer, best_spans, fit_span_pointer
+from mtlib.preparing import Prepared, Preparer, with_column
 from mtlib.testbed.known_words import of_testbed
 
 

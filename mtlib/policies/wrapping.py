@@ -11,8 +11,8 @@ from torch import Tensor
 from mtlib.draws import Draws
 from mtlib.encoding import each_token
 from mtlib.masking import MaskingPolicy, draw_mask
-from mtlib.method import Prepared, Preparer, with_column
 from mtlib.plm import SharedPLM
+from mtlib.preparing import Prepared, Preparer, with_column
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,10 @@ from transformers.trainer import DEFAULT_PROGRESS_CALLBACK
 from mtlib.contexts import precision
 from mtlib.encoding import tokenise
 from mtlib.errors import UserError
-from mtlib.method import Prepared, Stage, prepared_examples
+from mtlib.method import Stage, prepared_examples
 from mtlib.objectives import Objective
 from mtlib.plm import SharedPLM
+from mtlib.preparing import Prepared
 from mtlib.runs.config import TrainingConfig
 from mtlib.runs.environment import audience
 from mtlib.runs.records import write_atomically
