@@ -89,5 +89,5 @@ def test_columns_are_found_by_their_names():
     for names in (["x", "x"], [" x", "x "]):
         with pytest.raises(UserError, match="rows has 2 columns called 'x'; rename all but one"):
             find_column(names, "x", "rows")
-    with pytest.raises(UserError, match="rows has no column 'lable'; .* did you mean 'label'"):
-        find_column(["text", "label"], "lable", "rows")
+    with pytest.raises(UserError, match=r"rows has no column 'labels'; .* did you mean 'label'"):
+        find_column(["text", "label"], "labels", "rows")
