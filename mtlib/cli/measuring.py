@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from mtlib.cli.terminal import JsonFile, Model, Source, Task, print_line, print_table, write_json
+from mtlib.errors import UserError
 
 
 def bench(
@@ -98,22 +99,59 @@ def prompt(
     task: Task = "sentiment",
     source: Source = "testbed",
     model: Model = "mini",
-    sets: Annotated[list[str] | None, typer.Option(help="evaluation set, repeatable", show_default="all")] = None,
-    max_length: Annotated[int, typer.Option(help="tokens of an example; the rest of it is cut off")] = 128,
+    causal: Annotated[
+        bool,
+        typer.Option("--causal", help="a model that continues a text, such as gpt2; else a masked LM"),
+    ] = False,
+    shots: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="with --causal: training examples shown, as many of each label",
+            show_default="16",
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(help="with --causal: of the examples shown", show_default="0"),
+    ] = None,
+    sets: Annotated[
+        list[str] | None,
+        typer.Option(help="evaluation set, repeatable", show_default="all"),
+    ] = None,
+    max_length: Annotated[
+        int,
+        typer.Option(help="tokens of an example; the rest of it is cut off"),
+    ] = 128,
     json_file: JsonFile = None,
 ) -> None:
-    """Ask a masked language model for the labels, untrained (Table I)."""
+    """Ask a language model for the labels, untrained (Table I)."""
     from mtlib.analysis.frame import measures
     from mtlib.runs import prompting
     from mtlib.runs.config import configure
 
-    asked = configure(task, "fine_tuning", source=source, model=model, sets=tuple(sets or ()), max_length=max_length)
-    description = prompting.evaluate(asked, lambda name: print_line(f"  {name}"))
-    rows = [
-        [name, scoring, of_set["n"], f"{100 * of_set['accuracy']:.1f}", f"{measures(of_set)['balanced']:.1f}",
-         f"{100 * of_set['majority']:.1f}"]
-        for name, scorings in description["metrics"].items() for scoring, of_set in scorings.items()
-    ]  # fmt: skip
+    if causal:
+        shots = 16 if shots is None else shots
+    elif shots is not None or seed is not None:
+        raise UserError("--shots and --seed are about examples shown to a model with --causal.")
+    config = configure(
+        task,
+        "fine_tuning",
+        source=source,
+        model=model,
+        sets=tuple(sets or ()),
+        max_length=max_length,
+        seed=seed or 0,
+    )
+    description = prompting.evaluate(config, shots, lambda message: print_line(f"  {message}"))
+    rows = []
+    for name, scorings in description["metrics"].items():
+        for scoring, metrics in scorings.items():
+            accuracy = 100 * metrics["accuracy"]
+            balanced = measures(metrics)["balanced"]
+            majority = 100 * metrics["majority"]
+            numbers = [f"{number:.1f}" for number in (accuracy, balanced, majority)]
+            rows.append([name, scoring, metrics["n"], *numbers])
     columns = ["set", "scoring", "examples", "accuracy", "balanced accuracy", "majority class"]
     print_table("accuracy in per cent, by how an answer is scored", columns, rows)
     write_json(json_file, description)

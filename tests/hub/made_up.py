@@ -14,6 +14,8 @@ from transformers import (
     BartForConditionalGeneration,
     BertConfig,
     BertForMaskedLM,
+    GPT2Config,
+    GPT2LMHeadModel,
     PreTrainedConfig,
     RobertaConfig,
     RobertaForMaskedLM,
@@ -67,6 +69,7 @@ def write_hub(root: Path) -> Path:
     (root / "expected.json").write_text(json.dumps(expected))
     for name in MODELS:
         _write_model(name, root / "models" / name)
+    _write_gpt2(root / "models" / "gpt2")
     return root
 
 
@@ -123,6 +126,16 @@ def _write_model(name: str, folder: Path) -> None:
         tokenizer = make_tokenizer(ROBERTA_SPECIALS, double_separator=True, words=words)
         tokenizer.model_max_length = 512
     model(_tiny(form, len(tokenizer))).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def _write_gpt2(folder: Path) -> None:
+    """Random weights, two layers of 16, and as many positions as GPT-2 has; the tokenizer is of words."""
+    set_seed(0)
+    tokenizer = AutoTokenizer.from_pretrained(MINI_MODEL_DIR)
+    tokenizer.model_max_length = 1024
+    config = GPT2Config(vocab_size=len(tokenizer), n_embd=16, n_layer=2, n_head=2, initializer_range=0.5)
+    GPT2LMHeadModel(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 
 

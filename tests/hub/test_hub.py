@@ -3,6 +3,7 @@
 Each test starts `mtlib` in a process of its own, with HF_ENDPOINT and MTLIB_RAW_ENDPOINT set to the stand-in.
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -86,6 +87,21 @@ def test_models_and_sets_train_and_then_need_no_network(hub, start, tmp_path):
     text, _ = start("-c", TRAIN, "1", HF_HUB_OFFLINE="1").communicate()
     assert len(read_records([tmp_path / "runs"])) == 2 * len(MODELS), text
     assert len(hub.asked) == asked
+
+
+def test_a_causal_model_is_shown_examples_of_the_hub(start, tmp_path):
+    command = ["-m", "mtlib", "prompt", "--causal", "--model", "gpt2", "--shots", "16"]
+    command += ["--task", "nli", "--source", "hub", "--json", "out.json"]
+    process = start(*command, "--sets", "mnli_m", "--sets", "hans")
+    text, _ = process.communicate()
+    assert process.returncode == 0, text
+    result = json.loads((tmp_path / "out.json").read_text())
+    assert result["prompting"]["model"] == "gpt2"
+    for name, labels in (("mnli_m", 3), ("hans", 2)):
+        prompt = result["prompts"][name]
+        assert len({*prompt["shown"]}) == 16
+        assert len(prompt["answers"]) == labels
+        assert result["metrics"][name]["calibrated"]["n"] == ROWS["test"]
 
 
 def test_cut_downloads_resume(hub, fetch):
