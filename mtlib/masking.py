@@ -33,8 +33,6 @@ class MaskingPolicy(ABC):
     columns: Mapping[str, int | float] = MappingProxyType({})  # that it reads, each with the value that pads it
     preparer: Callable[[], Preparer] | None = None  # what adds them
     predict_all = False  # the masked LM is trained to predict the whole text, not the masked tokens alone
-    testbed_only = False  # it knows the testbed's grammar
-    own_length = False  # it masks a span, however long that is, and reads no rate
     asks_classifier = False  # the one in training, so that masks are drawn in the step and not by the collator
 
     def preparers(self) -> tuple[Preparer, ...]:

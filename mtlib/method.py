@@ -4,17 +4,20 @@ Each method stands in a file of its own in `mtlib.methods`.
 """
 
 import json
+import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from datasets import Dataset, load_from_disk
-
-from mtlib.objectives import Objective
-from mtlib.plm import SharedPLM
-from mtlib.preparing import Prepared, Preparer
 from mtlib.settings import Settings
+
+if TYPE_CHECKING:  # a method is known by name and settings without torch
+    from datasets import Dataset
+
+    from mtlib.objectives import Objective
+    from mtlib.plm import SharedPLM
+    from mtlib.preparing import Prepared, Preparer
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,8 @@ class Method:
         name: as configurations, records and the command line call it.
         label: in figures.
         about: what it is, in half a sentence.
-        stages: `(settings, rates, tokenizer) -> trainings`, done one after the other; the last trains the classifier.
+        recipe: what gives its `stages`: a function, or where that stands ("mtlib.methods.ipt:ipt"), so that torch is
+            loaded by a training and not by the name of a method.
         settings: a model of what it reads beside what every run has.
         rates: default learning rates with the bundled model.
         refills_in_training: the model in training fills the masks of each step, and both its heads have a loss.
@@ -47,7 +51,7 @@ class Method:
     name: str
     label: str
     about: str
-    stages: "Callable[[Settings, LearningRates, object], tuple[Stage, ...]]"
+    recipe: "Recipe | str"
     settings: type[Settings] = Settings
     rates: LearningRates = LearningRates(1e-4, 1e-4, 1e-4)  # where no grid has been recorded
     refills_in_training: bool = False
@@ -56,6 +60,13 @@ class Method:
     def reads(self) -> tuple[str, ...]:
         """The names of its settings."""
         return tuple(self.settings.model_fields)
+
+    def stages(self, settings: Settings, rates: LearningRates, tokenizer) -> "tuple[Stage, ...]":
+        """Its trainings, done one after the other; the last trains the classifier."""
+        recipe = self.recipe
+        if isinstance(recipe, str):
+            recipe = pkgutil.resolve_name(recipe)
+        return recipe(settings, rates, tokenizer)
 
 
 @dataclass(frozen=True)
@@ -73,22 +84,26 @@ class Stage:
         measure: `(plm, objective) -> numbers` about what was trained, for the record's cost.
     """
 
-    objective: Objective
+    objective: "Objective"
     rates: LearningRates
-    prepare: tuple[Preparer, ...] = ()
+    prepare: "tuple[Preparer, ...]" = ()
     start: Literal["previous", "pretrained"] = "previous"
     name: str = ""
     epochs: float | None = None
     steps: int | None = None
-    measure: Callable[[SharedPLM, Objective], dict[str, float]] | None = None
+    measure: "Callable[[SharedPLM, Objective], dict[str, float]] | None" = None
 
     def __post_init__(self):
         if not self.name:
             object.__setattr__(self, "name", self.objective.name)
 
 
-def one_stage(objective: Callable[[], Objective]) -> Callable[[Settings, LearningRates, object], tuple[Stage, ...]]:
-    """The stages of a method that trains once, on the data as they are, and reads no settings."""
+# settings, rates and the tokenizer -> the trainings
+Recipe = Callable[[Settings, LearningRates, object], tuple[Stage, ...]]
+
+
+def one_stage(objective: "Callable[[], Objective]") -> Recipe:
+    """The recipe of a method that trains once, on the data as they are, and reads no settings."""
     return lambda settings, rates, tokenizer: (Stage(objective(), rates),)
 
 
@@ -96,14 +111,23 @@ _COUNTS = "counts.json"  # beside each preparer's examples
 
 
 def prepared_examples(
-    stage: Stage, plm: SharedPLM, previous: SharedPLM, examples: Dataset, seed: int, folder: Path
-) -> Prepared:
+    stage: Stage,
+    plm: "SharedPLM",
+    previous: "SharedPLM",
+    examples: "Dataset",
+    seed: int,
+    folder: Path,
+) -> "Prepared":
     """The training set of a stage. Each preparer's result is kept in `folder`, and read from there by a resumed run.
 
     Args:
         plm: the model that the stage starts from.
         previous: the one that the stage before left; the same but where a student starts anew.
     """
+    from datasets import load_from_disk
+
+    from mtlib.preparing import Prepared
+
     counts: dict[str, float] = {}
     for number, preparer in enumerate(stage.prepare):
         kept = folder / f"prepared-{number}"

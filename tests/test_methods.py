@@ -16,7 +16,8 @@ from mtlib.method import LearningRates
 from mtlib.methods import METHODS, get_method
 from mtlib.methods.bias import BIAS_MODELS, AddBias
 from mtlib.methods.confidence_regularization import AddTeacher, ConfidenceRegularization
-from mtlib.methods.table3 import Classification, Refill
+from mtlib.methods.settings import Classification
+from mtlib.methods.table3 import Refill
 from mtlib.methods.without_words import DeleteMasked
 from mtlib.objectives import FineTuning, MaskedLM, MaskTuning
 from mtlib.plm import SharedPLM

@@ -10,7 +10,7 @@ import pandas
 from mtlib.data.tasks import get_task, kind
 from mtlib.errors import UserError
 from mtlib.methods import METHODS
-from mtlib.methods.bias import bias_for
+from mtlib.methods.settings import bias_for
 from mtlib.runs.config import RunConfig
 from mtlib.runs.inputs import HELD_OUT
 

@@ -2,19 +2,19 @@
 
 A bias model is fitted on the training set and says, for each example, how likely each label is by the shortcut alone.
 `AddBias` puts that beside the examples, where product of experts, Learned-Mixin, Reweight and confidence regularization
-read it. To add one, write what it looks at, and a line in `BIAS_MODELS` and in `BIAS_OF_TASK`.
+read it. To add one, write what it looks at, a line in `BIAS_MODELS`, and its name in
+`mtlib.methods.settings`.
 """
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from datasets import Dataset
-from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import normalize
 
@@ -23,7 +23,6 @@ from mtlib.encoding import check_labels
 from mtlib.objectives import Objective, ObjectiveOutput
 from mtlib.plm import SharedPLM
 from mtlib.preparing import Prepared, Preparer, require_columns, with_column
-from mtlib.settings import Settings
 from mtlib.testbed.generator import shortcut_label
 from mtlib.testbed.grammar import LABELS, load_grammar
 from mtlib.tokens import text_reader
@@ -254,24 +253,3 @@ BIAS_MODELS = {
     "bag_of_words": BiasModel(lambda plm, texts, pairs: np.array(texts, dtype=object), options={}),
     "shortcut": BiasModel(shortcut),
 }
-# those that fit a task; the first is its default
-BIAS_OF_TASK = {
-    "sentiment": ("bag_of_words", "shortcut"),
-    "nli": ("overlap", "token_overlap", "lexical_overlap", "shortcut"),
-    "paraphrase": ("lexical_overlap", "overlap", "shortcut"),
-}
-
-
-class BiasSettings(Settings):
-    bias: Literal["by_task", *BIAS_MODELS] = Field(
-        "by_task", description="what the bias model looks at (by_task: words for sentiment, else overlap)"
-    )
-
-    def add_bias(self) -> AddBias:
-        """The preparer of a run, whose task has decided the bias model."""
-        return AddBias(BIAS_MODELS[self.bias])
-
-
-def bias_for(task: str, bias: str) -> str:
-    """The bias model that `bias` names: with "by_task", the task's default."""
-    return BIAS_OF_TASK[task][0] if bias == "by_task" else bias

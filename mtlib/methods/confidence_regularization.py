@@ -8,8 +8,9 @@ from torch import Tensor
 
 from mtlib.contexts import evaluating
 from mtlib.encoding import Collator, batches_by_length
-from mtlib.method import LearningRates, Method, Stage
-from mtlib.methods.bias import BiasSettings, ReadsBias, unexplained
+from mtlib.method import LearningRates, Stage
+from mtlib.methods.bias import ReadsBias, unexplained
+from mtlib.methods.settings import BiasSettings
 from mtlib.objectives import FineTuning
 from mtlib.plm import SharedPLM
 from mtlib.preparing import Prepared, Preparer, require_columns, with_column
@@ -66,14 +67,7 @@ class AddTeacher(Preparer):
         return Prepared(examples, {"teacher_accuracy": round(right.float().mean().item(), 4)})
 
 
-def _stages(settings: BiasSettings, rates: LearningRates, tokenizer) -> tuple[Stage, ...]:
+def confidence_regularization(settings: BiasSettings, rates: LearningRates, tokenizer) -> tuple[Stage, ...]:
     teacher = Stage(FineTuning(), rates, name="teacher")
     prepare = (settings.add_bias(), AddTeacher())
     return (teacher, Stage(ConfidenceRegularization(), rates, prepare, start="pretrained"))
-
-
-CONFIDENCE_REGULARIZATION = Method(
-    "confidence_regularization", "confidence regularization",
-    "a student of a teacher whose confidence is cut where the bias model is right",
-    _stages, BiasSettings,
-)  # fmt: skip

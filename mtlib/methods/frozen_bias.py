@@ -6,8 +6,8 @@ from datasets import Dataset
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, softplus
 
-from mtlib.method import Method, Stage
-from mtlib.methods.bias import BiasSettings, ReadsBias, unexplained
+from mtlib.method import Stage
+from mtlib.methods.bias import ReadsBias, unexplained
 from mtlib.methods.product_of_experts import product_loss
 from mtlib.methods.states import classify_with_states
 from mtlib.objectives import Objective, ObjectiveOutput, require_built
@@ -101,15 +101,6 @@ def _stages(make: Callable[[], Objective]):
     return lambda settings, rates, tokenizer: (Stage(make(), rates, (settings.add_bias(),)),)
 
 
-LEARNED_MIXIN = Method(
-    "learned_mixin", "Learned-Mixin+H", "an ensemble with a frozen bias model, gated",
-    _stages(LearnedMixin), BiasSettings,
-)  # fmt: skip
-BIAS_PRODUCT = Method(
-    "bias_product", "Bias Product", "an ensemble with a frozen bias model, without a gate",
-    _stages(BiasProduct), BiasSettings,
-)  # fmt: skip
-REWEIGHT = Method(
-    "reweight", "Reweight", "examples weigh the less, the better the bias model explains them",
-    _stages(Reweight), BiasSettings,
-)  # fmt: skip
+learned_mixin = _stages(LearnedMixin)
+bias_product = _stages(BiasProduct)
+reweight = _stages(Reweight)

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import torch
 from datasets import Dataset
-from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, one_hot, pad
 
@@ -15,12 +14,12 @@ from mtlib.contexts import evaluating
 from mtlib.encoding import Collator, batches_by_length
 from mtlib.errors import UserError
 from mtlib.marking import check_offsets
-from mtlib.method import LearningRates, Method, Stage
+from mtlib.method import LearningRates, Stage
+from mtlib.methods.settings import ParsingSettings
 from mtlib.methods.states import classify_with_states
 from mtlib.objectives import FineTuning, Objective, ObjectiveOutput, require_built
 from mtlib.plm import SharedPLM
 from mtlib.preparing import Prepared, Preparer
-from mtlib.settings import Above0, Count, Name, Settings
 from mtlib.tokens import text_reader
 
 NO_WORD = -100  # pads heads and relations; cross_entropy leaves it out
@@ -202,19 +201,7 @@ def _rows(paths: list[Path], plm: SharedPLM) -> tuple[list[dict], int]:
     return rows, len(sentences) - len(rows)
 
 
-class ParsingSettings(Settings):
-    treebank: Name = Field(description="folder with a treebank in CoNLL-U, for example UD English-EWT")
-    parsing_epochs: Above0 | None = Field(None, description="of parsing (default: as in fine-tuning)")
-    parsing_steps: Count | None = Field(None, description="of parsing, instead of epochs")
-    parsing_learning_rate: Above0 | None = Field(
-        None, description="of parsing, for trunk and parser (default: those of fine-tuning)"
-    )
-
-    def unread(self) -> dict[str, str]:
-        return {} if self.parsing_epochs is None else {"parsing_steps": "parsing_epochs is given too"}
-
-
-def _stages(settings: ParsingSettings, rates: LearningRates, tokenizer) -> tuple[Stage, ...]:
+def ipt(settings: ParsingSettings, rates: LearningRates, tokenizer) -> tuple[Stage, ...]:
     """Parsing runs for the given epochs; the published training stops at the best UAS on the development set."""
     treebank, rate = Treebank(settings.treebank), settings.parsing_learning_rate
     parsing = Stage(
@@ -226,6 +213,3 @@ def _stages(settings: ParsingSettings, rates: LearningRates, tokenizer) -> tuple
         measure=treebank.attachment,
     )
     return (parsing, Stage(FineTuning(), rates))
-
-
-IPT = Method("ipt", "IPT", "dependency parsing on a treebank, then fine-tuning", _stages, ParsingSettings)

@@ -2,15 +2,14 @@
 
 import torch
 from datasets import Dataset
-from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from mtlib.method import LearningRates, Method, Stage
-from mtlib.methods.bias import BiasSettings, unexplained
+from mtlib.method import LearningRates, Stage
+from mtlib.methods.bias import unexplained
+from mtlib.methods.settings import ProductOfExpertsSettings
 from mtlib.objectives import Objective, ObjectiveOutput, fine_tuning_loss, require_built
 from mtlib.plm import SharedPLM
-from mtlib.settings import Above0, From0
 
 
 def product_loss(logits: Tensor, bias_logits: Tensor, labels: Tensor) -> Tensor:
@@ -85,18 +84,7 @@ class ProductOfExperts(Objective):
         return ObjectiveOutput({"ft_loss": loss, "bias_loss": bias_loss}, {"ft_loss": 1.0, "bias_loss": 1.0}, logits)
 
 
-class ProductOfExpertsSettings(BiasSettings):
-    bias_learning_rate: Above0 | None = Field(None, description="of the bias network (default: the classifier's)")
-    focus: From0 | None = Field(None, description="exponent of the debiased focal loss, which replaces the product")
-
-
-def _stages(settings: ProductOfExpertsSettings, rates: LearningRates, tokenizer) -> tuple[Stage, ...]:
+def product_of_experts(settings: ProductOfExpertsSettings, rates: LearningRates, tokenizer) -> tuple[Stage, ...]:
     bias = settings.add_bias()
     experts = ProductOfExperts(bias.model.entailment, settings.focus, settings.bias_learning_rate)
     return (Stage(experts, rates, (bias,)),)
-
-
-PRODUCT_OF_EXPERTS = Method(
-    "product_of_experts", "product of experts", "an ensemble with a bias network trained along",
-    _stages, ProductOfExpertsSettings,
-)  # fmt: skip

@@ -11,7 +11,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from mtlib.contexts import gradients_if
-from mtlib.method import Method, one_stage
+from mtlib.method import one_stage
 from mtlib.objectives import ORIGINAL, Objective, ObjectiveOutput, fine_tuning_loss
 from mtlib.plm import SharedPLM
 
@@ -73,11 +73,6 @@ class DoubleValidated(Objective):
         return ObjectiveOutput(parts, {"ft_loss": 1.0}, logits)
 
 
-READINGS = tuple(
-    Method(name, name, "a loss for Mask-tuning alone", one_stage(objective))
-    for name, objective in (
-        ("original_and_refilled", OriginalAndRefilled),
-        ("validated_or_dropped", DoubleValidated),
-        ("validated_or_original", partial(DoubleValidated, "original")),
-    )
-)
+original_and_refilled = one_stage(OriginalAndRefilled)
+validated_or_dropped = one_stage(DoubleValidated)
+validated_or_original = one_stage(partial(DoubleValidated, "original"))

@@ -14,7 +14,7 @@ from torch.nn.functional import kl_div, pad
 
 from mtlib.draws import Draws, Random
 from mtlib.errors import UserError
-from mtlib.method import Method, one_stage
+from mtlib.method import one_stage
 from mtlib.objectives import Objective, ObjectiveOutput, fine_tuning_loss
 from mtlib.plm import SharedPLM
 from mtlib.settings import Share, check
@@ -202,11 +202,5 @@ def layers(plm: SharedPLM) -> list[tuple[nn.Module, nn.Module]]:
     raise UserError(f"HiddenCut does not know the layers of {type(trunk).__name__}; expected a model of {known}.")
 
 
-SPAN_CUTOFF = Method(
-    "span_cutoff", "Span Cutoff", "a second view with a span cut out, and agreement of the two",
-    one_stage(SpanCutoff),
-)  # fmt: skip
-HIDDEN_CUT = Method(
-    "hidden_cut", "HiddenCut", "a second view with spans cut out of every layer, and agreement of the two",
-    one_stage(HiddenCut),
-)  # fmt: skip
+span_cutoff = one_stage(SpanCutoff)
+hidden_cut = one_stage(HiddenCut)

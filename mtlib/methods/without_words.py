@@ -2,8 +2,7 @@
 
 from datasets import Dataset
 
-from mtlib.method import Method
-from mtlib.methods.table3 import MaskingSettings, Refill, fine_tuning_once
+from mtlib.methods.table3 import Refill, fine_tuning_once
 from mtlib.plm import SharedPLM
 from mtlib.preparing import Prepared, Preparer
 
@@ -22,11 +21,5 @@ class DeleteMasked(Preparer):
         return Prepared(examples.map(delete, keep_in_memory=True))
 
 
-MASKS_LEFT = Method(
-    "masks_left", "masks left in", "texts masked once and not filled, L_FT",
-    fine_tuning_once(lambda settings: Refill(None)), MaskingSettings,
-)  # fmt: skip
-DELETED = Method(
-    "deleted", "words deleted", "texts without the masked words, L_FT",
-    fine_tuning_once(lambda settings: DeleteMasked()), MaskingSettings,
-)  # fmt: skip
+masks_left = fine_tuning_once(lambda settings: Refill(None))
+deleted = fine_tuning_once(lambda settings: DeleteMasked())

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 from datasets import Dataset
 from torch import Tensor
@@ -51,8 +52,6 @@ class KnownMasking(CountedMasking):
     marker: type[MarkTokens] = field(kw_only=True)
     then_others: bool = field(default=False, kw_only=True)
 
-    testbed_only = True
-
     @property
     def columns(self) -> dict[str, int]:
         return {self.marker.column: 0}
@@ -65,3 +64,8 @@ class KnownMasking(CountedMasking):
         if self.then_others:
             return self.choose(maskable, marked.float(), generator)
         return self.choose(marked, None, generator, counted=maskable)
+
+
+known_shortcut = partial(KnownMasking, marker=MarkShortcut)
+known_shortcut_first = partial(KnownMasking, marker=MarkShortcut, then_others=True)
+known_cause = partial(KnownMasking, marker=MarkCause)

@@ -37,7 +37,6 @@ class SupervisedMasking(MaskingPolicy):
     """
 
     columns = {"span_start": -torch.inf, "span_end": -torch.inf}
-    own_length = True
 
     best_of: int = 1
 

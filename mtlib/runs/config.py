@@ -15,8 +15,7 @@ from mtlib.data.tasks import get_task
 from mtlib.errors import UserError, one_of
 from mtlib.method import LearningRates
 from mtlib.methods import METHODS, get_method, readers
-from mtlib.methods.bias import BIAS_OF_TASK, bias_for
-from mtlib.methods.ipt import files_of
+from mtlib.methods.settings import BIAS_OF_TASK, bias_for
 from mtlib.paths import MINI_MODEL_DIR, is_missing_folder
 from mtlib.policies import ATTRIBUTION, TESTBED_ONLY
 from mtlib.settings import Above0, Count, Name, Settings, Steps
@@ -112,6 +111,8 @@ class RunConfig(TrainingConfig):
         if values["spacy_pipeline"] is not None:
             values["spacy_pipeline"] = name_with_version(values["spacy_pipeline"])
         if (folder := values["treebank"]) is not None:
+            from mtlib.methods.ipt import files_of
+
             values["treebank"] = name_with_hash(folder, files_of(folder, "train"))
         model = Path(self.model).absolute().name if Path(self.model).is_dir() else self.model
         return values | {"source": source_kind(self.source), "model": model, "sets": list(self.sets)}

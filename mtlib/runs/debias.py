@@ -22,7 +22,7 @@ from mtlib.marking import MarkWords
 from mtlib.masking import GivenWords
 from mtlib.method import LearningRates, Stage
 from mtlib.methods import METHODS, get_method, readers
-from mtlib.methods.table3 import MaskingSettings
+from mtlib.methods.settings import MaskingSettings
 from mtlib.objectives import FineTuning
 from mtlib.paths import make_writable
 from mtlib.plm import SharedPLM

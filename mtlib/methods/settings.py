@@ -1,0 +1,200 @@
+"""The settings of the methods. Nothing here needs torch, so that `--help` and tables answer at once.
+
+What a setting asks for is imported where it is made: masking policies, bias models.
+"""
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
+
+from mtlib.policies import OWN_LENGTH, Masking, masking_policy
+from mtlib.settings import (
+    ENGLISH_PIPELINE,
+    MASK_RATE,
+    Above0,
+    ClassifierReads,
+    Count,
+    Fill,
+    From0,
+    Name,
+    Settings,
+    Share,
+    Update,
+)
+
+if TYPE_CHECKING:
+    from mtlib.masking import MaskingPolicy
+    from mtlib.methods.bias import AddBias
+    from mtlib.preparing import Preparer
+
+# --- bias models ---
+
+# those that fit a task; the first is its default
+BIAS_OF_TASK = {
+    "sentiment": ("bag_of_words", "shortcut"),
+    "nli": ("overlap", "token_overlap", "lexical_overlap", "shortcut"),
+    "paraphrase": ("lexical_overlap", "overlap", "shortcut"),
+}
+Bias = Literal["by_task", "overlap", "token_overlap", "lexical_overlap", "bag_of_words", "shortcut"]
+
+
+def bias_for(task: str, bias: str) -> str:
+    """The bias model that `bias` names: with "by_task", the task's default."""
+    return BIAS_OF_TASK[task][0] if bias == "by_task" else bias
+
+
+class BiasSettings(Settings):
+    bias: Bias = Field(
+        "by_task",
+        description="what the bias model looks at (by_task: words for sentiment, else overlap)",
+    )
+
+    def add_bias(self) -> "AddBias":
+        """The preparer of a run, whose task has decided the bias model."""
+        from mtlib.methods.bias import BIAS_MODELS, AddBias
+
+        return AddBias(BIAS_MODELS[self.bias])
+
+
+class ProductOfExpertsSettings(BiasSettings):
+    bias_learning_rate: Above0 | None = Field(None, description="of the bias network (default: the classifier's)")
+    focus: From0 | None = Field(None, description="exponent of the debiased focal loss, which replaces the product")
+
+
+# --- masking ---
+
+
+class MaskingSettings(Settings):
+    """Which tokens are masked."""
+
+    mask_rate: Share = Field(MASK_RATE, description="share of the tokens that is masked")
+    masking: Masking = Field("exact", description="which tokens are masked (meta_learned is our reconstruction)")
+    spacy_pipeline: str = Field(
+        ENGLISH_PIPELINE,
+        description="for masking salient_spans: an installed spaCy pipeline that finds named entities",
+    )
+
+    def unread(self) -> dict[str, str]:
+        unread = {}
+        if self.masking in OWN_LENGTH:
+            unread["mask_rate"] = f"masking is {self.masking!r}, a span of its own length"
+        if self.masking != "salient_spans":
+            unread["spacy_pipeline"] = f"masking is {self.masking!r}, which does not read it"
+        return unread
+
+    def policy(self, tokenizer) -> "MaskingPolicy":
+        return masking_policy(self.masking, self.mask_rate, tokenizer, self.spacy_pipeline)
+
+    def preparers(self, masking: "MaskingPolicy") -> "tuple[Preparer, ...]":
+        """What makes the columns of the policy."""
+        return masking.preparers()
+
+
+class PerturbationSettings(MaskingSettings):
+    """How a text becomes its perturbed copy."""
+
+    fill: Fill = Field("argmax", description="how a mask is filled")
+    top_k: Count = Field(10, description="for fill top_k")
+    barred: bool = Field(False, description="what is masked throughout is never filled in")
+
+    def unread(self) -> dict[str, str]:
+        unread = super().unread()
+        if self.fill != "top_k":
+            unread["top_k"] = f"fill is {self.fill!r}, which does not read it"
+        return unread
+
+    def filling(self) -> dict[str, object]:
+        """The arguments of whatever masks and fills."""
+        return {"fill": self.fill, "top_k": self.top_k}
+
+    def preparers(self, masking: "MaskingPolicy") -> "tuple[Preparer, ...]":
+        """And, where asked to, what keeps the masked words from being filled in."""
+        from mtlib.policies.wrapping import BarMasked
+
+        preparers = super().preparers(masking)
+        return (*preparers, BarMasked(masking)) if self.barred else preparers
+
+
+class SharedTrunkSettings(PerturbationSettings):
+    shared: bool = Field(True, description="one trunk for both heads, or each its own")
+
+
+FirstStageRate = Annotated[
+    Above0 | None,
+    Field(description="of the first stage (default: learning_rate if given, else by method and model)"),
+]
+
+
+class SequentialSettings(PerturbationSettings):
+    mlm_head_learning_rate: FirstStageRate = None
+
+
+class IntermediateSettings(MaskingSettings):
+    mask_rate: Share = Field(0.15, description="share of the tokens that is masked")
+    mlm_head_learning_rate: FirstStageRate = None
+
+
+# --- Mask-tuning ---
+
+# the losses that compare a text with its refilled copy: `readings.py`
+READINGS = ("original_and_refilled", "validated_or_dropped", "validated_or_original")
+# the losses that Mask-tuning may take for the refilled text, with the settings that each brings along
+LOSSES: dict[str, type[Settings]] = {
+    "fine_tuning": Settings,
+    **dict.fromkeys(READINGS, Settings),
+    "product_of_experts": ProductOfExpertsSettings,
+    "learned_mixin": BiasSettings,
+    "bias_product": BiasSettings,
+    "reweight": BiasSettings,
+    "confidence_regularization": BiasSettings,
+    "span_cutoff": Settings,
+}
+Classification = Literal[*LOSSES]
+
+
+class MaskTuningSettings(SharedTrunkSettings, ProductOfExpertsSettings):
+    """Equation 1, whose classification loss may be another method's, with the settings of that one."""
+
+    alpha: Share | None = Field(None, description="weight of the masked-LM loss (default: the paper's for the task)")
+    update: Update = Field("joint", description="how the two losses become a step; joint is equation 1")
+    mlm_head_learning_rate: Above0 | None = Field(
+        None,
+        description="of the MLM head (default: learning_rate if given, else by method and model)",
+    )
+    fixed_masks: bool = Field(False, description="one draw of masks for all epochs")
+    classification: Classification = Field("fine_tuning", description="the loss on the refilled text")
+    classifier_reads: ClassifierReads = Field(
+        "refilled",
+        description="original: no refilled text is classified, L_MLM is an auxiliary loss",
+    )
+
+    def unread(self) -> dict[str, str]:
+        unread = super().unread()
+        loss = self.classification
+        if loss in [*LOSSES]:  # a grid asks before it is checked
+            reason = f"classification is {loss!r}, which does not read it"
+            of_losses = ProductOfExpertsSettings.model_fields.keys()
+            unread |= dict.fromkeys(of_losses - LOSSES[loss].model_fields.keys(), reason)
+        if loss in READINGS:
+            unread["classifier_reads"] = f"classification is {loss!r}, which compares a text with its refilled copy"
+        if self.classifier_reads == "original":
+            reason = "classifier_reads is 'original', which fills nothing"
+            unread |= dict.fromkeys(("fill", "top_k", "barred"), reason)
+        return unread
+
+
+# --- parsing ---
+
+
+class ParsingSettings(Settings):
+    treebank: Name = Field(description="folder with a treebank in CoNLL-U, for example UD English-EWT")
+    parsing_epochs: Above0 | None = Field(None, description="of parsing (default: as in fine-tuning)")
+    parsing_steps: Count | None = Field(None, description="of parsing, instead of epochs")
+    parsing_learning_rate: Above0 | None = Field(
+        None, description="of parsing, for trunk and parser (default: those of fine-tuning)"
+    )
+
+    def unread(self) -> dict[str, str]:
+        if self.parsing_epochs is None:
+            return {}
+        return {"parsing_steps": "parsing_epochs is given too"}
