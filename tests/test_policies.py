@@ -189,7 +189,7 @@ class TestKnownWords:
         with pytest.raises(UserError, match=f"masking is '{name}', which knows the testbed's grammar"):
             configure("sentiment", "mask_tuning", masking=name, source="hub")
         (preparer,) = masking_policy(name, 0.3, plm.tokenizer).preparers()
-        with pytest.raises(UserError, match="testbed's training sets alone are known, and '17' is no row"):
+        with pytest.raises(UserError, match="'17' is no row of a training set of the testbed"):
             preparer(plm, example_set([{"text": "a good film", "label": 1, "uid": "17", "group": ""}], plm))
 
 

@@ -1,4 +1,7 @@
-"""The bundled data: three tasks whose shortcut is planted, measured and adjustable. See data/testbed/README.md."""
+"""The bundled data: three tasks with a planted shortcut of adjustable strength.
+
+See data/testbed/README.md.
+"""
 
 from mtlib.testbed.generator import generate, shortcut_label, write
 from mtlib.testbed.grammar import load_grammar

@@ -5,13 +5,16 @@ A text holds options `[one|another|]` and slots `{[sign][name=]source[.column][.
     {city}            an entry of the word list `city`
     {+adj} {-adj}     of the side of `adj` that agrees with the label, of the other side
     {~topic}          of the side of the shortcut
-    {A=person} {A}    an entry of `person`, and the same one again; `names` of the file have their own list
-    {V.2.past}        the second column of the entry, in the past tense (forms: see `inflect`)
+    {A=person} {A}    an entry of `person`, and the same one again; `names` in the file says which
+                      list a name without a source takes its entry from
+    {V.2.past}        the second column of the entry, in the past tense (see `inflect`)
 
-Entries may hold slots themselves. A domain (film, meal, ...) adds word lists that are used together.
+Entries may hold slots themselves. A domain (film, meal, ...) adds word lists that are used
+together.
 """
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
@@ -29,7 +32,10 @@ OPTION = re.compile(r"\[([^\[\]]*)\]")
 
 @dataclass(frozen=True)
 class Entry:
-    """A word, or a row of words that belong together. Rows with one key are one, read from either end."""
+    """A word, or a row of words that belong together.
+
+    Two entries with the same key are one row, read from either end.
+    """
 
     columns: tuple[str, ...]
     key: str
@@ -42,7 +48,7 @@ class Template:
     lure: int | None  # None: the lure is carried by {~...} slots and may be any
     text: str
     text_pair: str | None = None
-    edit: str | None = None  # the minimal edit with the other label; else the opinion words change sides
+    edit: str | None = None  # the text with the other label; else the opinion words change sides
 
 
 @dataclass(frozen=True)
@@ -50,7 +56,7 @@ class Grammar:
     task: str
     forms: dict
     shortcut: dict
-    names: dict  # {A} stands for an entry of names["A"] and is the same one wherever it appears
+    names: dict  # {A} stands for an entry of names["A"], the same one throughout a row
     words: dict
     unseen: dict
     domains: dict
@@ -62,85 +68,124 @@ class Grammar:
         return entries[side] if isinstance(entries, dict) else entries
 
     def all_entries(self, category: str, side: str) -> list[Entry]:
-        """Of an opinion category, wherever they stand."""
-        sources = (self.words, self.unseen, *self.domains.values(), *self.unseen_domains.values())
-        return [entry for source in sources for entry in source.get(category, {}).get(side, ())]
+        """All entries of an opinion category that are on one side, in all word lists."""
+        domains = [*self.domains.values(), *self.unseen_domains.values()]
+        entries = []
+        for words in (self.words, self.unseen, *domains):
+            entries += words.get(category, {}).get(side, ())
+        return entries
 
     def template(self, template_id: str) -> Template:
-        return next(each for section in self.templates.values() for each in section if each.id == template_id)
+        for section in self.templates.values():
+            for template in section:
+                if template.id == template_id:
+                    return template
+        raise LookupError(f"{self.task}.yaml has no template {template_id!r}")
 
 
 @cache
 def load_grammar(task: str) -> Grammar:
-    """Read <task>.yaml, with the names.yaml and forms.yaml that all tasks share. Not to be changed."""
-    raw, forms, shared = (_read_yaml(name) for name in (task, "forms", "names"))
-    templates = {name: [_template(**entry) for entry in section] for name, section in raw["templates"].items()}
+    """Read <task>.yaml, and the names.yaml and forms.yaml that all tasks share.
+
+    The result is cached: do not change it.
+    """
+    raw = _read_yaml(task)
+    shared = _read_yaml("names")
+    templates = {}
+    for name, section in raw["templates"].items():
+        templates[name] = [_template(**entry) for entry in section]
     templates["train"] += crossed(raw)
     return Grammar(
         task=task,
-        forms=forms,
+        forms=_read_yaml("forms"),
         shortcut=raw["shortcut"],
         names=raw.get("names", {}),
         words=parse_words(shared["words"] | raw["words"]),
         unseen=parse_words(raw.get("unseen", {})),
-        domains={name: parse_words(domain) for name, domain in raw["domains"].items()},
-        unseen_domains={name: parse_words(domain) for name, domain in raw.get("unseen_domains", {}).items()},
+        domains=parse_domains(raw["domains"]),
+        unseen_domains=parse_domains(raw.get("unseen_domains", {})),
         templates=templates,
     )
 
 
 def crossed(raw: dict) -> list[Template]:
-    """Templates that a file gives as a table: premises x hypotheses, or questions x questions x pairings."""
-    templates = []
+    """Templates that a file gives as a table.
+
+    Either premises x hypotheses, or questions x questions x pairings.
+    """
+    return [*crossed_premises(raw), *crossed_questions(raw)]
+
+
+def crossed_premises(raw: dict) -> Iterator[Template]:
     for state, premises in raw.get("premises", {}).items():
-        for (premise, text), (claim, hypotheses) in product(premises.items(), raw["hypotheses"].items()):
-            label = raw["rule"].get(state, {}).get(claim)
-            for name, hypothesis in hypotheses.items():
-                templates.append(
-                    _template(
-                        f"{premise}+{claim}-{name}",
-                        label,
-                        text=text,
-                        text_pair=hypothesis["text"],
-                        lure=hypothesis["lure"],
-                    )
-                )
+        for premise, text in premises.items():
+            for claim, hypotheses in raw["hypotheses"].items():
+                label = raw["rule"].get(state, {}).get(claim)
+                for name, hypothesis in hypotheses.items():
+                    template_id = f"{premise}+{claim}-{name}"
+                    text_pair = hypothesis["text"]
+                    lure = hypothesis["lure"]
+                    yield _template(template_id, label, text, lure, text_pair=text_pair)
+
+
+def crossed_questions(raw: dict) -> Iterator[Template]:
     questions = raw.get("questions", {})
-    for (name, pairing), kind, other in product(raw.get("pairings", {}).items(), questions, questions):
-        label = int(kind == other and pairing["same"])
-        text, pair = any_of(questions[kind], *pairing["text"]), any_of(questions[other], *pairing["text_pair"])
-        templates.append(_template(f"{kind}+{other}-{name}", label, text=text, text_pair=pair, lure=pairing["lure"]))
-    return templates
+    for name, pairing in raw.get("pairings", {}).items():
+        for first, second in product(questions, questions):
+            label = int(first == second and pairing["same"])
+            text = any_of(questions[first], *pairing["text"])
+            text_pair = any_of(questions[second], *pairing["text_pair"])
+            template_id = f"{first}+{second}-{name}"
+            yield _template(template_id, label, text, pairing["lure"], text_pair=text_pair)
 
 
-def _template(id: str, label: int | list[int], text: str, lure: int | None = None, **texts: str) -> Template:
-    return Template(id, tuple(label) if isinstance(label, list) else (label,), lure, text, **texts)
+def _template(
+    id: str,
+    label: int | list[int],
+    text: str,
+    lure: int | None = None,
+    **texts: str,
+) -> Template:
+    labels = tuple(label) if isinstance(label, list) else (label,)
+    return Template(id, labels, lure, text, **texts)
 
 
 def any_of(questions: list[str], action: str, situation: str = "") -> str:
-    """One of the questions, asked about an action and in a situation: the names of the slots for them."""
+    """One of the questions, asked about an action and in a situation.
+
+    Both are names of slots: "{E" of a question becomes "{" + action.
+    """
     options = "|".join(question.replace("{E", "{" + action) for question in questions)
-    return (f"{{{situation}}}, " if situation else "") + f"[{options}]"
+    question = f"[{options}]"
+    return f"{{{situation}}}, {question}" if situation else question
+
+
+def parse_domains(domains: dict) -> dict:
+    return {name: parse_words(words) for name, words in domains.items()}
 
 
 def parse_words(words: dict) -> dict:
     """Entries by category; opinion categories have a list for each side."""
-    return {
-        category: {side: parse_entries(value[side]) for side in SIDES}
-        if isinstance(value, dict)
-        else parse_entries(value)
-        for category, value in words.items()
-    }
+    parsed = {}
+    for category, value in words.items():
+        if isinstance(value, dict):
+            parsed[category] = {side: parse_entries(value[side]) for side in SIDES}
+        else:
+            parsed[category] = parse_entries(value)
+    return parsed
 
 
 def parse_entries(value: str | list) -> list[Entry]:
-    """From "a, b, c" or a list. "/" and "|" part columns; "x = y" may be read from either end."""
+    """From "a, b, c" or a list. "/" and "|" separate columns; "x = y" is read from either end."""
+    texts = value.split(",") if isinstance(value, str) else value
     entries = []
-    for text in value.split(",") if isinstance(value, str) else value:
-        columns = tuple(column.strip() for column in re.split(r"[/|=]", text))
-        entries.append(Entry(columns, text.strip()))
+    for text in texts:
+        key = text.strip()
+        columns = [column.strip() for column in re.split(r"[/|=]", text)]
+        entries.append(Entry(tuple(columns), key))
         if "=" in text:
-            entries.append(Entry((columns[1], columns[0], *columns[2:]), text.strip()))
+            first, second, *rest = columns
+            entries.append(Entry((second, first, *rest), key))
     return entries
 
 
@@ -150,29 +195,56 @@ def _read_yaml(name: str) -> dict:
 
 
 def inflect(phrase: str, form: str, forms: dict) -> str:
-    """`past`, `part`(iciple), `s`, `ing` of a verb phrase (first word); `pl`(ural) of a noun (last word)."""
+    """A form of a phrase.
+
+    "pl" is the plural of a noun phrase, whose last word is inflected. "s", "ing", "past" and "part"
+    (past participle) are forms of a verb phrase, whose first word is inflected.
+    """
     if form == "pl":
-        head, _, noun = phrase.rpartition(" ")
-        return f"{head} {forms['nouns'].get(noun) or add_s(noun)}".strip()
+        rest, _, noun = phrase.rpartition(" ")
+        plural = forms["nouns"].get(noun) or add_s(noun)
+        return f"{rest} {plural}".strip()
     verb, _, rest = phrase.partition(" ")
-    doubles = re.fullmatch(r"(qu|[^aeiou])*[aeiou][^aeiouwxy]", verb) or verb in forms["doubling"]
-    doubled = verb + verb[-1] if doubles else verb
+    return f"{inflect_verb(verb, form, forms)} {rest}".strip()
+
+
+def inflect_verb(verb: str, form: str, forms: dict) -> str:
+    if form == "s":
+        return add_s(verb)
     if form == "ing":
-        verb = re.sub(r"ie$", "y", verb) if verb.endswith("ie") else re.sub(r"(?<=[^eoy])e$", "", doubled)
-        verb += "ing"
-    elif form == "s":
-        verb = add_s(verb)
-    elif verb in forms["verbs"]:
-        verb = forms["verbs"][verb][0 if form == "past" else -1]
-    else:
-        verb = doubled + "d" if verb.endswith("e") else re.sub(r"(?<=[^aeiou])y$", "i", doubled) + "ed"
-    return f"{verb} {rest}".strip()
+        return add_ing(verb, forms)
+    irregular = forms["verbs"].get(verb)
+    if irregular is None:
+        return add_ed(verb, forms)
+    return irregular[0] if form == "past" else irregular[-1]
+
+
+def add_ing(verb: str, forms: dict) -> str:
+    if verb.endswith("ie"):
+        return verb.removesuffix("ie") + "ying"
+    return re.sub(r"(?<=[^eoy])e$", "", doubled(verb, forms)) + "ing"
+
+
+def add_ed(verb: str, forms: dict) -> str:
+    if verb.endswith("e"):
+        return verb + "d"
+    return re.sub(r"(?<=[^aeiou])y$", "i", doubled(verb, forms)) + "ed"
+
+
+def doubled(verb: str, forms: dict) -> str:
+    """The verb as it is before "-ed" and "-ing": with its last letter twice, where that doubles."""
+    has_one_short_vowel = re.fullmatch(r"(qu|[^aeiou])*[aeiou][^aeiouwxy]", verb)
+    if has_one_short_vowel or verb in forms["doubling"]:
+        return verb + verb[-1]
+    return verb
 
 
 def add_s(word: str) -> str:
     if re.search(r"[^aeiou]y$", word):
         return word[:-1] + "ies"
-    return word + ("es" if re.search(r"(s|x|z|ch|sh)$", word) else "s")
+    if re.search(r"(s|x|z|ch|sh)$", word):
+        return word + "es"
+    return word + "s"
 
 
 def tokens(text: str) -> list[str]:
