@@ -5,7 +5,6 @@ from collections import defaultdict
 
 import numpy as np
 import pandas
-from sklearn.metrics import roc_auc_score
 
 from mtlib.analysis.comparisons import Comparison
 from mtlib.analysis.intervals import FEWEST_SEEDS
@@ -93,6 +92,8 @@ def _areas(chances: np.ndarray, rows: pandas.DataFrame) -> dict[str, float]:
 
 
 def _area(chances: np.ndarray, labels: pandas.Series) -> float:
+    from sklearn.metrics import roc_auc_score  # takes seconds to import
+
     if chances.shape[1] == 2:
         return 100 * roc_auc_score(labels, chances[:, 1])
     shares = chances.astype(float)

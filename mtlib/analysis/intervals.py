@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+import numpy as np
 import pandas
-from scipy import stats
 
 FEWEST_SEEDS = 3  # of a verdict
 BETTER, WORSE, OPEN = "significantly better", "significantly worse", "not significantly different"
@@ -44,6 +44,8 @@ def difference(first: pandas.Series, second: pandas.Series, paired: bool = True,
         return Difference(mean, None, None, n)
     if first.var() + second.var() == 0:
         return Difference(mean, mean, mean, n)
+    from scipy import stats  # takes seconds to import, and few comparisons need it
+
     low, high = stats.ttest_ind(first, second, equal_var=False).confidence_interval(level)
     return Difference(mean, float(low), float(high), n)
 
@@ -80,5 +82,8 @@ def _no_verdict(shift: Difference, obstacle: str) -> str:
 def t_interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float, float]:
     """(mean, low, high) of two values or more, by Student's t."""
     mean = fmean(values)
-    half = float(stats.t.ppf((1 + level) / 2, len(values) - 1) * stats.sem(values))
+    from scipy.special import stdtrit
+
+    n = len(values)
+    half = float(stdtrit(n - 1, (1 + level) / 2) * (np.std(values, ddof=1) / np.sqrt(n)))
     return mean, mean - half, mean + half

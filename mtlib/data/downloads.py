@@ -2,17 +2,20 @@
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import datasets
 from filelock import FileLock
-from huggingface_hub.file_download import http_get
+from huggingface_hub.constants import HF_HOME
 
 from mtlib.data.identity import file_sha256
 from mtlib.data.registry import DataSet, ReleaseFile, get_set
 from mtlib.errors import UserError
 
+if TYPE_CHECKING:
+    import datasets
+
 # Raw files fetched for `source="hub"` lie beside the hub's own cache, in the layout of the original releases.
-CACHE_DIR = Path(datasets.config.HF_CACHE_HOME) / "mtlib"
+CACHE_DIR = Path(HF_HOME) / "mtlib"
 RAW_ENDPOINT = "https://raw.githubusercontent.com"  # MTLIB_RAW_ENDPOINT names a mirror, as HF_ENDPOINT does of the hub
 
 
@@ -44,8 +47,10 @@ def check(set_names: list[str]) -> list[DataSet]:
     return sets
 
 
-def load_from_hub(data_set: DataSet, split: str) -> datasets.Dataset:
+def load_from_hub(data_set: DataSet, split: str) -> "datasets.Dataset":
     """One split as the hub has it, from the hub's own cache if it is there. Raises `UserError`."""
+    import datasets
+
     hub = data_set.hub
     try:
         return datasets.load_dataset(hub.id, hub.config, split=split, revision=hub.revision)
@@ -58,6 +63,8 @@ def load_from_hub(data_set: DataSet, split: str) -> datasets.Dataset:
 
 
 def _fetch_raw(data_set: DataSet, file: ReleaseFile, cache_dir: Path) -> Path:
+    from huggingface_hub.file_download import http_get
+
     base, release = os.environ.get("MTLIB_RAW_ENDPOINT", RAW_ENDPOINT), data_set.raw_files
     url = f"{base}/{release.repository}/{release.commit}/{file.path.partition('/')[2]}"
     target = cache_dir / file.path

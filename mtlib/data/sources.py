@@ -19,8 +19,8 @@ import json
 import re
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import datasets
 import pandas
 
 from mtlib.data.downloads import CACHE_DIR, fetch, load_from_hub
@@ -30,10 +30,13 @@ from mtlib.errors import UserError
 from mtlib.paths import SETTINGS_FILE, TESTBED_DIR
 from mtlib.settings import check_choice
 
+if TYPE_CHECKING:
+    import datasets
+
 CAD_TRAIN = "imdb_cad_train"  # IMDB-CAD's training pairs, from which the supervised policy learns on real data
 
 
-def load(set_name: str, source: str = "testbed", splits: str | None = None) -> datasets.Dataset:
+def load(set_name: str, source: str = "testbed", splits: str | None = None) -> "datasets.Dataset":
     """One set as a `datasets.Dataset` with the columns above, in file order.
 
     `source` is "testbed" (bundled), "hub" (downloads) or a folder, of original releases or of `mtlib testbed`; `splits`
@@ -43,7 +46,9 @@ def load(set_name: str, source: str = "testbed", splits: str | None = None) -> d
     return load_described(set_name, source, splits)[0]
 
 
-def load_described(set_name: str, source: str = "testbed", splits: str | None = None) -> tuple[datasets.Dataset, dict]:
+def load_described(
+    set_name: str, source: str = "testbed", splits: str | None = None
+) -> "tuple[datasets.Dataset, dict]":
     """What `load` gives, and what was read, for the run record: files or revision, rows, every deviation in words.
 
     `content_sha256` is over (text, text_pair, label) in order, so that it compares across sources. The folder's own
@@ -80,8 +85,10 @@ def source_kind(source: str) -> str:
 
 
 @lru_cache(maxsize=32)  # more than the sets of all tasks from one source
-def _read(set_name: str, kind: str, option: str, files: tuple[tuple, ...]) -> tuple[datasets.Dataset, dict]:
+def _read(set_name: str, kind: str, option: str, files: tuple[tuple, ...]) -> "tuple[datasets.Dataset, dict]":
     """The rows and the description of a set. `files` are those of `_files`; none where the hub has the rows."""
+    import datasets
+
     data_set, revision = get_set(set_name), None
     if not files:
         parts, revision = _read_hub(data_set, option)

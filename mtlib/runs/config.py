@@ -7,7 +7,6 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, SerializeAsAny, model_validator
 from pydantic.fields import FieldInfo
 
-from mtlib.contexts import precision_name
 from mtlib.data.identity import name_with_hash, name_with_version
 from mtlib.data.registry import SETS
 from mtlib.data.sources import is_testbed, source_kind
@@ -55,7 +54,11 @@ class TrainingConfig(Settings):
 
     def resolved(self) -> Self:
         """The same with the precision that it has on this device."""
-        return self.model_copy(update={"precision": precision_name()}) if self.precision == "auto" else self
+        if self.precision != "auto":
+            return self
+        from mtlib.contexts import precision_name
+
+        return self.model_copy(update={"precision": precision_name()})
 
 
 class RunConfig(TrainingConfig):

@@ -3,7 +3,6 @@
 import contextlib
 import gc
 import platform
-import resource
 import subprocess
 import sys
 from importlib import metadata
@@ -15,6 +14,11 @@ from datasets import disable_progress_bars
 from transformers.utils import logging
 
 import mtlib
+
+try:
+    import resource
+except ImportError:  # Windows counts memory otherwise
+    resource = None
 
 RECORDED = ("torch", "transformers", "datasets", "accelerate", "tokenizers", "numpy")
 
@@ -80,6 +84,10 @@ def peak_memory_mb() -> float:
         return torch.cuda.max_memory_allocated() / 2**20
     with contextlib.suppress(OSError):  # ru_maxrss would be the parent's where that was larger
         return int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0]) / 2**10
+    if resource is None:
+        import psutil  # comes with accelerate
+
+        return psutil.Process().memory_info().peak_wset / 2**20
     unit = 1 if sys.platform == "darwin" else 2**10  # bytes there, KiB elsewhere
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-from datasets import Dataset
 
 from mtlib.data.identity import file_sha256
 from mtlib.data.sources import CAD_TRAIN, is_testbed, load_described
@@ -18,6 +18,9 @@ from mtlib.errors import UserError
 from mtlib.policies import OWN_LENGTH
 from mtlib.runs import records
 from mtlib.runs.config import RunConfig
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 HELD_OUT = "held_out"  # among the sets of a run, and in its metrics
 # of a local model: the weights, the configuration and the tokenizer
@@ -42,7 +45,7 @@ class Inputs:
     task: Task
     model_sha256: str | None
     sets: dict[str, dict]
-    rows: dict[str, Dataset]
+    rows: "dict[str, Dataset]"
     precisions: tuple[str, ...]
 
     @cached_property
@@ -70,7 +73,7 @@ class Inputs:
         return next(filter(None, found), None)
 
     @cached_property
-    def datasets(self) -> dict[str, Dataset]:
+    def datasets(self) -> "dict[str, Dataset]":
         """The sets as the run reads them: what is held out and what is not drawn is no training example."""
         config, train, kept_out = self.config, self.rows["train"], {}
         if config.held_out:

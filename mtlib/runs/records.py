@@ -6,7 +6,6 @@ under IDENTITY/SET.
 """
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -23,6 +22,11 @@ from mtlib.errors import UserError
 from mtlib.methods import METHODS
 from mtlib.paths import DATA_DIR
 from mtlib.runs.config import all_settings
+
+try:
+    import fcntl
+except ImportError:  # Windows has no such locks
+    fcntl = None
 
 SCHEMA_VERSION = 2
 _SHARED = "shared"  # in the first line of a packed file
@@ -316,6 +320,8 @@ def claim(path: Path) -> Iterator[None]:
 
 def holder(path: Path) -> str | None:
     """Who holds the lock file, or None if nobody does. (FileLock would empty the file when it asks.)"""
+    if fcntl is None:
+        return None
     try:
         with open(path) as file:
             try:

@@ -1,6 +1,7 @@
 """Where the records of a sweep end up: a folder, or any address that fsspec can write to (`s3://bucket/folder`)."""
 
 import contextlib
+import getpass
 import hashlib
 import os
 import tempfile
@@ -14,6 +15,11 @@ from fsspec.implementations.local import LocalFileSystem
 from mtlib.errors import UserError
 from mtlib.paths import make_writable
 from mtlib.runs.records import holder, lock_path, parse_json
+
+
+def _folder_of_this_user() -> Path:
+    user = os.getuid() if hasattr(os, "getuid") else getpass.getuser()  # Windows has no numbers
+    return Path(tempfile.gettempdir(), f"mtlib-{user}")
 
 
 class Store:
@@ -34,7 +40,7 @@ class Store:
             self._system, self._root = fsspec.url_to_fs(out)
         self._far = not isinstance(self._system, LocalFileSystem)
         name = hashlib.sha256(out.encode()).hexdigest()[:10]
-        self.folder = Path(tempfile.gettempdir(), f"mtlib-{os.getuid()}", name) if self._far else Path(self._root)
+        self.folder = _folder_of_this_user() / name if self._far else Path(self._root)
         if not self._far:
             self.address = str(self.folder)
 
