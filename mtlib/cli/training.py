@@ -12,12 +12,9 @@ from pydantic.fields import FieldInfo
 
 from mtlib.cli.own_data import File, Label, Text, read_words
 from mtlib.cli.terminal import console, named_values, print_line, print_table
-from mtlib.data.tables import TableFile
 from mtlib.methods import METHODS, readers
 from mtlib.paths import make_writable
-from mtlib.runs import run as runs
-from mtlib.runs.config import RunConfig, all_settings, configure
-from mtlib.runs.debias import OwnTraining, debias
+from mtlib.runs.config import OwnTraining, RunConfig, all_settings, configure
 from mtlib.runs.records import read_records
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -100,6 +97,8 @@ def run(
     **chosen,
 ) -> None:
     """Train, evaluate and write one record. A finished run is skipped, an interrupted one resumes."""
+    from mtlib.runs import run as runs  # loads torch
+
     separate = chosen.pop("shared")
     splits = named_values(chosen.pop("splits") or [], "--split", "imdb_contrast=test")
     given = {name: value for name, value in chosen.items() if value not in (None, False)}
@@ -144,6 +143,8 @@ def train(
 
     A training that was cut off is resumed by the same command.
     """
+    from mtlib.data.tables import TableFile
+    from mtlib.runs.debias import debias  # loads torch
 
     def read(path: Path):
         rows = TableFile(path, text, label)

@@ -61,6 +61,18 @@ class TrainingConfig(Settings):
         return self.model_copy(update={"precision": precision_name()})
 
 
+class OwnTraining(TrainingConfig):
+    """What decides a training on own data beside its method."""
+
+    batch_size: Annotated[Count, Field(description="rows per step")] = 16
+    learning_rate: Annotated[Above0 | None, Field(description="peak rate (default: fine-tuning's, by model)")] = None
+    max_length: Annotated[Count | None, Field(description="tokens of a text that are read (default: 128)")] = None
+    class_weights: Annotated[Literal["balanced"] | None, Field(description="balanced: labels count alike")] = None
+    patience: Annotated[
+        Count | None, Field(description="stop after so many evaluations without a better accuracy on dev")
+    ] = None
+
+
 class RunConfig(TrainingConfig):
     """Everything that decides a run's numbers, as `configure` makes it: every default that depends on others is in it.
 

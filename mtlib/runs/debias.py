@@ -7,12 +7,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Literal
 
 import numpy as np
 import pandas
 from datasets import ClassLabel, Dataset
-from pydantic import Field
 from scipy.stats import binomtest
 
 from mtlib.data.tables import TEXTS
@@ -26,11 +24,10 @@ from mtlib.methods.settings import MaskingSettings
 from mtlib.objectives import FineTuning
 from mtlib.paths import make_writable
 from mtlib.plm import SharedPLM
-from mtlib.runs.config import TrainingConfig, default_rates, read_by
+from mtlib.runs.config import OwnTraining, default_rates, read_by
 from mtlib.runs.environment import quiet_libraries
 from mtlib.runs.training import pretrained
 from mtlib.runs.training import train as train_stages
-from mtlib.settings import Above0, Count
 from mtlib.suspect_words import pointed_labels, suspects
 
 BASELINE = "fine_tuning"
@@ -39,18 +36,6 @@ _OWN_ALPHA = 0.0  # where words are given: small sets have too few steps for two
 _RESAMPLES = 2000
 _UNCUT = 1_000_000  # tokens
 _LABEL = "label"
-
-
-class OwnTraining(TrainingConfig):
-    """What decides a training on own data beside its method."""
-
-    batch_size: Annotated[Count, Field(description="rows per step")] = 16
-    learning_rate: Annotated[Above0 | None, Field(description="peak rate (default: fine-tuning's, by model)")] = None
-    max_length: Annotated[Count | None, Field(description="tokens of a text that are read (default: 128)")] = None
-    class_weights: Annotated[Literal["balanced"] | None, Field(description="balanced: labels count alike")] = None
-    patience: Annotated[
-        Count | None, Field(description="stop after so many evaluations without a better accuracy on dev")
-    ] = None
 
 
 @dataclass
