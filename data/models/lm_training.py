@@ -1,13 +1,13 @@
 """Masked-LM training on a folder of text: what `mini/pretrain.py` and `restore_head.py` share.
 
-The text lies in a folder with one `DOMAIN.txt` or `DOMAIN.txt.xz` per domain, one paragraph a line. A training lies in
-a work folder:
+The text is a folder with one `DOMAIN.txt` or `DOMAIN.txt.xz` per domain, one paragraph a line.
+A training keeps its files in a work folder:
 
     start/          the masked LM to start from, with its tokenizer
-    examples/       the text, cut into pieces of token ids; `complete` says that they are all there
+    examples/       the text as pieces of token ids; the file `complete` says that all are there
     training.json   the settings that the checkpoints were made with
-    checkpoints/    what an interrupted training goes on from
-    final_mlm/      the trained model; report.json, written last, says that it is there
+    checkpoints/    from which an interrupted training resumes
+    final_mlm/      the trained model; report.json is written last and marks it as complete
 """
 
 import argparse
@@ -35,39 +35,61 @@ from mtlib.plm import SharedPLM
 from mtlib.runs.training import last_checkpoint
 from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer
 
-# share of the training tokens; what a corpus lacks is left out and the rest scaled up
+# shares of the training tokens; where a corpus lacks a domain, the others are scaled up
 MIXTURE = {
-    "reviews": 0.14, "chat_forum": 0.09, "news": 0.12, "books_1": 0.13, "books_2": 0.13, "podcasts": 0.07,
-    "encyclopedia_core": 0.08, "encyclopedia_more": 0.08, "blogs_docs": 0.05, "speech": 0.04, "textbooks": 0.03,
+    "reviews": 0.14,
+    "chat_forum": 0.09,
+    "news": 0.12,
+    "books_1": 0.13,
+    "books_2": 0.13,
+    "podcasts": 0.07,
+    "encyclopedia_core": 0.08,
+    "encyclopedia_more": 0.08,
+    "blogs_docs": 0.05,
+    "speech": 0.04,
+    "textbooks": 0.03,
     "dictionary": 0.04,
-}  # fmt: skip
+}
 OTHER_DOMAIN = 0.05
 SEED = 0
-HELD_OUT_LENGTH = 64  # whatever the training pieces are, so that models can be compared
-# the settings that a training cannot change on the way; --steps and --decay-steps may be given later
+HELD_OUT_LENGTH = 64  # the same for every length of training pieces, so that models are comparable
+HELD_OUT_TOKENS = 40_000  # per domain
+EVALUATION_BATCH = 128
+LINES_AT_A_TIME = 1000  # given to the tokenizer
+# settings that cannot change when a training resumes; --steps and --decay-steps may be given later
 TRAINING = ("batch", "rate", "head_rate", "mask_rate", "warmup", "train_layers")
 
 
 def parser(description: str, **defaults) -> argparse.ArgumentParser:
     """The options of every training; `defaults` replace those below."""
-    options = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--work", type=Path, required=True, help="folder for checkpoints and the prepared text")
-    options.add_argument("--corpus", type=Path, help="folder of text, one DOMAIN.txt or DOMAIN.txt.xz per domain")
-    options.add_argument("--tokens", type=int, default=20_000_000, help="length of the training")
-    options.add_argument("--length", type=int, default=64, help="tokens per training piece at most")
-    options.add_argument("--batch", type=int, default=64, help="pieces of full length per step, or as many tokens")
-    options.add_argument("--rate", type=float, help="peak learning rate")
-    options.add_argument("--head-rate", type=float, help="peak learning rate of the masked-LM head; default --rate")
-    options.add_argument("--train-layers", type=int, help="train so many upper layers and the head alone")
-    options.add_argument("--mask-rate", type=float, default=0.15)
-    options.add_argument("--warmup", type=float, default=0.03, help="share of the steps, or their number")
-    options.add_argument("--steps", type=int, default=-1, help="stop after so many, with the rate falling to 0 there")
-    options.add_argument(
-        "--decay-steps", type=int, help="keep the rate constant until so many steps before the end; default: it falls"
+    options = argparse.ArgumentParser(
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    options.add_argument("--save-steps", type=int, default=250, help="steps between checkpoints")
-    options.add_argument("--evaluate-steps", type=int, help="steps between evaluations on held-out text; default: none")
-    options.add_argument("--held-out", type=int, help="held-out pieces per domain to evaluate on; default: all")
+    add = options.add_argument
+    add("--work", type=Path, required=True, help="folder for checkpoints and the prepared text")
+    add("--corpus", type=Path, help="folder of text, one DOMAIN.txt or DOMAIN.txt.xz per domain")
+    add("--tokens", type=int, default=20_000_000, help="length of the training")
+    add("--length", type=int, default=64, help="tokens per training piece at most")
+    add("--batch", type=int, default=64, help="pieces of full length per step, or as many tokens")
+    add("--rate", type=float, help="peak learning rate")
+    add("--head-rate", type=float, help="that of the masked-LM head; default --rate")
+    add("--train-layers", type=int, help="train only the head and this many upper layers")
+    add("--mask-rate", type=float, default=0.15)
+    add("--warmup", type=float, default=0.03, help="share of the steps, or their number")
+    add("--steps", type=int, default=-1, help="stop after this many, where the rate reaches 0")
+    add(
+        "--decay-steps",
+        type=int,
+        help="keep the rate constant before so many last steps; default: it falls all the time",
+    )
+    add("--save-steps", type=int, default=250, help="steps between checkpoints")
+    add(
+        "--evaluate-steps",
+        type=int,
+        help="steps between evaluations on held-out text; default: none",
+    )
+    add("--held-out", type=int, help="held-out pieces per domain to evaluate on; default: all")
     options.set_defaults(**defaults)
     return options
 
@@ -80,10 +102,12 @@ def check_settings(file: Path, settings: dict) -> None:
     """Stop unless `file`, where it exists, holds these settings."""
     if not file.exists():
         return
-    begun_with = {name: value for name, value in json.loads(file.read_text()).items() if name in settings}
+    stored = json.loads(file.read_text())
+    begun_with = {name: value for name, value in stored.items() if name in settings}
     if begun_with != {name: settings[name] for name in begun_with}:
         raise SystemExit(
-            f"{file.parent} was begun with {json.dumps(begun_with)}, not {json.dumps(settings)}; give another --work."
+            f"{file.parent} was begun with {json.dumps(begun_with)}, not {json.dumps(settings)}; "
+            "give these settings, or give another --work."
         )
 
 
@@ -117,45 +141,68 @@ def n_held_out(lines: list[str]) -> int:
     return max(1, len(lines) // 100)
 
 
-def build_examples(corpus: dict[str, list[str]], tokenizer, budget: int, length: int, out: Path) -> None:
-    """Cut the text into pieces of at most `length` tokens with [CLS] and [SEP], `budget` tokens in all."""
+def build_examples(
+    corpus: dict[str, list[str]],
+    tokenizer,
+    budget: int,
+    length: int,
+    out: Path,
+) -> None:
+    """Cut the text into pieces of at most `length` tokens, `budget` tokens in all.
+
+    Every piece begins with [CLS] and ends with [SEP], which count.
+    """
     shares = {name: MIXTURE.get(name, OTHER_DOMAIN) for name in corpus}
     total = sum(shares.values())
     for name, lines in corpus.items():
-        held_out = lines[: n_held_out(lines)]
-        cut(held_out, tokenizer, HELD_OUT_LENGTH, 40_000).save(out / "held_out" / name)
+        n = n_held_out(lines)
+        held_out = cut(lines[:n], tokenizer, HELD_OUT_LENGTH, HELD_OUT_TOKENS)
+        held_out.save(out / "held_out" / name)
         wanted = int(budget * shares[name] / total)
-        cut(lines[len(held_out) :], tokenizer, length, wanted).save(out / "train" / name)
+        train = cut(lines[n:], tokenizer, length, wanted)
+        train.save(out / "train" / name)
         print(f"{name}: {wanted} tokens", flush=True)
 
 
 def cut(lines: list[str], tokenizer, length: int, wanted: int) -> "Pieces":
-    """At least `wanted` tokens in pieces, a thousand lines at a time; from the start again where lines are too few."""
-    pieces, count = [], 0
-    first, last = tokenizer.cls_token_id, tokenizer.sep_token_id
-    while count < wanted:
-        before = count
-        for start in range(0, len(lines), 1000):
-            for ids in tokenizer(lines[start : start + 1000], add_special_tokens=False)["input_ids"]:
-                for at in range(0, len(ids), length - 2):
-                    piece = ids[at : at + length - 2]
-                    if len(piece) >= 4:
-                        pieces.append(np.array([first, *piece, last], dtype=np.int32))
-                        count += len(piece) + 2
-            if count >= wanted:
+    """At least `wanted` tokens in pieces; the lines are read again where they are too few."""
+    pieces = []
+    n_tokens = 0
+    while n_tokens < wanted:
+        n_before = n_tokens
+        for start in range(0, len(lines), LINES_AT_A_TIME):
+            some = lines[start : start + LINES_AT_A_TIME]
+            new = pieces_of(some, tokenizer, length)
+            pieces += new
+            n_tokens += sum(map(len, new))
+            if n_tokens >= wanted:
                 break
-        if count == before:
-            raise SystemExit("a domain has no line of four tokens or more left to train on; add text to it.")
-    return Pieces(np.concatenate(pieces), np.array([len(piece) for piece in pieces], dtype=np.int32))
+        if n_tokens == n_before:
+            raise SystemExit("a domain has no line of four tokens or more left; add text to it.")
+    lengths = np.array([len(piece) for piece in pieces], dtype=np.int32)
+    return Pieces(np.concatenate(pieces), lengths)
+
+
+def pieces_of(lines: list[str], tokenizer, length: int) -> list[np.ndarray]:
+    """The lines in pieces of at most `length` tokens; what has fewer than four is left out."""
+    first = tokenizer.cls_token_id
+    last = tokenizer.sep_token_id
+    pieces = []
+    for ids in tokenizer(lines, add_special_tokens=False)["input_ids"]:
+        for start in range(0, len(ids), length - 2):
+            text = ids[start : start + length - 2]
+            if len(text) >= 4:
+                pieces.append(np.array([first, *text, last], dtype=np.int32))
+    return pieces
 
 
 @dataclass(frozen=True)
 class Pieces:
-    """Token ids of many short texts in one array, so that a batch is cut out of it without a loop over its rows.
+    """Token ids of many short texts in one array, so that a batch is indexed without a loop.
 
     Args:
         ids: of all pieces, one after the other, `(tokens,)`.
-        lengths: of each, `(pieces,)`.
+        lengths: of the pieces, `(pieces,)`.
     """
 
     ids: np.ndarray
@@ -163,8 +210,9 @@ class Pieces:
 
     @classmethod
     def load(cls, *folders: Path) -> "Pieces":
-        return cls(*(np.concatenate([np.load(folder / name, allow_pickle=False) for folder in folders])
-                     for name in ("ids.npy", "lengths.npy")))  # fmt: skip
+        ids = [np.load(folder / "ids.npy", allow_pickle=False) for folder in folders]
+        lengths = [np.load(folder / "lengths.npy", allow_pickle=False) for folder in folders]
+        return cls(np.concatenate(ids), np.concatenate(lengths))
 
     def save(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -183,19 +231,22 @@ class Pieces:
 
 
 class Batches(torch.utils.data.Dataset):
-    """A dataset whose every item is a whole batch: pieces of like length, padded, of at most `tokens` tokens.
+    """A dataset whose items are whole batches: padded pieces of similar length.
 
-    So every step costs the same and weighs as many tokens, whatever the length of its pieces, and nothing is done
-    piece by piece while training. The order is drawn from `SEED`; without `tokens` it is that of the text, 128 a batch.
+    With `tokens`, a batch has at most so many tokens with its padding, and the order is drawn from
+    `SEED`: every step costs about the same, whatever the length of its pieces. Without, the pieces
+    keep their order, `EVALUATION_BATCH` a batch.
     """
 
-    column_names = ("input_ids", "attention_mask")  # the Trainer checks what the objective needs against them
+    # the Trainer compares them with what the objective needs
+    column_names = ("input_ids", "attention_mask")
 
     def __init__(self, pieces: Pieces, pad_id: int, tokens: int | None = None):
-        self.pieces, self.pad_id = pieces, pad_id
-        self.starts = np.cumsum(pieces.lengths, dtype=np.int64) - pieces.lengths
+        self.pieces = pieces
+        self.pad_id = pad_id
+        self.starts = np.cumsum(pieces.lengths, dtype=np.int64) - pieces.lengths  # (pieces,)
         if tokens is None:
-            self.rows = [np.arange(at, min(at + 128, len(pieces))) for at in range(0, len(pieces), 128)]
+            self.rows = in_order(len(pieces))
         else:
             self.rows = like_lengths(pieces.lengths, tokens, np.random.default_rng(SEED))
         self.n_tokens = np.array([pieces.lengths[rows].sum() for rows in self.rows])  # (batches,)
@@ -206,22 +257,40 @@ class Batches(torch.utils.data.Dataset):
     def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
         rows = self.rows[index]
         lengths = self.pieces.lengths[rows][:, None]  # (batch, 1)
-        places = np.arange(lengths.max())[None]  # (1, seq)
-        present = places < lengths  # (batch, seq)
+        starts = self.starts[rows][:, None]  # (batch, 1)
+        positions = np.arange(lengths.max())[None]  # (1, seq)
+        present = positions < lengths  # (batch, seq)
         ids = np.full(present.shape, self.pad_id, dtype=np.int64)
-        ids[present] = self.pieces.ids[(self.starts[rows][:, None] + places)[present]]
-        return {"input_ids": torch.from_numpy(ids), "attention_mask": torch.from_numpy(present.astype(np.int64))}
+        ids[present] = self.pieces.ids[(starts + positions)[present]]
+        return {
+            "input_ids": torch.from_numpy(ids),
+            "attention_mask": torch.from_numpy(present.astype(np.int64)),
+        }
 
 
-def like_lengths(lengths: np.ndarray, tokens: int, generator: np.random.Generator) -> list[np.ndarray]:
-    """The numbers of all pieces in batches of like length, at most `tokens` each with padding; the batches shuffled."""
+def in_order(n: int) -> list[np.ndarray]:
+    """The numbers of `n` pieces in batches of `EVALUATION_BATCH`."""
+    return np.split(np.arange(n), range(EVALUATION_BATCH, n, EVALUATION_BATCH))
+
+
+def like_lengths(
+    lengths: np.ndarray,
+    tokens: int,
+    generator: np.random.Generator,
+) -> list[np.ndarray]:
+    """The numbers of all pieces in batches of similar length, shuffled.
+
+    A batch has at most `tokens` tokens with its padding, and at least one piece.
+    """
     order = generator.permutation(len(lengths))
     order = order[np.argsort(-lengths[order], kind="stable")]
-    batches, at = [], 0
-    while at < len(order):
-        n_rows = max(1, tokens // int(lengths[order[at]]))  # the first is the longest
-        batches.append(order[at : at + n_rows])
-        at += n_rows
+    batches = []
+    start = 0
+    while start < len(order):
+        longest = int(lengths[order[start]])
+        n_rows = max(1, tokens // longest)
+        batches.append(order[start : start + n_rows])
+        start += n_rows
     generator.shuffle(batches)
     return batches
 
@@ -232,105 +301,170 @@ def like_lengths(lengths: np.ndarray, tokens: int, generator: np.random.Generato
 def train(work: Path, arguments: argparse.Namespace) -> dict:
     """Train `work/start` on `work/examples`, from the last checkpoint on, and return the report.
 
-    No dropout, AdamW (beta2 0.98, weight decay 0.01), clip 1.0, bf16 where the device computes in it.
+    No dropout, AdamW (beta2 0.98, weight decay 0.01), gradients clipped at 1.0, bf16 where the
+    device computes in it.
     """
-    check_settings(work / "training.json", settings_of(arguments, TRAINING))
-    (work / "training.json").write_text(json.dumps(settings_of(arguments, TRAINING)))
+    settings = settings_of(arguments, TRAINING)
+    check_settings(work / "training.json", settings)
+    (work / "training.json").write_text(json.dumps(settings))
     set_seed(SEED)
     plm = load_start(work / "start")
     if arguments.train_layers is not None:
         freeze_below(plm, arguments.train_layers)
-    pad_id = plm.tokenizer.pad_token_id
-    folders = sorted((work / "examples" / "train").iterdir())
-    batches = Batches(Pieces.load(*folders), pad_id, arguments.batch * arguments.length)
-    texts = work / "examples" / "held_out"
-    held_out = {
-        folder.name: Batches(Pieces.load(texts / folder.name).first(arguments.held_out), pad_id) for folder in folders
-    }
+    batches = training_batches(work, arguments, plm.tokenizer.pad_token_id)
+    held_out = held_out_batches(work, arguments.held_out, plm.tokenizer.pad_token_id)
     trainer = ObjectiveTrainer(
-        plm, MaskedLM(ExactMasking(arguments.mask_rate)), trainer_arguments(work, arguments, len(batches)), batches,
-        data_collator=only_batch, callbacks=[HeldOutCurve(plm, held_out, arguments.evaluate_steps)],
-    )  # fmt: skip
+        plm,
+        MaskedLM(ExactMasking(arguments.mask_rate)),
+        trainer_arguments(work, arguments, len(batches)),
+        batches,
+        data_collator=only_batch,
+        callbacks=[HeldOutCurve(plm, held_out, arguments.evaluate_steps)],
+    )
     checkpoint = last_checkpoint(work / "checkpoints")
     trainer.train(resume_from_checkpoint=checkpoint and str(checkpoint))
-    log = trainer.state.log_history
-    report = {
-        "tokens_seen": int(np.resize(batches.n_tokens, trainer.state.global_step).sum()),
-        "steps": trainer.state.global_step,
-        "seconds_of_last_session": log[-1]["train_runtime"],
-        "settings": {
-            name: str(value)
-            for name, value in vars(arguments).items()
-            if value is not None and not isinstance(value, Path)
-        },
-        "curve": [entry for entry in log if "held_out_accuracy" in entry],
-        "held_out": {name: evaluate(plm, texts) for name, texts in held_out.items()},
-    }
+    report = report_of(trainer, batches, arguments)
+    report["held_out"] = {name: evaluate(plm, texts) for name, texts in held_out.items()}
     for name, scores in report["held_out"].items():
         print(name, scores, flush=True)
-    if hasattr(plm.mlm_trunk, "pooler"):
-        plm.mlm_trunk.pooler = None  # the classifier's
-    plm.mlm.save_pretrained(work / "final_mlm")
+    save_masked_lm(plm, work / "final_mlm")
     return report
 
 
+def training_batches(work: Path, arguments: argparse.Namespace, pad_id: int) -> Batches:
+    folders = sorted((work / "examples" / "train").iterdir())
+    return Batches(Pieces.load(*folders), pad_id, arguments.batch * arguments.length)
+
+
+def held_out_batches(work: Path, n: int | None, pad_id: int) -> dict[str, Batches]:
+    """The first `n` held-out pieces of each domain; all if `n` is None."""
+    folders = sorted((work / "examples" / "held_out").iterdir())
+    return {folder.name: Batches(Pieces.load(folder).first(n), pad_id) for folder in folders}
+
+
+def report_of(
+    trainer: ObjectiveTrainer,
+    batches: Batches,
+    arguments: argparse.Namespace,
+) -> dict:
+    steps = trainer.state.global_step
+    log = trainer.state.log_history
+    settings = {}
+    for name, value in vars(arguments).items():
+        if value is not None and not isinstance(value, Path):
+            settings[name] = str(value)
+    return {
+        "tokens_seen": int(np.resize(batches.n_tokens, steps).sum()),
+        "steps": steps,
+        "seconds_of_last_session": log[-1]["train_runtime"],
+        "settings": settings,
+        "curve": [entry for entry in log if "held_out_accuracy" in entry],
+    }
+
+
+def save_masked_lm(plm: SharedPLM, out: Path) -> None:
+    if hasattr(plm.mlm_trunk, "pooler"):
+        plm.mlm_trunk.pooler = None  # it belongs to the classifier
+    plm.mlm.save_pretrained(out)
+
+
 def finish(work: Path, report: dict) -> None:
-    (work / "report.json").write_text(json.dumps(report, indent=2))  # last: it says that the model is there
+    # written last: the report says that the model is complete
+    (work / "report.json").write_text(json.dumps(report, indent=2))
 
 
 def load_start(folder: Path) -> SharedPLM:
-    # torch's fused attention is a third slower here than plain products, forward and backward, on a CPU in bf16
+    # on a CPU in bf16, torch's fused attention is a third slower here than plain matrix products
     attention = "sdpa" if torch.cuda.is_available() else "eager"
-    mlm = AutoModelForMaskedLM.from_pretrained(folder, attn_implementation=attention, dtype=torch.float32)
-    classifier = AutoModelForSequenceClassification.from_config(mlm.config, attn_implementation=attention)
-    classifier.base_model.load_state_dict(mlm.base_model.state_dict(), strict=False)  # all but a pooler
+    mlm = AutoModelForMaskedLM.from_pretrained(
+        folder,
+        attn_implementation=attention,
+        dtype=torch.float32,
+    )
+    classifier = AutoModelForSequenceClassification.from_config(
+        mlm.config,
+        attn_implementation=attention,
+    )
+    # not strict, for the masked LM has no pooler
+    classifier.base_model.load_state_dict(mlm.base_model.state_dict(), strict=False)
     plm = SharedPLM(classifier, mlm, AutoTokenizer.from_pretrained(folder))
+    # dropout is set here and not in the configuration, which is saved with the trained model
     for module in plm.modules():
         if isinstance(module, torch.nn.Dropout):
-            module.p = 0.0  # here and not in the configuration, which goes with the trained model
+            module.p = 0.0
     return plm
 
 
 def freeze_below(plm: SharedPLM, n_layers: int) -> None:
-    """Leave the gradient to the upper `n_layers` layers of the trunk and to the masked-LM head."""
-    depth = plm.config.num_hidden_layers
-    stacks = [
-        module for module in plm.trunk.modules() if isinstance(module, torch.nn.ModuleList) and len(module) == depth
-    ]
-    if not stacks:
+    """Train only the masked-LM head and the upper `n_layers` layers of the trunk."""
+    layers = layers_of(plm)
+    if not 0 <= n_layers <= len(layers):
         raise SystemExit(
-            f"{type(plm.trunk).__name__} has no list of {depth} layers to train the upper ones of; "
-            "expected an encoder with one, such as BERT or MPNet."
+            f"--train-layers is {n_layers}; expected 0 (to train only the head) to {len(layers)} "
+            "(to train all layers of the checkpoint)."
         )
-    if not 0 <= n_layers <= depth:
-        raise SystemExit(f"--train-layers is {n_layers}; expected 0 to {depth}, the layers of the checkpoint.")
     plm.trunk.requires_grad_(False)
-    for layer in stacks[0][depth - n_layers :]:
+    for layer in layers[len(layers) - n_layers :]:
         layer.requires_grad_(True)
 
 
-def trainer_arguments(work: Path, arguments: argparse.Namespace, n_batches: int) -> ObjectiveArguments:
-    schedule = {}
-    if arguments.decay_steps is not None:
-        schedule = {
-            "lr_scheduler_type": "warmup_stable_decay",
-            "lr_scheduler_kwargs": {"num_decay_steps": arguments.decay_steps, "decay_type": "linear"},
-        }
+def layers_of(plm: SharedPLM) -> torch.nn.ModuleList:
+    depth = plm.config.num_hidden_layers
+    for module in plm.trunk.modules():
+        if isinstance(module, torch.nn.ModuleList) and len(module) == depth:
+            return module
+    raise SystemExit(
+        f"{type(plm.trunk).__name__} has no list of {depth} layers to train the upper ones of; "
+        "expected an encoder with one, such as BERT or MPNet."
+    )
+
+
+def trainer_arguments(
+    work: Path,
+    arguments: argparse.Namespace,
+    n_batches: int,
+) -> ObjectiveArguments:
     settings = ObjectiveArguments(
-        output_dir=str(work / "checkpoints"), num_train_epochs=1, max_steps=arguments.steps,
-        per_device_train_batch_size=1, train_sampling_strategy="sequential",  # an example is a whole batch: `Batches`
-        learning_rate=arguments.rate, mlm_head_learning_rate=arguments.head_rate, warmup_steps=arguments.warmup,
-        weight_decay=0.01, adam_beta2=0.98, max_grad_norm=1.0, logging_steps=50, save_steps=arguments.save_steps,
-        save_total_limit=2, disable_tqdm=True, seed=SEED, **schedule, **precision(),
-    )  # fmt: skip
+        output_dir=str(work / "checkpoints"),
+        num_train_epochs=1,
+        max_steps=arguments.steps,
+        per_device_train_batch_size=1,  # an example is a whole batch, see `Batches`
+        train_sampling_strategy="sequential",
+        learning_rate=arguments.rate,
+        mlm_head_learning_rate=arguments.head_rate,
+        warmup_steps=arguments.warmup,
+        weight_decay=0.01,
+        adam_beta2=0.98,
+        max_grad_norm=1.0,
+        logging_steps=50,
+        save_steps=arguments.save_steps,
+        save_total_limit=2,
+        disable_tqdm=True,
+        seed=SEED,
+        **schedule_of(arguments.decay_steps),
+        **precision(),
+    )
     n_steps = arguments.steps if arguments.steps > 0 else n_batches
-    warmup = settings.get_warmup_steps(n_steps)
-    if arguments.decay_steps is not None and not 0 < arguments.decay_steps <= n_steps - warmup:
-        raise SystemExit(
-            f"--decay-steps is {arguments.decay_steps}; expected 1 to {n_steps - warmup}, the {n_steps} steps of the "
-            f"training without its warm-up of {warmup}."
-        )
+    check_decay_steps(arguments.decay_steps, n_steps, settings.get_warmup_steps(n_steps))
     return settings
+
+
+def schedule_of(decay_steps: int | None) -> dict:
+    """The Trainer's settings for a rate that stays constant before its last steps."""
+    if decay_steps is None:
+        return {}
+    return {
+        "lr_scheduler_type": "warmup_stable_decay",
+        "lr_scheduler_kwargs": {"num_decay_steps": decay_steps, "decay_type": "linear"},
+    }
+
+
+def check_decay_steps(decay_steps: int | None, n_steps: int, warmup: int) -> None:
+    if decay_steps is not None and not 0 < decay_steps <= n_steps - warmup:
+        raise SystemExit(
+            f"--decay-steps is {decay_steps}; expected 1 to {n_steps - warmup}, "
+            f"the {n_steps} steps of the training without its warm-up of {warmup}."
+        )
 
 
 def only_batch(batches: list[dict]) -> dict:
@@ -339,23 +473,32 @@ def only_batch(batches: list[dict]) -> dict:
 
 
 class HeldOutCurve(TrainerCallback):
-    """Evaluates on held-out text every so many steps; the curve goes into the log, which checkpoints carry."""
+    """Evaluates on held-out text every `interval` steps; the curve is logged with the training.
 
-    def __init__(self, plm: SharedPLM, held_out: dict[str, Batches], every: int | None):
-        self.plm, self.held_out, self.every = plm, held_out, every
+    Checkpoints hold the log, so that the curve survives an interruption.
+    """
+
+    def __init__(self, plm: SharedPLM, held_out: dict[str, Batches], interval: int | None):
+        self.plm = plm
+        self.held_out = held_out
+        self.interval = interval
 
     def on_step_end(self, args, state, control, **kwargs):
-        if not self.every or state.global_step % self.every:
+        if not self.interval or state.global_step % self.interval:
             return
         scores = overall({name: evaluate(self.plm, texts) for name, texts in self.held_out.items()})
-        entry = {"step": state.global_step, **{f"held_out_{name}": value for name, value in scores.items()}}
+        entry = {"step": state.global_step}
+        entry |= {f"held_out_{name}": value for name, value in scores.items()}
         state.log_history.append(entry)
         print(entry, flush=True)
 
 
 @torch.no_grad()
 def evaluate(plm: SharedPLM, texts: Batches) -> dict[str, float]:
-    """Accuracy and cross-entropy (nats) at 15 % masked places that are the same in every call, in float32."""
+    """Accuracy and cross-entropy (nats) at 15 % masked tokens, in float32.
+
+    The same tokens are masked in every call.
+    """
     plm.eval()
     objective = MaskedLM(ExactMasking(0.15))
     generator = torch.Generator().manual_seed(0)
@@ -370,19 +513,22 @@ def evaluate(plm: SharedPLM, texts: Batches) -> dict[str, float]:
 
 
 def overall(held_out: dict[str, dict]) -> dict[str, float]:
-    """The scores over all domains, each masked token counted once."""
-    masked = sum(scores["n_masked"] for scores in held_out.values())
-    loss, accuracy = (
-        sum(value(scores) * scores["n_masked"] for scores in held_out.values()) / masked
-        for value in (lambda scores: np.log(scores["perplexity"]), lambda scores: scores["accuracy"])
-    )
-    return scores_of(loss, accuracy, masked)
+    """The scores over all domains, in which every masked token counts once."""
+    masked = loss = correct = 0
+    for scores in held_out.values():
+        masked += scores["n_masked"]
+        loss += np.log(scores["perplexity"]) * scores["n_masked"]
+        correct += scores["accuracy"] * scores["n_masked"]
+    return scores_of(loss / masked, correct / masked, masked)
 
 
 def scores_of(loss: float, accuracy: float, masked: int) -> dict[str, float]:
     return {
-        "accuracy": accuracy, "cross_entropy": float(loss), "perplexity": float(np.exp(loss)), "n_masked": masked,
-    }  # fmt: skip
+        "accuracy": accuracy,
+        "cross_entropy": float(loss),
+        "perplexity": float(np.exp(loss)),
+        "n_masked": masked,
+    }
 
 
 def export(work: Path, out: Path) -> None:

@@ -1,11 +1,13 @@
-"""Make the bundled masked LM: a small BERT, warm-started from a MiniLM checkpoint, trained on a folder of text.
+"""Make the bundled masked LM, a small BERT that is warm-started from a MiniLM checkpoint.
 
-    python data/models/mini/pretrain.py --warm-start MINILM_FOLDER --corpus TEXT_FOLDER --work WORK --tokens 20_000_000
+    python data/models/mini/pretrain.py --warm-start MINILM_FOLDER --corpus TEXT_FOLDER \
+        --work WORK --tokens 20_000_000
     python data/models/mini/pretrain.py --work WORK --export data/models/mini
 
-MINILM_FOLDER holds `sentence-transformers/all-MiniLM-L6-v2` (config.json, tokenizer.json, model.safetensors);
-TEXT_FOLDER holds one `DOMAIN.txt` or `DOMAIN.txt.xz` per domain, one paragraph a line. Started again, the first
-command goes on from its last checkpoint. The result is described in README.md beside this file.
+MINILM_FOLDER holds `sentence-transformers/all-MiniLM-L6-v2` (config.json, tokenizer.json,
+model.safetensors). TEXT_FOLDER holds one `DOMAIN.txt` or `DOMAIN.txt.xz` per domain, one paragraph
+a line. Started again, the first command resumes from its last checkpoint. README.md beside this
+file describes the result.
 """
 
 import argparse
@@ -22,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import lm_training
 
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+VOCABULARY_LINES = 400_000  # over which the pieces of words are counted
 # the settings that the prepared text and the start model were made with
 PREPARING = ("tokens", "layers", "from_scratch", "vocabulary", "length")
 
@@ -32,15 +35,17 @@ def main(command_line: list[str] | None = None) -> None:
     work.mkdir(parents=True, exist_ok=True)
     if arguments.export:
         return lm_training.export(work, arguments.export)
-    prepared, preparing = work / "examples" / "complete", lm_training.settings_of(arguments, PREPARING)
+    prepared = work / "examples" / "complete"
+    preparing = lm_training.settings_of(arguments, PREPARING)
+    training = lm_training.settings_of(arguments, lm_training.TRAINING)
     lm_training.check_settings(prepared, preparing)
-    lm_training.check_settings(work / "training.json", lm_training.settings_of(arguments, lm_training.TRAINING))
+    lm_training.check_settings(work / "training.json", training)
     if (work / "report.json").exists():
         print(f"{work} is finished; its report is in report.json.")
         return None
     if not prepared.exists():
         if arguments.warm_start is None or arguments.corpus is None:
-            raise SystemExit(f"{work} holds no prepared text yet: --warm-start and --corpus are needed to make it.")
+            raise SystemExit(f"{work} has no prepared text yet: give --warm-start and --corpus.")
         prepare(arguments, lm_training.read_corpus(arguments.corpus))
         prepared.write_text(json.dumps(preparing))
     train(arguments)
@@ -50,94 +55,168 @@ def main(command_line: list[str] | None = None) -> None:
 def parse_arguments(command_line: list[str] | None = None) -> argparse.Namespace:
     parser = lm_training.parser(__doc__, rate=1e-3)
     parser.add_argument("--warm-start", type=Path)
-    parser.add_argument("--export", type=Path, help="write the finished model here instead of training")
-    parser.add_argument("--layers", type=int, nargs="+", default=[0, 1, 2, 3], help="layers taken from the warm start")
-    parser.add_argument("--from-scratch", action="store_true", help="of the warm start take the vocabulary alone")
+    parser.add_argument("--export", type=Path, help="write the finished model to this folder")
+    parser.add_argument(
+        "--layers",
+        type=int,
+        nargs="+",
+        default=[0, 1, 2, 3],
+        help="layers taken from the warm start",
+    )
+    parser.add_argument(
+        "--from-scratch",
+        action="store_true",
+        help="take only the vocabulary from the warm start",
+    )
     parser.add_argument("--vocabulary", type=int, default=10_000)
     return parser.parse_args(command_line)
 
 
 def prepare(arguments: argparse.Namespace, corpus: dict[str, list[str]]) -> None:
     """The model to start from and the pieces to train on, in `arguments.work`."""
-    start, warm_start = arguments.work / "start", arguments.warm_start
-    kept = choose_vocabulary(AutoTokenizer.from_pretrained(warm_start), corpus, arguments.vocabulary)
-    build_start(warm_start, kept, arguments.layers, start, arguments.from_scratch)
-    tokenizer = AutoTokenizer.from_pretrained(start)
-    lm_training.build_examples(corpus, tokenizer, arguments.tokens, arguments.length, arguments.work / "examples")
+    warm_start = arguments.warm_start
+    start = arguments.work / "start"
+    full_tokenizer = AutoTokenizer.from_pretrained(warm_start)
+    vocabulary = choose_vocabulary(full_tokenizer, corpus, arguments.vocabulary)
+    build_start(warm_start, vocabulary, arguments.layers, start, arguments.from_scratch)
+    lm_training.build_examples(
+        corpus,
+        AutoTokenizer.from_pretrained(start),
+        arguments.tokens,
+        arguments.length,
+        arguments.work / "examples",
+    )
 
 
 def train(arguments: argparse.Namespace) -> None:
-    started_from = "random weights" if arguments.from_scratch else "warm start"
-    lm_training.finish(arguments.work, lm_training.train(arguments.work, arguments) | {"started_from": started_from})
+    report = lm_training.train(arguments.work, arguments)
+    report["started_from"] = "random weights" if arguments.from_scratch else "warm start"
+    lm_training.finish(arguments.work, report)
 
 
-def build_start(warm_start: Path, kept: list[str], layers: list[int], out: Path, from_scratch: bool = False) -> None:
-    """Cut the warm start's vocabulary and layers down; the masked-LM head is new, its output tied to the embeddings."""
-    full = AutoTokenizer.from_pretrained(warm_start)
-    out.mkdir(parents=True, exist_ok=True)
-    write_tokenizer(warm_start, kept, out)
-    weights = load_file(warm_start / "model.safetensors")
+def build_start(
+    warm_start: Path,
+    vocabulary: list[str],
+    layers: list[int],
+    out: Path,
+    from_scratch: bool = False,
+) -> None:
+    """Write the warm start with this vocabulary and these of its layers, and a new masked-LM head.
+
+    The head's output is tied to the word embeddings. `from_scratch` leaves all weights random.
+    """
     settings = json.loads((warm_start / "config.json").read_text())
-    for layer in layers:
-        if not 0 <= layer < settings["num_hidden_layers"]:
-            raise SystemExit(f"--layers has layer {layer}; {warm_start} has {settings['num_hidden_layers']}, from 0.")
+    check_layers(layers, warm_start, settings["num_hidden_layers"])
+    out.mkdir(parents=True, exist_ok=True)
+    write_tokenizer(warm_start, vocabulary, out)
     config = BertConfig(
-        vocab_size=len(kept), hidden_size=settings["hidden_size"], num_hidden_layers=len(layers),
-        num_attention_heads=settings["num_attention_heads"], intermediate_size=settings["intermediate_size"],
-        max_position_embeddings=512, pad_token_id=0,
-    )  # fmt: skip
+        vocab_size=len(vocabulary),
+        hidden_size=settings["hidden_size"],
+        num_hidden_layers=len(layers),
+        num_attention_heads=settings["num_attention_heads"],
+        intermediate_size=settings["intermediate_size"],
+        max_position_embeddings=512,
+        pad_token_id=0,
+    )
     set_seed(lm_training.SEED)
     model = BertForMaskedLM(config)
-    rows = torch.tensor([full.convert_tokens_to_ids(token) for token in kept])
-    state = {"embeddings.word_embeddings.weight": weights["embeddings.word_embeddings.weight"][rows]}
-    for name, tensor in weights.items():
-        parts = name.split(".")
-        if name.startswith("embeddings.") and "word" not in name and name.endswith(("weight", "bias")):
-            state[name] = tensor
-        elif name.startswith("encoder.layer.") and int(parts[2]) in layers:
-            state[".".join([*parts[:2], str(layers.index(int(parts[2]))), *parts[3:]])] = tensor
     if not from_scratch:
+        state = chosen_weights(warm_start, vocabulary, layers)
         report = model.bert.load_state_dict(state, strict=False)
-        assert not report.unexpected_keys and all("position_ids" in key for key in report.missing_keys), report
+        assert not report.unexpected_keys, report
+        assert all("position_ids" in key for key in report.missing_keys), report
     model.save_pretrained(out)
 
 
+def check_layers(layers: list[int], warm_start: Path, n_layers: int) -> None:
+    for layer in layers:
+        if not 0 <= layer < n_layers:
+            raise SystemExit(f"--layers has layer {layer}; {warm_start} has {n_layers}, from 0.")
+
+
+def chosen_weights(
+    warm_start: Path,
+    vocabulary: list[str],
+    layers: list[int],
+) -> dict[str, torch.Tensor]:
+    """The warm start's weights for these tokens and layers, under the names of the new trunk."""
+    weights = load_file(warm_start / "model.safetensors")
+    tokenizer = AutoTokenizer.from_pretrained(warm_start)
+    token_ids = torch.tensor([tokenizer.convert_tokens_to_ids(token) for token in vocabulary])
+    embeddings = "embeddings.word_embeddings.weight"
+    state = {embeddings: weights[embeddings][token_ids]}
+    for name, tensor in weights.items():
+        if is_other_embedding(name):
+            state[name] = tensor
+        elif name.startswith("encoder.layer."):
+            encoder, layer, number, weight = name.split(".", maxsplit=3)
+            if int(number) in layers:
+                state[f"{encoder}.{layer}.{layers.index(int(number))}.{weight}"] = tensor
+    return state
+
+
+def is_other_embedding(name: str) -> bool:
+    """Whether a weight is of the positions, the segments, or the embeddings' layer norm."""
+    is_embedding = name.startswith("embeddings.") and "word" not in name
+    return is_embedding and name.endswith(("weight", "bias"))
+
+
 def choose_vocabulary(tokenizer, corpus: dict[str, list[str]], size: int) -> list[str]:
-    """The special tokens, every single ASCII character, and the most frequent pieces of the corpus."""
-    counts: Counter = Counter()
+    """The special tokens, all single ASCII characters, and the corpus's most frequent pieces."""
+    counts = count_pieces(tokenizer, corpus)
+    known = tokenizer.get_vocab()
+    characters = [chr(code) for code in range(33, 127)]
+    characters += [f"##{character}" for character in characters]
+    chosen = dict.fromkeys(SPECIALS)  # in order, without repetition
+    chosen |= dict.fromkeys(piece for piece in characters if piece in known)
+    for piece_id, _ in counts.most_common():
+        if len(chosen) == size:
+            break
+        chosen.setdefault(tokenizer.convert_ids_to_tokens(piece_id))
+    return list(chosen)
+
+
+def count_pieces(tokenizer, corpus: dict[str, list[str]]) -> Counter:
+    """How often each token id occurs in a sample of the training text."""
+    counts = Counter()
     for name, lines in corpus.items():
         share = lm_training.MIXTURE.get(name, lm_training.OTHER_DOMAIN)
-        sample = lines[lm_training.n_held_out(lines) :][: int(400_000 * share)]
-        for start in range(0, len(sample), 1000):
-            for ids in tokenizer(sample[start : start + 1000], add_special_tokens=False)["input_ids"]:
+        first = lm_training.n_held_out(lines)
+        sample = lines[first : first + int(VOCABULARY_LINES * share)]
+        for start in range(0, len(sample), lm_training.LINES_AT_A_TIME):
+            some = sample[start : start + lm_training.LINES_AT_A_TIME]
+            for ids in tokenizer(some, add_special_tokens=False)["input_ids"]:
                 counts.update(ids)
-    known = tokenizer.get_vocab()
-    characters = [mark + chr(code) for mark in ("", "##") for code in range(33, 127)]
-    kept = dict.fromkeys([*SPECIALS, *(piece for piece in characters if piece in known)])
-    for piece_id, _ in counts.most_common():
-        if len(kept) == size:
-            break
-        kept.setdefault(tokenizer.convert_ids_to_tokens(piece_id))
-    return list(kept)
+    return counts
 
 
-def write_tokenizer(warm_start: Path, kept: list[str], out: Path) -> None:
-    data = json.loads((warm_start / "tokenizer.json").read_text())
-    ids = {token: index for index, token in enumerate(kept)}
-    data["model"]["vocab"] = ids
-    data["truncation"] = data["padding"] = None
-    for token in data["added_tokens"]:
+def write_tokenizer(warm_start: Path, vocabulary: list[str], out: Path) -> None:
+    """The warm start's tokenizer with another vocabulary, in which a token's id is its place."""
+    tokenizer = json.loads((warm_start / "tokenizer.json").read_text())
+    ids = {token: index for index, token in enumerate(vocabulary)}
+    tokenizer["model"]["vocab"] = ids
+    tokenizer["truncation"] = None
+    tokenizer["padding"] = None
+    for token in tokenizer["added_tokens"]:
         token["id"] = ids[token["content"]]
-    for token in data["post_processor"].get("special_tokens", {}).values():
+    post_processor = tokenizer["post_processor"]
+    for token in post_processor.get("special_tokens", {}).values():
         token["ids"] = [ids[text] for text in token["tokens"]]
     for key in ("sep", "cls"):
-        if key in data["post_processor"]:
-            data["post_processor"][key][1] = ids[data["post_processor"][key][0]]
-    (out / "tokenizer.json").write_text(json.dumps(data, ensure_ascii=False))
+        if key in post_processor:
+            token, _ = post_processor[key]
+            post_processor[key] = [token, ids[token]]
+    (out / "tokenizer.json").write_text(json.dumps(tokenizer, ensure_ascii=False))
     settings = {
-        "tokenizer_class": "BertTokenizer", "do_lower_case": True, "model_max_length": 512, "pad_token": "[PAD]",
-        "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]",
-    }  # fmt: skip
+        "tokenizer_class": "BertTokenizer",
+        "do_lower_case": True,
+        "model_max_length": 512,
+        "pad_token": "[PAD]",
+        "unk_token": "[UNK]",
+        "cls_token": "[CLS]",
+        "sep_token": "[SEP]",
+        "mask_token": "[MASK]",
+    }
     (out / "tokenizer_config.json").write_text(json.dumps(settings, indent=2))
 
 
