@@ -1,4 +1,4 @@
-"""The device's precision, and blocks with another state: evaluation mode, no gradients, random numbers set aside."""
+"""The device's precision, and blocks with another state: evaluation mode, gradients, seeds."""
 
 from contextlib import contextmanager
 
@@ -8,7 +8,7 @@ from torch import nn
 
 @contextmanager
 def evaluating(model: nn.Module):
-    """Evaluation mode (no dropout) inside the block, and the mode that it had after it."""
+    """Evaluation mode (no dropout) inside the block; afterwards the mode that the model had."""
     training = model.training
     model.eval()
     try:
@@ -21,8 +21,9 @@ def evaluating(model: nn.Module):
 def gradients_if(enabled: bool):
     """Gradients inside the block only if `enabled`, and if they are enabled outside of it.
 
-    Afterwards the weights that autocast has cast in the block are forgotten: torch before 2.11 would reuse casts that
-    were made without a graph, and the passes after the block would train nothing (pytorch#158232).
+    After a block without gradients, autocast's cache of cast weights is cleared: torch before 2.11
+    would reuse casts that were made without a graph, and the passes after the block would train
+    nothing (pytorch#158232).
     """
     try:
         with torch.set_grad_enabled(torch.is_grad_enabled() and enabled):
@@ -34,15 +35,19 @@ def gradients_if(enabled: bool):
 
 @contextmanager
 def forked_random_state(device: torch.device, seed: int | None = None):
-    """A block after which torch's global generators stand where they stood before it; it may begin with a seed."""
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+    """A block after which torch's global generators are as before; it may start with a seed."""
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices):
         if seed is not None:
             torch.manual_seed(seed)
         yield
 
 
 def precision() -> dict[str, bool]:
-    """`{"bf16": ..., "fp16": ..., "use_cpu": ...}`: bf16 where the device computes in it, else fp16 on a GPU (a T4)."""
+    """`{"bf16": ..., "fp16": ..., "use_cpu": ...}`: what this machine trains in.
+
+    bf16 where the device computes in it, else fp16 on a GPU (a T4) and float32 on a CPU.
+    """
     if torch.cuda.is_available():
         bf16 = torch.cuda.is_bf16_supported(including_emulation=False)
         return {"bf16": bf16, "fp16": not bf16, "use_cpu": False}
@@ -51,4 +56,7 @@ def precision() -> dict[str, bool]:
 
 def precision_name() -> str:
     """ "bf16", "fp16" or "float32": what `precision` says."""
-    return next((name for name in ("bf16", "fp16") if precision()[name]), "float32")
+    found = precision()
+    if found["bf16"]:
+        return "bf16"
+    return "fp16" if found["fp16"] else "float32"

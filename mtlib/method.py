@@ -1,28 +1,24 @@
-"""What a method is made of: settings, trainings one after the other, and what is done to the data before each.
+"""What a method is made of: settings, stages of training, and what is done to the data before each.
 
-Each method stands in a file of its own in `mtlib.methods`.
+Each method has a file of its own in `mtlib.methods`.
 """
 
-import json
 import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from mtlib.settings import Settings
 
 if TYPE_CHECKING:  # a method is known by name and settings without torch
-    from datasets import Dataset
-
     from mtlib.objectives import Objective
     from mtlib.plm import SharedPLM
-    from mtlib.preparing import Prepared, Preparer
+    from mtlib.preparing import Preparer
 
 
 @dataclass(frozen=True)
 class LearningRates:
-    """Peak rates of the trunk and of the two heads."""
+    """Peak learning rates of the trunk and of the two heads."""
 
     trunk: float
     classifier: float
@@ -41,11 +37,13 @@ class Method:
         name: as configurations, records and the command line call it.
         label: in figures.
         about: what it is, in half a sentence.
-        recipe: what gives its `stages`: a function, or where that stands ("mtlib.methods.ipt:ipt"), so that torch is
-            loaded by a training and not by the name of a method.
-        settings: a model of what it reads beside what every run has.
+        recipe: what gives its `stages`: a function, or where that is
+            ("mtlib.methods.ipt:ipt"), so that torch is loaded by a training and not by the name of
+            a method.
+        settings: a model of the settings it reads beside those of every run.
         rates: default learning rates with the bundled model.
-        refills_in_training: the model in training fills the masks of each step, and both its heads have a loss.
+        refills_in_training: the model in training fills the masks of each step, and both its heads
+            have a loss.
     """
 
     name: str
@@ -77,11 +75,12 @@ class Stage:
         objective: what is minimised.
         rates: peak learning rates.
         prepare: what is done to the training set first, in this order.
-        start: from the model that the stage before left ("previous"; the first stage: from the pretrained one), or
-            from the pretrained one again ("pretrained"), as a student does whose teacher the stage before trained.
-        name: in records; default the objective's own. Two stages of a method need different ones.
-        epochs, steps: how long it trains, where that is not the epochs of the run.
-        measure: `(plm, objective) -> numbers` about what was trained, for the record's cost.
+        start: "previous" continues with the model of the previous stage (the first stage: with the
+            pretrained one); "pretrained" starts anew from the pretrained one, as a student does
+            whose teacher the previous stage trained.
+        name: in records; by default the objective's. Two stages of a method need different names.
+        epochs, steps: how long it trains, if not for the epochs of the run.
+        measure: `(plm, objective) -> numbers` about the trained model, for the cost in the record.
     """
 
     objective: "Objective"
@@ -98,45 +97,14 @@ class Stage:
             object.__setattr__(self, "name", self.objective.name)
 
 
-# settings, rates and the tokenizer -> the trainings
+# settings, rates and the tokenizer -> the stages
 Recipe = Callable[[Settings, LearningRates, object], tuple[Stage, ...]]
 
 
 def one_stage(objective: "Callable[[], Objective]") -> Recipe:
-    """The recipe of a method that trains once, on the data as they are, and reads no settings."""
-    return lambda settings, rates, tokenizer: (Stage(objective(), rates),)
+    """The recipe of a method that trains once on the data as they are, and reads no settings."""
 
+    def recipe(settings: Settings, rates: LearningRates, tokenizer) -> tuple[Stage, ...]:
+        return (Stage(objective(), rates),)
 
-_COUNTS = "counts.json"  # beside each preparer's examples
-
-
-def prepared_examples(
-    stage: Stage,
-    plm: "SharedPLM",
-    previous: "SharedPLM",
-    examples: "Dataset",
-    seed: int,
-    folder: Path,
-) -> "Prepared":
-    """The training set of a stage. Each preparer's result is kept in `folder`, and read from there by a resumed run.
-
-    Args:
-        plm: the model that the stage starts from.
-        previous: the one that the stage before left; the same but where a student starts anew.
-    """
-    from datasets import load_from_disk
-
-    from mtlib.preparing import Prepared
-
-    counts: dict[str, float] = {}
-    for number, preparer in enumerate(stage.prepare):
-        kept = folder / f"prepared-{number}"
-        if preparer.tells_model or not (kept / _COUNTS).exists():
-            result = preparer(previous if preparer.asks_previous else plm, examples, seed)
-            result.examples.save_to_disk(kept)
-            part = kept / f"{_COUNTS}.part"
-            part.write_text(json.dumps(result.counts))
-            part.replace(kept / _COUNTS)  # last: it says that the rest is there
-        examples = load_from_disk(kept, keep_in_memory=True)
-        counts |= json.loads((kept / _COUNTS).read_text())
-    return Prepared(examples, counts)
+    return recipe

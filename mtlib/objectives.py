@@ -1,6 +1,6 @@
 """What a training minimises: the contract, and the three losses of Mask-tuning (equation 1).
 
-Other methods' losses stand in `mtlib.methods`.
+The losses of other methods are in `mtlib.methods`.
 """
 
 from abc import ABC, abstractmethod
@@ -20,20 +20,23 @@ from mtlib.masking import ExactMasking, MaskingPolicy, draw_mask
 from mtlib.plm import SharedPLM
 from mtlib.settings import Above0, ClassifierReads, Count, Fill, Share, check
 
-ORIGINAL = "original_ids"  # the column `(batch, seq)` that `MaskTuning` brings to a loss on the refilled text
+# the column `(batch, seq)` that `MaskTuning` brings to a loss on the refilled text
+ORIGINAL = "original_ids"
 
 
 @dataclass
 class ObjectiveOutput:
-    """What the loss of one batch is made of, and the class logits.
+    """The parts of one batch's loss, and the class logits.
 
     Args:
-        parts: named scalars. The losses (`mlm_loss`, `ft_loss`) still carry their graph. What is called `n_...` is a
-            count, all else a mean over the batch (`Objective.sizes`).
-        weights: of the parts in the loss, which is their weighted sum.
+        parts: named scalars. The losses (`mlm_loss`, `ft_loss`) still carry their graph. A name
+            that begins with `n_` is a count; everything else is a mean over the batch (see
+            `Objective.sizes`).
+        weights: the loss is the sum of these parts, weighted so.
         logits: class logits `(batch, num_labels)`, or None for an objective without a classifier.
-        perturbed_ids: the text with its masks filled, `(batch, seq)`, for an objective that masks; a classifier head
-            read this instead of the original text (but for `classifier_reads="original"`).
+        perturbed_ids: the text with its masks filled, `(batch, seq)`, for an objective that masks.
+            The classifier head read this in place of the original text (unless
+            `classifier_reads="original"`).
     """
 
     parts: dict[str, Tensor]
@@ -43,58 +46,68 @@ class ObjectiveOutput:
 
     @property
     def loss(self) -> Tensor:
-        """Scalar to differentiate."""
+        """The scalar to differentiate."""
         return sum(weight * self.parts[name] for name, weight in self.weights.items())
 
 
 class Objective(nn.Module, ABC):
     """A loss on a batch.
 
-    A batch is a mapping with `input_ids`, `attention_mask` (and `token_type_ids`), each `(batch, seq)`, `labels`
-    `(batch,)`, the objective's own `columns`, and optionally what `prepare` adds:
+    A batch is a mapping with `input_ids`, `attention_mask` (and `token_type_ids`), each
+    `(batch, seq)`, `labels` `(batch,)`, the objective's own `columns`, and optionally what
+    `prepare` adds:
 
-    - `mask`, bool `(batch, seq)`: the masked tokens (drawn by the collator, by `prepare`, or by the call itself);
-    - `places` and `place_weights`, `(batch, k)`: the tokens that the masked-LM loss is over (`masking.draw_mask`).
+    - `mask`, bool `(batch, seq)`: the masked tokens, drawn by the collator, by `prepare` or by the
+      call itself;
+    - `places` and `place_weights`, `(batch, k)`: the tokens that the masked-LM loss is over
+      (`masking.draw_mask`).
 
-    An objective may own parameters (a gate, a bias network). Those whose shape depends on the model or the data are
-    made by `build`. The trainer trains them at `learning_rate`, or at the classifier's rate where that is None, and
-    keeps them in its checkpoints (`objective.safetensors`).
+    An objective may have parameters of its own (a gate, a bias network). Those whose shape depends
+    on the model or the data are made by `build`. The trainer trains them at `learning_rate`, or at
+    the classifier's rate if that is None, and saves them in its checkpoints
+    (`objective.safetensors`).
 
-    One with `two_losses` also has a weight `alpha` and two methods like `forward`, for updates that run one after the
-    other: `masked_lm`, and `classify` of a batch with the `perturbed_ids` that `masked_lm` returned. Its loss is
-    `alpha` times the first plus `1 - alpha` times the second.
+    An objective with `two_losses` also has a weight `alpha` and two methods like `forward`, for
+    updates that run one after the other: `masked_lm`, and `classify` of a batch with the
+    `perturbed_ids` that `masked_lm` returned. Its loss is `alpha` times the first plus `1 - alpha`
+    times the second.
     """
 
-    name: str = "objective"  # of a stage that trains on it
-    classifies: bool = True  # it needs `labels` and trains the classifier head
+    # default name of a stage that trains on this objective
+    name: str = "objective"
+    # it needs `labels` and trains the classifier head
+    classifies: bool = True
     two_losses: bool = False
-    static: bool = False  # its prepared step asks the device for no number, so that a CUDA graph can hold it
+    # after `prepare`, a step needs no device-to-host synchronisation: a CUDA graph can hold it
+    static: bool = False
     learning_rate: float | None = None
     masking: MaskingPolicy | None = None
 
     @property
     def columns(self) -> Mapping[str, int | float]:
-        """Columns of the dataset that it needs beside the usual ones, each with the value that pads it."""
+        """Columns that it needs beside the usual ones, each with the value that pads it."""
         return {}
 
     def check(self, plm: SharedPLM) -> None:
-        """Raise `UserError` where this objective cannot train this model."""
+        """Raise `UserError` if this objective cannot train this model."""
 
     def build(self, plm: SharedPLM, examples: Dataset | None = None) -> None:
-        """Make the parameters whose shape depends on the model or on the training set; a second call makes them anew.
+        """Make the parameters whose shape depends on the model or on the training set.
 
-        So one objective may serve several trainings. The trainer calls it with torch's global generator seeded.
+        A second call makes them anew, so that one objective may serve several trainings. The
+        trainer calls it with torch's global generator seeded.
         """
 
     def sizes(self, batch: dict) -> dict[str, Tensor | int]:
-        """What the means among its parts are over, for a prepared batch; those that are not named: over the examples.
+        """The denominators of its mean parts, for a prepared batch; by default the examples.
 
-        By these the trainer weighs the slices of an optimiser step, so that the step's loss is the one of the whole.
+        The trainer weighs the slices of an optimiser step by these, so that the loss of the step
+        is the loss of the whole batch.
         """
         return {}
 
     def prepare(self, plm: SharedPLM, batch: dict, generator: Random = None) -> dict:
-        """The batch with all that is random drawn (masks, spans), but for what it brings along."""
+        """The batch with everything random drawn (masks, spans), unless the batch brings it."""
         return batch
 
     @abstractmethod
@@ -103,25 +116,33 @@ class Objective(nn.Module, ABC):
 
 
 def require_built(objective: Objective, parameters: object) -> None:
-    """Raise `UserError` where an objective's own parameters, which `build` makes, are still None."""
+    """Raise `UserError` if an objective's own parameters, which `build` makes, are still None."""
     if parameters is None:
         name = type(objective).__name__
         raise UserError(
-            f"{name} has no parameters yet; call objective.build(plm, examples) before the first batch, and give "
-            "objective.parameters() to the optimiser too. ObjectiveTrainer does both."
+            f"{name} has no parameters yet; call objective.build(plm, examples) before the first "
+            "batch, and give objective.parameters() to the optimiser too. ObjectiveTrainer does "
+            "both."
         )
 
 
 def fine_tuning_loss(
-    logits: Tensor, labels: Tensor, class_weights: Tensor | None = None, label_smoothing: float = 0.0
+    logits: Tensor,
+    labels: Tensor,
+    class_weights: Tensor | None = None,
+    label_smoothing: float = 0.0,
 ) -> Tensor:
     """L_FT = -(1/B) sum log p(y | x): mean cross-entropy of the gold labels, in nats.
+
+        logits = torch.tensor([[2.0, 0.0]])
+        labels = torch.tensor([0])
+        fine_tuning_loss(logits, labels)  # log(1 + exp(-2)) = 0.1269
 
     Args:
         logits: `(batch, num_labels)`.
         labels: `(batch,)`.
         class_weights: `(num_labels,)`; the mean is then weighted by the gold label's weight.
-        label_smoothing: share of the target that all labels have alike.
+        label_smoothing: the share of the target that is spread evenly over all labels.
 
     Returns:
         Scalar, in float32 whatever the logits' precision.
@@ -130,33 +151,51 @@ def fine_tuning_loss(
 
 
 class FineTuning(Objective):
-    """Cross-entropy of the gold label given the original text, with everything trained.
+    """Cross-entropy of the gold label given the original text (L_FT); everything is trained.
+
+        objective = FineTuning()
+        output = objective(plm, batch)
+        output.loss.backward()
 
     Args:
-        class_weights: a number above 0 for each label; or "balanced", n / (labels * n of the label) in the training
-            set, under which all labels count alike.
-        label_smoothing: share of the target that all labels have alike, from 0 to 1.
+        class_weights: a number above 0 for each label; or "balanced", which is n / (number of
+            labels * n of the label) in the training set, so that all labels count alike.
+        label_smoothing: the share of the target that is spread evenly over all labels, in [0, 1].
+
+    Raises:
+        UserError: an argument out of its range.
     """
 
     name = "fine_tuning"
     static = True
 
-    def __init__(self, class_weights: Sequence[float] | str | None = None, label_smoothing: float = 0.0):
+    def __init__(
+        self,
+        class_weights: Sequence[float] | str | None = None,
+        label_smoothing: float = 0.0,
+    ):
         super().__init__()
         if class_weights != "balanced":
             check("class_weights", class_weights, Sequence[Above0] | None)
         check("label_smoothing", label_smoothing, Share)
-        self.class_weights, self.label_smoothing = class_weights, label_smoothing
-        given = None if class_weights in (None, "balanced") else torch.tensor(class_weights, dtype=torch.float32)
-        self.register_buffer("weights", given, persistent=False)  # (num_labels,)
+        self.class_weights = class_weights
+        self.label_smoothing = label_smoothing
+        weights = None
+        if class_weights not in (None, "balanced"):
+            weights = torch.tensor(class_weights, dtype=torch.float32)
+        self.register_buffer("weights", weights, persistent=False)  # (num_labels,)
 
     def build(self, plm: SharedPLM, examples: Dataset | None = None) -> None:
         if self.class_weights == "balanced" and examples is not None:
-            counts = torch.tensor(examples["labels"][:]).bincount(minlength=plm.config.num_labels)  # (num_labels,)
-            self.weights = (counts.sum() / (len(counts) * counts.clamp(min=1))).to(plm.device)
+            labels = torch.tensor(examples["labels"][:])
+            counts = labels.bincount(minlength=plm.config.num_labels)  # (num_labels,)
+            weights = counts.sum() / (len(counts) * counts.clamp(min=1))
+            self.weights = weights.to(plm.device)
 
     def sizes(self, batch: dict) -> dict[str, Tensor | int]:
-        return {} if self.weights is None else {"ft_loss": self.weights[batch["labels"]].sum()}
+        if self.weights is None:
+            return {}
+        return {"ft_loss": self.weights[batch["labels"]].sum()}
 
     def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
         if self.class_weights is not None:
@@ -166,21 +205,31 @@ class FineTuning(Objective):
         return ObjectiveOutput({"ft_loss": loss}, {"ft_loss": 1.0}, logits)
 
 
-def masked_lm_loss(mlm_logits: Tensor, mlm_labels: Tensor, weights: Tensor | None = None) -> Tensor:
-    """L_MLM = -(1/N) sum over N places of log p(x_i | masked text), in nats.
+def masked_lm_loss(
+    mlm_logits: Tensor,
+    mlm_labels: Tensor,
+    weights: Tensor | None = None,
+) -> Tensor:
+    """L_MLM = -(1/N) sum over N positions of log p(x_i | masked text), in nats.
 
-    The places are the masked ones; under a policy that has the whole text predicted, all of them.
+    The positions are the masked ones or, under a policy that has the whole text predicted, all.
+
+        mlm_logits = torch.tensor([[[2.0, 0.0]]])
+        mlm_labels = torch.tensor([[0]])
+        masked_lm_loss(mlm_logits, mlm_labels)  # log(1 + exp(-2)) = 0.1269
 
     Args:
         mlm_logits: `(..., vocab)`.
-        mlm_labels: the original ids there, `(...)`.
-        weights: of the places, `(...)`: 1, or 0 for one that does not count; None counts all.
+        mlm_labels: the original ids at these positions, `(...)`.
+        weights: of the positions, `(...)`: 1, or 0 for one that does not count; None counts all.
 
     Returns:
-        Scalar, in float32; 0 with a zero gradient where nothing is masked, never NaN.
+        Scalar, in float32; 0 with a zero gradient if nothing is masked, never NaN.
     """
-    weights = torch.ones(mlm_labels.shape, device=mlm_labels.device) if weights is None else weights
-    losses = cross_entropy(mlm_logits.float().flatten(0, -2), mlm_labels.flatten(), reduction="none")  # (places,)
+    if weights is None:
+        weights = torch.ones(mlm_labels.shape, device=mlm_labels.device)
+    flat_logits = mlm_logits.float().flatten(0, -2)  # (positions, vocab)
+    losses = cross_entropy(flat_logits, mlm_labels.flatten(), reduction="none")  # (positions,)
     return (losses * weights.flatten()).sum() / weights.sum().clamp(min=1)
 
 
@@ -202,19 +251,33 @@ class _Masking(Objective):
         return draw_mask(batch, self.masking, plm.tokenizer, generator, plm)
 
     def masked_lm(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
-        """L_MLM of a prepared batch, and the text with its masks filled in the same pass, as `perturbed_ids`."""
-        input_ids, mask, places = batch["input_ids"], batch["mask"], batch["places"]  # (batch, seq), (batch, k)
+        """L_MLM of a prepared batch.
+
+        The same pass fills the masks; the filled text is the output's `perturbed_ids`.
+        """
+        input_ids = batch["input_ids"]  # (batch, seq)
+        mask = batch["mask"]  # (batch, seq)
         mlm_logits, perturbed_ids = plm.fill_masks(batch, mask, self.fill, self.top_k)
-        parts = {"mlm_loss": masked_lm_loss(mlm_logits, input_ids.gather(1, places), batch["place_weights"])}
-        parts |= {"n_masked": mask.sum(), "n_changed": (input_ids != perturbed_ids).sum()}
+        mlm_labels = input_ids.gather(1, batch["places"])  # (batch, k)
+        parts = {
+            "mlm_loss": masked_lm_loss(mlm_logits, mlm_labels, batch["place_weights"]),
+            "n_masked": mask.sum(),
+            "n_changed": (input_ids != perturbed_ids).sum(),
+        }
         return ObjectiveOutput(parts, {"mlm_loss": 1.0}, None, perturbed_ids)
 
 
 class MaskedLM(_Masking):
-    """Masked-LM training of trunk and head, as in pre-training; the classifier head gets no gradient.
+    """Masked-LM training of trunk and head (L_MLM), as in pre-training.
+
+    The classifier head gets no gradient.
+
+        objective = MaskedLM()
+        output = objective(plm, batch)
+        output.loss.backward()
 
     Args:
-        masking: policy; 15 % is the convention of pre-training.
+        masking: policy; by default 15 % of the tokens, the convention of pre-training.
     """
 
     name = "masked_lm"
@@ -228,21 +291,32 @@ class MaskedLM(_Masking):
 
     def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
         output = self.masked_lm(plm, self.prepare(plm, batch))
-        output.parts["n_correct"] = output.parts["n_masked"] - output.parts.pop("n_changed")
+        n_changed = output.parts.pop("n_changed")
+        output.parts["n_correct"] = output.parts["n_masked"] - n_changed
         return output
 
 
 class MaskTuning(_Masking):
-    """Equation 1 of arXiv 2307.10457, L = alpha * L_MLM + (1 - alpha) * L_FT, on a batch that is masked anew each time.
+    """Equation 1 of arXiv 2307.10457, L = alpha * L_MLM + (1 - alpha) * L_FT.
+
+    Each batch is masked anew. L_FT is the loss of the text whose masks the model has filled.
+
+        objective = MaskTuning(alpha=0.6)
+        output = objective(plm, batch)
+        output.loss.backward()
 
     Args:
-        alpha: weight of the masked-LM loss; the paper's 0.6 (SST-2), 0.7 (MNLI), 0.8 (QQP).
-        masking: policy; default 5 % of each example's tokens, at least one.
+        alpha: weight of the masked-LM loss; the paper's are 0.6 (SST-2), 0.7 (MNLI), 0.8 (QQP).
+        masking: policy; by default 5 % of each example's tokens, at least one.
         fill: "argmax" (default), "sample" or "top_k".
         top_k: for `fill="top_k"`.
-        classification: the loss on the refilled text, any objective that classifies; default cross-entropy (L_FT).
-        classifier_reads: "refilled" (default); "original" leaves the refilling out, a control: the masked LM is then an
-            auxiliary task beside fine-tuning on the texts as they are.
+        classification: the loss on the refilled text, any objective that classifies; by default
+            cross-entropy (L_FT).
+        classifier_reads: "refilled" (default); or "original", a control without the refilled text:
+            the masked LM is then an auxiliary task beside fine-tuning on the texts as they are.
+
+    Raises:
+        UserError: an argument out of its range, or a `classification` that does not classify.
     """
 
     name = "mask_tuning"
@@ -258,19 +332,22 @@ class MaskTuning(_Masking):
         classifier_reads: ClassifierReads = "refilled",
     ):
         super().__init__()
-        for given, value, kind in (("alpha", alpha, Share), ("fill", fill, Fill), ("top_k", top_k, Count),
-                                   ("classifier_reads", classifier_reads, ClassifierReads)):  # fmt: skip
-            check(given, value, kind)
+        check("alpha", alpha, Share)
+        check("fill", fill, Fill)
+        check("top_k", top_k, Count)
+        check("classifier_reads", classifier_reads, ClassifierReads)
         check("masking", masking, InstanceOf[MaskingPolicy] | None)
         check("classification", classification, InstanceOf[Objective] | None)
         self.classification = classification or FineTuning()
         if not self.classification.classifies or self.classification.two_losses:
             raise UserError(
-                f"classification is {self.classification.name!r}; expected an objective that classifies and has one "
-                "loss, such as FineTuning()."
+                f"classification is {self.classification.name!r}; expected an objective that "
+                "classifies and has one loss, such as FineTuning()."
             )
-        self.alpha, self.masking = float(alpha), masking or ExactMasking()
-        self.fill, self.top_k = fill, top_k
+        self.alpha = float(alpha)
+        self.masking = masking or ExactMasking()
+        self.fill = fill
+        self.top_k = top_k
         self.classifier_reads = classifier_reads
         self.learning_rate = self.classification.learning_rate
         self.static = self.classification.static
@@ -279,7 +356,7 @@ class MaskTuning(_Masking):
     def columns(self) -> Mapping[str, int | float]:
         columns = {**super().columns, **self.classification.columns}
         if self.classifier_reads == "refilled":
-            columns.pop(ORIGINAL, None)  # which the batch then brings
+            columns.pop(ORIGINAL, None)  # `classify` adds it to the batch
         return columns
 
     def build(self, plm: SharedPLM, examples: Dataset | None = None) -> None:
@@ -292,23 +369,25 @@ class MaskTuning(_Masking):
         self.classification.check(plm)
 
     def prepare(self, plm: SharedPLM, batch: dict, generator: Random = None) -> dict:
-        return self.classification.prepare(plm, super().prepare(plm, batch, generator), generator)
+        masked = super().prepare(plm, batch, generator)
+        return self.classification.prepare(plm, masked, generator)
 
     def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
         batch = self.prepare(plm, batch)
-        # a loss of weight 0 is computed without a graph: its backward pass would only yield zeros
+        # a loss of weight 0 is computed without a graph: its gradient would be zeros
         with gradients_if(self.alpha > 0):
             filled = self.masked_lm(plm, batch)
         with gradients_if(self.alpha < 1):
-            classified = self.classify(plm, batch | {"perturbed_ids": filled.perturbed_ids})
-        # equation 1; a classification loss may have several terms
-        weights = {"mlm_loss": self.alpha}
-        weights |= {name: (1 - self.alpha) * weight for name, weight in classified.weights.items()}
+            refilled = batch | {"perturbed_ids": filled.perturbed_ids}
+            classified = self.classify(plm, refilled)
+        weights = {"mlm_loss": self.alpha}  # equation 1
+        for name, weight in classified.weights.items():  # the second loss may have several terms
+            weights[name] = (1 - self.alpha) * weight
         parts = filled.parts | classified.parts
         return ObjectiveOutput(parts, weights, classified.logits, filled.perturbed_ids)
 
     def classify(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
-        """The classification objective's loss on what the classifier reads: the refilled text, `perturbed_ids`."""
+        """The classification loss on what the classifier reads: the refilled `perturbed_ids`."""
         if self.classifier_reads == "original":
             return self.classification(plm, batch)
         refilled = {"input_ids": batch["perturbed_ids"], ORIGINAL: batch["input_ids"]}

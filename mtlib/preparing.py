@@ -1,33 +1,41 @@
-"""What is done to a training set before a stage trains on it: a column is added, or its texts are refilled."""
+"""What is done to a training set before a stage trains on it: adding a column, refilling texts."""
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
-from datasets import Dataset
+from datasets import Dataset, load_from_disk
 
 from mtlib.errors import UserError
 from mtlib.plm import SharedPLM
 
 
 class Prepared(NamedTuple):
-    """What a preparer returns: the examples to train on, and numbers about them for the record's cost."""
+    """What a preparer returns.
+
+    Args:
+        examples: to train on.
+        counts: numbers about them, for the cost in the record.
+    """
 
     examples: Dataset
     counts: dict[str, float] = {}
 
 
 class Preparer(ABC):
-    """Makes one training set from another before a stage trains: refilled texts, a teacher's probabilities, spans.
+    """Makes one training set from another before a stage trains.
 
-    `reads` names the columns of the dataset (texts, say) that it wants beside the tokens, where they are there.
-    `asks_previous` says that it asks the model that the stage before left even where its own stage starts anew from the
-    pretrained one, as a student's preparer asks the teacher. `tells_model` says that it also tells the model something
-    that is not saved with it, so that a resumed run has to do it again.
+    It adds spans or a teacher's probabilities as a column, for example, or refills the texts.
     """
 
+    # columns of the dataset (texts, say) that it reads beside the tokens, if they are there
     reads: tuple[str, ...] = ()
+    # It asks the model of the previous stage even if its own stage starts anew from the pretrained
+    # one, as a student asks its teacher.
     asks_previous: bool = False
+    # it also changes something in the model that is not saved: a resumed run has to repeat it
     tells_model: bool = False
 
     @abstractmethod
@@ -35,29 +43,80 @@ class Preparer(ABC):
         """The examples that the stage trains on.
 
         Args:
-            plm: the model that the stage starts from, or the one that the stage before left (`asks_previous`).
-            examples: tokenised, as the preparer before left them.
-            seed: of all that is random here.
+            plm: the model that the stage starts from, or that of the previous stage
+                (`asks_previous`).
+            examples: tokenised, as the previous preparer left them.
+            seed: of everything random here.
         """
 
     def reading_from(self, source: str) -> "Preparer":
-        """This preparer for a run whose data come from `source`; another one if it reads sets of its own from there."""
+        """This preparer for a run whose data come from `source`.
+
+        It is another one if it reads data sets of its own from there.
+        """
         return self
 
     def check(self, plm: SharedPLM) -> None:  # noqa: B027  (most have nothing to check)
-        """Raise `UserError` where this cannot be done with the model, before any work starts."""
+        """Raise `UserError` if this cannot be done with the model, before any work starts."""
 
 
 def require_columns(examples: Dataset, preparer: Preparer, *names: str) -> None:
-    if missing := {*names} - {*examples.column_names}:
+    """Raise `UserError` if the examples lack one of these columns."""
+    missing = {*names} - {*examples.column_names}
+    if missing:
         raise UserError(
-            f"{type(preparer).__name__} reads the column {min(missing)!r}, but the examples have only "
-            f"{', '.join(examples.column_names)}; tokenise a dataset that has it, with keep={[*preparer.reads]}."
+            f"{type(preparer).__name__} reads the column {min(missing)!r}, but the examples have "
+            f"only {', '.join(examples.column_names)}; tokenise a dataset that has it, with "
+            f"keep={[*preparer.reads]}."
         )
 
 
 def with_column(examples: Dataset, name: str, rows: Sequence) -> Dataset:
-    """The examples with a column of numbers, one row of them for each example; one of that name is replaced."""
+    """The examples with a column of numbers, one row for each example.
+
+    An older column of that name is replaced.
+    """
     if not len(examples):
         return examples
-    return examples.remove_columns([name] if name in examples.column_names else []).add_column(name, list(rows))
+    if name in examples.column_names:
+        examples = examples.remove_columns([name])
+    return examples.add_column(name, list(rows))
+
+
+_COUNTS = "counts.json"  # beside the examples that each preparer made
+
+
+def prepared_examples(
+    preparers: Sequence[Preparer],
+    plm: SharedPLM,
+    previous: SharedPLM,
+    examples: Dataset,
+    seed: int,
+    folder: Path,
+) -> Prepared:
+    """The training set of a stage; a resumed run reads back what is already prepared.
+
+    Args:
+        preparers: of the stage, in their order.
+        plm: the model that the stage starts from.
+        previous: the model of the previous stage; another one only if a student starts anew.
+        examples: tokenised.
+        seed: of everything random.
+        folder: where the result of each preparer is kept.
+    """
+    counts: dict[str, float] = {}
+    for number, preparer in enumerate(preparers):
+        kept = folder / f"prepared-{number}"
+        if preparer.tells_model or not (kept / _COUNTS).exists():
+            model = previous if preparer.asks_previous else plm
+            _keep(preparer(model, examples, seed), kept)
+        examples = load_from_disk(kept, keep_in_memory=True)
+        counts |= json.loads((kept / _COUNTS).read_text())
+    return Prepared(examples, counts)
+
+
+def _keep(prepared: Prepared, folder: Path) -> None:
+    prepared.examples.save_to_disk(folder)
+    part = folder / f"{_COUNTS}.part"
+    part.write_text(json.dumps(prepared.counts))
+    part.replace(folder / _COUNTS)  # last: it says that the rest is complete

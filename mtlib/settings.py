@@ -1,6 +1,6 @@
-"""What a settings model is: frozen fields with a type, bounds, a default and the words that the command line prints.
+"""Settings models: frozen fields with a type, bounds, a default and a help text.
 
-One function, `as_user_error`, says what is wrong with a value, for models and for single arguments (`check`) alike.
+`as_user_error` says what is wrong with a value, both for models and for single arguments (`check`).
 """
 
 import os
@@ -8,17 +8,30 @@ from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Annotated, Literal, Self, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
 from pydantic.fields import FieldInfo
 
 from mtlib.errors import UserError, one_of
+
+
+def _as_text(value: object) -> object:
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
+
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Above0 = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 From0 = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Steps = Annotated[int, Field(ge=0)]
 Count = Annotated[int, Field(ge=1)]
-Name = Annotated[str, BeforeValidator(lambda value: os.fspath(value) if isinstance(value, os.PathLike) else value)]
+Name = Annotated[str, BeforeValidator(_as_text)]
 
 Fill = Literal["argmax", "sample", "top_k"]
 Update = Literal["joint", "balanced", "alternating"]
@@ -29,7 +42,7 @@ ENGLISH_PIPELINE = "en_core_web_sm"
 
 
 class Settings(BaseModel):
-    """Settings of a method or of a run; made with a value that does not fit, it raises `UserError`."""
+    """Settings of a method or of a run; a value that does not fit raises `UserError`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=False)
 
@@ -40,19 +53,23 @@ class Settings(BaseModel):
             raise as_user_error(error, type(self).model_fields) from error
 
     def unread(self) -> dict[str, str]:
-        """The settings that the values of others leave without effect, each with the reason."""
+        """The settings that the values of others make ineffective, each with the reason."""
         return {}
 
     @model_validator(mode="after")
     def _refuse_what_is_not_read(self) -> Self:
         for name, reason in self.unread().items():
-            if getattr(self, name) != type(self).model_fields[name].default:
-                raise UserError(f"{name} is {getattr(self, name)!r}, but {reason}; leave one of them out.")
+            value = getattr(self, name)
+            if value != type(self).model_fields[name].default:
+                raise UserError(f"{name} is {value!r}, but {reason}; leave one of them out.")
         return self
 
 
 def check(name: str, value: object, kind: object) -> None:
-    """Raise `UserError` unless `value`, which the message calls `name`, is of a type such as `Share` or a `Literal`."""
+    """Raise `UserError` unless `value` is of a type such as `Share` or a `Literal`.
+
+    The message calls the value `name`.
+    """
     try:
         TypeAdapter(kind).validate_python(value, strict=True)
     except ValidationError as error:
@@ -60,20 +77,29 @@ def check(name: str, value: object, kind: object) -> None:
 
 
 def check_choice(name: str, value: object, names: Collection[str]) -> None:
-    """Raise `UserError` unless `value`, which the message calls `name`, is one of some names."""
+    """Raise `UserError` unless `value`, which the message calls `name`, is one of these names."""
     names = get_args(names) or names  # of a Literal
     if not isinstance(value, str) or value not in names:
         raise UserError(f"{name} is {value!r}; {one_of(value, names)}")
 
 
 def as_user_error(
-    error: ValidationError, fields: Mapping[str, FieldInfo] = MappingProxyType({}), called: str = ""
+    error: ValidationError,
+    fields: Mapping[str, FieldInfo] = MappingProxyType({}),
+    called: str = "",
 ) -> UserError:
-    """The first thing that is wrong, with the value, what was expected, and what the setting is for."""
+    """The first thing that is wrong: the value, what was expected, and what the setting is for.
+
+    Args:
+        error: pydantic's.
+        fields: of the model.
+        called: what the message calls the value; by default the name of its field.
+    """
     first = error.errors(include_url=False)[0]
-    name, value = called or ".".join(map(str, first["loc"])), first["input"]
-    if isinstance(cause := first.get("ctx", {}).get("error"), UserError):
+    cause = first.get("ctx", {}).get("error")
+    if isinstance(cause, UserError):
         return cause
+    name = called or ".".join(map(str, first["loc"]))
     field = fields.get(name.partition(".")[0])
     about = f" ({field.description})" if field is not None and field.description else ""
     if first["type"] == "extra_forbidden":
@@ -81,4 +107,4 @@ def as_user_error(
     if first["type"] == "missing":
         return UserError(f"{name} is missing; give it{about}.")
     expected = first["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
-    return UserError(f"{name} is {value!r}; expected {expected}{about}.")
+    return UserError(f"{name} is {first['input']!r}; expected {expected}{about}.")

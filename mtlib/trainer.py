@@ -1,4 +1,4 @@
-"""Training with any objective: the stock Trainer, with its loss, its log and its batches made right for ours."""
+"""transformers' Trainer around an objective, with its loss, log and batches made right for ours."""
 
 import warnings
 from collections.abc import Callable
@@ -26,24 +26,46 @@ from mtlib.paths import make_writable
 from mtlib.plm import SharedPLM
 from mtlib.updates import AlternatingUpdate, BalancedUpdate, check_update
 
-OBJECTIVE_FILE, UPDATE_FILE = "objective.safetensors", "update.pt"  # their states, in a checkpoint
+# in a checkpoint, beside the stock files: the parameters of the objective, the state of the update
+OBJECTIVE_FILE = "objective.safetensors"
+UPDATE_FILE = "update.pt"
+
+# Private methods of transformers' Trainer that `ObjectiveTrainer` overrides or calls, and why.
+# transformers may change them in any release: a test compares their source with that of the
+# releases that were tried.
+TRAINER_INTERNALS = {
+    "_run_epoch": "seeds the order of the batches and the masks for each epoch",
+    "_get_train_sampler": "groups by length over a whole optimiser step, in an order of our own",
+    "_get_eval_sampler": "keeps predictions in the order of the set, as the stock one does not",
+    "_get_dataloader": "called: the stock loader, over examples that carry their number",
+    "_prepare_inputs": "called: moves a batch to the device",
+    "_save": "writes both heads and the objective; the stock one pickles and refuses tied tensors",
+    "_load_from_checkpoint": "reads both heads and the objective",
+    "_load_best_model": "the same; a checkpoint that cannot be read costs no finished training",
+    "_save_optimizer_and_scheduler": "adds the state of the update",
+    "_load_optimizer_and_scheduler": "adds the state of the update, and refuses torn checkpoints",
+}
 
 
 @dataclass
 class ObjectiveArguments(TrainingArguments):
     """transformers' `TrainingArguments` with what Mask-tuning adds.
 
-    Other defaults than the stock ones: batches grouped by length, no reporting to services, uploads at the end alone
-    (earlier ones lack the masked-LM head), and a loss that is not finite is logged as it is.
+    Defaults that differ from the stock ones: batches are grouped by length, nothing is reported to
+    services, only the final model is uploaded (earlier uploads would lack the masked-LM head), and
+    non-finite losses are logged unfiltered.
 
     Args:
         mlm_head_learning_rate: rate of the masked-LM head; default `learning_rate`.
-        classifier_learning_rate: rate of the classifier head, pooler included; default `learning_rate`.
-        update: "joint", one step on equation 1; "balanced", the same with both gradients brought to one length on
-            the shared trunk (`updates.BalancedUpdate`; ours); or "alternating", one AdamW step on alpha * L_MLM, then
-            one on (1 - alpha) * L_FT (`updates.AlternatingUpdate`).
-        cuda_graphs: on a GPU, capture both passes of a step as a graph (`graphs.CapturedStep`) where the objective
-            allows that and the step is one batch in one process; batches are then padded to few lengths.
+        classifier_learning_rate: rate of the classifier head, pooler included; default
+            `learning_rate`.
+        update: "joint", one step on equation 1; "balanced", the same with both gradients scaled to
+            one length on the shared trunk (`updates.BalancedUpdate`; ours); or "alternating", one
+            AdamW step on alpha * L_MLM, then one on (1 - alpha) * L_FT
+            (`updates.AlternatingUpdate`).
+        cuda_graphs: on a GPU, capture both passes of a step as a graph (`graphs.CapturedStep`) if
+            the objective allows it and the step is one batch in one process. Batches are then
+            padded to few lengths.
     """
 
     mlm_head_learning_rate: float | None = None
@@ -53,55 +75,88 @@ class ObjectiveArguments(TrainingArguments):
     train_sampling_strategy: str = field(default="group_by_length")
     logging_nan_inf_filter: bool = field(default=False)
     hub_strategy: str = field(default="end")
-    report_to: None | str | list[str] = field(default="none")  # noqa: RUF036  (HfArgumentParser needs this order)
+    # HfArgumentParser needs this order
+    report_to: None | str | list[str] = field(default="none")  # noqa: RUF036
 
     def __post_init__(self):
-        self.remove_unused_columns = False  # what the objective does not read, the collator leaves out
+        self.remove_unused_columns = False  # the collator drops what the objective does not read
         pinned = self.dataloader_pin_memory and torch.cuda.is_available() and not self.use_cpu
         self.accelerator_config = self.accelerator_config or {"non_blocking": pinned}
         super().__post_init__()
 
 
 class ObjectiveTrainer(Trainer):
-    """transformers' Trainer around `objective(plm, batch)`; everything else (bf16, resuming) is stock.
+    """transformers' Trainer around `objective(plm, batch)`; all else (bf16, resuming) is stock.
 
-    Several GPUs need `accelerate launch`; with plain `python` one is used.
+    Several GPUs need `accelerate launch`; plain `python` uses one.
 
-    - Mean losses are means over the whole optimiser step, however it is cut into accumulation steps or processes:
-      8 x 1, 4 x 2 and 2 x 4 train alike. Stock transformers 5 gets this wrong for these heads (transformers#47688).
-      (Where the training set does not divide among several processes, an epoch's last step repeats some examples.)
-    - The masks of an example depend on `(seed, epoch, example)` alone, however a step is cut, and in a resumed run too.
-      (Drawn from torch's global generator: sampled filling, dropout.)
-    - The log carries the objective's parts beside `loss`: `mlm_loss`, `ft_loss`, `n_masked` and `share_changed`.
-    - Evaluation and prediction classify the text as it stands; for `MaskedLM`, `eval_loss` is the mean
-      over batches of each one's masked-LM loss, so it depends a little on the size of the batches.
+    - Mean losses are means over the whole optimiser step, however it is cut into accumulation steps
+      or processes: 8 x 1, 4 x 2 and 2 x 4 train alike. Stock transformers 5 gets this wrong for
+      these heads (transformers#47688). If the training set does not divide evenly among several
+      processes, the last step of an epoch repeats some examples.
+    - The masks of an example depend only on (seed, epoch, example), however a step is cut, and in a
+      resumed run too. Sampled filling and dropout use torch's global generator.
+    - The log carries the components of the loss beside `loss`: `mlm_loss`, `ft_loss`, `n_masked`
+      and `share_changed`.
+    - Evaluation and prediction classify the text as it stands. For `MaskedLM`, `eval_loss` is the
+      mean of the batches' masked-LM losses, so it depends slightly on the batch size.
+
+        trainer = ObjectiveTrainer(plm, MaskTuning(alpha=0.6), ObjectiveArguments("out"), train)
+        trainer.train()
+        trainer.plm.save_pretrained("model")
 
     Args:
-        plm: the model; None with `model_init`, which makes one for each training (`hyperparameter_search`).
-        objective: what to minimise (`training_objective`; `objective` is the score of a hyperparameter search).
+        plm: the model; or None with `model_init`, which makes one for each training
+            (`hyperparameter_search`).
+        objective: what to minimise. It is kept as `training_objective`, since `objective` is the
+            score of a hyperparameter search in transformers.
         args: `ObjectiveArguments`.
-        train_dataset: `datasets.Dataset` of tokenised examples, with `labels` (or `label`) for an objective that
-            classifies. Where it names its labels and the model does not, the model takes them. A column that the
-            masking policy reads is added by the policy's preparers, which need `text`.
+        train_dataset: `datasets.Dataset` of tokenised examples, with `labels` (or `label`) for an
+            objective that classifies. If it names its labels and the model does not, the model
+            takes these names. A column that the masking policy reads is added by the policy's
+            preparers, which need `text`.
         kwargs: any other argument of Trainer (callbacks, `optimizer_cls_and_kwargs`, ...).
+
+    Raises:
+        UserError: model, objective, arguments and data do not fit together.
     """
 
     def __init__(
-        self, plm: SharedPLM | None, objective: Objective, args: ObjectiveArguments, train_dataset=None, **kwargs
+        self,
+        plm: SharedPLM | None,
+        objective: Objective,
+        args: ObjectiveArguments,
+        train_dataset=None,
+        **kwargs,
     ):
         _check_arguments(objective, args, kwargs)
-        args._n_gpu = min(args.n_gpu, 1)  # DataParallel cannot split our batches, `accelerate launch` can
-        self.args, self.training_objective = args, objective
-        self.train_dataset, self.eval_dataset = train_dataset, kwargs.get("eval_dataset")
-        # of batches, seeded for each epoch: torch's global generator has another state there in a resumed run
+        args._n_gpu = min(args.n_gpu, 1)  # DataParallel cannot split our batches
+        self.args = args
+        self.training_objective = objective
+        self.train_dataset = train_dataset
+        self.eval_dataset = kwargs.get("eval_dataset")
+        # The order of the batches has a generator of its own, seeded for each epoch: torch's
+        # global one is in another state there in a resumed run.
         self._order = torch.Generator()
         self._forget_parts()
-        plm = None if plm is None and kwargs.get("model_init") else self._ready(plm)
-        super().__init__(model=plm, args=args, train_dataset=self.train_dataset, **kwargs)
-        tokenizer = self.plm.tokenizer
-        own = Collator(tokenizer, objective.columns, objective.masking, args.seed, self._captures)
-        self.data_collator = kwargs.get("data_collator") or own
-        self.processing_class = kwargs.get("processing_class") or tokenizer
+        made_later = plm is None and kwargs.get("model_init")
+        model = None if made_later else self._ready(plm)
+        super().__init__(model=model, args=args, train_dataset=self.train_dataset, **kwargs)
+        self._set_collator(kwargs.get("data_collator"))
+        self.processing_class = kwargs.get("processing_class") or self.plm.tokenizer
+
+    def _set_collator(self, data_collator: Callable | None) -> None:
+        """The user's collator, or ours, which draws the masks."""
+        if data_collator is not None:
+            self.data_collator = data_collator
+            return
+        self.data_collator = Collator(
+            self.plm.tokenizer,
+            columns=self.training_objective.columns,
+            masking=self.training_objective.masking,
+            seed=self.args.seed,
+            buckets=self._captures,
+        )
 
     @property
     def plm(self) -> SharedPLM:
@@ -111,24 +166,28 @@ class ObjectiveTrainer(Trainer):
         return self._ready(super().call_model_init(trial))
 
     def _ready(self, plm: SharedPLM) -> SharedPLM:
-        """The model, checked against everything else and with the labels' names; the objective is built for it."""
+        """The model, checked against everything else and with the labels' names.
+
+        The objective is built for this model.
+        """
         args, objective = self.args, self.training_objective
         # an earlier trainer in bf16 has left its autocast around the model's forward
         plm = extract_model_from_parallel(plm, keep_fp32_wrapper=False)
         check_update(plm, objective, args)
         objective.check(plm)
-        train = self.train_dataset = _with_columns(self.train_dataset, plm, objective, args.seed)
-        id2label = _names_of_labels(plm, train)
-        check_set("the training set", train, plm, objective, id2label, training=True)
+        self.train_dataset = _with_columns(self.train_dataset, plm, objective, args.seed)
+        id2label = _names_of_labels(plm, self.train_dataset)
+        check_set("the training set", self.train_dataset, plm, objective, id2label, training=True)
         check_set("the evaluation set", self.eval_dataset, plm, objective, id2label)
-        plm.config.id2label, plm.config.label2id = id2label, {name: number for number, name in id2label.items()}
-        if isinstance(train, Dataset):
-            lengths = map(len, train.with_format(None)["input_ids"])
-            plm.config.trained_length = max(lengths, default=0)  # `predict` reads as much
-        torch.manual_seed(args.seed)  # the same parameters in a resumed run; Trainer seeds once more
-        if train is not None or not objective.classifies:  # evaluating a classifier needs no bias network
-            objective.build(plm, train)
-        self.update = BalancedUpdate() if args.update == "balanced" else None  # alternating: with the optimiser
+        plm.config.id2label = id2label
+        plm.config.label2id = {name: number for number, name in id2label.items()}
+        _note_trained_length(plm, self.train_dataset)
+        torch.manual_seed(args.seed)  # the same parameters in a resumed run; Trainer seeds again
+        # an evaluation without a training set needs no bias network
+        if self.train_dataset is not None or not objective.classifies:
+            objective.build(plm, self.train_dataset)
+        # the alternating update is made with the optimiser
+        self.update = BalancedUpdate() if args.update == "balanced" else None
         return plm
 
     def train(self, *args, **kwargs):
@@ -137,165 +196,251 @@ class ObjectiveTrainer(Trainer):
         try:
             return super().train(*args, **kwargs)
         finally:
-            self.plm.objective = self._captured = None
+            self._captured = None
+            self.plm.objective = None
 
-    # --- one step ---
+    # --- loss: batches, one step, its log ---
 
     @property
     def _captures(self) -> bool:
         """Whether steps are captured as CUDA graphs."""
         args = self.args
-        eager = args.gradient_checkpointing or args.torch_compile or args.update == "alternating" or args.n_gpu < 1
-        whole = args.gradient_accumulation_steps == args.world_size == 1
-        return args.cuda_graphs and self.training_objective.static and whole and not eager
+        if not args.cuda_graphs or not self.training_objective.static or args.n_gpu < 1:
+            return False
+        if args.gradient_checkpointing or args.torch_compile or args.update == "alternating":
+            return False
+        return args.gradient_accumulation_steps == args.world_size == 1
+
+    def _run_epoch(self, epoch, **kwargs):
+        self._begin_epoch(epoch)
+        # A training that was cut off after its last step has none left, but the stock loop would
+        # take one more within the epoch.
+        if self.state.global_step < self.state.max_steps:
+            super()._run_epoch(epoch=epoch, **kwargs)
+
+    def _begin_epoch(self, epoch: int) -> None:
+        """Seed the order of the batches and the masks."""
+        seed = self.args.seed if self.args.data_seed is None else self.args.data_seed
+        self._order.manual_seed(seed * 1_000_003 + epoch)
+        if isinstance(self.data_collator, Collator):
+            self.data_collator.epoch.fill_(epoch)
 
     def get_train_dataloader(self):
-        numbered = _Numbered(self.train_dataset)
-        sampler = self._get_train_sampler
-        return self._get_dataloader(numbered, "Training", self._train_batch_size, sampler, is_training=True)
+        return self._get_dataloader(
+            dataset=_Numbered(self.train_dataset),
+            description="Training",
+            batch_size=self._train_batch_size,
+            sampler_fn=self._get_train_sampler,
+            is_training=True,
+        )
+
+    def _get_train_sampler(self, train_dataset=None):
+        args = self.args
+        if args.train_sampling_strategy != "group_by_length":
+            return super()._get_train_sampler(train_dataset)
+        examples = self.train_dataset.with_format(None)  # a format may hide columns
+        lengths = [len(ids) for ids in examples["input_ids"]]
+        step_size = args.train_batch_size * args.gradient_accumulation_steps * args.world_size
+        return LengthGroupedSampler(step_size, lengths=lengths, generator=self._order)
 
     def get_batch_samples(self, epoch_iterator, num_batches, device):
-        """The slices of one optimiser step with all drawn, and what the means of the whole step are over, by name."""
+        """The slices of one optimiser step with everything drawn, and the step's sizes by name."""
         batches, _ = super().get_batch_samples(epoch_iterator, num_batches, device)
         batches = [self._drawn(batch, number) for number, batch in enumerate(batches)]
         self._steps_in_parts += 1
         if self.args.gradient_accumulation_steps == self.args.world_size == 1:
             return batches, None
-        totals = totals_of([sizes_of(self.training_objective, batch) for batch in batches], device)
+        sizes = [sizes_of(self.training_objective, batch) for batch in batches]
+        totals = totals_of(sizes, device)
         if self.args.world_size > 1:
             totals = self.accelerator.reduce(totals, "sum")
         return batches, totals
 
     def _drawn(self, batch: dict, number: int) -> dict:
-        """A slice with what the collator has not drawn: a policy reads the model, or the collator is another's."""
-        n, device = batch["input_ids"].shape[0], batch["input_ids"].device
+        """A slice with what the collator has not drawn.
+
+        A policy may read the model, and the collator may be another one.
+        """
         keys = batch.pop("keys", None)
         if keys is None:
+            n = batch["input_ids"].shape[0]
             first = (number * self.args.world_size + self.args.process_index) * n
-            keys = Draws.of(self.args.seed, self.state.global_step, torch.arange(first, first + n, device=device)).keys
+            rows = torch.arange(first, first + n, device=batch["input_ids"].device)
+            keys = Draws.of(self.args.seed, self.state.global_step, rows).keys
         # other numbers than the collator has used
         return self.training_objective.prepare(self.plm, batch, Draws(keys, after=100))
-
-    def run_loss(
-        self, model, loss: Callable[[SharedPLM, dict], ObjectiveOutput], batch: dict, totals: dict | None = None
-    ) -> ObjectiveOutput:
-        """A loss of one slice, forward, with its means made its share in those of the whole step."""
-        output = model(loss, batch)
-        if totals is not None:
-            output = share_of_step(output, sizes_of(self.training_objective, batch), totals)
-        self._parts_of_step |= {name: part.detach() for name, part in output.parts.items()}
-        return output
-
-    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
-        output = self.run_loss(model, self.training_objective, inputs, num_items_in_batch)
-        # DistributedDataParallel averages gradients over processes, whereas the slices' losses are to be summed
-        loss = output.loss * self.args.world_size
-        return (loss, output) if return_outputs else loss
 
     def training_step(self, model, inputs, num_items_in_batch=None):
         if self._captured is None and self._captures:
             self._captured = CapturedStep(partial(self._step, model), model)
         step = self._captured or partial(self._step, model, totals=num_items_in_batch)
         loss, parts = step(self._prepare_inputs(inputs))
-        for name, part in parts.items():  # added up on their device; they are fetched only when logged
+        for name, part in parts.items():  # summed on the device, and fetched only when logged
             self._parts[name] = self._parts.get(name, 0) + part
         return loss
 
-    def _step(self, model, inputs: dict, totals: dict | None = None) -> tuple[Tensor, dict[str, Tensor]]:
-        """All passes of one slice: its loss, and the parts of that."""
+    def _step(
+        self,
+        model,
+        inputs: dict,
+        totals: dict | None = None,
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """All passes over one slice: its loss, and the parts of that loss."""
         self._parts_of_step: dict[str, Tensor] = {}
-        if self.update is None:
-            # compute_loss divides by the sizes of the whole step: the stock step must not divide once more
-            self.current_gradient_accumulation_steps = 1
-            return super().training_step(model, inputs, totals), self._parts_of_step
-        model.train()
-        return self.update.step(self, model, inputs, totals), self._parts_of_step
+        if self.update is not None:
+            model.train()
+            loss = self.update.step(self, model, inputs, totals)
+            return loss, self._parts_of_step
+        # compute_loss divides by the sizes of the whole step; the stock step must not divide again
+        self.current_gradient_accumulation_steps = 1
+        loss = super().training_step(model, inputs, totals)
+        return loss, self._parts_of_step
 
-    def _run_epoch(self, epoch, **kwargs):
-        self._begin(epoch)
-        # a training cut off after its last step has none left; within an epoch the stock loop would take one more
-        if self.state.global_step < self.state.max_steps:
-            super()._run_epoch(epoch=epoch, **kwargs)
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        output = self.run_loss(model, self.training_objective, inputs, num_items_in_batch)
+        # DistributedDataParallel averages gradients over processes, but losses of slices are sums
+        loss = output.loss * self.args.world_size
+        return (loss, output) if return_outputs else loss
 
-    def _begin(self, epoch: int) -> None:
-        seed = self.args.seed if self.args.data_seed is None else self.args.data_seed
-        self._order.manual_seed(seed * 1_000_003 + epoch)
-        if isinstance(self.data_collator, Collator):
-            self.data_collator.epoch.fill_(epoch)
+    def run_loss(
+        self,
+        model,
+        loss: Callable[[SharedPLM, dict], ObjectiveOutput],
+        batch: dict,
+        totals: dict | None = None,
+    ) -> ObjectiveOutput:
+        """The forward pass of a loss on one slice; its means become shares of the step's means."""
+        output = model(loss, batch)
+        if totals is not None:
+            sizes = sizes_of(self.training_objective, batch)
+            output = share_of_step(output, sizes, totals)
+        for name, part in output.parts.items():
+            self._parts_of_step[name] = part.detach()
+        return output
+
+    def log(self, logs, start_time=None):
+        if "loss" in logs:
+            logs.update(self._means_of_parts())
+            self._forget_parts()
+        super().log(logs, start_time)
+
+    def _means_of_parts(self) -> dict[str, float]:
+        """The parts of the losses since the last log, as means over its steps or as shares."""
+        sums = {name: value.double() for name, value in self._parts.items()}
+        if self.args.world_size > 1:
+            sums = self.accelerator.reduce(sums, "sum")
+        means = {}
+        for name, value in sums.items():
+            if name in ("n_changed", "n_correct") and "n_masked" in sums:
+                share = value / sums["n_masked"].clamp(min=1)
+                means[name.replace("n_", "share_")] = share.item()
+            else:
+                means[name] = value.item() / self._steps_in_parts
+        return means
+
+    def _forget_parts(self) -> None:
+        self._parts: dict[str, Tensor] = {}
+        self._steps_in_parts = 0
 
     # --- evaluation ---
 
     def evaluate(self, eval_dataset=None, ignore_keys=None, metric_key_prefix="eval"):
-        check_set("the evaluation set", eval_dataset, self.plm, self.training_objective, self.plm.config.id2label)
+        self._check_set("the evaluation set", eval_dataset)
         return super().evaluate(eval_dataset, ignore_keys, metric_key_prefix)
 
     def predict(self, test_dataset, ignore_keys=None, metric_key_prefix="test"):
-        check_set("the test set", test_dataset, self.plm, self.training_objective, self.plm.config.id2label)
+        self._check_set("the test set", test_dataset)
         return super().predict(test_dataset, ignore_keys, metric_key_prefix)
 
+    def _check_set(self, name: str, dataset) -> None:
+        check_set(name, dataset, self.plm, self.training_objective, self.plm.config.id2label)
+
+    def _get_eval_sampler(self, eval_dataset):
+        # The stock sampler also groups by length, and then returns predictions in an order that
+        # the caller cannot know.
+        return SequentialSampler(eval_dataset) if self.args.world_size <= 1 else None
+
+    @torch.no_grad()
     def prediction_step(self, model, inputs, prediction_loss_only, ignore_keys=None):
-        inputs, objective = self._prepare_inputs(inputs), self.training_objective
-        with torch.no_grad():
-            if not objective.classifies:
-                # the same draws for the same batch in every evaluation, and others for the next batch
-                seed = self.args.seed + int(inputs["input_ids"].sum())
-                with forked_random_state(self.plm.device, seed):
-                    batch = objective.prepare(self.plm, inputs, torch.Generator().manual_seed(seed))
-                    return model(objective, batch).loss, None, None
-            if "labels" not in inputs:  # through the model, which brings the autocast
-                return None, model(SharedPLM.classify, inputs).float(), None
-            output = model(FineTuning(), inputs)
+        inputs = self._prepare_inputs(inputs)
+        if not self.training_objective.classifies:
+            return self._masked_lm_loss(model, inputs), None, None
+        if "labels" not in inputs:  # through the model, which brings the autocast
+            return None, model(SharedPLM.classify, inputs).float(), None
+        output = model(FineTuning(), inputs)
         if prediction_loss_only:
             return output.loss, None, None
         return output.loss, output.logits.float(), inputs["labels"]
 
-    # --- optimisers, order of the data, checkpoints ---
+    def _masked_lm_loss(self, model, inputs: dict) -> Tensor:
+        """The loss of an objective without a classifier; every evaluation draws the same masks."""
+        objective = self.training_objective
+        # the content of a batch decides its masks
+        seed = self.args.seed + int(inputs["input_ids"].sum())
+        with forked_random_state(self.plm.device, seed):
+            generator = torch.Generator().manual_seed(seed)
+            batch = objective.prepare(self.plm, inputs, generator)
+            return model(objective, batch).loss
+
+    # --- rates ---
 
     def create_optimizer(self, model=None):
-        """AdamW, or what was asked for, with a rate for the trunk, for the masked-LM head and for the classifier head.
+        """AdamW, or what was asked for, with one rate each for the trunk and the two heads.
 
         An `lr` in `optimizer_cls_and_kwargs` stands for `learning_rate`.
         """
         objective = self.training_objective.to(self.plm.device)
-        # a part of the model, so that optimiser, gradients and processes take its parameters in
-        self.plm.objective = objective if any(True for _ in objective.parameters()) else None
+        # as a part of the model, its parameters reach the optimiser, clipping and all processes
+        has_parameters = any(True for _ in objective.parameters())
+        self.plm.objective = objective if has_parameters else None
         if self.optimizer is None:
-            chosen = self.optimizer_cls_and_kwargs or self.get_optimizer_cls_and_kwargs(self.args, self.plm)
-            optimizer_class, options = chosen
-            groups = partial(self._parameter_groups, options.get("lr", self.args.learning_rate))
-            self.optimizer = optimizer_class(groups(), **options)
-            if self.args.update == "alternating":
-                self.update = AlternatingUpdate(optimizer_class(groups(), **options))
+            self._make_optimizers()
         _check_optimizer(self.optimizer, objective)
         return self.optimizer
 
+    def _make_optimizers(self) -> None:
+        """The trainer's optimiser, and the second one of the alternating update."""
+        chosen = self.optimizer_cls_and_kwargs
+        if not chosen:
+            chosen = self.get_optimizer_cls_and_kwargs(self.args, self.plm)
+        optimizer_class, options = chosen
+        learning_rate = options.get("lr", self.args.learning_rate)
+        self.optimizer = optimizer_class(self._parameter_groups(learning_rate), **options)
+        if self.args.update == "alternating":
+            second = optimizer_class(self._parameter_groups(learning_rate), **options)
+            self.update = AlternatingUpdate(second)
+
     def _parameter_groups(self, learning_rate: float) -> list[dict]:
-        plm, args, objective = self.plm, self.args, self.training_objective
-        own = args.classifier_learning_rate if objective.learning_rate is None else objective.learning_rate
-        rates = dict.fromkeys(plm.parameters(), args.mlm_head_learning_rate)
-        rates |= dict.fromkeys(plm.classifier.parameters(), args.classifier_learning_rate)
-        rates |= dict.fromkeys(objective.parameters(), own)
-        rates |= dict.fromkeys(plm.trunk_parameters())
-        decayed = set(self.get_decay_parameter_names(plm))
-        groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+        """The parameters of model and objective, grouped by learning rate and weight decay."""
+        plm, args = self.plm, self.args
+        trunk = set(plm.trunk_parameters())
+        rates = {
+            "mlm": args.mlm_head_learning_rate,
+            "classifier": args.classifier_learning_rate,
+            "objective": self.training_objective.learning_rate,
+        }
+        if rates["objective"] is None:
+            rates["objective"] = rates["classifier"]
+
+        def rate_of(name: str, parameter: nn.Parameter) -> float:
+            part_of_model = name.partition(".")[0]
+            rate = None if parameter in trunk else rates[part_of_model]
+            return learning_rate if rate is None else rate  # a rate of 0 freezes
+
+        with_decay = set(self.get_decay_parameter_names(plm))
+        groups: dict[tuple[float, float], dict] = {}
         for name, parameter in plm.named_parameters():
-            rate = learning_rate if rates[parameter] is None else rates[parameter]  # 0 freezes
-            groups.setdefault((rate, args.weight_decay if name in decayed else 0.0), []).append(parameter)
-        return [{"params": params, "lr": rate, "weight_decay": decay} for (rate, decay), params in groups.items()]
+            rate = rate_of(name, parameter)
+            decay = args.weight_decay if name in with_decay else 0.0
+            new_group = {"params": [], "lr": rate, "weight_decay": decay}
+            group = groups.setdefault((rate, decay), new_group)
+            group["params"].append(parameter)
+        return list(groups.values())
 
-    def _get_train_sampler(self, train_dataset=None):
-        if self.args.train_sampling_strategy != "group_by_length":
-            return super()._get_train_sampler(train_dataset)
-        lengths = [len(ids) for ids in self.train_dataset.with_format(None)["input_ids"]]  # a format may hide columns
-        batch = self.args.train_batch_size * self.args.gradient_accumulation_steps * self.args.world_size
-        return LengthGroupedSampler(batch, lengths=lengths, generator=self._order)
-
-    def _get_eval_sampler(self, eval_dataset):
-        # the stock one also groups by length, and then returns predictions in an order the caller cannot know
-        return SequentialSampler(eval_dataset) if self.args.world_size <= 1 else None
+    # --- checkpoints ---
 
     def _save(self, output_dir=None, state_dict=None):
-        # not the stock way, which would pickle the arguments and trip over tied tensors
+        # not the stock way, which would pickle the arguments and fail on tied tensors
         if not self.args.should_save:  # every process comes here
             return
         folder = Path(output_dir or self.args.output_dir)
@@ -303,18 +448,21 @@ class ObjectiveTrainer(Trainer):
         save_objective(self.training_objective, folder)
 
     def _load_from_checkpoint(self, resume_from_checkpoint, model=None):
-        plm, own = self.plm, Path(resume_from_checkpoint, OBJECTIVE_FILE)
-        state = SharedPLM.from_pretrained(resume_from_checkpoint).state_dict()
-        attached, plm.objective = plm.objective, None  # it has a file of its own
-        plm.load_state_dict(state)
+        plm = self.plm
+        saved = SharedPLM.from_pretrained(resume_from_checkpoint).state_dict()
+        attached = plm.objective
+        plm.objective = None  # it has a file of its own
+        plm.load_state_dict(saved)
         plm.objective = attached
-        self.training_objective.load_state_dict(load_file(own) if own.exists() else {})
+        file = Path(resume_from_checkpoint, OBJECTIVE_FILE)
+        self.training_objective.load_state_dict(load_file(file) if file.exists() else {})
 
     def _load_best_model(self):
         try:
             self._load_from_checkpoint(self.state.best_model_checkpoint)
         except UserError as error:  # after a whole training nothing may cost the model
-            warnings.warn(f"the model is that of the last step, not the best one: {error}", stacklevel=2)
+            message = f"the model is that of the last step, not the best one: {error}"
+            warnings.warn(message, stacklevel=2)
 
     def _save_optimizer_and_scheduler(self, output_dir):
         super()._save_optimizer_and_scheduler(output_dir)
@@ -322,60 +470,53 @@ class ObjectiveTrainer(Trainer):
             torch.save(self.update.state_dict(), Path(output_dir, UPDATE_FILE))
 
     def _load_optimizer_and_scheduler(self, checkpoint):
-        sharded = self.is_deepspeed_enabled or self.is_fsdp_enabled  # they have files of their own
+        sharded = self.is_deepspeed_enabled or self.is_fsdp_enabled  # with files of their own
         if checkpoint is not None and not sharded:
-            _check_whole(Path(checkpoint))  # else the stock method begins anew, and says nothing
+            _check_whole(Path(checkpoint))  # the stock method would silently start anew
         super()._load_optimizer_and_scheduler(checkpoint)
         if self.update is not None and checkpoint is not None:
-            file, device = Path(checkpoint, UPDATE_FILE), self.args.device
-            self.update.load_state_dict(torch.load(file, map_location=device, weights_only=True))
-
-    # --- log ---
-
-    def log(self, logs, start_time=None):
-        if "loss" in logs:
-            sums = {name: value.double() for name, value in self._parts.items()}
-            if self.args.world_size > 1:
-                sums = self.accelerator.reduce(sums, "sum")
-            for name, value in sums.items():
-                if name in ("n_changed", "n_correct") and "n_masked" in sums:
-                    logs[name.replace("n_", "share_")] = (value / sums["n_masked"].clamp(min=1)).item()
-                else:
-                    logs[name] = value.item() / self._steps_in_parts
-            self._forget_parts()
-        super().log(logs, start_time)
-
-    def _forget_parts(self) -> None:
-        self._parts: dict[str, Tensor] = {}
-        self._steps_in_parts = 0
+            file = Path(checkpoint, UPDATE_FILE)
+            state = torch.load(file, map_location=self.args.device, weights_only=True)
+            self.update.load_state_dict(state)
 
 
 # --- the loss of a step, however it is cut ---
 
 
 def sizes_of(objective: Objective, batch: dict) -> dict[str, Tensor | int]:
-    """What the means among an objective's parts are over; those without an entry of their own, over "examples"."""
+    """What the means among an objective's parts are over; "examples" for those it does not name."""
     return {"examples": len(batch["input_ids"])} | objective.sizes(batch)
 
 
 def totals_of(sizes: list[dict[str, Tensor | int]], device: torch.device) -> dict[str, Tensor]:
     """The sizes of a whole step, from those of its slices."""
-    return {name: torch.as_tensor(sum(of_slice[name] for of_slice in sizes), device=device) for name in sizes[0]}
+    totals = {}
+    for name in sizes[0]:
+        total = sum(sizes_of_slice[name] for sizes_of_slice in sizes)
+        totals[name] = torch.as_tensor(total, device=device)
+    return totals
 
 
-def share_of_step(output: ObjectiveOutput, sizes: dict, totals: dict[str, Tensor]) -> ObjectiveOutput:
-    """A slice's output whose means are weighed so that the slices add up to the step's; counts are left as they are."""
+def share_of_step(
+    output: ObjectiveOutput,
+    sizes: dict,
+    totals: dict[str, Tensor],
+) -> ObjectiveOutput:
+    """A slice's output with its means weighted so that the slices add up to the step's means.
+
+    Counts (`n_...`) stay as they are.
+    """
     smallest = torch.finfo(torch.float32).tiny  # where nothing is masked the part is 0
     shares = {name: size / totals[name].clamp(min=smallest) for name, size in sizes.items()}
-    parts = {
-        name: part if name.startswith("n_") else part * shares.get(name, shares["examples"])
-        for name, part in output.parts.items()
-    }
+    parts = {}
+    for name, part in output.parts.items():
+        is_count = name.startswith("n_")
+        parts[name] = part if is_count else part * shares.get(name, shares["examples"])
     return replace(output, parts=parts)
 
 
 class _Numbered(torch.utils.data.Dataset):
-    """A training set whose examples bring their number, `example`: by it masks are drawn."""
+    """A training set whose examples carry their number, `example`, on which their masks depend."""
 
     def __init__(self, dataset):
         self.dataset = dataset
@@ -392,111 +533,172 @@ class _Numbered(torch.utils.data.Dataset):
 
 
 def save_objective(objective: Objective, folder: Path) -> None:
-    """The parameters of an objective that has some (a gate, a bias network), in a folder with a saved model."""
-    if state := objective.state_dict():
-        save_file({name: tensor.contiguous() for name, tensor in state.items()}, folder / OBJECTIVE_FILE)
+    """Save the parameters of an objective that has some (a gate, a bias network) beside a model."""
+    state = {name: tensor.contiguous() for name, tensor in objective.state_dict().items()}
+    if state:
+        save_file(state, folder / OBJECTIVE_FILE)
 
 
 # --- what a trainer refuses, before it starts ---
 
 
 def _check_arguments(objective: Objective, args: ObjectiveArguments, others: dict) -> None:
-    """`others` is what else the constructor was given, by name."""
+    """`others` holds the remaining arguments of the constructor, by name."""
     if args.should_save:
         make_writable(Path(args.output_dir))
-    alternating, optimizer = args.update == "alternating", (others.get("optimizers") or (None,))[0]
-    for name, value, instead in (
+    optimizer, *_ = others.get("optimizers") or (None,)
+    two_optimizers = args.update == "alternating" and optimizer is not None
+    metrics_without_classes = not objective.classifies and others.get("compute_metrics")
+    refused = (
         ("label_smoothing_factor", args.label_smoothing_factor, "FineTuning(label_smoothing=...)"),
         ("neftune_noise_alpha", args.neftune_noise_alpha, "no value"),
         ("compute_loss_func", others.get("compute_loss_func"), "an Objective of your own"),
-        ("optimizers, with update alternating,", alternating and optimizer is not None, "optimizer_cls_and_kwargs"),
-        ("compute_metrics", not objective.classifies and others.get("compute_metrics"), "nothing, and read eval_loss"),
-    ):
+        ("optimizers, with update alternating,", two_optimizers, "optimizer_cls_and_kwargs"),
+        ("compute_metrics", metrics_without_classes, "nothing, and read eval_loss"),
+    )
+    for name, value, instead in refused:
         if value:
-            raise UserError(f"{name} does not work with {type(objective).__name__}; give {instead}.")
+            kind = type(objective).__name__
+            raise UserError(f"{name} does not work with {kind}; give {instead}.")
 
 
 def _check_optimizer(optimizer: torch.optim.Optimizer, objective: Objective) -> None:
-    """One that the user made may lack the parameters of the objective, which then would not train."""
+    """A user's optimiser may lack the parameters of the objective, which then would not train."""
     held = {parameter for group in optimizer.param_groups for parameter in group["params"]}
-    if lacking := [name for name, p in objective.named_parameters() if p.requires_grad and p not in held]:
+    trained = {name: p for name, p in objective.named_parameters() if p.requires_grad}
+    lacking = [name for name, parameter in trained.items() if parameter not in held]
+    if lacking:
         raise UserError(
-            f"the optimizer has no group with {', '.join(lacking)} of {type(objective).__name__}, which are made "
-            "with the trainer; leave `optimizers` out, or give `optimizer_cls_and_kwargs` instead."
+            f"the optimizer has no group with {', '.join(lacking)} of {type(objective).__name__}, "
+            "which are made with the trainer; leave `optimizers` out, or give "
+            "`optimizer_cls_and_kwargs` instead."
         )
 
 
 def _check_whole(checkpoint: Path) -> None:
-    if lacking := [name for name in (OPTIMIZER_NAME, SCHEDULER_NAME) if not (checkpoint / name).is_file()]:
+    files = (OPTIMIZER_NAME, SCHEDULER_NAME)
+    lacking = [name for name in files if not (checkpoint / name).is_file()]
+    if lacking:
         raise UserError(
-            f"{checkpoint} has no {', '.join(lacking)}: it is torn, or holds a model alone. Resume from an earlier "
-            "checkpoint (move this one away), or train in a new folder."
+            f"{checkpoint} has no {', '.join(lacking)}: it is torn, or holds a model alone. Resume "
+            "from an earlier checkpoint (move this one away), or train in a new folder."
         )
 
 
 def check_set(
-    name: str, dataset, plm: SharedPLM, objective: Objective, id2label: dict[int, str], training: bool = False
+    name: str,
+    dataset,
+    plm: SharedPLM,
+    objective: Objective,
+    id2label: dict[int, str],
+    training: bool = False,
 ) -> None:
-    """One set, which messages call `name`, or several by name, for a model whose labels have these names."""
+    """Raise `UserError` if a set, or one of several by name, does not fit model and objective.
+
+    Args:
+        name: what messages call the set.
+        dataset: a Dataset, or a dictionary of them; None and texts (the name of a set that was
+            checked at the start) pass.
+        plm: the model.
+        objective: what is minimised.
+        id2label: the names that the model's labels have or will have.
+        training: the set is to be trained on, not only classified.
+    """
     if isinstance(dataset, dict):
         for key, part in dataset.items():
             check_set(f"{name} {key!r}", part, plm, objective, id2label)
-    if dataset is None or isinstance(dataset, str | dict):  # a text names one that was checked at the start
+        return
+    if dataset is None or isinstance(dataset, str):
         return
     if not (hasattr(dataset, "column_names") and hasattr(dataset, "__len__")):
         raise UserError(
-            f"{name} is a {type(dataset).__name__}; expected a Dataset, as mtlib.tokenise makes one. Streams and torch "
-            "datasets are not read; Dataset.from_list(list(rows)) makes a Dataset of their rows."
+            f"{name} is a {type(dataset).__name__}; expected a Dataset, as mtlib.tokenise makes "
+            "one. Streams and torch datasets are not read; Dataset.from_list(list(rows)) makes a "
+            "Dataset of their rows."
         )
-    columns = {*dataset.column_names}
-    labels = label_column(columns) if objective.classifies else None
-    needed = {"input_ids"}
-    if training or not objective.classifies:  # a classifier is evaluated on the texts as they stand
-        needed |= objective.columns.keys() | ({labels or "labels"} if objective.classifies else set())
-    if missing := sorted(needed - columns):
-        raise UserError(
-            f"{name} has no column {', '.join(missing)}, which {type(objective).__name__} needs; it has "
-            f"{', '.join(dataset.column_names)}. mtlib.tokenise makes tokens and labels, "
-            f"MaskTuning(classification=...) brings {ORIGINAL}, and preparers add all else."
-        )
+    label_name = label_column(dataset.column_names) if objective.classifies else None
+    _check_columns(name, dataset, objective, label_name, training)
     if not isinstance(dataset, Dataset):
-        return  # another thing with columns, such as batches that are made on the fly, is not looked into
+        return  # batches that are made on the fly also have columns, but cannot be looked into
     plm.check_inputs(dataset.with_format(None)["input_ids"], name)  # a format may hide columns
-    if labels:
+    if label_name:
         check_labels(name, dataset, plm.config.num_labels)
         _check_label_names(name, dataset, id2label)
 
 
-def _check_label_names(name: str, dataset: Dataset, id2label: dict[int, str]) -> None:
-    """Where a set names its labels and the model too, one name must have one number: else answers count as wrong."""
-    ids = {label: number for number, label in enumerate(_label_names(dataset))}
-    turned = any(ids.get(label, number) != number for number, label in id2label.items())
-    if turned or (len(ids) < len(id2label) and ids.keys() - {*id2label.values()}):
+def _check_columns(
+    name: str,
+    dataset,
+    objective: Objective,
+    label_name: str | None,
+    training: bool,
+) -> None:
+    needed = {"input_ids"}
+    if training or not objective.classifies:  # a classifier is evaluated on the plain texts
+        needed |= objective.columns.keys()
+    if training and objective.classifies:
+        needed.add(label_name or "labels")
+    missing = sorted(needed - {*dataset.column_names})
+    if missing:
         raise UserError(
-            f"{name} numbers its labels {', '.join(ids)}, the model {', '.join(id2label.values())} (as the training "
-            "set, where it came without names). Number the labels of all sets by the model's, give these by "
-            "SharedPLM.from_pretrained(id2label=...), or call `trainer.predict` without labels and fold the answers."
+            f"{name} has no column {', '.join(missing)}, which {type(objective).__name__} needs; "
+            f"it has {', '.join(dataset.column_names)}. mtlib.tokenise makes tokens and labels, "
+            f"MaskTuning(classification=...) brings {ORIGINAL}, and preparers add all else."
         )
 
 
+def _check_label_names(name: str, dataset: Dataset, id2label: dict[int, str]) -> None:
+    """If both a set and the model name their labels, a name must have the same number in both.
+
+    Otherwise correct predictions would count as wrong.
+    """
+    ids = {label: number for number, label in enumerate(_label_names(dataset))}
+    reordered = any(ids.get(label, number) != number for number, label in id2label.items())
+    unknown = ids.keys() - {*id2label.values()}
+    if reordered or (len(ids) < len(id2label) and unknown):
+        raise UserError(
+            f"{name} numbers its labels {', '.join(ids)}, the model "
+            f"{', '.join(id2label.values())} (as the training set, where it came without names). "
+            "Number the labels of all sets by the model's, give these by "
+            "SharedPLM.from_pretrained(id2label=...), or call `trainer.predict` without labels and "
+            "fold the answers."
+        )
+
+
+# --- what a trainer takes from the training set ---
+
+
 def _with_columns(train, plm: SharedPLM, objective: Objective, seed: int):
-    """A training set with what the objective's masking policy reads."""
+    """A training set with the columns that the objective's masking policy reads."""
     masking = objective.masking
-    if masking is not None and isinstance(train, Dataset) and masking.columns.keys() - {*train.column_names}:
-        for prepare in masking.preparers():
-            train = prepare(plm, train, seed).examples
+    if masking is None or not isinstance(train, Dataset):
+        return train
+    if masking.columns.keys() <= {*train.column_names}:
+        return train
+    for prepare in masking.preparers():
+        train = prepare(plm, train, seed).examples
     return train
 
 
+def _note_trained_length(plm: SharedPLM, train) -> None:
+    """Note the length of the longest training text, up to which `predict` will read."""
+    if isinstance(train, Dataset):
+        lengths = map(len, train.with_format(None)["input_ids"])
+        plm.config.trained_length = max(lengths, default=0)
+
+
 def _names_of_labels(plm: SharedPLM, training_set) -> dict[int, str]:
-    """The model's `id2label`, or the training set's where that names all labels and the model none."""
+    """The model's `id2label`; or the training set's, if it names all labels and the model none."""
+    id2label = plm.config.id2label
     names = _label_names(training_set)
-    nameless = all(name == f"LABEL_{number}" for number, name in plm.config.id2label.items())  # transformers' own
-    return dict(enumerate(names)) if nameless and len(names) == plm.config.num_labels else plm.config.id2label
+    nameless = all(name == f"LABEL_{number}" for number, name in id2label.items())
+    if nameless and len(names) == plm.config.num_labels:
+        return dict(enumerate(names))
+    return id2label
 
 
 def _label_names(dataset) -> list[str]:
-    """Of a `ClassLabel` column of labels; none where it is another one."""
+    """The names in a `ClassLabel` column of labels; none if the column is of another kind."""
     features = getattr(dataset, "features", None) or {}
     column = features.get(label_column(features))
     return list(column.names) if isinstance(column, ClassLabel) else []

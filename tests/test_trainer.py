@@ -170,7 +170,7 @@ def test_two_epochs_have_different_orders_of_like_lengths(tmp_path):
     sampler = trainer._get_train_sampler()
     orders = []
     for epoch in (0, 0, 1):
-        trainer._begin(epoch)
+        trainer._begin_epoch(epoch)
         orders.append(list(sampler))
     first, again, second = orders
     assert again == first != second and sorted(first) == list(range(400))
@@ -185,7 +185,7 @@ def test_two_epochs_have_different_orders_of_like_lengths(tmp_path):
 def test_the_seed_decides_the_order_of_the_data(tmp_path, name):
     def order(seed: int) -> list[int]:
         trainer = ObjectiveTrainer(make_plm(), FineTuning(), arguments(tmp_path, **{name: seed}), data)
-        trainer._begin(0)
+        trainer._begin_epoch(0)
         return list(trainer._get_train_sampler())
 
     data = examples(64)
@@ -209,7 +209,7 @@ def test_an_epoch_that_a_callback_stops_is_followed_by_the_next(tmp_path):
     trainer.train()
     expected = []
     for epoch in range(3):
-        trainer._begin(epoch)
+        trainer._begin_epoch(epoch)
         order = list(trainer._get_train_sampler())
         expected += [Collator(trainer.plm.tokenizer)([data[i] for i in order[b : b + 8]]) for b in (0, 8)]
     assert batches == [batch["input_ids"].tolist() for batch in expected]

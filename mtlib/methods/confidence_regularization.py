@@ -1,4 +1,4 @@
-"""Confidence regularization: a student of a teacher whose confidence is cut where a bias model is right."""
+"""Confidence regularization: a student of a teacher that is unsure where a bias is right."""
 
 from dataclasses import dataclass
 
@@ -17,11 +17,19 @@ from mtlib.preparing import Prepared, Preparer, require_columns, with_column
 
 
 def confidence_regularization_loss(
-    logits: Tensor, teacher_probabilities: Tensor, bias_log_probabilities: Tensor, labels: Tensor
+    logits: Tensor,
+    teacher_probabilities: Tensor,
+    bias_log_probabilities: Tensor,
+    labels: Tensor,
 ) -> Tensor:
-    """L = -mean of sum_j s_j log p_j, where s_j is proportional to t_j^(1 - b_y) (Utama et al. 2020).
+    """L = -mean of sum_j s_j log p_j, where s_j is proportional to t_j^(1 - b_y).
 
-    At b_y = 0 this is plain distillation, at b_y = 1 the target is uniform. The gold label enters through b_y alone.
+    At b_y = 0 this is plain distillation; at b_y = 1 the target is uniform. The gold label enters
+    only through b_y (Utama et al. 2020).
+
+        teacher = torch.tensor([[0.9, 0.1]])
+        bias = torch.tensor([[0.5, 0.5]]).log()
+        confidence_regularization_loss(torch.zeros(1, 2), teacher, bias, torch.tensor([0]))  # log 2
 
     Args:
         logits: of the student, `(batch, classes)`.
@@ -32,7 +40,8 @@ def confidence_regularization_loss(
     Returns:
         Scalar, nats, float32.
     """
-    softened = teacher_probabilities ** unexplained(bias_log_probabilities, labels)[:, None]  # (batch, classes)
+    exponents = unexplained(bias_log_probabilities, labels)[:, None]  # (batch, 1)
+    softened = teacher_probabilities**exponents  # (batch, classes)
     soft_labels = softened / softened.sum(-1, keepdim=True)
     return -(soft_labels * logits.float().log_softmax(-1)).sum(-1).mean()
 
@@ -47,24 +56,32 @@ class ConfidenceRegularization(ReadsBias):
 
 @dataclass(frozen=True)
 class AddTeacher(Preparer):
-    """Puts `teacher_probabilities` beside each example: the answers of the model that the stage before left.
+    """Adds `teacher_probabilities`, the predictions of the previous stage's model.
 
-    The teacher is asked about the very examples that it was trained on, as in the released code, so after a few epochs
-    its answers can be nearly certain. Counts, for the record, how often it is right on them.
+    The teacher predicts the very examples that it was trained on, as in the released code, so after
+    a few epochs its predictions can be nearly certain. The record gets its accuracy on them.
     """
 
     asks_previous = True
 
     @torch.no_grad()
-    def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0, batch_size: int = 64) -> Prepared:
+    def __call__(
+        self,
+        plm: SharedPLM,
+        examples: Dataset,
+        seed: int = 0,
+        batch_size: int = 64,
+    ) -> Prepared:
         require_columns(examples, self, "labels")
+        collate = Collator(plm.tokenizer)
         probabilities = torch.empty(len(examples), plm.config.num_labels)
         with evaluating(plm):
-            for rows, batch in batches_by_length(examples, Collator(plm.tokenizer), plm.device, batch_size):
+            batches = batches_by_length(examples, collate, plm.device, batch_size)
+            for rows, batch in batches:
                 probabilities[rows] = plm.classify(batch).float().softmax(-1).cpu()
-        right = probabilities.argmax(-1) == torch.tensor(examples["labels"][:])
+        correct = probabilities.argmax(-1) == torch.tensor(examples["labels"][:])
         examples = with_column(examples, "teacher_probabilities", probabilities.tolist())
-        return Prepared(examples, {"teacher_accuracy": round(right.float().mean().item(), 4)})
+        return Prepared(examples, {"teacher_accuracy": round(correct.float().mean().item(), 4)})
 
 
 def confidence_regularization(settings: BiasSettings, rates: LearningRates, tokenizer) -> tuple[Stage, ...]:

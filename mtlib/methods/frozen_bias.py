@@ -1,4 +1,4 @@
-"""Methods with a frozen bias model (Clark et al. 2019): Learned-Mixin+H, Bias Product and Reweight."""
+"""Learned-Mixin+H, Bias Product and Reweight: a frozen bias model (Clark et al. 2019)."""
 
 from collections.abc import Callable
 
@@ -22,12 +22,19 @@ class BiasProduct(ReadsBias):
 
 
 def learned_mixin_losses(
-    logits: Tensor, bias_log_probabilities: Tensor, labels: Tensor, gate: Tensor
+    logits: Tensor,
+    bias_log_probabilities: Tensor,
+    labels: Tensor,
+    gate: Tensor,
 ) -> dict[str, Tensor]:
-    """The two terms of L = CE(log p + g log b, y) + w H(softmax(g log b)), batch means (Clark et al. 2019).
+    """The two terms of L = CE(log p + g log b, y) + w H(softmax(g log b)), as batch means.
 
-    The entropy is added: it rewards a peaked scaled bias, so that the gate cannot go to 0 and switch the ensemble off.
-    At g = 1 the first term is that of `BiasProduct`.
+    The entropy rewards a peaked scaled bias, so that the gate cannot go to 0 and switch the
+    ensemble off. At g = 1 the first term is that of `BiasProduct` (Clark et al. 2019).
+
+        bias = torch.tensor([[0.5, 0.5]]).log()
+        losses = learned_mixin_losses(torch.zeros(1, 2), bias, torch.tensor([0]), torch.ones(1))
+        losses["ft_loss"], losses["entropy"]  # log 2, log 2
 
     Args:
         logits, bias_log_probabilities: `(batch, classes)`.
@@ -46,10 +53,11 @@ def learned_mixin_losses(
 
 
 class LearnedMixin(ReadsBias):
-    """Learned-Mixin+H: g = softplus(w·h + c) of the state h that the classifier reads, trained along.
+    """Learned-Mixin+H: the gate g = softplus(w·h + c) of the state h that the classifier reads.
 
-    Logs the mean `gate`; the share of examples whose label the bias model gets wrong, `misled`; and `gate_misled`, the
-    mean of gate * (1 if misled else 0), so that `gate_misled / misled` is the mean gate of these examples.
+    It is trained along with the model. The log has the mean `gate`; `misled`, the share of examples
+    whose label the bias model gets wrong; and `gate_misled`, the mean of gate * (1 if misled else
+    0), so that `gate_misled / misled` is the mean gate of these examples.
 
     Args:
         entropy_weight: w, 0.03 for MNLI; Utama et al. reran QQP with 0.01.
@@ -69,17 +77,25 @@ class LearnedMixin(ReadsBias):
         require_built(self, self.gate)
         logits, state, _ = classify_with_states(plm, batch)  # (batch, classes), (batch, hidden)
         gate = softplus(self.gate(state).float()).squeeze(1)  # (batch,)
-        bias, labels = batch["bias_log_probabilities"], batch["labels"]
+        bias = batch["bias_log_probabilities"]  # (batch, classes)
+        labels = batch["labels"]
         misled = (bias.argmax(-1) != labels).float()  # (batch,)
-        gates = {"gate": gate.detach(), "misled": misled, "gate_misled": gate.detach() * misled}
-        parts = learned_mixin_losses(logits, bias, labels, gate) | {name: each.mean() for name, each in gates.items()}
+        parts = learned_mixin_losses(logits, bias, labels, gate)
+        parts["gate"] = gate.detach().mean()
+        parts["misled"] = misled.mean()
+        parts["gate_misled"] = (gate.detach() * misled).mean()
         return ObjectiveOutput(parts, {"ft_loss": 1.0, "entropy": self.entropy_weight}, logits)
 
 
 def reweight_loss(logits: Tensor, bias_log_probabilities: Tensor, labels: Tensor) -> Tensor:
-    """L = sum of (1 - b_y) CE(p, y) / sum of (1 - b_y): examples count the less, the better the bias explains them.
+    """L = sum of (1 - b_y) CE(p, y) / sum of (1 - b_y), in nats, float32.
 
-    Arguments as for `learned_mixin_losses`; in nats, float32.
+    The better the bias explains an example, the less it counts (Clark et al. 2019). Arguments as
+    for `learned_mixin_losses`.
+
+        bias = torch.tensor([[0.5, 0.5], [0.9, 0.1]]).log()
+        labels = torch.tensor([0, 0])
+        reweight_loss(torch.zeros(2, 2), bias, labels)  # log 2, with weights 0.5 and 0.1
     """
     weights = unexplained(bias_log_probabilities, labels)  # (batch,)
     losses = cross_entropy(logits.float(), labels, reduction="none")  # (batch,)

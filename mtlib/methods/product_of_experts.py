@@ -1,4 +1,4 @@
-"""Product of experts: the model learns what a bias-only network, trained along with it, cannot explain."""
+"""Product of experts: the model learns what a bias network, trained along, cannot explain."""
 
 import torch
 from datasets import Dataset
@@ -13,10 +13,15 @@ from mtlib.plm import SharedPLM
 
 
 def product_loss(logits: Tensor, bias_logits: Tensor, labels: Tensor) -> Tensor:
-    """CE(log p + log b, y), batch mean in nats, float32 (Clark et al. 2019, Karimi Mahabadi et al. 2020).
+    """CE(log p + log b, y), batch mean in nats, float32.
 
-    p is the model's distribution, b the bias's. A class that b already gives a high probability leaves p little to
-    learn. (Logits are logarithms of p and of b but for a constant, of which cross-entropy knows nothing.)
+    p is the model's distribution, b the bias's. If b already gives a class a high probability, p
+    has little to learn (Clark et al. 2019, Karimi Mahabadi et al. 2020). Logits equal log p and
+    log b up to a constant, which does not change the cross-entropy.
+
+        logits = torch.zeros(1, 2)
+        bias_logits = torch.tensor([[0.9, 0.1]]).log()
+        product_loss(logits, bias_logits, torch.tensor([0]))  # -log 0.9
 
     Args:
         logits: of the model, `(batch, classes)`.
@@ -26,47 +31,75 @@ def product_loss(logits: Tensor, bias_logits: Tensor, labels: Tensor) -> Tensor:
     return fine_tuning_loss(logits.float() + bias_logits.float(), labels)
 
 
-def debiased_focal_loss(logits: Tensor, bias_logits: Tensor, labels: Tensor, focus: float = 2.0) -> Tensor:
-    """Mean of (1 - b_y)^focus * CE(p, y): the sibling of the product, DFL; at `focus` 0 plain cross-entropy.
+def debiased_focal_loss(
+    logits: Tensor,
+    bias_logits: Tensor,
+    labels: Tensor,
+    focus: float = 2.0,
+) -> Tensor:
+    """DFL, the mean of (1 - b_y)^focus * CE(p, y), in nats, float32.
 
-    The other arguments are those of `product_loss`.
+    At `focus` 0 this is plain cross-entropy (Karimi Mahabadi et al. 2020). The other arguments are
+    those of `product_loss`.
+
+        logits = torch.zeros(1, 2)
+        bias_logits = torch.tensor([[0.5, 0.5]]).log()
+        debiased_focal_loss(logits, bias_logits, torch.tensor([0]))  # 0.5^2 * log 2
     """
     losses = cross_entropy(logits.float(), labels, reduction="none")  # (batch,)
-    # the floor keeps the gradient finite where the bias network is certain and focus lies between 0 and 1
-    return (unexplained(bias_logits.float().log_softmax(-1), labels).clamp(min=1e-6) ** focus * losses).mean()
+    weights = unexplained(bias_logits.float().log_softmax(-1), labels)  # (batch,)
+    # keeps the gradient finite if the bias network is certain and focus is between 0 and 1
+    weights = weights.clamp(min=1e-6)
+    return (weights**focus * losses).mean()
 
 
 class ProductOfExperts(Objective):
-    """L = CE(log p + log b, y) + CE_w(b, y), of the model and a bias network; at test the model stands alone.
+    """L = CE(log p + log b, y) + CE_w(b, y), of the model p and a bias network b.
 
-    The network, three layers with tanh between them, reads `bias_features`, `(batch, n)`, numbers that a preparer put
-    beside each example. So nothing of its own loss reaches the trunk; the product's gradient reaches both, as in the
-    released code. On pairs the features are by default Clark's seven of overlap; those of the paper are
-    `token_overlap`. Where a bias model reads words, the features are its log-probabilities.
+    At test time the model stands alone. The network, three layers with tanh between them, reads
+    `bias_features`, `(batch, n)`, numbers that a preparer put beside each example. So nothing of
+    its own loss reaches the trunk; the product's gradient reaches both, as in the released code. On
+    pairs the features are by default Clark's seven of overlap; those of the paper are
+    `token_overlap`. If a bias model reads words, the features are its log-probabilities.
 
     Args:
-        halve_others: class weights w of the network's own loss, 1 for entailment and 1/2 for the other two labels of
-            NLI, whom the overlap features cannot tell apart. No effect on two labels.
+        halve_others: class weights w of the network's own loss: 1 for entailment and 1/2 for the
+            other two labels of NLI, which the overlap features cannot distinguish. No effect on
+            two labels.
         focus: None for the product; a number for the debiased focal loss instead (2 in the paper).
-        learning_rate: of the network; default the classifier's, as published. At the 1e-4 of a short fine-tuning a
-            network of a dozen parameters learns nothing in 2,000 steps, and the product is then plain fine-tuning.
+        learning_rate: of the network; by default the classifier's, as published. At the 1e-4 of a
+            short fine-tuning, a network of a dozen parameters learns nothing in 2,000 steps, and
+            the product is then plain fine-tuning.
     """
 
     name = "product_of_experts"
     columns = {"bias_features": 0.0}
 
-    def __init__(self, halve_others: bool = False, focus: float | None = None, learning_rate: float | None = None):
+    def __init__(
+        self,
+        halve_others: bool = False,
+        focus: float | None = None,
+        learning_rate: float | None = None,
+    ):
         super().__init__()
-        self.halve_others, self.focus, self.learning_rate = halve_others, focus, learning_rate
+        self.halve_others = halve_others
+        self.focus = focus
+        self.learning_rate = learning_rate
         self.bias_network: nn.Module | None = None
 
     def build(self, plm: SharedPLM, examples: Dataset | None = None) -> None:
-        n, n_labels = len(examples[0]["bias_features"]), plm.config.num_labels
+        n = len(examples[0]["bias_features"])
+        n_labels = plm.config.num_labels
         self.bias_network = nn.Sequential(
-            nn.Linear(n, n), nn.Tanh(), nn.Linear(n, n), nn.Tanh(), nn.Linear(n, n_labels)
+            nn.Linear(n, n),
+            nn.Tanh(),
+            nn.Linear(n, n),
+            nn.Tanh(),
+            nn.Linear(n, n_labels),
         )
-        halves = self.halve_others and n_labels == 3  # GLUE's order: entailment, neutral, contradiction
-        weights = torch.tensor([1.0, 0.5, 0.5] if halves else [1.0] * n_labels)
+        weights = torch.ones(n_labels)
+        if self.halve_others and n_labels == 3:  # entailment, neutral, contradiction
+            weights[1:] = 0.5
         self.register_buffer("class_weights", weights, persistent=False)  # (classes,)
 
     def sizes(self, batch: dict) -> dict[str, Tensor | int]:
@@ -75,16 +108,22 @@ class ProductOfExperts(Objective):
     def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
         require_built(self, self.bias_network)
         logits, labels = plm.classify(batch), batch["labels"]  # (batch, classes), (batch,)
-        bias_logits = self.bias_network(batch["bias_features"].to(self.bias_network[0].weight.dtype))
+        features = batch["bias_features"].to(self.bias_network[0].weight.dtype)  # (batch, n)
+        bias_logits = self.bias_network(features)  # (batch, classes)
         if self.focus is None:
             loss = product_loss(logits, bias_logits, labels)
         else:
             loss = debiased_focal_loss(logits, bias_logits, labels, self.focus)
         bias_loss = cross_entropy(bias_logits.float(), labels, self.class_weights)
-        return ObjectiveOutput({"ft_loss": loss, "bias_loss": bias_loss}, {"ft_loss": 1.0, "bias_loss": 1.0}, logits)
+        parts = {"ft_loss": loss, "bias_loss": bias_loss}
+        return ObjectiveOutput(parts, {"ft_loss": 1.0, "bias_loss": 1.0}, logits)
 
 
-def product_of_experts(settings: ProductOfExpertsSettings, rates: LearningRates, tokenizer) -> tuple[Stage, ...]:
+def product_of_experts(
+    settings: ProductOfExpertsSettings,
+    rates: LearningRates,
+    tokenizer,
+) -> tuple[Stage, ...]:
     bias = settings.add_bias()
     experts = ProductOfExperts(bias.model.entailment, settings.focus, settings.bias_learning_rate)
     return (Stage(experts, rates, (bias,)),)

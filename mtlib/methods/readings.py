@@ -1,7 +1,7 @@
-"""Other readings of what Mask-tuning classifies: both texts, or only refilled texts that pass a second check.
+"""Variants of what Mask-tuning classifies: both texts, or only refilled texts that pass a check.
 
-Each is an objective for `MaskTuning(classification=...)`, which hands it the refilled text as `input_ids` and the
-original one as `original_ids`.
+Each is an objective for `MaskTuning(classification=...)`, which passes the refilled text as
+`input_ids` and the original one as `original_ids`.
 """
 
 from functools import partial
@@ -19,31 +19,41 @@ Rejected = Literal["drop", "original"]
 
 
 class OriginalAndRefilled(Objective):
-    """The mean of the cross-entropies of the original and the refilled text: L_FT = (CE(y | x) + CE(y | x̂)) / 2.
+    """Classifies both texts: L_FT = (CE(y | x) + CE(y | x̂)) / 2, in nats.
 
-    One more forward and backward pass than classifying the refilled text alone.
+    It needs one more forward and backward pass than classifying the refilled text alone.
+
+        objective = MaskTuning(classification=OriginalAndRefilled())
+        output = objective(plm, batch)
+        output.loss.backward()
     """
 
     name = "original_and_refilled"
     columns = {ORIGINAL: 0}
 
     def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
+        original = batch | {"input_ids": batch[ORIGINAL]}
         logits = plm.classify(batch)  # (batch, num_labels), of the refilled text
-        original = plm.classify(batch | {"input_ids": batch[ORIGINAL]})  # (batch, num_labels)
-        losses = [fine_tuning_loss(scores, batch["labels"]) for scores in (logits, original)]
-        return ObjectiveOutput({"ft_loss": (losses[0] + losses[1]) / 2}, {"ft_loss": 1.0}, logits)
+        original_logits = plm.classify(original)  # (batch, num_labels)
+        refilled_loss = fine_tuning_loss(logits, batch["labels"])
+        original_loss = fine_tuning_loss(original_logits, batch["labels"])
+        loss = (refilled_loss + original_loss) / 2
+        return ObjectiveOutput({"ft_loss": loss}, {"ft_loss": 1.0}, logits)
 
 
 class DoubleValidated(Objective):
-    """Cross-entropy of the refilled text, but for examples whose refilling the current classifier does not accept.
+    """Cross-entropy of the refilled text, unless the current classifier rejects the refilling.
 
-    Our reading of the paper's "double-validated" and "only high-quality examples are incorporated". A refilling is
-    rejected where the classifier is confident of an answer to the original text (probability of at least `confidence`)
-    and gives another one to the refilled text. Losses are divided by the number of all examples, rejected ones too.
-    Costs a forward pass over the original texts, and with `rejected="original"` one over the texts that are classified.
+    This is our reading of the paper's "double-validated" and "only high-quality examples are
+    incorporated". A refilling is rejected if the classifier is confident of its prediction for the
+    original text (a probability of at least `confidence`) and makes another one for the refilled
+    text. Losses are divided by the number of all examples, including rejected ones. It costs a
+    forward pass over the original texts, and with `rejected="original"` another one over the texts
+    that are classified.
 
     Args:
-        rejected: "drop" leaves a rejected example out of the step; "original" classifies its original text.
+        rejected: "drop" leaves a rejected example out of the step; "original" classifies its
+            original text.
         confidence: probability, in [0, 1].
     """
 
@@ -52,23 +62,27 @@ class DoubleValidated(Objective):
 
     def __init__(self, rejected: Rejected = "drop", confidence: float = 0.9):
         super().__init__()
-        self.rejected, self.confidence = rejected, confidence
+        self.rejected = rejected
+        self.confidence = confidence
 
     def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
-        original_ids, labels = batch[ORIGINAL], batch["labels"]  # (batch, seq), (batch,)
+        original_ids = batch[ORIGINAL]  # (batch, seq)
         with gradients_if(False):
-            sure, answer = plm.classify(batch | {"input_ids": original_ids}).float().softmax(dim=-1).max(dim=-1)
-        # with the original in place of a rejected text this pass only decides, and trains nothing
+            original_logits = plm.classify(batch | {"input_ids": original_ids})
+        confidence, prediction = original_logits.float().softmax(dim=-1).max(dim=-1)  # (batch,)
+        # if rejected texts are replaced, this pass only decides and trains nothing
         with gradients_if(self.rejected == "drop"):
             logits = plm.classify(batch)  # (batch, num_labels)
-        rejected = (sure >= self.confidence) & (logits.detach().argmax(dim=-1) != answer)  # (batch,)
+        disagrees = logits.detach().argmax(dim=-1) != prediction  # (batch,)
+        rejected = (confidence >= self.confidence) & disagrees  # (batch,)
         if self.rejected == "original":
-            chosen = torch.where(rejected[:, None], original_ids, batch["input_ids"])  # (batch, seq)
+            read_original = rejected[:, None]  # (batch, 1)
+            chosen = torch.where(read_original, original_ids, batch["input_ids"])  # (batch, seq)
             logits = plm.classify(batch | {"input_ids": chosen})
             kept = torch.ones_like(rejected)
         else:
             kept = ~rejected
-        losses = cross_entropy(logits.float(), labels, reduction="none")  # (batch,)
+        losses = cross_entropy(logits.float(), batch["labels"], reduction="none")  # (batch,)
         parts = {"ft_loss": (losses * kept).mean(), "n_rejected": rejected.sum()}
         return ObjectiveOutput(parts, {"ft_loss": 1.0}, logits)
 

@@ -1,4 +1,4 @@
-"""The plain alternatives to refilling a word: leave a mask in its place, or delete it; once, before fine-tuning."""
+"""Two plain alternatives to refilling a word before fine-tuning: leave a mask, or delete it."""
 
 from datasets import Dataset
 
@@ -11,14 +11,20 @@ class DeleteMasked(Preparer):
     """The training texts without the tokens of `mask`."""
 
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
-        def delete(row: dict) -> dict:
-            mask = row["mask"]
-            of_tokens = [name for name, values in row.items() if isinstance(values, list) and len(values) == len(mask)]
-            left = {name: [value for value, masked in zip(row[name], mask, strict=True) if not masked]
-                    for name in of_tokens}  # fmt: skip
-            return left | ({"length": len(left["mask"])} if "length" in row else {})
+        return Prepared(examples.map(_without_masked, keep_in_memory=True))
 
-        return Prepared(examples.map(delete, keep_in_memory=True))
+
+def _without_masked(row: dict) -> dict:
+    """The columns of a row that change: those with one value per token, and the length."""
+    mask = row["mask"]
+    kept = [position for position, masked in enumerate(mask) if not masked]
+    changed = {}
+    for name, values in row.items():
+        if isinstance(values, list) and len(values) == len(mask):
+            changed[name] = [values[position] for position in kept]
+    if "length" in row:
+        changed["length"] = len(changed["mask"])
+    return changed
 
 
 masks_left = fine_tuning_once(lambda settings: Refill(None))

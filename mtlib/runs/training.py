@@ -1,4 +1,4 @@
-"""The training of a run: its stages one after the other, each from its start or its last checkpoint."""
+"""The training of a run: one stage after the other, each resumed from its last checkpoint."""
 
 import json
 import math
@@ -12,16 +12,24 @@ from pathlib import Path
 import torch
 from accelerate import PartialState
 from datasets import Dataset
-from transformers import EarlyStoppingCallback, PrinterCallback, ProgressCallback, TrainerCallback, set_seed
+from transformers import (
+    EarlyStoppingCallback,
+    EvalPrediction,
+    PrinterCallback,
+    ProgressCallback,
+    TrainerCallback,
+    TrainerState,
+    set_seed,
+)
 from transformers.trainer import DEFAULT_PROGRESS_CALLBACK
 
 from mtlib.contexts import precision
 from mtlib.encoding import tokenise
 from mtlib.errors import UserError
-from mtlib.method import Stage, prepared_examples
+from mtlib.method import Stage
 from mtlib.objectives import Objective
 from mtlib.plm import SharedPLM
-from mtlib.preparing import Prepared
+from mtlib.preparing import Prepared, prepared_examples
 from mtlib.runs.config import TrainingConfig
 from mtlib.runs.environment import audience
 from mtlib.runs.records import write_atomically
@@ -38,8 +46,9 @@ class Trained:
     Args:
         plm: the model of the last stage.
         objective: of the last stage.
-        history: the log of all stages, with None for what is not finite: JSON has no such numbers.
-        cost: totals over the stages (preparing the data included in the seconds), and each stage by itself.
+        history: the log of all stages, with None for non-finite numbers, which JSON lacks.
+        cost: totals over the stages (the seconds include preparing the data), and each stage by
+            itself.
         diverged: a loss was not finite, and training was stopped there.
     """
 
@@ -51,10 +60,13 @@ class Trained:
 
 
 def pretrained(config: TrainingConfig, labels: Iterable[str]) -> SharedPLM:
-    """The model that a training starts from, with a new head for these labels: the same one each time."""
+    """The model that a training starts from, with the same new head for these labels each time."""
     set_seed(config.seed)
-    shared = getattr(config.settings, "shared", True)
-    return SharedPLM.from_pretrained(config.model_path, id2label=dict(enumerate(labels)), shared=shared)
+    return SharedPLM.from_pretrained(
+        config.model_path,
+        id2label=dict(enumerate(labels)),
+        shared=getattr(config.settings, "shared", True),
+    )
 
 
 def train(
@@ -66,47 +78,85 @@ def train(
     callbacks: Sequence[TrainerCallback] = (),
     dev: Dataset | None = None,
 ) -> Trained:
-    """Train the stages in the folder `work`, going on from what an interrupted call left there.
+    """Train the stages in the folder `work`, resuming from what an interrupted call left there.
 
     Args:
+        config: of the run.
+        stages: of the method.
         plm: the `pretrained` one.
         rows: to train on, with texts and labels.
+        work: holds checkpoints, finished stages and the clock.
         callbacks: for the Trainer of every stage.
-        dev: of the last stage's checkpoints the one with the best accuracy on these is taken; training stops after
+        dev: the last stage takes its checkpoint with the best accuracy on this set; it stops after
             `config.patience` evaluations without a better one. None: the last checkpoint.
 
     Raises:
         UserError: model, method and data do not fit together; before anything is trained.
     """
     _check(config, stages, plm)
-    read = {name for stage in stages for preparer in stage.prepare for name in preparer.reads}
-    read |= {name for stage in stages for name in stage.objective.columns}
-    examples = tokenise(rows, plm.tokenizer, config.max_length, keep=read & {*rows.column_names})
-    dev = dev and tokenise(dev, plm.tokenizer, config.max_length)
-    training, results = _Training(config, examples, work, callbacks), {}
+    columns = _columns_read(stages) & {*rows.column_names}
+    examples = tokenise(rows, plm.tokenizer, config.max_length, keep=columns)
+    if dev:
+        dev = tokenise(dev, plm.tokenizer, config.max_length)
+    training = _Training(config, examples, work, callbacks)
+    results: dict[str, dict] = {}
+    several = len(stages) > 1
+    last = stages[-1]
     for stage in stages:
-        is_last = stage is stages[-1]
-        folder = work / stage.name if len(stages) > 1 else work
-        plm, results[stage.name] = training.train(stage, plm, folder, is_last, dev if is_last else None)
+        folder = work / stage.name if several else work
+        if stage is last:
+            plm, result = training.train_last(stage, plm, folder, dev)
+        else:
+            plm, result = training.train(stage, plm, folder)
+        results[stage.name] = result
         if training.finite.diverged:
             break
-    history = [
-        {name: None if isinstance(value, float) and not math.isfinite(value) else value
-         for name, value in entry.items()} | ({"stage": name_of_stage} if len(stages) > 1 else {})
-        for name_of_stage, result in results.items()
-        for entry in result["history"]
-    ]  # fmt: skip
-    cost = training.clock.cost({name: result["cost"] for name, result in results.items()})
-    return Trained(plm, stages[-1].objective, history, cost, training.finite.diverged)
+    costs = {name: result["cost"] for name, result in results.items()}
+    return Trained(
+        plm=plm,
+        objective=last.objective,
+        history=_history(results, name_stages=several),
+        cost=training.clock.cost(costs),
+        diverged=training.finite.diverged,
+    )
+
+
+def _columns_read(stages: Sequence[Stage]) -> set[str]:
+    """The columns that objectives and preparers read beside the tokens."""
+    columns = set()
+    for stage in stages:
+        columns |= stage.objective.columns.keys()
+        for preparer in stage.prepare:
+            columns |= {*preparer.reads}
+    return columns
+
+
+def _history(results: Mapping[str, dict], name_stages: bool) -> list[dict]:
+    """The log of all stages, one entry after the other."""
+    history = []
+    for stage, result in results.items():
+        for entry in result["history"]:
+            entry = {name: _finite_or_none(value) for name, value in entry.items()}
+            if name_stages:
+                entry["stage"] = stage
+            history.append(entry)
+    return history
+
+
+def _finite_or_none(value: object) -> object:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
 
 
 def _check(config: TrainingConfig, stages: Sequence[Stage], plm: SharedPLM) -> None:
-    """Do model and method fit together?"""
+    """Raise `UserError` if model and method do not fit together."""
     _slices_of_a_batch(config)
     for name in ("max_length", "eval_max_length"):
         length = getattr(config, name, config.max_length)
         if length is not None and length > plm.longest:
-            raise UserError(f"{name} is {length}; {config.model} reads at most {plm.longest} tokens, give no more.")
+            limit = f"{config.model} reads at most {plm.longest} tokens"
+            raise UserError(f"{name} is {length}; {limit}, give no more.")
     for stage in stages:
         stage.objective.check(plm)
         for preparer in stage.prepare:
@@ -114,12 +164,13 @@ def _check(config: TrainingConfig, stages: Sequence[Stage], plm: SharedPLM) -> N
 
 
 def _slices_of_a_batch(config: TrainingConfig) -> int:
-    """Into how many slices a batch is cut, over accumulation steps and processes."""
-    slices = config.accumulation * PartialState(cpu=precision()["use_cpu"]).num_processes
+    """The number of slices a batch is cut into, over accumulation steps and processes."""
+    n_processes = PartialState(cpu=precision()["use_cpu"]).num_processes
+    slices = config.accumulation * n_processes
     if config.batch_size % slices:
         raise UserError(
-            f"batch_size {config.batch_size} cannot be cut into {slices} equal slices (accumulation x processes); give "
-            f"a multiple of {slices}."
+            f"batch_size {config.batch_size} cannot be cut into {slices} equal slices "
+            f"(accumulation x processes); give a multiple of {slices}."
         )
     return slices
 
@@ -127,58 +178,154 @@ def _slices_of_a_batch(config: TrainingConfig) -> int:
 class _Training:
     """What the stages of a training have in common."""
 
-    def __init__(self, config, examples, work, callbacks):
-        self.config, self.examples = config, examples
-        self.clock, self.finite = _Clock(work / "clock.json"), _StopAtInfinity()
+    def __init__(
+        self,
+        config: TrainingConfig,
+        examples: Dataset,
+        work: Path,
+        callbacks: Sequence[TrainerCallback],
+    ):
+        self.config = config
+        self.examples = examples
+        self.clock = _Clock(work / "clock.json")
+        self.finite = _StopAtInfinity()
         self.callbacks = [self.clock, self.finite, *callbacks]
 
-    def train(
-        self, stage: Stage, plm: SharedPLM, folder: Path, is_last: bool, dev: Dataset | None
+    def train_last(
+        self,
+        stage: Stage,
+        plm: SharedPLM,
+        folder: Path,
+        dev: Dataset | None,
     ) -> tuple[SharedPLM, dict]:
-        """The model after the stage, and the record's part; `plm` is the model that the stage before left."""
-        kept = folder / _MODEL
-        if not kept.exists():
-            self.clock.enter(stage.name)
-            start = plm if stage.start == "previous" else pretrained(self.config, plm.config.id2label.values())
-            examples, counts = self._prepared(stage, start, plm, folder)
-            trainer = self._trainer(stage, start, examples, folder, dev)
-            checkpoint = last_checkpoint(folder)
-            trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
-            self.clock.stop()
-            result = self._result(stage, trainer, len(examples), counts)
-            if is_last or self.finite.diverged:
+        """The trained model of the last stage, and its part of the record.
+
+        `plm` is the model of the previous stage. The caller saves the result.
+        """
+        if (folder / _MODEL).exists():
+            return _finished(folder)
+        trainer, result = self._run(stage, plm, folder, dev)
+        return trainer.plm, result
+
+    def train(self, stage: Stage, plm: SharedPLM, folder: Path) -> tuple[SharedPLM, dict]:
+        """The same for an earlier stage, to which a run that is cut off later need not return."""
+        if not (folder / _MODEL).exists():
+            trainer, result = self._run(stage, plm, folder, dev=None)
+            if self.finite.diverged:
                 return trainer.plm, result
-            if PartialState().is_main_process:  # a run that is cut off later does not come back to this stage
-                part = kept.with_suffix(".part")
-                shutil.rmtree(part, ignore_errors=True)
-                trainer.plm.save_pretrained(part)
-                (part / _RESULT).write_text(json.dumps(result))
-                part.replace(kept)
+            if PartialState().is_main_process:
+                _keep(trainer.plm, result, folder)
             PartialState().wait_for_everyone()
         # read back by every run, interrupted here or not
-        return SharedPLM.from_pretrained(kept), json.loads((kept / _RESULT).read_text())
+        return _finished(folder)
 
-    def _prepared(self, stage: Stage, start: SharedPLM, previous: SharedPLM, folder: Path) -> Prepared:
+    def _run(
+        self,
+        stage: Stage,
+        plm: SharedPLM,
+        folder: Path,
+        dev: Dataset | None,
+    ) -> tuple[ObjectiveTrainer, dict]:
+        """Prepare the data and train, resuming from the last checkpoint."""
+        self.clock.enter(stage.name)
+        start = plm
+        if stage.start == "pretrained":
+            start = pretrained(self.config, plm.config.id2label.values())
+        examples, counts = self._prepared(stage, start, plm, folder)
+        trainer = self._trainer(stage, start, examples, folder, dev)
+        checkpoint = last_checkpoint(folder)
+        trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+        self.clock.stop()
+        return trainer, self._result(stage, trainer, len(examples), counts)
+
+    def _prepared(
+        self,
+        stage: Stage,
+        start: SharedPLM,
+        previous: SharedPLM,
+        folder: Path,
+    ) -> Prepared:
         if not stage.prepare:
             return Prepared(self.examples, {})
-        state, in_bf16 = PartialState(), self.config.precision == "bf16"
-        # without autocast's cache: a preparer that trains would go on with its weights as they were cast first
-        bf16 = torch.autocast(state.device.type, torch.bfloat16, enabled=in_bf16, cache_enabled=False)
-        models = start.to(state.device), previous.to(state.device)
+        state = PartialState()
+        # Without autocast's cache: a preparer that trains would go on with the casts that were made
+        # of its first weights.
+        bf16 = torch.autocast(
+            state.device.type,
+            torch.bfloat16,
+            enabled=self.config.precision == "bf16",
+            cache_enabled=False,
+        )
+        start.to(state.device)
+        previous.to(state.device)
         with state.main_process_first(), bf16:  # the other processes read what the first has kept
-            prepared = prepared_examples(stage, *models, self.examples, self.config.seed, folder)
+            prepared = prepared_examples(
+                stage.prepare,
+                start,
+                previous,
+                self.examples,
+                seed=self.config.seed,
+                folder=folder,
+            )
         self.clock.stop()  # what was prepared is kept, and so is the time that it took
         return prepared
 
     def _trainer(
-        self, stage: Stage, plm: SharedPLM, examples: Dataset, folder: Path, dev: Dataset | None
+        self,
+        stage: Stage,
+        plm: SharedPLM,
+        examples: Dataset,
+        folder: Path,
+        dev: Dataset | None,
     ) -> ObjectiveTrainer:
-        config, slices, watched = self.config, _slices_of_a_batch(self.config), audience() == "person"
+        arguments = self._arguments(stage, len(examples), folder, evaluated=dev is not None)
+        trainer = ObjectiveTrainer(
+            plm,
+            stage.objective,
+            arguments,
+            examples,
+            eval_dataset=dev,
+            compute_metrics=None if dev is None else _accuracy,
+            callbacks=self.callbacks,
+        )
+        if dev is None:
+            trainer.add_callback(_SeldomSaves())
+        elif self.config.patience:
+            trainer.add_callback(EarlyStoppingCallback(self.config.patience))
+        trainer.remove_callback(PrinterCallback)
+        trainer.remove_callback(DEFAULT_PROGRESS_CALLBACK)
+        if audience() == "person":
+            trainer.add_callback(_Bar)
+        return trainer
+
+    def _arguments(
+        self,
+        stage: Stage,
+        n_examples: int,
+        folder: Path,
+        evaluated: bool,
+    ) -> ObjectiveArguments:
+        config = self.config
+        slices = _slices_of_a_batch(config)
         epochs = stage.epochs or config.epochs
-        steps = stage.steps or max(1, round(-(-len(examples) // config.batch_size) * epochs))
+        steps_per_epoch = math.ceil(n_examples / config.batch_size)
+        steps = stage.steps or max(1, round(steps_per_epoch * epochs))
         log_every = max(1, steps // 100)
-        save_every = log_every * max(1, round(max(50, steps / 10) / log_every))  # or a resumed log would lack steps
-        arguments = ObjectiveArguments(
+        # a multiple of `log_every`, or a resumed log would lack steps
+        save_every = log_every * max(1, round(max(50, steps / 10) / log_every))
+        update = "joint"
+        if stage.objective.two_losses:
+            update = getattr(config.settings, "update", "joint")
+        evaluation = {}
+        if evaluated:
+            evaluation = {
+                "eval_strategy": "steps",
+                "eval_steps": save_every,
+                "per_device_eval_batch_size": 64,
+                "load_best_model_at_end": True,
+                "metric_for_best_model": "accuracy",
+            }
+        return ObjectiveArguments(
             output_dir=str(folder),
             num_train_epochs=epochs,
             max_steps=stage.steps or -1,
@@ -187,7 +334,7 @@ class _Training:
             learning_rate=stage.rates.trunk,
             classifier_learning_rate=stage.rates.classifier,
             mlm_head_learning_rate=stage.rates.mlm_head,
-            update=getattr(config.settings, "update", "joint") if stage.objective.two_losses else "joint",
+            update=update,
             seed=config.seed,
             bf16=config.precision == "bf16",
             fp16=config.precision == "fp16",
@@ -195,41 +342,56 @@ class _Training:
             logging_steps=log_every,
             save_steps=save_every,
             save_total_limit=1,
-            disable_tqdm=not watched,
-            **({} if dev is None else {
-                "eval_strategy": "steps", "eval_steps": save_every, "per_device_eval_batch_size": 64,
-                "load_best_model_at_end": True, "metric_for_best_model": "accuracy",
-            }),
-        )  # fmt: skip
-        scoring = {} if dev is None else {"eval_dataset": dev, "compute_metrics": _accuracy}
-        trainer = ObjectiveTrainer(plm, stage.objective, arguments, examples, callbacks=self.callbacks, **scoring)
-        if dev is None:
-            trainer.add_callback(_SeldomSaves())
-        elif config.patience:
-            trainer.add_callback(EarlyStoppingCallback(config.patience))
-        for stock in (PrinterCallback, DEFAULT_PROGRESS_CALLBACK):
-            trainer.remove_callback(stock)
-        if watched:
-            trainer.add_callback(_Bar)
-        return trainer
+            disable_tqdm=audience() != "person",
+            **evaluation,
+        )
 
-    def _result(self, stage: Stage, trainer: ObjectiveTrainer, n_examples: int, counts: dict[str, float]) -> dict:
+    def _result(
+        self,
+        stage: Stage,
+        trainer: ObjectiveTrainer,
+        n_examples: int,
+        counts: dict[str, float],
+    ) -> dict:
+        """The stage's part of the record."""
         steps = trainer.state.global_step
         seen = steps * self.config.batch_size
         if not stage.steps:  # an epoch's last batch may be smaller; a diverged training stops early
-            seen = min(seen, round(n_examples * (stage.epochs or self.config.epochs)))
+            epochs = stage.epochs or self.config.epochs
+            seen = min(seen, round(n_examples * epochs))
         cost = {"steps": steps, "examples_seen": seen, **counts}
         if stage.measure is not None and not self.finite.diverged:
             cost |= stage.measure(trainer.plm, stage.objective)
-        return {"cost": cost, "history": [entry for entry in trainer.state.log_history if "loss" in entry]}
+        history = [entry for entry in trainer.state.log_history if "loss" in entry]
+        return {"cost": cost, "history": history}
 
 
-def _accuracy(answers) -> dict[str, float]:
-    return {"accuracy": float((answers.predictions.argmax(-1) == answers.label_ids).mean())}
+def _keep(plm: SharedPLM, result: dict, folder: Path) -> None:
+    """Save the model of a finished stage and its part of the record, or nothing."""
+    kept = folder / _MODEL
+    part = kept.with_suffix(".part")
+    shutil.rmtree(part, ignore_errors=True)
+    plm.save_pretrained(part)
+    (part / _RESULT).write_text(json.dumps(result))
+    part.replace(kept)
+
+
+def _finished(folder: Path) -> tuple[SharedPLM, dict]:
+    """What `_keep` has saved."""
+    kept = folder / _MODEL
+    return SharedPLM.from_pretrained(kept), json.loads((kept / _RESULT).read_text())
+
+
+def _accuracy(evaluation: EvalPrediction) -> dict[str, float]:
+    predictions = evaluation.predictions.argmax(-1)
+    return {"accuracy": float((predictions == evaluation.label_ids).mean())}
 
 
 def last_checkpoint(folder: Path) -> Path | None:
-    """The last complete checkpoint in a folder; torn ones (the trainer's state is written last) are removed."""
+    """The last complete checkpoint in a folder.
+
+    Torn ones are removed: the trainer's state, which is written last, is missing or cut off there.
+    """
     steps = {}
     for checkpoint in folder.glob("checkpoint-*"):
         step = checkpoint.name.partition("-")[2]
@@ -244,19 +406,22 @@ def last_checkpoint(folder: Path) -> Path | None:
 
 
 class _Bar(ProgressCallback):
-    """A bar without the log lines between: the record has them."""
+    """A progress bar without log lines in between, which the record has."""
 
     def on_log(self, *args, **kwargs):
         pass
 
 
 class _SeldomSaves(TrainerCallback):
-    """Leaves out checkpoints as long as the last one's writing is more than a tenth of the time since it was begun.
+    """Leaves out checkpoints so that writing them takes at most a tenth of the time.
 
-    On a GPU a base-sized model trains for ten minutes and writes 1.3 GB in seconds.
+    A checkpoint is written once ten times as long has passed since the last one was begun as that
+    one took. On a GPU, a base-sized model trains for ten minutes and writes 1.3 GB in seconds.
     """
 
-    begun = done = 0.0  # by the clock
+    # when the last checkpoint was begun and done, in seconds of the monotonic clock
+    begun = 0.0
+    done = 0.0
 
     def on_step_end(self, args, state, control, **kwargs):
         now = time.monotonic()
@@ -269,7 +434,7 @@ class _SeldomSaves(TrainerCallback):
 
 
 class _StopAtInfinity(TrainerCallback):
-    """Stops a training whose loss is no longer finite: it does not come back."""
+    """Stops a training whose loss is no longer finite, since it would not recover."""
 
     diverged = False
 
@@ -279,17 +444,22 @@ class _StopAtInfinity(TrainerCallback):
 
 
 class _Clock(TrainerCallback):
-    """Training time by stage, over all sessions of an interrupted run: kept beside the checkpoints."""
+    """Training time by stage, over all sessions of an interrupted run.
+
+    It is kept in a file beside the checkpoints.
+    """
 
     def __init__(self, file: Path):
-        self.file, self.kept = file, {"seconds": {}, "interruptions": 0}
+        self.file = file
+        self.kept = {"seconds": {}, "interruptions": 0}
         if file.exists():
             self.kept = json.loads(file.read_text())
             self.kept["interruptions"] += 1
             self._keep()
 
     def enter(self, stage: str) -> None:
-        self.stage, self.begun = stage, time.perf_counter() - self.kept["seconds"].get(stage, 0.0)
+        self.stage = stage
+        self.begun = time.perf_counter() - self.kept["seconds"].get(stage, 0.0)
 
     def stop(self) -> None:
         """Keep the seconds of this stage so far for a resumed run."""
@@ -298,21 +468,32 @@ class _Clock(TrainerCallback):
 
     def on_save(self, args, state, control, **kwargs):
         self.stop()
-        if audience() == "log" and state.is_world_process_zero:  # a line now and then in place of the bar
-            loss = next((entry["loss"] for entry in reversed(state.log_history) if "loss" in entry), float("nan"))
-            line = f"{self.stage}: step {state.global_step} of {state.max_steps}, loss {loss:.3f}"
-            print(f"{line}, {self.kept['seconds'][self.stage]:.0f} s", file=sys.stderr, flush=True)
+        if audience() == "log" and state.is_world_process_zero:
+            self._print_line(state)
 
-    def cost(self, of_stages: Mapping[str, dict]) -> dict:
-        """As the record has it."""
+    def _print_line(self, state: TrainerState) -> None:
+        """An occasional line in place of the progress bar."""
+        losses = [entry["loss"] for entry in state.log_history if "loss" in entry]
+        loss = losses[-1] if losses else float("nan")
+        seconds = self.kept["seconds"][self.stage]
+        progress = f"step {state.global_step} of {state.max_steps}"
+        line = f"{self.stage}: {progress}, loss {loss:.3f}, {seconds:.0f} s"
+        print(line, file=sys.stderr, flush=True)
+
+    def cost(self, costs: Mapping[str, dict]) -> dict:
+        """The cost in the record: the totals, and the cost of each stage by its name."""
         seconds = self.kept["seconds"]
-        total, seen = sum(seconds.values()), sum(cost["examples_seen"] for cost in of_stages.values())
+        total = sum(seconds.values())
+        seen = sum(cost["examples_seen"] for cost in costs.values())
+        stages = []
+        for name, cost in costs.items():
+            stages.append({"name": name, "seconds": round(seconds[name], 2), **cost})
         return {
             "train_seconds": round(total, 2),
-            "steps": sum(cost["steps"] for cost in of_stages.values()),
+            "steps": sum(cost["steps"] for cost in costs.values()),
             "examples_seen": seen,
             "examples_per_second": round(seen / total, 2),
-            "stages": [{"name": name, "seconds": round(seconds[name], 2), **cost} for name, cost in of_stages.items()],
+            "stages": stages,
             "interruptions": self.kept["interruptions"],
         }
 
