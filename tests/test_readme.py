@@ -23,7 +23,7 @@ PAGES = [
     *ROOT.glob("README.md"),
     *(page for folder in ("mtlib", "data", "notebooks") for page in (ROOT / folder).rglob("*.md")),
 ]
-MOST_WORDS = {"README.md": 900, "mtlib/README.md": 1800, "notebooks/README.md": 2000, "data/results/REPORT.md": 2700}
+MOST_WORDS = {"README.md": 900, "mtlib/README.md": 1800, "notebooks/README.md": 2000, "data/results/REPORT.md": 3200}
 
 COMMAND = r"(?:^ {4}|`)(?:python -m )?mtlib ((?:data )?[a-z]+(?: [^`#\n]*)?)(?:`|#|$)"  # what follows its name
 
