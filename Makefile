@@ -11,7 +11,7 @@ export GOMP_SPINCOUNT := 1000
 export KMP_BLOCKTIME := 1
 endif
 
-.PHONY: test faults test-install test-cluster lint tutorial slides lab setup lock clean
+.PHONY: test faults test-install test-cluster lint tutorial slides lab pages setup lock clean
 
 # one torch thread for each test process, so that they do not wait for one another
 test: setup
@@ -47,6 +47,10 @@ slides: setup
 
 lab: setup
 	cd "$(ROOT)" && $(BIN)/python -m jupyterlab notebooks
+
+# the figures and tables of README.md, data/README.md and the report, from the records
+pages: setup
+	cd "$(ROOT)" && $(BIN)/python figures/make.py && $(BIN)/python data/make_tables.py
 
 lint: setup
 	cd "$(ROOT)" && $(BIN)/python -m ruff check . && $(BIN)/python -m ruff format --check . && $(BIN)/python -m codespell_lib

@@ -1,5 +1,4 @@
 import json
-import re
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -158,7 +157,6 @@ def test_verify_fails_on_a_corrupt_file_and_where_nothing_is(tmp_path):
     "arguments",
     [
         ["testbed", "--out"],
-        ["figures", "--out"],
         ["bundle", DATA_DIR / "results" / "sst2_grid.jsonl", "--to"],
         ["bench", "step", "--json"],
         ["suspects", "none.csv", "--text", "t", "--label", "l", "--out"],
@@ -179,13 +177,11 @@ def test_brackets_in_a_path_are_no_markup(tmp_path):
 
 
 def test_a_package_of_an_extra_that_is_not_there(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["mtlib", "figures"])
-    monkeypatch.setitem(sys.modules, "seaborn", None)
-    for module in [name for name in sys.modules if re.match(r"mtlib\.analysis\.figures", name)]:
-        monkeypatch.delitem(sys.modules, module)  # as if nothing had imported it yet
+    monkeypatch.setattr(sys, "argv", ["mtlib", "notebooks", "--list"])
+    monkeypatch.setitem(sys.modules, "papermill", None)
     with pytest.raises(SystemExit, match="2"):
         cli.main()
-    assert "needs the package seaborn" in capsys.readouterr().err
+    assert "needs the package papermill" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("code", [0, 1])

@@ -1,4 +1,4 @@
-"""The paper's claims (`data/paper/claims.yaml`), each with what our records say about it."""
+"""The paper's claims (`data/paper/claims.yaml`), and what our records say about each."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -16,42 +16,54 @@ _ANSWERS = {intervals.BETTER: "better", intervals.WORSE: "worse", intervals.OPEN
 
 @cache
 def claims() -> pandas.DataFrame:
-    """A line for each claim and set: `than`, `set`, `setting`, `report`, `mean`, `low`, `high`, `n`, `verdict`, MODELS.
+    """A row for each claim and set.
 
-    `mean` is a difference in points, and its interval is Welch's at 95 % over seeds, whatever the comparison's own
-    tables have: one rule for all claims, not corrected for their number. A model's column has the paper's difference
-    (NaN: no such cell), and one named `MODEL?` whether the interval excludes it. `n` is 0 where nothing was run.
+    Columns: `than`, `on`, `set`, `setting`, `report`, `mean`, `low`, `high`, `n`, `verdict`, and two
+    for each of MODELS.
+
+    `mean` is a difference in points. Its interval is Welch's at 95 % over seeds, whatever the
+    comparison's own tables have: one rule for all claims, not corrected for their number. A model's
+    column has the paper's difference (NaN where the paper has no such cell), and the one named
+    `MODEL?` says whether the interval excludes it. `n` is 0 where nothing was run.
     """
     entries = yaml.safe_load((DATA_DIR / "paper" / "claims.yaml").read_text())["claims"]
-    return pandas.DataFrame([_judged(place, **entry) for entry in entries for place in entry["sets"]])
+    rows = [_judged(measured_on, **entry) for entry in entries for measured_on in entry["sets"]]
+    return pandas.DataFrame(rows)
 
 
 def table(whole: bool = True) -> pandas.DataFrame:
-    """The claims as a person reads them, or those of the report; what a row shares with the one above is ""."""
-    lines, rows = claims(), []
-    for line in lines[whole | lines["report"]].to_dict("records"):
-        effects = [f"{line[model]:+.1f}" for model in MODELS if pandas.notna(line[model])]
-        answers = [line[f"{model}?"] for model in MODELS if line[f"{model}?"]]
-        shift = intervals.Difference(*(line[name] for name in ("mean", "low", "high", "n")))
-        rows.append(
-            {
-                "better than": line["than"],
-                "on": line["on"],
-                "paper: BERT, RoBERTa, BART": ", ".join(effects),
-                "here": shift.text() if shift.n else "",
-                "excludes 0?": _ANSWERS.get(line["verdict"], line["verdict"]),
-                "excludes the paper's?": answers[0] if len({*answers}) == 1 else ", ".join(answers),
-                "seeds": shift.n,
-                "setting": line["setting"],
-            }
-        )
-    shown = pandas.DataFrame(rows)
-    repeated = shown[["better than", "setting"]].eq(shown[["better than", "setting"]].shift())
-    return shown.mask(repeated.reindex(columns=shown.columns, fill_value=False), "")
+    """All claims, or only those of the report, as a person reads them.
+
+    A cell that repeats the one above is left empty.
+    """
+    judged = claims()
+    shown = judged[whole | judged["report"]]
+    table = pandas.DataFrame([_in_words(claim) for claim in shown.to_dict("records")])
+    grouping = table[["better than", "setting"]]
+    repeated = grouping.eq(grouping.shift())
+    return table.mask(repeated.reindex(columns=table.columns, fill_value=False), "")
+
+
+def _in_words(claim: dict) -> dict:
+    effects = [f"{claim[model]:+.1f}" for model in MODELS if pandas.notna(claim[model])]
+    answers = [claim[f"{model}?"] for model in MODELS if claim[f"{model}?"]]
+    if len({*answers}) == 1:
+        answers = answers[:1]
+    shift = intervals.Difference(claim["mean"], claim["low"], claim["high"], claim["n"])
+    return {
+        "better than": claim["than"],
+        "on": claim["on"],
+        "paper: BERT, RoBERTa, BART": ", ".join(effects),
+        "here": shift.text() if shift.n else "",
+        "excludes 0?": _ANSWERS.get(claim["verdict"], claim["verdict"]),
+        "excludes the paper's?": ", ".join(answers),
+        "seeds": shift.n,
+        "setting": claim["setting"],
+    }
 
 
 def _judged(
-    place: str,
+    measured_on: str,
     than: str,
     paper: str,
     sets: Sequence[str],
@@ -61,29 +73,39 @@ def _judged(
     setting: str = "",
     report: bool | Sequence[str] = False,
 ) -> dict:
-    name, _, measure = place.partition(" ")
+    """A claim on one set. The parameters are the keys of claims.yaml.
+
+    Args:
+        measured_on: a set, or a set and a measure: "hans balanced".
+        comparison: the one with both arms, or the two that have `arm` and `base`.
+    """
+    set_name, _, measure = measured_on.partition(" ")
     names = [comparison] if isinstance(comparison, str) else comparison
     shift = intervals.Difference(float("nan"), None, None, 0)
     if names:
-        first, second = _scores(names[0], arm, name, measure), _scores(names[-1], base, name, measure)
-        shift = intervals.difference(first, second, paired=False)
-    line = {
+        scores = _scores(names[0], arm, set_name, measure)
+        base_scores = _scores(names[-1], base, set_name, measure)
+        shift = intervals.difference(scores, base_scores, paired=False)
+    row = {
         "than": than,
-        "on": COLUMNS[name] + (", mean over labels" if measure else ""),
-        "set": name,
+        "on": COLUMNS[set_name] + (", mean over labels" if measure else ""),
+        "set": set_name,
         "setting": setting,
+        "report": report if isinstance(report, bool) else measured_on in report,
+        **vars(shift),
+        "verdict": intervals.verdict(shift),
     }
-    line |= {"report": report if isinstance(report, bool) else place in report}
-    line |= vars(shift) | {"verdict": intervals.verdict(shift)}
     for model in MODELS:
-        effect = None if measure else difference("Mask-tuning", paper, name, model)
-        line |= {model: effect, f"{model}?": intervals.claim(shift, effect) if shift.n else ""}
-    return line
+        effect = None if measure else difference("Mask-tuning", paper, set_name, model)
+        row[model] = effect
+        row[f"{model}?"] = intervals.claim(shift, effect) if shift.n else ""
+    return row
 
 
-def _scores(comparison: str, arm: str, name: str, measure: str) -> pandas.Series:
+def _scores(comparison: str, arm: str, set_name: str, measure: str) -> pandas.Series:
     scores = _frame(comparison)
-    return scores[(scores["arm"] == arm) & (scores["set"] == name)].set_index("seed")[measure or "accuracy"]
+    chosen = scores[(scores["arm"] == arm) & (scores["set"] == set_name)]
+    return chosen.set_index("seed")[measure or "accuracy"]
 
 
 @cache

@@ -1,4 +1,7 @@
-"""What single examples say, where a run kept their probabilities: AUROC, and intervals over examples and seeds."""
+"""What the predictions on single examples say, where a run kept its probabilities.
+
+AUROC, and bootstrap intervals over examples and seeds.
+"""
 
 import json
 from collections import defaultdict
@@ -13,65 +16,110 @@ from mtlib.data.sources import load
 from mtlib.runs.inputs import HELD_OUT
 from mtlib.runs.records import probabilities
 
+_MEASURES = ("accuracy", "both")
+
+# how correct each item is, `(items,)`, by seed
+BySeed = dict[int, np.ndarray]
+
 
 def of_examples(comparison: Comparison, source: str, draws: int = 1000) -> dict[str, list[dict]]:
-    """What needs the test sets, as data that does without them: `Comparison.examples`.
+    """All results that need the test sets, in a form that can be shipped without them.
+
+    `Comparison.examples` names the file that keeps them.
 
     Args:
         comparison: whose runs count; one without settings `by`.
-        source: where the test sets lie: "testbed", "hub" or a folder of releases.
-        draws: of the bootstrap.
+        source: where the test sets are: "testbed", "hub" or a folder of releases.
+        draws: number of bootstrap samples.
 
     Returns:
-        `auroc`, by run and set in per cent: of each label against the rest; in sets of pairs that of the edited halves,
-        with `auroc_original` and `auroc_both`. `bootstrap`, by set and arm: the difference to the base in points, with
-        its 95 % interval, over items and seeds, of accuracy (of edited halves) and of both halves.
+        `auroc`: by run and set, in per cent, each label against the rest. In sets of pairs it is
+        that of the edited halves, beside `auroc_original` and `auroc_both`.
+        `bootstrap`: by set and arm, the difference to the base in points with its 95 % interval,
+        over items and seeds, for accuracy (of edited halves) and for both halves.
     """
-    areas, right = [], {measure: defaultdict(dict) for measure in ("accuracy", "both")}
+    areas = []
+    correct: dict[str, dict] = {measure: defaultdict(dict) for measure in _MEASURES}
     for arm, record in comparison.runs:
-        for name, chances in probabilities(record["identity"], comparison.paths).items():
-            if name != HELD_OUT:
-                rows = _gold(name, source)
-                areas.append({"identity": record["identity"], "set": name} | _areas(chances, rows))
-                for measure, by_set in right.items():
-                    by_seed = by_set[name].setdefault(arm, {})
-                    by_seed[record["config"]["seed"]] = _right(name, chances, rows, measure)
-    lines = []
-    for measure, by_set in right.items():
-        for name, arm in [(name, arm) for name, by_arm in by_set.items() for arm in by_arm]:
-            first, second = by_set[name][arm], by_set[name].get(comparison.base, {})
-            if comparison.paired:
-                first, second = ({seed: of[seed] for seed in sorted({*first} & {*second})} for of in (first, second))
-            if arm != comparison.base and (n := min(len(first), len(second))) >= FEWEST_SEEDS:
-                first, second = (np.stack([*of.values()]) for of in (first, second))
-                shift = bootstrap(first, second, comparison.paired, draws)
-                found = dict(zip(("mean", "low", "high"), shift, strict=True))
-                lines.append({"arm": arm, "base": comparison.base, "set": name, "n": n, "items": first.shape[1]}
-                             | found | {"measure": measure})  # fmt: skip
-    tables = {"auroc": pandas.DataFrame(areas), "bootstrap": pandas.DataFrame(lines)}
-    return {name: json.loads(table.round(3).to_json(orient="records")) for name, table in tables.items()}
+        kept = probabilities(record["identity"], comparison.paths)
+        kept.pop(HELD_OUT, None)
+        for set_name, predicted in kept.items():
+            gold = _gold(set_name, source)
+            areas.append({"identity": record["identity"], "set": set_name} | _areas(predicted, gold))
+            for measure in _MEASURES:
+                by_seed = correct[measure][set_name].setdefault(arm, {})
+                by_seed[record["config"]["seed"]] = _correct(set_name, predicted, gold, measure)
+    differences = []
+    for measure, by_set in correct.items():
+        for set_name, by_arm in by_set.items():
+            rows = _differences_to_base(comparison, by_arm, draws)
+            differences += [row | {"set": set_name, "measure": measure} for row in rows]
+    columns = ["arm", "base", "set", "n", "items", "mean", "low", "high", "measure"]
+    tables = {
+        "auroc": pandas.DataFrame(areas),
+        "bootstrap": pandas.DataFrame(differences, columns=columns),
+    }
+    return {name: _rounded_rows(table) for name, table in tables.items()}
 
 
-def bootstrap(first: np.ndarray, second: np.ndarray, paired: bool, draws: int = 1000) -> tuple[float, float, float]:
-    """(mean, low, high) of a difference in points with its 95 % interval, over items and seeds drawn with replacement.
+def bootstrap(
+    first: np.ndarray,
+    second: np.ndarray,
+    paired: bool,
+    draws: int = 1000,
+) -> tuple[float, float, float]:
+    """A difference in points with its 95 % interval: (mean, low, high).
+
+    Items and seeds are drawn with replacement.
 
     Args:
-        first, second: how right each item is `(seeds, items)`, on the same items in the same order.
-        paired: the rows of both are of the same seeds, which are then drawn together.
-        draws: from which the percentiles are taken.
+        first, second: how correct each item is, `(seeds, items)`, for the same items in one order.
+        paired: the rows of both belong to the same seeds, which are then drawn together.
+        draws: number of bootstrap samples, of which the percentiles are taken.
     """
     generator = np.random.default_rng(0)
 
     def weights(n: int) -> np.ndarray:
         return generator.multinomial(n, np.full(n, 1 / n), size=draws) / n  # (draws, n)
 
-    of_items, means = weights(first.shape[1]), []
+    item_weights = weights(first.shape[1])  # (draws, items)
+    means = []
     for rows in [first - second] if paired else [first, second]:
-        by_seed = of_items @ rows.T  # (draws, seeds)
-        means.append((weights(len(rows)) * by_seed).sum(axis=1))
-    points = 100 * (means[0] if paired else means[0] - means[1])
-    low, high = np.percentile(points, [2.5, 97.5])
+        by_seed = item_weights @ rows.T  # (draws, seeds)
+        means.append((weights(len(rows)) * by_seed).sum(axis=1))  # (draws,)
+    differences = means[0] if paired else means[0] - means[1]
+    low, high = np.percentile(100 * differences, [2.5, 97.5])
     return 100 * (first.mean() - second.mean()), float(low), float(high)
+
+
+def _rounded_rows(table: pandas.DataFrame) -> list[dict]:
+    return json.loads(table.round(3).to_json(orient="records"))
+
+
+def _differences_to_base(
+    comparison: Comparison,
+    by_arm: dict[str, BySeed],
+    draws: int,
+) -> list[dict]:
+    """The bootstrap of each arm that has enough seeds, on one set."""
+    rows = []
+    base = by_arm.get(comparison.base, {})
+    for arm, by_seed in by_arm.items():
+        if arm == comparison.base:
+            continue
+        first, second = by_seed, base
+        if comparison.paired:
+            common = sorted({*by_seed} & {*base})
+            first = {seed: by_seed[seed] for seed in common}
+            second = {seed: base[seed] for seed in common}
+        n = min(len(first), len(second))
+        if n < FEWEST_SEEDS:
+            continue
+        scores, base_scores = np.stack([*first.values()]), np.stack([*second.values()])
+        mean, low, high = bootstrap(scores, base_scores, comparison.paired, draws)
+        row = {"arm": arm, "base": comparison.base, "n": n, "items": scores.shape[1]}
+        rows.append(row | {"mean": mean, "low": low, "high": high})
+    return rows
 
 
 def _gold(set_name: str, source: str) -> pandas.DataFrame:
@@ -83,29 +131,47 @@ def _gold(set_name: str, source: str) -> pandas.DataFrame:
     return table
 
 
-def _areas(chances: np.ndarray, rows: pandas.DataFrame) -> dict[str, float]:
-    if "half" not in rows:
-        return {"auroc": _area(chances, rows["label"])}
-    edited = (rows["half"] == "edited").to_numpy()
-    parts = {"auroc": edited, "auroc_original": ~edited, "auroc_both": edited | True}
-    return {name: _area(chances[part], rows["label"][part]) for name, part in parts.items()}
+def _areas(predicted: np.ndarray, gold: pandas.DataFrame) -> dict[str, float]:
+    """AUROC in per cent of probabilities `(n, num_labels)`, in sets of pairs for either half too."""
+    if "half" not in gold:
+        return {"auroc": _area(predicted, gold["label"])}
+    edited = (gold["half"] == "edited").to_numpy()
+    return {
+        "auroc": _area(predicted[edited], gold["label"][edited]),
+        "auroc_original": _area(predicted[~edited], gold["label"][~edited]),
+        "auroc_both": _area(predicted, gold["label"]),
+    }
 
 
-def _area(chances: np.ndarray, labels: pandas.Series) -> float:
+def _area(predicted: np.ndarray, labels: pandas.Series) -> float:
     from sklearn.metrics import roc_auc_score  # takes seconds to import
 
-    if chances.shape[1] == 2:
-        return 100 * roc_auc_score(labels, chances[:, 1])
-    shares = chances.astype(float)
-    shares /= shares.sum(axis=1, keepdims=True)  # float16 is not exact
-    return 100 * roc_auc_score(labels, shares, multi_class="ovr", labels=range(chances.shape[1]))
+    n_labels = predicted.shape[1]
+    if n_labels == 2:
+        return 100 * roc_auc_score(labels, predicted[:, 1])
+    shares = predicted.astype(float)
+    shares /= shares.sum(axis=1, keepdims=True)  # float16 does not sum to exactly 1
+    return 100 * roc_auc_score(labels, shares, multi_class="ovr", labels=range(n_labels))
 
 
-def _right(set_name: str, chances: np.ndarray, rows: pandas.DataFrame, measure: str) -> np.ndarray:
-    """How right each item is, from 0 to 1 `(items,)`: an example, in sets of pairs its edited half or "both" halves."""
-    answers = chances.argmax(axis=1)
-    hits = ((answers != 0) if get_set(set_name).folded else answers) == rows["label"].to_numpy()
-    if "pair" not in rows:
+def _correct(
+    set_name: str,
+    predicted: np.ndarray,
+    gold: pandas.DataFrame,
+    measure: str,
+) -> np.ndarray:
+    """How correct each item is, from 0 to 1: `(items,)`.
+
+    An item is an example. In sets of pairs it is a pair: its edited half, or with the measure "both"
+    the mean of its two halves.
+    """
+    predictions = predicted.argmax(axis=1)
+    if get_set(set_name).folded:
+        predictions = predictions != 0
+    hits = predictions == gold["label"].to_numpy()
+    if "pair" not in gold:
         return hits.astype(float)
-    halves = rows.assign(hit=hits.astype(float)).pivot(index="pair", columns="half", values="hit").sort_index()
-    return (halves["edited"] if measure == "accuracy" else halves.mean(axis="columns")).to_numpy()
+    halves = gold.assign(hit=hits.astype(float)).pivot(index="pair", columns="half", values="hit")
+    halves = halves.sort_index()
+    scores = halves["edited"] if measure == "accuracy" else halves.mean(axis="columns")
+    return scores.to_numpy()

@@ -1,8 +1,8 @@
-"""Records of any runs as one tidy table, and the plain table of methods and sets."""
+"""Records of any runs as one tidy table, and plain tables of methods and sets."""
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from statistics import fmean
 
 import pandas
@@ -14,68 +14,87 @@ from mtlib.methods.settings import bias_for
 from mtlib.runs.config import RunConfig
 from mtlib.runs.inputs import HELD_OUT
 
-MEASURES = ("accuracy", "original", "both", "consistency", "balanced", "positive")  # in per cent; see `frame`
+# in per cent; see `frame`
+MEASURES = ("accuracy", "original", "both", "consistency", "balanced", "positive")
 _HEADING = ["task", "source", "model"]
 _NOT_OF_AN_ARM = (*_HEADING, "method", "seed", "sets", "splits", "settings")
 
 
 def frame(records: Iterable[dict], arms: Sequence[str] | None = None) -> pandas.DataFrame:
-    """A line for each run and evaluation set; diverged runs have none.
+    """A row for each run and evaluation set. Diverged runs have none.
 
     Args:
         records: of any runs.
-        arms: the name of each run's arm; default its method and the settings that tell it from others of that method.
+        arms: the name of each run's arm. By default its method, with the settings in which runs of
+            that method differ.
 
-    Columns: `arm`, the run's settings, `rates` in words, `set`, `kind` ("id" or "ood"); in per cent `accuracy` and
-    `majority` (the best constant answer's), `balanced` (mean over the gold labels); of sets of pairs, whose accuracy is
-    on the edited halves, `original`, `both` (all halves) and `consistency` (both right); in sentiment `positive`, the
-    share of these answers among those that `accuracy` counts; `correct` of `n`; `steps`, `seconds` of training,
-    `memory_mb`; `identity`.
+    Columns: `arm`, the run's settings, `rates` in words, `set`, `kind` ("id" or "ood"); in per cent
+    `accuracy`, `majority` (of the best constant answer) and `balanced` (mean over the gold labels).
+    In sets of pairs `accuracy` is that of the edited halves; `original`, `both` (all halves) and
+    `consistency` (both right) stand beside it. In sentiment, `positive` is the share of positive
+    predictions among those that `accuracy` counts. Then `correct` of `n`; `steps`, `seconds` of
+    training, `memory_mb`; `identity`.
     """
     records = list(records)
-    lines = [
-        _run(arm, record) | {"set": name, "kind": "id" if name == HELD_OUT else kind(name)} | measures(metrics)
-        for arm, record in zip(arms or _names(records), records, strict=True)
-        for name, metrics in record["metrics"].items()
-    ]
-    table = pandas.DataFrame(lines)
-    every = ("arm", *_HEADING, "seed", "set", "kind", "rates", *MEASURES, "majority")
-    return table.assign(**{name: None for name in every if name not in table})
+    if arms is None:
+        arms = _arm_names(records)
+    rows = []
+    for arm, record in zip(arms, records, strict=True):
+        for set_name, metrics in record["metrics"].items():
+            row = _run_columns(arm, record)
+            row["set"] = set_name
+            row["kind"] = "id" if set_name == HELD_OUT else kind(set_name)
+            rows.append(row | measures(metrics))
+    table = pandas.DataFrame(rows)
+    expected = ("arm", *_HEADING, "seed", "set", "kind", "rates", *MEASURES, "majority")
+    return table.assign(**{name: None for name in expected if name not in table})
 
 
 def plain_tables(scores: pandas.DataFrame) -> dict[str, pandas.DataFrame]:
-    """Of the lines of `frame` a table for each task, source and model: mean ± standard deviation over seeds."""
+    """Tables of any runs by task, source and model: mean ± standard deviation over seeds.
+
+    Args:
+        scores: as `frame` makes them.
+    """
     if scores.empty:
         raise UserError("no run records found; make some with `python -m mtlib run --out FOLDER`.")
     tables = {}
-    for heading, here in scores.groupby(_HEADING):
-        table = here.groupby("arm", sort=False)["seed"].nunique().rename("seeds").to_frame()
-        for title, values in cells(here, ("accuracy", "original", "consistency")).items():
-            table[title] = values.groupby(here["arm"]).agg(_spread)
+    for heading, group in scores.groupby(_HEADING):
+        table = group.groupby("arm", sort=False)["seed"].nunique().rename("seeds").to_frame()
+        for title, values in cells(group, ("accuracy", "original", "consistency")).items():
+            table[title] = values.groupby(group["arm"]).agg(_mean_and_deviation)
         tables[" · ".join(heading)] = table.fillna("not run").reset_index()
     return tables
 
 
 def cells(scores: pandas.DataFrame, measures: Sequence[str]) -> dict[str, pandas.Series]:
-    """The values of each measure on each set that has it; the title names the set, and the measure if not accuracy."""
-    found = {}
-    for name, measure in itertools.product(dict.fromkeys(scores["set"]), measures):
-        values = scores.loc[scores["set"] == name, measure].dropna()
-        found |= {name if measure == "accuracy" else f"{name} {measure}": values} if len(values) else {}
-    return found
+    """The values of each measure on each set that has it.
+
+    The key is the title of a column: the set, and the measure where it is not accuracy.
+    """
+    columns = {}
+    for set_name, measure in itertools.product(dict.fromkeys(scores["set"]), measures):
+        values = scores.loc[scores["set"] == set_name, measure].dropna()
+        if len(values):
+            title = set_name if measure == "accuracy" else f"{set_name} {measure}"
+            columns[title] = values
+    return columns
 
 
 def told(config: dict) -> dict:
-    """The settings, but for learning rates, that a run's method reads and that differ from their defaults.
+    """The settings that a run's method reads and that differ from their defaults.
 
-    The defaults of alpha and of the bias model are the task's.
+    Learning rates are left out. The defaults of alpha and of the bias model are the task's.
     """
     if config["method"] not in METHODS:
         return {}
+    fields = METHODS[config["method"]].settings.model_fields
+    defaults = {name: field.default for name, field in fields.items()}
     task = get_task(config["task"])
-    defaults = {name: setting.default for name, setting in METHODS[config["method"]].settings.model_fields.items()}
-    defaults |= {"alpha": task.alpha} if "alpha" in defaults else {}
-    defaults |= {"bias": bias_for(task.name, "by_task")} if config.get("bias") != "by_task" else {}
+    if "alpha" in defaults:
+        defaults["alpha"] = task.alpha
+    if config.get("bias") != "by_task":
+        defaults["bias"] = bias_for(task.name, "by_task")
     return {
         name: config[name]
         for name, default in defaults.items()
@@ -88,18 +107,21 @@ def measures(metrics: dict) -> dict:
     labels = metrics.get("per_label", {})
     shares = {name: metrics.get(name) for name in ("accuracy", "majority", "original", "consistency")}
     if labels:
-        shares["balanced"] = fmean(of_label["accuracy"] for of_label in labels.values())
+        shares["balanced"] = fmean(by_label["accuracy"] for by_label in labels.values())
     if labels.keys() == {"positive", "negative"}:
-        wrong = labels["negative"]["n"] - labels["negative"]["correct"]
-        shares["positive"] = (labels["positive"]["correct"] + wrong) / metrics["n"]
+        false_positives = labels["negative"]["n"] - labels["negative"]["correct"]
+        shares["positive"] = (labels["positive"]["correct"] + false_positives) / metrics["n"]
     if "pairs" in metrics:
-        shares["both"] = (metrics["original_correct"] + metrics["correct"]) / (2 * metrics["pairs"])
+        correct_halves = metrics["original_correct"] + metrics["correct"]
+        shares["both"] = correct_halves / (2 * metrics["pairs"])
     in_per_cent = {name: None if share is None else 100 * share for name, share in shares.items()}
     return in_per_cent | {"correct": metrics.get("correct"), "n": metrics.get("n")}
 
 
-def _run(arm: str, record: dict) -> dict:
-    config, cost = record["config"], record.get("cost", {})
+def _run_columns(arm: str, record: dict) -> dict:
+    """What all rows of a run share."""
+    config = record["config"]
+    cost = record.get("cost", {})
     rates = [config.get("learning_rate"), config.get("classifier_learning_rate")]
     return {
         "arm": arm,
@@ -112,20 +134,41 @@ def _run(arm: str, record: dict) -> dict:
     }
 
 
-def _names(records: Sequence[dict]) -> list[str]:
+def _arm_names(records: Sequence[dict]) -> list[str]:
     """The method of each run and, in brackets, the settings in which runs of that method differ."""
-    names, alike = [""] * len(records), defaultdict(dict)
-    for row, config in enumerate(record["config"] for record in records):
-        settings = {name: config.get(name) for name in RunConfig.model_fields if name not in _NOT_OF_AN_ARM}
-        alike[*(config[name] for name in (*_HEADING, "method"))][row] = settings | told(config)
-    for (*_, method), runs in alike.items():
-        every = dict.fromkeys(name for settings in runs.values() for name in settings)
-        varying = [name for name in every if len({str(settings.get(name)) for settings in runs.values()}) > 1]
-        for row, own in runs.items():
-            words = [f"{name} {'all' if own[name] is None else own[name]}" for name in varying if name in own]
-            names[row] = f"{method} ({', '.join(words)})" if words else method
-    return names
+    comparable: dict[tuple, dict[int, dict]] = defaultdict(dict)
+    for number, record in enumerate(records):
+        config = record["config"]
+        heading = tuple(config[name] for name in (*_HEADING, "method"))
+        comparable[heading][number] = _distinguishing_settings(config)
+    names = {}
+    for (*_, method), settings_by_run in comparable.items():
+        varying = _varying(settings_by_run.values())
+        for number, settings in settings_by_run.items():
+            names[number] = _arm_name(method, {name: settings[name] for name in varying if name in settings})
+    return [names[number] for number in range(len(records))]
 
 
-def _spread(values: pandas.Series) -> str:
-    return f"{values.mean():.2f}" + (f" ± {values.std():.2f}" if len(values) > 1 else "")
+def _distinguishing_settings(config: dict) -> dict:
+    """The settings in which two arms of one method may differ."""
+    every_run = [name for name in RunConfig.model_fields if name not in _NOT_OF_AN_ARM]
+    return {name: config.get(name) for name in every_run} | told(config)
+
+
+def _varying(settings_of_runs: Collection[dict]) -> list[str]:
+    """The settings of which these runs have more than one value."""
+    names = dict.fromkeys(name for settings in settings_of_runs for name in settings)
+    return [name for name in names if len({str(run.get(name)) for run in settings_of_runs}) > 1]
+
+
+def _arm_name(method: str, settings: dict) -> str:
+    if not settings:
+        return method
+    words = [f"{name} {'all' if value is None else value}" for name, value in settings.items()]
+    return f"{method} ({', '.join(words)})"
+
+
+def _mean_and_deviation(values: pandas.Series) -> str:
+    if len(values) == 1:
+        return f"{values.mean():.2f}"
+    return f"{values.mean():.2f} ± {values.std():.2f}"

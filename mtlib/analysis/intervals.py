@@ -1,4 +1,4 @@
-"""Differences with their intervals, what follows from these, and the interval of a share."""
+"""Differences between arms, their confidence intervals, and the verdicts that follow from these."""
 
 import math
 from collections.abc import Sequence
@@ -8,14 +8,17 @@ from statistics import fmean
 import numpy as np
 import pandas
 
-FEWEST_SEEDS = 3  # of a verdict
+FEWEST_SEEDS = 3  # that allow a verdict
 BETTER, WORSE, OPEN = "significantly better", "significantly worse", "not significantly different"
 SUPPORTED, EXCLUDED, UNDECIDED = "supported", "excluded", "open"
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A mean difference in points, with its interval over `n` seeds or pairs of them (None: too few for one)."""
+    """A mean difference in points, with its interval over `n` seeds or pairs of seeds.
+
+    `low` and `high` are None where there are too few for an interval.
+    """
 
     mean: float
     low: float | None
@@ -23,7 +26,10 @@ class Difference:
     n: int
 
     def text(self, digits: int = 1) -> str:
-        """ "+1.2 [-0.3, +2.7]", or without the interval; one digit more where a number would read 0."""
+        """ "+1.2 [-0.3, +2.7]", or without the interval where there is none.
+
+        One digit more where a number would otherwise read 0.
+        """
         values = [value for value in (self.mean, self.low, self.high) if not pandas.isna(value)]
         if any(value and not round(value, digits) for value in values):
             digits += 1
@@ -31,15 +37,32 @@ class Difference:
         return f"{mean} [{', '.join(ends)}]" if ends else mean
 
 
-def difference(first: pandas.Series, second: pandas.Series, paired: bool = True, level: float = 0.95) -> Difference:
-    """Of two series of scores by seed: paired by Student's t, or unpaired by Welch's; NaN where there is nothing."""
+def difference(
+    first: pandas.Series,
+    second: pandas.Series,
+    paired: bool = True,
+    level: float = 0.95,
+) -> Difference:
+    """The mean of `first` minus that of `second`, two series of scores by seed.
+
+    Paired by seed with Student's t, or unpaired with Welch's t. The mean is NaN without any score.
+    """
     if paired:
-        points = (first - second).dropna()
-        if len(points) < 2:
-            return Difference(points.mean(), None, None, len(points))
-        return Difference(*t_interval(list(points), level), len(points))
-    first, second = first.dropna(), second.dropna()
-    mean, n = first.mean() - second.mean(), min(len(first), len(second))
+        return _paired_difference((first - second).dropna(), level)
+    return _welch_difference(first.dropna(), second.dropna(), level)
+
+
+def _paired_difference(points: pandas.Series, level: float) -> Difference:
+    n = len(points)
+    if n < 2:
+        return Difference(points.mean(), None, None, n)
+    mean, low, high = t_interval(list(points), level)
+    return Difference(mean, low, high, n)
+
+
+def _welch_difference(first: pandas.Series, second: pandas.Series, level: float) -> Difference:
+    mean = first.mean() - second.mean()
+    n = min(len(first), len(second))
     if n < 2:
         return Difference(mean, None, None, n)
     if first.var() + second.var() == 0:
@@ -53,29 +76,47 @@ def difference(first: pandas.Series, second: pandas.Series, paired: bool = True,
 def verdict(shift: Difference, obstacle: str = "") -> str:
     """Whether the interval excludes 0.
 
-    Accuracies are counts of a few hundred texts, so all differences can be equal by chance. There is then no spread to
-    make an interval of, and the question stays open.
+    Accuracies are counts over a few hundred texts, so all differences can be equal by chance. Then
+    there is no spread to make an interval of, and the question stays open.
     """
-    if none := _no_verdict(shift, obstacle):
-        return none
+    if reason := _no_verdict(shift, obstacle):
+        return reason
     if math.isclose(shift.low, shift.high, abs_tol=1e-9):
         return OPEN
-    return BETTER if shift.low > 0 else WORSE if shift.high < 0 else OPEN
+    if shift.low > 0:
+        return BETTER
+    if shift.high < 0:
+        return WORSE
+    return OPEN
 
 
 def claim(shift: Difference, effect: float | None, obstacle: str = "") -> str:
-    """Whether the interval excludes a claimed effect: it lies short of it, lies at or beyond it, or contains it."""
+    """Whether the interval excludes a claimed effect.
+
+    "supported": the whole interval is at least as large as the effect and has its sign. "excluded":
+    the whole interval falls short of the effect. "open": the interval contains it.
+    """
     if effect is None or effect == 0:
         return ""
-    if none := _no_verdict(shift, obstacle):
-        return none
-    near, far = (shift.low, shift.high) if effect > 0 else (-shift.high, -shift.low)
-    return SUPPORTED if near >= abs(effect) else EXCLUDED if far < abs(effect) else UNDECIDED
+    if reason := _no_verdict(shift, obstacle):
+        return reason
+    # measured in the direction of the effect
+    near, far = shift.low, shift.high
+    if effect < 0:
+        near, far = -shift.high, -shift.low
+    if near >= abs(effect):
+        return SUPPORTED
+    if far < abs(effect):
+        return EXCLUDED
+    return UNDECIDED
 
 
 def _no_verdict(shift: Difference, obstacle: str) -> str:
+    """Why there can be no verdict, or ""."""
+    if not shift.n:
+        return "not run"
     if shift.n < FEWEST_SEEDS:
-        return f"too few seeds ({shift.n} of {FEWEST_SEEDS})" if shift.n else "not run"
+        return f"too few seeds ({shift.n} of {FEWEST_SEEDS})"
     return f"no verdict ({obstacle})" if obstacle else ""
 
 

@@ -6,7 +6,7 @@ import pandas
 
 from mtlib.paths import DATA_DIR
 
-# our sets of which the paper has a column, and its name; where the paper leaves open which set, the likeliest
+# The paper's column for each of our sets. Where the paper leaves open which set it is, the likeliest.
 COLUMNS = {
     "sst2": "SST-2",
     "imdb_contrast": "IMDB-Cont",
@@ -21,13 +21,24 @@ COLUMNS = {
 
 
 def difference(method: str, base: str, set_name: str, model: str) -> float | None:
-    """What the tables print for one method minus another on one of our sets, in points; None where there is no cell."""
-    first, second = (_printed().get((model, row, COLUMNS.get(set_name))) for row in (method, base))
-    return None if first is None or second is None else round(first - second, 2)
+    """The paper's accuracy of a method minus that of the base on one of our sets, in points.
+
+    None where the tables lack one of the two cells.
+    """
+    column = COLUMNS.get(set_name)
+    accuracy = _printed().get((model, method, column))
+    base_accuracy = _printed().get((model, base, column))
+    if accuracy is None or base_accuracy is None:
+        return None
+    return round(accuracy - base_accuracy, 2)
 
 
 @cache
 def _printed() -> dict[tuple[str, str, str], float]:
-    """In per cent, by model, method and column; Mask-tuning's are Table III's, which once differ from Table I's."""
-    cells = pandas.concat(pandas.read_csv(DATA_DIR / "paper" / f"table{i}.csv") for i in (1, 3)).dropna(subset="value")
+    """Accuracy in per cent by model, method and column.
+
+    Where the two tables disagree on Mask-tuning, which happens once, Table III counts.
+    """
+    files = [DATA_DIR / "paper" / f"table{number}.csv" for number in (1, 3)]
+    cells = pandas.concat(map(pandas.read_csv, files)).dropna(subset="value")
     return cells.set_index(["model", "method", "dataset"])["value"].to_dict()

@@ -40,11 +40,11 @@ COMMANDS = {
         checkout.doctor,
     ),
     "Reproduce": (sweeps.sweep, measuring.policies, measuring.diversity, measuring.prompt, measuring.bench),
-    "Maintain": (records.bundle, checkout.figures, checkout.playground),
+    "Maintain": (records.bundle, checkout.playground),
 }
 
 app = typer.Typer(
-    help="Mask-tuning (arXiv 2307.10457): runs, tables, notebooks, figures, data.",
+    help="Mask-tuning (arXiv 2307.10457): runs, tables, notebooks, data.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

@@ -1,4 +1,4 @@
-"""`testbed`, `data verify`, `data fetch`, `figures`, `playground` and `doctor`: what a checkout and a machine have."""
+"""`testbed`, `data verify`, `data fetch`, `playground` and `doctor`: what a checkout and a machine have."""
 
 import subprocess
 import sys
@@ -55,17 +55,6 @@ def fetch(
     downloads.check(wanted)
     for name in wanted:
         console.print(f"{name}: {len(downloads.fetch([name], cache or downloads.CACHE_DIR))} file(s)")
-
-
-def figures(out: Annotated[Path, typer.Option(help="folder")] = Path("figures")) -> None:
-    """Draw the repository's figures, PNG and SVG, from data/results."""
-    from mtlib.analysis.figures import save, standard
-    from mtlib.paths import make_writable
-
-    make_writable(out)
-    for name, (figure, alt) in standard().items():
-        for path in save(figure, out, name, alt):
-            print_line(f"written: {path}")
 
 
 def playground() -> None:

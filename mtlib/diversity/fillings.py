@@ -1,9 +1,9 @@
-"""What masked tokens turn into while a model trains: a row for each masked place (Section V of arXiv 2307.10457).
+"""What masked tokens turn into while a model trains (Section V of arXiv 2307.10457).
 
-The rows are of what the model predicted in its own training steps, dropout included: the training loop is
-`ObjectiveTrainer`'s, and the objective notes what it fills in. Masks depend on `(seed, epoch, example)` and the order
-of the data on `(seed, epoch)` alone, so that two objectives trained with one seed, data set and batch size are asked
-about the same places.
+The rows hold what the model predicted in its own training steps, dropout included: the training loop
+is that of `ObjectiveTrainer`, and the objective records what it fills in. Masks depend only on
+`(seed, epoch, example)`, and the order of the data only on `(seed, epoch)`. So two objectives that
+are trained with one seed, data set and batch size fill the same positions.
 """
 
 import copy
@@ -21,37 +21,63 @@ from mtlib.tokens import text_reader
 from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer
 
 COLUMNS = (
-    "epoch", "uid", "part", "position", "original_token", "predicted_token", "unk", "text", "start", "end", "predicted"
-)  # fmt: skip
+    "epoch",
+    "uid",
+    "part",
+    "position",
+    "original_token",
+    "predicted_token",
+    "unk",
+    "text",
+    "start",
+    "end",
+    "predicted",
+)
 
 
 def record_fillings(
-    plm: SharedPLM, objective: MaskedLM | MaskTuning, examples: Dataset, max_length: int = 128, **arguments
+    plm: SharedPLM,
+    objective: MaskedLM | MaskTuning,
+    examples: Dataset,
+    max_length: int = 128,
+    **arguments,
 ) -> pandas.DataFrame:
-    """Train `plm` (in place) with an objective that masks, and record what every masked place was filled with.
+    """Train `plm` in place and record what every masked position is filled with.
 
     Args:
-        plm: any with a fast tokenizer.
+        plm: a model with a fast tokenizer.
+        objective: one that masks.
         examples: columns `text` (`text_pair`), `label`, `uid`.
         max_length: tokens per example.
-        arguments: of `ObjectiveArguments`, for example `num_train_epochs=3`, `seed=0`, `learning_rate=5e-4`.
+        arguments: of `ObjectiveArguments`, for example `num_train_epochs=3`, `seed=0`,
+            `learning_rate=5e-4`.
 
     Returns:
-        A row per epoch and masked place, in order of training:
+        A row for each epoch and masked position, in order of training:
 
-        `epoch` (from 1), `uid`, `part` ("text" or "text_pair": the sentence the place is in), `position` (in the
-        example's token ids), `original_token` and `predicted_token` (vocabulary entries), `unk` (the prediction is the
-        unknown token), `text` (that sentence, original), `start` and `end` (the masked token's place in it, in
-        characters), `predicted` (the filling in letters).
+        - `epoch`, from 1, and `uid` of the example;
+        - `part`: "text" or "text_pair", the sentence that the position is in;
+        - `position` among the example's token ids;
+        - `original_token` and `predicted_token`, entries of the vocabulary;
+        - `unk`: whether the prediction is the unknown token;
+        - `text`: the original sentence, with the masked token from character `start` to `end`;
+        - `predicted`: the filling as text.
     """
     read = text_reader(plm.tokenizer)
     encodings = [_encode(read, example, max_length) for example in examples]
-    columns = {name: [encoding[name] for encoding in encodings] for name in plm.tokenizer.model_input_names}
+    columns = {}
+    for name in plm.tokenizer.model_input_names:
+        columns[name] = [encoding[name] for encoding in encodings]
     data = Dataset.from_dict({**columns, "labels": examples["label"], "row": range(len(examples))})
     recorder = _recording(objective)
+    options = {
+        "save_strategy": "no",
+        "logging_strategy": "no",
+        "disable_tqdm": True,
+        "use_cpu": precision()["use_cpu"],
+    }
     with tempfile.TemporaryDirectory() as folder:
-        quiet = {"save_strategy": "no", "logging_strategy": "no", "disable_tqdm": True}
-        settings = ObjectiveArguments(folder, **quiet | {"use_cpu": precision()["use_cpu"]} | arguments)
+        settings = ObjectiveArguments(folder, **options | arguments)
         trainer = ObjectiveTrainer(plm, recorder, settings, data)
         trainer.remove_callback(PrinterCallback)
         trainer.train()
@@ -63,40 +89,80 @@ def record_fillings(
 
 
 class _Recording:
-    """Mixed into an objective's class: it notes what each masked place is filled with."""
+    """Mixed into an objective: records what each masked position is filled with."""
+
+    times_seen: Counter  # of each example, which tells the epoch
+    fillings: list[tuple[int, int, int, int]]  # (epoch, row, position, predicted_id)
 
     @property
     def columns(self) -> dict[str, int | float]:
         return {**super().columns, "row": -1}
 
     def forward(self, plm: SharedPLM, batch: dict):
-        output, rows = super().forward(plm, batch), batch["row"].tolist()
+        output = super().forward(plm, batch)
+        rows = batch["row"].tolist()
         self.times_seen.update(rows)
-        for (example, position), predicted_id in zip(
-            batch["mask"].nonzero().tolist(), output.perturbed_ids[batch["mask"]].tolist(), strict=True
-        ):
-            self.fillings.append((self.times_seen[rows[example]], rows[example], position, predicted_id))
+        masked = batch["mask"].nonzero().tolist()
+        predicted = output.perturbed_ids[batch["mask"]].tolist()
+        for (example, position), predicted_id in zip(masked, predicted, strict=True):
+            row = rows[example]
+            self.fillings.append((self.times_seen[row], row, position, predicted_id))
         return output
 
 
-def _recording(objective):
+class _RecordingMaskedLM(_Recording, MaskedLM):
+    pass
+
+
+class _RecordingMaskTuning(_Recording, MaskTuning):
+    pass
+
+
+def _recording(objective: MaskedLM | MaskTuning) -> _Recording:
+    """The objective, recording; the one that was given stays as it is."""
     recorder = copy.copy(objective)
-    recorder.__class__ = type("Recording", (_Recording, type(objective)), {})
-    recorder.times_seen, recorder.fillings = Counter(), []  # (epoch, row, position, predicted_id)
+    masks_only = isinstance(objective, MaskedLM)
+    recorder.__class__ = _RecordingMaskedLM if masks_only else _RecordingMaskTuning
+    recorder.times_seen = Counter()
+    recorder.fillings = []
     return recorder
 
 
 def _encode(tokenizer, example: dict, max_length: int) -> dict:
-    """Model inputs of an example, with `offsets` (characters) and `parts` (0, 1 or None) of its tokens."""
-    texts = example["text"], example.get("text_pair")
-    encoded = tokenizer(*texts, truncation=True, max_length=max_length, return_offsets_mapping=True)
+    """Model inputs of an example, and for each token its `offsets` in characters and its `parts`.
+
+    The part of a token is 0 or 1, the sentence that it is in, or None for a special token.
+    """
+    encoded = tokenizer(
+        example["text"],
+        example.get("text_pair"),
+        truncation=True,
+        max_length=max_length,
+        return_offsets_mapping=True,
+    )
     inputs = {name: encoded[name] for name in tokenizer.model_input_names}
     return {**inputs, "offsets": encoded["offset_mapping"], "parts": encoded.sequence_ids(0)}
 
 
 def _row(tokenizer, example: dict, encoding: dict, position: int, predicted_id: int) -> tuple:
-    part, (start, end) = ("text", "text_pair")[encoding["parts"][position]], encoding["offsets"][position]
-    start = end - len(example[part][start:end].lstrip())  # byte-level tokenizers count the blank before a word in
-    tokens = tokenizer.convert_ids_to_tokens([encoding["input_ids"][position], predicted_id])
-    unk, predicted = predicted_id == tokenizer.unk_token_id, tokenizer.decode([predicted_id]).strip()
-    return (example["uid"], part, position, *tokens, unk, example[part], start, end, predicted.removeprefix("##"))
+    """A filling as `COLUMNS` has it, but for the epoch."""
+    part = ("text", "text_pair")[encoding["parts"][position]]
+    text = example[part]
+    start, end = encoding["offsets"][position]
+    start = end - len(text[start:end].lstrip())  # byte-level offsets include the blank before a word
+    original_id = encoding["input_ids"][position]
+    original_token, predicted_token = tokenizer.convert_ids_to_tokens([original_id, predicted_id])
+    is_unknown = predicted_id == tokenizer.unk_token_id
+    predicted = tokenizer.decode([predicted_id]).strip().removeprefix("##")
+    return (
+        example["uid"],
+        part,
+        position,
+        original_token,
+        predicted_token,
+        is_unknown,
+        text,
+        start,
+        end,
+        predicted,
+    )

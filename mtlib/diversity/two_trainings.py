@@ -1,7 +1,6 @@
-"""The paper's Section V as one call: plain masked-LM training beside Mask-tuning, on the same examples and masks.
+"""The paper's Section V: plain masked-LM training beside Mask-tuning, on the same masks.
 
-description = describe(["sentiment"], Path("runs"))  # a mapping that JSON can hold
-as_frame({"mini": description})  # a line for each task and arm
+`describe` makes a mapping that JSON can hold, `as_frame` a table with a row for each task and arm.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -22,43 +21,65 @@ from mtlib.runs.config import BUNDLED_MODEL, configure
 from mtlib.runs.inputs import Inputs, read_inputs
 from mtlib.runs.records import write_atomically
 
-# the paper's shares of examples: BERT, 200 of each task, three epochs; two persons called 5 and 2 % implausible
+# The paper's shares of examples: BERT, 200 of each task, three epochs. What it calls plausible and
+# implausible (5 and 2 %, judged by two people) is "changed" here.
 PAPER_SHARES = {
     "plain_mlm": {"same": 0.76, "changed": 0.23, "unk": 0.01},
     "mask_tuning": {"same": 0.37, "changed": 0.62, "unk": 0.01},
 }
 ARMS = tuple(PAPER_SHARES)
 BATCH_SIZE = 16
-_SHOWN = 10  # places per task, from the testbed alone: other sources' texts are not ours to publish
+# Examples of fillings per task. From the testbed alone: other sources' texts are not ours to publish.
+_SHOWN = 10
 
 
 def describe(
-    tasks: Iterable[str], out: Path, source: str = "testbed", model: str = BUNDLED_MODEL, examples: int = 200,
-    epochs: int = 3, seed: int = 0, report: Callable[[str], None] = lambda task: None,
-) -> dict[str, object]:  # fmt: skip
+    tasks: Iterable[str],
+    out: Path,
+    source: str = "testbed",
+    model: str = BUNDLED_MODEL,
+    examples: int = 200,
+    epochs: int = 3,
+    seed: int = 0,
+    report: Callable[[str], None] = lambda task: None,
+) -> dict[str, object]:
     """Train both arms on each task, and count what the masked tokens were filled with.
 
     Both start from `model`, with its learning rates for Mask-tuning and the task's alpha.
 
     Args:
-        out: keeps the rows; a task whose rows are there is not trained again.
-        examples: of the training set, as a run with this `train_size` draws them (the paper: 200).
-        seed: of the masks and the order.
+        out: keeps the fillings; a task whose fillings are there is not trained again.
+        examples: of the training set, drawn as a run with this `train_size` draws them. The paper
+            has 200.
+        seed: of the masks and of the order of the data.
         report: called with each task before it starts.
 
     Returns:
-        The settings, and per task and arm: `tokens`, by epoch the masked places (`n`), those that were `changed` and
-        those filled with [UNK] (`unk`); `examples` and `examples_over_epochs`, how many came back "same", "changed" or
-        "unk": an example is what its gravest place is, in this order. (The paper counts "at least in one of the three
-        epochs", and does not say how it ranks.) On the testbed also `shown`: places that the two arms filled
-        differently in the last epoch.
+        The settings, and for each task and arm:
+
+        - `tokens`, by epoch: the masked tokens (`n`), those that were `changed` and those that were
+          filled with [UNK] (`unk`);
+        - `examples` and `examples_over_epochs`: how many came back "same", "changed" or "unk". The
+          last of these that holds for one of its tokens is what counts for an example. (The paper
+          counts "at least in one of the three epochs", and does not say how it ranks.)
+
+        On the testbed also `shown`: tokens that the two arms filled differently in the last epoch.
     """
-    studied = []  # what is wrong with data and model is said before any training
+    # all inputs first, so that bad data or a bad model is reported before any training
+    studied = []
     for task in tasks:
-        studied.append(read_inputs(configure(
-            task, "mask_tuning", source=source, model=model, seed=seed, epochs=epochs, batch_size=BATCH_SIZE,
-            train_size=examples, sets=(get_task(task).dev_set(source),),
-        )))  # fmt: skip
+        config = configure(
+            task,
+            "mask_tuning",
+            source=source,
+            model=model,
+            seed=seed,
+            epochs=epochs,
+            batch_size=BATCH_SIZE,
+            train_size=examples,
+            sets=(get_task(task).dev_set(source),),
+        )
+        studied.append(read_inputs(config))
     counted = {}
     for inputs in studied:
         task = inputs.config.task
@@ -66,23 +87,29 @@ def describe(
         arms = fillings(inputs, out)
         counted[task] = {"arms": {arm: _counts(rows) for arm, rows in arms.items()}}
         if is_testbed(source):
-            counted[task]["shown"] = filled_differently(arms, epochs)[:_SHOWN].to_dict(orient="records")
-    config, public = studied[0].config, studied[0].config.public()
+            shown = filled_differently(arms, epochs)[:_SHOWN]
+            counted[task]["shown"] = shown.to_dict(orient="records")
+    config = studied[0].config
+    public = config.public()
     return {
         "model": {"name": public["model"], "files_sha256": studied[0].model_sha256},
         "source": public["source"],
         "settings": {
-            "examples": examples, "seed": seed, "epochs": epochs, "mask_rate": public["mask_rate"],
-            "learning_rate": config.rates.trunk, "mlm_head_learning_rate": config.rates.mlm_head,
+            "examples": examples,
+            "seed": seed,
+            "epochs": epochs,
+            "mask_rate": public["mask_rate"],
+            "learning_rate": config.rates.trunk,
+            "mlm_head_learning_rate": config.rates.mlm_head,
             "classifier_learning_rate": config.rates.classifier,
         },
         "tasks": counted,
         "environment": environment.describe(),
-    }  # fmt: skip
+    }
 
 
 def fillings(inputs: Inputs, out: Path) -> dict[str, pandas.DataFrame]:
-    """The rows of `record_fillings` by arm; kept in `out`, and read from there the second time."""
+    """What `record_fillings` returns, by arm: kept in `out`, and read from there the next time."""
     file = out / "fills" / f"{inputs.record_path(out).stem}.jsonl"
     if not file.exists():
         rows = pandas.concat([_train(arm, inputs).assign(arm=arm) for arm in ARMS])
@@ -93,69 +120,94 @@ def fillings(inputs: Inputs, out: Path) -> dict[str, pandas.DataFrame]:
 
 
 def filled_differently(arms: Mapping[str, pandas.DataFrame], epoch: int) -> pandas.DataFrame:
-    """Places that the two arms filled differently in an epoch, as in the paper's Table II.
+    """Tokens that the two arms filled differently in an epoch, as in the paper's Table II.
 
     Columns: `original` (the token), and for each arm the sentence with its filling between ⟦ and ⟧.
     """
-    plain, tuned = arms["plain_mlm"], arms["mask_tuning"]
-    places = (plain["epoch"] == epoch) & (plain["predicted_token"] != tuned["predicted_token"])
-
-    def marked(rows: pandas.DataFrame) -> list[str]:
-        return [f"{row.text[: row.start]}⟦{row.predicted}⟧{row.text[row.end :]}" for row in rows[places].itertuples()]
-
-    return pandas.DataFrame({"original": plain["original_token"][places], **{arm: marked(arms[arm]) for arm in ARMS}})
+    plain = arms["plain_mlm"]
+    tuned = arms["mask_tuning"]
+    differing = (plain["epoch"] == epoch) & (plain["predicted_token"] != tuned["predicted_token"])
+    columns = {"original": plain["original_token"][differing]}
+    for arm in ARMS:
+        rows = arms[arm][differing]
+        columns[arm] = [_with_filling(row) for row in rows.itertuples()]
+    return pandas.DataFrame(columns)
 
 
 def as_frame(descriptions: Mapping[str, Mapping]) -> pandas.DataFrame:
-    """A line for each masked LM, task and arm, in per cent: examples the same, changed, unknown; tokens changed last.
+    """A row for each masked LM, task and arm, then the paper's shares of examples; in per cent.
 
-    Below ours stand the paper's shares of examples.
+    Columns: `same`, `changed` and `unk`, of the examples; `tokens changed` in the last epoch.
 
     Args:
-        descriptions: by the masked LM's name, each as `describe` gives it.
+        descriptions: by the masked LM's name, each as `describe` returns it.
     """
-    lines = {}
+    rows = {}
     for model, description in descriptions.items():
         for task, studied in description["tasks"].items():
             for arm, counts in studied["arms"].items():
-                last = list(counts["tokens"].values())[-1]
-                lines[model, task, arm] = _shares(counts["examples"]) | {"tokens changed": last["changed"] / last["n"]}
-    lines |= {("BERT (paper)", "all three", arm): _shares(shares) for arm, shares in PAPER_SHARES.items()}
-    frame = 100 * pandas.DataFrame.from_dict(lines, orient="index")
+                *_, last_epoch = counts["tokens"].values()
+                changed = last_epoch["changed"] / last_epoch["n"]
+                rows[model, task, arm] = _shares(counts["examples"]) | {"tokens changed": changed}
+    for arm, shares in PAPER_SHARES.items():
+        rows["BERT (paper)", "all three", arm] = _shares(shares)
+    frame = 100 * pandas.DataFrame.from_dict(rows, orient="index")
     return frame.rename_axis(["masked LM", "task", "training"])
 
 
 def _train(arm: str, inputs: Inputs) -> pandas.DataFrame:
-    config, settings = inputs.config, inputs.config.settings
-    masking = ExactMasking(settings.mask_rate)
+    config = inputs.config
+    masking = ExactMasking(config.settings.mask_rate)
+    objectives = {
+        "plain_mlm": MaskedLM(masking),
+        "mask_tuning": MaskTuning(config.settings.alpha, masking),
+    }
     set_seed(config.seed)
+    num_labels = len(get_task(config.task).labels)
     return record_fillings(
-        SharedPLM.from_pretrained(config.model_path, num_labels=len(get_task(config.task).labels)),
-        MaskedLM(masking) if arm == "plain_mlm" else MaskTuning(settings.alpha, masking),
-        inputs.datasets["train"], config.max_length, seed=config.seed, num_train_epochs=config.epochs,
-        per_device_train_batch_size=BATCH_SIZE, learning_rate=config.rates.trunk,
-        classifier_learning_rate=config.rates.classifier, mlm_head_learning_rate=config.rates.mlm_head, **precision(),
-    )  # fmt: skip
+        SharedPLM.from_pretrained(config.model_path, num_labels=num_labels),
+        objectives[arm],
+        inputs.datasets["train"],
+        config.max_length,
+        seed=config.seed,
+        num_train_epochs=config.epochs,
+        per_device_train_batch_size=BATCH_SIZE,
+        learning_rate=config.rates.trunk,
+        classifier_learning_rate=config.rates.classifier,
+        mlm_head_learning_rate=config.rates.mlm_head,
+        **precision(),
+    )
+
+
+def _with_filling(row) -> str:
+    return f"{row.text[: row.start]}⟦{row.predicted}⟧{row.text[row.end :]}"
 
 
 def _counts(rows: pandas.DataFrame) -> dict:
-    """What one arm's rows come to."""
+    """The counts of `describe` for the fillings of one arm."""
     changed = (rows["predicted_token"] != rows["original_token"]).astype(int)
-    tokens = pandas.DataFrame({"n": 1, "changed": changed, "unk": rows["unk"].astype(int)}).groupby(rows["epoch"])
-    gravity = changed.mask(rows["unk"], 2)
+    unknown = rows["unk"].astype(int)
+    tokens = pandas.DataFrame({"n": 1, "changed": changed, "unk": unknown})
+    outcome = changed.mask(rows["unk"], 2)  # 0: the same, 1: changed, 2: unknown
 
-    def of_examples(*keys: str) -> dict[str, int]:
-        counts = gravity.groupby([rows[key] for key in keys]).max().value_counts()
+    def count_examples(*keys: str) -> dict[str, int]:
+        counts = outcome.groupby([rows[key] for key in keys]).max().value_counts()
         return counts.reindex(range(3), fill_value=0).set_axis(["same", "changed", "unk"]).to_dict()
 
     return {
-        "tokens": tokens.sum().to_dict(orient="index"),
-        "examples": of_examples("epoch", "uid"),
-        "examples_over_epochs": of_examples("uid"),
+        "tokens": tokens.groupby(rows["epoch"]).sum().to_dict(orient="index"),
+        "examples": count_examples("epoch", "uid"),
+        "examples_over_epochs": count_examples("uid"),
     }
 
 
 def _shares(examples: Mapping[str, float]) -> dict[str, float]:
-    """Of counts (or shares) by category; the shipped ones call what is changed plausible or implausible."""
-    same, unk = (examples[name] / sum(examples.values()) for name in ("same", "unk"))
+    """Shares of the outcomes, from their counts or shares.
+
+    All that is neither "same" nor "unk" is changed; shipped files divide it into plausible and
+    implausible changes.
+    """
+    total = sum(examples.values())
+    same = examples["same"] / total
+    unk = examples["unk"] / total
     return {"same": same, "changed": 1 - same - unk, "unk": unk}

@@ -5,6 +5,7 @@ import numpy as np
 import pandas
 import pytest
 
+from figures import make
 from mtlib.analysis import figures
 from mtlib.analysis.figures import style
 from tests.analysis.test_comparisons import ARMS, make_record, of_two_arms
@@ -40,7 +41,7 @@ def test_intervals_never_leave_0_to_100(compare):
 
 def test_a_curve_over_a_setting_has_all_last(compare):
     records = [make_record("fine_tuning", 0, 70, 50, 50, train_size=size) for size in (2000, 1000, None)]
-    figure, text = figures.curve(compare(records, ARMS, by=["train_size"]).frame(), "train_size")
+    figure, text = make.curve(compare(records, ARMS, by=["train_size"]).frame(), "train_size")
     assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == ["1000", "2000", "all"]
     assert "plain on testbed_sentiment: 70 at first, 70 at last" in text
 
@@ -53,7 +54,7 @@ def test_colours_can_be_told_apart_and_never_stand_alone():
 
 
 def test_the_projects_figures_are_saved_with_their_text(tmp_path):
-    for name, (figure, text) in figures.standard().items():
+    for name, (figure, text) in make.standard().items():
         paths = figures.save(figure, tmp_path, name, text)
         assert text[:30].replace("“", "") and all(path.stat().st_size > 10_000 for path in paths)
         assert text.split(",")[0].split("“")[0][:20] in paths[1].read_text()

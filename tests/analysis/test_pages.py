@@ -9,21 +9,22 @@ import pandas
 import pytest
 from scipy.stats import ttest_ind
 
-from mtlib.analysis import comparisons, pages
+from data import make_tables
+from mtlib.analysis import comparisons
 from mtlib.runs.records import read_records
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ["README.md", "data/README.md", "data/results/REPORT.md"]
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", make_tables.PAGES)
 def test_tables_are_those_of_the_records(page):
     text = (ROOT / page).read_text()
-    assert pages.filled(text) == text
+    assert make_tables.filled(text) == text
 
 
 def rows(spec: str) -> list[str]:
-    return pages.filled(f"<!-- table\n{spec}\n-->\n<!-- end -->").split("-->")[1].strip("\n<!- end").split("\n")[2:]
+    page = make_tables.filled(f"<!-- table\n{spec}\n-->\n<!-- end -->")
+    return page.split("-->")[1].strip("\n<!- end").split("\n")[2:]
 
 
 def test_a_claim_has_welchs_interval_and_the_effects_of_three_models():

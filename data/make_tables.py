@@ -1,0 +1,162 @@
+"""The tables of the project's Markdown pages, made from the records.
+
+    python data/make_tables.py
+
+In a page a table stands between two comments. The first one says, in YAML, what it shows:
+
+    <!-- table
+    comparison: base
+    arms: {fine-tuning: fine-tuning, Mask-tuning: equation 1}
+    columns: {sst2: SST-2, "better on imdb_contrast?": IMDB contrast}
+    -->
+    ...
+    <!-- end -->
+
+`arms` and `columns` choose rows and columns of `Comparison.table` and rename them. Where that table
+has a row for each value of a setting, `columns` maps the value to its columns.
+
+With `measures` in place of `columns`, a map of "set measure" to words, arms are columns and measures
+are rows. Each difference to the first arm has Welch's 95 % interval and, where a bootstrap is kept,
+the one over items and seeds.
+
+With `claims: report` each row is a claim of the paper and what came of it (`mtlib.analysis.claims`).
+
+With `own_data`, which maps each data set of `data/results/own_data.csv` to a map of "set rows" to
+words, these are the rows, and `recipes` are the columns.
+"""
+
+import re
+from pathlib import Path
+
+import pandas
+import yaml
+
+from mtlib.analysis import comparisons, intervals
+from mtlib.analysis.claims import table as claim_table
+from mtlib.paths import DATA_DIR
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = ("README.md", "data/README.md", "data/results/REPORT.md")
+_BLOCK = re.compile(r"(<!-- table\n)(.*?)(-->\n)(?:.*?)(<!-- end -->)", flags=re.S)
+
+
+def filled(page: str) -> str:
+    """The page with each of its tables made anew."""
+    return _BLOCK.sub(_made_anew, page)
+
+
+def _made_anew(block: re.Match) -> str:
+    start, spec, stop, end = block.groups()
+    return f"{start}{spec}{stop}\n{_markdown(_table(yaml.safe_load(spec)))}\n\n{end}"
+
+
+def _table(spec: dict) -> pandas.DataFrame:
+    if "claims" in spec:
+        return claim_table(whole=False)
+    if "own_data" in spec:
+        return _own_data(**spec)
+    if "measures" in spec:
+        return _measures(**spec)
+    return _arms(**spec)
+
+
+def _markdown(table: pandas.DataFrame) -> str:
+    rows = [list(table.columns), ["---"] * len(table.columns)]
+    rows += table.astype(str).to_numpy().tolist()
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _arms(
+    comparison: str,
+    arms: dict,
+    columns: dict,
+    task: str | None = None,
+) -> pandas.DataFrame:
+    """Arms as rows: chosen rows and columns of `Comparison.table`."""
+    compared = comparisons.load(comparison)
+    table = compared.table(task).set_index("arm")
+    if not compared.by:
+        table = table.loc[list(arms), list(columns)].rename(columns=columns)
+        return table.rename(index=arms).reset_index().fillna("")
+    setting = compared.by[0]
+    parts = []
+    for value, columns_of_value in columns.items():
+        part = table[table[setting] == value][list(columns_of_value)]
+        parts.append(part.rename(columns=columns_of_value).reindex(list(arms)))
+    table = pandas.concat(parts, axis="columns")
+    return table.rename(index=arms).reset_index().fillna("")
+
+
+def _measures(comparison: str, arms: dict, measures: dict) -> pandas.DataFrame:
+    """Arms as columns: a row for each set and measure."""
+    compared = comparisons.load(comparison)
+    scores = compared.frame()
+    rows = []
+    for set_and_measure, words in measures.items():
+        set_name, measure = set_and_measure.split()
+        on_set = scores[scores["set"] == set_name]
+        by_arm = on_set.pivot(index="seed", columns="arm", values=measure)
+        kept = _kept_intervals(compared, set_name, measure)
+        rows.append({"in per cent": words} | _against_first(by_arm, arms, kept))
+    return pandas.DataFrame(rows).rename(columns=str.strip)
+
+
+def _kept_intervals(
+    compared: comparisons.Comparison,
+    set_name: str,
+    measure: str,
+) -> dict[str, str]:
+    """By arm: the interval over items and seeds, where one is kept."""
+    if measure not in ("accuracy", "both"):
+        return {}
+    kept = compared.bootstrap(measure)
+    kept = kept[kept["set"] == set_name]
+    return {row.arm: f"[{row.low:+.1f}, {row.high:+.1f}]" for row in kept.itertuples()}
+
+
+def _own_data(own_data: dict, recipes: dict) -> pandas.DataFrame:
+    """Recipes as columns: a row for each part of a test set."""
+    scores = pandas.read_csv(DATA_DIR / "results" / "own_data.csv")
+    scores = scores.assign(part=scores["set"] + " " + scores["rows"])
+    rows = []
+    for data, parts in own_data.items():
+        for part, words in parts.items():
+            on_part = scores[(scores["data"] == data) & (scores["part"] == part)]
+            by_recipe = on_part.pivot(index="seed", columns="recipe", values="accuracy")
+            row = {"in per cent": words, "rows": on_part["n"].iloc[0]}
+            rows.append(row | _against_first(by_recipe, recipes))
+    return pandas.DataFrame(rows).rename(columns=str.strip)
+
+
+def _against_first(
+    scores: pandas.DataFrame,
+    arms: dict,
+    kept_intervals: dict | None = None,
+) -> dict[str, str]:
+    """The cells of a row: each arm's mean over seeds, and its difference to the first arm.
+
+    An arm without runs has empty cells. Column titles that repeat are told apart by trailing blanks.
+
+    Args:
+        scores: `(seeds, arms)`.
+        arms: columns of `scores`, and what the table calls them.
+        kept_intervals: by arm, for a further column; None: there is no such column.
+    """
+    base, *others = arms
+    row = {arms[base]: f"{scores[base].mean():.1f}"}
+    for arm in others:
+        mean = difference = ""
+        if arm in scores:
+            mean = f"{scores[arm].mean():.1f}"
+            difference = intervals.difference(scores[arm], scores[base], paired=False).text()
+        row[arms[arm]] = mean
+        row["difference" + " " * len(row)] = difference
+        if kept_intervals is not None:
+            row["items and seeds" + " " * len(row)] = kept_intervals.get(arm, "")
+    return row
+
+
+if __name__ == "__main__":
+    for name in PAGES:
+        path = ROOT / name
+        path.write_text(filled(path.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,0 +1,214 @@
+"""The figures of the front page and of the report, PNG and SVG, drawn from data/results.
+
+    python figures/make.py [FOLDER]
+
+FOLDER is by default this one. `method` is a drawing made by hand and stays as it is.
+"""
+
+import itertools
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from mtlib.analysis import comparisons
+from mtlib.analysis.claims import claims
+from mtlib.analysis.figures import accuracy, save, style
+from mtlib.analysis.figures.results import id_first, mean_with_interval
+from mtlib.testbed.grammar import load_grammar
+from mtlib.testbed.known_words import shortcut_spans
+
+_SENTENCE = "The spy novel by Petra Novak was a bore."  # in words of the testbed's grammar
+_RED, _GREEN, _GREY = "#c44e00", "#02805f", "0.5"
+_MISLEADING_SET = "testbed_contrast"
+_POLICIES = (  # label, comparison and arm, words that are hidden (None: the shortcut's), colour
+    ("nothing hidden: fine-tuning", ("ablations", "fine-tuning"), (), _RED),
+    ("5 % at random, as in the paper", ("ablations", "random, 5 %"), ("was",), _RED),
+    ("all words of the shortcut", ("ablations", "Mask-tuning"), None, _GREEN),
+    ("no shortcut in the training data", ("testbed", "no shortcut"), (), _GREY),
+)
+_REAL_SETS = {
+    "sst2": "SST-2",
+    "imdb_contrast": "IMDB\ncontrast",
+    "imdb_cad": "IMDB-CAD",
+    "hans": "HANS",
+}
+_CLAIMED_MODEL = "BERT-base"  # whose claim is the star
+
+
+def standard() -> dict[str, tuple[Figure, str]]:
+    """Every figure and the sentence that says what it shows, by name."""
+    base_sized = pandas.concat([comparisons.load(name).frame() for name in ("base", "decisive")])
+    two_arms = base_sized.query("arm in ['fine-tuning', 'Mask-tuning'] and epochs == 3")
+    sizes = comparisons.load("sizes").frame()
+    alphas = comparisons.load("study_alpha").frame().query("task == 'sentiment'")
+    return {
+        "front": front(),
+        "data": curve(
+            two_arms,
+            "train_size",
+            "Base-sized model: more phrases (two experiments, see the report)",
+            "training phrases of SST-2",
+        ),
+        "sizes": curve(
+            sizes,
+            "train_size",
+            "Bundled model: more phrases, and so more steps",
+            "training phrases of SST-2",
+        ),
+        "alpha": curve(
+            alphas,
+            "alpha",
+            "Bundled model, 4,000 phrases",
+            "alpha, weight of the masked-LM loss",
+        ),
+        "ablations": accuracy(
+            comparisons.load("ablations").frame(),
+            "Testbed: parts of Mask-tuning, the shortcut's words masked",
+        ),
+        "policies": accuracy(
+            comparisons.load("policies").frame(),
+            "Testbed: what Mask-tuning (balanced) masks",
+        ),
+        "peers": accuracy(
+            comparisons.load("peers_testbed").frame(),
+            "Testbed: other methods, alone and inside Mask-tuning",
+        ),
+    }
+
+
+@style.styled
+def front() -> tuple[Figure, str]:
+    """What hiding words does on the testbed, a bar for each policy; below, four claims on real data.
+
+    The bars are accuracies on the set where the shortcut misleads. The claims are intervals.
+    """
+    figure = Figure(figsize=(6.2, 6.6), layout="constrained")
+    above, below = figure.subfigures(2, 1, height_ratios=[1.25, 1])
+    left, right = above.subplots(1, 2, width_ratios=[1.5, 1])
+    words = {"testbed": _draw_policies(left, right), "real data": _draw_claims(below.subplots())}
+    left_title = {"x": 0.01, "ha": "left", "weight": "bold"}
+    above.suptitle("Testbed: hide the words that mislead, not 5 % at random", **left_title)
+    below.suptitle("Real data: 5 % at random does not do what is claimed", **left_title)
+    lead = "What hiding words does to a shortcut, and Mask-tuning on real data"
+    return figure, style.sentence(lead, words)
+
+
+def _draw_policies(left: Axes, right: Axes) -> list[str]:
+    """A row for each policy, with the sentence as it is then read and a bar; the bars in words."""
+    words = []
+    for row, (label, (name, arm), hidden, colour) in enumerate(_POLICIES):
+        scores = comparisons.load(name).frame()
+        scores = scores.query("set == @_MISLEADING_SET and arm == @arm and task == 'sentiment'")
+        mean = scores["accuracy"].mean()
+        words.append(f"{label}: {mean:.0f} %")
+        label_colour = "0.3" if colour == _GREY else colour
+        left.text(0, row - 0.2, label, weight="bold", va="center", color=label_colour)
+        _draw_sentence(left, row + 0.17, hidden, has_shortcut=arm != "no shortcut")
+        right.barh(row, mean, height=0.55, color=colour)
+        right.text(mean + 2, row, f"{mean:.0f} %", va="center", weight="bold")
+    right.axvline(50, color="black", ls=":", lw=1.5)
+    right.text(50, -0.62, "guessing", ha="center", va="bottom", fontsize=9)
+    right.set(xlim=(0, 112), ylim=(3.5, -0.5), yticks=[], xticks=[0, 50, 100])
+    right.set_xlabel("right where it misleads, %")
+    left.set(xlim=(0, len(_SENTENCE)), ylim=(3.5, -0.5))
+    left.axis("off")
+    return words
+
+
+def _draw_sentence(
+    axis: Axes,
+    y: float,
+    hidden: tuple[str, ...] | None,
+    has_shortcut: bool,
+) -> None:
+    """Word for word: the shortcut's words in red, hidden ones as a dark box."""
+    spans, _ = shortcut_spans(load_grammar("sentiment"), _SENTENCE)
+    for word in re.finditer(r"[\w.]+", _SENTENCE):
+        in_shortcut = any(start <= word.start() < end for start, end in spans)
+        is_hidden = in_shortcut if hidden is None else word[0] in hidden
+        look = {"color": "0.25"}
+        if in_shortcut and has_shortcut:
+            look = {"color": _RED, "weight": "bold"}
+        if is_hidden:
+            look["color"] = "0.25"
+            look["bbox"] = {"facecolor": "0.25", "edgecolor": "none", "pad": 1.5}
+        font = {"family": "DejaVu Sans Mono", "fontsize": 10.2}
+        axis.text(word.start(), y, word[0], va="center", **font, **look)
+
+
+def _draw_claims(axis: Axes) -> list[str]:
+    """The interval measured here and the paper's claim for each set; both in words."""
+    words = []
+    by_set = claims().drop_duplicates("set").set_index("set")
+    for row, (name, label) in enumerate(_REAL_SETS.items()):
+        claim = by_set.loc[name]
+        mean, claimed = claim["mean"], claim[_CLAIMED_MODEL]
+        bar = [[mean - claim["low"]], [claim["high"] - mean]]
+        look = {"fmt": "o", "ms": 7, "lw": 2.5, "capsize": 4, "color": style.PALETTE[0]}
+        axis.errorbar(mean, row, xerr=bar, **look)
+        axis.plot(claimed, row, "*", ms=16, color="black", mec="white")
+        words.append(f"{label.replace(chr(10), ' ')} {mean:+.1f} (claimed {claimed:+.1f})")
+    look = {"fmt": "o", "color": style.PALETTE[0]}
+    axis.errorbar([], [], xerr=[], label="measured here, 95 %", **look)
+    axis.plot([], [], "*", ms=13, ls="", color="black", label="the paper's claim (BERT)")
+    axis.axvline(0, color="0.3", lw=1)
+    xlabel = "Mask-tuning minus fine-tuning, points of accuracy"
+    style.rows_down(axis, _REAL_SETS.values(), xlabel=xlabel)
+    axis.legend(loc="upper right", fontsize=9.5)
+    return words
+
+
+@style.styled
+def curve(
+    scores: pandas.DataFrame,
+    x: str,
+    title: str = "",
+    xlabel: str = "",
+) -> tuple[Figure, str]:
+    """Accuracy against `x`: a line for each arm and a panel for each set.
+
+    Means over seeds with 95 % intervals. The values of `x` stand at equal distances; a missing one
+    (NaN) stands for "all" and comes last.
+    """
+    values = sorted(scores[x].dropna().unique())
+    positions = {value: number for number, value in enumerate(values)}
+    ticks = [f"{value:g}" for value in positions]
+    if scores[x].isna().any():
+        ticks.append("all")
+    arms = list(dict.fromkeys(scores["arm"]))
+    seeds = scores.groupby(["arm", "set", x], dropna=False).size()
+    figure, axes = style.panels(id_first(scores), 3.4, 2.9, sharey=True)
+    words = {}
+    for (name, axis), (number, arm) in itertools.product(axes.items(), enumerate(arms)):
+        runs = scores[(scores["set"] == name) & (scores["arm"] == arm)]
+        points = [
+            (positions.get(value, len(positions)), *mean_with_interval(accuracies))
+            for value, accuracies in runs.groupby(x, dropna=False)["accuracy"]
+        ]
+        if not points:
+            continue
+        position, mean, low, high = np.array(points).T
+        aside = 0.06 * (number - (len(arms) - 1) / 2)  # so that intervals do not cover one another
+        n = " to ".join(map(str, sorted({seeds[arm].min(), seeds[arm].max()})))
+        look = {"capsize": 2, "ms": 5, "label": f"{arm} (n = {n})"} | style.series(number)
+        axis.errorbar(position + aside, mean, yerr=[mean - low, high - mean], **look)
+        words[f"{arm} on {name}"] = [f"{mean[0]:.3g} at first, {mean[-1]:.3g} at last"]
+    for axis in axes.values():
+        axis.set_xticks(range(len(ticks)), ticks)
+        axis.set_xlabel(xlabel or x)
+    first_axis = next(iter(axes.values()))
+    first_axis.set_ylabel("accuracy, %")
+    style.finish(figure, title, first_axis)
+    return figure, style.sentence(f"accuracy against {xlabel or x}", words)
+
+
+if __name__ == "__main__":
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent
+    for name, (figure, alt) in standard().items():
+        for path in save(figure, folder, name, alt):
+            print(f"written: {path}")
