@@ -15,11 +15,11 @@ In a page a table stands between two comments. The first one says, in YAML, what
 `arms` and `columns` choose rows and columns of `Comparison.table` and rename them. Where that table
 has a row for each value of a setting, `columns` maps the value to its columns.
 
-With `measures` in place of `columns`, a map of "set measure" to words, arms are columns and measures
-are rows. Each difference to the first arm has Welch's 95 % interval and, where a bootstrap is kept,
-the one over items and seeds.
+With `measures` in place of `columns`, a map of "set measure" to words, arms are columns and
+measures are rows. Each difference to the first arm has Welch's 95 % interval and, where a bootstrap
+is kept, the one over items and seeds.
 
-With `claims: report` each row is a claim of the paper and what came of it (`mtlib.analysis.claims`).
+With `claims: report` each row is a claim of the paper and what came of it.
 
 With `own_data`, which maps each data set of `data/results/own_data.csv` to a map of "set rows" to
 words, these are the rows, and `recipes` are the columns.
@@ -135,7 +135,7 @@ def _against_first(
 ) -> dict[str, str]:
     """The cells of a row: each arm's mean over seeds, and its difference to the first arm.
 
-    An arm without runs has empty cells. Column titles that repeat are told apart by trailing blanks.
+    An arm without runs has empty cells. Blanks at their ends tell repeated column titles apart.
 
     Args:
         scores: `(seeds, arms)`.

@@ -83,7 +83,7 @@ def standard() -> dict[str, tuple[Figure, str]]:
 
 @style.styled
 def front() -> tuple[Figure, str]:
-    """What hiding words does on the testbed, a bar for each policy; below, four claims on real data.
+    """What hiding words does on the testbed, a bar for each policy; below, claims on real data.
 
     The bars are accuracies on the set where the shortcut misleads. The claims are intervals.
     """

@@ -18,8 +18,8 @@ _ANSWERS = {intervals.BETTER: "better", intervals.WORSE: "worse", intervals.OPEN
 def claims() -> pandas.DataFrame:
     """A row for each claim and set.
 
-    Columns: `than`, `on`, `set`, `setting`, `report`, `mean`, `low`, `high`, `n`, `verdict`, and two
-    for each of MODELS.
+    Columns: `than`, `on`, `set`, `setting`, `report`, `mean`, `low`, `high`, `n`, `verdict`, and
+    two for each of MODELS.
 
     `mean` is a difference in points. Its interval is Welch's at 95 % over seeds, whatever the
     comparison's own tables have: one rule for all claims, not corrected for their number. A model's

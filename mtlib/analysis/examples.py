@@ -45,7 +45,8 @@ def of_examples(comparison: Comparison, source: str, draws: int = 1000) -> dict[
         kept.pop(HELD_OUT, None)
         for set_name, predicted in kept.items():
             gold = _gold(set_name, source)
-            areas.append({"identity": record["identity"], "set": set_name} | _areas(predicted, gold))
+            heading = {"identity": record["identity"], "set": set_name}
+            areas.append(heading | _areas(predicted, gold))
             for measure in _MEASURES:
                 by_seed = correct[measure][set_name].setdefault(arm, {})
                 by_seed[record["config"]["seed"]] = _correct(set_name, predicted, gold, measure)
@@ -123,7 +124,7 @@ def _differences_to_base(
 
 
 def _gold(set_name: str, source: str) -> pandas.DataFrame:
-    """The rows of a set: `label`, and in sets of pairs `pair` and `half` ("original" or "edited")."""
+    """The `label` of each row and, in sets of pairs, `pair` and `half` ("original" or "edited")."""
     rows = load(set_name, source)
     table = pandas.DataFrame({"label": rows["label"]})
     if get_set(set_name).paired:
@@ -132,7 +133,7 @@ def _gold(set_name: str, source: str) -> pandas.DataFrame:
 
 
 def _areas(predicted: np.ndarray, gold: pandas.DataFrame) -> dict[str, float]:
-    """AUROC in per cent of probabilities `(n, num_labels)`, in sets of pairs for either half too."""
+    """AUROC in per cent of probabilities `(n, num_labels)`, in sets of pairs by half too."""
     if "half" not in gold:
         return {"auroc": _area(predicted, gold["label"])}
     edited = (gold["half"] == "edited").to_numpy()
@@ -162,8 +163,8 @@ def _correct(
 ) -> np.ndarray:
     """How correct each item is, from 0 to 1: `(items,)`.
 
-    An item is an example. In sets of pairs it is a pair: its edited half, or with the measure "both"
-    the mean of its two halves.
+    An item is an example. In sets of pairs it is a pair: its edited half, or with the measure
+    "both" the mean of its two halves.
     """
     predictions = predicted.argmax(axis=1)
     if get_set(set_name).folded:

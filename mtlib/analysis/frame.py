@@ -105,7 +105,8 @@ def told(config: dict) -> dict:
 def measures(metrics: dict) -> dict:
     """What a run scored on a set, in per cent, and the counts; see `frame`."""
     labels = metrics.get("per_label", {})
-    shares = {name: metrics.get(name) for name in ("accuracy", "majority", "original", "consistency")}
+    in_record = ("accuracy", "majority", "original", "consistency")
+    shares = {name: metrics.get(name) for name in in_record}
     if labels:
         shares["balanced"] = fmean(by_label["accuracy"] for by_label in labels.values())
     if labels.keys() == {"positive", "negative"}:
@@ -145,7 +146,8 @@ def _arm_names(records: Sequence[dict]) -> list[str]:
     for (*_, method), settings_by_run in comparable.items():
         varying = _varying(settings_by_run.values())
         for number, settings in settings_by_run.items():
-            names[number] = _arm_name(method, {name: settings[name] for name in varying if name in settings})
+            shown = {name: settings[name] for name in varying if name in settings}
+            names[number] = _arm_name(method, shown)
     return [names[number] for number in range(len(records))]
 
 

@@ -6,7 +6,7 @@ import pandas
 
 from mtlib.paths import DATA_DIR
 
-# The paper's column for each of our sets. Where the paper leaves open which set it is, the likeliest.
+# The paper's column for each of our sets; the likeliest where the paper leaves open which it is.
 COLUMNS = {
     "sst2": "SST-2",
     "imdb_contrast": "IMDB-Cont",

@@ -1,7 +1,7 @@
 """What masked tokens turn into while a model trains (Section V of arXiv 2307.10457).
 
-The rows hold what the model predicted in its own training steps, dropout included: the training loop
-is that of `ObjectiveTrainer`, and the objective records what it fills in. Masks depend only on
+The rows hold what the model predicted in its own training steps, dropout included: the training
+loop is that of `ObjectiveTrainer`, and the objective records what it fills in. Masks depend only on
 `(seed, epoch, example)`, and the order of the data only on `(seed, epoch)`. So two objectives that
 are trained with one seed, data set and batch size fill the same positions.
 """
@@ -149,7 +149,7 @@ def _row(tokenizer, example: dict, encoding: dict, position: int, predicted_id: 
     part = ("text", "text_pair")[encoding["parts"][position]]
     text = example[part]
     start, end = encoding["offsets"][position]
-    start = end - len(text[start:end].lstrip())  # byte-level offsets include the blank before a word
+    start = end - len(text[start:end].lstrip())  # byte-level offsets include the blank before
     original_id = encoding["input_ids"][position]
     original_token, predicted_token = tokenizer.convert_ids_to_tokens([original_id, predicted_id])
     is_unknown = predicted_id == tokenizer.unk_token_id

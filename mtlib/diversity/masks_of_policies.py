@@ -1,6 +1,7 @@
-"""What each masking policy masks in training texts: which kinds of words and, on the testbed, how much of the shortcut.
+"""What each masking policy masks in training texts.
 
-Policies that count or learn do so on the whole training set, as in a run, however few of its examples are looked at.
+Which kinds of words and, on the testbed, how much of the shortcut. Policies that count or learn do
+so on the whole training set, as in a run, however few of its examples are looked at.
 """
 
 import zlib
@@ -30,30 +31,58 @@ from mtlib.settings import ENGLISH_PIPELINE
 from mtlib.testbed.known_words import of_testbed
 from mtlib.tokens import special_tokens
 
-# `meta_learned` takes minutes to prepare, `salient_spans` needs a spaCy pipeline, attribution a trained classifier
+# Left out: `meta_learned` takes minutes to prepare, `salient_spans` needs a spaCy pipeline, and
+# attribution a trained classifier.
 DEFAULT = (
-    "exact:0.05", "exact:0.3", "whole_word:0.05", "frequency_rare:0.05", "frequency_frequent:0.05",
-    "part_of_speech_content:0.05", "part_of_speech_function:0.05", "supervised", "supervised_top5", "known_cause:0.05",
-    "known_shortcut:0.05", "known_shortcut:1",
-)  # fmt: skip
-BANDS = {"below 10": 0, "10 to 99": 10, "100 to 999": 100, "1,000 and more": 1000}  # occurrences in the training set
+    "exact:0.05",
+    "exact:0.3",
+    "whole_word:0.05",
+    "frequency_rare:0.05",
+    "frequency_frequent:0.05",
+    "part_of_speech_content:0.05",
+    "part_of_speech_function:0.05",
+    "supervised",
+    "supervised_top5",
+    "known_cause:0.05",
+    "known_shortcut:0.05",
+    "known_shortcut:1",
+)
+# occurrences in the training set, and the smallest number of each band
+BANDS = {"below 10": 0, "10 to 99": 10, "100 to 999": 100, "1,000 and more": 1000}
+# columns of `table`
+_CONTENT_WORDS = {
+    "nouns": ("NOUN", "PROPN"),
+    "verbs": ("VERB",),
+    "adjectives": ("ADJ",),
+    "adverbs": ("ADV",),
+}
 
 
 def describe(
-    task: str = "sentiment", source: str = "testbed", model: str = "mini", policies: Sequence[str] | None = None, *,
-    train_size: int | None = None, size: int | None = None, seed: int = 0, spacy_pipeline: str = ENGLISH_PIPELINE,
+    task: str = "sentiment",
+    source: str = "testbed",
+    model: str = "mini",
+    policies: Sequence[str] | None = None,
+    *,
+    train_size: int | None = None,
+    size: int | None = None,
+    seed: int = 0,
+    spacy_pipeline: str = ENGLISH_PIPELINE,
     report: Callable[[str], None] = lambda name: None,
-) -> dict:  # fmt: skip
+) -> dict:
     """What policies mask, as a mapping that JSON can hold; `table` shows it.
 
     Args:
         task, source, train_size: of the training set, as in a run.
-        model: whose tokens are masked; policies that ask a classifier (attribution) need a folder with a trained one.
-        policies: names with rates, as "exact:0.05"; None takes those of `DEFAULT` that this data allows.
-        size: training examples that are looked at, drawn as a run with `train_size` draws them; None is all.
-        seed: of what policies learn, and of the masks. Each policy draws its own random numbers, so that two policies
-            do not choose the same places only because they drew the same numbers.
-        spacy_pipeline: that finds the named entities of salient spans.
+        model: whose tokens are masked. Policies that ask a classifier (attribution) need the folder
+            of a trained one.
+        policies: names with rates, such as "exact:0.05". By default those of `DEFAULT` that this
+            data allows.
+        size: the number of training examples that are looked at, drawn as a run with `train_size`
+            draws them. By default all.
+        seed: of what policies learn, and of the masks. Each policy draws random numbers of its
+            own: two policies should not mask the same tokens only because of the same numbers.
+        spacy_pipeline: finds the named entities of salient spans.
         report: called with the name of each policy when it is done.
 
     Raises:
@@ -62,119 +91,186 @@ def describe(
     disable_progress_bars()
     names = default_policies(source) if policies is None else policies
     sets = (get_task(task).dev_set(source),)
-    config = configure(task, "fine_tuning", source=source, model=model, train_size=train_size, sets=sets)
+    config = configure(
+        task,
+        "fine_tuning",
+        source=source,
+        model=model,
+        train_size=train_size,
+        sets=sets,
+    )
     plm, maskings = _checked(config, names, spacy_pipeline)
     train = read_inputs(config).datasets["train"]
     keep = [name for name in ("text", "text_pair", "uid", "group") if name in train.column_names]
-    whole = CountTokens()(plm, tokenise(train, plm.tokenizer, config.max_length, keep=keep)).examples
-    tokens, lines = mark(plm, whole.select(rows := drawn_rows(len(train), size))), {}
+    examples = tokenise(train, plm.tokenizer, config.max_length, keep=keep)
+    examples = CountTokens()(plm, examples).examples
+    looked_at = drawn_rows(len(train), size)
+    tokens = mark(plm, examples.select(looked_at))
+    masked = {}
     for name, masking in maskings.items():
-        for preparer in masking.preparers() if masking.columns.keys() - {*whole.column_names} else ():
-            whole = preparer.reading_from(source)(plm, whole, seed).examples
-        drawn = DrawMasks(masking)(plm, whole.select(rows), seed + zlib.crc32(name.encode())).examples
-        lines[name] = what_is_masked(tokens, _flat(drawn["mask"]) > 0)
+        if masking.columns.keys() - {*examples.column_names}:
+            examples = _prepared(masking, plm, examples, source, seed)
+        draw = DrawMasks(masking)
+        drawn = draw(plm, examples.select(looked_at), seed + zlib.crc32(name.encode())).examples
+        masked[name] = what_is_masked(tokens, _flat(drawn["mask"]) > 0)
         report(name)
+    public = config.public()
     return {
-        "task": task, "source": config.public()["source"], "model": config.public()["model"], "examples": len(rows),
-        "seed": seed, "all_tokens": what_is_masked(tokens, tokens["ordinary"]), "policies": lines,
-    }  # fmt: skip
+        "task": task,
+        "source": public["source"],
+        "model": public["model"],
+        "examples": len(looked_at),
+        "seed": seed,
+        "all_tokens": what_is_masked(tokens, tokens["ordinary"]),
+        "policies": masked,
+    }
 
 
 def default_policies(source: str) -> tuple[str, ...]:
-    """All of `DEFAULT` on the testbed; elsewhere those that need to know nothing but the training set."""
-    not_here = () if is_testbed(source) else (*TESTBED_ONLY, *OWN_LENGTH)
-    return tuple(text for text in DEFAULT if parse_policy(text)[0] not in not_here)
+    """All of `DEFAULT` on the testbed, elsewhere those that need nothing but the training set."""
+    if is_testbed(source):
+        return DEFAULT
+    excluded = (*TESTBED_ONLY, *OWN_LENGTH)
+    return tuple(text for text in DEFAULT if parse_policy(text)[0] not in excluded)
 
 
 def table(description: Mapping) -> pandas.DataFrame:
-    """A line for each policy, in per cent: how much it masks, how much of the shortcut, and which kinds of words.
+    """A row for each policy and a last one for all tokens, in per cent.
 
-    The last line is all tokens. Columns that are not known for this data are left out. `shortcut gone`: the share of
-    the examples in which all of the shortcut's tokens are masked.
+    How much is masked, how much of the shortcut, and which kinds of words. Columns that are not
+    known for this data are left out. `shortcut gone` is the share of the examples in which all of
+    the shortcut's tokens are masked.
     """
-    lines = {}
-    for name, line in {**description["policies"], "all tokens": description["all_tokens"]}.items():
-        touched, parts = line.get("touches_shortcut", {}), line["part_of_speech"]
-        content = {"nouns": ("NOUN", "PROPN"), "verbs": ("VERB",), "adjectives": ("ADJ",), "adverbs": ("ADV",)}
-        shares = (
-            {kind: sum(parts[part] for part in of) for kind, of in content.items()} if parts["NOUN"] is not None else {}
-        )
-        lines[name] = {
-            "tokens masked": line["tokens_masked"], "shortcut touched": touched.get("any"),
-            "shortcut gone": touched.get("all"),
-            "deciding words touched": line.get("touches_cause", {}).get("any"), **shares,
-            "other words": 1 - sum(shares.values()) if shares else None,
-            "found fewer than 10 times": line["frequency"]["below 10"],
-        }  # fmt: skip
-    return 100 * pandas.DataFrame.from_dict(lines, orient="index").astype(float).dropna(axis="columns", how="all")
+    rows = {name: _table_row(masked) for name, masked in description["policies"].items()}
+    rows["all tokens"] = _table_row(description["all_tokens"])
+    shares = pandas.DataFrame.from_dict(rows, orient="index").astype(float)
+    return 100 * shares.dropna(axis="columns", how="all")
+
+
+def _table_row(masked: Mapping) -> dict[str, float | None]:
+    """Columns of `table` from what `what_is_masked` returns."""
+    shortcut = masked.get("touches_shortcut", {})
+    cause = masked.get("touches_cause", {})
+    parts = masked["part_of_speech"]
+    kinds = {}
+    other_words = None
+    if parts["NOUN"] is not None:  # something is masked
+        for kind, names in _CONTENT_WORDS.items():
+            kinds[kind] = sum(parts[name] for name in names)
+        other_words = 1 - sum(kinds.values())
+    return {
+        "tokens masked": masked["tokens_masked"],
+        "shortcut touched": shortcut.get("any"),
+        "shortcut gone": shortcut.get("all"),
+        "deciding words touched": cause.get("any"),
+        **kinds,
+        "other words": other_words,
+        "found fewer than 10 times": masked["frequency"]["below 10"],
+    }
 
 
 def mark(plm: SharedPLM, examples: Dataset) -> pandas.DataFrame:
-    """What is known about the tokens of tokenised examples, counted by `CountTokens` in the whole training set.
+    """What is known about the tokens of tokenised examples: a row for each token.
 
-    A line for each token: `row`, its example; `part_of_speech`, its number in PARTS_OF_SPEECH (from 1; 0: punctuation);
-    `frequency`, its place in BANDS; `ordinary`, whether it is no special token. On the testbed also whether it carries
-    the `shortcut`, and whether it decides the label, as a `cause`.
+    Columns: `row` of its example; `part_of_speech`, its number in PARTS_OF_SPEECH (from 1; 0 is
+    punctuation); `frequency`, the number of its band in BANDS; `ordinary`, whether it is no special
+    token. On the testbed also whether it carries the `shortcut`, and whether it is a `cause`, a
+    token that decides the label.
+
+    Args:
+        examples: whose tokens `CountTokens` has counted in the whole training set.
     """
-    known = "uid" in examples.column_names and all(map(of_testbed, examples["uid"]))
-    for preparer in (MarkPartsOfSpeech(), *((MarkShortcut(), MarkCause()) if known else ())):
-        examples = preparer(plm, examples).examples
+    examples = MarkPartsOfSpeech()(plm, examples).examples
+    counts = _flat(examples["token_counts"])
     ids = _flat(examples["input_ids"])
-    return pandas.DataFrame({
+    tokens = pandas.DataFrame({
         "row": np.repeat(np.arange(len(examples)), list(map(len, examples["input_ids"]))),
         "part_of_speech": _flat(examples["part_of_speech"]),
-        "frequency": np.searchsorted(list(BANDS.values()), _flat(examples["token_counts"]), side="right") - 1,
+        "frequency": np.searchsorted(list(BANDS.values()), counts, side="right") - 1,
         "ordinary": ~np.isin(ids, special_tokens(plm.tokenizer)),
-        **({name: _flat(examples[f"known_{name}"]) > 0 for name in ("shortcut", "cause")} if known else {}),
     })  # fmt: skip
+    if "uid" in examples.column_names and all(map(of_testbed, examples["uid"])):
+        for name, transform in (("shortcut", MarkShortcut()), ("cause", MarkCause())):
+            marked = transform(plm, examples).examples
+            tokens[name] = _flat(marked[f"known_{name}"]) > 0
+    return tokens
 
 
 def what_is_masked(tokens: pandas.DataFrame, mask: Sequence[bool]) -> dict:
-    """How much a mask `(n_tokens,)` covers of `mark`'s tokens, of which kinds, and how often it touches what.
+    """How much a mask `(n_tokens,)` covers of the tokens of `mark`, and of which kinds.
 
-    Of the tokens that carry the shortcut, and of those that decide: `examples`, how many have one; the shares of these
-    in which `any` and in which `all` of them are masked; and the share of these `tokens`. None: of nothing.
+    `touches_shortcut` and `touches_cause`: how many `examples` have such tokens, the shares of
+    these examples in which `any` and in which `all` of them are masked, and the share of these
+    `tokens`. A share of nothing is None.
     """
     tokens = tokens.assign(mask=np.asarray(mask))
-    masked, touched = tokens[tokens["mask"]], {}
-    for name in (name for name in ("shortcut", "cause") if name in tokens):
-        marked = tokens[tokens[name]].groupby("row")["mask"]
-        shares = {"any": marked.any(), "all": marked.all(), "tokens": tokens["mask"][tokens[name]]}
-        touched[f"touches_{name}"] = {"examples": len(marked)} | {of: _share(flags) for of, flags in shares.items()}
-    parts = ("punctuation", *PARTS_OF_SPEECH)
+    masked = tokens[tokens["mask"]]
+    shares = {"tokens_masked": _share(tokens["mask"][tokens["ordinary"]])}
+    for name in ("shortcut", "cause"):
+        if name in tokens:
+            shares[f"touches_{name}"] = _touched(tokens[tokens[name]])
+    parts = enumerate(("punctuation", *PARTS_OF_SPEECH))
+    bands = enumerate(BANDS)
+    return shares | {
+        "part_of_speech": {part: _share(masked["part_of_speech"] == i) for i, part in parts},
+        "frequency": {band: _share(masked["frequency"] == i) for i, band in bands},
+    }
+
+
+def _touched(tokens: pandas.DataFrame) -> dict:
+    """How many of these tokens are masked, by example and altogether."""
+    by_example = tokens.groupby("row")["mask"]
     return {
-        "tokens_masked": _share(tokens["mask"][tokens["ordinary"]]),
-        **touched,
-        "part_of_speech": {part: _share(masked["part_of_speech"] == number) for number, part in enumerate(parts)},
-        "frequency": {band: _share(masked["frequency"] == number) for number, band in enumerate(BANDS)},
+        "examples": len(by_example),
+        "any": _share(by_example.any()),
+        "all": _share(by_example.all()),
+        "tokens": _share(tokens["mask"]),
     }
 
 
 def _flat(rows: Iterable[Sequence]) -> np.ndarray:
-    """The tokens' numbers of all examples, one after the other: `(n_tokens,)`."""
+    """The numbers of all tokens, one example after the other: `(n_tokens,)`."""
     return np.array([*chain.from_iterable(rows)])
 
 
 def _share(flags: pandas.Series) -> float | None:
-    """The share of True to four digits; None of nothing."""
+    """The share of True to four digits; None where there are no flags."""
     return round(float(flags.mean()), 4) if len(flags) else None
 
 
+def _prepared(
+    masking: MaskingPolicy,
+    plm: SharedPLM,
+    examples: Dataset,
+    source: str,
+    seed: int,
+) -> Dataset:
+    """The examples with the columns that a policy reads."""
+    for transform in masking.preparers():
+        examples = transform.reading_from(source)(plm, examples, seed).examples
+    return examples
+
+
 def _checked(
-    config: RunConfig, names: Iterable[str], spacy_pipeline: str
+    config: RunConfig,
+    names: Iterable[str],
+    spacy_pipeline: str,
 ) -> tuple[SharedPLM, dict[str, MaskingPolicy]]:
-    """The model, and the policies by name, each checked to be for this data and to find what it needs."""
+    """The model, and the policies by name, each checked to fit the data and the model."""
     trained = (Path(config.model_path) / HEAD_FILE).exists()
     for policy, _ in map(parse_policy, names):
         configure(config.task, "mask_tuning", source=config.source, masking=policy)
         if policy in ATTRIBUTION and not trained:
             raise UserError(
-                f"{policy} asks a classifier, and that of {config.model} is not trained; give the folder of a model "
-                "that was, as `mtlib run --keep-model` writes it."
+                f"{policy} asks a classifier, and that of {config.model} is not trained; give the "
+                "folder of a model that was, as `mtlib run --keep-model` writes it."
             )
-    n_labels = len(get_task(config.task).labels)
-    plm = SharedPLM.from_pretrained(config.model_path, num_labels=n_labels).eval()
-    maskings = {name: masking_policy(*parse_policy(name), plm.tokenizer, spacy_pipeline) for name in names}
+    num_labels = len(get_task(config.task).labels)
+    plm = SharedPLM.from_pretrained(config.model_path, num_labels=num_labels).eval()
+    maskings = {}
+    for name in names:
+        policy, rate = parse_policy(name)
+        maskings[name] = masking_policy(policy, rate, plm.tokenizer, spacy_pipeline)
     for masking in maskings.values():
         for preparer in masking.preparers():
             preparer.reading_from(config.source).check(plm)

@@ -29,7 +29,7 @@ PAPER_SHARES = {
 }
 ARMS = tuple(PAPER_SHARES)
 BATCH_SIZE = 16
-# Examples of fillings per task. From the testbed alone: other sources' texts are not ours to publish.
+# Fillings that are shown of each task. From the testbed alone: other texts are not ours to publish.
 _SHOWN = 10
 
 

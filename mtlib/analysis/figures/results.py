@@ -21,10 +21,10 @@ def accuracy(
     title: str = "",
     measure: str = "accuracy",
 ) -> tuple[Figure, str]:
-    """A row for each arm and a panel for each set: mean over seeds, its 95 % interval, and the seeds.
+    """A row for each arm and a panel for each set: mean over seeds with its 95 % interval.
 
-    The seeds are small circles. Intervals are Student's t over three seeds or more. A thin line goes
-    down from the first arm, for comparison; a dotted one stands at the best constant answer.
+    Small circles are the seeds. Intervals are Student's t over three seeds or more. A thin line
+    goes down from the first arm, for comparison; a dotted one stands at the best constant answer.
 
     Args:
         scores: rows of `comparisons.frame`, or of `Comparison.frame` without settings `by`.

@@ -1,4 +1,4 @@
-"""The look of every figure: colours of a colour-blind palette, and always a second cue (marker, line)."""
+"""The look of every figure: a colour-blind safe palette, and always a second cue (marker, line)."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -9,8 +9,11 @@ import matplotlib
 import seaborn
 from matplotlib.figure import Figure
 
-# of seaborn's ten those that are dark enough for a marker on white; a colour that comes again has another shape
-PALETTE = [colour for place, colour in enumerate(seaborn.color_palette("colorblind").as_hex()) if place not in (6, 8)]
+# The colours of seaborn's palette that are dark enough for a marker on white. There are fewer
+# colours than markers, so that a colour that comes again has another shape.
+_TOO_LIGHT = (6, 8)
+_ALL_COLOURS = seaborn.color_palette("colorblind").as_hex()
+PALETTE = [colour for i, colour in enumerate(_ALL_COLOURS) if i not in _TOO_LIGHT]
 MARKERS = "osD^vPhX<>"
 LINES = ("-", "--", "-.", ":")
 _STYLE = {
@@ -26,29 +29,40 @@ _STYLE = {
     "legend.frameon": False,
     "svg.hashsalt": "mtlib",  # the same figure gives the same file
 }
-styled = matplotlib.rc_context(_STYLE)  # as a decorator: the reader's own settings stay what they are
+styled = matplotlib.rc_context(_STYLE)  # a decorator: the reader's own settings stay as they are
 
 
-def series(place: int) -> dict[str, str]:
-    """Colour, marker and line by place."""
-    return {"color": PALETTE[place % 8], "marker": MARKERS[place % 10], "linestyle": LINES[place % 4]}
+def series(number: int) -> dict[str, str]:
+    """Colour, marker and line of a series, by its number."""
+    return {
+        "color": PALETTE[number % 8],
+        "marker": MARKERS[number % 10],
+        "linestyle": LINES[number % 4],
+    }
 
 
 @styled
 def panels(names: Mapping[str, str], width: float, height: float, **kwargs) -> tuple[Figure, dict]:
-    """A figure with a panel for each name, three in a line, with its title: size of one in inches. Axes by name.
+    """A figure with a panel for each name, three in a row; and the axes by name.
 
-    No pyplot, so nothing stays open.
+    It is made without pyplot, so no figure stays open.
+
+    Args:
+        names: the title of each panel by its name.
+        width, height: of one panel in inches.
+        kwargs: of `Figure.subplots`.
     """
-    columns, lines = min(3, len(names)), math.ceil(len(names) / 3)
-    figure = Figure(figsize=(width * columns, height * lines + 0.6), layout="constrained")
-    axes = figure.subplots(lines, columns, squeeze=False, **kwargs).ravel()
+    columns = min(3, len(names))
+    rows = math.ceil(len(names) / 3)
+    figure = Figure(figsize=(width * columns, height * rows + 0.6), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False, **kwargs).ravel()
     for axis in axes[len(names) :]:
         axis.remove()
-    for axis, title in zip(axes, names.values(), strict=False):
-        axis.set_title(title)
-        axis.tick_params(labelbottom=True)  # what stands below may have been removed
-    return figure, dict(zip(names, axes, strict=False))
+    by_name = dict(zip(names, axes, strict=False))
+    for name, axis in by_name.items():
+        axis.set_title(names[name])
+        axis.tick_params(labelbottom=True)  # the panel below may have been removed
+    return figure, by_name
 
 
 def rows_down(axis, labels: Iterable[str], **settings) -> None:
@@ -59,41 +73,55 @@ def rows_down(axis, labels: Iterable[str], **settings) -> None:
 
 
 def finish(figure: Figure, title: str, axis=None) -> None:
-    """The title, and below the figure the legend of one of its axes."""
+    """Add the title, and below the figure the legend of one of its axes."""
     figure.suptitle(title, x=0.01, ha="left", fontsize=11)
-    if axis is not None and (found := axis.get_legend_handles_labels())[1]:
-        handles = dict(zip(found[1], found[0], strict=True))
-        wide = 0.6 + 0.075 * max(map(len, handles))  # inches of an entry
-        columns = max(1, min(len(handles), int(figure.get_figwidth() / wide)))
-        figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=columns, fontsize=9)
-        figure.set_figheight(figure.get_figheight() + 0.2 * math.ceil(len(handles) / columns))
+    if axis is None:
+        return
+    handles, labels = axis.get_legend_handles_labels()
+    if not labels:
+        return
+    by_label = dict(zip(labels, handles, strict=True))  # each label once
+    entry_width = 0.6 + 0.075 * max(map(len, by_label))  # inches
+    columns = max(1, min(len(by_label), int(figure.get_figwidth() / entry_width)))
+    look = {"loc": "outside lower center", "ncols": columns, "fontsize": 9}
+    figure.legend(by_label.values(), by_label.keys(), **look)
+    figure.set_figheight(figure.get_figheight() + 0.2 * math.ceil(len(by_label) / columns))
 
 
 def sentence(lead: str, words: Mapping[str, Iterable[str]]) -> str:
-    """Alternative text."""
-    return f"{lead}: " + "; ".join(f"{name}: {', '.join(parts)}" for name, parts in words.items()) + "."
+    """Alternative text: the lead, then what there is to say of each name."""
+    facts = [f"{name}: {', '.join(parts)}" for name, parts in words.items()]
+    return f"{lead}: {'; '.join(facts)}."
 
 
 @styled
 def show(figure: Figure, alt: str, says: str = "") -> None:
-    """Display in a notebook, with its alternative text, and below it one sentence that says what it shows."""
+    """Display a figure in a notebook.
+
+    Args:
+        alt: the alternative text.
+        says: a sentence below the figure that says what it shows.
+    """
     from IPython.display import Markdown, display
     from PIL import Image
 
-    drawn, png = BytesIO(), BytesIO()
+    drawn = BytesIO()
     figure.savefig(drawn, format="png", dpi=_STYLE["figure.dpi"])
-    # a palette of 256 is enough for a plot, and a third of the size in a notebook that keeps its outputs
+    # 256 colours are enough for a plot; a notebook that keeps its outputs is then a third as large
+    png = BytesIO()
     Image.open(drawn).convert("RGB").quantize(256).save(png, format="png", optimize=True)
-    display({"image/png": png.getvalue(), "text/plain": alt}, raw=True, metadata={"image/png": {"alt": alt}})
+    content = {"image/png": png.getvalue(), "text/plain": alt}
+    display(content, raw=True, metadata={"image/png": {"alt": alt}})
     if says:
         display(Markdown(f"*{says}*"))
 
 
 @styled
 def save(figure: Figure, folder: Path, name: str, alt: str) -> list[Path]:
-    """`name.png` and `name.svg`, with the sentence in the files' own metadata."""
+    """Write `name.png` and `name.svg`, with the alternative text in their metadata."""
     folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / f"{name}.png", folder / f"{name}.svg"]
-    figure.savefig(paths[0], metadata={"Description": alt, "Software": None})
-    figure.savefig(paths[1], metadata={"Description": alt, "Date": None, "Creator": None})
-    return paths
+    png = folder / f"{name}.png"
+    svg = folder / f"{name}.svg"
+    figure.savefig(png, metadata={"Description": alt, "Software": None})
+    figure.savefig(svg, metadata={"Description": alt, "Date": None, "Creator": None})
+    return [png, svg]
