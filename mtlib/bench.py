@@ -1,7 +1,7 @@
 """How fast things are: `python -m mtlib bench`.
 
-`run` gives ratios of two things done in turn in one process: absolute times belong to a machine, a ratio says something
-about the code. `throughput` says what one device does in a second.
+`run` gives ratios of two things done in turn in one process: an absolute time belongs to a machine,
+a ratio says something about the code. `throughput` says what one device does in a second.
 """
 
 import itertools
@@ -39,139 +39,204 @@ from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer
 
 # words in SST-2's 67,349 training phrases: the middles of eleven equal parts
 SST2_WORDS = (1, 2, 3, 4, 5, 7, 9, 11, 14, 19, 27)
-SHAPES = {"bert-base": (12, 768, 30_522), "mini": (4, 384, 10_000)}  # layers, hidden size, vocabulary
+SHAPES = {"bert-base": (12, 768, 30_522), "mini": (4, 384, 10_000)}  # layers, hidden, vocabulary
 SIZES = ((16, 16), (32, 32), (32, 128))  # sequences of a batch, tokens of a sequence
 # dense bf16 peak in TFLOP/s by part of the device's name, from the makers' data sheets
 _PEAK_TFLOPS = {"H200": 989.0, "H100": 989.0, "A100": 312.0, "L4": 121.0}
 _TRAINING = {
-    "save_strategy": "no", "logging_strategy": "no", "disable_tqdm": True, "report_to": "none",
-    "num_train_epochs": 1, "per_device_train_batch_size": 16, "seed": 0,
-}  # fmt: skip
+    "save_strategy": "no",
+    "logging_strategy": "no",
+    "disable_tqdm": True,
+    "report_to": "none",
+    "num_train_epochs": 1,
+    "per_device_train_batch_size": 16,
+    "seed": 0,
+}
 
 
 def run(names: Sequence[str] = (), quick: bool = False) -> Iterator[dict]:
-    """Measure, one benchmark after the other: a row for each.
+    """Run benchmarks one after the other, and yield a row for each.
 
     Args:
-        names: of `BENCHMARKS`; all by default.
+        names: keys of `BENCHMARKS`; all by default.
         quick: fewer repeats and smaller data, for a first look.
     """
     for name in names:
         check_choice("benchmark", name, BENCHMARKS)
     quiet_libraries()
+    repeats = 3 if quick else 7
     for name in names or BENCHMARKS:
         what, against, make = BENCHMARKS[name]
-        yield {"name": name, "what": what, "against": against, **compare(*make(quick), 3 if quick else 7)}
+        ours, theirs = make(quick)
+        result = compare(ours, theirs, repeats)
+        yield {"name": name, "what": what, "against": against, **result}
 
 
-def compare(ours: Callable[[], float], theirs: Callable[[], float], repeats: int) -> dict[str, float]:
-    """Two functions that return seconds, in turn, after one round that does not count.
+def compare(
+    ours: Callable[[], float],
+    theirs: Callable[[], float],
+    repeats: int,
+) -> dict[str, float]:
+    """Call two functions that return seconds in turn, after one round that does not count.
 
     Returns:
-        `ratio` of the medians of their seconds, `low` and `high` the quartiles of the ratios of neighbours in time.
+        `ratio` is the ratio of their median seconds; `low` and `high` are the quartiles of the
+        ratios of neighbours in time.
     """
-    ours(), theirs()
+    ours()
+    theirs()
     pairs = [(ours(), theirs()) for _ in range(repeats)]
     low, _, high = statistics.quantiles([mine / other for mine, other in pairs], n=4)
-    mine, other = (statistics.median(side) for side in zip(*pairs, strict=True))
-    numbers = {"ratio": mine / other, "low": low, "high": high, "seconds": mine, "seconds_against": other}
+    mine = statistics.median(mine for mine, _ in pairs)
+    other = statistics.median(other for _, other in pairs)
+    numbers = {
+        "ratio": mine / other,
+        "low": low,
+        "high": high,
+        "seconds": mine,
+        "seconds_against": other,
+    }
     return {name: round(number, 4) for name, number in numbers.items()}
 
 
-def throughput(shape: str = "bert-base", sizes: Sequence[tuple[int, int]] = SIZES, steps: int = 30) -> Iterator[dict]:
-    """Both methods on random weights and tokens, in bf16 where there is.
+def throughput(
+    shape: str = "bert-base",
+    sizes: Sequence[tuple[int, int]] = SIZES,
+    steps: int = 30,
+) -> Iterator[dict]:
+    """Measure fine-tuning and Mask-tuning on random weights and tokens, in bf16 where possible.
 
     Args:
-        shape: of `SHAPES`.
-        sizes: pairs of sequences in a batch and tokens in a sequence.
+        shape: a key of `SHAPES`.
+        sizes: pairs of (sequences in a batch, tokens in a sequence).
         steps: of each training; the first third warms up and does not count.
 
     Yields:
-        A row per size, method and mode: of `MODES`, "graphs" on a GPU alone, "stock" for fine-tuning alone.
-        `utilisation` is model FLOPs by the device's peak, None where that is unknown.
+        A row for each size, mode and method. Modes are the keys of `MODES`, "graphs" only on a GPU
+        and "stock" only for fine-tuning. `utilisation` is the share of the device's peak FLOPs that
+        the model uses, None where the peak is unknown.
     """
     check_choice("shape", shape, SHAPES)
     quiet_libraries()
+    for size in sizes:
+        for mode in MODES:
+            if mode == "graphs" and not torch.cuda.is_available():
+                continue
+            yield from _throughput_of_mode(mode, shape, size, steps)
+
+
+def _throughput_of_mode(mode: str, shape: str, size: tuple[int, int], steps: int) -> Iterator[dict]:
+    objectives = {"fine_tuning": FineTuning, "mask_tuning": MaskTuning}
+    if mode == "stock":
+        del objectives["mask_tuning"]
+    batch_size, length = size
     gpu = torch.cuda.is_available()
-    peak = next((tf for name, tf in _PEAK_TFLOPS.items() if gpu and name in torch.cuda.get_device_name()), None)
-    methods, speeds = {"fine_tuning": FineTuning, "mask_tuning": MaskTuning}, {}
-    for (batch_size, length), mode, method in itertools.product(sizes, MODES, methods):
-        if (mode == "graphs" and not gpu) or (mode == "stock" and method != "fine_tuning"):
-            continue
+    speeds = {}
+    for method, objective in objectives.items():
         if gpu:
             torch.cuda.reset_peak_memory_stats()
-        plm, examples = _random_plm(*SHAPES[shape]), _random_examples(batch_size * steps, length)
-        seconds = MODES[mode](plm, methods[method](), examples, per_device_train_batch_size=batch_size)
-        speeds[method] = batch_size / statistics.median(seconds[steps // 3 :])  # one hiccup must not count
+        plm = _random_plm(*SHAPES[shape])
+        examples = _random_examples(batch_size * steps, length)
+        seconds = MODES[mode](plm, objective(), examples, per_device_train_batch_size=batch_size)
+        # the median, so that a single slow step does not count
+        speed = batch_size / statistics.median(seconds[steps // 3 :])
+        speeds[method] = speed
         yield {
             "size": f"{batch_size} x {length}",
             "mode": mode,
             "method": method,
-            "sequences_per_second": round(speeds[method], 1),
-            "tokens_per_second": round(speeds[method] * length),
-            "ratio_to_fine_tuning": round(speeds["fine_tuning"] / speeds[method], 2),
-            "utilisation": peak and round(model_flops(method, shape, length) * speeds[method] / (1e12 * peak), 3),
+            "sequences_per_second": round(speed, 1),
+            "tokens_per_second": round(speed * length),
+            "ratio_to_fine_tuning": round(speeds["fine_tuning"] / speed, 2),
+            "utilisation": _utilisation(speed * model_flops(method, shape, length)),
             "peak_memory_mb": round(torch.cuda.max_memory_allocated() / 2**20) if gpu else None,
-        }  # fmt: skip
+        }
+
+
+def _utilisation(flops: float) -> float | None:
+    """The share of the GPU's peak that so many operations per second are."""
+    if not torch.cuda.is_available():
+        return None
+    device = torch.cuda.get_device_name()
+    for name, tflops in _PEAK_TFLOPS.items():
+        if name in device:
+            return round(flops / (1e12 * tflops), 3)
+    return None
 
 
 def model_flops(method: str, shape: str, length: float) -> float:
-    """Floating-point operations of one example's forward and backward passes: "fine_tuning" or "mask_tuning".
+    """Floating-point operations of the forward and backward pass of one example.
 
-    6 per weight of the layers and token, and 12 x layers x hidden x length per token for the attention; Mask-tuning has
-    two such passes, and its head's vocabulary product at 5 % of the tokens. Other parts are small and left out.
+    A token costs 6 operations per weight of the layers, and 12 x layers x hidden x length for the
+    attention. "mask_tuning" has two such passes, and the product of its head with the vocabulary at
+    5 % of the tokens; "fine_tuning" has one pass. Other parts are small and left out.
     """
     layers, hidden, vocabulary = SHAPES[shape]
     one_pass = (6 * 12 * layers * hidden**2 + 12 * layers * hidden * length) * length
-    return one_pass if method == "fine_tuning" else 2 * one_pass + 6 * vocabulary * hidden * 0.05 * length
+    if method == "fine_tuning":
+        return one_pass
+    return 2 * one_pass + 6 * vocabulary * hidden * 0.05 * length
 
 
 def phrases(n: int) -> Dataset:
-    """Testbed sentences, each with itself behind it, cut to the lengths of SST-2's phrases."""
+    """Testbed sentences, each repeated twice and cut to the length of one of SST-2's phrases."""
     rows = load("testbed_sentiment_train")
     rows = rows.select([i % len(rows) for i in range(n)])
-    words = [SST2_WORDS[i % len(SST2_WORDS)] for i in range(n)]
-    texts = [" ".join((text.split() * 2)[:count]) for text, count in zip(rows["text"], words, strict=True)]
+    texts = []
+    for text, n_words in zip(rows["text"], itertools.cycle(SST2_WORDS), strict=False):
+        texts.append(" ".join((text.split() * 2)[:n_words]))
     return rows.remove_columns("text").add_column("text", texts)
 
 
 def _step(quick: bool):
     """One optimiser step on the same batch, losses and clipping included."""
     examples = tokenise(phrases(16), AutoTokenizer.from_pretrained(MINI_MODEL_DIR))
+    steps = 6 if quick else 20
 
-    def timed(objective: Objective) -> Callable[[], float]:
-        return lambda: statistics.median(_step_seconds(_mini_plm(), objective, examples, max_steps=6 if quick else 20))
+    def seconds(objective: Objective) -> float:
+        return statistics.median(_step_seconds(_mini_plm(), objective, examples, max_steps=steps))
 
-    return timed(MaskTuning()), timed(FineTuning())
+    return partial(seconds, MaskTuning()), partial(seconds, FineTuning())
 
 
 def _epoch(quick: bool):
-    """A training as one runs it: ours (grouped by length, bf16 where the CPU has it), and run_glue.py's at batch 16."""
-    rows, tokenizer = phrases(32 if quick else 960), AutoTokenizer.from_pretrained(MINI_MODEL_DIR)
+    """A whole training: ours as a user runs it, and that of transformers' run_glue.py at batch 16.
+
+    Ours groups examples by length, and uses bf16 where the CPU has it.
+    """
+    rows = phrases(32 if quick else 960)
+    tokenizer = AutoTokenizer.from_pretrained(MINI_MODEL_DIR)
+    options = {"padding": "max_length", "max_length": 128, "truncation": True}
     padded = rows.map(
-        lambda part: tokenizer(part["text"], padding="max_length", max_length=128, truncation=True),
-        batched=True, keep_in_memory=True, remove_columns=["text", "uid", "group"],
-    ).rename_column("label", "labels")  # fmt: skip
+        lambda batch: tokenizer(batch["text"], **options),
+        batched=True,
+        keep_in_memory=True,
+        remove_columns=["text", "uid", "group"],
+    )
+    padded = padded.rename_column("label", "labels")
 
     def ours() -> float:
         with tempfile.TemporaryDirectory() as folder:
-            return _seconds(_trainer(_mini_plm(), MaskTuning(), tokenise(rows, tokenizer), folder).train)
+            examples = tokenise(rows, tokenizer)
+            return _seconds(_trainer(_mini_plm(), MaskTuning(), examples, folder).train)
 
     def stock() -> float:
         set_seed(0)
-        # in the checkpoint's own float16, which from_pretrained would take, a CPU is many times slower
-        model = AutoModelForSequenceClassification.from_pretrained(MINI_MODEL_DIR, num_labels=2, dtype=torch.float32)
+        # from_pretrained would take the checkpoint's float16, many times slower on a CPU
+        model = AutoModelForSequenceClassification.from_pretrained(
+            MINI_MODEL_DIR,
+            num_labels=2,
+            dtype=torch.float32,
+        )
         with tempfile.TemporaryDirectory() as folder:
             arguments = TrainingArguments(folder, use_cpu=precision()["use_cpu"], **_TRAINING)
-            trainer = Trainer(model, arguments, train_dataset=padded)
-            trainer.remove_callback(PrinterCallback)
-            return _seconds(trainer.train)
+            return _seconds(_quiet(Trainer(model, arguments, train_dataset=padded)).train)
 
     return ours, stock
 
 
 def _suspects(quick: bool):
-    """Of a file's rows, a hundred thousand unless it is quick."""
+    """Suspect words of a file, beside splitting its texts into words."""
     rows = phrases(5_000 if quick else 100_000).to_pandas()
 
     def split() -> None:
@@ -181,18 +246,35 @@ def _suspects(quick: bool):
     return lambda: _seconds(partial(suspects, rows)), lambda: _seconds(split)
 
 
-# what is compared with what; the function gives two that return seconds
+# what is measured, what it is compared with, and a function that returns two that return seconds
 BENCHMARKS = {
-    "step": ("one Mask-tuning step", "one fine-tuning step, same batch", _step),
-    "suspects": ("suspect words of 100,000 phrases (quick: 5,000)", "splitting them into words", _suspects),
-    "epoch": ("an epoch of Mask-tuning, SST-2's lengths", "stock fine-tuning, padded to 128, float32", _epoch),
+    "step": (
+        "one Mask-tuning step",
+        "one fine-tuning step, same batch",
+        _step,
+    ),
+    "suspects": (
+        "suspect words of 100,000 phrases (quick: 5,000)",
+        "splitting them into words",
+        _suspects,
+    ),
+    "epoch": (
+        "an epoch of Mask-tuning, SST-2's lengths",
+        "stock fine-tuning, padded to 128, float32",
+        _epoch,
+    ),
 }
 
 
 def _random_examples(n: int, length: int) -> Dataset:
-    ids = torch.randint(1000, 10_000, (n, length), generator=torch.Generator().manual_seed(0)).tolist()
-    rows = {"input_ids": ids, "attention_mask": [[1] * length] * n, "labels": [i % 2 for i in range(n)]}
-    return Dataset.from_dict(rows | {"length": [length] * n})
+    generator = torch.Generator().manual_seed(0)
+    rows = {
+        "input_ids": torch.randint(1000, 10_000, (n, length), generator=generator).tolist(),
+        "attention_mask": [[1] * length] * n,
+        "labels": [i % 2 for i in range(n)],
+        "length": [length] * n,
+    }
+    return Dataset.from_dict(rows)
 
 
 def _mini_plm() -> SharedPLM:
@@ -203,53 +285,84 @@ def _mini_plm() -> SharedPLM:
 def _random_plm(layers: int, hidden: int, vocabulary: int) -> SharedPLM:
     set_seed(0)
     config = BertConfig(
-        vocab_size=vocabulary, hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=hidden // 64,
+        vocab_size=vocabulary,
+        hidden_size=hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=hidden // 64,
         intermediate_size=4 * hidden,
-    )  # fmt: skip
-    models = AutoModelForSequenceClassification.from_config(config), AutoModelForMaskedLM.from_config(config)
-    return SharedPLM(*models, AutoTokenizer.from_pretrained(MINI_MODEL_DIR))
-
-
-def _trainer(plm: SharedPLM, objective: Objective, examples: Dataset, folder: str, **settings) -> ObjectiveTrainer:
-    trainer = ObjectiveTrainer(
-        plm, objective, ObjectiveArguments(folder, **_TRAINING | precision() | settings), examples
     )
+    classifier = AutoModelForSequenceClassification.from_config(config)
+    masked_lm = AutoModelForMaskedLM.from_config(config)
+    return SharedPLM(classifier, masked_lm, AutoTokenizer.from_pretrained(MINI_MODEL_DIR))
+
+
+def _trainer(
+    plm: SharedPLM,
+    objective: Objective,
+    examples: Dataset,
+    folder: str,
+    **settings,
+) -> ObjectiveTrainer:
+    arguments = ObjectiveArguments(folder, **_TRAINING | precision() | settings)
+    return _quiet(ObjectiveTrainer(plm, objective, arguments, examples))
+
+
+def _quiet(trainer: Trainer) -> Trainer:
     trainer.remove_callback(PrinterCallback)
     return trainer
 
 
-def _step_seconds(plm: SharedPLM, objective: Objective, examples: Dataset, **settings) -> list[float]:
-    """Of each step of a training but the last, from its start to the next one's, the device's queue emptied."""
+def _step_seconds(
+    plm: SharedPLM,
+    objective: Objective,
+    examples: Dataset,
+    **settings,
+) -> list[float]:
+    """The seconds of each step of a training but the last, until the device has finished it."""
     with tempfile.TemporaryDirectory() as folder:
         return _timed(_trainer(plm, objective, examples, folder, **settings))
 
 
-def _stock_step_seconds(plm: SharedPLM, objective: Objective, examples: Dataset, **settings) -> list[float]:
-    """The same of transformers' own Trainer, compiled where there is a GPU."""
+def _stock_step_seconds(
+    plm: SharedPLM,
+    objective: Objective,
+    examples: Dataset,
+    **settings,
+) -> list[float]:
+    """The same for the Trainer of transformers, compiled where there is a GPU."""
     with tempfile.TemporaryDirectory() as folder:
-        compiled = {"torch_compile": torch.cuda.is_available()}
-        arguments = TrainingArguments(folder, **_TRAINING | precision() | compiled | settings)
-        trainer = Trainer(plm.classifier, arguments, train_dataset=examples.remove_columns("length"))
-        trainer.remove_callback(PrinterCallback)
-        return _timed(trainer)
+        settings = _TRAINING | precision() | settings
+        settings["torch_compile"] = torch.cuda.is_available()
+        arguments = TrainingArguments(folder, **settings)
+        examples = examples.remove_columns("length")
+        return _timed(_quiet(Trainer(plm.classifier, arguments, train_dataset=examples)))
 
 
 def _loop_step_seconds(
-    plm: SharedPLM, objective: Objective, examples: Dataset, per_device_train_batch_size: int
+    plm: SharedPLM,
+    objective: Objective,
+    examples: Dataset,
+    per_device_train_batch_size: int,
 ) -> list[float]:
-    """The same of a plain PyTorch loop."""
+    """The same for a plain PyTorch loop."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     plm.to(device).train()
-    collate = Collator(plm.tokenizer, objective.columns)
-    batches = DataLoader(examples, per_device_train_batch_size, collate_fn=collate, pin_memory=device.type == "cuda")
+    batches = DataLoader(
+        examples,
+        per_device_train_batch_size,
+        collate_fn=Collator(plm.tokenizer, objective.columns),
+        pin_memory=device.type == "cuda",
+    )
     optimizer = torch.optim.AdamW(plm.parameters(), fused=True)
-    half = torch.float16 if precision()["fp16"] else torch.bfloat16
-    scaler = torch.amp.GradScaler(device.type, enabled=precision()["fp16"])
+    use_fp16 = precision()["fp16"]
+    half = torch.float16 if use_fp16 else torch.bfloat16
+    use_half = precision_name() != "float32"
+    scaler = torch.amp.GradScaler(device.type, enabled=use_fp16)
     starts = []
     for batch in batches:
         starts.append(_now())
         batch = {name: tensor.to(device, non_blocking=True) for name, tensor in batch.items()}
-        with torch.autocast(device.type, half, enabled=precision_name() != "float32"):
+        with torch.autocast(device.type, half, enabled=use_half):
             loss = plm(objective, batch).loss
         scaler.scale(loss).backward()
         scaler.unscale_(optimizer)
@@ -260,7 +373,7 @@ def _loop_step_seconds(
     return _differences(starts)
 
 
-# ways of doing a step
+# ways to train; each function returns the seconds of the steps
 MODES: dict[str, Callable[..., list[float]]] = {
     "graphs": _step_seconds,
     "eager": partial(_step_seconds, cuda_graphs=False),
@@ -269,16 +382,21 @@ MODES: dict[str, Callable[..., list[float]]] = {
 }
 
 
+class _Clock(TrainerCallback):
+    """Notes when each step begins."""
+
+    def __init__(self):
+        self.starts = []
+
+    def on_step_begin(self, args, state, control, **kwargs):
+        self.starts.append(_now())
+
+
 def _timed(trainer: Trainer) -> list[float]:
-    starts = []
-
-    class Clock(TrainerCallback):
-        def on_step_begin(self, args, state, control, **kwargs):
-            starts.append(_now())
-
-    trainer.add_callback(Clock())
+    clock = _Clock()
+    trainer.add_callback(clock)
     trainer.train()
-    return _differences(starts)
+    return _differences(clock.starts)
 
 
 def _differences(starts: Sequence[float]) -> list[float]:
@@ -292,6 +410,7 @@ def _seconds(work: Callable) -> float:
 
 
 def _now() -> float:
+    """The time at which the device has finished all work that was given to it."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
     return time.perf_counter()

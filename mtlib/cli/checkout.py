@@ -1,4 +1,7 @@
-"""`testbed`, `data verify`, `data fetch`, `playground` and `doctor`: what a checkout and a machine have."""
+"""`testbed`, `data verify`, `data fetch`, `playground` and `doctor`.
+
+What a checkout of the repository and a machine have, and what can be made of it.
+"""
 
 import subprocess
 import sys
@@ -13,10 +16,14 @@ from mtlib.cli.terminal import console, print_line
 
 def testbed(
     out: Annotated[Path, typer.Option(help="a new folder, then a --source of `run`")],
-    strength: Annotated[float, typer.Option(help="of the planted shortcut, 0 (none) to 1 (always right)")] = 0.9,
+    strength: Annotated[
+        float,
+        typer.Option(help="of the planted shortcut, 0 (none) to 1 (always right)"),
+    ] = 0.9,
     seed: Annotated[int, typer.Option(help="same settings and seed, same bytes")] = 0,
     train_rows: Annotated[
-        int | None, typer.Option(help="size of every training set (default: 4,000 sentences, 6,000 pairs)")
+        int | None,
+        typer.Option(help="size of every training set (default: 4,000 sentences, 6,000 pairs)"),
     ] = None,
 ) -> None:
     """Generate the testbed with its shortcut at another strength, or with more training rows."""
@@ -29,13 +36,17 @@ def testbed(
 
 
 def verify(source: Annotated[str, typer.Option(help="a folder of original releases")]) -> None:
-    """Check rows, labels and checksum of every file of the releases. Exit code 1 if one fails or none is there."""
+    """Check rows, labels and checksum of every file of the releases.
+
+    Exit code 1 if a file fails or none is there.
+    """
     from mtlib.data import releases
 
     files = releases.verify(source)
     counts = Counter(file["status"] for file in files)
     for file in files:
-        print(f"{file['status']:9} {file['rows'] or '':>7} {file['file']}")
+        rows = file["rows"] or ""
+        print(f"{file['status']:9} {rows:>7} {file['file']}")
         if file["note"]:
             print(f"{'':18}{file['note']}")
     print(", ".join(f"{number} {status}" for status, number in counts.items()))
@@ -44,46 +55,61 @@ def verify(source: Annotated[str, typer.Option(help="a folder of original releas
 
 
 def fetch(
-    sets: Annotated[list[str] | None, typer.Argument(help="sets", show_default="all that can be downloaded")] = None,
-    cache: Annotated[Path | None, typer.Option(help="folder for raw files", show_default="in the hub's cache")] = None,
+    sets: Annotated[
+        list[str] | None,
+        typer.Argument(help="sets", show_default="all that can be downloaded"),
+    ] = None,
+    cache: Annotated[
+        Path | None,
+        typer.Option(help="folder for raw files", show_default="in the hub's cache"),
+    ] = None,
 ) -> None:
-    """Download sets into the cache; a cut download resumes, a checksum is verified."""
+    """Download sets into the cache; an interrupted download resumes, checksums are verified."""
     from mtlib.data import downloads
     from mtlib.data.registry import SETS
 
     wanted = sets or [name for name, data_set in SETS.items() if data_set.remote]
     downloads.check(wanted)
     for name in wanted:
-        console.print(f"{name}: {len(downloads.fetch([name], cache or downloads.CACHE_DIR))} file(s)")
+        files = downloads.fetch([name], cache or downloads.CACHE_DIR)
+        console.print(f"{name}: {len(files)} file(s)")
 
 
 def playground() -> None:
-    """Train the models of notebook 03 (two minutes) and write figures/playground.html, which runs them in a browser."""
+    """Train the models of notebook 03 (two minutes) and write figures/playground.html.
+
+    The page runs them in a browser.
+    """
     from mtlib.paths import FIGURE_DIR
     from mtlib.tutorial.playground import contents, page
 
-    (FIGURE_DIR / "playground.html").write_text(page(contents()), encoding="utf-8")
-    print_line(f"written: {FIGURE_DIR / 'playground.html'}")
+    path = FIGURE_DIR / "playground.html"
+    path.write_text(page(contents()), encoding="utf-8")
+    print_line(f"written: {path}")
 
 
 def doctor() -> None:
     """Whether this machine can run everything.
 
-    What `pip check` says of the installed packages, then where training will run. Exit code 1 if packages do not fit.
+    Prints what `pip check` says of the installed packages, then where training will run. Exit code
+    1 if packages do not fit.
     """
-    done = subprocess.run([sys.executable, "-m", "pip", "check"], capture_output=True, text=True, check=False)
-    print_line((done.stdout or done.stderr).strip())
-    if done.returncode:
+    command = [sys.executable, "-m", "pip", "check"]
+    checked = subprocess.run(command, capture_output=True, text=True, check=False)
+    print_line((checked.stdout or checked.stderr).strip())
+    if checked.returncode:
         raise typer.Exit(1)
     import torch
 
     from mtlib.contexts import precision_name
 
-    kind = precision_name()
+    precision = precision_name()
     if torch.cuda.is_available():
-        print_line(f"GPU: {torch.cuda.get_device_name()}, {kind}.")
+        print_line(f"GPU: {torch.cuda.get_device_name()}, {precision}.")
     else:
+        threads = torch.get_num_threads()
         print_line(
-            f"CPU, {torch.get_num_threads()} threads, {kind}: right for the testbed and the notebooks. For real data "
-            "take a machine with a GPU (on Colab: Runtime > Change runtime type > T4 GPU)."
+            f"CPU, {threads} threads, {precision}: right for the testbed and the notebooks. "
+            "For real data take a machine with a GPU "
+            "(on Colab: Runtime > Change runtime type > T4 GPU)."
         )

@@ -1,5 +1,6 @@
-"""`bench`, `policies`, `diversity` and `prompt`: what is measured on the spot rather than read from records."""
+"""`bench`, `policies`, `diversity` and `prompt`: measured at once, not read from records."""
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -10,10 +11,14 @@ from mtlib.errors import UserError
 
 
 def bench(
-    names: Annotated[list[str] | None, typer.Argument(help="step, suspects, epoch", show_default="all")] = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(help="step, suspects, epoch", show_default="all"),
+    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="fewer repeats, smaller data")] = False,
     throughput: Annotated[
-        str | None, typer.Option(help="instead: sequences per second of bert-base or mini on this device")
+        str | None,
+        typer.Option(help="instead: sequences per second of bert-base or mini on this device"),
     ] = None,
     json_file: JsonFile = None,
 ) -> None:
@@ -21,66 +26,95 @@ def bench(
 
     Leave the machine alone meanwhile.
     """
-    from mtlib import bench as measuring
     from mtlib.runs import environment
 
-    smaller = {"sizes": ((16, 16),), "steps": 6} if quick else {}
     measured = []
-    for row in measuring.throughput(throughput, **smaller) if throughput else measuring.run(names or (), quick):
+    for row in _measurements(names or (), quick, throughput):
         measured.append(row)
         print_line("  ".join(f"{name} {value}" for name, value in row.items()))
-    write_json(json_file, {"environment": environment.describe(), "quick": quick, "measured": measured})
+    description = {"environment": environment.describe(), "quick": quick, "measured": measured}
+    write_json(json_file, description)
+
+
+def _measurements(names: Iterable[str], quick: bool, throughput: str | None) -> Iterator[dict]:
+    from mtlib import bench
+
+    if throughput is None:
+        return bench.run(names, quick)
+    if quick:
+        return bench.throughput(throughput, sizes=((16, 16),), steps=6)
+    return bench.throughput(throughput)
 
 
 def policies(
     names: Annotated[
-        list[str] | None, typer.Argument(help="policies with their rates, such as exact:0.15", show_default="a dozen")
+        list[str] | None,
+        typer.Argument(help="policies and rates, such as exact:0.15", show_default="a dozen"),
     ] = None,
     task: Task = "sentiment",
     source: Source = "testbed",
     model: Model = "mini",
     train_size: Annotated[
-        int | None, typer.Option(help="training examples that policies count in and learn from", show_default="all")
+        int | None,
+        typer.Option(
+            help="training examples that policies count in and learn from",
+            show_default="all",
+        ),
     ] = None,
     examples: Annotated[
-        int | None, typer.Option(min=1, help="of these, how many are looked at", show_default="all")
+        int | None,
+        typer.Option(min=1, help="of these, how many are looked at", show_default="all"),
     ] = None,
     json_file: JsonFile = None,
 ) -> None:
-    """What each masking policy masks in training texts; on the testbed, how much of the shortcut it touches.
+    """What each masking policy masks in training texts.
 
-    Attribution asks a trained classifier: give the folder of a model that `mtlib run --keep-model` wrote.
+    On the testbed, also how much of the shortcut it masks. The attribution policies need a trained
+    classifier: give the folder of a model that `mtlib run --keep-model` wrote.
     """
     from mtlib.diversity.masks_of_policies import describe, table
     from mtlib.policies import policy_in_words
 
     description = describe(
-        task, source, model, names or None, train_size=train_size, size=examples,
-        report=lambda name: print_line(f"  {name}"),
-    )  # fmt: skip
+        task,
+        source,
+        model,
+        names or None,
+        train_size=train_size,
+        size=examples,
+        report=_print_indented,
+    )
     frame = table(description).round(1)
-    frame.insert(0, "masked", [name if name == "all tokens" else policy_in_words(name) for name in frame.index])
-    print_table(f"per cent of {description['examples']:,} training examples", frame.columns, frame.values.tolist())
+    labels = [name if name == "all tokens" else policy_in_words(name) for name in frame.index]
+    frame.insert(0, "masked", labels)
+    title = f"per cent of {description['examples']:,} training examples"
+    print_table(title, frame.columns, frame.values.tolist())
     write_json(json_file, description)
+
+
+def _print_indented(message: str) -> None:
+    print_line(f"  {message}")
 
 
 def diversity(
     tasks: Annotated[
-        list[str] | None, typer.Argument(help="sentiment, nli, paraphrase", show_default="all three")
+        list[str] | None,
+        typer.Argument(help="sentiment, nli, paraphrase", show_default="all three"),
     ] = None,
     source: Source = "testbed",
     model: Model = "mini",
     examples: Annotated[int, typer.Option(help="training examples of each task")] = 200,
     epochs: Annotated[int, typer.Option(help="passes over them")] = 3,
     seed: Annotated[int, typer.Option(help="of the examples, the masks and the order")] = 0,
-    out: Annotated[Path, typer.Option(help="folder for the fillings; a task that is there is not trained again")] = (
-        Path("runs")
-    ),
+    out: Annotated[
+        Path,
+        typer.Option(help="folder for the fillings; a task that is there is not trained again"),
+    ] = Path("runs"),
     json_file: JsonFile = None,
 ) -> None:
     """What masked words turn into (Section V).
 
-    Plain masked-LM training beside Mask-tuning, on the same masks.
+    Compares masked-LM training alone with Mask-tuning, on the same masks.
     """
     from mtlib.data.tasks import TASKS
     from mtlib.diversity import two_trainings
@@ -88,7 +122,14 @@ def diversity(
 
     make_writable(out)
     description = two_trainings.describe(
-        tasks or TASKS, out, source, model, examples, epochs, seed, lambda task: print_line(f"  {task}")
+        tasks or TASKS,
+        out,
+        source,
+        model,
+        examples,
+        epochs,
+        seed,
+        _print_indented,
     )
     frame = two_trainings.as_frame({model: description}).round().reset_index()
     print_table("per cent of the examples, and of the tokens", frame.columns, frame.values.tolist())
@@ -101,7 +142,10 @@ def prompt(
     model: Model = "mini",
     causal: Annotated[
         bool,
-        typer.Option("--causal", help="a model that continues a text, such as gpt2; else a masked LM"),
+        typer.Option(
+            "--causal",
+            help="a model that continues a text, such as gpt2; else a masked LM",
+        ),
     ] = False,
     shots: Annotated[
         int | None,
@@ -143,7 +187,7 @@ def prompt(
         max_length=max_length,
         seed=seed or 0,
     )
-    description = prompting.evaluate(config, shots, lambda message: print_line(f"  {message}"))
+    description = prompting.evaluate(config, shots, _print_indented)
     rows = []
     for name, scorings in description["metrics"].items():
         for scoring, metrics in scorings.items():

@@ -1,4 +1,4 @@
-"""`notebooks`: runs them, publishes them, grades those of students."""
+"""`notebooks`: run them, publish them, and grade those of students."""
 
 import sys
 from pathlib import Path
@@ -13,58 +13,90 @@ Profile = Literal["smoke", "cpu", "gpu", "paper"]  # a notebook's own parameter:
 
 
 def notebooks(
-    names: Annotated[list[str] | None, typer.Argument(help="such as 03 or 03_mask_tuning", show_default="all")] = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(help="such as 03 or 03_mask_tuning", show_default="all"),
+    ] = None,
     profile: Annotated[Profile, typer.Option(help="how much is run")] = "cpu",
     parameter: Annotated[
-        list[str] | None, typer.Option("-p", "--parameter", help="NAME=VALUE, of the parameters cells; repeatable")
+        list[str] | None,
+        typer.Option(
+            "-p",
+            "--parameter",
+            help="NAME=VALUE, of the parameters cells; repeatable",
+        ),
     ] = None,
-    out: Annotated[Path, typer.Option(help="folder for executed copies, HTML and a summary")] = Path("build/notebooks"),
-    list_parameters: Annotated[bool, typer.Option("--list", help="only list the parameters")] = False,
+    out: Annotated[
+        Path,
+        typer.Option(help="folder for executed copies, HTML and a summary"),
+    ] = Path("build/notebooks"),
+    list_parameters: Annotated[
+        bool,
+        typer.Option("--list", help="only list the parameters"),
+    ] = False,
     publish: Annotated[
-        bool, typer.Option("--publish", help="for maintainers: store the outputs in notebooks/ (cpu profile only)")
+        bool,
+        typer.Option(
+            "--publish",
+            help="for maintainers: store the outputs in notebooks/ (cpu profile only)",
+        ),
     ] = False,
     student: Annotated[
-        Path | None, typer.Option(help="only grade the notebooks in this folder, a subfolder for each student")
+        Path | None,
+        typer.Option(
+            help="only grade the notebooks in this folder, a subfolder for each student",
+        ),
     ] = None,
 ) -> None:
-    """Run the notebooks in order with papermill. An unknown parameter stops it before anything runs."""
-    from papermill import inspect_notebook
+    """Run the notebooks in order with papermill.
 
+    An unknown parameter stops it before anything runs.
+    """
     from mtlib.tutorial import grading, runner
 
     if student is not None:
         grading.grade_folder(student, profile, out / "students", print_line)
         return
-    paths, texts = runner.find(names or []), named_values(parameter or [], "-p", "alpha=0.7")
+    paths = runner.find(names or [])
+    parameters = named_values(parameter or [], "-p", "alpha=0.7")
     if list_parameters:
-        rows = [
-            [path.stem, name, about["inferred_type_name"], about["default"], about["help"]]
-            for path in paths for name, about in inspect_notebook(path).items()
-        ]  # fmt: skip
-        print_table("parameters", ["notebook", "name", "type", "default", "meaning"], rows)
+        _list_parameters(paths)
         return
-    if publish and (profile != "cpu" or texts):
-        raise UserError("--publish stores a run of the cpu profile: leave out -p and other profiles.")
-    _run(paths, texts if profile == "cpu" else {**texts, "profile": profile}, out, publish)
+    if publish and (profile != "cpu" or parameters):
+        raise UserError("--publish stores a run of the cpu profile: leave out -p and --profile.")
+    if profile != "cpu":
+        parameters["profile"] = profile
+    _run(paths, parameters, out, publish)
 
 
-def _run(paths: list[Path], texts: dict[str, str], out: Path, publish: bool) -> None:
+def _list_parameters(paths: list[Path]) -> None:
+    from papermill import inspect_notebook
+
+    rows = []
+    for path in paths:
+        for name, declared in inspect_notebook(path).items():
+            wanted = declared["inferred_type_name"]
+            rows.append([path.stem, name, wanted, declared["default"], declared["help"]])
+    print_table("parameters", ["notebook", "name", "type", "default", "meaning"], rows)
+
+
+def _run(paths: list[Path], parameters: dict[str, str], out: Path, publish: bool) -> None:
     from mtlib.tutorial import runner
 
     sources = {path.stem: path for path in paths}
 
     def report(result: runner.Result) -> None:
-        seconds, where = max(result.cells, default=(0, "none"))
-        print_line(
-            f"{result.name:16} {result.status:6} {result.seconds:4.0f} s; slowest cell {seconds:3.0f} s, {where}"
-        )
+        seconds, cell = max(result.cells, default=(0, "none"))
+        total = f"{result.name:16} {result.status:6} {result.seconds:4.0f} s"
+        print_line(f"{total}; slowest cell {seconds:3.0f} s, {cell}")
         if result.error:
             print(result.error, file=sys.stderr)
         elif publish:
             runner.publish(out / f"{result.name}.ipynb", sources[result.name])
 
-    results = runner.run_notebooks(runner.check_parameters(paths, texts), out, report)
-    total = sum(result.seconds for result in results)
-    print_line(f"{total / 60:.1f} minutes; every cell in {out / 'summary.md'}")
+    values = runner.check_parameters(paths, parameters)
+    results = runner.run_notebooks(values, out, report)
+    minutes = sum(result.seconds for result in results) / 60
+    print_line(f"{minutes:.1f} minutes; every cell in {out / 'summary.md'}")
     if any(result.status == "failed" for result in results):
         raise typer.Exit(1)

@@ -1,7 +1,8 @@
 """The masking policies by name; nothing here needs torch.
 
-Those of this package rank, point, learn or know the testbed, one file for a family. A policy is one file, with what
-prepares a training set for it, and one line here, which says where it is.
+The policies of this package rank tokens, point at spans, learn what to mask, or know the testbed;
+each family has one file. To add a policy, write one file, with the preparation of the training set
+that it needs, and one entry here, which says where it is.
 """
 
 import pkgutil
@@ -21,13 +22,13 @@ class NamedPolicy(NamedTuple):
     """A policy under the name that configurations and records give it.
 
     Args:
-        make: makes a `MaskingPolicy`: a class or a function, or where it stands, so that torch is loaded by a training
-            and not by the name of a policy.
-        words: in tables and figures; {} is its rate.
-        options: arguments that make it this one.
-        testbed_only: it knows the testbed's grammar.
-        own_length: it masks a span, however long that is, and reads no rate.
-        asks_classifier: the one in training, as its class says too.
+        make: a class or a function that returns a `MaskingPolicy`. A string "module:name" is
+            resolved when the policy is made, so that its name alone loads no torch.
+        words: what tables and figures call it; {} stands for its rate.
+        options: arguments that `make` gets.
+        testbed_only: whether it needs the testbed's grammar.
+        own_length: whether it masks a whole span, however long that is, and has no rate.
+        asks_classifier: whether it uses the classifier in training.
     """
 
     make: "Callable[..., MaskingPolicy] | str"
@@ -116,42 +117,53 @@ OWN_LENGTH = tuple(name for name, entry in POLICIES.items() if entry.own_length)
 ATTRIBUTION = tuple(name for name, entry in POLICIES.items() if entry.asks_classifier)
 
 
-def masking_policy(name: str, rate: float | None, tokenizer, spacy_pipeline: str = ENGLISH_PIPELINE) -> "MaskingPolicy":
-    """The policy of that name; those that count mask at least one token of an example, unless the rate is 0.
+def masking_policy(
+    name: str,
+    rate: float | None,
+    tokenizer,
+    spacy_pipeline: str = ENGLISH_PIPELINE,
+) -> "MaskingPolicy":
+    """The policy with this name.
+
+    A policy that masks a share of the tokens masks at least one per example, unless the rate is 0.
 
     Args:
         name: one of `POLICIES`.
-        rate: share that is masked; None: 5 %. Policies that mask a span of its own length read none.
-        tokenizer: tells where words begin, for `whole_word`.
-        spacy_pipeline: finds named entities, for `salient_spans`.
+        rate: share of the tokens that is masked, 5 % if None. Policies that mask a whole span
+            ignore it.
+        tokenizer: for `whole_word`, to know where words begin.
+        spacy_pipeline: for `salient_spans`, to find named entities.
 
     Raises:
-        UserError: no policy has that name.
+        UserError: no policy has this name.
     """
     check_choice("masking", name, POLICIES)
     make = POLICIES[name].make
     if isinstance(make, str):
         make = pkgutil.resolve_name(make)
-    given = {
+    available = {
         "rate": MASK_RATE if rate is None else rate,
         "tokenizer": tokenizer,
         "pipeline": spacy_pipeline,
     }
-    wanted = signature(make).parameters.keys() & given.keys()
-    return make(**{key: given[key] for key in wanted}, **POLICIES[name].options)
+    wanted = signature(make).parameters.keys() & available.keys()
+    arguments = {key: available[key] for key in wanted}
+    return make(**arguments, **POLICIES[name].options)
 
 
 def parse_policy(text: str) -> tuple[str, float | None]:
-    """A policy and its rate: "exact:0.15", or "supervised", which masks a span of its own length. The default is 5 %.
+    """A policy's name and its rate, from "exact:0.15" or "exact" (5 %).
+
+    The rate is None for policies that mask a whole span, such as "supervised".
 
     Raises:
-        UserError: no such policy, or no such rate.
+        UserError: no policy has this name, or the rate is not between 0 and 1.
     """
     name, _, rate = text.partition(":")
     check_choice("policy", name, POLICIES)
     if name in OWN_LENGTH:
         if rate:
-            raise UserError(f"policy is {text!r}; {name} masks a span of its own length, leave the rate out.")
+            raise UserError(f"policy is {text!r}; {name} masks a whole span, leave the rate out.")
         return name, None
     try:
         value = float(rate or MASK_RATE)
@@ -164,4 +176,5 @@ def parse_policy(text: str) -> tuple[str, float | None]:
 def policy_in_words(text: str) -> str:
     """What tables call a policy: "random, 5 %" for "exact:0.05"."""
     name, rate = parse_policy(text)
-    return POLICIES[name].words.format("all of them" if rate == 1 else f"{100 * (rate or 0):g} %")
+    share = "all of them" if rate == 1 else f"{100 * (rate or 0):g} %"
+    return POLICIES[name].words.format(share)

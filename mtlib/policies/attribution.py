@@ -1,4 +1,4 @@
-"""A policy that masks what the classifier in training leans on most, or least."""
+"""A policy that masks the tokens with the highest, or lowest, attribution."""
 
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -17,10 +17,11 @@ Attribution = Literal["most", "least"]
 
 @dataclass(frozen=True)
 class AttributionMasking(CountedMasking):
-    """The tokens that the classifier in training leans on most, or least (`prefer`).
+    """The tokens with the highest, or lowest (`prefer`), attribution under the current classifier.
 
-    By gradient x input: |sum_d e_id * d log p(y | x) / d e_id|, where e_i is the word embedding of token i and y the
-    label that the classifier predicts. Gold labels are not read, so that unlabelled text will do.
+    The attribution is gradient x input: |sum_d e_id * d log p(y | x) / d e_id|, where e_i is the
+    word embedding of token i and y the label that the classifier predicts. Gold labels are not
+    used, so that unlabelled text will do.
     """
 
     asks_classifier = True
@@ -28,13 +29,15 @@ class AttributionMasking(CountedMasking):
     prefer: Attribution = "most"
 
     def scores(self, batch, maskable, plm) -> Tensor:
-        return {"most": 1, "least": -1}[self.prefer] * attribution(plm, batch)  # (batch, seq)
+        sign = {"most": 1, "least": -1}[self.prefer]
+        return sign * attribution(plm, batch)  # (batch, seq)
 
 
 def attribution(plm, batch: Mapping[str, Tensor]) -> Tensor:
-    """|gradient x input| of the predicted label's log-probability for each token, `(batch, seq)`; without dropout.
+    """|gradient x input| of the predicted label's log-probability for each token, `(batch, seq)`.
 
-    An encoder-decoder reads a token twice, and the two products are added.
+    Computed without dropout. An encoder-decoder embeds each token twice; the two products are
+    added.
     """
     embedded = []
 
@@ -45,11 +48,13 @@ def attribution(plm, batch: Mapping[str, Tensor]) -> Tensor:
     with ExitStack() as hooks, evaluating(plm), torch.enable_grad():
         for module in word_embeddings(plm.trunk):
             hooks.enter_context(module.register_forward_hook(keep))
-        predicted = plm.classify(batch).float().log_softmax(dim=-1).max(dim=-1).values  # (batch,)
+        log_probabilities = plm.classify(batch).float().log_softmax(dim=-1)  # (batch, labels)
+        predicted = log_probabilities.max(dim=-1).values  # (batch,)
         gradients = torch.autograd.grad(predicted.sum(), embedded)  # (batch, seq, hidden) each
-    products = [
-        (gradient * read.detach()).float().sum(dim=-1) for gradient, read in zip(gradients, embedded, strict=True)
-    ]
-    for shifted in products[1:]:  # the decoder reads each token a place later than it stands
-        products[0][:, :-1] += shifted[:, 1:]
-    return products[0].abs()  # (batch, seq)
+    products = []
+    for gradient, inputs in zip(gradients, embedded, strict=True):
+        products.append((gradient * inputs.detach()).float().sum(dim=-1))  # (batch, seq)
+    total, *of_decoder = products
+    for shifted in of_decoder:  # the decoder reads each token one position to the right
+        total[:, :-1] += shifted[:, 1:]
+    return total.abs()  # (batch, seq)

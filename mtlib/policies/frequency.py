@@ -34,9 +34,10 @@ class FrequencyMasking(CountedMasking):
     prefer: Frequency = "rare"
 
     def scores(self, batch, maskable, plm) -> Tensor:
-        """The logarithm of the count, with its sign turned for "rare": at temperature 1, a draw by count or by 1/count.
+        """The logarithm of the count; its negative for "rare".
 
-        In single precision, so that counts above 16 million tie.
+        At temperature 1 tokens are thus drawn in proportion to their count, or to 1 / count. In
+        float32, so that counts above 16 million tie.
         """
         logarithms = batch["token_counts"].clamp(min=1).float().log()  # (batch, seq)
         return {"rare": -1, "frequent": 1}[self.prefer] * logarithms

@@ -1,4 +1,4 @@
-"""The testbed's oracles: policies that are told which words carry its shortcut, and which decide the label."""
+"""Oracles of the testbed: policies that know which words carry its shortcut, or its labels."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -20,7 +20,9 @@ class MarkShortcut(MarkTokens):
     reads = ("text", "text_pair", "uid")
 
     def spans(self, rows: Dataset) -> Iterator[tuple[Spans, Spans]]:
-        return (shortcut_spans(grammar_of(row.get("uid")), row["text"], row.get("text_pair")) for row in rows)
+        for row in rows:
+            grammar = grammar_of(row.get("uid"))
+            yield shortcut_spans(grammar, row["text"], row.get("text_pair"))
 
 
 class MarkCause(MarkTokens):
@@ -31,22 +33,26 @@ class MarkCause(MarkTokens):
 
     def spans(self, rows: Dataset) -> Iterator[tuple[Spans, Spans]]:
         for row in rows:
-            yield cause_spans(grammar_of(row.get("uid")), row["text"], row.get("text_pair"), row.get("group", ""))
+            grammar = grammar_of(row.get("uid"))
+            template = row.get("group", "")
+            yield cause_spans(grammar, row["text"], row.get("text_pair"), template)
 
 
 @dataclass(frozen=True)
 class KnownMasking(CountedMasking):
-    """Marked tokens and no others: `clamp(round(rate * n), 1, m)` of an example's `m` marked ones, none at rate 0.
+    """Masks only marked tokens: of an example's `m` marked ones `clamp(round(rate * n), 1, m)`.
 
-    `n` counts all maskable tokens, so that a rate means the same as in other policies. At rate 1 all that is marked is
-    masked; where nothing is marked, nothing is. The words that carry the shortcut are what a policy could mask at best
-    (positive control), those that decide the label what it had better spare (negative control).
+    `n` counts all maskable tokens, so that a rate means the same as in other policies. At rate 1
+    all marked tokens are masked, at rate 0 none; where nothing is marked, nothing is masked. The
+    words that carry the shortcut are the best that a policy could mask (positive control), the
+    words that decide the label are what it had better leave (negative control).
 
     Args:
-        marker: marks them.
-        then_others: other tokens where the marked ones are too few, so that every example has the share `rate` masked.
-            For pairs, whose shortcut lies in how many words the texts share: without others more of a pair is masked
-            that shares more words, so that the number of masks tells the label.
+        marker: the preparation that marks tokens.
+        then_others: whether other tokens are masked where the marked ones do not suffice, so that
+            every example has the share `rate` masked. For pairs the shortcut is how many words the
+            texts share. With marked tokens only, pairs that share more words get more masks, and
+            the number of masks gives the label away.
     """
 
     marker: type[MarkTokens] = field(kw_only=True)

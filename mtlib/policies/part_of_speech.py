@@ -1,4 +1,4 @@
-"""A policy that masks words of content, or words of function, and the parts of speech of a training set's words."""
+"""A policy that masks content words, or function words, by their part of speech."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,47 +14,57 @@ from mtlib.policies.pos_probe import PosProbe
 
 WordClass = Literal["content", "function"]
 CONTENT = ("NOUN", "PROPN", "VERB", "ADJ", "ADV", "NUM", "INTJ")
-PARTS_OF_SPEECH = (*CONTENT, "AUX", "DET", "ADP", "PRON", "other")  # in the column `part_of_speech`, from 1 on
-_TEXTS = 256  # tagged at a time
+# numbered from 1 on in the column `part_of_speech`
+PARTS_OF_SPEECH = (*CONTENT, "AUX", "DET", "ADP", "PRON", "other")
+_BATCH = 256  # texts that are tagged at a time
 
 
 class MarkPartsOfSpeech(MarkTokens):
-    """Adds `part_of_speech`: the number of each token's part of speech in `PARTS_OF_SPEECH`; 0 for punctuation.
+    """Adds `part_of_speech`: the number of each token's part of speech in `PARTS_OF_SPEECH`.
 
-    Words are tagged by the bundled probe on the bundled model, whatever model is trained. A word behind the bundled
-    model's longest input keeps 0.
+    Punctuation has 0. Words are tagged by the bundled probe on the bundled model, whatever model is
+    trained. Words beyond the bundled model's longest input have 0 as well.
     """
 
     column = "part_of_speech"
 
     def spans(self, rows: Dataset) -> Iterator[tuple[Spans, Spans]]:
         probe = PosProbe.bundled()
-        for some in rows.iter(_TEXTS):
-            pairs = some.get("text_pair") or [""] * len(some["text"])
-            yield from zip(self._numbered(probe, some["text"]), self._numbered(probe, pairs), strict=True)
+        for batch in rows.iter(_BATCH):
+            texts = batch["text"]
+            text_pairs = batch.get("text_pair") or [""] * len(texts)
+            numbered = numbered_words(probe, texts)
+            numbered_pairs = numbered_words(probe, text_pairs)
+            yield from zip(numbered, numbered_pairs, strict=True)
 
-    def _numbered(self, probe: PosProbe, texts: list[str]) -> list[list[tuple[int, int, int]]]:
-        places = [[match.span() for match in WORD.finditer(text)] for text in texts]
-        with torch.autocast("cpu", enabled=False):  # a tag must not depend on the precision of the run
-            tags = probe.tag(texts, places)
-        return [
-            [(*place, number_of(tag)) for place, tag in zip(*of_text, strict=True) if tag]
-            for of_text in zip(places, tags, strict=True)
-        ]
+
+def numbered_words(probe: PosProbe, texts: list[str]) -> list[list[tuple[int, int, int]]]:
+    """For each text its words, as (start, end, number of the part of speech)."""
+    spans = [[match.span() for match in WORD.finditer(text)] for text in texts]
+    with torch.autocast("cpu", enabled=False):  # a tag must not depend on the precision of the run
+        tags = probe.tag(texts, spans)
+    numbered = []
+    for text_spans, text_tags in zip(spans, tags, strict=True):
+        pairs = zip(text_spans, text_tags, strict=True)
+        numbered.append([(start, end, number_of(tag)) for (start, end), tag in pairs if tag])
+    return numbered
 
 
 def number_of(tag: str) -> int:
-    """Of the part of speech of a tag of the probe, as "VERB/VBD"."""
+    """The number of a tag's part of speech; a tag of the probe is for example "VERB/VBD"."""
     name = tag.partition("/")[0]
-    return 1 + PARTS_OF_SPEECH.index(name if name in PARTS_OF_SPEECH else "other")
+    if name not in PARTS_OF_SPEECH:
+        name = "other"
+    return 1 + PARTS_OF_SPEECH.index(name)
 
 
 @dataclass(frozen=True)
 class PartOfSpeechMasking(CountedMasking):
-    """Words of content (nouns, verbs, adjectives, adverbs, names, numbers), or words of function (all others) first.
+    """Content words first, or function words first (`prefer`).
 
-    Auxiliary verbs count as words of function. Tokens of the other kind are masked only where those of the preferred
-    one do not suffice.
+    Content words are nouns, names, verbs, adjectives, adverbs, numbers and interjections; all
+    others are function words, auxiliary verbs among them. Words of the other class are masked only
+    where those of the preferred one do not suffice.
     """
 
     columns = {"part_of_speech": 0}
@@ -64,5 +74,6 @@ class PartOfSpeechMasking(CountedMasking):
 
     def scores(self, batch, maskable, plm) -> Tensor:
         number = batch["part_of_speech"]  # (batch, seq)
-        content = (number > 0) & (number <= len(CONTENT))
-        return (content if self.prefer == "content" else number > len(CONTENT)).float()
+        if self.prefer == "function":
+            return (number > len(CONTENT)).float()
+        return ((number > 0) & (number <= len(CONTENT))).float()

@@ -13,20 +13,21 @@ from mtlib.plm import SharedPLM
 from mtlib.preparing import Preparer
 from mtlib.settings import ENGLISH_PIPELINE
 
-NUMERALS = ("CARDINAL", "ORDINAL", "PERCENT", "MONEY", "QUANTITY")  # labels of entities that are no names
+# labels of entities that are not names
+NUMERALS = ("CARDINAL", "ORDINAL", "PERCENT", "MONEY", "QUANTITY")
 
 
 @dataclass(frozen=True)
 class SalientSpanMasking(CountedMasking):
-    """One named entity or date of each example (+SSM: Guu et al. 2020, Roberts et al. 2020), all equally likely.
+    """One random named entity or date of each example (+SSM: Guu et al. 2020, Roberts et al. 2020).
 
-    An example without one is masked at random. The column `salient_spans` numbers the spans of an example in reading
-    order from 1 on: for each token the span that it belongs to, or 0.
+    An example without one is masked at random. The column `salient_spans` has the number of the
+    span that each token belongs to, in reading order from 1 on, and 0 for other tokens.
 
     Args:
-        rate: share of the tokens masked in an example without a span (as in `ExactMasking`); the length of a span is
-            its own.
-        pipeline: name of the installed spaCy pipeline that finds them.
+        rate: share of the tokens masked in an example without a span, as in `ExactMasking`. A span
+            is masked whole, whatever the rate.
+        pipeline: name of the installed spaCy pipeline that finds the spans.
     """
 
     pipeline: str = ENGLISH_PIPELINE
@@ -38,7 +39,8 @@ class SalientSpanMasking(CountedMasking):
 
     def __call__(self, batch, maskable, generator=None, plm=None) -> Tensor:
         spans = batch["salient_spans"].masked_fill(~maskable, 0)  # (batch, seq)
-        first = uniform(span_begins(spans), generator).argmin(dim=1, keepdim=True)  # (batch, 1): where one begins
+        # (batch, 1): the position at which the chosen span begins
+        first = uniform(span_begins(spans), generator).argmin(dim=1, keepdim=True)
         chosen = (spans > 0) & (spans == spans.gather(1, first))  # (batch, seq)
         without = maskable & ~(spans > 0).any(dim=1, keepdim=True)
         return chosen | self.choose(without, None, generator)
@@ -46,9 +48,13 @@ class SalientSpanMasking(CountedMasking):
 
 @dataclass(frozen=True)
 class MarkSalientSpans(MarkTokens):
-    """Named entities and dates (times included), found by a spaCy pipeline; numerals (`NUMERALS`) are left out."""
+    """Marks named entities, dates and times, but no numerals (`NUMERALS`).
 
-    pipeline: str = ENGLISH_PIPELINE  # name of an installed one with an entity recogniser or entity ruler
+    Args:
+        pipeline: name of an installed spaCy pipeline with an entity recogniser or entity ruler.
+    """
+
+    pipeline: str = ENGLISH_PIPELINE
 
     column = "salient_spans"
 
@@ -57,23 +63,29 @@ class MarkSalientSpans(MarkTokens):
         loaded(self.pipeline)
 
     def spans(self, rows: Dataset) -> Iterator[tuple[Spans, Spans]]:
-        pairs = rows["text_pair"] if "text_pair" in rows.column_names else [""] * len(rows)
-        read = loaded(self.pipeline).pipe
-        for documents in zip(read(list(rows["text"])), read(list(pairs)), strict=True):
-            yield tuple(
-                [(entity.start_char, entity.end_char) for entity in document.ents if entity.label_ not in NUMERALS]
-                for document in documents
-            )
+        texts = list(rows["text"])
+        text_pairs = [""] * len(texts)
+        if "text_pair" in rows.column_names:
+            text_pairs = list(rows["text_pair"])
+        nlp = loaded(self.pipeline)
+        for document, document_pair in zip(nlp.pipe(texts), nlp.pipe(text_pairs), strict=True):
+            yield entity_spans(document), entity_spans(document_pair)
+
+
+def entity_spans(document) -> Spans:
+    """The characters of a spaCy document's entities, numerals left out."""
+    entities = [entity for entity in document.ents if entity.label_ not in NUMERALS]
+    return [(entity.start_char, entity.end_char) for entity in entities]
 
 
 def loaded(name: str):
-    """The installed spaCy pipeline of that name."""
+    """The installed spaCy pipeline with this name."""
     try:
         import spacy
 
         return spacy.load(name)
     except (ImportError, OSError) as error:
         raise UserError(
-            f"salient_spans needs spaCy, which `pip install 'mtlib[policies]'` brings, and its pipeline {name!r}, "
-            f"which `python -m spacy download {name}` brings ({error})."
+            f"salient_spans needs spaCy, which `pip install 'mtlib[policies]'` brings, and its "
+            f"pipeline {name!r}, which `python -m spacy download {name}` brings ({error})."
         ) from error

@@ -1,13 +1,14 @@
-"""The supervised policy of Ye et al.: a small network learns to point at a span, and that span is masked.
+"""The supervised policy of Ye et al.: a small network learns to point at the span to mask.
 
-It learns from the words that decide a label. On the testbed they are known. On real reviews they are the words that
-differ between a review and its counterfactual in the training pairs of IMDB-CAD. Its dev and test pairs are evaluation
-sets, and are never read here.
+It learns from the words that decide a label. On the testbed they are known. On real reviews they
+are the words that differ between a review and its counterfactual in the training pairs of IMDB-CAD.
+The dev and test pairs are evaluation sets and are never read here.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from functools import partial
 
 import torch
 from datasets import Dataset
@@ -28,12 +29,11 @@ from mtlib.testbed.known_words import of_testbed
 
 @dataclass(frozen=True)
 class SupervisedMasking(MaskingPolicy):
-    """The span that a learned pointer points at, `pointer.SpanPointer` (Ye et al. 2021).
+    """Masks the span that a trained `pointer.SpanPointer` points at (Ye et al. 2021).
 
     Args:
-        best_of: 1 takes the best span; above it, a draw of so many of the best by their probability.
-
-    How many tokens are masked follows from the span.
+        best_of: 1 masks the likeliest span. A larger number draws one of so many likeliest spans,
+            by their probability.
     """
 
     columns = {"span_start": -torch.inf, "span_end": -torch.inf}
@@ -44,26 +44,30 @@ class SupervisedMasking(MaskingPolicy):
         return (PointAtAnswers(),)
 
     def __call__(self, batch, maskable, generator=None, plm=None) -> Tensor:
-        start, end = (batch[name].masked_fill(~maskable, -torch.inf) for name in self.columns)
+        start = batch["span_start"].masked_fill(~maskable, -torch.inf)  # (batch, seq)
+        end = batch["span_end"].masked_fill(~maskable, -torch.inf)  # (batch, seq)
         first, last, scores = best_spans(start, end, self.best_of)  # (batch, best_of)
         possible = scores.isfinite()
-        noise = gumbel(uniform(possible, generator))  # (batch, best_of): the largest sum is a draw by probability
+        # with Gumbel noise, the largest score is a draw by probability
+        noise = gumbel(uniform(possible, generator))  # (batch, best_of)
         chosen = (scores + noise).argmax(dim=1, keepdim=True)  # (batch, 1)
-        places = torch.arange(maskable.shape[1], device=maskable.device)
-        inside = (places >= first.gather(1, chosen)) & (places <= last.gather(1, chosen))
+        positions = torch.arange(maskable.shape[1], device=maskable.device)  # (seq,)
+        inside = (positions >= first.gather(1, chosen)) & (positions <= last.gather(1, chosen))
         return maskable & inside & possible.gather(1, chosen)  # (batch, seq)
 
 
 @dataclass(frozen=True)
 class PointAtAnswers(Preparer):
-    """Trains a `SpanPointer` and adds what it says of every token: `span_start` and `span_end`, log-probabilities.
+    """Trains a `SpanPointer` and adds its log-probabilities, `span_start` and `span_end`.
 
-    The network reads the word embeddings of the model as it is when the stage begins, and computes in float32
-    throughout. It learns from the known words of the testbed, or from IMDB-CAD's training pairs; a class below it may
-    have `training_spans` of its own. Counts the spans, and notes the mean loss of the last epoch.
+    The pointer uses the model's word embeddings as they are when the stage begins, and computes in
+    float32. It learns from the known words of the testbed, or from IMDB-CAD's training pairs; a
+    subclass may override `training_spans`. Reports the number of spans and the mean loss of the
+    last epoch.
 
     Args:
-        source: of the pairs, "hub" or a folder of original releases; "testbed" where they are not needed.
+        source: where the pairs are read from, "hub" or a folder of original releases; "testbed"
+            where they are not needed.
     """
 
     source: str = "hub"
@@ -81,66 +85,84 @@ class PointAtAnswers(Preparer):
 
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
         spans = self.training_spans(plm, examples, seed)
-
-        def logarithms(rows, batch) -> Tensor:
-            logits = torch.stack(pointer(batch, maskable_positions(batch, plm.tokenizer)), dim=-1)  # (batch, seq, 2)
-            # a text without a token of its own: no place is possible
-            return logits.float().log_softmax(dim=1).nan_to_num(nan=-torch.inf, neginf=-torch.inf)
-
         with torch.autocast(plm.device.type, enabled=False):
             with forked_random_state(plm.device, seed):
                 pointer = SpanPointer(word_embeddings(plm.trunk)[0].weight).to(plm.device)
                 loss = fit_span_pointer(pointer, spans, plm.tokenizer, self.epochs, seed)
             pointer.eval()
-            rows = each_token(plm, examples, logarithms)
-        for place, name in enumerate(SupervisedMasking.columns):
-            examples = with_column(examples, name, [row[:, place].tolist() for row in rows])
-        return Prepared(examples, {"supervised_spans": len(spans), "supervised_loss": round(loss, 4)})
+            rows = each_token(plm, examples, partial(log_probabilities, pointer, plm.tokenizer))
+        examples = with_column(examples, "span_start", [row[:, 0].tolist() for row in rows])
+        examples = with_column(examples, "span_end", [row[:, 1].tolist() for row in rows])
+        counts = {"supervised_spans": len(spans), "supervised_loss": round(loss, 4)}
+        return Prepared(examples, counts)
 
     def training_spans(self, plm: SharedPLM, examples: Dataset, seed: int) -> list[PointedSpan]:
-        """What the pointer learns from; `marked_spans` makes it of what a `MarkTokens` marks."""
-        if "uid" in examples.column_names and all(map(of_testbed, examples["uid"])):
+        """What the pointer learns from. `marked_spans` makes such a list with a `MarkTokens`."""
+        columns = examples.column_names
+        if "uid" in columns and all(of_testbed(uid) for uid in examples["uid"]):
             return marked_spans(MarkCause(), plm, examples)
-        if "text_pair" in examples.column_names:
+        if "text_pair" in columns:
             raise UserError(
-                "supervised learns from single reviews, IMDB-CAD's. For pairs take another policy, or in Python give "
-                "spans of your own (mtlib.policies.supervised.PointAtAnswers.training_spans)."
+                "supervised learns from single reviews, those of IMDB-CAD. For pairs take another "
+                "policy, or override PointAtAnswers.training_spans of mtlib.policies.supervised."
             )
-        pairs, longest = load(CAD_TRAIN, self.source), max(map(len, examples["input_ids"]))
-        return marked_spans(MarkEdits(), plm, tokenise(pairs, plm.tokenizer, longest, keep=pairs.column_names))
+        pairs = load(CAD_TRAIN, self.source)
+        max_length = max(len(ids) for ids in examples["input_ids"])
+        tokenised = tokenise(pairs, plm.tokenizer, max_length, keep=pairs.column_names)
+        return marked_spans(MarkEdits(), plm, tokenised)
+
+
+def log_probabilities(pointer: SpanPointer, tokenizer, rows: list[int], batch: dict) -> Tensor:
+    """log p_start and log p_end of each token, `(batch, seq, 2)`.
+
+    -inf where no span may begin or end, in a text without a maskable token everywhere.
+    """
+    logits = torch.stack(pointer(batch, maskable_positions(batch, tokenizer)), dim=-1)
+    logarithms = logits.float().log_softmax(dim=1)  # nan where all logits of a text are -inf
+    return logarithms.nan_to_num(nan=-torch.inf, neginf=-torch.inf)
 
 
 def marked_spans(marker: MarkTokens, plm: SharedPLM, examples: Dataset) -> list[PointedSpan]:
-    """The spans that it marks in some examples."""
+    """The spans that `marker` marks in the examples, from the first to the last token of each."""
     spans = []
     for row in marker(plm, examples).examples:
         numbers = row[marker.column]
-        for number in sorted({*numbers} - {0}):
-            places = [place for place, other in enumerate(numbers) if other == number]
-            spans.append(PointedSpan(row["input_ids"], places[0], places[-1]))
+        for number in sorted(set(numbers) - {0}):
+            first = numbers.index(number)
+            last = len(numbers) - 1 - numbers[::-1].index(number)
+            spans.append(PointedSpan(row["input_ids"], first, last))
     return spans
 
 
 class MarkEdits(MarkTokens):
-    """Marks the words of a review that its counterfactual has not, in pairs ("<pair>:original", "<pair>:edited")."""
+    """Marks the words of a review that its counterfactual does not have.
+
+    The column `group` says which reviews are a pair: "<pair>:original" and "<pair>:edited".
+    """
 
     column = "edits"
     reads = ("text", "group")
 
     def spans(self, rows: Dataset) -> Iterator[tuple[Spans, Spans]]:
-        texts = dict(zip(rows["group"], rows["text"], strict=True))
-        other = {"original": "edited", "edited": "original"}
+        text_of = dict(zip(rows["group"], rows["text"], strict=True))
+        other_half = {"original": "edited", "edited": "original"}
         for group, text in zip(rows["group"], rows["text"], strict=True):
             pair, _, half = group.rpartition(":")
-            yield edited_spans(text, texts[f"{pair}:{other[half]}"]), []
+            counterfactual = text_of[f"{pair}:{other_half[half]}"]
+            yield edited_spans(text, counterfactual), []
 
 
 def edited_spans(text: str, other: str, longest: int = 10) -> Spans:
-    """The runs of words of `text` that differ from `other`; those of more than `longest` words are sentences anew."""
-    words, theirs = (list(WORD.finditer(each)) for each in (text, other))
-    matcher = SequenceMatcher(None, [w[0].lower() for w in words], [w[0].lower() for w in theirs], autojunk=False)
-    return [
-        (words[first].start(), words[last - 1].end())
-        for what, first, last, _, _ in matcher.get_opcodes()
-        if what in ("replace", "delete") and last - first <= longest
-    ]
+    """The runs of words in `text` that differ from `other`.
+
+    Runs of more than `longest` words are left out: there a sentence was written anew.
+    """
+    matches = list(WORD.finditer(text))
+    words = [match[0].lower() for match in matches]
+    other_words = [match[0].lower() for match in WORD.finditer(other)]
+    matcher = SequenceMatcher(None, words, other_words, autojunk=False)
+    spans = []
+    for operation, first, last, _, _ in matcher.get_opcodes():
+        if operation in ("replace", "delete") and last - first <= longest:
+            spans.append((matches[first].start(), matches[last - 1].end()))
+    return spans

@@ -1,4 +1,4 @@
-"""Help to tell words that should decide from words that should not: which part of speech a suspect word is."""
+"""The part of speech of suspect words, which helps to tell topics and names from opinions."""
 
 import re
 
@@ -7,23 +7,35 @@ import pandas
 from mtlib.policies.pos_probe import PosProbe
 
 _THINGS = ("PROPN", "NOUN")
-_AROUND = 300  # characters of the example that the probe reads on either side
+_CONTEXT = 300  # characters of the example that the probe reads on either side
 
 
 def nouns_first(words: pandas.DataFrame) -> pandas.DataFrame:
-    """A table of `mtlib.suspects` with `part_of_speech`, names and nouns first, each kind in its order.
+    """A table of `mtlib.suspects` with a column `part_of_speech`, names and nouns first.
 
-    Opinions are mostly adjectives, adverbs and verbs; topics, brands and people are nouns. That is help, no verdict: on
-    the testbed 96 % of the first 50 words are topics and makers, the planted shortcut, where the order of z has 84 %.
-    English, by the bundled probe, as the word stands in its example.
+    Opinions are mostly adjectives, adverbs and verbs; topics, brands and people are nouns. That
+    helps to choose but proves nothing. On the testbed 96 % of the first 50 words are topics and
+    makers, which carry the planted shortcut; in the order of z it is 84 %. Words are tagged in
+    their examples by the bundled probe, for English.
     """
-    texts, places = [], []
-    for line in words.itertuples():
-        word, example = re.escape(line.word), line.example
-        found = re.search(rf"(?<!\w){word}(?!\w)", example, re.IGNORECASE) or re.search(word, example, re.IGNORECASE)
-        begin = max(0, found.start() - _AROUND)
-        texts.append(example[begin : found.end() + _AROUND])
-        places.append([(found.start() - begin, found.end() - begin)])
-    tagged = words.assign(part_of_speech=[tag.partition("/")[0] for (tag,) in PosProbe.bundled().tag(texts, places)])
-    order = (~tagged["part_of_speech"].isin(_THINGS)).argsort(kind="stable")
-    return tagged.iloc[order].reset_index(drop=True)
+    texts = []
+    spans = []
+    for row in words.itertuples():
+        text, span = in_context(row.word, row.example)
+        texts.append(text)
+        spans.append([span])
+    tags = [tag for (tag,) in PosProbe.bundled().tag(texts, spans)]
+    tagged = words.assign(part_of_speech=[tag.partition("/")[0] for tag in tags])
+    is_other = ~tagged["part_of_speech"].isin(_THINGS)
+    return tagged.iloc[is_other.argsort(kind="stable")].reset_index(drop=True)
+
+
+def in_context(word: str, example: str) -> tuple[str, tuple[int, int]]:
+    """The example around a word, and the characters in it that are the word."""
+    pattern = re.escape(word)
+    match = re.search(rf"(?<!\w){pattern}(?!\w)", example, re.IGNORECASE)
+    if match is None:
+        match = re.search(pattern, example, re.IGNORECASE)
+    start = max(0, match.start() - _CONTEXT)
+    text = example[start : match.end() + _CONTEXT]
+    return text, (match.start() - start, match.end() - start)

@@ -1,4 +1,4 @@
-"""What is made of another policy's masks before training: masks for all epochs, words that are not to be filled in."""
+"""What is made from another policy's masks before training: fixed masks, and blocked words."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from mtlib.preparing import Prepared, Preparer, with_column
 
 @dataclass(frozen=True)
 class FixedMasking(MaskingPolicy):
-    """Another policy's masks, drawn once before training: the examples bring them along as the column `mask`."""
+    """Another policy's masks, drawn once before training and stored in the column `mask`."""
 
     policy: MaskingPolicy
     columns = {"mask": 0}
@@ -35,7 +35,7 @@ class FixedMasking(MaskingPolicy):
 
 @dataclass(frozen=True)
 class DrawMasks(Preparer):
-    """Adds `mask`, the places that a policy masks, drawn once: a truth value for each token."""
+    """Adds `mask`: for each token whether a policy masks it, drawn once."""
 
     masking: MaskingPolicy
 
@@ -45,14 +45,15 @@ class DrawMasks(Preparer):
             return draw_mask(batch, self.masking, plm.tokenizer, draws, plm)["mask"]  # (batch, seq)
 
         masks = [mask.tolist() for mask in each_token(plm, examples, drawn, self.masking.columns)]
-        return Prepared(with_column(examples, "mask", masks), {"masked": sum(map(sum, masks))})
+        n_masked = sum(sum(mask) for mask in masks)
+        return Prepared(with_column(examples, "mask", masks), {"masked": n_masked})
 
 
 @dataclass(frozen=True)
 class BarMasked(Preparer):
-    """Keeps the model from filling in what a policy masks: tokens that it masks in half of their occurrences or more.
+    """Keeps the model from filling in the tokens that a policy masks at least half of the time.
 
-    For words that are named: the model may have learned which of them goes with a label, and put it back.
+    For given words: the model may have learned which of them goes with a label, and put it back.
     """
 
     masking: MaskingPolicy
@@ -60,9 +61,10 @@ class BarMasked(Preparer):
 
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
         drawn, _ = DrawMasks(self.masking)(plm, examples, seed)
-        seen, masked = Counter(chain(*examples["input_ids"])), Counter()
+        occurrences = Counter(chain.from_iterable(examples["input_ids"]))
+        masked = Counter()
         for row in drawn.select_columns(["input_ids", "mask"]):
             masked.update(compress(row["input_ids"], row["mask"]))
-        barred = [token for token, n in masked.items() if 2 * n >= seen[token]]
+        barred = [token for token, n in masked.items() if 2 * n >= occurrences[token]]
         plm.never_fill(barred)
         return Prepared(examples, {"barred": len(barred)})

@@ -1,1 +1,1 @@
-"""What the notebooks need: their runner, and what they show."""
+"""Running, grading and publishing the notebooks, and the exercises in them."""

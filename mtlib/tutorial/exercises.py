@@ -1,15 +1,18 @@
-"""Exercises of the notebooks: checks of a student's answer, and solutions whose output stays folded.
+"""Exercises of the notebooks: checks of a student's answer, and solutions with folded output.
 
-In a notebook an exercise is four cells: its statement, a cell to work in that ends with `share = ...`, a cell that
-calls `check`, and a solution. What a check prints is also what `python -m mtlib notebooks --student` reads.
+In a notebook an exercise has four cells: its statement, a cell to work in that ends with a line
+such as `share = ...`, a cell that calls `check`, and a solution. The command
+`python -m mtlib notebooks --student` reads what the checks print.
 """
 
 import inspect
 import io
+import math
 import numbers
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
+from functools import partial
 from html import escape
 
 from IPython import get_ipython
@@ -17,50 +20,60 @@ from IPython.display import HTML, display
 
 RIGHT, WRONG = "Right.", "Not yet."
 _VERDICT = re.compile(rf"^Exercise (\d+): ({re.escape(RIGHT)}|{re.escape(WRONG)})", flags=re.M)
-# what the notebook's checks expect, by number of the exercise
+# By number of the exercise: a function of the answer that returns what is wrong, or None.
 _judges: dict[int, Callable] = {}
 _solved: set[int] = set()
 
 
 def check(number: int, name: str, expected, tolerance: float = 0.0, hint: str = "") -> None:
-    """Print whether the student's variable `name` answers exercise `number`, or that it is still `...`.
+    """Print whether the student's variable `name` answers exercise `number`.
 
-    A wrong answer is told, never raised. The variable is looked up in the notebook that calls this.
+    Nothing is raised for a wrong answer. The variable is looked up in the notebook that calls this.
 
     Args:
-        expected: a number (right within `tolerance`; the answer may be a tensor without dimensions), any other value
-            (right if equal, however a letter is bracketed), or a function of the student's value that returns None if
-            it is right and otherwise a sentence that says what is wrong.
-        hint: a sentence printed after what is wrong.
+        number: of the exercise.
+        name: of the student's variable.
+        expected: a number, any other value, or a function of the student's value. A number is right
+            within `tolerance`, also as a tensor without dimensions. Other values must be equal,
+            except that "(B)" is "b". A function returns None if the value is right, and otherwise a
+            sentence that says what is wrong.
+        tolerance: largest difference of a number that is right.
+        hint: a sentence that is printed after what is wrong.
     """
     _judges[number] = _judge(name, expected, tolerance)
     notebook = inspect.currentframe().f_back.f_globals
     _solved.discard(number)
     if name not in notebook or not getattr(get_ipython(), "last_execution_succeeded", True):
-        says = f"{WRONG} The cell above was not run, or it failed: mend it, and run both."
+        verdict = f"{WRONG} The cell above was not run, or it failed: mend it, and run both."
     elif _untouched(notebook[name]):
-        says = f"`{name}` is still `...`; put your answer there, and run both cells."
+        verdict = f"`{name}` is still `...`; put your answer there, and run both cells."
     elif fault := _fault(number, notebook[name]):
-        says = f"{WRONG} {fault} {hint}".rstrip()
+        verdict = f"{WRONG} {fault} {hint}".rstrip()
     else:
-        says = RIGHT
+        verdict = RIGHT
         _solved.add(number)
-    print(f"Exercise {number}: {says}")
+    print(f"Exercise {number}: {verdict}")
 
 
 def solved(number: int) -> bool:
-    """Whether the last check of an exercise found it right: a notebook then goes on with the student's own function."""
+    """Whether the last check of an exercise found it right.
+
+    If so, a notebook goes on with the student's function in place of its own.
+    """
     return number in _solved
 
 
 def confirm(number: int, right, wrong) -> None:
-    """For solutions: the check above must accept `right` and object to `wrong`. Where it was not run, say so.
+    """Assert that the check of an exercise accepts `right` and objects to `wrong`.
+
+    It stands in solutions. If the check was not run, it prints a reminder to run it.
 
     Raises:
-        AssertionError: it does not, so that solution and check contradict each other.
+        AssertionError: solution and check contradict each other.
     """
     if number not in _judges:
-        return print(f"Exercise {number}: run the check above too; it tells whether your answer is right.")
+        print(f"Exercise {number}: run the check above too; it tells whether your answer is right.")
+        return
     fault = _fault(number, right)
     assert fault is None, f"exercise {number} objects to its own solution: {fault}"
     assert _fault(number, wrong) is not None, f"exercise {number} accepts {wrong!r}, which is wrong"
@@ -68,7 +81,7 @@ def confirm(number: int, right, wrong) -> None:
 
 @contextmanager
 def folded(title: str = "What the solution prints") -> Iterator[None]:
-    """Everything that the block prints, behind a line to click on."""
+    """Show what the block prints behind a line to click on."""
     with redirect_stdout(io.StringIO()) as printed:
         yield
     text = escape(printed.getvalue())
@@ -76,43 +89,60 @@ def folded(title: str = "What the solution prints") -> Iterator[None]:
 
 
 def verdicts(text: str) -> dict[int, bool]:
-    """Whether each exercise was answered right, by its number, from what the checks of a notebook printed."""
+    """From what checks printed, whether each exercise is right, by its number."""
     return {int(number): verdict == RIGHT for number, verdict in _VERDICT.findall(text)}
 
 
 def _untouched(value) -> bool:
-    return value is ... or (isinstance(value, tuple | list) and any(part is ... for part in value))
+    parts = value if isinstance(value, tuple | list) else [value]
+    return any(part is ... for part in parts)
 
 
 def _fault(number: int, value) -> str | None:
-    """What is wrong with an answer, in a sentence; a student's own function may fail in any way."""
+    """What is wrong with an answer, in a sentence; None if nothing is."""
     try:
         return _judges[number](value)
-    except Exception as error:
+    except Exception as error:  # a student's function may raise anything
         return f"Trying your answer raised {type(error).__name__}: {error}."
 
 
 def _judge(name: str, expected, tolerance: float) -> Callable:
-    def of_number(value):
-        number = value.item() if getattr(value, "shape", None) == () else value  # a tensor without dimensions
-        if not isinstance(number, numbers.Real) or isinstance(number, bool) or number != number:
-            return f"`{name}` is {_short(value)}; expected a number."
-        if abs(number - expected) <= tolerance:
-            return None
-        return f"`{name}` is {number:.6g}, which is too {'large' if number > expected else 'small'}."
-
-    def of_value(value):
-        return None if _plain(value) == _plain(expected) else f"`{name}` is {_short(value)}; that is not it."
-
+    """A function of the answer that returns what is wrong with it, or None."""
     if callable(expected):
         return expected
-    is_number = isinstance(expected, numbers.Real) and not isinstance(expected, bool)
-    return of_number if is_number else of_value
+    if _is_number(expected):
+        return partial(_fault_of_number, name, expected, tolerance)
+    return partial(_fault_of_value, name, expected)
+
+
+def _fault_of_number(name: str, expected: float, tolerance: float, value) -> str | None:
+    if getattr(value, "shape", None) == ():  # a tensor without dimensions
+        value = value.item()
+    if not _is_number(value) or math.isnan(value):
+        return f"`{name}` is {_short(value)}; expected a number."
+    if abs(value - expected) <= tolerance:
+        return None
+    direction = "large" if value > expected else "small"
+    return f"`{name}` is {value:.6g}, which is too {direction}."
+
+
+def _fault_of_value(name: str, expected, value) -> str | None:
+    if _plain(value) == _plain(expected):
+        return None
+    return f"`{name}` is {_short(value)}; that is not it."
+
+
+def _is_number(value) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
 def _plain(value):
     """A letter without brackets, a list as a tuple: what was meant."""
-    return tuple(value) if isinstance(value, list) else value.strip("() ").lower() if isinstance(value, str) else value
+    if isinstance(value, list):
+        return tuple(value)
+    if isinstance(value, str):
+        return value.strip("() ").lower()
+    return value
 
 
 def _short(value) -> str:

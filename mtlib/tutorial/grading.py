@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from contextlib import suppress
-from itertools import starmap
 from pathlib import Path
 
 import nbformat
@@ -15,68 +14,102 @@ from mtlib.tutorial import runner
 from mtlib.tutorial.exercises import verdicts
 from mtlib.tutorial.kernel import execute
 
-RIGHT, WRONG, UNTRIED, CHANGED = "right", "wrong", "not tried", "check changed"
-CELL_SECONDS = 600  # then a cell is interrupted, and the next one runs
+RIGHT = "right"
+WRONG = "wrong"
+UNTRIED = "not tried"
+CHANGED = "check changed"
+CELL_SECONDS = 600  # after which a cell is interrupted and the next one runs
 
 
 def grade_folder(folder: Path, profile: str, out: Path, report: Callable[[str], None]) -> None:
-    """Grade every student's notebooks, and report a line for each student as soon as it is known.
+    """Grade every student's notebooks, and report one line per student as soon as it is known.
+
+    A broken notebook is no error; its student's line says what is wrong with it.
 
     Args:
-        folder: one subfolder of notebooks for each student, or one notebook each, named after the student.
-        out: for executed copies, a folder per student, and `grades.csv`.
+        folder: a subfolder of notebooks for each student, or a notebook named after each student.
+        profile: of the notebooks, how much they train.
+        out: gets `grades.csv`, and for each student a folder of executed copies.
+        report: called with each line.
 
     Raises:
-        UserError: there is no notebook in `folder`. A broken notebook is no error; its line says what is wrong.
+        UserError: there is no notebook in `folder`.
     """
     students = submissions(folder)
     make_writable(out)
-    lines = []
+    rows = []
     for student, paths in students.items():
-        graded = [grade(path, profile, out / student) for path in paths]
-        report(f"{student}: {'; '.join(starmap(_sentence, graded))}")
-        lines += [(student, name, number, word) for name, words in graded for number, word in words.items()]
-    grades = pandas.DataFrame(lines, columns=["student", "notebook", "exercise", "result"])
+        sentences = []
+        for path in paths:
+            name, results = grade(path, profile, out / student)
+            sentences.append(_sentence(name, results))
+            rows += [(student, name, number, result) for number, result in results.items()]
+        report(f"{student}: {'; '.join(sentences)}")
+    grades = pandas.DataFrame(rows, columns=["student", "notebook", "exercise", "result"])
     grades.astype({"exercise": "Int64"}).to_csv(out / "grades.csv", index=False)
 
 
 def submissions(folder: Path) -> dict[str, list[Path]]:
-    """Notebooks by student: those of a subfolder together, those in `folder` itself each by its name."""
+    """Notebooks by student.
+
+    A student's name is that of the subfolder, or that of a notebook that is in none.
+    """
     students: dict[str, list[Path]] = {}
     for path in sorted(folder.rglob("*.ipynb")):
-        place = path.relative_to(folder)
-        if not any(part.startswith(".") for part in place.parts):  # such as .ipynb_checkpoints
-            students.setdefault(place.parts[0].removesuffix(".ipynb"), []).append(path)
+        parts = path.relative_to(folder).parts
+        is_hidden = any(part.startswith(".") for part in parts)  # such as .ipynb_checkpoints
+        if not is_hidden:
+            student = parts[0].removesuffix(".ipynb")
+            students.setdefault(student, []).append(path)
     if not students:
-        raise UserError(f"{folder} has no notebooks; expected one subfolder of .ipynb files for each student.")
+        raise UserError(
+            f"{folder} has no notebooks; expected one subfolder for each student, with the .ipynb "
+            "files that the student handed in."
+        )
     return students
 
 
 def grade(path: Path, profile: str, out: Path) -> tuple[str, dict[int | None, str]]:
-    """The original's name and a word by number of exercise; or the file's name, and by None why there is no grade."""
+    """The name of the original notebook, and the result of each exercise by its number.
+
+    If it cannot be graded, the name of the file, and the reason under None.
+    """
     try:
         original = _original_of(path)
-        out.mkdir(parents=True, exist_ok=True)
-        # raised at the end for cells that failed; all cells have been run by then
-        with suppress(PapermillExecutionError):
-            options = {"allow_errors": True, "execution_timeout": CELL_SECONDS, "interrupt_on_timeout": True}
-            execute(path, out / path.name, {"profile": profile}, **options)
+        _execute_all_cells(path, out / path.name, profile)
         executed = nbformat.read(out / path.name, as_version=4)
         return original.stem, _results(nbformat.read(original, as_version=4), executed)
-    except Exception as error:  # a submission may be broken in any way, and the others are still to be graded
-        told = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:100]}"
-        return path.name, {None: f"could not be graded: {told}"}
+    except Exception as error:  # a submission may be broken in any way; the others are graded still
+        first_line = str(error).strip().partition("\n")[0]
+        message = f"{type(error).__name__}: {first_line[:100]}"
+        return path.name, {None: f"could not be graded: {message}"}
 
 
-def _sentence(name: str, words: dict[int | None, str]) -> str:
-    if None in words:
-        return f"{name}: {words[None]}"
-    each = ", ".join(f"{number} {word}" for number, word in words.items())
-    return f"{name} {[*words.values()].count(RIGHT)} of {len(words)} right ({each})"
+def _execute_all_cells(path: Path, copy: Path, profile: str) -> None:
+    """Run a notebook to its end, whatever cells fail on the way."""
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    # papermill raises for failed cells at the end, when all cells have been run
+    with suppress(PapermillExecutionError):
+        execute(
+            path,
+            copy,
+            {"profile": profile},
+            allow_errors=True,
+            execution_timeout=CELL_SECONDS,
+            interrupt_on_timeout=True,
+        )
+
+
+def _sentence(name: str, results: dict[int | None, str]) -> str:
+    if None in results:
+        return f"{name}: {results[None]}"
+    n_right = list(results.values()).count(RIGHT)
+    listed = ", ".join(f"{number} {result}" for number, result in results.items())
+    return f"{name} {n_right} of {len(results)} right ({listed})"
 
 
 def _original_of(path: Path) -> Path:
-    """The notebook that a submission was made from, by its file name or by the number in its title."""
+    """The notebook that a submission was made from, by its file name or the number in its title."""
     cells = nbformat.read(path, as_version=4).cells
     title = next((cell.source for cell in cells if cell.source.startswith("# ")), "")
     for original in runner.find():
@@ -86,10 +119,21 @@ def _original_of(path: Path) -> Path:
 
 
 def _results(original, executed) -> dict[int, str]:
-    """What each check of the original printed in the executed submission. A changed check does not count."""
-    printed = {cell.source.strip(): "".join(output.get("text", "") for output in cell.get("outputs", []))
-               for cell in executed.cells}  # fmt: skip
+    """The result of each exercise, from what its check printed in the executed submission.
+
+    A check whose code was changed does not count.
+    """
+    printed = {cell.source.strip(): _printed(cell) for cell in executed.cells}
     checks = [cell.source.strip() for cell in original.cells if "check" in runner.tags_of(cell)]
-    words = {True: RIGHT, False: WRONG, None: UNTRIED}
-    return {number: words[verdicts(printed[check]).get(number)] if check in printed else CHANGED
-            for number, check in enumerate(checks, start=1)}  # fmt: skip
+    results = {}
+    for number, check in enumerate(checks, start=1):
+        if check in printed:
+            is_right = verdicts(printed[check]).get(number)
+            results[number] = {True: RIGHT, False: WRONG, None: UNTRIED}[is_right]
+        else:
+            results[number] = CHANGED
+    return results
+
+
+def _printed(cell) -> str:
+    return "".join(output.get("text", "") for output in cell.get("outputs", []))

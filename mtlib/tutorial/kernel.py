@@ -1,4 +1,4 @@
-"""Notebooks run by papermill in a kernel of this very Python, and the true reason where a kernel dies."""
+"""Run notebooks with papermill in a kernel of this Python, and say why a kernel died."""
 
 import os
 import signal
@@ -13,37 +13,51 @@ from nbclient.util import run_sync
 
 import mtlib
 
-# ipykernel warns of every kernel that listens on localhost, its debugger of frozen modules
-_COMMAND = [sys.executable, "-Xfrozen_modules=off", "-m", "ipykernel_launcher", "-f", "{connection_file}"]
-_COMMAND += ["--log-level=ERROR"]
+_COMMAND = [
+    sys.executable,
+    "-Xfrozen_modules=off",  # or ipykernel's debugger warns of frozen modules
+    "-m",
+    "ipykernel_launcher",
+    "-f",
+    "{connection_file}",
+    "--log-level=ERROR",  # or ipykernel warns of every kernel that listens on localhost
+]
 _START_SECONDS = 600  # a slow machine imports slowly
 
 
 class KernelDied(RuntimeError):
-    """The kernel's process did not start, or ended in the middle of a cell; says why."""
+    """The kernel's process did not start, or ended in the middle of a cell."""
 
 
 def execute(path: Path, copy: Path, parameters: dict, **options) -> None:
-    """Run a notebook as `papermill.execute_notebook` does; it stops at the first cell that fails.
+    """Run a notebook with `papermill.execute_notebook`, up to the first cell that fails.
 
     Args:
-        path: the notebook; whatever kernel it names, it gets the Python that calls this.
-        copy: for the executed notebook. Its folder is the notebook's working directory.
-        parameters: put behind the cell that is tagged `parameters`.
-        options: more of papermill's and nbclient's, such as `allow_errors`.
+        path: the notebook. It is run by the current Python, whatever kernel it names.
+        copy: where the executed notebook is written. Its folder is the working directory.
+        parameters: values for the cell that is tagged `parameters`.
+        options: further options of papermill and nbclient, such as `allow_errors`.
 
     Raises:
         papermill.PapermillExecutionError: a cell failed.
         nbclient.exceptions.CellTimeoutError: a cell took longer than `execution_timeout`.
-        KernelDied: with the signal or exit code, and what the process said last.
+        KernelDied: with the signal or exit code, and the last lines of the process's stderr.
     """
-    with tempfile.TemporaryFile() as said:
-        kernel = OwnKernel(said)
+    with tempfile.TemporaryFile() as stderr:
+        kernel = OwnKernel(stderr)
         try:
             papermill.execute_notebook(
-                path, copy, parameters, cwd=copy.parent, progress_bar=False, kernel_name="python3", language="python",
-                start_timeout=_START_SECONDS, km=kernel, **options,
-            )  # fmt: skip
+                path,
+                copy,
+                parameters,
+                cwd=copy.parent,
+                progress_bar=False,
+                kernel_name="python3",
+                language="python",
+                start_timeout=_START_SECONDS,
+                km=kernel,
+                **options,
+            )
         except RuntimeError as error:
             raise KernelDied(f"{error}: {kernel.reason()}") from error
         finally:
@@ -52,22 +66,28 @@ def execute(path: Path, copy: Path, parameters: dict, **options) -> None:
 
 
 class OwnKernel(AsyncKernelManager):
-    """Starts `sys.executable`: what is registered as `python3` may be another environment's Python, or a conda's.
+    """A kernel of `sys.executable`.
+
+    The kernel that is registered as `python3` may belong to another environment.
 
     Args:
-        said: file for what the process writes to stderr past ipykernel, for example when it cannot start.
+        stderr: file for what the process writes to stderr, for example when it cannot start.
     """
 
     kernel_spec = KernelSpec(argv=_COMMAND, display_name="Python 3", language="python")
 
-    def __init__(self, said):
+    def __init__(self, stderr):
         super().__init__()
-        self.said, self.exit_code = said, None
+        self.stderr = stderr
+        self.exit_code = None
 
     def start_kernel(self, **options):
-        here, known = str(Path(mtlib.__file__).parents[1]), os.environ.get("PYTHONPATH")  # the mtlib that runs here
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [here, known]))}
-        return super().start_kernel(**options, env=environment, stderr=self.said)
+        # the mtlib that runs here comes first
+        paths = [str(Path(mtlib.__file__).parents[1])]
+        if os.environ.get("PYTHONPATH"):
+            paths.append(os.environ["PYTHONPATH"])
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
+        return super().start_kernel(**options, env=environment, stderr=self.stderr)
 
     async def _async_is_alive(self) -> bool:
         if self.has_kernel:
@@ -75,8 +95,12 @@ class OwnKernel(AsyncKernelManager):
         return await super()._async_is_alive()
 
     def reason(self) -> str:
-        how = "it did not answer" if self.exit_code is None else f"its process ended with exit code {self.exit_code}"
-        how += " (SIGKILL, as happens where memory runs out)" if self.exit_code == -signal.SIGKILL else ""
-        self.said.seek(0)
-        last = self.said.read().decode(errors="replace").strip().splitlines()[-20:]
-        return "\n".join([how, *last])
+        """Why the kernel died, and the last lines that it wrote to stderr."""
+        reason = "it did not answer"
+        if self.exit_code is not None:
+            reason = f"its process ended with exit code {self.exit_code}"
+        if self.exit_code == -signal.SIGKILL:
+            reason += " (SIGKILL, as happens where memory runs out)"
+        self.stderr.seek(0)
+        lines = self.stderr.read().decode(errors="replace").strip().splitlines()
+        return "\n".join([reason, *lines[-20:]])

@@ -8,7 +8,7 @@ import re
 import nbformat
 from nbconvert import HTMLExporter
 
-# jQuery, require.js, MathJax and mermaid come from the web, and nothing here needs them
+# without jQuery, require.js, MathJax and mermaid, which come from the web and are not needed here
 _TEMPLATE = """\
 {%- extends 'classic/index.html.j2' -%}
 {%- block html_head_js -%}{%- endblock html_head_js -%}
@@ -37,18 +37,22 @@ _FILE_LINK = re.compile(r"\[([^]]+)\]\((?!https?:|\w+\.html)[^)]+\)")
 
 
 def as_html(notebook, name: str) -> str:
-    """A notebook as a page that opens without a network: formulas are pictures, solutions stay folded."""
+    """A notebook as a page that needs no network; formulas are pictures, solutions are folded."""
     notebook = nbformat.from_dict(notebook)
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             cell.source = _offline(_NOTEBOOK_LINK.sub(r"](\1.html)", cell.source))
     # the default template, "lab", leaves out the images' alternative texts (jupyter/nbconvert#2021)
     exporter = HTMLExporter(template_name="classic", raw_template=_TEMPLATE)
-    return exporter.from_notebook_node(notebook, {"metadata": {"name": name}})[0]
+    page, _ = exporter.from_notebook_node(notebook, {"metadata": {"name": name}})
+    return page
 
 
 def _offline(source: str) -> str:
-    """Markdown for a page by itself: formulas are pictures, and links to files that do not lie beside it plain text."""
+    """Markdown for a page that stands alone.
+
+    Formulas become pictures, and links to files that are not beside the page become plain text.
+    """
     return _FILE_LINK.sub(r"\1", _FORMULA.sub(_picture, source))
 
 

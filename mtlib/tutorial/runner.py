@@ -1,7 +1,8 @@
-"""Run the notebooks in order with papermill, strictly: nothing starts before every name, type and value is known.
+"""Run the notebooks in order with papermill, after all parameters have been checked.
 
-A notebook's `parameters` cell is its interface: one typed, commented assignment per line. papermill only warns of a
-name that is not there, and injects whatever type it is given; here both are errors (compare nteract/papermill#869).
+A notebook's `parameters` cell is its interface: one typed, commented assignment per line. papermill
+only warns of an unknown name and accepts a value of any type; here both are errors (compare
+nteract/papermill#869).
 """
 
 import hashlib
@@ -24,60 +25,73 @@ from mtlib.paths import NOTEBOOK_DIR, make_writable
 from mtlib.tutorial.kernel import KernelDied, execute
 from mtlib.tutorial.pages import as_html
 
-CELL_SECONDS = 1800  # then a cell is stopped; on an idle core it takes half a minute at most
+CELL_SECONDS = 1800  # after which a cell is stopped; it takes at most 30 seconds on an idle core
 _TYPES = {"str": str, "int": int, "float": float, "bool": bool}
 _WIDGET = "application/vnd.jupyter.widget-view+json"
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
-_KEPT = ("cellView", "jupyter", "slideshow", "tags")  # of a cell's metadata; the rest is of one run, such as timings
+# what is kept of a cell's metadata; the rest belongs to one run, such as timings
+_KEPT = ("cellView", "jupyter", "slideshow", "tags")
 
 
 @dataclass
 class Result:
-    """How one notebook ended, "ok" or "failed". `cells` holds what each cost: (seconds, "heading: first line")."""
+    """How one notebook ended."""
 
     name: str
-    status: str = "failed"
+    status: str = "failed"  # or "ok"
     seconds: float = 0.0
-    cells: list[tuple[float, str]] = field(default_factory=list)
+    cells: list[tuple[float, str]] = field(default_factory=list)  # (seconds, "heading: first line")
     error: str = ""
 
 
 def find(names: Sequence[str] = ()) -> list[Path]:
-    """The notebooks of these names ("03", "03_mask_tuning" or a file name), in order; all of them by default."""
+    """The notebooks with these names, in order; all by default.
+
+    A name is "03", "03_mask_tuning" or a file name.
+    """
     all_paths = sorted(NOTEBOOK_DIR.glob("[0-9][0-9]_*.ipynb"))
     if not all_paths:
-        raise UserError(f"no notebooks in {NOTEBOOK_DIR}; they come with a checkout of the repository, not with pip.")
-    chosen = set()
-    for name in names:
-        stem = Path(name).name.removesuffix(".ipynb")
-        fitting = [path for path in all_paths if stem in (path.stem, path.stem[:2])]
-        if not fitting:
-            raise UserError(f"no notebook {name!r}; {one_of(name, [path.stem for path in all_paths])}")
-        chosen.update(fitting)
-    return [path for path in all_paths if not names or path in chosen]
+        raise UserError(f"no notebooks in {NOTEBOOK_DIR}; pip does not install them, git does.")
+    if not names:
+        return all_paths
+    chosen = {path for name in names for path in _named(name, all_paths)}
+    return [path for path in all_paths if path in chosen]
+
+
+def _named(name: str, paths: Sequence[Path]) -> list[Path]:
+    stem = Path(name).name.removesuffix(".ipynb")
+    found = [path for path in paths if stem in (path.stem, path.stem[:2])]
+    if not found:
+        raise UserError(f"no notebook {name!r}; {one_of(name, [path.stem for path in paths])}")
+    return found
 
 
 def check_parameters(paths: Sequence[Path], texts: Mapping[str, str]) -> dict[Path, dict]:
-    """The values that each notebook gets, in the declared types, from `texts` by name.
+    """The parameters of each notebook, converted from `texts` to their declared types.
 
-    A name must be a parameter of at least one of the notebooks; it goes to those that have it.
+    Each notebook gets the parameters that it has.
 
     Raises:
-        UserError: no notebook has the name, or the text does not read as the type.
+        UserError: no notebook has a parameter with this name, or its value has another type.
     """
     declared = {path: inspect_notebook(path) for path in paths}
-    known = sorted({name for parameters in declared.values() for name in parameters})
+    known = sorted(set().union(*declared.values()))
     for name in texts:
         if name not in known:
             raise UserError(f"unknown parameter {name!r}; {one_of(name, known)}")
-    return {
-        path: {name: _typed(name, text, parameters[name]) for name, text in texts.items() if name in parameters}
-        for path, parameters in declared.items()
-    }
+    return {path: _typed_values(texts, parameters) for path, parameters in declared.items()}
+
+
+def _typed_values(texts: Mapping[str, str], declared: Mapping[str, Mapping]) -> dict:
+    names = [name for name in texts if name in declared]
+    return {name: _typed(name, texts[name], declared[name]) for name in names}
 
 
 def _typed(name: str, text: str, declared: Mapping[str, str]):
-    """`text` as the declared type; a file that is there by its whole path, for a notebook runs in another folder."""
+    """`text` as the declared type.
+
+    The path of an existing file becomes absolute, because a notebook runs in another folder.
+    """
     if re.search(r"\bfile\b", declared["help"]) and Path(text).is_file():
         return os.path.abspath(text)
     wanted = declared["inferred_type_name"]
@@ -88,26 +102,31 @@ def _typed(name: str, text: str, declared: Mapping[str, str]):
 
 
 def run_notebooks(
-    values: Mapping[Path, dict], out: Path, report: Callable[[Result], None] = lambda result: None
+    values: Mapping[Path, dict],
+    out: Path,
+    report: Callable[[Result], None] = lambda result: None,
 ) -> list[Result]:
-    """Execute notebooks one after the other. Where one fails, the others run all the same.
+    """Execute notebooks one after the other; where one fails, the others still run.
 
     Args:
         values: parameters by notebook, from `check_parameters`.
-        out: folder for executed copies, HTML and `summary.md`; also the notebooks' working directory.
-        report: called with each result as it is known.
+        out: folder for executed copies, HTML and `summary.md`; also their working directory.
+        report: called with each result.
     """
     make_writable(out)
     results = []
     for path, parameters in values.items():
-        results.append(_run(path, parameters, out))
+        result = _run(path, parameters, out)
+        results.append(result)
         (out / "summary.md").write_text(_summary(results), encoding="utf-8")
-        report(results[-1])
+        report(result)
     return results
 
 
 def _run(path: Path, parameters: dict, out: Path) -> Result:
-    copy, started, result = out / path.name, time.monotonic(), Result(path.stem)
+    copy = out / path.name
+    result = Result(path.stem)
+    started = time.monotonic()
     try:
         execute(path, copy, parameters, execution_timeout=CELL_SECONDS)
         result.status = "ok"
@@ -126,8 +145,9 @@ def _run(path: Path, parameters: dict, out: Path) -> Result:
 
 
 def _last_started(copy: Path) -> str:
-    """The code of the cell that an executed copy ends at."""
-    started = [cell for cell in nbformat.read(copy, as_version=4).cells if _times(cell).get("start_time")]
+    """The code of the cell at which an executed copy ends."""
+    cells = nbformat.read(copy, as_version=4).cells
+    started = [cell for cell in cells if _times(cell).get("start_time")]
     return started[-1].source if started else "none: the first has not begun."
 
 
@@ -136,36 +156,54 @@ def _times(cell) -> dict:
 
 
 def _drop_widgets(notebook) -> None:
-    """Without a kernel a widget does nothing; GitHub shows no notebook whose state is incomplete."""
+    """Remove widgets, which do nothing without a kernel.
+
+    GitHub does not show a notebook whose widget state is incomplete.
+    """
     notebook.metadata.pop("widgets", None)
     for cell in notebook.cells:
         if cell.cell_type == "code":
-            cell.outputs = [output for output in cell.outputs if _WIDGET not in output.get("data", {})]
+            outputs = [output for output in cell.outputs if _WIDGET not in output.get("data", {})]
+            cell.outputs = outputs
 
 
 def _costs(notebook) -> list[tuple[float, str]]:
-    """What each cell of code took, as (seconds, "heading: first line of code")."""
-    heading, costs = "", []
+    """How long each code cell took, as (seconds, "heading: first line of code")."""
+    heading = ""
+    costs = []
     for cell in notebook.cells:
+        seconds = _times(cell).get("duration")
         if cell.cell_type == "markdown":
             headings = re.findall(r"^#+ (.+)$", cell.source, flags=re.M)
-            heading = headings[-1] if headings else heading
-        elif seconds := _times(cell).get("duration"):
-            lines = [line for line in cell.source.splitlines() if line.strip() and not line.startswith("#")]
-            costs.append((round(seconds, 1), f"{heading}: {lines[0][:60] if lines else ''}"))
+            if headings:
+                heading = headings[-1]
+        elif seconds:
+            costs.append((round(seconds, 1), f"{heading}: {_first_line(cell.source)}"))
     return costs
+
+
+def _first_line(code: str) -> str:
+    """The beginning of the first line that is neither empty nor a comment."""
+    for line in code.splitlines():
+        if line.strip() and not line.startswith("#"):
+            return line[:60]
+    return ""
 
 
 def _summary(results: Sequence[Result]) -> str:
     lines = ["| notebook | status | seconds | cell |", "| --- | --- | ---: | --- |"]
     for result in results:
         lines.append(f"| {result.name} | {result.status} | {result.seconds:.0f} | all |")
-        lines += [f"| {result.name} | | {seconds:.0f} | `{where}` |" for seconds, where in result.cells]
+        for seconds, cell in result.cells:
+            lines.append(f"| {result.name} | | {seconds:.0f} | `{cell}` |")
     return "\n".join(lines) + "\n"
 
 
 def publish(executed: Path, target: Path) -> None:
-    """Put an executed copy in place of its source: outputs, and in the metadata the code they were made by."""
+    """Replace a notebook by its executed copy.
+
+    The metadata get a hash of the code that made the outputs.
+    """
     notebook = nbformat.read(executed, as_version=4)
     notebook.metadata = {
         "kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"},
@@ -180,24 +218,25 @@ def publish(executed: Path, target: Path) -> None:
 
 
 def with_address(install: str) -> str:
-    """The code of an install cell with the project's address, from [project.urls] of pyproject.toml, "" without one.
+    """The code of an install cell, with the project's address from pyproject.toml.
 
-    A cell without an address asks for it when it is run on Colab.
+    If [project.urls] has no Repository, the address is "", and the cell asks for it on Colab.
     """
-    project = tomllib.loads((NOTEBOOK_DIR.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    address = project.get("urls", {}).get("Repository", "")
+    text = (NOTEBOOK_DIR.parent / "pyproject.toml").read_text(encoding="utf-8")
+    address = tomllib.loads(text)["project"].get("urls", {}).get("Repository", "")
     return re.sub(r'^repository = ".*?"', f'repository = "{address}"', install, flags=re.M)
 
 
 def source_sha256(notebook) -> str:
-    """Of the code cells in order: outputs made by other code than this are out of date.
+    """A hash of a notebook's code: outputs whose code has another hash are out of date.
 
-    The install cell, which does nothing outside Colab, is left out.
+    Injected parameters and the install cell, which does nothing outside Colab, are left out.
     """
-    tags = {"injected-parameters", "install"}
-    code = [cell.source for cell in notebook.cells if cell.cell_type == "code" and not tags & tags_of(cell)]
+    ignored = {"injected-parameters", "install"}
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    code = [cell.source for cell in cells if not ignored & tags_of(cell)]
     return hashlib.sha256(json.dumps(code).encode()).hexdigest()
 
 
 def tags_of(cell) -> set[str]:
-    return {*cell.metadata.get("tags", [])}
+    return set(cell.metadata.get("tags", []))
