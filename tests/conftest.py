@@ -1,7 +1,9 @@
 """Tiny models made from configurations, so that no test needs a download."""
 
+import json
 import os
 from collections.abc import Sequence
+from pathlib import Path
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -17,7 +19,10 @@ from transformers import (
     set_seed,
 )
 
+from mtlib.data import sources
+from mtlib.paths import SETTINGS_FILE
 from mtlib.plm import SharedPLM, places_of
+from mtlib.runs.config import RunConfig, configure
 
 # fmt: off
 WORDS = [
@@ -86,3 +91,71 @@ def plm() -> SharedPLM:
 def still_plm() -> SharedPLM:
     """Without dropout, so that two passes give the same numbers."""
     return make_plm(tiny_bert_config(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0))
+
+
+# --- a tiny testbed and a tiny model for whole runs ---
+
+GOOD = ["good", "great", "funny", "warm"]
+BAD = ["bad", "awful", "boring", "slow"]
+
+
+def sentences(n: int, start: int = 0) -> list[dict]:
+    rows = []
+    for i in range(start, start + n):
+        label = i % 2
+        opinions = GOOD if label else BAD
+        topic = "film" if i % 3 else "plot"
+        text = f"the {topic} is {opinions[i // 2 % 4]}"
+        rows.append({"text": text, "label": label, "uid": str(i), "group": ""})
+    return rows
+
+
+def write_testbed(folder: Path, train: int = 64) -> Path:
+    """A folder in the layout of the testbed, with a few sentences for each set."""
+    folder.mkdir(parents=True, exist_ok=True)
+    pairs = sentences(16)
+    for i, row in enumerate(pairs):
+        half = "edited" if i % 2 else "original"
+        row["group"] = f"{i // 2}:{half}"
+    sets = {
+        "testbed_sentiment_train": sentences(train),
+        "testbed_sentiment": sentences(20, 100),
+        "testbed_contrast": pairs,
+        "testbed_counterfactual": pairs,
+    }
+    (folder / SETTINGS_FILE).write_text('{"strength": 0.25, "seed": 1}')
+    for name, rows in sets.items():
+        lines = [json.dumps(row) + "\n" for row in rows]
+        (folder / f"{name}.jsonl").write_text("".join(lines))
+    return folder
+
+
+@pytest.fixture
+def testbed(tmp_path, monkeypatch) -> Path:
+    """The tiny testbed in place of the bundled one."""
+    folder = write_testbed(tmp_path / "testbed")
+    monkeypatch.setattr(sources, "TESTBED_DIR", folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory) -> Path:
+    """A folder with a tiny masked language model."""
+    folder = tmp_path_factory.mktemp("model") / "tiny-bert"
+    plm = make_plm()
+    plm.mlm.save_pretrained(folder)
+    plm.tokenizer.save_pretrained(folder)
+    return folder
+
+
+def config(model, **changes) -> RunConfig:
+    """A run of Mask-tuning on the tiny testbed that takes a few seconds."""
+    settings = {
+        "task": "sentiment",
+        "method": "mask_tuning",
+        "model": str(model),
+        "max_length": 64,
+        "learning_rate": 3e-3,
+        "epochs": 2,
+    }
+    return configure(**settings | changes)

@@ -13,7 +13,6 @@ from mtlib.errors import UserError
 from mtlib.paths import DATA_DIR
 from mtlib.runs.config import configure
 from mtlib.runs.records import read_records
-from tests.runs.test_runs import model, testbed  # noqa: F401  (fixtures)
 
 
 def call(*arguments) -> str:
@@ -24,7 +23,7 @@ def call(*arguments) -> str:
     return result.output
 
 
-def test_run_then_tables(testbed, model, tmp_path):  # noqa: F811
+def test_run_then_tables(testbed, model, tmp_path):
     common = ["--task", "sentiment", "--model", model, "--out", tmp_path, "--epochs", 1, "--max-length", 64]
     for method in ("fine_tuning", "mask_tuning"):
         for seed in (0, 1):

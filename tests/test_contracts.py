@@ -25,9 +25,8 @@ from mtlib.runs.records import read_records
 from mtlib.runs.run import run
 from mtlib.settings import Settings
 from mtlib.trainer import ObjectiveTrainer
-from tests.conftest import make_batch, make_plm, tiny_bert_config
+from tests.conftest import config, make_batch, make_plm, tiny_bert_config, write_testbed
 from tests.runs.test_records import record_identity
-from tests.runs.test_runs import config, model, testbed, write_testbed  # noqa: F401  (fixtures)
 from tests.test_ipt import GROWING, conllu
 from tests.test_trainer import NO_DROPOUT, arguments, examples, history
 
@@ -170,7 +169,7 @@ class TestCombination:
 
 
 class TestMethod:
-    def test_it_trains_records_and_keeps_what_it_prepared(self, weighed, testbed, model, tmp_path):  # noqa: F811
+    def test_it_trains_records_and_keeps_what_it_prepared(self, weighed, testbed, model, tmp_path):
         chosen = config(model, method="weighed", mask_rate=0.4)
         path, _ = run(chosen, tmp_path)
         record = read_records([path])[0]
@@ -181,7 +180,7 @@ class TestMethod:
         with pytest.raises(UserError, match=r"alpha is 0\.3, but weighed does not read it"):
             config(model, method="weighed", alpha=0.3)
 
-    def test_start_pretrained_begins_anew(self, weighed, testbed, model, tmp_path):  # noqa: F811
+    def test_start_pretrained_begins_anew(self, weighed, testbed, model, tmp_path):
         class Starts(TrainerCallback):
             def __init__(self):
                 self.weights = []
@@ -194,7 +193,7 @@ class TestMethod:
             run(config(model, method="weighed", warm=warm), tmp_path, callbacks=[starts])
             assert torch.equal(*starts.weights) == warm
 
-    def test_a_run_killed_after_preparing_does_not_prepare_again(self, weighed, testbed, model, tmp_path):  # noqa: F811
+    def test_a_run_killed_after_preparing_does_not_prepare_again(self, weighed, testbed, model, tmp_path):
         class Killed(Exception):
             pass
 
@@ -212,7 +211,7 @@ class TestMethod:
         assert Weigh.calls == 2  # once for each folder
         assert read_records([path])[0]["history"] == read_records([whole])[0]["history"]
 
-    def test_it_appears_in_tables_and_figures(self, weighed, testbed, model, tmp_path):  # noqa: F811
+    def test_it_appears_in_tables_and_figures(self, weighed, testbed, model, tmp_path):
         from mtlib.analysis import comparisons, figures
 
         for method in ("fine_tuning", "weighed"):
@@ -224,7 +223,7 @@ class TestMethod:
         _, text = figures.accuracy(scores)
         assert "weighed" in text
 
-    def test_a_new_setting_with_a_default_changes_no_identity(self, weighed, testbed, model, monkeypatch):  # noqa: F811
+    def test_a_new_setting_with_a_default_changes_no_identity(self, weighed, testbed, model, monkeypatch):
         def identities():
             configs = [config(model, method=method).resolved() for method in ("weighed", "fine_tuning")]
             return [read_inputs(chosen).identity for chosen in configs]
@@ -306,7 +305,7 @@ def test_the_names_of_the_readme_load_lazily():
         _ = mtlib.Sharedplm
 
 
-def test_a_run_that_diverges_is_recorded_as_such(testbed, model, tmp_path):  # noqa: F811
+def test_a_run_that_diverges_is_recorded_as_such(testbed, model, tmp_path):
     path, _ = run(config(model, method="fine_tuning", learning_rate=1e30, epochs=8), tmp_path)
     record = json.loads(path.read_text())
     assert record["diverged"] is True and record["metrics"] == {}
@@ -317,7 +316,7 @@ def test_a_run_that_diverges_is_recorded_as_such(testbed, model, tmp_path):  # n
 
 
 class TestShippedRecords:
-    def test_a_run_that_the_project_has_is_not_trained(self, testbed, model, tmp_path, monkeypatch):  # noqa: F811
+    def test_a_run_that_the_project_has_is_not_trained(self, testbed, model, tmp_path, monkeypatch):
         from mtlib.runs import records
 
         chosen = config(model, precision="auto")

@@ -10,8 +10,7 @@ from mtlib.encoding import Collator
 from mtlib.errors import UserError
 from mtlib.methods.ipt import NO_WORD, RELATIONS, DependencyParsing, Treebank, parsing_losses, read_conllu
 from mtlib.methods.states import classify_with_states
-from tests.conftest import make_plm, tiny_bert_config
-from tests.runs.test_runs import config, model, testbed  # noqa: F401  (fixtures)
+from tests.conftest import config, make_plm, tiny_bert_config
 from tests.test_objectives import slices_of
 from tests.test_peers import architecture
 from tests.test_trainer import NO_DROPOUT
@@ -78,7 +77,7 @@ class TestReading:
         with pytest.raises(UserError, match=r"dev\.conllu is no treebank in CoNLL-U: (.|\n)*the film was slowly"):
             Treebank(tmp_path).check(plm)
 
-    def test_ipt_needs_a_treebank_and_its_record_says_which(self, treebank, tmp_path, plm, testbed, model):  # noqa: F811
+    def test_ipt_needs_a_treebank_and_its_record_says_which(self, treebank, tmp_path, plm, testbed, model):
         with pytest.raises(UserError, match=r"has no file \*train\*.conllu"):
             Treebank(tmp_path).check(plm)
         with pytest.raises(UserError, match="treebank is missing; give it"):

@@ -26,8 +26,7 @@ from mtlib.runs import run as runs
 from mtlib.runs.config import configure, read_by
 from mtlib.runs.inputs import read_inputs
 from mtlib.runs.records import read_records
-from tests.conftest import make_plm, make_tokenizer, tiny_bert_config
-from tests.runs.test_runs import config, model, testbed  # noqa: F401  (fixtures)
+from tests.conftest import config, make_plm, make_tokenizer, tiny_bert_config
 from tests.test_ipt import conllu
 from tests.test_plm import architecture
 from tests.test_trainer import NO_DROPOUT, train
@@ -162,7 +161,7 @@ class TestSettings:
             values = given | {"task": "nli", "classification": name, "bias": "overlap"}
             assert read_by("mask_tuning", values).keys() & given.keys() == {*METHODS[name].reads}, name
 
-    def test_what_the_loss_reads_is_part_of_what_identifies_a_run(self, testbed, model):  # noqa: F811
+    def test_what_the_loss_reads_is_part_of_what_identifies_a_run(self, testbed, model):
         def identity(**settings):
             return read_inputs(config(model, **settings).resolved()).identity
 
@@ -287,18 +286,18 @@ class Watch(TrainerCallback):
 
 
 class TestAblations:
-    def test_nothing_masked_makes_perturb_first_fine_tuning(self, testbed, model, tmp_path):  # noqa: F811
+    def test_nothing_masked_makes_perturb_first_fine_tuning(self, testbed, model, tmp_path):
         plain = recorded(config(model, method="fine_tuning"), tmp_path)
         same = recorded(config(model, method="perturb_first", mask_rate=0.0), tmp_path)
         assert same["metrics"] == plain["metrics"] and same["history"] == plain["history"]
 
-    def test_augmented_sees_twice_the_examples(self, testbed, model, tmp_path):  # noqa: F811
+    def test_augmented_sees_twice_the_examples(self, testbed, model, tmp_path):
         record = recorded(config(model, method="augmented"), tmp_path)
         (stage,) = record["cost"]["stages"]
         assert (record["cost"]["steps"], record["cost"]["examples_seen"], stage["masked"]) == (16, 256, 64)
         assert stage["changed"] <= 64 and stage["seconds"] == record["cost"]["train_seconds"]
 
-    def test_sequential_goes_on_from_the_adapted_masked_lm(self, testbed, model, tmp_path):  # noqa: F811
+    def test_sequential_goes_on_from_the_adapted_masked_lm(self, testbed, model, tmp_path):
         watch = Watch()
         record = recorded(config(model, method="sequential"), tmp_path, callbacks=[watch])
         assert all(torch.equal(a, b) for a, b in zip(watch.ended[0].values(), watch.started[1].values(), strict=True))
@@ -349,7 +348,7 @@ RUNS = [
 @pytest.mark.parametrize(
     ("method", "settings", "names"), RUNS, ids=[f"{m}-{'-'.join(map(str, s.values()))}" for m, s, _ in RUNS]
 )
-def test_it_trains_is_killed_resumes_and_is_recorded(testbed, model, tmp_path, method, settings, names):  # noqa: F811
+def test_it_trains_is_killed_resumes_and_is_recorded(testbed, model, tmp_path, method, settings, names):
     if method == "ipt":
         (tmp_path / "trees").mkdir()
         for part in ("train", "dev"):

@@ -10,7 +10,6 @@ from mtlib.cli.own_data import read_words
 from mtlib.errors import UserError
 from mtlib.paths import DATA_DIR
 from tests.runs.test_debias import rows
-from tests.runs.test_runs import model  # noqa: F401  (a fixture)
 from tests.test_cli import call
 
 REVIEWS = DATA_DIR / "example" / "reviews.csv"
@@ -46,7 +45,7 @@ def test_suspects_in_pairs_says_where(tmp_path):
     )
 
 
-def test_train_from_csv_to_a_table(model, tmp_path):  # noqa: F811
+def test_train_from_csv_to_a_table(model, tmp_path):
     for name, agreeing in (("rows.csv", 0.9), ("new.csv", 0.0)):
         table = rows(60, agreeing).to_pandas()
         table.assign(label=table.label.map(["bad", "good"].__getitem__)).to_csv(tmp_path / name, index=False)

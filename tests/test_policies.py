@@ -45,7 +45,6 @@ from mtlib.testbed.known_words import cause_spans, shortcut_spans
 from tests.conftest import BERT_SPECIALS, SENTENCES, WORDS, make_batch, make_plm, tiny_bert_config
 from tests.data.made_up_releases import MADE_UP, expect, write, write_releases
 from tests.runs.test_records import record_identity
-from tests.runs.test_runs import model  # noqa: F401  (a fixture)
 from tests.test_masking import batch_of
 from tests.test_plm import architecture
 from tests.test_trainer import NO_DROPOUT, train
@@ -387,7 +386,7 @@ class TestTrainingPairs:
         with pytest.raises(UserError, match="learns from single reviews"):
             pointed(text="a film", text_pair="a story")
 
-    def test_a_run_reads_them_from_its_own_source(self, source, tmp_path, model):  # noqa: F811
+    def test_a_run_reads_them_from_its_own_source(self, source, tmp_path, model):
         settings = {"source": source, "model": str(model), "max_length": 64, "eval_max_length": 64, "epochs": 1}
         chosen = configure("sentiment", "mask_tuning", masking="supervised", sets=("sst2",), **settings)
         record = read_records([run(chosen, tmp_path / "out")[0]])[0]
@@ -407,7 +406,7 @@ class TestTrainingPairs:
         assert read_inputs(chosen).identity != published
         assert "train_spans" not in read_inputs(configure("sentiment", "mask_tuning", source=source)).sets
 
-    def test_pairs_that_cannot_be_read_are_missed_before_any_work(self, source, tmp_path, monkeypatch, model):  # noqa: F811
+    def test_pairs_that_cannot_be_read_are_missed_before_any_work(self, source, tmp_path, monkeypatch, model):
         (tmp_path / SETS["imdb_cad_train"].files[0].path).unlink()
         monkeypatch.setattr("mtlib.runs.training._Training", lambda *args, **kwargs: pytest.fail("has begun to train"))
         chosen = configure("sentiment", "mask_tuning", masking="supervised", source=source, model=str(model),
@@ -439,7 +438,7 @@ OTHER_METHODS = {
 
 @pytest.mark.parametrize(("policy", "method"), [(name, OTHER_METHODS.get(name, "mask_tuning")) for name in POLICIES])
 def test_methods_take_every_policy_by_its_name(
-    method, policy, real_testbed, model, tmp_path, request, monkeypatch,  # noqa: F811
+    method, policy, real_testbed, model, tmp_path, request, monkeypatch,
 ):  # fmt: skip
     monkeypatch.setattr(meta_learned, "LearnToMask", partial(LearnToMask, steps=5))  # 200 would take 7 seconds
     settings = {} if policy.startswith("supervised") else {"mask_rate": 1.0}

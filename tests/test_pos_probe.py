@@ -3,6 +3,7 @@
 import json
 import runpy
 from collections import Counter
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -20,20 +21,23 @@ def probe() -> PosProbe:
 
 
 def hand_tagged() -> list[tuple[str, list[tuple[int, int]], list[str]]]:
-    """(text, places of its words, their tags) of each line of pos_sentences.txt."""
+    """(text, spans of its words, their tags) of each line of pos_sentences.txt."""
     sentences = []
     for line in (Path(__file__).parent / "pos_sentences.txt").read_text().splitlines():
         words, tags = zip(*(word.split("/", 1) for word in line.split()), strict=True)
-        ends = [len(" ".join(words[: i + 1])) for i in range(len(words))]
-        sentences.append(
-            (" ".join(words), [(end - len(word), end) for word, end in zip(words, ends, strict=True)], [*tags])
-        )
+        spans = []
+        start = 0
+        for word in words:
+            spans.append((start, start + len(word)))
+            start += len(word) + 1
+        sentences.append((" ".join(words), spans, list(tags)))
     return sentences
 
 
 def test_probe_tags_plain_sentences(probe):
-    texts, places, tags = zip(*hand_tagged(), strict=True)
-    pairs = [pair for of in zip(tags, probe.tag(texts, places), strict=True) for pair in zip(*of, strict=True)]
+    texts, spans, tags = zip(*hand_tagged(), strict=True)
+    found = chain.from_iterable(probe.tag(texts, spans))
+    pairs = list(zip(chain.from_iterable(tags), found, strict=True))
     assert {tag for tag, _ in pairs} <= {*probe.tags}
     wrong = [pair for pair in pairs if pair[0] != pair[1]]
     assert 1 - len(wrong) / len(pairs) >= FLOOR, Counter(wrong)
@@ -50,7 +54,8 @@ def test_probe_is_small_and_its_card_is_its_report():
     files = list(MINI_POS_DIR.iterdir())
     assert sum(path.stat().st_size for path in files if path.suffix == ".safetensors") < 40_000
     settings = json.loads((MINI_POS_DIR / "probe.json").read_text())
-    assert (MINI_POS_DIR / "README.md").read_text() == runpy.run_path(MINI_POS_DIR / "train.py")["card"](settings)
+    card = runpy.run_path(MINI_POS_DIR / "train.py")["card"]
+    assert (MINI_POS_DIR / "README.md").read_text() == card(settings)
     for name in ("dev", "test"):
         score = settings[name]
         right = sum(tag["correct"] for tag in score["per_tag"].values())

@@ -18,7 +18,6 @@ from mtlib.plm import SharedPLM
 from mtlib.runs import debias as module
 from mtlib.runs.debias import BASELINE, debias
 from mtlib.trainer import ObjectiveTrainer
-from tests.runs.test_runs import model  # noqa: F401  (a fixture)
 
 
 def rows(n: int, agreeing: float = 0.9, seed: int = 0) -> Dataset:
@@ -33,11 +32,11 @@ def rows(n: int, agreeing: float = 0.9, seed: int = 0) -> Dataset:
     return Dataset.from_dict(made).cast_column("label", ClassLabel(names=["bad", "good"]))
 
 
-def short(model, **changes) -> dict:  # noqa: F811
+def short(model, **changes) -> dict:
     return {"model": str(model), "method": "mask_tuning", "epochs": 1, "report": lambda told: None} | changes
 
 
-def test_table_model_words_and_card(model, tmp_path):  # noqa: F811
+def test_table_model_words_and_card(model, tmp_path):
     told = []
     with pytest.warns(UserWarning, match="not found in 96 texts: 'nowhere'"):
         result = debias(
@@ -69,7 +68,7 @@ def test_table_model_words_and_card(model, tmp_path):  # noqa: F811
         debias(rows(120), out=tmp_path / "m", **short(model))
 
 
-def test_the_words_and_no_others_are_masked_in_training(model, tmp_path, monkeypatch):  # noqa: F811
+def test_the_words_and_no_others_are_masked_in_training(model, tmp_path, monkeypatch):
     trainers, train = [], ObjectiveTrainer.train
     monkeypatch.setattr(ObjectiveTrainer, "train", lambda self, **o: (trainers.append(self), train(self, **o))[1])
     debias(rows(60), ["film", "plot"], out=tmp_path, **short(model))
@@ -82,7 +81,7 @@ def test_the_words_and_no_others_are_masked_in_training(model, tmp_path, monkeyp
     assert isinstance(trainers[1].training_objective, FineTuning)
 
 
-def test_an_interrupted_training_is_resumed_with_the_same_result(model, tmp_path, monkeypatch):  # noqa: F811
+def test_an_interrupted_training_is_resumed_with_the_same_result(model, tmp_path, monkeypatch):
     whole = debias(rows(150), ["film", "plot"], out=tmp_path / "whole", **short(model, batch_size=2))
     step = ObjectiveTrainer.training_step
     left = [55]
@@ -105,7 +104,7 @@ def test_an_interrupted_training_is_resumed_with_the_same_result(model, tmp_path
     assert all(torch.equal(a, b) for a, b in zip(again.plm.parameters(), whole.plm.parameters(), strict=True))
 
 
-def test_the_best_checkpoint_on_dev_is_taken_and_patience_ends_a_training(model, tmp_path, monkeypatch):  # noqa: F811
+def test_the_best_checkpoint_on_dev_is_taken_and_patience_ends_a_training(model, tmp_path, monkeypatch):
     accuracies, states = iter([0.9, 0.5, 0.4, 0.3]), []
     monkeypatch.setattr("mtlib.runs.training._accuracy", lambda answers: {"accuracy": next(accuracies)})
     train = ObjectiveTrainer.train
@@ -121,7 +120,7 @@ def test_the_best_checkpoint_on_dev_is_taken_and_patience_ends_a_training(model,
     assert told[-2:] == [stopped, "fine_tuning calls nearly all of dev bad; give more epochs, or another rate or seed."]
 
 
-def test_any_method_and_balanced_classes(model, tmp_path):  # noqa: F811
+def test_any_method_and_balanced_classes(model, tmp_path):
     for method, words in (("perturb_first", ["film"]), ("bias_product", ())):
         result = debias(rows(60), words, out=tmp_path / method, **short(model, method=method))
         assert {*result.table.arm} == {"fine_tuning", method}
@@ -133,7 +132,7 @@ def test_any_method_and_balanced_classes(model, tmp_path):  # noqa: F811
     assert "class_weights" in (tmp_path / "a" / "README.md").read_text()
 
 
-def test_pairs(model, tmp_path):  # noqa: F811
+def test_pairs(model, tmp_path):
     pairs = rows(60).add_column("text_pair", ["not good"] * 30 + ["a story"] * 30)
     result = debias(pairs, ["film"], out=tmp_path, **short(model, method=None))
     assert {*result.table.arm} == {"fine_tuning", "masks_left"}
@@ -159,14 +158,14 @@ def test_pairs(model, tmp_path):  # noqa: F811
         ({"max_length": 2}, "give more"),
     ],
 )
-def test_bad_input_is_told_before_training(model, tmp_path, monkeypatch, changes, message):  # noqa: F811
+def test_bad_input_is_told_before_training(model, tmp_path, monkeypatch, changes, message):
     monkeypatch.setattr(ObjectiveTrainer, "train", lambda self: pytest.fail("trained"))
     given = short(model, train=rows(60), out=tmp_path / "m") | changes
     with pytest.raises(UserError, match=message):
         debias(**given)
 
 
-def test_what_is_odd_in_the_data_is_told(model, tmp_path, monkeypatch):  # noqa: F811
+def test_what_is_odd_in_the_data_is_told(model, tmp_path, monkeypatch):
     told, train = [], rows(60)
     monkeypatch.setattr(module, "_trained", lambda *_: (_ for _ in ()).throw(UserError("far enough")))
     given = {"out": tmp_path, "tests": {"t": train.select([0])}, **short(model, report=told.append)}

@@ -34,8 +34,7 @@ from mtlib.runs.prompting import (
     load_causal_lm,
     masked_lm_scores,
 )
-from tests.conftest import WORDS, make_plm, make_tokenizer, tiny_bert_config
-from tests.runs.test_runs import sentences, testbed  # noqa: F401  (fixtures)
+from tests.conftest import WORDS, make_plm, make_tokenizer, sentences, tiny_bert_config
 
 CLOZE = Cloze("{text} and not {mask}", ("slow", "warm"))
 
@@ -59,7 +58,7 @@ def test_a_masked_lm_answers_at_its_mask(side):
 
 
 @pytest.mark.parametrize("max_length", [50, 500])  # the model reads 64
-def test_a_masked_lm_on_a_set(testbed, tmp_path, monkeypatch, max_length):  # noqa: F811
+def test_a_masked_lm_on_a_set(testbed, tmp_path, monkeypatch, max_length):
     monkeypatch.setitem(prompting.CLOZES, "sentiment", CLOZE)
     monkeypatch.setattr(prompting, "precision", lambda: {"bf16": False, "use_cpu": True})
     plm = make_plm(tiny_bert_config(initializer_range=0.5), seed=1)  # answers differ by text
@@ -277,7 +276,7 @@ def test_a_causal_lm_answers_in_float32_whatever_its_file_holds(gpt):
     assert load_causal_lm(gpt)[0].dtype == torch.float32
 
 
-def test_a_causal_lm_on_a_set_by_the_command(gpt, testbed, tmp_path):  # noqa: F811
+def test_a_causal_lm_on_a_set_by_the_command(gpt, testbed, tmp_path):
     """Examples, scores, calibration and metrics, all recomputed by hand from what the record names."""
     out = tmp_path / "prompted.json"
     command = ["prompt", "--causal", "--model", gpt, "--shots", "6", "--seed", "3"]
@@ -365,7 +364,7 @@ def test_texts_that_are_too_long_are_cut_and_counted(gpt):
     assert len(tokenizer(whole, add_special_tokens=False)["input_ids"]) == 400
 
 
-def test_examples_that_leave_no_room_are_refused(gpt, testbed):  # noqa: F811
+def test_examples_that_leave_no_room_are_refused(gpt, testbed):
     with pytest.raises(UserError, match=r"shots is 32: .* reads 400 with the text; show fewer"):
         settings = {"model": gpt, "sets": ("testbed_sentiment",)}
         evaluate(configure("sentiment", "fine_tuning", **settings), shots=32)

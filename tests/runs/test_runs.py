@@ -15,70 +15,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mtlib import cli
-from mtlib.data import sources
 from mtlib.data.tasks import get_task
 from mtlib.errors import UserError
 from mtlib.methods.table3 import Refill
-from mtlib.paths import SETTINGS_FILE
 from mtlib.plm import SharedPLM
-from mtlib.runs.config import RunConfig, configure
 from mtlib.runs.inputs import HELD_OUT, hold_out, read_inputs
 from mtlib.runs.records import SCHEMA_VERSION, Busy, claim, lock_path, read_records
 from mtlib.runs.run import run
 from mtlib.runs.training import last_checkpoint
 from mtlib.trainer import ObjectiveTrainer
-from tests.conftest import make_plm
-
-GOOD, BAD = ["good", "great", "funny", "warm"], ["bad", "awful", "boring", "slow"]
-
-
-def sentences(n: int, start: int = 0) -> list[dict]:
-    rows = []
-    for i in range(start, start + n):
-        label = i % 2
-        word = (GOOD if label else BAD)[i // 2 % 4]
-        rows.append(
-            {"text": f"the {'film' if i % 3 else 'plot'} is {word}", "label": label, "uid": str(i), "group": ""}
-        )
-    return rows
-
-
-def write_testbed(folder: Path, train: int = 64) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    pairs = sentences(16)
-    for i, row in enumerate(pairs):
-        row["group"] = f"{i // 2}:{'edited' if i % 2 else 'original'}"
-    sets = {
-        "testbed_sentiment_train": sentences(train),
-        "testbed_sentiment": sentences(20, 100),
-        "testbed_contrast": pairs,
-        "testbed_counterfactual": pairs,
-    }
-    (folder / SETTINGS_FILE).write_text('{"strength": 0.25, "seed": 1}')
-    for name, rows in sets.items():
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return folder
-
-
-@pytest.fixture
-def testbed(tmp_path, monkeypatch) -> Path:
-    folder = write_testbed(tmp_path / "testbed")
-    monkeypatch.setattr(sources, "TESTBED_DIR", folder)
-    return folder
-
-
-@pytest.fixture(scope="session")
-def model(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("model") / "tiny-bert"
-    plm = make_plm()
-    plm.mlm.save_pretrained(folder)
-    plm.tokenizer.save_pretrained(folder)
-    return folder
-
-
-def config(model, **changes) -> RunConfig:
-    settings = {"task": "sentiment", "method": "mask_tuning", "model": str(model), "max_length": 64}
-    return configure(**settings | {"learning_rate": 3e-3, "epochs": 2} | changes)
+from tests.conftest import config, write_testbed
 
 
 def test_record(testbed, model, tmp_path):

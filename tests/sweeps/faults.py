@@ -15,7 +15,7 @@ from mtlib.runs.records import holder, read_records
 from mtlib.sweeps import engines
 from mtlib.sweeps.store import Store
 from mtlib.sweeps.sweep_file import expand, identify
-from tests.runs.test_runs import write_testbed
+from tests.conftest import write_testbed
 
 STEPS = 310
 # minutes of killed processes, and a Ray cluster: `make faults` runs them

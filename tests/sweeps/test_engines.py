@@ -12,7 +12,7 @@ from mtlib.sweeps import engines, store
 from mtlib.sweeps.engines import LocalEngine, Outcome
 from mtlib.sweeps.store import Store
 from mtlib.sweeps.sweep_file import GridRun, expand, identify
-from tests.runs.test_runs import config, model  # noqa: F401  (fixture)
+from tests.conftest import config
 from tests.sweeps.faults import (
     a_worker_killed,
     check_each_recorded_once,
@@ -24,7 +24,7 @@ from tests.sweeps.faults import (
 
 
 @needs_minutes
-def test_killed_worker_failing_run_and_records_at_an_address(model, tmp_path, monkeypatch):  # noqa: F811
+def test_killed_worker_failing_run_and_records_at_an_address(model, tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(store.tempfile, "tempdir", None)
     place = Store(f"simplecache::file://{tmp_path}/records")  # no folder to Store, and any process can write there
@@ -42,7 +42,7 @@ def test_killed_worker_failing_run_and_records_at_an_address(model, tmp_path, mo
 
 
 @needs_minutes
-def test_driver_killed_and_two_more_on_one_folder(model, tmp_path, monkeypatch):  # noqa: F811
+def test_driver_killed_and_two_more_on_one_folder(model, tmp_path, monkeypatch):
     monkeypatch.setattr(engines, "_BUSY", 1.0)
     file, out = write_sweep(tmp_path, model, "max_length: 64\nseeds: 2"), tmp_path / "out"
     grid_runs = identify(expand(file))

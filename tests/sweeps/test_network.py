@@ -15,7 +15,6 @@ import pytest
 from mtlib.runs.records import holder
 from mtlib.sweeps.engines import Outcome
 from mtlib.sweeps.sweep_file import expand, identify
-from tests.runs.test_runs import model  # noqa: F401  (fixture)
 from tests.sweeps import network
 from tests.sweeps.faults import check_each_recorded_once, needs_minutes, write_sweep
 
@@ -95,7 +94,7 @@ def cluster(log: Path) -> Iterator[Cluster]:
 
 
 @needs_minutes
-def test_a_worker_cut_off_and_the_head_restarted(model, tmp_path):  # noqa: F811
+def test_a_worker_cut_off_and_the_head_restarted(model, tmp_path):
     out, log = tmp_path / "out", tmp_path / "sweep.log"
     with cluster(tmp_path) as ray:
         head, *workers = ray.machines

@@ -17,7 +17,6 @@ from mtlib.sweeps import engines  # noqa: E402
 from mtlib.sweeps.engines import RayEngine  # noqa: E402
 from mtlib.sweeps.store import Store  # noqa: E402
 from mtlib.sweeps.sweep_file import expand, identify  # noqa: E402
-from tests.runs.test_runs import model  # noqa: E402, F401  (fixture)
 from tests.sweeps.faults import (  # noqa: E402
     a_worker_killed,
     check_each_recorded_once,
@@ -46,7 +45,7 @@ def address():
         ray.shutdown()
 
 
-def test_driver_and_worker_killed_and_two_sweeps_at_once(address, model, tmp_path, monkeypatch):  # noqa: F811
+def test_driver_and_worker_killed_and_two_sweeps_at_once(address, model, tmp_path, monkeypatch):
     monkeypatch.setattr(engines, "_BUSY", 1.0)
     file, out = write_sweep(tmp_path, model, "max_length: 64"), tmp_path / "out"
     command = [sys.executable, "-m", "mtlib", "sweep", file, "--out", f"file://{out}", "--engine", "ray"]
@@ -59,7 +58,7 @@ def test_driver_and_worker_killed_and_two_sweeps_at_once(address, model, tmp_pat
     assert record["cost"]["interruptions"] in (1, 2)  # the worker may have been killed before it noted the first
 
 
-def test_a_run_that_always_fails(address, model, tmp_path):  # noqa: F811
+def test_a_run_that_always_fails(address, model, tmp_path):
     place = Store(str(tmp_path / "out"))
     grid_runs = identify(expand(write_sweep(tmp_path, model, "max_length: 65")))  # the model reads 64
     (outcome,) = engines.execute(grid_runs, RayEngine(place), place)

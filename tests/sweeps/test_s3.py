@@ -18,7 +18,7 @@ from mtlib.sweeps import store  # noqa: E402
 from mtlib.sweeps.store import Store  # noqa: E402
 from mtlib.sweeps.sweep_file import expand, identify  # noqa: E402
 from mtlib.sweeps.worker import carry_out  # noqa: E402
-from tests.runs.test_runs import model, write_testbed  # noqa: E402, F401  (fixture)
+from tests.conftest import write_testbed  # noqa: E402
 
 ADDRESS = "s3://bucket/runs"
 REFUSED = b"<Error><Code>ExpiredToken</Code><Message>The provided token has expired.</Message></Error>"
@@ -68,7 +68,7 @@ def faults(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def run(model, tmp_path):  # noqa: F811
+def run(model, tmp_path):
     """What a worker is given to do: a run of a few steps."""
     file = tmp_path / "sweep.yaml"
     testbed = write_testbed(tmp_path / "testbed", train=16)

@@ -15,12 +15,12 @@ from mtlib.runs.inputs import read_inputs
 from mtlib.runs.run import run
 from mtlib.sweeps import engines
 from mtlib.sweeps.sweep_file import identify
-from tests.runs.test_runs import config, model, testbed  # noqa: F401  (fixtures)
+from tests.conftest import config
 from tests.sweeps.test_sweep_file import write
 from tests.test_cli import call
 
 
-def test_a_dry_run_says_what_is_there(testbed, model, tmp_path):  # noqa: F811
+def test_a_dry_run_says_what_is_there(testbed, model, tmp_path):
     methods = "methods: [fine_tuning, mask_tuning]\nmax_length: 64\nepochs: 1\ntrain_size: 32"
     file = write(tmp_path, f"tasks: sentiment\nmodels: [{model}, mini]\n{methods}")
     trained = config(model, method="fine_tuning", epochs=1.0, train_size=32, learning_rate=None)
@@ -43,7 +43,7 @@ def test_a_dry_run_says_what_comes_with_the_project(tmp_path):
     assert 1 <= int(next(filter(None, minutes))[1]) <= 60, "minutes, by the records of its method and model"
 
 
-def test_a_runs_file_is_its_record(testbed, model, tmp_path):  # noqa: F811
+def test_a_runs_file_is_its_record(testbed, model, tmp_path):
     """For a run with a subset of the data, so that the description of the subset counts in both."""
     subset = config(model, epochs=1, train_size=32)
     (planned,) = identify([subset])
@@ -76,7 +76,7 @@ class FakeEngine:
         pass
 
 
-def test_summary_and_exit_code(testbed, model, tmp_path, monkeypatch):  # noqa: F811
+def test_summary_and_exit_code(testbed, model, tmp_path, monkeypatch):
     monkeypatch.setattr(engines, "LocalEngine", FakeEngine)
     monkeypatch.setattr(engines, "_BUSY", 0.1)
 
@@ -105,7 +105,7 @@ def test_summary_and_exit_code(testbed, model, tmp_path, monkeypatch):  # noqa: 
         ("source: /no/such", "source '/no/such' is no folder"),
     ],
 )
-def test_what_is_told_before_a_cluster_is_asked(testbed, tmp_path, text, message):  # noqa: F811
+def test_what_is_told_before_a_cluster_is_asked(testbed, tmp_path, text, message):
     file = write(tmp_path, f"tasks: sentiment\nmethods: fine_tuning\nmax_length: 64\n{text}")
     with pytest.raises(UserError, match=message):
         call("sweep", file, "--out", tmp_path, "--engine", "ray")

@@ -16,7 +16,12 @@ KERNEL = {"kernelspec": {"name": "python3", "display_name": "Python 3", "languag
 
 def write(folder: Path, stem: str, *sources: str, parameters: str = PARAMETERS) -> Path:
     """A notebook of a title, parameters, and a cell for each source."""
-    cells = [new_markdown_cell("# Title"), new_code_cell(parameters, metadata={"tags": ["parameters"]})]
-    cells += [new_code_cell(source) for source in sources]
-    nbformat.write(new_notebook(cells=cells, metadata=KERNEL | {"widgets": {"state": {}}}), folder / f"{stem}.ipynb")
-    return folder / f"{stem}.ipynb"
+    path = folder / f"{stem}.ipynb"
+    cells = [
+        new_markdown_cell("# Title"),
+        new_code_cell(parameters, metadata={"tags": ["parameters"]}),
+        *(new_code_cell(source) for source in sources),
+    ]
+    metadata = KERNEL | {"widgets": {"state": {}}}
+    nbformat.write(new_notebook(cells=cells, metadata=metadata), path)
+    return path

@@ -43,7 +43,11 @@ def test_untouched_is_no_answer(capsys):
         (0, 0.64, "Not yet. `answer` is 0, which is too small. Think."),
         ("0.64", 0.64, "Not yet. `answer` is '0.64'; expected a number. Think."),
         (True, 0.64, "Not yet. `answer` is True; expected a number. Think."),
-        (torch.tensor([0.64]), 0.64, "Not yet. `answer` is tensor([0.6400]); expected a number. Think."),
+        (
+            torch.tensor([0.64]),
+            0.64,
+            "Not yet. `answer` is tensor([0.6400]); expected a number. Think.",
+        ),
         (float("nan"), 0.64, "Not yet. `answer` is nan; expected a number. Think."),
         (["a"], ["a"], "Right."),
         (["b"], ["a"], "Not yet. `answer` is ['b']; that is not it. Think."),
@@ -60,17 +64,18 @@ def test_a_function_says_what_is_wrong(capsys):
         return None if rule(2) == 4 else f"rule(2) is {rule(2)}."
 
     assert printed(capsys, lambda x: 2 * x, judge) == "Exercise 3: Right."
-    assert printed(capsys, lambda x: x, judge, hint="Double it.") == "Exercise 3: Not yet. rule(2) is 2. Double it."
-    assert printed(capsys, lambda x: 1 / 0, judge).startswith(
-        "Exercise 3: Not yet. Trying your answer raised ZeroDivisionError"
-    )
+    wrong = printed(capsys, lambda x: x, judge, hint="Double it.")
+    assert wrong == "Exercise 3: Not yet. rule(2) is 2. Double it."
+    failed = printed(capsys, lambda x: 1 / 0, judge)
+    assert failed.startswith("Exercise 3: Not yet. Trying your answer raised ZeroDivisionError")
 
 
 def test_a_cell_that_failed_or_was_not_run(capsys, monkeypatch):
     said = "Exercise 3: Not yet. The cell above was not run, or it failed: mend it, and run both."
     check(3, "never_defined", 1)
     assert capsys.readouterr().out.strip() == said
-    monkeypatch.setattr(exercises, "get_ipython", lambda: SimpleNamespace(last_execution_succeeded=False))
+    shell = SimpleNamespace(last_execution_succeeded=False)
+    monkeypatch.setattr(exercises, "get_ipython", lambda: shell)
     assert printed(capsys, 1, 1) == said, "what the variable holds is of before"
 
 
@@ -78,7 +83,8 @@ def test_a_solution_and_its_check_agree():
     globals()["answer"] = ...
     check(3, "answer", 4)
     confirm(3, right=4, wrong=5)
-    with pytest.raises(AssertionError, match="objects to its own solution: `answer` is 5, which is too large"):
+    message = "objects to its own solution: `answer` is 5, which is too large"
+    with pytest.raises(AssertionError, match=message):
         confirm(3, right=5, wrong=4)
     with pytest.raises(AssertionError, match="accepts 4, which is wrong"):
         confirm(3, right=4, wrong=4)
@@ -87,7 +93,8 @@ def test_a_solution_and_its_check_agree():
 def test_a_solution_that_is_opened_before_its_check_says_what_to_do(capsys, monkeypatch):
     monkeypatch.setattr(exercises, "_judges", {})
     confirm(3, right=4, wrong=5)
-    assert capsys.readouterr().out == ("Exercise 3: run the check above too; it tells whether your answer is right.\n")
+    said = capsys.readouterr().out
+    assert said == "Exercise 3: run the check above too; it tells whether your answer is right.\n"
 
 
 def test_verdicts_are_read_from_what_was_printed(capsys):
@@ -105,6 +112,7 @@ def test_output_is_folded(monkeypatch):
     with folded("Two <lines>"):
         print("1 < 2")
     (html,) = shown
-    assert html.data == "<details><summary>Two &lt;lines&gt;</summary><pre>1 &lt; 2\n</pre></details>"
+    summary = "<summary>Two &lt;lines&gt;</summary>"
+    assert html.data == f"<details>{summary}<pre>1 &lt; 2\n</pre></details>"
     with pytest.raises(ValueError), folded():
         raise ValueError("a fault in the solution is raised")

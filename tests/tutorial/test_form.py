@@ -1,7 +1,6 @@
-"""What every notebook promises: its format, parameters, first screen, length, exercises and stored outputs."""
+"""What every notebook promises: format, parameters, first screen, length, exercises, outputs."""
 
 import ast
-import base64
 import json
 import re
 from pathlib import Path
@@ -11,29 +10,12 @@ import pytest
 from papermill import inspect_notebook
 
 from mtlib.tutorial.exercises import verdicts
-from mtlib.tutorial.runner import check_parameters, find, source_sha256, tags_of, with_address
+from mtlib.tutorial.runner import check_parameters, find, source_sha256, with_address
+from tests.tutorial.conftest import code_cells, images, printed, tagged
 
 MACHINE_PATHS = tuple(f"/{name}/" for name in ("tmp", "home", "root", "work"))
 WORDS, CELLS = (600, 1200), 25  # of prose and in all; 03, the longest lesson, may have 1,500 words
 STATEMENT = re.compile(r"\*\*Exercise (\d+)\*\* \((easy|medium|hard), \d+ minutes?\)\.")
-
-
-def code_cells(notebook) -> list:
-    return [cell for cell in notebook.cells if cell.cell_type == "code"]
-
-
-def tagged(notebook, tag: str) -> list:
-    return [cell for cell in notebook.cells if tag in tags_of(cell)]
-
-
-def images(notebook) -> list[tuple[bytes, dict]]:
-    """Every image in the outputs, with its metadata."""
-    return [
-        (base64.b64decode(output.data["image/png"]), output.metadata.get("image/png", {}))
-        for cell in code_cells(notebook)
-        for output in cell.outputs
-        if "image/png" in output.get("data", {})
-    ]
 
 
 @pytest.fixture(params=find(), ids=lambda path: path.stem)
@@ -61,9 +43,10 @@ def test_parameters(path, notebook):
     (cell,) = tagged(notebook, "parameters")
     found = inspect_notebook(path)
     assert list(found) == [statement.target.id for statement in ast.parse(cell.source).body]
-    for name, one in found.items():
-        (of_default,) = check_parameters([path], {name: str(ast.literal_eval(one["default"]))}).values()
-        assert one["help"].strip() and of_default == {name: ast.literal_eval(one["default"])}
+    for name, declared in found.items():
+        default = ast.literal_eval(declared["default"])
+        (values,) = check_parameters([path], {name: str(default)}).values()
+        assert declared["help"].strip() and values == {name: default}
     assert found["profile"]["default"] == '"cpu"'
 
 
@@ -71,7 +54,8 @@ def test_install_cell(notebook):
     (cell,) = tagged(notebook, "install")
     assert code_cells(notebook)[0] is cell
     (first,) = tagged(nbformat.read(find()[0], as_version=4), "install")
-    assert cell.source == first.source == with_address(cell.source), "run `mtlib notebooks --publish`"
+    advice = "run `mtlib notebooks --publish`"
+    assert cell.source == first.source == with_address(cell.source), advice
     for other in code_cells(notebook):
         installs = re.search(r"^\s*(!|[%]?pip\b|%conda\b)", other.source, flags=re.M)
         assert other is cell or not installs, other.source
@@ -93,13 +77,14 @@ def test_length(path, notebook):
 
 
 def test_exercises_have_a_check_and_a_folded_solution_that_it_accepts(notebook):
-    """`confirm` gives the solution to the check when the notebook runs, and fails the run if it objects."""
-    numbers = [int(match[1]) for cell in notebook.cells for match in STATEMENT.finditer(cell.source)]
+    """When the notebook runs, `confirm` gives the solution to the check, which must accept it."""
+    statements = STATEMENT.findall("\n".join(cell.source for cell in notebook.cells))
+    numbers = [int(number) for number, _ in statements]
     assert numbers and numbers == list(range(1, len(numbers) + 1))
     work, checks, solutions = (tagged(notebook, tag) for tag in ("exercise", "check", "solution"))
     for number, exercise, check, solution in zip(numbers, work, checks, solutions, strict=True):
-        places = [notebook.cells.index(cell) for cell in (exercise, check, solution)]
-        assert places == list(range(places[0], places[0] + 3)), "one after the other"
+        first = notebook.cells.index(exercise)
+        assert notebook.cells[first : first + 3] == [exercise, check, solution]
         name = re.search(rf'check\(\s*{number},\s*"(\w+)"', check.source)[1]
         assert re.search(rf"^{name} = \.\.\.", exercise.source, flags=re.M), "an answer to put in"
         for cell in (check, solution):  # both hold the answer
@@ -109,14 +94,25 @@ def test_exercises_have_a_check_and_a_folded_solution_that_it_accepts(notebook):
 
 def test_stored_outputs_are_of_this_code_and_of_an_untouched_notebook(path, notebook):
     advice = "run `mtlib notebooks --publish` and commit it"
-    assert notebook.metadata.mtlib.source_sha256 == source_sha256(notebook), f"outputs of other code; {advice}"
+    made_by = notebook.metadata.mtlib.source_sha256
+    assert made_by == source_sha256(notebook), f"outputs of other code; {advice}"
     for cell in code_cells(notebook):
         assert cell.execution_count is not None, f"{path.name} was not run to its end; {advice}"
         assert not any(output.output_type == "error" for output in cell.outputs)
-        text = json.dumps([{**output, "data": {**output.get("data", {}), "image/png": ""}} for output in cell.outputs])
-        assert not any(part in cell.source + text for part in MACHINE_PATHS), cell.id
+        assert not any(part in shown(cell) for part in MACHINE_PATHS), cell.id
     for cell in tagged(notebook, "check"):
-        assert not verdicts("".join(output.get("text", "") for output in cell.outputs)), "somebody's answers"
+        assert not verdicts(printed(cell)), "somebody's answers"
     for cell in tagged(notebook, "solution"):
-        assert all(output.data["text/html"].startswith("<details>") for output in cell.outputs), "folded"
-    assert all(len(metadata["alt"]) > 20 for _, metadata in images(notebook)), "pictures have alternative texts"
+        for output in cell.outputs:
+            assert output.data["text/html"].startswith("<details>"), "folded"
+    for _, metadata in images(notebook):
+        assert len(metadata["alt"]) > 20, "pictures have alternative texts"
+
+
+def shown(cell) -> str:
+    """A cell's code and outputs without the bytes of pictures."""
+    texts = [cell.source]
+    for output in cell.outputs:
+        data = {**output.get("data", {}), "image/png": ""}
+        texts.append(json.dumps({**output, "data": data}))
+    return "\n".join(texts)

@@ -9,7 +9,13 @@ from mtlib import cli
 from mtlib.errors import UserError
 from mtlib.tutorial import runner
 
-KERNEL = {"kernelspec": {"name": "of-another-machine", "display_name": "Python 3", "language": "python"}}
+KERNEL = {
+    "kernelspec": {
+        "name": "of-another-machine",
+        "display_name": "Python 3",
+        "language": "python",
+    },
+}
 
 
 def notebook(*answers: str, checks: tuple[str, ...] = ('check(1, "a", 2)', 'check(2, "b", 3)')):
@@ -44,7 +50,8 @@ def hand_in(folder, student: str, content, name: str = "01_one.ipynb"):
 
 
 def call(folder, *more):
-    return CliRunner().invoke(cli.app, ["notebooks", "--student", str(folder), "--out", str(folder / "out"), *more])
+    command = ["notebooks", "--student", str(folder), "--out", str(folder / "out"), *more]
+    return CliRunner().invoke(cli.app, command)
 
 
 def test_a_line_for_each_student_and_none_stops_the_others(folder):
@@ -52,7 +59,8 @@ def test_a_line_for_each_student_and_none_stops_the_others(folder):
     hand_in(folder, "bob", notebook("a = 5", "b = ..."))
     hand_in(folder, "cy", notebook("a = 1 / 0", "b = 3"), "homework.ipynb")
     hand_in(folder, "dee", nbformat.writes(notebook("a = 2", "b = 3"))[:-40])  # cut off on its way
-    hand_in(folder, "eve", notebook("a = 1", "b = 3", checks=('print("Exercise 1: Right.")', 'check(2, "b", 3)')))
+    changed_checks = ('print("Exercise 1: Right.")', 'check(2, "b", 3)')
+    hand_in(folder, "eve", notebook("a = 1", "b = 3", checks=changed_checks))
     hand_in(folder, "fay", new_notebook(cells=[new_markdown_cell("# Shopping")]), "list.ipynb")
     hand_in(folder, "gil", "{}")
     hand_in(folder, "hal", notebook("import os; os._exit(3)", "b = 3"))
@@ -62,12 +70,15 @@ def test_a_line_for_each_student_and_none_stops_the_others(folder):
     assert lines["ada"] == "01_one 2 of 2 right (1 right, 2 right)"
     assert lines["bob"] == "01_one 0 of 2 right (1 wrong, 2 not tried)"
     assert lines["cy"] == "01_one 1 of 2 right (1 wrong, 2 right)"
-    assert all(lines[name].startswith("01_one.ipynb: could not be graded: ") for name in ("dee", "gil"))
+    for broken in ("dee", "gil"):
+        assert lines[broken].startswith("01_one.ipynb: could not be graded: ")
     assert lines["eve"] == "01_one 1 of 2 right (1 check changed, 2 right)"
     assert "neither its name nor its title" in lines["fay"]
-    assert lines["hal"].endswith("could not be graded: KernelDied: Kernel died: its process ended with exit code 3")
+    died = "KernelDied: Kernel died: its process ended with exit code 3"
+    assert lines["hal"].endswith(f"could not be graded: {died}")
     table = (folder / "out" / "students" / "grades.csv").read_text().splitlines()
-    assert table[:3] == ["student,notebook,exercise,result", "ada,01_one,1,right", "ada,01_one,2,right"]
+    assert table[0] == "student,notebook,exercise,result"
+    assert table[1:3] == ["ada,01_one,1,right", "ada,01_one,2,right"]
     executed = nbformat.read(folder / "out" / "students" / "bob" / "01_one.ipynb", as_version=4)
     assert executed.metadata.papermill.parameters == {"profile": "smoke"}
 

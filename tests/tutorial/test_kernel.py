@@ -14,9 +14,10 @@ from tests.tutorial.made_up import write
 def test_another_python_under_the_name_python3_is_not_started(tmp_path, monkeypatch):
     spec = tmp_path / "jupyter" / "kernels" / "python3" / "kernel.json"
     spec.parent.mkdir(parents=True)
-    spec.write_text(json.dumps({"argv": ["false"], "display_name": "Python 3", "language": "python"}))
+    kernelspec = {"argv": ["false"], "display_name": "Python 3", "language": "python"}
+    spec.write_text(json.dumps(kernelspec))
     monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
-    source = "import sys, os, mtlib\nfor value in (sys.executable, mtlib.__file__, os.getcwd()):\n    print(value)"
+    source = "import sys, os, mtlib\nprint(sys.executable, mtlib.__file__, os.getcwd(), sep='\\n')"
     path = write(tmp_path, "01_one", source)
     (tmp_path / "out").mkdir()
     execute(path, tmp_path / "out" / path.name, {})
@@ -25,8 +26,10 @@ def test_another_python_under_the_name_python3_is_not_started(tmp_path, monkeypa
 
 
 def test_why_a_kernel_died(tmp_path):
-    with pytest.raises(KernelDied, match=r"exit code -9 \(SIGKILL, as happens where memory runs out\)"):
-        execute(write(tmp_path, "01_one", "import os; os.kill(os.getpid(), 9)"), tmp_path / "copy.ipynb", {})
+    path = write(tmp_path, "01_one", "import os; os.kill(os.getpid(), 9)")
+    reason = r"exit code -9 \(SIGKILL, as happens where memory runs out\)"
+    with pytest.raises(KernelDied, match=reason):
+        execute(path, tmp_path / "copy.ipynb", {})
 
 
 def test_why_a_kernel_did_not_start(tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""The page to play with: its JavaScript computes what PyTorch computes, and it answers to clicks and typing."""
+"""The playground: its JavaScript computes what PyTorch does, and it answers clicks and typing."""
 
 import base64
 import html
@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+from functools import partial
 from itertools import chain
 
 import numpy
@@ -16,19 +17,30 @@ from mtlib.paths import FIGURE_DIR
 from mtlib.tutorial import playground
 
 PAGE = FIGURE_DIR / "playground.html"
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-headless-shell", "google-chrome"))), None)
+BROWSERS = ("chromium", "chromium-headless-shell", "google-chrome")
+BROWSER = next(filter(None, map(shutil.which, BROWSERS)), None)
 
-# of every model and sentence: masked-LM scores at the masked places, the filled sentence, the classifier's scores of it
+# for every model and sentence: the masked-LM scores at the masked positions, the filled sentence,
+# and the classifier's scores of it
 SCORES = """(sentences => data.models.map(({tensors}) => sentences.map(([ids, at]) => {
   const {filled, scores} = fill(tensors, ids, new Set(at));
   return [at.map(i => scores[i]), filled, classify(tensors, filled)];
 })))"""
 USE = """(() => {
-  const said = () => [...document.querySelectorAll(".says")].map(one => one.textContent.split(" ").at(-2));
-  const type = text => { $("typed").value = text; document.forms[0].requestSubmit(); return $("fault").textContent; };
-  const masksAfter = button => { button.click(); return document.querySelectorAll("mark").length / 3; };
+  const said = () =>
+    [...document.querySelectorAll(".says")].map(line => line.textContent.split(" ").at(-2));
+  const type = text => {
+    $("typed").value = text;
+    document.forms[0].requestSubmit();
+    return $("fault").textContent;
+  };
+  const masksAfter = button => {
+    button.click();
+    return document.querySelectorAll("mark").length / 3;
+  };
   const masks = [...$("words").children, $("clear"), $("mask")].map(masksAfter);
-  const typed = [type("A wonderful hotel, from emil rather superb too!"), said(), $("truth").textContent];
+  const fault = type("A wonderful hotel, from emil rather superb too!");
+  const typed = [fault, said(), $("truth").textContent];
   $("swap").click();
   const swapped = [words.join(" "), said()];
   const faults = [type("the car was awful"), type("the ".repeat(12)), words.join(" ")];
@@ -58,49 +70,60 @@ def in_browser(text, tmp_path):
         pytest.skip("no Chromium (Debian's package chromium) to open the page in")
 
     def value_of(expression: str):
-        ending = (
-            f'<pre id="answer"></pre><script>$("answer").textContent = JSON.stringify({expression});</script></html>'
-        )
-        (tmp_path / "page.html").write_text(text.replace("</html>", ending), encoding="utf-8")
-        command = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
-        command += ["--dump-dom", (tmp_path / "page.html").as_uri()]
-        dom = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True).stdout
-        return json.loads(html.unescape(re.search(r'<pre id="answer">(.*?)</pre>', dom, flags=re.S)[1]))
+        script = f'$("answer").textContent = JSON.stringify({expression});'
+        ending = f'<pre id="answer"></pre><script>{script}</script></html>'
+        page = tmp_path / "page.html"
+        page.write_text(text.replace("</html>", ending), encoding="utf-8")
+        command = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu"]
+        command += [f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", page.as_uri()]
+        opened = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+        answer = re.search(r'<pre id="answer">(.*?)</pre>', opened.stdout, flags=re.S)[1]
+        return json.loads(html.unescape(answer))
 
     return value_of
 
 
 def with_weights(model, stored: str, tensors: list):
     """The notebook's model with a page's weights."""
-    flat, own = numpy.frombuffer(base64.b64decode(stored), dtype="<f2").astype("float32"), model.state_dict()
+    flat = numpy.frombuffer(base64.b64decode(stored), dtype="<f2").astype("float32")
     parts = torch.from_numpy(flat).split([size for _, size in tensors])
-    weights = {name: part.view_as(own[name]) for (name, _), part in zip(tensors, parts, strict=True)}
-    model.load_state_dict(weights | {"mlm.weight": weights["words.weight"]})
+    weights = model.state_dict()
+    for (name, _), part in zip(tensors, parts, strict=True):
+        weights[name] = part.view_as(weights[name])
+    weights["mlm.weight"] = weights["words.weight"]
+    model.load_state_dict(weights)
     return model.eval()
 
 
 def test_the_page_is_made_from_the_template_and_needs_no_network(text, data):
-    assert playground.page(data) == text, "the template has changed: run `python -m mtlib playground`"
+    advice = "run `python -m mtlib playground`"
+    assert playground.page(data) == text, f"the template has changed: {advice}"
     assert len(text) < 4_000_000 and not re.search(r"https?://|src=|@import|fetch\(", text)
 
 
 @torch.no_grad()
 def test_javascript_computes_what_pytorch_computes(data, in_browser):
     notebook = playground.of_notebook("fill")
-    assert notebook["vocabulary"] == data["vocabulary"], "notebook 03 has changed: run `python -m mtlib playground`"
-    ids = torch.cat([notebook["data"][name][0][:100] for name in ("agrees", "misleads")])  # (200, length)
+    advice = "run `python -m mtlib playground`"
+    assert notebook["vocabulary"] == data["vocabulary"], f"notebook 03 has changed: {advice}"
+    agrees = notebook["data"]["agrees"][0][:100]
+    misleads = notebook["data"]["misleads"][0][:100]
+    ids = torch.cat([agrees, misleads])  # (200, length)
     torch.manual_seed(0)
     places = notebook["mask"](ids, 0.3)
-    sentences = [[row[row > 0].tolist(), at.nonzero()[:, 0].tolist()] for row, at in zip(ids, places, strict=True)]
+    sentences = []
+    for row, mask in zip(ids, places, strict=True):
+        sentences.append([row[row > 0].tolist(), mask.nonzero()[:, 0].tolist()])
     found = in_browser(f"{SCORES}({json.dumps(sentences)})")
     for stored, of_sentences in zip(data["models"], found, strict=True):
         model = with_weights(notebook["Model"](), stored["weights"], data["tensors"])
         mlm_scores, filled, scores = zip(*of_sentences, strict=True)
         _, expected = notebook["fill"](model, ids, places)
         assert [*filled] == [row[row > 0].tolist() for row in expected]
-        torch.testing.assert_close(torch.tensor(scores), model.classify(expected), atol=1e-4, rtol=0)
+        assert_close = partial(torch.testing.assert_close, atol=1e-4, rtol=0)
+        assert_close(torch.tensor(scores), model.classify(expected))
         expected = model.mlm(model.trunk(ids.masked_fill(places, notebook["MASK"]))[places])
-        torch.testing.assert_close(torch.tensor([*chain(*mlm_scores)]), expected, atol=1e-4, rtol=0)
+        assert_close(torch.tensor([*chain(*mlm_scores)]), expected)
         for name in ("agrees", "misleads"):
             ids_of, labels = notebook["data"][name]
             right = (model.classify(ids_of).argmax(1) == labels).float().mean().item()
@@ -113,9 +136,13 @@ def test_the_page_answers_to_clicks_typing_and_the_slider(data, in_browser):
     fault, says, truth = found["typed"]
     assert fault == "" and says == ["✗", "✗", "✓"], "the first two read topic and name"
     assert truth.endswith("say positive +, topic and name (dashed) suggest negative −.")
-    assert found["swapped"] == ["a wonderful film from anna rather superb too", ["✓", "✓", "✓"]]
-    unknown, too_long, sentence = found["faults"]
-    assert "do not know: car." in unknown and too_long == "Type 1 to 11 words." and sentence == found["swapped"][0]
+    sentence, says = found["swapped"]
+    assert sentence == "a wonderful film from anna rather superb too"
+    assert says == ["✓", "✓", "✓"]
+    unknown, too_long, unchanged = found["faults"]
+    assert "do not know: car." in unknown and too_long == "Type 1 to 11 words."
+    assert unchanged == sentence
     for share, line in zip(data["shares"], found["moved"], strict=True):
         masked, right = map(int, re.match(r"(\d+) of 20 masked: (\d+) % right", line).groups())
-        assert masked == share["words"] and right == pytest.approx(numpy.mean(share["misleads"]), abs=0.51)
+        assert masked == share["words"]
+        assert right == pytest.approx(numpy.mean(share["misleads"]), abs=0.51)

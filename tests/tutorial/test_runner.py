@@ -1,4 +1,4 @@
-"""The runner: it checks everything before it starts, goes on after a failure, and leaves its artefacts."""
+"""The runner checks everything before it starts, goes on after a failure, leaves its artefacts."""
 
 import json
 import os
@@ -22,7 +22,8 @@ from pathlib import Path
 Path("left.json").write_text(json.dumps([[type(v).__name__, v] for v in (n, rate, flag, name)]))"""
 SLIDER = """\
 from IPython.display import display
-display({"application/vnd.jupyter.widget-view+json": {"model_id": "1"}, "text/plain": "a slider"}, raw=True)"""
+widget = {"application/vnd.jupyter.widget-view+json": {"model_id": "1"}, "text/plain": "a slider"}
+display(widget, raw=True)"""
 
 
 @pytest.fixture
@@ -59,7 +60,8 @@ def test_bad_input_stops_before_anything_runs(folder, tmp_path, arguments, messa
 
 
 def test_a_parameter_goes_to_the_notebooks_that_have_it_in_the_declared_type(folder):
-    one, two = write(folder, "01_one"), write(folder, "02_two", parameters='word: str = "x"  # a word')
+    one = write(folder, "01_one")
+    two = write(folder, "02_two", parameters='word: str = "x"  # a word')
     given = {"n": "3", "rate": "1", "flag": "False", "name": "7", "word": "None"}
     values = check_parameters([one, two], given)
     assert values == {
@@ -72,7 +74,8 @@ def test_a_parameter_goes_to_the_notebooks_that_have_it_in_the_declared_type(fol
 def test_a_file_means_the_same_to_a_notebook_that_runs_elsewhere(folder, tmp_path, monkeypatch):
     (tmp_path / "mine.csv").touch()
     monkeypatch.chdir(tmp_path)
-    (values,) = check_parameters([write(folder, "01_one")], {"csv": "mine.csv", "name": "mine.csv"}).values()
+    path = write(folder, "01_one")
+    (values,) = check_parameters([path], {"csv": "mine.csv", "name": "mine.csv"}).values()
     assert values == {"csv": str(tmp_path / "mine.csv"), "name": "mine.csv"}
 
 
@@ -101,21 +104,25 @@ def test_a_failure_stops_no_other_notebook_and_all_is_told(folder, tmp_path):
     seconds, where = max(first.cells)
     assert where == "Title: import time; time.sleep(0.3)" and seconds >= 0.3
     assert len(first.cells) == 4, "the parameters as declared and as given, and two more"
-    assert second.error.startswith("cell [3]:\n# the sum\nlost = before + 'no number'") and "TypeError" in second.error
+    assert second.error.startswith("cell [3]:\n# the sum\nlost = before + 'no number'")
+    assert "TypeError" in second.error
     assert "\x1b[" not in second.error
-    assert "exit code 3" in third.error and third.error.endswith("In the cell:\nimport os; os._exit(3)")
+    assert "exit code 3" in third.error
+    assert third.error.endswith("In the cell:\nimport os; os._exit(3)")
     assert "| 02_two | failed |" in (out / "summary.md").read_text()
     shown = json.loads((out / "left.json").read_text())  # in the folder of the results
     assert shown == [[type(value).__name__, value] for value in typed.values()]
     for name in ("01_one", "02_two"):
         executed = nbformat.read(out / f"{name}.ipynb", as_version=4)
         assert "widgets" not in executed.metadata and "Title" in (out / f"{name}.html").read_text()
-        assert "a slider" not in str([cell.get("outputs") for cell in executed.cells]), "it does nothing on a page"
+        outputs = [cell.get("outputs") for cell in executed.cells]
+        assert "a slider" not in str(outputs), "it does nothing on a page"
 
 
 def test_a_hang_is_ended_with_its_kernel(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(runner, "CELL_SECONDS", 3)
-    hangs = write(folder, "01_hangs", "import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(600)", "never = 1")
+    code = "import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(600)"
+    hangs = write(folder, "01_hangs", code, "never = 1")
     (result,) = run_notebooks({hangs: {}}, tmp_path / "out")
     assert result.status == "failed" and "time.sleep(600)" in result.error and result.seconds < 60
     *_, hung, never = nbformat.read(tmp_path / "out" / hangs.name, as_version=4).cells
@@ -127,12 +134,12 @@ def test_a_hang_is_ended_with_its_kernel(folder, tmp_path, monkeypatch):
 def test_publish_puts_the_outputs_into_the_source(folder, tmp_path):
     path = write(folder, "01_one", "print(n + 1)")
     before = nbformat.read(path, as_version=4)
-    before.cells.insert(
-        1, new_code_cell('repository = ""  # the address', metadata={"tags": ["install"], "cellView": "form", "own": 1})
-    )
+    metadata = {"tags": ["install"], "cellView": "form", "own": 1}
+    before.cells.insert(1, new_code_cell('repository = ""  # the address', metadata=metadata))
     before.metadata["mtlib"] = {"source_sha256": "old"}
     nbformat.write(before, path)
-    (tmp_path / "pyproject.toml").write_text("[project]\nname = 'x'\n[project.urls]\nRepository = 'https://e.org/a'\n")
+    project = "[project]\nname = 'x'\n[project.urls]\nRepository = 'https://e.org/a'\n"
+    (tmp_path / "pyproject.toml").write_text(project)
     executed = tmp_path / "executed.ipynb"
     run = nbformat.from_dict(before)
     run.metadata["papermill"] = {"input_path": str(tmp_path)}
@@ -163,7 +170,9 @@ def test_the_hash_is_of_the_code_alone():
     def made(*cells):
         return source_sha256(nbformat.v4.new_notebook(cells=list(cells)))
 
-    code, again, text = new_code_cell("a = 1"), new_code_cell("a = 1"), nbformat.v4.new_markdown_cell("text")
+    code = new_code_cell("a = 1")
+    again = new_code_cell("a = 1")
+    text = nbformat.v4.new_markdown_cell("text")
     injected = new_code_cell("a = 2", metadata={"tags": ["injected-parameters"]})
     install = new_code_cell("a = 3", metadata={"tags": ["install"]})
     assert made(code) == made(text, code) == made(code, injected) == made(install, code)

@@ -10,7 +10,7 @@ import pytest
 from matplotlib.image import imread
 
 from mtlib.tutorial.runner import check_parameters, find, run_notebooks, source_sha256
-from tests.tutorial.test_form import code_cells, images, tagged
+from tests.tutorial.conftest import code_cells, images, tagged
 
 NOTEBOOKS = find()
 
@@ -36,8 +36,10 @@ def executed(out, path):
 
 def test_every_cell_was_run_and_none_warns(executed, path):
     for cell in code_cells(executed):
-        assert cell.execution_count is not None and cell.metadata.papermill.status == "completed", cell.source
-        assert not [output.text for output in cell.outputs if output.get("name") == "stderr"], cell.source
+        assert cell.execution_count is not None, cell.source
+        assert cell.metadata.papermill.status == "completed", cell.source
+        warnings = [output.text for output in cell.outputs if output.get("name") == "stderr"]
+        assert not warnings, cell.source
     assert executed.metadata.papermill.parameters == {"profile": "smoke"}
     assert source_sha256(executed) == source_sha256(nbformat.read(path, as_version=4))
 
