@@ -26,18 +26,30 @@ def test_what_the_script_starts_where(nodes, tmp_path):
     }.items():
         (stand_ins / name).write_text(f"#!/bin/bash\n{body}\n")
         (stand_ins / name).chmod(0o755)
-    slurm = {"SLURM_JOB_NODELIST": f"node[1-{nodes}]", "SLURM_JOB_NUM_NODES": str(nodes), "LOG": str(log)}
-    environment = os.environ | slurm | {"PATH": f"{stand_ins}{os.pathsep}{os.environ['PATH']}"}
+    environment = os.environ | {
+        "SLURM_JOB_NODELIST": f"node[1-{nodes}]",
+        "SLURM_JOB_NUM_NODES": str(nodes),
+        "LOG": str(log),
+        "PATH": f"{stand_ins}{os.pathsep}{os.environ['PATH']}",
+    }
+    command = ["bash", SCRIPT, "/shared/runs"]
     # its output ends when the steps in the background have ended
-    subprocess.run(["bash", SCRIPT, "/shared/runs"], check=True, env=environment, capture_output=True, cwd=ROOT)
+    subprocess.run(command, check=True, env=environment, capture_output=True, cwd=ROOT)
     first, *steps = log.read_text().splitlines()
     assert first == f"scontrol show hostnames node[1-{nodes}]"
-    sweep = "sweep data/sweeps/paper.yaml --engine ray --address node1:6379 --out /shared/runs --cpus-per-run 8"
-    others = ["srun --nodes=3 --ntasks=3 --exclude=node1 ray start --address node1:6379 --block"] if nodes > 1 else []
-    head = "srun --nodes=1 --ntasks=1 --nodelist=node1 ray start --head --port 6379 --block"
-    assert sorted(steps) == sorted([head, *others, f"python -m mtlib {sweep}"])
+    options = "--engine ray --address node1:6379 --out /shared/runs --cpus-per-run 8"
+    sweep = f"sweep data/sweeps/paper.yaml {options}"
+    expected = [
+        "srun --nodes=1 --ntasks=1 --nodelist=node1 ray start --head --port 6379 --block",
+        f"python -m mtlib {sweep}",
+    ]
+    if nodes > 1:
+        others = "srun --nodes=3 --ntasks=3 --exclude=node1"
+        expected.append(f"{others} ray start --address node1:6379 --block")
+    assert sorted(steps) == sorted(expected)
     command, *arguments = sweep.split()
-    typer.main.get_command(cli.app).commands[command].make_context(command, [*arguments])  # every option is one
+    parser = typer.main.get_command(cli.app).commands[command]
+    parser.make_context(command, [*arguments])  # every option exists
     assert (ROOT / arguments[0]).exists()
 
 

@@ -26,12 +26,15 @@ def far(tmp_path, monkeypatch):
 
 @pytest.fixture(params=["far", "folder"])
 def place(request, far, tmp_path):
-    return far if request.param == "far" else Store(str(tmp_path / "x[old]" / "out"))  # brackets are no pattern
+    if request.param == "far":
+        return far
+    return Store(str(tmp_path / "x[old]" / "out"))  # the brackets are no pattern
 
 
 def far_files() -> dict[str, bytes]:
     system = fsspec.filesystem("memory")
-    return {path.rpartition("/")[2]: system.cat_file(path) for path in system.ls("/sweep/records", detail=False)}
+    paths = system.ls("/sweep/records", detail=False)
+    return {path.rpartition("/")[2]: system.cat_file(path) for path in paths}
 
 
 def train(place: Store, probabilities: bytes | None = b"npz", **record) -> None:
@@ -72,8 +75,9 @@ def test_a_record_says_whether_its_run_diverged(place):
 def test_a_record_that_is_not_json(place):
     train(place)
     (place.folder / "a.json").write_text("{")
+    message = r"a\.json in .* is no record .*Move it away or run it again"
     for read in (place.finish, place.state):
-        with pytest.raises(UserError, match=r"a\.json in .* is no record .*Move it away or run it again"):
+        with pytest.raises(UserError, match=message):
             read("a.json")
 
 
@@ -83,7 +87,8 @@ def test_what_cannot_be_read_is_told(far, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(type(far._system), "cat_file", refuse)
-        with pytest.raises(UserError, match="cannot read from memory://sweep/records: 403 forbidden"):
+        message = "cannot read from memory://sweep/records: 403 forbidden"
+        with pytest.raises(UserError, match=message):
             far.state("a.json")
 
 
@@ -101,11 +106,13 @@ def test_what_cannot_be_written_is_kept(far, monkeypatch, written):
 
     with monkeypatch.context() as patch:
         patch.setattr(type(far._system), "pipe_file", refuse)
-        with pytest.raises(UserError, match="cannot write to memory://sweep/records: 403 forbidden"):
+        message = "cannot write to memory://sweep/records: 403 forbidden"
+        with pytest.raises(UserError, match=message):
             far.finish("a.json")
         with pytest.raises(UserError, match="403"):
             far.check_writable()
-    assert {path.name for path in far.folder.iterdir()} == {"a.json", "a.npz"} and far.state("a.json") is None
+    assert {path.name for path in far.folder.iterdir()} == {"a.json", "a.npz"}
+    assert far.state("a.json") is None
     assert far.finish("a.json") == "written" and set(far_files()) == {"a.json", "a.npz"}
 
 

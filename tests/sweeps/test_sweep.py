@@ -1,4 +1,4 @@
-"""`mtlib sweep`: the list of a dry run, progress, summary and exit code. Engines are tested elsewhere."""
+"""`mtlib sweep`: the list of a dry run, progress, summary and exit code, without engines."""
 
 import json
 import re
@@ -30,17 +30,19 @@ def test_a_dry_run_says_what_is_there(testbed, model, tmp_path):
     assert "4 runs" in output and output.count("there") == 1 and output.count("to do") == 3
     assert output.count("tiny-bert") == 2 and "learning_rate" in output
     assert "epochs" not in output, "all have the same"
-    record.write_text(json.dumps(json.loads(record.read_text()) | {"diverged": True, "metrics": {}}))
+    diverged = json.loads(record.read_text()) | {"diverged": True, "metrics": {}}
+    record.write_text(json.dumps(diverged))
     assert call(*command).count("diverged") == 1
 
 
 def test_a_dry_run_says_what_comes_with_the_project(tmp_path):
-    """The records that are shipped are those of `data/sweeps/testbed_probe.yaml`; another seed is none of them."""
+    """Of this sweep one seed has a shipped record, made by `data/sweeps/testbed_probe.yaml`."""
     text = "tasks: sentiment\nmethods: fine_tuning\nlearning_rate: 1e-4\nprecision: bf16\nseeds: 2"
     output = call("sweep", write(tmp_path, text), "--dry-run", "--out", tmp_path / "out")
     assert output.count("with mtlib") == 1 and output.count("to do") == 1
-    minutes = [re.search(r"to do\W+(\d+)\W*$", line) for line in output.splitlines()]
-    assert 1 <= int(next(filter(None, minutes))[1]) <= 60, "minutes, by the records of its method and model"
+    # minutes, estimated from the records of its method and model
+    (minutes,) = re.findall(r"to do\W+(\d+)\W*$", output, flags=re.MULTILINE)
+    assert 1 <= int(minutes) <= 60
 
 
 def test_a_runs_file_is_its_record(testbed, model, tmp_path):
@@ -48,18 +50,26 @@ def test_a_runs_file_is_its_record(testbed, model, tmp_path):
     subset = config(model, epochs=1, train_size=32)
     (planned,) = identify([subset])
     path, _ = run(subset, tmp_path / "out")
-    assert path.name == planned.file and read_inputs(subset).record_path(tmp_path / "out") == path
-    assert identify([configure(**json.loads(json.dumps(subset.values())))]) == [planned]  # as a worker is told
+    assert path.name == planned.file
+    assert read_inputs(subset).record_path(tmp_path / "out") == path
+    as_a_worker_gets_it = json.loads(json.dumps(subset.values()))
+    assert identify([configure(**as_a_worker_gets_it)]) == [planned]
 
 
 class FakeEngine:
-    """Ends every run at once. Seed 1 fails, seed 2 is busy at first, seed 3 diverges, seed 4 is left."""
+    """Ends every run at once.
+
+    Seed 1 fails, seed 2 is busy at first, seed 3 diverges, seed 4 is left.
+    """
 
     def __init__(self, store, *_):
-        self.store, self.tried = store, set()
+        self.store = store
+        self.tried = set()
 
     def submit(self, run):
-        future, seed, is_first = Future(), run.config.seed, run.file not in self.tried
+        future = Future()
+        seed = run.config.seed
+        is_first = run.file not in self.tried
         self.tried.add(run.file)
         if seed == 1:
             future.set_exception(KeyError("it broke"))
@@ -81,18 +91,23 @@ def test_summary_and_exit_code(testbed, model, tmp_path, monkeypatch):
     monkeypatch.setattr(engines, "_BUSY", 0.1)
 
     def sweep(seeds):
-        text = f"tasks: sentiment\nmethods: fine_tuning\nmodels: {model}\nmax_length: 64\nseeds: {seeds}"
-        return CliRunner().invoke(cli.app, ["sweep", str(write(tmp_path, text)), "--out", str(tmp_path / "out")])
+        settings = f"tasks: sentiment\nmethods: fine_tuning\nmodels: {model}\nmax_length: 64"
+        file = write(tmp_path, f"{settings}\nseeds: {seeds}")
+        command = ["sweep", str(file), "--out", str(tmp_path / "out")]
+        return CliRunner().invoke(cli.app, command)
 
     result = sweep(4)
     assert result.exit_code == 1, result.output
-    assert "4 runs: 0 there, 2 written, 1 diverged, 1 failed" in result.output and "KeyError: 'it bro" in result.output
+    assert "4 runs: 0 there, 2 written, 1 diverged, 1 failed" in result.output
+    assert "KeyError: 'it bro" in result.output
     (log,) = (line.strip() for line in result.output.splitlines() if line.startswith("  log: "))
     assert "KeyError" in Path(log.removeprefix("log: ")).read_text()
     result = sweep(4)
-    assert result.exit_code == 1 and "4 runs: 2 there, 0 written, 1 diverged, 1 failed" in result.output
+    assert result.exit_code == 1
+    assert "4 runs: 2 there, 0 written, 1 diverged, 1 failed" in result.output
     result = sweep([0, 3])  # a run that diverged is done
-    assert result.exit_code == 0 and "2 runs: 1 there, 0 written, 1 diverged, 0 failed" in result.output
+    assert result.exit_code == 0
+    assert "2 runs: 1 there, 0 written, 1 diverged, 0 failed" in result.output
     assert "try a lower learning rate" in result.output
     result = sweep([0, 4])
     assert result.exit_code == 75 and "1 left: time was up" in result.output

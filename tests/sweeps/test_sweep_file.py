@@ -1,13 +1,13 @@
 """Sweep files: which runs they mean."""
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from mtlib.data.registry import SETS
 from mtlib.errors import UserError
-from mtlib.methods import METHODS
 from mtlib.paths import DATA_DIR, SETTINGS_FILE
 from mtlib.runs.records import identity, read_records
 from mtlib.sweeps.sweep_file import expand
@@ -22,41 +22,62 @@ def write(folder: Path, text: str) -> Path:
 
 
 def test_product(tmp_path):
-    configs = expand(write(tmp_path, "tasks: [sentiment, nli]\nmethods: mask_tuning\nseeds: [0, 3]\nepochs: 1"))
-    told = [(config.task, config.seed) for config in configs]
-    assert told == [("sentiment", 0), ("nli", 0), ("sentiment", 3), ("nli", 3)]
+    text = "tasks: [sentiment, nli]\nmethods: mask_tuning\nseeds: [0, 3]\nepochs: 1"
+    configs = expand(write(tmp_path, text))
+    runs = [(config.task, config.seed) for config in configs]
+    assert runs == [("sentiment", 0), ("nli", 0), ("sentiment", 3), ("nli", 3)]
     assert {config.epochs for config in configs} == {1}
 
 
 def test_what_a_method_does_not_read_is_no_run_of_its_own(tmp_path):
-    text = "tasks: sentiment\nmethods: [fine_tuning, mask_tuning, no_integrated_loss]\nalpha: [null, 0.6, 0.3]\n"
-    configs = expand(write(tmp_path, text + "update: [joint, alternating]\nmask_rate: [0.05, 0.1]"))
-    count = {method: sum(config.method == method for config in configs) for method in METHODS}
+    text = """
+        tasks: sentiment
+        methods: [fine_tuning, mask_tuning, no_integrated_loss]
+        alpha: [null, 0.6, 0.3]
+        update: [joint, alternating]
+        mask_rate: [0.05, 0.1]
+    """
+    counts = Counter(config.method for config in expand(write(tmp_path, text)))
     # null is the paper's 0.6
-    assert (count["fine_tuning"], count["mask_tuning"], count["no_integrated_loss"]) == (1, 2 * 2 * 2, 2)
+    assert counts == {"fine_tuning": 1, "mask_tuning": 2 * 2 * 2, "no_integrated_loss": 2}
 
 
-@pytest.mark.parametrize(
-    ("text", "n"),
-    [
-        ("tasks: sentiment\nmethods: mask_tuning\nclassification: [fine_tuning, product_of_experts]\n"
-         "bias: shortcut\nbias_learning_rate: [1e-2, 2e-2]", 3),
-        ("tasks: nli\nmethods: mask_tuning\nclassifier_reads: [refilled, original]\nfill: [argmax, sample]", 3),
-    ],
-)  # fmt: skip
+BIAS = """
+    tasks: sentiment
+    methods: mask_tuning
+    classification: [fine_tuning, product_of_experts]
+    bias: shortcut
+    bias_learning_rate: [1e-2, 2e-2]
+"""
+FILL = """
+    tasks: nli
+    methods: mask_tuning
+    classifier_reads: [refilled, original]
+    fill: [argmax, sample]
+"""
+
+
+@pytest.mark.parametrize(("text", "n"), [(BIAS, 3), (FILL, 3)])
 def test_what_a_combination_does_not_read_is_no_run_of_its_own(tmp_path, text, n):
     assert len(expand(write(tmp_path, text))) == n
 
 
 def test_values_that_are_lists_or_look_like_text(tmp_path):
-    text = "tasks: sentiment\nmethods: fine_tuning\nsource: hub\nsets: [sst2, imdb_cad]\nlearning_rate: [5e-5, 1.0e-4]"
-    configs = expand(write(tmp_path, text + "\nsplits: {imdb_cad: test}\nseeds: 2"))
-    assert {config.learning_rate for config in configs} == {5e-5, 1e-4} and {config.seed for config in configs} == {
-        0,
-        1,
-    }
+    text = """
+        tasks: sentiment
+        methods: fine_tuning
+        source: hub
+        sets: [sst2, imdb_cad]
+        learning_rate: [5e-5, 1.0e-4]
+        splits: {imdb_cad: test}
+        seeds: 2
+    """
+    configs = expand(write(tmp_path, text))
+    assert {config.learning_rate for config in configs} == {5e-5, 1e-4}
+    assert {config.seed for config in configs} == {0, 1}
     assert {config.sets for config in configs} == {("sst2", "imdb_cad")}
-    several = expand(write(tmp_path, "tasks: sentiment\nmethods: fine_tuning\nsource: hub\nsets: [[sst2], [imdb_cad]]"))
+    text = "tasks: sentiment\nmethods: fine_tuning\nsource: hub\nsets: [[sst2], [imdb_cad]]"
+    several = expand(write(tmp_path, text))
     assert [config.sets for config in several] == [("sst2",), ("imdb_cad",)]
 
 
@@ -64,7 +85,8 @@ def test_names_mean_the_same_beside_folders_of_that_name(tmp_path, monkeypatch):
     for name in ("mini", "testbed"):
         (tmp_path / name).mkdir()
     monkeypatch.chdir(tmp_path)
-    (config,) = expand(write(tmp_path, "tasks: sentiment\nmethods: fine_tuning\nmodels: mini\nsource: testbed"))
+    text = "tasks: sentiment\nmethods: fine_tuning\nmodels: mini\nsource: testbed"
+    (config,) = expand(write(tmp_path, text))
     assert (config.model, config.source) == ("mini", "testbed")
 
 
@@ -80,8 +102,15 @@ def test_files_of_this_repository():
 # the records that each sweep of the repository has made, and would find there
 MADE = {
     "base": (
-        "base", "base_long", "base_grid", "base_policies", "base_pairs", "peers_base", "peers_sst2_base",
-        "peers_mnli_base", "peers_pairs_base",
+        "base",
+        "base_long",
+        "base_grid",
+        "base_policies",
+        "base_pairs",
+        "peers_base",
+        "peers_sst2_base",
+        "peers_mnli_base",
+        "peers_pairs_base",
     ),
     "peers": ("peers", "peers_pairs", "peers_long", "peers_trial"),
     "peers_data": ("peers_sst2", "peers_sst2_rates", "peers_qqp", "peers_mnli"),
@@ -92,12 +121,12 @@ MADE = {
     "sst2": ("sst2", "sst2_grid", "sizes", "sizes_grid", "readings"),
     "study": ("study",),
     "testbed_probe": ("testbed",),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", MADE)
 def test_the_sweeps_of_the_comparisons_have_every_run_that_was_made(name, tmp_path, monkeypatch):
-    """By all that decides a run but its data and the model's files, which are not bundled."""
+    """By all settings of a run; its data and the model's files are not bundled."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mpnet_base").mkdir()
     for strength in ("0.5", "0", "16000"):
@@ -106,44 +135,65 @@ def test_the_sweeps_of_the_comparisons_have_every_run_that_was_made(name, tmp_pa
         (folder / SETTINGS_FILE).write_text(json.dumps({"strength": 0, "seed": 0}))
     configs = [config for config in expand(SWEEPS / f"{name}.yaml") if config.method != "ipt"]
     planned = {identity(config.resolved().public(), None, {}) for config in configs}
-    made = [
-        record["config"]
-        for record in read_records([DATA_DIR / "results" / f"{file}.jsonl" for file in MADE[name]])
-        # IPT needs a treebank, entities are a sweep of their own, and four runs were made in another precision
-        if record["config"]["method"] != "ipt"
-        and record["config"].get("masking") != "salient_spans"
-        and record["config"]["precision"] == "bf16"
-    ]
+    records = read_records([DATA_DIR / "results" / f"{file}.jsonl" for file in MADE[name]])
+    made = [record["config"] for record in records if is_planned(record["config"])]
     missing = [config for config in made if identity(config, None, {}) not in planned]
     assert made and not missing, missing[0]
 
 
+def is_planned(config: dict) -> bool:
+    """IPT needs a treebank, entities have a sweep of their own, four runs had another precision."""
+    if config["method"] == "ipt" or config.get("masking") == "salient_spans":
+        return False
+    return config["precision"] == "bf16"
+
+
 def test_grids_have_what_stands_beside_them(tmp_path):
-    text = "tasks: sentiment\nepochs: 8\nmask_rate: 0.05\nseeds: 2\ngrids:\n- {methods: fine_tuning}\n"
-    text += "- {methods: mask_tuning, masking: [exact, frequency_rare]}\n"
-    text += "- {methods: mask_tuning, mask_rate: [0.05, 0.15], epochs: 3}\n- {methods: fine_tuning, seeds: [1, 2]}\n"
-    configs = expand(write(tmp_path, text))
-    told = [(c.method, c.seed, c.epochs, c.values().get("masking"), c.values().get("mask_rate")) for c in configs]
-    assert told == [
-        *(
-            run
-            for seed in (0, 1)  # a seed's runs stand together, so that a sweep cut short has whole seeds
-            for run in (
-                ("fine_tuning", seed, 8, None, None),
-                *(("mask_tuning", seed, 8, policy, 0.05) for policy in ("exact", "frequency_rare")),
-                *(("mask_tuning", seed, 3, "exact", rate) for rate in (0.05, 0.15)),
-            )
-        ),
-        ("fine_tuning", 2, 8, None, None),  # seed 1 is there
+    text = """
+        tasks: sentiment
+        epochs: 8
+        mask_rate: 0.05
+        seeds: 2
+        grids:
+        - {methods: fine_tuning}
+        - {methods: mask_tuning, masking: [exact, frequency_rare]}
+        - {methods: mask_tuning, mask_rate: [0.05, 0.15], epochs: 3}
+        - {methods: fine_tuning, seeds: [1, 2]}
+    """
+    runs = []
+    for config in expand(write(tmp_path, text)):
+        values = config.values()
+        method = (values.get("masking"), values.get("mask_rate"))
+        runs.append((config.method, config.seed, config.epochs, *method))
+    # the runs of a seed stand together, so that a sweep that is cut short has whole seeds
+    assert runs == [
+        ("fine_tuning", 0, 8, None, None),
+        ("mask_tuning", 0, 8, "exact", 0.05),
+        ("mask_tuning", 0, 8, "frequency_rare", 0.05),
+        ("mask_tuning", 0, 3, "exact", 0.05),
+        ("mask_tuning", 0, 3, "exact", 0.15),
+        ("fine_tuning", 1, 8, None, None),
+        ("mask_tuning", 1, 8, "exact", 0.05),
+        ("mask_tuning", 1, 8, "frequency_rare", 0.05),
+        ("mask_tuning", 1, 3, "exact", 0.05),
+        ("mask_tuning", 1, 3, "exact", 0.15),
+        ("fine_tuning", 2, 8, None, None),  # of the last grid, whose seed 1 is there already
     ]
 
 
 def test_source_and_model_in_place_of_the_files(tmp_path):
-    text = "tasks: nli\nmodels: some_model\nsource: releases\ngrids: [{methods: fine_tuning}, "
-    file = write(tmp_path, text + "{methods: fine_tuning, source: testbed, models: mini}]")
-    configs = expand(file, source="hub", models="bert-base-uncased")
-    told = [(config.source, config.model) for config in configs]
-    assert told == [("hub", "bert-base-uncased"), ("testbed", "mini")]  # what a grid has of its own stays
+    text = """
+        tasks: nli
+        models: some_model
+        source: releases
+        grids:
+        - {methods: fine_tuning}
+        - {methods: fine_tuning, source: testbed, models: mini}
+    """
+    configs = expand(write(tmp_path, text), source="hub", models="bert-base-uncased")
+    found = [(config.source, config.model) for config in configs]
+    # what a grid says itself stays
+    assert found == [("hub", "bert-base-uncased"), ("testbed", "mini")]
 
 
 def test_paths_become_absolute(tmp_path, monkeypatch):
@@ -156,11 +206,20 @@ def test_paths_become_absolute(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("task: nli", r": unknown key 'task'; expected one of grids, tasks, .*; did you mean 'tasks'\?$"),
+        (
+            "task: nli",
+            r": unknown key 'task'; expected one of grids, tasks, .*; did you mean 'tasks'\?$",
+        ),
         ("tasks: nli", ": method is None; expected one of fine_tuning"),
-        ("tasks: nli\nmethods: [[mask_tuning]]", r"method is \['mask_tuning'\]; expected one of fine_tuning"),
+        (
+            "tasks: nli\nmethods: [[mask_tuning]]",
+            r"method is \['mask_tuning'\]; expected one of fine_tuning",
+        ),
         ("tasks: nli\nmethods: fine_tuning\nseeds: 0", "seeds is 0; expected at least one value"),
-        ("tasks: nli\ngrids: [{methods: fine_tuning}, {methods: mask_tuning, alpha: 2}]", ", grid 2: alpha is 2"),
+        (
+            "tasks: nli\ngrids: [{methods: fine_tuning}, {methods: mask_tuning, alpha: 2}]",
+            ", grid 2: alpha is 2",
+        ),
         ("- nli", " is no sweep file"),
         ("tasks: [", " is no sweep file"),
         (None, " is no sweep file.*No such file"),
