@@ -1,4 +1,5 @@
-"""Downloads: hub sets into the hub's own cache, pinned raw files into a folder in release layout."""
+"""Downloads: hub sets into the hub's own cache, pinned raw files into a folder in release
+layout."""
 
 import os
 from pathlib import Path
@@ -14,33 +15,38 @@ from mtlib.errors import UserError
 if TYPE_CHECKING:
     import datasets
 
-# Raw files fetched for `source="hub"` lie beside the hub's own cache, in the layout of the original releases.
+# Raw files fetched for `source="hub"` lie beside the hub's own cache, in the layout of the original
+# releases.
 CACHE_DIR = Path(HF_HOME) / "mtlib"
-RAW_ENDPOINT = "https://raw.githubusercontent.com"  # MTLIB_RAW_ENDPOINT names a mirror, as HF_ENDPOINT does of the hub
+# MTLIB_RAW_ENDPOINT names a mirror, as HF_ENDPOINT does of the hub
+RAW_ENDPOINT = "https://raw.githubusercontent.com"
 
 
 def fetch(set_names: list[str], cache_dir: Path = CACHE_DIR) -> list[Path]:
     """Download sets and return the files they now lie in. Nothing is fetched twice.
 
-    Pinned raw files go to `cache_dir` in release layout (so it also serves as a `source` folder) and must match their
-    sha256; hub sets go to the hub's own cache.
+    Pinned raw files go to `cache_dir` in release layout (so it also serves as a `source` folder)
+    and must match their sha256; hub sets go to the hub's own cache.
 
     Raises:
-        UserError: a set cannot be downloaded (before the first one is), a download failed, or a checksum is wrong.
+        UserError: a set cannot be downloaded (before the first one is), a download failed, or a
+        checksum is wrong.
     """
     paths = []
     for data_set in check(set_names):
         if data_set.raw_files:
             paths += [_fetch_raw(data_set, file, Path(cache_dir)) for file in data_set.files]
         else:
-            rows = [load_from_hub(data_set, split) for split in data_set.hub.splits.values()]
-            paths += [Path(cached["filename"]) for of_split in rows for cached in of_split.cache_files]
+            for split in data_set.hub.splits.values():
+                rows = load_from_hub(data_set, split)
+                paths += [Path(cached["filename"]) for cached in rows.cache_files]
     return paths
 
 
 def check(set_names: list[str]) -> list[DataSet]:
-    """The sets that have to be downloaded. Raises `UserError` for a name that is no set, or cannot be."""
-    sets = [data_set for data_set in map(get_set, set_names) if not data_set.is_bundled]
+    """The sets that have to be downloaded. Raises `UserError` for a name that is no set, or cannot
+    be."""
+    sets = [data_set for data_set in map(get_set, set_names) if not data_set.bundled]
     for data_set in sets:
         if data_set.remote is None:
             raise UserError(f"{data_set.name} cannot be downloaded. {data_set.when_gone}")
@@ -54,18 +60,20 @@ def load_from_hub(data_set: DataSet, split: str) -> "datasets.Dataset":
     hub = data_set.hub
     try:
         return datasets.load_dataset(hub.id, hub.config, split=split, revision=hub.revision)
-    except Exception as error:  # datasets, huggingface_hub and the HTTP client each raise their own kinds
+    # datasets, huggingface_hub and the HTTP client each raise their own kinds
+    except Exception as error:
         raise UserError(
             f"{data_set.name}: could not read {split} of {hub.id} at {hub.revision} from the hub: "
-            f"{type(error).__name__}: {str(error).rstrip('.')}. Check the network and HF_HUB_OFFLINE, or give a folder "
-            f"as source. {data_set.when_gone}"
+            f"{type(error).__name__}: {str(error).rstrip('.')}. Check the network and "
+            f"HF_HUB_OFFLINE, or give a folder as source. {data_set.when_gone}"
         ) from error
 
 
 def _fetch_raw(data_set: DataSet, file: ReleaseFile, cache_dir: Path) -> Path:
     from huggingface_hub.file_download import http_get
 
-    base, release = os.environ.get("MTLIB_RAW_ENDPOINT", RAW_ENDPOINT), data_set.raw_files
+    base = os.environ.get("MTLIB_RAW_ENDPOINT", RAW_ENDPOINT)
+    release = data_set.raw_files
     url = f"{base}/{release.repository}/{release.commit}/{file.path.partition('/')[2]}"
     target = cache_dir / file.path
     part = target.with_name(f".{target.name}.part")
@@ -81,5 +89,6 @@ def _fetch_raw(data_set: DataSet, file: ReleaseFile, cache_dir: Path) -> Path:
             f"{url}: download to {cache_dir} failed ({error}). Check the network and the folder. {data_set.when_gone}"
         ) from error
     if (sha256 := file_sha256(target)) != file.sha256:
-        raise UserError(f"{target}: expected sha256 {file.sha256}, found {sha256}; delete it and fetch again.")
+        message = f"expected sha256 {file.sha256}, found {sha256}"
+        raise UserError(f"{target}: {message}; delete it and fetch again.")
     return target

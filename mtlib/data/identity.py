@@ -1,4 +1,5 @@
-"""How records name the files and packages that a run reads, so that another version is another run."""
+"""How records name the files and packages that a run reads, so that another version is another
+run."""
 
 import hashlib
 from collections.abc import Iterable
@@ -28,6 +29,7 @@ def file_sha256(file: Path) -> str:
 
 @cache
 def _sha256(file: Path, changed: int, size: int) -> str:
-    """Of a file that was last changed then; a sweep asks for a model's weights in each of its runs."""
+    """Of a file that was last changed then; a sweep asks for a model's weights in each of its
+    runs."""
     with open(file, "rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()

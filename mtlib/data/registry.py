@@ -1,22 +1,25 @@
-"""What the sets are: `SETS`, read from registry.yaml. No data is read here, and no server is asked."""
+"""What the sets are: `SETS`, read from registry.yaml; no data is read, and no server is asked."""
 
 import string
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
+from mtlib.errors import UserError
 from mtlib.settings import check_choice
 
 
 class Entry(BaseModel):
+    """A part of an entry of a YAML file: a field that is not declared is refused."""
+
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Copy(Entry):
-    """A copy of a release file that is known by its checksum. `note` says how what is read from it deviates."""
+    """A copy of a release file that is known by its checksum; `note` says how its rows deviate."""
 
     sha256: str
     rows: int | None = None  # None: as many as the file has officially
@@ -27,15 +30,19 @@ class ReleaseFile(Entry):
     """One file of an original release."""
 
     split: str
-    path: str  # dataset folder + path inside the release; the dataset folder may be left out on disk
+    path: str  # dataset folder + path inside the release; the folder may be left out on disk
     rows: int | None = None  # the official number of labelled rows (None: not fixed)
+    may_be_subset: bool = False  # for training; what is evaluated must be whole
     sha256: str = ""  # of the file as published, where that is known
     copies: tuple[Copy, ...] = ()
     half: str = ""  # "original" or "edited" where a file holds one half of a contrast set
 
 
 class Columns(Entry):
-    """How a source names its columns. `uid`, `group` and `pair` are templates over a row, {split} and {position}."""
+    """How a source names its columns.
+
+    `uid`, `group` and `pair` are templates over a row, {split} and {position}.
+    """
 
     text: str
     text_pair: str = ""
@@ -47,14 +54,23 @@ class Columns(Entry):
     unlabelled: str | None = None  # rows with this label are dropped, as the official readers do
 
     @property
+    def texts(self) -> dict[str, str]:
+        """Our names of the columns with texts, and the source's."""
+        names = {"text": self.text, "text_pair": self.text_pair}
+        return {ours: theirs for ours, theirs in names.items() if theirs}
+
+    @property
     def needed(self) -> list[str]:
         templates = string.Formatter().parse(self.uid + self.group + self.pair)
-        named = {self.text, self.text_pair, self.label, *(name or "" for _, name, _, _ in templates)}
-        return sorted(named - {"", "split", "position"})
+        in_templates = {name for _, name, _, _ in templates if name} - {"split", "position"}
+        return sorted({*self.texts.values(), self.label} | in_templates)
 
 
 class Hub(Entry):
-    """A set on the Hugging Face hub. The revisions were seen pinned in public projects, not checked on the hub."""
+    """A set on the Hugging Face hub.
+
+    The revisions were seen pinned in public projects, not checked on the hub.
+    """
 
     id: str
     config: str | None = None
@@ -70,31 +86,37 @@ class RawFiles(Entry):
     commit: str
 
 
+# how the texts of a release are cleaned, see `releases.CLEANERS`
+Cleaning = Literal["strip", "without_line_breaks", "csv_unquoted", "from_bytes_literal"]
+
+
 class DataSet(Entry):
     """Everything `load` has to know about one set."""
 
     name: str
     label_names: tuple[str, ...]
     files: tuple[ReleaseFile, ...]
-    format: Literal["tsv", "csv", "jsonl"]  # tsv: quoting off; csv: tab-separated, with CSV quoting
+    format: Literal["csv", "tsv", "tsv_quoted", "jsonl"]  # tsv: quoting is off
     columns: Columns
     licence: str
     when_gone: str
     hub: Hub | None = None
     raw_files: RawFiles | None = None
     options: Mapping[str, tuple[str, ...]] = {}  # name -> splits, default first
-    clean: Literal["strip", "without_line_breaks", "csv_unquoted", "from_bytes_literal"] = "strip"  # releases.CLEANERS
+    clean: Cleaning = "strip"
+    bundled: bool = False  # comes with the project, or from `mtlib testbed`: nothing to download
     paired: bool = False  # of an original and its edited version, whose gold labels differ
-    folded: bool = False  # two labels, entailment or not, that a model with three labels is tested on
+    folded: bool = False  # two labels, entailment or not, that a model with three is tested on
 
-    @property
-    def is_train(self) -> bool:
-        """A training set may be a subset; an evaluation set must be whole."""
-        return self.name.endswith("_train")
-
-    @property
-    def is_bundled(self) -> bool:
-        return self.name.startswith("testbed_")
+    @model_validator(mode="after")
+    def _names_every_label(self) -> Self:
+        for columns in (self.columns, self.hub.columns if self.hub else self.columns):
+            if len(columns.labels) != len(self.label_names):
+                raise ValueError(
+                    f"labels are {', '.join(columns.labels)}, and label_names has "
+                    f"{', '.join(self.label_names)}; expected as many, in one order"
+                )
+        return self
 
     @property
     def remote(self) -> Hub | RawFiles | None:
@@ -102,11 +124,12 @@ class DataSet(Entry):
 
     @property
     def split_options(self) -> Mapping[str, tuple[str, ...]]:
-        """What `splits` of `load` may be, the default first; several only where the paper leaves the split open."""
+        """What `splits` of `load` may be, the default first."""
         return self.options or {self.files[0].split: (self.files[0].split,)}
 
     def of_splits(self, option: str) -> list[ReleaseFile]:
-        return [file for split in self.split_options[option] for file in self.files if file.split == split]
+        splits = self.split_options[option]
+        return [file for split in splits for file in self.files if file.split == split]
 
 
 def get_set(set_name: str) -> DataSet:
@@ -114,10 +137,42 @@ def get_set(set_name: str) -> DataSet:
     return SETS[set_name]
 
 
-def read_entries(file: str) -> dict[str, dict]:
-    """Of a YAML file in this folder."""
+NamedEntry = TypeVar("NamedEntry", bound=Entry)
+
+
+def read_entries(file: str, model: type[NamedEntry]) -> dict[str, NamedEntry]:
+    """The entries of a YAML file in this folder, by name.
+
+    Raises:
+        UserError: an entry lacks a field or has a wrong one; names file, entry and field.
+    """
     text = Path(__file__).with_name(file).read_text(encoding="utf-8")
-    return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # the one in C takes 4 ms instead of 130
+    # the loader in C takes 4 ms instead of 130
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        entries = yaml.load(text, loader)
+    except yaml.YAMLError as error:
+        raise UserError(f"{file} is no YAML: {' '.join(str(error).split())}.") from error
+    return {name: _read_entry(file, name, fields, model) for name, fields in entries.items()}
 
 
-SETS = {name: DataSet(name=name, **entry) for name, entry in read_entries("registry.yaml").items()}
+def _read_entry(file: str, name: str, fields: object, model: type[NamedEntry]) -> NamedEntry:
+    where = f"{file}, entry {name!r}"
+    if not isinstance(fields, dict):
+        raise UserError(f"{where} is {fields!r}; expected fields, as the other entries have.")
+    try:
+        return model(**{"name": name} | fields)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        field = ".".join(map(str, first["loc"]))
+        if first["type"] == "missing":
+            message = f"the field {field!r} is missing"
+        elif first["type"] == "extra_forbidden":
+            message = f"there is no field {field!r}"
+        else:
+            value = f"{field} is {first['input']!r}: " if field else ""
+            message = value + first["msg"].removeprefix("Value error, ")
+        raise UserError(f"{where}: {message}. See `{model.__name__}` in mtlib/data.") from error
+
+
+SETS = read_entries("registry.yaml", DataSet)

@@ -9,28 +9,42 @@ from mtlib.data.registry import SETS, DataSet
 from mtlib.data.releases import pair_halves
 from mtlib.errors import UserError
 
-ROWS_OF_A_GROUP = 10  # on average; the accuracy of fewer says next to nothing, and hundreds of them fill the records
+# on average; the accuracy of fewer says next to nothing, and hundreds of them fill the records
+ROWS_OF_A_GROUP = 10
 
 
-def score(set_name: str, logits: np.ndarray, labels: np.ndarray, groups: Sequence[str], hans_rule: str = "max") -> dict:
-    """Metrics of one set, ready for JSON: `n`, `correct`, `accuracy` (a fraction), `majority` and the set's own.
+def score(
+    set_name: str,
+    logits: np.ndarray,
+    labels: np.ndarray,
+    groups: Sequence[str],
+    hans_rule: str = "max",
+) -> dict:
+    """Metrics of one set, ready for JSON: `n`, `correct`, `accuracy` (a fraction), `majority` and
+    the set's own.
 
-    `logits` is (n, num_labels), `labels` is (n,), `groups` is the set's `group` column. `majority` is the accuracy of
-    the best constant answer on the same rows. `per_label` is the score on the rows of each gold label: it shows whether
-    a model tells the labels apart or merely gives one answer more often.
+    `logits` is (n, num_labels), `labels` is (n,), `groups` is the set's `group` column. `majority`
+    is the accuracy of the best constant answer on the same rows. `per_label` is the score on the
+    rows of each gold label: it shows whether a model tells the labels apart or merely gives one
+    answer more often.
 
-    - HANS and `testbed_overlap`: three labels fold into two by `hans_rule`. "max" takes the largest logit, then merges
-      neutral and contradiction (HANS README). "sum" first adds their probabilities (Clark et al. 2019). `rule` names
-      the rule of `accuracy`, and `by_rule` has the accuracy under both. `per_group` is the score of each heuristic with
-      each of its gold labels inside, `per_subcase` that of each "heuristic/subcase".
-    - Sets of pairs: `accuracy` is that of the edited halves, `original` that of the other halves. `consistency` is the
-      share of pairs with both halves right. The counts are `original_correct`, `consistent` and `pairs`.
-    - Other sets: `per_group` if there is more than one group, and ten rows or more in a group on average.
+    - HANS and `testbed_overlap`: three labels fold into two by `hans_rule`. "max" takes the largest
+      logit, then merges neutral and contradiction (HANS README). "sum" first adds their
+      probabilities (Clark et al. 2019). `rule` names the rule of `accuracy`, and `by_rule` has the
+      accuracy under both. `per_group` is the score of each heuristic with each of its gold labels
+      inside, `per_subcase` that of each "heuristic/subcase".
+    - Sets of pairs: `accuracy` is that of the edited halves, `original` that of the other halves.
+      `consistency` is the share of pairs with both halves right. The counts are `original_correct`,
+      `consistent` and `pairs`.
+    - Other sets: `per_group` if there is more than one group, and ten rows or more in a group on
+      average.
 
     Raises `UserError` if a logit is not finite, a label is out of range or a pair is incomplete.
     """
     data_set = SETS[set_name]
-    logits, labels, groups = np.asarray(logits, dtype=np.float64), np.asarray(labels), np.asarray(groups, dtype=str)
+    logits = np.asarray(logits, dtype=np.float64)
+    labels = np.asarray(labels)
+    groups = np.asarray(groups, dtype=str)
     _check(data_set, logits, labels)
     if data_set.folded:
         return _folded(data_set, logits, labels, groups, hans_rule)
@@ -49,11 +63,22 @@ def score_rows(set_name: str, logits: np.ndarray, rows: Dataset, hans_rule: str 
     return score(set_name, logits, np.asarray(rows["label"]), list(groups), hans_rule)
 
 
-def _folded(data_set: DataSet, logits: np.ndarray, labels: np.ndarray, groups: np.ndarray, rule: str) -> dict:
-    odds = np.exp(logits - logits.max(axis=1, keepdims=True))  # (n, 3), softmax up to its denominator
-    others = {"max": logits.argmax(axis=1) != 0, "sum": odds[:, 0] < odds[:, 1:].sum(axis=1)}  # (n,): non-entailment
-    right_by_rule = {name: answers == labels for name, answers in others.items()}
-    right, heuristics = right_by_rule[rule], np.array([group.partition("/")[0] for group in groups])
+def _folded(
+    data_set: DataSet,
+    logits: np.ndarray,
+    labels: np.ndarray,
+    groups: np.ndarray,
+    rule: str,
+) -> dict:
+    # softmax up to its denominator
+    odds = np.exp(logits - logits.max(axis=1, keepdims=True))  # (n, 3)
+    non_entailment = {
+        "max": logits.argmax(axis=1) != 0,
+        "sum": odds[:, 0] < odds[:, 1:].sum(axis=1),
+    }  # (n,) each
+    right_by_rule = {name: answers == labels for name, answers in non_entailment.items()}
+    right = right_by_rule[rule]
+    heuristics = np.array([group.partition("/")[0] for group in groups])
     per_group = _per_group(right, heuristics)
     for heuristic, metrics in per_group.items():
         inside = heuristics == heuristic
@@ -69,7 +94,8 @@ def _folded(data_set: DataSet, logits: np.ndarray, labels: np.ndarray, groups: n
 
 def _paired(data_set: DataSet, right: np.ndarray, labels: np.ndarray, groups: np.ndarray) -> dict:
     original, edited = pair_halves(data_set.name, groups.tolist())
-    of_originals, both = _counts(right[original]), _counts(right[edited] & right[original])
+    of_originals = _counts(right[original])
+    both = _counts(right[edited] & right[original])
     return {
         **_metrics(data_set, right[edited], labels[edited]),
         "original": of_originals["accuracy"],
@@ -82,7 +108,8 @@ def _paired(data_set: DataSet, right: np.ndarray, labels: np.ndarray, groups: np
 
 def _metrics(data_set: DataSet, right: np.ndarray, labels: np.ndarray) -> dict:
     majority = int(np.bincount(labels).max()) / len(labels)
-    return {**_counts(right), "majority": majority, "per_label": _per_label(data_set, right, labels)}
+    per_label = _per_label(data_set, right, labels)
+    return {**_counts(right), "majority": majority, "per_label": per_label}
 
 
 def _counts(right: np.ndarray) -> dict:
@@ -101,12 +128,14 @@ def _per_label(data_set: DataSet, right: np.ndarray, labels: np.ndarray) -> dict
 def _check(data_set: DataSet, logits: np.ndarray, labels: np.ndarray) -> None:
     if bad := int((~np.isfinite(logits)).any(axis=1).sum()):
         raise UserError(
-            f"{data_set.name}: the logits of {bad} of {len(logits)} rows are NaN or infinite; the model has diverged: "
-            "lower the learning rate"
+            f"{data_set.name}: the logits of {bad} of {len(logits)} rows are NaN or infinite; the "
+            "model has diverged: lower the learning rate"
         )
-    expected = 3 if data_set.folded else len(data_set.label_names)
-    if logits.shape[1] != expected or not np.isin(labels, range(len(data_set.label_names))).all():
+    names = data_set.label_names
+    expected = 3 if data_set.folded else len(names)
+    if logits.shape[1] != expected or not np.isin(labels, range(len(names))).all():
         raise UserError(
-            f"{data_set.name} has the labels {', '.join(data_set.label_names)}: expected {expected} logits, found "
-            f"{logits.shape[1]}, and gold labels {np.unique(labels).tolist()}; the model does not fit the set"
+            f"{data_set.name} has the labels {', '.join(names)}: expected {expected} logits, found "
+            f"{logits.shape[1]}, and gold labels {np.unique(labels).tolist()}; the model does not fit "
+            "the set"
         )

@@ -1,13 +1,16 @@
-"""Where data comes from: the bundled testbed, the Hugging Face hub, or a folder of original releases.
+"""Where data comes from: the bundled testbed, the Hugging Face hub, or a folder of releases.
 
-`load` gives the same columns whichever way the data came (`mtlib/data/registry.yaml` says what the sets are):
+`load` gives the same columns whichever way the data came (`mtlib/data/registry.yaml` says what the
+sets are):
 
     text       str    the sentence, or the first of a pair
     text_pair  str    the second of a pair (tasks on pairs only)
-    label      int    0 negative, 1 positive; 0 entailment, 1 neutral, 2 contradiction; 0 not paraphrase, 1 paraphrase
+    label      int    0 negative, 1 positive; 0 entailment, 1 neutral, 2 contradiction;
+                      0 not paraphrase, 1 paraphrase
                       (GLUE's order); HANS: 0 entailment, 1 non-entailment
     uid        str    unique within the set
-    group      str    what results are broken down by ("" if nothing): HANS "heuristic/subcase", ANLI round, MNLI genre,
+    group      str    what results are broken down by ("" if nothing): HANS "heuristic/subcase",
+                      ANLI round, MNLI genre,
                       PAWS "set/split", contrast sets "pair id:original" or "pair id:edited"
 
 Rows stand in file order. Downloaded data is only ever parsed: no loading scripts, no pickles.
@@ -17,6 +20,7 @@ import hashlib
 import itertools
 import json
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,35 +37,41 @@ from mtlib.settings import check_choice
 if TYPE_CHECKING:
     import datasets
 
-CAD_TRAIN = "imdb_cad_train"  # IMDB-CAD's training pairs, from which the supervised policy learns on real data
+# IMDB-CAD's training pairs, from which the supervised policy learns on real data
+CAD_TRAIN = "imdb_cad_train"
 
 
 def load(set_name: str, source: str = "testbed", splits: str | None = None) -> "datasets.Dataset":
     """One set as a `datasets.Dataset` with the columns above, in file order.
 
-    `source` is "testbed" (bundled), "hub" (downloads) or a folder, of original releases or of `mtlib testbed`; `splits`
-    is one of the set's `split_options`. Raises `UserError` for an unknown name, a missing or corrupt file, an unknown
-    label, and for an evaluation set that is not whole.
+    `source` is "testbed" (bundled), "hub" (downloads) or a folder, of original releases or of
+    `mtlib testbed`; `splits` is one of the set's `split_options`. Raises `UserError` for an unknown
+    name, a missing or corrupt file, an unknown label, and for an evaluation set that is not whole.
     """
     return load_described(set_name, source, splits)[0]
 
 
 def load_described(
-    set_name: str, source: str = "testbed", splits: str | None = None
+    set_name: str,
+    source: str = "testbed",
+    splits: str | None = None,
 ) -> "tuple[datasets.Dataset, dict]":
-    """What `load` gives, and what was read, for the run record: files or revision, rows, every deviation in words.
+    """What `load` gives, and what was read: files or revision, rows, every deviation in words.
 
-    `content_sha256` is over (text, text_pair, label) in order, so that it compares across sources. The folder's own
-    path is left out: a record must mean the same on every machine. A set is read once per process, and again when a
-    file's size or modification time has changed. What comes from the hub is pinned, and therefore read once.
+    `content_sha256` is over (text, text_pair, label) in order, so that it compares across sources.
+    The folder's own path is left out: a record must mean the same on every machine. A set is read
+    once per process, and again when a file's size or modification time has changed. What comes from
+    the hub is pinned, and therefore read once.
     """
-    data_set, files = get_set(set_name), ()
+    data_set = get_set(set_name)
+    files = ()
     option = next(iter(data_set.split_options)) if splits is None else splits
     check_choice(f"the split of {set_name}", option, data_set.split_options)
     if source != "hub":
         root = TESTBED_DIR if source == "testbed" else Path(source)
         if not root.is_dir():
-            raise UserError(f"source {source!r} is no folder; expected releases, as FOLDER/sst2/SST-2/dev.tsv.")
+            expected = "expected releases, as FOLDER/sst2/SST-2/dev.tsv."
+            raise UserError(f"source {source!r} is no folder; {expected}")
         files = _files(data_set, option, root)
     elif not data_set.hub:
         fetch([set_name], CACHE_DIR)
@@ -76,20 +86,34 @@ def is_testbed(source: str) -> bool:
 
 
 def source_kind(source: str) -> str:
-    """What a record says instead of a path: "testbed" (with its settings where generated), "hub" or "folder"."""
-    if source in ("testbed", "hub") or not is_testbed(source):
-        return source if source in ("testbed", "hub") else "folder"
+    """What a record says instead of a path.
+
+    "testbed" (with its settings where it was generated), "hub" or "folder".
+    """
+    if source in ("testbed", "hub"):
+        return source
+    if not is_testbed(source):
+        return "folder"
     settings = _written(Path(source))
     rows = f", {settings['train_rows']:,} training rows" if "train_rows" in settings else ""
     return f"testbed (strength {settings['strength']:g}, seed {settings['seed']}{rows})"
 
 
 @lru_cache(maxsize=32)  # more than the sets of all tasks from one source
-def _read(set_name: str, kind: str, option: str, files: tuple[tuple, ...]) -> "tuple[datasets.Dataset, dict]":
-    """The rows and the description of a set. `files` are those of `_files`; none where the hub has the rows."""
+def _read(
+    set_name: str,
+    kind: str,
+    option: str,
+    files: tuple[tuple, ...],
+) -> "tuple[datasets.Dataset, dict]":
+    """The rows and the description of a set.
+
+    `files` are those of `_files`; none where the hub has the rows.
+    """
     import datasets
 
-    data_set, revision = get_set(set_name), None
+    data_set = get_set(set_name)
+    revision = None
     if not files:
         parts, revision = _read_hub(data_set, option)
     else:
@@ -99,7 +123,6 @@ def _read(set_name: str, kind: str, option: str, files: tuple[tuple, ...]) -> "t
     rows = pandas.concat([part.rows for part in parts], ignore_index=True)
     if data_set.paired:
         pair_halves(set_name, rows["group"])
-    official = [file.rows for file in data_set.of_splits(option)]
     description = {
         "set": set_name,
         "source": kind,
@@ -107,48 +130,69 @@ def _read(set_name: str, kind: str, option: str, files: tuple[tuple, ...]) -> "t
         "revision": revision,
         "files": [part.file for part in parts],
         "rows": len(rows),
-        "official_rows": None if None in official else sum(official),
+        "official_rows": _official_rows(data_set.of_splits(option)),
         "content_sha256": _content_sha256(rows),
         "licence": data_set.licence,
         "deviations": [f"{part.file['path']}: {part.deviation}" for part in parts if part.deviation],
     }
-    features = datasets.Features({name: datasets.Value("int64" if name == "label" else "string") for name in rows})
-    return datasets.Dataset.from_pandas(rows, features, preserve_index=False), description
+    types = dict.fromkeys(rows, datasets.Value("string")) | {"label": datasets.Value("int64")}
+    dataset = datasets.Dataset.from_pandas(rows, datasets.Features(types), preserve_index=False)
+    return dataset, description
+
+
+def _official_rows(files: Iterable[ReleaseFile]) -> int | None:
+    """Of these files together; None if that of one is not fixed."""
+    rows = [file.rows for file in files]
+    return None if None in rows else sum(rows)
 
 
 def _read_hub(data_set: DataSet, option: str) -> tuple[list[Part], str]:
-    hub, parts, revision = data_set.hub, [], data_set.hub.revision
+    hub = data_set.hub
+    revision = hub.revision
+    parts = []
     for split, files in itertools.groupby(data_set.of_splits(option), lambda file: file.split):
         answer = load_from_hub(data_set, hub.splits[split])
         # the commit that the files really came from, for example when a branch was asked for
-        commits = (re.search(r"@([0-9a-f]{40})/", url) for url in answer.info.download_checksums or {})
+        urls = answer.info.download_checksums or {}
+        commits = (re.search(r"@([0-9a-f]{40})/", url) for url in urls)
         revision = next((commit[1] for commit in commits if commit), revision)
         path = f"{hub.id}/{hub.config or 'default'}/{hub.splits[split]}"
         rows = in_our_columns(data_set, hub.columns, answer.to_pandas(), split, path)
-        official = ReleaseFile(split=split, path=path, rows=sum(file.rows for file in files))
+        files = [*files]
+        official = ReleaseFile(
+            split=split,
+            path=path,
+            rows=_official_rows(files),
+            may_be_subset=all(file.may_be_subset for file in files),
+        )
         parts.append(checked(data_set, official, rows, None))
     return parts, f"{hub.id}@{revision}"
 
 
 def _files(data_set: DataSet, option: str, root: Path) -> tuple[tuple[ReleaseFile, Path, tuple], ...]:
     """Release files, where they lie, and what tells one that has changed since it was read."""
-    written, found = _written(root).get("sha256", {}), []
+    written = _written(root).get("sha256", {})
+    found = []
     for file in data_set.of_splits(option):
         path = locate(root, file.path)
         if path is None:
             raise UserError(f"{file.path} not found in {root}. {data_set.when_gone}")
         if file.path in written:
             file = file.model_copy(update={"sha256": written[file.path]})
-        found.append((file, path.absolute(), (path.stat().st_size, path.stat().st_mtime_ns)))
+        version = (path.stat().st_size, path.stat().st_mtime_ns)
+        found.append((file, path.absolute(), version))
     return tuple(found)
 
 
 def _written(root: Path) -> dict:
-    """What the testbed's generator left in a folder that it wrote: its settings, and every file's checksum."""
-    return json.loads((root / SETTINGS_FILE).read_text()) if (root / SETTINGS_FILE).is_file() else {}
+    """What the testbed's generator left in a folder that it wrote: its settings, and every file's
+    checksum."""
+    file = root / SETTINGS_FILE
+    return json.loads(file.read_text()) if file.is_file() else {}
 
 
 def _content_sha256(rows: pandas.DataFrame) -> str:
     pairs = rows["text_pair"] if "text_pair" in rows else itertools.repeat(None)
-    lines = (json.dumps(row) + "\n" for row in zip(rows["text"], pairs, rows["label"].tolist(), strict=False))
+    content = zip(rows["text"], pairs, rows["label"].tolist(), strict=False)
+    lines = (json.dumps(row) + "\n" for row in content)
     return hashlib.sha256("".join(lines).encode()).hexdigest()

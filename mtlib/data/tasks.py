@@ -1,12 +1,17 @@
 """The three tasks and the sets that they are trained and tested on, read from tasks.yaml."""
 
+from typing import Self
+
+from pydantic import model_validator
+
 from mtlib.data.registry import SETS, Entry, read_entries
 from mtlib.data.sources import is_testbed
 from mtlib.settings import check_choice
 
 
 class TaskSets(Entry):
-    """Names of the sets of one task from one kind of source: those in and out of its training distribution.
+    """Names of the sets of one task from one kind of source: in and out of its training
+    distribution.
 
     `on_request` has sets out of the distribution that are evaluated only where a run names them.
     """
@@ -25,6 +30,13 @@ class Task(Entry):
     batch_size: int
     real: TaskSets
     testbed: TaskSets
+
+    @model_validator(mode="after")
+    def _names_sets_that_there_are(self) -> Self:
+        for sets in (self.real, self.testbed):
+            for name in (sets.train, *sets.id, *sets.ood, *sets.on_request):
+                check_choice("the name of a set", name, SETS)
+        return self
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -49,8 +61,8 @@ class Task(Entry):
         return self.testbed if is_testbed(source) else self.real
 
 
-TASKS = {name: Task(name=name, **entry) for name, entry in read_entries("tasks.yaml").items()}
-_IN_DISTRIBUTION = {name for task in TASKS.values() for sets in (task.real, task.testbed) for name in sets.id}
+TASKS = read_entries("tasks.yaml", Task)
+_IN_DISTRIBUTION = {name for task in TASKS.values() for name in (*task.real.id, *task.testbed.id)}
 
 
 def get_task(name: str) -> Task:

@@ -54,7 +54,7 @@ def write(root: Path, path: str, content: bytes) -> None:
 
 
 def real_sets() -> list[str]:
-    return [name for name in SETS if not name.startswith("testbed_")]
+    return [name for name, data_set in SETS.items() if not data_set.bundled]
 
 
 def rows_of(dataset: datasets.Dataset) -> list[tuple]:

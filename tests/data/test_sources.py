@@ -66,14 +66,16 @@ def test_an_unpacked_release_is_a_source_by_itself(releases):
 
 FORMATS = {
     "jsonl": lambda texts: jsonl(*({"text": text, "label": "yes"} for text in texts)),
-    "csv": lambda texts: csv_quoted(("text", "label"), *((text, "yes") for text in texts)),
+    "csv": lambda texts: quoted(",", texts),
+    "tsv_quoted": lambda texts: quoted("\t", texts),
     "tsv": lambda texts: tsv(("text", "label"), *((re.sub(r"\s", " ", text), "yes") for text in texts)),
 }
 
 
-def csv_quoted(*rows) -> bytes:
+def quoted(delimiter: str, texts: list[str]) -> bytes:
     table = io.StringIO(newline="")
-    csv.writer(table, delimiter="\t").writerows(rows)
+    rows = [("text", "label"), *((text, "yes") for text in texts)]
+    csv.writer(table, delimiter=delimiter).writerows(rows)
     return table.getvalue().encode()
 
 
@@ -166,6 +168,12 @@ SST2, CAD = b"sentence\tlabel\n", b"Sentiment\tText\tbatch_id\n"
         ("sst2", SST2 + b"caf\xe9\t1\n", "dev.tsv is cut off, corrupt or in another encoding.*0xe9"),
         ("imdb_cad", CAD + b'Negative\t"never closed\t7\n', "dev_paired.tsv is cut off, corrupt"),
         ("imdb_cad", CAD + b"Negative\tBad.\t7\nPositive\tGood.\t8\n", r"pair .*alone are \['dev-7', 'dev-8'\]"),
+        ("sst2", SST2 + b"fine\tthis\t1\n", "a line has more values than there are columns"),
+        (
+            "anli_r1",
+            jsonl({"uid": "a", "context": None, "hypothesis": "Yes.", "label": "e"}),
+            "row 1: 'context' is nan; expected a text",
+        ),
         ("anli_r1", jsonl({}) + b'{"uid": "a"', "test.jsonl is cut off, corrupt"),
     ],
 )  # fmt: skip

@@ -19,10 +19,11 @@ def test_sets_fit_task_and_source(task, source):
     assert task.dev_set(source) == evaluation[0] and kind(evaluation[0]) == "id"
     assert {*map(kind, evaluation)} == {"id", "ood"}
     for name in (train, *evaluation):
-        assert name.startswith("testbed_") == (source == "testbed")
+        assert SETS[name].bundled == (source == "testbed")
         assert bool(SETS[name].columns.text_pair) == (task.name != "sentiment")
         assert SETS[name].label_names == task.labels or SETS[name].folded
-        assert SETS[name].is_train == (name == train)
+        may_be_subset = [file.may_be_subset for file in SETS[name].files]
+        assert may_be_subset == [name == train and task.train_set("hub") == train] * len(may_be_subset)
 
 
 def test_every_registered_set_belongs_to_one_task():
