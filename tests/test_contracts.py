@@ -1,10 +1,14 @@
-"""Each contract of the core, by something added in this file alone: a policy, an objective, a method, a combination."""
+"""Each contract of the core, by something added in this file alone: a policy, an objective, a
+method, a combination; and what the pages say about adding one thing, done in files."""
 
 import copy
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -28,6 +32,7 @@ from mtlib.trainer import ObjectiveTrainer
 from tests.conftest import config, make_batch, make_plm, tiny_bert_config, write_testbed
 from tests.runs.test_records import record_identity
 from tests.test_ipt import GROWING, conllu
+from tests.test_readme import code_blocks, read
 from tests.test_trainer import NO_DROPOUT, arguments, examples, history
 
 
@@ -293,6 +298,147 @@ def test_two_processes_train_as_one(tmp_path):
         for ours, theirs in zip(alone["history"], shared["history"], strict=True):
             for name in {"loss", "grad_norm", "mlm_loss", "ft_loss", "n_masked", "gate", "bias_loss"} & ours.keys():
                 assert ours[name] == pytest.approx(theirs[name], rel=1e-4), name
+
+
+ROOT = Path(mtlib.__file__).resolve().parents[1]
+
+
+@pytest.fixture
+def copied(tmp_path) -> Path:
+    """A copy of the package, to add files to; of `data` its comparisons, the rest is linked."""
+    root = tmp_path / "copy"
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "mtlib", root / "mtlib", ignore=ignored)
+    shutil.copytree(ROOT / "data" / "comparisons", root / "data" / "comparisons")
+    for path in (ROOT / "data").iterdir():
+        if path.name != "comparisons":
+            (root / "data" / path.name).symlink_to(path)
+    return root
+
+
+def printed_line(beginning: str) -> str:
+    """What the page prints in an indented block, less the indentation of the block."""
+    (line,) = re.findall(rf"^ {{4}}( *{beginning}.*\n)", read("mtlib/README.md"), flags=re.M)
+    return line
+
+
+def insert(file: Path, text: str, before: str) -> None:
+    """Put a printed line where the page says."""
+    content = file.read_text(encoding="utf-8")
+    assert content.count(before) == 1
+    file.write_text(content.replace(before, text + before), encoding="utf-8")
+
+
+# several commands in one process, which loads torch once
+COMMANDS = """
+import json, sys
+from mtlib import __file__ as package
+from mtlib.cli import app
+print(package)
+for command in json.loads(sys.argv[1]):
+    try:
+        app(command, standalone_mode=False)
+    except SystemExit as stop:
+        assert not stop.code, command
+"""
+
+
+def run_commands(root: Path, *commands: list) -> str:
+    """What `python -m mtlib ...` prints with the copied package, in the copy's folder."""
+    texts = json.dumps([[str(word) for word in command] for command in commands])
+    environment = os.environ | {"HF_HUB_OFFLINE": "1", "PYTHONPATH": str(root), "COLUMNS": "200"}
+    command = [sys.executable, "-c", COMMANDS, texts]
+    done = subprocess.run(command, env=environment, cwd=root, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert str(root) in done.stdout, "the copied package was imported"
+    return done.stdout
+
+
+def test_a_method_a_policy_and_a_comparison_are_added_as_the_page_says(copied, model, tmp_path):  # noqa: F811
+    focal, settings, policy = code_blocks("mtlib/README.md", "python")[2:]
+    method_line = printed_line(r"Method\(")
+    policy_line = printed_line(r'"rarest": NamedPolicy\(')
+    methods = copied / "mtlib" / "methods"
+    (methods / "focal.py").write_text(focal)
+    with open(methods / "settings.py", "a") as file:
+        file.write(f"\n\n{settings}")
+    insert(methods / "__init__.py", "    FocalSettings,\n", before="    SharedTrunkSettings,\n)\n")
+    insert(methods / "__init__.py", method_line, before="    )\n}\n")
+    policies = copied / "mtlib" / "policies"
+    (policies / "rarest.py").write_text(policy)
+    insert(policies / "__init__.py", policy_line, before="}\nMasking = ")
+    comparison = code_blocks("mtlib/README.md", "yaml")[0]
+    (copied / "data" / "comparisons" / "mine.yaml").write_text(comparison)
+
+    source = write_testbed(tmp_path / "testbed")
+    common = ["run", "--task", "sentiment", "--model", model, "--source", source]
+    common += ["--epochs", 1, "--sets", "testbed_sentiment"]
+    text = run_commands(
+        copied,
+        [*common, "--method", "focal", "--gamma", 3],
+        [*common, "--method", "mask_tuning", "--masking", "rarest", "--alpha", 0.3],
+        [*common, "--method", "mask_tuning", "--alpha", 0.1],
+        [*common, "--method", "fine_tuning"],
+        ["tables", "alpha_of_mine"],
+        ["tables", "--records", "runs"],
+    )
+    records = [json.loads(path.read_text()) for path in (copied / "runs").glob("*.json")]
+    configs = [record["config"] for record in records]
+    assert [config["gamma"] for config in configs if config["method"] == "focal"] == [3]
+    assert [config["alpha"] for config in configs if config["masking"] == "rarest"] == [0.3]
+    assert "my runs with a small alpha" in text
+    assert "small alpha" in text
+    assert "rarest, 5 %" in text
+
+
+def test_a_data_set_is_added_as_the_page_says(copied, model, tmp_path):  # noqa: F811
+    entry, of_task = code_blocks("data/README.md", "yaml")
+    with open(copied / "mtlib" / "data" / "registry.yaml", "a") as file:
+        file.write(f"\n{entry}")
+    tasks = copied / "mtlib" / "data" / "tasks.yaml"
+    before = [line for line in tasks.read_text().splitlines() if "sst2_train" in line]
+    assert len(before) == 1
+    tasks.write_text(tasks.read_text().replace(f"{before[0]}\n", of_task))
+
+    source = tmp_path / "source"
+    (source / "shop").mkdir(parents=True)
+    reviews = 'review,stars\n"the plot, the ""film""",good\nthe film is bad,bad\n'
+    (source / "shop" / "reviews.csv").write_text(reviews)
+    (source / "SST-2").mkdir()
+    rows = [f"the film is {word}\t{label}\n" for word, label in (("good", 1), ("bad", 0))]
+    (source / "SST-2" / "train.tsv").write_text("sentence\tlabel\n" + "".join(rows * 8))
+    run_command = ["run", "--task", "sentiment", "--method", "fine_tuning", "--source", source]
+    text = run_commands(
+        copied,
+        ["data", "verify", "--source", source],
+        [*run_command, "--sets", "shop_reviews", "--model", model, "--epochs", 1],
+    )
+    assert "ok              2 shop/reviews.csv" in text
+    (record,) = (json.loads(path.read_text()) for path in (copied / "runs").glob("*.json"))
+    assert record["metrics"]["shop_reviews"]["n"] == 2
+    assert record["data"]["shop_reviews"]["files"][0]["path"] == "shop/reviews.csv"
+
+
+@pytest.mark.parametrize(
+    ("printed", "changed", "message"),
+    [
+        ("  licence: all rights reserved\n", "", "the field 'licence' is missing"),
+        ("label: stars, ", "", "the field 'columns.label' is missing"),
+        ("format: csv ", "format: xls ", "format is 'xls': Input should be 'csv', 'tsv'"),
+        ("when_gone", "when_gonne", "the field 'when_gone' is missing"),
+        ("labels: [bad, good]", "labels: [bad]", "labels are bad, and label_names has negative, pos"),
+    ],
+)
+def test_a_wrong_entry_of_a_data_set_is_told_by_file_entry_and_field(tmp_path, monkeypatch, printed, changed, message):
+    from mtlib.data import registry
+
+    entry = code_blocks("data/README.md", "yaml")[0]
+    assert entry.count(printed) == 1
+    (tmp_path / "registry.yaml").write_text(entry.replace(printed, changed))
+    monkeypatch.setattr(registry, "__file__", str(tmp_path / "registry.py"))
+    with pytest.raises(UserError, match=r"^registry\.yaml, entry 'shop_reviews': ") as error:
+        registry.read_entries("registry.yaml", registry.DataSet)
+    assert message in str(error.value)
 
 
 def test_the_names_of_the_readme_load_lazily():

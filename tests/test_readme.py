@@ -10,11 +10,8 @@ from typer.main import get_command
 
 from mtlib.analysis.comparisons import Comparison
 from mtlib.cli import app, training
-from mtlib.method import LearningRates
-from mtlib.methods import METHODS
 from mtlib.paths import MINI_MODEL_DIR
 from mtlib.plm import SharedPLM
-from mtlib.runs.config import configure
 from mtlib.sweeps.sweep_file import expand
 from tests.conftest import make_batch
 
@@ -97,7 +94,7 @@ def test_the_front_pages_example_runs_as_printed(tmp_path, monkeypatch, capsys):
 
 def test_the_developers_code_runs_as_printed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    own_data, loop, _ = code_blocks("mtlib/README.md", "python")
+    own_data, loop, *_ = code_blocks("mtlib/README.md", "python")
     names = {}
     exec(own_data.replace("num_train_epochs=1", "max_steps=2"), names)
     assert any("eval_accuracy" in entry for entry in names["trainer"].state.log_history)
@@ -105,13 +102,11 @@ def test_the_developers_code_runs_as_printed(tmp_path, monkeypatch):
     assert names["output"].parts.keys() >= {"mlm_loss", "ft_loss"} and names["output"].loss.isfinite()
 
 
-def test_the_method_that_is_printed_is_one(monkeypatch):
-    monkeypatch.setitem(METHODS, "focal", None)  # what the page adds is taken away again
-    exec(code_blocks("mtlib/README.md", "python")[-1], {})
-    settings = configure("sentiment", "focal", gamma=3).settings
-    (stage,) = METHODS["focal"].stages(settings, LearningRates.alike(1e-4), None)
+def test_the_loss_that_is_printed_is_the_focal_loss():
+    names = {}
+    exec(code_blocks("mtlib/README.md", "python")[2], names)
     plm = SharedPLM.from_pretrained(MINI_MODEL_DIR, num_labels=2).eval()
-    output = stage.objective(plm, make_batch(plm))
+    output = names["Focal"](gamma=3.0)(plm, make_batch(plm))
     p = output.logits.softmax(-1)[range(4), [0, 1, 0, 1]]  # (4,): of the gold labels
     assert output.loss.item() == pytest.approx(((1 - p) ** 3 * -p.log()).mean().item(), abs=1e-6)
 

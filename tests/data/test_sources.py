@@ -80,7 +80,7 @@ def quoted(delimiter: str, texts: list[str]) -> bytes:
 
 
 @pytest.mark.parametrize("layout", FORMATS)
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(texts=st.lists(st.text(st.characters(exclude_characters="\0\r", codec="utf-8")), min_size=1))
 def test_every_text_comes_back(tmp_path_factory, layout, texts):
     path = tmp_path_factory.getbasetemp() / "made-up"
@@ -94,7 +94,7 @@ def test_every_text_comes_back(tmp_path_factory, layout, texts):
     assert read_file(data_set, file, path).rows["text"].tolist() == [text.strip() for text in expected]
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(text=st.text().map(str.strip))
 def test_bytes_literals_come_back_as_text(text):
     assert releases_module.CLEANERS["from_bytes_literal"](str(text.encode())) == text
