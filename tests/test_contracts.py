@@ -372,7 +372,7 @@ def test_a_method_a_policy_and_a_comparison_are_added_as_the_page_says(copied, m
 
     source = write_testbed(tmp_path / "testbed")
     common = ["run", "--task", "sentiment", "--model", model, "--source", source]
-    common += ["--epochs", 1, "--sets", "testbed_sentiment"]
+    common += ["--epochs", 1, "--max-length", 64, "--sets", "testbed_sentiment"]
     text = run_commands(
         copied,
         [*common, "--method", "focal", "--gamma", 3],
@@ -386,9 +386,9 @@ def test_a_method_a_policy_and_a_comparison_are_added_as_the_page_says(copied, m
     configs = [record["config"] for record in records]
     assert [config["gamma"] for config in configs if config["method"] == "focal"] == [3]
     assert [config["alpha"] for config in configs if config["masking"] == "rarest"] == [0.3]
+    text = " ".join(text.split())
     assert "my runs with a small alpha" in text
-    assert "small alpha" in text
-    assert "rarest, 5 %" in text
+    assert "masking rarest, alpha 0.3" in text
 
 
 def test_a_data_set_is_added_as_the_page_says(copied, model, tmp_path):  # noqa: F811
@@ -408,6 +408,7 @@ def test_a_data_set_is_added_as_the_page_says(copied, model, tmp_path):  # noqa:
     rows = [f"the film is {word}\t{label}\n" for word, label in (("good", 1), ("bad", 0))]
     (source / "SST-2" / "train.tsv").write_text("sentence\tlabel\n" + "".join(rows * 8))
     run_command = ["run", "--task", "sentiment", "--method", "fine_tuning", "--source", source]
+    run_command += ["--max-length", 64]
     text = run_commands(
         copied,
         ["data", "verify", "--source", source],
