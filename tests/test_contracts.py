@@ -354,7 +354,7 @@ def run_commands(root: Path, *commands: list) -> str:
     return done.stdout
 
 
-def test_a_method_a_policy_and_a_comparison_are_added_as_the_page_says(copied, model, tmp_path):  # noqa: F811
+def test_a_method_a_policy_and_a_comparison_are_added_as_the_page_says(copied, model, tmp_path):
     focal, settings, policy = code_blocks("mtlib/README.md", "python")[2:]
     method_line = printed_line(r"Method\(")
     policy_line = printed_line(r'"rarest": NamedPolicy\(')
@@ -391,7 +391,7 @@ def test_a_method_a_policy_and_a_comparison_are_added_as_the_page_says(copied, m
     assert "masking rarest, alpha 0.3" in text
 
 
-def test_a_data_set_is_added_as_the_page_says(copied, model, tmp_path):  # noqa: F811
+def test_a_data_set_is_added_as_the_page_says(copied, model, tmp_path):
     entry, of_task = code_blocks("data/README.md", "yaml")
     with open(copied / "mtlib" / "data" / "registry.yaml", "a") as file:
         file.write(f"\n{entry}")

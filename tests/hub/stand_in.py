@@ -79,7 +79,15 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     do_HEAD = do_POST = do_GET
 
-    def _api(self, kind: str, repository: str, call: str | None, revision: str, inner: str, body: bytes) -> None:
+    def _api(
+        self,
+        kind: str,
+        repository: str,
+        call: str | None,
+        revision: str,
+        inner: str,
+        body: bytes,
+    ) -> None:
         if not self._allowed(kind, repository):
             return
         folder = self.server.root / kind / repository
@@ -94,8 +102,15 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             answer = [_entry(path, folder) for path in paths if path.exists()]
         else:
             names = [str(path.relative_to(folder)) for path in sorted(folder.rglob("*")) if path.is_file()]
-            answer = {"id": repository, "sha": commit_of(repository, revision), "private": False, "gated": False,
-                      "disabled": False, "tags": [], "siblings": [{"rfilename": name} for name in names]}  # fmt: skip
+            answer = {
+                "id": repository,
+                "sha": commit_of(repository, revision),
+                "private": False,
+                "gated": False,
+                "disabled": False,
+                "tags": [],
+                "siblings": [{"rfilename": name} for name in names],
+            }
         self._send(200, json.dumps(answer).encode(), {"Content-Type": "application/json"})
 
     def _allowed(self, kind: str, repository: str) -> bool:
@@ -123,10 +138,22 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             headers["Content-Range"] = f"bytes {start}-{end}/{len(content)}"
             self._send(206, content[start : end + 1], headers)
 
-    def _refuse(self, status: int, code: str, message: str, headers: dict[str, str] | None = None) -> None:
+    def _refuse(
+        self,
+        status: int,
+        code: str,
+        message: str,
+        headers: dict[str, str] | None = None,
+    ) -> None:
         self._send(status, b"", {"X-Error-Code": code, "X-Error-Message": message} | (headers or {}))
 
-    def _send(self, status: int, content: bytes, headers: dict[str, str], cut: int | None = None) -> None:
+    def _send(
+        self,
+        status: int,
+        content: bytes,
+        headers: dict[str, str],
+        cut: int | None = None,
+    ) -> None:
         self.send_response(status)
         for name, value in ({"Content-Length": str(len(content))} | headers).items():
             self.send_header(name, value)
@@ -143,4 +170,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 def _entry(path: Path, folder: Path) -> dict:
     kind = "directory" if path.is_dir() else "file"
     oid = hashlib.sha1(str(path.relative_to(folder)).encode()).hexdigest()
-    return {"type": kind, "path": str(path.relative_to(folder)), "oid": oid, "size": path.stat().st_size}
+    return {
+        "type": kind,
+        "path": str(path.relative_to(folder)),
+        "oid": oid,
+        "size": path.stat().st_size,
+    }

@@ -37,10 +37,15 @@ def start(hub, tmp_path):
 
     def start(*arguments: str, **environment: str) -> subprocess.Popen:
         ours = {
-            "HF_ENDPOINT": hub.address, "MTLIB_RAW_ENDPOINT": hub.address, "MTLIB_TEST_HUB": str(hub.root),
-            "HF_HOME": str(tmp_path / "cache"), "HF_HUB_OFFLINE": "0", "NO_PROXY": "127.0.0.1", "OMP_NUM_THREADS": "1",
+            "HF_ENDPOINT": hub.address,
+            "MTLIB_RAW_ENDPOINT": hub.address,
+            "MTLIB_TEST_HUB": str(hub.root),
+            "HF_HOME": str(tmp_path / "cache"),
+            "HF_HUB_OFFLINE": "0",
+            "NO_PROXY": "127.0.0.1",
+            "OMP_NUM_THREADS": "1",
             "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent / "site"), str(ROOT)]),
-        }  # fmt: skip
+        }
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
         command = [sys.executable, *map(str, arguments)]
         return subprocess.Popen(command, cwd=tmp_path, env=os.environ | ours | environment, **pipes)
