@@ -2,6 +2,9 @@
 ROOT := $(shell cd "$(dir $(lastword $(MAKEFILE_LIST)))" && pwd)
 PYTHON ?= python3
 TORCH ?= 2.13.0
+# where there is no NVIDIA card, PyTorch's index of CPU builds; TORCH_INDEX= takes pip's own index
+NEEDS_CPU_BUILD := $(shell [ "$$(uname -s)" = Linux ] && [ ! -e /proc/driver/nvidia/version ] && echo yes)
+TORCH_INDEX ?= $(if $(NEEDS_CPU_BUILD),https://download.pytorch.org/whl/cpu)
 BIN := .venv/bin
 SHELL := /bin/bash
 
@@ -11,7 +14,7 @@ export GOMP_SPINCOUNT := 1000
 export KMP_BLOCKTIME := 1
 endif
 
-.PHONY: test faults test-install test-cluster lint tutorial slides lab pages setup lock clean
+.PHONY: test faults test-install test-cluster lint tutorial slides lab pages setup setup-notebooks lock clean
 
 # one torch thread for each test process, so that they do not wait for one another
 test: setup
@@ -37,15 +40,15 @@ test-cluster: setup
 	    tests/sweeps/test_network.py tests/sweeps/test_slurm.py tests/sweeps/test_s3.py
 
 # all notebooks on the bundled data; then open build/notebooks/*.html
-tutorial: setup
+tutorial: setup-notebooks
 	cd "$(ROOT)" && $(BIN)/python -m mtlib notebooks
 
 # slides of notebooks 03 and 08, without code; open build/slides/*.html in a browser
-slides: setup
+slides: setup-notebooks
 	cd "$(ROOT)" && $(BIN)/python -m nbconvert --to slides --no-input --no-prompt --SlidesExporter.reveal_scroll=True \
 	  --output-dir build/slides notebooks/03_mask_tuning.ipynb notebooks/08_reproduction.ipynb
 
-lab: setup
+lab: setup-notebooks
 	cd "$(ROOT)" && $(BIN)/python -m jupyterlab notebooks
 
 # the figures and tables of README.md, data/README.md and the report, from the records
@@ -55,21 +58,35 @@ pages: setup
 lint: setup
 	cd "$(ROOT)" && $(BIN)/python -m ruff check . && $(BIN)/python -m ruff format --check . && $(BIN)/python -m codespell_lib
 
-# a stamp file of our own rather than a target: its path may hold blanks, which make's targets may not
-setup:
-	@cd "$(ROOT)" && cat requirements.lock pyproject.toml | cmp --quiet - .venv/.installed || { \
-	  set -e; export PIP_DISABLE_PIP_VERSION_CHECK=1; echo "setting up .venv (a few minutes, once)"; \
+# $(call install,STAMP,WHAT): .venv with the packages of pip's arguments WHAT. The stamp is a file of our own rather than
+# a target: its path may hold blanks, which make's targets may not.
+define install
+	@cd "$(ROOT)" && for stamp in .venv/.all $(1); do \
+	    cat requirements.lock pyproject.toml | cmp --quiet - "$$stamp" && exit 0; done; \
+	  set -e; export PIP_DISABLE_PIP_VERSION_CHECK=1; quiet=--quiet; if [ -t 1 ]; then quiet=; fi; \
 	  $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "mtlib needs Python 3.11 or newer; set PYTHON=...")'; \
 	  $(PYTHON) -m venv .venv; \
-	  $(BIN)/python -m pip install --quiet -r requirements.lock; \
+	  if [ -n "$(TORCH_INDEX)" ]; then \
+	    echo "setting up .venv, once: about 2 GB on disk, some 5 minutes (no NVIDIA card: PyTorch's CPU build)"; \
+	    $(BIN)/python -m pip install $$quiet --retries 1 --timeout 10 --no-deps --index-url "$(TORCH_INDEX)" torch==$(TORCH) \
+	      || echo "no answer from $(TORCH_INDEX): PyTorch comes from pip's own index, perhaps with 4 GB more for CUDA"; \
+	  else echo "setting up .venv, once: with CUDA for an NVIDIA card about 6 GB, some 10 minutes"; fi; \
+	  $(BIN)/python -m pip install $$quiet $(2); \
 	  $(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .; \
-	  cat requirements.lock pyproject.toml > .venv/.installed; }
+	  cat requirements.lock pyproject.toml > $(1)
+endef
+setup:
+	$(call install,.venv/.all,-r requirements.lock)
+
+# what the notebooks need: no Ray, no spaCy, no tests
+setup-notebooks:
+	$(call install,.venv/.notebooks,-c requirements.lock hatchling editables ".[notebooks]")
 
 # exact versions of all that `setup` installs, from the ranges in pyproject.toml
 lock:
 	set -e -o pipefail; cd "$(ROOT)"; rm -rf .venv-lock; trap 'rm -rf .venv-lock' EXIT; $(PYTHON) -m venv .venv-lock; \
 	  .venv-lock/bin/python -m pip install --quiet torch==$(TORCH) hatchling editables ".[notebooks,cluster,policies,test]"; \
-	  .venv-lock/bin/python -m pip freeze --exclude mtlib | sed 's/+cpu$$//' > requirements.lock
+	  .venv-lock/bin/python -m pip freeze --exclude mask-tuning | sed 's/+cpu$$//' > requirements.lock
 
 clean:
 	rm -rf "$(ROOT)/.venv" "$(ROOT)/.venv-cluster"

@@ -5,9 +5,16 @@
 Importing the package imports nothing heavy; each name is loaded when it is first used.
 """
 
+import os
+import sys
 from importlib import import_module
 
+from mtlib.threads import quiet_openmp
+
 __version__ = "0.1.0"
+
+if "torch" not in sys.modules:  # OpenMP reads its settings once, when torch is loaded
+    quiet_openmp(os.environ)
 
 _NAMES = {
     "mtlib.data.tables": ("read_table",),
@@ -28,7 +35,15 @@ __all__ = sorted(_MODULES)
 def __getattr__(name: str):
     if name not in _MODULES:
         raise AttributeError(f"module 'mtlib' has no attribute {name!r}")
-    return getattr(import_module(_MODULES[name]), name)
+    try:
+        return getattr(import_module(_MODULES[name]), name)
+    except ImportError:
+        from mtlib.errors import UserError
+        from mtlib.requirements import misfits
+
+        if sentences := misfits():
+            raise UserError(sentences[0]) from None
+        raise
 
 
 def __dir__() -> list[str]:

@@ -27,16 +27,26 @@ step "an environment, and a wheel"
 [ -x "$python" ] || "${PYTHON:-python3}" -m venv "$folder/venv"
 rm -rf "$folder/dist"
 "$python" -m pip wheel --quiet --no-deps --wheel-dir "$folder/dist" "$root"
-wheel=$(echo "$folder"/dist/mtlib-*.whl)
+wheel=$(echo "$folder"/dist/mask_tuning-*.whl)
 
 step "the wheel alone: the README's example"
-"$python" -m pip uninstall --quiet --yes mtlib
+"$python" -m pip uninstall --quiet --yes mask-tuning mtlib
 "$python" -m pip install --quiet "$wheel"
 empty
 sed -n '/^```python$/,/^```$/p' "$root/README.md" | sed '/^```/d' > example.py
 "$python" example.py | tail -n 1 | tee printed.txt
 grep -q "'masks_left': 1.0" printed.txt
-"$python" -m mtlib run --task sentiment --method fine_tuning --train-size 32 --epochs 1 --sets testbed_contrast
+
+step "the wheel alone: one command of every group, a method with a bias model, a table"
+short=(--train-size 64 --epochs 1 --sets testbed_contrast --out runs)
+"$python" -m mtlib run --task sentiment --method fine_tuning "${short[@]}"
+"$python" -m mtlib run --task nli --method bias_product "${short[@]}"
+"$python" -m mtlib tables decisive > tables.txt
+"$python" -m mtlib doctor
+"$python" -m mtlib data list > sets.txt
+"$python" -m mtlib policies exact whole_word --train-size 64 > policies.txt
+"$python" -m mtlib suspects "$root/data/example/reviews.csv" --text review --label opinion > suspects.txt
+"$python" -m mtlib bundle runs --to bundle.jsonl
 
 step "the wheel with [notebooks]: notebook 01"
 "$python" -m pip install --quiet "$wheel[notebooks]"
@@ -49,8 +59,8 @@ rm -rf "$folder/mtlib.git" && git clone --quiet --bare "$root" "$folder/mtlib.gi
 port=$("$python" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
 git daemon --base-path="$folder" --export-all --listen=127.0.0.1 --port="$port" --reuseaddr &
 address=git://127.0.0.1:$port/mtlib.git
-"$python" -m pip uninstall --quiet --yes mtlib
-"$python" -m pip install --quiet "mtlib[notebooks] @ git+$address"
+"$python" -m pip uninstall --quiet --yes mask-tuning mtlib
+"$python" -m pip install --quiet "mask-tuning[notebooks] @ git+$address"
 empty
 "$python" -m mtlib --help > help.txt
 "$python" -m mtlib notebooks > refused.txt 2>&1 || grep -q "they come with a checkout of the repository" refused.txt
@@ -71,7 +81,7 @@ for path in sorted(root.glob("notebooks/0[12]_*.ipynb")):
             cell.source = cell.source.replace('repository = ""', f'repository = "{sys.argv[3]}"')
     nbformat.write(notebook, out / path.name)
 END
-"$python" -m pip uninstall --quiet --yes mtlib
+"$python" -m pip uninstall --quiet --yes mask-tuning mtlib
 empty
 mkdir -p ipython/profile_default/startup ipython/google/colab
 touch ipython/google/colab/__init__.py

@@ -1,13 +1,14 @@
 import json
 import subprocess
 import sys
-from types import SimpleNamespace
+from importlib import metadata
 
 import pytest
 from typer.testing import CliRunner
 
+import mtlib
 from mtlib import cli
-from mtlib.cli import checkout
+from mtlib.cli import doctor
 from mtlib.data import sources
 from mtlib.errors import UserError
 from mtlib.paths import DATA_DIR
@@ -183,11 +184,19 @@ def test_a_package_of_an_extra_that_is_not_there(monkeypatch, capsys):
     assert "needs the package papermill" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("code", [0, 1])
-def test_the_doctor_says_whether_packages_fit_and_where_training_runs(monkeypatch, code):
-    done = SimpleNamespace(returncode=code, stdout="what pip says\n", stderr="")
-    monkeypatch.setattr(checkout.subprocess, "run", lambda *args, **options: done)
+@pytest.mark.parametrize("problems", [[], ["mtlib needs x>=2, but x 1 is installed."]])
+def test_the_doctor_names_versions_then_what_does_not_fit(monkeypatch, problems):
+    monkeypatch.setattr(doctor, "misfits", lambda: problems)
     result = CliRunner().invoke(cli.app, ["doctor"])
-    words = result.output.replace("\n", " ")
-    assert result.exit_code == code and "what pip says" in words
-    assert (" threads, " in words or "GPU: " in words) == (code == 0)
+    lines = result.output.splitlines()
+    assert result.exit_code == len(problems)
+    names = ("mtlib", "commit", "Python", "torch", "transformers", "datasets", "OS", "processor", "threads", "GPU")
+    assert [line.partition(":")[0] for line in lines[:10]] == [*names]
+    assert lines[3] == f"torch: {metadata.version('torch')}"
+    assert (lines[10] == "All packages fit.") == (not problems) and problems == [x for x in problems if x in lines]
+    found = json.loads(CliRunner().invoke(cli.app, ["doctor", "--json"]).output)
+    assert found["problems"] == problems and found["mtlib"] == mtlib.__version__ and found["threads"] >= 1
+
+
+def test_the_version():
+    assert call("--version") == f"mtlib {mtlib.__version__}\n"

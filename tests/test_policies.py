@@ -117,7 +117,7 @@ class TestSalientSpans:
         assert recorded(masking="salient_spans", spacy_pipeline="torch") == f"torch {version('torch')}"
 
     def test_what_is_not_installed_is_told(self):
-        with pytest.raises(UserError, match=r"pip install 'mtlib\[policies\]'.*python -m spacy download none_such"):
+        with pytest.raises(UserError, match=r"pip install spacy.*python -m spacy download none_such"):
             MarkSalientSpans("none_such").check(make_plm())
 
 

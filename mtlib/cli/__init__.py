@@ -1,13 +1,13 @@
 """`python -m mtlib ...`. Heavy modules are imported inside the commands, so that `--help` answers at once."""
 
-import os
 import sys
+from typing import Annotated
 
 import typer
 
-from mtlib.cli import checkout, measuring, notebooks, own_data, records, sweeps
+from mtlib import __version__
+from mtlib.cli import checkout, doctor, measuring, notebooks, own_data, records, sweeps
 from mtlib.errors import UserError
-from mtlib.threads import quiet_openmp
 
 INTERRUPTED = 130  # typer's exit code for Ctrl-C
 
@@ -37,7 +37,7 @@ COMMANDS = {
         records.tables,
         checkout.testbed,
         notebooks.notebooks,
-        checkout.doctor,
+        doctor.doctor,
     ),
     "Reproduce": (sweeps.sweep, measuring.policies, measuring.diversity, measuring.prompt, measuring.bench),
     "Maintain": (records.bundle, checkout.playground),
@@ -46,9 +46,26 @@ COMMANDS = {
 app = typer.Typer(
     help="Mask-tuning (arXiv 2307.10457): runs, tables, notebooks, data.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"mtlib {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options_of_all_commands(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    pass
+
+
 for group, commands in COMMANDS.items():
     for command in commands:
         lazy = command in (run, train)  # what follows them is read where their options are made
@@ -56,13 +73,13 @@ for group, commands in COMMANDS.items():
         app.command(rich_help_panel=group, add_help_option=not lazy, context_settings=options)(command)
 
 data_app = typer.Typer(help="Check and download data.", no_args_is_help=True)
+data_app.command("list")(checkout.list_sets)
 for command in (checkout.verify, checkout.fetch):
     data_app.command()(command)
 app.add_typer(data_app, name="data", rich_help_panel="Reproduce")
 
 
 def main() -> None:
-    quiet_openmp(os.environ)  # before a command loads torch
     try:
         app()
     except SystemExit as stop:
@@ -72,12 +89,32 @@ def main() -> None:
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(getattr(error, "EXIT_CODE", 2))
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.split(".")[0] == "mtlib":  # a fault of ours: the traceback is wanted
+    except ImportError as error:
+        message = _of_import_error(error)
+        if message is None:
             raise
-        print(
-            f"error: this command needs the package {error.name}, which is not installed; `pip install "
-            "'mtlib[notebooks,cluster,policies]'` brings all of them.",
-            file=sys.stderr,
-        )
+        print(f"error: {message}", file=sys.stderr)
         sys.exit(2)
+
+
+def _of_import_error(error: ImportError) -> str | None:
+    """What to install, in a sentence; None where the fault is ours, and the traceback is wanted."""
+    from mtlib.requirements import distribution_of, misfits
+
+    if sentences := misfits():
+        return sentences[0]
+    if not isinstance(error, ModuleNotFoundError) or error.name is None:
+        return None
+    top = error.name.partition(".")[0]
+    if top == "mtlib":
+        return None
+    if top in sys.stdlib_module_names:
+        return (
+            f"this command needs Python's module {top}, which is not there on this system; "
+            "on Windows, run it in WSL or on Colab."
+        )
+    name = distribution_of(error.name)
+    return (
+        f"this command needs the package {name}, which is not installed; pip install {name} "
+        "(all optional ones, in the folder of mtlib: pip install '.[notebooks,cluster,policies]')."
+    )

@@ -1,17 +1,15 @@
-"""`testbed`, `data verify`, `data fetch`, `playground` and `doctor`.
+"""`testbed`, `data list`, `data verify`, `data fetch` and `playground`.
 
-What a checkout of the repository and a machine have, and what can be made of it.
+What a checkout of the repository has, and what can be made of it.
 """
 
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from mtlib.cli.terminal import console, print_line
+from mtlib.cli.terminal import console, print_line, print_table
 
 
 def testbed(
@@ -33,6 +31,23 @@ def testbed(
     make_writable(out, empty=True)
     write(out, strength, seed, train_rows)
     print_line(f"written: {out}")
+
+
+def list_sets() -> None:
+    """Name the data sets, and where each comes from."""
+    from mtlib.data.registry import SETS
+
+    rows = []
+    for name, data_set in SETS.items():
+        place = "a release of your own"
+        if data_set.bundled:
+            place = "bundled"
+        elif data_set.hub:
+            place = f"hub: {data_set.hub.id}"
+        elif data_set.raw_files:
+            place = data_set.raw_files.repository
+        rows.append([name, ", ".join(data_set.label_names), place, data_set.licence])
+    print_table("data sets", ["name", "labels", "from", "licence"], rows)
 
 
 def verify(source: Annotated[str, typer.Option(help="a folder of original releases")]) -> None:
@@ -86,30 +101,3 @@ def playground() -> None:
     path = FIGURE_DIR / "playground.html"
     path.write_text(page(contents()), encoding="utf-8")
     print_line(f"written: {path}")
-
-
-def doctor() -> None:
-    """Whether this machine can run everything.
-
-    Prints what `pip check` says of the installed packages, then where training will run. Exit code
-    1 if packages do not fit.
-    """
-    command = [sys.executable, "-m", "pip", "check"]
-    checked = subprocess.run(command, capture_output=True, text=True, check=False)
-    print_line((checked.stdout or checked.stderr).strip())
-    if checked.returncode:
-        raise typer.Exit(1)
-    import torch
-
-    from mtlib.contexts import precision_name
-
-    precision = precision_name()
-    if torch.cuda.is_available():
-        print_line(f"GPU: {torch.cuda.get_device_name()}, {precision}.")
-    else:
-        threads = torch.get_num_threads()
-        print_line(
-            f"CPU, {threads} threads, {precision}: right for the testbed and the notebooks. "
-            "For real data take a machine with a GPU "
-            "(on Colab: Runtime > Change runtime type > T4 GPU)."
-        )

@@ -86,6 +86,6 @@ def loaded(name: str):
         return spacy.load(name)
     except (ImportError, OSError) as error:
         raise UserError(
-            f"salient_spans needs spaCy, which `pip install 'mtlib[policies]'` brings, and its "
-            f"pipeline {name!r}, which `python -m spacy download {name}` brings ({error})."
+            f"salient_spans needs spaCy (`pip install spacy`) and its pipeline {name!r}, "
+            f"which `python -m spacy download {name}` brings ({error})."
         ) from error

@@ -86,7 +86,7 @@ def at_work(out: Path) -> set[str]:
 @contextmanager
 def cluster(log: Path) -> Iterator[Cluster]:
     if importlib.util.find_spec("ray") is None:
-        pytest.skip("Ray is not installed: pip install 'mtlib[cluster]'")
+        pytest.skip("Ray is not installed: pip install '.[cluster]'")
     if reason := network.obstacle():
         pytest.skip(reason)
     with network.machines("head", "worker1", "worker2") as machines:

@@ -10,7 +10,7 @@ import pytest
 
 # Ray asks every process that joins a cluster for its token: one for these tests alone, read when Ray is imported
 os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
-ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'mtlib[cluster]'")
+ray = pytest.importorskip("ray", reason="Ray is not installed: pip install '.[cluster]'")
 
 from mtlib.errors import UserError  # noqa: E402
 from mtlib.sweeps import engines  # noqa: E402

@@ -1,0 +1,97 @@
+"""What is said where packages are missing or have other versions."""
+
+import subprocess
+import sys
+
+import pytest
+
+import mtlib
+from mtlib import cli, requirements
+from mtlib.errors import UserError
+
+OLD = "mtlib needs transformers<6,>=5.17, but transformers 4.57.1 is installed"
+
+
+def installed(monkeypatch, **versions):
+    """As if these packages had these versions, or were missing (None)."""
+    really = requirements.version_of
+    monkeypatch.setattr(requirements, "version_of", lambda name: versions.get(name, really(name)))
+
+
+def test_what_is_installed_here_fits():
+    assert requirements.misfits() == []
+
+
+def test_a_version_out_of_range_and_a_missing_package(monkeypatch):
+    installed(monkeypatch, transformers="4.57.1", pandas=None, seaborn=None, matplotlib="1.0")
+    old, missing, optional = requirements.misfits()  # seaborn is of an extra, which may be left out
+    assert old == f"{OLD}; pip install 'transformers<6,>=5.17'."
+    assert "needs pandas>=2.2.2, but it is not installed; pip install 'pandas>=2.2.2'" in missing
+    assert "needs matplotlib>=3.9, but matplotlib 1.0 is installed" in optional
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (ModuleNotFoundError(name="sklearn.metrics"), "scikit-learn, which is not installed; pip install scikit-learn"),
+        (ModuleNotFoundError(name="fcntl"), "Python's module fcntl, which is not there on this system"),
+    ],
+)
+def test_a_command_says_what_is_missing(monkeypatch, capsys, error, message):
+    def broken():
+        raise error
+
+    monkeypatch.setattr(cli, "app", broken)
+    with pytest.raises(SystemExit, match="2"):
+        cli.main()
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("error", [ImportError("cannot import x"), ModuleNotFoundError(name="mtlib.nothing")])
+def test_a_fault_of_ours_keeps_its_traceback(monkeypatch, error):
+    def broken():
+        raise error
+
+    monkeypatch.setattr(cli, "app", broken)
+    with pytest.raises(ImportError):
+        cli.main()
+
+
+def test_an_old_transformers_is_named_with_both_versions(monkeypatch, capsys):
+    installed(monkeypatch, transformers="4.57.1")
+    monkeypatch.setitem(sys.modules, "mtlib.plm", None)  # importing it now raises, as with an old transformers
+    with pytest.raises(UserError, match=OLD):
+        _ = mtlib.SharedPLM
+
+    def broken():
+        raise ModuleNotFoundError(name="transformers.tokenization_python")
+
+    monkeypatch.setattr(cli, "app", broken)
+    with pytest.raises(SystemExit, match="2"):
+        cli.main()
+    assert OLD in capsys.readouterr().err
+
+
+REVIEWS = "suspects data/example/reviews.csv --text review --label opinion"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "--help",
+        "--version",
+        "doctor",
+        "data list",
+        "tables --list",
+        "tables decisive --format csv",
+        "run --help",
+        "train --help",
+        pytest.param(REVIEWS, id="suspects"),
+    ],
+)
+def test_a_command_that_trains_nothing_needs_no_torch(command):
+    code = (
+        "import sys; sys.modules |= dict.fromkeys(('torch', 'fcntl', 'resource')); from mtlib.cli import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *command.split()], capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout, done.stderr
