@@ -1,8 +1,8 @@
 """The methods by name, with their settings; nothing here needs torch.
 
-A method is one file, with its loss, its objective and the trainings that it consists of, and one line here, which says
-where these trainings are. To add one, write its file and its test, put its settings into `mtlib.methods.settings`, and
-its line into `METHODS`.
+A method is one file, with its loss, its objective and the stages that it consists of, and one entry
+here, which says where these stages are. To add one, write its file and its test, put its settings
+into `mtlib.methods.settings`, and its entry into `METHODS`.
 """
 
 from mtlib.method import LearningRates, Method
@@ -19,8 +19,8 @@ from mtlib.methods.settings import (
 )
 from mtlib.settings import check_choice
 
-# In the order of the paper's tables. The rates of fine-tuning and Mask-tuning were chosen on SST-2 dev alone;
-# the others have no grid.
+# In the order of the paper's tables. The rates of fine-tuning and Mask-tuning were chosen on SST-2
+# dev alone; the others have no grid.
 METHODS: dict[str, Method] = {
     method.name: method
     for method in (

@@ -1,9 +1,9 @@
 """Bias-only models: what a classifier learns that may look at a shortcut and at nothing else.
 
-A bias model is fitted on the training set and says, for each example, how likely each label is by the shortcut alone.
-`AddBias` puts that beside the examples, where product of experts, Learned-Mixin, Reweight and confidence regularization
-read it. To add one, write what it looks at, a line in `BIAS_MODELS`, and its name in
-`mtlib.methods.settings`.
+A bias model is fitted on the training set and predicts each label's probability from the shortcut
+alone. `AddBias` adds these to the examples; product of experts, Learned-Mixin, Reweight and
+confidence regularization read them. To add one, write what it looks at, a line in `BIAS_MODELS`,
+and its name in `mtlib.methods.settings`.
 """
 
 import re
@@ -29,7 +29,9 @@ from mtlib.tokens import text_reader
 
 FOLDS = 5
 SMALLEST = 1e-6  # probability that a bias model gives, so that its logarithm is finite
-_LONGEST, _BATCH = 64, 64  # tokens of a text, special ones included, as in the code of Karimi Mahabadi et al.; pairs
+# tokens of a text, special ones included, as in the code of Karimi Mahabadi et al.
+_MAX_TOKENS = 64
+_BATCH_SIZE = 64  # in pairs
 _BALANCED = {"C": 100.0, "class_weight": "balanced", "solver": "liblinear"}  # Clark et al.
 
 
@@ -37,11 +39,11 @@ class BiasModel(NamedTuple):
     """What a bias model looks at, and the logistic regression on top of it.
 
     Args:
-        features: `(plm, texts, second texts or None)` -> numbers `(n, features)`, or texts `(n,)` of which the
-            regression sees which words there are.
+        features: `(plm, texts, second texts or None)` -> numbers `(n, features)`; or texts `(n,)`,
+            of which the regression sees which words they contain.
         options: of scikit-learn's `LogisticRegression`.
-        entailment: it tells entailment (label 0, in GLUE's order) from the rest, of which the other labels get equal
-            parts, as in the code of Clark et al.
+        entailment: it distinguishes entailment (label 0, in GLUE's order) from the rest, which the
+            other labels share equally, as in the code of Clark et al.
     """
 
     features: Callable[[SharedPLM, Sequence[str], Sequence[str] | None], np.ndarray]
@@ -51,13 +53,14 @@ class BiasModel(NamedTuple):
 
 @dataclass(frozen=True)
 class AddBias(Preparer):
-    """Puts `bias_log_probabilities` (one number a label) and `bias_features` beside each training example.
+    """Adds `bias_log_probabilities` (one number per label) and `bias_features` to each example.
 
-    Each example is predicted by a model that was fitted on the other four fifths. (In the released code of all these
-    methods one model predicts its own training data.) Models on words have no features of their own for a bias network
-    to read: it gets their log-probabilities.
+    Each example is predicted by a model that was fitted on the other four fifths. (In the released
+    code of all these methods, one model predicts its own training data.) Models on words have no
+    features of their own for a bias network to read; it gets their log-probabilities.
 
-    Counts, for the record, the bias model's accuracy on the training set, and the mean probability of the gold label.
+    The record gets the bias model's accuracy on the training set, and its mean probability of the
+    gold label.
     """
 
     model: BiasModel
@@ -66,39 +69,57 @@ class AddBias(Preparer):
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
         require_columns(examples, self, "text", "labels")
         check_labels("the training set", examples, plm.config.num_labels)
+        labels = np.array(examples["labels"][:])
         pairs = examples["text_pair"][:] if "text_pair" in examples.column_names else None
-        features, labels = self.model.features(plm, examples["text"][:], pairs), np.array(examples["labels"][:])
-        probabilities = predict_out_of_fold(self.model, features, labels, plm.config.num_labels, seed)
+        features = self.model.features(plm, examples["text"][:], pairs)
+        n_labels = plm.config.num_labels
+        probabilities = predict_out_of_fold(self.model, features, labels, n_labels, seed)
         logs = np.log(probabilities)
-        for name, values in (
-            ("bias_log_probabilities", logs), ("bias_features", logs if features.dtype == object else features),
-        ):  # fmt: skip
+        if features.dtype == object:
+            features = logs
+        for name, values in (("bias_log_probabilities", logs), ("bias_features", features)):
             examples = with_column(examples, name, values.astype(np.float32).tolist())
-        gold, right = probabilities[np.arange(len(labels)), labels], probabilities.argmax(axis=1) == labels
-        numbers = {"bias_accuracy": right.mean(), "bias_gold_probability": gold.mean()}
-        return Prepared(examples, {name: round(float(number), 4) for name, number in numbers.items()})
+        accuracy = (probabilities.argmax(axis=1) == labels).mean()
+        gold_probability = probabilities[np.arange(len(labels)), labels].mean()
+        counts = {
+            "bias_accuracy": round(float(accuracy), 4),
+            "bias_gold_probability": round(float(gold_probability), 4),
+        }
+        return Prepared(examples, counts)
 
 
 def predict_out_of_fold(
-    model: BiasModel, features: np.ndarray, labels: np.ndarray, n_labels: int, seed: int = 0
+    model: BiasModel,
+    features: np.ndarray,
+    labels: np.ndarray,
+    n_labels: int,
+    seed: int = 0,
 ) -> np.ndarray:
-    """Each example's probabilities by a model that was fitted on the other folds: `(n, n_labels)`."""
+    """Each example's probabilities, by a model fitted on the other folds: `(n, n_labels)`."""
     from sklearn.feature_extraction.text import CountVectorizer
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import PredefinedSplit, cross_val_predict
     from sklearn.pipeline import make_pipeline
 
-    means = np.eye(n_labels)  # (classes, n_labels): how a class of the regression is shared out among the labels
+    # how the labels share a class of the regression: (classes, n_labels)
+    shares = np.eye(n_labels)
     if model.entailment:
         labels = (labels != 0).astype(int)
-        means = np.stack([means[0], (1 - means[0]) / (n_labels - 1)])
-    bag = (
-        CountVectorizer(tokenizer=words, token_pattern=None, binary=True) if features.dtype == object else "passthrough"
-    )
-    folds = PredefinedSplit(np.random.default_rng(seed).permutation(len(labels)) % FOLDS)
+        entailment = shares[0]
+        shares = np.stack([entailment, (1 - entailment) / (n_labels - 1)])
+    bag = "passthrough"
+    if features.dtype == object:
+        bag = CountVectorizer(tokenizer=words, token_pattern=None, binary=True)
     regression = make_pipeline(bag, LogisticRegression(**model.options))
-    probabilities = cross_val_predict(regression, features, labels, cv=folds, method="predict_proba")  # (n, classes)
-    probabilities = (probabilities @ means[np.unique(labels)]).clip(SMALLEST)
+    fold_of_example = np.random.default_rng(seed).permutation(len(labels)) % FOLDS
+    probabilities = cross_val_predict(
+        regression,
+        features,
+        labels,
+        cv=PredefinedSplit(fold_of_example),
+        method="predict_proba",
+    )  # (n, classes)
+    probabilities = (probabilities @ shares[np.unique(labels)]).clip(SMALLEST)
     return probabilities / probabilities.sum(axis=1, keepdims=True)
 
 
@@ -108,10 +129,10 @@ def unexplained(bias_log_probabilities: Tensor, labels: Tensor) -> Tensor:
 
 
 class ReadsBias(Objective):
-    """A loss that reads `bias_log_probabilities`, `(batch, classes)`, which `AddBias` puts beside each example.
+    """A loss that reads `bias_log_probabilities`, `(batch, classes)`, which `AddBias` adds.
 
-    A class below it has a `loss` of the class logits `(batch, classes)`, its columns and the labels `(batch,)`, or a
-    `forward` of its own.
+    A subclass has a `loss` of the class logits `(batch, classes)`, its columns and the labels
+    `(batch,)`, or a `forward` of its own.
     """
 
     loss: Callable[..., Tensor]
@@ -119,7 +140,8 @@ class ReadsBias(Objective):
 
     def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
         logits = plm.classify(batch)  # (batch, classes)
-        loss = self.loss(logits, *(batch[name] for name in self.columns), batch["labels"])
+        columns = [batch[name] for name in self.columns]
+        loss = self.loss(logits, *columns, batch["labels"])
         return ObjectiveOutput({"ft_loss": loss}, {"ft_loss": 1.0}, logits)
 
 
@@ -127,120 +149,165 @@ class ReadsBias(Objective):
 
 
 def words(text: str) -> list[str]:
-    """The words of a text in lower case, punctuation left out."""
+    """The words of a text in lower case, without punctuation."""
     return re.findall(r"\w+(?:'\w+)?", text.lower())
 
 
 def lexical_overlap(plm, texts, pairs) -> np.ndarray:
-    """The share of words that both texts have, of all, of the first's, of the second's."""
+    """The number of words in both texts, as a share of all words, the first's, the second's."""
     rows = []
-    for a, b in zip(texts, pairs, strict=True):
-        first, second = set(words(a)), set(words(b))
-        rows.append([len(first & second) / max(len(part), 1) for part in (first | second, first, second)])
+    for text, pair in zip(texts, pairs, strict=True):
+        first = set(words(text))
+        second = set(words(pair))
+        n_shared = len(first & second)
+        rows.append([n_shared / max(len(part), 1) for part in (first | second, first, second)])
     return np.array(rows)
 
 
 def overlap(plm: SharedPLM, texts, pairs) -> np.ndarray:
-    """Clark et al. 2019: seven features of how the hypothesis's words stand in the premise.
+    """Seven features of how the words of the hypothesis occur in the premise (Clark et al. 2019).
 
-    They are: the hypothesis is a contiguous part of the premise; all its words are in the premise; the share of them
-    that are; log max(|P| - |H|, 1), in words; and over the words of the hypothesis the mean, the smallest and the
-    second smallest of the best cosine with a word of the premise.
+    They are: whether the hypothesis is a contiguous part of the premise; whether all its words are
+    in the premise; the share of them that are; log max(|P| - |H|, 1), in words; and over the words
+    of the hypothesis the mean, the smallest and the second smallest of the best cosine with a word
+    of the premise.
 
-    A word's vector is the mean of its pieces' input embeddings in the trunk, where Clark et al. take fastText's; words
-    are looked up in lower case.
+    A word's vector is the mean of its pieces' input embeddings in the trunk. (Clark et al. take
+    fastText's.) Words are looked up in lower case.
     """
     table = plm.trunk.get_input_embeddings().weight.detach().float().cpu()  # (vocab, hidden)
 
     @cache
     def vector(word: str) -> Tensor:
-        return normalize(table[plm.tokenizer(f" {word}", add_special_tokens=False)["input_ids"]].mean(0), dim=0)
+        pieces = plm.tokenizer(f" {word}", add_special_tokens=False)["input_ids"]
+        return normalize(table[pieces].mean(0), dim=0)
 
     def read(text: str) -> _Words:
-        of_text = words(text)
-        return _Words(of_text, torch.stack([*map(vector, of_text)]) if of_text else table[:0])
+        found = words(text)
+        vectors = torch.stack([*map(vector, found)]) if found else table[:0]
+        return _Words(found, vectors)
 
-    def row(premise: _Words, hypothesis: _Words) -> list[float]:
-        inside, best = [word in premise.words for word in hypothesis.words], _best_cosines(hypothesis, premise)
-        smallest, length = best.sort().values, max(len(premise.words) - len(hypothesis.words), 1)
-        return [
-            is_part(hypothesis.words, premise.words), all(inside), sum(inside) / max(len(inside), 1), np.log(length),
-            best.mean(), smallest[0], smallest[min(1, len(smallest) - 1)],
-        ]  # fmt: skip
-
-    return np.array([row(read(a), read(b)) for a, b in zip(texts, pairs, strict=True)], dtype=float)
-
-
-def token_overlap(plm: SharedPLM, texts, pairs) -> np.ndarray:
-    """Karimi Mahabadi et al. 2020: six of their seven features, on the model's own tokens.
-
-    They are: all tokens of the hypothesis are in the premise; the share of its distinct tokens that are; it is a
-    contiguous part of the premise; and over its tokens the mean, the largest and the smallest of the best cosine with a
-    token of the premise. The seventh, whether the hypothesis is a constituent of the premise, takes a parse of it. In
-    their code that feature is always false, for it reads a parse of another format than it expects.
-
-    The cosines are of the states of the trunk's last layer, each text read by itself. Unlike in their code, they are
-    those of the pretrained model, computed once and without dropout, and each is multiplied by its own padding.
-    """
-
-    def row(premise: _Words, hypothesis: _Words) -> list[float]:
-        inside = [piece in premise.words for piece in {*hypothesis.words}]
-        best = _best_cosines(hypothesis, premise)
-        return [
-            all(inside), sum(inside) / max(len(inside), 1), is_part(hypothesis.words, premise.words),
-            best.mean(), best.max(), best.min(),
-        ]  # fmt: skip
-
-    rows = []
-    with torch.no_grad(), evaluating(plm), torch.autocast(plm.device.type, enabled=False):
-        for first in range(0, len(texts), _BATCH):
-            some = slice(first, first + _BATCH)
-            rows += map(row, _tokens(plm, texts[some]), _tokens(plm, pairs[some]))
+    rows = [_overlap_of(read(a), read(b)) for a, b in zip(texts, pairs, strict=True)]
     return np.array(rows, dtype=float)
 
 
-def shortcut(plm: SharedPLM, texts, pairs) -> np.ndarray:
-    """The label that the testbed's shortcut suggests; how often it is right, the regression learns from the data.
+def _overlap_of(premise: "_Words", hypothesis: "_Words") -> list[float]:
+    """The seven features of `overlap` for one pair."""
+    in_premise = [word in premise.words for word in hypothesis.words]
+    difference = len(premise.words) - len(hypothesis.words)
+    best = _best_cosines(hypothesis, premise)
+    ascending = best.sort().values
+    second = min(1, len(ascending) - 1)
+    return [
+        is_part(hypothesis.words, premise.words),
+        all(in_premise),
+        sum(in_premise) / max(len(in_premise), 1),
+        np.log(max(difference, 1)),
+        best.mean(),
+        ascending[0],
+        ascending[second],
+    ]
 
-    The task is told from the number of labels and from whether there are pairs.
+
+def token_overlap(plm: SharedPLM, texts, pairs) -> np.ndarray:
+    """Six of the seven features of Karimi Mahabadi et al. (2020), on the model's own tokens.
+
+    They are: whether all tokens of the hypothesis are in the premise; the share of its distinct
+    tokens that are; whether it is a contiguous part of the premise; and over its tokens the mean,
+    the largest and the smallest of the best cosine with a token of the premise. The seventh,
+    whether the hypothesis is a constituent of the premise, needs a parse. In their code that
+    feature is always false, because it reads a parse of another format than it expects.
+
+    The cosines are of the states of the trunk's last layer, with each text read by itself. Unlike
+    in their code, they are those of the pretrained model, computed once and without dropout, and
+    each is multiplied by its own padding.
+    """
+    rows = []
+    with torch.no_grad(), evaluating(plm), torch.autocast(plm.device.type, enabled=False):
+        for first in range(0, len(texts), _BATCH_SIZE):
+            batch = slice(first, first + _BATCH_SIZE)
+            premises = _tokens(plm, texts[batch])
+            hypotheses = _tokens(plm, pairs[batch])
+            rows += map(_token_overlap_of, premises, hypotheses)
+    return np.array(rows, dtype=float)
+
+
+def _token_overlap_of(premise: "_Words", hypothesis: "_Words") -> list[float]:
+    """The six features of `token_overlap` for one pair."""
+    in_premise = [piece in premise.words for piece in {*hypothesis.words}]
+    best = _best_cosines(hypothesis, premise)
+    return [
+        all(in_premise),
+        sum(in_premise) / max(len(in_premise), 1),
+        is_part(hypothesis.words, premise.words),
+        best.mean(),
+        best.max(),
+        best.min(),
+    ]
+
+
+def shortcut(plm: SharedPLM, texts, pairs) -> np.ndarray:
+    """The label that the testbed's shortcut suggests, one-hot.
+
+    The regression learns from the data how often it is correct. The number of labels, and whether
+    there are pairs, determine the task.
     """
     n_labels = plm.config.num_labels
-    task = "sentiment" if pairs is None else "nli" if n_labels == LABELS["nli"] else "paraphrase"
+    if pairs is None:
+        task = "sentiment"
+        rows = [(text,) for text in texts]
+    else:
+        task = "nli" if n_labels == LABELS["nli"] else "paraphrase"
+        rows = zip(texts, pairs, strict=True)
     grammar = load_grammar(task)
-    rows = [(text,) for text in texts] if pairs is None else zip(texts, pairs, strict=True)
-    return np.eye(n_labels)[[shortcut_label(grammar, *row) for row in rows]]
+    labels = [shortcut_label(grammar, *row) for row in rows]
+    return np.eye(n_labels)[labels]
 
 
 class _Words(NamedTuple):
+    """The words of a text, or its tokens."""
+
     words: list[str]
     vectors: Tensor  # (words, hidden), each of length 1
 
 
 def _best_cosines(hypothesis: _Words, premise: _Words) -> Tensor:
-    """Of each word of the hypothesis with a word of the premise; 0 where one of them has none."""
+    """The best cosine of each word of the hypothesis with a word of the premise.
+
+    A single 0 if one of the two has no words.
+    """
     if not (hypothesis.words and premise.words):
         return torch.zeros(1)
     return (hypothesis.vectors @ premise.vectors.T).amax(1)  # (words of the hypothesis,)
 
 
 def _tokens(plm: SharedPLM, texts: Sequence[str]) -> list[_Words]:
-    # byte-level tokenizers have another token for a word at the very beginning, hence the blank
-    batch = text_reader(plm.tokenizer)(
-        [f" {text}" for text in texts], truncation=True, max_length=_LONGEST, padding=True, padding_side="right",
-        return_tensors="pt", return_special_tokens_mask=True,
-    )  # fmt: skip
-    own = ~batch.pop("special_tokens_mask").bool()  # (batch, seq): of the texts, not special and no padding
+    """The tokens of each text, with their states in the trunk's last layer."""
+    read = text_reader(plm.tokenizer)
+    batch = read(
+        # byte-level tokenizers have another token for a word at the very beginning, hence the blank
+        [f" {text}" for text in texts],
+        truncation=True,
+        max_length=_MAX_TOKENS,
+        padding=True,
+        padding_side="right",
+        return_tensors="pt",
+        return_special_tokens_mask=True,
+    )
+    ordinary = ~batch.pop("special_tokens_mask").bool()  # (batch, seq): no padding either
     output = plm.trunk(**plm.inputs(batch.to(plm.device)), return_dict=True)
     states = normalize(output.last_hidden_state.float(), dim=-1).cpu()  # (batch, seq, hidden)
-    return [
-        _Words(plm.tokenizer.convert_ids_to_tokens(ids[kept].tolist()), vectors[kept])
-        for ids, vectors, kept in zip(batch["input_ids"].cpu(), states, own, strict=True)
-    ]
+    found = []
+    for ids, vectors, kept in zip(batch["input_ids"].cpu(), states, ordinary, strict=True):
+        tokens = plm.tokenizer.convert_ids_to_tokens(ids[kept].tolist())
+        found.append(_Words(tokens, vectors[kept]))
+    return found
 
 
 def is_part(inner: list[str], outer: list[str]) -> bool:
-    """Whether the words of `inner` stand in `outer` one after the other."""
-    return any(outer[start : start + len(inner)] == inner for start in range(len(outer) - len(inner) + 1))
+    """Whether the words of `inner` occur in `outer` one after the other."""
+    n = len(inner)
+    return any(outer[start : start + n] == inner for start in range(len(outer) - n + 1))
 
 
 # --- by name ---

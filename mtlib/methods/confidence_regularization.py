@@ -84,7 +84,11 @@ class AddTeacher(Preparer):
         return Prepared(examples, {"teacher_accuracy": round(correct.float().mean().item(), 4)})
 
 
-def confidence_regularization(settings: BiasSettings, rates: LearningRates, tokenizer) -> tuple[Stage, ...]:
+def confidence_regularization(
+    settings: BiasSettings,
+    rates: LearningRates,
+    tokenizer,
+) -> tuple[Stage, ...]:
     teacher = Stage(FineTuning(), rates, name="teacher")
     prepare = (settings.add_bias(), AddTeacher())
     return (teacher, Stage(ConfidenceRegularization(), rates, prepare, start="pretrained"))

@@ -1,4 +1,4 @@
-"""The settings of the methods. Nothing here needs torch, so that `--help` and tables answer at once.
+"""The settings of the methods. Nothing here needs torch, so that `--help` and tables are quick.
 
 What a setting asks for is imported where it is made: masking policies, bias models.
 """
@@ -57,8 +57,14 @@ class BiasSettings(Settings):
 
 
 class ProductOfExpertsSettings(BiasSettings):
-    bias_learning_rate: Above0 | None = Field(None, description="of the bias network (default: the classifier's)")
-    focus: From0 | None = Field(None, description="exponent of the debiased focal loss, which replaces the product")
+    bias_learning_rate: Above0 | None = Field(
+        None,
+        description="of the bias network (default: the classifier's)",
+    )
+    focus: From0 | None = Field(
+        None,
+        description="exponent of the debiased focal loss, which replaces the product",
+    )
 
 
 # --- masking ---
@@ -68,10 +74,13 @@ class MaskingSettings(Settings):
     """Which tokens are masked."""
 
     mask_rate: Share = Field(MASK_RATE, description="share of the tokens that is masked")
-    masking: Masking = Field("exact", description="which tokens are masked (meta_learned is our reconstruction)")
+    masking: Masking = Field(
+        "exact",
+        description="which tokens are masked (meta_learned is our reconstruction)",
+    )
     spacy_pipeline: str = Field(
         ENGLISH_PIPELINE,
-        description="for masking salient_spans: an installed spaCy pipeline that finds named entities",
+        description="for masking salient_spans: an installed spaCy pipeline for named entities",
     )
 
     def unread(self) -> dict[str, str]:
@@ -121,7 +130,9 @@ class SharedTrunkSettings(PerturbationSettings):
 
 FirstStageRate = Annotated[
     Above0 | None,
-    Field(description="of the first stage (default: learning_rate if given, else by method and model)"),
+    Field(
+        description="of the first stage (default: learning_rate, else by method and model)",
+    ),
 ]
 
 
@@ -138,7 +149,7 @@ class IntermediateSettings(MaskingSettings):
 
 # the losses that compare a text with its refilled copy: `readings.py`
 READINGS = ("original_and_refilled", "validated_or_dropped", "validated_or_original")
-# the losses that Mask-tuning may take for the refilled text, with the settings that each brings along
+# the losses that Mask-tuning may take for the refilled text, with the settings of each
 LOSSES: dict[str, type[Settings]] = {
     "fine_tuning": Settings,
     **dict.fromkeys(READINGS, Settings),
@@ -153,16 +164,25 @@ Classification = Literal[*LOSSES]
 
 
 class MaskTuningSettings(SharedTrunkSettings, ProductOfExpertsSettings):
-    """Equation 1, whose classification loss may be another method's, with the settings of that one."""
+    """Equation 1, whose classification loss may be another method's, with that one's settings."""
 
-    alpha: Share | None = Field(None, description="weight of the masked-LM loss (default: the paper's for the task)")
-    update: Update = Field("joint", description="how the two losses become a step; joint is equation 1")
+    alpha: Share | None = Field(
+        None,
+        description="weight of the masked-LM loss (default: the paper's for the task)",
+    )
+    update: Update = Field(
+        "joint",
+        description="how the two losses become a step; joint is equation 1",
+    )
     mlm_head_learning_rate: Above0 | None = Field(
         None,
         description="of the MLM head (default: learning_rate if given, else by method and model)",
     )
     fixed_masks: bool = Field(False, description="one draw of masks for all epochs")
-    classification: Classification = Field("fine_tuning", description="the loss on the refilled text")
+    classification: Classification = Field(
+        "fine_tuning",
+        description="the loss on the refilled text",
+    )
     classifier_reads: ClassifierReads = Field(
         "refilled",
         description="original: no refilled text is classified, L_MLM is an auxiliary loss",
@@ -176,7 +196,8 @@ class MaskTuningSettings(SharedTrunkSettings, ProductOfExpertsSettings):
             of_losses = ProductOfExpertsSettings.model_fields.keys()
             unread |= dict.fromkeys(of_losses - LOSSES[loss].model_fields.keys(), reason)
         if loss in READINGS:
-            unread["classifier_reads"] = f"classification is {loss!r}, which compares a text with its refilled copy"
+            reason = f"classification is {loss!r}, which compares a text with its refilled copy"
+            unread["classifier_reads"] = reason
         if self.classifier_reads == "original":
             reason = "classifier_reads is 'original', which fills nothing"
             unread |= dict.fromkeys(("fill", "top_k", "barred"), reason)
@@ -187,8 +208,13 @@ class MaskTuningSettings(SharedTrunkSettings, ProductOfExpertsSettings):
 
 
 class ParsingSettings(Settings):
-    treebank: Name = Field(description="folder with a treebank in CoNLL-U, for example UD English-EWT")
-    parsing_epochs: Above0 | None = Field(None, description="of parsing (default: as in fine-tuning)")
+    treebank: Name = Field(
+        description="folder with a treebank in CoNLL-U, for example UD English-EWT",
+    )
+    parsing_epochs: Above0 | None = Field(
+        None,
+        description="of parsing (default: as in fine-tuning)",
+    )
     parsing_steps: Count | None = Field(None, description="of parsing, instead of epochs")
     parsing_learning_rate: Above0 | None = Field(
         None, description="of parsing, for trunk and parser (default: those of fine-tuning)"

@@ -1,4 +1,7 @@
-"""The rows of the paper's Table III: fine-tuning, Mask-tuning and its ablations; and masked-LM training before."""
+"""The rows of the paper's Table III: fine-tuning, Mask-tuning and its ablations.
+
+And masked-LM training before fine-tuning.
+"""
 
 import operator
 from collections.abc import Callable
@@ -35,19 +38,24 @@ fine_tuning = one_stage(FineTuning)
 
 
 def mask_tuning(settings: MaskTuningSettings, rates: LearningRates, tokenizer) -> Stages:
-    """On refilled texts it has the classification loss of another method's last stage, the one that is named."""
+    """Equation 1; the loss of the refilled texts may be that of another method's last stage."""
     *before, last = classification_stages(settings, rates, tokenizer)
     masking = settings.policy(tokenizer)
-    masking = FixedMasking(masking) if settings.fixed_masks else masking
+    if settings.fixed_masks:
+        masking = FixedMasking(masking)
     objective = MaskTuning(
-        settings.alpha, masking, classification=last.objective, classifier_reads=settings.classifier_reads,
+        alpha=settings.alpha,
+        masking=masking,
+        classification=last.objective,
+        classifier_reads=settings.classifier_reads,
         **settings.filling(),
-    )  # fmt: skip
-    return (*before, replace(last, objective=objective, prepare=(*settings.preparers(masking), *last.prepare), name=""))
+    )
+    preparers = (*settings.preparers(masking), *last.prepare)
+    return (*before, replace(last, objective=objective, prepare=preparers, name=""))
 
 
 def classification_stages(settings: MaskTuningSettings, rates: LearningRates, tokenizer) -> Stages:
-    """Those of the method whose loss the refilled text gets."""
+    """The stages of the method whose loss the refilled text gets."""
     name = settings.classification
     stages = getattr(readings, name) if name in READINGS else METHODS[name].stages
     return stages(settings, rates, tokenizer)
@@ -55,15 +63,17 @@ def classification_stages(settings: MaskTuningSettings, rates: LearningRates, to
 
 def no_integrated_loss(settings: SharedTrunkSettings, rates: LearningRates, tokenizer) -> Stages:
     masking = settings.policy(tokenizer)
-    return (Stage(MaskTuning(0.0, masking, **settings.filling()), rates, settings.preparers(masking)),)
+    objective = MaskTuning(alpha=0.0, masking=masking, **settings.filling())
+    return (Stage(objective, rates, settings.preparers(masking)),)
 
 
 def fine_tuning_once(change: Callable[[MaskingSettings], Preparer]):
-    """The stages of fine-tuning on texts that are masked once, and changed there by a preparer."""
+    """The stages of fine-tuning on texts that are masked once and then changed by a preparer."""
 
     def stages(settings: MaskingSettings, rates: LearningRates, tokenizer) -> Stages:
         masking = FixedMasking(settings.policy(tokenizer))
-        return (Stage(FineTuning(), rates, (*settings.preparers(masking), change(settings))),)
+        preparers = (*settings.preparers(masking), change(settings))
+        return (Stage(FineTuning(), rates, preparers),)
 
     return stages
 
@@ -76,22 +86,27 @@ def sequential(settings: SequentialSettings, rates: LearningRates, tokenizer) ->
     return (_masked_lm(settings, rates, tokenizer), *perturb_first(settings, rates, tokenizer))
 
 
-def intermediate_pretraining(settings: IntermediateSettings, rates: LearningRates, tokenizer) -> Stages:
+def intermediate_pretraining(
+    settings: IntermediateSettings,
+    rates: LearningRates,
+    tokenizer,
+) -> Stages:
     return (_masked_lm(settings, rates, tokenizer), Stage(FineTuning(), rates))
 
 
 def _masked_lm(settings: MaskingSettings, rates: LearningRates, tokenizer) -> Stage:
-    """Masked-LM training on the task's texts; trunk and head learn one task here, at one rate."""
+    """Masked-LM training on the task's texts; trunk and head learn one task, so at one rate."""
     masking = settings.policy(tokenizer)
     return Stage(MaskedLM(masking), LearningRates.alike(rates.mlm_head), masking.preparers())
 
 
 @dataclass(frozen=True)
 class Refill(Preparer):
-    """x̂ for every example of a training set, made once: the tokens of `mask` are filled by the model as it stands.
+    """Makes x̂ once for every example of a training set: the model fills the tokens of `mask`.
 
-    Mask-tuning makes x̂ anew in each step, by the model in training (dropout on); here the model is in evaluation mode
-    and nothing is trained. Labels and all columns but `input_ids` stay. Counts how many tokens came back changed.
+    Mask-tuning makes x̂ anew in each step, with the model in training (dropout on). Here the model
+    is in evaluation mode and nothing is trained. Labels and all columns but `input_ids` stay. The
+    record gets the number of tokens that changed.
 
     Args:
         fill: "argmax" (default), "sample" or "top_k"; None leaves the masks.
@@ -103,10 +118,17 @@ class Refill(Preparer):
     top_k: int = 10
     keep_original: bool = False
 
-    def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0, batch_size: int = 64) -> Prepared:
+    def __call__(
+        self,
+        plm: SharedPLM,
+        examples: Dataset,
+        seed: int = 0,
+        batch_size: int = 64,
+    ) -> Prepared:
         """Refill tokenised `examples` with a column `mask`, in their order, on the model's device.
 
-        All randomness comes from `seed`; torch's global random state and the model's mode are left as they were.
+        All randomness comes from `seed`; torch's global random state and the model's mode are the
+        same afterwards.
         """
         console = Console(stderr=True)
         progress = Progress(console=console, transient=True, disable=not console.is_terminal)
@@ -120,9 +142,14 @@ class Refill(Preparer):
 
         with evaluating(plm), forked_random_state(plm.device, seed), progress:
             task = progress.add_task("refilling", total=len(examples))
-            ids = [row.tolist() for row in each_token(plm, examples, perturbed, {"mask": 0}, batch_size)]
-        changed = sum(map(operator.ne, chain.from_iterable(examples["input_ids"]), chain.from_iterable(ids)))
+            rows = each_token(plm, examples, perturbed, {"mask": 0}, batch_size)
+        new_ids = [row.tolist() for row in rows]
+        before = chain.from_iterable(examples["input_ids"])
+        after = chain.from_iterable(new_ids)
+        n_changed = sum(map(operator.ne, before, after))
         feature = examples.features["input_ids"]
-        refilled = examples.remove_columns("input_ids").add_column("input_ids", ids, feature=feature)
-        both = concatenate_datasets([examples, refilled]) if self.keep_original else refilled
-        return Prepared(both, {"changed": changed})
+        refilled = examples.remove_columns("input_ids")
+        refilled = refilled.add_column("input_ids", new_ids, feature=feature)
+        if self.keep_original:
+            refilled = concatenate_datasets([examples, refilled])
+        return Prepared(refilled, {"changed": n_changed})
