@@ -1,3 +1,5 @@
+import hashlib
+import inspect
 import json
 import shutil
 from contextlib import nullcontext
@@ -19,12 +21,28 @@ from mtlib.encoding import Collator, tokenise
 from mtlib.errors import UserError
 from mtlib.masking import ExactMasking, GivenWords, OriginalMasking
 from mtlib.objectives import FineTuning, MaskedLM, MaskTuning
-from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer
+from mtlib.trainer import TRAINER_INTERNALS, ObjectiveArguments, ObjectiveTrainer
 from tests.conftest import WORDS, make_plm, make_tokenizer, tiny_bert_config
 
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 WORDS_OF_FOUR = ["the film is good", "a slow plot", "the film is bad", "a good film"]
 PLAIN_WORDS = [word for word in WORDS if not word.startswith("##")]
+
+
+# The beginning of the SHA-256 of each private method's source, in the releases that were tried:
+# transformers 5.17.0 and 5.23.0.
+SOURCES_TRIED = {
+    "_run_epoch": {"ebe374933064", "31aff00f34c3"},
+    "_get_train_sampler": {"1580d7493244"},
+    "_get_eval_sampler": {"f0213c4ba087"},
+    "_get_dataloader": {"5f975c244904", "d1296dbd4dcb"},
+    "_prepare_inputs": {"8f8c4e430d2f"},
+    "_save": {"bf720120f407", "b136889e8792"},
+    "_load_from_checkpoint": {"4711d0506786", "a2804e8d93a2"},
+    "_load_best_model": {"0e183d55a9db"},
+    "_save_optimizer_and_scheduler": {"c5ef974db69a"},
+    "_load_optimizer_and_scheduler": {"bdcb956f06c4", "741032f57d6f"},
+}
 
 
 def examples(n: int, length: bool = True) -> Dataset:
@@ -55,6 +73,24 @@ def train(folder, objective, plm=None, data=None, resume=None, **changes) -> Obj
 def history(trainer, *names) -> list[tuple]:
     names = names or ("loss", "grad_norm")
     return [tuple(entry[name] for name in names) for entry in trainer.state.log_history if "loss" in entry]
+
+
+def test_every_private_method_of_the_stock_trainer_is_named():
+    private = {name for name in vars(ObjectiveTrainer) if name[0] == "_" and name[1] != "_"}
+    overridden = {name for name in private if hasattr(Trainer, name)}
+    source = inspect.getsource(ObjectiveTrainer)
+    called = {name for name in vars(Trainer) if f"self.{name}(" in source and name[0] == "_"}
+    assert overridden | called == TRAINER_INTERNALS.keys()
+
+
+@pytest.mark.parametrize("name", TRAINER_INTERNALS)
+def test_the_source_of_a_private_method_is_one_that_was_tried(name):
+    source = inspect.getsource(getattr(Trainer, name))
+    found = hashlib.sha256(source.encode()).hexdigest()[:12]
+    assert found in SOURCES_TRIED[name], (
+        f"transformers has changed Trainer.{name}, on which ObjectiveTrainer relies "
+        f"({TRAINER_INTERNALS[name]}): read the change, run the tests, and add {found!r}"
+    )
 
 
 def test_fine_tuning_is_stock_fine_tuning_loss_by_loss(tmp_path):
