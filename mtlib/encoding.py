@@ -9,10 +9,10 @@ import torch
 from datasets import ClassLabel, Dataset
 
 from mtlib.contexts import evaluating, precision
-from mtlib.draws import Draws
 from mtlib.errors import UserError
 from mtlib.masking import MaskingPolicy, draw_mask
 from mtlib.plm import SharedPLM
+from mtlib.rng import KeyedRNG, example_keys
 from mtlib.tokens import text_reader
 
 DEFAULT_LENGTH = 128
@@ -31,7 +31,7 @@ def tokenise(dataset: Dataset, tokenizer, max_length: int | None = None, keep: C
         tokenizer: the model's, `plm.tokenizer`.
         max_length: texts are cut to so many tokens. None: to 128, or to fewer where the tokenizer's model reads fewer,
             with a warning if that cuts one.
-        keep: columns of `dataset` that are carried through unchanged, for objectives and preparers that need more than
+        keep: columns of `dataset` that are carried through unchanged, for objectives and transforms that need more than
             these. `text` brings `text_pair` with it, where there is one.
 
     Raises:
@@ -103,7 +103,7 @@ class Collator:
     `padding_side`: classifier heads read the first token.
 
     With a seed, for examples with their number in the training set as `example`, it also draws masks, which depend on
-    `(seed, epoch, example)` alone, and adds `keys` `(batch,)`, of `Draws`, for what is drawn in the step.
+    `(seed, epoch, example)` alone, and adds their `keys` `(batch,)`, for what is drawn in the step.
 
     Args:
         tokenizer: decides which inputs there are, and what pads them.
@@ -127,11 +127,12 @@ class Collator:
         batch = self._padded(examples)
         if self.seed is None or "example" not in examples[0]:
             return batch
-        draws = Draws.of(self.seed, self.epoch, torch.tensor([example["example"] for example in examples]))
-        batch["keys"] = draws.keys
+        numbers = torch.tensor([example["example"] for example in examples])
+        batch["keys"] = example_keys(self.seed, self.epoch, numbers)
         if self.masking is None or self.masking.asks_classifier:
             return batch
-        return draw_mask(batch, self.masking, self.tokenizer, draws, round_up=self.buckets)
+        rng = KeyedRNG(batch["keys"], stream="masks")
+        return draw_mask(batch, self.masking, self.tokenizer, rng, round_up=self.buckets)
 
     def _padded(self, examples: list[dict]) -> dict[str, torch.Tensor]:
         keys, label = {*self.tokenizer.model_input_names}, label_column(examples[0])

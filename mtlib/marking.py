@@ -16,7 +16,7 @@ from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from mtlib.errors import UserError
 from mtlib.plm import SharedPLM
-from mtlib.preparing import Prepared, Preparer, require_columns, with_column
+from mtlib.preparing import Prepared, Transform, require_columns, with_column
 from mtlib.tokens import special_tokens, text_reader
 
 Spans = list[tuple[int, int]] | list[tuple[int, int, int]]  # first character, the one after the last; a number
@@ -33,7 +33,7 @@ _INNER = bytes(range(0x80, 0xC0))  # never the first byte of a character
 _MARKS = {"##": str.startswith, "Ġ": str.startswith, "▁": str.startswith, "@@": str.endswith, "</w>": str.endswith}
 
 
-class MarkTokens(Preparer):
+class MarkTokens(Transform):
     """Adds a column with the number of the span that each token belongs to, or 0.
 
     Spans are numbered in reading order from 1 on, unless they bring numbers of their own. Special tokens ([UNK] among
@@ -82,12 +82,12 @@ class MarkTokens(Preparer):
                 yield ids, encoded["offset_mapping"][i], [None if token in special else text for token, text in part_of]
 
 
-def check_offsets(tokenizer, preparer: Preparer) -> None:
+def check_offsets(tokenizer, transform: Transform) -> None:
     """Raise `UserError` where spans of a text cannot be found among its tokens."""
     if not tokenizer.is_fast:
         raise UserError(
             f"{type(tokenizer).__name__} does not say which characters a token stands for, which "
-            f"{type(preparer).__name__} has to know; take a model with a fast tokenizer, or a policy that reads no "
+            f"{type(transform).__name__} has to know; take a model with a fast tokenizer, or a policy that reads no "
             "text: exact, whole_word, frequency_rare or frequency_frequent."
         )
 

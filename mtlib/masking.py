@@ -15,42 +15,50 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from mtlib.draws import Draws, Random
 from mtlib.marking import MarkWords, word_marks
-from mtlib.plm import places_of
-from mtlib.preparing import Preparer
+from mtlib.plm import mlm_positions_of
+from mtlib.preparing import Transform
+from mtlib.renamed import keep_old_names
+from mtlib.rng import RNG, KeyedRNG
 from mtlib.settings import MASK_RATE, Share, check
 from mtlib.tokens import special_tokens
+
+# of methods and attributes of `MaskingPolicy`, by their old names
+_NEW_NAMES = {"preparers": "transforms", "preparer": "transform"}
 
 
 class MaskingPolicy(ABC):
     """Decides which tokens of a batch are masked.
 
-    The masks of an example depend only on (seed, epoch, example) (`mtlib.draws`), not on its batch
+    The masks of an example depend only on (seed, epoch, example) (`mtlib.rng`), not on its batch
     or on how far that is padded. Policies run on the device of their inputs, as a rule without a
     Python loop over examples. What is computed once for a training set (spans, tags, counts) is a
-    column of the dataset, which the policy's preparers add.
+    column of the dataset, which the policy's transforms add.
     """
 
     # columns that the policy reads, each with the value that pads it
     columns: Mapping[str, int | float] = MappingProxyType({})
     # what adds these columns
-    preparer: Callable[[], Preparer] | None = None
+    transform: Callable[[], Transform] | None = None
     # the masked LM is trained to predict the whole text, not only the masked tokens
     predict_all = False
     # it asks the classifier in training: masks are drawn in the step, not by the collator
     asks_classifier = False
 
-    def preparers(self) -> tuple[Preparer, ...]:
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        keep_old_names(cls, _NEW_NAMES)
+
+    def transforms(self) -> tuple[Transform, ...]:
         """What has to be done to a training set before this policy can read it."""
-        return () if self.preparer is None else (self.preparer(),)
+        return () if self.transform is None else (self.transform(),)
 
     @abstractmethod
     def __call__(
         self,
         batch: Mapping[str, Tensor],
         maskable: Tensor,
-        generator: Random = None,
+        rng: RNG = None,
         plm=None,
     ) -> Tensor:
         """True where a token is to be masked, bool `(batch, seq)`.
@@ -58,10 +66,13 @@ class MaskingPolicy(ABC):
         Args:
             batch: `input_ids` `(batch, seq)`, and whatever else the objective's batch holds.
             maskable: the positions that may be masked, bool `(batch, seq)`.
-            generator: source of all random numbers: `Draws` or a torch generator; None takes
+            rng: source of all random numbers: `KeyedRNG` or a torch generator; None takes
                 torch's global one.
             plm: the model in training, for a policy that asks it.
         """
+
+
+keep_old_names(MaskingPolicy, _NEW_NAMES)
 
 
 @dataclass(frozen=True)
@@ -88,15 +99,15 @@ class CountedMasking(MaskingPolicy):
         """How strongly each token should be masked, float `(batch, seq)`; None: all alike."""
         return None
 
-    def __call__(self, batch, maskable, generator=None, plm=None) -> Tensor:
+    def __call__(self, batch, maskable, rng=None, plm=None) -> Tensor:
         scores = self.scores(batch, maskable, plm)
-        return self.choose(maskable, scores, generator)  # (batch, seq)
+        return self.choose(maskable, scores, rng)  # (batch, seq)
 
     def choose(
         self,
         candidates: Tensor,
         scores: Tensor | None,
-        generator: Random,
+        rng: RNG,
         counted: Tensor | None = None,
     ) -> Tensor:
         """The candidates that are masked, by score or drawn, bool `(batch, seq)`.
@@ -104,7 +115,7 @@ class CountedMasking(MaskingPolicy):
         Args:
             candidates: bool `(batch, seq)`.
             scores: float `(batch, seq)`; None: all candidates alike.
-            generator: source of random numbers.
+            rng: source of random numbers.
             counted: the tokens of which `rate` is a share, where those are not the candidates
                 themselves, bool `(batch, seq)`.
         """
@@ -114,7 +125,7 @@ class CountedMasking(MaskingPolicy):
         wanted = torch.round(self.rate * n.double()).long()  # (batch, 1)
         at_least = 1 if self.rate > 0 else 0
         wanted = wanted.clamp(min=at_least)
-        keys = uniform(candidates, generator)  # (batch, seq), 2 where there is no candidate
+        keys = uniform(candidates, rng)  # (batch, seq), 2 where there is no candidate
         if scores is not None:
             keys = self._keys(keys, scores.to(keys.dtype), candidates)
         # the second argsort turns an order into ranks; stable, so that padding changes no tie
@@ -170,8 +181,8 @@ class BernoulliMasking(MaskingPolicy):
     def __post_init__(self):
         check("rate", self.rate, Share)
 
-    def __call__(self, batch, maskable, generator=None, plm=None) -> Tensor:
-        return uniform(maskable, generator) < self.rate  # (batch, seq)
+    def __call__(self, batch, maskable, rng=None, plm=None) -> Tensor:
+        return uniform(maskable, rng) < self.rate  # (batch, seq)
 
 
 class WholeWordMasking(CountedMasking):
@@ -188,9 +199,9 @@ class WholeWordMasking(CountedMasking):
         super().__init__(rate)
         self.marks = word_marks(tokenizer)
 
-    def __call__(self, batch, maskable, generator=None, plm=None) -> Tensor:
+    def __call__(self, batch, maskable, rng=None, plm=None) -> Tensor:
         begins = self._word_begins(batch["input_ids"], maskable)  # (batch, seq)
-        chosen = self.choose(begins, self.scores(batch, begins, plm), generator)
+        chosen = self.choose(begins, self.scores(batch, begins, plm), rng)
         return maskable & with_all_pieces(chosen, begins)
 
     def _word_begins(self, input_ids: Tensor, maskable: Tensor) -> Tensor:
@@ -205,7 +216,7 @@ class GivenWords(CountedMasking):
 
         policy = GivenWords(["Spielberg", "new york", "horror"])
 
-    A text without any of these words gets no mask. The preparer finds the words in the texts, so
+    A text without any of these words gets no mask. The transform finds the words in the texts, so
     any fast tokenizer will do.
 
     Args:
@@ -226,13 +237,13 @@ class GivenWords(CountedMasking):
         super().__init__(rate)
         self.marker = MarkWords(words, match_case)
 
-    def preparers(self) -> tuple[Preparer, ...]:
+    def transforms(self) -> tuple[Transform, ...]:
         return (self.marker,)
 
-    def __call__(self, batch, maskable, generator=None, plm=None) -> Tensor:
+    def __call__(self, batch, maskable, rng=None, plm=None) -> Tensor:
         spans = batch["given_words"].masked_fill(~maskable, 0)  # (batch, seq)
         begins = span_begins(spans)
-        chosen = self.choose(begins, None, generator)
+        chosen = self.choose(begins, None, rng)
         return (spans > 0) & with_all_pieces(chosen, begins)
 
 
@@ -240,27 +251,27 @@ def draw_mask(
     batch: dict,
     masking: MaskingPolicy,
     tokenizer,
-    generator: Random = None,
+    rng: RNG = None,
     plm=None,
     round_up: bool = False,
 ) -> dict:
     """The batch with a fresh `mask`, unless it brings one, and the positions to predict.
 
-    `places` and `place_weights`, both `(batch, k)`, are what the masked LM is to predict: the
+    `mlm_positions` and `mlm_weights`, both `(batch, k)`, are what the masked LM is to predict: the
     masked positions or, under a policy that has the whole text predicted, all. See
-    `mtlib.plm.places_of`.
+    `mtlib.plm.mlm_positions_of`.
     """
-    if "places" in batch:
+    if "mlm_positions" in batch:
         return batch
     if "mask" not in batch:
         maskable = maskable_positions(batch, tokenizer)  # (batch, seq)
-        mask = masking(batch, maskable, generator, plm)
+        mask = masking(batch, maskable, rng, plm)
         batch = {**batch, "mask": mask & maskable}  # no policy masks structural tokens or padding
     predicted = batch["mask"]  # (batch, seq)
     if masking.predict_all:
         predicted = batch.get("attention_mask", torch.ones_like(predicted)).bool()
-    places, weights = places_of(predicted, round_up)
-    return {**batch, "places": places, "place_weights": weights}
+    positions, weights = mlm_positions_of(predicted, round_up)
+    return {**batch, "mlm_positions": positions, "mlm_weights": weights}
 
 
 def maskable_positions(batch: Mapping[str, Tensor], tokenizer) -> Tensor:
@@ -281,11 +292,11 @@ def maskable_positions(batch: Mapping[str, Tensor], tokenizer) -> Tensor:
 # --- random numbers and spans, for policies of one's own ---
 
 
-def uniform(candidates: Tensor, generator: Random) -> Tensor:
+def uniform(candidates: Tensor, rng: RNG) -> Tensor:
     """Uniform random numbers in [0, 1) at the candidates, 2 elsewhere: float `(batch, seq)`."""
     batch_size, length = candidates.shape
-    draws = Draws.by(generator, batch_size, candidates.device)
-    numbers = draws.uniform(length)  # (batch, seq)
+    rng = KeyedRNG.per_example(rng, batch_size, candidates.device)
+    numbers = rng.uniform(length)  # (batch, seq)
     # The first number goes to the first candidate, wherever that is, so that padding on the left
     # changes nothing either.
     nth_candidate = (candidates.cumsum(dim=1) - 1).clamp(min=0)

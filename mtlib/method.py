@@ -13,7 +13,7 @@ from mtlib.settings import Settings
 if TYPE_CHECKING:  # a method is known by name and settings without torch
     from mtlib.objectives import Objective
     from mtlib.plm import SharedPLM
-    from mtlib.preparing import Preparer
+    from mtlib.preparing import Transform
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Stage:
     Args:
         objective: what is minimised.
         rates: peak learning rates.
-        prepare: what is done to the training set first, in this order.
+        transforms: what is done to the training set first, in this order.
         start: "previous" continues with the model of the previous stage (the first stage: with the
             pretrained one); "pretrained" starts anew from the pretrained one, as a student does
             whose teacher the previous stage trained.
@@ -85,7 +85,7 @@ class Stage:
 
     objective: "Objective"
     rates: LearningRates
-    prepare: "tuple[Preparer, ...]" = ()
+    transforms: "tuple[Transform, ...]" = ()
     start: Literal["previous", "pretrained"] = "previous"
     name: str = ""
     epochs: float | None = None

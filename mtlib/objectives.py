@@ -14,14 +14,17 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from mtlib.contexts import gradients_if
-from mtlib.draws import Random
 from mtlib.errors import UserError
 from mtlib.masking import ExactMasking, MaskingPolicy, draw_mask
 from mtlib.plm import SharedPLM
+from mtlib.renamed import keep_old_names
+from mtlib.rng import RNG
 from mtlib.settings import Above0, ClassifierReads, Count, Fill, Share, check
 
 # the column `(batch, seq)` that `MaskTuning` brings to a loss on the refilled text
 ORIGINAL = "original_ids"
+# of methods of `Objective`, by their old names
+_NEW_NAMES = {"prepare": "sample", "sizes": "denominators"}
 
 
 @dataclass
@@ -31,7 +34,7 @@ class ObjectiveOutput:
     Args:
         parts: named scalars. The losses (`mlm_loss`, `ft_loss`) still carry their graph. A name
             that begins with `n_` is a count; everything else is a mean over the batch (see
-            `Objective.sizes`).
+            `Objective.denominators`).
         weights: the loss is the sum of these parts, weighted so.
         logits: class logits `(batch, num_labels)`, or None for an objective without a classifier.
         perturbed_ids: the text with its masks filled, `(batch, seq)`, for an objective that masks.
@@ -55,11 +58,11 @@ class Objective(nn.Module, ABC):
 
     A batch is a mapping with `input_ids`, `attention_mask` (and `token_type_ids`), each
     `(batch, seq)`, `labels` `(batch,)`, the objective's own `columns`, and optionally what
-    `prepare` adds:
+    `sample` adds:
 
-    - `mask`, bool `(batch, seq)`: the masked tokens, drawn by the collator, by `prepare` or by the
+    - `mask`, bool `(batch, seq)`: the masked tokens, drawn by the collator, by `sample` or by the
       call itself;
-    - `places` and `place_weights`, `(batch, k)`: the tokens that the masked-LM loss is over
+    - `mlm_positions` and `mlm_weights`, `(batch, k)`: the tokens that the masked-LM loss is over
       (`masking.draw_mask`).
 
     An objective may have parameters of its own (a gate, a bias network). Those whose shape depends
@@ -78,10 +81,14 @@ class Objective(nn.Module, ABC):
     # it needs `labels` and trains the classifier head
     classifies: bool = True
     two_losses: bool = False
-    # after `prepare`, a step needs no device-to-host synchronisation: a CUDA graph can hold it
+    # after `sample`, a step needs no device-to-host synchronisation: a CUDA graph can hold it
     static: bool = False
     learning_rate: float | None = None
     masking: MaskingPolicy | None = None
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        keep_old_names(cls, _NEW_NAMES)
 
     @property
     def columns(self) -> Mapping[str, int | float]:
@@ -98,21 +105,24 @@ class Objective(nn.Module, ABC):
         trainer calls it with torch's global generator seeded.
         """
 
-    def sizes(self, batch: dict) -> dict[str, Tensor | int]:
+    def denominators(self, batch: dict) -> dict[str, Tensor | int]:
         """The denominators of its mean parts, for a prepared batch; by default the examples.
 
-        The trainer weighs the slices of an optimiser step by these, so that the loss of the step
-        is the loss of the whole batch.
+        The trainer weighs the micro-batches of an optimiser step by these, so that the loss of the
+        step is the loss of the whole batch.
         """
         return {}
 
-    def prepare(self, plm: SharedPLM, batch: dict, generator: Random = None) -> dict:
+    def sample(self, plm: SharedPLM, batch: dict, rng: RNG = None) -> dict:
         """The batch with everything random drawn (masks, spans), unless the batch brings it."""
         return batch
 
     @abstractmethod
     def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
         """The loss of the batch."""
+
+
+keep_old_names(Objective, _NEW_NAMES)
 
 
 def require_built(objective: Objective, parameters: object) -> None:
@@ -192,7 +202,7 @@ class FineTuning(Objective):
             weights = counts.sum() / (len(counts) * counts.clamp(min=1))
             self.weights = weights.to(plm.device)
 
-    def sizes(self, batch: dict) -> dict[str, Tensor | int]:
+    def denominators(self, batch: dict) -> dict[str, Tensor | int]:
         if self.weights is None:
             return {}
         return {"ft_loss": self.weights[batch["labels"]].sum()}
@@ -244,11 +254,11 @@ class _Masking(Objective):
     def columns(self) -> Mapping[str, int | float]:
         return self.masking.columns
 
-    def sizes(self, batch: dict) -> dict[str, Tensor | int]:
-        return {"mlm_loss": batch["place_weights"].sum()}
+    def denominators(self, batch: dict) -> dict[str, Tensor | int]:
+        return {"mlm_loss": batch["mlm_weights"].sum()}
 
-    def prepare(self, plm: SharedPLM, batch: dict, generator: Random = None) -> dict:
-        return draw_mask(batch, self.masking, plm.tokenizer, generator, plm)
+    def sample(self, plm: SharedPLM, batch: dict, rng: RNG = None) -> dict:
+        return draw_mask(batch, self.masking, plm.tokenizer, rng, plm)
 
     def masked_lm(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
         """L_MLM of a prepared batch.
@@ -258,9 +268,9 @@ class _Masking(Objective):
         input_ids = batch["input_ids"]  # (batch, seq)
         mask = batch["mask"]  # (batch, seq)
         mlm_logits, perturbed_ids = plm.fill_masks(batch, mask, self.fill, self.top_k)
-        mlm_labels = input_ids.gather(1, batch["places"])  # (batch, k)
+        mlm_labels = input_ids.gather(1, batch["mlm_positions"])  # (batch, k)
         parts = {
-            "mlm_loss": masked_lm_loss(mlm_logits, mlm_labels, batch["place_weights"]),
+            "mlm_loss": masked_lm_loss(mlm_logits, mlm_labels, batch["mlm_weights"]),
             "n_masked": mask.sum(),
             "n_changed": (input_ids != perturbed_ids).sum(),
         }
@@ -290,7 +300,7 @@ class MaskedLM(_Masking):
         self.masking = masking or ExactMasking(0.15)
 
     def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
-        output = self.masked_lm(plm, self.prepare(plm, batch))
+        output = self.masked_lm(plm, self.sample(plm, batch))
         n_changed = output.parts.pop("n_changed")
         output.parts["n_correct"] = output.parts["n_masked"] - n_changed
         return output
@@ -362,18 +372,18 @@ class MaskTuning(_Masking):
     def build(self, plm: SharedPLM, examples: Dataset | None = None) -> None:
         self.classification.build(plm, examples)
 
-    def sizes(self, batch: dict) -> dict[str, Tensor | int]:
-        return super().sizes(batch) | self.classification.sizes(batch)
+    def denominators(self, batch: dict) -> dict[str, Tensor | int]:
+        return super().denominators(batch) | self.classification.denominators(batch)
 
     def check(self, plm: SharedPLM) -> None:
         self.classification.check(plm)
 
-    def prepare(self, plm: SharedPLM, batch: dict, generator: Random = None) -> dict:
-        masked = super().prepare(plm, batch, generator)
-        return self.classification.prepare(plm, masked, generator)
+    def sample(self, plm: SharedPLM, batch: dict, rng: RNG = None) -> dict:
+        masked = super().sample(plm, batch, rng)
+        return self.classification.sample(plm, masked, rng)
 
     def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
-        batch = self.prepare(plm, batch)
+        batch = self.sample(plm, batch)
         # a loss of weight 0 is computed without a graph: its gradient would be zeros
         with gradients_if(self.alpha > 0):
             filled = self.masked_lm(plm, batch)

@@ -31,6 +31,7 @@ from mtlib import checkpoints
 from mtlib.checkpoints import HEAD_FILE, ON_THE_HUB, SEPARATE_FOLDER, find_file, load_model
 from mtlib.errors import UserError
 from mtlib.paths import make_writable
+from mtlib.renamed import keep_old_names
 from mtlib.settings import Fill
 from mtlib.tokens import special_tokens
 
@@ -90,10 +91,10 @@ class SharedPLM(nn.Module, PushToHubMixin):
         checkpoints.check_tokenizer(self.tokenizer, n_rows)
         unknown = self.tokenizer.unk_token_id
         special = [token for token in special_tokens(self.tokenizer) if token != unknown]
-        forbidden = torch.zeros(n_rows, dtype=torch.bool, device=self.device)
-        forbidden[special] = True
-        forbidden[len(self.tokenizer) :] = True  # rows that only pad the embedding matrix
-        self.register_buffer("_forbidden", forbidden, persistent=False)  # (vocab,)
+        blocked = torch.zeros(n_rows, dtype=torch.bool, device=self.device)
+        blocked[special] = True
+        blocked[len(self.tokenizer) :] = True  # rows that only pad the embedding matrix
+        self.register_buffer("_blocked", blocked, persistent=False)  # (vocab,)
 
     # --- load and save ---
 
@@ -226,7 +227,7 @@ class SharedPLM(nn.Module, PushToHubMixin):
         """Raise `UserError` if embeddings were not resized by `resize_token_embeddings`."""
         tables = [*word_embeddings(self.trunk), *word_embeddings(self.mlm_trunk)]
         tables.append(self.mlm.get_output_embeddings())
-        n_tokens = len(self._forbidden)
+        n_tokens = len(self._blocked)
         if {len(table.weight) for table in tables} != {n_tokens}:
             raise UserError(
                 f"the model had {n_tokens} tokens, and embeddings of one part were resized alone. "
@@ -261,7 +262,7 @@ class SharedPLM(nn.Module, PushToHubMixin):
             what: what the message calls the set of texts.
         """
         self._check_size()
-        n_tokens = len(self._forbidden)
+        n_tokens = len(self._blocked)
         longest = 0
         largest = 0
         for ids in input_ids:
@@ -350,7 +351,7 @@ class SharedPLM(nn.Module, PushToHubMixin):
         """Class logits `(batch, num_labels)` of `batch["input_ids"]` as it stands."""
         return self.classifier(**self.inputs(batch), return_dict=True).logits
 
-    def masked_lm_logits(self, batch, places: Tensor, masked_ids: Tensor) -> Tensor:
+    def masked_lm_logits(self, batch, positions: Tensor, masked_ids: Tensor) -> Tensor:
         """Masked-LM logits at some positions only, `(batch, k, vocab)`.
 
         A forward hook replaces the trunk's `last_hidden_state` by its rows at these positions
@@ -361,14 +362,14 @@ class SharedPLM(nn.Module, PushToHubMixin):
 
         Args:
             batch: `input_ids` `(batch, seq)` holds the original text.
-            places: `(batch, k)`, see `places_of`.
+            positions: `(batch, k)`, see `mlm_positions_of`.
             masked_ids: what the trunk reads, `(batch, seq)`.
         """
         inputs = self.inputs(batch) | {"input_ids": masked_ids}
         if self.config.is_encoder_decoder:
             inputs["decoder_input_ids"] = self.shifted_right(batch["input_ids"])
             inputs["use_cache"] = False
-        with _only_at(self.mlm_trunk, places):
+        with _only_at(self.mlm_trunk, positions):
             return self.mlm(**inputs, return_dict=True).logits  # (batch, k, vocab)
 
     def fill_masks(
@@ -390,8 +391,8 @@ class SharedPLM(nn.Module, PushToHubMixin):
         in float32 at 1.4 % of the positions.)
 
         Args:
-            batch: `input_ids` `(batch, seq)` holds the original text; `places` `(batch, k)`, if it
-                has them, are the positions to predict, and include all masked ones.
+            batch: `input_ids` `(batch, seq)` holds the original text; `mlm_positions` `(batch, k)`,
+                if it has them, are the positions to predict, and include all masked ones.
             mask: bool `(batch, seq)`.
             fill: "argmax", "sample" (from the whole distribution) or "top_k" (from the `top_k`
                 most likely tokens).
@@ -400,27 +401,32 @@ class SharedPLM(nn.Module, PushToHubMixin):
 
         Returns:
             `(mlm_logits (batch, k, vocab), perturbed_ids (batch, seq))`; the k positions are
-            `places_of(mask)` if the batch has none.
+            `mlm_positions_of(mask)` if the batch has none.
         """
         input_ids = batch["input_ids"]
-        places = batch["places"] if "places" in batch else places_of(mask)[0]  # (batch, k)
+        positions = batch.get("mlm_positions")  # (batch, k)
+        if positions is None:
+            positions, _ = mlm_positions_of(mask)
         masked_ids = input_ids.masked_fill(mask, self.tokenizer.mask_token_id)
-        mlm_logits = self.masked_lm_logits(batch, places, masked_ids)
+        mlm_logits = self.masked_lm_logits(batch, positions, masked_ids)
         scores = mlm_logits.detach().float()
-        scores = scores.masked_fill(self._forbidden, -torch.inf)  # (batch, k, vocab)
+        scores = scores.masked_fill(self._blocked, -torch.inf)  # (batch, k, vocab)
         predictions = _pick(scores, fill, top_k, generator)  # (batch, k)
-        filled = input_ids.scatter(1, places, predictions)  # (batch, seq)
+        filled = input_ids.scatter(1, positions, predictions)  # (batch, seq)
         return FilledMasks(mlm_logits, torch.where(mask, filled, input_ids))
 
-    def never_fill(self, tokens: Sequence[int]) -> None:
+    def block(self, tokens: Sequence[int]) -> None:
         """Keep `fill_masks` from filling in these tokens too; this is not saved with the model."""
-        self._forbidden[list(tokens)] = True
+        self._blocked[list(tokens)] = True
 
     def shifted_right(self, input_ids: Tensor) -> Tensor:
         """What an encoder-decoder reads in its decoder when it is to write `input_ids`."""
         shifted = input_ids.roll(1, dims=1)
         shifted[:, 0] = self.config.decoder_start_token_id
         return shifted  # (batch, seq)
+
+
+keep_old_names(SharedPLM, {"never_fill": "block"})
 
 
 def _check_heads(classifier: PreTrainedModel, mlm: PreTrainedModel, shared: bool) -> None:
@@ -455,7 +461,7 @@ def _remove_entries(file: Path, *names: str) -> None:
     file.write_text(text + "\n", "utf-8")
 
 
-def places_of(mask: Tensor, round_up: bool = False) -> tuple[Tensor, Tensor]:
+def mlm_positions_of(mask: Tensor, round_up: bool = False) -> tuple[Tensor, Tensor]:
     """The positions at which the mask is true, in tensors of one shape for all examples.
 
     Args:
@@ -470,16 +476,16 @@ def places_of(mask: Tensor, round_up: bool = False) -> tuple[Tensor, Tensor]:
     k = max(1, int(mask.sum(dim=1).max()))
     if round_up:
         k = 2 ** (k - 1).bit_length()
-    places = (~mask).byte().argsort(dim=1, stable=True)[:, :k]
-    return places, mask.gather(1, places).float()
+    positions = (~mask).byte().argsort(dim=1, stable=True)[:, :k]
+    return positions, mask.gather(1, positions).float()
 
 
-def _only_at(trunk: nn.Module, places: Tensor):
+def _only_at(trunk: nn.Module, positions: Tensor):
     """A block in which the trunk returns its states at these positions only."""
 
     def gather(module, args, output):
         states = output.last_hidden_state  # (batch, seq, hidden)
-        index = places[:, :, None].expand(-1, -1, states.shape[-1])
+        index = positions[:, :, None].expand(-1, -1, states.shape[-1])
         output.last_hidden_state = states.gather(1, index)
         return output
 

@@ -1,6 +1,7 @@
 """What is done to a training set before a stage trains on it: adding a column, refilling texts."""
 
 import json
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ from mtlib.plm import SharedPLM
 
 
 class Prepared(NamedTuple):
-    """What a preparer returns.
+    """What a transform returns.
 
     Args:
         examples: to train on.
@@ -24,7 +25,7 @@ class Prepared(NamedTuple):
     counts: dict[str, float] = {}
 
 
-class Preparer(ABC):
+class Transform(ABC):
     """Makes one training set from another before a stage trains.
 
     It adds spans or a teacher's probabilities as a column, for example, or refills the texts.
@@ -45,12 +46,12 @@ class Preparer(ABC):
         Args:
             plm: the model that the stage starts from, or that of the previous stage
                 (`asks_previous`).
-            examples: tokenised, as the previous preparer left them.
+            examples: tokenised, as the previous transform left them.
             seed: of everything random here.
         """
 
-    def reading_from(self, source: str) -> "Preparer":
-        """This preparer for a run whose data come from `source`.
+    def reading_from(self, source: str) -> "Transform":
+        """This transform for a run whose data come from `source`.
 
         It is another one if it reads data sets of its own from there.
         """
@@ -60,14 +61,14 @@ class Preparer(ABC):
         """Raise `UserError` if this cannot be done with the model, before any work starts."""
 
 
-def require_columns(examples: Dataset, preparer: Preparer, *names: str) -> None:
+def require_columns(examples: Dataset, transform: Transform, *names: str) -> None:
     """Raise `UserError` if the examples lack one of these columns."""
     missing = {*names} - {*examples.column_names}
     if missing:
         raise UserError(
-            f"{type(preparer).__name__} reads the column {min(missing)!r}, but the examples have "
+            f"{type(transform).__name__} reads the column {min(missing)!r}, but the examples have "
             f"only {', '.join(examples.column_names)}; tokenise a dataset that has it, with "
-            f"keep={[*preparer.reads]}."
+            f"keep={[*transform.reads]}."
         )
 
 
@@ -83,11 +84,11 @@ def with_column(examples: Dataset, name: str, rows: Sequence) -> Dataset:
     return examples.add_column(name, list(rows))
 
 
-_COUNTS = "counts.json"  # beside the examples that each preparer made
+_COUNTS = "counts.json"  # beside the examples that each transform made
 
 
 def prepared_examples(
-    preparers: Sequence[Preparer],
+    transforms: Sequence[Transform],
     plm: SharedPLM,
     previous: SharedPLM,
     examples: Dataset,
@@ -97,19 +98,19 @@ def prepared_examples(
     """The training set of a stage; a resumed run reads back what is already prepared.
 
     Args:
-        preparers: of the stage, in their order.
+        transforms: of the stage, in their order.
         plm: the model that the stage starts from.
         previous: the model of the previous stage; another one only if a student starts anew.
         examples: tokenised.
         seed: of everything random.
-        folder: where the result of each preparer is kept.
+        folder: where the result of each transform is kept.
     """
     counts: dict[str, float] = {}
-    for number, preparer in enumerate(preparers):
+    for number, transform in enumerate(transforms):
         kept = folder / f"prepared-{number}"
-        if preparer.tells_model or not (kept / _COUNTS).exists():
-            model = previous if preparer.asks_previous else plm
-            _keep(preparer(model, examples, seed), kept)
+        if transform.tells_model or not (kept / _COUNTS).exists():
+            model = previous if transform.asks_previous else plm
+            _keep(transform(model, examples, seed), kept)
         examples = load_from_disk(kept, keep_in_memory=True)
         counts |= json.loads((kept / _COUNTS).read_text())
     return Prepared(examples, counts)
@@ -120,3 +121,10 @@ def _keep(prepared: Prepared, folder: Path) -> None:
     part = folder / f"{_COUNTS}.part"
     part.write_text(json.dumps(prepared.counts))
     part.replace(folder / _COUNTS)  # last: it says that the rest is complete
+
+
+def __getattr__(name: str):
+    if name == "Preparer":
+        warnings.warn("Preparer is now called Transform", DeprecationWarning, stacklevel=2)
+        return Transform
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

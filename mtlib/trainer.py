@@ -17,13 +17,13 @@ from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
 from mtlib.contexts import forked_random_state
-from mtlib.draws import Draws
 from mtlib.encoding import Collator, check_labels, label_column
 from mtlib.errors import UserError
 from mtlib.graphs import CapturedStep
 from mtlib.objectives import ORIGINAL, FineTuning, Objective, ObjectiveOutput
 from mtlib.paths import make_writable
 from mtlib.plm import SharedPLM
+from mtlib.rng import KeyedRNG, example_keys
 from mtlib.updates import AlternatingUpdate, BalancedUpdate, check_update
 
 # in a checkpoint, beside the stock files: the parameters of the objective, the state of the update
@@ -114,7 +114,7 @@ class ObjectiveTrainer(Trainer):
         train_dataset: `datasets.Dataset` of tokenised examples, with `labels` (or `label`) for an
             objective that classifies. If it names its labels and the model does not, the model
             takes these names. A column that the masking policy reads is added by the policy's
-            preparers, which need `text`.
+            transforms, which need `text`.
         kwargs: any other argument of Trainer (callbacks, `optimizer_cls_and_kwargs`, ...).
 
     Raises:
@@ -244,20 +244,20 @@ class ObjectiveTrainer(Trainer):
         return LengthGroupedSampler(step_size, lengths=lengths, generator=self._order)
 
     def get_batch_samples(self, epoch_iterator, num_batches, device):
-        """The slices of one optimiser step with everything drawn, and the step's sizes by name."""
+        """The micro-batches of one optimiser step with everything drawn, and its denominators."""
         batches, _ = super().get_batch_samples(epoch_iterator, num_batches, device)
         batches = [self._drawn(batch, number) for number, batch in enumerate(batches)]
         self._steps_in_parts += 1
         if self.args.gradient_accumulation_steps == self.args.world_size == 1:
             return batches, None
-        sizes = [sizes_of(self.training_objective, batch) for batch in batches]
-        totals = totals_of(sizes, device)
+        denominators = [denominators_of(self.training_objective, batch) for batch in batches]
+        totals = totals_of(denominators, device)
         if self.args.world_size > 1:
             totals = self.accelerator.reduce(totals, "sum")
         return batches, totals
 
     def _drawn(self, batch: dict, number: int) -> dict:
-        """A slice with what the collator has not drawn.
+        """A micro-batch with what the collator has not drawn.
 
         A policy may read the model, and the collator may be another one.
         """
@@ -266,9 +266,9 @@ class ObjectiveTrainer(Trainer):
             n = batch["input_ids"].shape[0]
             first = (number * self.args.world_size + self.args.process_index) * n
             rows = torch.arange(first, first + n, device=batch["input_ids"].device)
-            keys = Draws.of(self.args.seed, self.state.global_step, rows).keys
-        # other numbers than the collator has used
-        return self.training_objective.prepare(self.plm, batch, Draws(keys, after=100))
+            keys = example_keys(self.args.seed, self.state.global_step, rows)
+        rng = KeyedRNG(keys, stream="step")  # other numbers than the collator has used
+        return self.training_objective.sample(self.plm, batch, rng)
 
     def training_step(self, model, inputs, num_items_in_batch=None):
         if self._captured is None and self._captures:
@@ -285,20 +285,20 @@ class ObjectiveTrainer(Trainer):
         inputs: dict,
         totals: dict | None = None,
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """All passes over one slice: its loss, and the parts of that loss."""
+        """All passes over one micro-batch: its loss, and the parts of that loss."""
         self._parts_of_step: dict[str, Tensor] = {}
         if self.update is not None:
             model.train()
             loss = self.update.step(self, model, inputs, totals)
             return loss, self._parts_of_step
-        # compute_loss divides by the sizes of the whole step; the stock step must not divide again
+        # compute_loss divides by the denominators of the whole step; the stock step must not
         self.current_gradient_accumulation_steps = 1
         loss = super().training_step(model, inputs, totals)
         return loss, self._parts_of_step
 
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
         output = self.run_loss(model, self.training_objective, inputs, num_items_in_batch)
-        # DistributedDataParallel averages gradients over processes, but losses of slices are sums
+        # DistributedDataParallel averages gradients over processes, whereas losses are to be summed
         loss = output.loss * self.args.world_size
         return (loss, output) if return_outputs else loss
 
@@ -309,11 +309,11 @@ class ObjectiveTrainer(Trainer):
         batch: dict,
         totals: dict | None = None,
     ) -> ObjectiveOutput:
-        """The forward pass of a loss on one slice; its means become shares of the step's means."""
+        """The forward pass of a loss on one micro-batch; its means become shares of the step's."""
         output = model(loss, batch)
         if totals is not None:
-            sizes = sizes_of(self.training_objective, batch)
-            output = share_of_step(output, sizes, totals)
+            denominators = denominators_of(self.training_objective, batch)
+            output = share_of_step(output, denominators, totals)
         for name, part in output.parts.items():
             self._parts_of_step[name] = part.detach()
         return output
@@ -379,7 +379,7 @@ class ObjectiveTrainer(Trainer):
         seed = self.args.seed + int(inputs["input_ids"].sum())
         with forked_random_state(self.plm.device, seed):
             generator = torch.Generator().manual_seed(seed)
-            batch = objective.prepare(self.plm, inputs, generator)
+            batch = objective.sample(self.plm, inputs, generator)
             return model(objective, batch).loss
 
     # --- rates ---
@@ -483,31 +483,36 @@ class ObjectiveTrainer(Trainer):
 # --- the loss of a step, however it is cut ---
 
 
-def sizes_of(objective: Objective, batch: dict) -> dict[str, Tensor | int]:
+def denominators_of(objective: Objective, batch: dict) -> dict[str, Tensor | int]:
     """What the means among an objective's parts are over; "examples" for those it does not name."""
-    return {"examples": len(batch["input_ids"])} | objective.sizes(batch)
+    return {"examples": len(batch["input_ids"])} | objective.denominators(batch)
 
 
-def totals_of(sizes: list[dict[str, Tensor | int]], device: torch.device) -> dict[str, Tensor]:
-    """The sizes of a whole step, from those of its slices."""
+def totals_of(
+    denominators: list[dict[str, Tensor | int]],
+    device: torch.device,
+) -> dict[str, Tensor]:
+    """The denominators of a whole step, from those of its micro-batches."""
     totals = {}
-    for name in sizes[0]:
-        total = sum(sizes_of_slice[name] for sizes_of_slice in sizes)
+    for name in denominators[0]:
+        total = sum(of_micro_batch[name] for of_micro_batch in denominators)
         totals[name] = torch.as_tensor(total, device=device)
     return totals
 
 
 def share_of_step(
     output: ObjectiveOutput,
-    sizes: dict,
+    denominators: dict,
     totals: dict[str, Tensor],
 ) -> ObjectiveOutput:
-    """A slice's output with its means weighted so that the slices add up to the step's means.
+    """A micro-batch's output, with its means weighted so that all of them add up to the step's.
 
     Counts (`n_...`) stay as they are.
     """
     smallest = torch.finfo(torch.float32).tiny  # where nothing is masked the part is 0
-    shares = {name: size / totals[name].clamp(min=smallest) for name, size in sizes.items()}
+    shares = {}
+    for name, denominator in denominators.items():
+        shares[name] = denominator / totals[name].clamp(min=smallest)
     parts = {}
     for name, part in output.parts.items():
         is_count = name.startswith("n_")
@@ -643,7 +648,7 @@ def _check_columns(
         raise UserError(
             f"{name} has no column {', '.join(missing)}, which {type(objective).__name__} needs; "
             f"it has {', '.join(dataset.column_names)}. mtlib.tokenise makes tokens and labels, "
-            f"MaskTuning(classification=...) brings {ORIGINAL}, and preparers add all else."
+            f"MaskTuning(classification=...) brings {ORIGINAL}, and transforms add all else."
         )
 
 
@@ -675,8 +680,8 @@ def _with_columns(train, plm: SharedPLM, objective: Objective, seed: int):
         return train
     if masking.columns.keys() <= {*train.column_names}:
         return train
-    for prepare in masking.preparers():
-        train = prepare(plm, train, seed).examples
+    for transform in masking.transforms():
+        train = transform(plm, train, seed).examples
     return train
 
 

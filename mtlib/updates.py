@@ -76,22 +76,22 @@ class BalancedUpdate:
 
     GradNorm (Chen et al. 2018) equalises gradient norms too, but learns the weights.
 
-    The gradients of the slices of a step are summed before they are measured, so the step does not
-    depend on how the batch is cut. It needs memory for one more copy of the gradients than the
-    joint update, but never holds the activations of both passes at the same time.
+    The gradients of the micro-batches of a step are summed before they are measured, so the step
+    does not depend on how the batch is cut. It needs memory for one more copy of the gradients than
+    the joint update, but never holds the activations of both passes at the same time.
     """
 
     def __init__(self):
         self.ft_norm: Tensor | None = None  # r, a scalar
-        self._mlm_gradients: list[Tensor | None] | None = None  # of the slices so far
+        self._mlm_gradients: list[Tensor | None] | None = None  # of the micro-batches so far
 
     def step(self, trainer, model: nn.Module, batch: dict, totals: dict | None = None) -> Tensor:
-        """Both backward passes of one slice.
+        """Both backward passes of one micro-batch.
 
-        After the last slice, `.grad` holds the gradient of the whole step.
+        After the last micro-batch, `.grad` holds the gradient of the whole step.
 
         Returns:
-            The slice's share of equation 1, a scalar without a graph.
+            The micro-batch's share of equation 1, a scalar without a graph.
         """
         # DistributedDataParallel would reduce gradients that are swapped out in between
         with trainer.accelerator.no_sync(model):
@@ -118,7 +118,7 @@ class BalancedUpdate:
         loss = 0.0
         with torch.set_grad_enabled(alpha > 0):
             filled = trainer.run_loss(model, objective.masked_lm, batch, totals)
-        if alpha > 0:  # each loss adds to the gradients of its own slices so far
+        if alpha > 0:  # each loss adds to the gradients of its own micro-batches so far
             ft_gradients = _swap_gradients(model, self._mlm_gradients)
             loss = alpha * _backward(trainer, filled.loss)
             self._mlm_gradients = _swap_gradients(model, ft_gradients)
@@ -207,7 +207,7 @@ def _check_one_step_per_batch(args) -> None:
 
 
 def _backward(trainer, loss: Tensor) -> Tensor:
-    # DistributedDataParallel averages gradients over processes, but losses of slices are sums
+    # DistributedDataParallel averages gradients over processes, whereas losses are to be summed
     loss = loss * trainer.args.world_size
     trainer.accelerator.backward(loss)
     return loss.detach()

@@ -21,7 +21,7 @@ from transformers import (
 
 from mtlib.data import sources
 from mtlib.paths import SETTINGS_FILE
-from mtlib.plm import SharedPLM, places_of
+from mtlib.plm import SharedPLM, mlm_positions_of
 from mtlib.runs.config import RunConfig, configure
 
 # fmt: off
@@ -78,8 +78,8 @@ def make_batch(plm: SharedPLM, texts=SENTENCES, labels=None) -> dict[str, torch.
 
 def at_masks(plm: SharedPLM, batch: dict, mask: torch.Tensor) -> torch.Tensor:
     """Masked-LM logits at the masked places, `(n_masked, vocab)`, in reading order."""
-    logits = plm.fill_masks({name: value for name, value in batch.items() if name != "places"}, mask).mlm_logits
-    return logits[places_of(mask)[1].bool()]
+    logits = plm.fill_masks({name: value for name, value in batch.items() if name != "mlm_positions"}, mask).mlm_logits
+    return logits[mlm_positions_of(mask)[1].bool()]
 
 
 @pytest.fixture

@@ -5,7 +5,14 @@ import pytest
 from datasets import Dataset
 
 from mtlib.errors import UserError
-from mtlib.methods.bias import BIAS_MODELS, AddBias, BiasModel, lexical_overlap, overlap, token_overlap
+from mtlib.methods.bias import (
+    BIAS_MODELS,
+    AddBias,
+    BiasModel,
+    lexical_overlap,
+    overlap,
+    token_overlap,
+)
 from mtlib.testbed import generate
 from tests.conftest import make_plm, tiny_bert_config
 
@@ -25,7 +32,12 @@ def cosine(a: np.ndarray, b: np.ndarray) -> float:
         (overlap, "", "", [1, 1, 0]),
         (token_overlap, "the film is slow", "film is", [1, 1, 1]),
         (token_overlap, "the film is slow", "is film", [1, 1, 0]),
-        (token_overlap, "the film is slow", "film film good", [0, 1 / 2, 0]),  # of two distinct tokens, one
+        (
+            token_overlap,
+            "the film is slow",
+            "film film good",
+            [0, 1 / 2, 0],
+        ),  # of two distinct tokens, one
         (token_overlap, "the film", "", [1, 0, 1]),
     ],
 )
@@ -67,7 +79,11 @@ def test_lexical_overlap_is_shares_of_words():
 
 def test_the_planted_shortcut_is_read_off_the_text():
     """It is right in s + (1 - s)^2 / k of the rows, and the bias model says so."""
-    for task, n_labels, right in (("sentiment", 2, 0.905), ("nli", 3, 0.9033), ("paraphrase", 2, 0.905)):
+    for task, n_labels, right in (
+        ("sentiment", 2, 0.905),
+        ("nli", 3, 0.9033),
+        ("paraphrase", 2, 0.905),
+    ):
         rows = generate(tasks=[task])[f"testbed_{task}_train"][:2000]
         data = Dataset.from_list(rows).rename_column("label", "labels")
         prepared = AddBias(BIAS_MODELS["shortcut"])(make_plm(tiny_bert_config(num_labels=n_labels)), data)
@@ -93,10 +109,17 @@ class TestAddBias:
     def test_numbers_of_pairs_are_what_a_bias_network_reads(self, name):
         """Three labels: all words shared, none shared, and half of them."""
         plm = make_plm(tiny_bert_config(num_labels=3))
-        pairs = [("a good film", "a good film"), ("a good film", "slow plot"), ("a good film", "good plot")]
+        pairs = [
+            ("a good film", "a good film"),
+            ("a good film", "slow plot"),
+            ("a good film", "good plot"),
+        ]
         rows = [{"text": a, "text_pair": b, "labels": label} for label, (a, b) in enumerate(pairs)] * 20
         examples, counts = AddBias(BIAS_MODELS[name])(plm, Dataset.from_list(rows))
-        shares, features = np.exp(examples["bias_log_probabilities"][:]), np.array(examples["bias_features"][:])
+        shares, features = (
+            np.exp(examples["bias_log_probabilities"][:]),
+            np.array(examples["bias_features"][:]),
+        )
         assert shares.sum(1) == pytest.approx(np.ones(60), abs=1e-5) and counts["bias_accuracy"] > 0.6
         assert features[:3] == pytest.approx(BIAS_MODELS[name].features(plm, *zip(*pairs, strict=True)), rel=1e-4)
         if BIAS_MODELS[name].entailment:

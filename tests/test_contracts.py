@@ -23,7 +23,7 @@ from mtlib.masking import CountedMasking
 from mtlib.method import Stage
 from mtlib.methods import METHODS, Method
 from mtlib.objectives import FineTuning, MaskTuning, Objective, ObjectiveOutput
-from mtlib.preparing import Prepared, Preparer
+from mtlib.preparing import Prepared, Transform
 from mtlib.runs.inputs import read_inputs
 from mtlib.runs.records import read_records
 from mtlib.runs.run import run
@@ -64,7 +64,7 @@ class WeightedFineTuning(Objective):
         return ObjectiveOutput(parts, {"ft_loss": 1.0}, logits)
 
 
-class Weigh(Preparer):
+class Weigh(Transform):
     """Every second example counts double."""
 
     calls = 0

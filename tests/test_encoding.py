@@ -135,7 +135,7 @@ def test_columns_that_an_objective_needs_are_carried_through(plm):
     plain, kept = tokenise(dataset, plm.tokenizer), tokenise(dataset, plm.tokenizer, keep=["bias"])
     assert kept["bias"][:] == dataset["bias"][:] and kept.remove_columns("bias")[:] == plain[:]
     assert set(kept.column_names) - set(plain.column_names) == {"bias"}
-    both = tokenise(dataset, plm.tokenizer, keep=("text", "text_pair"))  # as preparers ask, that read pairs too
+    both = tokenise(dataset, plm.tokenizer, keep=("text", "text_pair"))  # as transforms ask, that read pairs too
     assert "text" in both.column_names and "text_pair" not in both.column_names
     pairs = rows(6, pair=True)
     kept = tokenise(pairs, plm.tokenizer, keep=["text"])

@@ -22,7 +22,13 @@ class Waits(TorchDispatchMode):
         name = function.overloadpacket.__name__
         indices = args[1] if name in ("index", "index_put", "index_put_") else ()
         by_mask = any(index is not None and index.dtype is torch.bool for index in indices)
-        if by_mask or name in ("_local_scalar_dense", "nonzero", "masked_select", "is_nonzero", "unique_dim"):
+        if by_mask or name in (
+            "_local_scalar_dense",
+            "nonzero",
+            "masked_select",
+            "is_nonzero",
+            "unique_dim",
+        ):
             self.found.append(name)
         return function(*args, **(kwargs or {}))
 
@@ -36,7 +42,8 @@ def test_it_notes_what_waits():
 
 
 @pytest.mark.parametrize(
-    "objective", [FineTuning(), MaskedLM(), MaskTuning(0.6), MaskTuning(0.0), MaskTuning(fill="sample")]
+    "objective",
+    [FineTuning(), MaskedLM(), MaskTuning(0.6), MaskTuning(0.0), MaskTuning(fill="sample")],
 )
 @pytest.mark.parametrize("update", ["joint", "balanced"])
 def test_no_static_step_waits_for_the_device(objective, update, tmp_path, monkeypatch):
@@ -71,7 +78,7 @@ def test_masks_depend_on_seed_epoch_and_example_alone(plm):
         collate = Collator(plm.tokenizer, {}, MaskTuning().masking, seed)
         collate.epoch.fill_(epoch)
         batch = collate(rows)
-        assert torch.equal(batch["mask"].sum(1), batch["place_weights"].sum(1).long())
+        assert torch.equal(batch["mask"].sum(1), batch["mlm_weights"].sum(1).long())
         return {
             row["example"]: mask.nonzero().flatten().tolist() for row, mask in zip(rows, batch["mask"], strict=True)
         }
@@ -88,7 +95,12 @@ def test_batches_come_in_few_shapes(plm):
     text = {**examples(1).to_list()[0], "example": 0, "column": [1, 2, 3]}
     for n, padded in ((3, 8), (9, 16), (63, 64), (65, 96)):
         ids = text["input_ids"][:1] * n
-        row = text | {"input_ids": ids, "attention_mask": [1] * n, "token_type_ids": [0] * n, "column": [7] * n}
+        row = text | {
+            "input_ids": ids,
+            "attention_mask": [1] * n,
+            "token_type_ids": [0] * n,
+            "column": [7] * n,
+        }
         batch = collate([row])
         assert batch["input_ids"].shape == batch["column"].shape == batch["mask"].shape == (1, padded)
         assert batch["attention_mask"].sum() == n and batch["column"].tolist()[0][n:] == [-1] * (padded - n)

@@ -8,7 +8,14 @@ import torch
 
 from mtlib.encoding import Collator
 from mtlib.errors import UserError
-from mtlib.methods.ipt import NO_WORD, RELATIONS, DependencyParsing, Treebank, parsing_losses, read_conllu
+from mtlib.methods.ipt import (
+    NO_WORD,
+    RELATIONS,
+    DependencyParsing,
+    Treebank,
+    parsing_losses,
+    read_conllu,
+)
 from mtlib.methods.states import classify_with_states
 from tests.conftest import config, make_plm, tiny_bert_config
 from tests.test_objectives import slices_of
@@ -17,7 +24,10 @@ from tests.test_trainer import NO_DROPOUT
 
 TREES = {
     "the film was slowly boring": ([2, 5, 5, 5, 0], ["det", "nsubj", "cop", "advmod", "root"]),
-    "a great story of the plot": ([3, 3, 0, 6, 6, 3], ["det", "amod", "root", "case", "det", "nmod:of"]),
+    "a great story of the plot": (
+        [3, 3, 0, 6, 6, 3],
+        ["det", "amod", "root", "case", "det", "nmod:of"],
+    ),
     "not funny": ([2, 0], ["advmod", "root"]),
 }
 # "good", "very good" and so on: 1 to 16 words
@@ -54,7 +64,9 @@ def built(plm) -> DependencyParsing:
 class TestReading:
     def test_words_written_together_and_words_not_there_are_skipped(self, tmp_path):
         text = conllu().replace(
-            "3\twas\t", "3-4\twasn't\t_\t_\t_\t_\t_\t_\t_\t_\n3.1\tso\t_\t_\t_\t_\t_\t_\t_\t_\n3\twas\t", 1
+            "3\twas\t",
+            "3-4\twasn't\t_\t_\t_\t_\t_\t_\t_\t_\n3.1\tso\t_\t_\t_\t_\t_\t_\t_\t_\n3\twas\t",
+            1,
         )
         (tmp_path / "a.conllu").write_text(text)
         assert [(" ".join(words), heads) for words, heads, _ in read_conllu(tmp_path / "a.conllu")] == [
@@ -128,7 +140,7 @@ class TestObjective:
     def test_slices_with_unequal_numbers_of_words_add_up(self, treebank, still_plm):
         batch, _ = batch_of(still_plm, treebank)  # of 5, 6 and 2 words
         objective = built(still_plm)
-        assert objective.sizes(batch)["arc_loss"] == 13
+        assert objective.denominators(batch)["arc_loss"] == 13
         slices = slices_of(objective, still_plm, batch, slice(0, 2), slice(2, 3))
         torch.testing.assert_close(sum(part.loss for part in slices), objective(still_plm, batch).loss)
 
@@ -137,7 +149,11 @@ class TestObjective:
         plm = architecture(name).eval()
         objective, (batch, _) = built(plm), batch_of(plm, treebank)
         scores = objective.parse(plm, batch)
-        assert scores.arc_scores.shape == (3, 6, 7) and scores.relation_scores.shape == (3, 6, len(RELATIONS))
+        assert scores.arc_scores.shape == (3, 6, 7) and scores.relation_scores.shape == (
+            3,
+            6,
+            len(RELATIONS),
+        )
         assert (scores.arc_scores[2, :, 3:] == -torch.inf).all() and scores.arc_scores[2, :, :3].isfinite().all()
         states, one = classify_with_states(plm, batch), torch.ones(1)
         slowly, was = torch.cat([states.tokens[0, 4:6].mean(0), one]), states.tokens[0, 3]

@@ -170,7 +170,7 @@ def examples_of(plm: SharedPLM, rows: list[dict]) -> Dataset:
 
 def masked_by(policy: GivenWords, plm: SharedPLM, rows: list[dict], seed: int = 0) -> list[list[int]]:
     """The places that the policy masks in each text."""
-    (prepare,) = policy.preparers()
+    (prepare,) = policy.transforms()
     masked = []
     for row in prepare(plm, examples_of(plm, rows)).examples:
         batch = {"input_ids": torch.tensor([row["input_ids"]]), "given_words": torch.tensor([row["given_words"]])}

@@ -21,7 +21,7 @@ from mtlib.methods.table3 import Refill
 from mtlib.methods.without_words import DeleteMasked
 from mtlib.objectives import FineTuning, MaskedLM, MaskTuning
 from mtlib.plm import SharedPLM
-from mtlib.policies.wrapping import BarMasked, DrawMasks, FixedMasking
+from mtlib.policies.wrapping import BlockMasked, DrawMasks, FixedMasking
 from mtlib.runs import run as runs
 from mtlib.runs.config import configure, read_by
 from mtlib.runs.inputs import read_inputs
@@ -31,7 +31,12 @@ from tests.test_ipt import conllu
 from tests.test_plm import architecture
 from tests.test_trainer import NO_DROPOUT, train
 
-TEXTS = ["not funny", "the film is very good and not boring", "the plot was slow", "a warm story of a film"] * 5
+TEXTS = [
+    "not funny",
+    "the film is very good and not boring",
+    "the plot was slow",
+    "a warm story of a film",
+] * 5
 N_ORDINARY = [2, 8, 4, 6] * 5
 EXACT = ExactMasking(0.3)
 
@@ -44,8 +49,8 @@ def tokenised(plm, texts=TEXTS) -> Dataset:
 def changed(masking, change, plm, data, seed: int = 0, **options):
     """A training set that is masked once and changed there, and all that is counted."""
     counts = {}
-    for preparer in (*FixedMasking(masking).preparers(), change):
-        data, more = preparer(plm, data, seed, **(options if preparer is change else {}))
+    for transform in (*FixedMasking(masking).transforms(), change):
+        data, more = transform(plm, data, seed, **(options if transform is change else {}))
         counts |= more
     return data.remove_columns("mask"), counts
 
@@ -70,7 +75,7 @@ class TestStages:
     def test_one_stage(self, method, alpha):
         (stage,) = self.stages(method, mask_rate=0.2, fill="top_k", top_k=3)
         objective = stage.objective
-        assert stage.rates == LearningRates.alike(2e-3) and stage.prepare == ()
+        assert stage.rates == LearningRates.alike(2e-3) and stage.transforms == ()
         assert (objective.alpha, objective.fill, objective.top_k) == (alpha, "top_k", 3)
         assert objective.masking == ExactMasking(0.2) and type(objective.classification) is FineTuning
 
@@ -88,15 +93,21 @@ class TestStages:
         asked = {"fill": "top_k", "top_k": 3} if getattr(change, "fill", None) else {}
         *_, stage = self.stages(method, mask_rate=0.2, **asked)
         assert type(stage.objective) is FineTuning
-        draw, last = stage.prepare
-        assert draw == DrawMasks(ExactMasking(0.2)) and (type(last), vars(last)) == (type(change), vars(change))
+        draw, last = stage.transforms
+        assert draw == DrawMasks(ExactMasking(0.2)) and (type(last), vars(last)) == (
+            type(change),
+            vars(change),
+        )
 
     @pytest.mark.parametrize(("method", "rate"), [("sequential", 0.05), ("intermediate_pretraining", 0.15)])
     def test_two_stages(self, method, rate):
         adapt, classify = self.stages(method, masking="original", mlm_head_learning_rate=5e-3)
-        assert type(adapt.objective) is MaskedLM and adapt.prepare == () and type(classify.objective) is FineTuning
+        assert type(adapt.objective) is MaskedLM and adapt.transforms == () and type(classify.objective) is FineTuning
         assert adapt.objective.masking.predict_all and adapt.objective.masking.rate == rate
-        assert (adapt.rates, classify.rates) == (LearningRates.alike(5e-3), LearningRates(2e-3, 2e-3, 5e-3))
+        assert (adapt.rates, classify.rates) == (
+            LearningRates.alike(5e-3),
+            LearningRates(2e-3, 2e-3, 5e-3),
+        )
 
     @pytest.mark.parametrize(
         ("method", "settings"),
@@ -107,19 +118,26 @@ class TestStages:
     )
     def test_the_student_starts_from_the_pretrained_model_and_only_its_stage_is_refilled(self, method, settings):
         teacher, student = self.stages(method, **settings)
-        assert type(teacher.objective) is FineTuning and (teacher.name, teacher.prepare) == ("teacher", ())
+        assert type(teacher.objective) is FineTuning and (teacher.name, teacher.transforms) == (
+            "teacher",
+            (),
+        )
         assert student.start == "pretrained" and student.name == method
         classification = student.objective.classification if settings else student.objective
         assert type(classification) is ConfidenceRegularization
         assert not settings or student.objective.alpha == 0.4
 
     @pytest.mark.parametrize(
-        ("task", "bias"), [("nli", "overlap"), ("paraphrase", "lexical_overlap"), ("sentiment", "bag_of_words")]
+        ("task", "bias"),
+        [("nli", "overlap"), ("paraphrase", "lexical_overlap"), ("sentiment", "bag_of_words")],
     )
     def test_each_task_has_its_bias_model(self, task, bias):
-        for method, settings in (("reweight", {}), ("mask_tuning", {"classification": "learned_mixin"})):
+        for method, settings in (
+            ("reweight", {}),
+            ("mask_tuning", {"classification": "learned_mixin"}),
+        ):
             (stage,) = self.stages(method, task, **settings)
-            assert stage.prepare == (AddBias(BIAS_MODELS[bias]),)
+            assert stage.transforms == (AddBias(BIAS_MODELS[bias]),)
         (stage,) = self.stages("product_of_experts", task)
         assert stage.objective.halve_others == (bias == "overlap")
         (stage,) = self.stages("product_of_experts", task, bias="shortcut", focus=2)
@@ -131,7 +149,11 @@ class TestStages:
         assert (parsing.steps, parsing.epochs, tuning.steps) == (7, None, None)
         assert parsing.rates == LearningRates.alike(5e-6) and tuning.rates == LearningRates(2e-5, 1e-3, 2e-5)
         parsing, tuning = self.stages("ipt", parsing_epochs=0.5, **asked)
-        assert (parsing.steps, parsing.epochs, tuning.epochs) == (None, 0.5, None) and parsing.rates == tuning.rates
+        assert (parsing.steps, parsing.epochs, tuning.epochs) == (
+            None,
+            0.5,
+            None,
+        ) and parsing.rates == tuning.rates
         with pytest.raises(UserError, match="parsing_steps is 2, but parsing_epochs is given too"):
             configure("nli", "ipt", treebank="trees", parsing_epochs=1, parsing_steps=2)
 
@@ -218,16 +240,23 @@ class TestChangedOnce:
         policy = GivenWords(["film", "very good", "plot"])
 
         def given(texts) -> Dataset:
-            data = tokenise(Dataset.from_dict({"text": texts, "label": [1] * len(texts)}), plm.tokenizer, keep={"text"})
+            data = tokenise(
+                Dataset.from_dict({"text": texts, "label": [1] * len(texts)}),
+                plm.tokenizer,
+                keep={"text"},
+            )
             return policy.marker(plm, data).examples
 
         def fillings() -> set[str]:
             examples, _ = changed(policy, Refill("sample"), plm, given(["the film is very good", "a plot"] * 300))
             return {word for row in plm.tokenizer.batch_decode(list(examples["input_ids"])) for word in row.split()}
 
-        barred, texts = {"film", "very", "good", "plot"}, [*self.GIVEN, "not very funny, very", "very"]
+        barred, texts = (
+            {"film", "very", "good", "plot"},
+            [*self.GIVEN, "not very funny, very", "very"],
+        )
         assert barred <= fillings()
-        assert BarMasked(policy)(plm, given(texts)).counts == {"barred": 3}, "`very` is masked in one of four"
+        assert BlockMasked(policy)(plm, given(texts)).counts == {"barred": 3}, "`very` is masked in one of four"
         assert barred & fillings() == {"very"}
 
     GIVEN = ["the film is very good", "funny", "a boring plot"]
@@ -294,7 +323,11 @@ class TestAblations:
     def test_augmented_sees_twice_the_examples(self, testbed, model, tmp_path):
         record = recorded(config(model, method="augmented"), tmp_path)
         (stage,) = record["cost"]["stages"]
-        assert (record["cost"]["steps"], record["cost"]["examples_seen"], stage["masked"]) == (16, 256, 64)
+        assert (record["cost"]["steps"], record["cost"]["examples_seen"], stage["masked"]) == (
+            16,
+            256,
+            64,
+        )
         assert stage["changed"] <= 64 and stage["seconds"] == record["cost"]["train_seconds"]
 
     def test_sequential_goes_on_from_the_adapted_masked_lm(self, testbed, model, tmp_path):
@@ -338,15 +371,25 @@ RUNS = [
     ("span_cutoff", {}, {"cut_loss", "divergence"}),
     ("hidden_cut", {}, {"cut_loss", "divergence"}),
     ("ipt", {"parsing_learning_rate": 1e-2, "treebank": "trees"}, {"ft_loss"}),
-    ("mask_tuning", {"classification": "product_of_experts", "focus": 1.5}, {"bias_loss", "mlm_loss", "bias_accuracy"}),
+    (
+        "mask_tuning",
+        {"classification": "product_of_experts", "focus": 1.5},
+        {"bias_loss", "mlm_loss", "bias_accuracy"},
+    ),
     ("mask_tuning", {"classification": "learned_mixin"}, {"gate", "entropy", "mlm_loss"}),
     ("mask_tuning", {"barred": True, "mask_rate": 0.6}, {"barred", "mlm_loss"}),
-    ("mask_tuning", {"classification": "confidence_regularization"}, {"teacher_accuracy", "mlm_loss"}),
+    (
+        "mask_tuning",
+        {"classification": "confidence_regularization"},
+        {"teacher_accuracy", "mlm_loss"},
+    ),
 ]
 
 
 @pytest.mark.parametrize(
-    ("method", "settings", "names"), RUNS, ids=[f"{m}-{'-'.join(map(str, s.values()))}" for m, s, _ in RUNS]
+    ("method", "settings", "names"),
+    RUNS,
+    ids=[f"{m}-{'-'.join(map(str, s.values()))}" for m, s, _ in RUNS],
 )
 def test_it_trains_is_killed_resumes_and_is_recorded(testbed, model, tmp_path, method, settings, names):
     if method == "ipt":
@@ -387,7 +430,14 @@ class TestTwoTrunks:
 
     def logits(self, folder, alpha, shared):
         plm = make_plm(tiny_bert_config(**NO_DROPOUT), shared=shared)
-        train(folder, MaskTuning(alpha, EXACT), plm, max_steps=36, max_grad_norm=0.0, learning_rate=3e-3)
+        train(
+            folder,
+            MaskTuning(alpha, EXACT),
+            plm,
+            max_steps=36,
+            max_grad_norm=0.0,
+            learning_rate=3e-3,
+        )
         data = plm.tokenizer(TEXTS[:4], padding=True, return_tensors="pt")
         return plm.eval().classify(data).detach()
 

@@ -12,7 +12,7 @@ from mtlib.masking import (
     OriginalMasking,
     maskable_positions,
 )
-from mtlib.methods.readings import DoubleValidated
+from mtlib.methods.classification_variants import DoubleValidated
 from mtlib.objectives import (
     FineTuning,
     MaskedLM,
@@ -21,7 +21,7 @@ from mtlib.objectives import (
     fine_tuning_loss,
     masked_lm_loss,
 )
-from mtlib.trainer import share_of_step, sizes_of, totals_of
+from mtlib.trainer import denominators_of, share_of_step, totals_of
 from tests.conftest import at_masks, make_batch, make_plm
 from tests.test_plm import architecture
 from tests.test_trainer import examples, train
@@ -41,27 +41,37 @@ def test_equation_1_by_hand():
     ft = (math.log(5) + math.log(2)) / 2
     assert mlm_loss.item() == pytest.approx(mlm)
     assert ft_loss.item() == pytest.approx(ft)
-    weighed = ObjectiveOutput({"mlm_loss": mlm_loss, "ft_loss": ft_loss}, {"mlm_loss": 0.6, "ft_loss": 0.4})
+    parts = {"mlm_loss": mlm_loss, "ft_loss": ft_loss}
+    weighed = ObjectiveOutput(parts, {"mlm_loss": 0.6, "ft_loss": 0.4})
     assert weighed.loss.item() == pytest.approx(0.6 * mlm + 0.4 * ft)
 
 
 def slices_of(objective, plm, batch, *rows) -> list[ObjectiveOutput]:
     """What a trainer makes of a prepared batch that is cut into these rows."""
     slices = [{name: value[part] for name, value in batch.items()} for part in rows]
-    sizes = [sizes_of(objective, part) for part in slices]
+    sizes = [denominators_of(objective, part) for part in slices]
     totals = totals_of(sizes, torch.device("cpu"))
-    return [share_of_step(objective(plm, part), of, totals) for part, of in zip(slices, sizes, strict=True)]
+    outputs = [objective(plm, part) for part in slices]
+    return [share_of_step(*pair, totals) for pair in zip(outputs, sizes, strict=True)]
 
 
 @pytest.mark.parametrize(
     "objective",
-    [FineTuning(), FineTuning([1.0, 3.0], 0.2), MaskedLM(), MaskTuning(0.7, classification=FineTuning([3.0, 1.0]))],
+    [
+        FineTuning(),
+        FineTuning([1.0, 3.0], 0.2),
+        MaskedLM(),
+        MaskTuning(0.7, classification=FineTuning([3.0, 1.0])),
+    ],
 )
 @pytest.mark.parametrize("policy", [ExactMasking(0.5), OriginalMasking(0.5), ExactMasking(0.0)])
 def test_slices_of_a_batch_add_up_to_it(still_plm, objective, policy):
     objective.masking = policy
-    batch = objective.prepare(still_plm, make_batch(still_plm), torch.Generator().manual_seed(0))
-    whole, slices = objective(still_plm, batch), slices_of(objective, still_plm, batch, slice(0, 1), slice(1, 4))
+    batch = objective.sample(still_plm, make_batch(still_plm), torch.Generator().manual_seed(0))
+    whole, slices = (
+        objective(still_plm, batch),
+        slices_of(objective, still_plm, batch, slice(0, 1), slice(1, 4)),
+    )
     torch.testing.assert_close(sum(part.loss for part in slices), whole.loss)
     for name, part in whole.parts.items():
         torch.testing.assert_close(sum(of.parts[name] for of in slices), part)
@@ -97,7 +107,8 @@ class TestClassWeights:
         for weights in (5, [1.0, -1.0], "equal"):
             with pytest.raises(UserError, match="class_weights"):
                 FineTuning(weights)
-        with pytest.raises(UserError, match="label_smoothing is 2; expected less than or equal to 1"):
+        message = "label_smoothing is 2; expected less than or equal to 1"
+        with pytest.raises(UserError, match=message):
             FineTuning(label_smoothing=2)
         with pytest.raises(UserError, match=r"has no parameters yet; call objective\.build"):
             FineTuning("balanced")(plm, make_batch(plm))
@@ -135,7 +146,7 @@ class TestLimits:
     def test_alpha_1_gives_the_trunk_the_stock_masked_lm_gradient(self, still_plm):
         stock = AutoModelForMaskedLM.from_config(still_plm.config)
         stock.load_state_dict(still_plm.mlm.state_dict(), strict=False)
-        batch = MaskTuning().prepare(still_plm, make_batch(still_plm))
+        batch = MaskTuning().sample(still_plm, make_batch(still_plm))
         MaskTuning(1.0)(still_plm, batch).loss.backward()
         labels = batch["input_ids"].masked_fill(~batch["mask"], -100)
         masked = batch["input_ids"].masked_fill(batch["mask"], still_plm.tokenizer.mask_token_id)
@@ -154,16 +165,23 @@ class TestLimits:
         batch = make_batch(still_plm)
         parts = MaskTuning(0.5, ExactMasking(0.5))(still_plm, batch).parts
         head = list(still_plm.mlm.cls.predictions.transform.parameters())
-        through_fill = torch.autograd.grad(parts["ft_loss"], head, allow_unused=True, retain_graph=True)
+        through_fill = torch.autograd.grad(
+            parts["ft_loss"],
+            head,
+            allow_unused=True,
+            retain_graph=True,
+        )
         assert all(gradient is None for gradient in through_fill)
-        assert all(gradient is not None for gradient in torch.autograd.grad(parts["mlm_loss"], head))
+        gradients = torch.autograd.grad(parts["mlm_loss"], head)
+        assert all(gradient is not None for gradient in gradients)
 
     def test_the_classifier_reads_the_filled_text(self, still_plm):
-        batch = MaskTuning().prepare(still_plm, make_batch(still_plm))
+        batch = MaskTuning().sample(still_plm, make_batch(still_plm))
         output = MaskTuning(0.5)(still_plm, batch)
         perturbed = still_plm.fill_masks(batch, batch["mask"]).perturbed_ids
         assert torch.equal(output.perturbed_ids, perturbed)
-        torch.testing.assert_close(output.logits, still_plm.classify({**batch, "input_ids": perturbed}))
+        expected = still_plm.classify({**batch, "input_ids": perturbed})
+        torch.testing.assert_close(output.logits, expected)
         assert output.parts["n_masked"] == batch["mask"].sum() == 4
         assert output.parts["n_changed"] == (perturbed != batch["input_ids"]).sum()
 
@@ -171,7 +189,10 @@ class TestLimits:
 @pytest.mark.parametrize(
     "objective", [FineTuning(), MaskTuning(), MaskTuning(masking=BernoulliMasking(0.0)), MaskedLM()]
 )
-@pytest.mark.parametrize("texts", [["good"], [""], ["", ""], ["[MASK] [SEP]"], ["zebra"], ["", "the film is good"]])
+@pytest.mark.parametrize(
+    "texts",
+    [["good"], [""], ["", ""], ["[MASK] [SEP]"], ["zebra"], ["", "the film is good"]],
+)
 def test_degenerate_texts_never_give_nan(plm, objective, texts):
     output = objective(plm, make_batch(plm, texts))
     output.loss.backward()
@@ -181,14 +202,15 @@ def test_degenerate_texts_never_give_nan(plm, objective, texts):
 
 def test_the_two_losses_are_the_two_halves_of_equation_1(still_plm):
     objective = MaskTuning(0.7)
-    batch = objective.prepare(still_plm, make_batch(still_plm))
+    batch = objective.sample(still_plm, make_batch(still_plm))
     filled = objective.masked_lm(still_plm, batch)
     classified = objective.classify(still_plm, batch | {"perturbed_ids": filled.perturbed_ids})
-    torch.testing.assert_close(0.7 * filled.loss + 0.3 * classified.loss, objective(still_plm, batch).loss)
+    expected = 0.7 * filled.loss + 0.3 * classified.loss
+    torch.testing.assert_close(expected, objective(still_plm, batch).loss)
 
 
 def test_masked_lm_counts_right_predictions(still_plm):
-    batch = MaskedLM(ExactMasking(0.5)).prepare(still_plm, make_batch(still_plm))
+    batch = MaskedLM(ExactMasking(0.5)).sample(still_plm, make_batch(still_plm))
     parts = MaskedLM()(still_plm, batch).parts
     predicted = at_masks(still_plm, batch, batch["mask"]).argmax(-1)
     assert parts["n_correct"] == (predicted == batch["input_ids"][batch["mask"]]).sum()
@@ -198,29 +220,37 @@ class TestWholeTextPredicted:
     """The loss over the whole text (+Orig)."""
 
     def test_an_encoder_decoder_writes_the_full_text(self):
-        """The loss of BART's own language model, with the text as labels and shifted as the decoder's input."""
+        """The loss of BART's own language model, whose decoder reads the text shifted right."""
         plm = architecture("bart").eval()
         objective = MaskedLM(OriginalMasking(0.5))
-        batch = objective.prepare(plm, make_batch(plm), torch.Generator().manual_seed(0))
+        batch = objective.sample(plm, make_batch(plm), torch.Generator().manual_seed(0))
         masked = batch["input_ids"].masked_fill(batch["mask"], plm.tokenizer.mask_token_id)
         labels = batch["input_ids"].masked_fill(batch["attention_mask"] == 0, -100)
         shifted = plm.shifted_right(batch["input_ids"])
-        inputs = {"input_ids": masked, "attention_mask": batch["attention_mask"], "decoder_input_ids": shifted}
-        torch.testing.assert_close(objective(plm, batch).loss, plm.mlm(labels=labels, **inputs).loss)
+        inputs = {
+            "input_ids": masked,
+            "attention_mask": batch["attention_mask"],
+            "decoder_input_ids": shifted,
+        }
+        expected = plm.mlm(labels=labels, **inputs).loss
+        torch.testing.assert_close(objective(plm, batch).loss, expected)
 
     def test_it_is_the_mean_over_every_token_and_fills_masks_alone(self, still_plm):
         batch = make_batch(still_plm)
         objective = MaskedLM(OriginalMasking(0.5))
-        batch = objective.prepare(still_plm, batch, torch.Generator().manual_seed(0))
-        assert torch.equal(batch["place_weights"], batch["attention_mask"].float())
+        batch = objective.sample(still_plm, batch, torch.Generator().manual_seed(0))
+        assert torch.equal(batch["mlm_weights"], batch["attention_mask"].float())
         output = objective(still_plm, batch)
         masked = batch["input_ids"].masked_fill(batch["mask"], still_plm.tokenizer.mask_token_id)
         labels = batch["input_ids"].masked_fill(batch["attention_mask"] == 0, -100)
         inputs = {name: batch[name] for name in ("attention_mask", "token_type_ids")}
-        torch.testing.assert_close(output.loss, still_plm.mlm(input_ids=masked, labels=labels, **inputs).loss)
-        alone = MaskedLM()(still_plm, {name: value for name, value in batch.items() if "place" not in name})
+        expected = still_plm.mlm(input_ids=masked, labels=labels, **inputs).loss
+        torch.testing.assert_close(output.loss, expected)
+        unplaced = {name: value for name, value in batch.items() if not name.startswith("mlm_")}
+        alone = MaskedLM()(still_plm, unplaced)
         assert torch.equal(output.perturbed_ids, alone.perturbed_ids)
-        assert output.parts["n_masked"] == batch["mask"].sum() and output.parts["n_correct"] == alone.parts["n_correct"]
+        assert output.parts["n_masked"] == batch["mask"].sum()
+        assert output.parts["n_correct"] == alone.parts["n_correct"]
 
 
 def test_structural_tokens_stay_whatever_a_policy_says(plm):
@@ -229,7 +259,7 @@ def test_structural_tokens_stay_whatever_a_policy_says(plm):
             return torch.ones_like(maskable)
 
     batch = make_batch(plm)
-    prepared = MaskTuning(0.6, All()).prepare(plm, batch, torch.Generator())
+    prepared = MaskTuning(0.6, All()).sample(plm, batch, torch.Generator())
     assert torch.equal(prepared["mask"], maskable_positions(batch, plm.tokenizer))
 
 
@@ -242,6 +272,7 @@ def test_a_pass_without_gradients_takes_none_from_the_next_one(objective):
     """In one block of autocast, which keeps the weights that it has cast."""
     plm = make_plm()
     with torch.autocast("cpu", torch.bfloat16):
-        objective(plm, objective.prepare(plm, make_batch(plm), torch.Generator().manual_seed(0))).loss.backward()
+        batch = objective.sample(plm, make_batch(plm), torch.Generator().manual_seed(0))
+        objective(plm, batch).loss.backward()
     reached = [*plm.trunk.encoder.parameters(), *plm.classifier.classifier.parameters()]
     assert all(parameter.grad is not None for parameter in reached)

@@ -6,8 +6,17 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy, softplus
 
-from mtlib.methods.confidence_regularization import ConfidenceRegularization, confidence_regularization_loss
-from mtlib.methods.frozen_bias import BiasProduct, LearnedMixin, Reweight, learned_mixin_losses, reweight_loss
+from mtlib.methods.confidence_regularization import (
+    ConfidenceRegularization,
+    confidence_regularization_loss,
+)
+from mtlib.methods.frozen_bias import (
+    BiasProduct,
+    LearnedMixin,
+    Reweight,
+    learned_mixin_losses,
+    reweight_loss,
+)
 from mtlib.methods.product_of_experts import ProductOfExperts, debiased_focal_loss, product_loss
 from mtlib.methods.states import classify_with_states
 from mtlib.methods.two_views import HiddenCut, SpanCutoff, jensen_shannon
@@ -43,7 +52,10 @@ def test_losses_by_hand():
 
 
 def test_jensen_shannon_by_hand():
-    p, q = torch.tensor([[2.0, 1.0, 1.0], [1.0, 2.0, 3.0]]).log(), torch.tensor([[1.0, 1.0, 2.0], [1, 2, 3]]).log()
+    p, q = (
+        torch.tensor([[2.0, 1.0, 1.0], [1.0, 2.0, 3.0]]).log(),
+        torch.tensor([[1.0, 1.0, 2.0], [1, 2, 3]]).log(),
+    )
     # (2, 1, 1) / 4 and (1, 1, 2) / 4 have the mean (3, 2, 3) / 8; the second example agrees
     by_hand = math.log(4 / 3) / 2 + math.log(2 / 3) / 4
     assert jensen_shannon(p, q).item() == jensen_shannon(q, p).item() == pytest.approx(by_hand / 2)
@@ -56,7 +68,10 @@ def test_jensen_shannon_by_hand():
     [
         (BiasProduct(), PRODUCT),
         (Reweight(), reweight_loss(LOGITS, BIAS, Y).item()),
-        (ConfidenceRegularization(), confidence_regularization_loss(LOGITS, TEACHER, BIAS, Y).item()),
+        (
+            ConfidenceRegularization(),
+            confidence_regularization_loss(LOGITS, TEACHER, BIAS, Y).item(),
+        ),
     ],
 )
 def test_an_objective_gives_its_columns_to_its_loss(still_plm, objective, expected):
@@ -129,7 +144,7 @@ def ready(objective, plm, **changes) -> dict:
     """The objective's batch, with the objective built and all that is random drawn."""
     objective.build(plm, with_columns(examples(4)))
     batch = make_batch(plm) | {name: torch.tensor(rows) for name, rows in columns(4).items()}
-    return objective.prepare(plm, batch | changes)
+    return objective.sample(plm, batch | changes)
 
 
 PEERS = {
@@ -162,7 +177,11 @@ class TestEveryObjective:
 
     def test_it_trains_alike_however_the_batch_is_cut(self, tmp_path, name):
         def trained(size):
-            slices = {"per_device_train_batch_size": size, "gradient_accumulation_steps": 8 // size, "max_steps": 3}
+            slices = {
+                "per_device_train_batch_size": size,
+                "gradient_accumulation_steps": 8 // size,
+                "max_steps": 3,
+            }
             plm = architecture("bert", **NO_DROPOUT)
             trainer = ObjectiveTrainer(plm, PEERS[name](), arguments(tmp_path, **slices), with_columns(examples(24)))
             trainer.train()
@@ -198,10 +217,13 @@ class TestProductOfExperts:
         assert reaches("ft_loss", model) == reaches("ft_loss", network) == {True}
 
     def test_neutral_and_contradiction_count_half_with_overlap_features(self):
-        plm, objective = make_plm(tiny_bert_config(num_labels=3, **NO_DROPOUT)), ProductOfExperts(halve_others=True)
+        plm, objective = (
+            make_plm(tiny_bert_config(num_labels=3, **NO_DROPOUT)),
+            ProductOfExperts(halve_others=True),
+        )
         batch = ready(objective, plm, labels=torch.tensor([0, 1, 2, 0]))
         losses = cross_entropy(objective.bias_network(batch["bias_features"]), batch["labels"], reduction="none")
-        assert objective.sizes(batch)["bias_loss"] == 3
+        assert objective.denominators(batch)["bias_loss"] == 3
         by_hand = (losses * torch.tensor([1.0, 0.5, 0.5, 1.0])).sum() / 3
         torch.testing.assert_close(objective(plm, batch).parts["bias_loss"], by_hand)
 
@@ -223,7 +245,8 @@ class TestProductOfExperts:
 
 class TestLearnedMixin:
     @pytest.mark.parametrize(
-        ("name", "head"), [("bert", "classifier"), ("roberta", "classifier"), ("bart", "classification_head")]
+        ("name", "head"),
+        [("bert", "classifier"), ("roberta", "classifier"), ("bart", "classification_head")],
     )
     def test_the_gate_reads_the_state_that_the_classifier_reads(self, name, head):
         """The classifier head over the state gives the logits."""
@@ -239,13 +262,24 @@ class TestLearnedMixin:
     def test_it_minimises_both_terms_and_logs_the_gate_where_the_bias_model_is_wrong(self, still_plm):
         objective = LearnedMixin(0.1)
         batch = ready(objective, still_plm)
-        output, (logits, state, _) = objective(still_plm, batch), classify_with_states(still_plm, batch)
-        gate, bias, labels = softplus(objective.gate(state))[:, 0], batch["bias_log_probabilities"], batch["labels"]
+        output, (logits, state, _) = (
+            objective(still_plm, batch),
+            classify_with_states(still_plm, batch),
+        )
+        gate, bias, labels = (
+            softplus(objective.gate(state))[:, 0],
+            batch["bias_log_probabilities"],
+            batch["labels"],
+        )
         losses = learned_mixin_losses(logits, bias, labels, gate)
         torch.testing.assert_close(output.loss, losses["ft_loss"] + 0.1 * losses["entropy"])
         wrong = bias.argmax(1) != labels
         assert 0 < wrong.sum() < len(wrong)
-        for name, values in (("gate", gate), ("misled", wrong.float()), ("gate_misled", gate * wrong)):
+        for name, values in (
+            ("gate", gate),
+            ("misled", wrong.float()),
+            ("gate_misled", gate * wrong),
+        ):
             torch.testing.assert_close(output.parts[name], values.mean())
 
 
@@ -266,7 +300,7 @@ def test_two_views_minimise_both_cross_entropies_and_their_divergence(objective)
 class TestSpanCutoff:
     def test_the_span_has_the_length_of_the_papers_and_lies_anywhere(self, plm):
         batch = make_batch(plm, [LONG] * 300 + ["not funny"] * 4)
-        cut = SpanCutoff(0.1).prepare(plm, batch)["cut"]
+        cut = SpanCutoff(0.1).sample(plm, batch)["cut"]
         assert (cut[:300].sum(1) == 2).all() and not cut[300:].any(), "floor(2.2), and none of 4 tokens"
         assert not (cut & ~batch["attention_mask"].bool()).any()
         starts = cut[:300].long().argmax(1)
@@ -305,7 +339,7 @@ class TestHiddenCut:
                 module.register_forward_hook(lambda module, args, output: round_it.append(output))
             elif path.endswith(("output.LayerNorm", "final_layer_norm")):
                 module.register_forward_hook(lambda module, args, output: read.append(args[0]))
-        batch = objective.prepare(plm, make_batch(plm, [LONG, "the film is very good and not boring"]))  # 22, 10 tokens
+        batch = objective.sample(plm, make_batch(plm, [LONG, "the film is very good and not boring"]))  # 22, 10 tokens
         attended = batch["attention_mask"].bool()
         same = objective.classify_cut(plm, batch)
         assert len(cuts) == len(round_it) == len(read) == (4 if name == "bart" else 2)
@@ -322,7 +356,11 @@ class TestHiddenCut:
         objective, attended = HiddenCut(0.1), torch.ones(1, 10, dtype=torch.bool)
         attended[0, 8:] = False  # 8 tokens: 3 candidates, 1 token cut
         weights = torch.zeros(1, 2, 10, 10)
-        weights[0, :, :8, 5], weights[0, 0, :8, 1], weights[0, :, :4, 3] = 0.5, 0.6, 0.2  # 8, 2.4, 0.8 in all
+        weights[0, :, :8, 5], weights[0, 0, :8, 1], weights[0, :, :4, 3] = (
+            0.5,
+            0.6,
+            0.2,
+        )  # 8, 2.4, 0.8 in all
         weights[0, :, 8:, 7] = 100.0  # what padding attends to does not count
         starts = [
             objective.cut_at(weights, attended, torch.tensor([draw]))[0].nonzero().tolist() for draw in (0, 0.4, 0.9)

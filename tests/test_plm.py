@@ -24,7 +24,7 @@ from transformers import (
 from mtlib.errors import UserError
 from mtlib.masking import ExactMasking, maskable_positions
 from mtlib.objectives import MaskTuning
-from mtlib.plm import SharedPLM, places_of
+from mtlib.plm import SharedPLM, mlm_positions_of
 from tests.conftest import (
     BERT_SPECIALS,
     ROBERTA_SPECIALS,
@@ -36,7 +36,12 @@ from tests.conftest import (
     tiny_bert_config,
 )
 
-SIZE = {"vocab_size": len(WORDS) + 5, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+SIZE = {
+    "vocab_size": len(WORDS) + 5,
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+}
 FORM = SIZE | {"intermediate_size": 32, "max_position_embeddings": 66}
 ROBERTA_IDS = {"bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2}
 PAIR_OF_SPECIALS = (ROBERTA_SPECIALS, True)
@@ -175,7 +180,7 @@ def test_structural_tokens_are_never_filled_in_but_unknown_may_be():
         bias = torch.zeros(plm.config.vocab_size)
         bias[structural] = 100.0  # the head insists on them
         bias[tokenizer.unk_token_id] = 50.0
-        plm.masked_lm_logits = lambda batch, places, ids, bias=bias: bias.expand(*places.shape, -1)
+        plm.masked_lm_logits = lambda batch, positions, ids, bias=bias: bias.expand(*positions.shape, -1)
         for fill in ("argmax", "sample", "top_k"):
             perturbed = plm.fill_masks(batch, mask, fill, top_k=1).perturbed_ids
             assert (perturbed[mask] == tokenizer.unk_token_id).all()
@@ -192,8 +197,11 @@ def test_rows_that_pad_the_embedding_are_never_filled_in():
 
 def test_fills(still_plm):
     batch, mask = masked_batch(still_plm.eval())
-    logits, argmax = at_masks(still_plm, batch, mask), still_plm.fill_masks(batch, mask).perturbed_ids
-    allowed = logits.masked_fill(still_plm._forbidden, -torch.inf)
+    logits, argmax = (
+        at_masks(still_plm, batch, mask),
+        still_plm.fill_masks(batch, mask).perturbed_ids,
+    )
+    allowed = logits.masked_fill(still_plm._blocked, -torch.inf)
     assert torch.equal(argmax[mask], allowed.argmax(-1))
     seen = [set() for _ in range(int(mask.sum()))]
     for seed in range(60):
@@ -231,7 +239,8 @@ def test_pushed_to_the_hub_is_what_saving_writes(plm, tmp_path, monkeypatch):
 
     pushed, hub = {}, "transformers.utils.hub"
     api = SimpleNamespace(
-        create_repo=lambda *name, **options: SimpleNamespace(repo_id="me/m"), create_commit=create_commit
+        create_repo=lambda *name, **options: SimpleNamespace(repo_id="me/m"),
+        create_commit=create_commit,
     )
     monkeypatch.setattr(f"{hub}.hf_api", lambda: api)
     monkeypatch.setattr(f"{hub}.create_and_tag_model_card", lambda *_, **options: ModelCard("a card"))
@@ -255,13 +264,17 @@ def test_nothing_masked_gives_the_text_back(plm):
         assert torch.equal(perturbed, batch["input_ids"])
 
 
-def test_places_of_a_mask():
+def test_positions_of_a_mask():
     mask = torch.tensor([[0, 1, 0, 1, 1], [0, 0, 0, 0, 0], [0, 0, 1, 0, 0]]).bool()
-    places, weights = places_of(mask)
+    positions, weights = mlm_positions_of(mask)
     assert weights.tolist() == [[1, 1, 1], [0, 0, 0], [1, 0, 0]]
-    assert places[weights.bool()].tolist() == [1, 3, 4, 2]
-    assert [row.unique().numel() for row in places] == [3, 3, 3]  # scattering to them needs no order
-    assert places_of(mask, round_up=True)[0].shape == (3, 4) and places_of(mask[1:2])[0].shape == (1, 1)
+    assert positions[weights.bool()].tolist() == [1, 3, 4, 2]
+    assert [row.unique().numel() for row in positions] == [
+        3,
+        3,
+        3,
+    ]  # scattering to them needs no order
+    assert mlm_positions_of(mask, round_up=True)[0].shape == (3, 4) and mlm_positions_of(mask[1:2])[0].shape == (1, 1)
 
 
 def test_a_masked_lm_gets_a_seeded_new_head(plm, tmp_path):
@@ -283,7 +296,11 @@ def test_number_and_names_of_labels_follow_from_one_another(plm, tmp_path):
     plm.tokenizer.save_pretrained(tmp_path)
     names = {0: "no", 1: "maybe", 2: "yes"}
     config = SharedPLM.from_pretrained(tmp_path, id2label=names).config
-    assert (config.num_labels, config.id2label, config.label2id) == (3, names, {"no": 0, "maybe": 1, "yes": 2})
+    assert (config.num_labels, config.id2label, config.label2id) == (
+        3,
+        names,
+        {"no": 0, "maybe": 1, "yes": 2},
+    )
 
 
 def test_checkpoints_in_a_subfolder(plm, tmp_path):
@@ -392,5 +409,8 @@ class TestBadCheckpoints:
     def test_no_masked_lm_head(self, plm, tmp_path, part):
         getattr(plm, part).save_pretrained(tmp_path)
         plm.tokenizer.save_pretrained(tmp_path)
-        with pytest.raises(UserError, match=r"lacks 5 weights of BertForMaskedLM, for example cls\.predictions\.bias"):
+        with pytest.raises(
+            UserError,
+            match=r"lacks 5 weights of BertForMaskedLM, for example cls\.predictions\.bias",
+        ):
             SharedPLM.from_pretrained(tmp_path, num_labels=2)

@@ -51,7 +51,7 @@ from tests.test_trainer import NO_DROPOUT, train
 
 
 def example_set(rows: list[dict], plm) -> Dataset:
-    """Tokenised, with the texts and all else that preparers read."""
+    """Tokenised, with the texts and all else that transforms read."""
     data = Dataset.from_list(rows)
     return tokenise(data, plm.tokenizer, 64, keep=data.column_names)
 
@@ -89,7 +89,7 @@ class TestSalientSpans:
         plm = make_plm()
         config = configure("sentiment", method, masking="salient_spans", spacy_pipeline=installed).resolved()
         first, *_ = get_method(method).stages(config.settings, config.rates, plm.tokenizer)
-        examples, counts = first.prepare[0](plm, example_set([{"text": text} for text in self.TEXTS], plm))
+        examples, counts = first.transforms[0](plm, example_set([{"text": text} for text in self.TEXTS], plm))
         assert examples["salient_spans"][:] == [[0, 0, 1, 1, 0, 2, 2, 0], [0, 0, 0, 0], [0, 1, 1, 0, 0, 0]]
         assert counts == {"salient_spans_unmarked": 1}
         drawn = [masked_words(plm, first.objective.masking, examples, seed) for seed in range(200)]
@@ -187,9 +187,9 @@ class TestKnownWords:
     def test_other_data_is_refused(self, name, plm):
         with pytest.raises(UserError, match=f"masking is '{name}', which knows the testbed's grammar"):
             configure("sentiment", "mask_tuning", masking=name, source="hub")
-        (preparer,) = masking_policy(name, 0.3, plm.tokenizer).preparers()
+        (transform,) = masking_policy(name, 0.3, plm.tokenizer).transforms()
         with pytest.raises(UserError, match="'17' is no row of a training set of the testbed"):
-            preparer(plm, example_set([{"text": "a good film", "label": 1, "uid": "17", "group": ""}], plm))
+            transform(plm, example_set([{"text": "a good film", "label": 1, "uid": "17", "group": ""}], plm))
 
 
 @pytest.fixture(scope="module")
@@ -202,8 +202,8 @@ def plain():
 def prepared(name: str, rate: float, plm, examples: Dataset):
     """A policy by its name, and the examples with what it reads."""
     policy = masking_policy(name, rate, plm.tokenizer)
-    for preparer in policy.preparers():
-        examples = preparer(plm, examples).examples
+    for transform in policy.transforms():
+        examples = transform(plm, examples).examples
     return policy, examples
 
 
@@ -275,14 +275,14 @@ def test_a_tokenizer_without_offsets_is_refused_by_what_finds_words(name, tmp_pa
     """Some tokenizers are still written in Python, and do not know the characters of a token."""
     (tmp_path / "vocab.txt").write_text("\n".join([*BERT_SPECIALS.values(), *WORDS]))
     tokenizer = BertJapaneseTokenizer(tmp_path / "vocab.txt", word_tokenizer_type="basic", model_max_length=64)
-    for preparer in masking_policy(name, 0.3, tokenizer).preparers():
-        if isinstance(preparer, MarkTokens | PointAtAnswers):
+    for transform in masking_policy(name, 0.3, tokenizer).transforms():
+        if isinstance(transform, MarkTokens | PointAtAnswers):
             with pytest.raises(
                 UserError, match=r"BertJapaneseTokenizer does not say which characters .* exact, whole_"
             ):
-                preparer.check(make_plm(tokenizer=tokenizer))
+                transform.check(make_plm(tokenizer=tokenizer))
         else:
-            preparer.check(make_plm(tokenizer=tokenizer))
+            transform.check(make_plm(tokenizer=tokenizer))
 
 
 # probabilities of start and end; their products by (i, j): 00 .12, 01 .02, 02 .06, 11 .07, 12 .21, 22 .03, and the
@@ -491,7 +491,7 @@ class TestMetaLearned:
         }
         assert not gumbel_choice(scores, scores > 9).any(), "where there is none"
 
-    def test_the_preparer_learns_leaves_the_model_alone_and_can_be_repeated(self, plain):
+    def test_the_transform_learns_leaves_the_model_alone_and_can_be_repeated(self, plain):
         plm, _ = plain
         rows = [{"text": text, "label": i % 2} for i, text in enumerate(SENTENCES * 5)]
         before = copy.deepcopy(plm.state_dict())

@@ -29,7 +29,12 @@ def protein(tmp_path):
 
 def nameless():
     """A tokenizer that names the padding and the mask alone; its template puts the others around a text."""
-    names = {"pad_token": "[PAD]", "mask_token": "[MASK]", "unk_token": "[UNK]", "model_max_length": 64}
+    names = {
+        "pad_token": "[PAD]",
+        "mask_token": "[MASK]",
+        "unk_token": "[UNK]",
+        "model_max_length": 64,
+    }
     return PreTrainedTokenizerFast(tokenizer_object=make_tokenizer().backend_tokenizer, **names)
 
 
@@ -40,7 +45,12 @@ def test_tokens_that_a_user_added_are_read_whole(marking):
 
 
 def test_text_that_spells_out_a_structural_token_is_text(marking):
-    for tokenizer in (make_tokenizer(), make_tokenizer(ROBERTA_SPECIALS, double_separator=True), nameless(), marking):
+    for tokenizer in (
+        make_tokenizer(),
+        make_tokenizer(ROBERTA_SPECIALS, double_separator=True),
+        nameless(),
+        marking,
+    ):
         separator = tokenizer.convert_ids_to_tokens(tokenizer("")["input_ids"][-1])
         plain, spelt = (text_reader(tokenizer)(text)["input_ids"] for text in ("good bad", f"good {separator} bad"))
         assert spelt.count(plain[-1]) == 1 and len(spelt) > len(plain)
@@ -64,6 +74,6 @@ def test_what_is_no_word_is_neither_masked_nor_filled_in(kind, marking):
     assert not {"[CLS]", "[SEP]", "[E1]"} & {*words} and "film" in words
     assert kind == "nameless" or "covidxyz" in words, "an added word is a word"
     plm = make_plm(tiny_bert_config(vocab_size=len(tokenizer)), tokenizer)
-    forbidden = {*plm._forbidden.nonzero().flatten().tolist()}
+    forbidden = {*plm._blocked.nonzero().flatten().tolist()}
     assert forbidden == {*special_tokens(tokenizer)} - {tokenizer.unk_token_id}
     assert len(forbidden) == (4 if kind == "nameless" else 7) and len(tokenizer) >= len(WORDS) + 5

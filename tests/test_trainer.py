@@ -98,7 +98,14 @@ def test_fine_tuning_is_stock_fine_tuning_loss_by_loss(tmp_path):
     data = examples(48, length=False)
     settings = {"max_steps": 20, "train_sampling_strategy": "random"}
     ours = train(tmp_path / "ours", FineTuning(), make_plm(), data, **settings)
-    names = ["per_device_train_batch_size", "max_steps", "learning_rate", "logging_steps", "use_cpu", "disable_tqdm"]
+    names = [
+        "per_device_train_batch_size",
+        "max_steps",
+        "learning_rate",
+        "logging_steps",
+        "use_cpu",
+        "disable_tqdm",
+    ]
     stock_arguments = {name: getattr(ours.args, name) for name in names}
     plm = make_plm()
     stock = Trainer(
@@ -154,7 +161,11 @@ def test_every_trainable_parameter_moves(tmp_path, update):
 def test_learning_rates_of_trunk_and_heads(tmp_path):
     plm = make_plm()
     before = {name: parameter.clone() for name, parameter in plm.named_parameters()}
-    rates = {"learning_rate": 1e-3, "classifier_learning_rate": 1e-2, "mlm_head_learning_rate": 1e-4}
+    rates = {
+        "learning_rate": 1e-3,
+        "classifier_learning_rate": 1e-2,
+        "mlm_head_learning_rate": 1e-4,
+    }
     # Adam's first step has the size of the rate, whatever the gradient
     train(tmp_path, MaskTuning(0.5), plm, max_steps=1, lr_scheduler_type="constant", **rates)
     moved = {n: (p - before[n]).abs().max().item() for n, p in plm.named_parameters()}
@@ -167,17 +178,27 @@ def test_learning_rates_of_trunk_and_heads(tmp_path):
 @pytest.mark.parametrize("update", ["joint", "alternating"])
 def test_an_optimizer_class_that_was_asked_for(tmp_path, update):
     chosen = (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9})
-    args = arguments(tmp_path, max_steps=1, lr_scheduler_type="constant", classifier_learning_rate=0.02, update=update)
+    args = arguments(
+        tmp_path,
+        max_steps=1,
+        lr_scheduler_type="constant",
+        classifier_learning_rate=0.02,
+        update=update,
+    )
     trainer = ObjectiveTrainer(make_plm(), MaskTuning(), args, examples(8), optimizer_cls_and_kwargs=chosen)
     trainer.train()
     alternating = [trainer.update.optimizer] if update == "alternating" else []
     for optimizer in (trainer.optimizer.optimizer, *alternating):
         assert type(optimizer) is torch.optim.SGD
-        assert {(group["lr"], group["momentum"]) for group in optimizer.param_groups} == {(0.1, 0.9), (0.02, 0.9)}
+        assert {(group["lr"], group["momentum"]) for group in optimizer.param_groups} == {
+            (0.1, 0.9),
+            (0.02, 0.9),
+        }
 
 
 @pytest.mark.parametrize(
-    ("stop", "update"), [(3, "joint"), (6, "joint"), (8, "joint"), (3, "alternating"), (3, "balanced")]
+    ("stop", "update"),
+    [(3, "joint"), (6, "joint"), (8, "joint"), (3, "alternating"), (3, "balanced")],
 )
 def test_resumed_run_ends_as_the_uninterrupted_one(tmp_path, stop, update):
     """Stops in the first epoch, at its end, and in the second; dropout on."""
@@ -266,11 +287,23 @@ SGD = torch.optim.SGD([torch.zeros(1)])
     ("changes", "others", "message"),
     [
         ({"update": "both"}, {}, "update is 'both'; expected one of joint, balanced, alternating"),
-        ({"update": "alternating", "gradient_accumulation_steps": 2}, {}, "needs gradient_accumulation_steps=1"),
-        ({"label_smoothing_factor": 0.1}, {}, r"label_smoothing_factor does not work .* FineTuning\(label_smoothing"),
+        (
+            {"update": "alternating", "gradient_accumulation_steps": 2},
+            {},
+            "needs gradient_accumulation_steps=1",
+        ),
+        (
+            {"label_smoothing_factor": 0.1},
+            {},
+            r"label_smoothing_factor does not work .* FineTuning\(label_smoothing",
+        ),
         ({}, {"compute_loss_func": print}, "compute_loss_func does not work"),
         ({"neftune_noise_alpha": 5.0}, {}, "neftune_noise_alpha does not work"),
-        ({"update": "alternating"}, {"optimizers": (SGD, None)}, "optimizers.* give optimizer_cls_and_kwargs"),
+        (
+            {"update": "alternating"},
+            {"optimizers": (SGD, None)},
+            "optimizers.* give optimizer_cls_and_kwargs",
+        ),
     ],
 )
 def test_arguments_that_do_not_work(tmp_path, changes, others, message):
@@ -305,21 +338,48 @@ def test_scores_of_an_objective_that_does_not_classify(tmp_path):
 
 def test_arguments_from_the_command_line(tmp_path):
     (parsed,) = HfArgumentParser(ObjectiveArguments).parse_args_into_dataclasses(
-        ["--output_dir", str(tmp_path), "--update", "balanced", "--mlm_head_learning_rate", "1e-3", "--use_cpu"]
+        [
+            "--output_dir",
+            str(tmp_path),
+            "--update",
+            "balanced",
+            "--mlm_head_learning_rate",
+            "1e-3",
+            "--use_cpu",
+        ]
     )
-    assert (parsed.update, parsed.mlm_head_learning_rate, parsed.report_to) == ("balanced", 1e-3, [])
+    assert (parsed.update, parsed.mlm_head_learning_rate, parsed.report_to) == (
+        "balanced",
+        1e-3,
+        [],
+    )
 
 
 BAD_SETS = [
     (lambda data: data.select([]), "has labels of no row"),
-    (lambda data: data.remove_columns("input_ids"), "has no column input_ids, .* mtlib.tokenise makes"),
-    (lambda data: relabelled(data, [0, 1, 2, 0]), "has labels 0, 1, 2; a classifier with num_labels=2 takes 0 to 1"),
+    (
+        lambda data: data.remove_columns("input_ids"),
+        "has no column input_ids, .* mtlib.tokenise makes",
+    ),
+    (
+        lambda data: relabelled(data, [0, 1, 2, 0]),
+        "has labels 0, 1, 2; a classifier with num_labels=2 takes 0 to 1",
+    ),
     (lambda data: relabelled(data, [0, 1, -100, 0]), "has labels -100, 0, 1"),
     (lambda data: relabelled(data, ["a"] * 4), "has the label 'a'; expected class numbers"),
-    (lambda data: data.map(lambda row: {"input_ids": [2, 28, 3]}), "has texts .* numbered up to 28; .* below 28"),
+    (
+        lambda data: data.map(lambda row: {"input_ids": [2, 28, 3]}),
+        "has texts .* numbered up to 28; .* below 28",
+    ),
     (lambda data: data.map(lambda row: {"input_ids": [2] * 65}), "has texts of up to 65 tokens"),
-    (lambda data: data.to_iterable_dataset(), "is a IterableDataset; .* Streams and torch datasets are not read"),
-    (lambda data: torch.utils.data.StackDataset(data), "is a StackDataset; .* Streams and torch datasets are not read"),
+    (
+        lambda data: data.to_iterable_dataset(),
+        "is a IterableDataset; .* Streams and torch datasets are not read",
+    ),
+    (
+        lambda data: torch.utils.data.StackDataset(data),
+        "is a StackDataset; .* Streams and torch datasets are not read",
+    ),
 ]
 
 
@@ -351,11 +411,23 @@ def test_a_training_set_without_labels(tmp_path):
 @pytest.mark.parametrize("given", ["labels", "label"])
 def test_labels_have_either_name_everywhere(tmp_path, given):
     """As where `dataset.map(tokenizer)` leaves `label`: it is trained on, scored, and the best model is found by it."""
-    named, settings = examples(16), {"eval_strategy": "steps", "eval_steps": 3, "save_strategy": "steps"}
-    settings |= {"save_steps": 3, "load_best_model_at_end": True, "metric_for_best_model": "accuracy"}
+    named, settings = (
+        examples(16),
+        {"eval_strategy": "steps", "eval_steps": 3, "save_strategy": "steps"},
+    )
+    settings |= {
+        "save_steps": 3,
+        "load_best_model_at_end": True,
+        "metric_for_best_model": "accuracy",
+    }
     data = named.rename_column("labels", given) if given == "label" else named
     trainer = ObjectiveTrainer(
-        make_plm(), MaskTuning(), arguments(tmp_path, **settings), data, eval_dataset=data, compute_metrics=accuracy
+        make_plm(),
+        MaskTuning(),
+        arguments(tmp_path, **settings),
+        data,
+        eval_dataset=data,
+        compute_metrics=accuracy,
     )
     trainer.train()
     metrics = trainer.evaluate()
@@ -427,9 +499,21 @@ def test_the_best_checkpoint_is_loaded_back_or_its_loss_is_told(tmp_path, delete
                 for folder in tmp_path.glob("checkpoint-*"):
                     shutil.rmtree(folder)
 
-    settings = {"save_strategy": "steps", "save_steps": 2, "eval_strategy": "steps", "eval_steps": 2}
-    settings |= {"load_best_model_at_end": True, "metric_for_best_model": "eval_loss", "learning_rate": 5e-2}
-    settings |= {"max_steps": 7, "greater_is_better": True}  # so that an early checkpoint is the best
+    settings = {
+        "save_strategy": "steps",
+        "save_steps": 2,
+        "eval_strategy": "steps",
+        "eval_steps": 2,
+    }
+    settings |= {
+        "load_best_model_at_end": True,
+        "metric_for_best_model": "eval_loss",
+        "learning_rate": 5e-2,
+    }
+    settings |= {
+        "max_steps": 7,
+        "greater_is_better": True,
+    }  # so that an early checkpoint is the best
     trainer = ObjectiveTrainer(
         make_plm(), FineTuning(), arguments(tmp_path, **settings), examples(48), eval_dataset=examples(8),
         callbacks=[Delete()],
@@ -466,7 +550,14 @@ def test_a_rate_of_zero_freezes_a_head(tmp_path):
 def test_activation_checkpointing_changes_nothing(tmp_path, shared):
     """Dropout on: its random numbers are put back for the second forward pass."""
     runs = [
-        history(train(tmp_path / str(on), MaskTuning(0.5), make_plm(shared=shared), gradient_checkpointing=on))
+        history(
+            train(
+                tmp_path / str(on),
+                MaskTuning(0.5),
+                make_plm(shared=shared),
+                gradient_checkpointing=on,
+            )
+        )
         for on in (False, True)
     ]
     assert torch.tensor(runs[0]) == pytest.approx(torch.tensor(runs[1]), rel=1e-5)
@@ -479,7 +570,11 @@ def test_labels_of_a_formatted_dataset(tmp_path):
 
 
 def test_alternating_follows_any_schedule(tmp_path):
-    settings = {"eval_strategy": "steps", "eval_steps": 2, "lr_scheduler_type": "reduce_lr_on_plateau"}
+    settings = {
+        "eval_strategy": "steps",
+        "eval_steps": 2,
+        "lr_scheduler_type": "reduce_lr_on_plateau",
+    }
     args = arguments(tmp_path, update="alternating", **settings)
     trainer = ObjectiveTrainer(make_plm(), MaskTuning(0.5), args, examples(48), eval_dataset=examples(8))
     trainer.train()
@@ -504,12 +599,18 @@ class TestNamesOfLabels:
     def test_names_in_another_order_are_refused(self, tmp_path):
         """Right answers would be counted as wrong; the model takes its names from the training set."""
         plm = make_plm()
-        data, turned = self.examples(plm, "negative", "positive"), self.examples(plm, "positive", "negative")
+        data, turned = (
+            self.examples(plm, "negative", "positive"),
+            self.examples(plm, "positive", "negative"),
+        )
         order = r"labels positive, negative, the model negative, positive"
         for evaluation, name in ((turned, "set"), ({"dev": turned}, "set 'dev'")):
             with pytest.raises(UserError, match=rf"the evaluation {name} .* {order}"):
                 ObjectiveTrainer(plm, FineTuning(), arguments(tmp_path), data, eval_dataset=evaluation)
-        assert plm.config.id2label == {0: "LABEL_0", 1: "LABEL_1"}  # a set that was refused leaves no names behind
+        assert plm.config.id2label == {
+            0: "LABEL_0",
+            1: "LABEL_1",
+        }  # a set that was refused leaves no names behind
         trainer = ObjectiveTrainer(plm, FineTuning(), arguments(tmp_path), data, eval_dataset=data)
         for call, name in ((trainer.evaluate, "evaluation set"), (trainer.predict, "test set")):
             with pytest.raises(UserError, match=rf"the {name} .* {order}"):

@@ -51,7 +51,9 @@ def test_training_gives_the_recorded_numbers(recorded, method):
 
 
 @pytest.mark.parametrize(
-    "change", [{}, {"threads": 2}, {"alpha": 0.61}, {"dropout": 0.11}, {"other_masks": True}], ids=str
+    "change",
+    [{}, {"threads": 2}, {"alpha": 0.61}, {"dropout": 0.11}, {"other_masks": True}],
+    ids=str,
 )
 def test_a_change_shows_at_the_first_step(recorded, change):
     """All that the first step's numbers depend on; of threads they must not depend."""

@@ -1,4 +1,4 @@
-"""The balanced update: by hand, its two limits, trainings that must come out alike; and the alternating one."""
+"""The balanced update, by hand, in its limits and in equivalent trainings; the alternating one."""
 
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -24,19 +24,33 @@ class TwoHeads(nn.Module):
 
 
 def step(
-    update, model: TwoHeads, mlm: list[float], ft: list[float], alpha: float = 0.6, last: bool = True, unit: float = 0.0
+    update,
+    model: TwoHeads,
+    mlm: list[float],
+    ft: list[float],
+    alpha: float = 0.6,
+    last: bool = True,
+    unit: float = 0.0,
 ) -> None:
-    """A slice whose two losses have these gradients on the trunk, and each on its own head; fp16 scales by `unit`."""
+    """A micro-batch whose losses have these gradients, both on the trunk and each on its head.
+
+    fp16 multiplies all gradients by `unit`.
+    """
 
     def loss(head: str, direction: list[float]):
         def output(model, batch):
             return ObjectiveOutput(
-                {"loss": (model.trunk + getattr(model, head)) @ torch.tensor(direction)}, {"loss": 1.0}
+                {"loss": (model.trunk + getattr(model, head)) @ torch.tensor(direction)},
+                {"loss": 1.0},
             )
 
         return output
 
-    objective = SimpleNamespace(alpha=alpha, masked_lm=loss("mlm_head", mlm), classify=loss("classifier", ft))
+    objective = SimpleNamespace(
+        alpha=alpha,
+        masked_lm=loss("mlm_head", mlm),
+        classify=loss("classifier", ft),
+    )
     trainer = SimpleNamespace(
         training_objective=objective,
         args=SimpleNamespace(world_size=1),
@@ -66,7 +80,8 @@ def test_gradient_by_hand():
 
 def test_fp16_scales_the_step_and_nothing_else():
     plain, scaled, updates = TwoHeads(), TwoHeads(), (BalancedUpdate(), BalancedUpdate())
-    step(updates[1], scaled, [1.0, 0.0], [torch.inf, 0.0], unit=65536.0)  # a first step that overflows
+    overflowing = [torch.inf, 0.0]
+    step(updates[1], scaled, [1.0, 0.0], overflowing, unit=65536.0)
     for unit in (1024.0, 512.0):
         for model, update, by in ((plain, updates[0], 0.0), (scaled, updates[1], unit)):
             model.zero_grad()
@@ -111,7 +126,12 @@ def test_alpha_1_trains_the_trunk_on_the_masked_lm_alone(tmp_path):
     ):
         plm = make_plm(tiny_bert_config(**NO_DROPOUT))
         before = {key: p.clone() for key, p in plm.trunk.named_parameters() if "pooler" not in key}
-        plain = {"optim": "sgd", "lr_scheduler_type": "constant", "max_grad_norm": 0.0, "max_steps": 1}
+        plain = {
+            "optim": "sgd",
+            "lr_scheduler_type": "constant",
+            "max_grad_norm": 0.0,
+            "max_steps": 1,
+        }
         train(tmp_path, objective, plm, **plain, **changes)
         after = dict(plm.trunk.named_parameters())
         moves[name] = torch.cat([(after[key] - value).flatten() for key, value in before.items()])
@@ -119,7 +139,7 @@ def test_alpha_1_trains_the_trunk_on_the_masked_lm_alone(tmp_path):
 
 
 def test_both_alternating_steps_are_weighted_by_alpha():
-    """By SGD at rate 0.1, the rate that the schedule has come to: Adam would divide the weights out."""
+    """By SGD, since Adam would divide the weights out; 0.1 is the rate that the schedule gives."""
     model, alpha = TwoHeads(), 0.25
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
     scheduled = SimpleNamespace(param_groups=[{"lr": 0.1}])
@@ -133,7 +153,10 @@ def test_both_alternating_steps_are_weighted_by_alpha():
         training_objective=SimpleNamespace(alpha=alpha, masked_lm="masked_lm", classify="classify"),
         optimizer=scheduled,
         args=SimpleNamespace(world_size=1, max_grad_norm=0.0),
-        accelerator=SimpleNamespace(backward=torch.Tensor.backward, clip_grad_norm_=nn.utils.clip_grad_norm_),
+        accelerator=SimpleNamespace(
+            backward=torch.Tensor.backward,
+            clip_grad_norm_=nn.utils.clip_grad_norm_,
+        ),
         run_loss=lambda model, name, batch, totals: loss(*losses[name]),
     )
     AlternatingUpdate(optimizer).step(trainer, model, {})

@@ -246,7 +246,7 @@ def _prepared(
     seed: int,
 ) -> Dataset:
     """The examples with the columns that a policy reads."""
-    for transform in masking.preparers():
+    for transform in masking.transforms():
         examples = transform.reading_from(source)(plm, examples, seed).examples
     return examples
 
@@ -272,6 +272,6 @@ def _checked(
         policy, rate = parse_policy(name)
         maskings[name] = masking_policy(policy, rate, plm.tokenizer, spacy_pipeline)
     for masking in maskings.values():
-        for preparer in masking.preparers():
-            preparer.reading_from(config.source).check(plm)
+        for transform in masking.transforms():
+            transform.reading_from(config.source).check(plm)
     return plm, maskings

@@ -22,7 +22,7 @@ from mtlib.contexts import evaluating
 from mtlib.encoding import check_labels
 from mtlib.objectives import Objective, ObjectiveOutput
 from mtlib.plm import SharedPLM
-from mtlib.preparing import Prepared, Preparer, require_columns, with_column
+from mtlib.preparing import Prepared, Transform, require_columns, with_column
 from mtlib.testbed.generator import shortcut_label
 from mtlib.testbed.grammar import LABELS, load_grammar
 from mtlib.tokens import text_reader
@@ -52,7 +52,7 @@ class BiasModel(NamedTuple):
 
 
 @dataclass(frozen=True)
-class AddBias(Preparer):
+class AddBias(Transform):
     """Adds `bias_log_probabilities` (one number per label) and `bias_features` to each example.
 
     Each example is predicted by a model that was fitted on the other four fifths. (In the released

@@ -13,7 +13,7 @@ from mtlib.methods.bias import ReadsBias, unexplained
 from mtlib.methods.settings import BiasSettings
 from mtlib.objectives import FineTuning
 from mtlib.plm import SharedPLM
-from mtlib.preparing import Prepared, Preparer, require_columns, with_column
+from mtlib.preparing import Prepared, Transform, require_columns, with_column
 
 
 def confidence_regularization_loss(
@@ -55,7 +55,7 @@ class ConfidenceRegularization(ReadsBias):
 
 
 @dataclass(frozen=True)
-class AddTeacher(Preparer):
+class AddTeacher(Transform):
     """Adds `teacher_probabilities`, the predictions of the previous stage's model.
 
     The teacher predicts the very examples that it was trained on, as in the released code, so after
@@ -90,5 +90,5 @@ def confidence_regularization(
     tokenizer,
 ) -> tuple[Stage, ...]:
     teacher = Stage(FineTuning(), rates, name="teacher")
-    prepare = (settings.add_bias(), AddTeacher())
-    return (teacher, Stage(ConfidenceRegularization(), rates, prepare, start="pretrained"))
+    transforms = (settings.add_bias(), AddTeacher())
+    return (teacher, Stage(ConfidenceRegularization(), rates, transforms, start="pretrained"))

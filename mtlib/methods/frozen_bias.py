@@ -108,7 +108,7 @@ class Reweight(ReadsBias):
     name = "reweight"
     loss = staticmethod(reweight_loss)
 
-    def sizes(self, batch: dict) -> dict[str, Tensor | int]:
+    def denominators(self, batch: dict) -> dict[str, Tensor | int]:
         return {"ft_loss": unexplained(batch["bias_log_probabilities"], batch["labels"]).sum()}
 
 

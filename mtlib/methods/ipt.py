@@ -19,7 +19,7 @@ from mtlib.methods.settings import ParsingSettings
 from mtlib.methods.states import classify_with_states
 from mtlib.objectives import FineTuning, Objective, ObjectiveOutput, require_built
 from mtlib.plm import SharedPLM
-from mtlib.preparing import Prepared, Preparer
+from mtlib.preparing import Prepared, Transform
 from mtlib.tokens import text_reader
 
 NO_WORD = -100  # pads heads and relations; cross_entropy ignores it
@@ -102,7 +102,7 @@ class DependencyParsing(Objective):
             # states have a length of sqrt(hidden), so that scores are near 1
             nn.init.normal_(weight, std=1 / hidden)
 
-    def sizes(self, batch: dict) -> dict[str, Tensor | int]:
+    def denominators(self, batch: dict) -> dict[str, Tensor | int]:
         n_words = (batch["heads"] != NO_WORD).sum()
         return dict.fromkeys(("arc_loss", "relation_loss", "share_right_heads"), n_words)
 
@@ -142,7 +142,7 @@ def _word_means(states: Tensor, words: Tensor, n_words: int) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Treebank(Preparer):
+class Treebank(Transform):
     """Replaces the training set by the sentences of the files `*train*.conllu` in a folder.
 
     Each row has the model's inputs, `length`, `words` (for each token the number of its word, from
@@ -177,7 +177,7 @@ class Treebank(Preparer):
             examples = Dataset.from_list(rows)
             for _, batch in batches_by_length(examples, collate, plm.device, batch_size=16):
                 share = plm(objective, batch).parts["share_right_heads"]
-                n_words = objective.sizes(batch)["share_right_heads"]
+                n_words = objective.denominators(batch)["share_right_heads"]
                 n_correct += float(share * n_words)
         uas = n_correct / sum(len(row["heads"]) for row in rows)
         return {"dev_uas": round(uas, 4), "dev_sentences_left_out": left_out}

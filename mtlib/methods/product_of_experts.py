@@ -57,7 +57,7 @@ class ProductOfExperts(Objective):
     """L = CE(log p + log b, y) + CE_w(b, y), of the model p and a bias network b.
 
     At test time the model stands alone. The network, three layers with tanh between them, reads
-    `bias_features`, `(batch, n)`, numbers that a preparer put beside each example. So nothing of
+    `bias_features`, `(batch, n)`, numbers that a transform put beside each example. So nothing of
     its own loss reaches the trunk; the product's gradient reaches both, as in the released code. On
     pairs the features are by default Clark's seven of overlap; those of the paper are
     `token_overlap`. If a bias model reads words, the features are its log-probabilities.
@@ -102,7 +102,7 @@ class ProductOfExperts(Objective):
             weights[1:] = 0.5
         self.register_buffer("class_weights", weights, persistent=False)  # (classes,)
 
-    def sizes(self, batch: dict) -> dict[str, Tensor | int]:
+    def denominators(self, batch: dict) -> dict[str, Tensor | int]:
         return {"bias_loss": self.class_weights[batch["labels"]].sum()}
 
     def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:

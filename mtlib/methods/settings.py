@@ -25,7 +25,7 @@ from mtlib.settings import (
 if TYPE_CHECKING:
     from mtlib.masking import MaskingPolicy
     from mtlib.methods.bias import AddBias
-    from mtlib.preparing import Preparer
+    from mtlib.preparing import Transform
 
 # --- bias models ---
 
@@ -50,7 +50,7 @@ class BiasSettings(Settings):
     )
 
     def add_bias(self) -> "AddBias":
-        """The preparer of a run, whose task has decided the bias model."""
+        """The transform of a run, whose task has decided the bias model."""
         from mtlib.methods.bias import BIAS_MODELS, AddBias
 
         return AddBias(BIAS_MODELS[self.bias])
@@ -94,9 +94,9 @@ class MaskingSettings(Settings):
     def policy(self, tokenizer) -> "MaskingPolicy":
         return masking_policy(self.masking, self.mask_rate, tokenizer, self.spacy_pipeline)
 
-    def preparers(self, masking: "MaskingPolicy") -> "tuple[Preparer, ...]":
+    def transforms(self, masking: "MaskingPolicy") -> "tuple[Transform, ...]":
         """What makes the columns of the policy."""
-        return masking.preparers()
+        return masking.transforms()
 
 
 class PerturbationSettings(MaskingSettings):
@@ -116,12 +116,12 @@ class PerturbationSettings(MaskingSettings):
         """The arguments of whatever masks and fills."""
         return {"fill": self.fill, "top_k": self.top_k}
 
-    def preparers(self, masking: "MaskingPolicy") -> "tuple[Preparer, ...]":
+    def transforms(self, masking: "MaskingPolicy") -> "tuple[Transform, ...]":
         """And, where asked to, what keeps the masked words from being filled in."""
-        from mtlib.policies.wrapping import BarMasked
+        from mtlib.policies.wrapping import BlockMasked
 
-        preparers = super().preparers(masking)
-        return (*preparers, BarMasked(masking)) if self.barred else preparers
+        transforms = super().transforms(masking)
+        return (*transforms, BlockMasked(masking)) if self.barred else transforms
 
 
 class SharedTrunkSettings(PerturbationSettings):
@@ -147,12 +147,12 @@ class IntermediateSettings(MaskingSettings):
 
 # --- Mask-tuning ---
 
-# the losses that compare a text with its refilled copy: `readings.py`
-READINGS = ("original_and_refilled", "validated_or_dropped", "validated_or_original")
+# the losses that compare a text with its refilled copy: `classification_variants.py`
+CLASSIFICATION_VARIANTS = ("original_and_refilled", "validated_or_dropped", "validated_or_original")
 # the losses that Mask-tuning may take for the refilled text, with the settings of each
 LOSSES: dict[str, type[Settings]] = {
     "fine_tuning": Settings,
-    **dict.fromkeys(READINGS, Settings),
+    **dict.fromkeys(CLASSIFICATION_VARIANTS, Settings),
     "product_of_experts": ProductOfExpertsSettings,
     "learned_mixin": BiasSettings,
     "bias_product": BiasSettings,
@@ -195,7 +195,7 @@ class MaskTuningSettings(SharedTrunkSettings, ProductOfExpertsSettings):
             reason = f"classification is {loss!r}, which does not read it"
             of_losses = ProductOfExpertsSettings.model_fields.keys()
             unread |= dict.fromkeys(of_losses - LOSSES[loss].model_fields.keys(), reason)
-        if loss in READINGS:
+        if loss in CLASSIFICATION_VARIANTS:
             reason = f"classification is {loss!r}, which compares a text with its refilled copy"
             unread["classifier_reads"] = reason
         if self.classifier_reads == "original":

@@ -16,9 +16,8 @@ from torch import Tensor
 from mtlib.contexts import evaluating, forked_random_state
 from mtlib.encoding import each_token
 from mtlib.method import LearningRates, Stage, one_stage
-from mtlib.methods import METHODS, readings
+from mtlib.methods import METHODS, classification_variants
 from mtlib.methods.settings import (
-    READINGS,
     IntermediateSettings,
     MaskingSettings,
     MaskTuningSettings,
@@ -28,7 +27,7 @@ from mtlib.methods.settings import (
 from mtlib.objectives import FineTuning, MaskedLM, MaskTuning
 from mtlib.plm import SharedPLM
 from mtlib.policies.wrapping import FixedMasking
-from mtlib.preparing import Prepared, Preparer
+from mtlib.preparing import Prepared, Transform
 from mtlib.settings import Fill
 
 Stages = tuple[Stage, ...]
@@ -50,30 +49,30 @@ def mask_tuning(settings: MaskTuningSettings, rates: LearningRates, tokenizer) -
         classifier_reads=settings.classifier_reads,
         **settings.filling(),
     )
-    preparers = (*settings.preparers(masking), *last.prepare)
-    return (*before, replace(last, objective=objective, prepare=preparers, name=""))
+    transforms = (*settings.transforms(masking), *last.transforms)
+    return (*before, replace(last, objective=objective, transforms=transforms, name=""))
 
 
 def classification_stages(settings: MaskTuningSettings, rates: LearningRates, tokenizer) -> Stages:
     """The stages of the method whose loss the refilled text gets."""
     name = settings.classification
-    stages = getattr(readings, name) if name in READINGS else METHODS[name].stages
+    stages = METHODS[name].stages if name in METHODS else getattr(classification_variants, name)
     return stages(settings, rates, tokenizer)
 
 
 def no_integrated_loss(settings: SharedTrunkSettings, rates: LearningRates, tokenizer) -> Stages:
     masking = settings.policy(tokenizer)
     objective = MaskTuning(alpha=0.0, masking=masking, **settings.filling())
-    return (Stage(objective, rates, settings.preparers(masking)),)
+    return (Stage(objective, rates, settings.transforms(masking)),)
 
 
-def fine_tuning_once(change: Callable[[MaskingSettings], Preparer]):
-    """The stages of fine-tuning on texts that are masked once and then changed by a preparer."""
+def fine_tuning_once(change: Callable[[MaskingSettings], Transform]):
+    """The stages of fine-tuning on texts that are masked once and then changed by a transform."""
 
     def stages(settings: MaskingSettings, rates: LearningRates, tokenizer) -> Stages:
         masking = FixedMasking(settings.policy(tokenizer))
-        preparers = (*settings.preparers(masking), change(settings))
-        return (Stage(FineTuning(), rates, preparers),)
+        transforms = (*settings.transforms(masking), change(settings))
+        return (Stage(FineTuning(), rates, transforms),)
 
     return stages
 
@@ -97,11 +96,11 @@ def intermediate_pretraining(
 def _masked_lm(settings: MaskingSettings, rates: LearningRates, tokenizer) -> Stage:
     """Masked-LM training on the task's texts; trunk and head learn one task, so at one rate."""
     masking = settings.policy(tokenizer)
-    return Stage(MaskedLM(masking), LearningRates.alike(rates.mlm_head), masking.preparers())
+    return Stage(MaskedLM(masking), LearningRates.alike(rates.mlm_head), masking.transforms())
 
 
 @dataclass(frozen=True)
-class Refill(Preparer):
+class Refill(Transform):
     """Makes x̂ once for every example of a training set: the model fills the tokens of `mask`.
 
     Mask-tuning makes x̂ anew in each step, with the model in training (dropout on). Here the model

@@ -13,11 +13,11 @@ from datasets import Dataset
 from torch import Tensor, nn
 from torch.nn.functional import kl_div, pad
 
-from mtlib.draws import Draws, Random
 from mtlib.errors import UserError
 from mtlib.method import one_stage
 from mtlib.objectives import Objective, ObjectiveOutput, fine_tuning_loss
 from mtlib.plm import SharedPLM
+from mtlib.rng import RNG, KeyedRNG
 from mtlib.settings import Share, check
 
 # families with one kind of layer, under one set of names
@@ -68,7 +68,7 @@ class TwoViews(Objective):
         """Class logits of the cut view, `(batch, num_labels)`."""
 
     def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
-        batch = self.prepare(plm, batch)
+        batch = self.sample(plm, batch)
         logits = plm.classify(batch)  # (batch, num_labels)
         cut_logits = self.classify_cut(plm, batch)  # (batch, num_labels)
         parts = {
@@ -94,13 +94,14 @@ class SpanCutoff(TwoViews):
     def check(self, plm: SharedPLM) -> None:
         embedding_layers(plm)
 
-    def prepare(self, plm: SharedPLM, batch: dict, generator: Random = None) -> dict:
+    def sample(self, plm: SharedPLM, batch: dict, rng: RNG = None) -> dict:
         if "cut" in batch:
             return batch
         attended = batch["attention_mask"].bool()  # (batch, seq)
         n = attended.sum(1)  # (batch,)
         length = (self.ratio * n.double()).long()  # (batch,)
-        numbers = Draws.by(generator, len(n), n.device).uniform(1)[:, 0]  # (batch,)
+        rng = KeyedRNG.per_example(rng, len(n), n.device)
+        numbers = rng.uniform(1)[:, 0]  # (batch,)
         start = (numbers * (n - length)).long()  # (batch,)
         return {**batch, "cut": span(attended, start, length)}
 
@@ -172,13 +173,13 @@ class HiddenCut(TwoViews):
     def build(self, plm: SharedPLM, examples: Dataset | None = None) -> None:
         plm.classifier.set_attn_implementation("eager")
 
-    def prepare(self, plm: SharedPLM, batch: dict, generator: Random = None) -> dict:
+    def sample(self, plm: SharedPLM, batch: dict, rng: RNG = None) -> dict:
         """Draw `cut_starts`, `(batch, layers)`, uniform in [0, 1)."""
         if "cut_starts" in batch:
             return batch
         input_ids = batch["input_ids"]
-        draws = Draws.by(generator, len(input_ids), input_ids.device)
-        return {**batch, "cut_starts": draws.uniform(len(layers(plm)))}
+        rng = KeyedRNG.per_example(rng, len(input_ids), input_ids.device)
+        return {**batch, "cut_starts": rng.uniform(len(layers(plm)))}
 
     def classify_cut(self, plm: SharedPLM, batch: dict) -> Tensor:
         with ExitStack() as hooks:

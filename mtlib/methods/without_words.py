@@ -4,10 +4,10 @@ from datasets import Dataset
 
 from mtlib.methods.table3 import Refill, fine_tuning_once
 from mtlib.plm import SharedPLM
-from mtlib.preparing import Prepared, Preparer
+from mtlib.preparing import Prepared, Transform
 
 
-class DeleteMasked(Preparer):
+class DeleteMasked(Transform):
     """The training texts without the tokens of `mask`."""
 
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:

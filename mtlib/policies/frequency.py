@@ -10,12 +10,12 @@ from torch import Tensor
 
 from mtlib.masking import CountedMasking
 from mtlib.plm import SharedPLM
-from mtlib.preparing import Prepared, Preparer, with_column
+from mtlib.preparing import Prepared, Transform, with_column
 
 Frequency = Literal["rare", "frequent"]
 
 
-class CountTokens(Preparer):
+class CountTokens(Transform):
     """Adds `token_counts`: how often each token occurs in the training set."""
 
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
@@ -29,7 +29,7 @@ class FrequencyMasking(CountedMasking):
     """The tokens that are rarest, or most frequent, in the training set (`prefer`)."""
 
     columns = {"token_counts": 0}
-    preparer = CountTokens
+    transform = CountTokens
 
     prefer: Frequency = "rare"
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from mtlib.marking import MarkTokens, Spans
 from mtlib.masking import CountedMasking
-from mtlib.preparing import Preparer
+from mtlib.preparing import Transform
 from mtlib.testbed.known_words import cause_spans, grammar_of, shortcut_spans
 
 
@@ -62,14 +62,14 @@ class KnownMasking(CountedMasking):
     def columns(self) -> dict[str, int]:
         return {self.marker.column: 0}
 
-    def preparers(self) -> tuple[Preparer, ...]:
+    def transforms(self) -> tuple[Transform, ...]:
         return (self.marker(),)
 
-    def __call__(self, batch, maskable, generator=None, plm=None) -> Tensor:
+    def __call__(self, batch, maskable, rng=None, plm=None) -> Tensor:
         marked = maskable & (batch[self.marker.column] > 0)  # (batch, seq)
         if self.then_others:
-            return self.choose(maskable, marked.float(), generator)
-        return self.choose(marked, None, generator, counted=maskable)
+            return self.choose(maskable, marked.float(), rng)
+        return self.choose(marked, None, rng, counted=maskable)
 
 
 known_shortcut = partial(KnownMasking, marker=MarkShortcut)

@@ -30,7 +30,7 @@ from mtlib.encoding import Collator, each_token
 from mtlib.errors import UserError
 from mtlib.masking import CountedMasking, maskable_positions
 from mtlib.plm import SharedPLM, word_embeddings
-from mtlib.preparing import Prepared, Preparer, require_columns, with_column
+from mtlib.preparing import Prepared, Transform, require_columns, with_column
 
 RATE = 0.05  # eta
 HELD_OUT = 0.2  # share of the training set on which the policy is judged, at least one example
@@ -48,7 +48,7 @@ class MetaLearnedMasking(CountedMasking):
 
     temperature: float = field(default=1.0, kw_only=True)
 
-    def preparers(self) -> tuple[Preparer, ...]:
+    def transforms(self) -> tuple[Transform, ...]:
         return (LearnToMask(),)
 
     def scores(self, batch, maskable, plm) -> Tensor:
@@ -168,7 +168,7 @@ def meta_loss(
 
 
 @dataclass(frozen=True)
-class LearnToMask(Preparer):
+class LearnToMask(Transform):
     """Trains a `MaskScorer` on `meta_loss` and adds its scores of all tokens, `meta_scores`.
 
     Reports the number of steps and the mean held-out loss of the first and the last 20 of them

@@ -68,7 +68,7 @@ class PartOfSpeechMasking(CountedMasking):
     """
 
     columns = {"part_of_speech": 0}
-    preparer = MarkPartsOfSpeech
+    transform = MarkPartsOfSpeech
 
     prefer: WordClass = "content"
 

@@ -10,7 +10,7 @@ from mtlib.errors import UserError
 from mtlib.marking import MarkTokens, Spans
 from mtlib.masking import CountedMasking, span_begins, uniform
 from mtlib.plm import SharedPLM
-from mtlib.preparing import Preparer
+from mtlib.preparing import Transform
 from mtlib.settings import ENGLISH_PIPELINE
 
 # labels of entities that are not names
@@ -34,16 +34,16 @@ class SalientSpanMasking(CountedMasking):
 
     columns = {"salient_spans": 0}
 
-    def preparers(self) -> tuple[Preparer, ...]:
+    def transforms(self) -> tuple[Transform, ...]:
         return (MarkSalientSpans(self.pipeline),)
 
-    def __call__(self, batch, maskable, generator=None, plm=None) -> Tensor:
+    def __call__(self, batch, maskable, rng=None, plm=None) -> Tensor:
         spans = batch["salient_spans"].masked_fill(~maskable, 0)  # (batch, seq)
         # (batch, 1): the position at which the chosen span begins
-        first = uniform(span_begins(spans), generator).argmin(dim=1, keepdim=True)
+        first = uniform(span_begins(spans), rng).argmin(dim=1, keepdim=True)
         chosen = (spans > 0) & (spans == spans.gather(1, first))  # (batch, seq)
         without = maskable & ~(spans > 0).any(dim=1, keepdim=True)
-        return chosen | self.choose(without, None, generator)
+        return chosen | self.choose(without, None, rng)
 
 
 @dataclass(frozen=True)

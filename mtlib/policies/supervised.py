@@ -23,7 +23,7 @@ from mtlib.masking import MaskingPolicy, gumbel, maskable_positions, uniform
 from mtlib.plm import SharedPLM, word_embeddings
 from mtlib.policies.known import MarkCause
 from mtlib.policies.pointer import PointedSpan, SpanPointer, best_spans, fit_span_pointer
-from mtlib.preparing import Prepared, Preparer, with_column
+from mtlib.preparing import Prepared, Transform, with_column
 from mtlib.testbed.known_words import of_testbed
 
 
@@ -40,16 +40,16 @@ class SupervisedMasking(MaskingPolicy):
 
     best_of: int = 1
 
-    def preparers(self) -> tuple[Preparer, ...]:
+    def transforms(self) -> tuple[Transform, ...]:
         return (PointAtAnswers(),)
 
-    def __call__(self, batch, maskable, generator=None, plm=None) -> Tensor:
+    def __call__(self, batch, maskable, rng=None, plm=None) -> Tensor:
         start = batch["span_start"].masked_fill(~maskable, -torch.inf)  # (batch, seq)
         end = batch["span_end"].masked_fill(~maskable, -torch.inf)  # (batch, seq)
         first, last, scores = best_spans(start, end, self.best_of)  # (batch, best_of)
         possible = scores.isfinite()
         # with Gumbel noise, the largest score is a draw by probability
-        noise = gumbel(uniform(possible, generator))  # (batch, best_of)
+        noise = gumbel(uniform(possible, rng))  # (batch, best_of)
         chosen = (scores + noise).argmax(dim=1, keepdim=True)  # (batch, 1)
         positions = torch.arange(maskable.shape[1], device=maskable.device)  # (seq,)
         inside = (positions >= first.gather(1, chosen)) & (positions <= last.gather(1, chosen))
@@ -57,7 +57,7 @@ class SupervisedMasking(MaskingPolicy):
 
 
 @dataclass(frozen=True)
-class PointAtAnswers(Preparer):
+class PointAtAnswers(Transform):
     """Trains a `SpanPointer` and adds its log-probabilities, `span_start` and `span_end`.
 
     The pointer uses the model's word embeddings as they are when the stage begins, and computes in

@@ -8,11 +8,11 @@ import torch
 from datasets import Dataset
 from torch import Tensor
 
-from mtlib.draws import Draws
 from mtlib.encoding import each_token
 from mtlib.masking import MaskingPolicy, draw_mask
 from mtlib.plm import SharedPLM
-from mtlib.preparing import Prepared, Preparer, with_column
+from mtlib.preparing import Prepared, Transform, with_column
+from mtlib.rng import KeyedRNG, example_keys
 
 
 @dataclass(frozen=True)
@@ -26,23 +26,24 @@ class FixedMasking(MaskingPolicy):
     def predict_all(self) -> bool:
         return self.policy.predict_all
 
-    def preparers(self) -> tuple[Preparer, ...]:
-        return (*self.policy.preparers(), DrawMasks(self.policy))
+    def transforms(self) -> tuple[Transform, ...]:
+        return (*self.policy.transforms(), DrawMasks(self.policy))
 
-    def __call__(self, batch, maskable, generator=None, plm=None) -> Tensor:
+    def __call__(self, batch, maskable, rng=None, plm=None) -> Tensor:
         return batch["mask"].bool()  # (batch, seq)
 
 
 @dataclass(frozen=True)
-class DrawMasks(Preparer):
+class DrawMasks(Transform):
     """Adds `mask`: for each token whether a policy masks it, drawn once."""
 
     masking: MaskingPolicy
 
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
         def drawn(rows: list[int], batch: dict) -> Tensor:
-            draws = Draws.of(seed, 0, torch.tensor(rows, device=plm.device))
-            return draw_mask(batch, self.masking, plm.tokenizer, draws, plm)["mask"]  # (batch, seq)
+            keys = example_keys(seed, epoch=0, examples=torch.tensor(rows, device=plm.device))
+            rng = KeyedRNG(keys, stream="masks")
+            return draw_mask(batch, self.masking, plm.tokenizer, rng, plm)["mask"]  # (batch, seq)
 
         masks = [mask.tolist() for mask in each_token(plm, examples, drawn, self.masking.columns)]
         n_masked = sum(sum(mask) for mask in masks)
@@ -50,7 +51,7 @@ class DrawMasks(Preparer):
 
 
 @dataclass(frozen=True)
-class BarMasked(Preparer):
+class BlockMasked(Transform):
     """Keeps the model from filling in the tokens that a policy masks at least half of the time.
 
     For given words: the model may have learned which of them goes with a label, and put it back.
@@ -65,6 +66,6 @@ class BarMasked(Preparer):
         masked = Counter()
         for row in drawn.select_columns(["input_ids", "mask"]):
             masked.update(compress(row["input_ids"], row["mask"]))
-        barred = [token for token, n in masked.items() if 2 * n >= occurrences[token]]
-        plm.never_fill(barred)
-        return Prepared(examples, {"barred": len(barred)})
+        blocked = [token for token, n in masked.items() if 2 * n >= occurrences[token]]
+        plm.block(blocked)
+        return Prepared(examples, {"barred": len(blocked)})  # as records call it

@@ -79,7 +79,7 @@ def _complete(inputs: Inputs, path: Path, model: Path | None, callbacks: Sequenc
     plm = pretrained(config, inputs.task.labels)
     revision = getattr(plm.config, "_commit_hash", None)  # where it came from the hub
     stages = [
-        replace(stage, prepare=tuple(preparer.reading_from(config.source) for preparer in stage.prepare))
+        replace(stage, transforms=tuple(transform.reading_from(config.source) for transform in stage.transforms))
         for stage in METHODS[config.method].stages(config.settings, config.rates, plm.tokenizer)
     ]
     trained = train(config, stages, plm, inputs.datasets["train"], work, callbacks)

@@ -122,12 +122,12 @@ def train(
 
 
 def _columns_read(stages: Sequence[Stage]) -> set[str]:
-    """The columns that objectives and preparers read beside the tokens."""
+    """The columns that objectives and transforms read beside the tokens."""
     columns = set()
     for stage in stages:
         columns |= stage.objective.columns.keys()
-        for preparer in stage.prepare:
-            columns |= {*preparer.reads}
+        for transform in stage.transforms:
+            columns |= {*transform.reads}
     return columns
 
 
@@ -151,7 +151,7 @@ def _finite_or_none(value: object) -> object:
 
 def _check(config: TrainingConfig, stages: Sequence[Stage], plm: SharedPLM) -> None:
     """Raise `UserError` if model and method do not fit together."""
-    _slices_of_a_batch(config)
+    _n_micro_batches(config)
     for name in ("max_length", "eval_max_length"):
         length = getattr(config, name, config.max_length)
         if length is not None and length > plm.longest:
@@ -159,20 +159,20 @@ def _check(config: TrainingConfig, stages: Sequence[Stage], plm: SharedPLM) -> N
             raise UserError(f"{name} is {length}; {limit}, give no more.")
     for stage in stages:
         stage.objective.check(plm)
-        for preparer in stage.prepare:
-            preparer.check(plm)
+        for transform in stage.transforms:
+            transform.check(plm)
 
 
-def _slices_of_a_batch(config: TrainingConfig) -> int:
-    """The number of slices a batch is cut into, over accumulation steps and processes."""
+def _n_micro_batches(config: TrainingConfig) -> int:
+    """The number of micro-batches a batch is cut into, over accumulation steps and processes."""
     n_processes = PartialState(cpu=precision()["use_cpu"]).num_processes
-    slices = config.accumulation * n_processes
-    if config.batch_size % slices:
+    micro_batches = config.accumulation * n_processes
+    if config.batch_size % micro_batches:
         raise UserError(
-            f"batch_size {config.batch_size} cannot be cut into {slices} equal slices "
-            f"(accumulation x processes); give a multiple of {slices}."
+            f"batch_size {config.batch_size} cannot be cut into {micro_batches} equal slices "
+            f"(accumulation x processes); give a multiple of {micro_batches}."
         )
-    return slices
+    return micro_batches
 
 
 class _Training:
@@ -245,11 +245,11 @@ class _Training:
         previous: SharedPLM,
         folder: Path,
     ) -> Prepared:
-        if not stage.prepare:
+        if not stage.transforms:
             return Prepared(self.examples, {})
         state = PartialState()
-        # Without autocast's cache: a preparer that trains would go on with the casts that were made
-        # of its first weights.
+        # Without autocast's cache: a transform that trains would go on with the casts that were
+        # made of its first weights.
         bf16 = torch.autocast(
             state.device.type,
             torch.bfloat16,
@@ -260,7 +260,7 @@ class _Training:
         previous.to(state.device)
         with state.main_process_first(), bf16:  # the other processes read what the first has kept
             prepared = prepared_examples(
-                stage.prepare,
+                stage.transforms,
                 start,
                 previous,
                 self.examples,
@@ -306,7 +306,7 @@ class _Training:
         evaluated: bool,
     ) -> ObjectiveArguments:
         config = self.config
-        slices = _slices_of_a_batch(config)
+        micro_batches = _n_micro_batches(config)
         epochs = stage.epochs or config.epochs
         steps_per_epoch = math.ceil(n_examples / config.batch_size)
         steps = stage.steps or max(1, round(steps_per_epoch * epochs))
@@ -329,7 +329,7 @@ class _Training:
             output_dir=str(folder),
             num_train_epochs=epochs,
             max_steps=stage.steps or -1,
-            per_device_train_batch_size=config.batch_size // slices,
+            per_device_train_batch_size=config.batch_size // micro_batches,
             gradient_accumulation_steps=config.accumulation,
             learning_rate=stage.rates.trunk,
             classifier_learning_rate=stage.rates.classifier,

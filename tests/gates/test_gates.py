@@ -72,8 +72,8 @@ def test_masks_stay_where_they_were(name, plm, sentences):
     given = name == "given words"
     policy = GivenWords(["was", "story"], 0.5) if given else masking_policy(name, 0.15, plm.tokenizer)
     examples = sentences
-    for preparer in policy.preparers():
-        examples = preparer(plm, examples).examples
+    for transform in policy.transforms():
+        examples = transform(plm, examples).examples
     collate = Collator(plm.tokenizer, policy.columns, policy, seed=5)
     collate.epoch.fill_(1)
     batch = collate([row | {"example": number} for number, row in enumerate(examples.to_list())])

@@ -1,4 +1,4 @@
-"""Other readings of Mask-tuning: each option changes what it says, and its default changes nothing."""
+"""Variants of Mask-tuning: each option changes what it says, and its default changes nothing."""
 
 import math
 
@@ -9,7 +9,7 @@ from mtlib.encoding import Collator
 from mtlib.errors import UserError
 from mtlib.masking import ExactMasking
 from mtlib.methods import get_method
-from mtlib.methods.readings import DoubleValidated, OriginalAndRefilled
+from mtlib.methods.classification_variants import DoubleValidated, OriginalAndRefilled
 from mtlib.objectives import FineTuning, MaskTuning
 from mtlib.policies.wrapping import FixedMasking
 from mtlib.runs.config import configure
@@ -21,11 +21,14 @@ HALF = ExactMasking(0.5)
 
 
 def prepared(plm, objective) -> dict:
-    return objective.prepare(plm, make_batch(plm), torch.Generator().manual_seed(0))
+    return objective.sample(plm, make_batch(plm), torch.Generator().manual_seed(0))
 
 
 def test_both_texts_are_classified(still_plm):
-    both, refilled = MaskTuning(0.0, HALF, classification=OriginalAndRefilled()), MaskTuning(0.0, HALF)
+    both, refilled = (
+        MaskTuning(0.0, HALF, classification=OriginalAndRefilled()),
+        MaskTuning(0.0, HALF),
+    )
     batch = prepared(still_plm, refilled)
     original = FineTuning()(still_plm, batch).loss
     expected = (original + refilled(still_plm, batch).loss) / 2
@@ -34,7 +37,10 @@ def test_both_texts_are_classified(still_plm):
 
 @pytest.mark.parametrize("alpha", [0.0, 0.3, 1.0])
 def test_an_auxiliary_masked_lm_loss_leaves_the_classified_text_alone(still_plm, alpha):
-    auxiliary, refilled = MaskTuning(alpha, HALF, classifier_reads="original"), MaskTuning(alpha, HALF)
+    auxiliary, refilled = (
+        MaskTuning(alpha, HALF, classifier_reads="original"),
+        MaskTuning(alpha, HALF),
+    )
     batch = prepared(still_plm, auxiliary)
     output, with_refilling = auxiliary(still_plm, batch), refilled(still_plm, batch)
     on_originals = FineTuning()(still_plm, batch)
@@ -87,13 +93,13 @@ def test_what_only_mask_tuning_brings_is_named(still_plm, tmp_path, reading):
 
 def test_fixed_masks_are_one_draw_for_all_epochs():
     plm, data, masking = make_plm(), examples(16), FixedMasking(HALF)
-    (draw,) = masking.preparers()
+    (draw,) = masking.transforms()
     drawn, again, other = (draw(plm, data, seed).examples for seed in (1, 1, 2))
     assert drawn["mask"][:] == again["mask"][:] != other["mask"][:]
     for ids, mask in zip(drawn["input_ids"], drawn["mask"], strict=True):
         assert sum(mask) == max(1, round(0.5 * (len(ids) - 2))) and not mask[0] and not mask[-1]
     batch = Collator(plm.tokenizer, masking.columns)(list(drawn))
-    assert torch.equal(MaskTuning(masking=masking).prepare(plm, batch)["mask"], batch["mask"].bool())
+    assert torch.equal(MaskTuning(masking=masking).sample(plm, batch)["mask"], batch["mask"].bool())
 
 
 def test_every_reading_is_a_setting_of_the_method():

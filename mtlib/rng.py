@@ -12,39 +12,47 @@ _GAMMA = -0x61C8864680B583EB
 _FIRST_FACTOR = -0x40A7B892E31B1A47
 _SECOND_FACTOR = -0x6B2FB644ECCEEE15
 
+# The streams of an example, each with the number of calls of `uniform` that it skips: the masks
+# that the collator draws, and all that is drawn in the step itself.
+_STREAMS = {"masks": 0, "step": 100}
 
-class Draws:
-    """A stream of random numbers for each example of a batch, by SplitMix64 (Steele et al. 2014).
+
+def example_keys(seed: int, epoch: int | Tensor, examples: Tensor) -> Tensor:
+    """A key for each example in one epoch, int64 `(batch,)`.
 
     Args:
-        keys: where each stream begins, int64 `(batch,)`.
-        after: how many calls of `uniform` are skipped.
+        seed: of the run.
+        epoch: its number.
+        examples: their numbers in the training set, int64 `(batch,)`.
+    """
+    key = torch.full_like(examples, seed)
+    for value in (epoch, examples):
+        key = _mixed(key) + value
+    return _mixed(key)
+
+
+class KeyedRNG:
+    """A stream of random numbers for each example of a batch, by SplitMix64 (Steele et al. 2014).
+
+        masks = KeyedRNG(example_keys(seed, epoch, examples), stream="masks")
+        masks.uniform(12)  # (batch, 12)
+
+    Args:
+        keys: of the examples (`example_keys`), int64 `(batch,)`.
+        stream: "masks" or "step", which draw different numbers for the same keys.
     """
 
-    def __init__(self, keys: Tensor, after: int = 0):
+    def __init__(self, keys: Tensor, stream: str = "masks"):
         self.keys = keys
-        self._calls = after
+        self._calls = _STREAMS[stream]
 
     @classmethod
-    def of(cls, seed: int, epoch: int | Tensor, examples: Tensor) -> "Draws":
-        """The streams of these examples, by their numbers `(batch,)` in the training set."""
-        key = torch.full_like(examples, seed)
-        for value in (epoch, examples):
-            key = _mixed(key) + value
-        return cls(_mixed(key))
-
-    @classmethod
-    def by(
-        cls,
-        generator: "Draws | torch.Generator | None",
-        n: int,
-        device: torch.device,
-    ) -> "Draws":
+    def per_example(cls, rng: "RNG", n: int, device: torch.device) -> "KeyedRNG":
         """These streams as they are, or new ones for `n` examples by a torch generator."""
-        if isinstance(generator, Draws):
-            return generator
-        source = torch.device("cpu") if generator is None else generator.device
-        keys = torch.randint(2**62, (n,), generator=generator, device=source)
+        if isinstance(rng, KeyedRNG):
+            return rng
+        source = torch.device("cpu") if rng is None else rng.device
+        keys = torch.randint(2**62, (n,), generator=rng, device=source)
         return cls(keys.to(device))
 
     def uniform(self, n: int) -> Tensor:
@@ -60,7 +68,7 @@ class Draws:
 
 
 # what random numbers are drawn from; None is torch's global generator
-Random = Draws | torch.Generator | None
+RNG = KeyedRNG | torch.Generator | None
 
 
 def _mixed(x: Tensor) -> Tensor:

@@ -1,0 +1,47 @@
+"""Old names of public methods still work, for callers and for subclasses, with a warning."""
+
+import pytest
+
+from mtlib import preparing
+from mtlib.masking import ExactMasking
+from mtlib.objectives import FineTuning, MaskTuning
+from tests.conftest import make_batch
+
+
+def test_old_names_can_be_called(plm):
+    batch = make_batch(plm)
+    objective = MaskTuning()
+    with pytest.deprecated_call(match="prepare is now called sample"):
+        batch = objective.prepare(plm, batch)
+    with pytest.deprecated_call(match="sizes is now called denominators"):
+        sizes = objective.sizes(batch)
+    assert sizes.keys() == objective.denominators(batch).keys() == {"mlm_loss"}
+
+
+def test_a_subclass_with_old_names_is_used_by_them():
+    with pytest.deprecated_call(match="Doubled.prepare is now called sample"):
+
+        class Doubled(FineTuning):
+            def prepare(self, plm, batch, rng=None):
+                batch = super().prepare(plm, batch, rng)
+                return batch | {"doubled": True}
+
+    with pytest.deprecated_call(match="prepare is now called sample"):
+        assert Doubled().sample(None, {}) == {"doubled": True}
+
+
+def test_old_names_of_policies_models_and_transforms(plm):
+    with pytest.deprecated_call(match="Old.preparers is now called transforms"):
+
+        class Old(ExactMasking):
+            def preparers(self):
+                return ("made by an old name",)
+
+    assert Old().transforms() == ("made by an old name",)
+    with pytest.deprecated_call(match="preparers is now called transforms"):
+        assert ExactMasking().preparers() == ()
+    with pytest.deprecated_call(match="Preparer is now called Transform"):
+        assert preparing.Preparer is preparing.Transform
+    with pytest.deprecated_call(match="never_fill is now called block"):
+        plm.never_fill([7])
+    assert plm._blocked[7]
