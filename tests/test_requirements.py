@@ -72,9 +72,6 @@ def test_an_old_transformers_is_named_with_both_versions(monkeypatch, capsys):
     assert OLD in capsys.readouterr().err
 
 
-REVIEWS = "suspects data/example/reviews.csv --text review --label opinion"
-
-
 @pytest.mark.parametrize(
     "command",
     [
@@ -86,7 +83,6 @@ REVIEWS = "suspects data/example/reviews.csv --text review --label opinion"
         "tables decisive --format csv",
         "run --help",
         "train --help",
-        pytest.param(REVIEWS, id="suspects"),
     ],
 )
 def test_a_command_that_trains_nothing_needs_no_torch(command):
