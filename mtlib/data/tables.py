@@ -1,37 +1,55 @@
-"""A person's own file with columns by name: CSV, TSV, JSON lines, Parquet, or a folder that `save_to_disk` wrote."""
+"""A person's own file with columns by name: CSV, TSV, JSON lines, Parquet or a saved `Dataset`."""
 
 import contextlib
-import csv
+import json
+import math
+import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from io import BufferedReader, TextIOWrapper
+from itertools import islice
+from operator import itemgetter
 from pathlib import Path
+from typing import BinaryIO, NamedTuple
 
 import pandas
+import pyarrow
 import pyarrow.parquet
 from datasets import ClassLabel, Dataset, Features, Value, load_from_disk
 from rich.console import Console
 from rich.progress import open as open_with_bar
 
-from mtlib.errors import UserError, one_of
+from mtlib.cells import EXPECTED, cell_texts, column_positions, find_column
+from mtlib.data import delimited
+from mtlib.errors import UserError
 
 _ROWS = 10_000  # that are held at once
+_BUFFER = 2**20  # bytes
+_MOST_NAMES = 1000  # of columns that an error lists
 TEXTS = ("text", "text_pair")
 
 
 class TableFile:
-    """The rows of a file, in tables of 10,000 with the columns `text` (and `text_pair`) and `label`, all of words.
+    """The rows of a file, in tables of 10,000 with the columns `text` (and `text_pair`) and `label`.
 
-    Read anew each time it is iterated, so that memory stays flat, with a progress bar on a terminal. Rows without a
-    text or a label are left out; `dropped` counts them once all are read.
+    All cells become texts (`mtlib.cells.cell_text`). The file is read anew each time it is iterated,
+    so that memory stays flat, with a progress bar on a terminal. Rows without a text or a label are
+    left out; `dropped` counts them once all are read.
+
+    A CSV or TSV is read so that each row has all columns: where quotation marks enclose values,
+    these may hold line breaks; where that does not fit, the marks are part of the texts.
 
     Args:
-        path: a file that ends in .csv, .tsv, .jsonl or .parquet, in UTF-8; or a folder of `Dataset.save_to_disk`.
+        path: a file that ends in .csv, .tsv, .jsonl or .parquet, in UTF-8; or a folder of
+            `Dataset.save_to_disk`.
         text: the column with the texts; for pairs, both columns.
         label: the column with the labels, words or numbers.
 
     Raises:
-        UserError: when it is read: no such file, another ending, not what its ending says, a column that is not there.
+        UserError: when it is read: no such file, another ending, not what its ending says, a column
+            that is not there or is there twice, a row without all columns, a cell that holds a list
+            or a record.
     """
 
     def __init__(self, path: str | Path, text: str | Sequence[str], label: str):
@@ -41,32 +59,33 @@ class TableFile:
             raise UserError(f"text is {text!r}; expected one column of texts, or two for pairs.")
         if len({*columns, label}) <= len(columns):
             raise UserError(f"text is {', '.join(columns)} and label {label}; expected different columns.")
-        self.columns = dict(zip(columns, TEXTS, strict=False)) | {label: "label"}
+        self.columns = [*columns, label]
         self.texts = TEXTS[: len(columns)]
         self.dropped: Counter = Counter()
 
     def __iter__(self) -> Iterator[pandas.DataFrame]:
         self.dropped = Counter()
+        storage = self._storage()
         try:
-            for table in self._tables():
-                table = self._chosen(table)
-                no_text = (table[[*self.texts]] == "").any(axis=1)
-                no_label = ~no_text & (table["label"] == "")
-                self.dropped.update(text=int(no_text.sum()), label=int(no_label.sum()))
-                yield table[~(no_text | no_label)]
+            for batch in storage.read(self.path, self.columns):
+                yield self._complete_rows(batch, storage.row)
         except UserError:
             raise
-        except (OSError, ValueError) as error:  # what pandas, pyarrow and datasets raise about contents are ValueErrors
-            told = getattr(error, "strerror", None) or str(error).strip(". \n").partition("\n")[0]
-            form, _ = _FORMATS.get(self.path.suffix.lower(), ("a saved Dataset", None))
-            raise UserError(f"{self.path} cannot be read: {told}. Expected {form}.") from error
+        except (OSError, ValueError) as error:  # pyarrow's and datasets' errors are ValueErrors too
+            reason = getattr(error, "strerror", None) or str(error)
+            reason = reason.strip(". \n").partition("\n")[0]
+            expected = f"Expected {storage.content}."
+            raise UserError(f"{self.path} cannot be read: {reason}. {expected}") from error
 
     def dataset(self) -> Dataset:
         """All rows, with a `ClassLabel`: numbers by their size, words by the alphabet."""
-        table = pandas.concat([pandas.DataFrame(columns=[*self.columns.values()], dtype=str), *self])
-        names = sorted(table["label"].unique(), key=_in_order)
-        table = table.assign(label=table["label"].map(names.index))
-        features = Features({name: Value("string") for name in self.texts} | {"label": ClassLabel(names=names)})
+        names = [*self.texts, "label"]
+        table = pandas.concat([pandas.DataFrame(columns=names, dtype=object), *self])
+        labels = sorted(table["label"].unique(), key=_label_order)
+        numbers = {label: number for number, label in enumerate(labels)}
+        table = table.assign(label=table["label"].map(numbers))
+        features = Features({name: Value("string") for name in self.texts})
+        features["label"] = ClassLabel(names=labels)
         return Dataset.from_pandas(table, features, preserve_index=False)
 
     def told(self) -> str:
@@ -74,83 +93,225 @@ class TableFile:
         parts = [f"{n:,} without a {what}" for what, n in self.dropped.items() if n]
         return f"{self.path}: rows left out: {', '.join(parts)}." if parts else ""
 
-    def _chosen(self, table: pandas.DataFrame) -> pandas.DataFrame:
-        if missing := [name for name in self.columns if name not in table]:
-            hint = " Are its columns separated by another sign than its ending says?" if table.shape[1] < 2 else ""
-            raise UserError(f"{self.path} has no column {missing[0]!r}; {one_of(missing[0], map(str, table))}{hint}")
-        return table[[*self.columns]].rename(columns=self.columns).map(_words)
-
-    def _tables(self) -> Iterator[pandas.DataFrame]:
+    def _storage(self) -> "_Storage":
         if not self.path.exists():
             raise UserError(f"{self.path} does not exist; the folder here is {Path.cwd()}.")
         if self.path.is_dir():
-            yield from _saved(self.path)
-            return
-        _, reader = _FORMATS.get(self.path.suffix.lower(), (None, None))
-        if reader is None:
-            raise UserError(f"{self.path} ends in {self.path.suffix!r}; expected one of {', '.join(_FORMATS)}.")
-        console = Console(stderr=True)
-        with open_with_bar(self.path, "rb", description=self.path.name, console=console, transient=True,
-                           disable=not console.is_terminal) as file:  # fmt: skip
-            yield from reader(file)
+            return _SAVED
+        ending = self.path.suffix.lower()
+        if ending not in _ENDINGS:
+            expected = ", ".join(_ENDINGS)
+            raise UserError(f"{self.path} ends in {ending!r}; expected one of {expected}.")
+        return _ENDINGS[ending]
+
+    def _complete_rows(self, batch: "_Batch", row: str) -> pandas.DataFrame:
+        """The texts of a batch's cells, without the rows that lack one."""
+        texts = {}
+        for name, column, values in zip([*self.texts, "label"], self.columns, batch.values, strict=True):
+            place = f"{self.path}, column {column!r}, {row}"
+            texts[name] = cell_texts(values, place, batch.numbers)
+        table = pandas.DataFrame(texts, dtype=object)
+        no_text = (table[[*self.texts]] == "").any(axis=1)
+        no_label = ~no_text & (table["label"] == "")
+        self.dropped.update(text=int(no_text.sum()), label=int(no_label.sum()))
+        return table[~(no_text | no_label)]
 
 
 def read_table(path: str | Path, text: str | Sequence[str], label: str) -> Dataset:
-    """A file's rows as a `Dataset` with `text` (and `text_pair`) and `label`; see `TableFile` and its `dataset`."""
-    return TableFile(path, text, label).dataset()
+    """A file's rows as a `Dataset` with `text` (and `text_pair`) and `label`; see `TableFile`.
+
+    The labels are a `ClassLabel`: numbers by their size, words by the alphabet. Warns of rows that
+    are left out because they have no text or no label.
+    """
+    file = TableFile(path, text, label)
+    dataset = file.dataset()
+    if left_out := file.told():
+        warnings.warn(left_out, stacklevel=2)
+    return dataset
 
 
-def _delimited(file, separator: str) -> Iterator[pandas.DataFrame]:
-    # as words: a label "NA" is one, and "01" is not 1
-    options = {"dtype": str, "keep_default_na": False, "encoding": "utf-8-sig", "chunksize": _ROWS}
-    if separator == "\t" and any(line.count(b'"') % 2 for line in file):
-        options["quoting"] = csv.QUOTE_NONE  # or a text with a single mark would swallow the lines behind it
-    file.seek(0)
-    for table in pandas.read_csv(file, sep=separator, **options):
-        if not isinstance(table.index, pandas.RangeIndex):  # pandas takes what is too much for an index
-            raise ValueError("a line has more values than there are columns")
-        yield table
-
-
-def _json_lines(file) -> Iterator[pandas.DataFrame]:
-    return pandas.read_json(file, lines=True, dtype=False, chunksize=_ROWS)
-
-
-def _parquet(file) -> Iterator[pandas.DataFrame]:
-    return (rows.to_pandas() for rows in pyarrow.parquet.ParquetFile(file).iter_batches(_ROWS))
-
-
-_FORMATS = {  # by a file's ending: what it holds, in words, and what reads it
-    ".csv": ("UTF-8, with values separated by commas", partial(_delimited, separator=",")),
-    ".tsv": ("UTF-8, with values separated by tabs", partial(_delimited, separator="\t")),
-    ".jsonl": ("UTF-8, with a JSON object in each line", _json_lines),
-    ".parquet": ("Parquet", _parquet),
-}
-
-
-def _saved(folder: Path) -> Iterator[pandas.DataFrame]:
-    dataset = load_from_disk(str(folder))
-    if not isinstance(dataset, Dataset):
-        raise ValueError(f"it holds the sets {', '.join(dataset)}; give one of them, as {folder / next(iter(dataset))}")
-    labels = {name: feature for name, feature in dataset.features.items() if isinstance(feature, ClassLabel)}
-    for table in dataset.with_format(None).to_pandas(batched=True, batch_size=_ROWS):
-        yield table.assign(**{name: table[name].map(partial(_named, feature)) for name, feature in labels.items()})
-
-
-def _named(feature: ClassLabel, number: float | None) -> str:
-    """The name of a class number; "" for -1 and for none, which are no label."""
-    return feature.int2str(int(number)) if number is not None and number >= 0 else ""
-
-
-def _words(value: object) -> str:
-    """A cell as text: whole numbers without a point, "" for what is missing or blank."""
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return "" if value is None or value != value else str(value).strip()
-
-
-def _in_order(label: str) -> tuple:
+def _label_order(label: str) -> tuple:
     """Numbers by their size, words by the alphabet."""
     with contextlib.suppress(ValueError):
-        return 0, float(label), label
+        number = float(label)
+        if math.isfinite(number):  # the word nan is no number
+            return 0, number, label
     return 1, 0.0, label
+
+
+# --- what reads a file ---
+
+
+class _Batch(NamedTuple):
+    values: list[Iterable]  # of each wanted column
+    numbers: Sequence[int]  # of their lines or rows
+
+
+class _Storage(NamedTuple):
+    """A way to keep a table.
+
+    Args:
+        content: what a file of this kind holds, in words.
+        read: gives the cells of a path's columns in batches.
+        row: what a row is called.
+    """
+
+    content: str
+    read: Callable[[Path, Sequence[str]], Iterator[_Batch]]
+    row: str = "row"
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    """The file, with a progress bar on a terminal."""
+    console = Console(stderr=True)
+    bar = {"console": console, "transient": True, "disable": not console.is_terminal}
+    with open_with_bar(path, "rb", description=path.name, **bar) as file:
+        yield BufferedReader(file, _BUFFER)
+
+
+def _delimited(path: Path, columns: Sequence[str], *, separator: str) -> Iterator[_Batch]:
+    open_file = partial(open, path, "rb")
+    reading = delimited.choose_reading(open_file, separator, columns, str(path))
+    rows = delimited.read_rows(partial(_opened, path), separator, reading)
+    positions = delimited.find_columns(next(rows).values, columns, str(path))
+    pick = itemgetter(*positions)
+    while batch := [(pick(values), line) for line, values in islice(rows, _ROWS)]:
+        cells, lines = zip(*batch, strict=True)
+        yield _Batch([*zip(*cells, strict=True)], lines)
+
+
+def _json_lines(path: Path, columns: Sequence[str]) -> Iterator[_Batch]:
+    names: dict[str, None] = {}
+    found: set[str] = set()
+    records = _records(path, columns)
+    while batch := [*islice(records, _ROWS)]:
+        values = []
+        for column in columns:
+            keys = [_key(record, column, path) for _, record in batch]
+            found.update(column for key in keys if key is not None)
+            cells = [record.get(key) for (_, record), key in zip(batch, keys, strict=True)]
+            values.append(cells)
+        for _, record in batch:
+            if len(names) < _MOST_NAMES:
+                names |= dict.fromkeys(record)
+        yield _Batch(values, [number for number, _ in batch])
+    if not names:
+        raise ValueError("it is empty")
+    for column in columns:  # it may first appear in the last line
+        if column not in found:
+            find_column([*names], column, path)
+
+
+def _key(record: dict, column: str, path: Path) -> str | None:
+    """What a record calls a column; None if it does not have it."""
+    if column in record:
+        return column
+    if not column_positions(record, column):
+        return None
+    return [*record][find_column([*record], column, path)]
+
+
+def _records(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, dict]]:
+    """The objects of a file with one in each line, with the number of the line."""
+    decoder = json.JSONDecoder(object_pairs_hook=partial(_record, columns), strict=False)
+    with _opened(path) as file, TextIOWrapper(file, "utf-8-sig") as lines:
+        try:
+            for number, line in enumerate(lines, 1):
+                if not line.isspace():
+                    yield number, _decoded(decoder, line, number)
+        except UnicodeDecodeError as error:
+            raise ValueError(delimited.undecodable_line(partial(open, path, "rb"))) from error
+
+
+def _decoded(decoder: json.JSONDecoder, line: str, number: int) -> dict:
+    try:
+        record = decoder.decode(line)
+    except json.JSONDecodeError as error:
+        reason = f"{error.msg} at character {error.colno}"
+        raise ValueError(f"line {number:,} is not a JSON object: {reason}") from error
+    except _RepeatedName as error:
+        raise ValueError(f"line {number:,} has {error}") from error
+    if not isinstance(record, dict):
+        raise ValueError(f"line {number:,} is not a JSON object, but {line.strip()[:40]}")
+    return record
+
+
+class _RepeatedName(ValueError):
+    """An object gives a wanted column two values."""
+
+
+def _record(columns: Sequence[str], pairs: list[tuple[str, object]]) -> dict:
+    record = dict(pairs)
+    if len(record) < len(pairs):
+        names = [name for name, _ in pairs]
+        for column in columns:
+            if names.count(column) > 1:
+                raise _RepeatedName(f"{names.count(column)} values called {column!r}")
+    return record
+
+
+def _parquet(path: Path, columns: Sequence[str]) -> Iterator[_Batch]:
+    with _opened(path) as file:
+        table = pyarrow.parquet.ParquetFile(file)
+        names = table.schema_arrow.names
+        names = [names[find_column(names, column, path)] for column in columns]
+        yield from _arrow_batches(table.iter_batches(_ROWS, columns=names), names, path)
+
+
+def _saved(path: Path, columns: Sequence[str]) -> Iterator[_Batch]:
+    dataset = load_from_disk(str(path))
+    if not isinstance(dataset, Dataset):
+        example = path / next(iter(dataset))
+        raise ValueError(f"it holds the sets {', '.join(dataset)}; give one of them, as {example}")
+    names = dataset.column_names
+    names = [names[find_column(names, column, path)] for column in columns]
+    class_names: dict[str, list[str]] = {}
+    for name in names:
+        feature = dataset.features[name]
+        if isinstance(feature, ClassLabel):
+            class_names[name] = feature.names
+        elif not isinstance(feature, Value):
+            kind = type(feature).__name__
+            raise UserError(f"{path}, column {name!r} is of the type {kind}; {EXPECTED}.")
+    tables = dataset.select_columns(names).with_format("arrow").iter(_ROWS)
+    for batch in _arrow_batches(tables, names, path):
+        for position, name in enumerate(names):
+            if name in class_names:
+                batch.values[position] = _class_names(batch.values[position], class_names[name])
+        yield batch
+
+
+def _arrow_batches(
+    tables: Iterable[pyarrow.Table | pyarrow.RecordBatch], names: Sequence[str], path: Path
+) -> Iterator[_Batch]:
+    first = 1
+    for table in tables:
+        values = []
+        for name in names:
+            column = table.column(name)
+            if isinstance(column.type, pyarrow.BaseExtensionType):
+                raise UserError(f"{path}, column {name!r} is of the type {column.type}; {EXPECTED}.")
+            values.append(_arrow_cells(column))
+        yield _Batch(values, range(first, first + table.num_rows))
+        first += table.num_rows
+
+
+def _arrow_cells(column: pyarrow.Array | pyarrow.ChunkedArray) -> list:
+    if pyarrow.types.is_float16(column.type) or pyarrow.types.is_float32(column.type):
+        return list(column.to_numpy(zero_copy_only=False))  # 0.1 stays 0.1, and not 0.10000000149
+    return column.to_pylist()
+
+
+def _class_names(numbers: Iterable[int | None], names: Sequence[str]) -> list[str | None]:
+    """The names of class numbers; None for -1 and for none, which are no label."""
+    return [None if number is None or number < 0 else names[number] for number in numbers]
+
+
+_SAVED = _Storage("a saved Dataset", _saved)
+_ENDINGS = {
+    ".csv": _Storage("UTF-8, with values separated by commas", partial(_delimited, separator=","), "line"),
+    ".tsv": _Storage("UTF-8, with values separated by tabs", partial(_delimited, separator="\t"), "line"),
+    ".jsonl": _Storage("UTF-8, with a JSON object in each line", _json_lines, "line"),
+    ".parquet": _Storage("Parquet", _parquet),
+}
