@@ -78,3 +78,42 @@ def test_lists_as_other_programs_save_them(tmp_path):
     (tmp_path / "latin.txt").write_bytes("café".encode("latin-1"))
     with pytest.raises(UserError, match=r"latin\.txt is not in UTF-8"):
         read_words(tmp_path / "latin.txt")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("word,Mask\nacme,x\ngood,\n", ["acme"]),
+        ("\ufeff Word ; MASK \r\nacme;X\r\ngood;\r\n", ["acme"]),
+        ("word\tmask\nacme\tTRUE\ngood\tnan\nbad\tFalse\n", ["acme"]),
+        ("word,mask\na,1.0\nb,NaN\nc,<NA>\nd,0.0\ne,None\nf,N/A\n", ["a"]),
+        ('word,mask,example\nacme,x,"a\u2028b\nc"\ngood,,a\x85b\x0cc\n', ["acme"]),
+        (f"word,mask,example\nacme,x,{'long ' * 40_000}\n", ["acme"]),
+        ('word,mask,example\nacme,x,"a\rb, c"\ngood,,a\rb\n', ["acme"]),
+        ("word,where,rows,label,share,base_rate,z\nacme,text,9,p,1,0.5,9\n", ["acme"]),
+    ],
+)
+def test_marks_are_read_as_they_were_made(tmp_path, content, words):
+    (tmp_path / "words.csv").write_bytes(content.encode())
+    assert read_words(tmp_path / "words.csv") == words
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("word,masks\nacme,x\n", "'masks' may be it"),
+        ("word,mask,Mask\nacme,x,\n", "has 2 columns called 'mask'"),
+        ("word,mask\nacme,maybe\n", "line 2 has the mark 'maybe'"),
+        ("word,mask\nacme,x\n,x\n", "line 3 is marked, but its word is missing"),
+        ("word,mask,rows\nacme,x\n", "line 2 has 2 values"),
+    ],
+)
+def test_marks_that_cannot_be_told_are_refused(tmp_path, content, message):
+    (tmp_path / "words.csv").write_text(content)
+    with pytest.raises(UserError, match=message):
+        read_words(tmp_path / "words.csv")
+
+
+def test_phrases_end_with_their_line(tmp_path):
+    (tmp_path / "words.txt").write_bytes("\ufeffword\r\na\u2028b\r\n\r\nx, y\r\n".encode())
+    assert read_words(tmp_path / "words.txt") == ["word", "a\u2028b", "x, y"]

@@ -1,6 +1,9 @@
 """`suspects`: which words of a person's own file predict its labels; and the list in which the person marks them."""
 
 import csv
+import io
+from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +15,12 @@ from mtlib.errors import UserError
 File = Annotated[Path, typer.Argument(help="CSV, TSV, JSON lines or Parquet by its ending, or a saved data set")]
 Text = Annotated[list[str], typer.Option(help="the column with the texts; for pairs give it twice")]
 Label = Annotated[str, typer.Option(help="the column with the labels, words or numbers")]
-_NO = ("", "0", "0.0", "-", "n", "no", "false")  # also as pandas saves them
+# marks, also as pandas and spreadsheets save them
+_NO = {"", "0", "0.0", "-", "n", "no", "f", "false"}
+_NO |= {"nan", "none", "<na>", "na", "n/a", "#n/a", "null", "nat"}  # missing
+_YES = {"x", "1", "1.0", "+", "y", "yes", "t", "true", "✓", "✔"}
+_KNOWN_COLUMNS = {"", "word", "where", "part_of_speech", "rows", "label", "share", "base_rate", "z"}
+_KNOWN_COLUMNS |= {"example", "counterexample"}
 
 
 def suspects(
@@ -62,32 +70,103 @@ def suspects(
         )
     if out is not None:
         table.insert(1, "mask", "")
+        for column in ("example", "counterexample"):  # a line for each word, in every program
+            table[column] = [" ".join(text.split()) for text in table[column]]
         table.to_csv(out, index=False)
         print_line(f"written: {out}; write an x into the column mask of the words that should not decide")
 
 
 def read_words(file: Path) -> list[str]:
-    """A list of words: those that a CSV with the columns `word` and `mask` marks (all, without `mask`), or each line.
+    """The words of a list: one a line, or those that a CSV marks.
+
+    A CSV has a column `word`, and the column `mask` holds an x beside each word that is meant (or
+    yes, y, true, 1). A CSV that `suspects` or `train` has written, and that has no column `mask`,
+    names all its words.
 
     Raises:
-        UserError: no word in it, or none that is marked; a CSV without a column `word`; not in UTF-8.
+        UserError: no word in it, or none that is marked; a mark that says neither yes nor no; a CSV
+            without a column `word`, or with columns that may hold the marks; not in UTF-8.
     """
-    try:
-        lines = file.read_text(encoding="utf-8-sig").splitlines(keepends=True)
-    except UnicodeDecodeError as error:
-        raise UserError(f"{file} is not in UTF-8 ({error.reason}); save it as UTF-8.") from error
-    separator = next((sign for sign in ",;\t" if "word" in next(csv.reader(lines, delimiter=sign), [])), "")
+    with open(file, encoding="utf-8-sig", errors="strict") as lines:
+        try:
+            phrases = [line.strip() for line in lines]
+        except UnicodeDecodeError as error:
+            message = f"{file} is not in UTF-8 ({error.reason}); save it as UTF-8."
+            raise UserError(message) from error
+    phrases = [phrase for phrase in phrases if phrase]
+    is_table = file.suffix.lower() in (".csv", ".tsv")
+    separator = _separator(phrases[0] if phrases else "", is_table)
     if separator:
-        rows = csv.DictReader(lines, delimiter=separator)
-        words = [row["word"] for row in rows if row["word"] and (row.get("mask", "x") or "").strip().lower() not in _NO]
-    else:  # of a CSV without these columns the lines would be phrases
-        words = [line.strip() for line in lines if line.strip() and file.suffix.lower() not in (".csv", ".tsv")]
+        words = _marked_words(file, separator)
+    else:  # of a CSV without the column `word` the lines would be phrases
+        words = [] if is_table else phrases
     if not words:
         raise UserError(
-            f"{file} names no word; expected one a line (in a .txt), or a CSV with the columns word and mask, and an x "
-            "in mask beside each word that should not decide."
+            f"{file} names no word; expected one a line (in a .txt), or a CSV with the columns "
+            "word and mask, and an x in mask beside each word that should not decide."
         )
     return words
+
+
+def _separator(header: str, is_table: bool) -> str:
+    """What separates the columns of a list of words; "" where it is no table."""
+    for separator in ",;\t":
+        names = [name.strip().lower() for name in next(csv.reader([header], delimiter=separator), [])]
+        if "word" in names and (is_table or len(names) > 1):
+            return separator
+    return ""
+
+
+def _marked_words(file: Path, separator: str) -> list[str]:
+    from mtlib.cells import column_positions
+    from mtlib.data import delimited
+
+    open_file = partial(_lower_header, file)
+    try:
+        reading = delimited.choose_reading(open_file, separator, ["word"], str(file))
+        header, *rows = delimited.read_rows(open_file, separator, reading)
+    except delimited.Malformed as error:
+        raise UserError(f"{file} cannot be read: {error}.") from error
+    word = delimited.find_columns(header.values, ["word"], str(file))[0]
+    if not column_positions(header.values, "mask"):
+        _check_columns(header.values, file)
+        return [row.values[word].strip() for row in rows if row.values[word].strip()]
+    mask = delimited.find_columns(header.values, ["mask"], str(file))[0]
+    words = []
+    for row in rows:
+        text = row.values[word].strip()
+        if not _is_marked(row.values[mask].strip(), f"{file}, line {row.line:,}"):
+            continue
+        if not text:
+            raise UserError(f"{file}, line {row.line:,} is marked, but its word is missing; add it.")
+        words.append(text)
+    return words
+
+
+def _lower_header(file: Path) -> io.BytesIO:
+    """A file's bytes; the names of its columns, in the first line, in lower case."""
+    header, end, rest = file.read_bytes().partition(b"\n")
+    return io.BytesIO(header.lower() + end + rest)
+
+
+def _check_columns(names: Iterable[str], file: Path) -> None:
+    """Refuse columns that are not known, since they may hold the marks."""
+    for name in names:
+        known = name.strip() in _KNOWN_COLUMNS or name.strip().startswith("unnamed")
+        if not known:
+            raise UserError(
+                f"{file} has no column mask, and {name!r} may be it; rename it to mask if it holds "
+                "the marks, or remove it if all words are meant."
+            )
+
+
+def _is_marked(mark: str, place: str) -> bool:
+    mark = mark.lower()
+    if mark in _NO:
+        return False
+    if mark in _YES or not mark.strip("x"):
+        return True
+    raise UserError(f"{place} has the mark {mark!r}; write x beside a word to hide, else nothing.")
 
 
 def _short(text: str, most: int = 60) -> str:

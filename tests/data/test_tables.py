@@ -110,7 +110,7 @@ def test_no_row_is_cut_and_none_swallows_another(tmp_path, name, content, texts)
 CELLS = st.text(st.sampled_from('a,"\n\r\t é\u2028\x00') | st.characters(codec="utf-8"), max_size=9)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.lists(CELLS, min_size=1, max_size=5), st.sampled_from(["\n", "\r\n"]))
 def test_what_is_written_is_read_back(texts, line_end):
     """With text behind a letter, since blanks at the ends do not count, and two labels to compare."""
@@ -128,7 +128,8 @@ def test_what_is_written_is_read_back(texts, line_end):
                 table.to_json(path, orient="records", lines=True, force_ascii=False)
             else:
                 table.to_parquet(path)
-            assert read_table(path, "text", "label")["text"][:] == wanted
+            (rows,) = TableFile(path, "text", "label")
+            assert rows["text"].tolist() == wanted
 
 
 @pytest.mark.parametrize("kind", ["Int64", "float64", "object"])
@@ -184,7 +185,7 @@ def test_what_is_left_out_is_said(tmp_path):
         ("a.csv", "review,stars\nschön,1\n".encode("latin-1"), "line 2 has the byte 0xf6, .*Expected UTF-8"),
         ("a.csv", "review,stars\n".encode("utf-16"), "it is in UTF-16"),
         ("a.csv", b"review,stars\nx\n", "line 2 has 1 value, and the first line names 2 columns"),
-        ("a.csv", b'review,stars\nx,1\n"y,2\n', "line 3 has a quotation mark that nothing closes"),
+        ("a.csv", b'review,stars\nx,1\n"y\n', "line 3 has a quotation mark that nothing closes"),
         ("a.csv", b'review,stars\n"a, b",1\n"c" d,2\n', "line 3 has text behind a quotation mark"),
         ("a.csv", b'review,stars\nx,1\n"y,2\nz",2\nv,1\n', "line 3 begins a value of several lines"),
         ("a.csv", b"review,review,stars\n", "has 2 columns called 'review'"),
