@@ -100,9 +100,15 @@ def bundle(
     """Put the records of many runs into one file, a line each, and their probabilities into one beside it."""
     from mtlib.paths import make_writable
     from mtlib.runs import records
+    from mtlib.runs.code import has_uncommitted_code
 
     if to.suffix != ".jsonl" or to.is_dir():
         raise UserError(f"--to is {to}; expected a file name that ends in .jsonl.")
     make_writable(to.parent)
-    n = records.bundle([*([to] if to.exists() else []), *folders], to, history)
-    print_line(f"{n} records: {to}")
+    bundled = records.bundle([*([to] if to.exists() else []), *folders], to, history)
+    print_line(f"{len(bundled)} records: {to}")
+    if n := sum(has_uncommitted_code(record.get("environment", {})) for record in bundled):
+        print_line(
+            f"{n} of them were made with uncommitted changes, so that nobody can get at their code: data/results does "
+            "not accept such; commit, and run them again."
+        )

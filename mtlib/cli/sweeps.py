@@ -43,6 +43,9 @@ def sweep(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="only list the runs, and how many minutes those to do may take")
     ] = False,
+    reuse: Annotated[
+        bool, typer.Option("--reuse", help="take records that are there or shipped, whatever code made them")
+    ] = False,
 ) -> None:
     """Do every run of a grid that has no record yet.
 
@@ -52,12 +55,16 @@ def sweep(
     from mtlib.sweeps.store import Store
 
     instead = {key: value for key, value in (("source", source), ("models", model)) if value is not None}
-    store, runs = Store(out), sweep_file.identify(sweep_file.expand(file, **instead))
+    store, runs = Store(out, reuse), sweep_file.identify(sweep_file.expand(file, **instead))
     if dry_run:
         states = [_state(run, store) for run in runs]
         columns = _columns([run.config for run in runs]) | {"record": states, "minutes": _minutes(runs, states)}
         print_table(f"{len(runs)} runs", columns, zip(*columns.values(), strict=True))
+        shipped = sum(run.shipped and state == "to do" for run, state in zip(runs, states, strict=True))
+        if shipped:
+            print_line(f"{shipped} of those to do have a shipped record, which --reuse takes")
         return
+    _check_code(runs, store)
     store.check_writable()  # before an engine starts anything
     if engine == "local":
         does = engines.LocalEngine(store, processes, minutes)
@@ -73,7 +80,7 @@ def sweep(
     with closing(engines.execute(runs, does, store)) as ended:  # ends what is running, also where printing is stopped
         for outcome in ended:
             outcomes.append(outcome)
-            if outcome.status not in ("there", "left"):
+            if outcome.status not in ("there", "reused", "left"):
                 done = f"[{len(outcomes)} of {len(runs)}] {outcome.status:8} {Path(outcome.run.file).stem}"
                 print_line(f"{done}  {outcome.detail}".rstrip())
     raise typer.Exit(_summary(outcomes, store))
@@ -82,10 +89,16 @@ def sweep(
 def _summary(outcomes: Sequence["Outcome"], store: "Store") -> int:
     """Print what became of the runs; the exit code."""
     from mtlib.runs.records import Busy
+    from mtlib.sweeps.store import OTHER_CODE
 
     counts = Counter(outcome.status for outcome in outcomes)
-    told = ", ".join(f"{counts[status]} {status}" for status in ("there", "written", "diverged", "failed"))
+    shown = dict.fromkeys(["there", "written", "diverged", "failed", *counts])
+    told = ", ".join(f"{counts[status]} {status}" for status in shown if status != "left")
     print_line(f"{len(outcomes)} runs: {told}; records in {store.address}")
+    if store.reuse:
+        _tell_origins([outcome.run.file for outcome in outcomes if outcome.status in ("there", "reused")], store)
+    if counts[OTHER_CODE]:
+        print_line(f"{OTHER_CODE}: it has made records here meanwhile, which --reuse takes")
     if counts["diverged"]:
         print_line("diverged: the loss was not finite; try a lower learning rate")
     if counts["left"]:
@@ -94,7 +107,28 @@ def _summary(outcomes: Sequence["Outcome"], store: "Store") -> int:
         if outcome.status == "failed":
             print_line(f"failed: {Path(outcome.run.file).stem}\n  {outcome.detail}")
             print_line(f"  log: {store.log(outcome.run.file)}")
-    return 1 if counts["failed"] else Busy.EXIT_CODE if counts["left"] else 0
+    if counts["failed"] or counts[OTHER_CODE]:
+        return 1
+    return Busy.EXIT_CODE if counts["left"] else 0
+
+
+def _check_code(runs: Sequence["GridRun"], store: "Store") -> None:
+    """Raise `UserError` where records are there that other code has made, and that are not to be reused."""
+    from mtlib.sweeps.store import OTHER_CODE
+
+    files = [run.file for run in runs if store.state(run.file) == OTHER_CODE]
+    if files:
+        raise UserError(
+            f"of {len(runs)} runs {len(files)} have a record in {store.address} that other code made, such as "
+            f"{files[0]}, made at {store.origin(files[0])}. Give --reuse to take them, or another --out to train; "
+            "nothing was begun."
+        )
+
+
+def _tell_origins(files: Sequence[str], store: "Store") -> None:
+    """Print where records that were taken in place of training were made."""
+    for origin, n in Counter(store.origin(file) for file in files).items():
+        print_line(f"nothing was trained for {n}: made at {origin}")
 
 
 def _columns(configs: Sequence["RunConfig"]) -> dict[str, list]:
@@ -130,4 +164,6 @@ def _minutes(runs: Sequence["GridRun"], states: Sequence[str]) -> list[str]:
 def _state(run: "GridRun", store: "Store") -> str:
     if (state := store.state(run.file)) is not None:
         return "there" if state == "written" else state
-    return "running" if store.holder(run.file) else "with mtlib" if run.shipped else "to do"
+    if store.holder(run.file):
+        return "running"
+    return "shipped" if run.shipped and store.reuse else "to do"

@@ -14,6 +14,7 @@ from mtlib.cli.own_data import File, Label, Text, read_words
 from mtlib.cli.terminal import console, named_values, print_line, print_table
 from mtlib.methods import METHODS, readers
 from mtlib.paths import make_writable
+from mtlib.runs.code import origin
 from mtlib.runs.config import OwnTraining, RunConfig, all_settings, configure
 from mtlib.runs.records import read_records
 
@@ -93,24 +94,30 @@ _CHANGES["shared"] |= {"kind": bool, "flag": "--separate", "help": "two trunks i
 def run(
     out: Annotated[Path, typer.Option(help="folder for records")] = Path("runs"),
     keep_model: Annotated[bool, typer.Option("--keep-model", help="keep the trained model beside the record")] = False,
-    fresh: Annotated[bool, typer.Option("--fresh", help="train also what the project has the record of")] = False,
+    reuse: Annotated[
+        bool, typer.Option("--reuse", help="take a record that is there or shipped, whatever code made it; train else")
+    ] = False,
     **chosen,
 ) -> None:
-    """Train, evaluate and write one record. A finished run is skipped, an interrupted one resumes."""
+    """Train, evaluate and write one record.
+
+    A run that the same code has finished in --out is skipped; one that it began resumes.
+    """
     from mtlib.runs import run as runs  # loads torch
 
     separate = chosen.pop("shared")
     splits = named_values(chosen.pop("splits") or [], "--split", "imdb_contrast=test")
     given = {name: value for name, value in chosen.items() if value not in (None, False)}
     config = configure(**given, splits=splits, **({"shared": False} if separate else {}))
-    path, was_there = runs.run(config, out, keep_model, fresh=fresh)
+    path, was_there = runs.run(config, out, keep_model, reuse=reuse)
     if os.environ.get("RANK", "0") != "0":  # of several processes, one reports
         return
     record = read_records([path])[0]
-    made = record["environment"]
-    print_line(
-        f"already there, made on {made['device']} at {made['commit']}: {path}" if was_there else f"written: {path}"
-    )
+    made_by = record["environment"]
+    if was_there:
+        print_line(f"nothing was trained: {path} was made on {made_by['device']} at {origin(made_by)}")
+    else:
+        print_line(f"written: {path}")
     if record.get("diverged"):
         console.print("  the loss was no longer finite: the run has diverged, try a lower learning rate")
     for name, metrics in record["metrics"].items():

@@ -3,7 +3,6 @@
 import contextlib
 import gc
 import platform
-import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
@@ -14,6 +13,7 @@ from datasets import disable_progress_bars
 from transformers.utils import logging
 
 import mtlib
+from mtlib.runs.code import code_sha256, commit
 
 try:
     import resource
@@ -24,7 +24,7 @@ RECORDED = ("torch", "transformers", "datasets", "accelerate", "tokenizers", "nu
 
 
 def describe() -> dict:
-    """Versions, device and commit, as they go into a run record."""
+    """Versions, device, commit and code, as they go into a run record."""
     gpu = torch.cuda.is_available()
     return {
         "mtlib": mtlib.__version__,
@@ -34,19 +34,8 @@ def describe() -> dict:
         "device": torch.cuda.get_device_name() if gpu else _processor(),
         "devices": torch.cuda.device_count() if gpu else torch.get_num_threads(),
         "commit": commit(),
+        "code_sha256": code_sha256(),
     }
-
-
-def commit() -> str | None:
-    """The commit of the checkout mtlib runs from, with "+changes" where tracked files differ from it."""
-    root = Path(mtlib.__file__).parents[1]
-    if not (root / ".git").exists():
-        return None
-    describe_head = ["git", "-C", str(root), "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty=+changes"]
-    try:
-        return subprocess.run(describe_head, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
-    except (OSError, subprocess.SubprocessError):
-        return None
 
 
 def quiet_libraries() -> None:

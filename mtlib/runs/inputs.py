@@ -68,7 +68,7 @@ class Inputs:
         return out / f"{config.task}-{config.method}-{model}-seed{config.seed}-{self.identity[:10]}.json"
 
     def shipped_record(self) -> dict | None:
-        """The record of this run that comes with the project, if there is one; it may be from another machine."""
+        """The shipped record of this run, if there is one; it may be from another machine and by other code."""
         found = (records.shipped_records().get(self._identity(precision)) for precision in self.precisions)
         return next(filter(None, found), None)
 

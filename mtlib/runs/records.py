@@ -1,4 +1,4 @@
-"""Records of runs: what identifies one, how they are read and written, and those that come with the project.
+"""Records of runs: what identifies one, how they are read and written, and those that are shipped.
 
 `mtlib run` writes RECORD.json, and beside it RECORD.npz with the class probabilities of every evaluated example, an
 array for each set. `mtlib bundle` puts the records of many runs into NAME.jsonl, and their arrays into NAME.npz, each
@@ -134,7 +134,7 @@ def _no_record(place: Path | str, reason: str) -> UserError:
 
 @cache
 def shipped_records() -> dict[str, dict]:
-    """The records that come with the project, by identity: a cache of runs that need not be made again."""
+    """The records in `data/results`, by identity: `--reuse` takes them in place of training."""
     results = DATA_DIR / "results"
     return {record["identity"]: record for record in read_records([results])} if results.is_dir() else {}
 
@@ -171,8 +171,8 @@ def _files_of_arrays(identity: str, places: Iterable[Path]) -> Iterator[Path]:
 # --- many records in one file ---
 
 
-def bundle(places: Sequence[Path], to: Path, history: int | None = None) -> int:
-    """Put all records of some folders and files into the file `to`, and their arrays beside it; how many they are."""
+def bundle(places: Sequence[Path], to: Path, history: int | None = None) -> list[dict]:
+    """Put all records of some folders and files into the file `to`, and their arrays beside it; these records."""
     records = read_records(places)
     arrays = {
         f"{record['identity']}/{name}": array
@@ -182,7 +182,7 @@ def bundle(places: Sequence[Path], to: Path, history: int | None = None) -> int:
     if arrays:
         write_atomically(to.with_suffix(".npz"), lambda file: np.savez_compressed(file, **arrays))
     write_atomically(to, pack(records, history))
-    return len(records)
+    return records
 
 
 def pack(records: Iterable[dict], history: int | None = None) -> str:

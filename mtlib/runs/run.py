@@ -1,7 +1,8 @@
-"""One run: a configuration in, a record out. Finished runs are skipped, interrupted ones resume."""
+"""One run: a configuration in, a record out. What the same code has finished is skipped, what it began resumes."""
 
 import contextlib
 import shutil
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -20,11 +21,14 @@ from mtlib.errors import UserError
 from mtlib.methods import METHODS
 from mtlib.paths import make_writable
 from mtlib.runs import environment
+from mtlib.runs.code import code_sha256, is_of_this_code, origin
 from mtlib.runs.config import RunConfig
 from mtlib.runs.inputs import HELD_OUT, Inputs, read_inputs
-from mtlib.runs.records import SCHEMA_VERSION, claim, lock_path, write_record
+from mtlib.runs.records import SCHEMA_VERSION, claim, lock_path, read_records, write_record
 from mtlib.runs.training import Trained, pretrained, train
 from mtlib.trainer import save_objective
+
+code_sha256()  # of the code that has just been imported, whatever becomes of its files
 
 
 def run(
@@ -32,27 +36,30 @@ def run(
     out: Path,
     keep_model: bool = False,
     callbacks: Sequence[TrainerCallback] = (),
-    fresh: bool = False,
+    reuse: bool = False,
 ) -> tuple[Path, bool]:
     """Train, evaluate and write the record; everything that can be checked is checked before training starts.
+
+    A run that this code has finished in `out` is not trained again.
 
     Args:
         config: what to run.
         out: folder for records. Checkpoints lie in `out/.work` until the record is written, from which an interrupted
-            run of the same configuration goes on.
-        keep_model: write the trained model too, in a folder beside the record that is called like it. (Records that
-            come with the project come without models, so the run is then trained.)
+            run of the same configuration goes on, with the same code.
+        keep_model: write the trained model too, in a folder beside the record that is called like it.
         callbacks: for the Trainer of every stage.
-        fresh: train also where the project comes with the record of this run.
+        reuse: take a record that other code made, in `out` or among the shipped ones, in place of training. `out` gets
+            a copy of a shipped one.
 
     Returns:
-        The record's path, and whether it was there before (then nothing was trained): in `out`, or among the records
-        that come with the project, of which `out` then gets a copy.
+        The record's path, and whether it was there before (then nothing was trained).
 
     Raises:
         Busy: another process is at this run, in this folder.
-        UserError: bad input, or a folder that cannot be written.
+        UserError: bad input, a folder that cannot be written, or without `reuse` a record in `out` by other code.
     """
+    if reuse and keep_model:
+        raise UserError("a record that is reused comes without its model; give either --reuse or --keep-model.")
     make_writable(out)
     environment.quiet_libraries()
     inputs = read_inputs(config)
@@ -60,8 +67,8 @@ def run(
     model = path.with_suffix("") if keep_model else None
     with _full_disk_told(out), claim(lock_path(path)) if state.is_main_process else contextlib.nullcontext():
         state.wait_for_everyone()  # or one of several processes might look before another's record is there
-        there = path.exists() and (model is None or model.exists())
-        shipped = None if there or fresh or keep_model else inputs.shipped_record()
+        there = _is_finished(path, model, reuse)
+        shipped = inputs.shipped_record() if reuse and not there else None
         state.wait_for_everyone()  # all have looked before one writes
         if shipped is None and not there:
             _complete(inputs, path, model, callbacks)
@@ -71,11 +78,33 @@ def run(
     return path, there or shipped is not None
 
 
+def _is_finished(path: Path, model: Path | None, reuse: bool) -> bool:
+    """Whether the record that is wanted is there, and its model too; by other code it counts with `reuse` alone."""
+    if not path.exists():
+        return False
+    made_by = read_records([path])[0].get("environment", {})
+    if not reuse and not is_of_this_code(made_by):
+        raise UserError(
+            f"{path} has a result of this run already, made at {origin(made_by)}. Give --reuse to take it, or another "
+            "--out to train; nothing was trained or changed."
+        )
+    return model is None or model.exists()
+
+
+def _work_folder(path: Path) -> Path:
+    """Where a run's checkpoints lie, by its record's path: those of other code are left alone."""
+    work = path.parent / ".work" / f"{path.stem}.{code_sha256()[:10]}"
+    others = [folder for folder in work.parent.glob("*/") if folder.name.startswith(path.stem) and folder != work]
+    if others and PartialState().is_main_process:
+        print(f"{others[0]} has checkpoints of other code: training begins anew, and they stay.", file=sys.stderr)
+    return work
+
+
 def _complete(inputs: Inputs, path: Path, model: Path | None, callbacks: Sequence[TrainerCallback]) -> None:
     """Train, evaluate and write the record of a run that nobody else is at."""
     started, surroundings, config = datetime.now(UTC), environment.describe(), inputs.config
     environment.reset_peak_memory()
-    work = path.parent / ".work" / path.stem
+    work = _work_folder(path)
     plm = pretrained(config, inputs.task.labels)
     revision = getattr(plm.config, "_commit_hash", None)  # where it came from the hub
     stages = [

@@ -21,7 +21,7 @@ from queue import SimpleQueue
 import torch
 
 from mtlib.errors import UserError
-from mtlib.sweeps.store import Store
+from mtlib.sweeps.store import OTHER_CODE, Store
 from mtlib.sweeps.sweep_file import GridRun
 from mtlib.sweeps.worker import carry_out, open_log
 from mtlib.threads import quiet_openmp
@@ -38,7 +38,8 @@ class Outcome:
 
     Args:
         run: which.
-        status: "there" (its record was), "written", "diverged" (its record says so), "failed", or "left" (time was up).
+        status: "there" (its record was), "written", "diverged" (its record says so), "reused" (a record, in place of
+            training), "other code" (which made the record that is there), "failed", or "left" (time was up).
         detail: for a failed run its error.
     """
 
@@ -57,8 +58,8 @@ def execute(runs: Sequence[GridRun], engine, store: Store) -> Iterator[Outcome]:
     Several calls may work on one store: a run that another is doing is left for later, and looked for again then.
 
     Args:
-        engine: `submit(run)` returns a future of "written", "diverged" (its record says so), "busy" (another process
-            is doing it) or "left" (time was up); `close()` ends what is still running.
+        engine: `submit(run)` returns a future of "busy" (another process is doing it) or of an outcome's status;
+            `close()` ends what is still running.
 
     Raises:
         UserError: a record that was written cannot be seen in the store.
@@ -72,7 +73,7 @@ def execute(runs: Sequence[GridRun], engine, store: Store) -> Iterator[Outcome]:
                     waiting.append((run, earliest))
                 elif (state := store.state(run.file)) is not None:
                     store.log(run.file).unlink(missing_ok=True)  # of a sweep that was killed
-                    yield Outcome(run, "diverged" if state == "diverged" else "there")
+                    yield Outcome(run, "there" if state == "written" else state)
                 else:
                     active[engine.submit(run)] = run
             for future in wait(active, _TICK, FIRST_COMPLETED).done:
@@ -97,15 +98,16 @@ def _outcome(run: GridRun, future: Future[str], store: Store) -> Outcome:
         cause = getattr(error, "cause", None) or error  # Ray wraps what was raised on another machine
         text = str(cause).strip() if isinstance(cause, UserError) else f"{type(cause).__name__}: {str(cause).strip()}"
         return Outcome(run, "failed", text.splitlines()[0])
-    if status in ("written", "diverged"):
+    if status in ("written", "diverged", "reused"):
         deadline = time.monotonic() + _VISIBLE
-        while store.state(run.file) is None:
+        while (state := store.state(run.file)) is None:
             if time.monotonic() > deadline:
                 raise UserError(
                     f"{run.file} was written, but is not to be seen in {store.address} from here; --out must be a "
                     "folder that all machines share, or an address."
                 )
             time.sleep(_TICK)
+        status = state if state == OTHER_CODE else status  # a machine of the cluster may have it
         store.log(run.file).unlink(missing_ok=True)
     return Outcome(run, status)
 
@@ -155,7 +157,13 @@ class LocalEngine:
             return "left"
         log = self._store.log(run.file)
         open_log(log).close()  # an error where it cannot be written
-        order = {"settings": run.config.values(), "out": self._store.address, "file": run.file, "log": str(log)}
+        order = {
+            "settings": run.config.values(),
+            "out": self._store.address,
+            "file": run.file,
+            "reuse": self._store.reuse,
+            "log": str(log),
+        }
         environment, child = self._slots.get()
         try:
             for _ in range(RETRIES + 1):
@@ -213,7 +221,7 @@ class RayEngine:
         self._task = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=RETRIES, max_calls=1)(carry_out)
 
     def submit(self, run: GridRun) -> Future[str]:
-        reference = self._task.remote(run.config.values(), self._store.address, run.file)
+        reference = self._task.remote(run.config.values(), self._store.address, run.file, self._store.reuse)
         future = reference.future()
         self._references[future] = reference
         return future

@@ -14,7 +14,10 @@ from fsspec.implementations.local import LocalFileSystem
 
 from mtlib.errors import UserError
 from mtlib.paths import make_writable
+from mtlib.runs.code import is_of_this_code, origin
 from mtlib.runs.records import holder, lock_path, parse_json
+
+OTHER_CODE = "other code"
 
 
 def _folder_of_this_user() -> Path:
@@ -32,10 +35,11 @@ class Store:
     Args:
         out: folder, or address such as `s3://bucket/folder`; credentials are the file system's own affair. `address` is
             the same for any process: an absolute path, or `out`.
+        reuse: records count whatever code made them.
     """
 
-    def __init__(self, out: str):
-        self.address = out
+    def __init__(self, out: str, reuse: bool = False):
+        self.address, self.reuse = out, reuse
         with self._errors("write to"):  # an address of no file system that is installed
             self._system, self._root = fsspec.url_to_fs(out)
         self._far = not isinstance(self._system, LocalFileSystem)
@@ -54,14 +58,20 @@ class Store:
                 self._system.rm_file(f"{self._root}/{probe}")
 
     def state(self, name: str) -> str | None:
-        """What a record says of its run: "written", or "diverged" if training did; None where there is no record."""
-        with self._errors("read from"):
-            self._system.invalidate_cache()
-            try:
-                content = self._system.cat_file(f"{self._root}/{name}")
-            except FileNotFoundError:
-                return None
-        return "diverged" if parse_json(content, f"{name} in {self.address}").get("diverged") else "written"
+        """What a record says of its run: "written", or "diverged" if training did; None where there is no record.
+
+        `OTHER_CODE` where that made it, unless such records are reused.
+        """
+        record = self._record(name)
+        if record is None:
+            return None
+        if not self.reuse and not is_of_this_code(record.get("environment", {})):
+            return OTHER_CODE
+        return "diverged" if record.get("diverged") else "written"
+
+    def origin(self, name: str) -> str:
+        """Where a record that is there was made, in words."""
+        return origin((self._record(name) or {}).get("environment", {}))
 
     def finish(self, name: str) -> str:
         """Have the files of a finished run where they belong, each whole or not at all; the run's state.
@@ -91,6 +101,15 @@ class Store:
     def log(self, name: str) -> Path:
         """Where a run's output is kept until it is finished."""
         return lock_path(self.folder / name).with_suffix(".log")
+
+    def _record(self, name: str) -> dict | None:
+        with self._errors("read from"):
+            self._system.invalidate_cache()
+            try:
+                content = self._system.cat_file(f"{self._root}/{name}")
+            except FileNotFoundError:
+                return None
+        return parse_json(content, f"{name} in {self.address}")
 
     def _write(self, name: str, content: bytes) -> None:
         part = f"{self._root}/.{name}.{uuid.uuid4().hex}.part"

@@ -36,7 +36,7 @@ _NEEDED = ("tasks", "methods")
 
 @dataclass(frozen=True)
 class GridRun:
-    """A run of a sweep: its configuration, the name of its record, and whether that comes with the project.
+    """A run of a sweep: its configuration, the name of its record, and whether there is a shipped one.
 
     `examples` are those that it trains on, each as often as it is seen.
     """

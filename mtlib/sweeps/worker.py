@@ -10,14 +10,16 @@ from mtlib.errors import UserError
 from mtlib.threads import quiet_openmp
 
 
-def carry_out(settings: dict, out: str, file: str) -> str:
+def carry_out(settings: dict, out: str, file: str, reuse: bool = False) -> str:
     """Do the run of these settings and put its record into the store at `out`.
 
     Args:
         file: the name that its record is to have.
+        reuse: a record that is there or shipped will do, whatever code made it.
 
     Returns:
-        "written", "diverged" or "busy" (another process is at it).
+        "written", "diverged", "reused" (a record, in place of training), "other code" (which made the record that is
+        there) or "busy" (another process is at it).
     """
     quiet_openmp(os.environ)
     from mtlib.runs.config import configure
@@ -25,13 +27,14 @@ def carry_out(settings: dict, out: str, file: str) -> str:
     from mtlib.runs.run import run
     from mtlib.sweeps.store import Store
 
-    store = Store(out)
+    store, was_there = Store(out, reuse), False
     if store.state(file) is None:  # else another process has done it meanwhile
         try:
-            run(configure(**settings), store.folder)
+            _, was_there = run(configure(**settings), store.folder, reuse=reuse)
         except Busy:
             return "busy"
-    return store.finish(file)
+    state = store.finish(file)
+    return "reused" if reuse and was_there else state
 
 
 def main() -> None:

@@ -1,0 +1,89 @@
+"""Which code made a record: its commit, and a hash of the modules that decide a run's numbers."""
+
+import ast
+import hashlib
+import subprocess
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+UNCOMMITTED = "+changes"  # at the end of a record's commit: tracked files differed from it
+_PACKAGE = Path(__file__).resolve().parents[1]
+# What makes tables, figures, pages and messages of numbers, or hands runs out. All else counts, new modules too.
+_DECIDES_NO_NUMBER = {
+    "__init__.py", "__main__.py", "analysis", "bench.py", "cli", "diversity", "errors.py", "paths.py", "sweeps",
+    "threads.py", "tutorial", "runs/code.py", "runs/environment.py", "runs/records.py",
+}  # fmt: skip
+
+_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def commit() -> str | None:
+    """The commit of the checkout mtlib runs from, with `UNCOMMITTED` where tracked files differ from it."""
+    root = _PACKAGE.parent
+    if not (root / ".git").exists():
+        return None
+    describe = ["git", "-C", str(root), "describe", "--always", "--abbrev=40", "--exclude=*", f"--dirty={UNCOMMITTED}"]
+    try:
+        return subprocess.run(describe, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+@cache
+def code_sha256(package: Path = _PACKAGE) -> str:
+    """A hash of the modules that decide a run's numbers, made once in a process.
+
+    It is made of their syntax trees, so that comments, docstrings and formatting change nothing. Data, settings and the
+    model's files are no part of it: the identity of a run has them.
+    """
+    trees = {}
+    for path in sorted(package.rglob("*.py")):
+        name = path.relative_to(package).as_posix()
+        if not {name, name.partition("/")[0]} & _DECIDES_NO_NUMBER:
+            trees[name] = _canonical(ast.parse(path.read_bytes()))
+    return hashlib.sha256(repr(trees).encode()).hexdigest()
+
+
+def is_of_this_code(made_by: Mapping) -> bool:
+    """Whether a record's `environment` names the code that runs here; records before November 2026 named none."""
+    return made_by.get("code_sha256") == code_sha256()
+
+
+def has_uncommitted_code(made_by: Mapping) -> bool:
+    """Whether a record's `environment` names a commit from which tracked files differed."""
+    return (made_by.get("commit") or "").endswith(UNCOMMITTED)
+
+
+def origin(made_by: Mapping) -> str:
+    """Where a record's `environment` says that it was made, and how its code compares with the code that runs here."""
+    made_at = _in_words(made_by.get("commit"))
+    if is_of_this_code(made_by):
+        return f"{made_at}, by the code that is here"
+    differs = "whose code differs from" if "code_sha256" in made_by else "whose code may differ from"
+    return f"{made_at}, {differs} the code that is here ({_in_words(commit())})"
+
+
+def _in_words(made_at: str | None) -> str:
+    if made_at is None:
+        return "an installed mtlib"
+    changed = " with uncommitted changes" if made_at.endswith(UNCOMMITTED) else ""
+    return f"commit {made_at[:10]}{changed}"
+
+
+def _canonical(node) -> object:
+    """A syntax tree without docstrings, and without empty fields, in which versions of Python differ."""
+    if isinstance(node, list):
+        return [_canonical(entry) for entry in node]
+    if not isinstance(node, ast.AST):
+        return node
+    fields = {name: getattr(node, name, None) for name in node._fields if name != "ctx"}
+    if isinstance(node, _DOCUMENTED) and _is_docstring(node.body[:1]):
+        fields["body"] = node.body[1:]
+    fields = {name: _canonical(value) for name, value in fields.items() if value not in (None, [])}
+    return type(node).__name__, fields
+
+
+def _is_docstring(statements: list[ast.stmt]) -> bool:
+    values = [statement.value for statement in statements if isinstance(statement, ast.Expr)]
+    return any(isinstance(value, ast.Constant) and isinstance(value.value, str) for value in values)

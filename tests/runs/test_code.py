@@ -1,0 +1,204 @@
+"""Which code made a record, and that none answers in silence for code that has changed."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from mtlib.errors import UserError
+from mtlib.paths import DATA_DIR
+from mtlib.runs import code, records
+from mtlib.runs import run as runs
+from mtlib.runs.code import UNCOMMITTED, code_sha256, origin
+from mtlib.runs.records import read_records
+from mtlib.runs.run import run
+from mtlib.sweeps import store
+from mtlib.sweeps.store import Store
+from mtlib.sweeps.sweep_file import identify
+from mtlib.sweeps.worker import carry_out
+from tests.runs.test_runs import config, model, testbed  # noqa: F401  (fixtures)
+from tests.sweeps.test_sweep_file import write
+from tests.test_cli import call
+
+PACKAGE = Path(code.__file__).parents[1]
+OTHER = "0" * 64
+
+
+@pytest.fixture
+def copy(tmp_path) -> Path:
+    return Path(shutil.copytree(PACKAGE, tmp_path / "mtlib", ignore=shutil.ignore_patterns("__pycache__")))
+
+
+@pytest.fixture
+def change_code(monkeypatch):
+    """From now on the code has another hash, as after an edit and a new start."""
+
+    def change(sha256: str = OTHER) -> None:
+        for module in (code, runs):
+            monkeypatch.setattr(module, "code_sha256", lambda: sha256)
+        monkeypatch.setattr("mtlib.runs.environment.code_sha256", lambda: sha256)
+
+    return change
+
+
+class TestHash:
+    def test_a_copy_has_the_same(self, copy):
+        assert code_sha256(copy) == code_sha256()
+
+    @pytest.mark.parametrize(
+        ("file", "old", "new"),
+        [
+            ("objectives.py", "1 - self.alpha", "0.0"),  # the weight of L_FT in equation 1
+            ("methods/bias.py", "import", "import sys\nimport"),
+            ("data/scoring.py", "import", "import sys\nimport"),
+        ],
+    )
+    def test_a_statement_counts(self, copy, file, old, new):
+        text = (copy / file).read_text()
+        assert old in text
+        (copy / file).write_text(text.replace(old, new, 1))
+        assert code_sha256(copy) != code_sha256()
+
+    def test_a_new_module_counts(self, copy):
+        (copy / "methods" / "made_up.py").write_text("x = 1\n")
+        assert code_sha256(copy) != code_sha256()
+
+    def test_comments_docstrings_formatting_and_what_decides_no_number_do_not_count(self, copy):
+        for folder in ("analysis", "cli", "sweeps", "tutorial", "diversity"):
+            (copy / folder / "made_up.py").write_text("x = 1\n")
+        for path in (copy / "objectives.py", copy / "runs" / "training.py"):
+            first, _, rest = path.read_text().partition('"""\n')
+            path.write_text(f'"""Other words."""\n# a comment\n\n\n{rest}\n# the end\n'.replace(" = ", "  =  "))
+            assert first.startswith('"""')
+        assert code_sha256(copy) == code_sha256()
+
+    def test_where_a_record_was_made_in_words(self):
+        same = {"commit": "a" * 40, "code_sha256": code_sha256()}
+        assert origin(same) == "commit aaaaaaaaaa, by the code that is here"
+        changed = same | {"commit": "a" * 40 + UNCOMMITTED, "code_sha256": OTHER}
+        words = "commit aaaaaaaaaa with uncommitted changes, whose code differs from the code that is here ("
+        assert origin(changed).startswith(words)
+        assert "whose code may differ" in origin({"commit": "a" * 40})
+        assert origin({"code_sha256": code_sha256()}) == "an installed mtlib, by the code that is here"
+
+
+class TestRun:
+    def test_a_record_by_other_code_is_no_answer_and_stays(self, testbed, model, tmp_path, change_code):  # noqa: F811
+        path, _ = run(config(model), tmp_path / "out")
+        before = path.read_bytes()
+        environment = json.loads(before)["environment"]
+        assert environment["code_sha256"] == code_sha256()
+        change_code()
+        for options in ({}, {"keep_model": True}):
+            with pytest.raises(
+                UserError, match=r"made at commit \w{10}.* differs from .*--reuse .*nothing was trained"
+            ):
+                run(config(model), tmp_path / "out", **options)
+        assert run(config(model), tmp_path / "out", reuse=True) == (path, True) and path.read_bytes() == before
+        elsewhere, was_there = run(config(model), tmp_path / "elsewhere")
+        assert not was_there and json.loads(elsewhere.read_text())["environment"]["code_sha256"] == OTHER
+
+    def test_a_record_that_names_no_code_is_no_answer(self, testbed, model, tmp_path):  # noqa: F811
+        path, _ = run(config(model), tmp_path)
+        record = json.loads(path.read_text())
+        del record["environment"]["code_sha256"]
+        path.write_text(json.dumps(record))
+        with pytest.raises(UserError, match="whose code may differ from the code that is here"):
+            run(config(model), tmp_path)
+
+    def test_a_shipped_record_answers_to_reuse_alone(self, testbed, model, tmp_path, monkeypatch):  # noqa: F811
+        (shipped,) = read_records([run(config(model), tmp_path / "made")[0]])
+        shipped["environment"]["commit"] = "a" * 40
+        monkeypatch.setattr(records, "shipped_records", lambda: {shipped["identity"]: shipped})
+        path, was_there = run(config(model), tmp_path / "trained")
+        assert not was_there and read_records([path]) != [shipped]
+        copied, was_there = run(config(model), tmp_path / "copied", reuse=True)
+        assert was_there and read_records([copied]) == [shipped] and copied.name == path.name
+        with pytest.raises(UserError, match="either --reuse or --keep-model"):
+            run(config(model), tmp_path / "copied", keep_model=True, reuse=True)
+
+    def test_the_line_says_that_nothing_was_trained(self, testbed, model, tmp_path, change_code):  # noqa: F811
+        command = ["run", "--task", "sentiment", "--method", "fine_tuning", "--model", model, "--out", tmp_path]
+        command += ["--epochs", 1, "--max-length", 64]
+        assert "written: " in call(*command)
+        assert "by the code that is here" in " ".join(call(*command).split())
+        change_code()
+        output = " ".join(call(*command, "--reuse").split())
+        assert "nothing was trained: " in output and "whose code differs from the code that is here" in output
+
+    def test_checkpoints_of_other_code_are_left_alone(self, testbed, model, tmp_path, capsys, change_code):  # noqa: F811
+        def fail(*_):
+            raise KeyboardInterrupt
+
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(runs, "score_rows", fail)  # after training
+            run(config(model), tmp_path)
+        (begun,) = (tmp_path / ".work").glob("*/")
+        files = {path: path.read_bytes() for path in begun.rglob("*") if path.is_file()}
+        assert files
+        change_code()
+        (record,) = read_records([run(config(model), tmp_path)[0]])
+        assert record["cost"]["interruptions"] == 0 and "checkpoints of other code" in capsys.readouterr().err
+        assert {path: path.read_bytes() for path in begun.rglob("*") if path.is_file()} == files
+
+
+class TestSweep:
+    @pytest.fixture
+    def sweep(self, testbed, model, tmp_path):  # noqa: F811
+        text = f"tasks: sentiment\nmethods: fine_tuning\nmodels: {model}\nsource: {testbed}\nepochs: 1\nmax_length: 64"
+        return ["sweep", write(tmp_path, text), "--out", tmp_path / "out"]
+
+    def test_begins_nothing_where_other_code_has_made_records(self, sweep, tmp_path, change_code):
+        assert "1 runs: 0 there, 1 written" in call(*sweep)
+        files = {path: path.read_bytes() for path in (tmp_path / "out").iterdir() if path.is_file()}
+        assert "1 runs: 1 there, 0 written" in call(*sweep)
+        change_code()
+        with pytest.raises(UserError, match=r"of 1 runs 1 have a record in .* that other code made.*nothing was begun"):
+            call(*sweep)
+        assert call(*sweep, "--dry-run").count("other code") == 1
+        output = " ".join(call(*sweep, "--reuse").split())
+        assert "1 runs: 1 there, 0 written" in output
+        assert "nothing was trained for 1: made at commit" in output and "whose code differs" in output
+        assert {path: path.read_bytes() for path in (tmp_path / "out").iterdir() if path.is_file()} == files
+
+    def test_a_record_that_other_code_makes_meanwhile_is_not_taken(self, testbed, model, tmp_path, change_code):  # noqa: F811
+        chosen = config(model, epochs=1)
+        (planned,) = identify([chosen])
+        assert carry_out(chosen.values(), str(tmp_path / "out"), planned.file) == "written"
+        change_code()
+        assert carry_out(chosen.values(), str(tmp_path / "out"), planned.file) == store.OTHER_CODE
+        assert carry_out(chosen.values(), str(tmp_path / "out"), planned.file, reuse=True) == "written"
+
+    def test_shipped_records_are_taken_with_reuse_alone(self, testbed, model, tmp_path, monkeypatch):  # noqa: F811
+        chosen = config(model, epochs=1)
+        (shipped,) = read_records([run(chosen, tmp_path / "made")[0]])
+        shipped["environment"] = {"commit": "a" * 40}
+        monkeypatch.setattr(records, "shipped_records", lambda: {shipped["identity"]: shipped})
+        (planned,) = identify([chosen])
+        assert planned.shipped
+        assert carry_out(chosen.values(), str(tmp_path / "reused"), planned.file, reuse=True) == "reused"
+        assert read_records([tmp_path / "reused"]) == [shipped]
+        assert Store(str(tmp_path / "reused")).state(planned.file) == store.OTHER_CODE
+        assert carry_out(chosen.values(), str(tmp_path / "trained"), planned.file) == "written"
+
+
+# --- the project's own records ---
+
+
+def test_shipped_records_are_of_committed_code():
+    """Those of before the rule are listed, with the reason; the list holds no others."""
+    made = {record["identity"][:10]: record["environment"]["commit"] for record in records.shipped_records().values()}
+    lines = (DATA_DIR / "results" / "uncommitted.txt").read_text().splitlines()
+    listed = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+    uncommitted = sorted(identity for identity, commit in made.items() if not re.fullmatch("[0-9a-f]{40}", commit))
+    assert uncommitted == sorted(listed), "make these runs again from a commit without changes"
+
+
+def test_a_bundle_says_what_was_made_with_uncommitted_changes(tmp_path):
+    for name, commit in (("a", "a" * 40), ("b", "a" * 40 + UNCOMMITTED)):
+        record = {"schema_version": 2, "identity": name * 64, "config": {"method": "m"}, "metrics": {}, "history": []}
+        (tmp_path / f"{name}.json").write_text(json.dumps(record | {"data": {}, "environment": {"commit": commit}}))
+    output = " ".join(call("bundle", tmp_path, "--to", tmp_path / "all.jsonl").split())
+    assert "2 records" in output and "1 of them" in output and "uncommitted changes" in output
