@@ -30,7 +30,7 @@ def test_run_then_tables(testbed, model, tmp_path):
         for seed in (0, 1):
             output = call("run", *common, "--method", method, "--seed", seed)
             assert "written:" in output and "testbed_counterfactual" in output
-    assert "already there" in call("run", *common, "--method", "mask_tuning", "--seed", 1)
+    assert "nothing was trained: " in call("run", *common, "--method", "mask_tuning", "--seed", 1)
     table = call("tables", "--records", tmp_path, "--format", "markdown")
     assert "| fine_tuning | 2 |" in table and "| mask_tuning | 2 |" in table
     assert "mask_tuning" in call("tables", "--records", tmp_path)

@@ -1,7 +1,6 @@
 """Each contract of the core, by something added in this file alone: a policy, an objective, a
 method, a combination; and what the pages say about adding one thing, done in files."""
 
-import copy
 import json
 import os
 import re
@@ -30,7 +29,6 @@ from mtlib.runs.run import run
 from mtlib.settings import Settings
 from mtlib.trainer import ObjectiveTrainer
 from tests.conftest import config, make_batch, make_plm, tiny_bert_config, write_testbed
-from tests.runs.test_records import record_identity
 from tests.test_ipt import GROWING, conllu
 from tests.test_readme import code_blocks, read
 from tests.test_trainer import NO_DROPOUT, arguments, examples, history
@@ -460,24 +458,3 @@ def test_a_run_that_diverges_is_recorded_as_such(testbed, model, tmp_path):
     assert record["cost"]["steps"] < 32, "stopped where the loss was no longer finite"
     assert record["cost"]["examples_seen"] == record["cost"]["steps"] * record["config"]["batch_size"]
     assert run(config(model, method="fine_tuning", learning_rate=1e30, epochs=8), tmp_path) == (path, True)
-
-
-class TestShippedRecords:
-    def test_a_run_that_the_project_has_is_not_trained(self, testbed, model, tmp_path, monkeypatch):
-        from mtlib.runs import records
-
-        chosen = config(model, precision="auto")
-        record = read_records([run(chosen, tmp_path / "made")[0]])[0]
-        elsewhere = copy.deepcopy(record)
-        elsewhere["environment"]["device"] = "another machine"
-        other = "float32" if record["config"]["precision"] == "bf16" else "bf16"
-        elsewhere["config"]["precision"] = other
-        elsewhere["identity"] = record_identity(elsewhere)
-        assert elsewhere["identity"] != record["identity"]
-        monkeypatch.setattr(records, "shipped_records", lambda: {elsewhere["identity"]: elsewhere})
-        path, was_there = run(chosen, tmp_path / "copied")
-        assert was_there and json.loads(path.read_text())["environment"]["device"] == "another machine"
-        path, was_there = run(chosen, tmp_path / "fresh", fresh=True)
-        assert not was_there and json.loads(path.read_text())["history"] == record["history"]
-        _, was_there = run(config(model, precision="auto", seed=5), tmp_path / "copied")
-        assert not was_there

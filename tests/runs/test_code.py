@@ -18,6 +18,7 @@ from mtlib.sweeps import store
 from mtlib.sweeps.store import Store
 from mtlib.sweeps.sweep_file import identify
 from mtlib.sweeps.worker import carry_out
+from tests.runs.test_records import record_identity
 from tests.runs.test_runs import config, model, testbed  # noqa: F401  (fixtures)
 from tests.sweeps.test_sweep_file import write
 from tests.test_cli import call
@@ -109,15 +110,21 @@ class TestRun:
             run(config(model), tmp_path)
 
     def test_a_shipped_record_answers_to_reuse_alone(self, testbed, model, tmp_path, monkeypatch):  # noqa: F811
-        (shipped,) = read_records([run(config(model), tmp_path / "made")[0]])
+        """One that was made in another precision too, where that was left to the machine."""
+        chosen = config(model, precision="auto", epochs=1)
+        made, _ = run(chosen, tmp_path / "made")
+        (shipped,) = read_records([made])
         shipped["environment"]["commit"] = "a" * 40
+        shipped["config"]["precision"] = "float32" if shipped["config"]["precision"] == "bf16" else "bf16"
+        shipped["identity"] = record_identity(shipped)
+        assert shipped["identity"][:10] not in made.name
         monkeypatch.setattr(records, "shipped_records", lambda: {shipped["identity"]: shipped})
-        path, was_there = run(config(model), tmp_path / "trained")
-        assert not was_there and read_records([path]) != [shipped]
-        copied, was_there = run(config(model), tmp_path / "copied", reuse=True)
-        assert was_there and read_records([copied]) == [shipped] and copied.name == path.name
+        path, was_there = run(chosen, tmp_path / "trained")
+        assert not was_there and path.name == made.name and read_records([path]) != [shipped]
+        copied, was_there = run(chosen, tmp_path / "copied", reuse=True)
+        assert was_there and read_records([copied]) == [shipped]
         with pytest.raises(UserError, match="either --reuse or --keep-model"):
-            run(config(model), tmp_path / "copied", keep_model=True, reuse=True)
+            run(chosen, tmp_path / "copied", keep_model=True, reuse=True)
 
     def test_the_line_says_that_nothing_was_trained(self, testbed, model, tmp_path, change_code):  # noqa: F811
         command = ["run", "--task", "sentiment", "--method", "fine_tuning", "--model", model, "--out", tmp_path]

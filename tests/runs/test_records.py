@@ -154,9 +154,9 @@ def test_a_shipped_run_comes_out_alike_when_it_is_made_again(method, tmp_path):
     settings = {
         name: shipped["config"][name] for name in ("task", "method", "train_size", "epochs", "precision", "sets")
     }
-    copied, was_there = run(configure(**settings), tmp_path / "copied")
+    copied, was_there = run(configure(**settings), tmp_path / "copied", reuse=True)
     assert was_there and read_records([copied]) == [shipped]
-    again, was_there = run(configure(**settings), tmp_path / "again", fresh=True)
+    again, was_there = run(configure(**settings), tmp_path / "again")
     assert not was_there and again.name == copied.name
     made = read_records([again])[0]
     assert [entry["step"] for entry in made["history"]] == [entry["step"] for entry in shipped["history"]]

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from mtlib.errors import UserError
+from mtlib.runs.code import code_sha256
 from mtlib.runs.records import claim, lock_path, read_records
 from mtlib.sweeps import engines, store
 from mtlib.sweeps.engines import LocalEngine, Outcome
@@ -21,6 +22,8 @@ from tests.sweeps.faults import (
     run_two_at_once,
     write_sweep,
 )
+
+RECORD = {"environment": {"code_sha256": code_sha256()}}
 
 
 @needs_minutes
@@ -67,10 +70,10 @@ def log(tmp_path) -> Path:
 
 
 def replace_child(folder: Path, monkeypatch, script: str) -> None:
-    """Have a shell script do each run in place of a worker; $order is what it is told, $out the folder for records."""
+    """Have a shell script do each run in place of a worker, by $order, with a $record to write into the folder $out."""
     path = folder / "python"
     path.write_text(f"""#!/bin/bash
-        exec 3>&1; out={folder}/out
+        exec 3>&1; out={folder}/out; record='{json.dumps(RECORD)}'
         while read -r order; do
             [[ "$order" =~ \\"log\\":\\ \\"([^\\"]*) ]]; exec >> ${{BASH_REMATCH[1]}} 2>&1
             answer=written
@@ -104,7 +107,9 @@ def test_why_a_run_failed(tmp_path, monkeypatch, log, script, detail):
 
 @pytest.mark.parametrize(("record", "status"), [({"diverged": True}, "diverged"), ({}, "written")])
 def test_what_became_of_a_run(tmp_path, monkeypatch, log, record, status):
-    replace_child(tmp_path, monkeypatch, f"echo noise; echo '{json.dumps(record)}' > $out/0.json; answer={status}")
+    replace_child(
+        tmp_path, monkeypatch, f"echo noise; echo '{json.dumps(RECORD | record)}' > $out/0.json; answer={status}"
+    )
     (outcome,) = execute(tmp_path)
     assert (outcome.status, outcome.detail) == (status, "") and not log.exists()
     replace_child(tmp_path, monkeypatch, "exit 1")
@@ -116,7 +121,7 @@ def test_what_became_of_a_run(tmp_path, monkeypatch, log, record, status):
 def test_a_process_does_run_after_run_until_one_fails(tmp_path, monkeypatch):
     script = """
         [[ "$order" =~ seed\\":\\ ([0-9]) ]]; echo $$ >> $0.log
-        [ ${BASH_REMATCH[1]} != 1 ] || exit 1; echo {} > $out/${BASH_REMATCH[1]}.json"""
+        [ ${BASH_REMATCH[1]} != 1 ] || exit 1; echo $record > $out/${BASH_REMATCH[1]}.json"""
     replace_child(tmp_path, monkeypatch, script)
     assert [outcome.status for outcome in execute(tmp_path, 4)] == ["written", "failed", "written", "written"]
     one, two, three, four = (tmp_path / "python.log").read_text().split()
@@ -124,7 +129,7 @@ def test_a_process_does_run_after_run_until_one_fails(tmp_path, monkeypatch):
 
 
 def test_no_run_is_begun_when_time_is_up(tmp_path, monkeypatch):
-    replace_child(tmp_path, monkeypatch, "sleep 1; echo {} > $out/0.json")
+    replace_child(tmp_path, monkeypatch, "sleep 1; echo $record > $out/0.json")
     outcomes = execute(tmp_path, 3, minutes=0.5 / 60)
     assert sorted((outcome.run.file, outcome.status) for outcome in outcomes) == [
         ("0.json", "written"), ("1.json", "left"), ("2.json", "left"),
@@ -156,7 +161,7 @@ def test_a_run_that_another_process_does_is_left_for_later(tmp_path, monkeypatch
     script = """
         [[ "$order" =~ seed\\":\\ ([0-9]) ]]; seed=${BASH_REMATCH[1]}
         if [ $seed = 2 ] && ! [ -e $0.tried ]; then touch $0.tried; echo busy >&3; continue; fi
-        echo $seed >> $0.order; echo {} > $out/$seed.json"""
+        echo $seed >> $0.order; echo $record > $out/$seed.json"""
     replace_child(tmp_path, monkeypatch, script)
     grid_runs = [GridRun(config("x", seed=seed), f"{seed}.json") for seed in range(3)]
     lock = lock_path(place.folder / "0.json")

@@ -6,11 +6,15 @@ import fsspec
 import pytest
 
 from mtlib.errors import UserError
+from mtlib.runs.code import code_sha256
 from mtlib.sweeps import store
 from mtlib.sweeps.store import Store
 
 ADDRESS = "memory://sweep/records"
-RECORD = {"schema_version": 2, "identity": "a", "config": {"method": "fine_tuning"}, "metrics": {}}
+MADE_BY = {"code_sha256": code_sha256()}
+RECORD = {
+    "schema_version": 2, "identity": "a", "config": {"method": "fine_tuning"}, "metrics": {}, "environment": MADE_BY
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -70,6 +74,13 @@ def test_a_record_that_is_there_stays(far):
 def test_a_record_says_whether_its_run_diverged(place):
     train(place, None, diverged=True)
     assert place.finish("a.json") == place.state("a.json") == "diverged"
+
+
+def test_a_record_by_other_code_counts_where_such_are_reused(place):
+    train(place, environment={"commit": "a" * 40})
+    assert place.finish("a.json") == place.state("a.json") == "other code"
+    assert place.origin("a.json").startswith("commit aaaaaaaaaa, whose code may differ")
+    assert Store(place.address, reuse=True).state("a.json") == "written"
 
 
 def test_a_record_that_is_not_json(place):

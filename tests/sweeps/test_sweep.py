@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from mtlib import cli
 from mtlib.errors import UserError
+from mtlib.runs.code import code_sha256
 from mtlib.runs.config import configure
 from mtlib.runs.inputs import read_inputs
 from mtlib.runs.run import run
@@ -35,11 +36,14 @@ def test_a_dry_run_says_what_is_there(testbed, model, tmp_path):
     assert call(*command).count("diverged") == 1
 
 
-def test_a_dry_run_says_what_comes_with_the_project(tmp_path):
+def test_a_dry_run_says_what_is_shipped(tmp_path):
     """Of this sweep one seed has a shipped record, made by `data/sweeps/testbed_probe.yaml`."""
     text = "tasks: sentiment\nmethods: fine_tuning\nlearning_rate: 1e-4\nprecision: bf16\nseeds: 2"
-    output = call("sweep", write(tmp_path, text), "--dry-run", "--out", tmp_path / "out")
-    assert output.count("with mtlib") == 1 and output.count("to do") == 1
+    command = ["sweep", write(tmp_path, text), "--dry-run", "--out", tmp_path / "out"]
+    output = call(*command)
+    assert "1 of those to do have a shipped record, which --reuse takes" in output
+    output = call(*command, "--reuse")
+    assert output.count("shipped") == 1 and output.count("to do") == 1
     # minutes, estimated from the records of its method and model
     (minutes,) = re.findall(r"to do\W+(\d+)\W*$", output, flags=re.MULTILINE)
     assert 1 <= int(minutes) <= 60
@@ -78,7 +82,9 @@ class FakeEngine:
         elif seed == 4:
             future.set_result("left")
         else:
-            (self.store.folder / run.file).write_text(json.dumps({"diverged": seed == 3}))
+            made_by = {"code_sha256": code_sha256()}
+            record = {"diverged": seed == 3, "environment": made_by}
+            (self.store.folder / run.file).write_text(json.dumps(record))
             future.set_result("diverged" if seed == 3 else "written")
         return future
 
