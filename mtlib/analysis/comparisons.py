@@ -1,22 +1,24 @@
-"""Comparisons as data: `data/comparisons` says which runs are compared, this module makes every table from it.
+"""Comparisons as data: `data/comparisons` says which runs are compared, this module makes tables.
 
     from mtlib.analysis import comparisons
     comparisons.names()
     c = comparisons.load("peers_testbed")
     c.frame(); c.table(); c.differences()
 
-An arm is one way of training: a name and the settings that make it. A run belongs to it if it has these settings and
-those of `where`, and if all else that its method reads is at its default (learning rates may be any). Its runs differ
-in their seed alone.
+An arm is one way of training: a name and the settings that make it. A run belongs to it if it has
+these settings and those of `where`, and if all else that its method reads is at its default
+(learning rates may be any). All its runs agree in every setting, in the model's files and in the
+data; they differ in their seed, and in what `by` names.
 """
 
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from functools import cache, cached_property
 from pathlib import Path
 from statistics import fmean
+from typing import NamedTuple
 
 import pandas
 import yaml
@@ -27,38 +29,63 @@ from mtlib.analysis.frame import cells, frame, plain_tables, told  # noqa: F401
 from mtlib.analysis.intervals import Difference
 from mtlib.data.tasks import TASKS, get_task
 from mtlib.errors import UserError, one_of
+from mtlib.methods import METHODS
 from mtlib.paths import DATA_DIR
+from mtlib.runs.config import RunConfig
 from mtlib.runs.inputs import HELD_OUT
 from mtlib.runs.records import read_records
 
-BEHIND = 2.0  # points behind the base in distribution, above which nothing is said of an arm elsewhere
+# points behind the base in distribution, above which nothing is said of an arm elsewhere
+BEHIND = 2.0
 _RESULTS = DATA_DIR / "results"
 
 
 class Comparison(BaseModel):
-    """Some arms, judged against one of them. The fields are the keys of a comparison in `data/comparisons`."""
+    """Some arms, judged against one of them.
+
+    The fields are the keys of a comparison in `data/comparisons`.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     about: str = Field(description="one line: what is asked, on which data")
-    records: tuple[str, ...] = Field(description="names of files in data/results, or paths of files and folders")
-    where: dict = Field({}, description="what all runs have; a list: one of these values; an arm may say otherwise")
+    records: tuple[str, ...] = Field(description="names of files in data/results, or paths")
+    where: dict = Field(
+        {},
+        description="what all runs have; a list: one of these values; an arm may say otherwise",
+    )
     arms: dict[str, dict] = Field(description="name and settings of each arm")
     base: str | None = Field(None, description="the arm that every other one is compared with")
-    changes: dict[str, tuple[str, str]] = Field({}, description="other pairs: what changes, then [with it, without it]")
-    tuned: tuple[str, ...] = Field((), description="settings of which the best value counts: on dev data, first seed")
+    changes: dict[str, tuple[str, str]] = Field(
+        {},
+        description="other pairs: what changes, then [with it, without it]",
+    )
+    tuned: tuple[str, ...] = Field(
+        (),
+        description="settings of which the best value counts: on dev data, first seed",
+    )
     by: tuple[str, ...] = Field((), description="settings of which every value has a row")
     sets: tuple[str, ...] = Field((), description="evaluation sets that are shown; none: all")
-    measures: tuple[str, ...] = Field(("accuracy",), description="columns of the table for each set")
-    paired: bool = Field(True, description="differences are paired by seed; false: Welch's interval")
-    corrected: bool = Field(True, description="intervals on the m sets out of distribution have level 1 - 0.05 / m")
-    examples: str | None = Field(None, description="a .json in data/results: what `examples.of_examples` says")
-    paper: dict[str, str] = Field({}, description="`model`, and the row of the paper's Table III of each arm")
+    measures: tuple[str, ...] = Field(("accuracy",), description="columns of the table, by set")
+    paired: bool = Field(True, description="paired by seed; false: Welch's interval")
+    corrected: bool = Field(
+        True,
+        description="intervals on the m sets out of distribution have level 1 - 0.05 / m",
+    )
+    examples: str | None = Field(
+        None,
+        description="a .json in data/results: what `examples.of_examples` says",
+    )
+    paper: dict[str, str] = Field(
+        {},
+        description="`model`, and the row of the paper's Table III of each arm",
+    )
 
     @model_validator(mode="after")
     def _check_names(self):
-        named = {self.base, *(arm for pair in self.changes.values() for arm in pair), *self.paper} - {None, "model"}
+        in_changes = {arm for pair in self.changes.values() for arm in pair}
+        named = {self.base, *in_changes, *self.paper} - {None, "model"}
         if unknown := named - self.arms.keys():
             raise ValueError(f"{', '.join(sorted(unknown))}: no such arm")
         return self
@@ -66,31 +93,21 @@ class Comparison(BaseModel):
     @property
     def paths(self) -> list[Path]:
         """Of its records."""
-        places = map(Path, self.records)
-        return [path if path.suffix or path.is_dir() else _RESULTS / f"{path}.jsonl" for path in places]
+        return [_place(Path(name)) for name in self.records]
 
     @cached_property
     def runs(self) -> list[tuple[str, dict]]:
-        """Arm and record of each run that counts, in the order of the arms, then of `by` and seed."""
-        groups: dict[tuple, dict] = {}
-        for record in read_records(self.paths):
-            config = record["config"]
-            if record.get("diverged") or (arm := self._arm_of(config)) is None:
-                continue
-            key = (config["task"], arm, _values(config, self.by), _values(config, self.tuned), config["seed"])
-            other = groups.setdefault(key, record)
-            if len(other["metrics"]) == len(record["metrics"]) and other is not record:
-                differing = ", ".join(name for name in config if config[name] != other["config"].get(name))
-                raise UserError(
-                    f"comparison {self.name}: two runs of {arm} have seed {config['seed']}; they differ in "
-                    f"{differing or 'data or model'}. Say which one counts."
-                )
-            groups[key] = max(other, record, key=lambda run: len(run["metrics"]))  # a run on dev data alone gives way
-        tried = sorted(groups, key=lambda key: (key[-1], -_dev_accuracy(groups[key]), key[3])) if self.tuned else ()
-        best = {key[:3]: key[3] for key in reversed(tried)}  # with the first seed; of equally good values the lowest
-        arms, kept = list(self.arms), [key for key in groups if best.get(key[:3], ()) == key[3]]
-        kept.sort(key=lambda key: (arms.index(key[1]), [*map(_size, key[2])], key[-1]))
-        return [(key[1], groups[key]) for key in kept]
+        """Arm and record of each run that counts, in the order of the arms, then of `by` and seed.
+
+        Raises:
+            UserError: two runs of an arm have the same seed, or are unlike in more than it.
+        """
+        found = self._one_a_seed(self._candidates())
+        found = _best_tuned(found) if self.tuned else found
+        self._check_alike(found)
+        arms = list(self.arms)
+        found.sort(key=lambda run: (arms.index(run.arm), [*map(_size, run.by)], run.seed))
+        return [(run.arm, run.record) for run in found]
 
     def frame(self) -> pandas.DataFrame:
         """A line for each run and set: see `frame`. With `examples` `auroc` too."""
@@ -98,117 +115,225 @@ class Comparison(BaseModel):
         scores = frame(records, arms)
         scores = scores.assign(**{name: None for name in self.by if name not in scores})
         if self.examples is not None:
-            scores = scores.merge(pandas.DataFrame(self._kept["auroc"]), "left", ["identity", "set"])
+            kept = pandas.DataFrame(self._kept["auroc"])
+            scores = scores.merge(kept, "left", ["identity", "set"])
         return scores[scores["set"].isin(self.sets)].reset_index(drop=True) if self.sets else scores
 
     @property
     def tasks(self) -> list[str]:
-        return [task for task in TASKS if task in {record["config"]["task"] for _, record in self.runs}]
+        found = {record["config"]["task"] for _, record in self.runs}
+        return [task for task in TASKS if task in found]
 
     def differences(self) -> pandas.DataFrame:
         """Of accuracy: a line for each set and each arm but the base, then for each of `changes`.
 
-        Columns: `change` (its words, or ""), `task`, `arm`, `base`, those of `by`, `set`, `kind`, `n` (seeds, or pairs
-        of them); in points `mean`, `low` and `high`, the interval of `level`; `verdict`, whether it excludes 0;
-        `paper`, the paper's difference in points, and `claim`, whether the interval excludes that ("" where the paper
-        has none). Out of distribution there is no verdict on an arm that is more than two points behind the base in
-        distribution, at the seeds that both have.
+        Columns: `change` (its words, or ""), `task`, `arm`, `base`, those of `by`, `set`, `kind`,
+        `n` (seeds, or pairs of them); in points `mean`, `low` and `high`, the interval of `level`;
+        `verdict`, whether it excludes 0; `paper`, the paper's difference in points, and `claim`,
+        whether the interval excludes that ("" where the paper has none). Out of distribution there
+        is no verdict on an arm that is more than two points behind the base in distribution, at
+        the seeds that both have.
         """
         pairs = [("", arm, self.base) for arm in self.arms if self.base and arm != self.base]
         pairs += [(words, *pair) for words, pair in self.changes.items()]
         lines = []
-        for (task, *values), here in self.frame().groupby(["task", *self.by], sort=False, dropna=False):
-            by_arm = {key: runs.set_index("seed")["accuracy"] for key, runs in here.groupby(["arm", "set"])}
-            kinds, behind = dict(zip(here["set"], here["kind"], strict=True)), self._behind(here)
-            outside = sum(kind == "ood" for kind in kinds.values())
-            for (change, arm, base), (name, kind) in itertools.product(pairs, kinds.items()):
-                if (arm, name) not in by_arm or (base, name) not in by_arm:
-                    continue
-                level = 1 - 0.05 / outside if self.corrected and not change and kind == "ood" else 0.95
-                shift = intervals.difference(by_arm[arm, name], by_arm[base, name], self.paired, level)
-                obstacle = "behind in distribution" if kind == "ood" and behind & {arm, base} else ""
-                effect = self._effect(arm, base, name)
-                lines.append({
-                    "change": change, "task": task, "arm": arm, "base": base, **dict(zip(self.by, values, strict=True)),
-                    "set": name, "kind": kind, **asdict(shift), "level": level,
-                    "verdict": intervals.verdict(shift, obstacle),
-                    "paper": effect, "claim": intervals.claim(shift, effect, obstacle),
-                })  # fmt: skip
-        columns = ["change", "task", "arm", "base", *self.by, "set", "kind", "mean", "low", "high", "n", "level",
-                   "verdict", "paper", "claim"]  # fmt: skip
+        groups = self.frame().groupby(["task", *self.by], sort=False, dropna=False)
+        for (task, *values), scores in groups:
+            named = dict(zip(self.by, values, strict=True))
+            lines += [{"task": task} | named | line for line in self._differences_of(scores, pairs)]
+        columns = ["change", "task", "arm", "base", *self.by, "set", "kind"]
+        columns += ["mean", "low", "high", "n", "level", "verdict", "paper", "claim"]
         return pandas.DataFrame(lines, columns=columns)
 
     def bootstrap(self, measure: str = "accuracy") -> pandas.DataFrame:
-        """Differences to the base with 95 % intervals over examples and seeds, as they are kept in `examples`.
+        """Differences to the base with 95 % intervals over examples and seeds, from `examples`.
 
         `measure`: "accuracy" (of the edited halves in sets of pairs) or "both" halves.
         """
-        return pandas.DataFrame(self._kept["bootstrap"]).query("measure == @measure").drop(columns="measure")
+        kept = pandas.DataFrame(self._kept["bootstrap"])
+        return kept[kept["measure"] == measure].drop(columns="measure")
 
     def table(self, task: str | None = None) -> pandas.DataFrame:
-        """What a person reads, of one task (default: the first): a row for each arm, and for each value of `by`.
+        """What a person reads, of one task (default: the first).
 
-        Number of seeds, mean of each measure on each set in per cent; on the sets out of distribution the difference
-        to the base with its interval and verdict, and on sets of which the paper has it, its effect and whether the
+        A row for each arm, and for each value of `by`: number of seeds, mean of each measure on
+        each set in per cent; on the sets out of distribution the difference to the base with its
+        interval and verdict, and on sets of which the paper has it, its effect and whether the
         interval excludes that.
         """
-        task, rows = task or self.tasks[0], ["arm", *self.by]
-        scores, shifts = (
-            lines[lines["task"] == task].assign(**{name: lines[name].map(_value_in_words) for name in self.by})
-            for lines in (self.frame(), self.differences())
-        )
-        grouped = scores.groupby(rows, sort=False)
-        table = grouped["seed"].nunique().rename("seeds").to_frame()
-        for name in (name for name in ("rates", "precision") if scores[name].nunique() > 1):
-            table[name] = grouped[name].agg(lambda values: ", ".join(dict.fromkeys(values.astype(str))))
-        for title, values in cells(scores, self.measures).items():
-            table[title] = values.groupby([scores[name] for name in rows]).agg(lambda of: round(fmean(of), 1))
+        task = task or self.tasks[0]
+        scores, shifts = self._of_task(self.frame(), task), self._of_task(self.differences(), task)
+        table = self._means(scores)
         for line in shifts[shifts["change"] == ""].to_dict("records"):
-            row, other = (tuple(line[name] for name in (arm, *self.by)) for arm in ("arm", "base"))
-            row, other = (row, other) if self.by else (row[0], other[0])
-            if line["kind"] == "ood" or pandas.notna(line["paper"]):
-                seeds = table.loc[[row, other], "seeds"].max()
+            row, base_row = self._row_of(line, "arm"), self._row_of(line, "base")
+            in_paper = pandas.notna(line["paper"])
+            if line["kind"] == "ood" or in_paper:
+                seeds = table.loc[[row, base_row], "seeds"].max()
                 table.loc[row, f"better on {line['set']}?"] = _in_words(line, seeds)
-            if pandas.notna(line["paper"]):
-                table.loc[row, f"the paper's effect on {line['set']}?"] = f"{line['paper']:+.1f}: {line['claim']}"
+            if in_paper:
+                judged = f"{line['paper']:+.1f}: {line['claim']}"
+                table.loc[row, f"the paper's effect on {line['set']}?"] = judged
         gaps = table.columns[table.isna().any()]
         return table.assign(**table[gaps].astype(object).fillna("")).reset_index()
 
     def table_of_changes(self, task: str | None = None) -> pandas.DataFrame:
-        """A row for each of `changes` and value of `by`: seeds, on every set the difference with its 95 % interval."""
+        """A row for each of `changes` and value of `by`: seeds, differences, 95 % intervals."""
         shifts, rows = self.differences(), []
         shifts = shifts[(shifts["change"] != "") & (shifts["task"] == (task or self.tasks[0]))]
-        for group, of_change in shifts.groupby(["change", *self.by], sort=False, dropna=False):
-            by_set = {line["set"]: _difference(line).text() for line in of_change.to_dict("records")}
-            named = dict(zip(("change", *self.by), group, strict=True))
-            rows.append({**named, "seeds": of_change["n"].max(), **by_set})
+        groups = shifts.groupby(["change", *self.by], sort=False, dropna=False)
+        for values, of_change in groups:
+            row = dict(zip(("change", *self.by), values, strict=True))
+            row["seeds"] = of_change["n"].max()
+            for line in of_change.to_dict("records"):
+                row[line["set"]] = _difference(line).text()
+            rows.append(row)
         return pandas.DataFrame(rows, columns=None if rows else ["change", "seeds"])
+
+    # --- differences and tables ---
+
+    def _differences_of(self, scores: pandas.DataFrame, pairs: Sequence[tuple]) -> Iterator[dict]:
+        """Of the scores of one cell: a line for each pair of arms and each set that both have."""
+        groups = scores.groupby(["arm", "set"])
+        by_arm = {key: runs.set_index("seed")["accuracy"] for key, runs in groups}
+        kinds = dict(zip(scores["set"], scores["kind"], strict=True))
+        outside = sum(kind == "ood" for kind in kinds.values())
+        behind = self._behind(scores)
+        for (change, arm, base), (name, kind) in itertools.product(pairs, kinds.items()):
+            if (arm, name) not in by_arm or (base, name) not in by_arm:
+                continue
+            is_corrected = self.corrected and not change and kind == "ood"
+            level = 1 - 0.05 / outside if is_corrected else 0.95
+            first, second = by_arm[arm, name], by_arm[base, name]
+            shift = intervals.difference(first, second, self.paired, level)
+            obstacle = "behind in distribution" if kind == "ood" and behind & {arm, base} else ""
+            effect = self._effect(arm, base, name)
+            yield {
+                "change": change,
+                "arm": arm,
+                "base": base,
+                "set": name,
+                "kind": kind,
+                **asdict(shift),
+                "level": level,
+                "verdict": intervals.verdict(shift, obstacle),
+                "paper": effect,
+                "claim": intervals.claim(shift, effect, obstacle),
+            }
+
+    def _of_task(self, lines: pandas.DataFrame, task: str) -> pandas.DataFrame:
+        """The lines of one task, with the values of `by` in words."""
+        in_words = {name: lines[name].map(_value_in_words) for name in self.by}
+        return lines[lines["task"] == task].assign(**in_words)
+
+    def _means(self, scores: pandas.DataFrame) -> pandas.DataFrame:
+        """A row for each arm and value of `by`: seeds, rates where they vary, mean measures."""
+        rows = ["arm", *self.by]
+        grouped = scores.groupby(rows, sort=False)
+        table = grouped["seed"].nunique().rename("seeds").to_frame()
+        for name in ("rates", "precision"):
+            if scores[name].nunique() > 1:
+                table[name] = grouped[name].agg(_all_values)
+        for title, values in cells(scores, self.measures).items():
+            by_row = values.groupby([scores[name] for name in rows])
+            table[title] = by_row.agg(lambda accuracies: round(fmean(accuracies), 1))
+        return table
+
+    def _row_of(self, line: dict, arm: str) -> tuple | str:
+        """The row of a difference's arm or base in the table."""
+        return tuple(line[name] for name in (arm, *self.by)) if self.by else line[arm]
 
     def _behind(self, here: pandas.DataFrame) -> set[str]:
         """The arms that are too far behind the base in distribution, by the scores of one task."""
-        by_arm = here[here["kind"] == "id"].groupby(["arm", "seed"])["accuracy"].mean().unstack("arm")
+        inside = here[here["kind"] == "id"]
+        by_arm = inside.groupby(["arm", "seed"])["accuracy"].mean().unstack("arm")
         if self.base not in by_arm:
             return set()
         behind = by_arm.rsub(by_arm[self.base], axis="index").mean()
         return {*behind.index[behind > BEHIND]}
 
+    # --- runs ---
+
+    def _candidates(self) -> list["_Run"]:
+        """The runs that belong to an arm and did not diverge."""
+        found = []
+        for record in read_records(self.paths):
+            config = record["config"]
+            arm = None if record.get("diverged") else self._arm_of(config)
+            if arm is not None:
+                by, tuned = _values(config, self.by), _values(config, self.tuned)
+                found.append(_Run(config["task"], arm, by, tuned, config["seed"], record))
+        return found
+
+    def _one_a_seed(self, runs: Sequence["_Run"]) -> list["_Run"]:
+        """Of two runs with one seed the one that is scored on more sets.
+
+        A run on dev data alone gives way to the whole one.
+        """
+        chosen: dict[tuple, _Run] = {}
+        for run in runs:
+            key = (run.cell, run.tuned, run.seed)
+            other = chosen.setdefault(key, run)
+            if other is run:
+                continue
+            if len(other.record["metrics"]) == len(run.record["metrics"]):
+                config, other_config = run.record["config"], other.record["config"]
+                differing = [name for name in config if config[name] != other_config.get(name)]
+                raise UserError(
+                    f"comparison {self.name}: two runs of {run.arm} have seed {run.seed}; they "
+                    f"differ in {', '.join(differing) or 'data or model'}. Say which one counts."
+                )
+            chosen[key] = max(other, run, key=lambda run: len(run.record["metrics"]))
+        return list(chosen.values())
+
+    def _check_alike(self, runs: Sequence["_Run"]) -> None:
+        """Raise `UserError` unless the runs of each cell agree in all but the seed."""
+        for cell in _cells(runs).values():
+            first, *others = cell
+            for run in others:
+                if difference := _first_difference(first.record, run.record):
+                    name, one, other = difference
+                    raise UserError(
+                        f"comparison {self.name}: the runs of {run.arm} are not alike: {name} is "
+                        f"{one} with seed {first.seed} and {other} with seed {run.seed}. Name the "
+                        "setting in `where`, in an arm or in `by`, or give other records."
+                    )
+
     def _arm_of(self, config: dict) -> str | None:
-        settings = told(config)
-        for arm, own in self.arms.items():
-            wanted = self.where | own
-            named = {name for name in settings if name in wanted or name in self.by or name in self.tuned}
-            if all(_fits(config.get(name), value) for name, value in wanted.items()) and settings.keys() <= named:
+        """The arm that a run of this configuration belongs to, if there is one."""
+        changed = told(config).keys() - {*self.by, *self.tuned}
+        for arm, settings in self.arms.items():
+            wanted = self.where | settings
+            fits = all(_fits(config.get(name), value) for name, value in wanted.items())
+            if fits and changed <= wanted.keys():
                 return arm
         return None
 
     def _effect(self, arm: str, base: str, set_name: str) -> float | None:
-        if {arm, base} <= self.paper.keys():
-            return paper.difference(self.paper[arm], self.paper[base], set_name, self.paper["model"])
+        """The paper's difference in points, where it has both."""
+        rows = self.paper
+        if {arm, base} <= rows.keys():
+            return paper.difference(rows[arm], rows[base], set_name, rows["model"])
         return None
 
     @cached_property
     def _kept(self) -> dict[str, list[dict]]:
         return json.loads((_RESULTS / self.examples).read_text())
+
+
+class _Run(NamedTuple):
+    """A run of an arm, with its values of the settings that `by` and `tuned` name."""
+
+    task: str
+    arm: str
+    by: tuple
+    tuned: tuple
+    seed: int
+    record: dict
+
+    @property
+    def cell(self) -> tuple:
+        """Runs of one cell are averaged, so they must be alike."""
+        return self.task, self.arm, self.by
 
 
 def names() -> dict[str, str]:
@@ -236,8 +361,64 @@ def load(name: str, records: Sequence[Path | str] = ()) -> Comparison:
         raise UserError(f"comparison {name} in data/comparisons: {error}") from error
 
 
+def _cells(runs: Iterable[_Run]) -> dict[tuple, list[_Run]]:
+    cells: dict[tuple, list[_Run]] = {}
+    for run in runs:
+        cells.setdefault(run.cell, []).append(run)
+    return cells
+
+
+def _best_tuned(runs: Sequence[_Run]) -> list[_Run]:
+    """Of each cell the runs with the tuned settings that are best on dev data with the first seed.
+
+    Of equally good ones the lowest.
+    """
+    best = {}
+    for cell, members in _cells(runs).items():
+        first_seed = min(run.seed for run in members)
+        tried = [run for run in members if run.seed == first_seed]
+        best[cell] = min(tried, key=_goodness).tuned
+    return [run for run in runs if run.tuned == best[run.cell]]
+
+
+def _goodness(run: _Run) -> tuple:
+    """Sorts by accuracy on dev data, then by the tuned settings."""
+    return -_dev_accuracy(run.record), [*map(_size, run.tuned)]
+
+
+def _first_difference(record: dict, other: dict) -> tuple[str, object, object] | None:
+    """Name and values of something beside the seed in which two runs differ.
+
+    Of the data only sets that both have count: one may be scored on more than the other.
+    """
+    values, other_values = _decisive(record), _decisive(other)
+    for name, value in values.items():
+        if name in other_values and value != other_values[name]:
+            return name, value, other_values[name]
+    return None
+
+
+def _decisive(record: dict) -> dict[str, object]:
+    """What a run's numbers depend on beside its seed, by name.
+
+    A setting that a record lacks has its default.
+    """
+    config = record["config"]
+    settings = RunConfig.model_fields | METHODS[config["method"]].settings.model_fields
+    values = {}
+    for name in (name for name in settings if name not in ("seed", "settings")):
+        value = config.get(name)
+        if value is None:
+            value = settings[name].get_default(call_default_factory=True)
+        values[name] = list(value) if isinstance(value, tuple) else value
+    values["the hash of the model's files"] = record.get("model", {}).get("files_sha256")
+    for name, description in record.get("data", {}).items():
+        values[f"the hash of {name}"] = description["content_sha256"]
+    return values
+
+
 def _dev_accuracy(record: dict) -> float:
-    """On what settings may be chosen by: held-out training examples where there are some, else the task's dev set."""
+    """On what settings may be chosen by: held-out training examples, or else the task's dev set."""
     metrics, config = record["metrics"], record["config"]
     name = HELD_OUT if HELD_OUT in metrics else get_task(config["task"]).dev_set(config["source"])
     return metrics[name]["accuracy"]
@@ -245,10 +426,18 @@ def _dev_accuracy(record: dict) -> float:
 
 @cache
 def _declared() -> dict[str, dict]:
-    """Every file of `data/comparisons` maps names to comparisons; a name with a dot holds parts that several share."""
-    files = sorted((DATA_DIR / "comparisons").glob("*.yaml"))
-    entries = {name: entry for file in files for name, entry in yaml.safe_load(file.read_text()).items()}
+    """Every file of `data/comparisons` maps names to comparisons.
+
+    A name with a dot holds parts that several share.
+    """
+    entries = {}
+    for file in sorted((DATA_DIR / "comparisons").glob("*.yaml")):
+        entries |= yaml.safe_load(file.read_text())
     return {name: entry for name, entry in entries.items() if not name.startswith(".")}
+
+
+def _place(path: Path) -> Path:
+    return path if path.suffix or path.is_dir() else _RESULTS / f"{path}.jsonl"
 
 
 def _values(config: dict, names: Sequence[str]) -> tuple:
@@ -259,13 +448,21 @@ def _fits(value: object, wanted: object) -> bool:
     return value in wanted if isinstance(wanted, list) else value == wanted
 
 
+def _all_values(values: pandas.Series) -> str:
+    return ", ".join(dict.fromkeys(values.astype(str)))
+
+
 def _value_in_words(value: object) -> str:
-    return "all" if pandas.isna(value) else f"{value:g}" if isinstance(value, int | float) else str(value)
+    if pandas.isna(value):
+        return "all"
+    return f"{value:g}" if isinstance(value, int | float) else str(value)
 
 
 def _size(value: object) -> tuple:
     """Sorts numbers by size; "all" (None) after them, words last."""
-    return (1, 0, "") if value is None else (0, value, "") if isinstance(value, int | float) else (2, 0, str(value))
+    if value is None:
+        return 1, 0, ""
+    return (0, value, "") if isinstance(value, int | float) else (2, 0, str(value))
 
 
 def _difference(line: dict) -> Difference:
@@ -273,7 +470,10 @@ def _difference(line: dict) -> Difference:
 
 
 def _in_words(line: dict, seeds: int) -> str:
-    """ "+1.2 [-0.3, +2.7]: not significantly different"; with the number of pairs where an arm has more seeds."""
+    """ "+1.2 [-0.3, +2.7]: not significantly different".
+
+    With the number of pairs where an arm has more seeds.
+    """
     if line["n"] < intervals.FEWEST_SEEDS:
         return line["verdict"]
     fewer = f" ({line['n']} seeds)" if line["n"] < seeds else ""

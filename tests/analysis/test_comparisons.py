@@ -77,6 +77,46 @@ class TestArms:
         with pytest.raises(UserError, match=r"two runs of plain have seed 0; they differ in learning_rate"):
             assert compare(records, ARMS).runs
 
+    @pytest.mark.parametrize(
+        ("others", "message"),
+        [
+            ({"epochs": 24}, r"epochs is 3\.0 with seed 0 and 24\.0 with seed 3"),
+            ({"batch_size": 64}, r"batch_size is 16 with seed 0 and 64 with seed 3"),
+            ({"learning_rate": 1e-5}, r"learning_rate is .* with seed 0 and 1e-05 with seed 3"),
+            ({"model": "roberta-base"}, "model is .* and roberta-base with seed 3"),
+            ({"source": "hub", "precision": "bf16"}, "source is testbed .* and hub with seed 3|precision is"),
+        ],
+    )
+    def test_runs_that_differ_in_a_setting_are_no_arm(self, compare, others, message):
+        records = [make_record("fine_tuning", seed, 90, 50, 60) for seed in range(3)]
+        records += [make_record("fine_tuning", seed, 90, 50, 60, **others) for seed in range(3, 6)]
+        comparison = compare(records, ARMS)
+        for ask in (comparison.table, comparison.frame, comparison.differences):
+            with pytest.raises(UserError, match=f"made_up: the runs of plain are not alike: ({message})"):
+                ask()
+        by_name = compare(records, ARMS, by=[*others])
+        assert len(by_name.runs) == 6
+
+    @pytest.mark.parametrize(
+        ("part", "name"),
+        [
+            ({"model": {"files_sha256": "b"}}, "the hash of the model's files"),
+            ({"data": {"train": {"content_sha256": "b"}}}, "the hash of train"),
+        ],
+    )
+    def test_runs_of_other_models_or_data_are_no_arm(self, compare, part, name):
+        same = {"model": {"files_sha256": "a"}, "data": {"train": {"content_sha256": "a"}}}
+        records = [make_record("fine_tuning", seed, 90, 50, 60) | same for seed in range(2)]
+        assert len(compare(records, ARMS).runs) == 2
+        with pytest.raises(UserError, match=f"{name} is a with seed 0 and b with seed 2"):
+            assert compare([*records, make_record("fine_tuning", 2, 90, 50, 60) | same | part], ARMS).runs
+
+    def test_a_setting_that_an_old_record_lacks_has_its_default(self, compare):
+        old, new = (make_record("mask_tuning", seed, 90, 50, 60) for seed in range(2))
+        for name in ("fixed_masks", "hans_rule", "splits"):
+            del old["config"][name]
+        assert len(compare([old, new], ARMS).runs) == 2
+
     def test_tuned_settings_are_chosen_by_dev_accuracy_with_the_first_seed(self, compare):
         rates = {1e-4: (90, 91), 2e-4: (92, 10), 5e-4: (92, 99)}  # seed 1 and the other sets choose nothing
         records = [
@@ -177,7 +217,7 @@ class TestTables:
         with pytest.raises(ValueError, match="nobody: no such arm"):
             compare([], ARMS, base="nobody")
 
-    def test_every_comparison_of_the_project_has_runs_of_every_arm_once(self):
+    def test_every_comparison_of_the_project_has_runs_and_all_runs_of_an_arm_are_alike(self):
         for name in comparisons.names():
             comparison = comparisons.load(name)
             if all(path.exists() for path in comparison.paths):
