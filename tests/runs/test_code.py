@@ -18,8 +18,8 @@ from mtlib.sweeps import store
 from mtlib.sweeps.store import Store
 from mtlib.sweeps.sweep_file import identify
 from mtlib.sweeps.worker import carry_out
+from tests.conftest import config
 from tests.runs.test_records import record_identity
-from tests.runs.test_runs import config, model, testbed  # noqa: F401  (fixtures)
 from tests.sweeps.test_sweep_file import write
 from tests.test_cli import call
 
@@ -86,7 +86,7 @@ class TestHash:
 
 
 class TestRun:
-    def test_a_record_by_other_code_is_no_answer_and_stays(self, testbed, model, tmp_path, change_code):  # noqa: F811
+    def test_a_record_by_other_code_is_no_answer_and_stays(self, testbed, model, tmp_path, change_code):
         path, _ = run(config(model), tmp_path / "out")
         before = path.read_bytes()
         environment = json.loads(before)["environment"]
@@ -101,7 +101,7 @@ class TestRun:
         elsewhere, was_there = run(config(model), tmp_path / "elsewhere")
         assert not was_there and json.loads(elsewhere.read_text())["environment"]["code_sha256"] == OTHER
 
-    def test_a_record_that_names_no_code_is_no_answer(self, testbed, model, tmp_path):  # noqa: F811
+    def test_a_record_that_names_no_code_is_no_answer(self, testbed, model, tmp_path):
         path, _ = run(config(model), tmp_path)
         record = json.loads(path.read_text())
         del record["environment"]["code_sha256"]
@@ -109,7 +109,7 @@ class TestRun:
         with pytest.raises(UserError, match="whose code may differ from the code that is here"):
             run(config(model), tmp_path)
 
-    def test_a_shipped_record_answers_to_reuse_alone(self, testbed, model, tmp_path, monkeypatch):  # noqa: F811
+    def test_a_shipped_record_answers_to_reuse_alone(self, testbed, model, tmp_path, monkeypatch):
         """One that was made in another precision too, where that was left to the machine."""
         chosen = config(model, precision="auto", epochs=1)
         made, _ = run(chosen, tmp_path / "made")
@@ -126,7 +126,7 @@ class TestRun:
         with pytest.raises(UserError, match="either --reuse or --keep-model"):
             run(chosen, tmp_path / "copied", keep_model=True, reuse=True)
 
-    def test_the_line_says_that_nothing_was_trained(self, testbed, model, tmp_path, change_code):  # noqa: F811
+    def test_the_line_says_that_nothing_was_trained(self, testbed, model, tmp_path, change_code):
         command = ["run", "--task", "sentiment", "--method", "fine_tuning", "--model", model, "--out", tmp_path]
         command += ["--epochs", 1, "--max-length", 64]
         assert "written: " in call(*command)
@@ -135,7 +135,7 @@ class TestRun:
         output = " ".join(call(*command, "--reuse").split())
         assert "nothing was trained: " in output and "whose code differs from the code that is here" in output
 
-    def test_checkpoints_of_other_code_are_left_alone(self, testbed, model, tmp_path, capsys, change_code):  # noqa: F811
+    def test_checkpoints_of_other_code_are_left_alone(self, testbed, model, tmp_path, capsys, change_code):
         def fail(*_):
             raise KeyboardInterrupt
 
@@ -153,7 +153,7 @@ class TestRun:
 
 class TestSweep:
     @pytest.fixture
-    def sweep(self, testbed, model, tmp_path):  # noqa: F811
+    def sweep(self, testbed, model, tmp_path):
         text = f"tasks: sentiment\nmethods: fine_tuning\nmodels: {model}\nsource: {testbed}\nepochs: 1\nmax_length: 64"
         return ["sweep", write(tmp_path, text), "--out", tmp_path / "out"]
 
@@ -170,7 +170,7 @@ class TestSweep:
         assert "nothing was trained for 1: made at commit" in output and "whose code differs" in output
         assert {path: path.read_bytes() for path in (tmp_path / "out").iterdir() if path.is_file()} == files
 
-    def test_a_record_that_other_code_makes_meanwhile_is_not_taken(self, testbed, model, tmp_path, change_code):  # noqa: F811
+    def test_a_record_that_other_code_makes_meanwhile_is_not_taken(self, testbed, model, tmp_path, change_code):
         chosen = config(model, epochs=1)
         (planned,) = identify([chosen])
         assert carry_out(chosen.values(), str(tmp_path / "out"), planned.file) == "written"
@@ -178,7 +178,7 @@ class TestSweep:
         assert carry_out(chosen.values(), str(tmp_path / "out"), planned.file) == store.OTHER_CODE
         assert carry_out(chosen.values(), str(tmp_path / "out"), planned.file, reuse=True) == "written"
 
-    def test_shipped_records_are_taken_with_reuse_alone(self, testbed, model, tmp_path, monkeypatch):  # noqa: F811
+    def test_shipped_records_are_taken_with_reuse_alone(self, testbed, model, tmp_path, monkeypatch):
         chosen = config(model, epochs=1)
         (shipped,) = read_records([run(chosen, tmp_path / "made")[0]])
         shipped["environment"] = {"commit": "a" * 40}
