@@ -77,14 +77,14 @@ def _arms(
     table = compared.table(task).set_index("arm")
     if not compared.by:
         table = table.loc[list(arms), list(columns)].rename(columns=columns)
-        return table.rename(index=arms).reset_index().fillna("")
+        return table.rename(index=arms).reset_index().astype(object).fillna("")
     setting = compared.by[0]
     parts = []
     for value, columns_of_value in columns.items():
         part = table[table[setting] == value][list(columns_of_value)]
         parts.append(part.rename(columns=columns_of_value).reindex(list(arms)))
     table = pandas.concat(parts, axis="columns")
-    return table.rename(index=arms).reset_index().fillna("")
+    return table.rename(index=arms).reset_index().astype(object).fillna("")
 
 
 def _measures(comparison: str, arms: dict, measures: dict) -> pandas.DataFrame:
