@@ -10,6 +10,7 @@ from datasets import ClassLabel, Dataset
 
 from mtlib.contexts import evaluating, precision
 from mtlib.errors import UserError
+from mtlib.labels import label_column
 from mtlib.masking import MaskingPolicy, draw_mask
 from mtlib.plm import SharedPLM
 from mtlib.rng import KeyedRNG, example_keys
@@ -77,11 +78,6 @@ def tokenise(dataset: Dataset, tokenizer, max_length: int | None = None, keep: C
     if label and len(dataset) and isinstance(dataset.features[label], ClassLabel):
         examples = examples.cast_column("labels", dataset.features[label])
     return examples
-
-
-def label_column(columns: Collection[str]) -> str | None:
-    """Which of these columns holds the class numbers: `labels`, or `label`; None if neither is there."""
-    return next((name for name in ("labels", "label") if name in columns), None)
 
 
 def check_labels(name: str, dataset: Dataset, num_labels: int) -> None:

@@ -15,19 +15,14 @@ from torch import Tensor
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from mtlib.errors import UserError
+from mtlib.folding import UNSPACED, WORD, Finder, fold, phrases_of, words_around
 from mtlib.plm import SharedPLM
 from mtlib.preparing import Prepared, Transform, require_columns, with_column
 from mtlib.tokens import special_tokens, text_reader
 
 Spans = list[tuple[int, int]] | list[tuple[int, int, int]]  # first character, the one after the last; a number
-WORD = re.compile(r"\w+(?:['’-]\w+)*")  # "don't" and "well-made" are one word
 _ROWS = 1000  # texts tokenised at a time
-# scripts written without spaces: Thai, Lao, Tibetan, Burmese, Khmer, hiragana, Chinese characters and their punctuation
-UNSPACED = (
-    "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3001-\u309f\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-)
-_LETTER = rf"[^\W{UNSPACED}]"  # of a word that has no other letter before and behind it
-_is_unspaced, _is_letter = re.compile(f"[{UNSPACED}]").match, re.compile(_LETTER).match
+_is_unspaced = re.compile(f"[{UNSPACED}]").match
 _BYTES = {character: byte for byte, character in bytes_to_unicode().items()}  # of byte-level vocabularies
 _INNER = bytes(range(0x80, 0xC0))  # never the first byte of a character
 _MARKS = {"##": str.startswith, "Ġ": str.startswith, "▁": str.startswith, "@@": str.endswith, "</w>": str.endswith}
@@ -121,8 +116,11 @@ class MarkWords(MarkTokens):
     column = "given_words"
 
     def __init__(self, words: str | Iterable[str] | re.Pattern, match_case: bool = False):
-        self.words = () if isinstance(words, re.Pattern) else (words,) if isinstance(words, str) else tuple(words)
-        self.pattern = words if isinstance(words, re.Pattern) else words_pattern(self.words, match_case)
+        is_pattern = isinstance(words, re.Pattern)
+        self.words = () if is_pattern else tuple(phrases_of(words))
+        self.match_case = match_case
+        self.finder = None if is_pattern else Finder(self.words, match_case)
+        self.pattern = words if is_pattern else self.finder.pattern
 
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
         prepared = super().__call__(plm, examples, seed)
@@ -141,53 +139,43 @@ class MarkWords(MarkTokens):
             yield self.found(row["text"]), self.found(row.get("text_pair") or "")
 
     def found(self, text: str) -> Spans:
-        """The words of a text that a match touches."""
-        return [_widened(text, *match.span()) for match in self.pattern.finditer(text) if match[0]]
+        """The words that are given, or all words of a text that a match of the regular expression touches."""
+        if self.finder is not None:
+            return [(place.start, place.end) for place in self.finder.places(text)]
+        return [words_around(text, *match.span()) for match in self.pattern.finditer(text) if match[0]]
 
     def check_found(self, examples: Dataset) -> list[bool]:
         """Which rows have a word. Warns of words that stand in no text, and raises `UserError` if none of them does."""
         columns = [examples[name] for name in self.reads if name in examples.column_names]
-        same = plain if self.pattern.flags & re.IGNORECASE else str
-        found_in = [
-            {same(" ".join(match[0].split())) for text in texts for match in self.pattern.finditer(text) if match[0]}
-            for texts in zip(*columns, strict=True)
-        ]
-        texts, found = [text for column in columns for text in column], set().union(*found_in)
-        missing = [word for word in self.words if same(" ".join(word.split())) not in found]
-        told = f"not found in {len(texts)} texts: {', '.join(map(repr, missing)) or self.pattern.pattern}."
-        in_texts = {same(word) for text in texts for word in WORD.findall(text)} if missing else ()
-        parts = {same(part) for word in missing for part in word.split()}
-        if near := {like for part in parts for like in get_close_matches(part, in_texts)}:
-            told += f" Words like these stand there: {', '.join(sorted(near))}."
+        found_in = [set().union(*map(self._found_words, texts)) for texts in zip(*columns, strict=True)]
+        found = set().union(*found_in)
+        missing = [word for word in self.words if fold(word, self.match_case) not in found]
+        if found and not missing:
+            return [*map(bool, found_in)]
+        texts = [text for column in columns for text in column]
+        message = self._not_found(missing, texts)
         if not found:
-            raise UserError(told)
-        if missing:
-            warnings.warn(told, stacklevel=3)
+            raise UserError(message)
+        warnings.warn(message, stacklevel=3)
         return [*map(bool, found_in)]
 
+    def _found_words(self, text: str) -> set[str]:
+        """Which of the words stand in a text, folded, or what a regular expression matches there."""
+        if self.finder is not None:
+            return self.finder.found(text)
+        return {match[0] for match in self.pattern.finditer(text) if match[0]}
 
-def plain(text: str) -> str:
-    """In lower case, with one kind of apostrophe."""
-    return text.lower().replace("’", "'")
-
-
-def words_pattern(phrases: str | Iterable[str], match_case: bool = False) -> re.Pattern:
-    """A pattern for any of the phrases as whole words, the longest that stands there."""
-    phrases = [phrases] if isinstance(phrases, str) else phrases
-    ordered = sorted({phrase.strip() for phrase in phrases}, key=lambda phrase: (-len(phrase), phrase))
-    any_of = "|".join(r"\s+".join(map(re.escape, phrase.split())) for phrase in ordered)
-    any_of = re.sub("['’]", "['’]", any_of)
-    not_within_a_word = f"(?:(?<!{_LETTER})|(?!{_LETTER}))"
-    return re.compile(f"{not_within_a_word}(?:{any_of}){not_within_a_word}", 0 if match_case else re.IGNORECASE)
-
-
-def _widened(text: str, start: int, end: int) -> tuple[int, int]:
-    """The same span with all of the words that it touches."""
-    while start and _is_letter(text[start - 1]) and _is_letter(text[start]):
-        start -= 1
-    while end < len(text) and _is_letter(text[end - 1]) and _is_letter(text[end]):
-        end += 1
-    return start, end
+    def _not_found(self, missing: list[str], texts: list[str]) -> str:
+        """Which words stand in no text, and which ones like them do."""
+        names = ", ".join(map(repr, missing)) or self.pattern.pattern
+        message = f"not found in {len(texts)} texts: {names}."
+        if not missing:
+            return message
+        in_texts = {fold(word, self.match_case) for text in texts for word in WORD.findall(text)}
+        parts = {fold(part, self.match_case) for word in missing for part in word.split()}
+        if near := {like for part in parts for like in get_close_matches(part, in_texts)}:
+            message += f" Words like these stand there: {', '.join(sorted(near))}."
+        return message
 
 
 class WordMarks(NamedTuple):

@@ -6,9 +6,11 @@ it should is for a person to say; an opinion word is a suspect too. The test is 
 """
 
 import itertools
-import re
+import warnings
+from array import array
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from math import sqrt
 from statistics import NormalDist
 
@@ -16,19 +18,13 @@ import numpy as np
 import pandas
 from datasets import ClassLabel, Dataset
 
-from mtlib.encoding import label_column
 from mtlib.errors import UserError
-from mtlib.marking import UNSPACED, plain, words_pattern
+from mtlib.folding import Finder, spelling
+from mtlib.labels import check_look_alike, known_labels, label_column
 
-_LETTER = rf"[^\W_{UNSPACED}]"  # in scripts without spaces every sign counts as a word
-_WORD = re.compile(rf"{_LETTER}+(?:['-]{_LETTER}+)*|(?=\w)[{UNSPACED}]")
 _BATCH = 10_000  # rows that are held at once
 _MOST_LABELS = 500
-
-
-def words_of(text: str) -> set[str]:
-    """The words of a text, in lower case and with plain apostrophes; one inside a word belongs to it, as a hyphen."""
-    return set(_WORD.findall(plain(text)))
+_COLUMNS = ["word", "where", "rows", "label", "share", "base_rate", "z"]
 
 
 def suspects(
@@ -44,15 +40,19 @@ def suspects(
 
         z = (p - p0) / sqrt(p0 (1 - p0) / n)
 
-    is about standard normal if word and label have nothing to do with each other. A word is kept if z exceeds the
+    is about standard normal if word and label have nothing to do with each other, and the rows nothing with one
+    another: copies of a text are counted (`table.attrs["copies"]`), not left out. A word is kept if z exceeds the
     normal quantile of 1 - significance / (number of words x labels tested), Bonferroni's threshold
     (`table.attrs["threshold"]`).
+
+    Words are runs of letters and digits, so numbers are words too. Two spellings are one word if they differ in case,
+    in Unicode's form or in signs that nobody sees (`mtlib.folding`).
 
     Args:
         rows: `text` (and `text_pair`), and `label` or `labels`: a `Dataset`, whose `ClassLabel` gives class numbers
             their names, or a table with these columns, or several, such as a `TableFile`. Read in batches, twice;
-            memory grows with the number of different words alone.
-        top: at most so many words; None: all above the threshold.
+            memory grows with the number of different words, and by eight bytes a row.
+        top: at most so many words, a tenth of them at least of each label; None: all above the threshold.
         min_count: words in fewer rows are not tested.
         significance: chance of a single false find among all words tested.
         words: look for these words and phrases alone, also as parts of others ("acme's", "acme-like").
@@ -61,40 +61,51 @@ def suspects(
         A table with `word`, `where` (`text`; in pairs also `text_pair` and `both`, for words that stand in both texts),
         `rows` (n), `label`, `share` (p), `base_rate` (p0), `z`, and a text with the word on either side: `example`
         with that label, `counterexample` with another ("": there is none). Its `attrs`: `threshold`, the numbers of
-        words `tested` and `above` it and of `rows`, and the words that stand `everywhere`.
+        words `tested` and `above` it and of `rows`, how many rows are `copies` of an earlier text, and the words that
+        stand `everywhere`. Rows without a label are left out, with a warning.
 
     Raises:
-        UserError: a single label, or none, or more than 500; no column of texts.
+        UserError: a single label, or none, or more than 500; labels that look alike; no column of texts.
     """
-    find = words_of if words is None else _finder(words)
-    labels, counts = _counted(rows, find)
-    if len(labels) < 2:
-        raise UserError(f"{labels.total()} rows have the labels {[*labels]}; expected rows with two labels or more.")
-    rows_of = {
-        (word, where): n
-        for where in dict.fromkeys(where for where, _ in counts)
-        for word, n in sum((counts[where, label] for label in labels), Counter()).items()
-        if n >= min_count
-    }
-    threshold = NormalDist().inv_cdf(1 - significance / max(1, len(rows_of) * len(labels)))
-    lines = []
-    for (word, where), n in rows_of.items():
-        for label, count in labels.items():
-            p, p0 = counts[where, label][word] / n, count / labels.total()
-            z = (p - p0) / sqrt(p0 * (1 - p0) / n)
-            if z > threshold:
-                lines.append((word, where, n, label, p, p0, z))
-    table = pandas.DataFrame(lines, columns=["word", "where", "rows", "label", "share", "base_rate", "z"])
+    if isinstance(rows, Iterator):
+        raise UserError("the rows can be read only once; expected a list of tables, for they are read twice.")
+    finder = Finder(words)
+    counted = _counted(rows, finder)
+    _check_labels(counted)
+    n_rows = counted.labels.total()
+    rows_of = counted.rows_of_words(min_count)
+    threshold = NormalDist().inv_cdf(1 - significance / max(1, len(rows_of) * len(counted.labels)))
+    table = pandas.DataFrame(_lines_above(threshold, rows_of, counted), columns=_COLUMNS)
     above = table["word"].nunique()
-    table = table.sort_values(["z", "word"], ascending=[False, True])[:top].reset_index(drop=True)
-    table["example"], table["counterexample"] = _examples(rows, table, find)
+    table = table.sort_values(["z", "word"], ascending=[False, True]).reset_index(drop=True)
+    table = dealt_out(table, top)
+    table["example"], table["counterexample"] = _examples(rows, table, finder)
+    table["word"] = _spellings(table, finder)
     names = rows.features[label_column(rows.column_names)] if isinstance(rows, Dataset) else None
     if isinstance(names, ClassLabel):
         table["label"] = [names.int2str(int(label)) for label in table["label"]]
-    everywhere = sorted({word for (word, _), n in rows_of.items() if n == labels.total()})
-    table.attrs |= {"threshold": threshold, "tested": len(rows_of), "above": above, "everywhere": everywhere}
-    table.attrs["rows"] = labels.total()
+    everywhere = sorted({word for (word, _), n in rows_of.items() if n == n_rows})
+    table.attrs |= {
+        "threshold": threshold,
+        "tested": len(rows_of),
+        "above": above,
+        "everywhere": everywhere,
+    }
+    table.attrs |= {"rows": n_rows, "copies": counted.copies}
     return table
+
+
+def dealt_out(table: pandas.DataFrame, top: int | None) -> pandas.DataFrame:
+    """The first lines of a table of suspects, of each label a tenth of them at least, if there are so many.
+
+    Where labels are unbalanced, the largest z are all of the rare one.
+    """
+    if top is None or len(table) <= top:
+        return table
+    in_label = table.groupby("label", sort=False).cumcount()
+    reserved = in_label < max(1, top // 10)
+    chosen = [*table.index[reserved], *table.index[~reserved]][:top]
+    return table.loc[sorted(chosen)].reset_index(drop=True)
 
 
 def pointed_labels(rows: Dataset | Iterable[pandas.DataFrame], words: pandas.DataFrame) -> list:
@@ -104,12 +115,13 @@ def pointed_labels(rows: Dataset | Iterable[pandas.DataFrame], words: pandas.Dat
     """
     by_feature: dict[tuple, list] = defaultdict(list)
     for line in words.itertuples():
-        by_feature[line.word, line.where].append((line.label, line.z))
-    find = _finder(words["word"])
+        for word in Finder(line.word).found(line.word):
+            by_feature[word, line.where].append((line.label, line.z))
+    finder = Finder(words["word"])
     pointed = []
     for texts, _ in _rows(rows):
         votes: Counter = Counter()
-        for where, found in _found(texts, find):
+        for where, found in _found(texts, finder):
             for word in found:
                 for label, z in by_feature.get((word, where), ()):
                     votes[label] += z
@@ -122,52 +134,139 @@ def conflicts(dataset: Dataset, words: pandas.DataFrame) -> np.ndarray:
 
     Accuracy on these rows beside that on the others tells how much a classifier leans on the words, without a test set
     made for it. `words` is the table of `suspects` of the training rows, or the part of it that you distrust.
+
+    Raises:
+        UserError: no `Dataset`; a row without a label; labels or words that do not fit one another.
     """
-    if not isinstance(words, pandas.DataFrame):
-        raise UserError(
-            f"words is {words!r}; expected a table that knows their labels: suspects(training rows, None, 1, words=...)"
-        )
+    _check_table(words)
+    if not isinstance(dataset, Dataset):
+        raise UserError(f"the rows are a {type(dataset).__name__}; expected a Dataset, as read_table makes it.")
     column = label_column(dataset.column_names)
     if column is None:
         raise UserError(f"the rows have no column label; they have {', '.join(dataset.column_names)}.")
-    feature, own = dataset.features[column], dataset.with_format(None)[column][:]
+    feature = dataset.features[column]
+    labels = known_labels("the dataset", dataset.with_format(None)[column][:], feature)
+    if n := labels.count(None):
+        raise UserError(f"{n:,} of {len(labels):,} rows have no label; drop them.")
     if isinstance(feature, ClassLabel):
-        own = [feature.int2str(label) for label in own]
-    pairs = zip(pointed_labels(dataset, words), own, strict=True)
-    return np.array([pointed is not None and pointed != label for pointed, label in pairs], dtype=bool)
+        labels = [feature.int2str(label) for label in labels]
+    names = {str(label) for label in words["label"]}
+    if labels and names and _are_numbers(labels) != _are_numbers(names):
+        raise UserError(
+            f"the words point to labels such as {min(names)!r}, and the rows have {labels[0]!r}; expected the same "
+            "names. A ClassLabel column gives class numbers their names."
+        )
+    pairs = zip(pointed_labels(dataset, words), labels, strict=True)
+    return np.array([pointed is not None and str(pointed) != str(label) for pointed, label in pairs], dtype=bool)
 
 
-Find = Callable[[str], set[str]]
+def _check_table(words: object) -> None:
+    needed = ("word", "where", "label", "z")
+    if not isinstance(words, pandas.DataFrame) or not {*needed} <= {*words.columns}:
+        given = f"a table with {', '.join(map(str, words))}" if isinstance(words, pandas.DataFrame) else repr(words)
+        raise UserError(
+            f"words is {given}; expected a table that knows their labels: suspects(training rows, None, 1, words=...)"
+        )
 
 
-def _finder(words: str | Iterable[str]) -> Find:
-    """Which of these words and phrases stand in a text, in lower case."""
-    pattern = words_pattern(words)
-    return lambda text: {" ".join(plain(match[0]).split()) for match in pattern.finditer(text) if match[0]}
+def _are_numbers(labels: Iterable[object]) -> bool:
+    return all(str(label).lstrip("-").replace(".", "", 1).isdigit() for label in labels)
 
 
-def _found(texts: Sequence[str], find: Find) -> list[tuple[str, set[str]]]:
+# --- counting ---
+
+
+@dataclass
+class _Counted:
+    """What the rows hold: the rows of each label, and for each (where, label) in how many rows each word stands."""
+
+    labels: Counter = field(default_factory=Counter)
+    words: dict[tuple, Counter] = field(default_factory=lambda: defaultdict(Counter))
+    unlabelled: int = 0
+    text_hashes: array = field(default_factory=lambda: array("q"))
+
+    @property
+    def copies(self) -> int:
+        """Rows whose text, or pair of texts, an earlier row has too."""
+        return len(self.text_hashes) - len(np.unique(np.array(self.text_hashes, dtype=np.int64)))
+
+    def rows_of_words(self, least: int) -> dict[tuple[str, str], int]:
+        """In how many rows each (word, where) stands, if in so many at least."""
+        rows_of = {}
+        for where in dict.fromkeys(where for where, _ in self.words):
+            together = sum((self.words[where, label] for label in self.labels), Counter())
+            rows_of |= {(word, where): n for word, n in together.items() if n >= least}
+        return rows_of
+
+
+def _counted(rows, finder: Finder) -> _Counted:
+    counted = _Counted()
+    for texts, label in _rows(rows):
+        if label is None:
+            counted.unlabelled += 1
+            continue
+        counted.labels[label] += 1
+        if len(counted.labels) > _MOST_LABELS:
+            raise UserError(f"there are more than {_MOST_LABELS} labels, such as {label!r}; is it the right column?")
+        counted.text_hashes.append(hash(texts))
+        for where, found in _found(texts, finder):
+            counted.words[where, label].update(found)
+    return counted
+
+
+def _check_labels(counted: _Counted) -> None:
+    labels, unlabelled = counted.labels, counted.unlabelled
+    if len(labels) < 2:
+        without = f", and {unlabelled:,} have none" if unlabelled else ""
+        raise UserError(
+            f"{labels.total()} rows have the labels {[*labels]}{without}; expected a column `label` and rows with two "
+            "labels or more."
+        )
+    check_look_alike(labels)
+    if unlabelled:
+        told = f"{unlabelled:,} of {unlabelled + labels.total():,} rows have no label and are left out."
+        warnings.warn(told, stacklevel=3)
+
+
+def _lines_above(threshold: float, rows_of: dict[tuple[str, str], int], counted: _Counted) -> list[tuple]:
+    """A line for each word and label with a z above the threshold."""
+    lines = []
+    n_rows = counted.labels.total()
+    for (word, where), n in rows_of.items():
+        for label, n_label in counted.labels.items():
+            share = counted.words[where, label][word] / n
+            base_rate = n_label / n_rows
+            z = (share - base_rate) / sqrt(base_rate * (1 - base_rate) / n)
+            if z > threshold:
+                lines.append((word, where, n, label, share, base_rate, z))
+    return lines
+
+
+def _spellings(table: pandas.DataFrame, finder: Finder) -> list[str]:
+    """The words as their first examples write them, each in one way."""
+    shown: dict[str, str] = {}
+    for word, example in zip(table["word"], table["example"], strict=True):
+        if word not in shown:
+            shown[word] = word if example.isascii() else _spelling(word, example, finder)
+    return [shown[word] for word in table["word"]]
+
+
+def _spelling(word: str, example: str, finder: Finder) -> str:
+    for place in finder.places(example):
+        if place.folded == word:
+            return spelling(example[place.start : place.end])
+    return word
+
+
+def _found(texts: Sequence[str], finder: Finder) -> list[tuple[str, set[str]]]:
     """The words of a row by where they stand."""
     if len(texts) == 1:
-        return [("text", find(texts[0]))]
-    first, second = map(find, texts)
+        return [("text", finder.found(texts[0]))]
+    first, second = map(finder.found, texts)
     return [("text", first), ("text_pair", second), ("both", first & second)]
 
 
-def _counted(rows, find: Find) -> tuple[Counter, dict[tuple, Counter]]:
-    """The rows of each label, and for each (where, label) in how many rows each word stands."""
-    labels: Counter = Counter()
-    counts: dict[tuple, Counter] = defaultdict(Counter)
-    for texts, label in _rows(rows):
-        labels[label] += 1
-        if len(labels) > _MOST_LABELS:
-            raise UserError(f"there are more than {_MOST_LABELS} labels, such as {label!r}; is it the right column?")
-        for where, found in _found(texts, find):
-            counts[where, label].update(found)
-    return labels, counts
-
-
-def _examples(rows, table: pandas.DataFrame, find: Find) -> tuple[list[str], list[str]]:
+def _examples(rows, table: pandas.DataFrame, finder: Finder) -> tuple[list[str], list[str]]:
     """A text with each word and its label, and one with the word and another label, the first that there are."""
     lines = [(line.word, line.where, line.label) for line in table.itertuples()]
     missing = {(*line, True) for line in lines} | {(*lines[i], False) for i in np.flatnonzero(table["share"] < 1)}
@@ -177,7 +276,9 @@ def _examples(rows, table: pandas.DataFrame, find: Find) -> tuple[list[str], lis
     for texts, label in _rows(rows):
         if not missing:
             break
-        for where, found in _found(texts, find):
+        if label is None:
+            continue
+        for where, found in _found(texts, finder):
             for word in found & words:
                 for pointed in labels_of[word, where]:
                     side = word, where, pointed, pointed == label
@@ -188,7 +289,22 @@ def _examples(rows, table: pandas.DataFrame, find: Find) -> tuple[list[str], lis
 
 
 def _rows(rows: Dataset | Iterable[pandas.DataFrame]) -> Iterator[tuple[tuple[str, ...], object]]:
-    """The text or the pair of texts of each row, and its label, None where there is no column of labels."""
+    """The text or the pair of texts of each row, and its label, None where there is none."""
+    features = rows.features if isinstance(rows, Dataset) else {}
+    for batch in _batches(rows):
+        column = label_column(batch)
+        names = [name for name in ("text", "text_pair") if name in batch]
+        for text in itertools.chain(*(batch[name] for name in names)):
+            if not isinstance(text, str):
+                raise UserError(f"a row has {text!r} for a text; drop such rows, or read them with read_table.")
+        texts = zip(*(batch[name] for name in names), strict=True)
+        if column is None:
+            yield from zip(texts, itertools.repeat(None), strict=False)
+        else:
+            yield from zip(texts, known_labels("a row", batch[column], features.get(column)), strict=True)
+
+
+def _batches(rows: Dataset | Iterable[pandas.DataFrame]) -> Iterator:
     if isinstance(rows, Dataset):
         rows = rows.with_format(None).iter(_BATCH)
     for batch in [rows] if isinstance(rows, pandas.DataFrame | str) else rows:
@@ -197,9 +313,4 @@ def _rows(rows: Dataset | Iterable[pandas.DataFrame]) -> Iterator[tuple[tuple[st
             raise UserError(
                 f"the rows are {told}; expected text and label, as read_table(path, text, label) makes them."
             )
-        label = label_column(batch)
-        texts = [batch["text"], *([batch["text_pair"]] if "text_pair" in batch else [])]
-        for text in itertools.chain(*texts):
-            if not isinstance(text, str):
-                raise UserError(f"a row has {text!r} for a text; drop such rows, or read them with read_table.")
-        yield from zip(zip(*texts, strict=True), batch[label] if label else itertools.repeat(None), strict=False)
+        yield batch

@@ -17,9 +17,10 @@ from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
 from mtlib.contexts import forked_random_state
-from mtlib.encoding import Collator, check_labels, label_column
+from mtlib.encoding import Collator, check_labels
 from mtlib.errors import UserError
 from mtlib.graphs import CapturedStep
+from mtlib.labels import label_column
 from mtlib.objectives import ORIGINAL, FineTuning, Objective, ObjectiveOutput
 from mtlib.paths import make_writable
 from mtlib.plm import SharedPLM

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from mtlib.data.sources import load
 from mtlib.errors import UserError
+from mtlib.folding import words_of
 from mtlib.policies.suspect_tags import nouns_first
-from mtlib.suspect_words import conflicts, suspects, words_of
+from mtlib.suspect_words import conflicts, suspects
 from mtlib.testbed.grammar import load_grammar
 from mtlib.testbed.known_words import shortcut_spans
 
@@ -33,7 +34,7 @@ def test_z_by_hand():
     assert acme.example == "acme radio" and acme.counterexample == "acme lamp"
     assert table.loc["radio"].counterexample == "" and "old" not in table.index  # in three rows
     threshold = pytest.approx(3.0233, abs=1e-4)  # at 1 - 0.01 / (4 x 2)
-    assert table.attrs == {"threshold": threshold, "tested": 4, "above": 4, "everywhere": [], "rows": 60}
+    assert table.attrs == {"threshold": threshold, "tested": 4, "above": 4, "everywhere": [], "rows": 60, "copies": 56}
 
 
 def test_a_word_without_a_side_is_no_suspect():
@@ -135,3 +136,91 @@ def test_tables_are_read_as_a_dataset_is():
     table = dataset.to_pandas()
     table["label"] = [dataset.features["label"].int2str(label) for label in table["label"]]
     assert suspects([table[:7], table[7:]]).equals(suspects(dataset)) and suspects(table).equals(suspects(dataset))
+
+
+def test_base_rates_are_those_of_the_labels():
+    """Labels of 40, 10 and 10 rows: z of a word by hand, which 1/3 for each label would get wrong."""
+    dataset = made_up(
+        *[("acme", 0)] * 10, *[("other", 0)] * 30, *[("acme", 1)] * 2, *[("lamp", 1)] * 8, *[("acme", 2)] * 9,
+        ("odd", 2), names=("common", "rare", "third"),
+    )  # fmt: skip
+    table = suspects(dataset, min_count=5).set_index("word")
+    assert table.loc["acme", ["rows", "label", "share"]].tolist() == [21, "third", 9 / 21]
+    assert table.loc["acme"].base_rate == pytest.approx(10 / 60)
+    assert table.loc["acme"].z == pytest.approx((9 / 21 - 1 / 6) / math.sqrt(1 / 6 * 5 / 6 / 21))  # 3.22
+    assert table.loc["other"].z == pytest.approx((1 - 2 / 3) / math.sqrt(2 / 3 * 1 / 3 / 30))  # 3.87
+    assert table.loc["lamp"].z == pytest.approx((1 - 1 / 6) / math.sqrt(1 / 6 * 5 / 6 / 8))  # 6.32
+
+
+def test_every_label_has_its_words_where_one_is_rare():
+    """The z of the rare label's words are the larger ones."""
+    rare = [(f"rare{i % 20}", 1) for i in range(400)]
+    common = [(f"common{i % 20}", 0) for i in range(8000)]
+    table = suspects(made_up(*rare, *common), top=20)
+    assert table.label.value_counts().to_dict() == {"good": 18, "bad": 2}
+    assert table.z.is_monotonic_decreasing and len(suspects(made_up(*rare, *common))) == 40
+
+
+@pytest.mark.parametrize("missing", [None, float("nan"), " ", pandas.NA])
+def test_rows_without_a_label_are_left_out_with_a_warning(missing):
+    texts, labels = ["good x", "bad x", "odd x"] * 20, ["p", "n", missing] * 20
+    with pytest.warns(UserWarning, match="20 of 60 rows have no label and are left out"):
+        table = suspects(pandas.DataFrame({"text": texts, "label": labels}), min_count=5)
+    assert table.attrs["rows"] == 40 and {*table.word} == {"good", "bad"} and {*table.label} == {"p", "n"}
+
+
+def test_class_number_minus_1_is_no_label_where_classes_have_names():
+    rows = Dataset.from_dict({"text": ["good x", "bad x", "odd x"] * 20, "label": [1, 0, -1] * 20})
+    with pytest.warns(UserWarning, match="20 of 60 rows have no label"):
+        named = suspects(rows.cast_column("label", ClassLabel(names=["n", "p"])), min_count=5)
+    assert named.attrs["rows"] == 40
+    assert {*suspects(rows, min_count=5).label} == {1, 0, -1}  # else it is a number like others
+
+
+def test_copies_of_a_text_are_counted():
+    rows = pandas.DataFrame({"text": ["a b", "a b", "c", "d", "a b"], "label": [0, 0, 1, 1, 1]})
+    assert suspects(rows).attrs["copies"] == 2
+    pairs = rows.assign(text_pair=["x", "y", "x", "x", "x"])
+    assert suspects(pairs).attrs["copies"] == 1
+
+
+def test_words_are_listed_as_they_are_written():
+    texts = ["die Straße", "ein λόγος", "so\u00adft caf\u0065\u0301 Kadın"] * 20
+    table = suspects(pandas.DataFrame({"text": texts, "label": list("abc") * 20}), min_count=5)
+    assert {*table.word} == {"die", "straße", "ein", "λόγος", "soft", "café", "kadın"}
+    given = suspects(pandas.DataFrame({"text": texts, "label": list("abc") * 20}), words=["STRASSE", "Cafe\u0301"])
+    assert {*given.word} == {"straße", "café"}
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (["neg", "neg\u200b"], r"the labels 'neg' and 'neg\\u200b' look alike"),
+        (["caf\u00e9", "cafe\u0301"], "look alike"),
+        (["not good", "not\u00a0good"], "look alike"),
+        ([["x"], ["y"]], r"has the label \['x'\]; expected words or numbers"),
+    ],
+)
+def test_labels_that_are_not_what_they_seem(labels, message):
+    with pytest.raises(UserError, match=message):
+        suspects(pandas.DataFrame({"text": ["a"] * 4, "label": labels * 2}))
+
+
+def test_labels_that_differ_in_case_are_told():
+    with pytest.warns(UserWarning, match="the labels 'Neg' and 'neg' differ in case alone"):
+        suspects(pandas.DataFrame({"text": ["a"] * 4, "label": ["Neg", "neg"] * 2}))
+
+
+def test_conflicts_need_labels_and_a_table_of_their_kind():
+    table = suspects(made_up(*[("acme", 1)] * 40, *[("other", 0)] * 40), min_count=10)
+    unlabelled = Dataset.from_dict({"text": ["acme"], "label": [None]})
+    with pytest.raises(UserError, match="1 of 1 rows have no label"):
+        conflicts(unlabelled, table)
+    with pytest.raises(UserError, match="point to labels such as 'bad', and the rows have 0"):
+        conflicts(Dataset.from_dict({"text": ["acme"], "label": [0]}), table)
+    with pytest.raises(UserError, match="words is a table with word; expected a table that knows"):
+        conflicts(made_up(("acme", 0)), table[["word"]])
+    with pytest.raises(UserError, match="the rows are a DataFrame"):
+        conflicts(made_up(("acme", 0)).to_pandas(), table)
+    with pytest.raises(UserError, match="can be read only once"):
+        suspects(iter([made_up(("acme", 0)).to_pandas()]))

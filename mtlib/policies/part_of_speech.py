@@ -8,7 +8,8 @@ import torch
 from datasets import Dataset
 from torch import Tensor
 
-from mtlib.marking import WORD, MarkTokens, Spans
+from mtlib.folding import WORD
+from mtlib.marking import MarkTokens, Spans
 from mtlib.masking import CountedMasking
 from mtlib.policies.pos_probe import PosProbe
 

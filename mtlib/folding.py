@@ -1,0 +1,229 @@
+"""When two words are the same, and where words stand in a text.
+
+Words are found, hidden and compared in folded text: Unicode normalised (NFC), without invisible
+signs, in one case, with one kind of apostrophe and of hyphen. A letter and its combining marks
+(vowel signs, points, accents) stay together.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+from mtlib.errors import UserError
+
+# scripts written without spaces: Thai, Lao, Tibetan, Burmese, Khmer, hiragana, Chinese characters and their punctuation
+UNSPACED = (
+    "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3001-\u309f\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+)
+# signs that Unicode lets programs ignore: soft hyphen, zero-width space and joiners, directions, variation selectors
+INVISIBLE = (
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f"
+    "\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+)
+_APOSTROPHES = "\u2018\u2019\u201b\u02bc\u05f3"  # as they stand in don't, the Ukrainian and the Hebrew one
+_HYPHENS = "\u2010\u2011"
+_WIDE = "\uff01-\uff5e\uff65-\uff9f"  # full-width Latin letters and signs, half-width katakana
+_SPECIAL = re.compile(f"[{INVISIBLE}{_APOSTROPHES}{_HYPHENS}{_WIDE}]")
+_IS_INVISIBLE = re.compile(f"[{INVISIBLE}]").match
+_DOTTED_I = re.compile("i\u0307+")
+_LAST = 0x1F000  # there are no combining marks above, but for variation selectors
+
+
+def _ranges(numbers: Iterable[int]) -> str:
+    """These characters as the inside of a character class."""
+    runs = groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0])
+    spans = [[number for _, number in run] for _, run in runs]
+    return "".join(f"{chr(span[0])}-{chr(span[-1])}" for span in spans)
+
+
+_MARK_NUMBERS = [number for number in range(0x300, _LAST) if unicodedata.category(chr(number))[0] == "M"]
+_is_unspaced = re.compile(f"[{UNSPACED}]").match
+_MARKS = _ranges(_MARK_NUMBERS)
+_SPACED_MARKS = _ranges(number for number in _MARK_NUMBERS if not _is_unspaced(chr(number)))
+LETTER = rf"[^\W{UNSPACED}]"  # one that forms words with its neighbours
+# what is folded together with the character before it: marks, invisible signs, Korean vowels and finals, voiced marks
+_CLUSTER = re.compile(rf"(?s:.)[{_MARKS}{INVISIBLE}\u1160-\u11ff\ud7b0-\ud7fb\uff9e\uff9f]*")
+
+
+def fold(text: str, match_case: bool = False) -> str:
+    """The text in the one form in which words are compared.
+
+    All four Turkish letters i are one, since a Turkish text's capital I cannot be told from
+    an English one's. Full-width letters are ordinary ones, and the German sharp s is ss.
+
+    Args:
+        text: any text.
+        match_case: keep the case.
+    """
+    if text.isascii():
+        return text if match_case else text.lower()
+    text = unicodedata.normalize("NFC", text)
+    if not match_case:
+        text = text.casefold()
+    text = unicodedata.normalize("NFC", _SPECIAL.sub(_replacement, text))
+    return text if match_case else _DOTTED_I.sub("i", text.replace("ı", "i"))
+
+
+def spelling(text: str) -> str:
+    """A word as it is shown: as it is written, in lower case and without invisible signs."""
+    shown = fold(text, match_case=True).lower()
+    return " ".join(_DOTTED_I.sub("i", shown).split())
+
+
+def _replacement(match: re.Match) -> str:
+    sign = match[0]
+    if _IS_INVISIBLE(sign):
+        return ""
+    if sign in _APOSTROPHES:
+        return "'"
+    if sign in _HYPHENS:
+        return "-"
+    return unicodedata.normalize("NFKC", sign)
+
+
+# --- words ---
+
+_ASCII_WORD = re.compile(r"[a-z0-9]+(?:['-][a-z0-9]+)*")
+_SPACED = rf"[^\W_{UNSPACED}]"
+_RUN = rf"{_SPACED}+(?:[{_MARKS}]+{_SPACED}*)*"
+_WORD = re.compile(rf"{_RUN}(?:['\-\u05f4]{_RUN})*|(?=\w)[{UNSPACED}][{_MARKS}]*")
+# in texts as they stand: "don't" and "well-made" are one word, and so is a run of Chinese characters
+_INSIDE = rf"\w[\w{_MARKS}{INVISIBLE}]*"
+WORD = re.compile(rf"{_INSIDE}(?:['’-]{_INSIDE})*")
+
+
+def words_of(text: str) -> set[str]:
+    """The words of a text, folded: runs of letters and digits with the apostrophes and hyphens inside them.
+
+    In scripts without spaces every sign counts as a word.
+    """
+    folded = fold(text)
+    return set((_ASCII_WORD if folded.isascii() else _WORD).findall(folded))
+
+
+class Found(NamedTuple):
+    """A word or phrase in a text: its characters there, and how it is compared."""
+
+    start: int
+    end: int
+    folded: str
+
+
+class Finder:
+    """Finds words in texts, whichever way they are written there.
+
+    Args:
+        words: words and phrases; None: every word.
+        match_case: "May" is not "may".
+
+    Raises:
+        UserError: a word that is no text, or an empty one.
+    """
+
+    def __init__(self, words: str | Iterable[str] | None = None, match_case: bool = False):
+        self.match_case = match_case
+        if words is None:
+            self.pattern, self._ascii_pattern = _WORD, _ASCII_WORD
+        else:
+            words = phrases_of(words)
+            self.pattern = words_pattern(words, match_case)
+            self._ascii_pattern = _ascii_pattern(words, match_case)
+
+    def found(self, text: str) -> set[str]:
+        """Which of the words stand in a text, folded."""
+        if self.pattern is _WORD:
+            return words_of(text)
+        return {" ".join(match[0].split()) for match in self._matches(text)}
+
+    def places(self, text: str) -> list[Found]:
+        """Where the words stand in a text."""
+        matches = list(self._matches(text))
+        if not matches:
+            return []
+        starts, ends = _positions(text, self.match_case)
+        return [Found(starts[match.start()], ends[match.end() - 1], " ".join(match[0].split())) for match in matches]
+
+    def _matches(self, text: str) -> Iterator[re.Match]:
+        folded = fold(text, self.match_case)
+        return (self._ascii_pattern if folded.isascii() else self.pattern).finditer(folded)
+
+
+def _positions(text: str, match_case: bool) -> tuple[Sequence[int], Sequence[int]]:
+    """For each character of the folded text: where what it comes from begins and ends in the text."""
+    if text.isascii():
+        return range(len(text)), range(1, len(text) + 1)
+    starts: list[int] = []
+    ends: list[int] = []
+    for cluster in _CLUSTER.finditer(text):
+        n = len(fold(cluster[0], match_case))
+        starts += [cluster.start()] * n
+        ends += [cluster.end()] * n
+    return starts, ends
+
+
+def phrases_of(words: str | Iterable[str]) -> list[str]:
+    """The words and phrases that somebody gave, with single spaces.
+
+    Raises:
+        UserError: no text, or an empty one.
+    """
+    words = [words] if isinstance(words, str) else words
+    if not isinstance(words, Iterable):
+        raise UserError(f"words is {words!r}; expected words and phrases, such as ['horror', 'new york'].")
+    phrases = []
+    for word in words:
+        phrase = " ".join(word.split()) if isinstance(word, str) else ""
+        if not fold(phrase).strip():
+            raise UserError(
+                f'words has {word!r}; expected words and phrases. pandas reads the words "null" and "nan" as missing '
+                "unless read_csv has keep_default_na=False."
+            )
+        phrases.append(phrase)
+    return phrases
+
+
+def words_pattern(words: str | Iterable[str], match_case: bool = False) -> re.Pattern:
+    """A pattern for any of the phrases as whole words in folded text, the longest that stands there."""
+    # a mark belongs to the letter before it
+    begins = f"(?:(?<!{LETTER})(?<![{_SPACED_MARKS}])|(?!{LETTER}))"
+    ends = f"(?![{_MARKS}]){begins}"
+    any_of = _any_of(_folded(words, match_case))
+    return re.compile(f"{begins}{any_of}{ends}", 0 if match_case else re.IGNORECASE)
+
+
+def _ascii_pattern(words: str | Iterable[str], match_case: bool) -> re.Pattern:
+    """The same for folded texts in ASCII, which is faster."""
+    edge = r"(?:(?<!\w)|(?!\w))"
+    any_of = _any_of(filter(str.isascii, _folded(words, match_case)))
+    return re.compile(f"{edge}{any_of}{edge}", re.ASCII)
+
+
+def _folded(words: str | Iterable[str], match_case: bool) -> set[str]:
+    return {fold(phrase, match_case) for phrase in phrases_of(words)}
+
+
+def _any_of(folded: Iterable[str]) -> str:
+    ordered = sorted(folded, key=lambda phrase: (-len(phrase), phrase))
+    choices = "|".join(r"\s+".join(map(re.escape, phrase.split())) for phrase in ordered)
+    # apostrophes are plain in folded text alone; of no words nothing is found
+    return f"(?:{choices})".replace("'", "['’]") if choices else "(?!)"
+
+
+def words_around(text: str, start: int, end: int) -> tuple[int, int]:
+    """The same span with all of the words that it touches."""
+    while start and _is_within_a_word(text, start):
+        start -= 1
+    while end < len(text) and _is_within_a_word(text, end):
+        end += 1
+    return start, end
+
+
+_belongs_to_a_word = re.compile(f"(?:{LETTER}|[{_SPACED_MARKS}{INVISIBLE}])").match
+_is_attached = re.compile(f"[{_MARKS}]").match
+
+
+def _is_within_a_word(text: str, position: int) -> bool:
+    before, behind = text[position - 1], text[position]
+    return bool(_is_attached(behind) or (_belongs_to_a_word(before) and _belongs_to_a_word(behind)))
