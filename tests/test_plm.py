@@ -414,3 +414,15 @@ class TestBadCheckpoints:
             match=r"lacks 5 weights of BertForMaskedLM, for example cls\.predictions\.bias",
         ):
             SharedPLM.from_pretrained(tmp_path, num_labels=2)
+
+
+@pytest.mark.parametrize("problem", ["regression", "multi_label_classification"])
+def test_a_saved_model_answers_with_a_softmax_whatever_its_base_was_for(problem, tmp_path):
+    plm = make_plm(tiny_bert_config(initializer_range=0.5, problem_type=problem))
+    plm.save_pretrained(tmp_path)
+    batch = plm.tokenizer("good film", return_tensors="pt")
+    with torch.no_grad():
+        expected = plm.eval().classify(batch).softmax(-1)[0].tolist()
+    scores = pipeline("text-classification", str(tmp_path), top_k=None, device="cpu")(["good film"])[0]
+    by_label = {score["label"]: score["score"] for score in scores}
+    assert [by_label[plm.config.id2label[i]] for i in range(2)] == pytest.approx(expected, abs=1e-4)

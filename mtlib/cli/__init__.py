@@ -7,6 +7,7 @@ import typer
 
 from mtlib import __version__
 from mtlib.cli import checkout, doctor, measuring, notebooks, own_data, records, sweeps
+from mtlib.cli.terminal import visible
 from mtlib.errors import UserError
 
 INTERRUPTED = 130  # typer's exit code for Ctrl-C
@@ -87,7 +88,7 @@ def main() -> None:
             print("interrupted. What is finished is kept: the same command goes on from there.", file=sys.stderr)
         raise
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {visible(str(error))}", file=sys.stderr)
         sys.exit(getattr(error, "EXIT_CODE", 2))
     except ImportError as error:
         message = _of_import_error(error)

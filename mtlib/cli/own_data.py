@@ -38,6 +38,7 @@ def suspects(
     """
     from mtlib.data.tables import TableFile
     from mtlib.paths import make_writable
+    from mtlib.suspect_words import dealt_out
     from mtlib.suspect_words import suspects as find
 
     if out is not None:
@@ -53,7 +54,7 @@ def suspects(
     if nouns:
         from mtlib.policies.suspect_tags import nouns_first
 
-        table = nouns_first(table)[:top]
+        table = dealt_out(nouns_first(table), top)
     counts = (
         "{rows:,} rows; {above} of {tested:,} words in {least} rows or more predict a label (z above {threshold:.2f})"
     )
@@ -64,10 +65,10 @@ def suspects(
     examples = [[_short(line.example), _short(line.counterexample)] for line in table.itertuples()]
     cells = [[*line, *two] for line, two in zip(shown[columns].values.tolist(), examples, strict=True)]
     print_table(about, [*columns, "example", "counterexample"], cells)
+    if copies := table.attrs["copies"]:
+        print_line(f"{copies:,} of the rows are copies of others; z takes rows for independent.")
     if table.empty:
-        print_line(
-            f"none: is {', '.join(text)} the column of the texts? --min-count may be lower; numbers are no words"
-        )
+        print_line(f"none: is {', '.join(text)} the column of the texts? --min-count may be lower")
     if out is not None:
         table.insert(1, "mask", "")
         for column in ("example", "counterexample"):  # a line for each word, in every program

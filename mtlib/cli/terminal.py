@@ -1,6 +1,7 @@
 """What the commands share: options, how they print, and how they read NAME=VALUE."""
 
 import json
+import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,6 +14,9 @@ from mtlib.errors import UserError
 
 # a table in a file or a pipe is as wide as it needs to be
 console = Console() if sys.stdout.isatty() else Console(width=10_000)
+
+
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 def _new_file(file: Path | None) -> Path | None:
@@ -31,9 +35,21 @@ Model = Annotated[str, typer.Option(help="mini (bundled), a hub id or a folder w
 JsonFile = Annotated[Path | None, typer.Option("--json", help="write all of it to this new file", callback=_new_file)]
 
 
+def visible(text: str, line_breaks: bool = True) -> str:
+    """A text whose control characters are written out, so that none reaches the terminal.
+
+    Those of terminals, and those that turn the direction of the letters around. Line breaks stay unless told.
+    """
+    return _CONTROL.sub(lambda sign: _written_out(sign[0], line_breaks), text)
+
+
+def _written_out(sign: str, line_breaks: bool) -> str:
+    return sign if sign == "\n" and line_breaks else ascii(sign)[1:-1]
+
+
 def print_line(line: str) -> None:
     """A line that may hold a path: its brackets are no markup."""
-    console.print(line, markup=False, highlight=False, soft_wrap=True)
+    console.print(visible(line), markup=False, highlight=False, soft_wrap=True)
 
 
 def named_values(texts: list[str], option: str, example: str) -> dict[str, str]:
@@ -60,8 +76,12 @@ def print_table(title: str, columns: Iterable[str], rows: Iterable[Iterable]) ->
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(*columns, title=Text(title), title_justify="left")
+    table = Table(*columns, title=Text(visible(title)), title_justify="left")
     for row in rows:
         # text, not markup: `Optional[int]` is what it says
-        table.add_row(*(Text("" if cell is None or cell != cell else str(cell)) for cell in row))
+        table.add_row(*(Text(_shown(cell)) for cell in row))
     console.print(table)
+
+
+def _shown(cell: object) -> str:
+    return "" if cell is None or cell != cell else visible(str(cell), line_breaks=False)

@@ -11,7 +11,7 @@ import typer
 from pydantic.fields import FieldInfo
 
 from mtlib.cli.own_data import File, Label, Text, read_words
-from mtlib.cli.terminal import console, named_values, print_line, print_table
+from mtlib.cli.terminal import console, named_values, print_line, print_table, visible
 from mtlib.methods import METHODS, readers
 from mtlib.paths import make_writable
 from mtlib.runs.code import origin
@@ -161,7 +161,8 @@ def train(
         return dataset
 
     make_writable(out)
-    warnings.formatwarning = lambda message, *_: f"warning: {message}\n"  # a line, without where it was raised
+    # a line, without where it was raised
+    warnings.formatwarning = lambda message, *_: f"warning: {visible(str(message))}\n"
     rows = read(file)
     names = rows.features["label"].names
     print_line(f"{len(rows):,} rows; labels: {', '.join(names[:10])}{' ...' if names[10:] else ''}.")

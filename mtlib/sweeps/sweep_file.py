@@ -102,11 +102,23 @@ def _combinations(entries: Mapping) -> Iterable[dict]:
 
 
 def _values(key: str, entry: object) -> list:
-    given, entry = entry, list(range(entry)) if key == "seeds" and type(entry) is int else entry
+    given = entry
+    if key == "seeds":
+        entry = _seeds(entry)
     if entry == []:
         raise UserError(f"{key} is {given!r}; expected at least one value (null for the default).")
     several = isinstance(entry, list) and not (key == "sets" and all(isinstance(name, str) for name in entry))
     return [_typed(KEYS[key], value) for value in (entry if several else [entry])]
+
+
+def _seeds(entry: object) -> object:
+    """Several seeds as a list; a number stands for the first so many."""
+    if type(entry) is int:
+        return list(range(entry))
+    for seed in entry if isinstance(entry, list) else [entry]:
+        if seed is not None and type(seed) is not int:
+            raise UserError(f"seeds is {entry!r}; expected a whole number without quotes, or a list of them.")
+    return entry
 
 
 def _typed(name: str, value: object) -> object:
@@ -121,6 +133,19 @@ def _check_read(place: str, entries: Mapping, read: Iterable[str]) -> None:
             raise UserError(f"{place}: none of its runs reads {key}; leave it out.")
 
 
+class _UniqueKeys(yaml.SafeLoader):
+    """Refuses a key that stands twice, of which PyYAML would take the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
+        seen = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value in seen:
+                raise yaml.YAMLError(f"{key.value!r} stands twice, again in line {key.start_mark.line + 1}")
+            if isinstance(key, yaml.ScalarNode):
+                seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
 class _File(BaseModel, extra="allow"):
     grids: list[dict[str, Any]] = Field([{}], min_length=1)
 
@@ -128,7 +153,7 @@ class _File(BaseModel, extra="allow"):
 def _load(file: Path) -> tuple[dict, list[dict]]:
     """What stands outside its grids, and the grids."""
     try:
-        entries = _File.model_validate(yaml.safe_load(file.read_text(encoding="utf-8")))
+        entries = _File.model_validate(yaml.load(file.read_text(encoding="utf-8"), _UniqueKeys))
     except (OSError, ValueError, yaml.YAMLError) as error:  # UnicodeDecodeError and ValidationError are ValueErrors
         raise UserError(
             f"{file} is no sweep file, which maps settings to values: {' '.join(str(error).split())}"

@@ -29,6 +29,7 @@ def test_what_the_script_starts_where(nodes, tmp_path):
     environment = os.environ | {
         "SLURM_JOB_NODELIST": f"node[1-{nodes}]",
         "SLURM_JOB_NUM_NODES": str(nodes),
+        "SLURM_CPUS_PER_TASK": "12",
         "LOG": str(log),
         "PATH": f"{stand_ins}{os.pathsep}{os.environ['PATH']}",
     }
@@ -40,11 +41,11 @@ def test_what_the_script_starts_where(nodes, tmp_path):
     options = "--engine ray --address node1:6379 --out /shared/runs --cpus-per-run 8"
     sweep = f"sweep data/sweeps/paper.yaml {options}"
     expected = [
-        "srun --nodes=1 --ntasks=1 --nodelist=node1 ray start --head --port 6379 --block",
+        "srun --nodes=1 --ntasks=1 --cpus-per-task=12 --nodelist=node1 ray start --head --port 6379 --block",
         f"python -m mtlib {sweep}",
     ]
     if nodes > 1:
-        others = "srun --nodes=3 --ntasks=3 --exclude=node1"
+        others = "srun --nodes=3 --ntasks=3 --cpus-per-task=12 --exclude=node1"
         expected.append(f"{others} ray start --address node1:6379 --block")
     assert sorted(steps) == sorted(expected)
     command, *arguments = sweep.split()

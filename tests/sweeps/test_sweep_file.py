@@ -244,3 +244,15 @@ def test_a_setting_that_no_run_reads_is_an_error(tmp_path, text, unread):
     (tmp_path / "sweep.yaml").write_text(f"tasks: sentiment\n{text}\n")
     with pytest.raises(UserError, match=f"none of its runs reads {unread}"):
         expand(tmp_path / "sweep.yaml")
+
+
+@pytest.mark.parametrize("seeds", ['"3"', "3.0", "true", '[0, "1"]', "[1.0]", "1e1"])
+def test_seeds_that_are_no_whole_numbers_are_refused(tmp_path, seeds):
+    with pytest.raises(UserError, match=r"seeds is .*expected a whole number without quotes"):
+        expand(write(tmp_path, f"tasks: sentiment\nmethods: mask_tuning\nseeds: {seeds}\n"))
+
+
+@pytest.mark.parametrize("text", ["alpha: 0.1\nseeds: 1\nalpha: 0.5", "grids: [{alpha: 0.1, alpha: 0.5}]"])
+def test_a_key_that_stands_twice_is_refused(tmp_path, text):
+    with pytest.raises(UserError, match="'alpha' stands twice, again in line"):
+        expand(write(tmp_path, f"tasks: sentiment\nmethods: mask_tuning\n{text}\n"))
