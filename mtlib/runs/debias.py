@@ -16,6 +16,8 @@ from scipy.stats import binomtest
 from mtlib.data.tables import TEXTS
 from mtlib.encoding import predict, tokenise
 from mtlib.errors import UserError, one_of
+from mtlib.folding import phrases_of
+from mtlib.labels import check_look_alike, known_labels, label_column
 from mtlib.marking import MarkWords
 from mtlib.masking import GivenWords
 from mtlib.method import LearningRates, Stage
@@ -55,7 +57,7 @@ class Debiased:
 
 def debias(
     train: Dataset,
-    words: Iterable[str] | pandas.DataFrame = (),
+    words: Iterable[str] | pandas.DataFrame | None = (),
     *,
     out: str | Path,
     dev: Dataset | None = None,
@@ -97,8 +99,8 @@ def debias(
         UserError: fewer than two labels, or a label with one row; sets that do not fit one another; words of which none
             stands in a text; a folder that holds something else, or cannot be written; a bad setting.
     """
-    words = words["word"] if isinstance(words, pandas.DataFrame) else [words] if isinstance(words, str) else words
-    out, words = Path(out), sorted({" ".join(word.split()) for word in words})
+    out = Path(out)
+    words = _given_words(words)
     if method is None and not words:
         report("no words are given: fine-tuning alone.")
     method = method or (DEFAULT if words else BASELINE)
@@ -136,11 +138,14 @@ def _checked(
     train: Dataset, dev: Dataset | None, tests: Mapping[str, Dataset], report
 ) -> tuple[Dataset, Dataset, dict[str, Dataset]]:
     """The three, with the same columns and numbers of labels."""
-    for name, rows in {"train": train, "dev": dev, **tests}.items():
-        if rows is not None and not isinstance(rows, Dataset):
-            raise UserError(f"{name} is a {type(rows).__name__}; expected a Dataset, as read_table(path, text, label).")
-        if rows is not None and not len(rows):
-            raise UserError(f"{name} has no row with a text and a label; leave it out, or mend it.")
+    if not isinstance(tests, Mapping):
+        raise UserError(f"tests is a {type(tests).__name__}; expected sets by name, such as {{'new': dataset}}.")
+    if taken := {"train", "dev"} & {*tests}:
+        raise UserError(f"a test set is called {min(taken)!r}, as a set of the training; give it another name.")
+    train = _labelled("train", train, report)
+    dev = None if dev is None else _labelled("dev", dev, report)
+    tests = {name: _labelled(name, rows, report) for name, rows in tests.items()}
+    check_look_alike(train.unique(_LABEL) if not isinstance(train.features[_LABEL], ClassLabel) else ())
     if unread := [name for name in train.column_names if name not in (*TEXTS, _LABEL)]:
         report(f"columns that are not read: {', '.join(unread)}; texts are in `text` (and `text_pair`).")
     train = train.select_columns([name for name in (*TEXTS, _LABEL) if name in train.column_names])
@@ -166,6 +171,38 @@ def _checked(
         if n := sum(row in known for row in zip(*(rows[name][:] for name in columns), strict=True)):
             report(f"{n:,} of {len(rows):,} rows of {name} stand in the training rows too.")
     return train, dev, tests
+
+
+def _given_words(words: Iterable[str] | pandas.DataFrame | None) -> list[str]:
+    """The words to hide, in order, each once."""
+    if words is None:
+        return []
+    if isinstance(words, pandas.DataFrame):
+        if "word" not in words:
+            raise UserError(f"words is a table with {', '.join(map(str, words))}; expected a column word.")
+        words = words["word"]
+    return sorted({*phrases_of(words)})
+
+
+def _labelled(name: str, rows: Dataset, report) -> Dataset:
+    """The rows that have a label, in a column `label`."""
+    if not isinstance(rows, Dataset):
+        raise UserError(f"{name} is a {type(rows).__name__}; expected a Dataset, as read_table(path, text, label).")
+    column = label_column(rows.column_names)
+    if column is None or {_LABEL, "labels"} <= {*rows.column_names}:
+        raise UserError(f"{name} has the columns {', '.join(rows.column_names)}; expected one column label.")
+    rows = rows.with_format(None).rename_column(column, _LABEL)
+    for text in TEXTS:
+        for value in rows[text] if text in rows.column_names else ():
+            if not isinstance(value, str):
+                raise UserError(f"{name} has {value!r} for a {text}; drop such rows, or read them with read_table.")
+    labels = known_labels(name, rows[_LABEL][:], rows.features[_LABEL])
+    if without := labels.count(None):
+        report(f"{without:,} of {len(rows):,} rows of {name} have no label and are left out.")
+        rows = rows.select([row for row, label in enumerate(labels) if label is not None])
+    if not len(rows):
+        raise UserError(f"{name} has no row with a text and a label; leave it out, or mend it.")
+    return rows
 
 
 def _like(name: str, rows: Dataset, train: Dataset) -> Dataset:

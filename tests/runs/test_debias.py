@@ -148,6 +148,14 @@ def test_pairs(model, tmp_path):
         ({"dev": rows(0)}, "dev has no row with a text and a label"),
         ({"tests": {"t": Dataset.from_dict({"text": ["a"], "label": ["goood"]})}}, "t has the label 'goood'.*'good'"),
         ({"tests": {"t": Dataset.from_dict({"sentence": ["a"], "label": ["good"]})}}, "t has no column text"),
+        ({"words": ["film", None]}, "words has None; expected words and phrases"),
+        ({"words": ["film", " "]}, "words has ' '; expected words and phrases"),
+        ({"words": pandas.DataFrame({"Word": ["film"]})}, "a table with Word; expected a column word"),
+        ({"tests": {"dev": rows(2)}}, "a test set is called 'dev'"),
+        ({"tests": rows(2)}, "tests is a Dataset; expected sets by name"),
+        ({"train": rows(60).remove_columns("label")}, "train has the columns text; expected one column label"),
+        ({"train": Dataset.from_dict({"text": ["a", "b"], "label": [[0], [1]]})}, r"train has the label \[0\]"),
+        ({"train": Dataset.from_dict({"text": ["a", None], "label": [0, 1]})}, "train has None for a text"),
         ({"words": ["films", "plots"]}, "not found in .* Words like these stand there: film, plot"),
         ({"words": ["films", "plots"], "method": "fine_tuning"}, "not found in "),
         ({"words": ["film"], "method": "hidden_cut"}, "hidden_cut masks nothing.*mask_tuning"),
@@ -186,3 +194,18 @@ def test_scores_by_hand():
     assert scores["macro_f1_low"] < scores["macro_f1"] < scores["macro_f1_high"]
     perfect = module._scores(labels, labels)
     assert perfect["macro_f1_low"] == perfect["macro_f1"] == 100
+
+
+@pytest.mark.parametrize("missing", [None, float("nan"), -1])
+def test_rows_without_a_label_are_left_out_and_told(model, tmp_path, monkeypatch, missing):  # noqa: F811
+    told, seen = [], []
+    monkeypatch.setattr(module, "_trained", lambda *given: seen.append(given) or 1 / 0)
+    labels = [0.0, 1.0, missing] if missing != -1 else [0, 1, -1]
+    data = Dataset.from_dict({"text": ["the film a", "the plot b", "odd"] * 20, "labels": labels * 20})
+    if missing == -1:
+        data = data.cast_column("labels", ClassLabel(names=["bad", "good"]))
+    with pytest.raises(ZeroDivisionError):
+        debias(data, None, out=tmp_path, **short(model, report=told.append, method="fine_tuning"))
+    assert told[0] == "20 of 60 rows of train have no label and are left out."
+    train = seen[0][3]
+    assert len(train.features["label"].names) == 2 and len(train) == 32  # a fifth is kept for dev
