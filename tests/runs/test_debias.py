@@ -197,7 +197,7 @@ def test_scores_by_hand():
 
 
 @pytest.mark.parametrize("missing", [None, float("nan"), -1])
-def test_rows_without_a_label_are_left_out_and_told(model, tmp_path, monkeypatch, missing):  # noqa: F811
+def test_rows_without_a_label_are_left_out_and_told(model, tmp_path, monkeypatch, missing):
     told, seen = [], []
     monkeypatch.setattr(module, "_trained", lambda *given: seen.append(given) or 1 / 0)
     labels = [0.0, 1.0, missing] if missing != -1 else [0, 1, -1]
