@@ -191,7 +191,9 @@ def _labelled(name: str, rows: Dataset, report) -> Dataset:
     column = label_column(rows.column_names)
     if column is None or {_LABEL, "labels"} <= {*rows.column_names}:
         raise UserError(f"{name} has the columns {', '.join(rows.column_names)}; expected one column label.")
-    rows = rows.with_format(None).rename_column(column, _LABEL)
+    rows = rows.with_format(None)
+    if column != _LABEL:
+        rows = rows.rename_column(column, _LABEL)
     for text in TEXTS:
         for value in rows[text] if text in rows.column_names else ():
             if not isinstance(value, str):
