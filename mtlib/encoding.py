@@ -20,7 +20,9 @@ DEFAULT_LENGTH = 128
 _SECOND_TEXT = re.compile(r"(?i)(text|sentence|premise|hypothesis|question|.*pair).*|.*(_b|2)")
 
 
-def tokenise(dataset: Dataset, tokenizer, max_length: int | None = None, keep: Collection[str] = ()) -> Dataset:
+def tokenise(
+    dataset: Dataset, tokenizer, max_length: int | None = None, keep: Collection[str] = ()
+) -> Dataset:
     """Columns of model inputs, `labels` and `length`, from `text`, `text_pair` and `label` (where they are there).
 
     Labels are class numbers and may also be called `labels`; a `ClassLabel` column stays one, with its names. Other
@@ -44,34 +46,47 @@ def tokenise(dataset: Dataset, tokenizer, max_length: int | None = None, keep: C
             f"the dataset is a {type(dataset).__name__} with {columns}; expected a Dataset with a column `text`, as "
             "Dataset.from_list(rows) or mtlib.read_table(path, text, label) makes it."
         )
-    dataset = dataset.with_format(None)  # tensors of strings are no texts, tensors of numbers no labels
+    dataset = dataset.with_format(
+        None
+    )  # tensors of strings are no texts, tensors of numbers no labels
     texts = [name for name in ("text", "text_pair") if name in dataset.column_names]
     label = label_column(dataset.column_names)
     length = min(DEFAULT_LENGTH, tokenizer.model_max_length) if max_length is None else max_length
     structural = tokenizer.num_special_tokens_to_add(pair=len(texts) == 2)
     if length <= structural:  # tokenizers then cut nothing at all
-        raise UserError(f"max_length is {length}; the tokenizer adds {structural} tokens to every text, give more.")
+        raise UserError(
+            f"max_length is {length}; the tokenizer adds {structural} tokens to every text, give more."
+        )
     kept = {*keep, *(texts if "text" in keep else ())}
     dropped = [name for name in dataset.column_names if name not in kept]
     if lost := [name for name in dropped if _SECOND_TEXT.fullmatch(name) and name not in texts]:
-        warnings.warn(f"the column {lost[0]} is not read; the second text of a pair is called text_pair.", stacklevel=2)
+        warnings.warn(
+            f"the column {lost[0]} is not read; the second text of a pair is called text_pair.",
+            stacklevel=2,
+        )
     read, n_cut = text_reader(tokenizer), 0
 
     def encode(rows, indices):
         for name in texts:
             for index, text in zip(indices, rows[name], strict=True):
                 if not isinstance(text, str):
-                    raise UserError(f"row {index} has {text!r} for {name}; expected a text. Drop or mend that row.")
+                    raise UserError(
+                        f"row {index} has {text!r} for {name}; expected a text. Drop or mend that row."
+                    )
         encoded = read(*(rows[name] for name in texts), truncation=True, max_length=length)
         lengths = [len(ids) for ids in encoded["input_ids"]]
         if max_length is None and (full := [row for row, n in enumerate(lengths) if n == length]):
             nonlocal n_cut
-            whole = read(*([rows[name][row] for row in full] for name in texts), verbose=False)["input_ids"]
+            whole = read(*([rows[name][row] for row in full] for name in texts), verbose=False)[
+                "input_ids"
+            ]
             n_cut += sum(len(ids) > length for ids in whole)
         labels = {"labels": _class_numbers("the dataset", rows[label])} if label else {}
         return {**encoded, **labels, "length": lengths}
 
-    examples = dataset.map(encode, batched=True, with_indices=True, remove_columns=dropped, keep_in_memory=True)
+    examples = dataset.map(
+        encode, batched=True, with_indices=True, remove_columns=dropped, keep_in_memory=True
+    )
     if n_cut:
         cut = f"{n_cut} of {len(dataset)} texts were cut to {length} tokens; give max_length to cut them elsewhere."
         warnings.warn(cut, stacklevel=2)
@@ -82,7 +97,9 @@ def tokenise(dataset: Dataset, tokenizer, max_length: int | None = None, keep: C
 
 def check_labels(name: str, dataset: Dataset, num_labels: int) -> None:
     """Raise `UserError` where a label is none of the model's, in a dataset with labels that messages call `name`."""
-    labels = dataset.with_format(None)[label_column(dataset.column_names)]  # a format may hide columns
+    labels = dataset.with_format(None)[
+        label_column(dataset.column_names)
+    ]  # a format may hide columns
     labels = {*_class_numbers(name, labels)}
     if not labels <= {*range(num_labels)} or not labels:
         raise UserError(
@@ -117,7 +134,9 @@ class Collator:
     ):  # fmt: skip
         self.tokenizer, self.columns = tokenizer, dict(columns or {})
         self.masking, self.seed, self.buckets = masking, seed, buckets
-        self.epoch = torch.zeros((), dtype=torch.int64).share_memory_()  # the processes that load data see it change
+        self.epoch = torch.zeros(
+            (), dtype=torch.int64
+        ).share_memory_()  # the processes that load data see it change
 
     def __call__(self, examples: list[dict]) -> dict[str, torch.Tensor]:
         batch = self._padded(examples)
@@ -134,7 +153,10 @@ class Collator:
         keys, label = {*self.tokenizer.model_input_names}, label_column(examples[0])
         inputs = [{key: example[key] for key in keys & example.keys()} for example in examples]
         if label is not None:
-            inputs = [row | {"labels": example[label]} for row, example in zip(inputs, examples, strict=True)]
+            inputs = [
+                row | {"labels": example[label]}
+                for row, example in zip(inputs, examples, strict=True)
+            ]
         lengths = [len(row["input_ids"]) for row in inputs]
         length = longest = max(lengths)
         if self.buckets:
@@ -142,7 +164,9 @@ class Collator:
             length = max(longest, min(-(-longest // step) * step, self.tokenizer.model_max_length))
         padding = {"padding": "max_length", "max_length": length, "padding_side": "right"}
         batch = dict(self.tokenizer.pad(inputs, return_tensors="pt", **padding))
-        for name in self.columns.keys() & examples[0].keys():  # texts to predict on have none of them
+        for name in (
+            self.columns.keys() & examples[0].keys()
+        ):  # texts to predict on have none of them
             rows = [torch.as_tensor(example[name]) for example in examples]
             if rows[0].ndim == 0:
                 batch[name] = torch.stack(rows)  # (batch,)
@@ -155,10 +179,15 @@ class Collator:
 
 
 def batches_by_length(
-    examples: Dataset, collate: Callable[[list[dict]], dict], device: torch.device, batch_size: int = 64
+    examples: Dataset,
+    collate: Callable[[list[dict]], dict],
+    device: torch.device,
+    batch_size: int = 64,
 ) -> Iterator[tuple[list[int], dict[str, torch.Tensor]]]:
     """`(row numbers, batch on the device)` over all tokenised examples, like lengths together: little padding."""
-    lengths = [len(ids) for ids in examples["input_ids"]] if len(examples) else []  # an empty set may lack the column
+    lengths = (
+        [len(ids) for ids in examples["input_ids"]] if len(examples) else []
+    )  # an empty set may lack the column
     order = np.argsort(lengths, kind="stable")
     for first in range(0, len(order), batch_size):
         rows = order[first : first + batch_size].tolist()
@@ -179,7 +208,9 @@ def each_token(
     On the CPU, in the order of the examples; `columns` are those that the batch brings beside the model's inputs.
     """
     answers: list[torch.Tensor] = [torch.empty(0)] * len(examples)
-    for rows, batch in batches_by_length(examples, Collator(plm.tokenizer, columns), plm.device, batch_size):
+    for rows, batch in batches_by_length(
+        examples, Collator(plm.tokenizer, columns), plm.device, batch_size
+    ):
         attended = batch["attention_mask"].bool().cpu()  # (batch, seq)
         for row, of_tokens, own in zip(rows, answer(rows, batch).cpu(), attended, strict=True):
             answers[row] = of_tokens[own]
@@ -217,7 +248,9 @@ def predict(
         columns = dict(zip(("text", "text_pair"), map(list, zip(*rows, strict=True)), strict=False))
         texts = Dataset.from_dict(columns or {"text": []})
     if isinstance(texts, Dataset):
-        texts = texts.remove_columns([name for name in ("label", "labels") if name in texts.column_names])
+        texts = texts.remove_columns(
+            [name for name in ("label", "labels") if name in texts.column_names]
+        )
     if max_length is None and getattr(plm.config, "trained_length", 0) > DEFAULT_LENGTH:
         max_length = plm.config.trained_length
     examples = tokenise(texts, plm.tokenizer, max_length)
@@ -230,7 +263,11 @@ def predict(
     with evaluating(plm), torch.autocast(device.type, torch.bfloat16, enabled=autocast):
         for rows, batch in batches_by_length(examples, Collator(plm.tokenizer), device, batch_size):
             logits[rows] = plm.classify(batch).float().cpu()
-    return [plm.config.id2label[label] for label in logits.argmax(1).tolist()] if names else logits.numpy()
+    return (
+        [plm.config.id2label[label] for label in logits.argmax(1).tolist()]
+        if names
+        else logits.numpy()
+    )
 
 
 def _class_numbers(name: str, labels: Sequence) -> list[int]:

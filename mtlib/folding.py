@@ -14,15 +14,15 @@ from typing import NamedTuple
 from mtlib.errors import UserError
 
 # scripts written without spaces: Thai, Lao, Tibetan, Burmese, Khmer, hiragana, Chinese characters and their punctuation
-UNSPACED = (
-    "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3001-\u309f\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-)
+UNSPACED = "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3001-\u309f\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 # signs that Unicode lets programs ignore: soft hyphen, zero-width space and joiners, directions, variation selectors
 INVISIBLE = (
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f"
     "\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
-_APOSTROPHES = "\u2018\u2019\u201b\u02bc\u05f3"  # as they stand in don't, the Ukrainian and the Hebrew one
+_APOSTROPHES = (
+    "\u2018\u2019\u201b\u02bc\u05f3"  # as they stand in don't, the Ukrainian and the Hebrew one
+)
 _HYPHENS = "\u2010\u2011"
 _WIDE = "\uff01-\uff5e\uff65-\uff9f"  # full-width Latin letters and signs, half-width katakana
 _SPECIAL = re.compile(f"[{INVISIBLE}{_APOSTROPHES}{_HYPHENS}{_WIDE}]")
@@ -38,7 +38,9 @@ def _ranges(numbers: Iterable[int]) -> str:
     return "".join(f"{chr(span[0])}-{chr(span[-1])}" for span in spans)
 
 
-_MARK_NUMBERS = [number for number in range(0x300, _LAST) if unicodedata.category(chr(number))[0] == "M"]
+_MARK_NUMBERS = [
+    number for number in range(0x300, _LAST) if unicodedata.category(chr(number))[0] == "M"
+]
 _is_unspaced = re.compile(f"[{UNSPACED}]").match
 _MARKS = _ranges(_MARK_NUMBERS)
 _SPACED_MARKS = _ranges(number for number in _MARK_NUMBERS if not _is_unspaced(chr(number)))
@@ -143,7 +145,10 @@ class Finder:
         if not matches:
             return []
         starts, ends = _positions(text, self.match_case)
-        return [Found(starts[match.start()], ends[match.end() - 1], " ".join(match[0].split())) for match in matches]
+        return [
+            Found(starts[match.start()], ends[match.end() - 1], " ".join(match[0].split()))
+            for match in matches
+        ]
 
     def _matches(self, text: str) -> Iterator[re.Match]:
         folded = fold(text, self.match_case)
@@ -171,7 +176,9 @@ def phrases_of(words: str | Iterable[str]) -> list[str]:
     """
     words = [words] if isinstance(words, str) else words
     if not isinstance(words, Iterable):
-        raise UserError(f"words is {words!r}; expected words and phrases, such as ['horror', 'new york'].")
+        raise UserError(
+            f"words is {words!r}; expected words and phrases, such as ['horror', 'new york']."
+        )
     phrases = []
     for word in words:
         phrase = " ".join(word.split()) if isinstance(word, str) else ""

@@ -35,12 +35,16 @@ def known_labels(name: str, labels: Sequence, feature: object = None) -> list:
     for kind in {*map(type, labels)}:
         if not issubclass(kind, _KINDS):
             label = next(label for label in labels if type(label) is kind)
-            raise UserError(f"{name} has the label {label!r}; expected words or numbers, one label a row.")
+            raise UserError(
+                f"{name} has the label {label!r}; expected words or numbers, one label a row."
+            )
     missing = pandas.isna(np.array(labels, dtype=object))
     known = [None if absent else label for label, absent in zip(labels, missing, strict=True)]
     if isinstance(feature, ClassLabel):
         return [None if label == -1 else label for label in known]
-    return [None if isinstance(label, str) and not fold(label).strip() else label for label in known]
+    return [
+        None if isinstance(label, str) and not fold(label).strip() else label for label in known
+    ]
 
 
 def check_look_alike(labels: Iterable[object]) -> None:
@@ -52,7 +56,9 @@ def check_look_alike(labels: Iterable[object]) -> None:
             continue
         shown = _seen(label)
         if shown in seen:
-            raise UserError(f"the labels {seen[shown]!a} and {label!a} look alike and are two; write them in one way.")
+            raise UserError(
+                f"the labels {seen[shown]!a} and {label!a} look alike and are two; write them in one way."
+            )
         seen[shown] = label
         other = in_lower_case.setdefault(shown.casefold(), label)
         if other is not label:

@@ -20,12 +20,22 @@ from mtlib.plm import SharedPLM
 from mtlib.preparing import Prepared, Transform, require_columns, with_column
 from mtlib.tokens import special_tokens, text_reader
 
-Spans = list[tuple[int, int]] | list[tuple[int, int, int]]  # first character, the one after the last; a number
+Spans = (
+    list[tuple[int, int]] | list[tuple[int, int, int]]
+)  # first character, the one after the last; a number
 _ROWS = 1000  # texts tokenised at a time
 _is_unspaced = re.compile(f"[{UNSPACED}]").match
-_BYTES = {character: byte for byte, character in bytes_to_unicode().items()}  # of byte-level vocabularies
+_BYTES = {
+    character: byte for byte, character in bytes_to_unicode().items()
+}  # of byte-level vocabularies
 _INNER = bytes(range(0x80, 0xC0))  # never the first byte of a character
-_MARKS = {"##": str.startswith, "Ġ": str.startswith, "▁": str.startswith, "@@": str.endswith, "</w>": str.endswith}
+_MARKS = {
+    "##": str.startswith,
+    "Ġ": str.startswith,
+    "▁": str.startswith,
+    "@@": str.endswith,
+    "</w>": str.endswith,
+}
 
 
 class MarkTokens(Transform):
@@ -48,17 +58,27 @@ class MarkTokens(Transform):
 
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
         marks = []
-        for row, encoded, spans in zip(examples, self._encoded(plm, examples), self.spans(examples), strict=True):
+        for row, encoded, spans in zip(
+            examples, self._encoded(plm, examples), self.spans(examples), strict=True
+        ):
             ids, offsets, part_of = encoded
             if list(ids) != list(row["input_ids"]):
                 raise UserError(
                     f"the tokens of {row['text'][:60]!r} are not those of its text, so that spans of it cannot be "
                     f"found; {type(self).__name__} must come before what changes tokens."
                 )
-            fresh, texts = count(1), (row["text"], row.get("text_pair") or "")  # numbers go on in the second text
-            numbers = [span_numbers(text, of_text, fresh) for text, of_text in zip(texts, spans, strict=True)]
+            fresh, texts = (
+                count(1),
+                (row["text"], row.get("text_pair") or ""),
+            )  # numbers go on in the second text
+            numbers = [
+                span_numbers(text, of_text, fresh)
+                for text, of_text in zip(texts, spans, strict=True)
+            ]
             tokens = zip(offsets, part_of, strict=True)
-            marks.append([max(numbers[i][a:b], default=0) if i is not None else 0 for (a, b), i in tokens])
+            marks.append(
+                [max(numbers[i][a:b], default=0) if i is not None else 0 for (a, b), i in tokens]
+            )
         counts = {f"{self.column}_unmarked": sum(not any(row) for row in marks)}
         return Prepared(with_column(examples, self.column, marks), counts)
 
@@ -67,14 +87,20 @@ class MarkTokens(Transform):
         require_columns(examples, self, "text")
         check_offsets(plm.tokenizer, self)
         read, special = text_reader(plm.tokenizer), {*special_tokens(plm.tokenizer)}
-        longest = max(map(len, examples["input_ids"]), default=0)  # where nothing was cut, this cuts nothing either
+        longest = max(
+            map(len, examples["input_ids"]), default=0
+        )  # where nothing was cut, this cuts nothing either
         options = {"truncation": True, "max_length": longest, "return_offsets_mapping": True}
         for first in range(0, len(examples), _ROWS):
             rows = examples[first : first + _ROWS]
             encoded = read(rows["text"], rows.get("text_pair"), **options)
             for i, ids in enumerate(encoded["input_ids"]):
                 part_of = zip(ids, encoded.sequence_ids(i), strict=True)
-                yield ids, encoded["offset_mapping"][i], [None if token in special else text for token, text in part_of]
+                yield (
+                    ids,
+                    encoded["offset_mapping"][i],
+                    [None if token in special else text for token, text in part_of],
+                )
 
 
 def check_offsets(tokenizer, transform: Transform) -> None:
@@ -142,12 +168,16 @@ class MarkWords(MarkTokens):
         """The words that are given, or all words of a text that a match of the regular expression touches."""
         if self.finder is not None:
             return [(place.start, place.end) for place in self.finder.places(text)]
-        return [words_around(text, *match.span()) for match in self.pattern.finditer(text) if match[0]]
+        return [
+            words_around(text, *match.span()) for match in self.pattern.finditer(text) if match[0]
+        ]
 
     def check_found(self, examples: Dataset) -> list[bool]:
         """Which rows have a word. Warns of words that stand in no text, and raises `UserError` if none of them does."""
         columns = [examples[name] for name in self.reads if name in examples.column_names]
-        found_in = [set().union(*map(self._found_words, texts)) for texts in zip(*columns, strict=True)]
+        found_in = [
+            set().union(*map(self._found_words, texts)) for texts in zip(*columns, strict=True)
+        ]
         found = set().union(*found_in)
         missing = [word for word in self.words if fold(word, self.match_case) not in found]
         if found and not missing:
@@ -186,7 +216,9 @@ class WordMarks(NamedTuple):
     """
 
     goes_on: Tensor  # (vocab,): 0 ends a word, 1 lets it go on, 2 is a mark alone, which belongs to what follows
-    continues: Tensor  # (vocab,): 0 begins a word, 1 is a word of a script without spaces, 2 continues one
+    continues: (
+        Tensor  # (vocab,): 0 begins a word, 1 is a word of a script without spaces, 2 continues one
+    )
 
 
 def word_marks(tokenizer) -> WordMarks:
@@ -197,7 +229,9 @@ def word_marks(tokenizer) -> WordMarks:
     """
     pieces = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
     having = {mark: [stands(piece, mark) for piece in pieces] for mark, stands in _MARKS.items()}
-    mark = max(having, key=lambda mark: sum(having[mark]))  # byte-level vocabularies have ordinary tokens like "##" too
+    mark = max(
+        having, key=lambda mark: sum(having[mark])
+    )  # byte-level vocabularies have ordinary tokens like "##" too
     if not any(having[mark]):
         raise UserError(
             f"The tokenizer {type(tokenizer).__name__} marks neither where words begin (Ġ, ▁) nor where they go on "
@@ -209,7 +243,9 @@ def word_marks(tokenizer) -> WordMarks:
         begins = has if mark in ("Ġ", "▁") else mark == "##" and not has
         ends = has if mark == "</w>" else mark == "@@" and not has
         goes_on.append(0 if ends or _is_unspaced(last) else 2 if piece == mark else 1)
-        a_word = _is_unspaced(first) and unicodedata.category(first)[0] != "M"  # no vowel or tone of the letter before
+        a_word = (
+            _is_unspaced(first) and unicodedata.category(first)[0] != "M"
+        )  # no vowel or tone of the letter before
         continues.append(0 if begins else 1 if a_word else 2)
     return WordMarks(torch.tensor(goes_on), torch.tensor(continues))
 
@@ -220,6 +256,8 @@ def _first_and_last(piece: str, mark: str) -> tuple[str, str]:
         text = piece.removeprefix(mark).removesuffix(mark)
         return text[:1], text[-1:]
     text = bytes(_BYTES[character] for character in piece.removeprefix(mark) if character in _BYTES)
-    begun = text.lstrip(_INNER) or text  # without the rest of a character that the piece before has begun
+    begun = (
+        text.lstrip(_INNER) or text
+    )  # without the rest of a character that the piece before has begun
     # the first bytes of a character tell its script; the last ones may stand in the next piece
     return (begun + b"\x80\x80").decode(errors="replace")[:1], text.decode(errors="replace")[-1:]

@@ -71,7 +71,9 @@ class SharedPLM(nn.Module, PushToHubMixin):
     ):
         super().__init__()
         self.classifier = classifier
-        if classifier.config.problem_type is not None:  # of what it was before: this one's answers are a softmax
+        if (
+            classifier.config.problem_type is not None
+        ):  # of what it was before: this one's answers are a softmax
             classifier.config.problem_type = "single_label_classification"
         self.mlm = mlm
         self.tokenizer = tokenizer

@@ -68,7 +68,9 @@ def suspects(
         UserError: a single label, or none, or more than 500; labels that look alike; no column of texts.
     """
     if isinstance(rows, Iterator):
-        raise UserError("the rows can be read only once; expected a list of tables, for they are read twice.")
+        raise UserError(
+            "the rows can be read only once; expected a list of tables, for they are read twice."
+        )
     finder = Finder(words)
     counted = _counted(rows, finder)
     _check_labels(counted)
@@ -140,10 +142,14 @@ def conflicts(dataset: Dataset, words: pandas.DataFrame) -> np.ndarray:
     """
     _check_table(words)
     if not isinstance(dataset, Dataset):
-        raise UserError(f"the rows are a {type(dataset).__name__}; expected a Dataset, as read_table makes it.")
+        raise UserError(
+            f"the rows are a {type(dataset).__name__}; expected a Dataset, as read_table makes it."
+        )
     column = label_column(dataset.column_names)
     if column is None:
-        raise UserError(f"the rows have no column label; they have {', '.join(dataset.column_names)}.")
+        raise UserError(
+            f"the rows have no column label; they have {', '.join(dataset.column_names)}."
+        )
     feature = dataset.features[column]
     labels = known_labels("the dataset", dataset.with_format(None)[column][:], feature)
     if n := labels.count(None):
@@ -157,13 +163,19 @@ def conflicts(dataset: Dataset, words: pandas.DataFrame) -> np.ndarray:
             "names. A ClassLabel column gives class numbers their names."
         )
     pairs = zip(pointed_labels(dataset, words), labels, strict=True)
-    return np.array([pointed is not None and str(pointed) != str(label) for pointed, label in pairs], dtype=bool)
+    return np.array(
+        [pointed is not None and str(pointed) != str(label) for pointed, label in pairs], dtype=bool
+    )
 
 
 def _check_table(words: object) -> None:
     needed = ("word", "where", "label", "z")
     if not isinstance(words, pandas.DataFrame) or not {*needed} <= {*words.columns}:
-        given = f"a table with {', '.join(map(str, words))}" if isinstance(words, pandas.DataFrame) else repr(words)
+        given = (
+            f"a table with {', '.join(map(str, words))}"
+            if isinstance(words, pandas.DataFrame)
+            else repr(words)
+        )
         raise UserError(
             f"words is {given}; expected a table that knows their labels: suspects(training rows, None, 1, words=...)"
         )
@@ -207,7 +219,9 @@ def _counted(rows, finder: Finder) -> _Counted:
             continue
         counted.labels[label] += 1
         if len(counted.labels) > _MOST_LABELS:
-            raise UserError(f"there are more than {_MOST_LABELS} labels, such as {label!r}; is it the right column?")
+            raise UserError(
+                f"there are more than {_MOST_LABELS} labels, such as {label!r}; is it the right column?"
+            )
         counted.text_hashes.append(hash(texts))
         for where, found in _found(texts, finder):
             counted.words[where, label].update(found)
@@ -228,7 +242,9 @@ def _check_labels(counted: _Counted) -> None:
         warnings.warn(told, stacklevel=3)
 
 
-def _lines_above(threshold: float, rows_of: dict[tuple[str, str], int], counted: _Counted) -> list[tuple]:
+def _lines_above(
+    threshold: float, rows_of: dict[tuple[str, str], int], counted: _Counted
+) -> list[tuple]:
     """A line for each word and label with a z above the threshold."""
     lines = []
     n_rows = counted.labels.total()
@@ -269,7 +285,9 @@ def _found(texts: Sequence[str], finder: Finder) -> list[tuple[str, set[str]]]:
 def _examples(rows, table: pandas.DataFrame, finder: Finder) -> tuple[list[str], list[str]]:
     """A text with each word and its label, and one with the word and another label, the first that there are."""
     lines = [(line.word, line.where, line.label) for line in table.itertuples()]
-    missing = {(*line, True) for line in lines} | {(*lines[i], False) for i in np.flatnonzero(table["share"] < 1)}
+    missing = {(*line, True) for line in lines} | {
+        (*lines[i], False) for i in np.flatnonzero(table["share"] < 1)
+    }
     labels_of, words, texts_with = defaultdict(list), {word for word, *_ in lines}, {}
     for word, where, label in lines:
         labels_of[word, where].append(label)
@@ -296,12 +314,16 @@ def _rows(rows: Dataset | Iterable[pandas.DataFrame]) -> Iterator[tuple[tuple[st
         names = [name for name in ("text", "text_pair") if name in batch]
         for text in itertools.chain(*(batch[name] for name in names)):
             if not isinstance(text, str):
-                raise UserError(f"a row has {text!r} for a text; drop such rows, or read them with read_table.")
+                raise UserError(
+                    f"a row has {text!r} for a text; drop such rows, or read them with read_table."
+                )
         texts = zip(*(batch[name] for name in names), strict=True)
         if column is None:
             yield from zip(texts, itertools.repeat(None), strict=False)
         else:
-            yield from zip(texts, known_labels("a row", batch[column], features.get(column)), strict=True)
+            yield from zip(
+                texts, known_labels("a row", batch[column], features.get(column)), strict=True
+            )
 
 
 def _batches(rows: Dataset | Iterable[pandas.DataFrame]) -> Iterator:
@@ -309,7 +331,9 @@ def _batches(rows: Dataset | Iterable[pandas.DataFrame]) -> Iterator:
         rows = rows.with_format(None).iter(_BATCH)
     for batch in [rows] if isinstance(rows, pandas.DataFrame | str) else rows:
         if isinstance(batch, str) or "text" not in batch:
-            told = repr(batch) if isinstance(batch, str) else f"columns {', '.join(map(str, batch))}"
+            told = (
+                repr(batch) if isinstance(batch, str) else f"columns {', '.join(map(str, batch))}"
+            )
             raise UserError(
                 f"the rows are {told}; expected text and label, as read_table(path, text, label) makes them."
             )

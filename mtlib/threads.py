@@ -2,7 +2,10 @@
 
 from collections.abc import MutableMapping
 
-_SETTINGS = {"GOMP_SPINCOUNT": "1000", "KMP_BLOCKTIME": "1"}  # turns of a loop (GNU); milliseconds (Intel and LLVM)
+_SETTINGS = {
+    "GOMP_SPINCOUNT": "1000",
+    "KMP_BLOCKTIME": "1",
+}  # turns of a loop (GNU); milliseconds (Intel and LLVM)
 _OF_THE_USER = {"OMP_WAIT_POLICY", "KMP_LIBRARY", *_SETTINGS}
 
 

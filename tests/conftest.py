@@ -36,7 +36,9 @@ SENTENCES = ["the film is very good", "the plot was slow and boring", "a warm st
 
 
 def make_tokenizer(
-    specials: dict[str, str] = BERT_SPECIALS, double_separator: bool = False, words: Sequence[str] = WORDS
+    specials: dict[str, str] = BERT_SPECIALS,
+    double_separator: bool = False,
+    words: Sequence[str] = WORDS,
 ) -> PreTrainedTokenizerFast:
     """A WordPiece tokenizer; with `ROBERTA_SPECIALS` its ids are RoBERTa's (0 <s>, 1 <pad>, 2 </s>)."""
     vocabulary = {token: index for index, token in enumerate([*specials.values(), *words])}
@@ -52,7 +54,9 @@ def make_tokenizer(
     )
     names = {f"{name}_token": token for name, token in specials.items()}
     inputs = ["input_ids", "attention_mask"] + ([] if double_separator else ["token_type_ids"])
-    return PreTrainedTokenizerFast(tokenizer_object=backend, model_input_names=inputs, model_max_length=64, **names)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend, model_input_names=inputs, model_max_length=64, **names
+    )
 
 
 def tiny_bert_config(**changes) -> BertConfig:
@@ -67,18 +71,24 @@ def make_plm(config=None, tokenizer=None, shared: bool = True, seed: int = 0) ->
     set_seed(seed)
     config = config or tiny_bert_config()
     classifier = AutoModelForSequenceClassification.from_config(config)
-    return SharedPLM(classifier, AutoModelForMaskedLM.from_config(config), tokenizer or make_tokenizer(), shared)
+    return SharedPLM(
+        classifier, AutoModelForMaskedLM.from_config(config), tokenizer or make_tokenizer(), shared
+    )
 
 
 def make_batch(plm: SharedPLM, texts=SENTENCES, labels=None) -> dict[str, torch.Tensor]:
     batch = dict(plm.tokenizer(texts, padding=True, return_tensors="pt"))
-    batch["labels"] = torch.tensor(labels if labels is not None else [i % 2 for i in range(len(texts))])
+    batch["labels"] = torch.tensor(
+        labels if labels is not None else [i % 2 for i in range(len(texts))]
+    )
     return batch
 
 
 def at_masks(plm: SharedPLM, batch: dict, mask: torch.Tensor) -> torch.Tensor:
     """Masked-LM logits at the masked places, `(n_masked, vocab)`, in reading order."""
-    logits = plm.fill_masks({name: value for name, value in batch.items() if name != "mlm_positions"}, mask).mlm_logits
+    logits = plm.fill_masks(
+        {name: value for name, value in batch.items() if name != "mlm_positions"}, mask
+    ).mlm_logits
     return logits[mlm_positions_of(mask)[1].bool()]
 
 

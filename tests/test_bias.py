@@ -41,18 +41,24 @@ def cosine(a: np.ndarray, b: np.ndarray) -> float:
         (token_overlap, "the film", "", [1, 0, 1]),
     ],
 )
-def test_a_part_of_the_premise_is_one_of_whole_words(plm, features, premise, hypothesis, first_three):
+def test_a_part_of_the_premise_is_one_of_whole_words(
+    plm, features, premise, hypothesis, first_three
+):
     row = features(plm, [premise], [hypothesis])[0]
     assert row[:3].tolist() == first_three and np.isfinite(row).all(), "also of texts without words"
 
 
 def test_a_word_is_the_mean_of_its_pieces_in_the_trunk(plm):
     table = plm.trunk.get_input_embeddings().weight.detach().double().numpy()
-    slow, ly, film, the = table[plm.tokenizer.convert_tokens_to_ids(["slow", "##ly", "film", "the"])]
+    slow, ly, film, the = table[
+        plm.tokenizer.convert_tokens_to_ids(["slow", "##ly", "film", "the"])
+    ]
     slowly, other = cosine(slow + ly, film), cosine(the, film)
     assert overlap(plm, ["film"], ["slowly"])[0, 4:] == pytest.approx([slowly] * 3, abs=1e-6)
     mean, smallest, second = overlap(plm, ["film"], ["the slowly film"])[0, 4:]
-    assert [smallest, second] == pytest.approx(sorted([slowly, other]), abs=1e-6), "and film itself has 1"
+    assert [smallest, second] == pytest.approx(sorted([slowly, other]), abs=1e-6), (
+        "and film itself has 1"
+    )
     assert mean == pytest.approx((1 + slowly + other) / 3, abs=1e-6)
 
 
@@ -66,7 +72,10 @@ def test_cosines_of_tokens_are_those_of_the_states_of_each_text_alone():
     plm.eval()
     for text, pair, row in zip(texts[:2], pairs[:2], rows[:2], strict=True):
         of_text, of_pair = (
-            plm.trunk(**plm.tokenizer(each, return_tensors="pt")).last_hidden_state[0, 1:-1].detach().numpy()
+            plm.trunk(**plm.tokenizer(each, return_tensors="pt"))
+            .last_hidden_state[0, 1:-1]
+            .detach()
+            .numpy()
             for each in (text, pair)
         )
         best = [max(cosine(token, other) for other in of_text) for token in of_pair]
@@ -74,7 +83,9 @@ def test_cosines_of_tokens_are_those_of_the_states_of_each_text_alone():
 
 
 def test_lexical_overlap_is_shares_of_words():
-    assert lexical_overlap(None, ["Is it a cat"], ["a cat?"])[0] == pytest.approx([2 / 4, 2 / 4, 2 / 2])
+    assert lexical_overlap(None, ["Is it a cat"], ["a cat?"])[0] == pytest.approx(
+        [2 / 4, 2 / 4, 2 / 2]
+    )
 
 
 def test_the_planted_shortcut_is_read_off_the_text():
@@ -86,7 +97,9 @@ def test_the_planted_shortcut_is_read_off_the_text():
     ):
         rows = generate(tasks=[task])[f"testbed_{task}_train"][:2000]
         data = Dataset.from_list(rows).rename_column("label", "labels")
-        prepared = AddBias(BIAS_MODELS["shortcut"])(make_plm(tiny_bert_config(num_labels=n_labels)), data)
+        prepared = AddBias(BIAS_MODELS["shortcut"])(
+            make_plm(tiny_bert_config(num_labels=n_labels)), data
+        )
         assert prepared.counts["bias_accuracy"] == pytest.approx(right, abs=0.02)
         assert np.array(prepared.examples["bias_features"][:]).sum(1).tolist() == [1] * 2000
 
@@ -102,7 +115,9 @@ class TestAddBias:
         assert (logs.argmax(1) == data["labels"][:]).all() and counts["bias_accuracy"] == 1.0
         gold = np.exp(logs)[range(40), data["labels"][:]].mean()
         assert counts["bias_gold_probability"] == pytest.approx(gold, abs=1e-4)
-        assert examples["bias_features"][:] == examples["bias_log_probabilities"][:], "words are no numbers"
+        assert examples["bias_features"][:] == examples["bias_log_probabilities"][:], (
+            "words are no numbers"
+        )
         assert examples.remove_columns(["bias_log_probabilities", "bias_features"])[:] == data[:]
 
     @pytest.mark.parametrize("name", ["overlap", "token_overlap", "lexical_overlap"])
@@ -114,16 +129,24 @@ class TestAddBias:
             ("a good film", "slow plot"),
             ("a good film", "good plot"),
         ]
-        rows = [{"text": a, "text_pair": b, "labels": label} for label, (a, b) in enumerate(pairs)] * 20
+        rows = [
+            {"text": a, "text_pair": b, "labels": label} for label, (a, b) in enumerate(pairs)
+        ] * 20
         examples, counts = AddBias(BIAS_MODELS[name])(plm, Dataset.from_list(rows))
         shares, features = (
             np.exp(examples["bias_log_probabilities"][:]),
             np.array(examples["bias_features"][:]),
         )
-        assert shares.sum(1) == pytest.approx(np.ones(60), abs=1e-5) and counts["bias_accuracy"] > 0.6
-        assert features[:3] == pytest.approx(BIAS_MODELS[name].features(plm, *zip(*pairs, strict=True)), rel=1e-4)
+        assert (
+            shares.sum(1) == pytest.approx(np.ones(60), abs=1e-5) and counts["bias_accuracy"] > 0.6
+        )
+        assert features[:3] == pytest.approx(
+            BIAS_MODELS[name].features(plm, *zip(*pairs, strict=True)), rel=1e-4
+        )
         if BIAS_MODELS[name].entailment:
-            assert shares[:, 1] == pytest.approx(shares[:, 2]), "it tells entailment from the two others alone"
+            assert shares[:, 1] == pytest.approx(shares[:, 2]), (
+                "it tells entailment from the two others alone"
+            )
 
     def test_nobody_predicts_what_it_was_fitted_on(self, plm):
         """Every text has a word of its own: known by heart in its own training data, unknown otherwise."""
@@ -134,10 +157,16 @@ class TestAddBias:
     def test_a_certain_model_leaves_every_label_a_finite_logarithm(self, plm):
         """Also a label of the model that no example has."""
         plm = make_plm(tiny_bert_config(num_labels=3))
-        model = BiasModel(lambda plm, texts, pairs: np.array([[1e4 * ("good" in text)] for text in texts]))
+        model = BiasModel(
+            lambda plm, texts, pairs: np.array([[1e4 * ("good" in text)] for text in texts])
+        )
         examples, _ = AddBias(model)(plm, Dataset.from_dict(self.ROWS))
         assert np.exp(examples["bias_log_probabilities"][:]).min() == pytest.approx(1e-6, rel=0.01)
 
     def test_labels_that_are_not_the_models_are_told(self, plm):
-        with pytest.raises(UserError, match="the training set has labels 0, 2; a classifier with num_labels=2"):
-            AddBias(BIAS_MODELS["bag_of_words"])(plm, Dataset.from_dict(self.ROWS | {"labels": [0, 2] * 20}))
+        with pytest.raises(
+            UserError, match="the training set has labels 0, 2; a classifier with num_labels=2"
+        ):
+            AddBias(BIAS_MODELS["bag_of_words"])(
+                plm, Dataset.from_dict(self.ROWS | {"labels": [0, 2] * 20})
+            )

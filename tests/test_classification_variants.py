@@ -45,14 +45,18 @@ def test_an_auxiliary_masked_lm_loss_leaves_the_classified_text_alone(still_plm,
     output, with_refilling = auxiliary(still_plm, batch), refilled(still_plm, batch)
     on_originals = FineTuning()(still_plm, batch)
     assert output.parts["mlm_loss"] == with_refilling.parts["mlm_loss"]
-    assert torch.equal(output.logits, on_originals.logits) and not torch.equal(output.logits, with_refilling.logits)
+    assert torch.equal(output.logits, on_originals.logits) and not torch.equal(
+        output.logits, with_refilling.logits
+    )
     expected = alpha * with_refilling.parts["mlm_loss"] + (1 - alpha) * on_originals.loss
     torch.testing.assert_close(output.loss, expected)
 
 
 @pytest.mark.parametrize("update", ["joint", "balanced", "alternating"])
 def test_an_auxiliary_loss_without_weight_is_fine_tuning(tmp_path, update):
-    auxiliary = train(tmp_path / "a", MaskTuning(0.0, HALF, classifier_reads="original"), update=update)
+    auxiliary = train(
+        tmp_path / "a", MaskTuning(0.0, HALF, classifier_reads="original"), update=update
+    )
     plain = train(tmp_path / "b", FineTuning())
     assert history(auxiliary, "ft_loss") == history(plain, "ft_loss")
 
@@ -64,7 +68,9 @@ class FixedAnswers:
         self.logits = logits
 
     def classify(self, batch):
-        return torch.tensor([self.logits[int(row[0])] for row in batch["input_ids"]], requires_grad=True)
+        return torch.tensor(
+            [self.logits[int(row[0])] for row in batch["input_ids"]], requires_grad=True
+        )
 
 
 @pytest.mark.parametrize("rejected", ["drop", "original"])
@@ -87,7 +93,9 @@ def test_double_validation_by_hand(rejected):
 
 @pytest.mark.parametrize("reading", [OriginalAndRefilled, DoubleValidated])
 def test_what_only_mask_tuning_brings_is_named(still_plm, tmp_path, reading):
-    with pytest.raises(UserError, match=r"no column original_ids, which .* MaskTuning\(classification=...\) brings"):
+    with pytest.raises(
+        UserError, match=r"no column original_ids, which .* MaskTuning\(classification=...\) brings"
+    ):
         ObjectiveTrainer(still_plm, reading(), arguments(tmp_path), examples(8))
 
 
@@ -105,9 +113,16 @@ def test_fixed_masks_are_one_draw_for_all_epochs():
 def test_every_reading_is_a_setting_of_the_method():
     def objective(**settings) -> MaskTuning:
         chosen = configure("sentiment", "mask_tuning", **settings).resolved()
-        return get_method("mask_tuning").stages(chosen.settings, chosen.rates, make_tokenizer())[-1].objective
+        return (
+            get_method("mask_tuning")
+            .stages(chosen.settings, chosen.rates, make_tokenizer())[-1]
+            .objective
+        )
 
-    assert type(objective(classification="original_and_refilled").classification) is OriginalAndRefilled
+    assert (
+        type(objective(classification="original_and_refilled").classification)
+        is OriginalAndRefilled
+    )
     for name, rejected in (("validated_or_dropped", "drop"), ("validated_or_original", "original")):
         assert objective(classification=name).classification.rejected == rejected
     assert objective(classifier_reads="original").classifier_reads == "original"

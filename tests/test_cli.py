@@ -25,7 +25,18 @@ def call(*arguments) -> str:
 
 
 def test_run_then_tables(testbed, model, tmp_path):
-    common = ["--task", "sentiment", "--model", model, "--out", tmp_path, "--epochs", 1, "--max-length", 64]
+    common = [
+        "--task",
+        "sentiment",
+        "--model",
+        model,
+        "--out",
+        tmp_path,
+        "--epochs",
+        1,
+        "--max-length",
+        64,
+    ]
     for method in ("fine_tuning", "mask_tuning"):
         for seed in (0, 1):
             output = call("run", *common, "--method", method, "--seed", seed)
@@ -34,7 +45,9 @@ def test_run_then_tables(testbed, model, tmp_path):
     table = call("tables", "--records", tmp_path, "--format", "markdown")
     assert "| fine_tuning | 2 |" in table and "| mask_tuning | 2 |" in table
     assert "mask_tuning" in call("tables", "--records", tmp_path)
-    assert len(call("tables", "--records", tmp_path, "--format", "csv").splitlines()) == 1 + 2 * 2 * 3
+    assert (
+        len(call("tables", "--records", tmp_path, "--format", "csv").splitlines()) == 1 + 2 * 2 * 3
+    )
     bundle = tmp_path / "bundle" / "all.jsonl"
     bundle.parent.mkdir()
     call("bundle", tmp_path, "--to", bundle)
@@ -46,7 +59,9 @@ def test_run_then_tables(testbed, model, tmp_path):
     call("bundle", bundle, "--to", short, "--history", 2)
     for long, cut in zip(read_records([bundle]), read_records([short]), strict=True):
         middle, last = cut["history"]
-        assert len(long["history"]) > 2 and middle in long["history"] and last == long["history"][-1]
+        assert (
+            len(long["history"]) > 2 and middle in long["history"] and last == long["history"][-1]
+        )
         assert cut | {"history": []} == long | {"history": []}
 
 
@@ -73,13 +88,18 @@ def test_options_give_the_configuration(monkeypatch, options, settings):
 def test_help_says_what_is_taken_by_default():
     help_text = call("run", "--help")
     assert "(0.05 or 0.15)" in help_text and "(argmax)" in help_text
-    assert "(1 where the cluster has GPUs)" in " ".join(call("sweep", "--help").replace("│", " ").split())
+    assert "(1 where the cluster has GPUs)" in " ".join(
+        call("sweep", "--help").replace("│", " ").split()
+    )
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("run --task nli --method fine_tuning --alpha 0.3", "alpha is '0.3', but fine_tuning does not read it"),
+        (
+            "run --task nli --method fine_tuning --alpha 0.3",
+            "alpha is '0.3', but fine_tuning does not read it",
+        ),
         ("run --task nli --method mask_tunin", "; did you mean 'mask_tuning'?"),
         (
             "run --task nli --method mask_tuning --masking known_cause --source no/such",
@@ -93,12 +113,27 @@ def test_help_says_what_is_taken_by_default():
             "run --task sentiment --method reweight --bias overlap",
             "bias is 'overlap'; for sentiment expected one of bag",
         ),
-        ("run --task nli --method mask_tuning --top-k 5", "top_k is 5, but fill is 'argmax', which does not read it"),
-        ("run --task nli --method mask_tuning --split hans", "--split is 'hans'; expected NAME=VALUE"),
-        ("run --task nli --method fine_tuning --split hans=a --split hans=b", "'hans=b'; expected NAME=VALUE"),
-        ("bench --json pyproject.toml", "--json is pyproject.toml, which is there already; give a new name"),
+        (
+            "run --task nli --method mask_tuning --top-k 5",
+            "top_k is 5, but fill is 'argmax', which does not read it",
+        ),
+        (
+            "run --task nli --method mask_tuning --split hans",
+            "--split is 'hans'; expected NAME=VALUE",
+        ),
+        (
+            "run --task nli --method fine_tuning --split hans=a --split hans=b",
+            "'hans=b'; expected NAME=VALUE",
+        ),
+        (
+            "bench --json pyproject.toml",
+            "--json is pyproject.toml, which is there already; give a new name",
+        ),
         ("run --task nli --method mask_tuning --source /no/such", "source '/no/such' is no folder"),
-        ("run --task nli --method mask_tuning --model /no/such", "model is '/no/such', which does not exist"),
+        (
+            "run --task nli --method mask_tuning --model /no/such",
+            "model is '/no/such', which does not exist",
+        ),
         ("tables /no/such", "comparison is '/no/such'; expected one of"),
         ("bundle runs --to records.json", "expected a file name that ends in .jsonl"),
         ("data fetch sst3", "sst3"),
@@ -118,18 +153,24 @@ def test_ctrl_c_says_how_to_go_on(monkeypatch, capsys):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("mtlib.runs.run.run", interrupted)
-    monkeypatch.setattr(sys, "argv", ["mtlib", "run", "--task", "sentiment", "--method", "fine_tuning"])
+    monkeypatch.setattr(
+        sys, "argv", ["mtlib", "run", "--task", "sentiment", "--method", "fine_tuning"]
+    )
     with pytest.raises(SystemExit) as stopped:
         cli.main()
     assert stopped.value.code == cli.INTERRUPTED
-    assert "interrupted. What is finished is kept: the same command goes on from there" in capsys.readouterr().err
+    assert (
+        "interrupted. What is finished is kept: the same command goes on from there"
+        in capsys.readouterr().err
+    )
 
 
 def test_help_imports_nothing_heavy():
-    code = (
-        "import sys, mtlib.cli; print([m for m in ('torch', 'transformers', 'datasets', 'scipy') if m in sys.modules])"
+    code = "import sys, mtlib.cli; print([m for m in ('torch', 'transformers', 'datasets', 'scipy') if m in sys.modules])"
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip()
+        == "[]"
     )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
 
 
 def test_testbed_at_another_strength(tmp_path):
@@ -150,7 +191,9 @@ def test_verify_fails_on_a_corrupt_file_and_where_nothing_is(tmp_path):
     (tmp_path / "sst2" / "SST-2").mkdir(parents=True)
     (tmp_path / "sst2" / "SST-2" / "dev.tsv").write_text("sentence\tlabel\ngood\t1\n")
     result = CliRunner().invoke(cli.app, verify)
-    assert result.exit_code == 1 and "FAIL" in result.output and "sst2/SST-2/dev.tsv" in result.output
+    assert (
+        result.exit_code == 1 and "FAIL" in result.output and "sst2/SST-2/dev.tsv" in result.output
+    )
 
 
 @pytest.mark.parametrize(
@@ -172,7 +215,9 @@ def test_a_place_that_cannot_be_written_is_told_before_the_work(tmp_path, argume
 
 def test_brackets_in_a_path_are_no_markup(tmp_path):
     place = tmp_path / "x[old].jsonl"
-    result = CliRunner().invoke(cli.app, ["bundle", str(DATA_DIR / "results" / "sst2_grid.jsonl"), "--to", str(place)])
+    result = CliRunner().invoke(
+        cli.app, ["bundle", str(DATA_DIR / "results" / "sst2_grid.jsonl"), "--to", str(place)]
+    )
     assert place.exists() and f"records: {place}" in result.output.replace("\n", "")
 
 
@@ -190,12 +235,29 @@ def test_the_doctor_names_versions_then_what_does_not_fit(monkeypatch, problems)
     result = CliRunner().invoke(cli.app, ["doctor"])
     lines = result.output.splitlines()
     assert result.exit_code == len(problems)
-    names = ("mtlib", "commit", "Python", "torch", "transformers", "datasets", "OS", "processor", "threads", "GPU")
+    names = (
+        "mtlib",
+        "commit",
+        "Python",
+        "torch",
+        "transformers",
+        "datasets",
+        "OS",
+        "processor",
+        "threads",
+        "GPU",
+    )
     assert [line.partition(":")[0] for line in lines[:10]] == [*names]
     assert lines[3] == f"torch: {metadata.version('torch')}"
-    assert (lines[10] == "All packages fit.") == (not problems) and problems == [x for x in problems if x in lines]
+    assert (lines[10] == "All packages fit.") == (not problems) and problems == [
+        x for x in problems if x in lines
+    ]
     found = json.loads(CliRunner().invoke(cli.app, ["doctor", "--json"]).output)
-    assert found["problems"] == problems and found["mtlib"] == mtlib.__version__ and found["threads"] >= 1
+    assert (
+        found["problems"] == problems
+        and found["mtlib"] == mtlib.__version__
+        and found["threads"] >= 1
+    )
 
 
 def test_the_version():

@@ -83,7 +83,9 @@ def weighed_stages(settings, rates, tokenizer):
     start = "pretrained" if settings.warm else "previous"
     return (
         Stage(FineTuning(), rates, name="teacher"),
-        Stage(MaskTuning(0.5, masking, classification=WeightedFineTuning()), rates, (Weigh(),), start),
+        Stage(
+            MaskTuning(0.5, masking, classification=WeightedFineTuning()), rates, (Weigh(),), start
+        ),
     )
 
 
@@ -122,28 +124,49 @@ class TestPolicyWithScores:
 class TestObjectiveWithAParameter:
     def train(self, folder, objective, plm=None, resume=None, **changes):
         plm = plm or make_plm(tiny_bert_config(**NO_DROPOUT))
-        trainer = ObjectiveTrainer(plm, objective, arguments(folder, **changes), weighted(examples(48)))
+        trainer = ObjectiveTrainer(
+            plm, objective, arguments(folder, **changes), weighted(examples(48))
+        )
         trainer.train(resume_from_checkpoint=resume)
         return trainer
 
-    def test_its_column_reaches_it_and_its_parameter_is_trained_at_the_classifiers_rate(self, tmp_path):
-        for own, moved in ((None, 1e-2), (1e-4, 1e-4)):  # Adam's first step has the size of the rate
+    def test_its_column_reaches_it_and_its_parameter_is_trained_at_the_classifiers_rate(
+        self, tmp_path
+    ):
+        for own, moved in (
+            (None, 1e-2),
+            (1e-4, 1e-4),
+        ):  # Adam's first step has the size of the rate
             objective = WeightedFineTuning(own)
-            self.train(tmp_path, objective, max_steps=1, lr_scheduler_type="constant", classifier_learning_rate=1e-2)
+            self.train(
+                tmp_path,
+                objective,
+                max_steps=1,
+                lr_scheduler_type="constant",
+                classifier_learning_rate=1e-2,
+            )
             assert abs(objective.gate.item() - 1) == pytest.approx(moved, rel=0.02)
 
     @pytest.mark.parametrize("combined", [False, True])
     def test_a_resumed_training_ends_as_the_uninterrupted_one(self, tmp_path, combined):
         def objective():
-            return MaskTuning(0.5, classification=WeightedFineTuning()) if combined else WeightedFineTuning()
+            return (
+                MaskTuning(0.5, classification=WeightedFineTuning())
+                if combined
+                else WeightedFineTuning()
+            )
 
         saved = {"save_strategy": "steps", "save_steps": 3}
         first, second = objective(), objective()
         whole = self.train(tmp_path, first, make_plm(), **saved)
         assert (tmp_path / "checkpoint-3" / "objective.safetensors").exists()
-        resumed = self.train(tmp_path, second, make_plm(seed=9), resume=str(tmp_path / "checkpoint-3"), **saved)
+        resumed = self.train(
+            tmp_path, second, make_plm(seed=9), resume=str(tmp_path / "checkpoint-3"), **saved
+        )
         assert history(resumed)[-3:] == history(whole)[-3:]
-        assert all(torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True))
+        assert all(
+            torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True)
+        )
 
     def test_a_missing_column_is_told_before_training(self, tmp_path):
         with pytest.raises(UserError, match="no column weight, which WeightedFineTuning needs"):
@@ -162,12 +185,17 @@ class TestCombination:
     @pytest.mark.parametrize("masking", ["exact", 0.05])
     def test_what_is_no_policy_is_refused(self, masking):
         for objective in (MaskTuning, mtlib.MaskedLM):
-            with pytest.raises(UserError, match=rf"masking is {masking!r}; expected an instance of MaskingPolicy"):
+            with pytest.raises(
+                UserError, match=rf"masking is {masking!r}; expected an instance of MaskingPolicy"
+            ):
                 objective(masking=masking)
 
     @pytest.mark.parametrize("other", [mtlib.MaskedLM, MaskTuning, lambda: "product_of_experts"])
     def test_what_does_not_classify_is_refused(self, other):
-        with pytest.raises(UserError, match=r"classification is .*; expected an (objective that classifies|instance)"):
+        with pytest.raises(
+            UserError,
+            match=r"classification is .*; expected an (objective that classifies|instance)",
+        ):
             MaskTuning(classification=other())
 
 
@@ -178,7 +206,11 @@ class TestMethod:
         record = read_records([path])[0]
         assert record["config"]["method"] == "weighed" and record["config"]["mask_rate"] == 0.4
         teacher, student = record["cost"]["stages"]
-        assert (teacher["name"], student["name"], student["doubled"]) == ("teacher", "mask_tuning", 32)
+        assert (teacher["name"], student["name"], student["doubled"]) == (
+            "teacher",
+            "mask_tuning",
+            32,
+        )
         assert {"gate", "mlm_loss"} <= record["history"][-1].keys()
         with pytest.raises(UserError, match=r"alpha is 0\.3, but weighed does not read it"):
             config(model, method="weighed", alpha=0.3)
@@ -196,7 +228,9 @@ class TestMethod:
             run(config(model, method="weighed", warm=warm), tmp_path, callbacks=[starts])
             assert torch.equal(*starts.weights) == warm
 
-    def test_a_run_killed_after_preparing_does_not_prepare_again(self, weighed, testbed, model, tmp_path):
+    def test_a_run_killed_after_preparing_does_not_prepare_again(
+        self, weighed, testbed, model, tmp_path
+    ):
         class Killed(Exception):
             pass
 
@@ -226,9 +260,13 @@ class TestMethod:
         _, text = figures.accuracy(scores)
         assert "weighed" in text
 
-    def test_a_new_setting_with_a_default_changes_no_identity(self, weighed, testbed, model, monkeypatch):
+    def test_a_new_setting_with_a_default_changes_no_identity(
+        self, weighed, testbed, model, monkeypatch
+    ):
         def identities():
-            configs = [config(model, method=method).resolved() for method in ("weighed", "fine_tuning")]
+            configs = [
+                config(model, method=method).resolved() for method in ("weighed", "fine_tuning")
+            ]
             return [read_inputs(chosen).identity for chosen in configs]
 
         before = identities()
@@ -236,7 +274,9 @@ class TestMethod:
         class MoreSettings(WeighedSettings):
             made_up: float = Field(0.5, description="made up")
 
-        monkeypatch.setitem(METHODS, "weighed", Method("weighed", "weighed", "", weighed_stages, MoreSettings))
+        monkeypatch.setitem(
+            METHODS, "weighed", Method("weighed", "weighed", "", weighed_stages, MoreSettings)
+        )
         assert "made_up" in METHODS["weighed"].reads
         assert identities() == before
         changed = config(model, method="weighed", made_up=0.7).resolved()
@@ -267,14 +307,23 @@ def test_two_processes_train_as_one(tmp_path):
     """
     whole, drawn_before = "mask_tuning --mask-rate 1.0", "mask_tuning --mask-rate 0.4 --fixed-masks"
     methods = ["fine_tuning", whole, "weighed --mask-rate 1.0", "learned_mixin", drawn_before]
-    methods += [f"{whole} --update balanced --accumulation 2", f"{whole} --classification reweight --accumulation 2"]
+    methods += [
+        f"{whole} --update balanced --accumulation 2",
+        f"{whole} --classification reweight --accumulation 2",
+    ]
     methods += [f"ipt --treebank {tmp_path} --parsing-steps 8"]
     for part in ("train", "dev"):
         (tmp_path / f"{part}.conllu").write_text(conllu(GROWING))
     source, still = write_testbed(tmp_path / "testbed"), tmp_path / "still-bert"
     train = source / "testbed_sentiment_train.jsonl"
-    lines = train.read_text().splitlines(keepends=True)  # of several lengths, so that the processes pad differently
-    train.write_text("".join(line.replace(" is ", " is" + " very" * (i % 5) + " ") for i, line in enumerate(lines)))
+    lines = train.read_text().splitlines(
+        keepends=True
+    )  # of several lengths, so that the processes pad differently
+    train.write_text(
+        "".join(
+            line.replace(" is ", " is" + " very" * (i % 5) + " ") for i, line in enumerate(lines)
+        )
+    )
     plm = make_plm(tiny_bert_config(**NO_DROPOUT))
     plm.mlm.save_pretrained(still)
     plm.tokenizer.save_pretrained(still)
@@ -282,7 +331,15 @@ def test_two_processes_train_as_one(tmp_path):
     script.write_text(TWO_PROCESSES)
     root = os.path.dirname(os.path.dirname(mtlib.__file__))
     environment = os.environ | {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": root}
-    launch = ["-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", "0", "--standalone"]
+    launch = [
+        "-m",
+        "torch.distributed.run",
+        "--nproc_per_node",
+        "2",
+        "--master_port",
+        "0",
+        "--standalone",
+    ]
     for processes, out in ((launch, tmp_path / "two"), ([], tmp_path / "one")):
         command = [sys.executable, *processes, script, still, source, out, *methods]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
@@ -292,9 +349,19 @@ def test_two_processes_train_as_one(tmp_path):
     assert len(one) == len(two) == len(methods)
     for alone, shared in zip(one, two, strict=True):
         assert len(alone["history"]) == 8 * len(alone["cost"]["stages"])
-        assert alone["cost"]["stages"][0].get("dev_uas") == shared["cost"]["stages"][0].get("dev_uas")
+        assert alone["cost"]["stages"][0].get("dev_uas") == shared["cost"]["stages"][0].get(
+            "dev_uas"
+        )
         for ours, theirs in zip(alone["history"], shared["history"], strict=True):
-            for name in {"loss", "grad_norm", "mlm_loss", "ft_loss", "n_masked", "gate", "bias_loss"} & ours.keys():
+            for name in {
+                "loss",
+                "grad_norm",
+                "mlm_loss",
+                "ft_loss",
+                "n_masked",
+                "gate",
+                "bias_loss",
+            } & ours.keys():
                 assert ours[name] == pytest.approx(theirs[name], rel=1e-4), name
 
 
@@ -425,10 +492,16 @@ def test_a_data_set_is_added_as_the_page_says(copied, model, tmp_path):
         ("label: stars, ", "", "the field 'columns.label' is missing"),
         ("format: csv ", "format: xls ", "format is 'xls': Input should be 'csv', 'tsv'"),
         ("when_gone", "when_gonne", "the field 'when_gone' is missing"),
-        ("labels: [bad, good]", "labels: [bad]", "labels are bad, and label_names has negative, pos"),
+        (
+            "labels: [bad, good]",
+            "labels: [bad]",
+            "labels are bad, and label_names has negative, pos",
+        ),
     ],
 )
-def test_a_wrong_entry_of_a_data_set_is_told_by_file_entry_and_field(tmp_path, monkeypatch, printed, changed, message):
+def test_a_wrong_entry_of_a_data_set_is_told_by_file_entry_and_field(
+    tmp_path, monkeypatch, printed, changed, message
+):
     from mtlib.data import registry
 
     entry = code_blocks("data/README.md", "yaml")[0]
@@ -456,5 +529,10 @@ def test_a_run_that_diverges_is_recorded_as_such(testbed, model, tmp_path):
     assert record["diverged"] is True and record["metrics"] == {}
     assert record["history"][-1]["loss"] is None and "NaN" not in path.read_text()
     assert record["cost"]["steps"] < 32, "stopped where the loss was no longer finite"
-    assert record["cost"]["examples_seen"] == record["cost"]["steps"] * record["config"]["batch_size"]
-    assert run(config(model, method="fine_tuning", learning_rate=1e30, epochs=8), tmp_path) == (path, True)
+    assert (
+        record["cost"]["examples_seen"] == record["cost"]["steps"] * record["config"]["batch_size"]
+    )
+    assert run(config(model, method="fine_tuning", learning_rate=1e30, epochs=8), tmp_path) == (
+        path,
+        True,
+    )

@@ -18,7 +18,21 @@ from mtlib.plm import SharedPLM
 from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer
 from tests.conftest import make_plm, tiny_bert_config
 
-WORDS = ["the", "film", "is", "very", "good", "and", "funny", "not", "boring", "slow", "awful", "warm", "story"]
+WORDS = [
+    "the",
+    "film",
+    "is",
+    "very",
+    "good",
+    "and",
+    "funny",
+    "not",
+    "boring",
+    "slow",
+    "awful",
+    "warm",
+    "story",
+]
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +52,10 @@ def rows(n: int, pair: bool = False) -> Dataset:
     lengths = np.random.default_rng(0).integers(1, 14, n)
     texts = [" ".join(np.roll(WORDS, i)[:length]) for i, length in enumerate(lengths)]
     return Dataset.from_list(
-        [{"text": text, "label": i % 2} | ({"text_pair": texts[-i]} if pair else {}) for i, text in enumerate(texts)]
+        [
+            {"text": text, "label": i % 2} | ({"text_pair": texts[-i]} if pair else {})
+            for i, text in enumerate(texts)
+        ]
     )
 
 
@@ -46,7 +63,9 @@ def one_by_one(plm, dataset) -> np.ndarray:
     plm.eval()
     with torch.no_grad():
         logits = [
-            plm.classify(plm.tokenizer(row["text"], row.get("text_pair"), return_tensors="pt")).float()
+            plm.classify(
+                plm.tokenizer(row["text"], row.get("text_pair"), return_tensors="pt")
+            ).float()
             for row in dataset
         ]
     return torch.cat(logits).numpy()
@@ -62,14 +81,19 @@ def test_predictions_stand_in_the_order_of_the_rows(telling_plm):
 
 
 def test_pairs_and_three_labels():
-    plm, dataset = make_plm(tiny_bert_config(num_labels=3, initializer_range=0.5)), rows(20, pair=True)
+    plm, dataset = (
+        make_plm(tiny_bert_config(num_labels=3, initializer_range=0.5)),
+        rows(20, pair=True),
+    )
     logits = predict(plm, dataset)
     assert logits.shape == (20, 3)
     np.testing.assert_allclose(logits, one_by_one(plm, dataset), atol=1e-4)
 
 
 def test_long_texts_are_cut(plm):
-    (row,) = tokenise(Dataset.from_list([{"text": " ".join(WORDS), "label": 1}]), plm.tokenizer, max_length=6)
+    (row,) = tokenise(
+        Dataset.from_list([{"text": " ".join(WORDS), "label": 1}]), plm.tokenizer, max_length=6
+    )
     assert len(row["input_ids"]) == row["length"] == 6 and row["labels"] == 1
     whole = Dataset.from_list([{"text": " ".join(WORDS), "label": 1}])
     cut = Dataset.from_list([{"text": " ".join(WORDS[:4]), "label": 1}])
@@ -78,7 +102,9 @@ def test_long_texts_are_cut(plm):
 
 def test_cutting_that_nobody_asked_for_is_said(plm):
     plm.tokenizer.model_max_length = 200
-    texts = Dataset.from_list([{"text": "good " * n} for n in (126, 127, 3, 150)])  # with two structural tokens each
+    texts = Dataset.from_list(
+        [{"text": "good " * n} for n in (126, 127, 3, 150)]
+    )  # with two structural tokens each
     with pytest.warns(UserWarning, match="2 of 4 texts were cut to 128 tokens; give max_length"):
         assert tokenise(texts, plm.tokenizer)["length"][:] == [128, 128, 5, 128]
     with warnings.catch_warnings(action="error"):
@@ -90,7 +116,9 @@ def test_cutting_that_nobody_asked_for_is_said(plm):
 
 
 def test_a_tokenizer_in_python_says_what_it_cuts(tmp_path):
-    (tmp_path / "vocab.txt").write_text("\n".join(["<cls>", "<pad>", "<eos>", "<unk>", *"LAGVSERTID", "<mask>"]))
+    (tmp_path / "vocab.txt").write_text(
+        "\n".join(["<cls>", "<pad>", "<eos>", "<unk>", *"LAGVSERTID", "<mask>"])
+    )
     tokenizer = EsmTokenizer(tmp_path / "vocab.txt", model_max_length=10)
     with pytest.warns(UserWarning, match="1 of 3 texts were cut to 10 tokens"):
         examples = tokenise(Dataset.from_dict({"text": ["LAGV" * 5, "LAGVLAGV", "LA"]}), tokenizer)
@@ -100,7 +128,11 @@ def test_a_tokenizer_in_python_says_what_it_cuts(tmp_path):
 @pytest.mark.parametrize("pair", [False, True])
 def test_lists_of_texts_are_predicted_and_answers_have_names(telling_plm, pair):
     dataset = rows(20, pair)
-    texts = list(zip(dataset["text"], dataset["text_pair"], strict=True)) if pair else dataset["text"][:]
+    texts = (
+        list(zip(dataset["text"], dataset["text_pair"], strict=True))
+        if pair
+        else dataset["text"][:]
+    )
     logits = predict(telling_plm, texts)
     assert np.array_equal(logits, predict(telling_plm, dataset))
     telling_plm.config.id2label = {0: "negative", 1: "positive"}
@@ -131,11 +163,17 @@ def test_precision_can_be_chosen(telling_plm, monkeypatch):
 
 
 def test_columns_that_an_objective_needs_are_carried_through(plm):
-    dataset = rows(6).add_column("bias", [[i / 7, 1 - i / 7] for i in range(6)]).add_column("length", [0] * 6)
+    dataset = (
+        rows(6)
+        .add_column("bias", [[i / 7, 1 - i / 7] for i in range(6)])
+        .add_column("length", [0] * 6)
+    )
     plain, kept = tokenise(dataset, plm.tokenizer), tokenise(dataset, plm.tokenizer, keep=["bias"])
     assert kept["bias"][:] == dataset["bias"][:] and kept.remove_columns("bias")[:] == plain[:]
     assert set(kept.column_names) - set(plain.column_names) == {"bias"}
-    both = tokenise(dataset, plm.tokenizer, keep=("text", "text_pair"))  # as transforms ask, that read pairs too
+    both = tokenise(
+        dataset, plm.tokenizer, keep=("text", "text_pair")
+    )  # as transforms ask, that read pairs too
     assert "text" in both.column_names and "text_pair" not in both.column_names
     pairs = rows(6, pair=True)
     kept = tokenise(pairs, plm.tokenizer, keep=["text"])
@@ -144,7 +182,9 @@ def test_columns_that_an_objective_needs_are_carried_through(plm):
 
 def test_a_second_text_under_another_name_is_not_dropped_silently(plm):
     dataset = rows(2, pair=True).rename_column("text_pair", "hypothesis")
-    with pytest.warns(UserWarning, match="hypothesis is not read; the second text of a pair is called text_pair"):
+    with pytest.warns(
+        UserWarning, match="hypothesis is not read; the second text of a pair is called text_pair"
+    ):
         tokenise(dataset, plm.tokenizer, 60)
 
 
@@ -152,7 +192,10 @@ def test_a_second_text_under_another_name_is_not_dropped_silently(plm):
     ("dataset", "message"),
     [
         (DatasetDict(train=rows(2), test=rows(2)), "the dataset is a DatasetDict with {'train'"),
-        (rows(2).to_pandas(), "the dataset is a DataFrame with no columns; expected a Dataset with"),
+        (
+            rows(2).to_pandas(),
+            "the dataset is a DataFrame with no columns; expected a Dataset with",
+        ),
         ("reviews.csv", "or mtlib.read_table(path, text, label) makes"),
         (rows(2).rename_column("text", "sentence"), "the dataset is a Dataset with ['sentence'"),
         (Dataset.from_dict({"text": ["good", None]}), "row 1 has None for text; expected a text"),
@@ -169,20 +212,27 @@ def test_labels_by_either_name_keep_their_classes(plm):
     dataset = rows(4).cast_column("label", ClassLabel(names=["negative", "positive"]))
     for rows_with_labels in (dataset, dataset.rename_column("label", "labels")):
         examples = tokenise(rows_with_labels, plm.tokenizer)
-        assert examples["labels"][:] == [0, 1, 0, 1] and examples.features["labels"].names == ["negative", "positive"]
+        assert examples["labels"][:] == [0, 1, 0, 1] and examples.features["labels"].names == [
+            "negative",
+            "positive",
+        ]
 
 
 @pytest.mark.parametrize("form", ["torch", "numpy"])
 def test_a_format_of_the_rows_changes_nothing(telling_plm, form):
     dataset = rows(4)
     formatted = dataset.with_format(form, columns=["text"])  # which hides the labels too
-    assert tokenise(formatted, telling_plm.tokenizer)[:] == tokenise(dataset, telling_plm.tokenizer)[:]
+    assert (
+        tokenise(formatted, telling_plm.tokenizer)[:] == tokenise(dataset, telling_plm.tokenizer)[:]
+    )
     assert np.array_equal(predict(telling_plm, formatted), predict(telling_plm, dataset))
 
 
 def test_unlabelled_and_no_texts(plm):
     dataset = rows(10)
-    labels = dataset.remove_columns("label").add_column("label", [-1] * 10)  # as in GLUE's test sets
+    labels = dataset.remove_columns("label").add_column(
+        "label", [-1] * 10
+    )  # as in GLUE's test sets
     expected = predict(plm, dataset)
     assert np.array_equal(predict(plm, dataset.remove_columns("label")), expected)
     assert np.array_equal(predict(plm, labels), expected)
@@ -207,7 +257,9 @@ def test_precision_of_an_earlier_trainer_does_not_stay(plm, tmp_path):
         arguments = ObjectiveArguments(str(tmp_path), bf16=bf16, use_cpu=True, disable_tqdm=True)
         ObjectiveTrainer(plm, FineTuning(), arguments).predict(tokenise(rows(4), plm.tokenizer))
         seen = []
-        hook = plm.classifier.register_forward_hook(lambda *args, seen=seen: seen.append(args[-1].logits.dtype))
+        hook = plm.classifier.register_forward_hook(
+            lambda *args, seen=seen: seen.append(args[-1].logits.dtype)
+        )
         plm(FineTuning(), batch)
         hook.remove()
         assert seen == [dtype]
@@ -215,11 +267,17 @@ def test_precision_of_an_earlier_trainer_does_not_stay(plm, tmp_path):
 
 @pytest.mark.parametrize("label", ["positive", None, 1.0])
 def test_labels_that_are_no_numbers_are_refused(plm, label):
-    dataset = Dataset.from_dict({"text": ["a film", "the plot"], "label": [type(label)() if label else None, label]})
-    with pytest.raises(UserError, match=r"has the label .* `dataset.class_encode_column\(\"label\"\)`"):
+    dataset = Dataset.from_dict(
+        {"text": ["a film", "the plot"], "label": [type(label)() if label else None, label]}
+    )
+    with pytest.raises(
+        UserError, match=r"has the label .* `dataset.class_encode_column\(\"label\"\)`"
+    ):
         tokenise(dataset, plm.tokenizer)
 
 
 def test_no_texts_with_names_of_labels(plm):
-    dataset = Dataset.from_dict({"text": ["a film", "the plot"], "label": ["bad", "good"]}).class_encode_column("label")
+    dataset = Dataset.from_dict(
+        {"text": ["a film", "the plot"], "label": ["bad", "good"]}
+    ).class_encode_column("label")
     assert len(tokenise(dataset.select([]), plm.tokenizer)) == 0

@@ -10,7 +10,9 @@ from mtlib.errors import UserError
 from mtlib.folding import WORD, Finder, _positions, fold, spelling, words_of, words_pattern
 
 TRICKY = "aéßẞİıIσςΣ\u0301\u0307\u0345\u00ad\u200b\u200c\u200dｆＧﾞｶﬁ’-ŉकमी்שׁ한ᄒ\u1161\u11a8ดี字 .'"
-any_text = st.text(st.one_of(st.sampled_from(TRICKY), st.characters(exclude_categories=["Cs"])), max_size=20)
+any_text = st.text(
+    st.one_of(st.sampled_from(TRICKY), st.characters(exclude_categories=["Cs"])), max_size=20
+)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +114,10 @@ def test_case_can_count():
 
 
 @settings(deadline=None)
-@given(st.text("ab' -\n_9", max_size=20), st.lists(st.text("ab'-9", min_size=1, max_size=4), min_size=1, max_size=3))
+@given(
+    st.text("ab' -\n_9", max_size=20),
+    st.lists(st.text("ab'-9", min_size=1, max_size=4), min_size=1, max_size=3),
+)
 def test_the_fast_pattern_finds_what_the_other_does(text, words):
     """The one for texts in ASCII."""
     slow = {" ".join(match[0].split()) for match in words_pattern(words).finditer(text)}
@@ -129,7 +134,9 @@ def test_words_of_the_text_as_it_stands_keep_their_marks():
     assert WORD.findall("le cafe\u0301 अच्छी don’t") == ["le", "cafe\u0301", "अच्छी", "don’t"]
 
 
-@pytest.mark.parametrize("words", [["film", None], ["film", ""], " ", ["\u200b"], [float("nan")], 5])
+@pytest.mark.parametrize(
+    "words", [["film", None], ["film", ""], " ", ["\u200b"], [float("nan")], 5]
+)
 def test_what_is_no_word_is_refused(words):
     with pytest.raises(UserError, match=r"words (has|is) .*expected words and phrases"):
         Finder(words)

@@ -11,17 +11,25 @@ from mtlib.masking import ExactMasking
 from mtlib.paths import MINI_MODEL_DIR
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
-OBJECTIVES = {"fine_tuning": FineTuning(), "mask_tuning": MaskTuning(0.6), "many": MaskTuning(0.6, ExactMasking(0.3))}
+OBJECTIVES = {
+    "fine_tuning": FineTuning(),
+    "mask_tuning": MaskTuning(0.6),
+    "many": MaskTuning(0.6, ExactMasking(0.3)),
+}
 
 
-def trained(folder, objective="mask_tuning", length=32, batch_size=8, **arguments) -> tuple[list[float], torch.Tensor]:
+def trained(
+    folder, objective="mask_tuning", length=32, batch_size=8, **arguments
+) -> tuple[list[float], torch.Tensor]:
     """Loss of each of twelve steps without dropout, and all weights after them, `(n,)`."""
     set_seed(0)
     plm = SharedPLM.from_pretrained(
         MINI_MODEL_DIR, num_labels=2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
     )
     rows = load("testbed_sentiment_train").select(range(4 * batch_size))
-    data = tokenise(rows.map(lambda row: {"text": " ".join([row["text"]] * 8)}), plm.tokenizer, length)
+    data = tokenise(
+        rows.map(lambda row: {"text": " ".join([row["text"]] * 8)}), plm.tokenizer, length
+    )
     settings = ObjectiveArguments(
         str(folder), learning_rate=1e-4, logging_steps=1, max_steps=12, per_device_train_batch_size=batch_size,
         save_strategy="no", disable_tqdm=True, **arguments,
@@ -46,7 +54,9 @@ def float32(tmp_path_factory) -> list[float]:
     ids=str,
 )  # fmt: skip
 def test_graphs_take_the_steps_that_no_graphs_take(settings, tmp_path):
-    graphs, eager = (trained(tmp_path, **settings, cuda_graphs=captured) for captured in (True, False))
+    graphs, eager = (
+        trained(tmp_path, **settings, cuda_graphs=captured) for captured in (True, False)
+    )
     rel = 1e-4 if not settings.keys() & {"bf16", "fp16"} else 0.02
     assert graphs[0] == pytest.approx(eager[0], rel=rel)
     assert torch.allclose(graphs[1], eager[1], atol=2e-4 if rel < 0.01 else 2e-3)
@@ -56,7 +66,9 @@ def test_dropout_draws_anew_in_each_replay(tmp_path):
     set_seed(0)
     plm = SharedPLM.from_pretrained(MINI_MODEL_DIR, num_labels=2)
     data = tokenise(load("testbed_sentiment_train").select([0] * 32), plm.tokenizer)
-    settings = ObjectiveArguments(str(tmp_path), learning_rate=0.0, logging_steps=1, num_train_epochs=3)
+    settings = ObjectiveArguments(
+        str(tmp_path), learning_rate=0.0, logging_steps=1, num_train_epochs=3
+    )
     trainer = ObjectiveTrainer(plm, FineTuning(), settings, data)
     trainer.train()
     losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]

@@ -80,7 +80,8 @@ def test_masks_depend_on_seed_epoch_and_example_alone(plm):
         batch = collate(rows)
         assert torch.equal(batch["mask"].sum(1), batch["mlm_weights"].sum(1).long())
         return {
-            row["example"]: mask.nonzero().flatten().tolist() for row, mask in zip(rows, batch["mask"], strict=True)
+            row["example"]: mask.nonzero().flatten().tolist()
+            for row, mask in zip(rows, batch["mask"], strict=True)
         }
 
     together = masks(rows)
@@ -102,5 +103,9 @@ def test_batches_come_in_few_shapes(plm):
             "column": [7] * n,
         }
         batch = collate([row])
-        assert batch["input_ids"].shape == batch["column"].shape == batch["mask"].shape == (1, padded)
-        assert batch["attention_mask"].sum() == n and batch["column"].tolist()[0][n:] == [-1] * (padded - n)
+        assert (
+            batch["input_ids"].shape == batch["column"].shape == batch["mask"].shape == (1, padded)
+        )
+        assert batch["attention_mask"].sum() == n and batch["column"].tolist()[0][n:] == [-1] * (
+            padded - n
+        )

@@ -31,14 +31,20 @@ TREES = {
     "not funny": ([2, 0], ["advmod", "root"]),
 }
 # "good", "very good" and so on: 1 to 16 words
-GROWING = {" ".join(["very"] * n + ["good"]): ([n + 1] * n + [0], ["advmod"] * n + ["root"]) for n in range(16)}
+GROWING = {
+    " ".join(["very"] * n + ["good"]): ([n + 1] * n + [0], ["advmod"] * n + ["root"])
+    for n in range(16)
+}
 
 
 def conllu(trees=TREES) -> str:
     blocks = []
     for text, (heads, relations) in trees.items():
         rows = zip(text.split(), heads, relations, strict=True)
-        lines = [f"{i}\t{word}\t_\tX\t_\t_\t{head}\t{of}\t_\t_" for i, (word, head, of) in enumerate(rows, 1)]
+        lines = [
+            f"{i}\t{word}\t_\tX\t_\t_\t{head}\t{of}\t_\t_"
+            for i, (word, head, of) in enumerate(rows, 1)
+        ]
         blocks.append("\n".join([f"# text = {text}", *lines]) + "\n")
     return "\n".join(blocks)
 
@@ -69,9 +75,9 @@ class TestReading:
             1,
         )
         (tmp_path / "a.conllu").write_text(text)
-        assert [(" ".join(words), heads) for words, heads, _ in read_conllu(tmp_path / "a.conllu")] == [
-            (text, tuple(heads)) for text, (heads, _) in TREES.items()
-        ]
+        assert [
+            (" ".join(words), heads) for words, heads, _ in read_conllu(tmp_path / "a.conllu")
+        ] == [(text, tuple(heads)) for text, (heads, _) in TREES.items()]
 
     @pytest.mark.parametrize(
         ("old", "new"),
@@ -86,10 +92,14 @@ class TestReading:
     def test_what_is_no_treebank_is_told_before_the_training(self, tmp_path, plm, old, new):
         (tmp_path / "train.conllu").write_text(conllu())
         (tmp_path / "dev.conllu").write_text(conllu().replace(old, new, 1))
-        with pytest.raises(UserError, match=r"dev\.conllu is no treebank in CoNLL-U: (.|\n)*the film was slowly"):
+        with pytest.raises(
+            UserError, match=r"dev\.conllu is no treebank in CoNLL-U: (.|\n)*the film was slowly"
+        ):
             Treebank(tmp_path).check(plm)
 
-    def test_ipt_needs_a_treebank_and_its_record_says_which(self, treebank, tmp_path, plm, testbed, model):
+    def test_ipt_needs_a_treebank_and_its_record_says_which(
+        self, treebank, tmp_path, plm, testbed, model
+    ):
         with pytest.raises(UserError, match=r"has no file \*train\*.conllu"):
             Treebank(tmp_path).check(plm)
         with pytest.raises(UserError, match="treebank is missing; give it"):
@@ -106,14 +116,18 @@ class TestReading:
         assert first[4:7] == ["slow", "##ly", "boring"]
         assert batch["words"][0].tolist() == [0, 1, 2, 3, 4, 4, 5, 0]
         assert batch["heads"][2].tolist() == [2, 0] + [NO_WORD] * 4
-        assert RELATIONS[batch["relations"][1, 5]] == "nmod" and prepared.counts == {"sentences_left_out": 0}
+        assert RELATIONS[batch["relations"][1, 5]] == "nmod" and prepared.counts == {
+            "sentences_left_out": 0
+        }
 
 
 def test_attachment_is_the_share_of_right_heads_sentence_by_sentence(tmp_path, still_plm):
     """Of sentences that stand in one batch here, and one that is too long."""
     long = " ".join(["film"] * 70)
     for part in ("train", "dev"):
-        (tmp_path / f"{part}.conllu").write_text(conllu(TREES | {long: ([0] + [1] * 69, ["root"] + ["dep"] * 69)}))
+        (tmp_path / f"{part}.conllu").write_text(
+            conllu(TREES | {long: ([0] + [1] * 69, ["root"] + ["dep"] * 69)})
+        )
     batch, prepared = batch_of(still_plm, tmp_path)
     assert prepared.counts == {"sentences_left_out": 1}
     objective, right = built(still_plm), 0
@@ -121,7 +135,9 @@ def test_attachment_is_the_share_of_right_heads_sentence_by_sentence(tmp_path, s
         alone = {name: value[row : row + 1, :length] for name, value in batch.items()}
         n_words = int((alone["heads"] != NO_WORD).sum())
         alone |= {name: alone[name][:, :n_words] for name in ("heads", "relations")}
-        right += int((objective.parse(still_plm, alone).arc_scores.argmax(-1) == alone["heads"]).sum())
+        right += int(
+            (objective.parse(still_plm, alone).arc_scores.argmax(-1) == alone["heads"]).sum()
+        )
     measured = Treebank(tmp_path).attachment(still_plm.train(), objective)
     assert measured == {"dev_uas": round(right / 13, 4), "dev_sentences_left_out": 1}
     assert 0 < right < 13 and still_plm.training
@@ -130,19 +146,27 @@ def test_attachment_is_the_share_of_right_heads_sentence_by_sentence(tmp_path, s
 class TestObjective:
     def test_the_loss_by_hand(self):
         """Two words, of which the second sentence has one."""
-        arcs = torch.tensor([[[2.0, 1.0, 1.0], [1.0, 1.0, 2.0]], [[1.0, 3.0, 4.0], [9.0, 9.0, 9.0]]]).log()
+        arcs = torch.tensor(
+            [[[2.0, 1.0, 1.0], [1.0, 1.0, 2.0]], [[1.0, 3.0, 4.0], [9.0, 9.0, 9.0]]]
+        ).log()
         relations = torch.tensor([[[1.0, 1.0], [3.0, 1.0]], [[1.0, 4.0], [5.0, 5.0]]]).log()
         heads, gold = torch.tensor([[0, 1], [0, NO_WORD]]), torch.tensor([[0, 1], [1, NO_WORD]])
         losses = parsing_losses(arcs, relations, heads, gold)
-        assert losses["arc_loss"].item() == pytest.approx((math.log(2) + math.log(4) + math.log(8)) / 3)
-        assert losses["relation_loss"].item() == pytest.approx((math.log(2) + math.log(4) + math.log(5 / 4)) / 3)
+        assert losses["arc_loss"].item() == pytest.approx(
+            (math.log(2) + math.log(4) + math.log(8)) / 3
+        )
+        assert losses["relation_loss"].item() == pytest.approx(
+            (math.log(2) + math.log(4) + math.log(5 / 4)) / 3
+        )
 
     def test_slices_with_unequal_numbers_of_words_add_up(self, treebank, still_plm):
         batch, _ = batch_of(still_plm, treebank)  # of 5, 6 and 2 words
         objective = built(still_plm)
         assert objective.denominators(batch)["arc_loss"] == 13
         slices = slices_of(objective, still_plm, batch, slice(0, 2), slice(2, 3))
-        torch.testing.assert_close(sum(part.loss for part in slices), objective(still_plm, batch).loss)
+        torch.testing.assert_close(
+            sum(part.loss for part in slices), objective(still_plm, batch).loss
+        )
 
     @pytest.mark.parametrize("name", ["bert", "roberta", "bart"])
     def test_scores_are_biaffine_and_padding_is_nobodys_head(self, treebank, name):
@@ -154,11 +178,15 @@ class TestObjective:
             6,
             len(RELATIONS),
         )
-        assert (scores.arc_scores[2, :, 3:] == -torch.inf).all() and scores.arc_scores[2, :, :3].isfinite().all()
+        assert (scores.arc_scores[2, :, 3:] == -torch.inf).all() and scores.arc_scores[
+            2, :, :3
+        ].isfinite().all()
         states, one = classify_with_states(plm, batch), torch.ones(1)
         slowly, was = torch.cat([states.tokens[0, 4:6].mean(0), one]), states.tokens[0, 3]
         torch.testing.assert_close(scores.arc_scores[0, 3, 3], slowly @ objective.arc @ was)
-        torch.testing.assert_close(scores.arc_scores[0, 3, 0], slowly @ objective.arc @ states.text[0])
+        torch.testing.assert_close(
+            scores.arc_scores[0, 3, 0], slowly @ objective.arc @ states.text[0]
+        )
         boring = torch.cat([states.tokens[0, 6], one])  # the gold head
         expected = torch.einsum("d,rde,e->r", slowly, objective.relation, boring)
         torch.testing.assert_close(scores.relation_scores[0, 3], expected)

@@ -8,7 +8,15 @@ import torch
 from datasets import Dataset
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import (
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
 from transformers import PreTrainedTokenizerFast
 
 from mtlib import GivenWords
@@ -26,9 +34,12 @@ UNSPACED = {
     "Thai": "อาหารไม่อร่อยเลยและแพงมาก",
 }
 text = st.text(
-    st.one_of(st.sampled_from(LETTERS + "   \n\u00a0"), st.characters(exclude_categories=["Cs"])), max_size=40
+    st.one_of(st.sampled_from(LETTERS + "   \n\u00a0"), st.characters(exclude_categories=["Cs"])),
+    max_size=40,
 )
-latin_words = st.lists(st.text(st.sampled_from("abzéñдЖ"), min_size=1, max_size=4), min_size=1, max_size=10)
+latin_words = st.lists(
+    st.text(st.sampled_from("abzéñдЖ"), min_size=1, max_size=4), min_size=1, max_size=10
+)
 
 
 def made_tokenizer(kind: str) -> PreTrainedTokenizerFast:
@@ -37,9 +48,13 @@ def made_tokenizer(kind: str) -> PreTrainedTokenizerFast:
     corpus += [text[i : i + 3] for text in UNSPACED.values() for i in range(len(text) - 2)]
     if kind == "WordPiece":
         backend = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-        backend.normalizer = normalizers.BertNormalizer()  # strips accents, parts Chinese characters
+        backend.normalizer = (
+            normalizers.BertNormalizer()
+        )  # strips accents, parts Chinese characters
         backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-        trainer = trainers.WordPieceTrainer(vocab_size=300, special_tokens=[*BERT_SPECIALS.values()])
+        trainer = trainers.WordPieceTrainer(
+            vocab_size=300, special_tokens=[*BERT_SPECIALS.values()]
+        )
     elif kind == "byte-level BPE":
         backend = Tokenizer(models.BPE())
         backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
@@ -70,9 +85,13 @@ def made_tokenizer(kind: str) -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=backend, model_max_length=512, **names)
 
 
-TOKENIZERS = {kind: made_tokenizer(kind) for kind in ("WordPiece", "byte-level BPE", "SentencePiece")}
+TOKENIZERS = {
+    kind: made_tokenizer(kind) for kind in ("WordPiece", "byte-level BPE", "SentencePiece")
+}
 MODELS = {
-    kind: make_plm(tiny_bert_config(vocab_size=len(tokenizer), max_position_embeddings=512), tokenizer)
+    kind: make_plm(
+        tiny_bert_config(vocab_size=len(tokenizer), max_position_embeddings=512), tokenizer
+    )
     for kind, tokenizer in TOKENIZERS.items()
 }
 
@@ -89,7 +108,9 @@ def test_a_token_is_marked_if_it_has_a_character_of_the_span(kind, text, data):
     bounds = sorted(data.draw(st.lists(st.integers(0, len(text)), min_size=4, max_size=4)))
     spans = [(bounds[0], bounds[1]), (bounds[2], bounds[3])]
     encoded = TOKENIZERS[kind](text, return_offsets_mapping=True, split_special_tokens=True)
-    marks = mark_spans(text, encoded["offset_mapping"], [(*span, i + 1) for i, span in enumerate(spans)])
+    marks = mark_spans(
+        text, encoded["offset_mapping"], [(*span, i + 1) for i, span in enumerate(spans)]
+    )
     for mark, (start, end) in zip(marks, encoded["offset_mapping"], strict=True):
         # a character between the first and the last of the span that is no white space
         inside = [any(text[s : i + 1].strip() and text[i:e].strip() for i in range(max(s, start), min(e, end)))
@@ -107,7 +128,12 @@ def words_of(tokenizer, text: str) -> list[list[str]]:
     maskable = maskable_positions(batch, tokenizer)
     policy, found = WholeWordMasking(1e-9, tokenizer), {}
     for seed in range(300):
-        places = policy(batch, maskable, torch.Generator().manual_seed(seed))[0].nonzero().flatten().tolist()
+        places = (
+            policy(batch, maskable, torch.Generator().manual_seed(seed))[0]
+            .nonzero()
+            .flatten()
+            .tolist()
+        )
         found[places[0]] = tokenizer.convert_ids_to_tokens(batch["input_ids"][0, places])
     assert sum(map(len, found.values())) == maskable.sum()
     return [found[place] for place in sorted(found)]
@@ -126,7 +152,10 @@ def test_a_text_without_spaces_is_not_one_word(kind, script):
 @settings(max_examples=15, deadline=None)
 def test_words_between_spaces_are_words(kind, words):
     tokenizer = TOKENIZERS[kind]
-    pieces = [tokenizer.convert_ids_to_tokens(tokenizer(word, add_special_tokens=False)["input_ids"]) for word in words]
+    pieces = [
+        tokenizer.convert_ids_to_tokens(tokenizer(word, add_special_tokens=False)["input_ids"])
+        for word in words
+    ]
     if not any(tokenizer.unk_token in word for word in pieces):
         found = words_of(tokenizer, " ".join(words))
         assert sorted(map(str, found)) == sorted(map(str, pieces))
@@ -147,7 +176,11 @@ def test_a_latin_word_among_chinese_characters_is_a_word():
 )  # fmt: skip
 def test_marks_of_other_vocabularies(vocabulary, text, words):
     """fastBPE says where a word goes on, the first BPE where it ends."""
-    backend = Tokenizer(models.WordLevel({token: i for i, token in enumerate([*BERT_SPECIALS.values(), *vocabulary])}))
+    backend = Tokenizer(
+        models.WordLevel(
+            {token: i for i, token in enumerate([*BERT_SPECIALS.values(), *vocabulary])}
+        )
+    )
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     names = {f"{name}_token": token for name, token in BERT_SPECIALS.items()}
     found = words_of(PreTrainedTokenizerFast(tokenizer_object=backend, **names), text)
@@ -168,13 +201,20 @@ def examples_of(plm: SharedPLM, rows: list[dict]) -> Dataset:
     return tokenise(data, plm.tokenizer, 256, keep=data.column_names)
 
 
-def masked_by(policy: GivenWords, plm: SharedPLM, rows: list[dict], seed: int = 0) -> list[list[int]]:
+def masked_by(
+    policy: GivenWords, plm: SharedPLM, rows: list[dict], seed: int = 0
+) -> list[list[int]]:
     """The places that the policy masks in each text."""
     (prepare,) = policy.transforms()
     masked = []
     for row in prepare(plm, examples_of(plm, rows)).examples:
-        batch = {"input_ids": torch.tensor([row["input_ids"]]), "given_words": torch.tensor([row["given_words"]])}
-        mask = policy(batch, maskable_positions(batch, plm.tokenizer), torch.Generator().manual_seed(seed))
+        batch = {
+            "input_ids": torch.tensor([row["input_ids"]]),
+            "given_words": torch.tensor([row["given_words"]]),
+        }
+        mask = policy(
+            batch, maskable_positions(batch, plm.tokenizer), torch.Generator().manual_seed(seed)
+        )
         masked.append(mask[0].nonzero().flatten().tolist())
     return masked
 
@@ -187,7 +227,10 @@ def shown(plm: SharedPLM, text: str, places: list[int]) -> str:
 
 
 @pytest.mark.parametrize("kind", MODELS)
-@given(words=st.lists(st.text(st.sampled_from("abz"), min_size=1, max_size=4), min_size=1, max_size=9), data=st.data())
+@given(
+    words=st.lists(st.text(st.sampled_from("abz"), min_size=1, max_size=4), min_size=1, max_size=9),
+    data=st.data(),
+)
 @settings(max_examples=30, deadline=None)
 def test_given_words_are_masked_with_all_pieces_and_no_others(kind, words, data):
     plm, wanted = MODELS[kind], data.draw(st.lists(st.sampled_from(words), min_size=1, unique=True))
@@ -195,7 +238,9 @@ def test_given_words_are_masked_with_all_pieces_and_no_others(kind, words, data)
     covered = shown(plm, " ".join(words), places).replace("_", " ")
     expected = " ".join(word if word in wanted else " " * len(word) for word in words)
     assert covered.split() == expected.split() and places
-    assert [covered[i] for i, letter in enumerate(expected) if letter != " "] == [*expected.replace(" ", "")]
+    assert [covered[i] for i, letter in enumerate(expected) if letter != " "] == [
+        *expected.replace(" ", "")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -212,7 +257,9 @@ def test_given_words_are_masked_with_all_pieces_and_no_others(kind, words, data)
 def test_whole_words_phrases_and_expressions(words, expected):
     text = "ab zb   ab abz AB zb-a"
     spans = GivenWords(words).marker.found(text)
-    found = "".join(letter if any(a <= i < b for a, b in spans) else "_" for i, letter in enumerate(text))
+    found = "".join(
+        letter if any(a <= i < b for a, b in spans) else "_" for i, letter in enumerate(text)
+    )
     assert found.replace(" ", "_") == expected.replace(" ", "_")
 
 
@@ -235,8 +282,12 @@ def test_chinese_words_stand_where_there_are_no_spaces():
 
 def test_a_rate_is_a_share_of_the_places():
     plm, rows = MODELS["WordPiece"], [{"text": "zb ab abz ab zb ab abz ab"}]
-    drawn = [masked_by(GivenWords(["abz", "ab"], rate=0.5), plm, rows, seed)[0] for seed in range(20)]
-    assert {len(shown(plm, rows[0]["text"], places).replace("_", " ").split()) for places in drawn} == {3}
+    drawn = [
+        masked_by(GivenWords(["abz", "ab"], rate=0.5), plm, rows, seed)[0] for seed in range(20)
+    ]
+    assert {
+        len(shown(plm, rows[0]["text"], places).replace("_", " ").split()) for places in drawn
+    } == {3}
     assert len({*map(tuple, drawn)}) > 5
     assert masked_by(GivenWords(["ab"], rate=0), plm, rows) == [[]]
 
@@ -245,11 +296,16 @@ def test_a_word_that_is_nowhere_is_told():
     plm, rows = MODELS["WordPiece"], [{"text": "abab zb"}, {"text": "zb zz"}]
     with pytest.warns(UserWarning, match=r"not found in 2 texts: 'ababa'\."):
         masked_by(GivenWords(["zb", "ababa"]), plm, rows)
-    with pytest.raises(UserError, match=r"not found in 2 texts: 'ababa', 'Q'\. Words like these stand there: abab\."):
+    with pytest.raises(
+        UserError,
+        match=r"not found in 2 texts: 'ababa', 'Q'\. Words like these stand there: abab\.",
+    ):
         masked_by(GivenWords(["ababa", "Q"]), plm, rows)
     with pytest.raises(UserError, match="not found in 2 texts: xy"):
         masked_by(GivenWords(re.compile("xy")), plm, rows)
-    with pytest.warns(UserWarning, match=r"in 1 of 2 texts with given words none can be hidden: .* as \[UNK\]"):
+    with pytest.warns(
+        UserWarning, match=r"in 1 of 2 texts with given words none can be hidden: .* as \[UNK\]"
+    ):
         masked_by(GivenWords(["ab", "ш"]), plm, [{"text": "ab"}, {"text": "ш"}])
     with pytest.raises(UserError, match=r"in 1 of 1 texts .* a model of their language"):
         masked_by(GivenWords("ш"), plm, [{"text": "ш ab"}])

@@ -43,7 +43,9 @@ EXACT = ExactMasking(0.3)
 
 def tokenised(plm, texts=TEXTS) -> Dataset:
     rows = [dict(plm.tokenizer(text)) for text in texts]
-    return Dataset.from_list([row | {"labels": i % 2, "length": len(row["input_ids"])} for i, row in enumerate(rows)])
+    return Dataset.from_list(
+        [row | {"labels": i % 2, "length": len(row["input_ids"])} for i, row in enumerate(rows)]
+    )
 
 
 def changed(masking, change, plm, data, seed: int = 0, **options):
@@ -59,7 +61,9 @@ def always(plm, word: str) -> int:
     """Make the masked LM answer one word everywhere."""
     token = plm.tokenizer.convert_tokens_to_ids(word)
     bias = (
-        plm.mlm.final_logits_bias[0] if hasattr(plm.mlm, "final_logits_bias") else plm.mlm.get_output_embeddings().bias
+        plm.mlm.final_logits_bias[0]
+        if hasattr(plm.mlm, "final_logits_bias")
+        else plm.mlm.get_output_embeddings().bias
     )
     with torch.no_grad():
         bias[token] = 1e4
@@ -71,13 +75,17 @@ class TestStages:
         chosen = configure(task, method, **{"learning_rate": 2e-3} | settings).resolved()
         return get_method(method).stages(chosen.settings, chosen.rates, make_tokenizer())
 
-    @pytest.mark.parametrize(("method", "alpha"), [("mask_tuning", 0.6), ("no_integrated_loss", 0.0)])
+    @pytest.mark.parametrize(
+        ("method", "alpha"), [("mask_tuning", 0.6), ("no_integrated_loss", 0.0)]
+    )
     def test_one_stage(self, method, alpha):
         (stage,) = self.stages(method, mask_rate=0.2, fill="top_k", top_k=3)
         objective = stage.objective
         assert stage.rates == LearningRates.alike(2e-3) and stage.transforms == ()
         assert (objective.alpha, objective.fill, objective.top_k) == (alpha, "top_k", 3)
-        assert objective.masking == ExactMasking(0.2) and type(objective.classification) is FineTuning
+        assert (
+            objective.masking == ExactMasking(0.2) and type(objective.classification) is FineTuning
+        )
 
     @pytest.mark.parametrize(
         ("method", "change"),
@@ -99,10 +107,16 @@ class TestStages:
             vars(change),
         )
 
-    @pytest.mark.parametrize(("method", "rate"), [("sequential", 0.05), ("intermediate_pretraining", 0.15)])
+    @pytest.mark.parametrize(
+        ("method", "rate"), [("sequential", 0.05), ("intermediate_pretraining", 0.15)]
+    )
     def test_two_stages(self, method, rate):
         adapt, classify = self.stages(method, masking="original", mlm_head_learning_rate=5e-3)
-        assert type(adapt.objective) is MaskedLM and adapt.transforms == () and type(classify.objective) is FineTuning
+        assert (
+            type(adapt.objective) is MaskedLM
+            and adapt.transforms == ()
+            and type(classify.objective) is FineTuning
+        )
         assert adapt.objective.masking.predict_all and adapt.objective.masking.rate == rate
         assert (adapt.rates, classify.rates) == (
             LearningRates.alike(5e-3),
@@ -116,7 +130,9 @@ class TestStages:
             ("mask_tuning", {"classification": "confidence_regularization", "alpha": 0.4}),
         ],
     )
-    def test_the_student_starts_from_the_pretrained_model_and_only_its_stage_is_refilled(self, method, settings):
+    def test_the_student_starts_from_the_pretrained_model_and_only_its_stage_is_refilled(
+        self, method, settings
+    ):
         teacher, student = self.stages(method, **settings)
         assert type(teacher.objective) is FineTuning and (teacher.name, teacher.transforms) == (
             "teacher",
@@ -147,7 +163,9 @@ class TestStages:
         asked = {"treebank": "trees", "learning_rate": 2e-5, "classifier_learning_rate": 1e-3}
         parsing, tuning = self.stages("ipt", parsing_steps=7, parsing_learning_rate=5e-6, **asked)
         assert (parsing.steps, parsing.epochs, tuning.steps) == (7, None, None)
-        assert parsing.rates == LearningRates.alike(5e-6) and tuning.rates == LearningRates(2e-5, 1e-3, 2e-5)
+        assert parsing.rates == LearningRates.alike(5e-6) and tuning.rates == LearningRates(
+            2e-5, 1e-3, 2e-5
+        )
         parsing, tuning = self.stages("ipt", parsing_epochs=0.5, **asked)
         assert (parsing.steps, parsing.epochs, tuning.epochs) == (
             None,
@@ -173,7 +191,9 @@ class TestSettings:
         }.items():
             resolved = configure("nli", method).resolved()
             record = resolved.public()
-            assert {name for name in perturbation | others if record[name] is not None} == read, method
+            assert {name for name in perturbation | others if record[name] is not None} == read, (
+                method
+            )
             assert configure(**resolved.values()) == resolved
 
     def test_mask_tuning_reads_what_the_methods_read_whose_losses_it_takes(self):
@@ -181,17 +201,29 @@ class TestSettings:
         given = {setting: None for method in losses for setting in METHODS[method].reads}
         for name in losses:
             values = given | {"task": "nli", "classification": name, "bias": "overlap"}
-            assert read_by("mask_tuning", values).keys() & given.keys() == {*METHODS[name].reads}, name
+            assert read_by("mask_tuning", values).keys() & given.keys() == {*METHODS[name].reads}, (
+                name
+            )
 
     def test_what_the_loss_reads_is_part_of_what_identifies_a_run(self, testbed, model):
         def identity(**settings):
             return read_inputs(config(model, **settings).resolved()).identity
 
         ours = identity(method="reweight")
-        assert identity(method="reweight", bias="bag_of_words") == ours != identity(method="reweight", bias="shortcut")
-        assert identity(classification="fine_tuning") == identity() != identity(classification="span_cutoff")
+        assert (
+            identity(method="reweight", bias="bag_of_words")
+            == ours
+            != identity(method="reweight", bias="shortcut")
+        )
+        assert (
+            identity(classification="fine_tuning")
+            == identity()
+            != identity(classification="span_cutoff")
+        )
         experts = {"classification": "product_of_experts"}
-        assert identity(**experts, focus=None) == identity(**experts) != identity(**experts, focus=2)
+        assert (
+            identity(**experts, focus=None) == identity(**experts) != identity(**experts, focus=2)
+        )
 
 
 class TestChangedOnce:
@@ -205,7 +237,9 @@ class TestChangedOnce:
         for old, new, n in zip(data, refilled, N_ORDINARY, strict=True):
             assert {**old, "input_ids": 0} == {**new, "input_ids": 0}
             filled = [b for a, b in zip(old["input_ids"], new["input_ids"], strict=True) if a != b]
-            assert {*filled} <= {good} and round(0.3 * n) - old["input_ids"].count(good) <= len(filled) <= 0.3 * n + 0.5
+            assert {*filled} <= {good} and round(0.3 * n) - old["input_ids"].count(good) <= len(
+                filled
+            ) <= 0.3 * n + 0.5
             n_changed += len(filled)
         assert counts == {"masked": sum(round(0.3 * n) for n in N_ORDINARY), "changed": n_changed}
         assert refilled.features["input_ids"] == data.features["input_ids"]
@@ -248,15 +282,23 @@ class TestChangedOnce:
             return policy.marker(plm, data).examples
 
         def fillings() -> set[str]:
-            examples, _ = changed(policy, Refill("sample"), plm, given(["the film is very good", "a plot"] * 300))
-            return {word for row in plm.tokenizer.batch_decode(list(examples["input_ids"])) for word in row.split()}
+            examples, _ = changed(
+                policy, Refill("sample"), plm, given(["the film is very good", "a plot"] * 300)
+            )
+            return {
+                word
+                for row in plm.tokenizer.batch_decode(list(examples["input_ids"]))
+                for word in row.split()
+            }
 
         barred, texts = (
             {"film", "very", "good", "plot"},
             [*self.GIVEN, "not very funny, very", "very"],
         )
         assert barred <= fillings()
-        assert BlockMasked(policy)(plm, given(texts)).counts == {"barred": 3}, "`very` is masked in one of four"
+        assert BlockMasked(policy)(plm, given(texts)).counts == {"barred": 3}, (
+            "`very` is masked in one of four"
+        )
         assert barred & fillings() == {"very"}
 
     GIVEN = ["the film is very good", "funny", "a boring plot"]
@@ -276,7 +318,9 @@ class TestChangedOnce:
         expected = [dict(plm.tokenizer(text)) for text in left]
         for name in expected[0]:
             assert [row[name] for row in found] == [row[name] for row in expected], name
-        assert [len(marks) for marks in found["given_words"]] == found["length"][:] and counts["masked"] == 4
+        assert [len(marks) for marks in found["given_words"]] == found["length"][:] and counts[
+            "masked"
+        ] == 4
 
 
 def test_the_teacher_answers_for_every_example_in_its_place(plm):
@@ -290,7 +334,9 @@ def test_the_teacher_answers_for_every_example_in_its_place(plm):
     right = [np.argmax(row["teacher_probabilities"]) == row["labels"] for row in examples]
     assert counts == {"teacher_accuracy": round(float(np.mean(right)), 4)}
     assert examples.remove_columns("teacher_probabilities")[:] == data[:]
-    with pytest.raises(UserError, match="AddTeacher reads the column 'labels', but the examples have only"):
+    with pytest.raises(
+        UserError, match="AddTeacher reads the column 'labels', but the examples have only"
+    ):
         AddTeacher()(plm, data.remove_columns("labels"))
 
 
@@ -308,10 +354,14 @@ class Watch(TrainerCallback):
         self.started, self.ended = [], []
 
     def on_train_begin(self, args, state, control, **kwargs):
-        self.started.append({name: tensor.clone() for name, tensor in kwargs["model"].state_dict().items()})
+        self.started.append(
+            {name: tensor.clone() for name, tensor in kwargs["model"].state_dict().items()}
+        )
 
     def on_train_end(self, args, state, control, **kwargs):
-        self.ended.append({name: tensor.clone() for name, tensor in kwargs["model"].state_dict().items()})
+        self.ended.append(
+            {name: tensor.clone() for name, tensor in kwargs["model"].state_dict().items()}
+        )
 
 
 class TestAblations:
@@ -333,14 +383,25 @@ class TestAblations:
     def test_sequential_goes_on_from_the_adapted_masked_lm(self, testbed, model, tmp_path):
         watch = Watch()
         record = recorded(config(model, method="sequential"), tmp_path, callbacks=[watch])
-        assert all(torch.equal(a, b) for a, b in zip(watch.ended[0].values(), watch.started[1].values(), strict=True))
-        moved = {name for name, tensor in watch.started[0].items() if not torch.equal(tensor, watch.ended[0][name])}
-        assert any("encoder" in name for name in moved) and not any("classifier.classifier" in name for name in moved)
+        assert all(
+            torch.equal(a, b)
+            for a, b in zip(watch.ended[0].values(), watch.started[1].values(), strict=True)
+        )
+        moved = {
+            name
+            for name, tensor in watch.started[0].items()
+            if not torch.equal(tensor, watch.ended[0][name])
+        }
+        assert any("encoder" in name for name in moved) and not any(
+            "classifier.classifier" in name for name in moved
+        )
         stages = record["cost"]["stages"]
         assert [(stage["name"], stage["steps"], stage.get("masked")) for stage in stages] == [
             ("masked_lm", 8, None), ("fine_tuning", 8, 64),
         ]  # fmt: skip
-        assert [entry["stage"] for entry in record["history"]] == ["masked_lm"] * 8 + ["fine_tuning"] * 8
+        assert [entry["stage"] for entry in record["history"]] == ["masked_lm"] * 8 + [
+            "fine_tuning"
+        ] * 8
 
 
 class Killed(Exception):
@@ -391,18 +452,24 @@ RUNS = [
     RUNS,
     ids=[f"{m}-{'-'.join(map(str, s.values()))}" for m, s, _ in RUNS],
 )
-def test_it_trains_is_killed_resumes_and_is_recorded(testbed, model, tmp_path, method, settings, names):
+def test_it_trains_is_killed_resumes_and_is_recorded(
+    testbed, model, tmp_path, method, settings, names
+):
     if method == "ipt":
         (tmp_path / "trees").mkdir()
         for part in ("train", "dev"):
             (tmp_path / "trees" / f"{part}.conllu").write_text(conllu())
         settings = settings | {"treebank": str(tmp_path / "trees"), "parsing_steps": 60}
-    chosen = config(model, method=method, epochs=13, batch_size=16, **settings)  # 52 steps, checkpoints at 50 and 52
+    chosen = config(
+        model, method=method, epochs=13, batch_size=16, **settings
+    )  # 52 steps, checkpoints at 50 and 52
     whole = recorded(chosen, tmp_path / "whole")
     stages = whole["cost"]["stages"]
     assert names <= whole["history"][-1].keys() | stages[-1].keys()
     assert whole["metrics"] and all(np.isfinite(entry["loss"]) for entry in whole["history"])
-    assert {name: whole["config"][name] for name in settings} == {name: chosen.public()[name] for name in settings}
+    assert {name: whole["config"][name] for name in settings} == {
+        name: chosen.public()[name] for name in settings
+    }
     # in each stage before the first checkpoint and after it
     names = [stage["name"] for stage in stages] if len(stages) > 1 else [""]
     for name in names:
@@ -416,7 +483,9 @@ def test_it_trains_is_killed_resumes_and_is_recorded(testbed, model, tmp_path, m
     assert resumed["cost"]["interruptions"] >= 1 and whole["cost"]["interruptions"] == 0
     for ours, theirs in zip(resumed["cost"]["stages"], stages, strict=True):
         assert ours | {"seconds": 0} == theirs | {"seconds": 0}
-    assert method != "ipt" or stages[0]["dev_uas"] > 0.8, "it was trained on the trees of the development file"
+    assert method != "ipt" or stages[0]["dev_uas"] > 0.8, (
+        "it was trained on the trees of the development file"
+    )
     (folder,) = (path.with_suffix("") for path in (tmp_path / "killed").glob("*.json"))
     kept = SharedPLM.from_pretrained(folder)
     assert kept.config.id2label[0] == "negative", "also where the last stage began anew"
@@ -454,5 +523,9 @@ class TestTwoTrunks:
         plm = make_plm(shared=False)
         before = {name: tensor.clone() for name, tensor in plm.state_dict().items()}
         train(tmp_path, MaskTuning(0.0, EXACT), plm, max_steps=12)
-        moved = {name for name, tensor in plm.state_dict().items() if not torch.equal(tensor, before[name])}
+        moved = {
+            name
+            for name, tensor in plm.state_dict().items()
+            if not torch.equal(tensor, before[name])
+        }
         assert moved and all(name.startswith("classifier.") for name in moved)

@@ -19,7 +19,10 @@ BRANDS = {"brask", "zorvik", "vesper", "harlo", "ondine", "malden", "quenby", "t
 
 def test_suspects_lists_the_brands_first_and_writes_a_list_to_mark(tmp_path):
     output = call("suspects", REVIEWS, *COLUMNS, "--top", 9, "--out", tmp_path / "words.csv")
-    assert "600 rows; 17 of 65 words in 20 rows or more predict a label" in output and "counterexample" in output
+    assert (
+        "600 rows; 17 of 65 words in 20 rows or more predict a label" in output
+        and "counterexample" in output
+    )
     table = pandas.read_csv(tmp_path / "words.csv")
     assert {*table.word} == BRANDS and table["mask"].isna().all()
     with pytest.raises(UserError, match=r"words\.csv exists"):
@@ -34,21 +37,30 @@ def test_suspects_lists_the_brands_first_and_writes_a_list_to_mark(tmp_path):
 def test_suspects_in_pairs_says_where(tmp_path):
     with open(tmp_path / "pairs.jsonl", "w") as file:
         for i in range(80):
-            row = {"premise": "a man sleeps", "hypothesis": ("nobody sleeps", "a man rests")[i % 2], "label": i % 2}
+            row = {
+                "premise": "a man sleeps",
+                "hypothesis": ("nobody sleeps", "a man rests")[i % 2],
+                "label": i % 2,
+            }
             file.write(json.dumps(row) + "\n")
     output = call(
         "suspects", tmp_path / "pairs.jsonl", *("--text", "premise", "--text", "hypothesis"), "--label", "label",
         "--nouns-first",
     )  # fmt: skip
     assert (
-        "PRON" in output and "text_pair" in output and "nobody" in output and "a man sleeps / nobody sleeps" in output
+        "PRON" in output
+        and "text_pair" in output
+        and "nobody" in output
+        and "a man sleeps / nobody sleeps" in output
     )
 
 
 def test_train_from_csv_to_a_table(model, tmp_path):
     for name, agreeing in (("rows.csv", 0.9), ("new.csv", 0.0)):
         table = rows(60, agreeing).to_pandas()
-        table.assign(label=table.label.map(["bad", "good"].__getitem__)).to_csv(tmp_path / name, index=False)
+        table.assign(label=table.label.map(["bad", "good"].__getitem__)).to_csv(
+            tmp_path / name, index=False
+        )
     (tmp_path / "words.txt").write_text("Film\n\nplot\n")
     output = call(
         "train", tmp_path / "rows.csv", "--text", "text", "--label", "label", "--mask-words", tmp_path / "words.txt",
@@ -56,7 +68,11 @@ def test_train_from_csv_to_a_table(model, tmp_path):
         "--method", "mask_tuning", "--set", "alpha=0.2", "--max-length", 10,
     )  # fmt: skip
     assert "60 rows; labels: bad, good." in output and "texts are cut to 10 tokens" in output
-    assert "per cent, with 95 % intervals" in output and "conflicting" in output and "fine_tuning" in output
+    assert (
+        "per cent, with 95 % intervals" in output
+        and "conflicting" in output
+        and "fine_tuning" in output
+    )
     words = list(csv.DictReader((tmp_path / "model" / "words.csv").open()))
     assert {(line["word"], line["label"]) for line in words} == {("film", "good"), ("plot", "bad")}
     assert '"alpha": 0.2' in (tmp_path / "model" / "README.md").read_text()

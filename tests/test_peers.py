@@ -39,8 +39,12 @@ PRODUCT = (math.log(3 / 2) + math.log(14)) / 2  # (4, 1, 1) / 6 and (1, 1, 12) /
 def test_losses_by_hand():
     """Two examples, three classes."""
     assert product_loss(LOGITS, BIAS + 2, Y).item() == pytest.approx(PRODUCT)
-    assert debiased_focal_loss(LOGITS, BIAS + 2, Y).item() == pytest.approx((LN2 / 4 + 9 / 16 * 3 * LN2) / 2)
-    assert reweight_loss(LOGITS, BIAS, Y).item() == pytest.approx((LN2 / 2 + 3 / 4 * 3 * LN2) / (5 / 4))
+    assert debiased_focal_loss(LOGITS, BIAS + 2, Y).item() == pytest.approx(
+        (LN2 / 4 + 9 / 16 * 3 * LN2) / 2
+    )
+    assert reweight_loss(LOGITS, BIAS, Y).item() == pytest.approx(
+        (LN2 / 2 + 3 / 4 * 3 * LN2) / (5 / 4)
+    )
     bias = torch.tensor([[1 / 2, 1 / 4, 1 / 4], [1 / 2, 0.0, 1 / 2]]).log()
     # the first target is (2, 2, 1) / 5, the second the teacher as it is
     by_hand = (1.6 * LN2 + 1.5 * LN2 + math.log(4 / 3) / 2) / 2
@@ -95,7 +99,9 @@ class TestLimits:
         torch.testing.assert_close(loss, cross_entropy(LOGITS, Y))
 
     def test_a_gate_at_one_gives_the_bias_product_and_at_zero_the_largest_entropy(self):
-        one, zero = (learned_mixin_losses(LOGITS, BIAS, Y, torch.full((2,), gate)) for gate in (1.0, 0.0))
+        one, zero = (
+            learned_mixin_losses(LOGITS, BIAS, Y, torch.full((2,), gate)) for gate in (1.0, 0.0)
+        )
         torch.testing.assert_close(one["ft_loss"], product_loss(LOGITS, BIAS, Y))
         assert zero["entropy"].item() == pytest.approx(math.log(3))
 
@@ -109,9 +115,13 @@ class TestLimits:
         right = torch.eye(3)[Y]
         flat = -(UNIFORM * LOGITS.log_softmax(-1)).sum(-1).mean()
         for teacher in (TEACHER, right):  # 0^0 is 1
-            torch.testing.assert_close(confidence_regularization_loss(LOGITS, teacher, right.log(), Y), flat)
+            torch.testing.assert_close(
+                confidence_regularization_loss(LOGITS, teacher, right.log(), Y), flat
+            )
         distilled = -(TEACHER * LOGITS.log_softmax(-1)).sum(-1).mean()
-        torch.testing.assert_close(confidence_regularization_loss(LOGITS, TEACHER, (1 - right).log(), Y), distilled)
+        torch.testing.assert_close(
+            confidence_regularization_loss(LOGITS, TEACHER, (1 - right).log(), Y), distilled
+        )
 
 
 def architecture(name: str, **changes):
@@ -170,10 +180,16 @@ class TestEveryObjective:
         assert output.logits.shape == (4, 2) and torch.isfinite(output.loss)
         output.loss.backward()
         reached = {name for name, p in plm.classifier.named_parameters() if p.grad is not None}
-        assert {name for name, _ in plm.classifier.named_parameters()} - reached <= {"model.shared.weight"}
-        assert all(p.grad is not None and torch.isfinite(p.grad).all() for p in objective.parameters())
+        assert {name for name, _ in plm.classifier.named_parameters()} - reached <= {
+            "model.shared.weight"
+        }
+        assert all(
+            p.grad is not None and torch.isfinite(p.grad).all() for p in objective.parameters()
+        )
         trunk = {id(p) for p in plm.trunk.parameters()}
-        assert all(p.grad is None for p in plm.mlm.parameters() if id(p) not in trunk), "the masked-LM head"
+        assert all(p.grad is None for p in plm.mlm.parameters() if id(p) not in trunk), (
+            "the masked-LM head"
+        )
 
     def test_it_trains_alike_however_the_batch_is_cut(self, tmp_path, name):
         def trained(size):
@@ -183,7 +199,9 @@ class TestEveryObjective:
                 "max_steps": 3,
             }
             plm = architecture("bert", **NO_DROPOUT)
-            trainer = ObjectiveTrainer(plm, PEERS[name](), arguments(tmp_path, **slices), with_columns(examples(24)))
+            trainer = ObjectiveTrainer(
+                plm, PEERS[name](), arguments(tmp_path, **slices), with_columns(examples(24))
+            )
             trainer.train()
             return torch.tensor(history(trainer))
 
@@ -200,7 +218,9 @@ class TestEveryObjective:
 
 class TestProductOfExperts:
     @pytest.mark.parametrize("focus", [None, 1.5])
-    def test_the_loss_is_of_both_and_the_bias_networks_own_stays_out_of_the_trunk(self, still_plm, focus):
+    def test_the_loss_is_of_both_and_the_bias_networks_own_stays_out_of_the_trunk(
+        self, still_plm, focus
+    ):
         objective = ProductOfExperts(focus=focus)
         batch = ready(objective, still_plm)
         output, bias = objective(still_plm, batch), objective.bias_network(batch["bias_features"])
@@ -210,7 +230,9 @@ class TestProductOfExperts:
         network, model = list(objective.parameters()), list(still_plm.classifier.parameters())
 
         def reaches(name, parameters):
-            gradients = torch.autograd.grad(output.parts[name], parameters, allow_unused=True, retain_graph=True)
+            gradients = torch.autograd.grad(
+                output.parts[name], parameters, allow_unused=True, retain_graph=True
+            )
             return {gradient is not None for gradient in gradients}
 
         assert reaches("bias_loss", model) == {False} and reaches("bias_loss", network) == {True}
@@ -222,7 +244,9 @@ class TestProductOfExperts:
             ProductOfExperts(halve_others=True),
         )
         batch = ready(objective, plm, labels=torch.tensor([0, 1, 2, 0]))
-        losses = cross_entropy(objective.bias_network(batch["bias_features"]), batch["labels"], reduction="none")
+        losses = cross_entropy(
+            objective.bias_network(batch["bias_features"]), batch["labels"], reduction="none"
+        )
         assert objective.denominators(batch)["bias_loss"] == 3
         by_hand = (losses * torch.tensor([1.0, 0.5, 0.5, 1.0])).sum() / 3
         torch.testing.assert_close(objective(plm, batch).parts["bias_loss"], by_hand)
@@ -230,13 +254,19 @@ class TestProductOfExperts:
     def test_the_bias_network_learns_the_bias_at_a_rate_of_its_own(self, tmp_path):
         """Eighteen numbers hardly move at the rate of a classifier; alone, the shortcut is right in 3 of 4 rows."""
         data = examples(32)
-        suggested = [1 - label if row % 8 in (0, 3) else label for row, label in enumerate(data["labels"])]
+        suggested = [
+            1 - label if row % 8 in (0, 3) else label for row, label in enumerate(data["labels"])
+        ]
         data = data.add_column("bias_features", torch.eye(2)[suggested].tolist())
 
         def learned(rate):
             objective = ProductOfExperts(learning_rate=rate)
-            settings = arguments(tmp_path, learning_rate=1e-4, max_steps=150, per_device_train_batch_size=32)
-            ObjectiveTrainer(architecture("bert"), MaskTuning(0.3, classification=objective), settings, data).train()
+            settings = arguments(
+                tmp_path, learning_rate=1e-4, max_steps=150, per_device_train_batch_size=32
+            )
+            ObjectiveTrainer(
+                architecture("bert"), MaskTuning(0.3, classification=objective), settings, data
+            ).train()
             return objective.bias_network(torch.eye(2)).softmax(1).diagonal().mean().item()
 
         assert abs(learned(None) - 0.5) < 0.1
@@ -252,14 +282,18 @@ class TestLearnedMixin:
         """The classifier head over the state gives the logits."""
         plm = architecture(name).eval()
         logits, state, tokens = classify_with_states(plm, batch := make_batch(plm))
-        read = state[:, None] if name == "roberta" else state  # its head takes the first token of the sequence
+        read = (
+            state[:, None] if name == "roberta" else state
+        )  # its head takes the first token of the sequence
         torch.testing.assert_close(getattr(plm.classifier, head)(read), logits)
         torch.testing.assert_close(plm.classify(batch), logits)
         inputs = plm.inputs(batch)
         own = plm.trunk.encoder(**inputs) if name == "bart" else plm.trunk(**inputs)
         torch.testing.assert_close(tokens, own.last_hidden_state)
 
-    def test_it_minimises_both_terms_and_logs_the_gate_where_the_bias_model_is_wrong(self, still_plm):
+    def test_it_minimises_both_terms_and_logs_the_gate_where_the_bias_model_is_wrong(
+        self, still_plm
+    ):
         objective = LearnedMixin(0.1)
         batch = ready(objective, still_plm)
         output, (logits, state, _) = (
@@ -293,7 +327,9 @@ def test_two_views_minimise_both_cross_entropies_and_their_divergence(objective)
     output, cut = objective(plm, batch), objective.classify_cut(plm, batch)
     plain, labels = plm.classify(batch), batch["labels"]
     assert not torch.equal(cut, plain), "and the hooks are gone again"
-    expected = cross_entropy(plain, labels) + cross_entropy(cut, labels) + jensen_shannon(plain, cut)
+    expected = (
+        cross_entropy(plain, labels) + cross_entropy(cut, labels) + jensen_shannon(plain, cut)
+    )
     torch.testing.assert_close(output.loss, expected)
 
 
@@ -301,10 +337,15 @@ class TestSpanCutoff:
     def test_the_span_has_the_length_of_the_papers_and_lies_anywhere(self, plm):
         batch = make_batch(plm, [LONG] * 300 + ["not funny"] * 4)
         cut = SpanCutoff(0.1).sample(plm, batch)["cut"]
-        assert (cut[:300].sum(1) == 2).all() and not cut[300:].any(), "floor(2.2), and none of 4 tokens"
+        assert (cut[:300].sum(1) == 2).all() and not cut[300:].any(), (
+            "floor(2.2), and none of 4 tokens"
+        )
         assert not (cut & ~batch["attention_mask"].bool()).any()
         starts = cut[:300].long().argmax(1)
-        assert set(starts.tolist()) == set(range(22 - 2)) and (cut[:300].long().diff().abs().sum(1) <= 2).all()
+        assert (
+            set(starts.tolist()) == set(range(22 - 2))
+            and (cut[:300].long().diff().abs().sum(1) <= 2).all()
+        )
 
     def test_nothing_cut_is_fine_tuning_twice(self, still_plm):
         output = SpanCutoff(0.0)(still_plm, batch := make_batch(still_plm))
@@ -319,7 +360,8 @@ class TestSpanCutoff:
         other = batch["input_ids"].clone()
         other[0, 3:6] = other[0, 6:9]
         same, there = (
-            SpanCutoff(0.1).classify_cut(plm, batch | {"input_ids": ids}) for ids in (batch["input_ids"], other)
+            SpanCutoff(0.1).classify_cut(plm, batch | {"input_ids": ids})
+            for ids in (batch["input_ids"], other)
         )
         assert torch.equal(same, there) and not torch.equal(same, plm.classify(batch))
         assert not torch.equal(plm.classify(batch), plm.classify(batch | {"input_ids": other}))
@@ -339,18 +381,27 @@ class TestHiddenCut:
                 module.register_forward_hook(lambda module, args, output: round_it.append(output))
             elif path.endswith(("output.LayerNorm", "final_layer_norm")):
                 module.register_forward_hook(lambda module, args, output: read.append(args[0]))
-        batch = objective.sample(plm, make_batch(plm, [LONG, "the film is very good and not boring"]))  # 22, 10 tokens
+        batch = objective.sample(
+            plm, make_batch(plm, [LONG, "the film is very good and not boring"])
+        )  # 22, 10 tokens
         attended = batch["attention_mask"].bool()
         same = objective.classify_cut(plm, batch)
         assert len(cuts) == len(round_it) == len(read) == (4 if name == "bart" else 2)
         for cut, residual, total in zip(cuts, round_it, read, strict=True):
             assert torch.equal((residual == total).all(-1) & attended, cut)
             assert (cut.sum(1) >= 1).all() and (cut.sum(1) <= torch.tensor([4, 2])).all()
-        assert torch.equal(objective.classify_cut(plm, batch), same), "the draws decide, and they are in the batch"
+        assert torch.equal(objective.classify_cut(plm, batch), same), (
+            "the draws decide, and they are in the batch"
+        )
 
     def test_it_asks_the_model_for_attention_weights(self, plm, tmp_path):
-        ObjectiveTrainer(plm, MaskTuning(classification=HiddenCut()), arguments(tmp_path), examples(8))
-        assert plm.config._attn_implementation == "eager" and HiddenCut()(plm, make_batch(plm)).loss.isfinite()
+        ObjectiveTrainer(
+            plm, MaskTuning(classification=HiddenCut()), arguments(tmp_path), examples(8)
+        )
+        assert (
+            plm.config._attn_implementation == "eager"
+            and HiddenCut()(plm, make_batch(plm)).loss.isfinite()
+        )
 
     def test_spans_start_where_attention_goes(self):
         objective, attended = HiddenCut(0.1), torch.ones(1, 10, dtype=torch.bool)
@@ -363,7 +414,8 @@ class TestHiddenCut:
         )  # 8, 2.4, 0.8 in all
         weights[0, :, 8:, 7] = 100.0  # what padding attends to does not count
         starts = [
-            objective.cut_at(weights, attended, torch.tensor([draw]))[0].nonzero().tolist() for draw in (0, 0.4, 0.9)
+            objective.cut_at(weights, attended, torch.tensor([draw]))[0].nonzero().tolist()
+            for draw in (0, 0.4, 0.9)
         ]
         assert starts == [[[5]], [[1]], [[3]]]
         weights[0, :, :8, 7] = 1.0

@@ -132,7 +132,9 @@ class TestEveryArchitecture:
     def test_saved_and_read_back_whole(self, name, num_labels, tmp_path):
         """Two are the default of all configurations, and left out of their files, but BART's own default is three."""
         config, (specials, double) = ARCHITECTURES[name]
-        config = type(config)(**config.to_dict() | {"num_labels": num_labels, "id2label": None, "label2id": None})
+        config = type(config)(
+            **config.to_dict() | {"num_labels": num_labels, "id2label": None, "label2id": None}
+        )
         plm = make_plm(config, make_tokenizer(specials, double)).eval()
         batch, mask = masked_batch(plm)
         plm.save_pretrained(tmp_path)
@@ -180,7 +182,9 @@ def test_structural_tokens_are_never_filled_in_but_unknown_may_be():
         bias = torch.zeros(plm.config.vocab_size)
         bias[structural] = 100.0  # the head insists on them
         bias[tokenizer.unk_token_id] = 50.0
-        plm.masked_lm_logits = lambda batch, positions, ids, bias=bias: bias.expand(*positions.shape, -1)
+        plm.masked_lm_logits = lambda batch, positions, ids, bias=bias: bias.expand(
+            *positions.shape, -1
+        )
         for fill in ("argmax", "sample", "top_k"):
             perturbed = plm.fill_masks(batch, mask, fill, top_k=1).perturbed_ids
             assert (perturbed[mask] == tokenizer.unk_token_id).all()
@@ -191,7 +195,9 @@ def test_rows_that_pad_the_embedding_are_never_filled_in():
     plm = make_plm(tiny_bert_config(vocab_size=len(WORDS) + 5 + 7))
     batch, mask = masked_batch(plm)
     for seed in range(20):
-        filled = plm.fill_masks(batch, mask, "sample", generator=torch.Generator().manual_seed(seed))
+        filled = plm.fill_masks(
+            batch, mask, "sample", generator=torch.Generator().manual_seed(seed)
+        )
         assert filled.perturbed_ids.max() < len(plm.tokenizer)
 
 
@@ -205,7 +211,9 @@ def test_fills(still_plm):
     assert torch.equal(argmax[mask], allowed.argmax(-1))
     seen = [set() for _ in range(int(mask.sum()))]
     for seed in range(60):
-        drawn = still_plm.fill_masks(batch, mask, "top_k", 3, generator=torch.Generator().manual_seed(seed))
+        drawn = still_plm.fill_masks(
+            batch, mask, "top_k", 3, generator=torch.Generator().manual_seed(seed)
+        )
         for row, token in enumerate(drawn.perturbed_ids[mask].tolist()):
             seen[row].add(token)
     best = [set(row) for row in allowed.topk(3).indices.tolist()]
@@ -243,7 +251,9 @@ def test_pushed_to_the_hub_is_what_saving_writes(plm, tmp_path, monkeypatch):
         create_commit=create_commit,
     )
     monkeypatch.setattr(f"{hub}.hf_api", lambda: api)
-    monkeypatch.setattr(f"{hub}.create_and_tag_model_card", lambda *_, **options: ModelCard("a card"))
+    monkeypatch.setattr(
+        f"{hub}.create_and_tag_model_card", lambda *_, **options: ModelCard("a card")
+    )
     plm.push_to_hub("m")
     plm.save_pretrained(tmp_path)
     assert pushed == {"me/m": {"README.md", *(path.name for path in tmp_path.iterdir())}}
@@ -274,7 +284,9 @@ def test_positions_of_a_mask():
         3,
         3,
     ]  # scattering to them needs no order
-    assert mlm_positions_of(mask, round_up=True)[0].shape == (3, 4) and mlm_positions_of(mask[1:2])[0].shape == (1, 1)
+    assert mlm_positions_of(mask, round_up=True)[0].shape == (3, 4) and mlm_positions_of(mask[1:2])[
+        0
+    ].shape == (1, 1)
 
 
 def test_a_masked_lm_gets_a_seeded_new_head(plm, tmp_path):
@@ -321,7 +333,9 @@ def test_checkpoints_in_a_subfolder(plm, tmp_path):
 def test_half_precision_checkpoints_are_trained_in_single(plm, tmp_path):
     plm.mlm.half().save_pretrained(tmp_path)
     plm.tokenizer.save_pretrained(tmp_path)
-    assert {p.dtype for p in SharedPLM.from_pretrained(tmp_path, num_labels=2).parameters()} == {torch.float32}
+    assert {p.dtype for p in SharedPLM.from_pretrained(tmp_path, num_labels=2).parameters()} == {
+        torch.float32
+    }
 
 
 def test_saving_replaces_what_lay_there_in_the_other_form(tmp_path):
@@ -348,7 +362,9 @@ def test_pipeline_loads_the_checkpoint(plm, tmp_path):
     classify = pipeline("text-classification", str(tmp_path), device="cpu")
     scores = {row["label"]: row["score"] for row in classify("the film is good", top_k=None)}
     expected = plm.classify(make_batch(plm, ["the film is good"])).softmax(-1)[0]
-    torch.testing.assert_close(torch.tensor([scores["LABEL_0"], scores["LABEL_1"]]), expected, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        torch.tensor([scores["LABEL_0"], scores["LABEL_1"]]), expected, atol=1e-5, rtol=1e-5
+    )
 
 
 class TestBadCheckpoints:
@@ -368,15 +384,21 @@ class TestBadCheckpoints:
             PerceiverConfig(vocab_size=SIZE["vocab_size"], d_model=16, **form, **heads),
             FunnelConfig(vocab_size=SIZE["vocab_size"], **size),
         ):
-            with pytest.raises(UserError, match=r"and (Perceiver|Funnel)ForMaskedLM .* cannot share a trunk"):
+            with pytest.raises(
+                UserError, match=r"and (Perceiver|Funnel)ForMaskedLM .* cannot share a trunk"
+            ):
                 make_plm(config)
 
     def test_tokenizer_of_another_size_or_none(self, plm, tmp_path):
-        plm.mlm.save_pretrained(tmp_path)  # transformers then makes up a tokenizer of special tokens alone
+        plm.mlm.save_pretrained(
+            tmp_path
+        )  # transformers then makes up a tokenizer of special tokens alone
         for words in ((), WORDS[:1], [*WORDS, "zebra"]):
             if words:
                 make_tokenizer(words=words).save_pretrained(tmp_path)
-            with pytest.raises(UserError, match=rf"has {len(words) + 5} tokens, but .* for 28. Put the model's own"):
+            with pytest.raises(
+                UserError, match=rf"has {len(words) + 5} tokens, but .* for 28. Put the model's own"
+            ):
                 SharedPLM.from_pretrained(tmp_path, num_labels=2)
 
     def test_missing_or_with_other_labels(self, plm, tmp_path):
@@ -393,16 +415,23 @@ class TestBadCheckpoints:
         weights = load_file(tmp_path / "model.safetensors")
         weights.pop("bert.encoder.layer.1.output.dense.weight")
         save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
-        with pytest.raises(UserError, match=r"lacks 1 weights of .*bert.encoder.layer.1.output.dense.weight"):
+        with pytest.raises(
+            UserError, match=r"lacks 1 weights of .*bert.encoder.layer.1.output.dense.weight"
+        ):
             SharedPLM.from_pretrained(tmp_path, num_labels=2)
 
     @pytest.mark.parametrize("saved_by_mtlib", [False, True])
     def test_a_setting_that_the_model_does_not_have(self, plm, tmp_path, saved_by_mtlib):
         (plm if saved_by_mtlib else plm.mlm).save_pretrained(tmp_path)
         plm.tokenizer.save_pretrained(tmp_path)
-        assert SharedPLM.from_pretrained(tmp_path, hidden_dropout_prob=0.3).config.hidden_dropout_prob == 0.3
+        assert (
+            SharedPLM.from_pretrained(tmp_path, hidden_dropout_prob=0.3).config.hidden_dropout_prob
+            == 0.3
+        )
         for wrong in ({"hiden_dropout_prob": 0.0}, {"dtype": torch.bfloat16}):
-            with pytest.raises(UserError, match=f"BertConfig. has no {next(iter(wrong))}; .* always loaded with"):
+            with pytest.raises(
+                UserError, match=f"BertConfig. has no {next(iter(wrong))}; .* always loaded with"
+            ):
                 SharedPLM.from_pretrained(tmp_path, **wrong)
 
     @pytest.mark.parametrize("part", ["classifier", "trunk"])
@@ -423,6 +452,8 @@ def test_a_saved_model_answers_with_a_softmax_whatever_its_base_was_for(problem,
     batch = plm.tokenizer("good film", return_tensors="pt")
     with torch.no_grad():
         expected = plm.eval().classify(batch).softmax(-1)[0].tolist()
-    scores = pipeline("text-classification", str(tmp_path), top_k=None, device="cpu")(["good film"])[0]
+    scores = pipeline("text-classification", str(tmp_path), top_k=None, device="cpu")(
+        ["good film"]
+    )[0]
     by_label = {score["label"]: score["score"] for score in scores}
     assert [by_label[plm.config.id2label[i]] for i in range(2)] == pytest.approx(expected, abs=1e-4)

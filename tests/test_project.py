@@ -20,13 +20,18 @@ CONDA_NAMES = {"torch": "pytorch", "ray": "ray-core"}
 
 def declared() -> dict[str, Requirement]:
     project = PYPROJECT["project"]
-    lines = [*project["dependencies"], *(line for extra in project["optional-dependencies"].values() for line in extra)]
+    lines = [
+        *project["dependencies"],
+        *(line for extra in project["optional-dependencies"].values() for line in extra),
+    ]
     return {requirement.name: requirement for requirement in map(Requirement, lines)}
 
 
 def locked() -> dict[str, str]:
     lines = (ROOT / "requirements.lock").read_text().split()
-    return {canonicalize_name(name): version for name, version in (line.split("==") for line in lines)}
+    return {
+        canonicalize_name(name): version for name, version in (line.split("==") for line in lines)
+    }
 
 
 def test_conda_environment_equals_pyproject():
@@ -35,7 +40,10 @@ def test_conda_environment_equals_pyproject():
     *conda, pip = environment["dependencies"]
     assert pip == {"pip": ["-e ."]}
     found = {requirement.name: requirement.specifier for requirement in map(Requirement, conda)}
-    wanted = {CONDA_NAMES.get(name, name): requirement.specifier for name, requirement in declared().items()}
+    wanted = {
+        CONDA_NAMES.get(name, name): requirement.specifier
+        for name, requirement in declared().items()
+    }
     assert found == wanted | {"python": Requirement("x" + PYPROJECT["project"]["requires-python"]).specifier,
                               "pip": Requirement("pip").specifier}  # fmt: skip
     text = (ROOT / "environment.yml").read_text()
@@ -51,9 +59,12 @@ def test_lock_satisfies_every_requirement():
 
 def test_lowest_versions_are_the_bounds_of_pyproject():
     text = (ROOT / "tests" / "constraints-lowest.txt").read_text()
-    pins = {pin.name: str(pin.specifier) for pin in map(Requirement, re.sub("#.*", "", text).split())}
+    pins = {
+        pin.name: str(pin.specifier) for pin in map(Requirement, re.sub("#.*", "", text).split())
+    }
     bounds = {
-        name: "==" + next(bound.version for bound in requirement.specifier if bound.operator == ">=")
+        name: "=="
+        + next(bound.version for bound in requirement.specifier if bound.operator == ">=")
         for name, requirement in declared().items()
     }
     assert pins == bounds | {"torch": "==" + locked()["torch"]}
@@ -67,8 +78,15 @@ def test_this_environment_is_in_the_ranges():
 # Packages from the ground up: one imports itself and those before it. `core` is the top level of mtlib.
 ORDER = ("core", "data", "testbed", "policies", "methods", "runs", "bench", "sweeps", "analysis", "diversity",
          "tutorial", "cli")  # fmt: skip
-MODULES = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in (ROOT / "mtlib").rglob("*.py")}
-MODULES = {name.removesuffix(".__init__"): path for name, path in MODULES.items() if name != "mtlib.__init__"}
+MODULES = {
+    ".".join(path.relative_to(ROOT).with_suffix("").parts): path
+    for path in (ROOT / "mtlib").rglob("*.py")
+}
+MODULES = {
+    name.removesuffix(".__init__"): path
+    for name, path in MODULES.items()
+    if name != "mtlib.__init__"
+}
 
 
 def package_of(module: str) -> str:
@@ -81,7 +99,9 @@ def imported(tree: ast.AST) -> set[str]:
     names = set()
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.ImportFrom) and node.module is not None:
-            whole = [f"{node.module}.{alias.name}" for alias in node.names]  # a module, or a name inside one
+            whole = [
+                f"{node.module}.{alias.name}" for alias in node.names
+            ]  # a module, or a name inside one
             names |= {name if name in MODULES else node.module for name in whole}
         elif isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
@@ -90,20 +110,27 @@ def imported(tree: ast.AST) -> set[str]:
 
 
 def test_imports_run_one_way_and_in_no_circle():
-    graph = {name: imported(ast.parse(path.read_text(encoding="utf-8"))) - {name} for name, path in MODULES.items()}
+    graph = {
+        name: imported(ast.parse(path.read_text(encoding="utf-8"))) - {name}
+        for name, path in MODULES.items()
+    }
     TopologicalSorter(graph).prepare()  # raises CycleError, which names the circle
     for name, others in graph.items():
-        assert (ROOT / "mtlib" / f"{name.split('.')[1]}.py").exists() or package_of(name) != "core", (
-            f"{name}: see ORDER"
-        )
+        assert (ROOT / "mtlib" / f"{name.split('.')[1]}.py").exists() or package_of(
+            name
+        ) != "core", f"{name}: see ORDER"
         for other in others:
-            assert ORDER.index(package_of(other)) <= ORDER.index(package_of(name)), f"{name} imports {other}"
+            assert ORDER.index(package_of(other)) <= ORDER.index(package_of(name)), (
+                f"{name} imports {other}"
+            )
 
 
 def tracked() -> list[Path]:
     if not (ROOT / ".git").exists():
         pytest.skip("not a git checkout")
-    names = subprocess.run(["git", "-C", str(ROOT), "ls-files"], capture_output=True, text=True, check=True).stdout
+    names = subprocess.run(
+        ["git", "-C", str(ROOT), "ls-files"], capture_output=True, text=True, check=True
+    ).stdout
     return [ROOT / name for name in names.splitlines() if (ROOT / name).exists()]
 
 

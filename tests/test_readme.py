@@ -20,7 +20,12 @@ PAGES = [
     *ROOT.glob("README.md"),
     *(page for folder in ("mtlib", "data", "notebooks") for page in (ROOT / folder).rglob("*.md")),
 ]
-MOST_WORDS = {"README.md": 900, "mtlib/README.md": 1800, "notebooks/README.md": 2000, "data/results/REPORT.md": 3200}
+MOST_WORDS = {
+    "README.md": 900,
+    "mtlib/README.md": 1800,
+    "notebooks/README.md": 2000,
+    "data/results/REPORT.md": 3200,
+}
 
 COMMAND = r"(?:^ {4}|`)(?:python -m )?mtlib ((?:data )?[a-z]+(?: [^`#\n]*)?)(?:`|#|$)"  # what follows its name
 
@@ -40,12 +45,16 @@ def anchors(page: Path) -> set[str]:
 
 @pytest.mark.parametrize("page", [page for page in MOST_WORDS if (ROOT / page).exists()])
 def test_a_page_that_is_read_to_its_end(page):
-    assert len([word for word in read(page).split() if word.strip("|-:")]) <= MOST_WORDS[page]  # no lines of tables
+    assert (
+        len([word for word in read(page).split() if word.strip("|-:")]) <= MOST_WORDS[page]
+    )  # no lines of tables
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page):
-    for target in re.findall(r"\]\((?!https?:)(.*?)\)", re.sub(r"```.*?```", "", read(page), flags=re.S)):
+    for target in re.findall(
+        r"\]\((?!https?:)(.*?)\)", re.sub(r"```.*?```", "", read(page), flags=re.S)
+    ):
         path, _, anchor = target.partition("#")
         file = page.parent / path if path else page
         assert file.exists(), target
@@ -53,7 +62,11 @@ def test_links_lead_somewhere(page):
 
 
 def options(command: TyperCommand) -> set[str]:
-    return {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+    return {
+        option
+        for parameter in command.params
+        for option in (*parameter.opts, *parameter.secondary_opts)
+    }
 
 
 def commands() -> dict[str, TyperCommand]:
@@ -70,7 +83,9 @@ def test_commands_and_their_options_are_there(page):
     for line in re.findall(COMMAND, read(page), flags=re.M):
         words = line.split()
         name = " ".join(words[:2]) if words[0] == "data" else words[0]
-        assert {word.partition("=")[0] for word in words if word.startswith("-")} <= options(commands()[name]), line
+        assert {word.partition("=")[0] for word in words if word.startswith("-")} <= options(
+            commands()[name]
+        ), line
 
 
 def test_options_that_are_named_by_themselves_are_there():
@@ -99,7 +114,9 @@ def test_the_developers_code_runs_as_printed(tmp_path, monkeypatch):
     exec(own_data.replace("num_train_epochs=1", "max_steps=2"), names)
     assert any("eval_accuracy" in entry for entry in names["trainer"].state.log_history)
     exec(loop.replace("DataLoader(train,", "DataLoader(train.select(range(32)),"), names)
-    assert names["output"].parts.keys() >= {"mlm_loss", "ft_loss"} and names["output"].loss.isfinite()
+    assert (
+        names["output"].parts.keys() >= {"mlm_loss", "ft_loss"} and names["output"].loss.isfinite()
+    )
 
 
 def test_the_loss_that_is_printed_is_the_focal_loss():
@@ -123,8 +140,14 @@ def test_the_table_of_modules_is_whole_and_its_lines_are_about_right():
     rows = re.findall(r"^\| (`.+?) \| ([\d,]+) \|", read("mtlib/README.md"), flags=re.M)
     for modules, lines in rows:
         places = [ROOT / "mtlib" / name for name in re.findall(r"`([\w./]+)`", modules)]
-        files = [file for place in places for file in (place.rglob("*.py") if place.is_dir() else [place])]
+        files = [
+            file
+            for place in places
+            for file in (place.rglob("*.py") if place.is_dir() else [place])
+        ]
         counted = sum(len(read(file).splitlines()) for file in files)
         assert counted == pytest.approx(int(lines.replace(",", "")), rel=0.25), modules
     named = " ".join(modules for modules, _ in rows)
-    assert all(f"`{place.parent.name}/`" in named for place in (ROOT / "mtlib").glob("*/__init__.py"))
+    assert all(
+        f"`{place.parent.name}/`" in named for place in (ROOT / "mtlib").glob("*/__init__.py")
+    )

@@ -33,8 +33,14 @@ def test_a_version_out_of_range_and_a_missing_package(monkeypatch):
 @pytest.mark.parametrize(
     ("error", "message"),
     [
-        (ModuleNotFoundError(name="sklearn.metrics"), "scikit-learn, which is not installed; pip install scikit-learn"),
-        (ModuleNotFoundError(name="fcntl"), "Python's module fcntl, which is not there on this system"),
+        (
+            ModuleNotFoundError(name="sklearn.metrics"),
+            "scikit-learn, which is not installed; pip install scikit-learn",
+        ),
+        (
+            ModuleNotFoundError(name="fcntl"),
+            "Python's module fcntl, which is not there on this system",
+        ),
     ],
 )
 def test_a_command_says_what_is_missing(monkeypatch, capsys, error, message):
@@ -47,7 +53,9 @@ def test_a_command_says_what_is_missing(monkeypatch, capsys, error, message):
     assert message in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("error", [ImportError("cannot import x"), ModuleNotFoundError(name="mtlib.nothing")])
+@pytest.mark.parametrize(
+    "error", [ImportError("cannot import x"), ModuleNotFoundError(name="mtlib.nothing")]
+)
 def test_a_fault_of_ours_keeps_its_traceback(monkeypatch, error):
     def broken():
         raise error
@@ -59,7 +67,9 @@ def test_a_fault_of_ours_keeps_its_traceback(monkeypatch, error):
 
 def test_an_old_transformers_is_named_with_both_versions(monkeypatch, capsys):
     installed(monkeypatch, transformers="4.57.1")
-    monkeypatch.setitem(sys.modules, "mtlib.plm", None)  # importing it now raises, as with an old transformers
+    monkeypatch.setitem(
+        sys.modules, "mtlib.plm", None
+    )  # importing it now raises, as with an old transformers
     with pytest.raises(UserError, match=OLD):
         _ = mtlib.SharedPLM
 
@@ -86,8 +96,8 @@ def test_an_old_transformers_is_named_with_both_versions(monkeypatch, capsys):
     ],
 )
 def test_a_command_that_trains_nothing_needs_no_torch(command):
-    code = (
-        "import sys; sys.modules |= dict.fromkeys(('torch', 'fcntl', 'resource')); from mtlib.cli import main; main()"
+    code = "import sys; sys.modules |= dict.fromkeys(('torch', 'fcntl', 'resource')); from mtlib.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, *command.split()], capture_output=True, text=True
     )
-    done = subprocess.run([sys.executable, "-c", code, *command.split()], capture_output=True, text=True)
     assert done.returncode == 0 and done.stdout, done.stderr

@@ -22,10 +22,22 @@ def site():
     [
         ("[front](../README.md#install)", None, "[front](/index.md#install)"),
         ("[03](03_mask_tuning.ipynb)", None, "[03](/notebooks/03_mask_tuning.ipynb)"),
-        ("[there](https://arxiv.org/abs/2307.10457)", None, "[there](https://arxiv.org/abs/2307.10457)"),
+        (
+            "[there](https://arxiv.org/abs/2307.10457)",
+            None,
+            "[there](https://arxiv.org/abs/2307.10457)",
+        ),
         ("[the rules](../LICENSE)", None, "the rules"),
-        ("[the rules](../LICENSE)", "https://x.org/a", "[the rules](https://x.org/a/blob/main/LICENSE)"),
-        ("[play](../figures/playground.html)", None, '<a href="../figures/playground.html">play</a>'),
+        (
+            "[the rules](../LICENSE)",
+            "https://x.org/a",
+            "[the rules](https://x.org/a/blob/main/LICENSE)",
+        ),
+        (
+            "[play](../figures/playground.html)",
+            None,
+            '<a href="../figures/playground.html">play</a>',
+        ),
     ],
 )
 def test_links_of_a_page(site, link, address, found):

@@ -19,13 +19,18 @@ from mtlib.testbed.known_words import shortcut_spans
 
 
 def made_up(*rows: tuple[str, int], names=("bad", "good")) -> Dataset:
-    dataset = Dataset.from_dict({"text": [text for text, _ in rows], "label": [label for _, label in rows]})
+    dataset = Dataset.from_dict(
+        {"text": [text for text, _ in rows], "label": [label for _, label in rows]}
+    )
     return dataset.cast_column("label", ClassLabel(names=list(names)))
 
 
 def test_z_by_hand():
     dataset = made_up(
-        *[("acme radio", 1)] * 27, *[("acme lamp", 0)] * 3, *[("other lamp", 0)] * 27, *[("other old", 1)] * 3
+        *[("acme radio", 1)] * 27,
+        *[("acme lamp", 0)] * 3,
+        *[("other lamp", 0)] * 27,
+        *[("other old", 1)] * 3,
     )
     table = suspects(dataset, min_count=10).set_index("word")
     acme = table.loc["acme"]
@@ -34,7 +39,14 @@ def test_z_by_hand():
     assert acme.example == "acme radio" and acme.counterexample == "acme lamp"
     assert table.loc["radio"].counterexample == "" and "old" not in table.index  # in three rows
     threshold = pytest.approx(3.0233, abs=1e-4)  # at 1 - 0.01 / (4 x 2)
-    assert table.attrs == {"threshold": threshold, "tested": 4, "above": 4, "everywhere": [], "rows": 60, "copies": 56}
+    assert table.attrs == {
+        "threshold": threshold,
+        "tested": 4,
+        "above": 4,
+        "everywhere": [],
+        "rows": 60,
+        "copies": 56,
+    }
 
 
 def test_a_word_without_a_side_is_no_suspect():
@@ -47,7 +59,11 @@ def test_pairs_tell_where_a_word_stands():
             "label": [2] * 30 + [0] * 30}  # fmt: skip
     table = suspects(Dataset.from_dict(rows), min_count=10)
     found = set(zip(table["word"], table["where"], table["label"], strict=True))
-    assert ("nobody", "text_pair", 2) in found and ("sleeps", "both", 2) in found and ("man", "both", 0) in found
+    assert (
+        ("nobody", "text_pair", 2) in found
+        and ("sleeps", "both", 2) in found
+        and ("man", "both", 0) in found
+    )
     assert not any(where == "text" for _, where, _ in found)  # the first text is always the same
 
 
@@ -60,7 +76,9 @@ def test_conflicts_are_rows_where_the_words_point_elsewhere():
 
 
 @settings(deadline=None)
-@given(st.lists(st.tuples(st.text("ab -'Ä字", max_size=8), st.integers(0, 1)), min_size=2, max_size=30))
+@given(
+    st.lists(st.tuples(st.text("ab -'Ä字", max_size=8), st.integers(0, 1)), min_size=2, max_size=30)
+)
 def test_shares_are_shares_of_the_rows_with_the_word(rows):
     dataset = made_up(*rows)
     if len({label for _, label in rows}) < 2:
@@ -68,8 +86,14 @@ def test_shares_are_shares_of_the_rows_with_the_word(rows):
             suspects(dataset)
         return
     for line in suspects(dataset, top=None, min_count=1, significance=0.9).itertuples():
-        having = [dataset.features["label"].int2str(label) for text, label in rows if line.word in words_of(text)]
-        assert line.rows == len(having) and line.share == pytest.approx(np.mean([own == line.label for own in having]))
+        having = [
+            dataset.features["label"].int2str(label)
+            for text, label in rows
+            if line.word in words_of(text)
+        ]
+        assert line.rows == len(having) and line.share == pytest.approx(
+            np.mean([own == line.label for own in having])
+        )
 
 
 def test_the_testbeds_shortcut_is_found_and_its_nouns_come_first():
@@ -96,20 +120,34 @@ def test_the_testbeds_shortcut_is_found_and_its_nouns_come_first():
 def test_given_words_and_phrases_are_counted_alone_in_any_case():
     dataset = made_up(*[("made in New  York, well-made", 1)] * 20, *[("made in York", 0)] * 20)
     table = suspects(dataset, min_count=1, words=["NEW york", "Well-Made", "absent"])
-    assert {*table.word} == {"new york", "well-made"} and {*table.label} == {"good"} and table.attrs["tested"] == 2
+    assert (
+        {*table.word} == {"new york", "well-made"}
+        and {*table.label} == {"good"}
+        and table.attrs["tested"] == 2
+    )
     more = made_up(("in new york", 0), ("in york", 0), ("in New York", 1))
     assert conflicts(more, table).tolist() == [True, False, False]
 
 
 def test_words_are_found_where_they_are_hidden():
     """In possessives and compounds, with either apostrophe: see `GivenWords`."""
-    dataset = made_up(*[("Acme’s radio", 1), ("the acme-like lamp", 1)] * 10, *[("acmes don’t", 0)] * 20)
+    dataset = made_up(
+        *[("Acme’s radio", 1), ("the acme-like lamp", 1)] * 10, *[("acmes don’t", 0)] * 20
+    )
     table = suspects(dataset, min_count=1, words=["acme", "don't"]).set_index("word")
-    assert table["rows"].to_dict() == {"acme": 20, "don't": 20} and table.loc["acme"].label == "good"
-    assert conflicts(made_up(("acme's", 0), ("don't", 0)), table.reset_index()).tolist() == [True, False]
+    assert (
+        table["rows"].to_dict() == {"acme": 20, "don't": 20} and table.loc["acme"].label == "good"
+    )
+    assert conflicts(made_up(("acme's", 0), ("don't", 0)), table.reset_index()).tolist() == [
+        True,
+        False,
+    ]
     assert words_of("don’t") == {"don't"}
     assert suspects(dataset, words="acme").word.tolist() == ["acme"]
-    with pytest.raises(UserError, match=r"words is \['acme'\]; expected a table that knows their labels: suspects\("):
+    with pytest.raises(
+        UserError,
+        match=r"words is \['acme'\]; expected a table that knows their labels: suspects\(",
+    ):
         conflicts(dataset, ["acme"])
 
 
@@ -117,9 +155,15 @@ def test_words_are_found_where_they_are_hidden():
     ("rows", "message"),
     [
         ("reviews.csv", r"the rows are 'reviews.csv'; expected .*read_table"),
-        (pandas.DataFrame({"review": ["a"], "label": [0]}), "columns review, label; expected text and label"),
+        (
+            pandas.DataFrame({"review": ["a"], "label": [0]}),
+            "columns review, label; expected text and label",
+        ),
         (pandas.DataFrame({"text": ["a", None], "label": [0, 1]}), "a row has nan for a text"),
-        (pandas.DataFrame({"text": ["a"] * 501, "label": range(501)}), "more than 500 labels.*right column"),
+        (
+            pandas.DataFrame({"text": ["a"] * 501, "label": range(501)}),
+            "more than 500 labels.*right column",
+        ),
     ],
 )
 def test_rows_that_cannot_be_counted(rows, message):
@@ -135,7 +179,9 @@ def test_tables_are_read_as_a_dataset_is():
     dataset = made_up(*[("acme radio", 1)] * 30, *[("other lamp", 0)] * 30)
     table = dataset.to_pandas()
     table["label"] = [dataset.features["label"].int2str(label) for label in table["label"]]
-    assert suspects([table[:7], table[7:]]).equals(suspects(dataset)) and suspects(table).equals(suspects(dataset))
+    assert suspects([table[:7], table[7:]]).equals(suspects(dataset)) and suspects(table).equals(
+        suspects(dataset)
+    )
 
 
 def test_base_rates_are_those_of_the_labels():
@@ -147,8 +193,12 @@ def test_base_rates_are_those_of_the_labels():
     table = suspects(dataset, min_count=5).set_index("word")
     assert table.loc["acme", ["rows", "label", "share"]].tolist() == [21, "third", 9 / 21]
     assert table.loc["acme"].base_rate == pytest.approx(10 / 60)
-    assert table.loc["acme"].z == pytest.approx((9 / 21 - 1 / 6) / math.sqrt(1 / 6 * 5 / 6 / 21))  # 3.22
-    assert table.loc["other"].z == pytest.approx((1 - 2 / 3) / math.sqrt(2 / 3 * 1 / 3 / 30))  # 3.87
+    assert table.loc["acme"].z == pytest.approx(
+        (9 / 21 - 1 / 6) / math.sqrt(1 / 6 * 5 / 6 / 21)
+    )  # 3.22
+    assert table.loc["other"].z == pytest.approx(
+        (1 - 2 / 3) / math.sqrt(2 / 3 * 1 / 3 / 30)
+    )  # 3.87
     assert table.loc["lamp"].z == pytest.approx((1 - 1 / 6) / math.sqrt(1 / 6 * 5 / 6 / 8))  # 6.32
 
 
@@ -166,7 +216,11 @@ def test_rows_without_a_label_are_left_out_with_a_warning(missing):
     texts, labels = ["good x", "bad x", "odd x"] * 20, ["p", "n", missing] * 20
     with pytest.warns(UserWarning, match="20 of 60 rows have no label and are left out"):
         table = suspects(pandas.DataFrame({"text": texts, "label": labels}), min_count=5)
-    assert table.attrs["rows"] == 40 and {*table.word} == {"good", "bad"} and {*table.label} == {"p", "n"}
+    assert (
+        table.attrs["rows"] == 40
+        and {*table.word} == {"good", "bad"}
+        and {*table.label} == {"p", "n"}
+    )
 
 
 def test_class_number_minus_1_is_no_label_where_classes_have_names():
@@ -188,7 +242,10 @@ def test_words_are_listed_as_they_are_written():
     texts = ["die Straße", "ein λόγος", "so\u00adft caf\u0065\u0301 Kadın"] * 20
     table = suspects(pandas.DataFrame({"text": texts, "label": list("abc") * 20}), min_count=5)
     assert {*table.word} == {"die", "straße", "ein", "λόγος", "soft", "café", "kadın"}
-    given = suspects(pandas.DataFrame({"text": texts, "label": list("abc") * 20}), words=["STRASSE", "Cafe\u0301"])
+    given = suspects(
+        pandas.DataFrame({"text": texts, "label": list("abc") * 20}),
+        words=["STRASSE", "Cafe\u0301"],
+    )
     assert {*given.word} == {"straße", "café"}
 
 

@@ -12,7 +12,12 @@ from mtlib.threads import quiet_openmp
 QUIET = {"GOMP_SPINCOUNT": "1000", "KMP_BLOCKTIME": "1"}
 MAKEFILE = Path(__file__).resolve().parents[1] / "Makefile"
 PRINT = "print: ; @echo $$GOMP_SPINCOUNT $$KMP_BLOCKTIME"
-USERS = [{"OMP_WAIT_POLICY": "active"}, {"GOMP_SPINCOUNT": "7"}, {"KMP_BLOCKTIME": "0"}, {"KMP_LIBRARY": "serial"}]
+USERS = [
+    {"OMP_WAIT_POLICY": "active"},
+    {"GOMP_SPINCOUNT": "7"},
+    {"KMP_BLOCKTIME": "0"},
+    {"KMP_LIBRARY": "serial"},
+]
 
 
 @pytest.fixture
@@ -30,12 +35,18 @@ def test_a_users_own_setting_stays(own):
 
 @pytest.mark.parametrize(
     ("before", "own", "quiet"),
-    [("", {}, True), ("", {"OMP_WAIT_POLICY": "active"}, False), ("sys.modules['torch'] = None; ", {}, False)],
+    [
+        ("", {}, True),
+        ("", {"OMP_WAIT_POLICY": "active"}, False),
+        ("sys.modules['torch'] = None; ", {}, False),
+    ],
 )
 def test_importing_mtlib_sets_it_where_torch_is_not_loaded_yet(unset, before, own, quiet):
     code = f"import os, sys; {before}import mtlib; assert not sys.modules.get('torch'); "
     code += "print(os.environ.get('GOMP_SPINCOUNT'), os.environ.get('KMP_BLOCKTIME'))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | own)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | own
+    )
     assert done.stdout.strip() == ("1000 1" if quiet else "None None"), done.stderr
 
 

@@ -23,7 +23,9 @@ def marking():
 @pytest.fixture
 def protein(tmp_path):
     """A tokenizer in Python that finds its letters as added tokens."""
-    (tmp_path / "vocab.txt").write_text("\n".join(["<cls>", "<pad>", "<eos>", "<unk>", *AMINO_ACIDS, "<mask>"]))
+    (tmp_path / "vocab.txt").write_text(
+        "\n".join(["<cls>", "<pad>", "<eos>", "<unk>", *AMINO_ACIDS, "<mask>"])
+    )
     return EsmTokenizer(tmp_path / "vocab.txt", model_max_length=64)
 
 
@@ -52,7 +54,10 @@ def test_text_that_spells_out_a_structural_token_is_text(marking):
         marking,
     ):
         separator = tokenizer.convert_ids_to_tokens(tokenizer("")["input_ids"][-1])
-        plain, spelt = (text_reader(tokenizer)(text)["input_ids"] for text in ("good bad", f"good {separator} bad"))
+        plain, spelt = (
+            text_reader(tokenizer)(text)["input_ids"]
+            for text in ("good bad", f"good {separator} bad")
+        )
         assert spelt.count(plain[-1]) == 1 and len(spelt) > len(plain)
     assert text_reader(marking)("[E1] [SEP]").tokens()[1] == "[E1]"
 
@@ -70,7 +75,10 @@ def test_letters_of_a_protein_are_tokens(protein):
 def test_what_is_no_word_is_neither_masked_nor_filled_in(kind, marking):
     tokenizer = marking if kind == "marking" else nameless()
     batch = tokenizer(["the [E1] film is covidxyz"], return_tensors="pt")
-    words = [tokenizer.convert_ids_to_tokens(int(i)) for i in batch["input_ids"][maskable_positions(batch, tokenizer)]]
+    words = [
+        tokenizer.convert_ids_to_tokens(int(i))
+        for i in batch["input_ids"][maskable_positions(batch, tokenizer)]
+    ]
     assert not {"[CLS]", "[SEP]", "[E1]"} & {*words} and "film" in words
     assert kind == "nameless" or "covidxyz" in words, "an added word is a word"
     plm = make_plm(tiny_bert_config(vocab_size=len(tokenizer)), tokenizer)

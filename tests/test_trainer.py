@@ -65,14 +65,20 @@ def arguments(folder, **changes) -> ObjectiveArguments:
 
 def train(folder, objective, plm=None, data=None, resume=None, **changes) -> ObjectiveTrainer:
     plm = plm or make_plm(tiny_bert_config(**NO_DROPOUT))
-    trainer = ObjectiveTrainer(plm, objective, arguments(folder, **changes), examples(48) if data is None else data)
+    trainer = ObjectiveTrainer(
+        plm, objective, arguments(folder, **changes), examples(48) if data is None else data
+    )
     trainer.train(resume_from_checkpoint=resume)
     return trainer
 
 
 def history(trainer, *names) -> list[tuple]:
     names = names or ("loss", "grad_norm")
-    return [tuple(entry[name] for name in names) for entry in trainer.state.log_history if "loss" in entry]
+    return [
+        tuple(entry[name] for name in names)
+        for entry in trainer.state.log_history
+        if "loss" in entry
+    ]
 
 
 def test_every_private_method_of_the_stock_trainer_is_named():
@@ -110,7 +116,9 @@ def test_fine_tuning_is_stock_fine_tuning_loss_by_loss(tmp_path):
     plm = make_plm()
     stock = Trainer(
         plm.classifier,
-        TrainingArguments(str(tmp_path / "stock"), save_strategy="no", report_to="none", **stock_arguments),
+        TrainingArguments(
+            str(tmp_path / "stock"), save_strategy="no", report_to="none", **stock_arguments
+        ),
         train_dataset=data,
         data_collator=Collator(plm.tokenizer),
     )
@@ -134,7 +142,9 @@ def test_a_step_is_the_same_however_it_is_cut(tmp_path, objective, update):
 
 def test_parts_are_logged_and_make_up_the_loss(tmp_path):
     trainer = train(tmp_path, MaskTuning(0.6), gradient_accumulation_steps=2)
-    for loss, mlm, ft, masked, changed in history(trainer, "loss", "mlm_loss", "ft_loss", "n_masked", "share_changed"):
+    for loss, mlm, ft, masked, changed in history(
+        trainer, "loss", "mlm_loss", "ft_loss", "n_masked", "share_changed"
+    ):
         assert loss == pytest.approx(0.6 * mlm + 0.4 * ft, rel=1e-4)
         assert masked == 16 and 0 <= changed <= 1
 
@@ -154,7 +164,9 @@ def test_every_trainable_parameter_moves(tmp_path, update):
     plm = make_plm(tiny_bert_config(max_position_embeddings=12))
     before = {name: parameter.clone() for name, parameter in plm.named_parameters()}
     train(tmp_path, MaskTuning(0.5, ExactMasking(0.5)), plm, update=update, max_steps=12)
-    still = [name for name, parameter in plm.named_parameters() if torch.equal(parameter, before[name])]
+    still = [
+        name for name, parameter in plm.named_parameters() if torch.equal(parameter, before[name])
+    ]
     assert still == []
 
 
@@ -172,7 +184,9 @@ def test_learning_rates_of_trunk_and_heads(tmp_path):
     assert moved["classifier.classifier.weight"] == pytest.approx(1e-2, rel=0.01)
     assert moved["classifier.bert.pooler.dense.weight"] == pytest.approx(1e-2, rel=0.01)
     assert moved["mlm.cls.predictions.transform.dense.weight"] == pytest.approx(1e-4, rel=0.01)
-    assert moved["classifier.bert.encoder.layer.0.output.dense.weight"] == pytest.approx(1e-3, rel=0.01)
+    assert moved["classifier.bert.encoder.layer.0.output.dense.weight"] == pytest.approx(
+        1e-3, rel=0.01
+    )
 
 
 @pytest.mark.parametrize("update", ["joint", "alternating"])
@@ -185,7 +199,9 @@ def test_an_optimizer_class_that_was_asked_for(tmp_path, update):
         classifier_learning_rate=0.02,
         update=update,
     )
-    trainer = ObjectiveTrainer(make_plm(), MaskTuning(), args, examples(8), optimizer_cls_and_kwargs=chosen)
+    trainer = ObjectiveTrainer(
+        make_plm(), MaskTuning(), args, examples(8), optimizer_cls_and_kwargs=chosen
+    )
     trainer.train()
     alternating = [trainer.update.optimizer] if update == "alternating" else []
     for optimizer in (trainer.optimizer.optimizer, *alternating):
@@ -209,7 +225,9 @@ def test_resumed_run_ends_as_the_uninterrupted_one(tmp_path, stop, update):
             shutil.rmtree(folder)
     resumed = train(tmp_path / "whole", MaskTuning(), make_plm(seed=9), resume=True, **settings)
     assert history(resumed) == history(whole)
-    for (name, a), (_, b) in zip(whole.plm.named_parameters(), resumed.plm.named_parameters(), strict=True):
+    for (name, a), (_, b) in zip(
+        whole.plm.named_parameters(), resumed.plm.named_parameters(), strict=True
+    ):
         assert torch.equal(a, b), name
 
 
@@ -233,7 +251,8 @@ def test_two_epochs_have_different_orders_of_like_lengths(tmp_path):
     assert again == first != second and sorted(first) == list(range(400))
     lengths = trainer.train_dataset["length"]
     spread = [
-        max(lengths[i] for i in first[b : b + 8]) - min(lengths[i] for i in first[b : b + 8]) for b in range(0, 400, 8)
+        max(lengths[i] for i in first[b : b + 8]) - min(lengths[i] for i in first[b : b + 8])
+        for b in range(0, 400, 8)
     ]
     assert sum(spread) / len(spread) < 1
 
@@ -241,7 +260,9 @@ def test_two_epochs_have_different_orders_of_like_lengths(tmp_path):
 @pytest.mark.parametrize("name", ["seed", "data_seed"])
 def test_the_seed_decides_the_order_of_the_data(tmp_path, name):
     def order(seed: int) -> list[int]:
-        trainer = ObjectiveTrainer(make_plm(), FineTuning(), arguments(tmp_path, **{name: seed}), data)
+        trainer = ObjectiveTrainer(
+            make_plm(), FineTuning(), arguments(tmp_path, **{name: seed}), data
+        )
         trainer._begin_epoch(0)
         return list(trainer._get_train_sampler())
 
@@ -268,7 +289,9 @@ def test_an_epoch_that_a_callback_stops_is_followed_by_the_next(tmp_path):
     for epoch in range(3):
         trainer._begin_epoch(epoch)
         order = list(trainer._get_train_sampler())
-        expected += [Collator(trainer.plm.tokenizer)([data[i] for i in order[b : b + 8]]) for b in (0, 8)]
+        expected += [
+            Collator(trainer.plm.tokenizer)([data[i] for i in order[b : b + 8]]) for b in (0, 8)
+        ]
     assert batches == [batch["input_ids"].tolist() for batch in expected]
 
 
@@ -277,7 +300,10 @@ def test_masked_lm_objective_learns_and_is_evaluated_alike_each_time(tmp_path):
     losses = [loss for (loss,) in history(trainer, "mlm_loss")]
     assert sum(losses[-5:]) < sum(losses[:5])
     assert all(0 <= share <= 1 for (share,) in history(trainer, "share_correct"))
-    assert len({trainer.evaluate(examples(5).remove_columns("labels"))["eval_loss"] for _ in range(3)}) == 1
+    assert (
+        len({trainer.evaluate(examples(5).remove_columns("labels"))["eval_loss"] for _ in range(3)})
+        == 1
+    )
 
 
 SGD = torch.optim.SGD([torch.zeros(1)])
@@ -308,17 +334,23 @@ SGD = torch.optim.SGD([torch.zeros(1)])
 )
 def test_arguments_that_do_not_work(tmp_path, changes, others, message):
     with pytest.raises(UserError, match=message):
-        ObjectiveTrainer(make_plm(), MaskTuning(), arguments(tmp_path, **changes), examples(8), **others)
+        ObjectiveTrainer(
+            make_plm(), MaskTuning(), arguments(tmp_path, **changes), examples(8), **others
+        )
 
 
 def test_an_optimizer_of_ones_own_has_all_parameters(tmp_path):
     plm = make_plm()
     optimizer = torch.optim.SGD(plm.parameters(), lr=0.1)
-    trainer = ObjectiveTrainer(plm, FineTuning(), arguments(tmp_path), examples(8), optimizers=(optimizer, None))
+    trainer = ObjectiveTrainer(
+        plm, FineTuning(), arguments(tmp_path), examples(8), optimizers=(optimizer, None)
+    )
     assert trainer.create_optimizer() is optimizer
     objective = FineTuning()
     objective.gate = torch.nn.Parameter(torch.ones(()))
-    trainer = ObjectiveTrainer(plm, objective, arguments(tmp_path), examples(8), optimizers=(optimizer, None))
+    trainer = ObjectiveTrainer(
+        plm, objective, arguments(tmp_path), examples(8), optimizers=(optimizer, None)
+    )
     with pytest.raises(UserError, match="no group with gate of FineTuning"):
         trainer.create_optimizer()
 
@@ -327,13 +359,19 @@ def test_resuming_from_a_torn_checkpoint(tmp_path):
     """Without its state the optimiser would begin anew, silently."""
     train(tmp_path, FineTuning(), max_steps=2, save_strategy="steps", save_steps=1)
     (tmp_path / "checkpoint-1" / "optimizer.pt").unlink()
-    with pytest.raises(UserError, match=r"checkpoint-1 has no optimizer\.pt: it is torn, or holds a model alone"):
+    with pytest.raises(
+        UserError, match=r"checkpoint-1 has no optimizer\.pt: it is torn, or holds a model alone"
+    ):
         train(tmp_path, FineTuning(), resume=f"{tmp_path}/checkpoint-1")
 
 
 def test_scores_of_an_objective_that_does_not_classify(tmp_path):
-    with pytest.raises(UserError, match=r"compute_metrics does not work with MaskedLM; .* read eval_loss"):
-        ObjectiveTrainer(make_plm(), MaskedLM(), arguments(tmp_path), examples(8), compute_metrics=accuracy)
+    with pytest.raises(
+        UserError, match=r"compute_metrics does not work with MaskedLM; .* read eval_loss"
+    ):
+        ObjectiveTrainer(
+            make_plm(), MaskedLM(), arguments(tmp_path), examples(8), compute_metrics=accuracy
+        )
 
 
 def test_arguments_from_the_command_line(tmp_path):
@@ -396,7 +434,9 @@ def test_bad_sets_are_told_before_training(tmp_path, spoil, message):
     with pytest.raises(UserError, match=f"the evaluation set {message}"):
         ObjectiveTrainer(make_plm(), FineTuning(), args, data, eval_dataset=bad)
     with pytest.raises(UserError, match=f"the evaluation set 'dev' {message}"):
-        ObjectiveTrainer(make_plm(), FineTuning(), args, data, eval_dataset={"good": data, "dev": bad})
+        ObjectiveTrainer(
+            make_plm(), FineTuning(), args, data, eval_dataset={"good": data, "dev": bad}
+        )
     trainer = ObjectiveTrainer(make_plm(), FineTuning(), args, data)
     for call, name in ((trainer.evaluate, "the evaluation set"), (trainer.predict, "the test set")):
         with pytest.raises(UserError, match=f"{name} {message}"):
@@ -431,7 +471,10 @@ def test_labels_have_either_name_everywhere(tmp_path, given):
     )
     trainer.train()
     metrics = trainer.evaluate()
-    assert metrics["eval_loss"] > 0 and metrics["eval_accuracy"] == trainer.predict(data).metrics["test_accuracy"]
+    assert (
+        metrics["eval_loss"] > 0
+        and metrics["eval_accuracy"] == trainer.predict(data).metrics["test_accuracy"]
+    )
     assert trainer.state.best_metric == metrics["eval_accuracy"]
 
 
@@ -441,7 +484,9 @@ def accuracy(answers):
 
 def test_predicts_without_labels(tmp_path):
     data = examples(5)
-    assert train(tmp_path, FineTuning()).predict(data.remove_columns("labels")).predictions.shape == (5, 2)
+    assert train(tmp_path, FineTuning()).predict(
+        data.remove_columns("labels")
+    ).predictions.shape == (5, 2)
 
 
 class TestModelInit:
@@ -450,7 +495,9 @@ class TestModelInit:
             return make_plm(tiny_bert_config(**NO_DROPOUT), seed=7)
 
         args = arguments(folder, **changes)
-        return ObjectiveTrainer(None, MaskTuning(), args, examples(16), model_init=fresh, eval_dataset=examples(8))
+        return ObjectiveTrainer(
+            None, MaskTuning(), args, examples(16), model_init=fresh, eval_dataset=examples(8)
+        )
 
     def test_each_training_begins_anew(self, tmp_path):
         trainer = self.trainer(tmp_path)
@@ -537,7 +584,10 @@ def test_batches_are_padded_on_the_right():
 def test_a_rate_of_zero_freezes_a_head(tmp_path):
     plm = make_plm()
     heads = {"classifier": plm.classifier.classifier, "mlm_head": plm.mlm.cls.predictions.transform}
-    before = {name: head.state_dict()[next(iter(head.state_dict()))].clone() for name, head in heads.items()}
+    before = {
+        name: head.state_dict()[next(iter(head.state_dict()))].clone()
+        for name, head in heads.items()
+    }
     trunk = plm.trunk.encoder.layer[0].output.dense.weight.clone()
     train(tmp_path, MaskTuning(0.5), plm, classifier_learning_rate=0.0, mlm_head_learning_rate=0.0)
     for name, head in heads.items():
@@ -545,7 +595,9 @@ def test_a_rate_of_zero_freezes_a_head(tmp_path):
     assert not torch.equal(trunk, plm.trunk.encoder.layer[0].output.dense.weight)
 
 
-@pytest.mark.filterwarnings("ignore:`gradient_checkpointing` is deprecated")  # its new name is not in transformers 5.20
+@pytest.mark.filterwarnings(
+    "ignore:`gradient_checkpointing` is deprecated"
+)  # its new name is not in transformers 5.20
 @pytest.mark.parametrize("shared", [True, False])
 def test_activation_checkpointing_changes_nothing(tmp_path, shared):
     """Dropout on: its random numbers are put back for the second forward pass."""
@@ -576,9 +628,14 @@ def test_alternating_follows_any_schedule(tmp_path):
         "lr_scheduler_type": "reduce_lr_on_plateau",
     }
     args = arguments(tmp_path, update="alternating", **settings)
-    trainer = ObjectiveTrainer(make_plm(), MaskTuning(0.5), args, examples(48), eval_dataset=examples(8))
+    trainer = ObjectiveTrainer(
+        make_plm(), MaskTuning(0.5), args, examples(48), eval_dataset=examples(8)
+    )
     trainer.train()
-    first, second = ([group["lr"] for group in of.param_groups] for of in (trainer.optimizer, trainer.update.optimizer))
+    first, second = (
+        [group["lr"] for group in of.param_groups]
+        for of in (trainer.optimizer, trainer.update.optimizer)
+    )
     assert first == second
 
 
@@ -606,7 +663,9 @@ class TestNamesOfLabels:
         order = r"labels positive, negative, the model negative, positive"
         for evaluation, name in ((turned, "set"), ({"dev": turned}, "set 'dev'")):
             with pytest.raises(UserError, match=rf"the evaluation {name} .* {order}"):
-                ObjectiveTrainer(plm, FineTuning(), arguments(tmp_path), data, eval_dataset=evaluation)
+                ObjectiveTrainer(
+                    plm, FineTuning(), arguments(tmp_path), data, eval_dataset=evaluation
+                )
         assert plm.config.id2label == {
             0: "LABEL_0",
             1: "LABEL_1",
@@ -630,12 +689,16 @@ class TestNamesOfLabels:
         plm.config.id2label = dict(enumerate(["entailment", "neutral", "contradiction"]))
         trainer = ObjectiveTrainer(plm, FineTuning(), arguments(tmp_path), eval_dataset=None)
         hans = self.examples(plm, "entailment", "non-entailment")
-        with pytest.raises(UserError, match=r"the evaluation set numbers its labels .* non-entailment, the model"):
+        with pytest.raises(
+            UserError, match=r"the evaluation set numbers its labels .* non-entailment, the model"
+        ):
             trainer.evaluate(hans)
 
 
 def test_columns_of_the_policy_are_added_where_they_lack(tmp_path):
     rows = tokenise(Dataset.from_dict({"text": ["the film is good", "a bad plot"] * 4, "label": [0, 1] * 4}),
                     make_tokenizer(), keep={"text"})  # fmt: skip
-    trainer = train(tmp_path, MaskTuning(masking=GivenWords(["film", "plot"])), data=rows, max_steps=2)
+    trainer = train(
+        tmp_path, MaskTuning(masking=GivenWords(["film", "plot"])), data=rows, max_steps=2
+    )
     assert [entry["n_masked"] for entry in trainer.state.log_history if "loss" in entry] == [8, 8]

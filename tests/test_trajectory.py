@@ -25,7 +25,9 @@ def recorded() -> dict:
     record, here = json.loads(trajectory.FILE.read_text()), trajectory.surroundings()
     for name in ("platform", "mkl"):
         if record["environment"][name] != here[name]:
-            pytest.skip(f"dropout draws other numbers here: {name} is {here[name]}, not {record['environment'][name]}")
+            pytest.skip(
+                f"dropout draws other numbers here: {name} is {here[name]}, not {record['environment'][name]}"
+            )
     return record
 
 

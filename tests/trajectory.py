@@ -82,9 +82,14 @@ def weights_sha256() -> str:
 
 if __name__ == "__main__":
     where = surroundings()
-    assert where["commit"] and "+changes" not in where["commit"], "commit first: the record names what it is of"
+    assert where["commit"] and "+changes" not in where["commit"], (
+        "commit first: the record names what it is of"
+    )
     methods = {
-        method: {part: [float(f"{value:.7g}") for value in values] for part, values in train(method).items()}
+        method: {
+            part: [float(f"{value:.7g}") for value in values]
+            for part, values in train(method).items()
+        }
         for method in PARTS
     }
     record = {"environment": where, "weights_sha256": weights_sha256(), "methods": methods}

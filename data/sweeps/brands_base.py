@@ -44,15 +44,21 @@ def arms(epochs_of_two_losses: float) -> dict[str, dict]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--model", required=True, help="a folder with a base-sized masked LM")
     parser.add_argument("--out", required=True, type=Path, help="folder for records")
-    parser.add_argument("--epochs-of-two-losses", type=float, default=6, help="of the arms with a masked-LM loss")
+    parser.add_argument(
+        "--epochs-of-two-losses", type=float, default=6, help="of the arms with a masked-LM loss"
+    )
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     for seed in SEEDS:
         for name, arguments in arms(options.epochs_of_two_losses).items():
-            record = options.out / f"{name}, seed {seed}, epochs {arguments.get('epochs', 3):g}.json"
+            record = (
+                options.out / f"{name}, seed {seed}, epochs {arguments.get('epochs', 3):g}.json"
+            )
             if not record.exists():
                 train_arm(name, arguments, seed, options.model, record)
 
@@ -60,7 +66,9 @@ def main() -> None:
 def train_arm(name: str, arguments: dict, seed: int, model: str, record: Path) -> None:
     """One training, its scores and logits; the record is written last."""
     reviews = read_table(DATA_DIR / "example" / "reviews.csv", text="review", label="opinion")
-    conflicting = read_table(DATA_DIR / "example" / "conflicting.csv", text="review", label="opinion")
+    conflicting = read_table(
+        DATA_DIR / "example" / "conflicting.csv", text="review", label="opinion"
+    )
     parts = reviews.train_test_split(0.2, seed=0, stratify_by_column="label")
     sets = {"dev": parts["test"], "conflicting": conflicting}
     work = record.with_suffix("")
@@ -83,7 +91,9 @@ def train_arm(name: str, arguments: dict, seed: int, model: str, record: Path) -
         "seed": seed,
         "arguments": arguments,
         "accuracy": {
-            set_name: float((values.argmax(1) == np.array(sets[set_name.split(",")[0]]["label"])).mean())
+            set_name: float(
+                (values.argmax(1) == np.array(sets[set_name.split(",")[0]]["label"])).mean()
+            )
             for set_name, values in logits.items()
         },
         "scores": result.table.to_dict("records"),

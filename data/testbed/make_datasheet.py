@@ -20,14 +20,20 @@ def main() -> None:
     for strength in (0.9, 0.5, 0.0):
         shares = bag_of_words_accuracy(generate(strength))
         lines = [[*line, shares.get(line[0], "")] for line in lines]
-    table = "".join(f"| {' | '.join(cells)} |\n" for cells in (HEADER, ("---",) * len(HEADER), *lines))
+    table = "".join(
+        f"| {' | '.join(cells)} |\n" for cells in (HEADER, ("---",) * len(HEADER), *lines)
+    )
     page = README.read_text(encoding="utf-8")
-    README.write_text(re.sub(r"\| set \|.*?\n(?=\n)", lambda _: table, page, flags=re.DOTALL), encoding="utf-8")
+    README.write_text(
+        re.sub(r"\| set \|.*?\n(?=\n)", lambda _: table, page, flags=re.DOTALL), encoding="utf-8"
+    )
 
 
 def read_sets() -> dict[str, Rows]:
     files = {name: (TESTBED_DIR / f"{name}.jsonl").read_text(encoding="utf-8") for name in SPECS}
-    return {name: [json.loads(line) for line in content.splitlines()] for name, content in files.items()}
+    return {
+        name: [json.loads(line) for line in content.splitlines()] for name, content in files.items()
+    }
 
 
 def measured(sets: dict[str, Rows]) -> list[list[str]]:
@@ -38,7 +44,9 @@ def measured(sets: dict[str, Rows]) -> list[list[str]]:
         for name in (train, *evaluation_sets(task)):
             rows, words = sets[name], vocabulary(sets[name])
             right = sum(shortcut_right(task, name, row) for row in rows) / len(rows)
-            new = f"{len(words - vocabulary(sets[train])) / len(words):.0%}" if name != train else ""
+            new = (
+                f"{len(words - vocabulary(sets[train])) / len(words):.0%}" if name != train else ""
+            )
             lines.append([name, f"{len(rows):,}", new, f"{right:.0%}"])
     return lines
 

@@ -19,7 +19,9 @@ def evaluation_sets(task: str) -> list[str]:
     return list(get_task(task).evaluation_sets("testbed"))
 
 
-def run_probe(probe: Probe, task: str, train: Rows, evaluation: dict[str, Rows]) -> dict[str, tuple[int, int]]:
+def run_probe(
+    probe: Probe, task: str, train: Rows, evaluation: dict[str, Rows]
+) -> dict[str, tuple[int, int]]:
     """(correct, n) of a probe by evaluation set.
 
     A probe returns labels of the task: 0 to 2 for nli, also for a set that has only entailment and non-entailment.
@@ -43,7 +45,9 @@ def bag_of_words(task: str, train: Rows, sets: dict[str, Rows]) -> dict[str, lis
         first, second = texts(row)
         return tokens(first) + ["2:" + word for word in tokens(second or "")]
 
-    model = make_pipeline(CountVectorizer(analyzer=words, binary=True), LogisticRegression(max_iter=1000))
+    model = make_pipeline(
+        CountVectorizer(analyzer=words, binary=True), LogisticRegression(max_iter=1000)
+    )
     model.fit(train, [row["label"] for row in train])
     return {name: model.predict(rows).tolist() for name, rows in sets.items()}
 

@@ -40,7 +40,13 @@ COMMANDS = {
         notebooks.notebooks,
         doctor.doctor,
     ),
-    "Reproduce": (sweeps.sweep, measuring.policies, measuring.diversity, measuring.prompt, measuring.bench),
+    "Reproduce": (
+        sweeps.sweep,
+        measuring.policies,
+        measuring.diversity,
+        measuring.prompt,
+        measuring.bench,
+    ),
     "Maintain": (records.bundle, checkout.playground),
 }
 
@@ -71,7 +77,9 @@ for group, commands in COMMANDS.items():
     for command in commands:
         lazy = command in (run, train)  # what follows them is read where their options are made
         options = {"ignore_unknown_options": lazy, "allow_extra_args": lazy}
-        app.command(rich_help_panel=group, add_help_option=not lazy, context_settings=options)(command)
+        app.command(rich_help_panel=group, add_help_option=not lazy, context_settings=options)(
+            command
+        )
 
 data_app = typer.Typer(help="Check and download data.", no_args_is_help=True)
 data_app.command("list")(checkout.list_sets)
@@ -85,7 +93,10 @@ def main() -> None:
         app()
     except SystemExit as stop:
         if stop.code == INTERRUPTED:
-            print("interrupted. What is finished is kept: the same command goes on from there.", file=sys.stderr)
+            print(
+                "interrupted. What is finished is kept: the same command goes on from there.",
+                file=sys.stderr,
+            )
         raise
     except UserError as error:
         print(f"error: {visible(str(error))}", file=sys.stderr)

@@ -12,7 +12,9 @@ import typer
 from mtlib.cli.terminal import print_line, print_table
 from mtlib.errors import UserError
 
-File = Annotated[Path, typer.Argument(help="CSV, TSV, JSON lines or Parquet by its ending, or a saved data set")]
+File = Annotated[
+    Path, typer.Argument(help="CSV, TSV, JSON lines or Parquet by its ending, or a saved data set")
+]
 Text = Annotated[list[str], typer.Option(help="the column with the texts; for pairs give it twice")]
 Label = Annotated[str, typer.Option(help="the column with the labels, words or numbers")]
 # marks, also as pandas and spreadsheets save them
@@ -29,8 +31,12 @@ def suspects(
     label: Label,
     top: Annotated[int, typer.Option(help="at most so many words", min=1)] = 50,
     min_count: Annotated[int, typer.Option(help="words in fewer rows are not tested", min=1)] = 20,
-    nouns: Annotated[bool, typer.Option("--nouns-first", help="names and nouns first; for English")] = False,
-    out: Annotated[Path | None, typer.Option(help="write them to this CSV file, to mark words in")] = None,
+    nouns: Annotated[
+        bool, typer.Option("--nouns-first", help="names and nouns first; for English")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="write them to this CSV file, to mark words in")
+    ] = None,
 ) -> None:
     """Which words predict a label beyond chance in your own data.
 
@@ -44,7 +50,9 @@ def suspects(
     if out is not None:
         make_writable(out.parent)
         if out.exists():
-            raise UserError(f"{out} exists, perhaps with marks in it; give another name to --out, or remove it.")
+            raise UserError(
+                f"{out} exists, perhaps with marks in it; give another name to --out, or remove it."
+            )
     rows = TableFile(file, text, label)
     try:
         table = find(rows, None if nouns else top, min_count)
@@ -55,15 +63,15 @@ def suspects(
         from mtlib.policies.suspect_tags import nouns_first
 
         table = dealt_out(nouns_first(table), top)
-    counts = (
-        "{rows:,} rows; {above} of {tested:,} words in {least} rows or more predict a label (z above {threshold:.2f})"
-    )
+    counts = "{rows:,} rows; {above} of {tested:,} words in {least} rows or more predict a label (z above {threshold:.2f})"
     about = f"{counts.format(**table.attrs, least=min_count)}; the first {len(table)}"
     more = [*(["where"] if len(rows.texts) > 1 else []), *(["part_of_speech"] if nouns else [])]
     columns = ["word", *more, "rows", "label", "share", "base_rate", "z"]
     shown = table.round({"share": 2, "base_rate": 2, "z": 1})
     examples = [[_short(line.example), _short(line.counterexample)] for line in table.itertuples()]
-    cells = [[*line, *two] for line, two in zip(shown[columns].values.tolist(), examples, strict=True)]
+    cells = [
+        [*line, *two] for line, two in zip(shown[columns].values.tolist(), examples, strict=True)
+    ]
     print_table(about, [*columns, "example", "counterexample"], cells)
     if copies := table.attrs["copies"]:
         print_line(f"{copies:,} of the rows are copies of others; z takes rows for independent.")
@@ -74,7 +82,9 @@ def suspects(
         for column in ("example", "counterexample"):  # a line for each word, in every program
             table[column] = [" ".join(text.split()) for text in table[column]]
         table.to_csv(out, index=False)
-        print_line(f"written: {out}; write an x into the column mask of the words that should not decide")
+        print_line(
+            f"written: {out}; write an x into the column mask of the words that should not decide"
+        )
 
 
 def read_words(file: Path) -> list[str]:
@@ -97,10 +107,9 @@ def read_words(file: Path) -> list[str]:
     phrases = [phrase for phrase in phrases if phrase]
     is_table = file.suffix.lower() in (".csv", ".tsv")
     separator = _separator(phrases[0] if phrases else "", is_table)
-    if separator:
-        words = _marked_words(file, separator)
-    else:  # of a CSV without the column `word` the lines would be phrases
-        words = [] if is_table else phrases
+    words = _marked_words(file, separator) if separator else phrases
+    if is_table and not separator:
+        words = []  # the lines of a CSV without the column `word` are no phrases
     if not words:
         raise UserError(
             f"{file} names no word; expected one a line (in a .txt), or a CSV with the columns "
@@ -112,7 +121,9 @@ def read_words(file: Path) -> list[str]:
 def _separator(header: str, is_table: bool) -> str:
     """What separates the columns of a list of words; "" where it is no table."""
     for separator in ",;\t":
-        names = [name.strip().lower() for name in next(csv.reader([header], delimiter=separator), [])]
+        names = [
+            name.strip().lower() for name in next(csv.reader([header], delimiter=separator), [])
+        ]
         if "word" in names and (is_table or len(names) > 1):
             return separator
     return ""
@@ -139,7 +150,9 @@ def _marked_words(file: Path, separator: str) -> list[str]:
         if not _is_marked(row.values[mask].strip(), f"{file}, line {row.line:,}"):
             continue
         if not text:
-            raise UserError(f"{file}, line {row.line:,} is marked, but its word is missing; add it.")
+            raise UserError(
+                f"{file}, line {row.line:,} is marked, but its word is missing; add it."
+            )
         words.append(text)
     return words
 

@@ -21,16 +21,25 @@ Form = Literal["terminal", "markdown", "csv"]
 def tables(
     names: Annotated[
         list[str] | None,
-        typer.Argument(help="comparisons of data/comparisons, or claims: the paper's", show_default="all"),
+        typer.Argument(
+            help="comparisons of data/comparisons, or claims: the paper's", show_default="all"
+        ),
     ] = None,
     records: Annotated[
         list[Path] | None,
-        typer.Option(help="files or folders with records, repeatable: of the comparison, or, without one, of any runs"),
+        typer.Option(
+            help="files or folders with records, repeatable: of the comparison, or, without one, of any runs"
+        ),
     ] = None,
-    every: Annotated[bool, typer.Option("--list", help="only name the comparisons, with a line each")] = False,
-    form: Annotated[Form, typer.Option("--format", help="csv: a line for each run and set")] = "terminal",
+    every: Annotated[
+        bool, typer.Option("--list", help="only name the comparisons, with a line each")
+    ] = False,
+    form: Annotated[
+        Form, typer.Option("--format", help="csv: a line for each run and set")
+    ] = "terminal",
     source: Annotated[
-        str | None, typer.Option(help="of the test sets: print JSON of AUROC and of a bootstrap over examples")
+        str | None,
+        typer.Option(help="of the test sets: print JSON of AUROC and of a bootstrap over examples"),
     ] = None,
 ) -> None:
     """Accuracy of each arm on each set, differences to the base with their intervals, and what they say."""
@@ -40,13 +49,21 @@ def tables(
     from mtlib.runs.records import read_records
 
     if every:
-        _print(pandas.DataFrame(comparisons.names().items(), columns=["comparison", "about"]), form, "comparisons")
+        _print(
+            pandas.DataFrame(comparisons.names().items(), columns=["comparison", "about"]),
+            form,
+            "comparisons",
+        )
     elif records and not names:
         _print_plain(comparisons.frame(read_records(records)), form)
     else:
         if "claims" in (names or ()):
             table = claims.claims() if form == "csv" else claims.table()
-            _print(table, form, "Mask-tuning against the other rows of the paper's Tables I and III, in points")
+            _print(
+                table,
+                form,
+                "Mask-tuning against the other rows of the paper's Tables I and III, in points",
+            )
         for name in [name for name in names or comparisons.names() if name != "claims"]:
             comparison = comparisons.load(name, records or ())
             if source is not None:
@@ -63,7 +80,11 @@ def _print_comparison(comparison: "Comparison", form: Form) -> None:
         judged = [name for name in table if name.endswith("?")]
         if form == "terminal" and judged:  # one below the other, or the columns would be too narrow
             _print(table.drop(columns=judged), form, f"{heading}: {comparison.about}")
-            _print(table[["arm", *comparison.by, *judged]][1:], form, f"{heading}: differences to {comparison.base}")
+            _print(
+                table[["arm", *comparison.by, *judged]][1:],
+                form,
+                f"{heading}: differences to {comparison.base}",
+            )
         else:
             _print(table, form, f"{heading}: {comparison.about}")
         _print(comparison.table_of_changes(task), form, f"{heading}: other differences, in points")
@@ -84,7 +105,10 @@ def _print(table: "pandas.DataFrame", form: Form, heading: str = "") -> None:
     if form == "csv":
         print(table.to_csv(index=False), end="")
         return
-    rows = [[f"{cell:.1f}" if isinstance(cell, float) else str(cell) for cell in row] for row in table.values.tolist()]
+    rows = [
+        [f"{cell:.1f}" if isinstance(cell, float) else str(cell) for cell in row]
+        for row in table.values.tolist()
+    ]
     if form == "terminal":
         print_table(heading, list(table), rows)
         return
@@ -95,7 +119,9 @@ def _print(table: "pandas.DataFrame", form: Form, heading: str = "") -> None:
 def bundle(
     folders: Annotated[list[Path], typer.Argument(help="folders with records, or .jsonl files")],
     to: Annotated[Path, typer.Option(help="a .jsonl file; the records it already has stay in it")],
-    history: Annotated[int | None, typer.Option(min=1, help="log entries kept of each run", show_default="all")] = None,
+    history: Annotated[
+        int | None, typer.Option(min=1, help="log entries kept of each run", show_default="all")
+    ] = None,
 ) -> None:
     """Put the records of many runs into one file, a line each, and their probabilities into one beside it."""
     from mtlib.paths import make_writable

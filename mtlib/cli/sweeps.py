@@ -24,27 +24,50 @@ _ALWAYS_SHOWN, _NEVER_SHOWN = ("task", "method", "model", "seed"), ("sets", "spl
 
 
 def sweep(
-    file: Annotated[Path, typer.Argument(help="YAML: lists of tasks, models, methods, seeds and any setting of `run`")],
-    out: Annotated[str, typer.Option(help="for records: a folder, or an address such as s3://bucket/folder")] = "runs",
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="YAML: lists of tasks, models, methods, seeds and any setting of `run`"
+        ),
+    ],
+    out: Annotated[
+        str, typer.Option(help="for records: a folder, or an address such as s3://bucket/folder")
+    ] = "runs",
     engine: Annotated[
         Literal["local", "ray"], typer.Option(help="processes of this machine, or a Ray cluster")
     ] = "local",
     processes: Annotated[int, typer.Option(help="runs at once, for the local engine", min=1)] = 1,
     minutes: Annotated[
-        float, typer.Option(help="after which no run is begun, for the local engine", show_default="no end")
+        float,
+        typer.Option(
+            help="after which no run is begun, for the local engine", show_default="no end"
+        ),
     ] = math.inf,
-    address: Annotated[str, typer.Option(help="of the Ray cluster; local: a new one on this machine")] = "auto",
+    address: Annotated[
+        str, typer.Option(help="of the Ray cluster; local: a new one on this machine")
+    ] = "auto",
     cpus_per_run: Annotated[float, typer.Option(help="for Ray", min=0)] = 1,
     gpus_per_run: Annotated[
-        float | None, typer.Option(help="for Ray", min=0, max=1, show_default="1 where the cluster has GPUs")
+        float | None,
+        typer.Option(help="for Ray", min=0, max=1, show_default="1 where the cluster has GPUs"),
     ] = None,
-    source: Annotated[str | None, typer.Option(help="in place of the file's", show_default="the file's")] = None,
-    model: Annotated[str | None, typer.Option(help="in place of the file's", show_default="the file's")] = None,
+    source: Annotated[
+        str | None, typer.Option(help="in place of the file's", show_default="the file's")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="in place of the file's", show_default="the file's")
+    ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="only list the runs, and how many minutes those to do may take")
+        bool,
+        typer.Option(
+            "--dry-run", help="only list the runs, and how many minutes those to do may take"
+        ),
     ] = False,
     reuse: Annotated[
-        bool, typer.Option("--reuse", help="take records that are there or shipped, whatever code made them")
+        bool,
+        typer.Option(
+            "--reuse", help="take records that are there or shipped, whatever code made them"
+        ),
     ] = False,
 ) -> None:
     """Do every run of a grid that has no record yet.
@@ -54,13 +77,20 @@ def sweep(
     from mtlib.sweeps import engines, sweep_file
     from mtlib.sweeps.store import Store
 
-    instead = {key: value for key, value in (("source", source), ("models", model)) if value is not None}
+    instead = {
+        key: value for key, value in (("source", source), ("models", model)) if value is not None
+    }
     store, runs = Store(out, reuse), sweep_file.identify(sweep_file.expand(file, **instead))
     if dry_run:
         states = [_state(run, store) for run in runs]
-        columns = _columns([run.config for run in runs]) | {"record": states, "minutes": _minutes(runs, states)}
+        columns = _columns([run.config for run in runs]) | {
+            "record": states,
+            "minutes": _minutes(runs, states),
+        }
         print_table(f"{len(runs)} runs", columns, zip(*columns.values(), strict=True))
-        shipped = sum(run.shipped and state == "to do" for run, state in zip(runs, states, strict=True))
+        shipped = sum(
+            run.shipped and state == "to do" for run, state in zip(runs, states, strict=True)
+        )
         if shipped:
             print_line(f"{shipped} of those to do have a shipped record, which --reuse takes")
         return
@@ -75,9 +105,13 @@ def sweep(
                 "`precision: bf16` or `precision: float32`."
             )
         does = engines.RayEngine(store, address, cpus_per_run, gpus_per_run)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a job scheduler's stop ends the runs, as Ctrl-C does
+    signal.signal(
+        signal.SIGTERM, signal.default_int_handler
+    )  # a job scheduler's stop ends the runs, as Ctrl-C does
     outcomes = []
-    with closing(engines.execute(runs, does, store)) as ended:  # ends what is running, also where printing is stopped
+    with closing(
+        engines.execute(runs, does, store)
+    ) as ended:  # ends what is running, also where printing is stopped
         for outcome in ended:
             outcomes.append(outcome)
             if outcome.status not in ("there", "reused", "left"):
@@ -96,13 +130,18 @@ def _summary(outcomes: Sequence["Outcome"], store: "Store") -> int:
     told = ", ".join(f"{counts[status]} {status}" for status in shown if status != "left")
     print_line(f"{len(outcomes)} runs: {told}; records in {store.address}")
     if store.reuse:
-        _tell_origins([outcome.run.file for outcome in outcomes if outcome.status in ("there", "reused")], store)
+        _tell_origins(
+            [outcome.run.file for outcome in outcomes if outcome.status in ("there", "reused")],
+            store,
+        )
     if counts[OTHER_CODE]:
         print_line(f"{OTHER_CODE}: it has made records here meanwhile, which --reuse takes")
     if counts["diverged"]:
         print_line("diverged: the loss was not finite; try a lower learning rate")
     if counts["left"]:
-        print_line(f"{counts['left']} left: time was up before they began; the same command does them")
+        print_line(
+            f"{counts['left']} left: time was up before they began; the same command does them"
+        )
     for outcome in outcomes:
         if outcome.status == "failed":
             print_line(f"failed: {Path(outcome.run.file).stem}\n  {outcome.detail}")
@@ -154,7 +193,10 @@ def _minutes(runs: Sequence["GridRun"], states: Sequence[str]) -> list[str]:
     for record in shipped_records().values():
         kind = tuple(record["config"][name] for name in ("task", "method", "model"))
         seconds[kind].append(record["cost"]["train_seconds"] / record["cost"]["examples_seen"])
-    per_run = [seconds.get((run.config.task, run.config.method, Path(run.config.model).name)) for run in runs]
+    per_run = [
+        seconds.get((run.config.task, run.config.method, Path(run.config.model).name))
+        for run in runs
+    ]
     return [
         "" if state != "to do" else f"{run.examples * median(of_kind) / 60:.0f}" if of_kind else "?"
         for run, state, of_kind in zip(runs, states, per_run, strict=True)

@@ -24,15 +24,21 @@ def _new_file(file: Path | None) -> Path | None:
 
     if file is not None:
         if file.exists():
-            raise UserError(f"--json is {file}, which is there already; give a new name, or delete it.")
+            raise UserError(
+                f"--json is {file}, which is there already; give a new name, or delete it."
+            )
         make_writable(file.parent)
     return file
 
 
 Task = Annotated[str, typer.Option(help="sentiment, nli or paraphrase")]
-Source = Annotated[str, typer.Option(help="testbed, hub, or a folder of original releases or of `mtlib testbed`")]
+Source = Annotated[
+    str, typer.Option(help="testbed, hub, or a folder of original releases or of `mtlib testbed`")
+]
 Model = Annotated[str, typer.Option(help="mini (bundled), a hub id or a folder with a masked LM")]
-JsonFile = Annotated[Path | None, typer.Option("--json", help="write all of it to this new file", callback=_new_file)]
+JsonFile = Annotated[
+    Path | None, typer.Option("--json", help="write all of it to this new file", callback=_new_file)
+]
 
 
 def visible(text: str, line_breaks: bool = True) -> str:
@@ -57,7 +63,9 @@ def named_values(texts: list[str], option: str, example: str) -> dict[str, str]:
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or name in values:
-            raise UserError(f"{option} is {text!r}; expected NAME=VALUE, for example {example}, each name once.")
+            raise UserError(
+                f"{option} is {text!r}; expected NAME=VALUE, for example {example}, each name once."
+            )
         values[name] = value
     return values
 

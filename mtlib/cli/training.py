@@ -21,7 +21,9 @@ from mtlib.runs.records import read_records
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
-def _with_options(fields: Mapping[str, FieldInfo], **changes: Mapping) -> Callable[[Callable], Callable]:
+def _with_options(
+    fields: Mapping[str, FieldInfo], **changes: Mapping
+) -> Callable[[Callable], Callable]:
     """A decorator: the command gets the options of these settings before its own, and their values as `**keywords`.
 
     A value is text, which the settings' model reads, or None where none was given; a flag is True or False.
@@ -32,7 +34,9 @@ def _with_options(fields: Mapping[str, FieldInfo], **changes: Mapping) -> Callab
     """
 
     def with_them(command: Callable) -> Callable:
-        own = [p for p in inspect.signature(command).parameters.values() if p.kind is not p.VAR_KEYWORD]
+        own = [
+            p for p in inspect.signature(command).parameters.values() if p.kind is not p.VAR_KEYWORD
+        ]
         options = [_option(name, field, **changes.get(name, {})) for name, field in fields.items()]
         options += [p.replace(kind=p.KEYWORD_ONLY) for p in own]
         options.sort(key=lambda option: option.default is not option.empty)  # what is needed first
@@ -52,7 +56,9 @@ def _option(name: str, field: FieldInfo, flag: str = "", kind=None, **changes) -
     }
     option = typer.Option(flag or f"--{name.replace('_', '-')}", **options | changes)
     default = inspect.Parameter.empty if kind is str else False if kind is bool else None
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option])
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option]
+    )
 
 
 def _described(field: FieldInfo) -> str:
@@ -72,7 +78,9 @@ def _of_methods(name: str) -> dict[str, str]:
     reading = readers(name)
     others = [method for method in METHODS if method not in reading]
     who = f"not {', '.join(others)}" if len(others) < len(reading) else ", ".join(reading)
-    defaults = {_default_shown(METHODS[method].settings.model_fields[name]) for method in reading} - {""}
+    defaults = {
+        _default_shown(METHODS[method].settings.model_fields[name]) for method in reading
+    } - {""}
     return {
         "help": f"{_described(all_settings()[name])} ({who})",
         "show_default": " or ".join(sorted(defaults)) or False,
@@ -80,22 +88,37 @@ def _of_methods(name: str) -> dict[str, str]:
     }
 
 
-_CHANGES = {name: _of_methods(name) for name in all_settings() if name not in RunConfig.model_fields} | {
+_CHANGES = {
+    name: _of_methods(name) for name in all_settings() if name not in RunConfig.model_fields
+} | {
     "task": {"kind": str},
-    "method": {"kind": str, "help": f"a row of the paper's tables, or of ours: {', '.join(METHODS)}"},
+    "method": {
+        "kind": str,
+        "help": f"a row of the paper's tables, or of ours: {', '.join(METHODS)}",
+    },
     "sets": {"kind": list[str] | None},
     "splits": {"kind": list[str] | None, "flag": "--split"},
 }
-_CHANGES["shared"] |= {"kind": bool, "flag": "--separate", "help": "two trunks instead of a shared one"}
+_CHANGES["shared"] |= {
+    "kind": bool,
+    "flag": "--separate",
+    "help": "two trunks instead of a shared one",
+}
 
 
 @app.command()
 @_with_options(all_settings(), **_CHANGES)
 def run(
     out: Annotated[Path, typer.Option(help="folder for records")] = Path("runs"),
-    keep_model: Annotated[bool, typer.Option("--keep-model", help="keep the trained model beside the record")] = False,
+    keep_model: Annotated[
+        bool, typer.Option("--keep-model", help="keep the trained model beside the record")
+    ] = False,
     reuse: Annotated[
-        bool, typer.Option("--reuse", help="take a record that is there or shipped, whatever code made it; train else")
+        bool,
+        typer.Option(
+            "--reuse",
+            help="take a record that is there or shipped, whatever code made it; train else",
+        ),
     ] = False,
     **chosen,
 ) -> None:
@@ -115,17 +138,25 @@ def run(
     record = read_records([path])[0]
     made_by = record["environment"]
     if was_there:
-        print_line(f"nothing was trained: {path} was made on {made_by['device']} at {origin(made_by)}")
+        print_line(
+            f"nothing was trained: {path} was made on {made_by['device']} at {origin(made_by)}"
+        )
     else:
         print_line(f"written: {path}")
     if record.get("diverged"):
-        console.print("  the loss was no longer finite: the run has diverged, try a lower learning rate")
+        console.print(
+            "  the loss was no longer finite: the run has diverged, try a lower learning rate"
+        )
     for name, metrics in record["metrics"].items():
-        console.print(f"  {name:24} {100 * metrics['accuracy']:6.2f} %  ({metrics['correct']} of {metrics['n']})")
+        console.print(
+            f"  {name:24} {100 * metrics['accuracy']:6.2f} %  ({metrics['correct']} of {metrics['n']})"
+        )
 
 
 @app.command()
-@_with_options({name: field for name, field in OwnTraining.model_fields.items() if name != "settings"})
+@_with_options(
+    {name: field for name, field in OwnTraining.model_fields.items() if name != "settings"}
+)
 def train(
     file: File,
     text: Text,
@@ -134,16 +165,25 @@ def train(
     mask_words: Annotated[
         Path | None,
         typer.Option(
-            exists=True, dir_okay=False, help="CSV of `suspects --out`, or a text file, a word or phrase a line"
+            exists=True,
+            dir_okay=False,
+            help="CSV of `suspects --out`, or a text file, a word or phrase a line",
         ),
     ] = None,
-    dev: Annotated[Path | None, typer.Option(help="rows to choose the checkpoint on (default: a fifth)")] = None,
+    dev: Annotated[
+        Path | None, typer.Option(help="rows to choose the checkpoint on (default: a fifth)")
+    ] = None,
     test: Annotated[list[Path] | None, typer.Option(help="rows to score on, repeatable")] = None,
     method: Annotated[
-        str | None, typer.Option(help="any of `mtlib run` (default: masks_left with words, else fine_tuning)")
+        str | None,
+        typer.Option(help="any of `mtlib run` (default: masks_left with words, else fine_tuning)"),
     ] = None,
-    setting: Annotated[list[str] | None, typer.Option("--set", help="of the method, as alpha=0.3; repeatable")] = None,
-    alone: Annotated[bool, typer.Option("--alone", help="the method without fine-tuning beside it")] = False,
+    setting: Annotated[
+        list[str] | None, typer.Option("--set", help="of the method, as alpha=0.3; repeatable")
+    ] = None,
+    alone: Annotated[
+        bool, typer.Option("--alone", help="the method without fine-tuning beside it")
+    ] = False,
     **training,
 ) -> None:
     """Train on your own data with words hidden, beside fine-tuning, and score both where the words mislead.
@@ -165,19 +205,31 @@ def train(
     warnings.formatwarning = lambda message, *_: f"warning: {visible(str(message))}\n"
     rows = read(file)
     names = rows.features["label"].names
-    print_line(f"{len(rows):,} rows; labels: {', '.join(names[:10])}{' ...' if names[10:] else ''}.")
+    print_line(
+        f"{len(rows):,} rows; labels: {', '.join(names[:10])}{' ...' if names[10:] else ''}."
+    )
     files = [path.name for path in test or ()]
-    tests = {path.name if files.count(path.name) < 2 else str(path): read(path) for path in test or ()}
+    tests = {
+        path.name if files.count(path.name) < 2 else str(path): read(path) for path in test or ()
+    }
     result = debias(
         rows, read_words(mask_words) if mask_words else (), out=out, tests=tests, method=method,
         dev=read(dev) if dev else None, settings=named_values(setting or [], "--set", "alpha=0.3"),
         alone=alone, report=print_line, **training,
     )  # fmt: skip
     scores = [
-        [line.set, line.rows, line.n, line.arm, *(_with_interval(line, name) for name in ("accuracy", "macro_f1"))]
+        [
+            line.set,
+            line.rows,
+            line.n,
+            line.arm,
+            *(_with_interval(line, name) for name in ("accuracy", "macro_f1")),
+        ]
         for line in result.table.itertuples()
     ]
-    print_table("per cent, with 95 % intervals", ["set", "rows", "n", "arm", "accuracy", "macro F1"], scores)
+    print_table(
+        "per cent, with 95 % intervals", ["set", "rows", "n", "arm", "accuracy", "macro F1"], scores
+    )
     print_line(f"written: {out}, a folder for transformers.pipeline and SharedPLM.from_pretrained")
 
 

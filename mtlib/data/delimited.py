@@ -70,7 +70,9 @@ def read_rows(open_file: OpenFile, separator: str, reading: Reading) -> Iterator
         yield row
 
 
-def choose_reading(open_file: OpenFile, separator: str, columns: Sequence[str], source: str) -> Reading:
+def choose_reading(
+    open_file: OpenFile, separator: str, columns: Sequence[str], source: str
+) -> Reading:
     """How a file is to be read: so that it has the columns, and each of its rows all of them.
 
     Args:
@@ -118,7 +120,9 @@ class _Trial:
     problem: ValueError | None = None
 
 
-def _tried(open_file: OpenFile, separator: str, reading: Reading, columns: Sequence[str], source: str) -> _Trial:
+def _tried(
+    open_file: OpenFile, separator: str, reading: Reading, columns: Sequence[str], source: str
+) -> _Trial:
     trial = _Trial(reading)
     try:
         rows = read_rows(open_file, separator, reading)
@@ -153,7 +157,9 @@ def _better(open_file: OpenFile, separator: str, quoted: _Trial, plain: _Trial) 
     if tabs:
         return plain.reading
     rows = read_rows(open_file, separator, quoted.reading)
-    first, value = next((row.line, value) for row in rows for value in row.values if re.search(r"[\r\n]", value))
+    first, value = next(
+        (row.line, value) for row in rows for value in row.values if re.search(r"[\r\n]", value)
+    )
     raise Malformed(
         f"line {first:,} begins a value of several lines in quotation marks, {value[:40]!r}, whose "
         "lines would be rows as well, if the marks were part of the texts. Double the marks that "
@@ -181,7 +187,11 @@ def _signs(open_file: OpenFile) -> tuple[bool, list[str]]:
                 block += following
             marks = marks or b'"' in block
             both = block.count(b"\r\n")
-            counts = {"\r\n": both, "\n": block.count(b"\n") - both, "\r": block.count(b"\r") - both}
+            counts = {
+                "\r\n": both,
+                "\n": block.count(b"\n") - both,
+                "\r": block.count(b"\r") - both,
+            }
             ends.update(end for end, count in counts.items() if count)
     return marks, sorted(ends) if len(ends) > 1 else []
 

@@ -133,7 +133,9 @@ def _read(
         "official_rows": _official_rows(data_set.of_splits(option)),
         "content_sha256": _content_sha256(rows),
         "licence": data_set.licence,
-        "deviations": [f"{part.file['path']}: {part.deviation}" for part in parts if part.deviation],
+        "deviations": [
+            f"{part.file['path']}: {part.deviation}" for part in parts if part.deviation
+        ],
     }
     types = dict.fromkeys(rows, datasets.Value("string")) | {"label": datasets.Value("int64")}
     dataset = datasets.Dataset.from_pandas(rows, datasets.Features(types), preserve_index=False)
@@ -169,7 +171,9 @@ def _read_hub(data_set: DataSet, option: str) -> tuple[list[Part], str]:
     return parts, f"{hub.id}@{revision}"
 
 
-def _files(data_set: DataSet, option: str, root: Path) -> tuple[tuple[ReleaseFile, Path, tuple], ...]:
+def _files(
+    data_set: DataSet, option: str, root: Path
+) -> tuple[tuple[ReleaseFile, Path, tuple], ...]:
     """Release files, where they lie, and what tells one that has changed since it was read."""
     written = _written(root).get("sha256", {})
     found = []

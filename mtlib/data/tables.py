@@ -58,7 +58,9 @@ class TableFile:
         if not 1 <= len(columns) <= 2:
             raise UserError(f"text is {text!r}; expected one column of texts, or two for pairs.")
         if len({*columns, label}) <= len(columns):
-            raise UserError(f"text is {', '.join(columns)} and label {label}; expected different columns.")
+            raise UserError(
+                f"text is {', '.join(columns)} and label {label}; expected different columns."
+            )
         self.columns = [*columns, label]
         self.texts = TEXTS[: len(columns)]
         self.dropped: Counter = Counter()
@@ -107,7 +109,9 @@ class TableFile:
     def _complete_rows(self, batch: "_Batch", row: str) -> pandas.DataFrame:
         """The texts of a batch's cells, without the rows that lack one."""
         texts = {}
-        for name, column, values in zip([*self.texts, "label"], self.columns, batch.values, strict=True):
+        for name, column, values in zip(
+            [*self.texts, "label"], self.columns, batch.values, strict=True
+        ):
             place = f"{self.path}, column {column!r}, {row}"
             texts[name] = cell_texts(values, place, batch.numbers)
         table = pandas.DataFrame(texts, dtype=object)
@@ -291,7 +295,9 @@ def _arrow_batches(
         for name in names:
             column = table.column(name)
             if isinstance(column.type, pyarrow.BaseExtensionType):
-                raise UserError(f"{path}, column {name!r} is of the type {column.type}; {EXPECTED}.")
+                raise UserError(
+                    f"{path}, column {name!r} is of the type {column.type}; {EXPECTED}."
+                )
             values.append(_arrow_cells(column))
         yield _Batch(values, range(first, first + table.num_rows))
         first += table.num_rows
@@ -310,8 +316,12 @@ def _class_names(numbers: Iterable[int | None], names: Sequence[str]) -> list[st
 
 _SAVED = _Storage("a saved Dataset", _saved)
 _ENDINGS = {
-    ".csv": _Storage("UTF-8, with values separated by commas", partial(_delimited, separator=","), "line"),
-    ".tsv": _Storage("UTF-8, with values separated by tabs", partial(_delimited, separator="\t"), "line"),
+    ".csv": _Storage(
+        "UTF-8, with values separated by commas", partial(_delimited, separator=","), "line"
+    ),
+    ".tsv": _Storage(
+        "UTF-8, with values separated by tabs", partial(_delimited, separator="\t"), "line"
+    ),
     ".jsonl": _Storage("UTF-8, with a JSON object in each line", _json_lines, "line"),
     ".parquet": _Storage("Parquet", _parquet),
 }

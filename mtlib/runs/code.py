@@ -23,9 +23,20 @@ def commit() -> str | None:
     root = _PACKAGE.parent
     if not (root / ".git").exists():
         return None
-    describe = ["git", "-C", str(root), "describe", "--always", "--abbrev=40", "--exclude=*", f"--dirty={UNCOMMITTED}"]
+    describe = [
+        "git",
+        "-C",
+        str(root),
+        "describe",
+        "--always",
+        "--abbrev=40",
+        "--exclude=*",
+        f"--dirty={UNCOMMITTED}",
+    ]
     try:
-        return subprocess.run(describe, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+        return subprocess.run(
+            describe, capture_output=True, text=True, check=True, timeout=10
+        ).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return None
 
@@ -60,7 +71,9 @@ def origin(made_by: Mapping) -> str:
     made_at = _in_words(made_by.get("commit"))
     if is_of_this_code(made_by):
         return f"{made_at}, by the code that is here"
-    differs = "whose code differs from" if "code_sha256" in made_by else "whose code may differ from"
+    differs = (
+        "whose code differs from" if "code_sha256" in made_by else "whose code may differ from"
+    )
     return f"{made_at}, {differs} the code that is here ({_in_words(commit())})"
 
 

@@ -20,7 +20,11 @@ from mtlib.policies import ATTRIBUTION, TESTBED_ONLY
 from mtlib.settings import Above0, Count, Name, Settings, Steps
 
 BUNDLED_MODEL = "mini"
-NAMES = (BUNDLED_MODEL, "testbed", "hub")  # of a model or a source; no paths, even where such a folder lies about
+NAMES = (
+    BUNDLED_MODEL,
+    "testbed",
+    "hub",
+)  # of a model or a source; no paths, even where such a folder lies about
 # The paper searched {2, 3, 4, 5}e-5 and does not say what it chose; the first is Hugging Face's recipe for GLUE.
 PAPER_RATES = LearningRates.alike(2e-5)
 
@@ -28,23 +32,35 @@ PAPER_RATES = LearningRates.alike(2e-5)
 class TrainingConfig(Settings):
     """What decides a training beside its data, on own rows as in a run."""
 
-    model: Annotated[Name, Field(description="mini (bundled), a hub id, or a folder with a masked LM")] = BUNDLED_MODEL
+    model: Annotated[
+        Name, Field(description="mini (bundled), a hub id, or a folder with a masked LM")
+    ] = BUNDLED_MODEL
     seed: Annotated[
-        int, Field(ge=0, lt=2**32, description="of the new head, dropout, the order of the data and the masks")
+        int,
+        Field(
+            ge=0,
+            lt=2**32,
+            description="of the new head, dropout, the order of the data and the masks",
+        ),
     ] = 0
     epochs: Annotated[
-        Above0, Field(description="passes over the training set in each stage; augmented doubles the set")
+        Above0,
+        Field(description="passes over the training set in each stage; augmented doubles the set"),
     ] = 3.0
     batch_size: Annotated[
-        Count | None, Field(description="examples per optimiser step (default: the paper's, 16 or 32)")
+        Count | None,
+        Field(description="examples per optimiser step (default: the paper's, 16 or 32)"),
     ] = None
-    accumulation: Annotated[Count, Field(description="slices of a batch, to save memory; the loss stays the same")] = 1
+    accumulation: Annotated[
+        Count, Field(description="slices of a batch, to save memory; the loss stays the same")
+    ] = 1
     learning_rate: Annotated[
         Above0 | None, Field(description="peak rate of the trunk (default: by method and model)")
     ] = None
     max_length: Annotated[Count, Field(description="tokens per training example")] = 128
     precision: Annotated[
-        Literal["auto", "float32", "bf16", "fp16"], Field(description="auto: bf16 where there is, else fp16 on a GPU")
+        Literal["auto", "float32", "bf16", "fp16"],
+        Field(description="auto: bf16 where there is, else fp16 on a GPU"),
     ] = "auto"
     settings: SerializeAsAny[Settings]  # of the method: an instance of its `Method.settings`
 
@@ -65,11 +81,18 @@ class OwnTraining(TrainingConfig):
     """What decides a training on own data beside its method."""
 
     batch_size: Annotated[Count, Field(description="rows per step")] = 16
-    learning_rate: Annotated[Above0 | None, Field(description="peak rate (default: fine-tuning's, by model)")] = None
-    max_length: Annotated[Count | None, Field(description="tokens of a text that are read (default: 128)")] = None
-    class_weights: Annotated[Literal["balanced"] | None, Field(description="balanced: labels count alike")] = None
+    learning_rate: Annotated[
+        Above0 | None, Field(description="peak rate (default: fine-tuning's, by model)")
+    ] = None
+    max_length: Annotated[
+        Count | None, Field(description="tokens of a text that are read (default: 128)")
+    ] = None
+    class_weights: Annotated[
+        Literal["balanced"] | None, Field(description="balanced: labels count alike")
+    ] = None
     patience: Annotated[
-        Count | None, Field(description="stop after so many evaluations without a better accuracy on dev")
+        Count | None,
+        Field(description="stop after so many evaluations without a better accuracy on dev"),
     ] = None
 
 
@@ -82,25 +105,35 @@ class RunConfig(TrainingConfig):
     task: Annotated[str, Field(description="sentiment, nli or paraphrase")]
     method: Annotated[str, Field(description="a row of the paper's tables, or of ours")]
     source: Annotated[
-        Name, Field(description="testbed, hub, or a folder of original releases or of `mtlib testbed`")
+        Name,
+        Field(description="testbed, hub, or a folder of original releases or of `mtlib testbed`"),
     ] = "testbed"
     classifier_learning_rate: Annotated[
         Above0 | None, Field(description="of the classifier head (default: as the trunk's)")
     ] = None
     train_size: Annotated[
-        Count | None, Field(description="training examples, drawn once for all seeds (default: all)")
+        Count | None,
+        Field(description="training examples, drawn once for all seeds (default: all)"),
     ] = None
     held_out: Annotated[
-        Steps, Field(description="training phrases kept out by whole sentence and scored, to choose settings on")
+        Steps,
+        Field(
+            description="training phrases kept out by whole sentence and scored, to choose settings on"
+        ),
     ] = 0
-    eval_max_length: Annotated[Count | None, Field(description="tokens per test example (default: as in training)")] = (
-        None
-    )
-    sets: Annotated[tuple[str, ...], Field(description="evaluation set, repeatable (default: all of the task)")] = ()
+    eval_max_length: Annotated[
+        Count | None, Field(description="tokens per test example (default: as in training)")
+    ] = None
+    sets: Annotated[
+        tuple[str, ...], Field(description="evaluation set, repeatable (default: all of the task)")
+    ] = ()
     splits: Annotated[
-        dict[str, str], Field(default_factory=dict, description="SET=OPTION where the paper leaves the split open")
+        dict[str, str],
+        Field(default_factory=dict, description="SET=OPTION where the paper leaves the split open"),
     ]
-    hans_rule: Annotated[Literal["max", "sum"], Field(description="how three labels fold into two")] = "max"
+    hans_rule: Annotated[
+        Literal["max", "sum"], Field(description="how three labels fold into two")
+    ] = "max"
 
     @model_validator(mode="after")
     def _checked(self) -> Self:
@@ -116,7 +149,9 @@ class RunConfig(TrainingConfig):
     def rates(self) -> LearningRates:
         """Its learning rates; the masked-LM head's is the trunk's where the method reads none."""
         mlm_head = getattr(self.settings, "mlm_head_learning_rate", None)
-        return LearningRates(self.learning_rate, self.classifier_learning_rate, mlm_head or self.learning_rate)
+        return LearningRates(
+            self.learning_rate, self.classifier_learning_rate, mlm_head or self.learning_rate
+        )
 
     def public(self) -> dict:
         """For the record: no path of one machine, and None for what other methods read."""
@@ -130,7 +165,11 @@ class RunConfig(TrainingConfig):
 
             values["treebank"] = name_with_hash(folder, files_of(folder, "train"))
         model = Path(self.model).absolute().name if Path(self.model).is_dir() else self.model
-        return values | {"source": source_kind(self.source), "model": model, "sets": list(self.sets)}
+        return values | {
+            "source": source_kind(self.source),
+            "model": model,
+            "sets": list(self.sets),
+        }
 
 
 def configure(task: str, method: str, **values) -> RunConfig:
@@ -150,7 +189,9 @@ def configure(task: str, method: str, **values) -> RunConfig:
                 f"{name} is {value!r}, but {method} does not read it; leave it out, or take a method that does: "
                 f"{', '.join(readers(name))}."
             )
-    settings = get_method(method).settings(**{name: values.pop(name) for name in reads if name in values})
+    settings = get_method(method).settings(
+        **{name: values.pop(name) for name in reads if name in values}
+    )
     return _with_defaults(RunConfig(task=task, method=method, settings=settings, **values))
 
 
@@ -165,15 +206,27 @@ def read_by(method: str, values: Mapping[str, object]) -> dict[str, object]:
 def all_settings() -> dict[str, FieldInfo]:
     """Every setting of a run or of any method, by name: those of a run first."""
     first = dict.fromkeys(("task", "method", "source"))
-    settings = {name: field for name, field in (first | RunConfig.model_fields).items() if name != "settings"}
+    settings = {
+        name: field
+        for name, field in (first | RunConfig.model_fields).items()
+        if name != "settings"
+    }
     for method in METHODS.values():
-        settings |= {name: field for name, field in method.settings.model_fields.items() if name not in settings}
+        settings |= {
+            name: field
+            for name, field in method.settings.model_fields.items()
+            if name not in settings
+        }
     return settings
 
 
 def _with_defaults(config: RunConfig) -> RunConfig:
     """What is None, or empty, filled in by task, method and model."""
-    task, rates, own = get_task(config.task), default_rates(config.method, config.model), config.settings
+    task, rates, own = (
+        get_task(config.task),
+        default_rates(config.method, config.model),
+        config.settings,
+    )
     defaults = {
         "alpha": task.alpha,
         "batch_size": task.batch_size,
@@ -189,7 +242,11 @@ def _with_defaults(config: RunConfig) -> RunConfig:
 
     sets = config.sets or task.evaluation_sets(config.source)
     options = {name: [*SETS[name].split_options] for name in sets}
-    splits = {name: config.splits.get(name, several[0]) for name, several in options.items() if len(several) > 1}
+    splits = {
+        name: config.splits.get(name, several[0])
+        for name, several in options.items()
+        if len(several) > 1
+    }
     reads_bias = "bias" in type(own).model_fields and "bias" not in own.unread()
     own = filled(own, bias=bias_for(config.task, own.bias)) if reads_bias else filled(own)
     return filled(config, settings=own, sets=sets, splits=splits)
@@ -208,7 +265,9 @@ def _check(config: RunConfig) -> None:
     for name in (*config.sets, *config.splits):
         if name not in known:
             source = source_kind(config.source)
-            raise UserError(f"{name!r} is no evaluation set of {config.task} from {source!r}; {one_of(name, known)}")
+            raise UserError(
+                f"{name!r} is no evaluation set of {config.task} from {source!r}; {one_of(name, known)}"
+            )
     if is_missing_folder(config.model):
         raise UserError(
             f"model is {config.model!r}, which does not exist; expected mini, a hub id such as bert-base-uncased, "
@@ -222,7 +281,9 @@ def _check(config: RunConfig) -> None:
                 f"{name} is {values[name]!r}, which knows the testbed's grammar, and source {config.source!r} is no "
                 f"testbed; take source testbed, write one with `python -m mtlib testbed`, or take another {name}."
             )
-    if bias is not None and (named := bias_for(config.task, bias)) not in (fitting := BIAS_OF_TASK[config.task]):
+    if bias is not None and (named := bias_for(config.task, bias)) not in (
+        fitting := BIAS_OF_TASK[config.task]
+    ):
         raise UserError(f"bias is {named!r}; for {config.task} {one_of(named, fitting)}")
     refills = get_method(config.method).refills_in_training and not values.get("fixed_masks")
     if masking in ATTRIBUTION and not refills:

@@ -106,7 +106,9 @@ def debias(
     method = method or (DEFAULT if words else BASELINE)
     make_writable(out, empty=True)
     arms = {method: _config(method, words, settings, training)}
-    arms |= {} if alone or method == BASELINE else {BASELINE: _config(BASELINE, words, None, training)}
+    arms |= (
+        {} if alone or method == BASELINE else {BASELINE: _config(BASELINE, words, None, training)}
+    )
     quiet_libraries()
     train, dev, tests = _checked(train, dev, tests or {}, report)
     if words and method == BASELINE:  # other methods look for them themselves
@@ -117,7 +119,9 @@ def debias(
         report(f"in every row, where it tells nothing of labels: {', '.join(everywhere)}.")
     if words:
         told = ", ".join(words[:20]) + (", ..." if words[20:] else "")
-        report(f"words to hide: {told}; {table.word.nunique()} of {len(words)} predict a label in the training rows.")
+        report(
+            f"words to hide: {told}; {table.word.nunique()} of {len(words)} predict a label in the training rows."
+        )
     models = {}
     for name, config in arms.items():  # first the one that reads the words, which may be wrong
         report(f"training: {METHODS[name].label}")
@@ -139,15 +143,23 @@ def _checked(
 ) -> tuple[Dataset, Dataset, dict[str, Dataset]]:
     """The three, with the same columns and numbers of labels."""
     if not isinstance(tests, Mapping):
-        raise UserError(f"tests is a {type(tests).__name__}; expected sets by name, such as {{'new': dataset}}.")
+        raise UserError(
+            f"tests is a {type(tests).__name__}; expected sets by name, such as {{'new': dataset}}."
+        )
     if taken := {"train", "dev"} & {*tests}:
-        raise UserError(f"a test set is called {min(taken)!r}, as a set of the training; give it another name.")
+        raise UserError(
+            f"a test set is called {min(taken)!r}, as a set of the training; give it another name."
+        )
     train = _labelled("train", train, report)
     dev = None if dev is None else _labelled("dev", dev, report)
     tests = {name: _labelled(name, rows, report) for name, rows in tests.items()}
-    check_look_alike(train.unique(_LABEL) if not isinstance(train.features[_LABEL], ClassLabel) else ())
+    check_look_alike(
+        train.unique(_LABEL) if not isinstance(train.features[_LABEL], ClassLabel) else ()
+    )
     if unread := [name for name in train.column_names if name not in (*TEXTS, _LABEL)]:
-        report(f"columns that are not read: {', '.join(unread)}; texts are in `text` (and `text_pair`).")
+        report(
+            f"columns that are not read: {', '.join(unread)}; texts are in `text` (and `text_pair`)."
+        )
     train = train.select_columns([name for name in (*TEXTS, _LABEL) if name in train.column_names])
     if not isinstance(train.features.get(_LABEL), ClassLabel):
         train = train.class_encode_column(_LABEL)
@@ -164,7 +176,9 @@ def _checked(
     if dev is None:
         both = train.train_test_split(0.2, seed=0, stratify_by_column=_LABEL)
         train, dev = both["train"], both["test"]
-        report(f"no dev set given: {len(dev):,} of the rows are kept for it, {len(train):,} are trained on.")
+        report(
+            f"no dev set given: {len(dev):,} of the rows are kept for it, {len(train):,} are trained on."
+        )
     columns = [name for name in TEXTS if name in train.column_names]
     known = set(zip(*(train[name][:] for name in columns), strict=True))
     for name, rows in {"dev": dev, **tests}.items():
@@ -179,7 +193,9 @@ def _given_words(words: Iterable[str] | pandas.DataFrame | None) -> list[str]:
         return []
     if isinstance(words, pandas.DataFrame):
         if "word" not in words:
-            raise UserError(f"words is a table with {', '.join(map(str, words))}; expected a column word.")
+            raise UserError(
+                f"words is a table with {', '.join(map(str, words))}; expected a column word."
+            )
         words = words["word"]
     return sorted({*phrases_of(words)})
 
@@ -187,17 +203,23 @@ def _given_words(words: Iterable[str] | pandas.DataFrame | None) -> list[str]:
 def _labelled(name: str, rows: Dataset, report) -> Dataset:
     """The rows that have a label, in a column `label`."""
     if not isinstance(rows, Dataset):
-        raise UserError(f"{name} is a {type(rows).__name__}; expected a Dataset, as read_table(path, text, label).")
+        raise UserError(
+            f"{name} is a {type(rows).__name__}; expected a Dataset, as read_table(path, text, label)."
+        )
     column = label_column(rows.column_names)
     if column is None or {_LABEL, "labels"} <= {*rows.column_names}:
-        raise UserError(f"{name} has the columns {', '.join(rows.column_names)}; expected one column label.")
+        raise UserError(
+            f"{name} has the columns {', '.join(rows.column_names)}; expected one column label."
+        )
     rows = rows.with_format(None)
     if column != _LABEL:
         rows = rows.rename_column(column, _LABEL)
     for text in TEXTS:
         for value in rows[text] if text in rows.column_names else ():
             if not isinstance(value, str):
-                raise UserError(f"{name} has {value!r} for a {text}; drop such rows, or read them with read_table.")
+                raise UserError(
+                    f"{name} has {value!r} for a {text}; drop such rows, or read them with read_table."
+                )
     labels = known_labels(name, rows[_LABEL][:], rows.features[_LABEL])
     if without := labels.count(None):
         report(f"{without:,} of {len(rows):,} rows of {name} have no label and are left out.")
@@ -210,10 +232,15 @@ def _labelled(name: str, rows: Dataset, report) -> Dataset:
 def _like(name: str, rows: Dataset, train: Dataset) -> Dataset:
     """A set with the training set's columns, its labels numbered as there."""
     if missing := [column for column in train.column_names if column not in rows.column_names]:
-        raise UserError(f"{name} has no column {missing[0]}; expected {', '.join(train.column_names)}.")
+        raise UserError(
+            f"{name} has no column {missing[0]}; expected {', '.join(train.column_names)}."
+        )
     feature, names = rows.features[_LABEL], train.features[_LABEL].names
     labels = rows[_LABEL][:]
-    labels = [feature.int2str(label) if isinstance(feature, ClassLabel) else str(label) for label in labels]
+    labels = [
+        feature.int2str(label) if isinstance(feature, ClassLabel) else str(label)
+        for label in labels
+    ]
     if unknown := sorted({*labels} - {*names}):
         raise UserError(f"{name} has the label {unknown[0]!r}; {one_of(unknown[0], names)}")
     rows = rows.select_columns([column for column in train.column_names if column != _LABEL])
@@ -223,17 +250,27 @@ def _like(name: str, rows: Dataset, train: Dataset) -> Dataset:
 # --- training ---
 
 
-def _config(method: str, words: Sequence[str], settings: Mapping | None, training: Mapping) -> OwnTraining:
+def _config(
+    method: str, words: Sequence[str], settings: Mapping | None, training: Mapping
+) -> OwnTraining:
     reads, own = get_method(method).settings, dict(settings or {})
     if words and method != BASELINE and not hasattr(reads, "policy"):
-        able = ", ".join(name for name, other in METHODS.items() if hasattr(other.settings, "policy"))
+        able = ", ".join(
+            name for name, other in METHODS.items() if hasattr(other.settings, "policy")
+        )
         raise UserError(f"{method} masks nothing; leave the words out, or take one of {able}.")
     if unknown := sorted(own.keys() - reads.model_fields):
         others = readers(unknown[0])
-        told = f"methods that have it: {', '.join(others)}." if others else one_of(unknown[0], reads.model_fields)
+        told = (
+            f"methods that have it: {', '.join(others)}."
+            if others
+            else one_of(unknown[0], reads.model_fields)
+        )
         raise UserError(f"{method} has no setting {unknown[0]!r}; {told}")
     if words and (unread := sorted(own.keys() & MaskingSettings.model_fields)):
-        raise UserError(f"{unread[0]} is not read where words are given, for all of them are hidden; leave it out.")
+        raise UserError(
+            f"{unread[0]} is not read where words are given, for all of them are hidden; leave it out."
+        )
     ours = {"alpha": _OWN_ALPHA if words else 0.6, "bias": "bag_of_words"}
     ours = {name: value for name, value in read_by(method, ours | own).items() if name in ours}
     training = {name: value for name, value in training.items() if value is not None}
@@ -249,20 +286,32 @@ def _stages(method: str, config: OwnTraining, words: Sequence[str], tokenizer) -
                 return GivenWords(words)
 
         settings = Given(**dict(settings))
-    rates = default_rates(BASELINE, config.model)  # the same for both arms, so that the words are all that differs
+    rates = default_rates(
+        BASELINE, config.model
+    )  # the same for both arms, so that the words are all that differs
     rates = rates if config.learning_rate is None else LearningRates.alike(config.learning_rate)
     stages = get_method(method).stages(settings, rates, tokenizer)
-    stages = stages if len(stages) > 1 else (replace(stages[0], name=method),)  # which the progress names
+    stages = (
+        stages if len(stages) > 1 else (replace(stages[0], name=method),)
+    )  # which the progress names
     losses = [module for module in stages[-1].objective.modules() if isinstance(module, FineTuning)]
     if config.class_weights and not losses:
-        raise UserError(f"class_weights is {config.class_weights!r}, which {method} does not read; leave it out.")
+        raise UserError(
+            f"class_weights is {config.class_weights!r}, which {method} does not read; leave it out."
+        )
     for loss in losses:
         loss.class_weights = config.class_weights
     return stages
 
 
 def _trained(
-    method: str, config: OwnTraining, words: Sequence[str], train: Dataset, dev: Dataset, work: Path, report
+    method: str,
+    config: OwnTraining,
+    words: Sequence[str],
+    train: Dataset,
+    dev: Dataset,
+    work: Path,
+    report,
 ) -> SharedPLM:
     """The model of one arm; what is finished in the folder `work` is read from there, and what was begun resumed."""
     content = json.dumps([method, config.model_dump_json(), words, train.to_list(), dev.to_list()])
@@ -275,7 +324,9 @@ def _trained(
         lengths = tokenise(train, plm.tokenizer, _UNCUT)["length"]
         if n := sum(length > config.max_length for length in lengths):
             report(f"{n:,} of {len(train):,} texts are cut to {config.max_length} tokens.")
-    trained = train_stages(config, _stages(method, config, words, plm.tokenizer), plm, train, folder, dev=dev)
+    trained = train_stages(
+        config, _stages(method, config, words, plm.tokenizer), plm, train, folder, dev=dev
+    )
     if trained.diverged:
         raise UserError(f"the loss of {method} was no longer finite; give a lower learning rate.")
     if config.patience and (epochs := trained.history[-1]["epoch"]) < config.epochs - 0.01:
@@ -300,14 +351,25 @@ def _compared(
     lines = []
     for of, rows in sets.items():
         gold = np.array(rows[_LABEL])  # (n,)
-        answers = {name: predict(plm, rows, length).argmax(1) for name, plm in models.items()}  # (n,) each
+        answers = {
+            name: predict(plm, rows, length).argmax(1) for name, plm in models.items()
+        }  # (n,) each
         for name, answered in answers.items():
             one = np.bincount(answered).argmax()
             if (answered == one).mean() > 0.95 and (gold == one).mean() < 0.8:
-                report(f"{name} calls nearly all of {of} {names[one]}; give more epochs, or another rate or seed.")
+                report(
+                    f"{name} calls nearly all of {of} {names[one]}; give more epochs, or another rate or seed."
+                )
         for part, chosen in _parts(rows, words, names).items():
             for name in reversed(models):
-                lines.append({"set": of, "rows": part, "arm": name, **_scores(gold[chosen], answers[name][chosen])})
+                lines.append(
+                    {
+                        "set": of,
+                        "rows": part,
+                        "arm": name,
+                        **_scores(gold[chosen], answers[name][chosen]),
+                    }
+                )
     return pandas.DataFrame(lines)
 
 
@@ -315,10 +377,20 @@ def _parts(rows: Dataset, words: pandas.DataFrame, names: Sequence[str]) -> dict
     """Which rows are in each part of a set, bool `(n,)`; parts without rows are left out."""
     pointed = pointed_labels(rows, words)
     own = [names[label] for label in rows[_LABEL]]
-    agree = np.array([word_label == label for word_label, label in zip(pointed, own, strict=True)], dtype=bool)
+    agree = np.array(
+        [word_label == label for word_label, label in zip(pointed, own, strict=True)], dtype=bool
+    )
     none = np.array([word_label is None for word_label in pointed], dtype=bool)
-    parts = {"all": np.ones(len(rows), dtype=bool), "agreeing": agree, "conflicting": ~agree & ~none}
-    return {name: chosen for name, chosen in parts.items() if chosen.any() and (name == "all" or len(words))}
+    parts = {
+        "all": np.ones(len(rows), dtype=bool),
+        "agreeing": agree,
+        "conflicting": ~agree & ~none,
+    }
+    return {
+        name: chosen
+        for name, chosen in parts.items()
+        if chosen.any() and (name == "all" or len(words))
+    }
 
 
 def _scores(labels: np.ndarray, answers: np.ndarray) -> dict[str, float]:
@@ -387,5 +459,7 @@ def _card(method: str, config: OwnTraining, words: Sequence[str], scores: pandas
         model=Path(config.model).name,
         hidden=hidden if words else "No words were given.",
         table="\n".join(lines),
-        settings=json.dumps({name: value for name, value in changed.items() if value != {}}, indent=1),
+        settings=json.dumps(
+            {name: value for name, value in changed.items() if value != {}}, indent=1
+        ),
     )

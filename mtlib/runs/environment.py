@@ -51,7 +51,11 @@ def audience() -> Literal["person", "notebook", "log"]:
 
     papermill, nbconvert and `jupyter execute` run the kernel that a person has open, but tell it that nobody answers.
     """
-    kernel = getattr(sys.modules["IPython"].get_ipython(), "kernel", None) if "IPython" in sys.modules else None
+    kernel = (
+        getattr(sys.modules["IPython"].get_ipython(), "kernel", None)
+        if "IPython" in sys.modules
+        else None
+    )
     if kernel is not None:
         return "person" if getattr(kernel, "_allow_stdin", False) else "notebook"
     return "person" if sys.stderr.isatty() else "log"
@@ -84,5 +88,7 @@ def peak_memory_mb() -> float:
 def _processor() -> str:
     with contextlib.suppress(OSError, StopIteration):
         lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line for line in lines if line.startswith("model name")).partition(":")[2].strip()
+        return (
+            next(line for line in lines if line.startswith("model name")).partition(":")[2].strip()
+        )
     return platform.processor() or platform.machine()

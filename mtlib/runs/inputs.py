@@ -65,11 +65,17 @@ class Inputs:
         """Where `run` writes, or has written, the record."""
         config = self.config
         model = Path(self.public["model"]).name.lower().replace("_", "-")
-        return out / f"{config.task}-{config.method}-{model}-seed{config.seed}-{self.identity[:10]}.json"
+        return (
+            out
+            / f"{config.task}-{config.method}-{model}-seed{config.seed}-{self.identity[:10]}.json"
+        )
 
     def shipped_record(self) -> dict | None:
         """The shipped record of this run, if there is one; it may be from another machine and by other code."""
-        found = (records.shipped_records().get(self._identity(precision)) for precision in self.precisions)
+        found = (
+            records.shipped_records().get(self._identity(precision))
+            for precision in self.precisions
+        )
         return next(filter(None, found), None)
 
     @cached_property
@@ -92,7 +98,10 @@ def read_inputs(config: RunConfig) -> Inputs:
     wanted |= {name: (name, config.splits.get(name)) for name in config.sets}
     if config.values().get("masking") in OWN_LENGTH and not is_testbed(config.source):
         wanted[records.TRAIN_SPANS] = (CAD_TRAIN, None)
-    read = {name: load_described(set_name, config.source, split) for name, (set_name, split) in wanted.items()}
+    read = {
+        name: load_described(set_name, config.source, split)
+        for name, (set_name, split) in wanted.items()
+    }
     rows, sets = ({name: of[part] for name, of in read.items()} for part in (0, 1))
     if config.train_size is not None:
         total = sets["train"]["rows"]
@@ -114,7 +123,9 @@ def hold_out(texts: Sequence[str], size: int) -> tuple[list[int], list[int]]:
     are drawn at random until `size` texts are parts of drawn ones alone. No part of a drawn sentence is trained on.
     """
     words = [text.split() for text in texts]
-    sentences_of: dict[str, set[int]] = {}  # every run of words in a sentence: the sentences with it
+    sentences_of: dict[
+        str, set[int]
+    ] = {}  # every run of words in a sentence: the sentences with it
     sentences = []
     for row in sorted(range(len(texts)), key=lambda row: -len(words[row])):
         if " ".join(words[row]) not in sentences_of:
@@ -133,7 +144,9 @@ def hold_out(texts: Sequence[str], size: int) -> tuple[list[int], list[int]]:
         if len(held_out) >= size:
             train = [row for row, found in enumerate(whole) if not found & drawn]
             return train, sorted(held_out[:size])
-    raise UserError(f"held_out is {size}, but there are {len(texts)} training examples; give fewer.")
+    raise UserError(
+        f"held_out is {size}, but there are {len(texts)} training examples; give fewer."
+    )
 
 
 def drawn_rows(total: int, size: int | None) -> list[int]:
@@ -145,5 +158,7 @@ def model_sha256(folder: Path) -> str | None:
     """Of all files of a local model that decide its answers; None for a hub model."""
     if not folder.is_dir():
         return None
-    files = sorted({path for pattern in _MODEL_FILES for path in folder.glob(pattern) if path.is_file()})
+    files = sorted(
+        {path for pattern in _MODEL_FILES for path in folder.glob(pattern) if path.is_file()}
+    )
     return hashlib.sha256(b"".join(bytes.fromhex(file_sha256(path)) for path in files)).hexdigest()

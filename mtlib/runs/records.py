@@ -49,7 +49,9 @@ def identity(config: Mapping, model_sha256: str | None, data_sha256: Mapping[str
         data_sha256: of the content of the training set (as "train") and of every other set (`decisive_data`).
     """
     method = METHODS[config["method"]]
-    of_other_methods = {name for other in METHODS.values() for name in other.reads} - {*method.reads}
+    of_other_methods = {name for other in METHODS.values() for name in other.reads} - {
+        *method.reads
+    }
     settings = {
         name: config[name]
         for name, setting in all_settings().items()
@@ -88,8 +90,14 @@ def read_records(folders: Sequence[Path | str]) -> list[dict]:
     records, files = {}, {}
     for folder in map(Path, folders):
         if not folder.exists():
-            raise UserError(f"{folder} does not exist; expected a folder with run records (`--out` of `mtlib run`).")
-        paths = sorted([*folder.glob("*.json"), *folder.glob("*.jsonl")]) if folder.is_dir() else [folder]
+            raise UserError(
+                f"{folder} does not exist; expected a folder with run records (`--out` of `mtlib run`)."
+            )
+        paths = (
+            sorted([*folder.glob("*.json"), *folder.glob("*.jsonl")])
+            if folder.is_dir()
+            else [folder]
+        )
         for path in paths:
             in_file = _read_file(path)
             if not in_file and path == folder:
@@ -121,7 +129,11 @@ def _read_file(path: Path) -> list[dict]:
         shared = lines.pop(0)[_SHARED] if lines and _SHARED in lines[0] else []
     else:
         lines, shared = [parse_json(path.read_bytes(), path)], []
-    found = [line for line in lines if isinstance(line, dict) and {"metrics", "config", "identity"} <= line.keys()]
+    found = [
+        line
+        for line in lines
+        if isinstance(line, dict) and {"metrics", "config", "identity"} <= line.keys()
+    ]
     for record in found:
         if (version := record.get("schema_version")) != SCHEMA_VERSION:
             raise _no_record(path, f"its schema version is {version}, not {SCHEMA_VERSION}")
@@ -129,17 +141,25 @@ def _read_file(path: Path) -> list[dict]:
 
 
 def _no_record(place: Path | str, reason: str) -> UserError:
-    return UserError(f"{place} is no record that this mtlib reads: {reason}. Move it away or run it again.")
+    return UserError(
+        f"{place} is no record that this mtlib reads: {reason}. Move it away or run it again."
+    )
 
 
 @cache
 def shipped_records() -> dict[str, dict]:
     """The records in `data/results`, by identity: `--reuse` takes them in place of training."""
     results = DATA_DIR / "results"
-    return {record["identity"]: record for record in read_records([results])} if results.is_dir() else {}
+    return (
+        {record["identity"]: record for record in read_records([results])}
+        if results.is_dir()
+        else {}
+    )
 
 
-def probabilities(identity: str, places: Sequence[Path | str] = (DATA_DIR / "results",)) -> dict[str, np.ndarray]:
+def probabilities(
+    identity: str, places: Sequence[Path | str] = (DATA_DIR / "results",)
+) -> dict[str, np.ndarray]:
     """Of a run, by evaluation set: each label's probability for every example `(n, num_labels)`.
 
     They are float32, in records made before 28 November 2026 float16.
@@ -154,7 +174,11 @@ def probabilities(identity: str, places: Sequence[Path | str] = (DATA_DIR / "res
     for path in _files_of_arrays(identity, map(Path, places)):
         prefix = "" if path.stem.endswith(f"-{identity[:10]}") else f"{identity}/"
         with np.load(path, allow_pickle=False) as arrays:
-            found = {name.removeprefix(prefix): arrays[name] for name in arrays.files if name.startswith(prefix)}
+            found = {
+                name.removeprefix(prefix): arrays[name]
+                for name in arrays.files
+                if name.startswith(prefix)
+            }
         if found:
             return found
     return {}
@@ -165,7 +189,9 @@ def _files_of_arrays(identity: str, places: Iterable[Path]) -> Iterator[Path]:
     for place in places:
         bundles = sorted(place.glob("*.jsonl")) if place.is_dir() else [place]
         yield from place.glob(f"*-{identity[:10]}.npz")
-        yield from (path.with_suffix(".npz") for path in bundles if path.with_suffix(".npz").exists())
+        yield from (
+            path.with_suffix(".npz") for path in bundles if path.with_suffix(".npz").exists()
+        )
 
 
 # --- many records in one file ---
@@ -209,14 +235,24 @@ def pack(records: Iterable[dict], history: int | None = None) -> str:
         names = {name: None for entry in entries for name in entry if name not in _NOT_KEPT}
         lines.append(
             record
-            | {"config": {name: value for name, value in record["config"].items() if value is not None}}
+            | {
+                "config": {
+                    name: value for name, value in record["config"].items() if value is not None
+                }
+            }
             | {"metrics": _without_ratios(record["metrics"])}
-            | {"history": {name: [_rounded(entry.get(name)) for entry in entries] for name in names}}
+            | {
+                "history": {
+                    name: [_rounded(entry.get(name)) for entry in entries] for name in names
+                }
+            }
             | {"data": {name: place(described) for name, described in record["data"].items()}}
             | ({"environment": place(record["environment"])} if "environment" in record else {})
         )
     lines.insert(0, {_SHARED: [json.loads(text) for text in shared]})
-    return "".join(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n" for line in lines)
+    return "".join(
+        json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n" for line in lines
+    )
 
 
 def _unpack(line: dict, shared: list) -> dict:
@@ -251,7 +287,9 @@ def _with_ratios(metrics):
         return {name: _with_ratios(value) for name, value in metrics.items()}
     if isinstance(metrics, list):
         n, correct, *rest = metrics
-        return {"n": n, "correct": correct, "accuracy": correct / n} | (_with_ratios(rest[0]) if rest else {})
+        return {"n": n, "correct": correct, "accuracy": correct / n} | (
+            _with_ratios(rest[0]) if rest else {}
+        )
     return metrics
 
 
@@ -314,7 +352,9 @@ def claim(path: Path) -> Iterator[None]:
             path.write_text(f"{platform.node()}, process {os.getpid()}\n")
         yield
     finally:
-        path.unlink(missing_ok=True)  # while it is locked: FileLock does not accept a file that has been removed
+        path.unlink(
+            missing_ok=True
+        )  # while it is locked: FileLock does not accept a file that has been removed
         lock.release()
 
 
@@ -325,7 +365,9 @@ def holder(path: Path) -> str | None:
     try:
         with open(path) as file:
             try:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: several processes may ask at once
+                fcntl.flock(
+                    file, fcntl.LOCK_SH | fcntl.LOCK_NB
+                )  # shared: several processes may ask at once
             except (BlockingIOError, PermissionError):
                 return file.read().strip() or "another process"
     except OSError:  # no such file, or no locks on this file system

@@ -59,13 +59,18 @@ def run(
         UserError: bad input, a folder that cannot be written, or without `reuse` a record in `out` by other code.
     """
     if reuse and keep_model:
-        raise UserError("a record that is reused comes without its model; give either --reuse or --keep-model.")
+        raise UserError(
+            "a record that is reused comes without its model; give either --reuse or --keep-model."
+        )
     make_writable(out)
     environment.quiet_libraries()
     inputs = read_inputs(config)
     path, state = inputs.record_path(out), PartialState(cpu=precision()["use_cpu"])
     model = path.with_suffix("") if keep_model else None
-    with _full_disk_told(out), claim(lock_path(path)) if state.is_main_process else contextlib.nullcontext():
+    with (
+        _full_disk_told(out),
+        claim(lock_path(path)) if state.is_main_process else contextlib.nullcontext(),
+    ):
         state.wait_for_everyone()  # or one of several processes might look before another's record is there
         there = _is_finished(path, model, reuse)
         shipped = inputs.shipped_record() if reuse and not there else None
@@ -94,13 +99,22 @@ def _is_finished(path: Path, model: Path | None, reuse: bool) -> bool:
 def _work_folder(path: Path) -> Path:
     """Where a run's checkpoints lie, by its record's path: those of other code are left alone."""
     work = path.parent / ".work" / f"{path.stem}.{code_sha256()[:10]}"
-    others = [folder for folder in work.parent.glob("*/") if folder.name.startswith(path.stem) and folder != work]
+    others = [
+        folder
+        for folder in work.parent.glob("*/")
+        if folder.name.startswith(path.stem) and folder != work
+    ]
     if others and PartialState().is_main_process:
-        print(f"{others[0]} has checkpoints of other code: training begins anew, and they stay.", file=sys.stderr)
+        print(
+            f"{others[0]} has checkpoints of other code: training begins anew, and they stay.",
+            file=sys.stderr,
+        )
     return work
 
 
-def _complete(inputs: Inputs, path: Path, model: Path | None, callbacks: Sequence[TrainerCallback]) -> None:
+def _complete(
+    inputs: Inputs, path: Path, model: Path | None, callbacks: Sequence[TrainerCallback]
+) -> None:
     """Train, evaluate and write the record of a run that nobody else is at."""
     started, surroundings, config = datetime.now(UTC), environment.describe(), inputs.config
     environment.reset_peak_memory()
@@ -108,7 +122,12 @@ def _complete(inputs: Inputs, path: Path, model: Path | None, callbacks: Sequenc
     plm = pretrained(config, inputs.task.labels)
     revision = getattr(plm.config, "_commit_hash", None)  # where it came from the hub
     stages = [
-        replace(stage, transforms=tuple(transform.reading_from(config.source) for transform in stage.transforms))
+        replace(
+            stage,
+            transforms=tuple(
+                transform.reading_from(config.source) for transform in stage.transforms
+            ),
+        )
         for stage in METHODS[config.method].stages(config.settings, config.rates, plm.tokenizer)
     ]
     trained = train(config, stages, plm, inputs.datasets["train"], work, callbacks)
@@ -134,7 +153,9 @@ def _complete(inputs: Inputs, path: Path, model: Path | None, callbacks: Sequenc
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     if PartialState().is_main_process:
-        if model is not None:  # this and the probabilities before the record, which says that all is done
+        if (
+            model is not None
+        ):  # this and the probabilities before the record, which says that all is done
             _keep(trained, model)
         if probabilities:
             np.savez_compressed(path.with_suffix(".npz"), **probabilities)
@@ -150,7 +171,9 @@ def _evaluate(trained: Trained, inputs: Inputs) -> tuple[dict[str, dict], dict[s
     config, metrics, probabilities = inputs.config, {}, {}
     for name in () if trained.diverged else (*config.sets, *({HELD_OUT} & inputs.datasets.keys())):
         dataset = inputs.datasets[name]
-        logits = predict(trained.plm, dataset, config.eval_max_length, bf16=config.precision == "bf16")
+        logits = predict(
+            trained.plm, dataset, config.eval_max_length, bf16=config.precision == "bf16"
+        )
         if not np.isfinite(logits).all():
             return {}, {}
         metrics[name] = score_rows(inputs.sets[name]["set"], logits, dataset, config.hans_rule)

@@ -95,8 +95,14 @@ def _outcome(run: GridRun, future: Future[str], store: Store) -> Outcome:
         if not isinstance(error, RunFailed):
             with contextlib.suppress(OSError), open_log(store.log(run.file)) as log:  # a full disk
                 log.write("".join(traceback.format_exception(error)).encode())
-        cause = getattr(error, "cause", None) or error  # Ray wraps what was raised on another machine
-        text = str(cause).strip() if isinstance(cause, UserError) else f"{type(cause).__name__}: {str(cause).strip()}"
+        cause = (
+            getattr(error, "cause", None) or error
+        )  # Ray wraps what was raised on another machine
+        text = (
+            str(cause).strip()
+            if isinstance(cause, UserError)
+            else f"{type(cause).__name__}: {str(cause).strip()}"
+        )
         return Outcome(run, "failed", text.splitlines()[0])
     if status in ("written", "diverged", "reused"):
         deadline = time.monotonic() + _VISIBLE
@@ -126,10 +132,19 @@ class LocalEngine:
     def __init__(self, store: Store, processes: int = 1, minutes: float = math.inf):
         self._store, self._children, self._closed = store, set(), False
         self._end = time.monotonic() + 60 * minutes
-        self._lock, self._pool, self._cleanup = threading.Lock(), ThreadPoolExecutor(processes), contextlib.ExitStack()
+        self._lock, self._pool, self._cleanup = (
+            threading.Lock(),
+            ThreadPoolExecutor(processes),
+            contextlib.ExitStack(),
+        )
         threads = {"OMP_NUM_THREADS": str(max(1, torch.get_num_threads() // processes))}
-        gpus, self._slots = _visible_gpus(), SimpleQueue()  # the variables of a process, and that process
-        shared = self._cleanup.enter_context(_sharing(gpus[0])) if processes > len(gpus) == 1 else {}
+        gpus, self._slots = (
+            _visible_gpus(),
+            SimpleQueue(),
+        )  # the variables of a process, and that process
+        shared = (
+            self._cleanup.enter_context(_sharing(gpus[0])) if processes > len(gpus) == 1 else {}
+        )
         for number in range(processes):
             gpu = {"CUDA_VISIBLE_DEVICES": gpus[number % len(gpus)]} if gpus else {}
             self._slots.put((quiet_openmp(threads | os.environ | gpu | shared), None))
@@ -204,8 +219,12 @@ class RayEngine:
         gpus: for each run, 0 to 1; None: 1 where the cluster has any.
     """
 
-    def __init__(self, store: Store, address: str = "auto", cpus: float = 1, gpus: float | None = None):
-        os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "3")  # 20, its default, are a quarter of an hour of silence
+    def __init__(
+        self, store: Store, address: str = "auto", cpus: float = 1, gpus: float | None = None
+    ):
+        os.environ.setdefault(
+            "RAY_NUM_REDIS_GET_RETRIES", "3"
+        )  # 20, its default, are a quarter of an hour of silence
         import ray
 
         self._ray, self._store, self._references = ray, store, {}
@@ -218,10 +237,14 @@ class RayEngine:
             self.close()
             raise
         # a fresh worker for each run: peak memory is a process's, and a GPU's memory is given back for certain
-        self._task = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=RETRIES, max_calls=1)(carry_out)
+        self._task = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=RETRIES, max_calls=1)(
+            carry_out
+        )
 
     def submit(self, run: GridRun) -> Future[str]:
-        reference = self._task.remote(run.config.values(), self._store.address, run.file, self._store.reuse)
+        reference = self._task.remote(
+            run.config.values(), self._store.address, run.file, self._store.reuse
+        )
         future = reference.future()
         self._references[future] = reference
         return future
@@ -258,7 +281,10 @@ def _sharing(gpu: str) -> Iterator[dict[str, str]]:
     with tempfile.TemporaryDirectory(prefix="mps") as folder:
         places = dict.fromkeys(("CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"), folder)
         daemon = "nvidia-cuda-mps-control"
-        options = {"env": os.environ | places | {"CUDA_VISIBLE_DEVICES": gpu}, "capture_output": True}
+        options = {
+            "env": os.environ | places | {"CUDA_VISIBLE_DEVICES": gpu},
+            "capture_output": True,
+        }
         try:
             subprocess.run([daemon, "-d"], check=True, **options)
         except (OSError, subprocess.CalledProcessError):
@@ -267,7 +293,9 @@ def _sharing(gpu: str) -> Iterator[dict[str, str]]:
             yield {}
             return
         try:
-            yield places | {"CUDA_VISIBLE_DEVICES": "0"}  # as the service numbers those that it sees
+            yield places | {
+                "CUDA_VISIBLE_DEVICES": "0"
+            }  # as the service numbers those that it sees
         finally:
             subprocess.run([daemon], input=b"quit\n", check=False, **options)
 
@@ -297,7 +325,10 @@ def _connect(ray, address: str) -> None:
 
 def _check_request(ray, cpus: float, gpus: float | None) -> float:
     """The GPUs of each run, if some machine of the cluster has what a run asks for (else Ray would wait for ever)."""
-    machines = [(of.get("CPU", 0), of.get("GPU", 0)) for of in (n["Resources"] for n in ray.nodes() if n["Alive"])]
+    machines = [
+        (of.get("CPU", 0), of.get("GPU", 0))
+        for of in (n["Resources"] for n in ray.nodes() if n["Alive"])
+    ]
     if gpus is None:
         gpus = 1.0 if any(has_gpus for _, has_gpus in machines) else 0.0
     if not any(has_cpus >= cpus and has_gpus >= gpus for has_cpus, has_gpus in machines):

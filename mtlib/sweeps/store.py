@@ -82,8 +82,13 @@ class Store:
         probabilities = record.with_suffix(".npz")
         if self._far and record.exists():
             if self.state(name) is None:
-                for path in (probabilities, record):  # the record last, which says that all is there
-                    with contextlib.suppress(FileNotFoundError):  # diverged; or another sweep here has just moved it
+                for path in (
+                    probabilities,
+                    record,
+                ):  # the record last, which says that all is there
+                    with contextlib.suppress(
+                        FileNotFoundError
+                    ):  # diverged; or another sweep here has just moved it
                         self._write(path.name, path.read_bytes())
             for path in (record, probabilities):
                 path.unlink(missing_ok=True)
@@ -125,4 +130,6 @@ class Store:
         try:
             yield
         except Exception as error:
-            raise UserError(f"cannot {action} {self.address}: {str(error) or type(error).__name__}") from error
+            raise UserError(
+                f"cannot {action} {self.address}: {str(error) or type(error).__name__}"
+            ) from error

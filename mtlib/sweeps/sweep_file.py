@@ -29,7 +29,12 @@ from mtlib.errors import UserError, one_of
 from mtlib.runs.config import NAMES, RunConfig, all_settings, configure, read_by
 from mtlib.runs.inputs import read_inputs
 
-_PLURAL = {"task": "tasks", "method": "methods", "model": "models", "seed": "seeds"}  # as they stand in the file
+_PLURAL = {
+    "task": "tasks",
+    "method": "methods",
+    "model": "models",
+    "seed": "seeds",
+}  # as they stand in the file
 KEYS = {_PLURAL.get(name, name): name for name in all_settings()}
 _NEEDED = ("tasks", "methods")
 
@@ -52,9 +57,18 @@ def identify(configs: Iterable[RunConfig]) -> list[GridRun]:
     runs = []
     for config in configs:
         inputs = read_inputs(config)
-        train = inputs.sets["train"]  # by its description: to hold phrases out takes seconds for each run
+        train = inputs.sets[
+            "train"
+        ]  # by its description: to hold phrases out takes seconds for each run
         examples = config.epochs * train.get("used_rows", train["rows"])
-        runs.append(GridRun(config, inputs.record_path(Path()).name, inputs.shipped_record() is not None, examples))
+        runs.append(
+            GridRun(
+                config,
+                inputs.record_path(Path()).name,
+                inputs.shipped_record() is not None,
+                examples,
+            )
+        )
     return runs
 
 
@@ -91,7 +105,9 @@ def expand(file: Path, **instead: str) -> list[RunConfig]:
         read_anywhere |= read
     _check_read(str(file), common, read_anywhere)
     seeds = list(dict.fromkeys(config.seed for config in runs.values()))
-    return sorted(runs.values(), key=lambda config: seeds.index(config.seed))  # a sweep cut short has whole seeds
+    return sorted(
+        runs.values(), key=lambda config: seeds.index(config.seed)
+    )  # a sweep cut short has whole seeds
 
 
 def _combinations(entries: Mapping) -> Iterable[dict]:
@@ -107,7 +123,9 @@ def _values(key: str, entry: object) -> list:
         entry = _seeds(entry)
     if entry == []:
         raise UserError(f"{key} is {given!r}; expected at least one value (null for the default).")
-    several = isinstance(entry, list) and not (key == "sets" and all(isinstance(name, str) for name in entry))
+    several = isinstance(entry, list) and not (
+        key == "sets" and all(isinstance(name, str) for name in entry)
+    )
     return [_typed(KEYS[key], value) for value in (entry if several else [entry])]
 
 
@@ -117,13 +135,17 @@ def _seeds(entry: object) -> object:
         return list(range(entry))
     for seed in entry if isinstance(entry, list) else [entry]:
         if seed is not None and type(seed) is not int:
-            raise UserError(f"seeds is {entry!r}; expected a whole number without quotes, or a list of them.")
+            raise UserError(
+                f"seeds is {entry!r}; expected a whole number without quotes, or a list of them."
+            )
     return entry
 
 
 def _typed(name: str, value: object) -> object:
     """A path from the root: it must mean the same to a process in another folder."""
-    is_path = name in ("source", "model", "treebank") and isinstance(value, str) and value not in NAMES
+    is_path = (
+        name in ("source", "model", "treebank") and isinstance(value, str) and value not in NAMES
+    )
     return os.path.abspath(value) if is_path and Path(value).exists() else value
 
 
@@ -140,7 +162,9 @@ class _UniqueKeys(yaml.SafeLoader):
         seen = set()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode) and key.value in seen:
-                raise yaml.YAMLError(f"{key.value!r} stands twice, again in line {key.start_mark.line + 1}")
+                raise yaml.YAMLError(
+                    f"{key.value!r} stands twice, again in line {key.start_mark.line + 1}"
+                )
             if isinstance(key, yaml.ScalarNode):
                 seen.add(key.value)
         return super().construct_mapping(node, deep)
@@ -154,7 +178,11 @@ def _load(file: Path) -> tuple[dict, list[dict]]:
     """What stands outside its grids, and the grids."""
     try:
         entries = _File.model_validate(yaml.load(file.read_text(encoding="utf-8"), _UniqueKeys))
-    except (OSError, ValueError, yaml.YAMLError) as error:  # UnicodeDecodeError and ValidationError are ValueErrors
+    except (
+        OSError,
+        ValueError,
+        yaml.YAMLError,
+    ) as error:  # UnicodeDecodeError and ValidationError are ValueErrors
         raise UserError(
             f"{file} is no sweep file, which maps settings to values: {' '.join(str(error).split())}"
         ) from error

@@ -32,14 +32,29 @@ PAGES = {
         "data/models/README.md",
     ],
 }
-FOLDED = {"solution": "hide-cell", "check": "hide-input", "install": "remove-cell"}  # tags of cells, and of myst-nb
+FOLDED = {
+    "solution": "hide-cell",
+    "check": "hide-input",
+    "install": "remove-cell",
+}  # tags of cells, and of myst-nb
 _LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)\s#]+)(#[^)\s]*)?\)")
 _PLAYGROUND = "figures/playground.html"
 
 
 def main() -> None:
     collect()
-    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "-c", str(SITE)]
+    command = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        "-W",
+        "--keep-going",
+        "-q",
+        "-b",
+        "html",
+        "-c",
+        str(SITE),
+    ]
     if code := subprocess.run([*command, str(SOURCE), str(OUT)], cwd=ROOT, check=False).returncode:
         sys.exit(code)
     playground_page()
@@ -56,12 +71,26 @@ def collect() -> None:
     for folder in (SOURCE, OUT):
         shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(SITE, SOURCE / "site", ignore=shutil.ignore_patterns("*.py", "__pycache__"))
-    shutil.copytree(ROOT / "figures", SOURCE / "figures", ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+    shutil.copytree(
+        ROOT / "figures", SOURCE / "figures", ignore=shutil.ignore_patterns("*.py", "__pycache__")
+    )
     address = repository()
-    write("index.md", with_contents(linked((ROOT / "README.md").read_text(encoding="utf-8"), "README.md", address)))
-    for name in (name for names in PAGES.values() for name in names if not name.startswith("site/")):
+    write(
+        "index.md",
+        with_contents(
+            linked((ROOT / "README.md").read_text(encoding="utf-8"), "README.md", address)
+        ),
+    )
+    for name in (
+        name for names in PAGES.values() for name in names if not name.startswith("site/")
+    ):
         text = (ROOT / name).read_text(encoding="utf-8")
-        write(name, notebook(text, name, address) if name.endswith(".ipynb") else linked(text, name, address))
+        write(
+            name,
+            notebook(text, name, address)
+            if name.endswith(".ipynb")
+            else linked(text, name, address),
+        )
 
 
 def write(name: str, text: str) -> None:
@@ -111,7 +140,9 @@ def linked(text: str, name: str, address: str | None) -> str:
         return f"]({address}/blob/main/{target})" if address else "]()"
 
     text = _LINK.sub(replaced, text)
-    text = re.sub(rf"\[([^]]+)\]\(/{_PLAYGROUND}\)", rf'<a href="{up(name)}{_PLAYGROUND}">\1</a>', text)
+    text = re.sub(
+        rf"\[([^]]+)\]\(/{_PLAYGROUND}\)", rf'<a href="{up(name)}{_PLAYGROUND}">\1</a>', text
+    )
     return re.sub(r"(?<!!)\[([^]]+)\]\(\)", r"\1", text)
 
 
@@ -157,7 +188,11 @@ def check_links(folder: Path) -> Iterator[str]:
             if parts.scheme or parts.netloc:
                 continue
             file = (path.parent / unquote(parts.path)).resolve() if parts.path else path
-            missing_anchor = parts.fragment and file in pages and unquote(parts.fragment) not in pages[file].anchors
+            missing_anchor = (
+                parts.fragment
+                and file in pages
+                and unquote(parts.fragment) not in pages[file].anchors
+            )
             if not file.exists() or missing_anchor:
                 yield f"{path.relative_to(folder)}: {target}"
 

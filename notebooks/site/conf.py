@@ -22,7 +22,9 @@ html_title = "mtlib: Mask-tuning"
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
 exclude_patterns = ["figures"]
-suppress_warnings = ["mystnb.unknown_mime_type"]  # widgets, which stand beside a picture of their first state
+suppress_warnings = [
+    "mystnb.unknown_mime_type"
+]  # widgets, which stand beside a picture of their first state
 
 nb_execution_mode = "off"  # the notebooks come with the outputs of their published run
 nb_merge_streams = True
@@ -63,7 +65,9 @@ def formula(node, size: int) -> str:
     source = node.astext().strip()
     math_to_image(f"${source}$", svg, FontProperties(size=size), format="svg", color="black")
     picture = svg.getvalue().decode().partition("<svg")[2]
-    picture = re.sub(r'(style="|; )?(fill|stroke): ?#000000', r"\1\2: currentColor", "<svg" + picture)
+    picture = re.sub(
+        r'(style="|; )?(fill|stroke): ?#000000', r"\1\2: currentColor", "<svg" + picture
+    )
     return f'<span class="formula" role="img" aria-label="{html.escape(source)}">{picture}</span>'
 
 

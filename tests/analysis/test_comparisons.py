@@ -23,11 +23,22 @@ def make_record(method: str, seed: int, *accuracies: float, **settings) -> dict:
     """A run on the sentiment testbed with these accuracies on its sets (in per cent)."""
     config = configure("sentiment", method=method, seed=seed, **settings).resolved().public()
     metrics = {
-        name: {"n": 1000, "correct": round(10 * accuracy), "accuracy": accuracy / 100, "majority": 0.5}
+        name: {
+            "n": 1000,
+            "correct": round(10 * accuracy),
+            "accuracy": accuracy / 100,
+            "majority": 0.5,
+        }
         for name, accuracy in zip((INSIDE, *OUTSIDE), accuracies, strict=False)
     }
     identity = f"{method}-{seed}-{sorted(settings.items())}-{len(metrics)}"
-    return {"schema_version": 2, "identity": identity, "config": config, "metrics": metrics, "history": []}
+    return {
+        "schema_version": 2,
+        "identity": identity,
+        "config": config,
+        "metrics": metrics,
+        "history": [],
+    }
 
 
 ARMS = {"plain": {"method": "fine_tuning"}, "masked": {"method": "mask_tuning"}}
@@ -48,7 +59,9 @@ def test_the_recipe_that_the_plan_chooses():
     scores = comparisons.load("recipe").frame()
     scores = scores[scores["source"].isin(["testbed", "testbed (strength 0.5, seed 0)"])]
     scores = scores[scores["set"].isin([INSIDE, "testbed_contrast"])]
-    means = scores.pivot_table("accuracy", "seed", ["arm", "source", "set"]).T.groupby("arm").mean().T
+    means = (
+        scores.pivot_table("accuracy", "seed", ["arm", "source", "set"]).T.groupby("arm").mean().T
+    )
     best, default = means["Mask-tuning, alpha 0.1, rates 1e-4"], means["masks left in, rates 1e-4"]
     assert (round(best.mean(), 1), round(default.mean(), 1)) == (94.0, 93.4)
     assert intervals.difference(default, best, paired=False).text(2) == "-0.57 [-1.33, +0.18]"
@@ -56,16 +69,26 @@ def test_the_recipe_that_the_plan_chooses():
 
 
 class TestArms:
-    def test_a_run_that_differs_in_a_setting_that_the_arm_does_not_name_is_none_of_it(self, compare):
+    def test_a_run_that_differs_in_a_setting_that_the_arm_does_not_name_is_none_of_it(
+        self, compare
+    ):
         others = [
             make_record("mask_tuning", 0, 90, 50, 60, update="balanced"),
             make_record("mask_tuning", 0, 90, 50, 60, mask_rate=0.3),
         ]
-        comparison = compare([*others, make_record("mask_tuning", 0, 80, 50, 60, learning_rate=1e-3)], ARMS)
-        assert [(arm, record["config"]["learning_rate"]) for arm, record in comparison.runs] == [("masked", 1e-3)]
+        comparison = compare(
+            [*others, make_record("mask_tuning", 0, 80, 50, 60, learning_rate=1e-3)], ARMS
+        )
+        assert [(arm, record["config"]["learning_rate"]) for arm, record in comparison.runs] == [
+            ("masked", 1e-3)
+        ]
 
     def test_where_holds_for_all_arms_but_those_that_say_otherwise(self, compare):
-        records = [make_record("fine_tuning", seed, 90, 50, 60, epochs=epochs) for seed in (0, 1) for epochs in (3, 6)]
+        records = [
+            make_record("fine_tuning", seed, 90, 50, 60, epochs=epochs)
+            for seed in (0, 1)
+            for epochs in (3, 6)
+        ]
         arms = {"short": {"method": "fine_tuning"}, "long": {"method": "fine_tuning", "epochs": 6}}
         comparison = compare(records, arms, where={"epochs": 3, "seed": [0]})
         assert [(arm, r["config"]["epochs"], r["config"]["seed"]) for arm, r in comparison.runs] == [
@@ -73,8 +96,12 @@ class TestArms:
         ]  # fmt: skip
 
     def test_two_runs_of_one_arm_and_seed_are_an_error_that_says_how_they_differ(self, compare):
-        records = [make_record("fine_tuning", 0, 90, 50, 60, learning_rate=rate) for rate in (1e-4, 2e-4)]
-        with pytest.raises(UserError, match=r"two runs of plain have seed 0; they differ in learning_rate"):
+        records = [
+            make_record("fine_tuning", 0, 90, 50, 60, learning_rate=rate) for rate in (1e-4, 2e-4)
+        ]
+        with pytest.raises(
+            UserError, match=r"two runs of plain have seed 0; they differ in learning_rate"
+        ):
             assert compare(records, ARMS).runs
 
     @pytest.mark.parametrize(
@@ -84,7 +111,10 @@ class TestArms:
             ({"batch_size": 64}, r"batch_size is 16 with seed 0 and 64 with seed 3"),
             ({"learning_rate": 1e-5}, r"learning_rate is .* with seed 0 and 1e-05 with seed 3"),
             ({"model": "roberta-base"}, "model is .* and roberta-base with seed 3"),
-            ({"source": "hub", "precision": "bf16"}, "source is testbed .* and hub with seed 3|precision is"),
+            (
+                {"source": "hub", "precision": "bf16"},
+                "source is testbed .* and hub with seed 3|precision is",
+            ),
         ],
     )
     def test_runs_that_differ_in_a_setting_are_no_arm(self, compare, others, message):
@@ -92,7 +122,9 @@ class TestArms:
         records += [make_record("fine_tuning", seed, 90, 50, 60, **others) for seed in range(3, 6)]
         comparison = compare(records, ARMS)
         for ask in (comparison.table, comparison.frame, comparison.differences):
-            with pytest.raises(UserError, match=f"made_up: the runs of plain are not alike: ({message})"):
+            with pytest.raises(
+                UserError, match=f"made_up: the runs of plain are not alike: ({message})"
+            ):
                 ask()
         by_name = compare(records, ARMS, by=[*others])
         assert len(by_name.runs) == 6
@@ -109,7 +141,9 @@ class TestArms:
         records = [make_record("fine_tuning", seed, 90, 50, 60) | same for seed in range(2)]
         assert len(compare(records, ARMS).runs) == 2
         with pytest.raises(UserError, match=f"{name} is a with seed 0 and b with seed 2"):
-            assert compare([*records, make_record("fine_tuning", 2, 90, 50, 60) | same | part], ARMS).runs
+            assert compare(
+                [*records, make_record("fine_tuning", 2, 90, 50, 60) | same | part], ARMS
+            ).runs
 
     def test_a_setting_that_an_old_record_lacks_has_its_default(self, compare):
         old, new = (make_record("mask_tuning", seed, 90, 50, 60) for seed in range(2))
@@ -118,7 +152,11 @@ class TestArms:
         assert len(compare([old, new], ARMS).runs) == 2
 
     def test_tuned_settings_are_chosen_by_dev_accuracy_with_the_first_seed(self, compare):
-        rates = {1e-4: (90, 91), 2e-4: (92, 10), 5e-4: (92, 99)}  # seed 1 and the other sets choose nothing
+        rates = {
+            1e-4: (90, 91),
+            2e-4: (92, 10),
+            5e-4: (92, 99),
+        }  # seed 1 and the other sets choose nothing
         records = [
             make_record("fine_tuning", seed, accuracy, 100 * (rate == 1e-4), 60, learning_rate=rate)
             for rate, accuracies in rates.items()
@@ -145,7 +183,9 @@ class TestArms:
             ["plain", "1000"], ["plain", "2000"], ["masked", "1000"], ["masked", "2000"]
         ]  # fmt: skip
         shifts = comparison.differences().query("set == 'testbed_contrast'")
-        assert dict(zip(shifts["train_size"], shifts["mean"], strict=True)) == pytest.approx({1000: 1, 2000: 2})
+        assert dict(zip(shifts["train_size"], shifts["mean"], strict=True)) == pytest.approx(
+            {1000: 1, 2000: 2}
+        )
 
     def test_a_diverged_run_does_not_count(self, compare):
         lost = make_record("fine_tuning", 0) | {"diverged": True}
@@ -163,10 +203,22 @@ class TestDifferences:
 
     def test_unpaired_intervals_have_the_spread_of_both_arms(self, compare):
         records = of_two_arms(3, 3, 3)
-        paired = compare(records, ARMS, base="plain").differences().set_index("set").loc["testbed_contrast"]
-        welch = compare(records, ARMS, base="plain", paired=False, corrected=False).differences().set_index("set")
+        paired = (
+            compare(records, ARMS, base="plain")
+            .differences()
+            .set_index("set")
+            .loc["testbed_contrast"]
+        )
+        welch = (
+            compare(records, ARMS, base="plain", paired=False, corrected=False)
+            .differences()
+            .set_index("set")
+        )
         line = welch.loc["testbed_contrast"]
-        assert paired["low"] == pytest.approx(paired["high"]) and paired["verdict"] == "not significantly different"
+        assert (
+            paired["low"] == pytest.approx(paired["high"])
+            and paired["verdict"] == "not significantly different"
+        )
         # both arms have variance 1, so the standard error is (1/3 + 1/3) ** 0.5 and there are four degrees of freedom
         assert line["high"] - line["mean"] == pytest.approx(2.7764 * (2 / 3) ** 0.5, abs=1e-3)
 
@@ -188,8 +240,13 @@ class TestDifferences:
         records = [make_record(method, 0, accuracy, 50, 60, epochs=epochs)
                    for method, epochs, accuracy in (("fine_tuning", 3, 90), ("fine_tuning", 6, 80),
                                                     ("mask_tuning", 3, 91), ("mask_tuning", 6, 84))]  # fmt: skip
-        table = compare(records, ARMS, by=("epochs",), changes={"mask": ("masked", "plain")}).table_of_changes()
-        assert table[["change", "epochs", INSIDE]].values.tolist() == [["mask", 3, "+1.0"], ["mask", 6, "+4.0"]]
+        table = compare(
+            records, ARMS, by=("epochs",), changes={"mask": ("masked", "plain")}
+        ).table_of_changes()
+        assert table[["change", "epochs", INSIDE]].values.tolist() == [
+            ["mask", 3, "+1.0"],
+            ["mask", 6, "+4.0"],
+        ]
 
     @pytest.mark.parametrize(
         ("points", "inside", "word"),
@@ -205,12 +262,18 @@ class TestTables:
     def test_means_differences_and_both_verdicts(self, compare, monkeypatch):
         monkeypatch.setattr(comparisons.paper, "difference", lambda *_: 20.0)
         comparison = compare(
-            of_two_arms(2, 3, 4), ARMS, base="plain", paper={"model": "m", "plain": "a", "masked": "b"}
+            of_two_arms(2, 3, 4),
+            ARMS,
+            base="plain",
+            paper={"model": "m", "plain": "a", "masked": "b"},
         )
         plain, masked = comparison.table().to_dict("records")
         assert plain["testbed_contrast"] == 51.0 and plain["better on testbed_contrast?"] == ""
         assert masked["testbed_contrast"] == 54.0
-        assert masked["better on testbed_contrast?"] == "+3.0 [-0.6, +6.6]: not significantly different"
+        assert (
+            masked["better on testbed_contrast?"]
+            == "+3.0 [-0.6, +6.6]: not significantly different"
+        )
         assert masked["the paper's effect on testbed_contrast?"] == "+20.0: excluded"
 
     def test_names_that_no_arm_has_are_errors(self, compare):
@@ -247,16 +310,25 @@ class TestCommand:
         assert "| mask_tuning (update balanced) | 1 | 70.00 | not run | not run |" in output
 
     def test_records_of_ones_own_in_a_comparison(self, tmp_path):
-        records = [make_record("fine_tuning", seed, 80 + seed, 50, 60, source="testbed", epochs=3) for seed in (0, 1)]
-        (tmp_path / "runs.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records[:1]))
-        output = call("tables", "testbed", "--records", tmp_path / "runs.jsonl", "--format", "markdown")
+        records = [
+            make_record("fine_tuning", seed, 80 + seed, 50, 60, source="testbed", epochs=3)
+            for seed in (0, 1)
+        ]
+        (tmp_path / "runs.jsonl").write_text(
+            "".join(json.dumps(record) + "\n" for record in records[:1])
+        )
+        output = call(
+            "tables", "testbed", "--records", tmp_path / "runs.jsonl", "--format", "markdown"
+        )
         assert "| shortcut in 90 % of training | 1 | 80.0 | 50.0 | 60.0 |" in output
 
 
 def test_probabilities_give_auroc_and_intervals_over_items_and_seeds(tmp_path, monkeypatch):
     rows = load("testbed_contrast", "testbed")
     gold, generator = np.array(rows["label"]), np.random.default_rng(0)
-    for (method, rate), seed in itertools.product({"fine_tuning": 0.6, "mask_tuning": 0.9}.items(), range(3)):
+    for (method, rate), seed in itertools.product(
+        {"fine_tuning": 0.6, "mask_tuning": 0.9}.items(), range(3)
+    ):
         hit = generator.random(len(gold)) < rate
         chances = np.stack([1 - (hit == gold), hit == gold], axis=1) * 0.5 + 0.25
         record = make_record(method, seed) | {"identity": f"{seed}{method}".ljust(64, "0")}
@@ -264,7 +336,9 @@ def test_probabilities_give_auroc_and_intervals_over_items_and_seeds(tmp_path, m
         name = f"run-{record['identity'][:10]}"
         (tmp_path / f"{name}.json").write_text(json.dumps(record))
         np.savez_compressed(tmp_path / f"{name}.npz", testbed_contrast=chances.astype(np.float16))
-    comparison = Comparison(name="n", about="", records=[str(tmp_path)], arms=ARMS, base="plain", paired=False)
+    comparison = Comparison(
+        name="n", about="", records=[str(tmp_path)], arms=ARMS, base="plain", paired=False
+    )
     monkeypatch.setattr(comparisons, "_RESULTS", tmp_path)
     (tmp_path / "kept.json").write_text(json.dumps(of_examples(comparison, "testbed", draws=500)))
     comparison = comparison.model_copy(update={"examples": "kept.json"})

@@ -12,7 +12,9 @@ from tests.analysis.test_comparisons import ARMS, make_record, of_two_arms
 
 
 def markers(axis, marker: str) -> list[tuple[float, float]]:
-    lines = [line for line in axis.get_lines() if line.get_marker() == marker and len(line.get_xdata())]
+    lines = [
+        line for line in axis.get_lines() if line.get_marker() == marker and len(line.get_xdata())
+    ]
     return [tuple(map(float, line.get_xydata()[0])) for line in lines]
 
 
@@ -28,7 +30,10 @@ def test_every_arm_has_a_mark_for_its_mean_on_every_set(two_arms):
     ]  # fmt: skip
     on_contrast = figure.axes[1]
     assert (51.0, 0.0) in markers(on_contrast, "o") and markers(on_contrast, "s") == [(54.0, 1.0)]
-    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["plain (n = 3)", "masked (n = 3)"]
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == [
+        "plain (n = 3)",
+        "masked (n = 3)",
+    ]
     assert "masked: testbed_sentiment 90.0 %, testbed_contrast 54.0 %" in text
 
 
@@ -40,16 +45,25 @@ def test_intervals_never_leave_0_to_100(compare):
 
 
 def test_a_curve_over_a_setting_has_all_last(compare):
-    records = [make_record("fine_tuning", 0, 70, 50, 50, train_size=size) for size in (2000, 1000, None)]
+    records = [
+        make_record("fine_tuning", 0, 70, 50, 50, train_size=size) for size in (2000, 1000, None)
+    ]
     figure, text = make.curve(compare(records, ARMS, by=["train_size"]).frame(), "train_size")
-    assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == ["1000", "2000", "all"]
+    assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == [
+        "1000",
+        "2000",
+        "all",
+    ]
     assert "plain on testbed_sentiment: 70 at first, 70 at last" in text
 
 
 def test_colours_can_be_told_apart_and_never_stand_alone():
     looks = [tuple(style.series(place).values()) for place in range(24)]
     assert len({look[:2] for look in looks}) == 24  # colour and marker
-    luminance = [np.dot(matplotlib.colors.to_rgb(colour), (0.2126, 0.7152, 0.0722)) for colour in style.PALETTE]
+    luminance = [
+        np.dot(matplotlib.colors.to_rgb(colour), (0.2126, 0.7152, 0.0722))
+        for colour in style.PALETTE
+    ]
     assert max(luminance) < 0.7  # on white
 
 

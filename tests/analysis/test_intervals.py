@@ -14,7 +14,10 @@ def test_t_interval_is_scipys():
 
 
 def test_seeds_that_only_one_arm_has_do_not_count():
-    first, second = pandas.Series({0: 5.0, 1: 6.0, 2: 90.0}), pandas.Series({1: 5.0, 0: 4.5, 7: 0.0})
+    first, second = (
+        pandas.Series({0: 5.0, 1: 6.0, 2: 90.0}),
+        pandas.Series({1: 5.0, 0: 4.5, 7: 0.0}),
+    )
     assert difference(first, second) == Difference(0.75, *t_interval([0.5, 1.0])[1:], 2)
 
 
@@ -61,5 +64,7 @@ def test_does_the_interval_exclude_0(low, high, word):
 def test_an_obstacle_takes_both_verdicts_away():
     clear = Difference(5.0, 4.0, 6.0, 5)
     assert (
-        verdict(clear, "it did not train") == claim(clear, 1.0, "it did not train") == "no verdict (it did not train)"
+        verdict(clear, "it did not train")
+        == claim(clear, 1.0, "it did not train")
+        == "no verdict (it did not train)"
     )

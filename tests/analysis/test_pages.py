@@ -32,7 +32,9 @@ def test_a_claim_has_welchs_interval_and_the_effects_of_three_models():
         return scores[scores["arm"] == arm]["accuracy"]
 
     scores = comparisons.load("decisive").frame().query("set == 'imdb_contrast'")
-    low, high = ttest_ind(of("Mask-tuning"), of("fine-tuning"), equal_var=False).confidence_interval()
+    low, high = ttest_ind(
+        of("Mask-tuning"), of("fine-tuning"), equal_var=False
+    ).confidence_interval()
     here = f"{of('Mask-tuning').mean() - of('fine-tuning').mean():+.1f} [{low:+.1f}, {high:+.1f}]"
     assert (
         rows("claims: report")[1]
@@ -44,7 +46,9 @@ def test_measures_are_rows_with_the_kept_bootstrap():
     places = "{imdb_contrast accuracy: edited, imdb_contrast auroc: AUROC}"
     spec = f"comparison: decisive\narms: {{fine-tuning: ft, Mask-tuning: mt}}\nmeasures: {places}"
     edited, area = rows(spec)
-    assert re.fullmatch(r"\| edited \| 85.5 \| 84.5 \| -1.1 \[-2.6, \+0.5\] \| \[-3.\d, \+1.\d\] \|", edited)
+    assert re.fullmatch(
+        r"\| edited \| 85.5 \| 84.5 \| -1.1 \[-2.6, \+0.5\] \| \[-3.\d, \+1.\d\] \|", edited
+    )
     assert area == "| AUROC | 94.7 | 91.9 | -2.8 [-3.7, -2.0] |  |"
 
 
@@ -52,7 +56,10 @@ def outside_the_tables() -> set[str]:
     """Decimals that the report's sentences have from records alone."""
     results = ROOT / "data/results"
     examples = json.loads((results / "decisive_examples.json").read_text())
-    configs = {record["identity"]: record["config"] for record in read_records([results / "decisive.jsonl"])}
+    configs = {
+        record["identity"]: record["config"]
+        for record in read_records([results / "decisive.jsonl"])
+    }
     seed_0 = [
         area["auroc"]
         for area in examples["auroc"]
@@ -61,7 +68,8 @@ def outside_the_tables() -> set[str]:
     other_rate = [
         [record["metrics"][name]["accuracy"] for name in ("testbed_sentiment", "testbed_contrast")]
         for record in read_records([results / "peers.jsonl"])
-        if record["config"]["method"] == "product_of_experts" and record["config"]["learning_rate"] == 1e-4
+        if record["config"]["method"] == "product_of_experts"
+        and record["config"]["learning_rate"] == 1e-4
     ]
     own_data = pandas.read_csv(results / "own_data.csv")
     deleted = own_data.query("data == 'nli' and recipe == 'deleted' and set == 'dev_matched.tsv'")

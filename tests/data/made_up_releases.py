@@ -18,7 +18,11 @@ def jsonl(*rows) -> bytes:
 
 
 RELEASES = Path(__file__).parent / "releases"
-MADE_UP = {str(path.relative_to(RELEASES)): path.read_bytes() for path in sorted(RELEASES.rglob("*")) if path.is_file()}
+MADE_UP = {
+    str(path.relative_to(RELEASES)): path.read_bytes()
+    for path in sorted(RELEASES.rglob("*"))
+    if path.is_file()
+}
 KEPT_ROWS = {path: content.rstrip().count(b"\n") for path, content in MADE_UP.items()}
 KEPT_ROWS |= {path: rows + 1 for path, rows in KEPT_ROWS.items() if path.endswith(".jsonl")}
 KEPT_ROWS |= {
@@ -41,7 +45,10 @@ def expect(monkeypatch, set_name: str, **changes) -> None:
     """Give every file of a set other registered facts, as `rows=2` or `rows={path: 2}`."""
 
     def changed(file):
-        expected = {key: value[file.path] if isinstance(value, dict) else value for key, value in changes.items()}
+        expected = {
+            key: value[file.path] if isinstance(value, dict) else value
+            for key, value in changes.items()
+        }
         return file.model_copy(update=expected)
 
     files = tuple(map(changed, SETS[set_name].files))
@@ -76,7 +83,9 @@ def on_the_hub(set_name: str, splits: str, releases: Path) -> datasets.Dataset:
     hub = SETS[set_name].remote
     ours = load(set_name, str(releases), splits)
     columns = {"label": ours["label"][:]}
-    for theirs, text in zip(HUB_COLUMNS[f"{hub.id} {hub.config}"], ("text", "text_pair"), strict=False):
+    for theirs, text in zip(
+        HUB_COLUMNS[f"{hub.id} {hub.config}"], ("text", "text_pair"), strict=False
+    ):
         columns[theirs] = [f"{value} " for value in ours[text]]
     numbers = [uid.rpartition("/")[2] for uid in ours["uid"]]
     if hub.id == "nyu-mll/glue":
@@ -84,7 +93,9 @@ def on_the_hub(set_name: str, splits: str, releases: Path) -> datasets.Dataset:
     elif hub.id == "facebook/anli":
         columns["uid"] = numbers
     elif hub.id == "jhu-cogsci/hans":
-        columns["heuristic"], columns["subcase"] = zip(*(group.split("/", 1) for group in ours["group"]), strict=True)
+        columns["heuristic"], columns["subcase"] = zip(
+            *(group.split("/", 1) for group in ours["group"]), strict=True
+        )
     else:
         columns["id"] = [int(number) for number in numbers]
     return datasets.Dataset.from_dict(columns)

@@ -46,7 +46,13 @@ def test_fills_with_words_that_fit(mini):
     fill = pipeline("fill-mask", model=mini.mlm, tokenizer=mini.tokenizer, device="cpu", top_k=10)
     for text, fitting in {
         "she opened the [MASK] .": {"door", "window", "book", "box", "letter"},
-        "the food was [MASK] and the staff were friendly .": {"good", "great", "delicious", "excellent", "amazing"},
+        "the food was [MASK] and the staff were friendly .": {
+            "good",
+            "great",
+            "delicious",
+            "excellent",
+            "amazing",
+        },
         "he drove the [MASK] to work .": {"car", "truck", "bus", "train", "horse"},
     }.items():
         assert {row["token_str"] for row in fill(text)} & fitting, text
@@ -56,4 +62,7 @@ def test_card_figures_are_those_of_the_training_report():
     domains = json.loads((MINI_MODEL_DIR / "pretraining.json").read_text())["held_out"].values()
     n = sum(scores["n_masked"] for scores in domains)
     right = sum(scores["accuracy"] * scores["n_masked"] for scores in domains)
-    assert f"{100 * right / n:.1f} % of {n:,} masked tokens" in (MINI_MODEL_DIR / "README.md").read_text()
+    assert (
+        f"{100 * right / n:.1f} % of {n:,} masked tokens"
+        in (MINI_MODEL_DIR / "README.md").read_text()
+    )

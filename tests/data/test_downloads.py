@@ -39,11 +39,20 @@ def server(monkeypatch):
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     raw_files = RawFiles(repository="owner/cad", commit="c0ffee")
-    monkeypatch.setitem(SETS, "imdb_cad", SETS["imdb_cad"].model_copy(update={"raw_files": raw_files}))
+    monkeypatch.setitem(
+        SETS, "imdb_cad", SETS["imdb_cad"].model_copy(update={"raw_files": raw_files})
+    )
     paths = [file.path for file in SETS["imdb_cad"].files]
-    expect(monkeypatch, "imdb_cad", rows=2, sha256={path: hashlib.sha256(MADE_UP[path]).hexdigest() for path in paths})
+    expect(
+        monkeypatch,
+        "imdb_cad",
+        rows=2,
+        sha256={path: hashlib.sha256(MADE_UP[path]).hexdigest() for path in paths},
+    )
     http_server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    http_server.files = {f"/owner/cad/c0ffee/{path.partition('/')[2]}": MADE_UP[path] for path in paths}
+    http_server.files = {
+        f"/owner/cad/c0ffee/{path.partition('/')[2]}": MADE_UP[path] for path in paths
+    }
     http_server.asked = []
     threading.Thread(target=http_server.serve_forever, args=(0.01,), daemon=True).start()
     monkeypatch.setenv("MTLIB_RAW_ENDPOINT", f"http://127.0.0.1:{http_server.server_port}")
@@ -54,7 +63,11 @@ def server(monkeypatch):
 
 def test_fetch_writes_release_layout_and_asks_only_once(server, tmp_path, monkeypatch):
     paths = fetch(["imdb_cad", "testbed_contrast"], tmp_path)
-    assert paths == [tmp_path / file.path for file in SETS["imdb_cad"].files] == fetch(["imdb_cad"], tmp_path)
+    assert (
+        paths
+        == [tmp_path / file.path for file in SETS["imdb_cad"].files]
+        == fetch(["imdb_cad"], tmp_path)
+    )
     assert load("imdb_cad", str(tmp_path)).num_rows == 4
     monkeypatch.setattr(sources, "CACHE_DIR", tmp_path)
     assert load_described("imdb_cad", "hub")[1]["revision"] == "owner/cad@c0ffee"
@@ -65,7 +78,9 @@ def test_a_wrong_checksum_is_an_error(server, tmp_path):
     server.files = dict.fromkeys(server.files, b"something else")
     sha256 = hashlib.sha256(b"something else").hexdigest()
     for _ in range(2):  # as it comes, and as it lies there
-        with pytest.raises(UserError, match=f"expected sha256 [0-9a-f]{{64}}, found {sha256}; delete it"):
+        with pytest.raises(
+            UserError, match=f"expected sha256 [0-9a-f]{{64}}, found {sha256}; delete it"
+        ):
             fetch(["imdb_cad"], tmp_path)
 
 
@@ -81,7 +96,9 @@ def test_all_names_are_checked_before_the_first_download(server, tmp_path, wrong
 
 def test_fetch_failures_say_what_to_do(server, tmp_path):
     server.files.clear()
-    with pytest.raises(UserError, match=r"(?s)download to .* failed \(.*404.*put them into the source"):
+    with pytest.raises(
+        UserError, match=r"(?s)download to .* failed \(.*404.*put them into the source"
+    ):
         fetch(["imdb_cad"], tmp_path)
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match=r"Check the network and the folder"):
@@ -91,5 +108,7 @@ def test_fetch_failures_say_what_to_do(server, tmp_path):
 def test_fetch_reads_hub_sets_into_the_hubs_cache(tmp_path, monkeypatch):
     releases = write_releases(tmp_path, monkeypatch)
     on_the_hub("sst2", "dev", releases).save_to_disk(tmp_path / "cache")
-    monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: datasets.load_from_disk(tmp_path / "cache"))
+    monkeypatch.setattr(
+        datasets, "load_dataset", lambda *_, **__: datasets.load_from_disk(tmp_path / "cache")
+    )
     assert [path.suffix for path in fetch(["sst2"], tmp_path)] == [".arrow"]

@@ -25,7 +25,12 @@ def warm_start(tmp_path_factory):
     """Six layers of random weights under the bundled tokenizer."""
     folder = tmp_path_factory.mktemp("warm_start")
     set_seed(0)
-    sizes = {"hidden_size": 16, "num_hidden_layers": 6, "num_attention_heads": 2, "intermediate_size": 32}
+    sizes = {
+        "hidden_size": 16,
+        "num_hidden_layers": 6,
+        "num_attention_heads": 2,
+        "intermediate_size": 32,
+    }
     BertModel(BertConfig(vocab_size=10_000, **sizes)).save_pretrained(folder)
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(MINI_MODEL_DIR / name, folder)
@@ -42,7 +47,16 @@ def corpus(tmp_path_factory):
 
 
 def pretrained(work, warm_start, corpus, *options):
-    arguments = ["--warm-start", str(warm_start), "--corpus", str(corpus), "--tokens", "3000", "--vocabulary", "600"]
+    arguments = [
+        "--warm-start",
+        str(warm_start),
+        "--corpus",
+        str(corpus),
+        "--tokens",
+        "3000",
+        "--vocabulary",
+        "600",
+    ]
     pretrain.main(["--work", str(work), *arguments, "--batch", "16", *options])
     return work
 
@@ -53,11 +67,17 @@ def finished(tmp_path_factory, warm_start, corpus):
 
 
 def test_start_has_the_chosen_layers_and_rows(finished, warm_start):
-    theirs, ours = load_file(warm_start / "model.safetensors"), load_file(finished / "start" / "model.safetensors")
+    theirs, ours = (
+        load_file(warm_start / "model.safetensors"),
+        load_file(finished / "start" / "model.safetensors"),
+    )
     name = "encoder.layer.{}.intermediate.dense.weight"
     for layer, full in ((0, 0), (1, 2)):
         assert ours["bert." + name.format(layer)].equal(theirs[name.format(full)])
-    full, cut = AutoTokenizer.from_pretrained(warm_start), AutoTokenizer.from_pretrained(finished / "start")
+    full, cut = (
+        AutoTokenizer.from_pretrained(warm_start),
+        AutoTokenizer.from_pretrained(finished / "start"),
+    )
     assert len(cut) == 600 and cut.convert_ids_to_tokens(range(5)) == pretrain.SPECIALS
     table = "embeddings.word_embeddings.weight"
     for piece in ("[MASK]", "film", "the"):
@@ -69,14 +89,19 @@ def test_held_out_lines_are_not_trained_on(finished, corpus):
     tokenizer = AutoTokenizer.from_pretrained(finished / "start")
     lines = lm_training.read_lines(corpus, "reviews")
     held_out = lm_training.Pieces.load(finished / "examples" / "held_out" / "reviews").rows()
-    trained = {tuple(ids) for ids in lm_training.Pieces.load(finished / "examples" / "train" / "reviews").rows()}
+    trained = {
+        tuple(ids)
+        for ids in lm_training.Pieces.load(finished / "examples" / "train" / "reviews").rows()
+    }
     assert tokenizer.decode(held_out[0], skip_special_tokens=True) == lines[0].lower()
     assert not trained & {tuple(ids) for ids in held_out} and len(trained) > 50
 
 
 def test_export_is_a_model_that_fills(finished, tmp_path):
     pretrain.main(["--work", str(finished), "--export", str(tmp_path)])
-    assert {tensor.dtype.itemsize for tensor in load_file(tmp_path / "model.safetensors").values()} == {2}
+    assert {
+        tensor.dtype.itemsize for tensor in load_file(tmp_path / "model.safetensors").values()
+    } == {2}
     plm = SharedPLM.from_pretrained(tmp_path, num_labels=2)
     assert plm.config.num_hidden_layers == 2 and plm.config.hidden_dropout_prob == 0.1
 
@@ -98,7 +123,9 @@ def cut_off(monkeypatch):
     return Cut
 
 
-def test_a_training_cut_off_between_checkpoints_ends_alike_to_the_bit(warm_start, corpus, tmp_path, cut_off):
+def test_a_training_cut_off_between_checkpoints_ends_alike_to_the_bit(
+    warm_start, corpus, tmp_path, cut_off
+):
     options = ["--layers", "0", "--batch", "4", "--save-steps", "3"]
     whole = pretrained(tmp_path / "whole", warm_start, corpus, *options)
     cut_off.after = 7
@@ -106,25 +133,46 @@ def test_a_training_cut_off_between_checkpoints_ends_alike_to_the_bit(warm_start
         pretrained(tmp_path / "cut", warm_start, corpus, *options)
     cut_off.after = None
     resumed = pretrained(tmp_path / "cut", warm_start, corpus, *options)
-    weights, again = (load_file(work / "final_mlm" / "model.safetensors") for work in (whole, resumed))
-    assert weights.keys() == again.keys() and all(weights[name].equal(again[name]) for name in weights)
+    weights, again = (
+        load_file(work / "final_mlm" / "model.safetensors") for work in (whole, resumed)
+    )
+    assert weights.keys() == again.keys() and all(
+        weights[name].equal(again[name]) for name in weights
+    )
     reports = [json.loads((work / "report.json").read_text()) for work in (whole, resumed)]
     assert reports[0]["steps"] > 7 and reports[0]["held_out"] == reports[1]["held_out"]
 
 
-def test_a_constant_rate_can_be_cut_short_and_still_falls_to_zero(warm_start, corpus, tmp_path, cut_off):
-    options = ["--layers", "0", "--batch", "4", "--save-steps", "3", "--warmup", "2", "--decay-steps", "4"]
+def test_a_constant_rate_can_be_cut_short_and_still_falls_to_zero(
+    warm_start, corpus, tmp_path, cut_off
+):
+    options = [
+        "--layers",
+        "0",
+        "--batch",
+        "4",
+        "--save-steps",
+        "3",
+        "--warmup",
+        "2",
+        "--decay-steps",
+        "4",
+    ]
     cut_off.after = 7
     with pytest.raises(cut_off):
         pretrained(tmp_path, warm_start, corpus, *options, "--rate", "1e-3")
     cut_off.after, cut_off.rates = None, []
     pretrained(tmp_path, warm_start, corpus, *options, "--rate", "1e-3", "--steps", "11")
-    assert cut_off.rates == pytest.approx([1e-3, 7.5e-4, 5e-4, 2.5e-4, 0])  # steps 7 to 11, each the next one's rate
+    assert cut_off.rates == pytest.approx(
+        [1e-3, 7.5e-4, 5e-4, 2.5e-4, 0]
+    )  # steps 7 to 11, each the next one's rate
 
 
 def test_batches_hold_every_piece_once_in_like_lengths():
     lengths = torch.randint(6, 65, (500,), generator=torch.Generator().manual_seed(0)).numpy()
-    pieces = lm_training.Pieces(torch.arange(lengths.sum()).numpy(), lengths)  # every token has a number of its own
+    pieces = lm_training.Pieces(
+        torch.arange(lengths.sum()).numpy(), lengths
+    )  # every token has a number of its own
     batches = list(lm_training.Batches(pieces, pad_id=-1, tokens=512))
     tokens = torch.cat([batch["input_ids"][batch["attention_mask"].bool()] for batch in batches])
     assert tokens.sort().values.equal(torch.arange(lengths.sum()))
@@ -133,13 +181,18 @@ def test_batches_hold_every_piece_once_in_like_lengths():
     shapes = [batch["input_ids"].shape[1] for batch in batches]
     assert shapes != sorted(shapes) and shapes != sorted(shapes, reverse=True)
     row = pieces.rows()[3]
-    assert any(row.tolist() == ids[: len(row)] for batch in batches for ids in batch["input_ids"].tolist())
+    assert any(
+        row.tolist() == ids[: len(row)] for batch in batches for ids in batch["input_ids"].tolist()
+    )
 
 
 def test_what_is_finished_stays(finished, warm_start, corpus, capsys):
     before = (finished / "report.json").read_bytes()
     pretrained(finished, warm_start, corpus, "--layers", "0", "2")
-    assert "is finished" in capsys.readouterr().out and (finished / "report.json").read_bytes() == before
+    assert (
+        "is finished" in capsys.readouterr().out
+        and (finished / "report.json").read_bytes() == before
+    )
     with pytest.raises(SystemExit, match=r"was begun with .*give another --work"):
         pretrained(finished, warm_start, corpus, "--layers", "0", "2", "--rate", "0.5")
 
@@ -148,13 +201,34 @@ def test_what_is_finished_stays(finished, warm_start, corpus, capsys):
 
 
 def test_restored_head_fills_and_lower_layers_are_as_they_were(warm_start, corpus, tmp_path):
-    arguments = ["--checkpoint", str(warm_start), "--corpus", str(corpus), "--work", str(tmp_path / "work")]
-    arguments += ["--to", str(tmp_path / "model"), "--tokens", "2000", "--batch", "4", "--train-layers", "2"]
+    arguments = [
+        "--checkpoint",
+        str(warm_start),
+        "--corpus",
+        str(corpus),
+        "--work",
+        str(tmp_path / "work"),
+    ]
+    arguments += [
+        "--to",
+        str(tmp_path / "model"),
+        "--tokens",
+        "2000",
+        "--batch",
+        "4",
+        "--train-layers",
+        "2",
+    ]
     restore_head.main([*arguments, "--evaluate-steps", "4", "--held-out", "10"])
-    encoder, model = load_file(warm_start / "model.safetensors"), load_file(tmp_path / "model" / "model.safetensors")
+    encoder, model = (
+        load_file(warm_start / "model.safetensors"),
+        load_file(tmp_path / "model" / "model.safetensors"),
+    )
     assert {tensor.dtype for tensor in model.values()} == {torch.float16}
     moved = {
-        name for name in encoder if f"bert.{name}" in model and not model[f"bert.{name}"].equal(encoder[name].half())
+        name
+        for name in encoder
+        if f"bert.{name}" in model and not model[f"bert.{name}"].equal(encoder[name].half())
     }
     assert {name.split(".")[2] for name in moved} == {"4", "5"} and len(moved) > 20
     dropped = encoder.keys() - {name.removeprefix("bert.") for name in model}
@@ -165,7 +239,10 @@ def test_restored_head_fills_and_lower_layers_are_as_they_were(warm_start, corpu
     assert start[dense].equal(torch.eye(16)) and not model[dense].equal(torch.eye(16).half())
 
     plm = SharedPLM.from_pretrained(tmp_path / "model", num_labels=2)
-    assert plm.config.hidden_dropout_prob == 0.1 and len(plm.tokenizer) == plm.config.vocab_size == 10_000
+    assert (
+        plm.config.hidden_dropout_prob == 0.1
+        and len(plm.tokenizer) == plm.config.vocab_size == 10_000
+    )
     assert plm.mlm.get_output_embeddings().weight is plm.trunk.get_input_embeddings().weight
 
     report = json.loads((tmp_path / "model" / "pretraining.json").read_text())

@@ -35,7 +35,11 @@ def test_groups_are_broken_down_when_there_are_several_of_ten_rows_on_average():
         "fiction": {"n": 15, "correct": 12, "accuracy": 0.8},
         "travel": {"n": 5, "correct": 0, "accuracy": 0.0},
     }
-    for too_fine in (genres[:14] + genres[15:], genres[:10] + [f"genre {i}" for i in range(10)], ["fiction"] * 20):
+    for too_fine in (
+        genres[:14] + genres[15:],
+        genres[:10] + [f"genre {i}" for i in range(10)],
+        ["fiction"] * 20,
+    ):
         assert "per_group" not in score(
             "mnli_m", one_hot(predicted, 3)[: len(too_fine)], gold[: len(too_fine)], too_fine
         )
@@ -43,7 +47,9 @@ def test_groups_are_broken_down_when_there_are_several_of_ten_rows_on_average():
 
 # Probabilities (entailment, neutral, contradiction). In rows 1 and 4 no label has half of the mass: entailment is the
 # largest, so "max" says entailment, but the other two together outweigh it, so "sum" says non-entailment.
-HANS_PROBABILITIES = np.array([[0.7, 0.2, 0.1], [0.4, 0.3, 0.3], [0.1, 0.8, 0.1], [0.2, 0.1, 0.7], [0.45, 0.35, 0.2]])
+HANS_PROBABILITIES = np.array(
+    [[0.7, 0.2, 0.1], [0.4, 0.3, 0.3], [0.1, 0.8, 0.1], [0.2, 0.1, 0.7], [0.45, 0.35, 0.2]]
+)
 HANS_LABELS = np.array([0, 1, 0, 1, 0])
 HANS_GROUPS = [
     "subsequence/se_PP_on_subj",
@@ -59,7 +65,12 @@ def test_three_labels_fold_into_two_by_both_rules(set_name):
     logits = np.log(HANS_PROBABILITIES) + 7  # a softmax does not see a constant
     by_max = score(set_name, logits, HANS_LABELS, HANS_GROUPS)
     # max: 0 0 1 1 0 against 0 1 0 1 0, right in rows 0, 3, 4; sum: 0 1 1 1 1, right in rows 0, 1, 3
-    assert (by_max["n"], by_max["correct"], by_max["accuracy"], by_max["majority"]) == (5, 3, 0.6, 0.6)
+    assert (by_max["n"], by_max["correct"], by_max["accuracy"], by_max["majority"]) == (
+        5,
+        3,
+        0.6,
+        0.6,
+    )
     assert (by_max["rule"], by_max["by_rule"]) == ("max", {"max": 0.6, "sum": 0.6})
     assert by_max["per_group"] == {
         "subsequence": {"n": 2, "correct": 1, "accuracy": 0.5, "entailment": {"n": 2, "correct": 1, "accuracy": 0.5}},
@@ -105,13 +116,19 @@ def test_scores_are_json_and_take_columns_of_a_dataset():
     rows = datasets.Dataset.from_dict({"label": [0, 1], "group": ["a/x", "a/y"]})
     metrics = score("hans", np.zeros((2, 3), dtype=np.float32), rows["label"], rows["group"])
     assert json.loads(json.dumps(metrics)) == metrics
-    assert metrics["by_rule"] == {"max": 0.5, "sum": 0.5}  # a draw goes to the first label under max; never under sum
+    assert metrics["by_rule"] == {
+        "max": 0.5,
+        "sum": 0.5,
+    }  # a draw goes to the first label under max; never under sum
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("sst2", [[0, math.nan], [0, 1]], [0, 1], ["", ""]), "logits of 1 of 2 rows are NaN or infinite"),
+        (
+            ("sst2", [[0, math.nan], [0, 1]], [0, 1], ["", ""]),
+            "logits of 1 of 2 rows are NaN or infinite",
+        ),
         (("mnli_m", np.zeros((2, 2)), [0, 2], ["", ""]), "expected 3 logits, found 2"),
         (("sst2", np.zeros((1, 2)), [-1], [""]), r"gold labels \[-1\]"),
         (("imdb_cad", np.zeros((2, 2)), [1, 0], ["7:edited"] * 2), "found 0 and 1 in 2 rows"),

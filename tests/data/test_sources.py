@@ -68,7 +68,9 @@ FORMATS = {
     "jsonl": lambda texts: jsonl(*({"text": text, "label": "yes"} for text in texts)),
     "csv": lambda texts: quoted(",", texts),
     "tsv_quoted": lambda texts: quoted("\t", texts),
-    "tsv": lambda texts: tsv(("text", "label"), *((re.sub(r"\s", " ", text), "yes") for text in texts)),
+    "tsv": lambda texts: tsv(
+        ("text", "label"), *((re.sub(r"\s", " ", text), "yes") for text in texts)
+    ),
 }
 
 
@@ -85,13 +87,18 @@ def quoted(delimiter: str, texts: list[str]) -> bytes:
 def test_every_text_comes_back(tmp_path_factory, layout, texts):
     path = tmp_path_factory.getbasetemp() / "made-up"
     path.write_bytes(FORMATS[layout](texts))
-    columns, file = Columns(text="text", label="label", labels=("no", "yes")), ReleaseFile(split="test", path="made-up")
+    columns, file = (
+        Columns(text="text", label="label", labels=("no", "yes")),
+        ReleaseFile(split="test", path="made-up"),
+    )
     data_set = DataSet(
         name="made_up", label_names=("no", "yes"), files=(file,), format=layout, columns=columns, licence="",
         when_gone="",
     )  # fmt: skip
     expected = [re.sub(r"\s", " ", text) if layout == "tsv" else text for text in texts]
-    assert read_file(data_set, file, path).rows["text"].tolist() == [text.strip() for text in expected]
+    assert read_file(data_set, file, path).rows["text"].tolist() == [
+        text.strip() for text in expected
+    ]
 
 
 @settings(max_examples=50, deadline=None)
@@ -103,12 +110,22 @@ def test_bytes_literals_come_back_as_text(text):
 def test_a_testbed_folder_that_is_not_as_it_was_written(tmp_path):
     whole = (TESTBED_DIR / "testbed_sentiment.jsonl").read_bytes()
     write(tmp_path, "testbed_sentiment.jsonl", whole)
-    settings = {"strength": 0.5, "seed": 1, "sha256": {"testbed_sentiment.jsonl": hashlib.sha256(whole).hexdigest()}}
+    settings = {
+        "strength": 0.5,
+        "seed": 1,
+        "sha256": {"testbed_sentiment.jsonl": hashlib.sha256(whole).hexdigest()},
+    }
     write(tmp_path, SETTINGS_FILE, json.dumps(settings).encode())
-    assert load_described("testbed_sentiment", str(tmp_path))[1]["source"] == "testbed (strength 0.5, seed 1)"
-    (tmp_path / "testbed_sentiment.jsonl").write_bytes(b"".join(whole.splitlines(keepends=True)[:300]))
+    assert (
+        load_described("testbed_sentiment", str(tmp_path))[1]["source"]
+        == "testbed (strength 0.5, seed 1)"
+    )
+    (tmp_path / "testbed_sentiment.jsonl").write_bytes(
+        b"".join(whole.splitlines(keepends=True)[:300])
+    )
     with pytest.raises(
-        UserError, match=r"testbed_sentiment.jsonl: expected the file as `mtlib testbed` wrote it, found 300 rows"
+        UserError,
+        match=r"testbed_sentiment.jsonl: expected the file as `mtlib testbed` wrote it, found 300 rows",
     ):
         load("testbed_sentiment", str(tmp_path))
 
@@ -128,7 +145,10 @@ def test_the_hub_is_the_hub_wherever_one_stands(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert not is_testbed("hub") and source_kind("hub") == "hub"
     assert get_task("sentiment").train_set("hub") == "sst2_train"
-    assert is_testbed("./hub") and get_task("sentiment").train_set("./hub") == "testbed_sentiment_train"
+    assert (
+        is_testbed("./hub")
+        and get_task("sentiment").train_set("./hub") == "testbed_sentiment_train"
+    )
     assert source_kind("./hub") == "testbed (strength 0.9, seed 0)"
     write(tmp_path, f"hub/{SETTINGS_FILE}", b'{"strength": 0.9, "seed": 0, "train_rows": 16000}')
     assert source_kind("./hub") == "testbed (strength 0.9, seed 0, 16,000 training rows)"
@@ -141,9 +161,15 @@ def test_the_hub_is_the_hub_wherever_one_stands(tmp_path, monkeypatch):
     ("arguments", "message"),
     [
         (("imdb",), "set is 'imdb'; expected one of sst2_train, sst2"),
-        (("testbed_contrast", "hub"), 'testbed_contrast.jsonl not found in .*Its source is "testbed"'),
+        (
+            ("testbed_contrast", "hub"),
+            'testbed_contrast.jsonl not found in .*Its source is "testbed"',
+        ),
         (("sst2", "nowhere"), "source 'nowhere' is no folder"),
-        (("imdb_cad", "hub", "tset"), r"the split of imdb_cad is 'tset'; expected one of dev\+test, test"),
+        (
+            ("imdb_cad", "hub", "tset"),
+            r"the split of imdb_cad is 'tset'; expected one of dev\+test, test",
+        ),
         (("paws_qqp", "hub"), "cannot be downloaded.*qqp_generate_data.py"),
     ],
 )
@@ -194,7 +220,9 @@ def test_bad_files_say_which_what_and_what_to_do(releases, set_name, content, me
 def test_an_incomplete_evaluation_set_is_read_only_if_its_checksum_is_known(releases, monkeypatch):
     path = "qqp/QQP/dev.tsv"
     expect(monkeypatch, "qqp", rows=40_430)
-    with pytest.raises(UserError, match="expected 40,430 rows, found 2 rows, and it is no copy known"):
+    with pytest.raises(
+        UserError, match="expected 40,430 rows, found 2 rows, and it is no copy known"
+    ):
         load("qqp", str(releases))
     sha256 = hashlib.sha256(MADE_UP[path]).hexdigest()
     expect(monkeypatch, "qqp", copies=(Copy(sha256=sha256, rows=2, note="not the official split"),))
@@ -230,7 +258,9 @@ def test_describe_names_the_split_and_no_machine_path(releases):
 # --- hub ---
 
 
-@pytest.mark.parametrize("set_name", [name for name in real_sets() if isinstance(SETS[name].remote, Hub)])
+@pytest.mark.parametrize(
+    "set_name", [name for name in real_sets() if isinstance(SETS[name].remote, Hub)]
+)
 def test_hub_and_folder_give_the_same_rows(releases, monkeypatch, set_name):
     asked = []
     splits = next(iter(SETS[set_name].split_options))
@@ -242,10 +272,14 @@ def test_hub_and_folder_give_the_same_rows(releases, monkeypatch, set_name):
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
     hub, folder = load(set_name, "hub"), load(set_name, str(releases))
-    genre_less = [column for column in hub.column_names if not (column == "group" and "mnli" in set_name)]
+    genre_less = [
+        column for column in hub.column_names if not (column == "group" and "mnli" in set_name)
+    ]
     assert rows_of(hub.select_columns(genre_less)) == rows_of(folder.select_columns(genre_less))
     remote = SETS[set_name].remote
-    assert asked == [(remote.id, remote.config, remote.splits[SETS[set_name].files[-1].split], remote.revision)]
+    assert asked == [
+        (remote.id, remote.config, remote.splits[SETS[set_name].files[-1].split], remote.revision)
+    ]
     records = [load_described(set_name, source)[1] for source in ("hub", str(releases))]
     assert records[0]["content_sha256"] == records[1]["content_sha256"]
     assert records[0]["revision"] == f"{remote.id}@{remote.revision}"
@@ -253,7 +287,9 @@ def test_hub_and_folder_give_the_same_rows(releases, monkeypatch, set_name):
 
 def test_record_names_the_commit_that_the_hub_resolved(releases, monkeypatch):
     answer = on_the_hub("hans", "evaluation", releases)
-    answer.info.download_checksums = {f"hf://datasets/jhu-cogsci/hans@{'a' * 40}/validation.parquet": {}}
+    answer.info.download_checksums = {
+        f"hf://datasets/jhu-cogsci/hans@{'a' * 40}/validation.parquet": {}
+    }
     monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: answer)
     assert load_described("hans", "hub")[1]["revision"] == f"jhu-cogsci/hans@{'a' * 40}"
 

@@ -25,8 +25,13 @@ def write(folder, ending: str, rows=ROWS):
     if ending in (".csv", ".tsv"):
         table.to_csv(path, index=False, sep="," if ending == ".csv" else "\t")
     elif ending == ".jsonl":
-        stars = [int(label) if label else None for label in table.stars]  # numbers and nothing, as JSON has them
-        lines = [{"review": text or None, "stars": label} for text, label in zip(table.review, stars, strict=True)]
+        stars = [
+            int(label) if label else None for label in table.stars
+        ]  # numbers and nothing, as JSON has them
+        lines = [
+            {"review": text or None, "stars": label}
+            for text, label in zip(table.review, stars, strict=True)
+        ]
         path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     elif ending == ".parquet":
         table.assign(stars=pandas.to_numeric(table.stars)).to_parquet(path)
@@ -58,7 +63,9 @@ def test_a_saved_sets_numbers_have_their_names(tmp_path):
     )
     rows.save_to_disk(tmp_path / "set")
     assert read_table(tmp_path / "set", "text", "label").features["label"].names == ["no", "yes"]
-    unlabelled = Dataset.from_dict({"text": ["x", "y", "z"], "label": [1, -1, None]}, features=rows.features)
+    unlabelled = Dataset.from_dict(
+        {"text": ["x", "y", "z"], "label": [1, -1, None]}, features=rows.features
+    )
     unlabelled.save_to_disk(tmp_path / "unlabelled")
     assert TableFile(tmp_path / "unlabelled", "text", "label").dataset()["text"][:] == ["x"]
     Dataset.from_dict({"x": [1]}).save_to_disk(tmp_path / "both" / "train")
@@ -79,7 +86,11 @@ def test_chunks_are_one_table(tmp_path, monkeypatch):
     monkeypatch.setattr("mtlib.data.tables._ROWS", 2)
     for ending in (".csv", ".jsonl", ".parquet", ""):
         file = TableFile(write(tmp_path, ending), "review", "stars")
-        assert len(list(file)) == 3 and sum(map(len, file)) == 3 and file.dropped == {"text": 1, "label": 1}
+        assert (
+            len(list(file)) == 3
+            and sum(map(len, file)) == 3
+            and file.dropped == {"text": 1, "label": 1}
+        )
 
 
 @pytest.mark.parametrize(
@@ -151,7 +162,9 @@ def test_cells_and_columns_of_parquet(tmp_path):
         pandas.DataFrame({"text": ["a", "b"], "label": label}).to_parquet(path)
         with pytest.raises(UserError, match=rf"column 'label'.*{kind}"):
             read_table(path, "text", "label")
-    pandas.DataFrame({"label": [1, 2]}, index=pandas.Index(["a", "b"], name="text")).to_parquet(path)
+    pandas.DataFrame({"label": [1, 2]}, index=pandas.Index(["a", "b"], name="text")).to_parquet(
+        path
+    )
     assert read_table(path, "text", "label")["text"][:] == ["a", "b"]
 
 
@@ -182,15 +195,31 @@ def test_what_is_left_out_is_said(tmp_path):
         ),
         ("a.csv", b"review,stars\nx,1,2\n", "line 2 has 3 values"),
         ("a.csv", b"", "cannot be read: it is empty"),
-        ("a.csv", "review,stars\nschön,1\n".encode("latin-1"), "line 2 has the byte 0xf6, .*Expected UTF-8"),
+        (
+            "a.csv",
+            "review,stars\nschön,1\n".encode("latin-1"),
+            "line 2 has the byte 0xf6, .*Expected UTF-8",
+        ),
         ("a.csv", "review,stars\n".encode("utf-16"), "it is in UTF-16"),
         ("a.csv", b"review,stars\nx\n", "line 2 has 1 value, and the first line names 2 columns"),
         ("a.csv", b'review,stars\nx,1\n"y\n', "line 3 has a quotation mark that nothing closes"),
         ("a.csv", b'review,stars\n"a, b",1\n"c" d,2\n', "line 3 has text behind a quotation mark"),
-        ("a.csv", b'review,stars\nx,1\n"y,2\nz",2\nv,1\n', "line 3 begins a value of several lines"),
+        (
+            "a.csv",
+            b'review,stars\nx,1\n"y,2\nz",2\nv,1\n',
+            "line 3 begins a value of several lines",
+        ),
         ("a.csv", b"review,review,stars\n", "has 2 columns called 'review'"),
-        ("a.jsonl", b'{"review": "x", "stars": [1]}', r"column 'stars', line 1: \[1\] is of type list"),
-        ("a.jsonl", b'{"review": "x", "review": "y", "stars": 1}', "line 1 has 2 values called 'review'"),
+        (
+            "a.jsonl",
+            b'{"review": "x", "stars": [1]}',
+            r"column 'stars', line 1: \[1\] is of type list",
+        ),
+        (
+            "a.jsonl",
+            b'{"review": "x", "review": "y", "stars": 1}',
+            "line 1 has 2 values called 'review'",
+        ),
         ("a.jsonl", b'{"stars": 1}\n[]\n', r"line 2 is not a JSON object, but \[\]"),
         ("a.jsonl", b'{"stars": 1}\n\n{"stars": 2}\n', "no column 'review'; expected one of stars"),
         ("a.jsonl", b"review,stars\nx,1\n", "a JSON object in each line"),

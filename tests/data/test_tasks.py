@@ -23,7 +23,9 @@ def test_sets_fit_task_and_source(task, source):
         assert bool(SETS[name].columns.text_pair) == (task.name != "sentiment")
         assert SETS[name].label_names == task.labels or SETS[name].folded
         may_be_subset = [file.may_be_subset for file in SETS[name].files]
-        assert may_be_subset == [name == train and task.train_set("hub") == train] * len(may_be_subset)
+        assert may_be_subset == [name == train and task.train_set("hub") == train] * len(
+            may_be_subset
+        )
 
 
 def test_every_registered_set_belongs_to_one_task():

@@ -16,31 +16,47 @@ from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer
 from tests.conftest import SENTENCES, make_batch, make_plm
 
 PLAIN, TUNING = MaskedLM(ExactMasking(0.3)), MaskTuning(0.6, ExactMasking(0.3))
-SETTINGS = {"num_train_epochs": 3, "per_device_train_batch_size": 4, "learning_rate": 1e-2, "seed": 3}
+SETTINGS = {
+    "num_train_epochs": 3,
+    "per_device_train_batch_size": 4,
+    "learning_rate": 1e-2,
+    "seed": 3,
+}
 
 
 def make_examples(n: int = 10, pairs: bool = False) -> Dataset:
     columns = {"text": [SENTENCES[i % len(SENTENCES)] for i in range(n)]}
     if pairs:
         columns["text_pair"] = [SENTENCES[(i + 1) % len(SENTENCES)] for i in range(n)]
-    return Dataset.from_dict({**columns, "label": [i % 2 for i in range(n)], "uid": [f"u{i}" for i in range(n)]})
+    return Dataset.from_dict(
+        {**columns, "label": [i % 2 for i in range(n)], "uid": [f"u{i}" for i in range(n)]}
+    )
 
 
 @pytest.fixture(scope="module")
 def recorded() -> dict[str, pandas.DataFrame]:
     arms = {"plain_mlm": PLAIN, "mask_tuning": TUNING}
-    return {arm: record_fillings(make_plm(), objective, make_examples(), **SETTINGS) for arm, objective in arms.items()}
+    return {
+        arm: record_fillings(make_plm(), objective, make_examples(), **SETTINGS)
+        for arm, objective in arms.items()
+    }
 
 
 def test_both_arms_are_asked_about_the_same_places(recorded):
-    plain, tuned = (rows.drop(columns=["predicted", "predicted_token", "unk"]) for rows in recorded.values())
+    plain, tuned = (
+        rows.drop(columns=["predicted", "predicted_token", "unk"]) for rows in recorded.values()
+    )
     pandas.testing.assert_frame_equal(plain, tuned)
-    assert (recorded["plain_mlm"]["predicted_token"] != recorded["mask_tuning"]["predicted_token"]).any()
+    assert (
+        recorded["plain_mlm"]["predicted_token"] != recorded["mask_tuning"]["predicted_token"]
+    ).any()
 
 
 def test_every_example_is_recorded_once_an_epoch_with_masks_of_its_own(recorded):
     rows = recorded["mask_tuning"]
-    assert {*zip(rows["epoch"], rows["uid"], strict=True)} == {(e, f"u{i}") for e in (1, 2, 3) for i in range(10)}
+    assert {*zip(rows["epoch"], rows["uid"], strict=True)} == {
+        (e, f"u{i}") for e in (1, 2, 3) for i in range(10)
+    }
     places = [{*zip(one["uid"], one["position"], strict=True)} for _, one in rows.groupby("epoch")]
     assert places[0] != places[1] != places[2]
 
@@ -67,7 +83,9 @@ def test_recorded_is_what_the_training_step_predicted():
     rows = record_fillings(plm, TUNING, examples, **SETTINGS | {"num_train_epochs": 1})
     batch = make_batch(fresh, list(examples["text"]))
     mask = torch.zeros_like(batch["input_ids"], dtype=torch.bool)
-    mask[[list(examples["uid"]).index(uid) for uid in rows["uid"]], rows["position"].tolist()] = True
+    mask[[list(examples["uid"]).index(uid) for uid in rows["uid"]], rows["position"].tolist()] = (
+        True
+    )
     _, perturbed = fresh.eval().fill_masks(batch, mask)
     expected = fresh.tokenizer.convert_ids_to_tokens(perturbed[mask].tolist())
     assert list(rows.sort_values(["uid", "position"])["predicted_token"]) == expected
@@ -78,7 +96,9 @@ def test_recording_changes_no_training_step(tmp_path):
     examples = make_examples(8)
     record_fillings(watched, TUNING, examples, **SETTINGS)
     data = examples.map(lambda row: plain.tokenizer(row["text"]) | {"labels": row["label"]})
-    arguments = ObjectiveArguments(str(tmp_path), save_strategy="no", use_cpu=True, disable_tqdm=True, **SETTINGS)
+    arguments = ObjectiveArguments(
+        str(tmp_path), save_strategy="no", use_cpu=True, disable_tqdm=True, **SETTINGS
+    )
     data = data.remove_columns(["text", "label", "uid"])
     ObjectiveTrainer(plain, TUNING, arguments, data).train()
     for a, b in zip(watched.parameters(), plain.parameters(), strict=True):
@@ -86,7 +106,9 @@ def test_recording_changes_no_training_step(tmp_path):
 
 
 def test_nothing_masked_makes_no_rows():
-    nothing = record_fillings(make_plm(), MaskedLM(BernoulliMasking(0.0)), make_examples(4), **SETTINGS)
+    nothing = record_fillings(
+        make_plm(), MaskedLM(BernoulliMasking(0.0)), make_examples(4), **SETTINGS
+    )
     assert nothing.empty and list(nothing) == list(COLUMNS)
 
 
@@ -101,8 +123,12 @@ def test_two_trainings_counted_and_kept(tmp_path, monkeypatch):
         assert sum(counts["examples"].values()) == sum(counts["examples_over_epochs"].values()) == 6
     frame = two_trainings.as_frame({"mini": counted})
     assert frame.loc[("BERT (paper)", "all three", "mask_tuning"), "changed"] == pytest.approx(62)
-    assert frame.loc[("mini", "sentiment", "plain_mlm"), ["same", "changed", "unk"]].sum() == pytest.approx(100)
-    monkeypatch.setattr(two_trainings, "record_fillings", lambda *_, **__: pytest.fail("trained again"))
+    assert frame.loc[
+        ("mini", "sentiment", "plain_mlm"), ["same", "changed", "unk"]
+    ].sum() == pytest.approx(100)
+    monkeypatch.setattr(
+        two_trainings, "record_fillings", lambda *_, **__: pytest.fail("trained again")
+    )
     again = two_trainings.describe(["sentiment"], tmp_path, examples=6, epochs=1)
     assert json.dumps(counted) == json.dumps(again)
 
@@ -111,7 +137,11 @@ def test_two_trainings_counted_and_kept(tmp_path, monkeypatch):
 def test_shipped_counts_are_read_as_those_that_the_command_writes(name):
     shipped = json.loads((DATA_DIR / "results" / f"{name}.json").read_text())
     frame = two_trainings.as_frame({name: shipped}).loc[name]
-    same = [of["examples"]["same"] / 6 for task in shipped["tasks"].values() for of in task["arms"].values()]
+    same = [
+        of["examples"]["same"] / 6
+        for task in shipped["tasks"].values()
+        for of in task["arms"].values()
+    ]
     assert frame["same"].tolist() == pytest.approx(same)  # of 200 examples in three epochs
 
 
@@ -124,7 +154,9 @@ def make_rows(*changes: dict) -> pandas.DataFrame:
 
 def test_an_example_is_what_its_gravest_place_is():
     same, unk = {"predicted_token": "film"}, {"predicted_token": "[UNK]", "unk": True}
-    rows = make_rows(same, {}, {"uid": "b"} | same, {"uid": "c"}, {"uid": "c"} | unk, {"epoch": 2} | same)
+    rows = make_rows(
+        same, {}, {"uid": "b"} | same, {"uid": "c"}, {"uid": "c"} | unk, {"epoch": 2} | same
+    )
     assert two_trainings._counts(rows) == {
         "tokens": {1: {"n": 5, "changed": 3, "unk": 1}, 2: {"n": 1, "changed": 0, "unk": 0}},
         "examples": {"same": 2, "changed": 1, "unk": 1},
@@ -136,5 +168,9 @@ def test_places_filled_differently():
     plain, tuned = make_rows({}, {}), make_rows({}, {"predicted_token": "end", "predicted": "end"})
     arms = {"plain_mlm": plain, "mask_tuning": tuned}
     (shown,) = two_trainings.filled_differently(arms, epoch=1).to_dict(orient="records")
-    assert shown == {"original": "film", "plain_mlm": "The ⟦plot⟧ is good", "mask_tuning": "The ⟦end⟧ is good"}
+    assert shown == {
+        "original": "film",
+        "plain_mlm": "The ⟦plot⟧ is good",
+        "mask_tuning": "The ⟦end⟧ is good",
+    }
     assert two_trainings.filled_differently(arms, epoch=2).empty

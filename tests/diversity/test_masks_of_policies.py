@@ -7,7 +7,13 @@ import pandas
 import pytest
 
 from mtlib.diversity import masks_of_policies
-from mtlib.diversity.masks_of_policies import DEFAULT, default_policies, describe, table, what_is_masked
+from mtlib.diversity.masks_of_policies import (
+    DEFAULT,
+    default_policies,
+    describe,
+    table,
+    what_is_masked,
+)
 from mtlib.errors import UserError
 from mtlib.policies import POLICIES, parse_policy, policy_in_words
 from tests.conftest import make_plm, tiny_bert_config
@@ -40,7 +46,12 @@ TOKENS = pandas.DataFrame({
 )
 def test_touching_counts_examples_and_tokens(mask, any_, all_, tokens):
     found = what_is_masked(TOKENS, flags(mask))["touches_shortcut"]
-    assert found == {"examples": 2, "any": any_, "all": all_, "tokens": pytest.approx(tokens, abs=1e-4)}
+    assert found == {
+        "examples": 2,
+        "any": any_,
+        "all": all_,
+        "tokens": pytest.approx(tokens, abs=1e-4),
+    }
 
 
 def test_nothing_marked_has_no_share():
@@ -69,18 +80,31 @@ def test_the_controls_and_policies_that_learn_from_the_whole_training_set():
     description = describe(policies=wanted, train_size=300, size=40)
     assert json.loads(json.dumps(description)) == description and description["examples"] == 40
     lines = description["policies"]
-    assert lines["known_shortcut:1"]["touches_shortcut"] == {"examples": 40, "any": 1.0, "all": 1.0, "tokens": 1.0}
-    assert lines["known_shortcut:1"]["touches_cause"]["any"] == lines["known_cause:1"]["touches_shortcut"]["any"] == 0
+    assert lines["known_shortcut:1"]["touches_shortcut"] == {
+        "examples": 40,
+        "any": 1.0,
+        "all": 1.0,
+        "tokens": 1.0,
+    }
+    assert (
+        lines["known_shortcut:1"]["touches_cause"]["any"]
+        == lines["known_cause:1"]["touches_shortcut"]["any"]
+        == 0
+    )
     assert lines["known_cause:1"]["touches_cause"]["all"] == 1.0
     assert 0 < lines["exact:0.05"]["touches_shortcut"]["any"] < 0.6
     assert description["all_tokens"]["tokens_masked"] == 1.0
-    assert description["all_tokens"]["frequency"]["below 10"] < 0.5, "counted in 300 sentences, not in 40"
+    assert description["all_tokens"]["frequency"]["below 10"] < 0.5, (
+        "counted in 300 sentences, not in 40"
+    )
     assert lines["frequency_rare:0.05"]["frequency"]["below 10"] > 0.9
 
 
 def test_on_real_data_nothing_is_said_of_a_shortcut(tmp_path, monkeypatch):
     source = str(write_releases(tmp_path, monkeypatch))
-    description = describe(source=source, policies=("exact:0.3", "frequency_rare:0.3"), train_size=3, size=2)
+    description = describe(
+        source=source, policies=("exact:0.3", "frequency_rare:0.3"), train_size=3, size=2
+    )
     assert not {"touches_shortcut", "touches_cause"} & {*description["policies"]["exact:0.3"]}
     assert "shortcut gone" not in table(description)
     assert default_policies("testbed") == DEFAULT and {*DEFAULT} - {*default_policies("hub")} == {
@@ -92,7 +116,10 @@ def test_on_real_data_nothing_is_said_of_a_shortcut(tmp_path, monkeypatch):
     ("settings", "message"),
     [
         ({"source": "hub", "policies": ["known_cause:1"]}, "knows the testbed's grammar"),
-        ({"policies": ["attribution_most:0.1"]}, "attribution_most asks a classifier, and that of mini is not trained"),
+        (
+            {"policies": ["attribution_most:0.1"]},
+            "attribution_most asks a classifier, and that of mini is not trained",
+        ),
     ],
 )
 def test_what_cannot_be_done_is_refused_before_any_work(settings, message, monkeypatch):
@@ -120,7 +147,11 @@ def test_a_policy_and_its_rate_in_one_word(name):
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("exakt", "policy is 'exakt'"), ("exact:2", "the rate of exact is 2.0"), ("supervised:0.1", "leave the rate out")],
+    [
+        ("exakt", "policy is 'exakt'"),
+        ("exact:2", "the rate of exact is 2.0"),
+        ("supervised:0.1", "leave the rate out"),
+    ],
 )
 def test_bad_policies(text, message):
     with pytest.raises(UserError, match=message):

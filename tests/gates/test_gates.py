@@ -27,7 +27,9 @@ RESULTS = DATA_DIR / "results"
 
 def scores(records: list[dict]) -> str:
     """A hash of the identities and metrics of some runs, in whatever order they stand."""
-    lines = sorted(json.dumps([record["identity"], record["metrics"]], sort_keys=True) for record in records)
+    lines = sorted(
+        json.dumps([record["identity"], record["metrics"]], sort_keys=True) for record in records
+    )
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
@@ -42,12 +44,17 @@ def test_every_identity_follows_from_its_record(name):
     for record in read_records([RESULTS / name]):
         if "model" in record:
             model = record["model"]["files_sha256"]
-            assert identity(record["config"], model, decisive_data(record["data"])) == record["identity"]
+            assert (
+                identity(record["config"], model, decisive_data(record["data"]))
+                == record["identity"]
+            )
 
 
 @pytest.mark.parametrize("name", KEPT["testbed_files"])
 def test_the_testbed_keeps_its_bytes(name):
-    assert hashlib.sha256((TESTBED_DIR / name).read_bytes()).hexdigest() == KEPT["testbed_files"][name]
+    assert (
+        hashlib.sha256((TESTBED_DIR / name).read_bytes()).hexdigest() == KEPT["testbed_files"][name]
+    )
 
 
 @pytest.mark.parametrize("name", KEPT["content_sha256"])
@@ -70,7 +77,9 @@ def sentences(plm):
 def test_masks_stay_where_they_were(name, plm, sentences):
     """For the training examples 0, 1, ... of seed 5 in epoch 1: integer arithmetic, alike on every machine."""
     given = name == "given words"
-    policy = GivenWords(["was", "story"], 0.5) if given else masking_policy(name, 0.15, plm.tokenizer)
+    policy = (
+        GivenWords(["was", "story"], 0.5) if given else masking_policy(name, 0.15, plm.tokenizer)
+    )
     examples = sentences
     for transform in policy.transforms():
         examples = transform(plm, examples).examples

@@ -48,7 +48,9 @@ def write_hub(root: Path) -> Path:
         if isinstance(data_set.remote, Hub):
             for split, hub_split in data_set.remote.splits.items():
                 file = _parquet_file(data_set.remote, hub_split)
-                rows = _rows(data_set, data_set.remote.columns, ROWS["train" if split == "train" else "test"])
+                rows = _rows(
+                    data_set, data_set.remote.columns, ROWS["train" if split == "train" else "test"]
+                )
                 target = root / "datasets" / data_set.remote.id / file
                 target.parent.mkdir(parents=True, exist_ok=True)
                 datasets.Dataset.from_list(rows).to_parquet(target)
@@ -58,7 +60,10 @@ def write_hub(root: Path) -> Path:
         elif isinstance(data_set.remote, RawFiles):
             for file in data_set.files:
                 content = _table(_rows(data_set, data_set.columns, ROWS["test"], file.half))
-                expected[file.path] = {"rows": ROWS["test"], "sha256": hashlib.sha256(content).hexdigest()}
+                expected[file.path] = {
+                    "rows": ROWS["test"],
+                    "sha256": hashlib.sha256(content).hexdigest(),
+                }
                 folder = root / "raw" / data_set.remote.repository / data_set.remote.commit
                 target = folder / file.path.partition("/")[2]
                 target.parent.mkdir(parents=True, exist_ok=True)
@@ -74,13 +79,20 @@ def write_hub(root: Path) -> Path:
 
 
 def _parquet_file(hub: Hub, split: str) -> str:
-    return f"{hub.config}/{split}-00000-of-00001.parquet" if hub.config else f"plain_text/{split}/0000.parquet"
+    return (
+        f"{hub.config}/{split}-00000-of-00001.parquet"
+        if hub.config
+        else f"plain_text/{split}/0000.parquet"
+    )
 
 
 def _card(by_config: dict[str, dict[str, str]]) -> str:
     """The head of a dataset's card: which files a configuration's splits are."""
     configs = [
-        {"config_name": name, "data_files": [{"split": split, "path": path} for split, path in files.items()]}
+        {
+            "config_name": name,
+            "data_files": [{"split": split, "path": path} for split, path in files.items()],
+        }
         for name, files in by_config.items()
     ]
     return f"---\nconfigs: {json.dumps(configs)}\n---\n"
@@ -91,14 +103,20 @@ def _rows(data_set: DataSet, columns: Columns, n: int, half: str = "") -> list[d
     lent, names = load(LENDERS[data_set.label_names]), columns.labels
     rows = []
     for position in range(n):
-        in_file = "batch_id" in columns.pair  # both halves of a pair stand in one file, one below the other
+        in_file = (
+            "batch_id" in columns.pair
+        )  # both halves of a pair stand in one file, one below the other
         example = lent[(position // 2 if in_file else position) * (len(lent) // n)]
         edited = half == "edited" or (in_file and position % 2 == 1)
         name = names[1 - example["label"] if edited else example["label"]]
         row = {columns.text: example["text"] + (" Or so they said." if edited else "")}
         if columns.text_pair:
             row[columns.text_pair] = example["text_pair"]
-        rows.append(row | {columns.label: int(name) if name.isdigit() else name} | _others(columns, position))
+        rows.append(
+            row
+            | {columns.label: int(name) if name.isdigit() else name}
+            | _others(columns, position)
+        )
     return rows
 
 
@@ -134,7 +152,9 @@ def _write_gpt2(folder: Path) -> None:
     set_seed(0)
     tokenizer = AutoTokenizer.from_pretrained(MINI_MODEL_DIR)
     tokenizer.model_max_length = 1024
-    config = GPT2Config(vocab_size=len(tokenizer), n_embd=16, n_layer=2, n_head=2, initializer_range=0.5)
+    config = GPT2Config(
+        vocab_size=len(tokenizer), n_embd=16, n_layer=2, n_head=2, initializer_range=0.5
+    )
     GPT2LMHeadModel(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 

@@ -15,7 +15,11 @@ from urllib.parse import unquote, urlsplit
 
 # status, error code and message of the hub's answers
 GONE = (404, "RepoNotFound", "Repository not found")
-GATED = (403, "GatedRepo", "Access to this repository is restricted and you are not in the authorized list")
+GATED = (
+    403,
+    "GatedRepo",
+    "Access to this repository is restricted and you are not in the authorized list",
+)
 _NO_FILE = (404, "EntryNotFound", "Entry not found")
 _API = re.compile(r"/api/(models|datasets)/(.+?)(?:/(revision|tree|paths-info)/([^/]+)(/.*)?)?")
 _RESOLVE = re.compile(r"/(datasets/)?(.+?)/resolve/([^/]+)/(.+)")
@@ -68,7 +72,14 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         path = urlsplit(self.path).path
         if match := _API.fullmatch(path):
-            self._api(match[1], match[2], match[3], unquote(match[4] or "main"), unquote(match[5] or "")[1:], body)
+            self._api(
+                match[1],
+                match[2],
+                match[3],
+                unquote(match[4] or "main"),
+                unquote(match[5] or "")[1:],
+                body,
+            )
         elif match := _RESOLVE.fullmatch(path):
             kind, repository = "datasets" if match[1] else "models", match[2]
             if self._allowed(kind, repository):
@@ -96,12 +107,19 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                 self._refuse(*_NO_FILE)
                 return
             deep = "recursive=true" in self.path.lower()
-            answer = [_entry(path, folder) for path in sorted((folder / inner).glob("**/*" if deep else "*"))]
+            answer = [
+                _entry(path, folder)
+                for path in sorted((folder / inner).glob("**/*" if deep else "*"))
+            ]
         elif call == "paths-info":
             paths = [folder / name for name in json.loads(body)["paths"]]
             answer = [_entry(path, folder) for path in paths if path.exists()]
         else:
-            names = [str(path.relative_to(folder)) for path in sorted(folder.rglob("*")) if path.is_file()]
+            names = [
+                str(path.relative_to(folder))
+                for path in sorted(folder.rglob("*"))
+                if path.is_file()
+            ]
             answer = {
                 "id": repository,
                 "sha": commit_of(repository, revision),
@@ -129,7 +147,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         headers |= {"ETag": f'"{hashlib.sha256(content).hexdigest()}"', "Accept-Ranges": "bytes"}
         asked = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range") or "")
         if asked is None:
-            self._send(200, content, headers, self.server.cut.pop(path.name, None) if self.command == "GET" else None)
+            self._send(
+                200,
+                content,
+                headers,
+                self.server.cut.pop(path.name, None) if self.command == "GET" else None,
+            )
             return
         start, end = int(asked[1]), min(int(asked[2] or len(content)), len(content) - 1)
         if start >= len(content):
@@ -145,7 +168,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         message: str,
         headers: dict[str, str] | None = None,
     ) -> None:
-        self._send(status, b"", {"X-Error-Code": code, "X-Error-Message": message} | (headers or {}))
+        self._send(
+            status, b"", {"X-Error-Code": code, "X-Error-Message": message} | (headers or {})
+        )
 
     def _send(
         self,

@@ -84,10 +84,18 @@ def test_models_and_sets_train_and_then_need_no_network(hub, start, tmp_path):
     sets = {"sst2", "imdb_contrast", "imdb_cad"}
     for model, record in records.items():
         assert {name for name in record["metrics"] if " " not in name} >= (
-            sets if model == "bert-base-uncased" else {"mnli_m", "mnli_mm", "hans", "anli_r1", "anli_r2", "anli_r3"}
+            sets
+            if model == "bert-base-uncased"
+            else {"mnli_m", "mnli_mm", "hans", "anli_r1", "anli_r2", "anli_r3"}
         )
-        assert record["data"]["train"]["rows"] == ROWS["train"] and record["data"]["train"]["used_rows"] == 16
-        assert record["data"]["train"]["revision"] == "nyu-mll/glue@bcdcba79d07bc864c1c254ccfcedcce55bcc9a8c"
+        assert (
+            record["data"]["train"]["rows"] == ROWS["train"]
+            and record["data"]["train"]["used_rows"] == 16
+        )
+        assert (
+            record["data"]["train"]["revision"]
+            == "nyu-mll/glue@bcdcba79d07bc864c1c254ccfcedcce55bcc9a8c"
+        )
     asked = len(hub.asked)
     text, _ = start("-c", TRAIN, "1", HF_HUB_OFFLINE="1").communicate()
     assert len(read_records([tmp_path / "runs"])) == 2 * len(MODELS), text
@@ -116,7 +124,9 @@ def test_cut_downloads_resume(hub, fetch):
     assert not hub.cut
 
 
-@pytest.mark.parametrize(("refusal", "said"), [(GONE, "doesn't exist"), (GATED, "is a gated dataset")])
+@pytest.mark.parametrize(
+    ("refusal", "said"), [(GONE, "doesn't exist"), (GATED, "is a gated dataset")]
+)
 def test_a_repository_that_is_gone_or_gated(hub, fetch, refusal, said):
     hub.refused["facebook/anli"] = refusal
     code, text = fetch("anli_r1")
@@ -126,7 +136,17 @@ def test_a_repository_that_is_gone_or_gated(hub, fetch, refusal, said):
 
 def test_a_model_that_is_gated(hub, start):
     hub.refused["roberta-base"] = GATED
-    process = start("-m", "mtlib", "run", "--task", "sentiment", "--method", "fine_tuning", "--model", "roberta-base")
+    process = start(
+        "-m",
+        "mtlib",
+        "run",
+        "--task",
+        "sentiment",
+        "--method",
+        "fine_tuning",
+        "--model",
+        "roberta-base",
+    )
     text, _ = process.communicate()
     assert process.returncode == 2 and "error: " in text and "roberta-base" in text, text
 
@@ -146,10 +166,16 @@ def test_models_that_mtlib_saved_come_from_the_hub_at_a_revision(hub, start):
         plm = SharedPLM.from_pretrained(MINI_MODEL_DIR, num_labels=3, shared=shared)
         plm.save_pretrained(hub.root / "models" / "someone" / f"saved-{shared}" / "inner")
     text, _ = start("-c", LOAD, "someone/saved-True", "someone/saved-False").communicate()
-    assert "loaded someone/saved-True True 3" in text and "loaded someone/saved-False False 3" in text, text
+    assert (
+        "loaded someone/saved-True True 3" in text and "loaded someone/saved-False False 3" in text
+    ), text
     for shared in (True, False):
         name = f"someone/saved-{shared}"
-        asked = {path.partition("/resolve/")[2] for _, path in hub.asked if path.startswith(f"/{name}/resolve/")}
+        asked = {
+            path.partition("/resolve/")[2]
+            for _, path in hub.asked
+            if path.startswith(f"/{name}/resolve/")
+        }
         of_revision = ("v1.0/inner/", f"{commit_of(name, 'v1.0')}/inner/")
         assert asked and all(path.startswith(of_revision) for path in asked), asked
 

@@ -29,7 +29,9 @@ OTHER = "0" * 64
 
 @pytest.fixture
 def copy(tmp_path) -> Path:
-    return Path(shutil.copytree(PACKAGE, tmp_path / "mtlib", ignore=shutil.ignore_patterns("__pycache__")))
+    return Path(
+        shutil.copytree(PACKAGE, tmp_path / "mtlib", ignore=shutil.ignore_patterns("__pycache__"))
+    )
 
 
 @pytest.fixture
@@ -71,7 +73,9 @@ class TestHash:
             (copy / folder / "made_up.py").write_text("x = 1\n")
         for path in (copy / "objectives.py", copy / "runs" / "training.py"):
             first, _, rest = path.read_text().partition('"""\n')
-            path.write_text(f'"""Other words."""\n# a comment\n\n\n{rest}\n# the end\n'.replace(" = ", "  =  "))
+            path.write_text(
+                f'"""Other words."""\n# a comment\n\n\n{rest}\n# the end\n'.replace(" = ", "  =  ")
+            )
             assert first.startswith('"""')
         assert code_sha256(copy) == code_sha256()
 
@@ -82,11 +86,15 @@ class TestHash:
         words = "commit aaaaaaaaaa with uncommitted changes, whose code differs from the code that is here ("
         assert origin(changed).startswith(words)
         assert "whose code may differ" in origin({"commit": "a" * 40})
-        assert origin({"code_sha256": code_sha256()}) == "an installed mtlib, by the code that is here"
+        assert (
+            origin({"code_sha256": code_sha256()}) == "an installed mtlib, by the code that is here"
+        )
 
 
 class TestRun:
-    def test_a_record_by_other_code_is_no_answer_and_stays(self, testbed, model, tmp_path, change_code):
+    def test_a_record_by_other_code_is_no_answer_and_stays(
+        self, testbed, model, tmp_path, change_code
+    ):
         path, _ = run(config(model), tmp_path / "out")
         before = path.read_bytes()
         environment = json.loads(before)["environment"]
@@ -94,12 +102,19 @@ class TestRun:
         change_code()
         for options in ({}, {"keep_model": True}):
             with pytest.raises(
-                UserError, match=r"made at commit \w{10}.* differs from .*--reuse .*nothing was trained"
+                UserError,
+                match=r"made at commit \w{10}.* differs from .*--reuse .*nothing was trained",
             ):
                 run(config(model), tmp_path / "out", **options)
-        assert run(config(model), tmp_path / "out", reuse=True) == (path, True) and path.read_bytes() == before
+        assert (
+            run(config(model), tmp_path / "out", reuse=True) == (path, True)
+            and path.read_bytes() == before
+        )
         elsewhere, was_there = run(config(model), tmp_path / "elsewhere")
-        assert not was_there and json.loads(elsewhere.read_text())["environment"]["code_sha256"] == OTHER
+        assert (
+            not was_there
+            and json.loads(elsewhere.read_text())["environment"]["code_sha256"] == OTHER
+        )
 
     def test_a_record_that_names_no_code_is_no_answer(self, testbed, model, tmp_path):
         path, _ = run(config(model), tmp_path)
@@ -115,7 +130,9 @@ class TestRun:
         made, _ = run(chosen, tmp_path / "made")
         (shipped,) = read_records([made])
         shipped["environment"]["commit"] = "a" * 40
-        shipped["config"]["precision"] = "float32" if shipped["config"]["precision"] == "bf16" else "bf16"
+        shipped["config"]["precision"] = (
+            "float32" if shipped["config"]["precision"] == "bf16" else "bf16"
+        )
         shipped["identity"] = record_identity(shipped)
         assert shipped["identity"][:10] not in made.name
         monkeypatch.setattr(records, "shipped_records", lambda: {shipped["identity"]: shipped})
@@ -127,15 +144,30 @@ class TestRun:
             run(chosen, tmp_path / "copied", keep_model=True, reuse=True)
 
     def test_the_line_says_that_nothing_was_trained(self, testbed, model, tmp_path, change_code):
-        command = ["run", "--task", "sentiment", "--method", "fine_tuning", "--model", model, "--out", tmp_path]
+        command = [
+            "run",
+            "--task",
+            "sentiment",
+            "--method",
+            "fine_tuning",
+            "--model",
+            model,
+            "--out",
+            tmp_path,
+        ]
         command += ["--epochs", 1, "--max-length", 64]
         assert "written: " in call(*command)
         assert "by the code that is here" in " ".join(call(*command).split())
         change_code()
         output = " ".join(call(*command, "--reuse").split())
-        assert "nothing was trained: " in output and "whose code differs from the code that is here" in output
+        assert (
+            "nothing was trained: " in output
+            and "whose code differs from the code that is here" in output
+        )
 
-    def test_checkpoints_of_other_code_are_left_alone(self, testbed, model, tmp_path, capsys, change_code):
+    def test_checkpoints_of_other_code_are_left_alone(
+        self, testbed, model, tmp_path, capsys, change_code
+    ):
         def fail(*_):
             raise KeyboardInterrupt
 
@@ -147,7 +179,10 @@ class TestRun:
         assert files
         change_code()
         (record,) = read_records([run(config(model), tmp_path)[0]])
-        assert record["cost"]["interruptions"] == 0 and "checkpoints of other code" in capsys.readouterr().err
+        assert (
+            record["cost"]["interruptions"] == 0
+            and "checkpoints of other code" in capsys.readouterr().err
+        )
         assert {path: path.read_bytes() for path in begun.rglob("*") if path.is_file()} == files
 
 
@@ -162,30 +197,46 @@ class TestSweep:
         files = {path: path.read_bytes() for path in (tmp_path / "out").iterdir() if path.is_file()}
         assert "1 runs: 1 there, 0 written" in call(*sweep)
         change_code()
-        with pytest.raises(UserError, match=r"of 1 runs 1 have a record in .* that other code made.*nothing was begun"):
+        with pytest.raises(
+            UserError,
+            match=r"of 1 runs 1 have a record in .* that other code made.*nothing was begun",
+        ):
             call(*sweep)
         assert call(*sweep, "--dry-run").count("other code") == 1
         output = " ".join(call(*sweep, "--reuse").split())
         assert "1 runs: 1 there, 0 written" in output
-        assert "nothing was trained for 1: made at commit" in output and "whose code differs" in output
-        assert {path: path.read_bytes() for path in (tmp_path / "out").iterdir() if path.is_file()} == files
+        assert (
+            "nothing was trained for 1: made at commit" in output and "whose code differs" in output
+        )
+        assert {
+            path: path.read_bytes() for path in (tmp_path / "out").iterdir() if path.is_file()
+        } == files
 
-    def test_a_record_that_other_code_makes_meanwhile_is_not_taken(self, testbed, model, tmp_path, change_code):
+    def test_a_record_that_other_code_makes_meanwhile_is_not_taken(
+        self, testbed, model, tmp_path, change_code
+    ):
         chosen = config(model, epochs=1)
         (planned,) = identify([chosen])
         assert carry_out(chosen.values(), str(tmp_path / "out"), planned.file) == "written"
         change_code()
         assert carry_out(chosen.values(), str(tmp_path / "out"), planned.file) == store.OTHER_CODE
-        assert carry_out(chosen.values(), str(tmp_path / "out"), planned.file, reuse=True) == "written"
+        assert (
+            carry_out(chosen.values(), str(tmp_path / "out"), planned.file, reuse=True) == "written"
+        )
 
-    def test_shipped_records_are_taken_with_reuse_alone(self, testbed, model, tmp_path, monkeypatch):
+    def test_shipped_records_are_taken_with_reuse_alone(
+        self, testbed, model, tmp_path, monkeypatch
+    ):
         chosen = config(model, epochs=1)
         (shipped,) = read_records([run(chosen, tmp_path / "made")[0]])
         shipped["environment"] = {"commit": "a" * 40}
         monkeypatch.setattr(records, "shipped_records", lambda: {shipped["identity"]: shipped})
         (planned,) = identify([chosen])
         assert planned.shipped
-        assert carry_out(chosen.values(), str(tmp_path / "reused"), planned.file, reuse=True) == "reused"
+        assert (
+            carry_out(chosen.values(), str(tmp_path / "reused"), planned.file, reuse=True)
+            == "reused"
+        )
         assert read_records([tmp_path / "reused"]) == [shipped]
         assert Store(str(tmp_path / "reused")).state(planned.file) == store.OTHER_CODE
         assert carry_out(chosen.values(), str(tmp_path / "trained"), planned.file) == "written"
@@ -196,16 +247,29 @@ class TestSweep:
 
 def test_shipped_records_are_of_committed_code():
     """Those of before the rule are listed, with the reason; the list holds no others."""
-    made = {record["identity"][:10]: record["environment"]["commit"] for record in records.shipped_records().values()}
+    made = {
+        record["identity"][:10]: record["environment"]["commit"]
+        for record in records.shipped_records().values()
+    }
     lines = (DATA_DIR / "results" / "uncommitted.txt").read_text().splitlines()
     listed = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
-    uncommitted = sorted(identity for identity, commit in made.items() if not re.fullmatch("[0-9a-f]{40}", commit))
+    uncommitted = sorted(
+        identity for identity, commit in made.items() if not re.fullmatch("[0-9a-f]{40}", commit)
+    )
     assert uncommitted == sorted(listed), "make these runs again from a commit without changes"
 
 
 def test_a_bundle_says_what_was_made_with_uncommitted_changes(tmp_path):
     for name, commit in (("a", "a" * 40), ("b", "a" * 40 + UNCOMMITTED)):
-        record = {"schema_version": 2, "identity": name * 64, "config": {"method": "m"}, "metrics": {}, "history": []}
-        (tmp_path / f"{name}.json").write_text(json.dumps(record | {"data": {}, "environment": {"commit": commit}}))
+        record = {
+            "schema_version": 2,
+            "identity": name * 64,
+            "config": {"method": "m"},
+            "metrics": {},
+            "history": [],
+        }
+        (tmp_path / f"{name}.json").write_text(
+            json.dumps(record | {"data": {}, "environment": {"commit": commit}})
+        )
     output = " ".join(call("bundle", tmp_path, "--to", tmp_path / "all.jsonl").split())
     assert "2 records" in output and "1 of them" in output and "uncommitted changes" in output

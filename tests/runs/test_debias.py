@@ -27,13 +27,20 @@ def rows(n: int, agreeing: float = 0.9, seed: int = 0) -> Dataset:
         good = i % 2
         shown = good if rng.random() < agreeing else 1 - good
         opinion = rng.choice((["awful", "boring", "slow"], ["great", "funny", "warm"])[good])
-        made["text"].append(f"the {('plot', 'film')[shown]} {'very ' * (i // 2 % 5)}is {opinion} {'the ' * (i % 7)}")
+        made["text"].append(
+            f"the {('plot', 'film')[shown]} {'very ' * (i // 2 % 5)}is {opinion} {'the ' * (i % 7)}"
+        )
         made["label"].append(good)
     return Dataset.from_dict(made).cast_column("label", ClassLabel(names=["bad", "good"]))
 
 
 def short(model, **changes) -> dict:
-    return {"model": str(model), "method": "mask_tuning", "epochs": 1, "report": lambda told: None} | changes
+    return {
+        "model": str(model),
+        "method": "mask_tuning",
+        "epochs": 1,
+        "report": lambda told: None,
+    } | changes
 
 
 def test_table_model_words_and_card(model, tmp_path):
@@ -49,28 +56,41 @@ def test_table_model_words_and_card(model, tmp_path):
     assert table.index.tolist() == parts
     new = table.xs("new")
     assert new.n["agreeing"].iloc[0] + new.n["conflicting"].iloc[0] == new.n["all"].iloc[0] == 40
-    assert set(zip(result.words.word, result.words.label, strict=True)) == {("film", "good"), ("plot", "bad")}
+    assert set(zip(result.words.word, result.words.label, strict=True)) == {
+        ("film", "good"),
+        ("plot", "bad"),
+    }
     # what is saved is what was scored
     saved, tested = SharedPLM.from_pretrained(tmp_path / "m"), rows(40, 0.5, seed=1)
     assert saved.config.id2label == {0: "bad", 1: "good"}
     right = np.mean(predict(saved, tested).argmax(1) == tested["label"][:])
     assert 100 * right == pytest.approx(table.accuracy["new", "all", "mask_tuning"])
     card = (tmp_path / "m" / "README.md").read_text()
-    assert "hidden, in training texts alone: Film, nowhere, plot." in card and "| new | conflicting |" in card
+    assert (
+        "hidden, in training texts alone: Film, nowhere, plot." in card
+        and "| new | conflicting |" in card
+    )
     chosen = json.loads(card.split("```json\n")[1].split("```")[0])
     assert chosen["settings"] == {"alpha": 0.3} and chosen["seed"] == 3
-    assert sorted(path.name for path in (tmp_path / "m").glob("*.csv")) == ["scores.csv", "words.csv"]
+    assert sorted(path.name for path in (tmp_path / "m").glob("*.csv")) == [
+        "scores.csv",
+        "words.csv",
+    ]
     pandas.testing.assert_frame_equal(pandas.read_csv(tmp_path / "m" / "scores.csv"), result.table)
     assert not (tmp_path / "m" / ".work").exists()
     assert any("kept for it" in line for line in told)
-    assert "words to hide: Film, nowhere, plot; 2 of 3 predict a label in the training rows." in told
+    assert (
+        "words to hide: Film, nowhere, plot; 2 of 3 predict a label in the training rows." in told
+    )
     with pytest.raises(UserError, match=r"is not empty: it holds README\.md, config\.json"):
         debias(rows(120), out=tmp_path / "m", **short(model))
 
 
 def test_the_words_and_no_others_are_masked_in_training(model, tmp_path, monkeypatch):
     trainers, train = [], ObjectiveTrainer.train
-    monkeypatch.setattr(ObjectiveTrainer, "train", lambda self, **o: (trainers.append(self), train(self, **o))[1])
+    monkeypatch.setattr(
+        ObjectiveTrainer, "train", lambda self, **o: (trainers.append(self), train(self, **o))[1]
+    )
     debias(rows(60), ["film", "plot"], out=tmp_path, **short(model))
     masking, examples = trainers[0].training_objective.masking, trainers[0].train_dataset
     assert isinstance(masking, GivenWords) and masking.rate == 1
@@ -82,7 +102,9 @@ def test_the_words_and_no_others_are_masked_in_training(model, tmp_path, monkeyp
 
 
 def test_an_interrupted_training_is_resumed_with_the_same_result(model, tmp_path, monkeypatch):
-    whole = debias(rows(150), ["film", "plot"], out=tmp_path / "whole", **short(model, batch_size=2))
+    whole = debias(
+        rows(150), ["film", "plot"], out=tmp_path / "whole", **short(model, batch_size=2)
+    )
     step = ObjectiveTrainer.training_step
     left = [55]
 
@@ -97,16 +119,25 @@ def test_an_interrupted_training_is_resumed_with_the_same_result(model, tmp_path
     with pytest.raises(KeyboardInterrupt):
         debias(rows(150), ["film", "plot"], out=tmp_path / "cut", **short(model, batch_size=2))
     seen = []
-    monkeypatch.setattr(ObjectiveTrainer, "training_step", lambda *a, **o: seen.append(1) or step(*a, **o))
+    monkeypatch.setattr(
+        ObjectiveTrainer, "training_step", lambda *a, **o: seen.append(1) or step(*a, **o)
+    )
     again = debias(rows(150), ["film", "plot"], out=tmp_path / "cut", **short(model, batch_size=2))
     assert len(seen) == 60 - 50  # one arm was finished, the other goes on from its checkpoint
     assert again.table.equals(whole.table)
-    assert all(torch.equal(a, b) for a, b in zip(again.plm.parameters(), whole.plm.parameters(), strict=True))
+    assert all(
+        torch.equal(a, b)
+        for a, b in zip(again.plm.parameters(), whole.plm.parameters(), strict=True)
+    )
 
 
-def test_the_best_checkpoint_on_dev_is_taken_and_patience_ends_a_training(model, tmp_path, monkeypatch):
+def test_the_best_checkpoint_on_dev_is_taken_and_patience_ends_a_training(
+    model, tmp_path, monkeypatch
+):
     accuracies, states = iter([0.9, 0.5, 0.4, 0.3]), []
-    monkeypatch.setattr("mtlib.runs.training._accuracy", lambda answers: {"accuracy": next(accuracies)})
+    monkeypatch.setattr(
+        "mtlib.runs.training._accuracy", lambda answers: {"accuracy": next(accuracies)}
+    )
     train = ObjectiveTrainer.train
     monkeypatch.setattr(
         ObjectiveTrainer, "train", lambda self, **o: (train(self, **o), states.append(self.state))[0]
@@ -114,10 +145,18 @@ def test_the_best_checkpoint_on_dev_is_taken_and_patience_ends_a_training(model,
     told, chosen = [], {"method": "fine_tuning", "batch_size": 2, "epochs": 2, "patience": 2}
     debias(rows(400), out=tmp_path, **short(model, report=told.append, **chosen))
     (state,) = states
-    assert state.best_model_checkpoint.endswith("checkpoint-51") or state.best_global_step == state.save_steps
-    assert state.global_step == 3 * state.save_steps < state.max_steps  # stopped at the second without a better one
+    assert (
+        state.best_model_checkpoint.endswith("checkpoint-51")
+        or state.best_global_step == state.save_steps
+    )
+    assert (
+        state.global_step == 3 * state.save_steps < state.max_steps
+    )  # stopped at the second without a better one
     stopped = "stopped after 1.0 epochs, since accuracy on dev no longer rose."
-    assert told[-2:] == [stopped, "fine_tuning calls nearly all of dev bad; give more epochs, or another rate or seed."]
+    assert told[-2:] == [
+        stopped,
+        "fine_tuning calls nearly all of dev bad; give more epochs, or another rate or seed.",
+    ]
 
 
 def test_any_method_and_balanced_classes(model, tmp_path):
@@ -125,7 +164,9 @@ def test_any_method_and_balanced_classes(model, tmp_path):
         result = debias(rows(60), words, out=tmp_path / method, **short(model, method=method))
         assert {*result.table.arm} == {"fine_tuning", method}
     for method in ("fine_tuning", "deleted"):
-        alone = debias(rows(60), ["film"], out=tmp_path / method, alone=True, **short(model, method=method))
+        alone = debias(
+            rows(60), ["film"], out=tmp_path / method, alone=True, **short(model, method=method)
+        )
         assert {*alone.table.arm} == {method}
     debias(rows(60), out=tmp_path / "a", **short(model, method=None, class_weights="balanced"))
     assert "classifier (fine-tuning)" in (tmp_path / "a" / "README.md").read_text()
@@ -143,24 +184,54 @@ def test_pairs(model, tmp_path):
     ("changes", "message"),
     [
         ({"train": {"text": ["a"]}}, r"train is a dict; expected a Dataset, as read_table\("),
-        ({"train": Dataset.from_dict({"text": ["a", "b", "c"], "label": ["x", "x", "y"]})}, r"too few .*: y 1, x 2\)"),
-        ({"train": Dataset.from_dict({"text": list("abcd"), "label": [0, 0, 1, 1]})}, "without dev five times"),
+        (
+            {"train": Dataset.from_dict({"text": ["a", "b", "c"], "label": ["x", "x", "y"]})},
+            r"too few .*: y 1, x 2\)",
+        ),
+        (
+            {"train": Dataset.from_dict({"text": list("abcd"), "label": [0, 0, 1, 1]})},
+            "without dev five times",
+        ),
         ({"dev": rows(0)}, "dev has no row with a text and a label"),
-        ({"tests": {"t": Dataset.from_dict({"text": ["a"], "label": ["goood"]})}}, "t has the label 'goood'.*'good'"),
-        ({"tests": {"t": Dataset.from_dict({"sentence": ["a"], "label": ["good"]})}}, "t has no column text"),
+        (
+            {"tests": {"t": Dataset.from_dict({"text": ["a"], "label": ["goood"]})}},
+            "t has the label 'goood'.*'good'",
+        ),
+        (
+            {"tests": {"t": Dataset.from_dict({"sentence": ["a"], "label": ["good"]})}},
+            "t has no column text",
+        ),
         ({"words": ["film", None]}, "words has None; expected words and phrases"),
         ({"words": ["film", " "]}, "words has ' '; expected words and phrases"),
-        ({"words": pandas.DataFrame({"Word": ["film"]})}, "a table with Word; expected a column word"),
+        (
+            {"words": pandas.DataFrame({"Word": ["film"]})},
+            "a table with Word; expected a column word",
+        ),
         ({"tests": {"dev": rows(2)}}, "a test set is called 'dev'"),
         ({"tests": rows(2)}, "tests is a Dataset; expected sets by name"),
-        ({"train": rows(60).remove_columns("label")}, "train has the columns text; expected one column label"),
-        ({"train": Dataset.from_dict({"text": ["a", "b"], "label": [[0], [1]]})}, r"train has the label \[0\]"),
-        ({"train": Dataset.from_dict({"text": ["a", None], "label": [0, 1]})}, "train has None for a text"),
+        (
+            {"train": rows(60).remove_columns("label")},
+            "train has the columns text; expected one column label",
+        ),
+        (
+            {"train": Dataset.from_dict({"text": ["a", "b"], "label": [[0], [1]]})},
+            r"train has the label \[0\]",
+        ),
+        (
+            {"train": Dataset.from_dict({"text": ["a", None], "label": [0, 1]})},
+            "train has None for a text",
+        ),
         ({"words": ["films", "plots"]}, "not found in .* Words like these stand there: film, plot"),
         ({"words": ["films", "plots"], "method": "fine_tuning"}, "not found in "),
         ({"words": ["film"], "method": "hidden_cut"}, "hidden_cut masks nothing.*mask_tuning"),
-        ({"method": "deleted", "settings": {"alpha": 1}}, "deleted has no setting 'alpha'; methods .* mask_tuning"),
-        ({"words": ["film"], "settings": {"mask_rate": 0.1}}, "mask_rate is not read where words are given"),
+        (
+            {"method": "deleted", "settings": {"alpha": 1}},
+            "deleted has no setting 'alpha'; methods .* mask_tuning",
+        ),
+        (
+            {"words": ["film"], "settings": {"mask_rate": 0.1}},
+            "mask_rate is not read where words are given",
+        ),
         ({"settings": {"alphas": 1}}, "mask_tuning has no setting 'alphas'.*did you mean 'alpha'"),
         ({"epochs": 0}, "epochs is 0"),
         ({"max_length": 2}, "give more"),
@@ -175,7 +246,9 @@ def test_bad_input_is_told_before_training(model, tmp_path, monkeypatch, changes
 
 def test_what_is_odd_in_the_data_is_told(model, tmp_path, monkeypatch):
     told, train = [], rows(60)
-    monkeypatch.setattr(module, "_trained", lambda *_: (_ for _ in ()).throw(UserError("far enough")))
+    monkeypatch.setattr(
+        module, "_trained", lambda *_: (_ for _ in ()).throw(UserError("far enough"))
+    )
     given = {"out": tmp_path, "tests": {"t": train.select([0])}, **short(model, report=told.append)}
     with pytest.raises(UserError, match="far enough"):
         debias(train.add_column("hypothesis", ["a"] * 60), ["the", "film"], **given)
@@ -188,9 +261,13 @@ def test_scores_by_hand():
     labels, answers = np.array([0, 0, 0, 1, 1, 2]), np.array([0, 0, 1, 1, 1, 0])
     scores = module._scores(labels, answers)
     assert scores["n"] == 6 and scores["accuracy"] == pytest.approx(100 * 4 / 6)
-    assert scores["macro_f1"] == pytest.approx(100 * (4 / 6 + 4 / 5 + 0) / 3)  # 2 TP / (gold + answered)
+    assert scores["macro_f1"] == pytest.approx(
+        100 * (4 / 6 + 4 / 5 + 0) / 3
+    )  # 2 TP / (gold + answered)
     interval = binomtest(4, 6).proportion_ci(method="wilson")
-    assert (scores["accuracy_low"], scores["accuracy_high"]) == pytest.approx((100 * interval.low, 100 * interval.high))
+    assert (scores["accuracy_low"], scores["accuracy_high"]) == pytest.approx(
+        (100 * interval.low, 100 * interval.high)
+    )
     assert scores["macro_f1_low"] < scores["macro_f1"] < scores["macro_f1_high"]
     perfect = module._scores(labels, labels)
     assert perfect["macro_f1_low"] == perfect["macro_f1"] == 100
@@ -201,7 +278,9 @@ def test_rows_without_a_label_are_left_out_and_told(model, tmp_path, monkeypatch
     told, seen = [], []
     monkeypatch.setattr(module, "_trained", lambda *given: seen.append(given) or 1 / 0)
     labels = [0.0, 1.0, missing] if missing != -1 else [0, 1, -1]
-    data = Dataset.from_dict({"text": ["the film a", "the plot b", "odd"] * 20, "labels": labels * 20})
+    data = Dataset.from_dict(
+        {"text": ["the film a", "the plot b", "odd"] * 20, "labels": labels * 20}
+    )
     if missing == -1:
         data = data.cast_column("labels", ClassLabel(names=["bad", "good"]))
     with pytest.raises(ZeroDivisionError):

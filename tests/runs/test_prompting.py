@@ -68,7 +68,9 @@ def test_a_masked_lm_on_a_set(testbed, tmp_path, monkeypatch, max_length):
     messages = []
     sets = ("testbed_sentiment",)
     settings = {"model": str(model), "sets": sets, "max_length": max_length}
-    description = evaluate(configure("sentiment", "fine_tuning", **settings), report=messages.append)
+    description = evaluate(
+        configure("sentiment", "fine_tuning", **settings), report=messages.append
+    )
     scorings = description["metrics"]["testbed_sentiment"]
     rows = sentences(20, 100)
     prompts = [f"{text} and not [MASK]" for text in [row["text"] for row in rows] + ["N/A"]]
@@ -137,7 +139,9 @@ def of_sentencepiece() -> PreTrainedTokenizerFast:
     backend = Tokenizer(models.Unigram())
     backend.pre_tokenizer = pre_tokenizers.Metaspace()
     specials = ["<unk>", "<s>", "</s>"]
-    trainer = trainers.UnigramTrainer(vocab_size=60, unk_token="<unk>", special_tokens=specials, show_progress=False)
+    trainer = trainers.UnigramTrainer(
+        vocab_size=60, unk_token="<unk>", special_tokens=specials, show_progress=False
+    )
     backend.train_from_iterator([demonstrate(QUESTION, ROWS) + " ".join(WORDS)] * 3, trainer)
     return PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="<unk>")
 
@@ -145,7 +149,9 @@ def of_sentencepiece() -> PreTrainedTokenizerFast:
 def tiny_gpt2(tokenizer, n_positions=512) -> GPT2LMHeadModel:
     set_seed(0)
     size = {"vocab_size": len(tokenizer), "n_embd": 16, "n_layer": 2, "n_head": 2}
-    return GPT2LMHeadModel(GPT2Config(**size, n_positions=n_positions, initializer_range=0.5)).eval()
+    return GPT2LMHeadModel(
+        GPT2Config(**size, n_positions=n_positions, initializer_range=0.5)
+    ).eval()
 
 
 def plain_score(model, tokenizer, question, shown, row, answer) -> float:
@@ -197,7 +203,8 @@ def test_scores_are_those_of_each_text_alone(shown, start, made):
     prompt = CausalPrompt(model, tokenizer, QUESTION, shown)
     rows = [{"text": text} for text in TEXTS]
     expected = [
-        [plain_score(model, tokenizer, QUESTION, shown, row, answer) for answer in QUESTION.answers] for row in rows
+        [plain_score(model, tokenizer, QUESTION, shown, row, answer) for answer in QUESTION.answers]
+        for row in rows
     ]
     torch.testing.assert_close(prompt.scores(rows), torch.tensor(expected), rtol=1e-4, atol=1e-5)
     # a batch of one needs no padding
@@ -226,7 +233,9 @@ def test_examples_are_read_once(made, monkeypatch):
     prompt = CausalPrompt(tiny_gpt2(tokenizer), tokenizer, QUESTION, ROWS * 4)
     lengths = []
     run = prompt._run
-    monkeypatch.setattr(prompt, "_run", lambda ids, cache: lengths.append(ids.shape[1]) or run(ids, cache))
+    monkeypatch.setattr(
+        prompt, "_run", lambda ids, cache: lengths.append(ids.shape[1]) or run(ids, cache)
+    )
     prompt.scores([{"text": "a film"}])
     assert len(lengths) == 1
     assert lengths[0] < len(prompt._prefix) / 2
@@ -254,7 +263,9 @@ def test_a_causal_model_may_have_a_mask_token(family, tmp_path):
     assert with_mask.mask_token is not None
     assert type(loaded) is type(model)
     question = Question("good", ("bad", "great"))
-    scores = [CausalPrompt(lm, tokenizer, question).scores([{"text": "a film"}]) for lm in (model, loaded)]
+    scores = [
+        CausalPrompt(lm, tokenizer, question).scores([{"text": "a film"}]) for lm in (model, loaded)
+    ]
     torch.testing.assert_close(*scores)
 
 
@@ -301,7 +312,10 @@ def test_a_causal_lm_on_a_set_by_the_command(gpt, testbed, tmp_path):
     rows = list(load("testbed_sentiment"))
     scores = torch.tensor(
         [
-            [plain_score(model, tokenizer, question, shown, row, answer) for answer in question.answers]
+            [
+                plain_score(model, tokenizer, question, shown, row, answer)
+                for answer in question.answers
+            ]
             for row in [*rows, {"text": "N/A"}]
         ]
     )
@@ -358,7 +372,9 @@ def test_texts_that_are_too_long_are_cut_and_counted(gpt):
     assert n_cut == 1
     assert [row["text"] for row in short] == ["the film is slow the film is slow", "a warm story"]
     # without max_length in the way, what is left is what the model reads, and not a token less
-    (short,), _ = CausalPrompt(model, tokenizer, QUESTION, ROWS, 1000).shorten([{"text": long["text"]}])
+    (short,), _ = CausalPrompt(model, tokenizer, QUESTION, ROWS, 1000).shorten(
+        [{"text": long["text"]}]
+    )
     context = demonstrate(QUESTION, ROWS)
     whole = f"{context}{ask(QUESTION, short)} {QUESTION.answers[1]}"
     assert len(tokenizer(whole, add_special_tokens=False)["input_ids"]) == 400

@@ -30,13 +30,22 @@ from mtlib.runs.run import run
 from tests.test_cli import call
 
 RESULTS = DATA_DIR / "results"
-CONFIG = {"task": "sentiment", "method": "mask_tuning", "model": "mini", "alpha": 0.6, "epochs": 3.0, "fill": "argmax"}
+CONFIG = {
+    "task": "sentiment",
+    "method": "mask_tuning",
+    "model": "mini",
+    "alpha": 0.6,
+    "epochs": 3.0,
+    "fill": "argmax",
+}
 DATA = {"train": "a", "sst2": "b"}
 
 
 def record_identity(record: Mapping) -> str:
     """The identity of a record by what stands in it. (The first records did not name their model's files.)"""
-    return identity(record["config"], record.get("model", {}).get("files_sha256"), decisive_data(record["data"]))
+    return identity(
+        record["config"], record.get("model", {}).get("files_sha256"), decisive_data(record["data"])
+    )
 
 
 @pytest.mark.parametrize(
@@ -57,15 +66,29 @@ def test_what_decides_an_identity(change, same):
 
 def test_model_and_data_decide_an_identity():
     one = identity(CONFIG, "m", DATA)
-    assert identity(CONFIG | {"model": "elsewhere/mini"}, "m", DATA) == one  # the files stand for the name
     assert (
-        len({one, identity(CONFIG, None, DATA), identity(CONFIG, "n", DATA), identity(CONFIG, "m", {"train": "a"})})
+        identity(CONFIG | {"model": "elsewhere/mini"}, "m", DATA) == one
+    )  # the files stand for the name
+    assert (
+        len(
+            {
+                one,
+                identity(CONFIG, None, DATA),
+                identity(CONFIG, "n", DATA),
+                identity(CONFIG, "m", {"train": "a"}),
+            }
+        )
         == 4
     )
 
 
 def write_record(path, **changes) -> dict:
-    record = {"schema_version": SCHEMA_VERSION, "identity": "a", "config": CONFIG, "metrics": {"sst2": 0.5}} | changes
+    record = {
+        "schema_version": SCHEMA_VERSION,
+        "identity": "a",
+        "config": CONFIG,
+        "metrics": {"sst2": 0.5},
+    } | changes
     path.write_text(json.dumps(record) + "\n")
     return record
 
@@ -76,7 +99,9 @@ def test_two_results_of_one_run_are_never_mixed_up(tmp_path):
     write_record(same)
     assert read_records([one, same]) == [record]
     write_record(other, metrics={"sst2": 0.9})
-    with pytest.raises(UserError, match=r"one\.json and .*other\.json hold different results of the same run"):
+    with pytest.raises(
+        UserError, match=r"one\.json and .*other\.json hold different results of the same run"
+    ):
         read_records([one, other])
 
 
@@ -89,12 +114,18 @@ def test_two_results_of_one_run_are_never_mixed_up(tmp_path):
 )
 def test_a_file_that_is_no_record_of_this_version_is_refused(change, message, tmp_path):
     record = write_record(tmp_path / "record.json") | change
-    (tmp_path / "record.json").write_text(json.dumps({name: value for name, value in record.items() if value}))
-    with pytest.raises(UserError, match=f"record.json is no record that this mtlib reads: {message}"):
+    (tmp_path / "record.json").write_text(
+        json.dumps({name: value for name, value in record.items() if value})
+    )
+    with pytest.raises(
+        UserError, match=f"record.json is no record that this mtlib reads: {message}"
+    ):
         read_records([tmp_path / "record.json"])
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere the peak is the process's")
+@pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="elsewhere the peak is the process's"
+)
 def test_peak_memory_is_of_the_run_and_not_of_what_the_process_did_before():
     held = np.ones(40_000_000)  # 305 MiB
     before = environment.peak_memory_mb()
@@ -129,10 +160,20 @@ METRICS = st.recursive(
 )
 
 
-@given(st.lists(st.dictionaries(st.sampled_from(["sst2", "hans"]), METRICS, min_size=1), min_size=1, max_size=4))
+@given(
+    st.lists(
+        st.dictionaries(st.sampled_from(["sst2", "hans"]), METRICS, min_size=1),
+        min_size=1,
+        max_size=4,
+    )
+)
 def test_packed_records_are_read_back_whole(tmp_path_factory, metrics):
     sets = {"train": {"rows": 8, "content_sha256": "a"}, "sst2": {"rows": 2, "content_sha256": "b"}}
-    history = [{"step": 1, "loss": 0.5}, {"step": 2, "loss": None}, {"step": 3, "loss": 0.25, "ft_loss": 1.5}]
+    history = [
+        {"step": 1, "loss": 0.5},
+        {"step": 2, "loss": None},
+        {"step": 3, "loss": 0.25, "ft_loss": 1.5},
+    ]
     made = [
         {"schema_version": SCHEMA_VERSION, "identity": str(number), "config": CONFIG, "metrics": scores,
          "history": history, "data": sets, "environment": {"cpu": "made up"}}
@@ -140,7 +181,9 @@ def test_packed_records_are_read_back_whole(tmp_path_factory, metrics):
     ]  # fmt: skip
     path = tmp_path_factory.mktemp("packed") / "records.jsonl"
     path.write_text(pack(made))
-    without_none = [{name: value for name, value in entry.items() if value is not None} for entry in history]
+    without_none = [
+        {name: value for name, value in entry.items() if value is not None} for entry in history
+    ]
     assert read_records([path]) == [record | {"history": without_none} for record in made]
 
 
@@ -150,16 +193,21 @@ def test_a_shipped_run_comes_out_alike_when_it_is_made_again(method, tmp_path):
 
     Other processors sum in another order and draw other dropout masks from the same seed, hence the tolerance.
     """
-    (shipped,) = (of for of in read_records([RESULTS / "short.jsonl"]) if of["config"]["method"] == method)
+    (shipped,) = (
+        of for of in read_records([RESULTS / "short.jsonl"]) if of["config"]["method"] == method
+    )
     settings = {
-        name: shipped["config"][name] for name in ("task", "method", "train_size", "epochs", "precision", "sets")
+        name: shipped["config"][name]
+        for name in ("task", "method", "train_size", "epochs", "precision", "sets")
     }
     copied, was_there = run(configure(**settings), tmp_path / "copied", reuse=True)
     assert was_there and read_records([copied]) == [shipped]
     again, was_there = run(configure(**settings), tmp_path / "again")
     assert not was_there and again.name == copied.name
     made = read_records([again])[0]
-    assert [entry["step"] for entry in made["history"]] == [entry["step"] for entry in shipped["history"]]
+    assert [entry["step"] for entry in made["history"]] == [
+        entry["step"] for entry in shipped["history"]
+    ]
     for ours, theirs in zip(made["history"], shipped["history"], strict=True):
         assert ours["loss"] == pytest.approx(theirs["loss"], rel=0.01)
     for name, metrics in shipped["metrics"].items():
@@ -186,7 +234,9 @@ def test_a_file_of_no_records_and_odd_characters_in_one(tmp_path):
         "metrics": {},
         "text": "a\x85b\u2028c",
     }
-    (tmp_path / "one.jsonl").write_text(json.dumps(record, ensure_ascii=False) + "\n", encoding="utf-8")
+    (tmp_path / "one.jsonl").write_text(
+        json.dumps(record, ensure_ascii=False) + "\n", encoding="utf-8"
+    )
     assert read_records([tmp_path]) == [record]
 
 
@@ -197,9 +247,17 @@ FIRST, SECOND = "a" * 64, "b" * 64
 
 def write_run(folder, identity: str, *shares: float) -> dict[str, np.ndarray]:
     folder.mkdir(exist_ok=True)
-    record = {"schema_version": 2, "identity": identity, "config": {"method": "m"}, "metrics": {}, "history": []}
+    record = {
+        "schema_version": 2,
+        "identity": identity,
+        "config": {"method": "m"},
+        "metrics": {},
+        "history": [],
+    }
     (folder / f"nli-m-{identity[:10]}.json").write_text(json.dumps(record | {"data": {}}))
-    arrays = {f"set{i}": np.array([[share, 1 - share]], np.float16) for i, share in enumerate(shares)}
+    arrays = {
+        f"set{i}": np.array([[share, 1 - share]], np.float16) for i, share in enumerate(shares)
+    }
     if arrays:
         np.savez_compressed(folder / f"nli-m-{identity[:10]}.npz", **arrays)
     return arrays
@@ -207,19 +265,28 @@ def write_run(folder, identity: str, *shares: float) -> dict[str, np.ndarray]:
 
 def equal(found: dict, wanted: dict) -> bool:
     return found.keys() == wanted.keys() and all(
-        found[name].dtype == np.float16 and np.array_equal(found[name], wanted[name]) for name in wanted
+        found[name].dtype == np.float16 and np.array_equal(found[name], wanted[name])
+        for name in wanted
     )
 
 
 def test_of_a_run_and_of_a_bundle(tmp_path):
     runs, kept = tmp_path / "runs", tmp_path / "kept"
     first, second = write_run(runs, FIRST, 0.25, 0.75), write_run(runs, SECOND, 0.5)
-    assert equal(probabilities(FIRST, [runs]), first) and equal(probabilities(SECOND, [runs]), second)
+    assert equal(probabilities(FIRST, [runs]), first) and equal(
+        probabilities(SECOND, [runs]), second
+    )
     call("bundle", runs, "--to", kept / "all.jsonl")
     for place in (kept, kept / "all.jsonl"):
-        assert equal(probabilities(FIRST, [place]), first) and equal(probabilities(SECOND, [place]), second)
+        assert equal(probabilities(FIRST, [place]), first) and equal(
+            probabilities(SECOND, [place]), second
+        )
     assert {path.name for path in kept.iterdir()} == {"all.jsonl", "all.npz"}
-    assert np.load(kept / "all.npz", allow_pickle=False).files == [f"{FIRST}/set0", f"{FIRST}/set1", f"{SECOND}/set0"]
+    assert np.load(kept / "all.npz", allow_pickle=False).files == [
+        f"{FIRST}/set0",
+        f"{FIRST}/set1",
+        f"{SECOND}/set0",
+    ]
 
 
 def test_a_bundle_keeps_what_it_has(tmp_path):

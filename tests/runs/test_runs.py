@@ -32,11 +32,18 @@ def test_record(testbed, model, tmp_path):
     record = json.loads(path.read_text())
     assert not was_there and path.name.startswith("sentiment-mask_tuning-tiny-bert-seed3-")
     assert record["schema_version"] == SCHEMA_VERSION
-    assert list(record["metrics"]) == ["testbed_sentiment", "testbed_contrast", "testbed_counterfactual"]
+    assert list(record["metrics"]) == [
+        "testbed_sentiment",
+        "testbed_contrast",
+        "testbed_counterfactual",
+    ]
     for metrics in record["metrics"].values():
         assert metrics["accuracy"] == metrics["correct"] / metrics["n"]
     assert record["metrics"]["testbed_contrast"]["pairs"] == 8
-    assert record["config"]["alpha"] == get_task("sentiment").alpha and record["config"]["batch_size"] == 16
+    assert (
+        record["config"]["alpha"] == get_task("sentiment").alpha
+        and record["config"]["batch_size"] == 16
+    )
     assert record["cost"]["steps"] == 8 and record["cost"]["examples_seen"] == 128
     (stage,) = record["cost"]["stages"]
     assert stage == {
@@ -64,7 +71,10 @@ def test_same_seed_same_numbers_other_seed_others(testbed, model, tmp_path):
         read_records([run(config(model, seed=seed), tmp_path / name)[0]])[0]
         for name, seed in (("a", 0), ("b", 0), ("c", 1))
     ]
-    assert records[0]["metrics"] == records[1]["metrics"] and records[0]["history"] == records[1]["history"]
+    assert (
+        records[0]["metrics"] == records[1]["metrics"]
+        and records[0]["history"] == records[1]["history"]
+    )
     assert records[0]["history"] != records[2]["history"]
 
 
@@ -82,19 +92,29 @@ def test_finished_runs_are_skipped_until_something_changes(testbed, model, tmp_p
 
 
 def test_train_size_is_the_same_subset_for_every_seed(testbed, model):
-    first, second = (read_inputs(config(model, train_size=10, seed=seed)).datasets["train"] for seed in (0, 1))
+    first, second = (
+        read_inputs(config(model, train_size=10, seed=seed)).datasets["train"] for seed in (0, 1)
+    )
     assert list(first["uid"]) == list(second["uid"]) and len(first) == 10
 
 
 def test_a_kept_model_can_be_loaded(testbed, model, tmp_path):
     path, _ = run(config(model, epochs=1), tmp_path)
     assert not path.with_suffix("").exists()
-    assert run(config(model, epochs=1), tmp_path, keep_model=True) == (path, False)  # made again, for its model
-    assert SharedPLM.from_pretrained(path.with_suffix("")).config.id2label == {0: "negative", 1: "positive"}
+    assert run(config(model, epochs=1), tmp_path, keep_model=True) == (
+        path,
+        False,
+    )  # made again, for its model
+    assert SharedPLM.from_pretrained(path.with_suffix("")).config.id2label == {
+        0: "negative",
+        1: "positive",
+    }
     assert run(config(model, epochs=1), tmp_path, keep_model=True) == (path, True)
 
 
-def test_a_model_that_could_not_be_kept_leaves_the_run_unfinished(testbed, model, tmp_path, monkeypatch):
+def test_a_model_that_could_not_be_kept_leaves_the_run_unfinished(
+    testbed, model, tmp_path, monkeypatch
+):
     whole, out = SharedPLM.save_pretrained, tmp_path / "out"
 
     def cut(plm, folder):
@@ -109,13 +129,17 @@ def test_a_model_that_could_not_be_kept_leaves_the_run_unfinished(testbed, model
     assert not [*out.glob("[!.]*")]
     path, was_there = run(config(model, epochs=1), out, keep_model=True)
     assert not was_there and SharedPLM.from_pretrained(path.with_suffix(""))
-    assert [place.name for place in out.glob(".*")] == [".work"] and not [*(out / ".work").iterdir()]
+    assert [place.name for place in out.glob(".*")] == [".work"] and not [
+        *(out / ".work").iterdir()
+    ]
 
 
 def test_a_run_that_another_process_is_at(testbed, model, tmp_path, monkeypatch):
     lock = lock_path(read_inputs(config(model)).record_path(tmp_path))
     words = f"mtlib run --task sentiment --method mask_tuning --model {model} --out {tmp_path} --max-length 64"
-    monkeypatch.setattr(cli.sys, "argv", [*words.split(), "--epochs", "2", "--learning-rate", "3e-3"])
+    monkeypatch.setattr(
+        cli.sys, "argv", [*words.split(), "--epochs", "2", "--learning-rate", "3e-3"]
+    )
     with claim(lock), pytest.raises(SystemExit) as ended:
         cli.main()
     assert ended.value.code == Busy.EXIT_CODE and not list(tmp_path.glob("*.json"))
@@ -124,7 +148,9 @@ def test_a_run_that_another_process_is_at(testbed, model, tmp_path, monkeypatch)
 def test_a_full_disk_is_told(testbed, model, tmp_path):
     small = tmp_path / "small"
     small.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", small], capture_output=True).returncode:
+    if subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64k", "none", small], capture_output=True
+    ).returncode:
         pytest.skip("needs the right to mount a tmpfs")
     try:
         with pytest.raises(UserError, match=r"cannot write to .*no space left"):
@@ -134,7 +160,9 @@ def test_a_full_disk_is_told(testbed, model, tmp_path):
         subprocess.run(["umount", "--lazy", small], check=True)
 
 
-@pytest.mark.parametrize("name", ["vocab.txt", "merges.txt", "masked_lm/model.safetensors", "tokenizer.model"])
+@pytest.mark.parametrize(
+    "name", ["vocab.txt", "merges.txt", "masked_lm/model.safetensors", "tokenizer.model"]
+)
 def test_all_files_that_decide_are_part_of_the_identity(testbed, model, tmp_path, name):
     shutil.copytree(model, tmp_path / "model")
     one = config(tmp_path / "model")
@@ -181,7 +209,12 @@ def test_a_run_keeps_probabilities(model, testbed, tmp_path):
     (record,) = read_records([path])
     assert record["metrics"][HELD_OUT]["n"] == 8
     # a sweep knows the run by the same name
-    assert read_inputs(config(model, held_out=8, epochs=1, method="fine_tuning")).record_path(tmp_path / "out") == path
+    assert (
+        read_inputs(config(model, held_out=8, epochs=1, method="fine_tuning")).record_path(
+            tmp_path / "out"
+        )
+        == path
+    )
     with np.load(path.with_suffix(".npz")) as probabilities:
         assert {*probabilities} == {*record["metrics"]}
         for name, metrics in record["metrics"].items():
@@ -198,7 +231,10 @@ def test_a_run_keeps_probabilities(model, testbed, tmp_path):
     ("changes", "message"),
     [
         ({"task": "sentimnt"}, "task is 'sentimnt'; expected one of sentiment, nli, paraphrase"),
-        ({"sets": ("sst3",)}, "'sst3' is no evaluation set of sentiment from 'testbed'; expected one of testbed_sent"),
+        (
+            {"sets": ("sst3",)},
+            "'sst3' is no evaluation set of sentiment from 'testbed'; expected one of testbed_sent",
+        ),
         ({"splits": {"hans": "dev"}}, "'hans' is no evaluation set"),
         ({"train_size": 65}, "train_size is 65, but testbed_sentiment_train has 64"),
         ({"eval_max_length": 65}, r"eval_max_length is 65; .* reads at most 64 tokens"),
@@ -216,7 +252,18 @@ def test_bad_input_is_told_before_training(testbed, model, tmp_path, monkeypatch
 
 
 def start(testbed: Path, model: Path, out: Path) -> subprocess.Popen:
-    options = ["--task", "sentiment", "--method", "mask_tuning", "--model", model, "--out", out, "--epochs", "12"]
+    options = [
+        "--task",
+        "sentiment",
+        "--method",
+        "mask_tuning",
+        "--model",
+        model,
+        "--out",
+        out,
+        "--epochs",
+        "12",
+    ]
     options += ["--max-length", "64"]
     return subprocess.Popen(
         [sys.executable, "-m", "mtlib", "run", "--source", testbed, *options],
@@ -231,7 +278,9 @@ def test_killed_run_resumes_and_ends_as_the_uninterrupted_one(model, tmp_path):
     killed = start(testbed, model, tmp_path / "killed")
     deadline = time.monotonic() + 120
     while not list((tmp_path / "killed").glob(".work/*/clock.json")):
-        assert killed.poll() is None and time.monotonic() < deadline, "no checkpoint to interrupt at"
+        assert killed.poll() is None and time.monotonic() < deadline, (
+            "no checkpoint to interrupt at"
+        )
         time.sleep(0.01)
     killed.send_signal(signal.SIGKILL)
     killed.communicate()

@@ -19,7 +19,9 @@ from tests.conftest import write_testbed
 
 STEPS = 310
 # minutes of killed processes, and a Ray cluster: `make faults` runs them
-needs_minutes = pytest.mark.skipif(not os.environ.get("MTLIB_FAULTS"), reason="takes minutes: make faults")
+needs_minutes = pytest.mark.skipif(
+    not os.environ.get("MTLIB_FAULTS"), reason="takes minutes: make faults"
+)
 
 
 def write_sweep(folder: Path, model: Path, rest: str) -> Path:
@@ -35,7 +37,10 @@ def write_sweep(folder: Path, model: Path, rest: str) -> Path:
 
 def at_work(folder: Path) -> list[int]:
     """Processes that are doing a run that has a checkpoint."""
-    holders = [holder(clock.parent.with_suffix(".lock")) or "" for clock in folder.glob(".work/*/clock.json")]
+    holders = [
+        holder(clock.parent.with_suffix(".lock")) or ""
+        for clock in folder.glob(".work/*/clock.json")
+    ]
     return [int(who.rpartition(" ")[2]) for who in holders if ", process " in who]
 
 
@@ -46,7 +51,9 @@ def a_worker_killed(folder: Path) -> Iterator[None]:
     def kill_one():
         while not over.is_set():
             for process in at_work(folder)[:1]:
-                with contextlib.suppress(ProcessLookupError):  # a lock taken over that still names the one before
+                with contextlib.suppress(
+                    ProcessLookupError
+                ):  # a lock taken over that still names the one before
                     os.kill(process, signal.SIGKILL)
                     return True
             time.sleep(0.02)
@@ -63,7 +70,9 @@ def kill_in_mid_run(driver: int, out: Path) -> None:
     """Kill the process that drives a sweep once its first run has left a checkpoint."""
     deadline = time.monotonic() + 600  # on a busy machine
     while not at_work(out):
-        assert os.waitpid(driver, os.WNOHANG) == (0, 0) and time.monotonic() < deadline, "no checkpoint to interrupt at"
+        assert os.waitpid(driver, os.WNOHANG) == (0, 0) and time.monotonic() < deadline, (
+            "no checkpoint to interrupt at"
+        )
         time.sleep(0.02)
     os.kill(driver, signal.SIGKILL)
     os.waitpid(driver, 0)

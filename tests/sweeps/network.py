@@ -11,9 +11,7 @@ import psutil
 
 _NAMESPACES = ("--net", "--pid", "--mount", "--uts")
 # `read` ends when the process that made the machine ends; with this first process all others of the machine end
-_FIRST_PROCESS = (
-    "echo {name} > /proc/sys/kernel/hostname && mount -t tmpfs none /mnt && ip link set dev lo up && echo up && read"
-)
+_FIRST_PROCESS = "echo {name} > /proc/sys/kernel/hostname && mount -t tmpfs none /mnt && ip link set dev lo up && echo up && read"
 
 
 class Machine:

@@ -30,18 +30,25 @@ RECORD = {"environment": {"code_sha256": code_sha256()}}
 def test_killed_worker_failing_run_and_records_at_an_address(model, tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(store.tempfile, "tempdir", None)
-    place = Store(f"simplecache::file://{tmp_path}/records")  # no folder to Store, and any process can write there
+    place = Store(
+        f"simplecache::file://{tmp_path}/records"
+    )  # no folder to Store, and any process can write there
     file = write_sweep(tmp_path, model, "max_length: [64, 65]")  # the model reads 64
     with a_worker_killed(place.folder):
         outcomes = engines.execute(identify(expand(file)), LocalEngine(place, processes=2), place)
         good, bad = sorted(outcomes, key=lambda outcome: outcome.run.config.max_length)
     assert (good.status, bad.status) == ("written", "failed")
-    assert bad.detail.startswith("max_length is 65; ") and bad.detail in place.log(bad.run.file).read_text()
+    assert (
+        bad.detail.startswith("max_length is 65; ")
+        and bad.detail in place.log(bad.run.file).read_text()
+    )
     (record,) = read_records([tmp_path / "records"])
     assert record["cost"]["interruptions"] == 1 and record["cost"]["steps"] == 310
     names = {good.run.file, Path(good.run.file).with_suffix(".npz").name}
     assert {path.name for path in (tmp_path / "records").iterdir()} == names
-    assert [path.name for path in place.folder.iterdir()] == [".work"]  # with what is left of the run that failed
+    assert [path.name for path in place.folder.iterdir()] == [
+        ".work"
+    ]  # with what is left of the run that failed
 
 
 @needs_minutes
@@ -54,8 +61,13 @@ def test_driver_killed_and_two_more_on_one_folder(model, tmp_path, monkeypatch):
         os._exit(0)
     kill_in_mid_run(driver, out)  # its run goes on without it
     outcomes = run_two_at_once(file, out, LocalEngine)
-    assert len(outcomes) == 4 and {outcome.status for outcome in outcomes} == {"there", "written"}, outcomes
-    assert [record["cost"]["interruptions"] for record in check_each_recorded_once(out, outcomes)] == [0, 0]
+    assert len(outcomes) == 4 and {outcome.status for outcome in outcomes} == {
+        "there",
+        "written",
+    }, outcomes
+    assert [
+        record["cost"]["interruptions"] for record in check_each_recorded_once(out, outcomes)
+    ] == [0, 0]
 
 
 def execute(folder: Path, count=1, **options) -> list[Outcome]:
@@ -87,7 +99,9 @@ def replace_child(folder: Path, monkeypatch, script: str) -> None:
 def test_a_run_killed_again_and_again(tmp_path, monkeypatch):
     replace_child(tmp_path, monkeypatch, 'echo started >> "$0.log"; kill -9 $$')
     (outcome,) = execute(tmp_path)
-    assert outcome.status == "failed" and outcome.detail == "its process was killed (signal 9) 3 times"
+    assert (
+        outcome.status == "failed" and outcome.detail == "its process was killed (signal 9) 3 times"
+    )
     assert (tmp_path / "python.log").read_text().split() == ["started"] * 3
 
 
@@ -108,7 +122,9 @@ def test_why_a_run_failed(tmp_path, monkeypatch, log, script, detail):
 @pytest.mark.parametrize(("record", "status"), [({"diverged": True}, "diverged"), ({}, "written")])
 def test_what_became_of_a_run(tmp_path, monkeypatch, log, record, status):
     replace_child(
-        tmp_path, monkeypatch, f"echo noise; echo '{json.dumps(RECORD | record)}' > $out/0.json; answer={status}"
+        tmp_path,
+        monkeypatch,
+        f"echo noise; echo '{json.dumps(RECORD | record)}' > $out/0.json; answer={status}",
     )
     (outcome,) = execute(tmp_path)
     assert (outcome.status, outcome.detail) == (status, "") and not log.exists()
@@ -123,7 +139,12 @@ def test_a_process_does_run_after_run_until_one_fails(tmp_path, monkeypatch):
         [[ "$order" =~ seed\\":\\ ([0-9]) ]]; echo $$ >> $0.log
         [ ${BASH_REMATCH[1]} != 1 ] || exit 1; echo $record > $out/${BASH_REMATCH[1]}.json"""
     replace_child(tmp_path, monkeypatch, script)
-    assert [outcome.status for outcome in execute(tmp_path, 4)] == ["written", "failed", "written", "written"]
+    assert [outcome.status for outcome in execute(tmp_path, 4)] == [
+        "written",
+        "failed",
+        "written",
+        "written",
+    ]
     one, two, three, four = (tmp_path / "python.log").read_text().split()
     assert one == two != three == four
 
@@ -136,21 +157,35 @@ def test_no_run_is_begun_when_time_is_up(tmp_path, monkeypatch):
     ]  # fmt: skip
 
 
-def test_processes_share_a_gpu_by_a_service_that_is_stopped_afterwards(tmp_path, monkeypatch, capsys):
+def test_processes_share_a_gpu_by_a_service_that_is_stopped_afterwards(
+    tmp_path, monkeypatch, capsys
+):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4")
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     service = tmp_path / "nvidia-cuda-mps-control"
     service.write_text(
         f'#!/bin/bash\necho "$CUDA_VISIBLE_DEVICES ${{1:-$(cat)}} $CUDA_MPS_PIPE_DIRECTORY" >> {tmp_path}/service'
     )
-    replace_child(tmp_path, monkeypatch, "echo gpu $CUDA_VISIBLE_DEVICES at $CUDA_MPS_PIPE_DIRECTORY; exit 1")
-    assert execute(tmp_path, processes=2)[0].detail == "gpu 4 at" and "take turns" in capsys.readouterr().err
+    replace_child(
+        tmp_path, monkeypatch, "echo gpu $CUDA_VISIBLE_DEVICES at $CUDA_MPS_PIPE_DIRECTORY; exit 1"
+    )
+    assert (
+        execute(tmp_path, processes=2)[0].detail == "gpu 4 at"
+        and "take turns" in capsys.readouterr().err
+    )
     service.chmod(0o755)
     (outcome,) = execute(tmp_path, processes=2)
-    (_, start, place), (_, stop, same) = (line.split() for line in (tmp_path / "service").read_text().splitlines())
-    assert outcome.detail == f"gpu 0 at {place}" and (start, stop) == ("-d", "quit") and place == same
+    (_, start, place), (_, stop, same) = (
+        line.split() for line in (tmp_path / "service").read_text().splitlines()
+    )
+    assert (
+        outcome.detail == f"gpu 0 at {place}" and (start, stop) == ("-d", "quit") and place == same
+    )
     monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", "mine")  # a user's own service is used as it is
-    assert execute(tmp_path, processes=2)[0].detail == "gpu 4 at mine" and len(os.listdir(tmp_path / "out")) == 1
+    assert (
+        execute(tmp_path, processes=2)[0].detail == "gpu 4 at mine"
+        and len(os.listdir(tmp_path / "out")) == 1
+    )
     assert len((tmp_path / "service").read_text().splitlines()) == 2
 
 
@@ -177,7 +212,13 @@ def test_a_run_that_another_process_does_is_left_for_later(tmp_path, monkeypatch
 
 def test_processes_share_cores_and_take_turns_at_gpus(tmp_path, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
-    for name in ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME", "KMP_LIBRARY"):
+    for name in (
+        "OMP_NUM_THREADS",
+        "OMP_WAIT_POLICY",
+        "GOMP_SPINCOUNT",
+        "KMP_BLOCKTIME",
+        "KMP_LIBRARY",
+    ):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(engines.torch, "get_num_threads", lambda: 6)
     script = "echo gpu $CUDA_VISIBLE_DEVICES threads $OMP_NUM_THREADS spin $GOMP_SPINCOUNT; sleep 0.5; exit 1"
@@ -191,7 +232,9 @@ def test_a_stopped_sweep_stops_its_runs(tmp_path, monkeypatch):
     place = Store(str(tmp_path / "out"))
     engine = LocalEngine(place)
     started, popen = [], engines.subprocess.Popen
-    monkeypatch.setattr(engines.subprocess, "Popen", lambda *a, **b: started.append(popen(*a, **b)) or started[-1])
+    monkeypatch.setattr(
+        engines.subprocess, "Popen", lambda *a, **b: started.append(popen(*a, **b)) or started[-1]
+    )
 
     def interrupt(active, *_):
         if (tmp_path / "begun").exists():
@@ -209,6 +252,8 @@ def test_a_stopped_sweep_stops_its_runs(tmp_path, monkeypatch):
 def test_a_record_that_nobody_else_can_see(tmp_path, monkeypatch):
     monkeypatch.setattr(engines, "_VISIBLE", 0.1)
     replace_child(tmp_path, monkeypatch, "true")
-    monkeypatch.setattr(Store, "finish", lambda *_: "written")  # as a worker with a folder of its own would say
+    monkeypatch.setattr(
+        Store, "finish", lambda *_: "written"
+    )  # as a worker with a folder of its own would say
     with pytest.raises(UserError, match="must be a folder that all machines share"):
         execute(tmp_path)

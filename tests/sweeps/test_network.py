@@ -54,7 +54,9 @@ class Cluster:
             log = self._log / f"{machine.name}-{time.monotonic_ns()}.log"
             process = self._run(machine, log, *RAY, "start", *role.split(), *options.split())
             wait_until(
-                lambda log=log, process=process: process.poll() is not None or "runtime started" in log.read_text()
+                lambda log=log, process=process: (
+                    process.poll() is not None or "runtime started" in log.read_text()
+                )
             )
             if process.poll() is None:
                 return process
@@ -79,7 +81,9 @@ def wait_until(happened: Callable[[], object]) -> None:
 
 def at_work(out: Path) -> set[str]:
     """Names of the machines that are doing a run that has a checkpoint."""
-    holders = [holder(clock.parent.with_suffix(".lock")) or "" for clock in out.glob(".work/*/clock.json")]
+    holders = [
+        holder(clock.parent.with_suffix(".lock")) or "" for clock in out.glob(".work/*/clock.json")
+    ]
     return {who.partition(",")[0] for who in holders}
 
 

@@ -34,7 +34,9 @@ def address():
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMP_NUM_THREADS", "1")
         patch.setenv("PYTHONPATH", str(Path(__file__).resolve().parents[2]), prepend=os.pathsep)
-        for tries_left in range(4, -1, -1):  # on a busy machine Ray's own 30 seconds may be too short
+        for tries_left in range(
+            4, -1, -1
+        ):  # on a busy machine Ray's own 30 seconds may be too short
             try:
                 ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False)
                 break
@@ -48,24 +50,41 @@ def address():
 def test_driver_and_worker_killed_and_two_sweeps_at_once(address, model, tmp_path, monkeypatch):
     monkeypatch.setattr(engines, "_BUSY", 1.0)
     file, out = write_sweep(tmp_path, model, "max_length: 64"), tmp_path / "out"
-    command = [sys.executable, "-m", "mtlib", "sweep", file, "--out", f"file://{out}", "--engine", "ray"]
+    command = [
+        sys.executable,
+        "-m",
+        "mtlib",
+        "sweep",
+        file,
+        "--out",
+        f"file://{out}",
+        "--engine",
+        "ray",
+    ]
     with subprocess.Popen([*command, "--address", address], stdout=subprocess.DEVNULL) as driver:
         kill_in_mid_run(driver.pid, out)  # Ray ends its run
     with a_worker_killed(out):
         outcomes = run_two_at_once(file, out, RayEngine)
     assert {outcome.status for outcome in outcomes} <= {"there", "written"}, outcomes
     (record,) = check_each_recorded_once(out, outcomes)
-    assert record["cost"]["interruptions"] in (1, 2)  # the worker may have been killed before it noted the first
+    assert record["cost"]["interruptions"] in (
+        1,
+        2,
+    )  # the worker may have been killed before it noted the first
 
 
 def test_a_run_that_always_fails(address, model, tmp_path):
     place = Store(str(tmp_path / "out"))
-    grid_runs = identify(expand(write_sweep(tmp_path, model, "max_length: 65")))  # the model reads 64
+    grid_runs = identify(
+        expand(write_sweep(tmp_path, model, "max_length: 65"))
+    )  # the model reads 64
     (outcome,) = engines.execute(grid_runs, RayEngine(place), place)
     assert outcome.status == "failed" and outcome.detail.startswith("max_length is 65; "), outcome
     assert "Traceback" in place.log(outcome.run.file).read_text()
 
 
 def test_a_request_that_no_machine_can_meet(address, tmp_path):
-    with pytest.raises(UserError, match=r"a run asks for 3 CPUs \+ 0 GPUs; the machines of the cluster have 2 \+ 0"):
+    with pytest.raises(
+        UserError, match=r"a run asks for 3 CPUs \+ 0 GPUs; the machines of the cluster have 2 \+ 0"
+    ):
         RayEngine(Store(str(tmp_path)), cpus=3)

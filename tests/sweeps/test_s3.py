@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-moto = pytest.importorskip("moto.server", reason="moto and s3fs are not installed: `make test-cluster`")
+moto = pytest.importorskip(
+    "moto.server", reason="moto and s3fs are not installed: `make test-cluster`"
+)
 s3fs = pytest.importorskip("s3fs", reason="moto and s3fs are not installed: `make test-cluster`")
 
 from werkzeug.serving import make_server  # noqa: E402
@@ -21,7 +23,9 @@ from mtlib.sweeps.worker import carry_out  # noqa: E402
 from tests.conftest import write_testbed  # noqa: E402
 
 ADDRESS = "s3://bucket/runs"
-REFUSED = b"<Error><Code>ExpiredToken</Code><Message>The provided token has expired.</Message></Error>"
+REFUSED = (
+    b"<Error><Code>ExpiredToken</Code><Message>The provided token has expired.</Message></Error>"
+)
 
 
 class Faults:

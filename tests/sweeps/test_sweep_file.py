@@ -252,7 +252,9 @@ def test_seeds_that_are_no_whole_numbers_are_refused(tmp_path, seeds):
         expand(write(tmp_path, f"tasks: sentiment\nmethods: mask_tuning\nseeds: {seeds}\n"))
 
 
-@pytest.mark.parametrize("text", ["alpha: 0.1\nseeds: 1\nalpha: 0.5", "grids: [{alpha: 0.1, alpha: 0.5}]"])
+@pytest.mark.parametrize(
+    "text", ["alpha: 0.1\nseeds: 1\nalpha: 0.5", "grids: [{alpha: 0.1, alpha: 0.5}]"]
+)
 def test_a_key_that_stands_twice_is_refused(tmp_path, text):
     with pytest.raises(UserError, match="'alpha' stands twice, again in line"):
         expand(write(tmp_path, f"tasks: sentiment\nmethods: mask_tuning\n{text}\n"))
