@@ -3,8 +3,10 @@ ROOT := $(shell cd "$(dir $(lastword $(MAKEFILE_LIST)))" && pwd)
 PYTHON ?= python3
 TORCH ?= 2.13.0
 # where there is no NVIDIA card, PyTorch's index of CPU builds; TORCH_INDEX= takes pip's own index
-NEEDS_CPU_BUILD := $(shell [ "$$(uname -s)" = Linux ] && [ ! -e /proc/driver/nvidia/version ] && echo yes)
+NEEDS_CPU_BUILD := $(shell [ "$$(uname -s)" = Linux ] && [ ! -e /proc/driver/nvidia/version ] && ! command -v nvidia-smi > /dev/null && echo yes)
 TORCH_INDEX ?= $(if $(NEEDS_CPU_BUILD),https://download.pytorch.org/whl/cpu)
+TORCH_SOURCE := $(if $(TORCH_INDEX),--extra-index-url "$(TORCH_INDEX)")
+PURELIB := -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
 BIN := .venv/bin
 SHELL := /bin/bash
 
@@ -14,7 +16,8 @@ export GOMP_SPINCOUNT := 1000
 export KMP_BLOCKTIME := 1
 endif
 
-.PHONY: test faults test-install test-cluster lint tutorial slides lab pages setup setup-notebooks lock clean
+.PHONY: test faults test-install test-lowest test-newest test-cluster lint tutorial slides lab site publish pages setup \
+  setup-notebooks lock clean
 
 # one torch thread for each test process, so that they do not wait for one another
 test: setup
@@ -28,9 +31,16 @@ faults: setup
 test-install:
 	PYTHON="$(PYTHON)" bash "$(ROOT)/tests/install.sh"
 
+# all tests with the lowest versions that pyproject.toml allows, and with the newest: each in an environment of its own
+test-lowest: WHAT = -c tests/constraints-lowest.txt
+test-newest: WHAT = --upgrade
+test-lowest test-newest:
+	cd "$(ROOT)" && $(PYTHON) -m venv ".venv-$@" && ".venv-$@/bin/python" -m pip install --quiet $(TORCH_SOURCE) torch==$(TORCH) && \
+	  ".venv-$@/bin/python" -m pip install --quiet $(WHAT) --editable ".[notebooks,test]" && \
+	  OMP_NUM_THREADS=1 ".venv-$@/bin/python" -m pytest -n auto --maxprocesses 4 --dist worksteal
+
 # a Ray cluster of three machines (network namespaces: for root), the Slurm script, and records on moto's S3 server:
 # in an environment upon .venv, for s3fs wants other versions; moto is to take the botocore of s3fs
-PURELIB := -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
 test-cluster: setup
 	cd "$(ROOT)" && $(BIN)/python -m venv .venv-cluster && \
 	  $(BIN)/python $(PURELIB) > "$$(.venv-cluster/bin/python $(PURELIB))/upon.pth" && \
@@ -41,15 +51,31 @@ test-cluster: setup
 
 # all notebooks on the bundled data; then open build/notebooks/*.html
 tutorial: setup-notebooks
-	cd "$(ROOT)" && $(BIN)/python -m mtlib notebooks
+	cd "$(ROOT)" && $(BIN)/python -m mtlib notebooks && echo "open $$PWD/build/notebooks/01_data.html, and so on"
 
 # slides of notebooks 03 and 08, without code; open build/slides/*.html in a browser
 slides: setup-notebooks
 	cd "$(ROOT)" && $(BIN)/python -m nbconvert --to slides --no-input --no-prompt --SlidesExporter.reveal_scroll=True \
 	  --output-dir build/slides notebooks/03_mask_tuning.ipynb notebooks/08_reproduction.ipynb
 
+# opens the course's index; ARGS for JupyterLab: make lab ARGS="--no-browser --port 9999" (as root it needs no option)
+ARGS ?=
+ALLOW_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 lab: setup-notebooks
-	cd "$(ROOT)" && $(BIN)/python -m jupyterlab notebooks
+	cd "$(ROOT)" && $(BIN)/python -m jupyterlab $(ALLOW_ROOT) $(ARGS) \
+	  --LabApp.default_url="/lab/tree/notebooks/README.md?factory=Markdown%20Preview"
+
+# one site of all pages, in an environment upon .venv, without a network once that is there
+SITE_PACKAGES := sphinx==9.0.4 myst-nb==1.4.0 furo==2025.12.19 sphinx-copybutton==0.5.2
+site: setup-notebooks
+	cd "$(ROOT)" && { echo "$(SITE_PACKAGES)" | cmp --quiet - .venv-site/.installed || { \
+	  $(BIN)/python -m venv .venv-site && $(BIN)/python $(PURELIB) > "$$(.venv-site/bin/python $(PURELIB))/upon.pth" && \
+	  .venv-site/bin/python -m pip install --quiet $(SITE_PACKAGES) && echo "$(SITE_PACKAGES)" > .venv-site/.installed; }; } && \
+	  PYTHONPATH="$$PWD" .venv-site/bin/python notebooks/site/build.py
+
+# for maintainers: runs the notebooks, stores their outputs, and writes the project's address into them and the README
+publish: setup
+	cd "$(ROOT)" && $(BIN)/python -m mtlib notebooks --publish && $(BIN)/python notebooks/site/address.py
 
 # the figures and tables of README.md, data/README.md and the report, from the records
 pages: setup
@@ -89,4 +115,4 @@ lock:
 	  .venv-lock/bin/python -m pip freeze --exclude mask-tuning | sed 's/+cpu$$//' > requirements.lock
 
 clean:
-	rm -rf "$(ROOT)/.venv" "$(ROOT)/.venv-cluster"
+	rm -rf "$(ROOT)/.venv" "$(ROOT)"/.venv-*

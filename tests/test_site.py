@@ -1,24 +1,31 @@
 """The site's builder: where its links lead, and that it notices one that leads nowhere."""
 
-import importlib.util
+import importlib
 
 import pytest
 
 from mtlib.paths import DATA_DIR
 
-BUILDER = DATA_DIR.parent / "notebooks" / "site" / "build.py"
+ROOT = DATA_DIR.parent
 
 
-@pytest.fixture(scope="module")
-def site():
-    spec = importlib.util.spec_from_file_location("site_builder", BUILDER)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def loaded(name: str, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "notebooks" / "site")
+    return importlib.import_module(name)
+
+
+@pytest.fixture
+def site(monkeypatch):
+    return loaded("build", monkeypatch)
+
+
+@pytest.fixture
+def address(monkeypatch):
+    return loaded("address", monkeypatch)
 
 
 @pytest.mark.parametrize(
-    ("link", "address", "found"),
+    ("link", "repository", "found"),
     [
         ("[front](../README.md#install)", None, "[front](/index.md#install)"),
         ("[03](03_mask_tuning.ipynb)", None, "[03](/notebooks/03_mask_tuning.ipynb)"),
@@ -40,8 +47,8 @@ def site():
         ),
     ],
 )
-def test_links_of_a_page(site, link, address, found):
-    assert site.linked(f"See {link}.", "notebooks/README.md", address) == f"See {found}."
+def test_links_of_a_page(site, link, repository, found):
+    assert site.linked(f"See {link}.", "notebooks/README.md", repository) == f"See {found}."
 
 
 def test_a_broken_link_is_noticed(site, tmp_path):
@@ -49,3 +56,19 @@ def test_a_broken_link_is_noticed(site, tmp_path):
     (tmp_path / "a.html").write_text(f"{links} <a href='https://x.org'></a>")
     (tmp_path / "b.html").write_text('<p id="here"></p>')
     assert list(site.check_links(tmp_path)) == ["a.html: b.html#gone", "a.html: c.png"]
+
+
+def test_the_readme_and_the_notebooks_name_the_projects_address_where_it_has_one(address):
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    without = address.in_readme(readme, None)
+    there = address.in_readme(without, "https://github.com/a/b")
+    assert "git clone https://github.com/a/b && cd b\n" in there
+    assert "research.google.com/github/a/b/blob/main/notebooks/03_mask_tuning.ipynb" in there
+    assert address.in_readme(there, None) == without
+    opening = "# 03 · Title\n\n**Question** What?"
+    linked = address.in_opening(opening, "03.ipynb", "https://github.com/a/b")
+    heading, blank, badge, *rest = linked.split("\n")
+    assert (heading, blank, rest) == ("# 03 · Title", "", ["", "**Question** What?"])
+    assert badge.endswith("research.google.com/github/a/b/blob/main/notebooks/03.ipynb)")
+    assert address.in_opening(linked, "03.ipynb", None) == opening
+    assert address.in_readme(readme, address.repository()) == readme, "run `make publish`"

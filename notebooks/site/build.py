@@ -9,11 +9,12 @@ import re
 import shutil
 import subprocess
 import sys
-import tomllib
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
+
+from address import repository
 
 ROOT = Path(__file__).parents[2]
 SITE = Path(__file__).parent
@@ -97,12 +98,6 @@ def write(name: str, text: str) -> None:
     path = SOURCE / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
-
-
-def repository() -> str | None:
-    """The project's address, from `[project.urls]`; None while it has none."""
-    with open(ROOT / "pyproject.toml", "rb") as file:
-        return tomllib.load(file)["project"]["urls"].get("Repository")
 
 
 def with_contents(front: str) -> str:
