@@ -15,6 +15,8 @@ from pydantic import (
     Field,
     TypeAdapter,
     ValidationError,
+    ValidationInfo,
+    field_validator,
     model_validator,
 )
 from pydantic.fields import FieldInfo
@@ -51,6 +53,14 @@ class Settings(BaseModel):
             super().__init__(**values)
         except ValidationError as error:
             raise as_user_error(error, type(self).model_fields) from error
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _refuse_truth_values(cls, value: object, info: ValidationInfo) -> object:
+        """pydantic would take `alpha: true` of a sweep file for 1.0."""
+        if isinstance(value, bool) and cls.model_fields[info.field_name].annotation is not bool:
+            raise ValueError("a value other than true or false")
+        return value
 
     def unread(self) -> dict[str, str]:
         """The settings that the values of others make ineffective, each with the reason."""

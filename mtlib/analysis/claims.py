@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from functools import cache
 
 import pandas
-import yaml
 
 from mtlib.analysis import comparisons, intervals
 from mtlib.analysis.paper import COLUMNS, difference
+from mtlib.data.yaml_files import load_yaml
 from mtlib.paths import DATA_DIR
 
 MODELS = ("BERT-base", "RoBERTa-base", "BART-base")
@@ -26,7 +26,7 @@ def claims() -> pandas.DataFrame:
     column has the paper's difference (NaN where the paper has no such cell), and the one named
     `MODEL?` says whether the interval excludes it. `n` is 0 where nothing was run.
     """
-    entries = yaml.safe_load((DATA_DIR / "paper" / "claims.yaml").read_text())["claims"]
+    entries = load_yaml((DATA_DIR / "paper" / "claims.yaml").read_text(encoding="utf-8"))["claims"]
     rows = [_judged(measured_on, **entry) for entry in entries for measured_on in entry["sets"]]
     return pandas.DataFrame(rows)
 

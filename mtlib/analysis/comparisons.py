@@ -28,6 +28,7 @@ from mtlib.analysis import intervals, paper
 from mtlib.analysis.frame import cells, frame, plain_tables, told  # noqa: F401
 from mtlib.analysis.intervals import Difference
 from mtlib.data.tasks import TASKS, get_task
+from mtlib.data.yaml_files import load_yaml
 from mtlib.errors import UserError, one_of
 from mtlib.methods import METHODS
 from mtlib.paths import DATA_DIR
@@ -430,10 +431,28 @@ def _declared() -> dict[str, dict]:
 
     A name with a dot holds parts that several share.
     """
-    entries = {}
+    entries: dict[str, dict] = {}
+    stands_in: dict[str, str] = {}
     for file in sorted((DATA_DIR / "comparisons").glob("*.yaml")):
-        entries |= yaml.safe_load(file.read_text())
-    return {name: entry for name, entry in entries.items() if not name.startswith(".")}
+        for name, entry in _read_file(file).items():
+            if name.startswith("."):
+                continue
+            if name in entries:
+                raise UserError(
+                    f"data/comparisons: {name!r} stands twice, in {stands_in[name]} and again in "
+                    f"{file.name}; rename one of them."
+                )
+            entries[name] = entry
+            stands_in[name] = file.name
+    return entries
+
+
+def _read_file(file: Path) -> dict[str, dict]:
+    try:
+        return load_yaml(file.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        reason = " ".join(str(error).split())
+        raise UserError(f"data/comparisons/{file.name} cannot be read: {reason}.") from error
 
 
 def _place(path: Path) -> Path:

@@ -25,6 +25,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, Field
 
+from mtlib.data.yaml_files import load_yaml
 from mtlib.errors import UserError, one_of
 from mtlib.runs.config import NAMES, RunConfig, all_settings, configure, read_by
 from mtlib.runs.inputs import read_inputs
@@ -155,21 +156,6 @@ def _check_read(place: str, entries: Mapping, read: Iterable[str]) -> None:
             raise UserError(f"{place}: none of its runs reads {key}; leave it out.")
 
 
-class _UniqueKeys(yaml.SafeLoader):
-    """Refuses a key that stands twice, of which PyYAML would take the last."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
-        seen = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode) and key.value in seen:
-                raise yaml.YAMLError(
-                    f"{key.value!r} stands twice, again in line {key.start_mark.line + 1}"
-                )
-            if isinstance(key, yaml.ScalarNode):
-                seen.add(key.value)
-        return super().construct_mapping(node, deep)
-
-
 class _File(BaseModel, extra="allow"):
     grids: list[dict[str, Any]] = Field([{}], min_length=1)
 
@@ -177,7 +163,7 @@ class _File(BaseModel, extra="allow"):
 def _load(file: Path) -> tuple[dict, list[dict]]:
     """What stands outside its grids, and the grids."""
     try:
-        entries = _File.model_validate(yaml.load(file.read_text(encoding="utf-8"), _UniqueKeys))
+        entries = _File.model_validate(load_yaml(file.read_text(encoding="utf-8")))
     except (
         OSError,
         ValueError,

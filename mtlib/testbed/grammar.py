@@ -19,8 +19,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import product
 
-import yaml
-
+from mtlib.data.yaml_files import load_yaml
 from mtlib.paths import TESTBED_DIR
 
 LABELS = {"sentiment": 2, "nli": 3, "paraphrase": 2}
@@ -191,7 +190,7 @@ def parse_entries(value: str | list) -> list[Entry]:
 
 def _read_yaml(name: str) -> dict:
     text = (TESTBED_DIR / "grammar" / f"{name}.yaml").read_text(encoding="utf-8")
-    return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    return load_yaml(text)
 
 
 def inflect(phrase: str, form: str, forms: dict) -> str:

@@ -256,5 +256,19 @@ def test_seeds_that_are_no_whole_numbers_are_refused(tmp_path, seeds):
     "text", ["alpha: 0.1\nseeds: 1\nalpha: 0.5", "grids: [{alpha: 0.1, alpha: 0.5}]"]
 )
 def test_a_key_that_stands_twice_is_refused(tmp_path, text):
-    with pytest.raises(UserError, match="'alpha' stands twice, again in line"):
+    with pytest.raises(UserError, match=r"'alpha' stands twice, in line . and again in line"):
         expand(write(tmp_path, f"tasks: sentiment\nmethods: mask_tuning\n{text}\n"))
+
+
+@pytest.mark.parametrize("entry", ["alpha: true", "alpha: [0.1, yes]", "epochs: on", "top_k: no"])
+def test_true_and_false_are_no_numbers(tmp_path, entry):
+    name = entry.partition(":")[0]
+    text = f"tasks: sentiment\nmethods: mask_tuning\nfill: top_k\n{entry}\n"
+    with pytest.raises(UserError, match=rf"{name} is (True|False); expected a value other than"):
+        expand(write(tmp_path, text))
+
+
+def test_true_and_false_where_they_are_meant(tmp_path):
+    text = "tasks: sentiment\nmethods: mask_tuning\nfixed_masks: [true, false]\n"
+    configs = expand(write(tmp_path, text))
+    assert [config.values()["fixed_masks"] for config in configs] == [True, False]
