@@ -1,6 +1,7 @@
 """Mask-tuning (arXiv 2307.10457): fine-tune a masked language model on its own perturbed inputs.
 
-    from mtlib import FineTuning, MaskTuning, ObjectiveArguments, ObjectiveTrainer, SharedPLM, tokenise
+    from mtlib import FineTuning, MaskTuning, ObjectiveArguments, ObjectiveTrainer
+    from mtlib import SharedPLM, tokenise
 
 Importing the package imports nothing heavy; each name is loaded when it is first used.
 """

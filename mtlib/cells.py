@@ -92,7 +92,8 @@ def _checked(text: str) -> str:
         except UnicodeEncodeError as error:
             half = text[error.start]
             raise UserError(
-                f"{reprlib.repr(text)} has half a character, {half!r}; remove it, or write both halves."
+                f"{reprlib.repr(text)} has half a character, {half!r}; remove it, or write both "
+                "halves."
             ) from error
     return text
 

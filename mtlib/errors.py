@@ -12,7 +12,10 @@ class UserError(ValueError):
 
 
 def one_of(value: object, names: Iterable[str]) -> str:
-    """What was expected in place of `value`: "expected one of a, b." and, if one of them is near, which was meant."""
+    """What was expected in place of `value`: "expected one of a, b."
+
+    And, if one of them is near, which was meant.
+    """
     if not (names := list(names)):
         return "there is none to give."
     near = difflib.get_close_matches(str(value), names, n=1)

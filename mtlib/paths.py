@@ -1,4 +1,7 @@
-"""Where the bundled data lies (beside the package in a checkout, inside it in a wheel), and checks of folders."""
+"""Where the bundled data lies, and checks of folders.
+
+It lies beside the package in a checkout, and inside it in a wheel.
+"""
 
 import tempfile
 from pathlib import Path
@@ -19,7 +22,10 @@ SETTINGS_FILE = "testbed.json"
 
 
 def is_missing_folder(name: str | Path) -> bool:
-    """Whether this can only be the path of a folder, and there is none: an id on the hub is NAME or OWNER/NAME."""
+    """Whether this can only be the path of a folder, and there is none.
+
+    An id on the hub is NAME or OWNER/NAME.
+    """
     text = str(name)
     return not Path(text).exists() and (text.startswith((".", "/", "~")) or text.count("/") > 1)
 

@@ -1,6 +1,6 @@
 """What mtlib needs of the packages that are installed, and a sentence where one does not fit.
 
-The packages' own metadata are read, so that nothing is imported that may be broken, and pip is not needed.
+The packages' metadata are read: nothing is imported that may be broken, and pip is not needed.
 """
 
 import tomllib
@@ -28,7 +28,7 @@ def version_of(name: str) -> str | None:
 
 
 def misfits() -> list[str]:
-    """A sentence for each package that mtlib needs and that is missing, or has a version that mtlib does not take.
+    """A sentence for each package that is missing, or has a version that mtlib does not take.
 
     Packages of the extras (notebooks, cluster and so on) may be missing.
     """

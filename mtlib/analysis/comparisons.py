@@ -197,29 +197,38 @@ class Comparison(BaseModel):
         groups = scores.groupby(["arm", "set"])
         by_arm = {key: runs.set_index("seed")["accuracy"] for key, runs in groups}
         kinds = dict(zip(scores["set"], scores["kind"], strict=True))
-        outside = sum(kind == "ood" for kind in kinds.values())
-        behind = self._behind(scores)
+        in_distribution = _Bar(0.95, frozenset())
+        outside = _Bar(self._level_outside(kinds), frozenset(self._behind(scores)))
         for (change, arm, base), (name, kind) in itertools.product(pairs, kinds.items()):
             if (arm, name) not in by_arm or (base, name) not in by_arm:
                 continue
-            is_corrected = self.corrected and not change and kind == "ood"
-            level = 1 - 0.05 / outside if is_corrected else 0.95
-            first, second = by_arm[arm, name], by_arm[base, name]
-            shift = intervals.difference(first, second, self.paired, level)
-            obstacle = "behind in distribution" if kind == "ood" and behind & {arm, base} else ""
-            effect = self._effect(arm, base, name)
-            yield {
-                "change": change,
-                "arm": arm,
-                "base": base,
-                "set": name,
-                "kind": kind,
-                **asdict(shift),
-                "level": level,
-                "verdict": intervals.verdict(shift, obstacle),
-                "paper": effect,
-                "claim": intervals.claim(shift, effect, obstacle),
-            }
+            bar = outside if kind == "ood" else in_distribution
+            if change:
+                bar = bar._replace(level=0.95)
+            shift = intervals.difference(
+                by_arm[arm, name], by_arm[base, name], self.paired, bar.level
+            )
+            named = {"change": change, "arm": arm, "base": base, "set": name, "kind": kind}
+            yield named | self._judged(shift, arm, base, name, bar)
+
+    def _level_outside(self, kinds: dict[str, str]) -> float:
+        """The level of an interval on a set out of distribution."""
+        sets = [name for name, kind in kinds.items() if kind == "ood"]
+        return 1 - 0.05 / len(sets) if self.corrected and sets else 0.95
+
+    def _judged(
+        self, shift: Difference, arm: str, base: str, set_name: str, bar: "_Bar"
+    ) -> dict[str, object]:
+        """A difference with its verdict, and the paper's with its own."""
+        obstacle = "behind in distribution" if bar.behind & {arm, base} else ""
+        effect = self._effect(arm, base, set_name)
+        return {
+            **asdict(shift),
+            "level": bar.level,
+            "verdict": intervals.verdict(shift, obstacle),
+            "paper": effect,
+            "claim": intervals.claim(shift, effect, obstacle),
+        }
 
     def _of_task(self, lines: pandas.DataFrame, task: str) -> pandas.DataFrame:
         """The lines of one task, with the values of `by` in words."""
@@ -335,6 +344,17 @@ class _Run(NamedTuple):
     def cell(self) -> tuple:
         """Runs of one cell are averaged, so they must be alike."""
         return self.task, self.arm, self.by
+
+
+class _Bar(NamedTuple):
+    """What a difference on a set is judged by.
+
+    `level` of its interval, and the arms that are `behind` in distribution, of which nothing is
+    said.
+    """
+
+    level: float
+    behind: frozenset[str]
 
 
 def names() -> dict[str, str]:

@@ -152,15 +152,20 @@ def _better(open_file: OpenFile, separator: str, quoted: _Trial, plain: _Trial) 
     if plain.problem or plain.rows == quoted.rows:
         return quoted.reading
     tabs = separator == "\t"
-    if plain.labels - quoted.labels:
-        return plain.reading if tabs and len(quoted.labels) < 2 else quoted.reading
-    if tabs:
+    has_other_labels = bool(plain.labels - quoted.labels)
+    if has_other_labels and not (tabs and len(quoted.labels) < 2):
+        return quoted.reading
+    if has_other_labels or tabs:
         return plain.reading
-    rows = read_rows(open_file, separator, quoted.reading)
+    raise _ambiguous(read_rows(open_file, separator, quoted.reading))
+
+
+def _ambiguous(rows: Iterator[Row]) -> Malformed:
+    """The error for rows, read with quotation marks, of which one has a value of several lines."""
     first, value = next(
         (row.line, value) for row in rows for value in row.values if re.search(r"[\r\n]", value)
     )
-    raise Malformed(
+    return Malformed(
         f"line {first:,} begins a value of several lines in quotation marks, {value[:40]!r}, whose "
         "lines would be rows as well, if the marks were part of the texts. Double the marks that "
         "are part of a text, and enclose it in marks"

@@ -86,7 +86,8 @@ def _fetch_raw(data_set: DataSet, file: ReleaseFile, cache_dir: Path) -> Path:
                 part.rename(target)
     except Exception as error:  # the hub's client and the HTTP client each raise their own kinds
         raise UserError(
-            f"{url}: download to {cache_dir} failed ({error}). Check the network and the folder. {data_set.when_gone}"
+            f"{url}: download to {cache_dir} failed ({error}). Check the network and the folder. "
+            f"{data_set.when_gone}"
         ) from error
     if (sha256 := file_sha256(target)) != file.sha256:
         message = f"expected sha256 {file.sha256}, found {sha256}"

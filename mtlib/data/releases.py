@@ -165,19 +165,27 @@ def _deviation(data_set: DataSet, file: ReleaseFile, rows: int, sha256: str | No
     known = {copy.sha256: copy for copy in file.copies}.get(sha256)
     if known and rows == (known.rows or file.rows):
         return known.note
+    deviation = _deviation_from_published(file, rows, sha256)
+    if deviation is None:
+        message = f"{file.path}: expected {_expected(data_set, file)}, found {rows:,} rows"
+        raise UserError(
+            f"{message}, and it is no copy known by its checksum; a score on it would not compare. "
+            f"{data_set.when_gone}"
+        )
+    return deviation
+
+
+def _deviation_from_published(file: ReleaseFile, rows: int, sha256: str | None) -> str | None:
+    """ "" for the file itself, words for one that may take its place, None for any other."""
     same_content = not file.sha256 or sha256 == file.sha256
-    if rows == file.rows and same_content:
-        return ""
+    if file.rows is None:
+        return "" if rows and same_content else None
     if rows == file.rows:
-        return f"sha256 differs from the published file: expected {file.sha256}, found {sha256}"
-    if file.rows is None and rows and same_content:
-        return ""
-    if file.may_be_subset and 0 < rows < (file.rows or 0):
+        reason = f"expected {file.sha256}, found {sha256}"
+        return "" if same_content else f"sha256 differs from the published file: {reason}"
+    if file.may_be_subset and 0 < rows < file.rows:
         return f"a subset, {rows:,} of {file.rows:,} rows"
-    message = f"{file.path}: expected {_expected(data_set, file)}, found {rows:,} rows"
-    raise UserError(
-        f"{message}, and it is no copy known by its checksum; a score on it would not compare. {data_set.when_gone}"
-    )
+    return None
 
 
 def _expected(data_set: DataSet, file: ReleaseFile) -> str:

@@ -48,12 +48,12 @@ def score(
     _check(data_set, logits, labels)
     if data_set.folded:
         return _folded(data_set, logits, labels, groups, hans_rule)
-    right = logits.argmax(axis=1) == labels  # (n,)
+    correct = logits.argmax(axis=1) == labels  # (n,)
     if data_set.paired:
-        return _paired(data_set, right, labels, groups)
-    metrics = _metrics(data_set, right, labels)
+        return _paired(data_set, correct, labels, groups)
+    metrics = _metrics(data_set, correct, labels)
     if 1 < len({*groups}) <= len(groups) / ROWS_OF_A_GROUP:
-        metrics["per_group"] = _per_group(right, groups)
+        metrics["per_group"] = _per_group(correct, groups)
     return metrics
 
 
@@ -76,53 +76,55 @@ def _folded(
         "max": logits.argmax(axis=1) != 0,
         "sum": odds[:, 0] < odds[:, 1:].sum(axis=1),
     }  # (n,) each
-    right_by_rule = {name: answers == labels for name, answers in non_entailment.items()}
-    right = right_by_rule[rule]
+    correct_by_rule = {rule: predicted == labels for rule, predicted in non_entailment.items()}
+    correct = correct_by_rule[rule]
     heuristics = np.array([group.partition("/")[0] for group in groups])
-    per_group = _per_group(right, heuristics)
+    per_group = _per_group(correct, heuristics)
     for heuristic, metrics in per_group.items():
         inside = heuristics == heuristic
-        metrics.update(_per_label(data_set, right[inside], labels[inside]))
+        metrics.update(_per_label(data_set, correct[inside], labels[inside]))
+    accuracies = {name: _counts(by_rule)["accuracy"] for name, by_rule in correct_by_rule.items()}
     return {
-        **_metrics(data_set, right, labels),
+        **_metrics(data_set, correct, labels),
         "rule": rule,
-        "by_rule": {name: _counts(right)["accuracy"] for name, right in right_by_rule.items()},
+        "by_rule": accuracies,
         "per_group": per_group,
-        "per_subcase": _per_group(right, groups),
+        "per_subcase": _per_group(correct, groups),
     }
 
 
-def _paired(data_set: DataSet, right: np.ndarray, labels: np.ndarray, groups: np.ndarray) -> dict:
+def _paired(data_set: DataSet, correct: np.ndarray, labels: np.ndarray, groups: np.ndarray) -> dict:
     original, edited = pair_halves(data_set.name, groups.tolist())
-    of_originals = _counts(right[original])
-    both = _counts(right[edited] & right[original])
+    originals = _counts(correct[original])
+    both = _counts(correct[edited] & correct[original])
     return {
-        **_metrics(data_set, right[edited], labels[edited]),
-        "original": of_originals["accuracy"],
-        "original_correct": of_originals["correct"],
+        **_metrics(data_set, correct[edited], labels[edited]),
+        "original": originals["accuracy"],
+        "original_correct": originals["correct"],
         "consistency": both["accuracy"],
         "consistent": both["correct"],
         "pairs": both["n"],
     }
 
 
-def _metrics(data_set: DataSet, right: np.ndarray, labels: np.ndarray) -> dict:
+def _metrics(data_set: DataSet, correct: np.ndarray, labels: np.ndarray) -> dict:
     majority = int(np.bincount(labels).max()) / len(labels)
-    per_label = _per_label(data_set, right, labels)
-    return {**_counts(right), "majority": majority, "per_label": per_label}
+    per_label = _per_label(data_set, correct, labels)
+    return {**_counts(correct), "majority": majority, "per_label": per_label}
 
 
-def _counts(right: np.ndarray) -> dict:
-    correct = int(right.sum())
-    return {"n": len(right), "correct": correct, "accuracy": correct / len(right)}
+def _counts(correct: np.ndarray) -> dict:
+    number = int(correct.sum())
+    return {"n": len(correct), "correct": number, "accuracy": number / len(correct)}
 
 
-def _per_group(right: np.ndarray, groups: np.ndarray) -> dict[str, dict]:
-    return {str(group): _counts(right[groups == group]) for group in dict.fromkeys(groups.tolist())}
+def _per_group(correct: np.ndarray, groups: np.ndarray) -> dict[str, dict]:
+    names = dict.fromkeys(groups.tolist())
+    return {str(name): _counts(correct[groups == name]) for name in names}
 
 
-def _per_label(data_set: DataSet, right: np.ndarray, labels: np.ndarray) -> dict[str, dict]:
-    return _per_group(right, np.array(data_set.label_names)[labels])
+def _per_label(data_set: DataSet, correct: np.ndarray, labels: np.ndarray) -> dict[str, dict]:
+    return _per_group(correct, np.array(data_set.label_names)[labels])
 
 
 def _check(data_set: DataSet, logits: np.ndarray, labels: np.ndarray) -> None:
@@ -136,6 +138,6 @@ def _check(data_set: DataSet, logits: np.ndarray, labels: np.ndarray) -> None:
     if logits.shape[1] != expected or not np.isin(labels, range(len(names))).all():
         raise UserError(
             f"{data_set.name} has the labels {', '.join(names)}: expected {expected} logits, found "
-            f"{logits.shape[1]}, and gold labels {np.unique(labels).tolist()}; the model does not fit "
-            "the set"
+            f"{logits.shape[1]}, and gold labels {np.unique(labels).tolist()}; the model does not "
+            "fit the set"
         )

@@ -31,11 +31,11 @@ TEXTS = ("text", "text_pair")
 
 
 class TableFile:
-    """The rows of a file, in tables of 10,000 with the columns `text` (and `text_pair`) and `label`.
+    """The rows of a file, in tables of 10,000: columns `text` (and `text_pair`) and `label`.
 
-    All cells become texts (`mtlib.cells.cell_text`). The file is read anew each time it is iterated,
-    so that memory stays flat, with a progress bar on a terminal. Rows without a text or a label are
-    left out; `dropped` counts them once all are read.
+    All cells become texts (`mtlib.cells.cell_text`). The file is read anew each time it is
+    iterated, so that memory stays flat, with a progress bar on a terminal. Rows without a text or a
+    label are left out; `dropped` counts them once all are read.
 
     A CSV or TSV is read so that each row has all columns: where quotation marks enclose values,
     these may hold line breaks; where that does not fit, the marks are part of the texts.
@@ -186,25 +186,35 @@ def _delimited(path: Path, columns: Sequence[str], *, separator: str) -> Iterato
 
 
 def _json_lines(path: Path, columns: Sequence[str]) -> Iterator[_Batch]:
-    names: dict[str, None] = {}
-    found: set[str] = set()
-    records = _records(path, columns)
-    while batch := [*islice(records, _ROWS)]:
-        values = []
-        for column in columns:
-            keys = [_key(record, column, path) for _, record in batch]
-            found.update(column for key in keys if key is not None)
-            cells = [record.get(key) for (_, record), key in zip(batch, keys, strict=True)]
-            values.append(cells)
-        for _, record in batch:
-            if len(names) < _MOST_NAMES:
-                names |= dict.fromkeys(record)
-        yield _Batch(values, [number for number, _ in batch])
+    names: dict[str, None] = {}  # of all records' entries
+    missing = [*columns]  # not seen yet; a column may first appear in the last line
+    lines = _records(path, columns)
+    while batch := [*islice(lines, _ROWS)]:
+        numbers, records = zip(*batch, strict=True)
+        cells = {column: _json_cells(records, column, path) for column in columns}
+        missing = [column for column in missing if cells[column] is None]
+        _collect_names(names, records)
+        empty = [None] * len(records)
+        yield _Batch([cells[column] or empty for column in columns], numbers)
     if not names:
         raise ValueError("it is empty")
-    for column in columns:  # it may first appear in the last line
-        if column not in found:
-            find_column([*names], column, path)
+    for column in missing:
+        find_column([*names], column, path)
+
+
+def _json_cells(records: Sequence[dict], column: str, path: Path) -> list | None:
+    """The cells of a column; None if no record has it."""
+    keys = [_key(record, column, path) for record in records]
+    if not any(key is not None for key in keys):
+        return None
+    return [record.get(key) for record, key in zip(records, keys, strict=True)]
+
+
+def _collect_names(names: dict[str, None], records: Sequence[dict]) -> None:
+    """Add the names of the records' entries, which an error lists."""
+    for record in records:
+        if len(names) < _MOST_NAMES:
+            names |= dict.fromkeys(record)
 
 
 def _key(record: dict, column: str, path: Path) -> str | None:
