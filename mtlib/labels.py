@@ -7,7 +7,6 @@ from numbers import Number
 
 import numpy as np
 import pandas
-from datasets import ClassLabel
 
 from mtlib.errors import UserError
 from mtlib.folding import fold
@@ -40,7 +39,7 @@ def known_labels(name: str, labels: Sequence, feature: object = None) -> list:
             )
     missing = pandas.isna(np.array(labels, dtype=object))
     known = [None if absent else label for label, absent in zip(labels, missing, strict=True)]
-    if isinstance(feature, ClassLabel):
+    if hasattr(feature, "int2str"):  # a ClassLabel; importing `datasets` takes a second
         return [None if label == -1 else label for label in known]
     return [
         None if isinstance(label, str) and not fold(label).strip() else label for label in known

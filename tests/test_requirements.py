@@ -8,6 +8,7 @@ import pytest
 import mtlib
 from mtlib import cli, requirements
 from mtlib.errors import UserError
+from mtlib.paths import DATA_DIR
 
 OLD = "mtlib needs transformers<6,>=5.17, but transformers 4.57.1 is installed"
 
@@ -67,9 +68,8 @@ def test_a_fault_of_ours_keeps_its_traceback(monkeypatch, error):
 
 def test_an_old_transformers_is_named_with_both_versions(monkeypatch, capsys):
     installed(monkeypatch, transformers="4.57.1")
-    monkeypatch.setitem(
-        sys.modules, "mtlib.plm", None
-    )  # importing it now raises, as with an old transformers
+    # importing it now raises, as with an old transformers
+    monkeypatch.setitem(sys.modules, "mtlib.plm", None)
     with pytest.raises(UserError, match=OLD):
         _ = mtlib.SharedPLM
 
@@ -93,11 +93,16 @@ def test_an_old_transformers_is_named_with_both_versions(monkeypatch, capsys):
         "tables decisive --format csv",
         "run --help",
         "train --help",
+        "suspects data/example/reviews.csv --text review --label opinion",
     ],
 )
-def test_a_command_that_trains_nothing_needs_no_torch(command):
-    code = "import sys; sys.modules |= dict.fromkeys(('torch', 'fcntl', 'resource')); from mtlib.cli import main; main()"
+def test_a_command_that_trains_nothing_needs_neither_torch_nor_datasets(command):
+    missing = ("torch", "datasets", "fcntl", "resource")
+    code = f"import sys; sys.modules |= dict.fromkeys({missing}); import mtlib.cli as c; c.main()"
     done = subprocess.run(
-        [sys.executable, "-c", code, *command.split()], capture_output=True, text=True
+        [sys.executable, "-c", code, *command.split()],
+        capture_output=True,
+        text=True,
+        cwd=DATA_DIR.parent,
     )
     assert done.returncode == 0 and done.stdout, done.stderr

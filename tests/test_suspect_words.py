@@ -55,8 +55,11 @@ def test_a_word_without_a_side_is_no_suspect():
 
 
 def test_pairs_tell_where_a_word_stands():
-    rows = {"text": ["a man sleeps"] * 60, "text_pair": ["nobody sleeps"] * 30 + ["a man rests"] * 30,
-            "label": [2] * 30 + [0] * 30}  # fmt: skip
+    rows = {
+        "text": ["a man sleeps"] * 60,
+        "text_pair": ["nobody sleeps"] * 30 + ["a man rests"] * 30,
+        "label": [2] * 30 + [0] * 30,
+    }
     table = suspects(Dataset.from_dict(rows), min_count=10)
     found = set(zip(table["word"], table["where"], table["label"], strict=True))
     assert (
@@ -70,8 +73,7 @@ def test_pairs_tell_where_a_word_stands():
 def test_conflicts_are_rows_where_the_words_point_elsewhere():
     dataset = made_up(*[("acme", 1)] * 40, ("acme", 0), *[("other", 0)] * 40, ("neither", 0))
     table = suspects(dataset, min_count=10)
-    assert conflicts(dataset, table).tolist() == [label == 0 and text == "acme" for text, label in
-                                                  zip(dataset["text"], dataset["label"], strict=True)]  # fmt: skip
+    assert conflicts(dataset, table).nonzero()[0].tolist() == [40]  # ("acme", 0)
     assert not conflicts(dataset, table[table.word == "other"]).any()
 
 
@@ -185,11 +187,16 @@ def test_tables_are_read_as_a_dataset_is():
 
 
 def test_base_rates_are_those_of_the_labels():
-    """Labels of 40, 10 and 10 rows: z of a word by hand, which 1/3 for each label would get wrong."""
+    """Labels of 40, 10 and 10 rows: z by hand, which 1/3 for each label would get wrong."""
     dataset = made_up(
-        *[("acme", 0)] * 10, *[("other", 0)] * 30, *[("acme", 1)] * 2, *[("lamp", 1)] * 8, *[("acme", 2)] * 9,
-        ("odd", 2), names=("common", "rare", "third"),
-    )  # fmt: skip
+        *[("acme", 0)] * 10,
+        *[("other", 0)] * 30,
+        *[("acme", 1)] * 2,
+        *[("lamp", 1)] * 8,
+        *[("acme", 2)] * 9,
+        ("odd", 2),
+        names=("common", "rare", "third"),
+    )
     table = suspects(dataset, min_count=5).set_index("word")
     assert table.loc["acme", ["rows", "label", "share"]].tolist() == [21, "third", 9 / 21]
     assert table.loc["acme"].base_rate == pytest.approx(10 / 60)

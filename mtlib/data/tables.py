@@ -11,18 +11,20 @@ from io import BufferedReader, TextIOWrapper
 from itertools import islice
 from operator import itemgetter
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 import pandas
 import pyarrow
 import pyarrow.parquet
-from datasets import ClassLabel, Dataset, Features, Value, load_from_disk
 from rich.console import Console
 from rich.progress import open as open_with_bar
 
 from mtlib.cells import EXPECTED, cell_texts, column_positions, find_column
 from mtlib.data import delimited
 from mtlib.errors import UserError
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 _ROWS = 10_000  # that are held at once
 _BUFFER = 2**20  # bytes
@@ -79,8 +81,10 @@ class TableFile:
             expected = f"Expected {storage.content}."
             raise UserError(f"{self.path} cannot be read: {reason}. {expected}") from error
 
-    def dataset(self) -> Dataset:
+    def dataset(self) -> "Dataset":
         """All rows, with a `ClassLabel`: numbers by their size, words by the alphabet."""
+        from datasets import ClassLabel, Dataset, Features, Value  # takes a second
+
         names = [*self.texts, "label"]
         table = pandas.concat([pandas.DataFrame(columns=names, dtype=object), *self])
         labels = sorted(table["label"].unique(), key=_label_order)
@@ -121,7 +125,7 @@ class TableFile:
         return table[~(no_text | no_label)]
 
 
-def read_table(path: str | Path, text: str | Sequence[str], label: str) -> Dataset:
+def read_table(path: str | Path, text: str | Sequence[str], label: str) -> "Dataset":
     """A file's rows as a `Dataset` with `text` (and `text_pair`) and `label`; see `TableFile`.
 
     The labels are a `ClassLabel`: numbers by their size, words by the alphabet. Warns of rows that
@@ -274,6 +278,8 @@ def _parquet(path: Path, columns: Sequence[str]) -> Iterator[_Batch]:
 
 
 def _saved(path: Path, columns: Sequence[str]) -> Iterator[_Batch]:
+    from datasets import ClassLabel, Dataset, Value, load_from_disk
+
     dataset = load_from_disk(str(path))
     if not isinstance(dataset, Dataset):
         example = path / next(iter(dataset))
