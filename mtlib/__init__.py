@@ -30,8 +30,8 @@ _NAMES = {
     ),
     "mtlib.methods": ("METHODS",),
     "mtlib.objectives": ("FineTuning", "MaskTuning", "MaskedLM", "Objective", "ObjectiveOutput"),
+    "mtlib.own_data": ("debias",),
     "mtlib.plm": ("SharedPLM",),
-    "mtlib.runs.debias": ("debias",),
     "mtlib.suspect_words": ("conflicts", "suspects"),
     "mtlib.trainer": ("ObjectiveArguments", "ObjectiveTrainer"),
 }

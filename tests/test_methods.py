@@ -1,5 +1,6 @@
 """Every method: its stages and settings, what it prepares, and whole runs that are killed, resumed and recorded."""
 
+import json
 import re
 from typing import get_args
 
@@ -25,7 +26,7 @@ from mtlib.policies.wrapping import BlockMasked, DrawMasks, FixedMasking
 from mtlib.runs import run as runs
 from mtlib.runs.config import configure, read_by
 from mtlib.runs.inputs import read_inputs
-from mtlib.runs.records import read_records
+from mtlib.runs.records import decisive_data, identity, read_records
 from tests.conftest import config, make_plm, make_tokenizer, tiny_bert_config
 from tests.test_ipt import conllu
 from tests.test_plm import architecture
@@ -224,6 +225,44 @@ class TestSettings:
         assert (
             identity(**experts, focus=None) == identity(**experts) != identity(**experts, focus=2)
         )
+
+    def test_given_words_are_a_setting_of_every_method_that_masks(self):
+        for name, method in METHODS.items():
+            assert ("words" in method.reads) == ("masking" in method.reads), name
+        settings = configure(
+            "sentiment", "masks_left", words=["plot", " New  York", "plot"]
+        ).settings
+        assert settings.words == ("New York", "plot")
+        assert configure("sentiment", "masks_left", words="plot").settings.words == ("plot",)
+        policy = settings.policy(make_tokenizer())
+        assert isinstance(policy, GivenWords) and policy.rate == 1
+        assert policy.marker.words == ("New York", "plot")
+
+    @pytest.mark.parametrize(
+        "other",
+        [{"mask_rate": 0.1}, {"masking": "whole_word"}, {"spacy_pipeline": "torch"}],
+    )
+    def test_where_words_are_given_other_settings_of_masks_are_refused(self, other):
+        with pytest.raises(
+            UserError, match=f"{min(other)} is .*, but words are given, all of which"
+        ):
+            configure("sentiment", "masks_left", words=["plot"], **other)
+
+    def test_given_words_identify_a_run_and_none_are_no_setting(self, testbed, model):
+        def inputs(**settings):
+            return read_inputs(config(model, method="masks_left", **settings).resolved())
+
+        none, some = inputs(), inputs(words=["plot", "film"])
+        of_older_record = {name: value for name, value in none.public.items() if name != "words"}
+        data = decisive_data(none.sets)
+        assert identity(of_older_record, none.model_sha256, data) == none.identity
+        assert inputs(words=()).identity == none.identity
+        assert inputs(words=["film", "plot"]).identity == some.identity != none.identity
+        assert inputs(words=["film"]).identity != some.identity
+        as_read = json.loads(json.dumps(some.public))
+        assert identity(as_read, some.model_sha256, data) == some.identity
+        assert as_read["words"] == ["film", "plot"] and none.public["words"] is None
+        assert as_read["masking"] is None and as_read["mask_rate"] is None
 
 
 class TestChangedOnce:

@@ -76,7 +76,7 @@ def test_this_environment_is_in_the_ranges():
 
 
 # Packages from the ground up: one imports itself and those before it. `core` is the top level of mtlib.
-ORDER = ("core", "data", "testbed", "policies", "methods", "runs", "bench", "sweeps", "analysis", "diversity",
+ORDER = ("core", "data", "testbed", "policies", "methods", "runs", "own_data", "bench", "sweeps", "analysis", "diversity",
          "tutorial", "cli")  # fmt: skip
 MODULES = {
     ".".join(path.relative_to(ROOT).with_suffix("").parts): path

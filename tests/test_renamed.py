@@ -1,7 +1,10 @@
 """Old names of public methods still work, for callers and for subclasses, with a warning."""
 
+import importlib
+
 import pytest
 
+import mtlib
 from mtlib import preparing
 from mtlib.masking import ExactMasking
 from mtlib.objectives import FineTuning, MaskTuning
@@ -45,3 +48,9 @@ def test_old_names_of_policies_models_and_transforms(plm):
     with pytest.deprecated_call(match="never_fill is now called block"):
         plm.never_fill([7])
     assert plm._blocked[7]
+
+
+def test_the_earlier_name_of_own_data():
+    with pytest.deprecated_call(match="mtlib.runs.debias is now mtlib.own_data"):
+        earlier = importlib.import_module("mtlib.runs.debias")
+    assert earlier.debias is mtlib.debias

@@ -191,7 +191,7 @@ def train(
     A training that was cut off is resumed by the same command.
     """
     from mtlib.data.tables import TableFile
-    from mtlib.runs.debias import debias  # loads torch
+    from mtlib.own_data import debias  # loads torch
 
     def read(path: Path):
         rows = TableFile(path, text, label)

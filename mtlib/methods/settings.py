@@ -5,7 +5,7 @@ What a setting asks for is imported where it is made: masking policies, bias mod
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from mtlib.policies import OWN_LENGTH, Masking, masking_policy
 from mtlib.settings import (
@@ -70,9 +70,20 @@ class ProductOfExpertsSettings(BiasSettings):
 # --- masking ---
 
 
+def _phrases(words: object) -> object:
+    """Words and phrases in one order, each once, so that the same words are the same setting."""
+    from mtlib.folding import phrases_of  # loads Unicode's tables
+
+    return () if words is None else tuple(sorted({*phrases_of(words)}))
+
+
 class MaskingSettings(Settings):
     """Which tokens are masked."""
 
+    words: Annotated[tuple[str, ...], BeforeValidator(_phrases)] = Field(
+        (),
+        description="words and phrases to mask, all of them and nothing else",
+    )
     mask_rate: Share = Field(MASK_RATE, description="share of the tokens that is masked")
     masking: Masking = Field(
         "exact",
@@ -85,6 +96,9 @@ class MaskingSettings(Settings):
 
     def unread(self) -> dict[str, str]:
         unread = {}
+        if self.words:
+            reason = "words are given, all of which are masked"
+            return dict.fromkeys(("mask_rate", "masking", "spacy_pipeline"), reason)
         if self.masking in OWN_LENGTH:
             unread["mask_rate"] = f"masking is {self.masking!r}, a span of its own length"
         if self.masking != "salient_spans":
@@ -92,6 +106,10 @@ class MaskingSettings(Settings):
         return unread
 
     def policy(self, tokenizer) -> "MaskingPolicy":
+        if self.words:
+            from mtlib.masking import GivenWords
+
+            return GivenWords(self.words)
         return masking_policy(self.masking, self.mask_rate, tokenizer, self.spacy_pipeline)
 
     def transforms(self, masking: "MaskingPolicy") -> "tuple[Transform, ...]":

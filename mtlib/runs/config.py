@@ -158,6 +158,10 @@ class RunConfig(TrainingConfig):
         values = dict.fromkeys(all_settings()) | self.values()
         for name in {"top_k", "spacy_pipeline"} & self.settings.unread().keys():
             values[name] = None
+        if values["words"]:
+            values |= {"words": list(values["words"]), "masking": None, "mask_rate": None}
+        else:
+            values["words"] = None
         if values["spacy_pipeline"] is not None:
             values["spacy_pipeline"] = name_with_version(values["spacy_pipeline"])
         if (folder := values["treebank"]) is not None:

@@ -10,13 +10,13 @@ import torch
 from datasets import ClassLabel, Dataset
 from scipy.stats import binomtest
 
+from mtlib import own_data as module
 from mtlib.encoding import predict
 from mtlib.errors import UserError
 from mtlib.masking import GivenWords
 from mtlib.objectives import FineTuning
+from mtlib.own_data import BASELINE, debias
 from mtlib.plm import SharedPLM
-from mtlib.runs import debias as module
-from mtlib.runs.debias import BASELINE, debias
 from mtlib.trainer import ObjectiveTrainer
 
 
@@ -131,6 +131,45 @@ def test_an_interrupted_training_is_resumed_with_the_same_result(model, tmp_path
     )
 
 
+def test_what_other_code_began_is_not_resumed(model, tmp_path, monkeypatch):
+    told = []
+    given = {"out": tmp_path, **short(model, method="fine_tuning", report=told.append)}
+
+    def cut(models, *_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "score", cut)
+    for code, begun_anew in (("a" * 64, False), ("a" * 64, False), ("b" * 64, True)):
+        told.clear()
+        monkeypatch.setattr(module, "code_sha256", lambda code=code: code)
+        with pytest.raises(KeyboardInterrupt):
+            debias(rows(60), **given)
+        assert any("training begins anew" in line for line in told) == begun_anew
+        assert len([*(tmp_path / ".work").glob("*/finished")]) == 1 + begun_anew
+
+
+def test_the_identity_of_a_training_has_all_that_decides_it(model, tmp_path):
+    def identity(train=None, words=("film",), **training):
+        sets = module.prepare(train or rows(60), rows(10, seed=1), None, lambda line: None)
+        config = module._config("masks_left", words, {}, {"model": str(model), **training})
+        return module._identity("masks_left", config, sets)
+
+    renamed = rows(60).cast_column("label", ClassLabel(names=["no", "yes"]))
+    renamed_dev = rows(10, seed=1).cast_column("label", ClassLabel(names=["no", "yes"]))
+    sets = module.prepare(renamed, renamed_dev, None, lambda line: None)
+    config = module._config("masks_left", ("film",), {}, {"model": str(model)})
+    found = [
+        identity(),
+        identity(rows(59)),
+        identity(rows(60, seed=2)),
+        identity(words=("plot",)),
+        identity(seed=1),
+        module._identity("masks_left", config, sets),
+    ]
+    assert len({*found}) == len(found)
+    assert identity() == found[0]
+
+
 def test_the_best_checkpoint_on_dev_is_taken_and_patience_ends_a_training(
     model, tmp_path, monkeypatch
 ):
@@ -207,6 +246,20 @@ def test_pairs(model, tmp_path):
             {"words": pandas.DataFrame({"Word": ["film"]})},
             "a table with Word; expected a column word",
         ),
+        (
+            {"words": pandas.DataFrame({"word": ["film", "great"], "mask": ["x", ""]})},
+            "a table with a column mask, but all words of a table are hidden",
+        ),
+        ({"settings": {"words": ["film"]}}, "made of the words to hide; give them there alone"),
+        (
+            {"settings": ["alpha"]},
+            r"settings is \['alpha'\]; expected settings of the method by name",
+        ),
+        (
+            {"tests": {"t": rows(2).add_column("text_pair", ["a", "b"])}},
+            "t has a column text_pair, which train lacks",
+        ),
+        ({"method": ""}, "method is ''; expected one of"),
         ({"tests": {"dev": rows(2)}}, "a test set is called 'dev'"),
         ({"tests": rows(2)}, "tests is a Dataset; expected sets by name"),
         (
@@ -230,7 +283,7 @@ def test_pairs(model, tmp_path):
         ),
         (
             {"words": ["film"], "settings": {"mask_rate": 0.1}},
-            "mask_rate is not read where words are given",
+            "mask_rate is 0.1, but words are given, all of which are masked",
         ),
         ({"settings": {"alphas": 1}}, "mask_tuning has no setting 'alphas'.*did you mean 'alpha'"),
         ({"epochs": 0}, "epochs is 0"),
@@ -252,14 +305,55 @@ def test_what_is_odd_in_the_data_is_told(model, tmp_path, monkeypatch):
     given = {"out": tmp_path, "tests": {"t": train.select([0])}, **short(model, report=told.append)}
     with pytest.raises(UserError, match="far enough"):
         debias(train.add_column("hypothesis", ["a"] * 60), ["the", "film"], **given)
-    assert told[0].startswith("columns that are not read: hypothesis")
+    assert told[0].startswith("columns of train that are not read: hypothesis;")
     assert "1 of 1 rows of t stand in the training rows too." in told
     assert "in every row, where it tells nothing of labels: the." in told
 
 
+def test_agreeing_and_conflicting_rows_by_hand(model, tmp_path):
+    train = Dataset.from_dict(
+        {
+            "text": ["the film is warm", "the plot is slow", "a story is good", "a story is bad"]
+            * 15,
+            "label": ["good", "bad", "good", "bad"] * 15,
+        }
+    )
+    test = Dataset.from_dict(
+        {
+            "text": [
+                "a film",
+                "the film was slow",
+                "very bad plot",
+                "good plot",
+                "a plot",
+                "a story",
+            ],
+            "label": ["good", "good", "bad", "good", "bad", "bad"],
+        }
+    )
+    told = []
+    result = debias(
+        train, ["film", "plot"], out=tmp_path, tests={"new": test},
+        **short(model, method="masks_left", report=told.append),
+    )  # fmt: skip
+    table = result.table.set_index(["set", "rows", "arm"])
+    for arm in ("fine_tuning", "masks_left"):
+        assert [table.n["new", part, arm] for part in ("all", "agreeing", "conflicting")] == [
+            6,
+            4,
+            1,
+        ]
+    predicted = predict(result.plm, test["text"][:], names=True)
+    correct = np.array(predicted) == np.array(test["label"])  # (6,)
+    accuracy = table.accuracy.xs("masks_left", level="arm")["new"]
+    assert accuracy["agreeing"] == pytest.approx(100 * correct[[0, 1, 2, 4]].mean())
+    assert accuracy["conflicting"] == pytest.approx(100 * correct[3])
+    assert "44 of 48 training rows are copies of others." in told
+
+
 def test_scores_by_hand():
     labels, answers = np.array([0, 0, 0, 1, 1, 2]), np.array([0, 0, 1, 1, 1, 0])
-    scores = module._scores(labels, answers)
+    scores = module.scores_of(labels, answers)
     assert scores["n"] == 6 and scores["accuracy"] == pytest.approx(100 * 4 / 6)
     assert scores["macro_f1"] == pytest.approx(
         100 * (4 / 6 + 4 / 5 + 0) / 3
@@ -269,7 +363,7 @@ def test_scores_by_hand():
         (100 * interval.low, 100 * interval.high)
     )
     assert scores["macro_f1_low"] < scores["macro_f1"] < scores["macro_f1_high"]
-    perfect = module._scores(labels, labels)
+    perfect = module.scores_of(labels, labels)
     assert perfect["macro_f1_low"] == perfect["macro_f1"] == 100
 
 
@@ -286,5 +380,5 @@ def test_rows_without_a_label_are_left_out_and_told(model, tmp_path, monkeypatch
     with pytest.raises(ZeroDivisionError):
         debias(data, None, out=tmp_path, **short(model, report=told.append, method="fine_tuning"))
     assert told[0] == "20 of 60 rows of train have no label and are left out."
-    train = seen[0][3]
+    train = seen[0][2].train
     assert len(train.features["label"].names) == 2 and len(train) == 32  # a fifth is kept for dev
