@@ -4,7 +4,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mtlib.errors import UserError
-from mtlib.masking import BernoulliMasking, ExactMasking, maskable_positions
+from mtlib.masking import (
+    BernoulliMasking,
+    ExactMasking,
+    WholeWordMasking,
+    maskable_positions,
+)
 from tests.conftest import ROBERTA_SPECIALS, make_tokenizer
 
 TOKENIZER = make_tokenizer()
@@ -39,6 +44,22 @@ def draw(policy, batch, seed=0):
 def test_exact_masks_the_rounded_share_of_every_example_but_none_at_rate_0(lengths, rate, seed):
     mask = draw(ExactMasking(rate), batch_of(lengths), seed)
     assert mask.sum(1).tolist() == [min(n, max(1, round(rate * n))) if rate else 0 for n in lengths]
+
+
+@pytest.mark.parametrize(("rate", "n_words"), [(0, 0), (0.1, 1), (0.25, 1), (0.5, 2), (1, 4)])
+def test_whole_words_are_a_share_of_the_words_and_not_of_their_pieces(rate, n_words):
+    """Of nine pieces, which make up four words."""
+    batch = dict(TOKENIZER(["plotings filmings slowly the"], return_tensors="pt"))
+    pieces_of_words = [{1, 2, 3}, {4, 5, 6}, {7, 8}, {9}]
+    seen = set()
+    for seed in range(20):
+        (mask,) = draw(WholeWordMasking(rate, TOKENIZER), batch, seed)
+        masked = {*mask.nonzero().flatten().tolist()}
+        words = [number for number, pieces in enumerate(pieces_of_words) if pieces <= masked]
+        assert len(words) == n_words
+        assert sum(len(pieces_of_words[word]) for word in words) == len(masked)
+        seen.update(words)
+    assert seen == ({0, 1, 2, 3} if rate else set())
 
 
 def test_bernoulli_rate_and_limits():

@@ -189,6 +189,33 @@ def test_learning_rates_of_trunk_and_heads(tmp_path):
     )
 
 
+def test_weight_decay_spares_biases_and_norms(tmp_path):
+    """In a step of SGD a parameter p with decay loses rate x decay x p more than without."""
+    rate, decay = 0.1, 0.5
+    before: dict[str, torch.Tensor] = {}
+    after = []
+    for weight_decay in (0.0, decay):
+        plm = make_plm(tiny_bert_config(**NO_DROPOUT))
+        with torch.no_grad():
+            for name, parameter in plm.named_parameters():
+                if name.endswith("bias"):  # else they begin at 0, where decay shows nothing
+                    parameter.fill_(0.3)
+                before[name] = parameter.clone()
+        args = arguments(
+            tmp_path, max_steps=1, lr_scheduler_type="constant", weight_decay=weight_decay
+        )
+        sgd = (torch.optim.SGD, {"lr": rate})
+        ObjectiveTrainer(plm, MaskTuning(), args, examples(8), optimizer_cls_and_kwargs=sgd).train()
+        after.append(dict(plm.named_parameters()))
+    spared = 0
+    for name, plain in after[0].items():
+        is_spared = name.endswith("bias") or "LayerNorm" in name
+        spared += is_spared
+        lost = 0 if is_spared else rate * decay * before[name]
+        torch.testing.assert_close(after[1][name], plain - lost)
+    assert 0 < spared < len(before)
+
+
 @pytest.mark.parametrize("update", ["joint", "alternating"])
 def test_an_optimizer_class_that_was_asked_for(tmp_path, update):
     chosen = (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9})
