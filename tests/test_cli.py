@@ -1,9 +1,13 @@
 import json
+import re
+import shlex
 import subprocess
 import sys
 from importlib import metadata
+from pathlib import Path
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 import mtlib
@@ -11,9 +15,19 @@ from mtlib import cli
 from mtlib.cli import doctor, terminal
 from mtlib.data import sources
 from mtlib.errors import UserError
-from mtlib.paths import DATA_DIR
-from mtlib.runs.config import configure
-from mtlib.runs.records import read_records
+from mtlib.paths import DATA_DIR, FIGURE_DIR
+from mtlib.runs.config import all_settings, configure
+from mtlib.runs.records import Busy, read_records
+from mtlib.tutorial import playground
+from tests.test_readme import ROOT, commands
+
+EXIT_CODES = {
+    0: "done",
+    1: "something failed or does not fit",
+    2: "bad input",
+    Busy.EXIT_CODE: "try again later",
+    cli.INTERRUPTED: "interrupted",
+}
 
 
 def call(*arguments) -> str:
@@ -70,11 +84,13 @@ def test_run_then_tables(testbed, model, tmp_path):
     [
         ("", {}),
         ("--model x/y --seed 3 --alpha 0.0 --fill top_k --separate --fixed-masks --epochs 2.5",
-         {"model": "x/y", "seed": 3, "alpha": 0.0, "fill": "top_k", "shared": False, "fixed_masks": True,
-          "epochs": 2.5}),
-        ("--source hub --sets sst2 --sets imdb_cad --split imdb_cad=test --precision float32 --learning-rate 5e-5",
-         {"source": "hub", "sets": ("sst2", "imdb_cad"), "splits": {"imdb_cad": "test"}, "precision": "float32",
-          "learning_rate": 5e-5}),
+         {"model": "x/y", "seed": 3, "alpha": 0.0, "fill": "top_k", "shared": False,
+          "fixed_masks": True, "epochs": 2.5}),
+        ("--source hub --sets sst2 --sets imdb_cad --split imdb_cad=test --precision float32",
+         {"source": "hub", "sets": ("sst2", "imdb_cad"), "splits": {"imdb_cad": "test"},
+          "precision": "float32"}),
+        ("--learning-rate 5e-5 --words plot --words acme",
+         {"learning_rate": 5e-5, "words": ("acme", "plot")}),
     ],
 )  # fmt: skip
 def test_options_give_the_configuration(monkeypatch, options, settings):
@@ -88,9 +104,99 @@ def test_options_give_the_configuration(monkeypatch, options, settings):
 def test_help_says_what_is_taken_by_default():
     help_text = call("run", "--help")
     assert "(0.05 or 0.15)" in help_text and "(argmax)" in help_text
-    assert "(1 where the cluster has GPUs)" in " ".join(
-        call("sweep", "--help").replace("│", " ").split()
-    )
+    of_sweep = " ".join(call("sweep", "--help").replace("│", " ").split())
+    assert "(1 where the cluster has GPUs)" in of_sweep
+
+
+def test_help_of_run_leads_with_what_a_beginner_needs():
+    panels = re.split(r"^╭─ (.+?) ─+╮$", call("run", "--help"), flags=re.M)[1:]
+    options = [re.findall(r"^│[ *]+(--[a-z-]+)", text, flags=re.M) for text in panels[1::2]]
+    assert panels[0] == "Start here"
+    assert options[0] == ["--task", "--method", "--model", "--source", "--out"]
+    assert "--alpha" in options[panels[::2].index("Mask-tuning's losses")]
+    assert options[-1] == ["--help"] and "Options" not in panels
+
+
+def test_every_help_has_examples():
+    top = get_command(cli.app)
+    without = [name for name, command in commands().items() if not command.examples]
+    assert without == [] and top.examples and top.commands["data"].examples
+
+
+def examples() -> list[list[str]]:
+    """The words of every example that a help shows, as a shell reads them."""
+    top = get_command(cli.app)
+    described = [top, *commands().values(), *top.commands.values()]
+    texts = {line for one in described for line in shown_lines(one)}
+    return [shlex.split(text) for text in sorted(texts)]
+
+
+def shown_lines(command) -> list[str]:
+    return "\n".join(command.examples).replace("\\\n", " ").splitlines()
+
+
+@pytest.mark.parametrize("words", examples(), ids=" ".join)
+def test_an_example_is_read_as_it_stands_in_the_help(words, monkeypatch, tmp_path):
+    """Its options are there and take their values, and files that it reads come with the project.
+
+    `words.csv` is what the example of `suspects` writes.
+    """
+    (tmp_path / "data").symlink_to(DATA_DIR)
+    (tmp_path / "build").mkdir()
+    (tmp_path / "build" / "words.csv").write_text("word,mask\n")
+    monkeypatch.chdir(tmp_path)
+    assert words[:3] == cli.PROGRAM.split()
+    if "--help" in words:
+        assert words[3] in commands()
+        return
+    length = 2 if words[3] == "data" else 1
+    name, arguments = " ".join(words[3 : 3 + length]), words[3 + length :]
+    given = commands()[name].make_context(name, [*arguments]).params
+    for path in [*map(str, given.values()), *words]:
+        assert not path.startswith("data/") or Path(path).exists(), path
+    if name == "run":  # its settings fit one another
+        configure(**{key: given[key] for key in all_settings() if given[key]})
+
+
+@pytest.mark.parametrize(
+    ("environ", "arguments", "expected"),
+    [
+        ({}, ["run", "--help"], "Usage: python -m mtlib run "),
+        ({}, ["tables", "--help"], "Usage: python -m mtlib tables "),
+        ({}, ["data", "fetch", "--help"], "Usage: python -m mtlib data fetch "),
+        # a shell completes the script
+        ({"_MTLIB_COMPLETE": "source_bash"}, [], " _mtlib_completion mtlib"),
+        ({"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"},
+         ["--show-completion", "bash"], " _mtlib_completion mtlib"),
+    ],
+)  # fmt: skip
+def test_the_name_of_the_program(monkeypatch, capsys, environ, arguments, expected):
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys, "argv", ["/somewhere/mtlib", *arguments])
+    with pytest.raises(SystemExit):
+        cli.main()
+    assert expected in capsys.readouterr().out
+
+
+def test_exit_codes_are_stated():
+    for text in (call("--help"), (ROOT / "mtlib" / "README.md").read_text(encoding="utf-8")):
+        words = " ".join(text.split())
+        for code, meaning in EXIT_CODES.items():
+            assert f"{code} {meaning}" in words
+
+
+def test_the_playground_leaves_the_repositorys_page_alone(monkeypatch, tmp_path):
+    before = (FIGURE_DIR / "playground.html").stat().st_mtime_ns
+    monkeypatch.setattr(playground, "contents", dict)
+    monkeypatch.setattr(playground, "page", lambda contents: f"<p>{contents}")
+    monkeypatch.chdir(tmp_path)
+    output = call("playground")
+    assert output.splitlines()[-1] == "written: build/playground.html"
+    assert Path("build/playground.html").read_text() == "<p>{}"
+    assert (FIGURE_DIR / "playground.html").stat().st_mtime_ns == before
+    with pytest.raises(UserError, match="cannot write to"):
+        call("playground", "--out", tmp_path / "build" / "playground.html" / "page.html")
 
 
 @pytest.mark.parametrize(
@@ -166,11 +272,9 @@ def test_ctrl_c_says_how_to_go_on(monkeypatch, capsys):
 
 
 def test_help_imports_nothing_heavy():
-    code = "import sys, mtlib.cli; print([m for m in ('torch', 'transformers', 'datasets', 'scipy') if m in sys.modules])"
-    assert (
-        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip()
-        == "[]"
-    )
+    code = "import sys, mtlib.cli; print({'torch', 'transformers', 'datasets', 'scipy'} & {*sys.modules})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.strip() == "set()", done.stderr
 
 
 def test_testbed_at_another_strength(tmp_path):

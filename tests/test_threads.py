@@ -1,4 +1,7 @@
-"""Processes that load torch are started with threads that do not spin, unless the user has said otherwise."""
+"""Processes that load torch are started with threads that do not spin.
+
+Unless the user has said otherwise.
+"""
 
 import os
 import subprocess
@@ -22,36 +25,37 @@ USERS = [
 
 @pytest.fixture
 def unset(monkeypatch):
-    for name in {name for own in USERS for name in own}:
+    for name in {name for settings in USERS for name in settings}:
         monkeypatch.delenv(name, raising=False)
 
 
-@pytest.mark.parametrize("own", [{}, *USERS])
-def test_a_users_own_setting_stays(own):
-    environ = {"HOME": "/", **own}
+@pytest.mark.parametrize("users", [{}, *USERS])
+def test_a_users_own_setting_stays(users):
+    environ = {"HOME": "/", **users}
     assert quiet_openmp(environ) is environ
-    assert environ == {"HOME": "/", **(own or QUIET)}
+    assert environ == {"HOME": "/", **(users or QUIET)}
 
 
 @pytest.mark.parametrize(
-    ("before", "own", "quiet"),
+    ("before", "users", "quiet"),
     [
         ("", {}, True),
         ("", {"OMP_WAIT_POLICY": "active"}, False),
         ("sys.modules['torch'] = None; ", {}, False),
     ],
 )
-def test_importing_mtlib_sets_it_where_torch_is_not_loaded_yet(unset, before, own, quiet):
+def test_importing_mtlib_sets_it_where_torch_is_not_loaded_yet(unset, before, users, quiet):
     code = f"import os, sys; {before}import mtlib; assert not sys.modules.get('torch'); "
     code += "print(os.environ.get('GOMP_SPINCOUNT'), os.environ.get('KMP_BLOCKTIME'))"
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | own
+        [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | users
     )
     assert done.stdout.strip() == ("1000 1" if quiet else "None None"), done.stderr
 
 
-@pytest.mark.parametrize("own", [{}, {"GOMP_SPINCOUNT": "7"}])
-def test_make_sets_it_too(unset, own):
+@pytest.mark.parametrize("users", [{}, {"GOMP_SPINCOUNT": "7"}])
+def test_make_sets_it_too(unset, users):
     command = ["make", "-s", "-f", MAKEFILE, "--eval", PRINT, "print"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ | own)
-    assert done.stdout.split() == (["7"] if own else list(QUIET.values()))
+    environ = os.environ | users
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environ)
+    assert done.stdout.split() == (["7"] if users else list(QUIET.values()))

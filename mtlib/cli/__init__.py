@@ -1,4 +1,7 @@
-"""`python -m mtlib ...`. Heavy modules are imported inside the commands, so that `--help` answers at once."""
+"""`python -m mtlib ...`.
+
+Heavy modules are imported inside the commands, so that `--help` answers at once.
+"""
 
 import sys
 from typing import Annotated
@@ -7,26 +10,32 @@ import typer
 
 from mtlib import __version__
 from mtlib.cli import checkout, doctor, measuring, notebooks, own_data, records, sweeps
+from mtlib.cli.described import PROGRAM, DescribedCommand, DescribedGroup, program_name
 from mtlib.cli.terminal import visible
 from mtlib.errors import UserError
 
 INTERRUPTED = 130  # typer's exit code for Ctrl-C
+EXIT_CODES = (
+    "Exit codes: 0 done; 1 something failed or does not fit; 2 bad input, or a package is missing; "
+    "75 try again later (another process does it, or time was up); 130 interrupted."
+)
 
 
 def run(context: typer.Context) -> None:
-    """Train, evaluate and write one record; `mtlib run --help` has the settings of all methods."""
+    """Train, evaluate and write one record; `run --help` has the settings of all methods."""
     _with_options_of_its_own("run", context)
 
 
 def train(context: typer.Context) -> None:
-    """Train on your own data with words masked, beside fine-tuning; `mtlib train --help` has the settings."""
+    """Train on your own data with words masked, beside fine-tuning."""
     _with_options_of_its_own("train", context)
 
 
 def _with_options_of_its_own(name: str, context: typer.Context) -> None:
     from mtlib.cli.training import app
 
-    raise typer.Exit(app([name, *context.args], prog_name="mtlib", standalone_mode=False) or 0)
+    code = app([name, *context.args], prog_name=PROGRAM, standalone_mode=False)
+    raise typer.Exit(code or 0)
 
 
 # as `--help` groups them
@@ -51,7 +60,14 @@ COMMANDS = {
 }
 
 app = typer.Typer(
-    help="Mask-tuning (arXiv 2307.10457): runs, tables, notebooks, data.",
+    cls=DescribedGroup,
+    help=f"""Mask-tuning (arXiv 2307.10457): runs, tables, notebooks, data.
+
+Examples:
+    {PROGRAM} run --task sentiment --method mask_tuning
+    {PROGRAM} run --help
+""",
+    epilog=EXIT_CODES,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -76,21 +92,31 @@ def _options_of_all_commands(
 for group, commands in COMMANDS.items():
     for command in commands:
         lazy = command in (run, train)  # what follows them is read where their options are made
-        options = {"ignore_unknown_options": lazy, "allow_extra_args": lazy}
-        app.command(rich_help_panel=group, add_help_option=not lazy, context_settings=options)(
-            command
-        )
+        app.command(
+            cls=DescribedCommand,
+            rich_help_panel=group,
+            add_help_option=not lazy,
+            context_settings={"ignore_unknown_options": lazy, "allow_extra_args": lazy},
+        )(command)
 
-data_app = typer.Typer(help="Check and download data.", no_args_is_help=True)
-data_app.command("list")(checkout.list_sets)
+data_app = typer.Typer(
+    cls=DescribedGroup,
+    help=f"""Check and download data.
+
+Examples:
+    {PROGRAM} data list
+""",
+    no_args_is_help=True,
+)
+data_app.command("list", cls=DescribedCommand)(checkout.list_sets)
 for command in (checkout.verify, checkout.fetch):
-    data_app.command()(command)
+    data_app.command(cls=DescribedCommand)(command)
 app.add_typer(data_app, name="data", rich_help_panel="Reproduce")
 
 
 def main() -> None:
     try:
-        app()
+        app(prog_name=program_name(sys.argv[1:]))
     except SystemExit as stop:
         if stop.code == INTERRUPTED:
             print(
@@ -102,14 +128,14 @@ def main() -> None:
         print(f"error: {visible(str(error))}", file=sys.stderr)
         sys.exit(getattr(error, "EXIT_CODE", 2))
     except ImportError as error:
-        message = _of_import_error(error)
+        message = _what_to_install(error)
         if message is None:
             raise
         print(f"error: {message}", file=sys.stderr)
         sys.exit(2)
 
 
-def _of_import_error(error: ImportError) -> str | None:
+def _what_to_install(error: ImportError) -> str | None:
     """What to install, in a sentence; None where the fault is ours, and the traceback is wanted."""
     from mtlib.requirements import distribution_of, misfits
 

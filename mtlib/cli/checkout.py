@@ -24,7 +24,12 @@ def testbed(
         typer.Option(help="size of every training set (default: 4,000 sentences, 6,000 pairs)"),
     ] = None,
 ) -> None:
-    """Generate the testbed with its shortcut at another strength, or with more training rows."""
+    """Generate the testbed with its shortcut at another strength, or with more training rows.
+
+    Examples:
+        python -m mtlib testbed --strength 0.5 --out build/testbed
+        python -m mtlib run --task nli --method mask_tuning --source build/testbed
+    """
     from mtlib.paths import make_writable
     from mtlib.testbed import write
 
@@ -34,7 +39,11 @@ def testbed(
 
 
 def list_sets() -> None:
-    """Name the data sets, and where each comes from."""
+    """Name the data sets, and where each comes from.
+
+    Examples:
+        python -m mtlib data list
+    """
     from mtlib.data.registry import SETS
 
     rows = []
@@ -54,6 +63,9 @@ def verify(source: Annotated[str, typer.Option(help="a folder of original releas
     """Check rows, labels and checksum of every file of the releases.
 
     Exit code 1 if a file fails or none is there.
+
+    Examples:
+        python -m mtlib data verify --source releases
     """
     from mtlib.data import releases
 
@@ -79,7 +91,11 @@ def fetch(
         typer.Option(help="folder for raw files", show_default="in the hub's cache"),
     ] = None,
 ) -> None:
-    """Download sets into the cache; an interrupted download resumes, checksums are verified."""
+    """Download sets into the cache; an interrupted download resumes, checksums are verified.
+
+    Examples:
+        python -m mtlib data fetch sst2 imdb_contrast
+    """
     from mtlib.data import downloads
     from mtlib.data.registry import SETS
 
@@ -90,14 +106,22 @@ def fetch(
         console.print(f"{name}: {len(files)} file(s)")
 
 
-def playground() -> None:
-    """Train the models of notebook 03 (two minutes) and write figures/playground.html.
+def playground(
+    out: Annotated[Path, typer.Option(help="the page, an HTML file")] = Path(
+        "build/playground.html"
+    ),
+) -> None:
+    """Train the models of notebook 03 (two minutes) and write them into a page.
 
-    The page runs them in a browser.
+    The page runs them in a browser. The repository's own is figures/playground.html.
+
+    Examples:
+        python -m mtlib playground --out build/playground.html
     """
-    from mtlib.paths import FIGURE_DIR
+    from mtlib.paths import make_writable
     from mtlib.tutorial.playground import contents, page
 
-    path = FIGURE_DIR / "playground.html"
-    path.write_text(page(contents()), encoding="utf-8")
-    print_line(f"written: {path}")
+    make_writable(out.parent)
+    print_line("training the models of notebook 03: about two minutes")
+    out.write_text(page(contents()), encoding="utf-8")
+    print_line(f"written: {out}")

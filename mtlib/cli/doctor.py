@@ -1,4 +1,7 @@
-"""`doctor`: the versions that a bug report should name, and whether they fit. Nothing heavy is imported."""
+"""`doctor`: the versions that a bug report should name, and whether they fit.
+
+Nothing heavy is imported.
+"""
 
 import json
 import os
@@ -12,6 +15,7 @@ import typer
 from mtlib import __version__
 from mtlib.cli.terminal import print_line
 from mtlib.requirements import misfits, version_of
+from mtlib.runs.code import commit
 
 PACKAGES = ("torch", "transformers", "datasets")
 
@@ -22,6 +26,10 @@ def doctor(
     """Versions, and whether this machine can run everything.
 
     Exit code 1 if a package that mtlib needs is missing or has another version.
+
+    Examples:
+        python -m mtlib doctor
+        python -m mtlib doctor --json
     """
     found = environment()
     problems = misfits()
@@ -45,7 +53,7 @@ def environment() -> dict[str, str | int | None]:
     """What decides how mtlib runs here; None for what is not there."""
     return {
         "mtlib": __version__,
-        "commit": _commit(),
+        "commit": commit(),
         "Python": platform.python_version(),
         **{name: version_of(name) for name in PACKAGES},
         "OS": platform.platform(),
@@ -53,15 +61,6 @@ def environment() -> dict[str, str | int | None]:
         "threads": _threads(),
         "GPU": _gpu(),
     }
-
-
-def _commit() -> str | None:
-    """Of the checkout, with "+changes" where tracked files differ from it."""
-    root = Path(__file__).parents[2]
-    if not (root / ".git").exists():
-        return None
-    command = ["git", "-C", str(root), "describe", "--always", "--abbrev=12", "--dirty=+changes"]
-    return _output(command)
 
 
 def _processor() -> str:
@@ -75,9 +74,9 @@ def _processor() -> str:
 
 def _threads() -> int:
     """Processors that this process may use, or as many as OpenMP is told to."""
-    told = os.environ.get("OMP_NUM_THREADS", "")
-    if told.isdecimal():
-        return int(told)
+    number = os.environ.get("OMP_NUM_THREADS", "")
+    if number.isdecimal():
+        return int(number)
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

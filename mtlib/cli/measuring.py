@@ -25,6 +25,10 @@ def bench(
     """Measure speed, as ratios of two things done in turn.
 
     Leave the machine alone meanwhile.
+
+    Examples:
+        python -m mtlib bench step --quick
+        python -m mtlib bench --throughput bert-base
     """
     from mtlib.runs import environment
 
@@ -70,7 +74,11 @@ def policies(
     """What each masking policy masks in training texts.
 
     On the testbed, also how much of the shortcut it masks. The attribution policies need a trained
-    classifier: give the folder of a model that `mtlib run --keep-model` wrote.
+    classifier: give the folder of a model that `run --keep-model` wrote.
+
+    Examples:
+        python -m mtlib policies exact:0.15 whole_word known_shortcut
+        python -m mtlib policies --task nli --examples 200
     """
     from mtlib.diversity.masks_of_policies import describe, table
     from mtlib.policies import policy_in_words
@@ -115,6 +123,9 @@ def diversity(
     """What masked words turn into (Section V).
 
     Compares masked-LM training alone with Mask-tuning, on the same masks.
+
+    Examples:
+        python -m mtlib diversity sentiment
     """
     from mtlib.data.tasks import TASKS
     from mtlib.diversity import two_trainings
@@ -169,7 +180,12 @@ def prompt(
     ] = 128,
     json_file: JsonFile = None,
 ) -> None:
-    """Ask a language model for the labels, untrained (Table I)."""
+    """Ask a language model for the labels, untrained (Table I).
+
+    Examples:
+        python -m mtlib prompt --task nli
+        python -m mtlib prompt --causal --model gpt2 --shots 16
+    """
     from mtlib.analysis.frame import measures
     from mtlib.runs import prompting
     from mtlib.runs.config import configure

@@ -1,13 +1,18 @@
 """`notebooks`: run them, publish them, and grade those of students."""
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from mtlib.cli.terminal import named_values, print_line, print_table
+from mtlib.cli.terminal import console, named_values, print_line, print_table
 from mtlib.errors import UserError
+
+if TYPE_CHECKING:
+    from mtlib.tutorial import runner
 
 Profile = Literal["smoke", "cpu", "gpu", "paper"]  # a notebook's own parameter: how much it trains
 
@@ -51,6 +56,11 @@ def notebooks(
     """Run the notebooks in order with papermill.
 
     An unknown parameter stops it before anything runs.
+
+    Examples:
+        python -m mtlib notebooks 03 06
+        python -m mtlib notebooks 03 -p seed=1 --out build/seed_1
+        python -m mtlib notebooks --list
     """
     from mtlib.tutorial import grading, runner
 
@@ -95,8 +105,36 @@ def _run(paths: list[Path], parameters: dict[str, str], out: Path, publish: bool
             runner.publish(out / f"{result.name}.ipynb", sources[result.name])
 
     values = runner.check_parameters(paths, parameters)
-    results = runner.run_notebooks(values, out, report)
+    with _progress(len(paths)) as progress:
+        results = runner.run_notebooks(values, out, report, progress)
     minutes = sum(result.seconds for result in results) / 60
     print_line(f"{minutes:.1f} minutes; every cell in {out / 'summary.md'}")
     if any(result.status == "failed" for result in results):
         raise typer.Exit(1)
+
+
+@contextmanager
+def _progress(n_notebooks: int) -> Iterator["runner.Progress"]:
+    """Prints a line when a notebook begins; on a terminal a bar shows how far it is."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("cells"),
+        TimeElapsedColumn(),
+    )
+    begun = []
+    # rich would send stderr to stdout
+    with Progress(*columns, console=console, transient=True, redirect_stderr=False) as bars:
+        bar = bars.add_task("", total=None, visible=False)
+
+        def progress(name: str, done: int, total: int) -> None:
+            if name not in begun:
+                begun.append(name)
+                print_line(f"{name:16} begins ({len(begun)} of {n_notebooks})")
+                bars.reset(bar, description=name, total=total, visible=True)
+            bars.update(bar, completed=done)
+
+        yield progress

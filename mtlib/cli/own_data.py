@@ -1,28 +1,37 @@
-"""`suspects`: which words of a person's own file predict its labels; and the list in which the person marks them."""
+"""`suspects`: which words of a person's own file predict its labels.
+
+And the list in which the person marks them.
+"""
 
 import csv
 import io
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from mtlib.cli.terminal import print_line, print_table
 from mtlib.errors import UserError
 
+if TYPE_CHECKING:
+    import pandas
+
+    from mtlib.data.tables import TableFile
+
 File = Annotated[
     Path, typer.Argument(help="CSV, TSV, JSON lines or Parquet by its ending, or a saved data set")
 ]
 Text = Annotated[list[str], typer.Option(help="the column with the texts; for pairs give it twice")]
 Label = Annotated[str, typer.Option(help="the column with the labels, words or numbers")]
+_EXAMPLES = ("example", "counterexample")
+_SHOWN = ("word", "where", "part_of_speech", "rows", "label", "share", "base_rate", "z")
 # marks, also as pandas and spreadsheets save them
 _NO = {"", "0", "0.0", "-", "n", "no", "f", "false"}
 _NO |= {"nan", "none", "<na>", "na", "n/a", "#n/a", "null", "nat"}  # missing
 _YES = {"x", "1", "1.0", "+", "y", "yes", "t", "true", "✓", "✔"}
-_KNOWN_COLUMNS = {"", "word", "where", "part_of_speech", "rows", "label", "share", "base_rate", "z"}
-_KNOWN_COLUMNS |= {"example", "counterexample"}
+_KNOWN_COLUMNS = {"", *_SHOWN, *_EXAMPLES}
 
 
 def suspects(
@@ -40,51 +49,78 @@ def suspects(
 ) -> None:
     """Which words predict a label beyond chance in your own data.
 
-    Words that should decide stand there too. Write an x into the column `mask` of those that should not.
+    Words that should decide stand there too. Write an x into the column `mask` of those that
+    should not.
+
+    Examples:
+        python -m mtlib suspects data/example/reviews.csv \\
+            --text review --label opinion --out build/words.csv
     """
     from mtlib.data.tables import TableFile
-    from mtlib.paths import make_writable
-    from mtlib.suspect_words import dealt_out
-    from mtlib.suspect_words import suspects as find
 
     if out is not None:
-        make_writable(out.parent)
-        if out.exists():
-            raise UserError(
-                f"{out} exists, perhaps with marks in it; give another name to --out, or remove it."
-            )
+        _check_new(out)
     rows = TableFile(file, text, label)
-    try:
-        table = find(rows, None if nouns else top, min_count)
-    finally:
-        if told := rows.told():
-            print_line(told)
-    if nouns:
-        from mtlib.policies.suspect_tags import nouns_first
-
-        table = dealt_out(nouns_first(table), top)
-    counts = "{rows:,} rows; {above} of {tested:,} words in {least} rows or more predict a label (z above {threshold:.2f})"
-    about = f"{counts.format(**table.attrs, least=min_count)}; the first {len(table)}"
-    more = [*(["where"] if len(rows.texts) > 1 else []), *(["part_of_speech"] if nouns else [])]
-    columns = ["word", *more, "rows", "label", "share", "base_rate", "z"]
-    shown = table.round({"share": 2, "base_rate": 2, "z": 1})
-    examples = [[_short(line.example), _short(line.counterexample)] for line in table.itertuples()]
-    cells = [
-        [*line, *two] for line, two in zip(shown[columns].values.tolist(), examples, strict=True)
-    ]
-    print_table(about, [*columns, "example", "counterexample"], cells)
+    table = _found(rows, top, min_count, nouns)
+    _print_suspects(table, min_count, pairs=len(rows.texts) > 1)
     if copies := table.attrs["copies"]:
         print_line(f"{copies:,} of the rows are copies of others; z takes rows for independent.")
     if table.empty:
         print_line(f"none: is {', '.join(text)} the column of the texts? --min-count may be lower")
     if out is not None:
-        table.insert(1, "mask", "")
-        for column in ("example", "counterexample"):  # a line for each word, in every program
-            table[column] = [" ".join(text.split()) for text in table[column]]
-        table.to_csv(out, index=False)
-        print_line(
-            f"written: {out}; write an x into the column mask of the words that should not decide"
+        _write_list(table, out)
+
+
+def _check_new(out: Path) -> None:
+    from mtlib.paths import make_writable
+
+    make_writable(out.parent)
+    if out.exists():
+        raise UserError(
+            f"{out} exists, perhaps with marks in it; give another name to --out, or remove it."
         )
+
+
+def _found(rows: "TableFile", top: int, min_count: int, nouns: bool) -> "pandas.DataFrame":
+    """The table of suspect words; with `nouns` it has their parts of speech."""
+    from mtlib.suspect_words import dealt_out
+    from mtlib.suspect_words import suspects as find
+
+    try:
+        table = find(rows, None if nouns else top, min_count)
+    finally:
+        if left_out := rows.told():
+            print_line(left_out)
+    if not nouns:
+        return table
+    from mtlib.policies.suspect_tags import nouns_first
+
+    return dealt_out(nouns_first(table), top)
+
+
+def _print_suspects(table: "pandas.DataFrame", min_count: int, pairs: bool) -> None:
+    about = (
+        "{rows:,} rows; {above} of {tested:,} words in {least} rows or more predict a label "
+        "(z above {threshold:.2f}); the first {shown}"
+    ).format(**table.attrs, least=min_count, shown=len(table))
+    columns = [name for name in _SHOWN if name in table]
+    if not pairs:
+        columns.remove("where")
+    shown = table[columns].round({"share": 2, "base_rate": 2, "z": 1})
+    for column in _EXAMPLES:
+        shown[column] = table[column].map(_short)
+    print_table(about, list(shown), shown.values.tolist())
+
+
+def _write_list(table: "pandas.DataFrame", out: Path) -> None:
+    """A CSV file with an empty column for marks."""
+    table.insert(1, "mask", "")
+    for column in _EXAMPLES:  # a line for each word, in every program
+        table[column] = [" ".join(text.split()) for text in table[column]]
+    table.to_csv(out, index=False)
+    print_line(
+        f"written: {out}; write an x into the column mask of the words that should not decide"
+    )
 
 
 def read_words(file: Path) -> list[str]:

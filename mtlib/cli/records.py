@@ -1,6 +1,7 @@
 """`tables` and `bundle`: what is made of finished runs' records."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -28,7 +29,8 @@ def tables(
     records: Annotated[
         list[Path] | None,
         typer.Option(
-            help="files or folders with records, repeatable: of the comparison, or, without one, of any runs"
+            help="files or folders with records, repeatable: of the comparison, or, without one, "
+            "of any runs"
         ),
     ] = None,
     every: Annotated[
@@ -42,49 +44,80 @@ def tables(
         typer.Option(help="of the test sets: print JSON of AUROC and of a bootstrap over examples"),
     ] = None,
 ) -> None:
-    """Accuracy of each arm on each set, differences to the base with their intervals, and what they say."""
-    import pandas
+    """Accuracies of finished runs, differences with their intervals, and what they say.
 
-    from mtlib.analysis import claims, comparisons, examples
+    Every arm of a comparison is compared with its base, on each set.
+
+    Examples:
+        python -m mtlib tables --list
+        python -m mtlib tables ablations decisive
+        python -m mtlib tables --records runs
+    """
+    from mtlib.analysis import comparisons
     from mtlib.runs.records import read_records
 
+    names = names or []
     if every:
-        _print(
-            pandas.DataFrame(comparisons.names().items(), columns=["comparison", "about"]),
-            form,
-            "comparisons",
-        )
-    elif records and not names:
+        _print_names(form)
+        return
+    if records and not names:
         _print_plain(comparisons.frame(read_records(records)), form)
-    else:
-        if "claims" in (names or ()):
-            table = claims.claims() if form == "csv" else claims.table()
-            _print(
-                table,
-                form,
-                "Mask-tuning against the other rows of the paper's Tables I and III, in points",
-            )
-        for name in [name for name in names or comparisons.names() if name != "claims"]:
-            comparison = comparisons.load(name, records or ())
-            if source is not None:
-                print(json.dumps(examples.of_examples(comparison, source)))
-            elif names or all(path.exists() for path in comparison.paths):
-                _print_comparison(comparison, form)
+        return
+    chosen = _comparisons(names, records or ())
+    if "claims" in names:
+        _print_claims(form)
+    for comparison in chosen:
+        if source is None:
+            _print_comparison(comparison, form)
+        else:
+            _print_of_examples(comparison, source)
+
+
+def _comparisons(names: Sequence[str], records: Sequence[Path]) -> list["Comparison"]:
+    """Those that are named; without names, all whose records are here."""
+    from mtlib.analysis import comparisons
+
+    if names:
+        return [comparisons.load(name, records) for name in names if name != "claims"]
+    known = [comparisons.load(name) for name in comparisons.names()]
+    return [comparison for comparison in known if all(path.exists() for path in comparison.paths)]
+
+
+def _print_names(form: Form) -> None:
+    import pandas
+
+    from mtlib.analysis import comparisons
+
+    lines = comparisons.names().items()
+    _print(pandas.DataFrame(lines, columns=["comparison", "about"]), form, "comparisons")
+
+
+def _print_claims(form: Form) -> None:
+    from mtlib.analysis import claims
+
+    table = claims.claims() if form == "csv" else claims.table()
+    heading = "Mask-tuning against the other rows of the paper's Tables I and III, in points"
+    _print(table, form, heading)
+
+
+def _print_of_examples(comparison: "Comparison", source: str) -> None:
+    from mtlib.analysis import examples
+
+    print(json.dumps(examples.of_examples(comparison, source)))
 
 
 def _print_comparison(comparison: "Comparison", form: Form) -> None:
     if form == "csv":
-        return _print(comparison.frame(), form)
+        _print(comparison.frame(), form)
+        return
     for task in comparison.tasks:
-        heading, table = f"{comparison.name}, {task}", comparison.table(task)
+        heading = f"{comparison.name}, {task}"
+        table = comparison.table(task)
         judged = [name for name in table if name.endswith("?")]
         if form == "terminal" and judged:  # one below the other, or the columns would be too narrow
             _print(table.drop(columns=judged), form, f"{heading}: {comparison.about}")
-            _print(
-                table[["arm", *comparison.by, *judged]][1:],
-                form,
-                f"{heading}: differences to {comparison.base}",
-            )
+            differences = table[["arm", *comparison.by, *judged]][1:]
+            _print(differences, form, f"{heading}: differences to {comparison.base}")
         else:
             _print(table, form, f"{heading}: {comparison.about}")
         _print(comparison.table_of_changes(task), form, f"{heading}: other differences, in points")
@@ -94,7 +127,8 @@ def _print_plain(scores: "pandas.DataFrame", form: Form) -> None:
     from mtlib.analysis import comparisons
 
     if form == "csv":
-        return _print(scores, form)
+        _print(scores, form)
+        return
     for heading, table in comparisons.plain_tables(scores).items():
         _print(table, form, heading)
 
@@ -123,7 +157,13 @@ def bundle(
         int | None, typer.Option(min=1, help="log entries kept of each run", show_default="all")
     ] = None,
 ) -> None:
-    """Put the records of many runs into one file, a line each, and their probabilities into one beside it."""
+    """Put the records of many runs into one file, a line each.
+
+    Their probabilities go into one file beside it.
+
+    Examples:
+        python -m mtlib bundle runs --to build/records.jsonl
+    """
     from mtlib.paths import make_writable
     from mtlib.runs import records
     from mtlib.runs.code import has_uncommitted_code
@@ -135,6 +175,6 @@ def bundle(
     print_line(f"{len(bundled)} records: {to}")
     if n := sum(has_uncommitted_code(record.get("environment", {})) for record in bundled):
         print_line(
-            f"{n} of them were made with uncommitted changes, so that nobody can get at their code: data/results does "
-            "not accept such; commit, and run them again."
+            f"{n} of them were made with uncommitted changes, so that nobody can get at their "
+            "code: data/results does not accept such; commit, and run them again."
         )

@@ -16,11 +16,12 @@ from mtlib.errors import UserError
 
 if TYPE_CHECKING:
     from mtlib.runs.config import RunConfig
-    from mtlib.sweeps.engines import Outcome
+    from mtlib.sweeps.engines import LocalEngine, Outcome, RayEngine
     from mtlib.sweeps.store import Store
     from mtlib.sweeps.sweep_file import GridRun
 
-_ALWAYS_SHOWN, _NEVER_SHOWN = ("task", "method", "model", "seed"), ("sets", "splits")
+_ALWAYS_SHOWN = ("task", "method", "model", "seed")
+_NEVER_SHOWN = ("sets", "splits")
 
 
 def sweep(
@@ -73,67 +74,90 @@ def sweep(
     """Do every run of a grid that has no record yet.
 
     Exit code 1 if one fails; the others go on. 75 if --minutes left some undone.
+
+    Examples:
+        python -m mtlib sweep data/sweeps/testbed.yaml --dry-run
+        python -m mtlib sweep data/sweeps/testbed.yaml --processes 2
     """
     from mtlib.sweeps import engines, sweep_file
     from mtlib.sweeps.store import Store
 
-    instead = {
-        key: value for key, value in (("source", source), ("models", model)) if value is not None
-    }
-    store, runs = Store(out, reuse), sweep_file.identify(sweep_file.expand(file, **instead))
+    instead = {}
+    if source is not None:
+        instead["source"] = source
+    if model is not None:
+        instead["models"] = model
+    store = Store(out, reuse)
+    runs = sweep_file.identify(sweep_file.expand(file, **instead))
     if dry_run:
-        states = [_state(run, store) for run in runs]
-        columns = _columns([run.config for run in runs]) | {
-            "record": states,
-            "minutes": _minutes(runs, states),
-        }
-        print_table(f"{len(runs)} runs", columns, zip(*columns.values(), strict=True))
-        shipped = sum(
-            run.shipped and state == "to do" for run, state in zip(runs, states, strict=True)
-        )
-        if shipped:
-            print_line(f"{shipped} of those to do have a shipped record, which --reuse takes")
+        _print_plan(runs, store)
         return
     _check_code(runs, store)
     store.check_writable()  # before an engine starts anything
     if engine == "local":
-        does = engines.LocalEngine(store, processes, minutes)
+        executor = engines.LocalEngine(store, processes, minutes)
     else:
-        if any(run.config.precision == "auto" for run in runs):
-            raise UserError(
-                f"{file}: precision is 'auto', which each machine of a cluster may take for something else; give "
-                "`precision: bf16` or `precision: float32`."
-            )
-        does = engines.RayEngine(store, address, cpus_per_run, gpus_per_run)
-    signal.signal(
-        signal.SIGTERM, signal.default_int_handler
-    )  # a job scheduler's stop ends the runs, as Ctrl-C does
+        _check_precision(runs, file)
+        executor = engines.RayEngine(store, address, cpus_per_run, gpus_per_run)
+    # a job scheduler's stop ends the runs, as Ctrl-C does
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    outcomes = _execute(runs, executor, store)
+    _print_summary(outcomes, store)
+    raise typer.Exit(_exit_code(outcomes))
+
+
+def _print_plan(runs: Sequence["GridRun"], store: "Store") -> None:
+    states = [_state(run, store) for run in runs]
+    columns = _columns([run.config for run in runs])
+    columns["record"] = states
+    columns["minutes"] = _minutes(runs, states)
+    print_table(f"{len(runs)} runs", columns, zip(*columns.values(), strict=True))
+    shipped = 0
+    for run, state in zip(runs, states, strict=True):
+        shipped += run.shipped and state == "to do"
+    if shipped:
+        print_line(f"{shipped} of those to do have a shipped record, which --reuse takes")
+
+
+def _check_precision(runs: Sequence["GridRun"], file: Path) -> None:
+    """Raise `UserError` where machines of a cluster could choose differently."""
+    if any(run.config.precision == "auto" for run in runs):
+        raise UserError(
+            f"{file}: precision is 'auto', which each machine of a cluster may take for something "
+            "else; give `precision: bf16` or `precision: float32`."
+        )
+
+
+def _execute(
+    runs: Sequence["GridRun"], executor: "LocalEngine | RayEngine", store: "Store"
+) -> list["Outcome"]:
+    """Do the runs, with a line for each that has ended."""
+    from mtlib.sweeps import engines
+
     outcomes = []
-    with closing(
-        engines.execute(runs, does, store)
-    ) as ended:  # ends what is running, also where printing is stopped
+    # closing ends what is running, also where printing is stopped
+    with closing(engines.execute(runs, executor, store)) as ended:
         for outcome in ended:
             outcomes.append(outcome)
             if outcome.status not in ("there", "reused", "left"):
-                done = f"[{len(outcomes)} of {len(runs)}] {outcome.status:8} {Path(outcome.run.file).stem}"
-                print_line(f"{done}  {outcome.detail}".rstrip())
-    raise typer.Exit(_summary(outcomes, store))
+                name = Path(outcome.run.file).stem
+                line = f"[{len(outcomes)} of {len(runs)}] {outcome.status:8} {name}"
+                print_line(f"{line}  {outcome.detail}".rstrip())
+    return outcomes
 
 
-def _summary(outcomes: Sequence["Outcome"], store: "Store") -> int:
-    """Print what became of the runs; the exit code."""
-    from mtlib.runs.records import Busy
+def _print_summary(outcomes: Sequence["Outcome"], store: "Store") -> None:
+    """What became of the runs, and what to do about those that did not end well."""
     from mtlib.sweeps.store import OTHER_CODE
 
     counts = Counter(outcome.status for outcome in outcomes)
     shown = dict.fromkeys(["there", "written", "diverged", "failed", *counts])
-    told = ", ".join(f"{counts[status]} {status}" for status in shown if status != "left")
-    print_line(f"{len(outcomes)} runs: {told}; records in {store.address}")
+    shown.pop("left", None)
+    numbers = ", ".join(f"{counts[status]} {status}" for status in shown)
+    print_line(f"{len(outcomes)} runs: {numbers}; records in {store.address}")
     if store.reuse:
-        _tell_origins(
-            [outcome.run.file for outcome in outcomes if outcome.status in ("there", "reused")],
-            store,
-        )
+        reused = [outcome for outcome in outcomes if outcome.status in ("there", "reused")]
+        _print_origins([outcome.run.file for outcome in reused], store)
     if counts[OTHER_CODE]:
         print_line(f"{OTHER_CODE}: it has made records here meanwhile, which --reuse takes")
     if counts["diverged"]:
@@ -142,69 +166,88 @@ def _summary(outcomes: Sequence["Outcome"], store: "Store") -> int:
         print_line(
             f"{counts['left']} left: time was up before they began; the same command does them"
         )
+    _print_failures(outcomes, store)
+
+
+def _print_failures(outcomes: Sequence["Outcome"], store: "Store") -> None:
     for outcome in outcomes:
         if outcome.status == "failed":
             print_line(f"failed: {Path(outcome.run.file).stem}\n  {outcome.detail}")
             print_line(f"  log: {store.log(outcome.run.file)}")
-    if counts["failed"] or counts[OTHER_CODE]:
+
+
+def _exit_code(outcomes: Sequence["Outcome"]) -> int:
+    from mtlib.runs.records import Busy
+    from mtlib.sweeps.store import OTHER_CODE
+
+    statuses = {outcome.status for outcome in outcomes}
+    if statuses & {"failed", OTHER_CODE}:
         return 1
-    return Busy.EXIT_CODE if counts["left"] else 0
+    return Busy.EXIT_CODE if "left" in statuses else 0
 
 
 def _check_code(runs: Sequence["GridRun"], store: "Store") -> None:
-    """Raise `UserError` where records are there that other code has made, and that are not to be reused."""
+    """Raise `UserError` where other code has made records that are not to be reused."""
     from mtlib.sweeps.store import OTHER_CODE
 
     files = [run.file for run in runs if store.state(run.file) == OTHER_CODE]
     if files:
         raise UserError(
-            f"of {len(runs)} runs {len(files)} have a record in {store.address} that other code made, such as "
-            f"{files[0]}, made at {store.origin(files[0])}. Give --reuse to take them, or another --out to train; "
-            "nothing was begun."
+            f"of {len(runs)} runs {len(files)} have a record in {store.address} that other code "
+            f"made, such as {files[0]}, made at {store.origin(files[0])}. Give --reuse to take "
+            "them, or another --out to train; nothing was begun."
         )
 
 
-def _tell_origins(files: Sequence[str], store: "Store") -> None:
-    """Print where records that were taken in place of training were made."""
+def _print_origins(files: Sequence[str], store: "Store") -> None:
+    """Where records that were taken in place of training were made."""
     for origin, n in Counter(store.origin(file) for file in files).items():
         print_line(f"nothing was trained for {n}: made at {origin}")
 
 
 def _columns(configs: Sequence["RunConfig"]) -> dict[str, list]:
-    """The settings that tell the runs of a sweep apart, with every run's value; None where a run does not read it."""
+    """The settings that tell the runs of a sweep apart, with the value of every run.
+
+    It is None where a run does not read the setting.
+    """
     from mtlib.runs.config import all_settings
 
-    values = [config.values() for config in configs]
-    names = [
-        name
-        for name in all_settings()
-        if name in _ALWAYS_SHOWN or len({repr(of[name]) for of in values if name in of}) > 1
-        if name not in _NEVER_SHOWN
-    ]
-    models = [Path(config.model).name for config in configs]
-    return {name: [of.get(name) for of in values] for name in names} | {"model": models}
+    rows = [config.values() for config in configs]
+    columns = {}
+    for name in all_settings():
+        different = {repr(row[name]) for row in rows if name in row}
+        if name in _ALWAYS_SHOWN or (len(different) > 1 and name not in _NEVER_SHOWN):
+            columns[name] = [row.get(name) for row in rows]
+    columns["model"] = [Path(config.model).name for config in configs]
+    return columns
 
 
 def _minutes(runs: Sequence["GridRun"], states: Sequence[str]) -> list[str]:
-    """What the training of runs to do takes if it goes as in the project's records of its task, method and model."""
+    """How long the training of runs to do takes if it goes as in the project's records.
+
+    Those of the same task, method and model count.
+    """
     from mtlib.runs.records import shipped_records
 
     seconds = defaultdict(list)  # of training, for each example that is seen
     for record in shipped_records().values():
         kind = tuple(record["config"][name] for name in ("task", "method", "model"))
         seconds[kind].append(record["cost"]["train_seconds"] / record["cost"]["examples_seen"])
-    per_run = [
-        seconds.get((run.config.task, run.config.method, Path(run.config.model).name))
-        for run in runs
-    ]
-    return [
-        "" if state != "to do" else f"{run.examples * median(of_kind) / 60:.0f}" if of_kind else "?"
-        for run, state, of_kind in zip(runs, states, per_run, strict=True)
-    ]
+    minutes = []
+    for run, state in zip(runs, states, strict=True):
+        kind = (run.config.task, run.config.method, Path(run.config.model).name)
+        if state != "to do":
+            minutes.append("")
+        elif kind in seconds:
+            minutes.append(f"{run.examples * median(seconds[kind]) / 60:.0f}")
+        else:
+            minutes.append("?")
+    return minutes
 
 
 def _state(run: "GridRun", store: "Store") -> str:
-    if (state := store.state(run.file)) is not None:
+    state = store.state(run.file)
+    if state is not None:
         return "there" if state == "written" else state
     if store.holder(run.file):
         return "running"

@@ -33,7 +33,10 @@ def _new_file(file: Path | None) -> Path | None:
 
 Task = Annotated[str, typer.Option(help="sentiment, nli or paraphrase")]
 Source = Annotated[
-    str, typer.Option(help="testbed, hub, or a folder of original releases or of `mtlib testbed`")
+    str,
+    typer.Option(
+        help="testbed, hub, or a folder of original releases or of `python -m mtlib testbed`"
+    ),
 ]
 Model = Annotated[str, typer.Option(help="mini (bundled), a hub id or a folder with a masked LM")]
 JsonFile = Annotated[
@@ -44,7 +47,8 @@ JsonFile = Annotated[
 def visible(text: str, line_breaks: bool = True) -> str:
     """A text whose control characters are written out, so that none reaches the terminal.
 
-    Those of terminals, and those that turn the direction of the letters around. Line breaks stay unless told.
+    Those of terminals, and those that turn the direction of the letters around. Line breaks stay,
+    unless `line_breaks` is False.
     """
     return _CONTROL.sub(lambda sign: _written_out(sign[0], line_breaks), text)
 

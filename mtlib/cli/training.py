@@ -1,15 +1,20 @@
-"""`run` and `train`, whose options are made from settings, so that no default and no description is written twice."""
+"""`run` and `train`, whose options are made from settings.
+
+So no default and no description is written twice.
+"""
 
 import inspect
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 from pydantic.fields import FieldInfo
 
+from mtlib.cli.described import CommandWithPanels
 from mtlib.cli.own_data import File, Label, Text, read_words
 from mtlib.cli.terminal import console, named_values, print_line, print_table, visible
 from mtlib.methods import METHODS, readers
@@ -18,27 +23,62 @@ from mtlib.runs.code import origin
 from mtlib.runs.config import OwnTraining, RunConfig, all_settings, configure
 from mtlib.runs.records import read_records
 
+if TYPE_CHECKING:
+    from datasets import Dataset
+
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+_START = "Start here"
+# as `run --help` shows the settings, in this order; one that is not named here comes last
+_PANELS = {
+    _START: ("task", "method", "model", "source"),
+    "Data": (
+        "train_size",
+        "held_out",
+        "max_length",
+        "eval_max_length",
+        "sets",
+        "splits",
+        "hans_rule",
+    ),
+    "Training": (
+        "seed",
+        "epochs",
+        "batch_size",
+        "accumulation",
+        "learning_rate",
+        "classifier_learning_rate",
+        "mlm_head_learning_rate",
+        "precision",
+    ),
+    "Which words are masked": ("masking", "words", "mask_rate", "fixed_masks", "spacy_pipeline"),
+    "How masks are filled": ("fill", "top_k", "barred"),
+    "Mask-tuning's losses": ("alpha", "update", "shared", "classification", "classifier_reads"),
+    "Bias models": ("bias", "bias_learning_rate", "focus"),
+}
+_LAST_PANEL = "Settings of single methods"
+_OUTPUT = "Output"
 
 
 def _with_options(
     fields: Mapping[str, FieldInfo], **changes: Mapping
 ) -> Callable[[Callable], Callable]:
-    """A decorator: the command gets the options of these settings before its own, and their values as `**keywords`.
+    """A decorator that gives a command the options of these settings, before its own.
 
-    A value is text, which the settings' model reads, or None where none was given; a flag is True or False.
+    It gets their values as `**keywords`: text, which the settings' model reads, or None where none
+    was given; a flag is True or False.
 
     Args:
         fields: by the setting's name.
-        changes: by the setting's name: arguments of `typer.Option`, `flag` (how it is written) and `kind` (its type).
+        changes: by the setting's name: arguments of `typer.Option`, `flag` (how it is written) and
+            `kind` (its type).
     """
 
     def with_them(command: Callable) -> Callable:
-        own = [
-            p for p in inspect.signature(command).parameters.values() if p.kind is not p.VAR_KEYWORD
-        ]
         options = [_option(name, field, **changes.get(name, {})) for name, field in fields.items()]
-        options += [p.replace(kind=p.KEYWORD_ONLY) for p in own]
+        for parameter in inspect.signature(command).parameters.values():
+            if parameter.kind is not parameter.VAR_KEYWORD:
+                options.append(parameter.replace(kind=parameter.KEYWORD_ONLY))
         options.sort(key=lambda option: option.default is not option.empty)  # what is needed first
         command.__signature__ = inspect.Signature(options)
         command.__annotations__ = {option.name: option.annotation for option in options}
@@ -48,16 +88,19 @@ def _with_options(
 
 
 def _option(name: str, field: FieldInfo, flag: str = "", kind=None, **changes) -> inspect.Parameter:
-    kind = kind or (bool if field.annotation is bool else str | None)
+    if kind is None:
+        kind = bool if field.annotation is bool else str | None
     options = {
         "help": _described(field),
         "show_default": _default_shown(field) or False,
         "metavar": "VALUE" if kind == str | None else None,
     }
     option = typer.Option(flag or f"--{name.replace('_', '-')}", **options | changes)
-    default = inspect.Parameter.empty if kind is str else False if kind is bool else None
     return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option]
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default={str: inspect.Parameter.empty, bool: False}.get(kind),
+        annotation=Annotated[kind, option],
     )
 
 
@@ -68,56 +111,70 @@ def _described(field: FieldInfo) -> str:
 
 
 def _default_shown(field: FieldInfo) -> str:
-    """What is taken where nothing is given; "" where that depends on other settings, or is nothing."""
+    """What is taken where nothing is given; "" where that depends on other settings, or nothing."""
     shown = str(field.default)
     return "" if shown in ("None", "True", "False", "()", "PydanticUndefined") else shown
 
 
-def _of_methods(name: str) -> dict[str, str]:
+def _of_methods(name: str) -> dict[str, str | bool]:
     """What the option of a method's setting says beside its description."""
     reading = readers(name)
     others = [method for method in METHODS if method not in reading]
     who = f"not {', '.join(others)}" if len(others) < len(reading) else ", ".join(reading)
-    defaults = {
-        _default_shown(METHODS[method].settings.model_fields[name]) for method in reading
-    } - {""}
+    defaults = {_default_shown(METHODS[method].settings.model_fields[name]) for method in reading}
+    defaults.discard("")
     return {
         "help": f"{_described(all_settings()[name])} ({who})",
         "show_default": " or ".join(sorted(defaults)) or False,
-        "rich_help_panel": "Settings of methods",
     }
 
 
-_CHANGES = {
-    name: _of_methods(name) for name in all_settings() if name not in RunConfig.model_fields
-} | {
-    "task": {"kind": str},
-    "method": {
-        "kind": str,
-        "help": f"a row of the paper's tables, or of ours: {', '.join(METHODS)}",
-    },
-    "sets": {"kind": list[str] | None},
-    "splits": {"kind": list[str] | None, "flag": "--split"},
-}
-_CHANGES["shared"] |= {
-    "kind": bool,
-    "flag": "--separate",
-    "help": "two trunks instead of a shared one",
-}
+def _in_panels(settings: Mapping[str, FieldInfo]) -> dict[str, FieldInfo]:
+    """Settings in the order of their panels."""
+    named = [name for names in _PANELS.values() for name in names]
+    others = [name for name in settings if name not in named]
+    return {name: settings[name] for name in named + others}
 
 
-@app.command()
-@_with_options(all_settings(), **_CHANGES)
+def _options_of_run() -> dict[str, dict]:
+    """What is changed of each option of `run`, by the setting's name."""
+    panel_of = {name: panel for panel, names in _PANELS.items() for name in names}
+    changes = {}
+    for name in all_settings():
+        changes[name] = {} if name in RunConfig.model_fields else _of_methods(name)
+        changes[name]["rich_help_panel"] = panel_of.get(name, _LAST_PANEL)
+    rows = f"a row of the paper's tables, or of ours: {', '.join(METHODS)}"
+    changes["task"] |= {"kind": str}
+    changes["method"] |= {"kind": str, "help": rows}
+    for name in ("sets", "splits", "words"):
+        changes[name]["kind"] = list[str] | None
+    changes["splits"]["flag"] = "--split"
+    changes["words"]["help"] += "; repeatable"
+    two_trunks = "two trunks instead of a shared one"
+    changes["shared"] |= {"kind": bool, "flag": "--separate", "help": two_trunks}
+    return changes
+
+
+@app.command(cls=CommandWithPanels)
+@_with_options(_in_panels(all_settings()), **_options_of_run())
 def run(
-    out: Annotated[Path, typer.Option(help="folder for records")] = Path("runs"),
+    out: Annotated[Path, typer.Option(help="folder for records", rich_help_panel=_START)] = Path(
+        "runs"
+    ),
     keep_model: Annotated[
-        bool, typer.Option("--keep-model", help="keep the trained model beside the record")
+        bool,
+        typer.Option(
+            "--keep-model",
+            help="keep the trained model beside the record",
+            rich_help_panel=_OUTPUT,
+        ),
     ] = False,
     reuse: Annotated[
         bool,
         typer.Option(
             "--reuse",
             help="take a record that is there or shipped, whatever code made it; train else",
+            rich_help_panel=_OUTPUT,
         ),
     ] = False,
     **chosen,
@@ -125,22 +182,32 @@ def run(
     """Train, evaluate and write one record.
 
     A run that the same code has finished in --out is skipped; one that it began resumes.
+
+    Examples:
+        python -m mtlib run --task sentiment --method fine_tuning
+        python -m mtlib run --task sentiment --method mask_tuning --alpha 0.1
+        python -m mtlib run --task nli --method mask_tuning \\
+            --model bert-base-uncased --source hub
     """
     from mtlib.runs import run as runs  # loads torch
 
     separate = chosen.pop("shared")
     splits = named_values(chosen.pop("splits") or [], "--split", "imdb_contrast=test")
     given = {name: value for name, value in chosen.items() if value not in (None, False)}
-    config = configure(**given, splits=splits, **({"shared": False} if separate else {}))
+    if separate:
+        given["shared"] = False
+    config = configure(**given, splits=splits)
     path, was_there = runs.run(config, out, keep_model, reuse=reuse)
-    if os.environ.get("RANK", "0") != "0":  # of several processes, one reports
-        return
+    if os.environ.get("RANK", "0") == "0":  # of several processes, one reports
+        _print_record(path, was_there)
+
+
+def _print_record(path: Path, was_there: bool) -> None:
     record = read_records([path])[0]
     made_by = record["environment"]
     if was_there:
-        print_line(
-            f"nothing was trained: {path} was made on {made_by['device']} at {origin(made_by)}"
-        )
+        made_on = made_by["device"]
+        print_line(f"nothing was trained: {path} was made on {made_on} at {origin(made_by)}")
     else:
         print_line(f"written: {path}")
     if record.get("diverged"):
@@ -148,15 +215,18 @@ def run(
             "  the loss was no longer finite: the run has diverged, try a lower learning rate"
         )
     for name, metrics in record["metrics"].items():
-        console.print(
-            f"  {name:24} {100 * metrics['accuracy']:6.2f} %  ({metrics['correct']} of {metrics['n']})"
-        )
+        accuracy = f"{100 * metrics['accuracy']:6.2f} %"
+        console.print(f"  {name:24} {accuracy}  ({metrics['correct']} of {metrics['n']})")
 
 
-@app.command()
-@_with_options(
-    {name: field for name, field in OwnTraining.model_fields.items() if name != "settings"}
-)
+_FIELDS_OF_TRAIN = {
+    name: field for name, field in OwnTraining.model_fields.items() if name != "settings"
+}
+_OPTIONS_OF_TRAIN = {name: {"rich_help_panel": "Training"} for name in _FIELDS_OF_TRAIN}
+
+
+@app.command(cls=CommandWithPanels)
+@_with_options(_FIELDS_OF_TRAIN, **_OPTIONS_OF_TRAIN)
 def train(
     file: File,
     text: Text,
@@ -176,7 +246,7 @@ def train(
     test: Annotated[list[Path] | None, typer.Option(help="rows to score on, repeatable")] = None,
     method: Annotated[
         str | None,
-        typer.Option(help="any of `mtlib run` (default: masks_left with words, else fine_tuning)"),
+        typer.Option(help="any of `run` (default: masks_left with words, else fine_tuning)"),
     ] = None,
     setting: Annotated[
         list[str] | None, typer.Option("--set", help="of the method, as alpha=0.3; repeatable")
@@ -186,51 +256,64 @@ def train(
     ] = False,
     **training,
 ) -> None:
-    """Train on your own data with words hidden, beside fine-tuning, and score both where the words mislead.
+    """Train on your own data with words hidden, beside fine-tuning.
 
-    A training that was cut off is resumed by the same command.
+    Both are scored where the words mislead, too. A training that was cut off is resumed by the same
+    command.
+
+    Examples:
+        python -m mtlib train data/example/reviews.csv --text review --label opinion \\
+            --mask-words build/words.csv --out build/model
     """
-    from mtlib.data.tables import TableFile
     from mtlib.own_data import debias  # loads torch
-
-    def read(path: Path):
-        rows = TableFile(path, text, label)
-        dataset = rows.dataset()
-        if told := rows.told():
-            print_line(told)
-        return dataset
 
     make_writable(out)
     # a line, without where it was raised
     warnings.formatwarning = lambda message, *_: f"warning: {visible(str(message))}\n"
-    rows = read(file)
+    rows = _read(file, text, label)
     names = rows.features["label"].names
-    print_line(
-        f"{len(rows):,} rows; labels: {', '.join(names[:10])}{' ...' if names[10:] else ''}."
-    )
-    files = [path.name for path in test or ()]
-    tests = {
-        path.name if files.count(path.name) < 2 else str(path): read(path) for path in test or ()
-    }
+    more = " ..." if names[10:] else ""
+    print_line(f"{len(rows):,} rows; labels: {', '.join(names[:10])}{more}.")
+    tests = {name: _read(path, text, label) for name, path in _named_files(test or []).items()}
     result = debias(
-        rows, read_words(mask_words) if mask_words else (), out=out, tests=tests, method=method,
-        dev=read(dev) if dev else None, settings=named_values(setting or [], "--set", "alpha=0.3"),
-        alone=alone, report=print_line, **training,
-    )  # fmt: skip
-    scores = [
-        [
-            line.set,
-            line.rows,
-            line.n,
-            line.arm,
-            *(_with_interval(line, name) for name in ("accuracy", "macro_f1")),
-        ]
-        for line in result.table.itertuples()
-    ]
-    print_table(
-        "per cent, with 95 % intervals", ["set", "rows", "n", "arm", "accuracy", "macro F1"], scores
+        rows,
+        read_words(mask_words) if mask_words else (),
+        out=out,
+        tests=tests,
+        method=method,
+        dev=_read(dev, text, label) if dev else None,
+        settings=named_values(setting or [], "--set", "alpha=0.3"),
+        alone=alone,
+        report=print_line,
+        **training,
     )
+    _print_scores(result.table)
     print_line(f"written: {out}, a folder for transformers.pipeline and SharedPLM.from_pretrained")
+
+
+def _read(path: Path, text: Sequence[str], label: str) -> "Dataset":
+    from mtlib.data.tables import TableFile
+
+    rows = TableFile(path, text, label)
+    dataset = rows.dataset()
+    if left_out := rows.told():
+        print_line(left_out)
+    return dataset
+
+
+def _named_files(paths: Sequence[Path]) -> dict[str, Path]:
+    """Files by their names, those with one name by their paths."""
+    counts = Counter(path.name for path in paths)
+    return {path.name if counts[path.name] == 1 else str(path): path for path in paths}
+
+
+def _print_scores(table) -> None:
+    rows = []
+    for line in table.itertuples():
+        scores = [_with_interval(line, name) for name in ("accuracy", "macro_f1")]
+        rows.append([line.set, line.rows, line.n, line.arm, *scores])
+    columns = ["set", "rows", "n", "arm", "accuracy", "macro F1"]
+    print_table("per cent, with 95 % intervals", columns, rows)
 
 
 def _with_interval(line, name: str) -> str:

@@ -33,6 +33,10 @@ _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _KEPT = ("cellView", "jupyter", "slideshow", "tags")
 
 
+# called with a notebook's name, how many of its cells are done, and how many it has
+Progress = Callable[[str, int, int], None]
+
+
 @dataclass
 class Result:
     """How one notebook ended."""
@@ -105,6 +109,7 @@ def run_notebooks(
     values: Mapping[Path, dict],
     out: Path,
     report: Callable[[Result], None] = lambda result: None,
+    progress: Progress = lambda name, done, total: None,
 ) -> list[Result]:
     """Execute notebooks one after the other; where one fails, the others still run.
 
@@ -112,23 +117,37 @@ def run_notebooks(
         values: parameters by notebook, from `check_parameters`.
         out: folder for executed copies, HTML and `summary.md`; also their working directory.
         report: called with each result.
+        progress: called when a notebook begins, and before each of its cells.
     """
     make_writable(out)
     results = []
     for path, parameters in values.items():
-        result = _run(path, parameters, out)
+        result = _run(path, parameters, out, progress)
         results.append(result)
         (out / "summary.md").write_text(_summary(results), encoding="utf-8")
         report(result)
     return results
 
 
-def _run(path: Path, parameters: dict, out: Path) -> Result:
+def _run(path: Path, parameters: dict, out: Path, progress: Progress) -> Result:
     copy = out / path.name
     result = Result(path.stem)
+    total = len(nbformat.read(path, as_version=4).cells)
+    total += bool(parameters)  # papermill adds a cell for them
+    progress(path.stem, 0, total)
+
+    def on_cell_start(cell, cell_index: int) -> None:
+        progress(path.stem, cell_index, total)
+
     started = time.monotonic()
     try:
-        execute(path, copy, parameters, execution_timeout=CELL_SECONDS)
+        execute(
+            path,
+            copy,
+            parameters,
+            execution_timeout=CELL_SECONDS,
+            on_cell_start=on_cell_start,
+        )
         result.status = "ok"
     except PapermillExecutionError as error:
         traceback = _ANSI.sub("", "\n".join(error.traceback))

@@ -97,8 +97,15 @@ def test_a_failure_stops_no_other_notebook_and_all_is_told(folder, tmp_path):
     two = write(folder, "02_two", "before = 1", "# the sum\nlost = before + 'no number'")
     three = write(folder, "03_three", "import os; os._exit(3)")
     typed = {"n": 3, "rate": 1.0, "flag": False, "name": "7"}
-    first, second, third = run_notebooks({one: typed, two: {}, three: {}}, out)
+    seen = []
+    values = {one: typed, two: {}, three: {}}
+    results = run_notebooks(values, out, progress=lambda *progress: seen.append(progress))
+    first, second, third = results
 
+    # title, parameters as declared and as given, two cells; then it stops at a cell that fails
+    assert seen[:6] == [("01_one", done, 5) for done in (0, 0, 1, 2, 3, 4)]
+    assert seen[6:11] == [("02_two", done, 4) for done in (0, 0, 1, 2, 3)]
+    assert seen[11:] == [("03_three", done, 3) for done in (0, 0, 1, 2)]
     assert (first.status, second.status, third.status) == ("ok", "failed", "failed")
     assert first.error == "" and first.seconds > 0.3
     seconds, where = max(first.cells)
@@ -162,6 +169,8 @@ def test_the_command_publishes_what_succeeds(folder, tmp_path):
     path, broken = write(folder, "01_one", "print(n + 1)"), write(folder, "02_broken", "1 / 0")
     result = call("--publish", "--out", tmp_path / "new")
     assert result.exit_code == 1 and "ZeroDivisionError" in result.output
+    begun, ended, *_ = result.output.splitlines()
+    assert begun.split() == ["01_one", "begins", "(1", "of", "2)"] and ended.startswith("01_one")
     assert nbformat.read(path, as_version=4).cells[-1].outputs[0].text == "2\n"
     assert "source_sha256" not in broken.read_text()
 
