@@ -62,11 +62,10 @@ def test_links_lead_somewhere(page):
 
 
 def options(command: TyperCommand) -> set[str]:
-    return {
-        option
-        for parameter in command.params
-        for option in (*parameter.opts, *parameter.secondary_opts)
-    }
+    names = {"--help"}
+    for parameter in command.params:
+        names.update(parameter.opts, parameter.secondary_opts)
+    return names
 
 
 def commands() -> dict[str, TyperCommand]:
