@@ -30,7 +30,7 @@ from mtlib.objectives import FineTuning
 from mtlib.paths import make_writable
 from mtlib.plm import SharedPLM
 from mtlib.runs.code import code_sha256
-from mtlib.runs.config import OwnTraining, default_rates, read_by
+from mtlib.runs.config import OwnTraining, default_rates, effective_settings
 from mtlib.runs.environment import quiet_libraries
 from mtlib.runs.inputs import model_sha256
 from mtlib.runs.training import pretrained
@@ -393,7 +393,7 @@ def _config(
     _check_settings(method, words, given)
     defaults = {"alpha": _ALPHA_WITH_WORDS if words else _ALPHA, "bias": _BIAS, "words": words}
     settings = defaults | given
-    read = read_by(method, settings)
+    read = effective_settings({"method": method} | settings)
     settings = {name: value for name, value in settings.items() if name in given or name in read}
     training = {name: value for name, value in training.items() if value is not None}
     model = get_method(method).settings

@@ -22,6 +22,7 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 
 from mtlib.errors import UserError, one_of
+from mtlib.renamed import keep_old_names
 
 
 def _as_text(value: object) -> object:
@@ -62,17 +63,26 @@ class Settings(BaseModel):
             raise ValueError("a value other than true or false")
         return value
 
-    def unread(self) -> dict[str, str]:
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs):
+        super().__pydantic_init_subclass__(**kwargs)
+        keep_old_names(cls, _NEW_NAMES)
+
+    def ignored(self) -> dict[str, str]:
         """The settings that the values of others make ineffective, each with the reason."""
         return {}
 
     @model_validator(mode="after")
     def _refuse_what_is_not_read(self) -> Self:
-        for name, reason in self.unread().items():
+        for name, reason in self.ignored().items():
             value = getattr(self, name)
             if value != type(self).model_fields[name].default:
                 raise UserError(f"{name} is {value!r}, but {reason}; leave one of them out.")
         return self
+
+
+_NEW_NAMES = {"unread": "ignored"}
+keep_old_names(Settings, _NEW_NAMES)
 
 
 def check(name: str, value: object, kind: object) -> None:

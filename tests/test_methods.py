@@ -24,7 +24,7 @@ from mtlib.objectives import FineTuning, MaskedLM, MaskTuning
 from mtlib.plm import SharedPLM
 from mtlib.policies.wrapping import BlockMasked, DrawMasks, FixedMasking
 from mtlib.runs import run as runs
-from mtlib.runs.config import configure, read_by
+from mtlib.runs.config import configure, effective_settings
 from mtlib.runs.inputs import read_inputs
 from mtlib.runs.records import decisive_data, identity, read_records
 from tests.conftest import config, make_plm, make_tokenizer, tiny_bert_config
@@ -201,10 +201,9 @@ class TestSettings:
         losses = {*get_args(Classification)} & METHODS.keys()
         given = {setting: None for method in losses for setting in METHODS[method].reads}
         for name in losses:
-            values = given | {"task": "nli", "classification": name, "bias": "overlap"}
-            assert read_by("mask_tuning", values).keys() & given.keys() == {*METHODS[name].reads}, (
-                name
-            )
+            values = given | {"method": "mask_tuning", "classification": name, "bias": "overlap"}
+            effective = effective_settings(values).keys() & given.keys()
+            assert effective == {*METHODS[name].reads}, name
 
     def test_what_the_loss_reads_is_part_of_what_identifies_a_run(self, testbed, model):
         def identity(**settings):

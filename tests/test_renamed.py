@@ -6,7 +6,9 @@ import pytest
 
 import mtlib
 from mtlib import preparing
+from mtlib.errors import UserError
 from mtlib.masking import ExactMasking
+from mtlib.methods.settings import MaskingSettings
 from mtlib.objectives import FineTuning, MaskTuning
 from tests.conftest import make_batch
 
@@ -54,3 +56,18 @@ def test_the_earlier_name_of_own_data():
     with pytest.deprecated_call(match="mtlib.runs.debias is now mtlib.own_data"):
         earlier = importlib.import_module("mtlib.runs.debias")
     assert earlier.debias is mtlib.debias
+
+
+def test_the_old_name_of_ignored_settings():
+    with pytest.deprecated_call(match="Old.unread is now called ignored"):
+
+        class Old(MaskingSettings):
+            rate: float = 0.5
+
+            def unread(self):
+                return {"rate": "nobody reads it"}
+
+    with pytest.raises(UserError, match="rate is 1.0, but nobody reads it"):
+        Old(rate=1.0)
+    with pytest.deprecated_call(match="unread is now called ignored"):
+        assert "spacy_pipeline" in MaskingSettings().unread()

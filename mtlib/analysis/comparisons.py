@@ -25,14 +25,13 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from mtlib.analysis import intervals, paper
-from mtlib.analysis.frame import cells, frame, plain_tables, told  # noqa: F401
+from mtlib.analysis.frame import cells, frame, plain_tables  # noqa: F401
 from mtlib.analysis.intervals import Difference
 from mtlib.data.tasks import TASKS, get_task
 from mtlib.data.yaml_files import load_yaml
 from mtlib.errors import UserError, one_of
-from mtlib.methods import METHODS
 from mtlib.paths import DATA_DIR
-from mtlib.runs.config import RunConfig
+from mtlib.runs.config import changed_settings, settings_of
 from mtlib.runs.inputs import HELD_OUT
 from mtlib.runs.records import read_records
 
@@ -310,7 +309,7 @@ class Comparison(BaseModel):
 
     def _arm_of(self, config: dict) -> str | None:
         """The arm that a run of this configuration belongs to, if there is one."""
-        changed = told(config).keys() - {*self.by, *self.tuned}
+        changed = changed_settings(config).keys() - {*self.by, *self.tuned}
         for arm, settings in self.arms.items():
             wanted = self.where | settings
             fits = all(_fits(config.get(name), value) for name, value in wanted.items())
@@ -425,12 +424,13 @@ def _decisive(record: dict) -> dict[str, object]:
     A setting that a record lacks has its default.
     """
     config = record["config"]
-    settings = RunConfig.model_fields | METHODS[config["method"]].settings.model_fields
+    settings = settings_of(config["method"])
+    del settings["seed"]
     values = {}
-    for name in (name for name in settings if name not in ("seed", "settings")):
+    for name, field in settings.items():
         value = config.get(name)
         if value is None:
-            value = settings[name].get_default(call_default_factory=True)
+            value = field.get_default(call_default_factory=True)
         values[name] = list(value) if isinstance(value, tuple) else value
     values["the hash of the model's files"] = record.get("model", {}).get("files_sha256")
     for name, description in record.get("data", {}).items():

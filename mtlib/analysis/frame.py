@@ -7,11 +7,9 @@ from statistics import fmean
 
 import pandas
 
-from mtlib.data.tasks import get_task, kind
+from mtlib.data.tasks import split_type
 from mtlib.errors import UserError
-from mtlib.methods import METHODS
-from mtlib.methods.settings import bias_for
-from mtlib.runs.config import RunConfig
+from mtlib.runs.config import RunConfig, changed_settings
 from mtlib.runs.inputs import HELD_OUT
 
 # in per cent; see `frame`
@@ -43,7 +41,7 @@ def frame(records: Iterable[dict], arms: Sequence[str] | None = None) -> pandas.
         for set_name, metrics in record["metrics"].items():
             row = _run_columns(arm, record)
             row["set"] = set_name
-            row["kind"] = "id" if set_name == HELD_OUT else kind(set_name)
+            row["kind"] = "id" if set_name == HELD_OUT else split_type(set_name)
             rows.append(row | measures(metrics))
     table = pandas.DataFrame(rows)
     expected = ("arm", *_HEADING, "seed", "set", "kind", "rates", *MEASURES, "majority")
@@ -79,27 +77,6 @@ def cells(scores: pandas.DataFrame, measures: Sequence[str]) -> dict[str, pandas
             title = set_name if measure == "accuracy" else f"{set_name} {measure}"
             columns[title] = values
     return columns
-
-
-def told(config: dict) -> dict:
-    """The settings that a run's method reads and that differ from their defaults.
-
-    Learning rates are left out. The defaults of alpha and of the bias model are the task's.
-    """
-    if config["method"] not in METHODS:
-        return {}
-    fields = METHODS[config["method"]].settings.model_fields
-    defaults = {name: field.default for name, field in fields.items()}
-    task = get_task(config["task"])
-    if "alpha" in defaults:
-        defaults["alpha"] = task.alpha
-    if config.get("bias") != "by_task":
-        defaults["bias"] = bias_for(task.name, "by_task")
-    return {
-        name: config[name]
-        for name, default in defaults.items()
-        if config.get(name) not in (None, default) and not name.endswith("learning_rate")
-    }
 
 
 def measures(metrics: dict) -> dict:
@@ -154,7 +131,7 @@ def _arm_names(records: Sequence[dict]) -> list[str]:
 def _distinguishing_settings(config: dict) -> dict:
     """The settings in which two arms of one method may differ."""
     every_run = [name for name in RunConfig.model_fields if name not in _NOT_OF_AN_ARM]
-    return {name: config.get(name) for name in every_run} | told(config)
+    return {name: config.get(name) for name in every_run} | changed_settings(config)
 
 
 def _varying(settings_of_runs: Collection[dict]) -> list[str]:

@@ -65,18 +65,18 @@ def load_described(
     """
     data_set = get_set(set_name)
     files = ()
-    option = next(iter(data_set.split_options)) if splits is None else splits
-    check_choice(f"the split of {set_name}", option, data_set.split_options)
+    split = next(iter(data_set.split_options)) if splits is None else splits
+    check_choice(f"the split of {set_name}", split, data_set.split_options)
     if source != "hub":
         root = TESTBED_DIR if source == "testbed" else Path(source)
         if not root.is_dir():
             expected = "expected releases, as FOLDER/sst2/SST-2/dev.tsv."
             raise UserError(f"source {source!r} is no folder; {expected}")
-        files = _files(data_set, option, root)
+        files = _files(data_set, split, root)
     elif not data_set.hub:
         fetch([set_name], CACHE_DIR)
-        files = _files(data_set, option, CACHE_DIR)
-    dataset, description = _read(set_name, source_kind(source), option, files)
+        files = _files(data_set, split, CACHE_DIR)
+    dataset, description = _read(set_name, source_type(source), split, files)
     return dataset, {**description}
 
 
@@ -85,7 +85,7 @@ def is_testbed(source: str) -> bool:
     return source == "testbed" or (source != "hub" and (Path(source) / SETTINGS_FILE).is_file())
 
 
-def source_kind(source: str) -> str:
+def source_type(source: str) -> str:
     """What a record says instead of a path.
 
     "testbed" (with its settings where it was generated), "hub" or "folder".
@@ -102,8 +102,8 @@ def source_kind(source: str) -> str:
 @lru_cache(maxsize=32)  # more than the sets of all tasks from one source
 def _read(
     set_name: str,
-    kind: str,
-    option: str,
+    source_type: str,
+    split: str,
     files: tuple[tuple, ...],
 ) -> "tuple[datasets.Dataset, dict]":
     """The rows and the description of a set.
@@ -115,22 +115,22 @@ def _read(
     data_set = get_set(set_name)
     revision = None
     if not files:
-        parts, revision = _read_hub(data_set, option)
+        parts, revision = _read_hub(data_set, split)
     else:
         parts = [read_file(data_set, file, path) for file, path, _ in files]
-        if kind == "hub":
+        if source_type == "hub":
             revision = f"{data_set.raw_files.repository}@{data_set.raw_files.commit}"
     rows = pandas.concat([part.rows for part in parts], ignore_index=True)
     if data_set.paired:
         pair_halves(set_name, rows["group"])
     description = {
         "set": set_name,
-        "source": kind,
-        "splits": option,
+        "source": source_type,
+        "splits": split,
         "revision": revision,
         "files": [part.file for part in parts],
         "rows": len(rows),
-        "official_rows": _official_rows(data_set.of_splits(option)),
+        "official_rows": _official_rows(data_set.of_splits(split)),
         "content_sha256": _content_sha256(rows),
         "licence": data_set.licence,
         "deviations": [
@@ -148,21 +148,23 @@ def _official_rows(files: Iterable[ReleaseFile]) -> int | None:
     return None if None in rows else sum(rows)
 
 
-def _read_hub(data_set: DataSet, option: str) -> tuple[list[Part], str]:
+def _read_hub(data_set: DataSet, split: str) -> tuple[list[Part], str]:
     hub = data_set.hub
     revision = hub.revision
     parts = []
-    for split, files in itertools.groupby(data_set.of_splits(option), lambda file: file.split):
-        answer = load_from_hub(data_set, hub.splits[split])
+    released = data_set.of_splits(split)
+    for file_split, files in itertools.groupby(released, lambda file: file.split):
+        hub_split = hub.splits[file_split]
+        answer = load_from_hub(data_set, hub_split)
         # the commit that the files really came from, for example when a branch was asked for
         urls = answer.info.download_checksums or {}
         commits = (re.search(r"@([0-9a-f]{40})/", url) for url in urls)
         revision = next((commit[1] for commit in commits if commit), revision)
-        path = f"{hub.id}/{hub.config or 'default'}/{hub.splits[split]}"
-        rows = in_our_columns(data_set, hub.columns, answer.to_pandas(), split, path)
+        path = f"{hub.id}/{hub.config or 'default'}/{hub_split}"
+        rows = in_our_columns(data_set, hub.columns, answer.to_pandas(), file_split, path)
         files = [*files]
         official = ReleaseFile(
-            split=split,
+            split=file_split,
             path=path,
             rows=_official_rows(files),
             may_be_subset=all(file.may_be_subset for file in files),
@@ -172,12 +174,12 @@ def _read_hub(data_set: DataSet, option: str) -> tuple[list[Part], str]:
 
 
 def _files(
-    data_set: DataSet, option: str, root: Path
+    data_set: DataSet, split: str, root: Path
 ) -> tuple[tuple[ReleaseFile, Path, tuple], ...]:
     """Release files, where they lie, and what tells one that has changed since it was read."""
     written = _written(root).get("sha256", {})
     found = []
-    for file in data_set.of_splits(option):
+    for file in data_set.of_splits(split):
         path = locate(root, file.path)
         if path is None:
             raise UserError(f"{file.path} not found in {root}. {data_set.when_gone}")

@@ -70,6 +70,6 @@ def get_task(name: str) -> Task:
     return TASKS[name]
 
 
-def kind(set_name: str) -> str:
+def split_type(set_name: str) -> str:
     """What an evaluation set is: "id", in distribution, or "ood"."""
     return "id" if set_name in _IN_DISTRIBUTION else "ood"

@@ -94,16 +94,16 @@ class MaskingSettings(Settings):
         description="for masking salient_spans: an installed spaCy pipeline for named entities",
     )
 
-    def unread(self) -> dict[str, str]:
-        unread = {}
+    def ignored(self) -> dict[str, str]:
+        ignored = {}
         if self.words:
             reason = "words are given, all of which are masked"
             return dict.fromkeys(("mask_rate", "masking", "spacy_pipeline"), reason)
         if self.masking in OWN_LENGTH:
-            unread["mask_rate"] = f"masking is {self.masking!r}, a span of its own length"
+            ignored["mask_rate"] = f"masking is {self.masking!r}, a span of its own length"
         if self.masking != "salient_spans":
-            unread["spacy_pipeline"] = f"masking is {self.masking!r}, which does not read it"
-        return unread
+            ignored["spacy_pipeline"] = f"masking is {self.masking!r}, which does not read it"
+        return ignored
 
     def policy(self, tokenizer) -> "MaskingPolicy":
         if self.words:
@@ -124,11 +124,11 @@ class PerturbationSettings(MaskingSettings):
     top_k: Count = Field(10, description="for fill top_k")
     barred: bool = Field(False, description="what is masked throughout is never filled in")
 
-    def unread(self) -> dict[str, str]:
-        unread = super().unread()
+    def ignored(self) -> dict[str, str]:
+        ignored = super().ignored()
         if self.fill != "top_k":
-            unread["top_k"] = f"fill is {self.fill!r}, which does not read it"
-        return unread
+            ignored["top_k"] = f"fill is {self.fill!r}, which does not read it"
+        return ignored
 
     def filling(self) -> dict[str, object]:
         """The arguments of whatever masks and fills."""
@@ -206,20 +206,20 @@ class MaskTuningSettings(SharedTrunkSettings, ProductOfExpertsSettings):
         description="original: no refilled text is classified, L_MLM is an auxiliary loss",
     )
 
-    def unread(self) -> dict[str, str]:
-        unread = super().unread()
+    def ignored(self) -> dict[str, str]:
+        ignored = super().ignored()
         loss = self.classification
         if loss in [*LOSSES]:  # a grid asks before it is checked
             reason = f"classification is {loss!r}, which does not read it"
             of_losses = ProductOfExpertsSettings.model_fields.keys()
-            unread |= dict.fromkeys(of_losses - LOSSES[loss].model_fields.keys(), reason)
+            ignored |= dict.fromkeys(of_losses - LOSSES[loss].model_fields.keys(), reason)
         if loss in CLASSIFICATION_VARIANTS:
             reason = f"classification is {loss!r}, which compares a text with its refilled copy"
-            unread["classifier_reads"] = reason
+            ignored["classifier_reads"] = reason
         if self.classifier_reads == "original":
             reason = "classifier_reads is 'original', which fills nothing"
-            unread |= dict.fromkeys(("fill", "top_k", "barred"), reason)
-        return unread
+            ignored |= dict.fromkeys(("fill", "top_k", "barred"), reason)
+        return ignored
 
 
 # --- parsing ---
@@ -238,7 +238,7 @@ class ParsingSettings(Settings):
         None, description="of parsing, for trunk and parser (default: those of fine-tuning)"
     )
 
-    def unread(self) -> dict[str, str]:
+    def ignored(self) -> dict[str, str]:
         if self.parsing_epochs is None:
             return {}
         return {"parsing_steps": "parsing_epochs is given too"}

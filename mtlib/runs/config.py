@@ -1,6 +1,6 @@
 """What decides a run's numbers: `RunConfig` and its defaults."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -9,7 +9,7 @@ from pydantic.fields import FieldInfo
 
 from mtlib.data.identity import name_with_hash, name_with_version
 from mtlib.data.registry import SETS
-from mtlib.data.sources import is_testbed, source_kind
+from mtlib.data.sources import is_testbed, source_type
 from mtlib.data.tasks import get_task
 from mtlib.errors import UserError, one_of
 from mtlib.method import LearningRates
@@ -20,12 +20,10 @@ from mtlib.policies import ATTRIBUTION, TESTBED_ONLY
 from mtlib.settings import Above0, Count, Name, Settings, Steps
 
 BUNDLED_MODEL = "mini"
-NAMES = (
-    BUNDLED_MODEL,
-    "testbed",
-    "hub",
-)  # of a model or a source; no paths, even where such a folder lies about
-# The paper searched {2, 3, 4, 5}e-5 and does not say what it chose; the first is Hugging Face's recipe for GLUE.
+# of a model or a source; they are no paths, even where a folder is called so
+NAMES = (BUNDLED_MODEL, "testbed", "hub")
+# The paper searched {2, 3, 4, 5}e-5 and does not say what it chose; the first is Hugging Face's
+# recipe for GLUE.
 PAPER_RATES = LearningRates.alike(2e-5)
 
 
@@ -97,9 +95,9 @@ class OwnTraining(TrainingConfig):
 
 
 class RunConfig(TrainingConfig):
-    """Everything that decides a run's numbers, as `configure` makes it: every default that depends on others is in it.
+    """Everything that decides a run's numbers, as `configure` makes it.
 
-    "auto" alone is left, since the precision is the device's: `resolved` says which.
+    Every default that depends on other settings is filled in. "auto" alone is left, since the precision is the device's: `resolved` says which.
     """
 
     task: Annotated[str, Field(description="sentiment, nli or paraphrase")]
@@ -118,7 +116,8 @@ class RunConfig(TrainingConfig):
     held_out: Annotated[
         Steps,
         Field(
-            description="training phrases kept out by whole sentence and scored, to choose settings on"
+            description="training phrases kept out by whole sentence and scored, to choose "
+            "settings on"
         ),
     ] = 0
     eval_max_length: Annotated[
@@ -137,13 +136,17 @@ class RunConfig(TrainingConfig):
 
     @model_validator(mode="after")
     def _checked(self) -> Self:
-        _check(self)
+        _check_sets(self)
+        _check_model(self.model)
+        _check_source(self)
+        _check_bias(self)
+        _check_masking(self)
         return self
 
     def values(self) -> dict[str, object]:
         """All settings side by side: those of every run, then those of the method."""
-        own = dict(self)
-        return own | dict(own.pop("settings"))
+        values = dict(self)
+        return values | dict(values.pop("settings"))
 
     @property
     def rates(self) -> LearningRates:
@@ -156,7 +159,7 @@ class RunConfig(TrainingConfig):
     def public(self) -> dict:
         """For the record: no path of one machine, and None for what other methods read."""
         values = dict.fromkeys(all_settings()) | self.values()
-        for name in {"top_k", "spacy_pipeline"} & self.settings.unread().keys():
+        for name in _NONE_IF_IGNORED & self.settings.ignored().keys():
             values[name] = None
         if values["words"]:
             values |= {"words": list(values["words"]), "masking": None, "mask_rate": None}
@@ -170,90 +173,150 @@ class RunConfig(TrainingConfig):
             values["treebank"] = name_with_hash(folder, files_of(folder, "train"))
         model = Path(self.model).absolute().name if Path(self.model).is_dir() else self.model
         return values | {
-            "source": source_kind(self.source),
+            "source": source_type(self.source),
             "model": model,
             "sets": list(self.sets),
         }
 
 
+# without a value in a record where other settings make them ineffective
+_NONE_IF_IGNORED = {"top_k", "spacy_pipeline"}
+
+
 def configure(task: str, method: str, **values) -> RunConfig:
-    """A run from settings given by name, those of the method among them; None, or none, stands for the default.
+    """A run from settings given by name, those of the method among them.
+
+    None stands for the default, as a name that is left out.
 
     Raises:
         UserError: a setting that the method does not read, or that nothing reads; a bad value.
     """
-    reads = get_method(method).reads
-    for name, value in list(values.items()):
-        if name not in all_settings():
-            raise UserError(f"there is no setting {name!r}; {one_of(name, all_settings())}")
-        if name in RunConfig.model_fields or name in reads:
-            continue
-        if values.pop(name) is not None:
-            raise UserError(
-                f"{name} is {value!r}, but {method} does not read it; leave it out, or take a method that does: "
-                f"{', '.join(readers(name))}."
-            )
-    settings = get_method(method).settings(
-        **{name: values.pop(name) for name in reads if name in values}
-    )
-    return _with_defaults(RunConfig(task=task, method=method, settings=settings, **values))
-
-
-def read_by(method: str, values: Mapping[str, object]) -> dict[str, object]:
-    """`values` less what the method, or one of its other settings, leaves unread: a grid gives all to every method."""
+    fields = settings_of(method)
+    for name, value in values.items():
+        if name not in fields:
+            _check_not_given(method, name, value)
+    given = {name: value for name, value in values.items() if value is not None}
     model = get_method(method).settings
-    own = {name: values[name] for name in model.model_fields if name in values}
-    reads = {*RunConfig.model_fields, *own} - model.model_construct(**own).unread().keys()
-    return {name: value for name, value in values.items() if name in reads}
+    settings = model(**{name: given.pop(name) for name in model.model_fields if name in given})
+    return _with_defaults(RunConfig(task=task, method=method, settings=settings, **given))
+
+
+# --- which settings count ---
+
+
+def settings_of(method: str) -> dict[str, FieldInfo]:
+    """The settings of a method's runs, by name: those of every run, then those of the method."""
+    return _settings_of_every_run() | get_method(method).settings.model_fields
+
+
+def effective_settings(config: Mapping[str, object]) -> dict[str, object]:
+    """Those entries of a configuration that its run reads.
+
+    Left out is what the method has no setting for, and what its other settings make ineffective.
+
+    Args:
+        config: settings by name, among them `method`: those of a record, of a line of a sweep, or
+            of a user. None stands for the default.
+    """
+    model = get_method(config["method"]).settings
+    given = {name: config[name] for name in model.model_fields if config.get(name) is not None}
+    ignored = model.model_construct(**given).ignored()
+    names = settings_of(config["method"]).keys() - ignored.keys()
+    return {name: value for name, value in config.items() if name in names}
+
+
+def changed_settings(config: Mapping[str, object]) -> dict[str, object]:
+    """The effective settings of the method that differ from their defaults, but no learning rates.
+
+    Args:
+        config: as a record has it. One of a method that is not known has none.
+    """
+    if config["method"] not in METHODS:
+        return {}
+    fields = METHODS[config["method"]].settings.model_fields
+    defaults = _derived_defaults(config)
+    changed = {}
+    for name, value in effective_settings(config).items():
+        if name not in fields or name.endswith("learning_rate"):
+            continue
+        if value not in (None, fields[name].default, defaults.get(name)):
+            changed[name] = value
+    return changed
 
 
 def all_settings() -> dict[str, FieldInfo]:
     """Every setting of a run or of any method, by name: those of a run first."""
-    first = dict.fromkeys(("task", "method", "source"))
-    settings = {
-        name: field
-        for name, field in (first | RunConfig.model_fields).items()
-        if name != "settings"
-    }
+    settings = _settings_of_every_run()
     for method in METHODS.values():
-        settings |= {
-            name: field
-            for name, field in method.settings.model_fields.items()
-            if name not in settings
-        }
+        for name, field in method.settings.model_fields.items():
+            settings.setdefault(name, field)
     return settings
+
+
+def _settings_of_every_run() -> dict[str, FieldInfo]:
+    first = dict.fromkeys(("task", "method", "source"))
+    fields = first | RunConfig.model_fields
+    del fields["settings"]
+    return fields
+
+
+def _check_not_given(method: str, name: str, value: object) -> None:
+    """Raise `UserError` for a setting that the method does not have, unless it has no value."""
+    if name not in all_settings():
+        raise UserError(f"there is no setting {name!r}; {one_of(name, all_settings())}")
+    if value is not None:
+        raise UserError(
+            f"{name} is {value!r}, but {method} does not read it; leave it out, or take a method "
+            f"that does: {', '.join(readers(name))}."
+        )
+
+
+# --- defaults that depend on other settings ---
 
 
 def _with_defaults(config: RunConfig) -> RunConfig:
     """What is None, or empty, filled in by task, method and model."""
-    task, rates, own = (
-        get_task(config.task),
-        default_rates(config.method, config.model),
-        config.settings,
-    )
-    defaults = {
+    defaults = _derived_defaults(dict(config))
+    settings = _filled(config.settings, defaults)
+    if "bias" in effective_settings({"method": config.method} | dict(settings)):
+        bias = bias_for(config.task, settings.bias)
+        settings = settings.model_copy(update={"bias": bias})
+    sets = config.sets or get_task(config.task).evaluation_sets(config.source)
+    splits = _chosen_splits(sets, config.splits)
+    changes = {"settings": settings, "sets": sets, "splits": splits}
+    return _filled(config, defaults).model_copy(update=changes)
+
+
+def _derived_defaults(config: Mapping) -> dict[str, object]:
+    """The defaults of a run that depend on its task, its method, its model or other settings."""
+    task = get_task(config["task"])
+    rates = default_rates(config["method"], config["model"])
+    learning_rate = config.get("learning_rate")
+    return {
         "alpha": task.alpha,
         "batch_size": task.batch_size,
         "learning_rate": rates.trunk,
-        "classifier_learning_rate": config.learning_rate or rates.classifier,
-        "mlm_head_learning_rate": config.learning_rate or rates.mlm_head,
-        "eval_max_length": config.max_length,
+        "classifier_learning_rate": learning_rate or rates.classifier,
+        "mlm_head_learning_rate": learning_rate or rates.mlm_head,
+        "eval_max_length": config.get("max_length"),
+        "bias": bias_for(task.name, "by_task"),
     }
 
-    def filled(model: Settings, **changes) -> Settings:
-        missing = {name for name, value in model if value is None} & defaults.keys()
-        return model.model_copy(update={name: defaults[name] for name in missing} | changes)
 
-    sets = config.sets or task.evaluation_sets(config.source)
-    options = {name: [*SETS[name].split_options] for name in sets}
-    splits = {
-        name: config.splits.get(name, several[0])
-        for name, several in options.items()
-        if len(several) > 1
-    }
-    reads_bias = "bias" in type(own).model_fields and "bias" not in own.unread()
-    own = filled(own, bias=bias_for(config.task, own.bias)) if reads_bias else filled(own)
-    return filled(config, settings=own, sets=sets, splits=splits)
+def _filled(settings: Settings, defaults: Mapping[str, object]) -> Settings:
+    """The settings with defaults for those that are None."""
+    missing = {name for name, value in settings if value is None} & defaults.keys()
+    return settings.model_copy(update={name: defaults[name] for name in missing})
+
+
+def _chosen_splits(sets: Iterable[str], splits: Mapping[str, str]) -> dict[str, str]:
+    """The split of each set that has several: the given one, else the first."""
+    chosen = {}
+    for name in sets:
+        several = list(SETS[name].split_options)
+        if len(several) > 1:
+            chosen[name] = splits.get(name, several[0])
+    return chosen
 
 
 def default_rates(method: str, model: str) -> LearningRates:
@@ -263,36 +326,59 @@ def default_rates(method: str, model: str) -> LearningRates:
 # --- what no run can have, whoever asks for it ---
 
 
-def _check(config: RunConfig) -> None:
-    """Raise `UserError` for what no run can have, before anything is read."""
+def _check_sets(config: RunConfig) -> None:
     known = get_task(config.task).possible_sets(config.source)
     for name in (*config.sets, *config.splits):
         if name not in known:
-            source = source_kind(config.source)
+            source = source_type(config.source)
             raise UserError(
-                f"{name!r} is no evaluation set of {config.task} from {source!r}; {one_of(name, known)}"
+                f"{name!r} is no evaluation set of {config.task} from {source!r}; "
+                f"{one_of(name, known)}"
             )
-    if is_missing_folder(config.model):
+
+
+def _check_model(model: str) -> None:
+    if is_missing_folder(model):
         raise UserError(
-            f"model is {config.model!r}, which does not exist; expected mini, a hub id such as bert-base-uncased, "
-            "or a folder with a masked LM."
+            f"model is {model!r}, which does not exist; expected mini, a hub id such as "
+            "bert-base-uncased, or a folder with a masked LM."
         )
-    values = config.values()
-    masking, bias = values.get("masking"), values.get("bias")
-    for name in () if is_testbed(config.source) else ("masking", "bias"):
-        if values.get(name) in (*TESTBED_ONLY, "shortcut"):
+
+
+def _check_source(config: RunConfig) -> None:
+    """What knows the testbed's grammar needs a testbed."""
+    if is_testbed(config.source):
+        return
+    for name in ("masking", "bias"):
+        value = getattr(config.settings, name, None)
+        if value in (*TESTBED_ONLY, "shortcut"):
             raise UserError(
-                f"{name} is {values[name]!r}, which knows the testbed's grammar, and source {config.source!r} is no "
-                f"testbed; take source testbed, write one with `python -m mtlib testbed`, or take another {name}."
+                f"{name} is {value!r}, which knows the testbed's grammar, and source "
+                f"{config.source!r} is no testbed; take source testbed, write one with "
+                f"`python -m mtlib testbed`, or take another {name}."
             )
-    if bias is not None and (named := bias_for(config.task, bias)) not in (
-        fitting := BIAS_OF_TASK[config.task]
-    ):
-        raise UserError(f"bias is {named!r}; for {config.task} {one_of(named, fitting)}")
-    refills = get_method(config.method).refills_in_training and not values.get("fixed_masks")
-    if masking in ATTRIBUTION and not refills:
+
+
+def _check_bias(config: RunConfig) -> None:
+    bias = getattr(config.settings, "bias", None)
+    if bias is None:
+        return
+    bias = bias_for(config.task, bias)
+    fitting = BIAS_OF_TASK[config.task]
+    if bias not in fitting:
+        raise UserError(f"bias is {bias!r}; for {config.task} {one_of(bias, fitting)}")
+
+
+def _check_masking(config: RunConfig) -> None:
+    """A policy that asks the classifier in training needs masks that are drawn in training."""
+    masking = getattr(config.settings, "masking", None)
+    if masking not in ATTRIBUTION:
+        return
+    has_fixed_masks = getattr(config.settings, "fixed_masks", False)
+    if has_fixed_masks or not get_method(config.method).refills_in_training:
         able = " or ".join(name for name, other in METHODS.items() if other.refills_in_training)
         raise UserError(
-            f"masking is {masking!r}, which asks the classifier in training what it leans on; in {config.method} masks "
-            f"are drawn while the classifier is still new. Take {able}, without fixed masks, or another policy."
+            f"masking is {masking!r}, which asks the classifier in training what it leans on; in "
+            f"{config.method} masks are drawn while the classifier is still new. Take {able}, "
+            "without fixed masks, or another policy."
         )

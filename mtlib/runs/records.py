@@ -19,9 +19,9 @@ import numpy as np
 from filelock import FileLock, Timeout
 
 from mtlib.errors import UserError
-from mtlib.methods import METHODS
 from mtlib.paths import DATA_DIR
-from mtlib.runs.config import all_settings
+from mtlib.runs.config import settings_of
+from mtlib.settings import MASK_RATE
 
 try:
     import fcntl
@@ -34,30 +34,31 @@ _NOT_KEPT = ("learning_rate", "grad_norm")  # of a packed log
 TRAIN_SPANS = "train_spans"  # in a record's data: the set whose spans a policy learns to mask
 # The data's content stands for where it came from and which part of it was scored.
 _NOT_DECISIVE = ("task", "method", "model", "source", "sets", "splits")
+# By which identities were made, where a method has another default: they count the 15 % of
+# intermediate pre-training.
+_DEFAULTS = {"mask_rate": MASK_RATE}
 
 
 def identity(config: Mapping, model_sha256: str | None, data_sha256: Mapping[str, str]) -> str:
     """A hash of all that decides a run's numbers.
 
-    Of the settings that the method reads only those count that differ from their default, so that a new setting leaves
-    the identities of finished runs as they are. A default that depends on task, method or model (alpha, learning rates)
-    counts by its value.
+    Of the settings of the method's runs (`settings_of`) only those count that differ from their
+    default, so that a new setting leaves the identities of finished runs as they are. A default
+    that depends on task, method or model (alpha, learning rates) counts by its value. What other
+    methods read has no part in it.
 
     Args:
         config: as in a record (`RunConfig.public`).
-        model_sha256: of the files of a local model; None for a hub model, which its name identifies.
-        data_sha256: of the content of the training set (as "train") and of every other set (`decisive_data`).
+        model_sha256: of the files of a local model; None for a hub model, which its name
+            identifies.
+        data_sha256: of the content of the training set (as "train") and of every other set
+            (`decisive_data`).
     """
-    method = METHODS[config["method"]]
-    of_other_methods = {name for other in METHODS.values() for name in other.reads} - {
-        *method.reads
-    }
-    settings = {
-        name: config[name]
-        for name, setting in all_settings().items()
-        if name not in _NOT_DECISIVE and name not in of_other_methods
-        if config.get(name) is not None and config[name] != setting.default
-    }
+    settings = {}
+    for name, field in settings_of(config["method"]).items():
+        value = config.get(name)
+        if name not in _NOT_DECISIVE and value not in (None, _DEFAULTS.get(name, field.default)):
+            settings[name] = value
     decisive = {
         "task": config["task"],
         "method": config["method"],

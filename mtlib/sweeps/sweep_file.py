@@ -7,8 +7,9 @@
     alpha: [null, 0.1, 0.5]     # null: the default, here the paper's
     source: hub
 
-Any other setting of a run goes by its own name, one value or a list; the runs are every combination. Several such grids
-stand below each other under `grids`, each with what it has beside the rest of the file or in its place:
+Any other setting of a run goes by its own name, one value or a list; the runs are every
+combination. Several such grids stand below each other under `grids`, each with what it has beside
+the rest of the file or in its place:
 
     grids:
       - {methods: fine_tuning}
@@ -27,24 +28,25 @@ from pydantic import BaseModel, Field
 
 from mtlib.data.yaml_files import load_yaml
 from mtlib.errors import UserError, one_of
-from mtlib.runs.config import NAMES, RunConfig, all_settings, configure, read_by
+from mtlib.runs.config import NAMES, RunConfig, all_settings, configure, effective_settings
 from mtlib.runs.inputs import read_inputs
 
-_PLURAL = {
-    "task": "tasks",
-    "method": "methods",
-    "model": "models",
-    "seed": "seeds",
-}  # as they stand in the file
+# as they stand in the file
+_PLURAL = {"task": "tasks", "method": "methods", "model": "models", "seed": "seeds"}
 KEYS = {_PLURAL.get(name, name): name for name in all_settings()}
 _NEEDED = ("tasks", "methods")
+_LISTS = ("sets", "words")  # one value of these settings is a list
 
 
 @dataclass(frozen=True)
 class GridRun:
-    """A run of a sweep: its configuration, the name of its record, and whether there is a shipped one.
+    """A run of a sweep.
 
-    `examples` are those that it trains on, each as often as it is seen.
+    Args:
+        config: its configuration.
+        file: the name of its record.
+        shipped: whether there is a shipped record.
+        examples: those that it trains on, each as often as it is seen.
     """
 
     config: RunConfig
@@ -58,25 +60,20 @@ def identify(configs: Iterable[RunConfig]) -> list[GridRun]:
     runs = []
     for config in configs:
         inputs = read_inputs(config)
-        train = inputs.sets[
-            "train"
-        ]  # by its description: to hold phrases out takes seconds for each run
+        # by the set's description: to hold phrases out takes seconds for each run
+        train = inputs.sets["train"]
         examples = config.epochs * train.get("used_rows", train["rows"])
-        runs.append(
-            GridRun(
-                config,
-                inputs.record_path(Path()).name,
-                inputs.shipped_record() is not None,
-                examples,
-            )
-        )
+        file = inputs.record_path(Path()).name
+        is_shipped = inputs.shipped_record() is not None
+        runs.append(GridRun(config, file, is_shipped, examples))
     return runs
 
 
 def expand(file: Path, **instead: str) -> list[RunConfig]:
-    """The runs that a sweep file means, each once: what differs only in settings its method does not read is one run.
+    """The runs that a sweep file means, each once.
 
-    They are in the file's order, but that all runs of one seed stand before those of the next.
+    What differs only in settings that its method ignores is one run. They are in the file's order,
+    but that all runs of one seed stand before those of the next.
 
     Args:
         file: the sweep file.
@@ -88,27 +85,30 @@ def expand(file: Path, **instead: str) -> list[RunConfig]:
     common, grids = _load(file)
     common |= instead
     runs, read_anywhere = {}, set()
-    for number, own in enumerate(grids, start=1):
+    for number, grid in enumerate(grids, start=1):
         place = str(file) if grids == [{}] else f"{file}, grid {number}"
-        for key in common | own:
-            if key not in KEYS:
-                raise UserError(f"{place}: unknown key {key!r}; {one_of(key, ['grids', *KEYS])}")
+        _check_keys(place, common | grid)
+        read = set()
         try:
-            read = set()
-            for values in _combinations(common | own):
-                values = read_by(values["method"], values)
+            for values in _combinations(common | grid):
+                values = effective_settings(values)
                 read |= values.keys()
                 config = configure(**values)
                 runs.setdefault(repr(config), config)
         except UserError as error:
             raise UserError(f"{place}: {error}") from error
-        _check_read(place, own, read)
+        _check_read(place, grid, read)
         read_anywhere |= read
     _check_read(str(file), common, read_anywhere)
+    # a sweep that is cut short has whole seeds
     seeds = list(dict.fromkeys(config.seed for config in runs.values()))
-    return sorted(
-        runs.values(), key=lambda config: seeds.index(config.seed)
-    )  # a sweep cut short has whole seeds
+    return sorted(runs.values(), key=lambda config: seeds.index(config.seed))
+
+
+def _check_keys(place: str, keys: Iterable[str]) -> None:
+    for key in keys:
+        if key not in KEYS:
+            raise UserError(f"{place}: unknown key {key!r}; {one_of(key, ['grids', *KEYS])}")
 
 
 def _combinations(entries: Mapping) -> Iterable[dict]:
@@ -124,10 +124,10 @@ def _values(key: str, entry: object) -> list:
         entry = _seeds(entry)
     if entry == []:
         raise UserError(f"{key} is {given!r}; expected at least one value (null for the default).")
-    several = isinstance(entry, list) and not (
-        key == "sets" and all(isinstance(name, str) for name in entry)
-    )
-    return [_typed(KEYS[key], value) for value in (entry if several else [entry])]
+    is_list = isinstance(entry, list)
+    is_one_value = key in _LISTS and is_list and all(isinstance(name, str) for name in entry)
+    values = entry if is_list and not is_one_value else [entry]
+    return [_typed(KEYS[key], value) for value in values]
 
 
 def _seeds(entry: object) -> object:
@@ -144,10 +144,10 @@ def _seeds(entry: object) -> object:
 
 def _typed(name: str, value: object) -> object:
     """A path from the root: it must mean the same to a process in another folder."""
-    is_path = (
-        name in ("source", "model", "treebank") and isinstance(value, str) and value not in NAMES
-    )
-    return os.path.abspath(value) if is_path and Path(value).exists() else value
+    may_be_path = name in ("source", "model", "treebank") and isinstance(value, str)
+    if may_be_path and value not in NAMES and Path(value).exists():
+        return os.path.abspath(value)
+    return value
 
 
 def _check_read(place: str, entries: Mapping, read: Iterable[str]) -> None:
@@ -164,12 +164,10 @@ def _load(file: Path) -> tuple[dict, list[dict]]:
     """What stands outside its grids, and the grids."""
     try:
         entries = _File.model_validate(load_yaml(file.read_text(encoding="utf-8")))
-    except (
-        OSError,
-        ValueError,
-        yaml.YAMLError,
-    ) as error:  # UnicodeDecodeError and ValidationError are ValueErrors
+    # UnicodeDecodeError and ValidationError are ValueErrors
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        reason = " ".join(str(error).split())
         raise UserError(
-            f"{file} is no sweep file, which maps settings to values: {' '.join(str(error).split())}"
+            f"{file} is no sweep file, which maps settings to values: {reason}"
         ) from error
     return dict(entries.model_extra), entries.grids

@@ -17,7 +17,7 @@ from mtlib.data import releases as releases_module
 from mtlib.data import sources
 from mtlib.data.registry import SETS, Columns, Copy, DataSet, Hub, ReleaseFile
 from mtlib.data.releases import read_file, verify
-from mtlib.data.sources import is_testbed, load, load_described, source_kind
+from mtlib.data.sources import is_testbed, load, load_described, source_type
 from mtlib.data.tasks import get_task
 from mtlib.errors import UserError
 from mtlib.paths import SETTINGS_FILE, TESTBED_DIR
@@ -143,15 +143,15 @@ def test_a_set_is_read_once_until_its_file_changes(releases, monkeypatch):
 def test_the_hub_is_the_hub_wherever_one_stands(tmp_path, monkeypatch):
     write(tmp_path, f"hub/{SETTINGS_FILE}", b'{"strength": 0.9, "seed": 0}')
     monkeypatch.chdir(tmp_path)
-    assert not is_testbed("hub") and source_kind("hub") == "hub"
+    assert not is_testbed("hub") and source_type("hub") == "hub"
     assert get_task("sentiment").train_set("hub") == "sst2_train"
     assert (
         is_testbed("./hub")
         and get_task("sentiment").train_set("./hub") == "testbed_sentiment_train"
     )
-    assert source_kind("./hub") == "testbed (strength 0.9, seed 0)"
+    assert source_type("./hub") == "testbed (strength 0.9, seed 0)"
     write(tmp_path, f"hub/{SETTINGS_FILE}", b'{"strength": 0.9, "seed": 0, "train_rows": 16000}')
-    assert source_kind("./hub") == "testbed (strength 0.9, seed 0, 16,000 training rows)"
+    assert source_type("./hub") == "testbed (strength 0.9, seed 0, 16,000 training rows)"
 
 
 # --- bad input ---

@@ -3,7 +3,7 @@
 import pytest
 
 from mtlib.data.registry import SETS
-from mtlib.data.tasks import TASKS, get_task, kind
+from mtlib.data.tasks import TASKS, get_task, split_type
 from mtlib.errors import UserError
 
 
@@ -16,8 +16,8 @@ def test_paper_settings():
 @pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
 def test_sets_fit_task_and_source(task, source):
     train, evaluation = task.train_set(source), task.evaluation_sets(source)
-    assert task.dev_set(source) == evaluation[0] and kind(evaluation[0]) == "id"
-    assert {*map(kind, evaluation)} == {"id", "ood"}
+    assert task.dev_set(source) == evaluation[0] and split_type(evaluation[0]) == "id"
+    assert {*map(split_type, evaluation)} == {"id", "ood"}
     for name in (train, *evaluation):
         assert SETS[name].bundled == (source == "testbed")
         assert bool(SETS[name].columns.text_pair) == (task.name != "sentiment")

@@ -81,6 +81,17 @@ def test_values_that_are_lists_or_look_like_text(tmp_path):
     assert [config.sets for config in several] == [("sst2",), ("imdb_cad",)]
 
 
+def test_words_are_one_value_and_lists_of_words_are_several(tmp_path):
+    text = "tasks: sentiment\nmethods: [fine_tuning, masks_left]\nwords: "
+    configs = expand(write(tmp_path, text + "[plot, film]"))
+    assert [getattr(config.settings, "words", None) for config in configs] == [
+        None,
+        ("film", "plot"),
+    ]
+    configs = expand(write(tmp_path, text + "[[plot], [film, plot]]"))
+    assert [config.settings.words for config in configs[1:]] == [("plot",), ("film", "plot")]
+
+
 def test_names_mean_the_same_beside_folders_of_that_name(tmp_path, monkeypatch):
     for name in ("mini", "testbed"):
         (tmp_path / name).mkdir()
