@@ -67,7 +67,7 @@ def test_the_old_name_of_ignored_settings():
             def unread(self):
                 return {"rate": "nobody reads it"}
 
-    with pytest.raises(UserError, match="rate is 1.0, but nobody reads it"):
+    with pytest.raises(UserError, match=r"rate is 1\.0, but nobody reads it"):
         Old(rate=1.0)
     with pytest.deprecated_call(match="unread is now called ignored"):
         assert "spacy_pipeline" in MaskingSettings().unread()
