@@ -144,8 +144,13 @@ def test_lists_of_texts_are_predicted_and_answers_have_names(telling_plm, pair):
 def test_as_much_of_a_text_is_read_as_in_the_training(telling_plm, tmp_path, monkeypatch):
     monkeypatch.setattr(encoding, "DEFAULT_LENGTH", 6)
     arguments = ObjectiveArguments(
-        str(tmp_path / "run"), max_steps=1, learning_rate=0.0, use_cpu=True, disable_tqdm=True, save_strategy="no",
-    )  # fmt: skip
+        str(tmp_path / "run"),
+        max_steps=1,
+        learning_rate=0.0,
+        use_cpu=True,
+        disable_tqdm=True,
+        save_strategy="no",
+    )
     ObjectiveTrainer(
         telling_plm, FineTuning(), arguments, tokenise(rows(8), telling_plm.tokenizer, max_length=9)
     ).train()
@@ -171,6 +176,7 @@ def test_columns_that_an_objective_needs_are_carried_through(plm):
     plain, kept = tokenise(dataset, plm.tokenizer), tokenise(dataset, plm.tokenizer, keep=["bias"])
     assert kept["bias"][:] == dataset["bias"][:] and kept.remove_columns("bias")[:] == plain[:]
     assert set(kept.column_names) - set(plain.column_names) == {"bias"}
+    assert tokenise(dataset, plm.tokenizer, keep="bias")[:] == kept[:]
     both = tokenise(
         dataset, plm.tokenizer, keep=("text", "text_pair")
     )  # as transforms ask, that read pairs too
@@ -192,20 +198,95 @@ def test_a_second_text_under_another_name_is_not_dropped_silently(plm):
     ("dataset", "message"),
     [
         (DatasetDict(train=rows(2), test=rows(2)), "the dataset is a DatasetDict with {'train'"),
-        (
-            rows(2).to_pandas(),
-            "the dataset is a DataFrame with no columns; expected a Dataset with",
-        ),
-        ("reviews.csv", "or mtlib.read_table(path, text, label) makes"),
         (rows(2).rename_column("text", "sentence"), "the dataset is a Dataset with ['sentence'"),
         (Dataset.from_dict({"text": ["good", None]}), "row 1 has None for text; expected a text"),
         (Dataset.from_dict({"text": ["a"], "text_pair": [None]}), "row 0 has None for text_pair"),
     ],
 )
 def test_what_cannot_be_tokenised_is_said(plm, dataset, message):
-    for work in (lambda: tokenise(dataset, plm.tokenizer, 6), lambda: predict(plm, dataset, 6)):
+    with pytest.raises(UserError, match=re.escape(message)):
+        tokenise(dataset, plm.tokenizer, 6)
+    if isinstance(dataset, Dataset):
         with pytest.raises(UserError, match=re.escape(message)):
-            work()
+            predict(plm, dataset, 6)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "message"),
+    [
+        (None, "the dataset is a NoneType; expected a Dataset with a column `text`"),
+        (["a film"], "the dataset is a list; expected"),
+        ("reviews.csv", "the dataset is a str; expected .* or mtlib.read_table"),
+        (rows(2).to_pandas(), "the dataset is a DataFrame; expected"),
+    ],
+)
+def test_only_datasets_are_tokenised(plm, dataset, message):
+    with pytest.raises(UserError, match=message):
+        tokenise(dataset, plm.tokenizer)
+
+
+TWO_TEXTS = ["a film", "the plot is slow"]
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        tuple(TWO_TEXTS),
+        np.array(TWO_TEXTS),
+        np.array(TWO_TEXTS, dtype=object),
+        pandas.Series(TWO_TEXTS, index=[7, 7]),
+        pandas.Series(TWO_TEXTS, dtype="string"),
+        pandas.Index(TWO_TEXTS),
+        Dataset.from_dict({"text": TWO_TEXTS})["text"],
+        Dataset.from_dict({"text": TWO_TEXTS, "labels": ["good", None]}),
+        Dataset.from_dict({"text": TWO_TEXTS, "labels": [7, -1], "label": [None, [0.5]]}),
+    ],
+)
+def test_texts_may_come_in_any_of_these(telling_plm, texts):
+    assert np.array_equal(predict(telling_plm, texts), predict(telling_plm, TWO_TEXTS))
+
+
+@pytest.mark.parametrize("make", [list, np.array, pandas.Series])
+def test_pairs_may_come_in_any_of_these(telling_plm, make):
+    pairs = [["a film", "a plot"], ["a story", "the plot is slow"]]
+    dataset = Dataset.from_dict(
+        {"text": ["a film", "a story"], "text_pair": ["a plot", "the plot is slow"]}
+    )
+    assert np.array_equal(predict(telling_plm, make(pairs)), predict(telling_plm, dataset))
+
+
+@pytest.mark.parametrize("make", [list, tuple, np.array, pandas.Series])
+def test_no_texts_have_no_logits(plm, make):
+    assert predict(plm, make([])).shape == (0, 2)
+    assert predict(plm, make([]), names=True) == []
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (None, "texts is None; expected a list of texts or of pairs of texts, or a Dataset"),
+        ("a film", "texts is 'a film'; expected a list"),
+        (b"a film", "texts is b'a film'; expected a list"),
+        (rows(2).to_pandas(), "texts is a DataFrame; expected a list"),
+        ({"text": ["a film"]}, "texts is a dict; expected a list"),
+        (DatasetDict(test=rows(2)), "texts is a DatasetDict; expected a list"),
+        (["a film", None], "texts[1] is None; expected a text or a pair of texts"),
+        (pandas.Series(["a film", np.nan]), "texts[1] is nan; expected"),
+        (np.array([1.5]), "texts[0] is 1.5; expected"),
+        ([{"text": "a film"}], "texts[0] is {'text': 'a film'}; expected"),
+        ([("a", "b"), ("a", None)], "texts[1] is ('a', None); expected"),
+        ([("a", "b", "c")], "texts[0] is ('a', 'b', 'c'); expected"),
+        ([()], "texts[0] is (); expected"),
+        (
+            ["a", ("a", "b")],
+            "texts[0] is a text and texts[1] a pair of texts; expected texts alone",
+        ),
+        ([("a", "b"), "a"], "texts[0] is a pair of texts and texts[1] a text; expected texts"),
+    ],
+)
+def test_what_is_no_list_of_texts_is_refused(plm, texts, message):
+    with pytest.raises(UserError, match=re.escape(message)):
+        predict(plm, texts)
 
 
 def test_labels_by_either_name_keep_their_classes(plm):
@@ -242,7 +323,7 @@ def test_unlabelled_and_no_texts(plm):
 
 
 def test_predicting_leaves_no_trace_in_a_training(plm, monkeypatch):
-    """Neither its mode nor its precision nor the random numbers that the next step draws; dropout is off."""
+    """Its mode, its precision and the random state stay as they were; dropout is off."""
     monkeypatch.setattr(encoding, "precision", lambda: {"bf16": True, "use_cpu": True})
     state, forward = torch.get_rng_state(), plm.forward
     plm.train()
