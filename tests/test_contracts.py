@@ -9,8 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import nbformat
 import pytest
 import torch
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from pydantic import Field
 from torch import nn
 from torch.nn.functional import cross_entropy
@@ -32,6 +34,7 @@ from tests.conftest import config, make_batch, make_plm, tiny_bert_config, write
 from tests.test_ipt import GROWING, conllu
 from tests.test_readme import code_blocks, read
 from tests.test_trainer import NO_DROPOUT, arguments, examples, history
+from tests.tutorial.conftest import tagged
 
 
 class LongestFirst(CountedMasking):
@@ -283,7 +286,7 @@ class TestMethod:
         assert read_inputs(changed).identity != before[0]
 
 
-# `mtlib run` once for each line of options, with the method of this file in the table
+# `run` once for each line of options, with the method of this file in the table
 TWO_PROCESSES = """
 import sys
 from mtlib.methods import METHODS
@@ -291,19 +294,20 @@ from tests.test_contracts import WEIGHED
 METHODS["weighed"] = WEIGHED
 from mtlib.cli import app
 model, source, out, *lines = sys.argv[1:]
-common = ["--task", "sentiment", "--model", model, "--source", source, "--out", out, "--max-length", "64"]
-common += ["--epochs", "2", "--learning-rate", "3e-3", "--precision", "float32"]
+common = ["--task", "sentiment", "--model", model, "--source", source, "--out", out]
+common += ["--max-length", "64", "--epochs", "2", "--learning-rate", "3e-3", "--precision", "float32"]
 for line in lines:
     app(["run", *common, "--method", *line.split()], standalone_mode=False)
 """
 
 
 def test_two_processes_train_as_one(tmp_path):
-    """The same global batches, cut over two gloo processes; without dropout, and with masks that are not drawn.
+    """The same global batches, cut over two gloo processes.
 
-    An objective without masks, Mask-tuning, one with a column and a parameter in Mask-tuning, one with two
-    denominators, masks drawn beforehand, and the balanced update, with accumulation too. The trees have 1 to 16
-    words, so that the processes count different numbers of words.
+    Without dropout, and with masks that are not drawn. An objective without masks, Mask-tuning, one
+    with a column and a parameter in Mask-tuning, one with two denominators, masks drawn beforehand,
+    and the balanced update, with accumulation too. The trees have 1 to 16 words, so that the
+    processes count different numbers of words.
     """
     whole, drawn_before = "mask_tuning --mask-rate 1.0", "mask_tuning --mask-rate 0.4 --fixed-masks"
     methods = ["fine_tuning", whole, "weighed --mask-rate 1.0", "learned_mixin", drawn_before]
@@ -514,7 +518,8 @@ def test_a_wrong_entry_of_a_data_set_is_told_by_file_entry_and_field(
 
 
 def test_the_names_of_the_readme_load_lazily():
-    code = "import sys, mtlib; assert not {'torch', 'transformers'} & {*sys.modules}; print(mtlib.SharedPLM.__name__)"
+    code = "import sys, mtlib; assert not {'torch', 'transformers'} & {*sys.modules}; "
+    code += "print(mtlib.SharedPLM.__name__)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.strip() == "SharedPLM", done.stderr
     for name in mtlib.__all__:
@@ -536,3 +541,61 @@ def test_a_run_that_diverges_is_recorded_as_such(testbed, model, tmp_path):
         path,
         True,
     )
+
+
+# the cells of a notebook that keeps the rules of notebooks/README.md: tags, then code
+HIDDEN = {"jupyter": {"source_hidden": True}, "cellView": "form"}
+ADDED = [
+    ("parameters", 'profile: str = "cpu"  # how much\nnumber: int = 3  # to double'),
+    ("", "from matplotlib.figure import Figure\n"
+         "from mtlib.analysis.figures.style import show\n"
+         "from mtlib.tutorial.exercises import check, confirm, folded\n"
+         "figure = Figure()\nfigure.subplots().plot([1, 2, number])\n"
+         'show(figure, "a line through three points that rises")'),
+    ("exercise", "twice = ..."),
+    ("check", 'check(1, "twice", 2 * number)'),
+    ("solution", "with folded():\n    print(number + number)\n"
+                 "confirm(1, right=2 * number, wrong=number)"),
+]  # fmt: skip
+
+
+def write_notebook(folder: Path) -> None:
+    first = nbformat.read(folder / "01_data.ipynb", as_version=4)
+    (install,) = tagged(first, "install")
+    opening = (
+        "# 09 · Added\n\n**Answer** 6 is twice 3, as [they](https://arxiv.org/abs/2307.10457)."
+    )
+    cells = [new_markdown_cell(opening), install]
+    for tag, code in ADDED:
+        metadata = {"tags": [tag]} if tag else {}
+        if tag in ("check", "solution"):
+            metadata |= HIDDEN
+        if tag == "exercise":
+            cells.append(new_markdown_cell("**Exercise 1** (easy, 5 minutes). " + 600 * "Double "))
+        cells.append(new_code_cell(code, metadata=metadata))
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    added = new_notebook(cells=cells, metadata={"kernelspec": kernel})
+    nbformat.write(added, folder / "09_added.ipynb")
+
+
+def test_a_notebook_is_added_as_the_page_says(copied):
+    """Written by its rules, published by its command, then the test runs that the page names."""
+    (copied / "notebooks").mkdir()
+    shutil.copy(ROOT / "notebooks" / "01_data.ipynb", copied / "notebooks")
+    shutil.copy(ROOT / "pyproject.toml", copied)
+    tests = copied / "tests" / "tutorial"
+    tests.mkdir(parents=True)
+    shutil.copy(ROOT / "tests" / "__init__.py", tests.parent)
+    for name in ("__init__.py", "conftest.py", "test_form.py"):
+        shutil.copy(ROOT / "tests" / "tutorial" / name, tests)
+    write_notebook(copied / "notebooks")
+    (command,) = re.findall(
+        r"python -m mtlib (notebooks NN --publish)", read("notebooks/README.md")
+    )
+    run_commands(copied, command.replace("NN", "09").split())
+
+    environment = os.environ | {"PYTHONPATH": str(copied)}
+    check = [sys.executable, "-m", "pytest", "-v", "-k", "09_added", "tests/tutorial/test_form.py"]
+    done = subprocess.run(check, env=environment, cwd=copied, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    assert " passed" in done.stdout

@@ -87,6 +87,16 @@ def test_commands_and_their_options_are_there(page):
         ), line
 
 
+NOT_EDITED = ROOT / "data" / "results" / "PLAN.md"  # a plan, as it was before its runs
+
+
+@pytest.mark.parametrize("page", [ROOT / "CHANGELOG.md", *PAGES], ids=lambda page: page.name)
+def test_the_program_has_one_name(page):
+    """What works everywhere: `mtlib` alone needs an environment that is active."""
+    if page != NOT_EDITED:
+        assert re.findall(r"(?<!-m )\bmtlib (?:-|[a-z]+ --|[a-z]+`)", read(page)) == []
+
+
 def test_options_that_are_named_by_themselves_are_there():
     named = {*re.findall(r"`(--[a-z-]+)", read("mtlib/README.md"))}
     assert named and named <= set().union(*map(options, commands().values()))

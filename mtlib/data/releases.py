@@ -191,7 +191,7 @@ def _deviation_from_published(file: ReleaseFile, rows: int, sha256: str | None) 
 def _expected(data_set: DataSet, file: ReleaseFile) -> str:
     if file.rows:
         return f"{file.rows:,} rows"
-    return "the file as `mtlib testbed` wrote it" if data_set.bundled else "rows"
+    return "the file as `python -m mtlib testbed` wrote it" if data_set.bundled else "rows"
 
 
 def pair_halves(set_name: str, groups: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:

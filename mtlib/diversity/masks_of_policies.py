@@ -263,7 +263,7 @@ def _checked(
         if policy in ATTRIBUTION and not trained:
             raise UserError(
                 f"{policy} asks a classifier, and that of {config.model} is not trained; give the "
-                "folder of a model that was, as `mtlib run --keep-model` writes it."
+                "folder of a model that was, as `run --keep-model` writes it."
             )
     num_labels = len(get_task(config.task).labels)
     plm = SharedPLM.from_pretrained(config.model_path, num_labels=num_labels).eval()

@@ -104,7 +104,10 @@ class RunConfig(TrainingConfig):
     method: Annotated[str, Field(description="a row of the paper's tables, or of ours")]
     source: Annotated[
         Name,
-        Field(description="testbed, hub, or a folder of original releases or of `mtlib testbed`"),
+        Field(
+            description="testbed, hub, or a folder of original releases or of "
+            "`python -m mtlib testbed`"
+        ),
     ] = "testbed"
     classifier_learning_rate: Annotated[
         Above0 | None, Field(description="of the classifier head (default: as the trunk's)")

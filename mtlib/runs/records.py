@@ -92,7 +92,8 @@ def read_records(folders: Sequence[Path | str]) -> list[dict]:
     for folder in map(Path, folders):
         if not folder.exists():
             raise UserError(
-                f"{folder} does not exist; expected a folder with run records (`--out` of `mtlib run`)."
+                f"{folder} does not exist; expected a folder with run records "
+                "(`--out` of `python -m mtlib run`)."
             )
         paths = (
             sorted([*folder.glob("*.json"), *folder.glob("*.jsonl")])

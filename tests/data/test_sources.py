@@ -125,7 +125,7 @@ def test_a_testbed_folder_that_is_not_as_it_was_written(tmp_path):
     )
     with pytest.raises(
         UserError,
-        match=r"testbed_sentiment.jsonl: expected the file as `mtlib testbed` wrote it, found 300 rows",
+        match=r"sentiment\.jsonl: expected the file as `python -m mtlib testbed` wrote it, found 300",
     ):
         load("testbed_sentiment", str(tmp_path))
 

@@ -54,7 +54,7 @@ def test_install_cell(notebook):
     (cell,) = tagged(notebook, "install")
     assert code_cells(notebook)[0] is cell
     (first,) = tagged(nbformat.read(find()[0], as_version=4), "install")
-    advice = "run `mtlib notebooks --publish`"
+    advice = "run `python -m mtlib notebooks --publish`"
     assert cell.source == first.source == with_address(cell.source), advice
     for other in code_cells(notebook):
         installs = re.search(r"^\s*(!|[%]?pip\b|%conda\b)", other.source, flags=re.M)
@@ -93,7 +93,7 @@ def test_exercises_have_a_check_and_a_folded_solution_that_it_accepts(notebook):
 
 
 def test_stored_outputs_are_of_this_code_and_of_an_untouched_notebook(path, notebook):
-    advice = "run `mtlib notebooks --publish` and commit it"
+    advice = "run `python -m mtlib notebooks --publish` and commit it"
     made_by = notebook.metadata.mtlib.source_sha256
     assert made_by == source_sha256(notebook), f"outputs of other code; {advice}"
     for cell in code_cells(notebook):
