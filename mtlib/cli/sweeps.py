@@ -16,7 +16,7 @@ from mtlib.errors import UserError
 
 if TYPE_CHECKING:
     from mtlib.runs.config import RunConfig
-    from mtlib.sweeps.engines import LocalEngine, Outcome, RayEngine
+    from mtlib.sweeps.executors import LocalExecutor, Outcome, RayExecutor
     from mtlib.sweeps.store import Store
     from mtlib.sweeps.sweep_file import GridRun
 
@@ -79,7 +79,7 @@ def sweep(
         python -m mtlib sweep data/sweeps/testbed.yaml --dry-run
         python -m mtlib sweep data/sweeps/testbed.yaml --processes 2
     """
-    from mtlib.sweeps import engines, sweep_file
+    from mtlib.sweeps import executors, sweep_file
     from mtlib.sweeps.store import Store
 
     instead = {}
@@ -95,10 +95,10 @@ def sweep(
     _check_code(runs, store)
     store.check_writable()  # before an engine starts anything
     if engine == "local":
-        executor = engines.LocalEngine(store, processes, minutes)
+        executor = executors.LocalExecutor(store, processes, minutes)
     else:
         _check_precision(runs, file)
-        executor = engines.RayEngine(store, address, cpus_per_run, gpus_per_run)
+        executor = executors.RayExecutor(store, address, cpus_per_run, gpus_per_run)
     # a job scheduler's stop ends the runs, as Ctrl-C does
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     outcomes = _execute(runs, executor, store)
@@ -129,14 +129,14 @@ def _check_precision(runs: Sequence["GridRun"], file: Path) -> None:
 
 
 def _execute(
-    runs: Sequence["GridRun"], executor: "LocalEngine | RayEngine", store: "Store"
+    runs: Sequence["GridRun"], executor: "LocalExecutor | RayExecutor", store: "Store"
 ) -> list["Outcome"]:
     """Do the runs, with a line for each that has ended."""
-    from mtlib.sweeps import engines
+    from mtlib.sweeps import executors
 
     outcomes = []
     # closing ends what is running, also where printing is stopped
-    with closing(engines.execute(runs, executor, store)) as ended:
+    with closing(executors.execute(runs, executor, store)) as ended:
         for outcome in ended:
             outcomes.append(outcome)
             if outcome.status not in ("there", "reused", "left"):

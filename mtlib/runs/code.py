@@ -9,44 +9,51 @@ from pathlib import Path
 
 UNCOMMITTED = "+changes"  # at the end of a record's commit: tracked files differed from it
 _PACKAGE = Path(__file__).resolve().parents[1]
-# What makes tables, figures, pages and messages of numbers, or hands runs out. All else counts, new modules too.
+# What makes tables, figures, pages and messages of numbers, or hands runs out. All else counts, new
+# modules too.
 _DECIDES_NO_NUMBER = {
-    "__init__.py", "__main__.py", "analysis", "bench.py", "cli", "diversity", "errors.py", "paths.py", "sweeps",
-    "threads.py", "tutorial", "runs/code.py", "runs/environment.py", "runs/records.py",
-}  # fmt: skip
+    "__init__.py",
+    "__main__.py",
+    "analysis",
+    "bench.py",
+    "cli",
+    "diversity",
+    "errors.py",
+    "paths.py",
+    "sweeps",
+    "threads.py",
+    "tutorial",
+    "runs/code.py",
+    "runs/environment.py",
+    "runs/records.py",
+}
 
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def commit() -> str | None:
-    """The commit of the checkout mtlib runs from, with `UNCOMMITTED` where tracked files differ from it."""
+    """The commit of the checkout that mtlib runs from.
+
+    With `UNCOMMITTED` where tracked files differ from it; None without a checkout.
+    """
     root = _PACKAGE.parent
     if not (root / ".git").exists():
         return None
-    describe = [
-        "git",
-        "-C",
-        str(root),
-        "describe",
-        "--always",
-        "--abbrev=40",
-        "--exclude=*",
-        f"--dirty={UNCOMMITTED}",
-    ]
+    describe = ["git", "-C", str(root), "describe", "--always", "--abbrev=40", "--exclude=*"]
+    describe.append(f"--dirty={UNCOMMITTED}")
     try:
-        return subprocess.run(
-            describe, capture_output=True, text=True, check=True, timeout=10
-        ).stdout.strip()
+        git = subprocess.run(describe, capture_output=True, text=True, check=True, timeout=10)
     except (OSError, subprocess.SubprocessError):
         return None
+    return git.stdout.strip()
 
 
 @cache
 def code_sha256(package: Path = _PACKAGE) -> str:
     """A hash of the modules that decide a run's numbers, made once in a process.
 
-    It is made of their syntax trees, so that comments, docstrings and formatting change nothing. Data, settings and the
-    model's files are no part of it: the identity of a run has them.
+    It is made of their syntax trees, so that comments, docstrings and formatting change nothing.
+    Data, settings and the model's files are no part of it: the identity of a run has them.
     """
     trees = {}
     for path in sorted(package.rglob("*.py")):
@@ -57,7 +64,10 @@ def code_sha256(package: Path = _PACKAGE) -> str:
 
 
 def is_of_this_code(made_by: Mapping) -> bool:
-    """Whether a record's `environment` names the code that runs here; records before November 2026 named none."""
+    """Whether a record's `environment` names the code that runs here.
+
+    Records before November 2026 named none.
+    """
     return made_by.get("code_sha256") == code_sha256()
 
 
@@ -67,7 +77,7 @@ def has_uncommitted_code(made_by: Mapping) -> bool:
 
 
 def origin(made_by: Mapping) -> str:
-    """Where a record's `environment` says that it was made, and how its code compares with the code that runs here."""
+    """Where a record was made, by its `environment`, and how its code compares with that here."""
     made_at = _in_words(made_by.get("commit"))
     if is_of_this_code(made_by):
         return f"{made_at}, by the code that is here"
@@ -85,7 +95,7 @@ def _in_words(made_at: str | None) -> str:
 
 
 def _canonical(node) -> object:
-    """A syntax tree without docstrings, and without empty fields, in which versions of Python differ."""
+    """A syntax tree without docstrings and empty fields, in which versions of Python differ."""
     if isinstance(node, list):
         return [_canonical(entry) for entry in node]
     if not isinstance(node, ast.AST):

@@ -1,4 +1,4 @@
-"""What a result depends on besides its configuration: versions, machine, memory, and who is watching."""
+"""What a result depends on besides its configuration: versions, machine, memory, who is watching."""
 
 import contextlib
 import gc
@@ -47,15 +47,15 @@ def quiet_libraries() -> None:
 
 
 def audience() -> Literal["person", "notebook", "log"]:
-    """Who sees what is printed: a person at a terminal or an open notebook, a notebook run by a program, or a log.
+    """Who sees what is printed.
 
-    papermill, nbconvert and `jupyter execute` run the kernel that a person has open, but tell it that nobody answers.
+    A person at a terminal or an open notebook, a notebook run by a program, or a log. papermill,
+    nbconvert and `jupyter execute` run the kernel that a person has open, but tell it that nobody
+    answers.
     """
-    kernel = (
-        getattr(sys.modules["IPython"].get_ipython(), "kernel", None)
-        if "IPython" in sys.modules
-        else None
-    )
+    kernel = None
+    if "IPython" in sys.modules:
+        kernel = getattr(sys.modules["IPython"].get_ipython(), "kernel", None)
     if kernel is not None:
         return "person" if getattr(kernel, "_allow_stdin", False) else "notebook"
     return "person" if sys.stderr.isatty() else "log"
@@ -72,7 +72,10 @@ def reset_peak_memory() -> None:
 
 
 def peak_memory_mb() -> float:
-    """Most memory this process has held since `reset_peak_memory`, in MB: of the GPU if it uses one, else resident."""
+    """Most memory this process has held since `reset_peak_memory`, in MB.
+
+    Of the GPU if it uses one, else resident.
+    """
     if torch.cuda.is_available():
         return torch.cuda.max_memory_allocated() / 2**20
     with contextlib.suppress(OSError):  # ru_maxrss would be the parent's where that was larger
@@ -88,7 +91,6 @@ def peak_memory_mb() -> float:
 def _processor() -> str:
     with contextlib.suppress(OSError, StopIteration):
         lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return (
-            next(line for line in lines if line.startswith("model name")).partition(":")[2].strip()
-        )
+        model = next(line for line in lines if line.startswith("model name"))
+        return model.partition(":")[2].strip()
     return platform.processor() or platform.machine()

@@ -24,8 +24,16 @@ if TYPE_CHECKING:
 
 HELD_OUT = "held_out"  # among the sets of a run, and in its metrics
 # of a local model: the weights, the configuration and the tokenizer
-_MODEL_FILES = ("*.safetensors", "config.json", "tokenizer*.json", "vocab.*", "merges.txt", "*.model",
-                "special_tokens_map.json", "masked_lm/*.safetensors")  # fmt: skip
+_MODEL_FILES = (
+    "*.safetensors",
+    "masked_lm/*.safetensors",
+    "config.json",
+    "tokenizer*.json",
+    "special_tokens_map.json",
+    "vocab.*",
+    "merges.txt",
+    "*.model",
+)
 
 
 @dataclass(frozen=True)
@@ -35,10 +43,12 @@ class Inputs:
     Args:
         config: resolved, and its task.
         model_sha256: of the files of a local model; None for one from the hub.
-        sets: descriptions of the training set (as "train"), of the evaluation sets, and of the set whose spans a policy
-            learns to mask (as `records.TRAIN_SPANS`); see `sources.describe`.
+        sets: descriptions of the training set (as "train"), of the evaluation sets, and of the set
+            whose spans a policy learns to mask (as `records.TRAIN_SPANS`); see
+            `sources.load_described`.
         rows: of the same sets, whole.
-        precisions: those in which a record of this run will do; both where that was left to the device.
+        precisions: those in which a record of this run will do; all where that was left to the
+            device.
     """
 
     config: RunConfig
@@ -65,92 +75,115 @@ class Inputs:
         """Where `run` writes, or has written, the record."""
         config = self.config
         model = Path(self.public["model"]).name.lower().replace("_", "-")
-        return (
-            out
-            / f"{config.task}-{config.method}-{model}-seed{config.seed}-{self.identity[:10]}.json"
-        )
+        name = f"{config.task}-{config.method}-{model}-seed{config.seed}-{self.identity[:10]}"
+        return out / f"{name}.json"
 
     def shipped_record(self) -> dict | None:
-        """The shipped record of this run, if there is one; it may be from another machine and by other code."""
-        found = (
-            records.shipped_records().get(self._identity(precision))
-            for precision in self.precisions
-        )
+        """The shipped record of this run, if there is one.
+
+        It may be from another machine and by other code.
+        """
+        shipped = records.shipped_records()
+        found = (shipped.get(self._identity(precision)) for precision in self.precisions)
         return next(filter(None, found), None)
 
     @cached_property
     def datasets(self) -> "dict[str, Dataset]":
-        """The sets as the run reads them: what is held out and what is not drawn is no training example."""
-        config, train, kept_out = self.config, self.rows["train"], {}
-        if config.held_out:
-            rows, held_out = hold_out(train["text"], config.held_out)
-            kept_out, train = {HELD_OUT: train.select(held_out)}, train.select(rows)
-        if config.train_size is not None:
-            train = train.select(drawn_rows(len(train), config.train_size))
-        return self.rows | {"train": train} | kept_out
+        """The sets as the run reads them.
+
+        What is held out and what is not drawn is no training example.
+        """
+        datasets = dict(self.rows)
+        if self.config.held_out:
+            train = datasets["train"]
+            rows, held_out = hold_out(train["text"], self.config.held_out)
+            datasets[HELD_OUT] = train.select(held_out)
+            datasets["train"] = train.select(rows)
+        if self.config.train_size is not None:
+            train = datasets["train"]
+            datasets["train"] = train.select(drawn_rows(len(train), self.config.train_size))
+        return datasets
 
 
 def read_inputs(config: RunConfig) -> Inputs:
     """What a run reads, without running it."""
     precisions = ("bf16", "fp16", "float32") if config.precision == "auto" else (config.precision,)
-    config, task = config.resolved(), TASKS[config.task]
-    wanted = {"train": (task.train_set(config.source), None)}
-    wanted |= {name: (name, config.splits.get(name)) for name in config.sets}
-    if config.values().get("masking") in OWN_LENGTH and not is_testbed(config.source):
-        wanted[records.TRAIN_SPANS] = (CAD_TRAIN, None)
-    read = {
-        name: load_described(set_name, config.source, split)
-        for name, (set_name, split) in wanted.items()
-    }
-    rows, sets = ({name: of[part] for name, of in read.items()} for part in (0, 1))
+    config = config.resolved()
+    task = TASKS[config.task]
+    sets, rows = {}, {}
+    for name, (set_name, split) in _sets_to_read(config, task).items():
+        rows[name], sets[name] = load_described(set_name, config.source, split)
     if config.train_size is not None:
-        total = sets["train"]["rows"]
-        if config.train_size > total:
-            raise UserError(
-                f"train_size is {config.train_size}, but {sets['train']['set']} has {total} examples; give at most so "
-                "many."
-            )
+        _check_train_size(config.train_size, sets["train"])
         sets["train"] |= {"used_rows": config.train_size}
     if config.held_out:
         sets[HELD_OUT] = sets["train"]  # of which it is a part
     return Inputs(config, task, model_sha256(Path(config.model_path)), sets, rows, precisions)
 
 
+def _sets_to_read(config: RunConfig, task: Task) -> dict[str, tuple[str, str | None]]:
+    """The set and its split for each name that a run gives a set."""
+    wanted = {"train": (task.train_set(config.source), None)}
+    wanted |= {name: (name, config.splits.get(name)) for name in config.sets}
+    if config.values().get("masking") in OWN_LENGTH and not is_testbed(config.source):
+        wanted[records.TRAIN_SPANS] = (CAD_TRAIN, None)
+    return wanted
+
+
+def _check_train_size(train_size: int, description: dict) -> None:
+    total = description["rows"]
+    if train_size > total:
+        raise UserError(
+            f"train_size is {train_size}, but {description['set']} has {total} examples; give at "
+            "most so many."
+        )
+
+
 def hold_out(texts: Sequence[str], size: int) -> tuple[list[int], list[int]]:
     """Rows to train on, and `size` rows to choose settings on that share no sentence with them.
 
-    SST-2's training phrases are parts of longer ones. A text that is part of no other counts as a sentence; sentences
-    are drawn at random until `size` texts are parts of drawn ones alone. No part of a drawn sentence is trained on.
+    SST-2's training phrases are parts of longer ones. A text that is part of no other counts as a
+    sentence; sentences are drawn at random until `size` texts are parts of drawn ones alone. No
+    part of a drawn sentence is trained on.
     """
-    words = [text.split() for text in texts]
-    sentences_of: dict[
-        str, set[int]
-    ] = {}  # every run of words in a sentence: the sentences with it
-    sentences = []
-    for row in sorted(range(len(texts)), key=lambda row: -len(words[row])):
-        if " ".join(words[row]) not in sentences_of:
-            sentences.append(row)
-            for start, end in itertools.combinations(range(len(words[row]) + 1), 2):
-                sentences_of.setdefault(" ".join(words[row][start:end]), set()).add(row)
-    whole = [sentences_of.get(" ".join(text), set()) for text in words]
+    sentences, sentences_with = _sentences(texts)
     parts = defaultdict(list)
-    for row, found in enumerate(whole):
+    for row, found in enumerate(sentences_with):
         for sentence in found:
             parts[sentence].append(row)
-    drawn, held_out = set(), []
+    drawn = set()
+    held_out = []
     for index in np.random.default_rng(0).permutation(len(sentences)):
-        drawn.add(sentences[index])
-        held_out += [row for row in parts[sentences[index]] if whole[row] <= drawn]
+        sentence = sentences[index]
+        drawn.add(sentence)
+        held_out += [row for row in parts[sentence] if sentences_with[row] <= drawn]
         if len(held_out) >= size:
-            train = [row for row, found in enumerate(whole) if not found & drawn]
+            train = [row for row, found in enumerate(sentences_with) if not found & drawn]
             return train, sorted(held_out[:size])
     raise UserError(
         f"held_out is {size}, but there are {len(texts)} training examples; give fewer."
     )
 
 
+def _sentences(texts: Sequence[str]) -> tuple[list[int], list[set[int]]]:
+    """The rows of the sentences, longest first, and for every text those of which it is a part."""
+    words = [text.split() for text in texts]
+    sentences = []
+    with_phrase: dict[str, set[int]] = {}  # every run of words in a sentence: the sentences with it
+    for row in sorted(range(len(texts)), key=lambda row: -len(words[row])):
+        if " ".join(words[row]) in with_phrase:
+            continue
+        sentences.append(row)
+        for start, end in itertools.combinations(range(len(words[row]) + 1), 2):
+            with_phrase.setdefault(" ".join(words[row][start:end]), set()).add(row)
+    return sentences, [with_phrase.get(" ".join(text), set()) for text in words]
+
+
 def drawn_rows(total: int, size: int | None) -> list[int]:
-    """Which of `total` rows a run with `train_size` trains on, in their order; the same for every seed. None: all."""
+    """Which of `total` rows a run with `train_size` trains on, in their order; None: all.
+
+    They are the same for every seed.
+    """
     return sorted(np.random.default_rng(0).permutation(total)[:size].tolist())
 
 

@@ -1,4 +1,7 @@
-"""One run: a configuration in, a record out. What the same code has finished is skipped, what it began resumes."""
+"""One run: a configuration in, a record out.
+
+What the same code has finished is skipped, what it began resumes.
+"""
 
 import contextlib
 import shutil
@@ -18,6 +21,7 @@ from mtlib.contexts import precision
 from mtlib.data.scoring import score_rows
 from mtlib.encoding import predict
 from mtlib.errors import UserError
+from mtlib.method import Stage
 from mtlib.methods import METHODS
 from mtlib.paths import make_writable
 from mtlib.runs import environment
@@ -38,25 +42,28 @@ def run(
     callbacks: Sequence[TrainerCallback] = (),
     reuse: bool = False,
 ) -> tuple[Path, bool]:
-    """Train, evaluate and write the record; everything that can be checked is checked before training starts.
+    """Train, evaluate and write the record.
 
-    A run that this code has finished in `out` is not trained again.
+    Everything that can be checked is checked before training starts. A run that this code has
+    finished in `out` is not trained again.
 
     Args:
         config: what to run.
-        out: folder for records. Checkpoints lie in `out/.work` until the record is written, from which an interrupted
-            run of the same configuration goes on, with the same code.
-        keep_model: write the trained model too, in a folder beside the record that is called like it.
+        out: folder for records. Checkpoints lie in `out/.work` until the record is written, from
+            which an interrupted run of the same configuration goes on, with the same code.
+        keep_model: write the trained model too, in a folder beside the record that is called like
+            it.
         callbacks: for the Trainer of every stage.
-        reuse: take a record that other code made, in `out` or among the shipped ones, in place of training. `out` gets
-            a copy of a shipped one.
+        reuse: take a record that other code made, in `out` or among the shipped ones, in place of
+            training. `out` gets a copy of a shipped one.
 
     Returns:
         The record's path, and whether it was there before (then nothing was trained).
 
     Raises:
         Busy: another process is at this run, in this folder.
-        UserError: bad input, a folder that cannot be written, or without `reuse` a record in `out` by other code.
+        UserError: bad input, a folder that cannot be written, or without `reuse` a record in `out`
+            by other code.
     """
     if reuse and keep_model:
         raise UserError(
@@ -65,33 +72,46 @@ def run(
     make_writable(out)
     environment.quiet_libraries()
     inputs = read_inputs(config)
-    path, state = inputs.record_path(out), PartialState(cpu=precision()["use_cpu"])
+    path = inputs.record_path(out)
+    state = PartialState(cpu=precision()["use_cpu"])
     model = path.with_suffix("") if keep_model else None
-    with (
-        _full_disk_told(out),
-        claim(lock_path(path)) if state.is_main_process else contextlib.nullcontext(),
-    ):
-        state.wait_for_everyone()  # or one of several processes might look before another's record is there
-        there = _is_finished(path, model, reuse)
-        shipped = inputs.shipped_record() if reuse and not there else None
-        state.wait_for_everyone()  # all have looked before one writes
-        if shipped is None and not there:
-            _complete(inputs, path, model, callbacks)
-        elif shipped is not None and state.is_main_process:
-            write_record(path, shipped)
+    with _full_disk_explained(out), _claimed(path, state):
+        # or one of several processes might look before another's record is there
         state.wait_for_everyone()
-    return path, there or shipped is not None
+        was_there = _is_finished(path, model, reuse)
+        shipped = inputs.shipped_record() if reuse and not was_there else None
+        state.wait_for_everyone()  # all have looked before one writes
+        if shipped is None and not was_there:
+            _complete(inputs, path, model, callbacks)
+        elif shipped is not None:
+            _copy_shipped(shipped, path)
+        state.wait_for_everyone()
+    return path, was_there or shipped is not None
+
+
+def _copy_shipped(record: dict, path: Path) -> None:
+    """By the first of several processes."""
+    if PartialState().is_main_process:
+        write_record(path, record)
+
+
+def _claimed(path: Path, state: PartialState) -> contextlib.AbstractContextManager:
+    """Of several processes that train together the first holds the run's lock."""
+    return claim(lock_path(path)) if state.is_main_process else contextlib.nullcontext()
 
 
 def _is_finished(path: Path, model: Path | None, reuse: bool) -> bool:
-    """Whether the record that is wanted is there, and its model too; by other code it counts with `reuse` alone."""
+    """Whether the record that is wanted is there, and its model too.
+
+    One by other code counts with `reuse` alone.
+    """
     if not path.exists():
         return False
     made_by = read_records([path])[0].get("environment", {})
     if not reuse and not is_of_this_code(made_by):
         raise UserError(
-            f"{path} has a result of this run already, made at {origin(made_by)}. Give --reuse to take it, or another "
-            "--out to train; nothing was trained or changed."
+            f"{path} has a result of this run already, made at {origin(made_by)}. Give --reuse to "
+            "take it, or another --out to train; nothing was trained or changed."
         )
     return model is None or model.exists()
 
@@ -116,20 +136,14 @@ def _complete(
     inputs: Inputs, path: Path, model: Path | None, callbacks: Sequence[TrainerCallback]
 ) -> None:
     """Train, evaluate and write the record of a run that nobody else is at."""
-    started, surroundings, config = datetime.now(UTC), environment.describe(), inputs.config
+    config = inputs.config
+    started = datetime.now(UTC)
+    surroundings = environment.describe()
     environment.reset_peak_memory()
     work = _work_folder(path)
     plm = pretrained(config, inputs.task.labels)
     revision = getattr(plm.config, "_commit_hash", None)  # where it came from the hub
-    stages = [
-        replace(
-            stage,
-            transforms=tuple(
-                transform.reading_from(config.source) for transform in stage.transforms
-            ),
-        )
-        for stage in METHODS[config.method].stages(config.settings, config.rates, plm.tokenizer)
-    ]
+    stages = _stages(config, plm.tokenizer)
     trained = train(config, stages, plm, inputs.datasets["train"], work, callbacks)
     begun = time.perf_counter()
     metrics, probabilities = _evaluate(trained, inputs)
@@ -153,9 +167,8 @@ def _complete(
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     if PartialState().is_main_process:
-        if (
-            model is not None
-        ):  # this and the probabilities before the record, which says that all is done
+        # the model and the probabilities before the record, which says that all is done
+        if model is not None:
             _keep(trained, model)
         if probabilities:
             np.savez_compressed(path.with_suffix(".npz"), **probabilities)
@@ -163,17 +176,29 @@ def _complete(
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _evaluate(trained: Trained, inputs: Inputs) -> tuple[dict[str, dict], dict[str, np.ndarray]]:
-    """The scores on every evaluation set and, as float32, each label's probability for each example `(n, num_labels)`.
+def _stages(config: RunConfig, tokenizer) -> list[Stage]:
+    """The stages of the method, whose transforms read their data where the run reads its own."""
+    stages = []
+    for stage in METHODS[config.method].stages(config.settings, config.rates, tokenizer):
+        transforms = [transform.reading_from(config.source) for transform in stage.transforms]
+        stages.append(replace(stage, transforms=tuple(transforms)))
+    return stages
 
-    (float16 has ties, which AUROC counts as halves.) Both are empty where the model has diverged.
+
+def _evaluate(trained: Trained, inputs: Inputs) -> tuple[dict[str, dict], dict[str, np.ndarray]]:
+    """The scores on every evaluation set, and each label's probability for each example.
+
+    Probabilities are float32 of the shape `(n, num_labels)`. (float16 has ties, which AUROC counts
+    as halves.) Both are empty where the model has diverged.
     """
-    config, metrics, probabilities = inputs.config, {}, {}
-    for name in () if trained.diverged else (*config.sets, *({HELD_OUT} & inputs.datasets.keys())):
+    if trained.diverged:
+        return {}, {}
+    config = inputs.config
+    metrics, probabilities = {}, {}
+    for name in (*config.sets, *({HELD_OUT} & inputs.datasets.keys())):
         dataset = inputs.datasets[name]
-        logits = predict(
-            trained.plm, dataset, config.eval_max_length, bf16=config.precision == "bf16"
-        )
+        in_bf16 = config.precision == "bf16"
+        logits = predict(trained.plm, dataset, config.eval_max_length, bf16=in_bf16)
         if not np.isfinite(logits).all():
             return {}, {}
         metrics[name] = score_rows(inputs.sets[name]["set"], logits, dataset, config.hans_rule)
@@ -192,7 +217,7 @@ def _keep(trained: Trained, folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def _full_disk_told(out: Path) -> Iterator[None]:
+def _full_disk_explained(out: Path) -> Iterator[None]:
     """Libraries say it in words that nobody understands ("enforce fail at inline_container.cc")."""
     try:
         yield
@@ -200,6 +225,6 @@ def _full_disk_told(out: Path) -> Iterator[None]:
         if isinstance(error, UserError) or not out.is_dir() or shutil.disk_usage(out).free > 2**20:
             raise
         raise UserError(
-            f"cannot write to {out}: no space left; make room or give another folder, then start the run again (in the "
-            "same folder it goes on from its last checkpoint)."
+            f"cannot write to {out}: no space left; make room or give another folder, then start "
+            "the run again (in the same folder it goes on from its last checkpoint)."
         ) from error

@@ -1,4 +1,7 @@
-"""Where the records of a sweep end up: a folder, or any address that fsspec can write to (`s3://bucket/folder`)."""
+"""Where the records of a sweep end up.
+
+A folder, or any address that fsspec can write to (`s3://bucket/folder`).
+"""
 
 import contextlib
 import getpass
@@ -28,18 +31,19 @@ def _folder_of_this_user() -> Path:
 class Store:
     """Records by file name, each written once.
 
-    Runs work in `folder`: the place itself where that is a folder, else a temporary folder of the machine, from which
-    `finish` moves finished records. An interrupted run resumes where its folder is, so with an address only on the
-    machine that began it.
+    Runs work in `folder`: the place itself where that is a folder, else a temporary folder of the
+    machine, from which `finish` moves finished records. An interrupted run resumes where its folder
+    is, so with an address only on the machine that began it.
 
     Args:
-        out: folder, or address such as `s3://bucket/folder`; credentials are the file system's own affair. `address` is
-            the same for any process: an absolute path, or `out`.
+        out: folder, or address such as `s3://bucket/folder`, whose credentials the file system
+            finds. `address` is the same for any process: an absolute path, or `out`.
         reuse: records count whatever code made them.
     """
 
     def __init__(self, out: str, reuse: bool = False):
-        self.address, self.reuse = out, reuse
+        self.address = out
+        self.reuse = reuse
         with self._errors("write to"):  # an address of no file system that is installed
             self._system, self._root = fsspec.url_to_fs(out)
         self._far = not isinstance(self._system, LocalFileSystem)
@@ -58,9 +62,10 @@ class Store:
                 self._system.rm_file(f"{self._root}/{probe}")
 
     def state(self, name: str) -> str | None:
-        """What a record says of its run: "written", or "diverged" if training did; None where there is no record.
+        """What a record says of its run: "written", or "diverged" if training did.
 
-        `OTHER_CODE` where that made it, unless such records are reused.
+        `OTHER_CODE` where that made it, unless such records are reused; None where there is no
+        record.
         """
         record = self._record(name)
         if record is None:
@@ -74,28 +79,24 @@ class Store:
         return origin((self._record(name) or {}).get("environment", {}))
 
     def finish(self, name: str) -> str:
-        """Have the files of a finished run where they belong, each whole or not at all; the run's state.
+        """Have the files of a finished run where they belong; the run's state.
 
-        A record that is there stays: a machine that was cut off may have written it meanwhile.
+        Each file is there whole or not at all. A record that is there stays: a machine that was cut off may have written it meanwhile.
         """
         record = self.folder / name
         probabilities = record.with_suffix(".npz")
         if self._far and record.exists():
             if self.state(name) is None:
-                for path in (
-                    probabilities,
-                    record,
-                ):  # the record last, which says that all is there
-                    with contextlib.suppress(
-                        FileNotFoundError
-                    ):  # diverged; or another sweep here has just moved it
+                for path in (probabilities, record):  # the record last: it says that all is there
+                    # no file where training diverged, or where another sweep has just moved it
+                    with contextlib.suppress(FileNotFoundError):
                         self._write(path.name, path.read_bytes())
             for path in (record, probabilities):
                 path.unlink(missing_ok=True)
         if (state := self.state(name)) is None:
             raise UserError(
-                f"the run did not make {name}: its data, its model or its mtlib is not what the sweep began with; "
-                "start the sweep again, with the same on all machines."
+                f"the run did not make {name}: its data, its model or its mtlib is not what the "
+                "sweep began with; start the sweep again, with the same on all machines."
             )
         return state
 
@@ -121,7 +122,7 @@ class Store:
         with self._errors("write to"):
             self._system.makedirs(self._root, exist_ok=True)
             self._system.pipe_file(part, content)
-            # a rename, or where there is none (object stores) a copy, which is there whole or not at all
+            # a rename, or where there is none (object stores) a copy: there whole or not at all
             self._system.mv(part, f"{self._root}/{name}")
 
     @contextlib.contextmanager

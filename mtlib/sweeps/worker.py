@@ -1,4 +1,7 @@
-"""A process that does runs of a sweep, whichever engine started it. It loads nothing heavy before it has one to do."""
+"""A process that does runs of a sweep, whichever executor started it.
+
+It loads nothing heavy before it has a run to do.
+"""
 
 import json
 import os
@@ -10,7 +13,7 @@ from mtlib.errors import UserError
 from mtlib.threads import quiet_openmp
 
 
-def carry_out(settings: dict, out: str, file: str, reuse: bool = False) -> str:
+def execute_run(settings: dict, out: str, file: str, reuse: bool = False) -> str:
     """Do the run of these settings and put its record into the store at `out`.
 
     Args:
@@ -18,8 +21,8 @@ def carry_out(settings: dict, out: str, file: str, reuse: bool = False) -> str:
         reuse: a record that is there or shipped will do, whatever code made it.
 
     Returns:
-        "written", "diverged", "reused" (a record, in place of training), "other code" (which made the record that is
-        there) or "busy" (another process is at it).
+        "written", "diverged", "reused" (a record, in place of training), "other code" (which made
+        the record that is there) or "busy" (another process is at it).
     """
     quiet_openmp(os.environ)
     from mtlib.runs.config import configure
@@ -27,7 +30,8 @@ def carry_out(settings: dict, out: str, file: str, reuse: bool = False) -> str:
     from mtlib.runs.run import run
     from mtlib.sweeps.store import Store
 
-    store, was_there = Store(out, reuse), False
+    store = Store(out, reuse)
+    was_there = False
     if store.state(file) is None:  # else another process has done it meanwhile
         try:
             _, was_there = run(configure(**settings), store.folder, reuse=reuse)
@@ -38,16 +42,16 @@ def carry_out(settings: dict, out: str, file: str, reuse: bool = False) -> str:
 
 
 def main() -> None:
-    """Do the runs that standard input names, a line of JSON each, until one fails, and answer each with its state.
+    """Do the runs that standard input names, a line of JSON each, until one fails.
 
-    What a run prints goes to the `log` that its line names.
+    Each is answered with its state. What a run prints goes to the `log` that its line names.
     """
     answers = os.fdopen(os.dup(1), "w")
     for line in sys.stdin:
         order = json.loads(line)
         _print_to(order.pop("log"))
         try:
-            answer = carry_out(**order)
+            answer = execute_run(**order)
         except UserError as error:
             sys.exit(f"error: {error}")
         _print_to(os.devnull)  # on a network a log that is still open cannot be removed

@@ -17,7 +17,7 @@ from mtlib.runs.run import run
 from mtlib.sweeps import store
 from mtlib.sweeps.store import Store
 from mtlib.sweeps.sweep_file import identify
-from mtlib.sweeps.worker import carry_out
+from mtlib.sweeps.worker import execute_run
 from tests.conftest import config
 from tests.runs.test_records import record_identity
 from tests.sweeps.test_sweep_file import write
@@ -217,11 +217,12 @@ class TestSweep:
     ):
         chosen = config(model, epochs=1)
         (planned,) = identify([chosen])
-        assert carry_out(chosen.values(), str(tmp_path / "out"), planned.file) == "written"
+        assert execute_run(chosen.values(), str(tmp_path / "out"), planned.file) == "written"
         change_code()
-        assert carry_out(chosen.values(), str(tmp_path / "out"), planned.file) == store.OTHER_CODE
+        assert execute_run(chosen.values(), str(tmp_path / "out"), planned.file) == store.OTHER_CODE
         assert (
-            carry_out(chosen.values(), str(tmp_path / "out"), planned.file, reuse=True) == "written"
+            execute_run(chosen.values(), str(tmp_path / "out"), planned.file, reuse=True)
+            == "written"
         )
 
     def test_shipped_records_are_taken_with_reuse_alone(
@@ -234,12 +235,12 @@ class TestSweep:
         (planned,) = identify([chosen])
         assert planned.shipped
         assert (
-            carry_out(chosen.values(), str(tmp_path / "reused"), planned.file, reuse=True)
+            execute_run(chosen.values(), str(tmp_path / "reused"), planned.file, reuse=True)
             == "reused"
         )
         assert read_records([tmp_path / "reused"]) == [shipped]
         assert Store(str(tmp_path / "reused")).state(planned.file) == store.OTHER_CODE
-        assert carry_out(chosen.values(), str(tmp_path / "trained"), planned.file) == "written"
+        assert execute_run(chosen.values(), str(tmp_path / "trained"), planned.file) == "written"
 
 
 # --- the project's own records ---

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mtlib.runs.records import holder, read_records
-from mtlib.sweeps import engines
+from mtlib.sweeps import executors
 from mtlib.sweeps.store import Store
 from mtlib.sweeps.sweep_file import expand, identify
 from tests.conftest import write_testbed
@@ -79,19 +79,19 @@ def kill_in_mid_run(driver: int, out: Path) -> None:
     assert not list(out.glob("*.json"))
 
 
-def run_two_at_once(file: Path, out: Path, make_engine) -> list[engines.Outcome]:
+def run_two_at_once(file: Path, out: Path, make_engine) -> list[executors.Outcome]:
     """Two sweeps of one file into one folder, each in a thread and with an engine of its own."""
     grid_runs = identify(expand(file))
 
     def drive(_):
         place = Store(str(out))
-        return list(engines.execute(grid_runs, make_engine(place), place))
+        return list(executors.execute(grid_runs, make_engine(place), place))
 
     with ThreadPoolExecutor(2) as pool:
         return [outcome for outcomes in pool.map(drive, range(2)) for outcome in outcomes]
 
 
-def check_each_recorded_once(out: Path, outcomes: list[engines.Outcome]) -> list[dict]:
+def check_each_recorded_once(out: Path, outcomes: list[executors.Outcome]) -> list[dict]:
     """Nothing but whole records with probabilities, one for each run that has not failed."""
     names = {outcome.run.file for outcome in outcomes if outcome.status != "failed"}
     probabilities = {Path(name).with_suffix(".npz").name for name in names}

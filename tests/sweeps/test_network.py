@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from mtlib.runs.records import holder
-from mtlib.sweeps.engines import Outcome
+from mtlib.sweeps.executors import Outcome
 from mtlib.sweeps.sweep_file import expand, identify
 from tests.sweeps import network
 from tests.sweeps.faults import check_each_recorded_once, needs_minutes, write_sweep

@@ -13,8 +13,8 @@ os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install '.[cluster]'")
 
 from mtlib.errors import UserError  # noqa: E402
-from mtlib.sweeps import engines  # noqa: E402
-from mtlib.sweeps.engines import RayEngine  # noqa: E402
+from mtlib.sweeps import executors  # noqa: E402
+from mtlib.sweeps.executors import RayExecutor  # noqa: E402
 from mtlib.sweeps.store import Store  # noqa: E402
 from mtlib.sweeps.sweep_file import expand, identify  # noqa: E402
 from tests.sweeps.faults import (  # noqa: E402
@@ -48,7 +48,7 @@ def address():
 
 
 def test_driver_and_worker_killed_and_two_sweeps_at_once(address, model, tmp_path, monkeypatch):
-    monkeypatch.setattr(engines, "_BUSY", 1.0)
+    monkeypatch.setattr(executors, "_BUSY", 1.0)
     file, out = write_sweep(tmp_path, model, "max_length: 64"), tmp_path / "out"
     command = [
         sys.executable,
@@ -64,7 +64,7 @@ def test_driver_and_worker_killed_and_two_sweeps_at_once(address, model, tmp_pat
     with subprocess.Popen([*command, "--address", address], stdout=subprocess.DEVNULL) as driver:
         kill_in_mid_run(driver.pid, out)  # Ray ends its run
     with a_worker_killed(out):
-        outcomes = run_two_at_once(file, out, RayEngine)
+        outcomes = run_two_at_once(file, out, RayExecutor)
     assert {outcome.status for outcome in outcomes} <= {"there", "written"}, outcomes
     (record,) = check_each_recorded_once(out, outcomes)
     assert record["cost"]["interruptions"] in (
@@ -78,7 +78,7 @@ def test_a_run_that_always_fails(address, model, tmp_path):
     grid_runs = identify(
         expand(write_sweep(tmp_path, model, "max_length: 65"))
     )  # the model reads 64
-    (outcome,) = engines.execute(grid_runs, RayEngine(place), place)
+    (outcome,) = executors.execute(grid_runs, RayExecutor(place), place)
     assert outcome.status == "failed" and outcome.detail.startswith("max_length is 65; "), outcome
     assert "Traceback" in place.log(outcome.run.file).read_text()
 
@@ -87,4 +87,4 @@ def test_a_request_that_no_machine_can_meet(address, tmp_path):
     with pytest.raises(
         UserError, match=r"a run asks for 3 CPUs \+ 0 GPUs; the machines of the cluster have 2 \+ 0"
     ):
-        RayEngine(Store(str(tmp_path)), cpus=3)
+        RayExecutor(Store(str(tmp_path)), cpus=3)

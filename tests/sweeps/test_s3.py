@@ -19,7 +19,7 @@ from mtlib.errors import UserError  # noqa: E402
 from mtlib.sweeps import store  # noqa: E402
 from mtlib.sweeps.store import Store  # noqa: E402
 from mtlib.sweeps.sweep_file import expand, identify  # noqa: E402
-from mtlib.sweeps.worker import carry_out  # noqa: E402
+from mtlib.sweeps.worker import execute_run  # noqa: E402
 from tests.conftest import write_testbed  # noqa: E402
 
 ADDRESS = "s3://bucket/runs"
@@ -87,7 +87,7 @@ def record(run) -> str:
     """What became of the run, or the error."""
     s3fs.S3FileSystem.clear_instance_cache()
     try:
-        return carry_out(run.config.values(), ADDRESS, run.file)
+        return execute_run(run.config.values(), ADDRESS, run.file)
     except UserError as error:
         return str(error)
     finally:

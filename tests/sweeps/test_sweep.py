@@ -14,7 +14,7 @@ from mtlib.runs.code import code_sha256
 from mtlib.runs.config import configure
 from mtlib.runs.inputs import read_inputs
 from mtlib.runs.run import run
-from mtlib.sweeps import engines
+from mtlib.sweeps import executors
 from mtlib.sweeps.sweep_file import identify
 from tests.conftest import config
 from tests.sweeps.test_sweep_file import write
@@ -60,7 +60,7 @@ def test_a_runs_file_is_its_record(testbed, model, tmp_path):
     assert identify([configure(**as_a_worker_gets_it)]) == [planned]
 
 
-class FakeEngine:
+class FakeExecutor:
     """Ends every run at once.
 
     Seed 1 fails, seed 2 is busy at first, seed 3 diverges, seed 4 is left.
@@ -93,8 +93,8 @@ class FakeEngine:
 
 
 def test_summary_and_exit_code(testbed, model, tmp_path, monkeypatch):
-    monkeypatch.setattr(engines, "LocalEngine", FakeEngine)
-    monkeypatch.setattr(engines, "_BUSY", 0.1)
+    monkeypatch.setattr(executors, "LocalExecutor", FakeExecutor)
+    monkeypatch.setattr(executors, "_BUSY", 0.1)
 
     def sweep(seeds):
         settings = f"tasks: sentiment\nmethods: fine_tuning\nmodels: {model}\nmax_length: 64"

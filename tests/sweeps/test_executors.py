@@ -9,8 +9,8 @@ import pytest
 from mtlib.errors import UserError
 from mtlib.runs.code import code_sha256
 from mtlib.runs.records import claim, lock_path, read_records
-from mtlib.sweeps import engines, store
-from mtlib.sweeps.engines import LocalEngine, Outcome
+from mtlib.sweeps import executors, store
+from mtlib.sweeps.executors import LocalExecutor, Outcome
 from mtlib.sweeps.store import Store
 from mtlib.sweeps.sweep_file import GridRun, expand, identify
 from tests.conftest import config
@@ -35,7 +35,9 @@ def test_killed_worker_failing_run_and_records_at_an_address(model, tmp_path, mo
     )  # no folder to Store, and any process can write there
     file = write_sweep(tmp_path, model, "max_length: [64, 65]")  # the model reads 64
     with a_worker_killed(place.folder):
-        outcomes = engines.execute(identify(expand(file)), LocalEngine(place, processes=2), place)
+        outcomes = executors.execute(
+            identify(expand(file)), LocalExecutor(place, processes=2), place
+        )
         good, bad = sorted(outcomes, key=lambda outcome: outcome.run.config.max_length)
     assert (good.status, bad.status) == ("written", "failed")
     assert (
@@ -53,14 +55,14 @@ def test_killed_worker_failing_run_and_records_at_an_address(model, tmp_path, mo
 
 @needs_minutes
 def test_driver_killed_and_two_more_on_one_folder(model, tmp_path, monkeypatch):
-    monkeypatch.setattr(engines, "_BUSY", 1.0)
+    monkeypatch.setattr(executors, "_BUSY", 1.0)
     file, out = write_sweep(tmp_path, model, "max_length: 64\nseeds: 2"), tmp_path / "out"
     grid_runs = identify(expand(file))
     if not (driver := os.fork()):
-        list(engines.execute(grid_runs, LocalEngine(Store(str(out))), Store(str(out))))
+        list(executors.execute(grid_runs, LocalExecutor(Store(str(out))), Store(str(out))))
         os._exit(0)
     kill_in_mid_run(driver, out)  # its run goes on without it
-    outcomes = run_two_at_once(file, out, LocalEngine)
+    outcomes = run_two_at_once(file, out, LocalExecutor)
     assert len(outcomes) == 4 and {outcome.status for outcome in outcomes} == {
         "there",
         "written",
@@ -73,7 +75,7 @@ def test_driver_killed_and_two_more_on_one_folder(model, tmp_path, monkeypatch):
 def execute(folder: Path, count=1, **options) -> list[Outcome]:
     place = Store(str(folder / "out"))
     grid_runs = [GridRun(config("x", seed=seed), f"{seed}.json") for seed in range(count)]
-    return list(engines.execute(grid_runs, LocalEngine(place, **options), place))
+    return list(executors.execute(grid_runs, LocalExecutor(place, **options), place))
 
 
 @pytest.fixture
@@ -93,7 +95,7 @@ def replace_child(folder: Path, monkeypatch, script: str) -> None:
             echo $answer >&3
         done""")
     path.chmod(0o755)
-    monkeypatch.setattr(engines.sys, "executable", str(path))
+    monkeypatch.setattr(executors.sys, "executable", str(path))
 
 
 def test_a_run_killed_again_and_again(tmp_path, monkeypatch):
@@ -191,7 +193,7 @@ def test_processes_share_a_gpu_by_a_service_that_is_stopped_afterwards(
 
 def test_a_run_that_another_process_does_is_left_for_later(tmp_path, monkeypatch):
     """Run 0 is being done by another process until run 1 has been written; a process that finds run 2 busy ends."""
-    monkeypatch.setattr(engines, "_BUSY", 0.1)
+    monkeypatch.setattr(executors, "_BUSY", 0.1)
     place = Store(str(tmp_path / "out"))
     script = """
         [[ "$order" =~ seed\\":\\ ([0-9]) ]]; seed=${BASH_REMATCH[1]}
@@ -201,7 +203,7 @@ def test_a_run_that_another_process_does_is_left_for_later(tmp_path, monkeypatch
     grid_runs = [GridRun(config("x", seed=seed), f"{seed}.json") for seed in range(3)]
     lock = lock_path(place.folder / "0.json")
     lock.parent.mkdir(parents=True)
-    outcomes = engines.execute(grid_runs, LocalEngine(place), place)
+    outcomes = executors.execute(grid_runs, LocalExecutor(place), place)
     with claim(lock):
         first = next(outcomes)
     assert (first.run.file, first.status) == ("1.json", "written")
@@ -220,7 +222,7 @@ def test_processes_share_cores_and_take_turns_at_gpus(tmp_path, monkeypatch):
         "KMP_LIBRARY",
     ):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(engines.torch, "get_num_threads", lambda: 6)
+    monkeypatch.setattr(executors.torch, "get_num_threads", lambda: 6)
     script = "echo gpu $CUDA_VISIBLE_DEVICES threads $OMP_NUM_THREADS spin $GOMP_SPINCOUNT; sleep 0.5; exit 1"
     replace_child(tmp_path, monkeypatch, script)
     details = sorted(outcome.detail for outcome in execute(tmp_path, 3, processes=3))
@@ -230,10 +232,10 @@ def test_processes_share_cores_and_take_turns_at_gpus(tmp_path, monkeypatch):
 def test_a_stopped_sweep_stops_its_runs(tmp_path, monkeypatch):
     replace_child(tmp_path, monkeypatch, f"touch {tmp_path}/begun; exec sleep 60")
     place = Store(str(tmp_path / "out"))
-    engine = LocalEngine(place)
-    started, popen = [], engines.subprocess.Popen
+    engine = LocalExecutor(place)
+    started, popen = [], executors.subprocess.Popen
     monkeypatch.setattr(
-        engines.subprocess, "Popen", lambda *a, **b: started.append(popen(*a, **b)) or started[-1]
+        executors.subprocess, "Popen", lambda *a, **b: started.append(popen(*a, **b)) or started[-1]
     )
 
     def interrupt(active, *_):
@@ -241,16 +243,16 @@ def test_a_stopped_sweep_stops_its_runs(tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return wait(active, 0.1)
 
-    wait = engines.wait
-    monkeypatch.setattr(engines, "wait", interrupt)
+    wait = executors.wait
+    monkeypatch.setattr(executors, "wait", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        next(engines.execute([GridRun(config("x"), "a.json")], engine, place))
+        next(executors.execute([GridRun(config("x"), "a.json")], engine, place))
     (child,) = started
     assert child.poll() == -15
 
 
 def test_a_record_that_nobody_else_can_see(tmp_path, monkeypatch):
-    monkeypatch.setattr(engines, "_VISIBLE", 0.1)
+    monkeypatch.setattr(executors, "_VISIBLE", 0.1)
     replace_child(tmp_path, monkeypatch, "true")
     monkeypatch.setattr(
         Store, "finish", lambda *_: "written"

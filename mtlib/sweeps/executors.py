@@ -1,4 +1,4 @@
-"""Carrying out the runs of a sweep, and the engines that do so: processes of this machine, or a Ray cluster."""
+"""Executing the runs of a sweep: in processes of this machine, or on a Ray cluster."""
 
 import contextlib
 import json
@@ -17,19 +17,21 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
+from typing import Protocol
 
 import torch
 
 from mtlib.errors import UserError
 from mtlib.sweeps.store import OTHER_CODE, Store
 from mtlib.sweeps.sweep_file import GridRun
-from mtlib.sweeps.worker import carry_out, open_log
+from mtlib.sweeps.worker import execute_run, open_log
 from mtlib.threads import quiet_openmp
 
 RETRIES = 2  # how often a run is taken up again whose process was killed
 _TICK = 0.2  # seconds between looks at what may be started
 _BUSY = 5.0  # before a run that another process was doing is tried again
-_VISIBLE = 60.0  # until a record written by another machine must be seen here (network folders keep listings a while)
+# until a record written by another machine must be seen here: network folders keep listings a while
+_VISIBLE = 60.0
 
 
 @dataclass(frozen=True)
@@ -38,8 +40,9 @@ class Outcome:
 
     Args:
         run: which.
-        status: "there" (its record was), "written", "diverged" (its record says so), "reused" (a record, in place of
-            training), "other code" (which made the record that is there), "failed", or "left" (time was up).
+        status: "there" (its record was), "written", "diverged" (its record says so), "reused" (a
+            record, in place of training), "other code" (which made the record that is there),
+            "failed", or "left" (time was up).
         detail: for a failed run its error.
     """
 
@@ -52,30 +55,30 @@ class RunFailed(UserError):
     """A run's process ended with an error; its log says more."""
 
 
-def execute(runs: Sequence[GridRun], engine, store: Store) -> Iterator[Outcome]:
-    """Have every run's record in the store, but for those that fail: the outcome of each, as it ends.
+class Executor(Protocol):
+    """What does the runs of a sweep."""
 
-    Several calls may work on one store: a run that another is doing is left for later, and looked for again then.
+    def submit(self, run: GridRun) -> Future[str]:
+        """Begin a run: a future of an outcome's status, or of "busy" (another process does it)."""
 
-    Args:
-        engine: `submit(run)` returns a future of "busy" (another process is doing it) or of an outcome's status;
-            `close()` ends what is still running.
+    def close(self) -> None:
+        """End what is still running."""
+
+
+def execute(runs: Sequence[GridRun], executor: Executor, store: Store) -> Iterator[Outcome]:
+    """Have every run's record in the store, but for those that fail: each outcome, as it ends.
+
+    Several calls may work on one store: a run that another is doing is left for later, and looked
+    for again then.
 
     Raises:
         UserError: a record that was written cannot be seen in the store.
     """
-    waiting, active = deque((run, 0.0) for run in runs), {}
+    waiting = deque((run, 0.0) for run in runs)  # with the time from which it may be started
+    active: dict[Future[str], GridRun] = {}
     try:
         while waiting or active:
-            for _ in range(len(waiting)):
-                run, earliest = waiting.popleft()
-                if time.monotonic() < earliest or store.holder(run.file):
-                    waiting.append((run, earliest))
-                elif (state := store.state(run.file)) is not None:
-                    store.log(run.file).unlink(missing_ok=True)  # of a sweep that was killed
-                    yield Outcome(run, "there" if state == "written" else state)
-                else:
-                    active[engine.submit(run)] = run
+            yield from _start_waiting(waiting, active, executor, store)
             for future in wait(active, _TICK, FIRST_COMPLETED).done:
                 outcome = _outcome(active.pop(future), future, store)
                 if outcome.status == "busy":
@@ -85,7 +88,25 @@ def execute(runs: Sequence[GridRun], engine, store: Store) -> Iterator[Outcome]:
             if waiting and not active:
                 time.sleep(_TICK)
     finally:
-        engine.close()
+        executor.close()
+
+
+def _start_waiting(
+    waiting: deque[tuple[GridRun, float]],
+    active: dict[Future[str], GridRun],
+    executor: Executor,
+    store: Store,
+) -> Iterator[Outcome]:
+    """Start the runs that may be started; the outcomes of those whose record is there."""
+    for _ in range(len(waiting)):
+        run, earliest = waiting.popleft()
+        if time.monotonic() < earliest or store.holder(run.file):
+            waiting.append((run, earliest))
+        elif (state := store.state(run.file)) is not None:
+            store.log(run.file).unlink(missing_ok=True)  # of a sweep that was killed
+            yield Outcome(run, "there" if state == "written" else state)
+        else:
+            active[executor.submit(run)] = run
 
 
 def _outcome(run: GridRun, future: Future[str], store: Store) -> Outcome:
@@ -95,34 +116,42 @@ def _outcome(run: GridRun, future: Future[str], store: Store) -> Outcome:
         if not isinstance(error, RunFailed):
             with contextlib.suppress(OSError), open_log(store.log(run.file)) as log:  # a full disk
                 log.write("".join(traceback.format_exception(error)).encode())
-        cause = (
-            getattr(error, "cause", None) or error
-        )  # Ray wraps what was raised on another machine
-        text = (
-            str(cause).strip()
-            if isinstance(cause, UserError)
-            else f"{type(cause).__name__}: {str(cause).strip()}"
-        )
-        return Outcome(run, "failed", text.splitlines()[0])
+        return Outcome(run, "failed", _cause(error))
     if status in ("written", "diverged", "reused"):
-        deadline = time.monotonic() + _VISIBLE
-        while (state := store.state(run.file)) is None:
-            if time.monotonic() > deadline:
-                raise UserError(
-                    f"{run.file} was written, but is not to be seen in {store.address} from here; --out must be a "
-                    "folder that all machines share, or an address."
-                )
-            time.sleep(_TICK)
-        status = state if state == OTHER_CODE else status  # a machine of the cluster may have it
+        state = _state_once_visible(run, store)
+        if state == OTHER_CODE:  # a machine of the cluster may have it
+            status = state
         store.log(run.file).unlink(missing_ok=True)
     return Outcome(run, status)
 
 
-class LocalEngine:
-    """Processes of this machine, each of which does one run after the other, so that what it imports is loaded once.
+def _cause(error: Exception) -> str:
+    """Why a run failed, in one line."""
+    cause = getattr(error, "cause", None) or error  # Ray wraps what another machine raised
+    message = str(cause).strip()
+    if not isinstance(cause, UserError):
+        message = f"{type(cause).__name__}: {message}"
+    return message.splitlines()[0]
 
-    A process whose run fails ends with it, and another takes its place: a crash takes one run down, not the sweep.
-    Processes share the cores evenly, and take turns at the GPUs.
+
+def _state_once_visible(run: GridRun, store: Store) -> str:
+    """What the record of a run says that has been written."""
+    deadline = time.monotonic() + _VISIBLE
+    while (state := store.state(run.file)) is None:
+        if time.monotonic() > deadline:
+            raise UserError(
+                f"{run.file} was written, but is not to be seen in {store.address} from here; "
+                "--out must be a folder that all machines share, or an address."
+            )
+        time.sleep(_TICK)
+    return state
+
+
+class LocalExecutor:
+    """Processes of this machine, each of which does one run after the other.
+
+    So what it imports is loaded once. A process whose run fails ends with it, and another takes its
+    place: a crash takes one run down, not the sweep. Processes share the cores evenly, and take turns at the GPUs.
 
     Args:
         processes: how many at once.
@@ -130,24 +159,23 @@ class LocalEngine:
     """
 
     def __init__(self, store: Store, processes: int = 1, minutes: float = math.inf):
-        self._store, self._children, self._closed = store, set(), False
+        self._store = store
         self._end = time.monotonic() + 60 * minutes
-        self._lock, self._pool, self._cleanup = (
-            threading.Lock(),
-            ThreadPoolExecutor(processes),
-            contextlib.ExitStack(),
-        )
+        self._lock = threading.Lock()
+        self._pool = ThreadPoolExecutor(processes)
+        self._children: set[subprocess.Popen] = set()
+        self._closed = False
+        self._cleanup = contextlib.ExitStack()
+        self._slots = SimpleQueue()  # the variables of a process, and that process
         threads = {"OMP_NUM_THREADS": str(max(1, torch.get_num_threads() // processes))}
-        gpus, self._slots = (
-            _visible_gpus(),
-            SimpleQueue(),
-        )  # the variables of a process, and that process
-        shared = (
-            self._cleanup.enter_context(_sharing(gpus[0])) if processes > len(gpus) == 1 else {}
-        )
+        gpus = _visible_gpus()
+        sharing = {}
+        if processes > len(gpus) == 1:
+            sharing = self._cleanup.enter_context(_sharing(gpus[0]))
         for number in range(processes):
             gpu = {"CUDA_VISIBLE_DEVICES": gpus[number % len(gpus)]} if gpus else {}
-            self._slots.put((quiet_openmp(threads | os.environ | gpu | shared), None))
+            environment = quiet_openmp(threads | os.environ | gpu | sharing)
+            self._slots.put((environment, None))
 
     def submit(self, run: GridRun) -> Future[str]:
         return self._pool.submit(self._run, run)
@@ -207,14 +235,16 @@ class LocalEngine:
             return child
 
 
-class RayEngine:
-    """A Ray task for each run (extra `cluster`), in a worker of its own, with a request for cores and GPUs.
+class RayExecutor:
+    """A Ray task for each run, in a worker of its own, with a request for cores and GPUs.
 
-    Ray starts a task again whose worker or machine has died; the run goes on from its checkpoint where its folder is
-    still there. An error of the run itself is not tried again.
+    It needs the extra `cluster`. Ray starts a task again whose worker or machine has died; the run
+    goes on from its checkpoint where its folder is still there. An error of the run itself is not
+    tried again.
 
     Args:
-        address: of the cluster; "auto": the one that this machine belongs to; "local": a new one on this machine.
+        address: of the cluster; "auto": the one that this machine belongs to; "local": a new one
+            on this machine.
         cpus: cores for each run.
         gpus: for each run, 0 to 1; None: 1 where the cluster has any.
     """
@@ -222,12 +252,13 @@ class RayEngine:
     def __init__(
         self, store: Store, address: str = "auto", cpus: float = 1, gpus: float | None = None
     ):
-        os.environ.setdefault(
-            "RAY_NUM_REDIS_GET_RETRIES", "3"
-        )  # 20, its default, are a quarter of an hour of silence
+        # 20, its default, are a quarter of an hour of silence
+        os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "3")
         import ray
 
-        self._ray, self._store, self._references = ray, store, {}
+        self._ray = ray
+        self._store = store
+        self._references = {}
         self._connected_here = not ray.is_initialized()
         if self._connected_here:
             _connect(ray, address)
@@ -236,10 +267,10 @@ class RayEngine:
         except UserError:
             self.close()
             raise
-        # a fresh worker for each run: peak memory is a process's, and a GPU's memory is given back for certain
-        self._task = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=RETRIES, max_calls=1)(
-            carry_out
-        )
+        # a fresh worker for each run (`max_calls`): peak memory is a process's, and a GPU's memory
+        # is given back for certain
+        remote = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=RETRIES, max_calls=1)
+        self._task = remote(execute_run)
 
     def submit(self, run: GridRun) -> Future[str]:
         reference = self._task.remote(
@@ -258,7 +289,7 @@ class RayEngine:
             self._ray.shutdown()
 
 
-# --- what the local engine needs ---
+# --- what the local executor needs ---
 
 
 def _reason(code: int, log: Path) -> str:
@@ -271,31 +302,31 @@ def _reason(code: int, log: Path) -> str:
 
 @contextlib.contextmanager
 def _sharing(gpu: str) -> Iterator[dict[str, str]]:
-    """The variables of processes that compute on one GPU at the same time, while NVIDIA's service for that is running.
+    """The variables of processes that compute on one GPU at the same time.
 
-    Without it they take turns: 116 steps a second of eight processes together, with it 370 (a tiny model on an H100).
+    NVIDIA's service for that runs inside the block. Without it they take turns: 116 steps a second
+    of eight processes together, with it 370 (a tiny model on an H100).
     """
     if "CUDA_MPS_PIPE_DIRECTORY" in os.environ:  # one that the user has started
         yield {}
         return
     with tempfile.TemporaryDirectory(prefix="mps") as folder:
-        places = dict.fromkeys(("CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"), folder)
+        folders = dict.fromkeys(("CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"), folder)
         daemon = "nvidia-cuda-mps-control"
         options = {
-            "env": os.environ | places | {"CUDA_VISIBLE_DEVICES": gpu},
+            "env": os.environ | folders | {"CUDA_VISIBLE_DEVICES": gpu},
             "capture_output": True,
         }
         try:
             subprocess.run([daemon, "-d"], check=True, **options)
         except (OSError, subprocess.CalledProcessError):
-            told = f"{daemon} cannot be started: processes take turns at the GPU, some three times slower"
-            print(told, file=sys.stderr)
+            message = "cannot be started: processes take turns at the GPU, some three times slower"
+            print(f"{daemon} {message}", file=sys.stderr)
             yield {}
             return
         try:
-            yield places | {
-                "CUDA_VISIBLE_DEVICES": "0"
-            }  # as the service numbers those that it sees
+            # 0 as the service numbers those that it sees
+            yield folders | {"CUDA_VISIBLE_DEVICES": "0"}
         finally:
             subprocess.run([daemon], input=b"quit\n", check=False, **options)
 
@@ -307,7 +338,7 @@ def _visible_gpus() -> list[str]:
     return [str(index) for index in range(torch.cuda.device_count())]
 
 
-# --- what the engine on a cluster needs ---
+# --- what the executor on a cluster needs ---
 
 
 def _connect(ray, address: str) -> None:
@@ -318,23 +349,29 @@ def _connect(ray, address: str) -> None:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **local)
     except (ConnectionError, ValueError) as error:
         raise UserError(
-            f"no Ray cluster at {address!r}, or it wants its token here ({error}); start one with `ray start --head`, "
-            "or give --address local."
+            f"no Ray cluster at {address!r}, or it wants its token here ({error}); start one with "
+            "`ray start --head`, or give --address local."
         ) from error
 
 
 def _check_request(ray, cpus: float, gpus: float | None) -> float:
-    """The GPUs of each run, if some machine of the cluster has what a run asks for (else Ray would wait for ever)."""
-    machines = [
-        (of.get("CPU", 0), of.get("GPU", 0))
-        for of in (n["Resources"] for n in ray.nodes() if n["Alive"])
-    ]
+    """The GPUs of each run, if some machine of the cluster has what a run asks for.
+
+    (Otherwise Ray would wait for ever.)
+    """
+    machines = _machines(ray)
     if gpus is None:
-        gpus = 1.0 if any(has_gpus for _, has_gpus in machines) else 0.0
+        gpus = float(any(has_gpus for _, has_gpus in machines))
     if not any(has_cpus >= cpus and has_gpus >= gpus for has_cpus, has_gpus in machines):
-        largest = ", ".join(f"{has_cpus:g} + {has_gpus:g}" for has_cpus, has_gpus in machines)
+        resources = ", ".join(f"{has_cpus:g} + {has_gpus:g}" for has_cpus, has_gpus in machines)
         raise UserError(
-            f"a run asks for {cpus:g} CPUs + {gpus:g} GPUs; the machines of the cluster have {largest}. Ask for less "
-            "with --cpus-per-run and --gpus-per-run."
+            f"a run asks for {cpus:g} CPUs + {gpus:g} GPUs; the machines of the cluster have "
+            f"{resources}. Ask for less with --cpus-per-run and --gpus-per-run."
         )
     return gpus
+
+
+def _machines(ray) -> list[tuple[float, float]]:
+    """The CPUs and GPUs of the cluster's machines."""
+    resources = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    return [(of_machine.get("CPU", 0), of_machine.get("GPU", 0)) for of_machine in resources]
