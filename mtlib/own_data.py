@@ -29,12 +29,20 @@ from mtlib.methods import METHODS, get_method, readers
 from mtlib.objectives import FineTuning
 from mtlib.paths import make_writable
 from mtlib.plm import SharedPLM
+from mtlib.policies import TESTBED_ONLY
 from mtlib.runs.code import code_sha256
-from mtlib.runs.config import OwnTraining, default_rates, effective_settings
+from mtlib.runs.config import (
+    OwnTraining,
+    check_masking,
+    check_model,
+    default_rates,
+    effective_settings,
+)
 from mtlib.runs.environment import quiet_libraries
 from mtlib.runs.inputs import model_sha256
 from mtlib.runs.training import pretrained
 from mtlib.runs.training import train as train_stages
+from mtlib.settings import Settings
 from mtlib.suspect_words import pointed_labels, suspects
 
 BASELINE = "fine_tuning"
@@ -45,6 +53,7 @@ _ALPHA_WITH_WORDS = 0.0
 _BIAS = "bag_of_words"  # of methods with a bias model
 _LABEL = "label"
 _DEV_SHARE = 0.2
+_LISTED = 20  # words, in a message
 _NO_LIMIT = 1_000_000  # tokens
 _RESAMPLES = 2000
 _ROWS = 1000  # that are hashed at a time
@@ -128,6 +137,7 @@ def debias(
     arms = _arms(method, words, settings, training, alone)
     quiet_libraries()
     sets = prepare(train, dev, tests, report)
+    _check_bias(arms[method].settings, sets)
     pointing = _pointing_words(sets, words, method, report)
     models = train_arms(arms, sets, out / ".work", report)
     table = score(models, sets, pointing, arms[method].max_length, report)
@@ -180,7 +190,9 @@ def _pointing_words(
     if everywhere := table.attrs["everywhere"]:
         report(f"in every row, where it tells nothing of labels: {', '.join(everywhere)}.")
     if words:
-        listed = ", ".join([*words[:20], *(["..."] if len(words) > 20 else [])])
+        listed = ", ".join(words[:_LISTED])
+        if len(words) > _LISTED:
+            listed += ", ..."
         pointing = f"{table.word.nunique()} of {len(words)} predict a label in the training rows"
         report(f"words to hide: {listed}; {pointing}.")
     return table
@@ -397,7 +409,35 @@ def _config(
     settings = {name: value for name, value in settings.items() if name in given or name in read}
     training = {name: value for name, value in training.items() if value is not None}
     model = get_method(method).settings
-    return OwnTraining(settings=model(**settings), **training).resolved()
+    config = OwnTraining(settings=model(**settings), **training).resolved()
+    check_model(config.model)
+    check_masking(method, config.settings)
+    _check_testbed_only(config.settings)
+    return config
+
+
+def _check_testbed_only(settings: Settings) -> None:
+    """Refuse a policy that knows the testbed's grammar."""
+    masking = getattr(settings, "masking", None)
+    if masking in TESTBED_ONLY:
+        raise UserError(
+            f"masking is {masking!r}, which knows the testbed's grammar and no other rows; give "
+            "the words to hide, or take another policy."
+        )
+
+
+def _check_bias(settings: Settings, sets: OwnSets) -> None:
+    """Refuse a bias model that cannot read these rows."""
+    bias = getattr(settings, "bias", None)
+    if bias is None or "bias" in settings.ignored():
+        return
+    fitting = [_BIAS]
+    if "text_pair" in sets.train.column_names:
+        fitting.append("lexical_overlap")
+        if sets.label_names[0] == "entailment":  # the label that they tell from the others
+            fitting += ["overlap", "token_overlap"]
+    if bias not in fitting:
+        raise UserError(f"bias is {bias!r}; for these texts and labels {one_of(bias, fitting)}")
 
 
 def _check_settings(method: str, words: Sequence[str], given: Mapping[str, object]) -> None:

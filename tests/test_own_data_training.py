@@ -286,6 +286,28 @@ def test_pairs(model, tmp_path):
             "mask_rate is 0.1, but words are given, all of which are masked",
         ),
         ({"settings": {"alphas": 1}}, "mask_tuning has no setting 'alphas'.*did you mean 'alpha'"),
+        ({"settings": {"masking": "known_shortcut"}}, "known_shortcut', which knows the testbed"),
+        (
+            {"method": "perturb_first", "settings": {"masking": "attribution_most"}},
+            "masks are drawn while the classifier is still new",
+        ),
+        (
+            {"method": "bias_product", "settings": {"bias": "overlap"}},
+            "bias is 'overlap'; for these texts and labels expected one of bag_of_words",
+        ),
+        (
+            {"method": "bias_product", "settings": {"bias": "shortcut"}},
+            "bias is 'shortcut'; for these texts",
+        ),
+        (
+            {
+                "train": rows(60).add_column("text_pair", ["a"] * 60),
+                "method": "bias_product",
+                "settings": {"bias": "overlap"},
+            },
+            "expected one of bag_of_words, lexical_overlap",  # the first label is no entailment
+        ),
+        ({"model": "/no/such/folder"}, "model is '/no/such/folder', which does not exist"),
         ({"epochs": 0}, "epochs is 0"),
         ({"max_length": 2}, "give more"),
     ],

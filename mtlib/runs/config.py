@@ -140,10 +140,10 @@ class RunConfig(TrainingConfig):
     @model_validator(mode="after")
     def _checked(self) -> Self:
         _check_sets(self)
-        _check_model(self.model)
+        check_model(self.model)
         _check_source(self)
         _check_bias(self)
-        _check_masking(self)
+        check_masking(self.method, self.settings)
         return self
 
     def values(self) -> dict[str, object]:
@@ -340,7 +340,7 @@ def _check_sets(config: RunConfig) -> None:
             )
 
 
-def _check_model(model: str) -> None:
+def check_model(model: str) -> None:
     if is_missing_folder(model):
         raise UserError(
             f"model is {model!r}, which does not exist; expected mini, a hub id such as "
@@ -372,16 +372,16 @@ def _check_bias(config: RunConfig) -> None:
         raise UserError(f"bias is {bias!r}; for {config.task} {one_of(bias, fitting)}")
 
 
-def _check_masking(config: RunConfig) -> None:
+def check_masking(method: str, settings: Settings) -> None:
     """A policy that asks the classifier in training needs masks that are drawn in training."""
-    masking = getattr(config.settings, "masking", None)
+    masking = getattr(settings, "masking", None)
     if masking not in ATTRIBUTION:
         return
-    has_fixed_masks = getattr(config.settings, "fixed_masks", False)
-    if has_fixed_masks or not get_method(config.method).refills_in_training:
+    has_fixed_masks = getattr(settings, "fixed_masks", False)
+    if has_fixed_masks or not get_method(method).refills_in_training:
         able = " or ".join(name for name, other in METHODS.items() if other.refills_in_training)
         raise UserError(
             f"masking is {masking!r}, which asks the classifier in training what it leans on; in "
-            f"{config.method} masks are drawn while the classifier is still new. Take {able}, "
+            f"{method} masks are drawn while the classifier is still new. Take {able}, "
             "without fixed masks, or another policy."
         )
