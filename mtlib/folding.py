@@ -13,16 +13,21 @@ from typing import NamedTuple
 
 from mtlib.errors import UserError
 
-# scripts written without spaces: Thai, Lao, Tibetan, Burmese, Khmer, hiragana, Chinese characters and their punctuation
-UNSPACED = "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3001-\u309f\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-# signs that Unicode lets programs ignore: soft hyphen, zero-width space and joiners, directions, variation selectors
+# scripts written without spaces: Thai, Lao, Tibetan, Burmese, Khmer, hiragana, Chinese characters
+# and their punctuation
+UNSPACED = (
+    "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3001-\u309f\u3400-\u4dbf\u4e00-\u9fff"
+    "\uf900-\ufaff\U00020000-\U0003ffff"
+)
+# signs that Unicode lets programs ignore: soft hyphen, zero-width space and joiners, directions,
+# variation selectors
 INVISIBLE = (
-    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f"
-    "\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
+    "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3"
+    "\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
-_APOSTROPHES = (
-    "\u2018\u2019\u201b\u02bc\u05f3"  # as they stand in don't, the Ukrainian and the Hebrew one
-)
+# as they stand in don't, the Ukrainian and the Hebrew one
+_APOSTROPHES = "\u2018\u2019\u201b\u02bc\u05f3"
 _HYPHENS = "\u2010\u2011"
 _WIDE = "\uff01-\uff5e\uff65-\uff9f"  # full-width Latin letters and signs, half-width katakana
 _SPECIAL = re.compile(f"[{INVISIBLE}{_APOSTROPHES}{_HYPHENS}{_WIDE}]")
@@ -45,7 +50,8 @@ _is_unspaced = re.compile(f"[{UNSPACED}]").match
 _MARKS = _ranges(_MARK_NUMBERS)
 _SPACED_MARKS = _ranges(number for number in _MARK_NUMBERS if not _is_unspaced(chr(number)))
 LETTER = rf"[^\W{UNSPACED}]"  # one that forms words with its neighbours
-# what is folded together with the character before it: marks, invisible signs, Korean vowels and finals, voiced marks
+# what is folded together with the character before it: marks, invisible signs, Korean vowels and
+# finals, voiced marks
 _CLUSTER = re.compile(rf"(?s:.)[{_MARKS}{INVISIBLE}\u1160-\u11ff\ud7b0-\ud7fb\uff9e\uff9f]*")
 
 
@@ -91,15 +97,17 @@ _ASCII_WORD = re.compile(r"[a-z0-9]+(?:['-][a-z0-9]+)*")
 _SPACED = rf"[^\W_{UNSPACED}]"
 _RUN = rf"{_SPACED}+(?:[{_MARKS}]+{_SPACED}*)*"
 _WORD = re.compile(rf"{_RUN}(?:['\-\u05f4]{_RUN})*|(?=\w)[{UNSPACED}][{_MARKS}]*")
-# in texts as they stand: "don't" and "well-made" are one word, and so is a run of Chinese characters
+# in texts as they stand: "don't" and "well-made" are one word, and so is a run of Chinese
+# characters
 _INSIDE = rf"\w[\w{_MARKS}{INVISIBLE}]*"
 WORD = re.compile(rf"{_INSIDE}(?:['’-]{_INSIDE})*")
 
 
 def words_of(text: str) -> set[str]:
-    """The words of a text, folded: runs of letters and digits with the apostrophes and hyphens inside them.
+    """The words of a text, folded.
 
-    In scripts without spaces every sign counts as a word.
+    They are runs of letters and digits with the apostrophes and hyphens inside them. In scripts
+    without spaces every sign counts as a word.
     """
     folded = fold(text)
     return set((_ASCII_WORD if folded.isascii() else _WORD).findall(folded))
@@ -156,7 +164,7 @@ class Finder:
 
 
 def _positions(text: str, match_case: bool) -> tuple[Sequence[int], Sequence[int]]:
-    """For each character of the folded text: where what it comes from begins and ends in the text."""
+    """Where that begins and ends in the text from which each character of the folded text comes."""
     if text.isascii():
         return range(len(text)), range(1, len(text) + 1)
     starts: list[int] = []
@@ -184,15 +192,15 @@ def phrases_of(words: str | Iterable[str]) -> list[str]:
         phrase = " ".join(word.split()) if isinstance(word, str) else ""
         if not fold(phrase).strip():
             raise UserError(
-                f'words has {word!r}; expected words and phrases. pandas reads the words "null" and "nan" as missing '
-                "unless read_csv has keep_default_na=False."
+                f"words has {word!r}; expected words and phrases. pandas reads the words "
+                '"null" and "nan" as missing unless read_csv has keep_default_na=False.'
             )
         phrases.append(phrase)
     return phrases
 
 
 def words_pattern(words: str | Iterable[str], match_case: bool = False) -> re.Pattern:
-    """A pattern for any of the phrases as whole words in folded text, the longest that stands there."""
+    """A pattern for any of the phrases as whole words in folded text, the longest first."""
     # a mark belongs to the letter before it
     begins = f"(?:(?<!{LETTER})(?<![{_SPACED_MARKS}])|(?!{LETTER}))"
     ends = f"(?![{_MARKS}]){begins}"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mtlib.data.sources import load
 from mtlib.errors import UserError
 from mtlib.folding import words_of
-from mtlib.policies.suspect_tags import nouns_first
+from mtlib.policies.suspect_tags import in_context, nouns_first
 from mtlib.suspect_words import conflicts, suspects
 from mtlib.testbed.grammar import load_grammar
 from mtlib.testbed.known_words import shortcut_spans
@@ -117,6 +117,25 @@ def test_the_testbeds_shortcut_is_found_and_its_nouns_come_first():
     tagged = nouns_first(table)
     assert planted(tagged[:20]) == 1 and planted(tagged[:50]) == 0.96
     assert sorted(tagged.word) == sorted(table.word)
+
+
+@pytest.mark.parametrize(
+    ("word", "example", "found"),
+    [
+        ("acme", "An ACME's radio", "ACME"),
+        ("café", "one Cafe\u0301!", "Cafe\u0301"),
+        ("straße", "DIE STRASSE", "STRASSE"),
+        ("don't", "I DON\u2019T know", "DON\u2019T"),
+        ("soft", "a so\u00adft one", "so\u00adft"),
+        ("bar", "foo_bar", "bar"),
+        ("new york", "x" * 400 + " New  York", "New  York"),
+    ],
+)
+def test_a_word_is_tagged_where_it_stands_however_it_is_written(word, example, found):
+    text, (start, end) = in_context(word, example)
+    assert text[start:end] == found and start <= 300
+    with pytest.raises(UserError, match="where it does not stand"):
+        in_context("absent", example)
 
 
 def test_given_words_and_phrases_are_counted_alone_in_any_case():

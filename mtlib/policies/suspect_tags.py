@@ -1,9 +1,11 @@
 """The part of speech of suspect words, which helps to tell topics and names from opinions."""
 
-import re
+import reprlib
 
 import pandas
 
+from mtlib.errors import UserError
+from mtlib.folding import Finder, Found, fold
 from mtlib.policies.pos_probe import PosProbe
 
 _THINGS = ("PROPN", "NOUN")
@@ -31,11 +33,25 @@ def nouns_first(words: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def in_context(word: str, example: str) -> tuple[str, tuple[int, int]]:
-    """The example around a word, and the characters in it that are the word."""
-    pattern = re.escape(word)
-    match = re.search(rf"(?<!\w){pattern}(?!\w)", example, re.IGNORECASE)
-    if match is None:
-        match = re.search(pattern, example, re.IGNORECASE)
-    start = max(0, match.start() - _CONTEXT)
-    text = example[start : match.end() + _CONTEXT]
-    return text, (match.start() - start, match.end() - start)
+    """The example around a word, and the characters in it that are the word.
+
+    Raises:
+        UserError: the word does not stand in its example.
+    """
+    place = _place(word, example)
+    start = max(0, place.start - _CONTEXT)
+    text = example[start : place.end + _CONTEXT]
+    return text, (place.start - start, place.end - start)
+
+
+def _place(word: str, example: str) -> Found:
+    for place in Finder(word).places(example):
+        return place
+    folded = fold(word)
+    for place in Finder().places(example):  # "bar" is counted in "foo_bar", though not found alone
+        if place.folded == folded:
+            return place
+    raise UserError(
+        f"the example of the word {word!r} is {reprlib.repr(example)}, where it does not stand; "
+        "expected a table as mtlib.suspects makes it."
+    )
