@@ -272,7 +272,8 @@ def test_ctrl_c_says_how_to_go_on(monkeypatch, capsys):
 
 
 def test_help_imports_nothing_heavy():
-    code = "import sys, mtlib.cli; print({'torch', 'transformers', 'datasets', 'scipy'} & {*sys.modules})"
+    code = "import sys, mtlib.cli; "
+    code += "print({'torch', 'transformers', 'datasets', 'scipy'} & {*sys.modules})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.strip() == "set()", done.stderr
 

@@ -295,7 +295,8 @@ METHODS["weighed"] = WEIGHED
 from mtlib.cli import app
 model, source, out, *lines = sys.argv[1:]
 common = ["--task", "sentiment", "--model", model, "--source", source, "--out", out]
-common += ["--max-length", "64", "--epochs", "2", "--learning-rate", "3e-3", "--precision", "float32"]
+common += ["--max-length", "64", "--epochs", "2", "--learning-rate", "3e-3"]
+common += ["--precision", "float32"]
 for line in lines:
     app(["run", *common, "--method", *line.split()], standalone_mode=False)
 """

@@ -27,7 +27,8 @@ MOST_WORDS = {
     "data/results/REPORT.md": 3200,
 }
 
-COMMAND = r"(?:^ {4}|`)(?:python -m )?mtlib ((?:data )?[a-z]+(?: [^`#\n]*)?)(?:`|#|$)"  # what follows its name
+# what follows the program's name
+COMMAND = r"(?:^ {4}|`)(?:python -m )?mtlib ((?:data )?[a-z]+(?: [^`#\n]*)?)(?:`|#|$)"
 
 
 def read(page: str | Path) -> str:
@@ -103,7 +104,10 @@ def test_options_that_are_named_by_themselves_are_there():
 
 
 def test_the_front_pages_example_runs_as_printed(tmp_path, monkeypatch, capsys):
-    """Its blocks one after the other, each with the line that it prints last; numbers may be 0.1 off."""
+    """Its blocks one after the other, each with the line that it prints last.
+
+    Numbers may be 0.1 off.
+    """
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```\s+ {4}([^\n]+)", read("README.md"), flags=re.S)
     assert len(blocks) == len(code_blocks("README.md", "python"))

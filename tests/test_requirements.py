@@ -45,7 +45,7 @@ def test_a_version_out_of_range_and_a_missing_package(monkeypatch):
     ],
 )
 def test_a_command_says_what_is_missing(monkeypatch, capsys, error, message):
-    def broken():
+    def broken(**options):
         raise error
 
     monkeypatch.setattr(cli, "app", broken)
@@ -58,7 +58,7 @@ def test_a_command_says_what_is_missing(monkeypatch, capsys, error, message):
     "error", [ImportError("cannot import x"), ModuleNotFoundError(name="mtlib.nothing")]
 )
 def test_a_fault_of_ours_keeps_its_traceback(monkeypatch, error):
-    def broken():
+    def broken(**options):
         raise error
 
     monkeypatch.setattr(cli, "app", broken)
@@ -73,7 +73,7 @@ def test_an_old_transformers_is_named_with_both_versions(monkeypatch, capsys):
     with pytest.raises(UserError, match=OLD):
         _ = mtlib.SharedPLM
 
-    def broken():
+    def broken(**options):
         raise ModuleNotFoundError(name="transformers.tokenization_python")
 
     monkeypatch.setattr(cli, "app", broken)

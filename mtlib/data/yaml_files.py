@@ -1,4 +1,7 @@
-"""YAML, read so that a key that stands twice is refused: PyYAML would take the last without a word."""
+"""YAML, read so that a key that stands twice is refused.
+
+PyYAML would take the last without a word.
+"""
 
 import yaml
 

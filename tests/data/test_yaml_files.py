@@ -1,4 +1,4 @@
-"""A key that stands twice is refused wherever YAML is read; aliases and `<<` mean what YAML says."""
+"""A key that stands twice is refused wherever YAML is read; aliases and `<<` keep their sense."""
 
 import pytest
 import yaml
