@@ -62,14 +62,14 @@ def test_run_then_tables(testbed, model, tmp_path):
     assert (
         len(call("tables", "--records", tmp_path, "--format", "csv").splitlines()) == 1 + 2 * 2 * 3
     )
-    bundle = tmp_path / "bundle" / "all.jsonl"
+    bundle = tmp_path / "bundle" / "all.jsonl.gz"
     bundle.parent.mkdir()
     call("bundle", tmp_path, "--to", bundle)
     for record in tmp_path.glob("*.json"):
         record.unlink()
     call("bundle", tmp_path, "--to", bundle)  # what it has is kept
     assert call("tables", "--records", bundle.parent, "--format", "markdown") == table
-    short = tmp_path / "short.jsonl"
+    short = tmp_path / "short.jsonl.gz"
     call("bundle", bundle, "--to", short, "--history", 2)
     for long, cut in zip(read_records([bundle]), read_records([short]), strict=True):
         middle, last = cut["history"]
@@ -241,7 +241,7 @@ def test_the_playground_leaves_the_repositorys_page_alone(monkeypatch, tmp_path)
             "model is '/no/such', which does not exist",
         ),
         ("tables /no/such", "comparison is '/no/such'; expected one of"),
-        ("bundle runs --to records.json", "expected a file name that ends in .jsonl"),
+        ("bundle runs --to records.json", "expected a file name that ends in .jsonl.gz"),
         ("data fetch sst3", "sst3"),
     ],
 )
@@ -305,7 +305,7 @@ def test_verify_fails_on_a_corrupt_file_and_where_nothing_is(tmp_path):
     "arguments",
     [
         ["testbed", "--out"],
-        ["bundle", DATA_DIR / "results" / "sst2_grid.jsonl", "--to"],
+        ["bundle", DATA_DIR / "results" / "sst2_grid.jsonl.gz", "--to"],
         ["bench", "step", "--json"],
         ["suspects", "none.csv", "--text", "t", "--label", "l", "--out"],
         ["train", "none.csv", "--text", "t", "--label", "l", "--out"],
@@ -313,15 +313,15 @@ def test_verify_fails_on_a_corrupt_file_and_where_nothing_is(tmp_path):
 )
 def test_a_place_that_cannot_be_written_is_told_before_the_work(tmp_path, arguments):
     (tmp_path / "file").write_text("")
-    place = tmp_path / "file" / {"--to": "a.jsonl", "--json": "a.json"}.get(arguments[-1], "a")
+    place = tmp_path / "file" / {"--to": "a.jsonl.gz", "--json": "a.json"}.get(arguments[-1], "a")
     with pytest.raises(UserError, match="cannot write to"):
         call(*arguments, place)
 
 
 def test_brackets_in_a_path_are_no_markup(tmp_path):
-    place = tmp_path / "x[old].jsonl"
+    place = tmp_path / "x[old].jsonl.gz"
     result = CliRunner().invoke(
-        cli.app, ["bundle", str(DATA_DIR / "results" / "sst2_grid.jsonl"), "--to", str(place)]
+        cli.app, ["bundle", str(DATA_DIR / "results" / "sst2_grid.jsonl.gz"), "--to", str(place)]
     )
     assert place.exists() and f"records: {place}" in result.output.replace("\n", "")
 

@@ -476,7 +476,7 @@ def _read_file(file: Path) -> dict[str, dict]:
 
 
 def _place(path: Path) -> Path:
-    return path if path.suffix or path.is_dir() else _RESULTS / f"{path}.jsonl"
+    return path if path.suffix or path.is_dir() else _RESULTS / f"{path}.jsonl.gz"
 
 
 def _values(config: dict, names: Sequence[str]) -> tuple:

@@ -151,8 +151,8 @@ def _print(table: "pandas.DataFrame", form: Form, heading: str = "") -> None:
 
 
 def bundle(
-    folders: Annotated[list[Path], typer.Argument(help="folders with records, or .jsonl files")],
-    to: Annotated[Path, typer.Option(help="a .jsonl file; the records it already has stay in it")],
+    folders: Annotated[list[Path], typer.Argument(help="folders with records, or .jsonl.gz files")],
+    to: Annotated[Path, typer.Option(help="a .jsonl.gz file; the records it has stay in it")],
     history: Annotated[
         int | None, typer.Option(min=1, help="log entries kept of each run", show_default="all")
     ] = None,
@@ -162,14 +162,14 @@ def bundle(
     Their probabilities go into one file beside it.
 
     Examples:
-        python -m mtlib bundle runs --to build/records.jsonl
+        python -m mtlib bundle runs --to build/records.jsonl.gz
     """
     from mtlib.paths import make_writable
     from mtlib.runs import records
     from mtlib.runs.code import has_uncommitted_code
 
-    if to.suffix != ".jsonl" or to.is_dir():
-        raise UserError(f"--to is {to}; expected a file name that ends in .jsonl.")
+    if not to.name.endswith(records.BUNDLES) or to.is_dir():
+        raise UserError(f"--to is {to}; expected a file name that ends in .jsonl.gz.")
     make_writable(to.parent)
     bundled = records.bundle([*([to] if to.exists() else []), *folders], to, history)
     print_line(f"{len(bundled)} records: {to}")

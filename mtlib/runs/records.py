@@ -1,17 +1,19 @@
 """Records of runs: what identifies one, how they are read and written, and those that are shipped.
 
-`mtlib run` writes RECORD.json, and beside it RECORD.npz with the class probabilities of every evaluated example, an
-array for each set. `mtlib bundle` puts the records of many runs into NAME.jsonl, and their arrays into NAME.npz, each
-under IDENTITY/SET.
+`mtlib run` writes RECORD.json, and beside it RECORD.npz with the class probabilities of every
+evaluated example, an array for each set. `mtlib bundle` puts the records of many runs into
+NAME.jsonl.gz, and their arrays into NAME.npz, each under IDENTITY/SET.
 """
 
 import contextlib
+import gzip
 import hashlib
 import json
 import os
 import platform
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -29,8 +31,8 @@ except ImportError:  # Windows has no such locks
     fcntl = None
 
 SCHEMA_VERSION = 2
-_SHARED = "shared"  # in the first line of a packed file
-_NOT_KEPT = ("learning_rate", "grad_norm")  # of a packed log
+BUNDLES = (".jsonl.gz", ".jsonl")  # files with a record in each line, gzipped or plain
+_SHARED = "shared"  # in the first line of a bundle that was packed, before December 2026
 TRAIN_SPANS = "train_spans"  # in a record's data: the set whose spans a policy learns to mask
 # The data's content stands for where it came from and which part of it was scored.
 _NOT_DECISIVE = ("task", "method", "model", "source", "sets", "splits")
@@ -70,10 +72,11 @@ def identity(config: Mapping, model_sha256: str | None, data_sha256: Mapping[str
 
 
 def decisive_data(sets: Mapping[str, Mapping]) -> dict[str, str]:
-    """The checksums that count for a run's identity, by the descriptions of its sets (`sources.describe`).
+    """The checksums that count for a run's identity, by the descriptions of its sets.
 
-    The set of spans counts where it is not the published one. (Records of the published one may lack its description:
-    the first of them were made before it was noted.)
+    (See `sources.load_described`.) The set of spans counts where it is not the published one.
+    Records of the published one may lack its description: the first of them were made before it
+    was noted.
     """
     return {
         name: description["content_sha256"]
@@ -83,36 +86,46 @@ def decisive_data(sets: Mapping[str, Mapping]) -> dict[str, str]:
 
 
 def read_records(folders: Sequence[Path | str]) -> list[dict]:
-    """Every record in the folders (one JSON per run, or `.jsonl` as `pack` makes it), in order of file name.
+    """Every record in the folders, in order of file name.
+
+    Args:
+        folders: with a `.json` file for each run, or bundles of many (`.jsonl.gz`, `.jsonl`); or
+            such files.
 
     Raises:
-        UserError: no such folder; a file that cannot be read; two files that hold different results of one run.
+        UserError: no such folder; a file that cannot be read; two files that hold different results
+            of one run.
     """
     records, files = {}, {}
-    for folder in map(Path, folders):
+    for path, is_named in _record_files(map(Path, folders)):
+        in_file = _read_file(path)
+        if not in_file and is_named:
+            raise _no_record(path, "it lacks metrics, config or identity")
+        for record in in_file:
+            name = record["identity"]
+            if name in records and record["metrics"] != records[name]["metrics"]:
+                raise UserError(
+                    f"{files[name]} and {path} hold different results of the same run (identity "
+                    f"{name[:10]}); read them apart, or move one of the two away."
+                )
+            records[name] = record
+            files[name] = path
+    return list(records.values())
+
+
+def _record_files(folders: Iterable[Path]) -> Iterator[tuple[Path, bool]]:
+    """The files that may hold records, and whether each was named itself."""
+    for folder in folders:
         if not folder.exists():
             raise UserError(
                 f"{folder} does not exist; expected a folder with run records "
                 "(`--out` of `python -m mtlib run`)."
             )
-        paths = (
-            sorted([*folder.glob("*.json"), *folder.glob("*.jsonl")])
-            if folder.is_dir()
-            else [folder]
-        )
-        for path in paths:
-            in_file = _read_file(path)
-            if not in_file and path == folder:
-                raise _no_record(path, "it lacks metrics, config or identity")
-            for record in in_file:
-                name = record["identity"]
-                if name in records and record["metrics"] != records[name]["metrics"]:
-                    raise UserError(
-                        f"{files[name]} and {path} hold different results of the same run (identity {name[:10]}); read "
-                        "them apart, or move one of the two away."
-                    )
-                records[name], files[name] = record, path
-    return list(records.values())
+        if folder.is_dir():
+            files = [path for path in folder.iterdir() if path.name.endswith((".json", *BUNDLES))]
+            yield from ((path, False) for path in sorted(files))
+        else:
+            yield folder, True
 
 
 def parse_json(text: str | bytes, place: Path | str):
@@ -125,21 +138,29 @@ def parse_json(text: str | bytes, place: Path | str):
 
 def _read_file(path: Path) -> list[dict]:
     """The records in a file; none where it is some other file that lies beside them."""
-    if path.suffix == ".jsonl":
-        numbered = enumerate(path.read_bytes().split(b"\n"), start=1)
-        lines = [parse_json(line, f"{path}, line {number},") for number, line in numbered if line]
-        shared = lines.pop(0)[_SHARED] if lines and _SHARED in lines[0] else []
-    else:
-        lines, shared = [parse_json(path.read_bytes(), path)], []
-    found = [
-        line
-        for line in lines
-        if isinstance(line, dict) and {"metrics", "config", "identity"} <= line.keys()
-    ]
+    is_bundle = path.name.endswith(BUNDLES)
+    lines = _read_lines(path) if is_bundle else [parse_json(path.read_bytes(), path)]
+    shared = lines.pop(0)[_SHARED] if lines and _SHARED in lines[0] else None
+    found = [line for line in lines if _is_record(line)]
     for record in found:
         if (version := record.get("schema_version")) != SCHEMA_VERSION:
             raise _no_record(path, f"its schema version is {version}, not {SCHEMA_VERSION}")
-    return [_unpack(record, shared) for record in found]
+    return found if shared is None else [_unpack(record, shared) for record in found]
+
+
+def _read_lines(path: Path) -> list:
+    content = path.read_bytes()
+    if path.suffix == ".gz":
+        try:
+            content = gzip.decompress(content)
+        except (OSError, EOFError, zlib.error) as error:
+            raise _no_record(path, str(error)) from error
+    numbered = enumerate(content.split(b"\n"), start=1)
+    return [parse_json(line, f"{path}, line {number},") for number, line in numbered if line]
+
+
+def _is_record(content: object) -> bool:
+    return isinstance(content, dict) and {"metrics", "config", "identity"} <= content.keys()
 
 
 def _no_record(place: Path | str, reason: str) -> UserError:
@@ -152,11 +173,8 @@ def _no_record(place: Path | str, reason: str) -> UserError:
 def shipped_records() -> dict[str, dict]:
     """The records in `data/results`, by identity: `--reuse` takes them in place of training."""
     results = DATA_DIR / "results"
-    return (
-        {record["identity"]: record for record in read_records([results])}
-        if results.is_dir()
-        else {}
-    )
+    records = read_records([results]) if results.is_dir() else []
+    return {record["identity"]: record for record in records}
 
 
 def probabilities(
@@ -168,10 +186,11 @@ def probabilities(
 
     Args:
         identity: of the run, as its record has it.
-        places: folders with records, or `.jsonl` files; the first that has them counts.
+        places: folders with records, or bundles; the first that has them counts.
 
     Returns:
-        Nothing where none were kept: runs before November 2026 kept none, and one that diverged has none.
+        Nothing where none were kept: runs before November 2026 kept none, and one that diverged has
+        none.
     """
     for path in _files_of_arrays(identity, map(Path, places)):
         prefix = "" if path.stem.endswith(f"-{identity[:10]}") else f"{identity}/"
@@ -189,18 +208,32 @@ def probabilities(
 def _files_of_arrays(identity: str, places: Iterable[Path]) -> Iterator[Path]:
     """Where those of a run may lie."""
     for place in places:
-        bundles = sorted(place.glob("*.jsonl")) if place.is_dir() else [place]
+        if not place.exists():
+            continue
         yield from place.glob(f"*-{identity[:10]}.npz")
-        yield from (
-            path.with_suffix(".npz") for path in bundles if path.with_suffix(".npz").exists()
-        )
+        files = [path for path, _ in _record_files([place]) if path.name.endswith(BUNDLES)]
+        yield from filter(Path.exists, map(_arrays_beside, files))
+
+
+def _arrays_beside(bundle: Path) -> Path:
+    """Where the arrays of a bundle's runs lie."""
+    return bundle.with_name(bundle.name.removesuffix(".gz").removesuffix(".jsonl") + ".npz")
 
 
 # --- many records in one file ---
 
 
 def bundle(places: Sequence[Path], to: Path, history: int | None = None) -> list[dict]:
-    """Put all records of some folders and files into the file `to`, and their arrays beside it; these records."""
+    """Put all records of some folders and files into one file, and their arrays beside it.
+
+    Args:
+        places: folders with records, or bundles.
+        to: a file that ends in `.jsonl.gz` or `.jsonl`. The same records give the same bytes.
+        history: keep so many entries of each log, spread evenly, the last one among them. None: all.
+
+    Returns:
+        The records.
+    """
     records = read_records(places)
     arrays = {
         f"{record['identity']}/{name}": array
@@ -208,53 +241,30 @@ def bundle(places: Sequence[Path], to: Path, history: int | None = None) -> list
         for name, array in probabilities(record["identity"], places).items()
     }
     if arrays:
-        write_atomically(to.with_suffix(".npz"), lambda file: np.savez_compressed(file, **arrays))
-    write_atomically(to, pack(records, history))
+        write = partial(np.savez_compressed, **arrays)
+        write_atomically(_arrays_beside(to), write)
+    lines = [_one_line(_thinned(record, history)) for record in records]
+    content = "".join(lines).encode()
+    if to.suffix == ".gz":
+        content = gzip.compress(content, mtime=0)
+    write_atomically(to, lambda file: file.write(content))
     return records
 
 
-def pack(records: Iterable[dict], history: int | None = None) -> str:
-    """Many records as the text of a `.jsonl` file, which `read_records` reads: a line each.
+def _one_line(record: dict) -> str:
+    return json.dumps(record, ensure_ascii=False, separators=(",", ":"), allow_nan=False) + "\n"
 
-    What many records share, descriptions of sets and machines, stands once, in the first line. Settings without a value
-    are left out, and so is an accuracy that follows from its counts. The log is kept by columns, with numbers of four
-    digits and without what is constant or never read (`_NOT_KEPT`).
 
-    Args:
-        records: as `run` writes them.
-        history: keep so many log entries of each, spread evenly, the last one among them. None: all.
-    """
-    shared: dict[str, int] = {}
+def _thinned(record: dict, history: int | None) -> dict:
+    """The record with so many entries of its log."""
+    entries = record["history"]
+    if history is None or len(entries) <= history:
+        return record
+    chosen = [round((i + 1) * len(entries) / history) - 1 for i in range(history)]
+    return record | {"history": [entries[position] for position in chosen]}
 
-    def place(value) -> int:
-        return shared.setdefault(json.dumps(value, ensure_ascii=False), len(shared))
 
-    lines = []
-    for record in records:
-        entries = record["history"]
-        if history is not None and len(entries) > history:
-            entries = [entries[round((i + 1) * len(entries) / history) - 1] for i in range(history)]
-        names = {name: None for entry in entries for name in entry if name not in _NOT_KEPT}
-        lines.append(
-            record
-            | {
-                "config": {
-                    name: value for name, value in record["config"].items() if value is not None
-                }
-            }
-            | {"metrics": _without_ratios(record["metrics"])}
-            | {
-                "history": {
-                    name: [_rounded(entry.get(name)) for entry in entries] for name in names
-                }
-            }
-            | {"data": {name: place(described) for name, described in record["data"].items()}}
-            | ({"environment": place(record["environment"])} if "environment" in record else {})
-        )
-    lines.insert(0, {_SHARED: [json.loads(text) for text in shared]})
-    return "".join(
-        json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n" for line in lines
-    )
+# --- bundles that were packed, before December 2026 ---
 
 
 def _unpack(line: dict, shared: list) -> dict:
@@ -272,19 +282,8 @@ def _unpack(line: dict, shared: list) -> dict:
     return line | {"metrics": _with_ratios(line["metrics"]), "history": entries} | known
 
 
-def _without_ratios(metrics):
-    """Counts `{"n": n, "correct": c, "accuracy": c / n, ...}` as `[n, c]`, or `[n, c, {...}]`, at any depth."""
-    if not isinstance(metrics, dict):
-        return metrics
-    rest = {name: _without_ratios(value) for name, value in metrics.items()}
-    n, correct = metrics.get("n"), metrics.get("correct")
-    if not isinstance(n, int) or not n or metrics.get("accuracy") != correct / n:
-        return rest
-    del rest["n"], rest["correct"], rest["accuracy"]
-    return [n, correct, rest] if rest else [n, correct]
-
-
 def _with_ratios(metrics):
+    """`[n, correct]` as `{"n": n, "correct": correct, "accuracy": correct / n}`, at any depth."""
     if isinstance(metrics, dict):
         return {name: _with_ratios(value) for name, value in metrics.items()}
     if isinstance(metrics, list):
@@ -295,10 +294,6 @@ def _with_ratios(metrics):
     return metrics
 
 
-def _rounded(value):
-    return float(f"{value:.4g}") if isinstance(value, float) else value
-
-
 # --- writing ---
 
 
@@ -307,7 +302,10 @@ def write_record(path: Path, record: dict) -> None:
 
 
 def write_atomically(path: Path, content: str | Callable[[BinaryIO], object]) -> None:
-    """Either the whole file is there or none of it; `content` is text, or writes to the file that it is given."""
+    """Either the whole file is there or none of it.
+
+    `content` is text, or writes to the file that it is given.
+    """
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         with open(part, "wb") as file:
@@ -326,7 +324,10 @@ _PATIENCE = 0.25  # seconds: another process may only be asking for the `holder`
 
 
 class Busy(UserError):
-    """Another process is doing this run. Try again later; the command line exits with code `EXIT_CODE`."""
+    """Another process is doing this run. Try again later.
+
+    The command line exits with code `EXIT_CODE`.
+    """
 
     EXIT_CODE = 75  # EX_TEMPFAIL of sysexits.h
 
@@ -338,9 +339,10 @@ def lock_path(record: Path) -> Path:
 
 @contextlib.contextmanager
 def claim(path: Path) -> Iterator[None]:
-    """Hold the lock file `path`, which says who holds it, for the length of the block; `Busy` if another process does.
+    """Hold the lock file `path`, which says who holds it, for the length of the block.
 
-    The kernel drops the lock when its process ends, however that ends: the next one takes over what a killed one left.
+    `Busy` if another process does. The kernel drops the lock when its process ends, however that
+    ends: the next one takes over what a killed one left.
     """
     # an existence lock, filelock's substitute, would outlive a killed process
     lock = FileLock(path, timeout=_PATIENCE, fallback_to_soft=False)
@@ -354,22 +356,23 @@ def claim(path: Path) -> Iterator[None]:
             path.write_text(f"{platform.node()}, process {os.getpid()}\n")
         yield
     finally:
-        path.unlink(
-            missing_ok=True
-        )  # while it is locked: FileLock does not accept a file that has been removed
+        # while it is locked: FileLock does not accept a file that has been removed
+        path.unlink(missing_ok=True)
         lock.release()
 
 
 def holder(path: Path) -> str | None:
-    """Who holds the lock file, or None if nobody does. (FileLock would empty the file when it asks.)"""
+    """Who holds the lock file, or None if nobody does.
+
+    (FileLock would empty the file when it asks.)
+    """
     if fcntl is None:
         return None
     try:
         with open(path) as file:
             try:
-                fcntl.flock(
-                    file, fcntl.LOCK_SH | fcntl.LOCK_NB
-                )  # shared: several processes may ask at once
+                # shared: several processes may ask at once
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except (BlockingIOError, PermissionError):
                 return file.read().strip() or "another process"
     except OSError:  # no such file, or no locks on this file system

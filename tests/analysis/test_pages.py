@@ -58,7 +58,7 @@ def outside_the_tables() -> set[str]:
     examples = json.loads((results / "decisive_examples.json").read_text())
     configs = {
         record["identity"]: record["config"]
-        for record in read_records([results / "decisive.jsonl"])
+        for record in read_records([results / "decisive.jsonl.gz"])
     }
     seed_0 = [
         area["auroc"]
@@ -67,7 +67,7 @@ def outside_the_tables() -> set[str]:
     ]
     other_rate = [
         [record["metrics"][name]["accuracy"] for name in ("testbed_sentiment", "testbed_contrast")]
-        for record in read_records([results / "peers.jsonl"])
+        for record in read_records([results / "peers.jsonl.gz"])
         if record["config"]["method"] == "product_of_experts"
         and record["config"]["learning_rate"] == 1e-4
     ]

@@ -35,13 +35,13 @@ def scores(records: list[dict]) -> str:
 
 @pytest.mark.parametrize("name", KEPT["records"])
 def test_no_record_is_lost_or_changed(name):
-    records = read_records([RESULTS / name])
+    records = read_records([RESULTS / f"{name}.gz"])
     assert [len(records), scores(records)] == KEPT["records"][name]
 
 
 @pytest.mark.parametrize("name", KEPT["records"])
 def test_every_identity_follows_from_its_record(name):
-    for record in read_records([RESULTS / name]):
+    for record in read_records([RESULTS / f"{name}.gz"]):
         if "model" in record:
             model = record["model"]["files_sha256"]
             assert (

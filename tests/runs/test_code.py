@@ -272,5 +272,5 @@ def test_a_bundle_says_what_was_made_with_uncommitted_changes(tmp_path):
         (tmp_path / f"{name}.json").write_text(
             json.dumps(record | {"data": {}, "environment": {"commit": commit}})
         )
-    output = " ".join(call("bundle", tmp_path, "--to", tmp_path / "all.jsonl").split())
+    output = " ".join(call("bundle", tmp_path, "--to", tmp_path / "all.jsonl.gz").split())
     assert "2 records" in output and "1 of them" in output and "uncommitted changes" in output

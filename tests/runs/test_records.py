@@ -1,6 +1,7 @@
 """Records: what identifies one, and what is read back from a file."""
 
 import errno
+import gzip
 import json
 import os
 import sys
@@ -8,8 +9,6 @@ from collections.abc import Mapping
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from mtlib.errors import UserError
 from mtlib.paths import DATA_DIR
@@ -22,7 +21,6 @@ from mtlib.runs.records import (
     decisive_data,
     holder,
     identity,
-    pack,
     probabilities,
     read_records,
 )  # fmt: skip
@@ -146,45 +144,59 @@ def test_a_torn_file_is_named_with_its_line(tmp_path):
         read_records([tmp_path])
 
 
-COUNTS = st.integers(1, 50).flatmap(
-    lambda n: st.integers(0, n).map(lambda c: {"n": n, "correct": c, "accuracy": c / n})
-)
-METRICS = st.recursive(
-    COUNTS,
-    lambda inner: st.builds(
-        lambda of, more: of | {"per_group": more, "majority": 0.5},
-        COUNTS,
-        st.dictionaries(st.text(max_size=3), inner, max_size=3),
-    ),
-    max_leaves=6,
-)
+def test_a_damaged_gzip_file_is_named(tmp_path):
+    path = tmp_path / "records.jsonl.gz"
+    path.write_bytes(gzip.compress(b"{}")[:-9])
+    with pytest.raises(UserError, match=r"records\.jsonl\.gz is no record"):
+        read_records([tmp_path])
+    path.write_bytes(b"{}")
+    with pytest.raises(UserError, match=r"records\.jsonl\.gz is no record.*[Nn]ot a gzipped file"):
+        read_records([tmp_path])
 
 
-@given(
-    st.lists(
-        st.dictionaries(st.sampled_from(["sst2", "hans"]), METRICS, min_size=1),
-        min_size=1,
-        max_size=4,
-    )
-)
-def test_packed_records_are_read_back_whole(tmp_path_factory, metrics):
-    sets = {"train": {"rows": 8, "content_sha256": "a"}, "sst2": {"rows": 2, "content_sha256": "b"}}
-    history = [
-        {"step": 1, "loss": 0.5},
-        {"step": 2, "loss": None},
-        {"step": 3, "loss": 0.25, "ft_loss": 1.5},
-    ]
-    made = [
-        {"schema_version": SCHEMA_VERSION, "identity": str(number), "config": CONFIG, "metrics": scores,
-         "history": history, "data": sets, "environment": {"cpu": "made up"}}
-        for number, scores in enumerate(metrics)
-    ]  # fmt: skip
-    path = tmp_path_factory.mktemp("packed") / "records.jsonl"
-    path.write_text(pack(made))
-    without_none = [
-        {name: value for name, value in entry.items() if value is not None} for entry in history
-    ]
-    assert read_records([path]) == [record | {"history": without_none} for record in made]
+@pytest.mark.parametrize("ending", records.BUNDLES)
+def test_a_bundle_is_json_lines_with_all_of_each_record(ending, tmp_path):
+    history = [{"step": step, "loss": 1 / step, "learning_rate": 1e-5} for step in (1, 2, 3)]
+    changes = {"history": history, "text": "a\x85b\u2028c", "data": {}}
+    made = [write_record(tmp_path / f"{name}.json", identity=name, **changes) for name in "ba"]
+    first, second, short = (tmp_path / f"{name}{ending}" for name in ("first", "second", "short"))
+    files = [tmp_path / "b.json", tmp_path / "a.json"]
+    assert records.bundle(files, first) == made == read_records([first])
+    content = first.read_bytes()
+    lines = gzip.decompress(content) if ending.endswith("gz") else content
+    assert [json.loads(line) for line in lines.split(b"\n")[:-1]] == made
+    records.bundle([first], second)
+    assert second.read_bytes() == content
+    records.bundle([first], short, history=2)
+    assert [record["history"] for record in read_records([short])] == [[history[1], history[2]]] * 2
+
+
+def test_a_bundle_that_an_earlier_release_packed_is_read(tmp_path):
+    shared = [{"rows": 8, "content_sha256": "a"}, {"cpu": "made up"}]
+    packed = {
+        "schema_version": SCHEMA_VERSION,
+        "identity": "x",
+        "config": CONFIG,
+        "metrics": {"sst2": [4, 3], "hans": [8, 2, {"majority": 0.5, "per_group": {"a": [2, 1]}}]},
+        "history": {"step": [1, 2], "loss": [0.5, None]},
+        "data": {"train": 0},
+        "environment": 1,
+    }
+    path = tmp_path / "records.jsonl"
+    path.write_text("\n".join(map(json.dumps, [{"shared": shared}, packed])))
+    metrics = {
+        "sst2": {"n": 4, "correct": 3, "accuracy": 0.75},
+        "hans": {
+            "n": 8,
+            "correct": 2,
+            "accuracy": 0.25,
+            "majority": 0.5,
+            "per_group": {"a": {"n": 2, "correct": 1, "accuracy": 0.5}},
+        },
+    }
+    whole = {"metrics": metrics, "history": [{"step": 1, "loss": 0.5}, {"step": 2}]}
+    described = {"data": {"train": shared[0]}, "environment": shared[1]}
+    assert read_records([path]) == [packed | whole | described]
 
 
 @pytest.mark.parametrize("method", ["fine_tuning", "mask_tuning"])
@@ -194,7 +206,7 @@ def test_a_shipped_run_comes_out_alike_when_it_is_made_again(method, tmp_path):
     Other processors sum in another order and draw other dropout masks from the same seed, hence the tolerance.
     """
     (shipped,) = (
-        of for of in read_records([RESULTS / "short.jsonl"]) if of["config"]["method"] == method
+        of for of in read_records([RESULTS / "short.jsonl.gz"]) if of["config"]["method"] == method
     )
     settings = {
         name: shipped["config"][name]
@@ -276,12 +288,12 @@ def test_of_a_run_and_of_a_bundle(tmp_path):
     assert equal(probabilities(FIRST, [runs]), first) and equal(
         probabilities(SECOND, [runs]), second
     )
-    call("bundle", runs, "--to", kept / "all.jsonl")
-    for place in (kept, kept / "all.jsonl"):
+    call("bundle", runs, "--to", kept / "all.jsonl.gz")
+    for place in (kept, kept / "all.jsonl.gz"):
         assert equal(probabilities(FIRST, [place]), first) and equal(
             probabilities(SECOND, [place]), second
         )
-    assert {path.name for path in kept.iterdir()} == {"all.jsonl", "all.npz"}
+    assert {path.name for path in kept.iterdir()} == {"all.jsonl.gz", "all.npz"}
     assert np.load(kept / "all.npz", allow_pickle=False).files == [
         f"{FIRST}/set0",
         f"{FIRST}/set1",
@@ -293,14 +305,14 @@ def test_a_bundle_keeps_what_it_has(tmp_path):
     first = write_run(tmp_path / "old", FIRST, 0.25)
     write_run(tmp_path / "new", SECOND)  # made before they were kept
     for folder in ("old", "new"):
-        call("bundle", tmp_path / folder, "--to", tmp_path / "all.jsonl")
+        call("bundle", tmp_path / folder, "--to", tmp_path / "all.jsonl.gz")
     assert equal(probabilities(FIRST, [tmp_path / "new", tmp_path]), first)
     assert probabilities(SECOND, [tmp_path / "new", tmp_path]) == {}
 
 
 def test_where_nothing_is_kept_there_is_no_file(tmp_path):
     write_run(tmp_path / "runs", FIRST)
-    call("bundle", tmp_path / "runs", "--to", tmp_path / "all.jsonl")
+    call("bundle", tmp_path / "runs", "--to", tmp_path / "all.jsonl.gz")
     assert not (tmp_path / "all.npz").exists() and probabilities(FIRST, [tmp_path]) == {}
 
 

@@ -146,7 +146,7 @@ def test_the_sweeps_of_the_comparisons_have_every_run_that_was_made(name, tmp_pa
         (folder / SETTINGS_FILE).write_text(json.dumps({"strength": 0, "seed": 0}))
     configs = [config for config in expand(SWEEPS / f"{name}.yaml") if config.method != "ipt"]
     planned = {identity(config.resolved().public(), None, {}) for config in configs}
-    records = read_records([DATA_DIR / "results" / f"{file}.jsonl" for file in MADE[name]])
+    records = read_records([DATA_DIR / "results" / f"{file}.jsonl.gz" for file in MADE[name]])
     made = [record["config"] for record in records if is_planned(record["config"])]
     missing = [config for config in made if identity(config, None, {}) not in planned]
     assert made and not missing, missing[0]
