@@ -150,7 +150,7 @@ def test_a_damaged_gzip_file_is_named(tmp_path):
     with pytest.raises(UserError, match=r"records\.jsonl\.gz is no record"):
         read_records([tmp_path])
     path.write_bytes(b"{}")
-    with pytest.raises(UserError, match=r"records\.jsonl\.gz is no record.*[Nn]ot a gzipped file"):
+    with pytest.raises(UserError, match=r"records\.jsonl\.gz is no record.*gzipped file"):
         read_records([tmp_path])
 
 
