@@ -26,8 +26,8 @@ from mtlib.runs.config import RunConfig, configure
 
 # fmt: off
 WORDS = [
-    "the", "a", "film", "story", "plot", "is", "was", "very", "not", "good", "bad", "great", "awful", "boring",
-    "funny", "and", "of", "to", "##ly", "##ing", "##s", "slow", "warm",
+    "the", "a", "film", "story", "plot", "is", "was", "very", "not", "good", "bad", "great", "awful",
+    "boring", "funny", "and", "of", "to", "##ly", "##ing", "##s", "slow", "warm",
 ]
 # fmt: on
 BERT_SPECIALS = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
@@ -40,7 +40,9 @@ def make_tokenizer(
     double_separator: bool = False,
     words: Sequence[str] = WORDS,
 ) -> PreTrainedTokenizerFast:
-    """A WordPiece tokenizer; with `ROBERTA_SPECIALS` its ids are RoBERTa's (0 <s>, 1 <pad>, 2 </s>)."""
+    """A WordPiece tokenizer; with `ROBERTA_SPECIALS` its ids are RoBERTa's (0 <s>, 1 <pad>, 2
+    </s>).
+    """
     vocabulary = {token: index for index, token in enumerate([*specials.values(), *words])}
     backend = Tokenizer(models.WordPiece(vocabulary, unk_token=specials["unk"]))
     backend.normalizer = normalizers.Lowercase()
@@ -61,9 +63,14 @@ def make_tokenizer(
 
 def tiny_bert_config(**changes) -> BertConfig:
     settings = {
-        "vocab_size": len(WORDS) + 5, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,
-        "intermediate_size": 32, "max_position_embeddings": 64, "num_labels": 2,
-    }  # fmt: skip
+        "vocab_size": len(WORDS) + 5,
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 32,
+        "max_position_embeddings": 64,
+        "num_labels": 2,
+    }
     return BertConfig(**settings | changes)
 
 

@@ -63,7 +63,9 @@ def test_a_word_is_the_mean_of_its_pieces_in_the_trunk(plm):
 
 
 def test_cosines_of_tokens_are_those_of_the_states_of_each_text_alone():
-    """Against transformers' own model, one text at a time, without padding; more pairs than go through at once."""
+    """Against transformers' own model, one text at a time, without padding; more pairs than go
+    through at once.
+    """
     plm = make_plm(tiny_bert_config(hidden_dropout_prob=0.5)).train()
     texts = ["a good film", *["it is slow and good and slow"] * 70]
     pairs = ["good", *["the film is bad"] * 70]
@@ -149,7 +151,9 @@ class TestAddBias:
             )
 
     def test_nobody_predicts_what_it_was_fitted_on(self, plm):
-        """Every text has a word of its own: known by heart in its own training data, unknown otherwise."""
+        """Every text has a word of its own: known by heart in its own training data, unknown
+        otherwise.
+        """
         labels = np.random.default_rng(0).integers(2, size=200).tolist()
         data = Dataset.from_dict({"text": [f"w{i}" for i in range(200)], "labels": labels})
         assert AddBias(BIAS_MODELS["bag_of_words"])(plm, data).counts["bias_accuracy"] < 0.6

@@ -78,8 +78,11 @@ def test_double_validation_by_hand(rejected):
     # word 1: sure of class 0; word 2: class 1; word 3: unsure, class 0
     plm = FixedAnswers({1: [3.0, 0.0], 2: [0.0, 1.0], 3: [0.1, 0.0]})
     # a sure answer that changes, a sure one that stays, an unsure one that changes
-    batch = {"original_ids": torch.tensor([[1], [1], [3]]), "input_ids": torch.tensor([[2], [1], [2]]),
-             "labels": torch.tensor([0, 0, 1])}  # fmt: skip
+    batch = {
+        "original_ids": torch.tensor([[1], [1], [3]]),
+        "input_ids": torch.tensor([[2], [1], [2]]),
+        "labels": torch.tensor([0, 0, 1]),
+    }
     output = DoubleValidated(rejected, confidence=0.9)(plm, batch)
 
     def loss(word: int, label: int) -> float:

@@ -125,9 +125,16 @@ def test_the_fast_pattern_finds_what_the_other_does(text, words):
 
 
 def test_how_a_word_is_shown():
-    assert [spelling(word) for word in ("Straße", "ΛΟΓΟΣ", "İzmir", "Kadın", "so\u00adft", "New  York")] == [
-        "straße", "λογος", "izmir", "kadın", "soft", "new york",
-    ]  # fmt: skip
+    assert [
+        spelling(word) for word in ("Straße", "ΛΟΓΟΣ", "İzmir", "Kadın", "so\u00adft", "New  York")
+    ] == [
+        "straße",
+        "λογος",
+        "izmir",
+        "kadın",
+        "soft",
+        "new york",
+    ]
 
 
 def test_words_of_the_text_as_it_stands_keep_their_marks():

@@ -1,4 +1,7 @@
-"""Training on a GPU: graphs and half precision have the losses of float32. `bash tests/gpu.sh` runs it."""
+"""Training on a GPU: graphs and half precision have the losses of float32.
+
+`bash tests/gpu.sh` runs it.
+"""
 
 import pytest
 import torch
@@ -31,9 +34,15 @@ def trained(
         rows.map(lambda row: {"text": " ".join([row["text"]] * 8)}), plm.tokenizer, length
     )
     settings = ObjectiveArguments(
-        str(folder), learning_rate=1e-4, logging_steps=1, max_steps=12, per_device_train_batch_size=batch_size,
-        save_strategy="no", disable_tqdm=True, **arguments,
-    )  # fmt: skip
+        str(folder),
+        learning_rate=1e-4,
+        logging_steps=1,
+        max_steps=12,
+        per_device_train_batch_size=batch_size,
+        save_strategy="no",
+        disable_tqdm=True,
+        **arguments,
+    )
     trainer = ObjectiveTrainer(plm, OBJECTIVES[objective], settings, data)
     trainer.train()
     losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
@@ -48,11 +57,16 @@ def float32(tmp_path_factory) -> list[float]:
 @pytest.mark.parametrize(
     "settings",
     [
-        {"objective": "fine_tuning"}, {"objective": "mask_tuning"}, {"objective": "many"},
-        {"update": "balanced"}, {"bf16": True}, {"fp16": True}, {"length": 128, "batch_size": 64},
+        {"objective": "fine_tuning"},
+        {"objective": "mask_tuning"},
+        {"objective": "many"},
+        {"update": "balanced"},
+        {"bf16": True},
+        {"fp16": True},
+        {"length": 128, "batch_size": 64},
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_graphs_take_the_steps_that_no_graphs_take(settings, tmp_path):
     graphs, eager = (
         trained(tmp_path, **settings, cuda_graphs=captured) for captured in (True, False)

@@ -1,4 +1,6 @@
-"""A training step that asks its device for nothing, as a CUDA graph needs it (tests/test_gpu.py captures it)."""
+"""A training step that asks its device for nothing, as a CUDA graph needs it (tests/test_gpu.py
+captures it).
+"""
 
 import pytest
 import torch

@@ -113,8 +113,13 @@ def test_a_token_is_marked_if_it_has_a_character_of_the_span(kind, text, data):
     )
     for mark, (start, end) in zip(marks, encoded["offset_mapping"], strict=True):
         # a character between the first and the last of the span that is no white space
-        inside = [any(text[s : i + 1].strip() and text[i:e].strip() for i in range(max(s, start), min(e, end)))
-                  for s, e in spans]  # fmt: skip
+        inside = [
+            any(
+                text[s : i + 1].strip() and text[i:e].strip()
+                for i in range(max(s, start), min(e, end))
+            )
+            for s, e in spans
+        ]
         assert mark == (2 if inside[1] else 1 if inside[0] else 0)
     assert marks[0] == marks[-1] == 0, "special tokens"
 
@@ -123,7 +128,9 @@ def test_a_token_is_marked_if_it_has_a_character_of_the_span(kind, text, data):
 
 
 def words_of(tokenizer, text: str) -> list[list[str]]:
-    """The pieces of each word that `WholeWordMasking` masks together: a text is masked again and again."""
+    """The pieces of each word that `WholeWordMasking` masks together: a text is masked again and
+    again.
+    """
     batch = dict(tokenizer([text], return_tensors="pt"))
     maskable = maskable_positions(batch, tokenizer)
     policy, found = WholeWordMasking(1e-9, tokenizer), {}
@@ -169,11 +176,19 @@ def test_a_latin_word_among_chinese_characters_is_a_word():
 @pytest.mark.parametrize(
     ("vocabulary", "text", "words"),
     [
-        (["lo@@", "w@@", "er", "the", "film"], "lo@@ w@@ er the film", ["lo@@ w@@ er", "the", "film"]),
+        (
+            ["lo@@", "w@@", "er", "the", "film"],
+            "lo@@ w@@ er the film",
+            ["lo@@ w@@ er", "the", "film"],
+        ),
         (["lo", "w", "er</w>", "the</w>"], "lo w er</w> the</w>", ["lo w er</w>", "the</w>"]),
-        (["Ġthe", "Ġfilm", "ing", "The", "##"], "The Ġfilm ing ## Ġthe", ["The", "Ġfilm ing ##", "Ġthe"]),
+        (
+            ["Ġthe", "Ġfilm", "ing", "The", "##"],
+            "The Ġfilm ing ## Ġthe",
+            ["The", "Ġfilm ing ##", "Ġthe"],
+        ),
     ],
-)  # fmt: skip
+)
 def test_marks_of_other_vocabularies(vocabulary, text, words):
     """fastBPE says where a word goes on, the first BPE where it ends."""
     backend = Tokenizer(

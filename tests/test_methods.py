@@ -1,4 +1,6 @@
-"""Every method: its stages and settings, what it prepares, and whole runs that are killed, resumed and recorded."""
+"""Every method: its stages and settings, what it prepares, and whole runs that are killed, resumed
+and recorded.
+"""
 
 import json
 import re
@@ -533,7 +535,9 @@ def test_it_trains_is_killed_resumes_and_is_recorded(
 
 
 class TestTwoTrunks:
-    """What a second trunk changes (plain AdamW: no dropout, no clipping, so that alpha has no other way in)."""
+    """What a second trunk changes (plain AdamW: no dropout, no clipping, so that alpha has no other
+    way in).
+    """
 
     def logits(self, folder, alpha, shared):
         plm = make_plm(tiny_bert_config(**NO_DROPOUT), shared=shared)
@@ -549,7 +553,9 @@ class TestTwoTrunks:
         return plm.eval().classify(data).detach()
 
     def test_alpha_does_nothing_with_two_trunks(self, tmp_path):
-        """Adam divides the scale of a loss out, and alpha is a scale where the losses share no parameter."""
+        """Adam divides the scale of a loss out, and alpha is a scale where the losses share no
+        parameter.
+        """
         gaps = {}
         for shared in (False, True):
             low, middle, high = (self.logits(tmp_path, alpha, shared) for alpha in (0.1, 0.6, 0.9))

@@ -44,9 +44,13 @@ def test_suspects_in_pairs_says_where(tmp_path):
             }
             file.write(json.dumps(row) + "\n")
     output = call(
-        "suspects", tmp_path / "pairs.jsonl", *("--text", "premise", "--text", "hypothesis"), "--label", "label",
+        "suspects",
+        tmp_path / "pairs.jsonl",
+        *("--text", "premise", "--text", "hypothesis"),
+        "--label",
+        "label",
         "--nouns-first",
-    )  # fmt: skip
+    )
     assert (
         "PRON" in output
         and "text_pair" in output
@@ -63,10 +67,29 @@ def test_train_from_csv_to_a_table(model, tmp_path):
         )
     (tmp_path / "words.txt").write_text("Film\n\nplot\n")
     output = call(
-        "train", tmp_path / "rows.csv", "--text", "text", "--label", "label", "--mask-words", tmp_path / "words.txt",
-        "--test", tmp_path / "new.csv", "--model", model, "--out", tmp_path / "model", "--epochs", 1,
-        "--method", "mask_tuning", "--set", "alpha=0.2", "--max-length", 10,
-    )  # fmt: skip
+        "train",
+        tmp_path / "rows.csv",
+        "--text",
+        "text",
+        "--label",
+        "label",
+        "--mask-words",
+        tmp_path / "words.txt",
+        "--test",
+        tmp_path / "new.csv",
+        "--model",
+        model,
+        "--out",
+        tmp_path / "model",
+        "--epochs",
+        1,
+        "--method",
+        "mask_tuning",
+        "--set",
+        "alpha=0.2",
+        "--max-length",
+        10,
+    )
     assert "60 rows; labels: bad, good." in output and "texts are cut to 10 tokens" in output
     assert (
         "per cent, with 95 % intervals" in output

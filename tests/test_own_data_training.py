@@ -47,12 +47,20 @@ def test_table_model_words_and_card(model, tmp_path):
     told = []
     with pytest.warns(UserWarning, match="not found in 96 texts: 'nowhere'"):
         result = debias(
-            rows(120), ["Film", "plot", "nowhere"], out=tmp_path / "m", tests={"new": rows(40, 0.5, seed=1)},
-            settings={"alpha": 0.3}, **short(model, report=told.append, seed=3),
-        )  # fmt: skip
+            rows(120),
+            ["Film", "plot", "nowhere"],
+            out=tmp_path / "m",
+            tests={"new": rows(40, 0.5, seed=1)},
+            settings={"alpha": 0.3},
+            **short(model, report=told.append, seed=3),
+        )
     table = result.table.set_index(["set", "rows", "arm"])
-    parts = [(of, part, arm) for of in ("dev", "new") for part in ("all", "agreeing", "conflicting")
-             for arm in ("fine_tuning", "mask_tuning")]  # fmt: skip
+    parts = [
+        (of, part, arm)
+        for of in ("dev", "new")
+        for part in ("all", "agreeing", "conflicting")
+        for arm in ("fine_tuning", "mask_tuning")
+    ]
     assert table.index.tolist() == parts
     new = table.xs("new")
     assert new.n["agreeing"].iloc[0] + new.n["conflicting"].iloc[0] == new.n["all"].iloc[0] == 40
@@ -95,8 +103,12 @@ def test_the_words_and_no_others_are_masked_in_training(model, tmp_path, monkeyp
     masking, examples = trainers[0].training_objective.masking, trainers[0].train_dataset
     assert isinstance(masking, GivenWords) and masking.rate == 1
     pieces = [trainers[0].plm.tokenizer.convert_ids_to_tokens(ids) for ids in examples["input_ids"]]
-    marked = [piece for row, marks in zip(pieces, examples["given_words"], strict=True)
-              for piece, mark in zip(row, marks, strict=True) if mark]  # fmt: skip
+    marked = [
+        piece
+        for row, marks in zip(pieces, examples["given_words"], strict=True)
+        for piece, mark in zip(row, marks, strict=True)
+        if mark
+    ]
     assert set(marked) == {"film", "plot"} and len(marked) == len(examples) == 48
     assert isinstance(trainers[1].training_objective, FineTuning)
 
@@ -179,8 +191,10 @@ def test_the_best_checkpoint_on_dev_is_taken_and_patience_ends_a_training(
     )
     train = ObjectiveTrainer.train
     monkeypatch.setattr(
-        ObjectiveTrainer, "train", lambda self, **o: (train(self, **o), states.append(self.state))[0]
-    )  # fmt: skip
+        ObjectiveTrainer,
+        "train",
+        lambda self, **o: (train(self, **o), states.append(self.state))[0],
+    )
     told, chosen = [], {"method": "fine_tuning", "batch_size": 2, "epochs": 2, "patience": 2}
     debias(rows(400), out=tmp_path, **short(model, report=told.append, **chosen))
     (state,) = states
@@ -355,9 +369,12 @@ def test_agreeing_and_conflicting_rows_by_hand(model, tmp_path):
     )
     told = []
     result = debias(
-        train, ["film", "plot"], out=tmp_path, tests={"new": test},
+        train,
+        ["film", "plot"],
+        out=tmp_path,
+        tests={"new": test},
         **short(model, method="masks_left", report=told.append),
-    )  # fmt: skip
+    )
     table = result.table.set_index(["set", "rows", "arm"])
     for arm in ("fine_tuning", "masks_left"):
         assert [table.n["new", part, arm] for part in ("all", "agreeing", "conflicting")] == [

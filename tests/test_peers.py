@@ -1,4 +1,6 @@
-"""The objectives of the other methods of Table I: values by hand, limits, and whom their gradients reach."""
+"""The objectives of the other methods of Table I: values by hand, limits, and whom their gradients
+reach.
+"""
 
 import math
 
@@ -252,7 +254,9 @@ class TestProductOfExperts:
         torch.testing.assert_close(objective(plm, batch).parts["bias_loss"], by_hand)
 
     def test_the_bias_network_learns_the_bias_at_a_rate_of_its_own(self, tmp_path):
-        """Eighteen numbers hardly move at the rate of a classifier; alone, the shortcut is right in 3 of 4 rows."""
+        """Eighteen numbers hardly move at the rate of a classifier; alone, the shortcut is right in
+        3 of 4 rows.
+        """
         data = examples(32)
         suggested = [
             1 - label if row % 8 in (0, 3) else label for row, label in enumerate(data["labels"])
@@ -317,7 +321,8 @@ class TestLearnedMixin:
             torch.testing.assert_close(output.parts[name], values.mean())
 
 
-LONG = "the film is very good and not boring and the plot was slow and a warm story of a film"  # 22 tokens
+# 22 tokens
+LONG = "the film is very good and not boring and the plot was slow and a warm story of a film"
 
 
 @pytest.mark.parametrize("objective", [SpanCutoff(0.3), HiddenCut(0.3)])
@@ -370,7 +375,9 @@ class TestSpanCutoff:
 class TestHiddenCut:
     @pytest.mark.parametrize("name", ["bert", "roberta", "electra", "bart"])
     def test_every_layer_is_cut_and_the_residual_path_is_whole(self, name):
-        """What the last layer norm of a layer reads is what went round the feed-forward sublayer, where that is cut."""
+        """What the last layer norm of a layer reads is what went round the feed-forward sublayer,
+        where that is cut.
+        """
         plm = architecture(name).eval()
         objective, cuts, round_it, read = HiddenCut(0.2), [], [], []
         find = objective.cut_at

@@ -50,7 +50,9 @@ ARCHITECTURES = {
     "roberta": (RobertaConfig(**FORM, **ROBERTA_IDS), PAIR_OF_SPECIALS),
     "albert": (AlbertConfig(**FORM, embedding_size=8, pad_token_id=0), (BERT_SPECIALS, False)),
     "distilbert": (
-        DistilBertConfig(vocab_size=SIZE["vocab_size"], dim=16, hidden_dim=32, n_layers=2, n_heads=2),
+        DistilBertConfig(
+            vocab_size=SIZE["vocab_size"], dim=16, hidden_dim=32, n_layers=2, n_heads=2
+        ),
         (BERT_SPECIALS, False),
     ),
     "electra": (ElectraConfig(**FORM, embedding_size=8), (BERT_SPECIALS, False)),
@@ -59,20 +61,34 @@ ARCHITECTURES = {
     "mpnet": (MPNetConfig(**FORM, **ROBERTA_IDS), PAIR_OF_SPECIALS),
     "modernbert": (
         ModernBertConfig(
-            **FORM, pad_token_id=0, cls_token_id=2, sep_token_id=3, bos_token_id=2, eos_token_id=3,
+            **FORM,
+            pad_token_id=0,
+            cls_token_id=2,
+            sep_token_id=3,
+            bos_token_id=2,
+            eos_token_id=3,
             reference_compile=False,
         ),
         (BERT_SPECIALS, True),
     ),
     "bart": (
         BartConfig(
-            vocab_size=SIZE["vocab_size"], d_model=16, encoder_layers=2, decoder_layers=2, encoder_attention_heads=2,
-            decoder_attention_heads=2, encoder_ffn_dim=32, decoder_ffn_dim=32, max_position_embeddings=64,
-            decoder_start_token_id=2, forced_eos_token_id=2, **ROBERTA_IDS,
+            vocab_size=SIZE["vocab_size"],
+            d_model=16,
+            encoder_layers=2,
+            decoder_layers=2,
+            encoder_attention_heads=2,
+            decoder_attention_heads=2,
+            encoder_ffn_dim=32,
+            decoder_ffn_dim=32,
+            max_position_embeddings=64,
+            decoder_start_token_id=2,
+            forced_eos_token_id=2,
+            **ROBERTA_IDS,
         ),
         PAIR_OF_SPECIALS,
     ),
-}  # fmt: skip
+}
 TEXTS = ["the film is very good and not boring", "the plot was slow", "a warm story of a film"]
 
 
@@ -130,7 +146,9 @@ class TestEveryArchitecture:
 
     @pytest.mark.parametrize("num_labels", [2, 3])
     def test_saved_and_read_back_whole(self, name, num_labels, tmp_path):
-        """Two are the default of all configurations, and left out of their files, but BART's own default is three."""
+        """Two are the default of all configurations, and left out of their files, but BART's own
+        default is three.
+        """
         config, (specials, double) = ARCHITECTURES[name]
         config = type(config)(
             **config.to_dict() | {"num_labels": num_labels, "id2label": None, "label2id": None}

@@ -76,7 +76,9 @@ def masked_words(plm, policy, examples: Dataset, seed: int = 0) -> list[list[str
 
 @pytest.fixture
 def installed(monkeypatch) -> str:
-    """The name of a pipeline with rules in place of a trained recogniser, as if pip had installed it."""
+    """The name of a pipeline with rules in place of a trained recogniser, as if pip had installed
+    it.
+    """
     pipeline = pytest.importorskip("spacy").blank("en")
     labels = [*NUMERALS, "PERSON", "TIME"]
     rules = [
@@ -179,12 +181,14 @@ class TestKnownWords:
         first, second = "Anna never fed the hens.", "She did not feed the hens, Anna."
         shortcut = shortcut_spans(load_grammar("nli"), first, second)
         assert [of(s, t) for s, t in zip(shortcut, (first, second), strict=True)] == [
-            ["Anna", "the", "hens"], ["not", "the", "hens", "Anna"],
-        ]  # fmt: skip
+            ["Anna", "the", "hens"],
+            ["not", "the", "hens", "Anna"],
+        ]
         cause = cause_spans(load_grammar("nli"), first, second)
         assert [of(s, t) for s, t in zip(cause, (first, second), strict=True)] == [
-            ["never", "fed"], ["She", "did", "feed"],
-        ]  # fmt: skip
+            ["never", "fed"],
+            ["She", "did", "feed"],
+        ]
 
     def test_bag_of_words_is_at_chance_where_the_shortcut_is_masked(self):
         """The side of the shortcut, from what is left of a sentence; else it is known."""
@@ -311,8 +315,10 @@ class TestRankedPolicies:
         batch = make_batch(plm)
         before = torch.get_rng_state()
         maskable = maskable_positions(batch, plm.tokenizer)
-        most, least = (masking_policy(name, 0.5, plm.tokenizer)(batch, maskable, torch.Generator(), plm)
-                       for name in ("attribution_most", "attribution_least"))  # fmt: skip
+        most, least = (
+            masking_policy(name, 0.5, plm.tokenizer)(batch, maskable, torch.Generator(), plm)
+            for name in ("attribution_most", "attribution_least")
+        )
         assert (
             torch.equal(before, torch.get_rng_state())
             and plm.training
@@ -352,8 +358,8 @@ def test_a_tokenizer_without_offsets_is_refused_by_what_finds_words(name, tmp_pa
             transform.check(make_plm(tokenizer=tokenizer))
 
 
-# probabilities of start and end; their products by (i, j): 00 .12, 01 .02, 02 .06, 11 .07, 12 .21, 22 .03, and the
-# largest of all, (1, 0) .42, is backward
+# probabilities of start and end; their products by (i, j): 00 .12, 01 .02, 02 .06, 11 .07, 12 .21,
+# 22 .03, and the largest of all, (1, 0) .42, is backward
 START, END = torch.tensor([[0.2, 0.7, 0.1]]).log(), torch.tensor([[0.6, 0.1, 0.3]]).log()
 
 
@@ -390,7 +396,9 @@ class TestPointer:
             assert torch.equal(one, two[:, :1])
 
     def test_a_span_stays_in_one_text_of_a_pair(self):
-        """The likeliest start is in the first text and the likeliest end in the second; between them is no text."""
+        """The likeliest start is in the first text and the likeliest end in the second; between
+        them is no text.
+        """
         start = torch.tensor([[0.5, 0.2, 0.0, 0.2, 0.1]]).log()
         end = torch.tensor([[0.1, 0.2, 0.0, 0.1, 0.6]]).log()
         batch, maskable = (
@@ -536,8 +544,15 @@ class TestTrainingPairs:
             "mtlib.runs.training._Training",
             lambda *args, **kwargs: pytest.fail("has begun to train"),
         )
-        chosen = configure("sentiment", "mask_tuning", masking="supervised", source=source, model=str(model),
-                           classification="confidence_regularization", sets=("sst2",))  # fmt: skip
+        chosen = configure(
+            "sentiment",
+            "mask_tuning",
+            masking="supervised",
+            source=source,
+            model=str(model),
+            classification="confidence_regularization",
+            sets=("sst2",),
+        )
         message = (
             r"train_paired.tsv not found in .*policies supervised and supervised_top5 learn from it"
         )
@@ -561,24 +576,41 @@ def real_testbed(tmp_path, monkeypatch):
 
 
 OTHER_METHODS = {
-    "frequency_rare": "augmented", "supervised": "sequential", "part_of_speech_content": "intermediate_pretraining",
-}  # fmt: skip
+    "frequency_rare": "augmented",
+    "supervised": "sequential",
+    "part_of_speech_content": "intermediate_pretraining",
+}
 
 
 @pytest.mark.parametrize(
     ("policy", "method"), [(name, OTHER_METHODS.get(name, "mask_tuning")) for name in POLICIES]
 )
 def test_methods_take_every_policy_by_its_name(
-    method, policy, real_testbed, model, tmp_path, request, monkeypatch,
-):  # fmt: skip
+    method,
+    policy,
+    real_testbed,
+    model,
+    tmp_path,
+    request,
+    monkeypatch,
+):
     monkeypatch.setattr(
         meta_learned, "LearnToMask", partial(LearnToMask, steps=5)
     )  # 200 would take 7 seconds
     settings = {} if policy.startswith("supervised") else {"mask_rate": 1.0}
     if policy == "salient_spans":
         settings["spacy_pipeline"] = request.getfixturevalue("installed")
-    chosen = configure("sentiment", method, masking=policy, model=str(model), max_length=64, epochs=1,
-                       sets=("testbed_sentiment",), precision="float32", **settings)  # fmt: skip
+    chosen = configure(
+        "sentiment",
+        method,
+        masking=policy,
+        model=str(model),
+        max_length=64,
+        epochs=1,
+        sets=("testbed_sentiment",),
+        precision="float32",
+        **settings,
+    )
     record = read_records([run(chosen, tmp_path / "out")[0]])[0]
     assert record["config"]["masking"] == policy and math.isfinite(record["history"][-1]["loss"])
 
@@ -684,7 +716,9 @@ class TestMetaLearned:
     def test_it_finds_the_word_whose_masking_helps_and_is_judged_on_examples_of_their_own(
         self, monkeypatch
     ):
-        """On a loss that falls where one token is masked, which the untrained scorer does not prefer."""
+        """On a loss that falls where one token is masked, which the untrained scorer does not
+        prefer.
+        """
         plm, trained_on, judged_on = make_plm(tiny_bert_config(**NO_DROPOUT), seed=1), set(), set()
         scorer, good = (
             MaskScorer(plm.trunk.get_input_embeddings().weight),

@@ -44,8 +44,10 @@ def test_conda_environment_equals_pyproject():
         CONDA_NAMES.get(name, name): requirement.specifier
         for name, requirement in declared().items()
     }
-    assert found == wanted | {"python": Requirement("x" + PYPROJECT["project"]["requires-python"]).specifier,
-                              "pip": Requirement("pip").specifier}  # fmt: skip
+    assert found == wanted | {
+        "python": Requirement("x" + PYPROJECT["project"]["requires-python"]).specifier,
+        "pip": Requirement("pip").specifier,
+    }
     text = (ROOT / "environment.yml").read_text()
     assert all("#" in line for line in text.splitlines() if line.startswith("  "))
 
@@ -75,9 +77,23 @@ def test_this_environment_is_in_the_ranges():
         assert requirement.specifier.contains(metadata.version(name), prereleases=True), name
 
 
-# Packages from the ground up: one imports itself and those before it. `core` is the top level of mtlib.
-ORDER = ("core", "data", "testbed", "policies", "methods", "runs", "own_data", "bench", "sweeps", "analysis", "diversity",
-         "tutorial", "cli")  # fmt: skip
+# Packages from the ground up: one imports itself and those before it. `core` is the top level of
+# mtlib.
+ORDER = (
+    "core",
+    "data",
+    "testbed",
+    "policies",
+    "methods",
+    "runs",
+    "own_data",
+    "bench",
+    "sweeps",
+    "analysis",
+    "diversity",
+    "tutorial",
+    "cli",
+)
 MODULES = {
     ".".join(path.relative_to(ROOT).with_suffix("").parts): path
     for path in (ROOT / "mtlib").rglob("*.py")
@@ -95,7 +111,9 @@ def package_of(module: str) -> str:
 
 
 def imported(tree: ast.AST) -> set[str]:
-    """The modules of mtlib that a file imports, in functions and for type checkers (`if TYPE_CHECKING`) too."""
+    """The modules of mtlib that a file imports, in functions and for type checkers (`if
+    TYPE_CHECKING`) too.
+    """
     names = set()
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.ImportFrom) and node.module is not None:

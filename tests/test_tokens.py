@@ -30,7 +30,9 @@ def protein(tmp_path):
 
 
 def nameless():
-    """A tokenizer that names the padding and the mask alone; its template puts the others around a text."""
+    """A tokenizer that names the padding and the mask alone; its template puts the others around a
+    text.
+    """
     names = {
         "pad_token": "[PAD]",
         "mask_token": "[MASK]",

@@ -57,9 +57,15 @@ def examples(n: int, length: bool = True) -> Dataset:
 
 def arguments(folder, **changes) -> ObjectiveArguments:
     settings = {
-        "output_dir": str(folder), "per_device_train_batch_size": 8, "max_steps": 6, "learning_rate": 1e-3,
-        "logging_steps": 1, "save_strategy": "no", "use_cpu": True, "disable_tqdm": True,
-    }  # fmt: skip
+        "output_dir": str(folder),
+        "per_device_train_batch_size": 8,
+        "max_steps": 6,
+        "learning_rate": 1e-3,
+        "logging_steps": 1,
+        "save_strategy": "no",
+        "use_cpu": True,
+        "disable_tqdm": True,
+    }
     return ObjectiveArguments(**settings | changes)
 
 
@@ -128,9 +134,13 @@ def test_fine_tuning_is_stock_fine_tuning_loss_by_loss(tmp_path):
 
 @pytest.mark.parametrize(
     ("objective", "update"),
-    [(FineTuning(), "joint"), (MaskTuning(0.6, ExactMasking(0.3)), "joint"), (MaskedLM(OriginalMasking()), "joint"),
-     (MaskTuning(0.6, ExactMasking(0.3)), "balanced")],
-)  # fmt: skip
+    [
+        (FineTuning(), "joint"),
+        (MaskTuning(0.6, ExactMasking(0.3)), "joint"),
+        (MaskedLM(OriginalMasking()), "joint"),
+        (MaskTuning(0.6, ExactMasking(0.3)), "balanced"),
+    ],
+)
 def test_a_step_is_the_same_however_it_is_cut(tmp_path, objective, update):
     runs = {}
     for size, slices in ((8, 1), (4, 2), (2, 4)):
@@ -477,7 +487,9 @@ def test_a_training_set_without_labels(tmp_path):
 
 @pytest.mark.parametrize("given", ["labels", "label"])
 def test_labels_have_either_name_everywhere(tmp_path, given):
-    """As where `dataset.map(tokenizer)` leaves `label`: it is trained on, scored, and the best model is found by it."""
+    """As where `dataset.map(tokenizer)` leaves `label`: it is trained on, scored, and the best
+    model is found by it.
+    """
     named, settings = (
         examples(16),
         {"eval_strategy": "steps", "eval_steps": 3, "save_strategy": "steps"},
@@ -537,7 +549,7 @@ class TestModelInit:
         assert history(train(tmp_path, MaskTuning(), plm, examples(16))) == losses[0]
 
     def test_hyperparameter_search(self, tmp_path, monkeypatch):
-        """As in transformers' documentation, with a backend that tries two rates in Optuna's place."""
+        """As transformers documents it, with a backend that tries two rates in Optuna's place."""
 
         class Backend:
             def ensure_available(self):
@@ -589,9 +601,13 @@ def test_the_best_checkpoint_is_loaded_back_or_its_loss_is_told(tmp_path, delete
         "greater_is_better": True,
     }  # so that an early checkpoint is the best
     trainer = ObjectiveTrainer(
-        make_plm(), FineTuning(), arguments(tmp_path, **settings), examples(48), eval_dataset=examples(8),
+        make_plm(),
+        FineTuning(),
+        arguments(tmp_path, **settings),
+        examples(48),
+        eval_dataset=examples(8),
         callbacks=[Delete()],
-    )  # fmt: skip
+    )
     with pytest.warns(UserWarning, match="that of the last step") if deleted else nullcontext():
         trainer.train()
     at_end = trainer.evaluate()["eval_loss"] == pytest.approx(trainer.state.best_metric, rel=1e-5)
@@ -681,7 +697,7 @@ class TestNamesOfLabels:
         }
 
     def test_names_in_another_order_are_refused(self, tmp_path):
-        """Right answers would be counted as wrong; the model takes its names from the training set."""
+        """Correct predictions would count as wrong; the model has the training set's names."""
         plm = make_plm()
         data, turned = (
             self.examples(plm, "negative", "positive"),
@@ -711,7 +727,9 @@ class TestNamesOfLabels:
         assert plm.config.id2label == {0: "bad", 1: "good"}
 
     def test_two_classes_for_a_model_of_three_are_refused(self, tmp_path):
-        """HANS: its `non-entailment` is none of the model's answers, so that a `contradiction` would count as wrong."""
+        """HANS: its `non-entailment` is none of the model's answers, so that a `contradiction`
+        would count as wrong.
+        """
         plm = make_plm(tiny_bert_config(num_labels=3))
         plm.config.id2label = dict(enumerate(["entailment", "neutral", "contradiction"]))
         trainer = ObjectiveTrainer(plm, FineTuning(), arguments(tmp_path), eval_dataset=None)
@@ -723,8 +741,11 @@ class TestNamesOfLabels:
 
 
 def test_columns_of_the_policy_are_added_where_they_lack(tmp_path):
-    rows = tokenise(Dataset.from_dict({"text": ["the film is good", "a bad plot"] * 4, "label": [0, 1] * 4}),
-                    make_tokenizer(), keep={"text"})  # fmt: skip
+    rows = tokenise(
+        Dataset.from_dict({"text": ["the film is good", "a bad plot"] * 4, "label": [0, 1] * 4}),
+        make_tokenizer(),
+        keep={"text"},
+    )
     trainer = train(
         tmp_path, MaskTuning(masking=GivenWords(["film", "plot"])), data=rows, max_steps=2
     )

@@ -1,6 +1,7 @@
 """Training gives the numbers it gave when tests/trajectory.json was recorded.
 
-Measured with torch 2.13 on the 30 steps, as (largest relative gap of any part at any step, mean of all):
+Measured with torch 2.13 on the 30 steps, as (largest relative gap of any part at any step, mean of
+all):
 
     nothing changed               0, 0
     2 or 4 threads for 1          1e-6, 1e-7
@@ -26,7 +27,8 @@ def recorded() -> dict:
     for name in ("platform", "mkl"):
         if record["environment"][name] != here[name]:
             pytest.skip(
-                f"dropout draws other numbers here: {name} is {here[name]}, not {record['environment'][name]}"
+                f"dropout draws other numbers here: {name} is {here[name]}, not "
+                f"{record['environment'][name]}"
             )
     return record
 

@@ -1,4 +1,5 @@
-"""The first 30 optimiser steps of two methods, as recorded in trajectory.json: a change of the arithmetic shows there.
+"""The first 30 optimiser steps of two methods, as recorded in trajectory.json: a change of the
+arithmetic shows there.
 
 Record anew, from a clean checkout and only where a change of the numbers is meant:
 
@@ -32,10 +33,15 @@ PARTS = {
 
 
 def train(
-    method: str, steps: int = STEPS, alpha: float = 0.6, dropout: float = 0.1, other_masks: bool = False,
+    method: str,
+    steps: int = STEPS,
+    alpha: float = 0.6,
+    dropout: float = 0.1,
+    other_masks: bool = False,
     threads: int = 1,
-) -> dict[str, list[float]]:  # fmt: skip
-    """`{part: one number per step}` of seed 0 on the bundled testbed and model, in float32 on the CPU.
+) -> dict[str, list[float]]:
+    """`{part: one number per step}` of seed 0 on the bundled testbed and model, in float32 on the
+    CPU.
 
     The arguments after `steps` change one thing each, to see whether the comparison notices it.
     """
@@ -48,10 +54,18 @@ def train(
     rates = METHODS[method].rates
     with tempfile.TemporaryDirectory() as folder:
         arguments = ObjectiveArguments(
-            folder, max_steps=steps, per_device_train_batch_size=BATCH, learning_rate=rates.trunk,
-            classifier_learning_rate=rates.classifier, mlm_head_learning_rate=rates.mlm_head, seed=0, use_cpu=True,
-            logging_steps=1, save_strategy="no", disable_tqdm=True,
-        )  # fmt: skip
+            folder,
+            max_steps=steps,
+            per_device_train_batch_size=BATCH,
+            learning_rate=rates.trunk,
+            classifier_learning_rate=rates.classifier,
+            mlm_head_learning_rate=rates.mlm_head,
+            seed=0,
+            use_cpu=True,
+            logging_steps=1,
+            save_strategy="no",
+            disable_tqdm=True,
+        )
         objective = MaskTuning(alpha) if method == "mask_tuning" else FineTuning()
         trainer = ObjectiveTrainer(plm, objective, arguments, examples)
         trainer.data_collator.seed += other_masks

@@ -2,8 +2,9 @@
 
     python data/sweeps/brands_base.py --model FOLDER --out FOLDER [--epochs-of-two-losses 6]
 
-Five seeds of each arm, seed by seed; a training whose record is in --out is not made again. A record holds
-the settings, the scores of `mtlib train` and the logits of every example, as float32 in a `.npz` beside it.
+Five seeds of each arm, seed by seed; a training whose record is in --out is not made again. A
+record holds the settings, the scores of `mtlib train` and the logits of every example, as float32
+in a `.npz` beside it.
 """
 
 import argparse
@@ -108,7 +109,9 @@ def train_arm(name: str, arguments: dict, seed: int, model: str, record: Path) -
 
 @torch.no_grad()
 def class_logits(plm: SharedPLM, rows: Dataset, hide: list[str] | None = None) -> np.ndarray:
-    """The class logits `(n, num_labels)` of the rows, with each piece of the words in `hide` masked before reading."""
+    """The class logits `(n, num_labels)` of the rows, with each piece of the words in `hide` masked
+    before reading.
+    """
     examples = tokenise(rows, plm.tokenizer, keep={"text"})
     if hide:
         marked = MarkWords(hide)(plm, examples).examples

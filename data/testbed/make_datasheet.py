@@ -1,4 +1,7 @@
-"""Measure the bundled testbed and fill the table of its page: python data/testbed/make_datasheet.py"""
+"""Measure the bundled testbed and fill the table of its page.
+
+python data/testbed/make_datasheet.py
+"""
 
 import json
 import re

@@ -1,4 +1,5 @@
-"""Probes of the testbed: how far does each easy rule get, without any understanding of the sentences?
+"""Probes of the testbed: how far does each easy rule get, without any understanding of the
+sentences?
 
 make_datasheet.py measures the bundled files with them.
 """
@@ -24,7 +25,8 @@ def run_probe(
 ) -> dict[str, tuple[int, int]]:
     """(correct, n) of a probe by evaluation set.
 
-    A probe returns labels of the task: 0 to 2 for nli, also for a set that has only entailment and non-entailment.
+    A probe returns labels of the task: 0 to 2 for nli, also for a set that has only entailment and
+    non-entailment.
     """
     counts = {}
     for name, predicted in probe(task, train, evaluation).items():
@@ -36,7 +38,9 @@ def run_probe(
 
 
 def bag_of_words(task: str, train: Rows, sets: dict[str, Rows]) -> dict[str, list[int]]:
-    """Logistic regression on the words of either text; those of the second are features of their own."""
+    """Logistic regression on the words of either text; those of the second are features of their
+    own.
+    """
     from sklearn.feature_extraction.text import CountVectorizer
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline

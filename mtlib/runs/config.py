@@ -97,7 +97,8 @@ class OwnTraining(TrainingConfig):
 class RunConfig(TrainingConfig):
     """Everything that decides a run's numbers, as `configure` makes it.
 
-    Every default that depends on other settings is filled in. "auto" alone is left, since the precision is the device's: `resolved` says which.
+    Every default that depends on other settings is filled in. "auto" alone is left, since the
+    precision is the device's: `resolved` says which.
     """
 
     task: Annotated[str, Field(description="sentiment, nli or paraphrase")]

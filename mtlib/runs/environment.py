@@ -1,4 +1,4 @@
-"""What a result depends on besides its configuration: versions, machine, memory, who is watching."""
+"""What a result depends on besides its configuration: versions, machine, memory, watchers."""
 
 import contextlib
 import gc

@@ -229,7 +229,8 @@ def bundle(places: Sequence[Path], to: Path, history: int | None = None) -> list
     Args:
         places: folders with records, or bundles.
         to: a file that ends in `.jsonl.gz` or `.jsonl`. The same records give the same bytes.
-        history: keep so many entries of each log, spread evenly, the last one among them. None: all.
+        history: keep so many entries of each log, spread evenly, the last one among them. None:
+            all.
 
     Returns:
         The records.

@@ -151,7 +151,8 @@ class LocalExecutor:
     """Processes of this machine, each of which does one run after the other.
 
     So what it imports is loaded once. A process whose run fails ends with it, and another takes its
-    place: a crash takes one run down, not the sweep. Processes share the cores evenly, and take turns at the GPUs.
+    place: a crash takes one run down, not the sweep. Processes share the cores evenly, and take
+    turns at the GPUs.
 
     Args:
         processes: how many at once.

@@ -81,7 +81,8 @@ class Store:
     def finish(self, name: str) -> str:
         """Have the files of a finished run where they belong; the run's state.
 
-        Each file is there whole or not at all. A record that is there stays: a machine that was cut off may have written it meanwhile.
+        Each file is there whole or not at all. A record that is there stays: a machine that was cut
+        off may have written it meanwhile.
         """
         record = self.folder / name
         probabilities = record.with_suffix(".npz")

@@ -41,7 +41,8 @@ def in_readme(text: str, address: str | None) -> str:
     badges = clone = ""
     if address:
         workflow = f"{address}/actions/workflows/tests.yml"
-        badges = f"\n[![tests]({workflow}/badge.svg)]({workflow}) {colab('03_mask_tuning.ipynb', address)}\n"
+        in_colab = colab("03_mask_tuning.ipynb", address)
+        badges = f"\n[![tests]({workflow}/badge.svg)]({workflow}) {in_colab}\n"
         name = address.rpartition("/")[2]
         clone = f"\n    git clone {address} && cd {name}\n"
     return _block(_block(text, "badges", badges), "clone", clone)

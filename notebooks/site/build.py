@@ -1,7 +1,8 @@
 """Build the project's site, without a network: `make site`, then open build/site/index.html.
 
-The pages are those of the repository, at the same places; only what a site needs beside them stands in this folder.
-Sphinx refuses a link to a page or a heading that is not there, `check_links` one in the finished HTML.
+The pages are those of the repository, at the same places; only what a site needs beside them stands
+in this folder. Sphinx refuses a link to a page or a heading that is not there, `check_links` one in
+the finished HTML.
 """
 
 import json
@@ -121,7 +122,9 @@ def notebook(text: str, name: str, address: str | None) -> str:
 
 
 def linked(text: str, name: str, address: str | None) -> str:
-    """The text of the page `name`, whose links lead to the site's pages, or to the repository, or are plain text."""
+    """The text of the page `name`, whose links lead to the site's pages, or to the repository, or
+    are plain text.
+    """
     pages = {page for names in PAGES.values() for page in names} | {"README.md"}
     folder = (ROOT / name).parent
 
@@ -149,7 +152,8 @@ def up(name: str) -> str:
 def playground_page() -> None:
     """The page to play with, with a way back."""
     text = (ROOT / _PLAYGROUND).read_text(encoding="utf-8")
-    back = '<body>\n<p><a href="../notebooks/03_mask_tuning.html">Back to the course: Mask-tuning from nothing</a></p>'
+    title = "Back to the course: Mask-tuning from nothing"
+    back = f'<body>\n<p><a href="../notebooks/03_mask_tuning.html">{title}</a></p>'
     (OUT / "figures").mkdir(exist_ok=True)
     (OUT / _PLAYGROUND).write_text(text.replace("<body>", back, 1), encoding="utf-8")
 

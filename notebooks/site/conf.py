@@ -46,7 +46,9 @@ if "Repository" in _PROJECT["urls"]:
 
 
 def docstring_as_rst(app, what, name, obj, options, lines):
-    """Our docstrings are Markdown in two respects: `code` has one backtick, and code blocks need no `::`."""
+    """Our docstrings are Markdown in two respects: `code` has one backtick, and code blocks need no
+    `::`.
+    """
     changed = []
     text_before = ""
     for line in lines:
@@ -60,7 +62,7 @@ def docstring_as_rst(app, what, name, obj, options, lines):
 
 
 def formula(node, size: int) -> str:
-    """A formula as a picture in the colour of the text, so that it needs no script and no network."""
+    """A formula as a picture in the colour of the text, which needs no script and no network."""
     svg = io.BytesIO()
     source = node.astext().strip()
     math_to_image(f"${source}$", svg, FontProperties(size=size), format="svg", color="black")

@@ -1,4 +1,4 @@
-"""Comparisons: which runs belong to which arm, which of them count, differences, verdicts, tables."""
+"""Comparisons: which runs belong to which arm, which of them count, differences, verdicts."""
 
 import itertools
 import json
@@ -45,7 +45,9 @@ ARMS = {"plain": {"method": "fine_tuning"}, "masked": {"method": "mask_tuning"}}
 
 
 def of_two_arms(*points: float, inside: float = 0.0) -> list[dict]:
-    """Fine-tuning, and Mask-tuning that many points above it on the sets out of distribution, a seed for each."""
+    """Fine-tuning, and Mask-tuning that many points above it on the sets out of distribution, a
+    seed for each.
+    """
     plain = [make_record("fine_tuning", seed, 90, 50 + seed, 60) for seed in range(len(points))]
     masked = [
         make_record("mask_tuning", seed, 90 + inside, 50 + seed + point, 60 + point)
@@ -55,7 +57,7 @@ def of_two_arms(*points: float, inside: float = 0.0) -> list[dict]:
 
 
 def test_the_recipe_that_the_plan_chooses():
-    """The figures that data/README.md quotes: means in and out of distribution, at both strengths."""
+    """What data/README.md quotes: means in and out of distribution, at both strengths."""
     scores = comparisons.load("recipe").frame()
     scores = scores[scores["source"].isin(["testbed", "testbed (strength 0.5, seed 0)"])]
     scores = scores[scores["set"].isin([INSIDE, "testbed_contrast"])]
@@ -91,9 +93,9 @@ class TestArms:
         ]
         arms = {"short": {"method": "fine_tuning"}, "long": {"method": "fine_tuning", "epochs": 6}}
         comparison = compare(records, arms, where={"epochs": 3, "seed": [0]})
-        assert [(arm, r["config"]["epochs"], r["config"]["seed"]) for arm, r in comparison.runs] == [
-            ("short", 3, 0), ("long", 6, 0)
-        ]  # fmt: skip
+        assert [
+            (arm, r["config"]["epochs"], r["config"]["seed"]) for arm, r in comparison.runs
+        ] == [("short", 3, 0), ("long", 6, 0)]
 
     def test_two_runs_of_one_arm_and_seed_are_an_error_that_says_how_they_differ(self, compare):
         records = [
@@ -163,9 +165,9 @@ class TestArms:
             for seed, accuracy in enumerate(accuracies)
         ]
         comparison = compare(records, ARMS, tuned=["learning_rate"])
-        assert [(r["config"]["seed"], r["config"]["learning_rate"]) for _, r in comparison.runs] == [
-            (0, 2e-4), (1, 2e-4)
-        ]  # fmt: skip
+        assert [
+            (r["config"]["seed"], r["config"]["learning_rate"]) for _, r in comparison.runs
+        ] == [(0, 2e-4), (1, 2e-4)]
 
     def test_a_run_on_dev_data_alone_gives_way_to_the_whole_one(self, compare):
         records = [make_record("fine_tuning", 0, 90), make_record("fine_tuning", 0, 90, 50, 60)]
@@ -175,13 +177,25 @@ class TestArms:
 
     def test_every_value_of_by_has_a_row_and_a_base_of_its_own(self, compare):
         records = [
-            make_record(method, seed, 90, 50 + seed + size / 1000 * (method == "mask_tuning"), 60, train_size=size)
-            for method in ("fine_tuning", "mask_tuning") for size in (2000, 1000) for seed in range(3)
-        ]  # fmt: skip
+            make_record(
+                method,
+                seed,
+                90,
+                50 + seed + size / 1000 * (method == "mask_tuning"),
+                60,
+                train_size=size,
+            )
+            for method in ("fine_tuning", "mask_tuning")
+            for size in (2000, 1000)
+            for seed in range(3)
+        ]
         comparison = compare(records, ARMS, base="plain", by=["train_size"])
         assert comparison.table()[["arm", "train_size"]].values.tolist() == [
-            ["plain", "1000"], ["plain", "2000"], ["masked", "1000"], ["masked", "2000"]
-        ]  # fmt: skip
+            ["plain", "1000"],
+            ["plain", "2000"],
+            ["masked", "1000"],
+            ["masked", "2000"],
+        ]
         shifts = comparison.differences().query("set == 'testbed_contrast'")
         assert dict(zip(shifts["train_size"], shifts["mean"], strict=True)) == pytest.approx(
             {1000: 1, 2000: 2}
@@ -219,7 +233,8 @@ class TestDifferences:
             paired["low"] == pytest.approx(paired["high"])
             and paired["verdict"] == "not significantly different"
         )
-        # both arms have variance 1, so the standard error is (1/3 + 1/3) ** 0.5 and there are four degrees of freedom
+        # both arms have variance 1, so the standard error is (1/3 + 1/3) ** 0.5 and there are four
+        # degrees of freedom
         assert line["high"] - line["mean"] == pytest.approx(2.7764 * (2 / 3) ** 0.5, abs=1e-3)
 
     def test_intervals_out_of_distribution_are_corrected_for_their_number(self, compare):
@@ -232,14 +247,23 @@ class TestDifferences:
         assert level == 0.95
         (row,) = comparison.table_of_changes().to_dict("records")
         assert row == {
-            "change": "unmask", "seeds": 3, INSIDE: "+0.0 [+0.0, +0.0]", OUTSIDE[0]: "-3.0 [-5.5, -0.5]",
+            "change": "unmask",
+            "seeds": 3,
+            INSIDE: "+0.0 [+0.0, +0.0]",
+            OUTSIDE[0]: "-3.0 [-5.5, -0.5]",
             OUTSIDE[1]: "-3.0 [-5.5, -0.5]",
-        }  # fmt: skip
+        }
 
     def test_other_pairs_have_a_row_for_each_value_of_by(self, compare):
-        records = [make_record(method, 0, accuracy, 50, 60, epochs=epochs)
-                   for method, epochs, accuracy in (("fine_tuning", 3, 90), ("fine_tuning", 6, 80),
-                                                    ("mask_tuning", 3, 91), ("mask_tuning", 6, 84))]  # fmt: skip
+        records = [
+            make_record(method, 0, accuracy, 50, 60, epochs=epochs)
+            for method, epochs, accuracy in (
+                ("fine_tuning", 3, 90),
+                ("fine_tuning", 6, 80),
+                ("mask_tuning", 3, 91),
+                ("mask_tuning", 6, 84),
+            )
+        ]
         table = compare(
             records, ARMS, by=("epochs",), changes={"mask": ("masked", "plain")}
         ).table_of_changes()
@@ -250,9 +274,13 @@ class TestDifferences:
 
     @pytest.mark.parametrize(
         ("points", "inside", "word"),
-        [((2, 3), 0, "too few seeds (2 of 3)"), ((30, 31, 32), -3, "no verdict (behind in distribution)"),
-         ((-30, -31, -32), -1.9, "significantly worse"), ((-9, 0, 9), 0, "not significantly different")],
-    )  # fmt: skip
+        [
+            ((2, 3), 0, "too few seeds (2 of 3)"),
+            ((30, 31, 32), -3, "no verdict (behind in distribution)"),
+            ((-30, -31, -32), -1.9, "significantly worse"),
+            ((-9, 0, 9), 0, "not significantly different"),
+        ],
+    )
     def test_verdicts(self, compare, points, inside, word):
         shifts = compare(of_two_arms(*points, inside=inside), ARMS, base="plain").differences()
         assert set(shifts.query("kind == 'ood'")["verdict"]) == {word}

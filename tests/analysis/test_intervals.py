@@ -30,18 +30,29 @@ def test_one_pair_has_no_interval_and_no_verdict():
 
 @pytest.mark.parametrize(
     ("numbers", "text"),
-    [((1.24, -0.26, 2.74), "+1.2 [-0.3, +2.7]"), ((0.04, -1.0, 1.08), "+0.04 [-1.00, +1.08]"),
-     ((0.0, -1.0, 1.0), "+0.0 [-1.0, +1.0]")],
-)  # fmt: skip
+    [
+        ((1.24, -0.26, 2.74), "+1.2 [-0.3, +2.7]"),
+        ((0.04, -1.0, 1.08), "+0.04 [-1.00, +1.08]"),
+        ((0.0, -1.0, 1.0), "+0.0 [-1.0, +1.0]"),
+    ],
+)
 def test_a_number_that_is_not_0_does_not_read_0(numbers, text):
     assert Difference(*numbers, 5).text() == text
 
 
 @pytest.mark.parametrize(
     ("low", "high", "effect", "word"),
-    [(-5.5, 0.8, 3.7, "excluded"), (0.0, 1.5, 0.7, "open"), (4.0, 5.0, 3.7, "supported"), (-1.0, 9.0, -2.0, "excluded"),
-     (-3.0, -1.0, -2.0, "open"), (-4.0, -2.5, -2.0, "supported"), (-1.0, 1.0, None, ""), (-1.0, 1.0, 0.0, "")],
-)  # fmt: skip
+    [
+        (-5.5, 0.8, 3.7, "excluded"),
+        (0.0, 1.5, 0.7, "open"),
+        (4.0, 5.0, 3.7, "supported"),
+        (-1.0, 9.0, -2.0, "excluded"),
+        (-3.0, -1.0, -2.0, "open"),
+        (-4.0, -2.5, -2.0, "supported"),
+        (-1.0, 1.0, None, ""),
+        (-1.0, 1.0, 0.0, ""),
+    ],
+)
 def test_does_the_interval_exclude_the_papers_effect(low, high, effect, word):
     assert claim(Difference((low + high) / 2, low, high, 5), effect) == word
 

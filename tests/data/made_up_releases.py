@@ -1,4 +1,6 @@
-"""The made-up releases of `releases/`: small files in the layout of each original release, quirks included."""
+"""The made-up releases of `releases/`: small files in the layout of each original release, quirks
+included.
+"""
 
 import json
 from pathlib import Path

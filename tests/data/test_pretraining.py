@@ -1,4 +1,6 @@
-"""The scripts that make the bundled masked LM and restore a masked-LM head, whole, on tiny models and a tiny corpus."""
+"""The scripts that make the bundled masked LM and restore a masked-LM head, whole, on tiny models
+and a tiny corpus.
+"""
 
 import json
 import shutil
@@ -108,7 +110,9 @@ def test_export_is_a_model_that_fills(finished, tmp_path):
 
 @pytest.fixture
 def cut_off(monkeypatch):
-    """Stops a training as a power cut would after a step that the test sets; collects the rates of all steps."""
+    """Stops a training as a power cut would after a step that the test sets; collects the rates of
+    all steps.
+    """
 
     class Cut(Exception):
         after = None

@@ -21,10 +21,15 @@ def one_hot(predictions, num_labels):
 def test_plain_accuracy_and_constant_baseline():
     metrics = score("sst2", one_hot([1, 1, 0, 1, 1], 2), np.array([1, 0, 0, 1, 0]), [""] * 5)
     assert metrics == {
-        "n": 5, "correct": 3, "accuracy": 0.6, "majority": 0.6,
-        "per_label": {"positive": {"n": 2, "correct": 2, "accuracy": 1.0},
-                      "negative": {"n": 3, "correct": 1, "accuracy": 1 / 3}},
-    }  # fmt: skip
+        "n": 5,
+        "correct": 3,
+        "accuracy": 0.6,
+        "majority": 0.6,
+        "per_label": {
+            "positive": {"n": 2, "correct": 2, "accuracy": 1.0},
+            "negative": {"n": 3, "correct": 1, "accuracy": 1 / 3},
+        },
+    }
 
 
 def test_groups_are_broken_down_when_there_are_several_of_ten_rows_on_average():
@@ -45,8 +50,9 @@ def test_groups_are_broken_down_when_there_are_several_of_ten_rows_on_average():
         )
 
 
-# Probabilities (entailment, neutral, contradiction). In rows 1 and 4 no label has half of the mass: entailment is the
-# largest, so "max" says entailment, but the other two together outweigh it, so "sum" says non-entailment.
+# Probabilities (entailment, neutral, contradiction). In rows 1 and 4 no label has half of the mass:
+# entailment is the largest, so "max" says entailment, but the other two together outweigh it, so
+# "sum" says non-entailment.
 HANS_PROBABILITIES = np.array(
     [[0.7, 0.2, 0.1], [0.4, 0.3, 0.3], [0.1, 0.8, 0.1], [0.2, 0.1, 0.7], [0.45, 0.35, 0.2]]
 )
@@ -73,12 +79,20 @@ def test_three_labels_fold_into_two_by_both_rules(set_name):
     )
     assert (by_max["rule"], by_max["by_rule"]) == ("max", {"max": 0.6, "sum": 0.6})
     assert by_max["per_group"] == {
-        "subsequence": {"n": 2, "correct": 1, "accuracy": 0.5, "entailment": {"n": 2, "correct": 1, "accuracy": 0.5}},
+        "subsequence": {
+            "n": 2,
+            "correct": 1,
+            "accuracy": 0.5,
+            "entailment": {"n": 2, "correct": 1, "accuracy": 0.5},
+        },
         "lexical_overlap": {
-            "n": 3, "correct": 2, "accuracy": 2 / 3, "non-entailment": {"n": 2, "correct": 1, "accuracy": 0.5},
+            "n": 3,
+            "correct": 2,
+            "accuracy": 2 / 3,
+            "non-entailment": {"n": 2, "correct": 1, "accuracy": 0.5},
             "entailment": {"n": 1, "correct": 1, "accuracy": 1.0},
         },
-    }  # fmt: skip
+    }
     by_sum = score(set_name, logits, HANS_LABELS, HANS_GROUPS, hans_rule="sum")
     assert by_sum["rule"] == "sum"
     assert by_sum["per_group"]["lexical_overlap"]["non-entailment"]["accuracy"] == 1.0
@@ -101,15 +115,24 @@ def test_sum_rule_never_says_entailment_where_max_does_not(rows):
 def test_contrast_sets_score_edited_halves_originals_and_consistency(set_name):
     groups = ["7:original", "8:original", "9:original", "8:edited", "9:edited", "7:edited"]
     labels = np.array([0, 1, 1, 0, 0, 1])
-    # right:        yes yes no | 8: yes, 9: yes, 7: no  ->  originals 2 of 3, edited 2 of 3, both only in pair 8
+    # right:        yes yes no | 8: yes, 9: yes, 7: no  ->  originals 2 of 3, edited 2 of 3, both
+    # only in pair 8
     metrics = score(set_name, one_hot([0, 1, 0, 0, 0, 0], 2), labels, groups)
     assert metrics.pop("per_label") == {
-        "positive": {"n": 1, "correct": 0, "accuracy": 0.0}, "negative": {"n": 2, "correct": 2, "accuracy": 1.0},
-    }  # fmt: skip
+        "positive": {"n": 1, "correct": 0, "accuracy": 0.0},
+        "negative": {"n": 2, "correct": 2, "accuracy": 1.0},
+    }
     assert metrics == {
-        "n": 3, "correct": 2, "accuracy": 2 / 3, "majority": 2 / 3, "original": 2 / 3, "original_correct": 2,
-        "consistency": 1 / 3, "consistent": 1, "pairs": 3,
-    }  # fmt: skip
+        "n": 3,
+        "correct": 2,
+        "accuracy": 2 / 3,
+        "majority": 2 / 3,
+        "original": 2 / 3,
+        "original_correct": 2,
+        "consistency": 1 / 3,
+        "consistent": 1,
+        "pairs": 3,
+    }
 
 
 def test_scores_are_json_and_take_columns_of_a_dataset():

@@ -1,4 +1,6 @@
-"""A person's own file: columns by name, in any of the formats, and one clear line for what is wrong."""
+"""A person's own file: columns by name, in any of the formats, and one clear line for what is
+wrong.
+"""
 
 import csv
 import json
@@ -76,8 +78,9 @@ def test_a_saved_sets_numbers_have_their_names(tmp_path):
 def test_quotation_marks_in_tsv_are_text_where_a_line_has_a_single_one(tmp_path):
     path = tmp_path / "a.tsv"
     for content, texts in (
-        ('"say ""yes"" now"\t1\nno\t0\n', ['say "yes" now', "no"]), ('"Yes\t1\nno"\t0\n', ['"Yes', 'no"'])
-    ):  # fmt: skip
+        ('"say ""yes"" now"\t1\nno\t0\n', ['say "yes" now', "no"]),
+        ('"Yes\t1\nno"\t0\n', ['"Yes', 'no"']),
+    ):
         path.write_text(f"review\tstars\n{content}")
         assert read_table(path, "review", "stars")["text"][:] == texts
 
@@ -124,7 +127,7 @@ CELLS = st.text(st.sampled_from('a,"\n\r\t é\u2028\x00') | st.characters(codec=
 @settings(max_examples=20, deadline=None)
 @given(st.lists(CELLS, min_size=1, max_size=5), st.sampled_from(["\n", "\r\n"]))
 def test_what_is_written_is_read_back(texts, line_end):
-    """With text behind a letter, since blanks at the ends do not count, and two labels to compare."""
+    """With text behind a letter, since blanks at the ends do not count, and two labels."""
     wanted = [f"<{text}>" for text in ['x, "y"', "z", *texts]]
     labels = ["p", "n", *["p"] * len(texts)]
     table = pandas.DataFrame({"text": wanted, "label": labels})

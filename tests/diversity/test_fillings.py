@@ -1,4 +1,4 @@
-"""Recording what masked tokens turn into while a model trains, and counting it for two trainings."""
+"""What masked tokens turn into while a model trains, recorded and counted for two trainings."""
 
 import json
 
@@ -74,7 +74,9 @@ def test_fields_of_a_row_fit_one_another(recorded):
 
 
 def test_recorded_is_what_the_training_step_predicted():
-    """Without dropout the first step's predictions are those of the untrained model for the recorded places."""
+    """Without dropout the first step's predictions are those of the untrained model for the
+    recorded places.
+    """
     plm, fresh = make_plm(), make_plm()
     for module in plm.modules():
         if isinstance(module, torch.nn.Dropout):
@@ -147,8 +149,17 @@ def test_shipped_counts_are_read_as_those_that_the_command_writes(name):
 
 def make_rows(*changes: dict) -> pandas.DataFrame:
     """A row of fillings for each of `changes`, which say what differs from the first."""
-    row = {"epoch": 1, "uid": "a", "original_token": "film", "predicted_token": "plot", "unk": False,
-           "text": "The film is good", "start": 4, "end": 8, "predicted": "plot"}  # fmt: skip
+    row = {
+        "epoch": 1,
+        "uid": "a",
+        "original_token": "film",
+        "predicted_token": "plot",
+        "unk": False,
+        "text": "The film is good",
+        "start": 4,
+        "end": 8,
+        "predicted": "plot",
+    }
     return pandas.DataFrame([row | change for change in changes])
 
 

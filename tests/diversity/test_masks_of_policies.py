@@ -1,4 +1,6 @@
-"""What a masking policy masks in training texts, on masks that are made by hand and on the bundled texts."""
+"""What a masking policy masks in training texts, on masks that are made by hand and on the bundled
+texts.
+"""
 
 import json
 
@@ -24,14 +26,16 @@ def flags(text: str) -> np.ndarray:
     return np.array([letter == "x" for letter in text if letter != " "])
 
 
-TOKENS = pandas.DataFrame({
-    "row": [0] * 4 + [1] * 3 + [2] * 3,
-    "shortcut": flags("xx.. x.. ..."),  # the third example has none
-    "cause": flags("..x. ... x.."),
-    "part_of_speech": [0, 1, 2, 0, 1, 1, 0, 0, 3, 0],
-    "frequency": [3, 0, 0, 3, 0, 1, 3, 3, 0, 3],
-    "ordinary": flags(".xx. xx. .x."),
-})  # fmt: skip
+TOKENS = pandas.DataFrame(
+    {
+        "row": [0] * 4 + [1] * 3 + [2] * 3,
+        "shortcut": flags("xx.. x.. ..."),  # the third example has none
+        "cause": flags("..x. ... x.."),
+        "part_of_speech": [0, 1, 2, 0, 1, 1, 0, 0, 3, 0],
+        "frequency": [3, 0, 0, 3, 0, 1, 3, 3, 0, 3],
+        "ordinary": flags(".xx. xx. .x."),
+    }
+)
 
 
 @pytest.mark.parametrize(
@@ -63,19 +67,32 @@ def test_the_table_in_per_cent():
     masks = {"exact:0.3": ".xx. .x. ...", "exact:0": ".... ... ..."}
     lines = {name: what_is_masked(TOKENS, flags(mask)) for name, mask in masks.items()}
     assert lines["exact:0.3"]["frequency"] == {
-        "below 10": 0.6667, "10 to 99": 0.3333, "100 to 999": 0.0, "1,000 and more": 0.0
-    }  # fmt: skip
+        "below 10": 0.6667,
+        "10 to 99": 0.3333,
+        "100 to 999": 0.0,
+        "1,000 and more": 0.0,
+    }
     frame = table({"policies": lines, "all_tokens": what_is_masked(TOKENS, TOKENS["ordinary"])})
     assert frame.loc["exact:0.3"].round(1).to_dict() == {
-        "tokens masked": 60, "shortcut touched": 50, "shortcut gone": 0, "deciding words touched": 50, "nouns": 100,
-        "verbs": 0, "adjectives": 0, "adverbs": 0, "other words": 0, "found fewer than 10 times": 66.7,
-    }  # fmt: skip
+        "tokens masked": 60,
+        "shortcut touched": 50,
+        "shortcut gone": 0,
+        "deciding words touched": 50,
+        "nouns": 100,
+        "verbs": 0,
+        "adjectives": 0,
+        "adverbs": 0,
+        "other words": 0,
+        "found fewer than 10 times": 66.7,
+    }
     assert frame.loc["exact:0"].dropna().to_dict() == dict.fromkeys([*frame][:4], 0)
     assert [*frame.index] == ["exact:0.3", "exact:0", "all tokens"]
 
 
 def test_the_controls_and_policies_that_learn_from_the_whole_training_set():
-    """All of the shortcut and none of what decides the label, and the other way round, on the bundled texts."""
+    """All of the shortcut and none of what decides the label, and the other way round, on the
+    bundled texts.
+    """
     wanted = ("exact:0.05", "known_shortcut:1", "known_cause:1", "frequency_rare:0.05")
     description = describe(policies=wanted, train_size=300, size=40)
     assert json.loads(json.dumps(description)) == description and description["examples"] == 40
@@ -108,8 +125,12 @@ def test_on_real_data_nothing_is_said_of_a_shortcut(tmp_path, monkeypatch):
     assert not {"touches_shortcut", "touches_cause"} & {*description["policies"]["exact:0.3"]}
     assert "shortcut gone" not in table(description)
     assert default_policies("testbed") == DEFAULT and {*DEFAULT} - {*default_policies("hub")} == {
-        "supervised", "supervised_top5", "known_cause:0.05", "known_shortcut:0.05", "known_shortcut:1",
-    }  # fmt: skip
+        "supervised",
+        "supervised_top5",
+        "known_cause:0.05",
+        "known_shortcut:0.05",
+        "known_shortcut:1",
+    }
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,11 @@
-"""What the rebuilding of the package may not change; a gate changes only in a commit that does nothing else.
+"""What the rebuilding of the package may not change; a gate changes only in a commit that does
+nothing else.
 
-`kept.json` was written at the commit before the rebuilding: for each file of records how many runs it holds and a hash
-of what identifies and scores them, and hashes of the testbed's files and of each bundled set's content. `masks.json`
-has the positions that each policy masks which learns nothing beforehand. Training is held by `tests/test_trajectory.py`
-and by the tests of resumption in `tests/runs`.
+`kept.json` was written at the commit before the rebuilding: for each file of records how many runs
+it holds and a hash of what identifies and scores them, and hashes of the testbed's files and of
+each bundled set's content. `masks.json` has the positions that each policy masks which learns
+nothing beforehand. Training is held by `tests/test_trajectory.py` and by the tests of resumption in
+`tests/runs`.
 """
 
 import hashlib
@@ -75,7 +77,9 @@ def sentences(plm):
 
 @pytest.mark.parametrize("name", MASKS)
 def test_masks_stay_where_they_were(name, plm, sentences):
-    """For the training examples 0, 1, ... of seed 5 in epoch 1: integer arithmetic, alike on every machine."""
+    """For the training examples 0, 1, ... of seed 5 in epoch 1: integer arithmetic, alike on every
+    machine.
+    """
     given = name == "given words"
     policy = (
         GivenWords(["was", "story"], 0.5) if given else masking_policy(name, 0.15, plm.tokenizer)

@@ -1,4 +1,6 @@
-"""What the stand-in serves: the sets that can be downloaded, with made-up rows in the hub's layout; tiny models."""
+"""What the stand-in serves: the sets that can be downloaded, with made-up rows in the hub's layout;
+tiny models.
+"""
 
 import csv
 import hashlib
@@ -99,7 +101,10 @@ def _card(by_config: dict[str, dict[str, str]]) -> str:
 
 
 def _rows(data_set: DataSet, columns: Columns, n: int, half: str = "") -> list[dict]:
-    """`n` rows under the set's own names. The edited half of a pair has another text and the other label."""
+    """`n` rows under the set's own names.
+
+    The edited half of a pair has another text and the other label.
+    """
     lent, names = load(LENDERS[data_set.label_names]), columns.labels
     rows = []
     for position in range(n):
@@ -121,8 +126,14 @@ def _rows(data_set: DataSet, columns: Columns, n: int, half: str = "") -> list[d
 
 
 def _others(columns: Columns, position: int) -> dict:
-    values = {"idx": position, "id": position, "uid": f"made-up-{position}", "batch_id": position // 2,
-              "heuristic": HEURISTICS[position % 3], "subcase": "made_up"}  # fmt: skip
+    values = {
+        "idx": position,
+        "id": position,
+        "uid": f"made-up-{position}",
+        "batch_id": position // 2,
+        "heuristic": HEURISTICS[position % 3],
+        "subcase": "made_up",
+    }
     return {name: value for name, value in values.items() if name in columns.needed}
 
 
@@ -148,7 +159,9 @@ def _write_model(name: str, folder: Path) -> None:
 
 
 def _write_gpt2(folder: Path) -> None:
-    """Random weights, two layers of 16, and as many positions as GPT-2 has; the tokenizer is of words."""
+    """Random weights, two layers of 16, and as many positions as GPT-2 has; the tokenizer is of
+    words.
+    """
     set_seed(0)
     tokenizer = AutoTokenizer.from_pretrained(MINI_MODEL_DIR)
     tokenizer.model_max_length = 1024
@@ -163,11 +176,25 @@ def _tiny(form: type[PreTrainedConfig], vocabulary: int) -> PreTrainedConfig:
     ids = {} if form is BertConfig else {"bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2}
     if form is BartConfig:
         return form(
-            vocab_size=vocabulary, d_model=16, encoder_layers=2, decoder_layers=2, encoder_attention_heads=2,
-            decoder_attention_heads=2, encoder_ffn_dim=32, decoder_ffn_dim=32, max_position_embeddings=514,
-            decoder_start_token_id=2, forced_eos_token_id=2, **ids,
-        )  # fmt: skip
+            vocab_size=vocabulary,
+            d_model=16,
+            encoder_layers=2,
+            decoder_layers=2,
+            encoder_attention_heads=2,
+            decoder_attention_heads=2,
+            encoder_ffn_dim=32,
+            decoder_ffn_dim=32,
+            max_position_embeddings=514,
+            decoder_start_token_id=2,
+            forced_eos_token_id=2,
+            **ids,
+        )
     return form(
-        vocab_size=vocabulary, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32,
-        max_position_embeddings=514, **ids,
-    )  # fmt: skip
+        vocab_size=vocabulary,
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=514,
+        **ids,
+    )

@@ -1,7 +1,8 @@
 """A server on localhost that speaks the Hugging Face hub's protocol, as far as downloads need it.
 
-It serves a folder: `models/NAME/...`, `datasets/NAME/...` (every revision has the same files), and `raw/...`, files of
-public repositories as raw.githubusercontent.com serves them. Clients find it by HF_ENDPOINT and MTLIB_RAW_ENDPOINT.
+It serves a folder: `models/NAME/...`, `datasets/NAME/...` (every revision has the same files), and
+`raw/...`, files of public repositories as raw.githubusercontent.com serves them. Clients find it by
+HF_ENDPOINT and MTLIB_RAW_ENDPOINT.
 """
 
 import hashlib

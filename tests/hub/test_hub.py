@@ -1,6 +1,8 @@
-"""What users meet when models and data come from the hub, against a server on localhost that stands in for it.
+"""What users meet when models and data come from the hub, against a server on localhost that stands
+in for it.
 
-Each test starts `mtlib` in a process of its own, with HF_ENDPOINT and MTLIB_RAW_ENDPOINT set to the stand-in.
+Each test starts `mtlib` in a process of its own, with HF_ENDPOINT and MTLIB_RAW_ENDPOINT set to the
+stand-in.
 """
 
 import json
@@ -71,8 +73,10 @@ from pathlib import Path
 from mtlib.runs.config import configure
 from mtlib.runs.run import run
 
-for task, model in (("sentiment", "bert-base-uncased"), ("nli", "roberta-base"), ("nli", "facebook/bart-base")):
-    config = configure(task, "mask_tuning", source="hub", model=model, seed=int(sys.argv[1]), train_size=16, epochs=1)
+models = {"bert-base-uncased": "sentiment", "roberta-base": "nli", "facebook/bart-base": "nli"}
+for model, task in models.items():
+    settings = {"seed": int(sys.argv[1]), "train_size": 16, "epochs": 1}
+    config = configure(task, "mask_tuning", source="hub", model=model, **settings)
     run(config, Path("runs"))
 """
 

@@ -83,7 +83,8 @@ class TestHash:
         same = {"commit": "a" * 40, "code_sha256": code_sha256()}
         assert origin(same) == "commit aaaaaaaaaa, by the code that is here"
         changed = same | {"commit": "a" * 40 + UNCOMMITTED, "code_sha256": OTHER}
-        words = "commit aaaaaaaaaa with uncommitted changes, whose code differs from the code that is here ("
+        words = "commit aaaaaaaaaa with uncommitted changes, whose code differs from the code that "
+        words += "is here ("
         assert origin(changed).startswith(words)
         assert "whose code may differ" in origin({"commit": "a" * 40})
         assert (
@@ -189,7 +190,8 @@ class TestRun:
 class TestSweep:
     @pytest.fixture
     def sweep(self, testbed, model, tmp_path):
-        text = f"tasks: sentiment\nmethods: fine_tuning\nmodels: {model}\nsource: {testbed}\nepochs: 1\nmax_length: 64"
+        text = f"tasks: sentiment\nmethods: fine_tuning\nmodels: {model}\nsource: {testbed}\n"
+        text += "epochs: 1\nmax_length: 64"
         return ["sweep", write(tmp_path, text), "--out", tmp_path / "out"]
 
     def test_begins_nothing_where_other_code_has_made_records(self, sweep, tmp_path, change_code):

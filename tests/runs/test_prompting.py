@@ -288,7 +288,7 @@ def test_a_causal_lm_answers_in_float32_whatever_its_file_holds(gpt):
 
 
 def test_a_causal_lm_on_a_set_by_the_command(gpt, testbed, tmp_path):
-    """Examples, scores, calibration and metrics, all recomputed by hand from what the record names."""
+    """Examples, scores, calibration and metrics, recomputed by hand from what the record names."""
     out = tmp_path / "prompted.json"
     command = ["prompt", "--causal", "--model", gpt, "--shots", "6", "--seed", "3"]
     command += ["--sets", "testbed_sentiment", "--json", str(out)]

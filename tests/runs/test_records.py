@@ -40,7 +40,10 @@ DATA = {"train": "a", "sst2": "b"}
 
 
 def record_identity(record: Mapping) -> str:
-    """The identity of a record by what stands in it. (The first records did not name their model's files.)"""
+    """The identity of a record by what stands in it.
+
+    (The first records did not name their model's files.)
+    """
     return identity(
         record["config"], record.get("model", {}).get("files_sha256"), decisive_data(record["data"])
     )
@@ -201,9 +204,11 @@ def test_a_bundle_that_an_earlier_release_packed_is_read(tmp_path):
 
 @pytest.mark.parametrize("method", ["fine_tuning", "mask_tuning"])
 def test_a_shipped_run_comes_out_alike_when_it_is_made_again(method, tmp_path):
-    """Losses within 1 % at every logged step and accuracies within two points; on the machine of the record: equal.
+    """Losses within 1 % at every logged step and accuracies within two points; on the machine of
+    the record: equal.
 
-    Other processors sum in another order and draw other dropout masks from the same seed, hence the tolerance.
+    Other processors sum in another order and draw other dropout masks from the same seed, hence the
+    tolerance.
     """
     (shipped,) = (
         of for of in read_records([RESULTS / "short.jsonl.gz"]) if of["config"]["method"] == method

@@ -137,7 +137,8 @@ def test_a_model_that_could_not_be_kept_leaves_the_run_unfinished(
 
 def test_a_run_that_another_process_is_at(testbed, model, tmp_path, monkeypatch):
     lock = lock_path(read_inputs(config(model)).record_path(tmp_path))
-    words = f"mtlib run --task sentiment --method mask_tuning --model {model} --out {tmp_path} --max-length 64"
+    words = f"mtlib run --task sentiment --method mask_tuning --model {model} --out {tmp_path}"
+    words += " --max-length 64"
     monkeypatch.setattr(
         cli.sys, "argv", [*words.split(), "--epochs", "2", "--learning-rate", "3e-3"]
     )

@@ -1,4 +1,4 @@
-"""What the tests of both engines do to a sweep: kill a worker, kill the driver, start two at once."""
+"""What tests of both executors do to a sweep: kill a worker or the driver, start two at once."""
 
 import contextlib
 import os

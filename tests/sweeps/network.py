@@ -1,6 +1,8 @@
-"""Machines for a cluster, made of Linux namespaces: each has its own network, processes, name and temporary folder.
+"""Machines for a cluster, made of Linux namespaces: each has its own network, processes, name and
+temporary folder.
 
-They hang on one switch, a bridge in a namespace of its own, so no link or address of theirs is seen outside.
+They hang on one switch, a bridge in a namespace of its own, so no link or address of theirs is seen
+outside.
 """
 
 import contextlib
@@ -10,8 +12,12 @@ from collections.abc import Iterator, Sequence
 import psutil
 
 _NAMESPACES = ("--net", "--pid", "--mount", "--uts")
-# `read` ends when the process that made the machine ends; with this first process all others of the machine end
-_FIRST_PROCESS = "echo {name} > /proc/sys/kernel/hostname && mount -t tmpfs none /mnt && ip link set dev lo up && echo up && read"
+# `read` ends when the process that made the machine ends; with this first process all others of the
+# machine end
+_FIRST_PROCESS = (
+    "echo {name} > /proc/sys/kernel/hostname && mount -t tmpfs none /mnt && ip link set dev lo up"
+    " && echo up && read"
+)
 
 
 class Machine:
@@ -24,10 +30,21 @@ class Machine:
     def __init__(self, name: str, switch: "Machine | None" = None, address: str = ""):
         self.name, self.address, self._switch = name, address, switch
         self._outside = subprocess.Popen(
-            ["unshare", *_NAMESPACES, "--fork", "--kill-child", "--mount-proc",
-             "bash", "-c", _FIRST_PROCESS.format(name=name)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
+            [
+                "unshare",
+                *_NAMESPACES,
+                "--fork",
+                "--kill-child",
+                "--mount-proc",
+                "bash",
+                "-c",
+                _FIRST_PROCESS.format(name=name),
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         if self._outside.stdout.readline() != "up\n":
             raise PermissionError(self._outside.communicate()[1].strip())
         self._first = psutil.Process(self._outside.pid).children()[0].pid

@@ -84,7 +84,9 @@ def log(tmp_path) -> Path:
 
 
 def replace_child(folder: Path, monkeypatch, script: str) -> None:
-    """Have a shell script do each run in place of a worker, by $order, with a $record to write into the folder $out."""
+    """Have a shell script do each run in place of a worker, by $order, with a $record to write into
+    the folder $out.
+    """
     path = folder / "python"
     path.write_text(f"""#!/bin/bash
         exec 3>&1; out={folder}/out; record='{json.dumps(RECORD)}'
@@ -155,8 +157,10 @@ def test_no_run_is_begun_when_time_is_up(tmp_path, monkeypatch):
     replace_child(tmp_path, monkeypatch, "sleep 1; echo $record > $out/0.json")
     outcomes = execute(tmp_path, 3, minutes=0.5 / 60)
     assert sorted((outcome.run.file, outcome.status) for outcome in outcomes) == [
-        ("0.json", "written"), ("1.json", "left"), ("2.json", "left"),
-    ]  # fmt: skip
+        ("0.json", "written"),
+        ("1.json", "left"),
+        ("2.json", "left"),
+    ]
 
 
 def test_processes_share_a_gpu_by_a_service_that_is_stopped_afterwards(
@@ -166,7 +170,8 @@ def test_processes_share_a_gpu_by_a_service_that_is_stopped_afterwards(
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     service = tmp_path / "nvidia-cuda-mps-control"
     service.write_text(
-        f'#!/bin/bash\necho "$CUDA_VISIBLE_DEVICES ${{1:-$(cat)}} $CUDA_MPS_PIPE_DIRECTORY" >> {tmp_path}/service'
+        '#!/bin/bash\necho "$CUDA_VISIBLE_DEVICES ${1:-$(cat)} $CUDA_MPS_PIPE_DIRECTORY"'
+        f" >> {tmp_path}/service"
     )
     replace_child(
         tmp_path, monkeypatch, "echo gpu $CUDA_VISIBLE_DEVICES at $CUDA_MPS_PIPE_DIRECTORY; exit 1"
@@ -192,7 +197,9 @@ def test_processes_share_a_gpu_by_a_service_that_is_stopped_afterwards(
 
 
 def test_a_run_that_another_process_does_is_left_for_later(tmp_path, monkeypatch):
-    """Run 0 is being done by another process until run 1 has been written; a process that finds run 2 busy ends."""
+    """Run 0 is being done by another process until run 1 has been written; a process that finds run
+    2 busy ends.
+    """
     monkeypatch.setattr(executors, "_BUSY", 0.1)
     place = Store(str(tmp_path / "out"))
     script = """
@@ -223,7 +230,8 @@ def test_processes_share_cores_and_take_turns_at_gpus(tmp_path, monkeypatch):
     ):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(executors.torch, "get_num_threads", lambda: 6)
-    script = "echo gpu $CUDA_VISIBLE_DEVICES threads $OMP_NUM_THREADS spin $GOMP_SPINCOUNT; sleep 0.5; exit 1"
+    script = "echo gpu $CUDA_VISIBLE_DEVICES threads $OMP_NUM_THREADS spin $GOMP_SPINCOUNT"
+    script += "; sleep 0.5; exit 1"
     replace_child(tmp_path, monkeypatch, script)
     details = sorted(outcome.detail for outcome in execute(tmp_path, 3, processes=3))
     assert details == ["gpu 4 threads 2 spin 1000"] * 2 + ["gpu 7 threads 2 spin 1000"]

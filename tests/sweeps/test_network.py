@@ -1,4 +1,6 @@
-"""A sweep on a Ray cluster of three machines: a worker is cut off in mid-run and healed, and the head is restarted."""
+"""A sweep on a Ray cluster of three machines: a worker is cut off in mid-run and healed, and the
+head is restarted.
+"""
 
 import importlib.util
 import os
@@ -23,12 +25,16 @@ PATIENCE = 1200  # seconds until a test gives up
 TRIES = 5  # to join the cluster
 RAY = (sys.executable, "-m", "ray.scripts.scripts")
 ENVIRONMENT = {
-    "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32), "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_AUTH_MODE": "token",
+    "RAY_AUTH_TOKEN": secrets.token_hex(32),
+    "RAY_USAGE_STATS_ENABLED": "0",
     # seconds instead of a minute until head and worker give one another up
-    "RAY_health_check_timeout_ms": "5000", "RAY_health_check_failure_threshold": "2",
+    "RAY_health_check_timeout_ms": "5000",
+    "RAY_health_check_failure_threshold": "2",
     "RAY_gcs_rpc_server_reconnect_timeout_s": "15",
-    "TMPDIR": "/mnt", "OMP_NUM_THREADS": "1",
-}  # fmt: skip
+    "TMPDIR": "/mnt",
+    "OMP_NUM_THREADS": "1",
+}
 
 
 class Cluster:
@@ -42,9 +48,11 @@ class Cluster:
         self._environment = os.environ | ENVIRONMENT | {"PYTHONPATH": paths}
 
     def start(self, machine: network.Machine) -> subprocess.Popen:
-        """Have the machine begin the cluster or join it; the process ends when it leaves the cluster.
+        """Have the machine begin the cluster or join it; the process ends when it leaves the
+        cluster.
 
-        Tried a few times, as a service manager would: on a busy machine Ray's own 30 seconds may be too short.
+        Tried a few times, as a service manager would: on a busy machine Ray's own 30 seconds may be
+        too short.
         """
         role = f"--head --port {HEAD.rpartition(':')[2]} --num-cpus 0 --include-dashboard=false"
         if machine is not self.head:

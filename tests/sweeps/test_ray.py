@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-# Ray asks every process that joins a cluster for its token: one for these tests alone, read when Ray is imported
+# Ray asks every process that joins a cluster for its token: one for these tests alone, read when
+# Ray is imported
 os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install '.[cluster]'")
 

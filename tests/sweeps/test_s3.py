@@ -1,4 +1,4 @@
-"""Records on an S3 store: moto's server over s3fs, with requests that fail, wait and are refused."""
+"""Records on an S3 store: moto's server over s3fs, with requests that fail or are refused."""
 
 import math
 import threading
@@ -31,8 +31,8 @@ REFUSED = (
 class Faults:
     """An S3 server, and what goes wrong with its answers.
 
-    It answers each request after `seconds`, a `flaky` one every other with error 500, and it refuses the credential
-    after `valid` requests.
+    It answers each request after `seconds`, a `flaky` one every other with error 500, and it
+    refuses the credential after `valid` requests.
     """
 
     def __init__(self):
@@ -59,9 +59,12 @@ def faults(tmp_path, monkeypatch):
     threading.Thread(target=server.serve_forever, daemon=True).start()
     address = f"http://127.0.0.1:{server.server_port}"
     for name, value in {
-        "AWS_ENDPOINT_URL": address, "AWS_ACCESS_KEY_ID": "a", "NO_PROXY": "127.0.0.1",
-        "AWS_SECRET_ACCESS_KEY": "b", "AWS_DEFAULT_REGION": "us-east-1",
-    }.items():  # fmt: skip
+        "AWS_ENDPOINT_URL": address,
+        "AWS_ACCESS_KEY_ID": "a",
+        "NO_PROXY": "127.0.0.1",
+        "AWS_SECRET_ACCESS_KEY": "b",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(store.tempfile, "gettempdir", lambda: str(tmp_path / "tmp"))
     s3fs.S3FileSystem.clear_instance_cache()
@@ -77,7 +80,8 @@ def run(model, tmp_path):
     file = tmp_path / "sweep.yaml"
     testbed = write_testbed(tmp_path / "testbed", train=16)
     file.write_text(
-        f"tasks: sentiment\nmethods: fine_tuning\nmodels: {model}\nsource: {testbed}\nepochs: 1\nmax_length: 64\n"
+        f"tasks: sentiment\nmethods: fine_tuning\nmodels: {model}\nsource: {testbed}\nepochs: 1\n"
+        "max_length: 64\n"
     )
     (grid_run,) = identify(expand(file))
     return grid_run

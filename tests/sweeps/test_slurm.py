@@ -41,7 +41,8 @@ def test_what_the_script_starts_where(nodes, tmp_path):
     options = "--engine ray --address node1:6379 --out /shared/runs --cpus-per-run 8"
     sweep = f"sweep data/sweeps/paper.yaml {options}"
     expected = [
-        "srun --nodes=1 --ntasks=1 --cpus-per-task=12 --nodelist=node1 ray start --head --port 6379 --block",
+        "srun --nodes=1 --ntasks=1 --cpus-per-task=12 --nodelist=node1 ray start --head --port 6379"
+        " --block",
         f"python -m mtlib {sweep}",
     ]
     if nodes > 1:

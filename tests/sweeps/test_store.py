@@ -13,8 +13,12 @@ from mtlib.sweeps.store import Store
 ADDRESS = "memory://sweep/records"
 MADE_BY = {"code_sha256": code_sha256()}
 RECORD = {
-    "schema_version": 2, "identity": "a", "config": {"method": "fine_tuning"}, "metrics": {}, "environment": MADE_BY
-}  # fmt: skip
+    "schema_version": 2,
+    "identity": "a",
+    "config": {"method": "fine_tuning"},
+    "metrics": {},
+    "environment": MADE_BY,
+}
 
 
 @pytest.fixture

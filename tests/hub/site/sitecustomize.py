@@ -1,6 +1,8 @@
-"""For the processes of these tests: the registry expects the rows and checksums that the stand-in serves.
+"""For the processes of these tests: the registry expects the rows and checksums that the stand-in
+serves.
 
-Python imports a module of this name at its start, so that kernels of notebooks are prepared like any other process.
+Python imports a module of this name at its start, so that kernels of notebooks are prepared like
+any other process.
 """
 
 import json
