@@ -26,8 +26,8 @@ from mtlib.runs.config import RunConfig, configure
 
 # fmt: off
 WORDS = [
-    "the", "a", "film", "story", "plot", "is", "was", "very", "not", "good", "bad", "great", "awful",
-    "boring", "funny", "and", "of", "to", "##ly", "##ing", "##s", "slow", "warm",
+    "the", "a", "film", "story", "plot", "is", "was", "very", "not", "good", "bad", "great",
+    "awful", "boring", "funny", "and", "of", "to", "##ly", "##ing", "##s", "slow", "warm",
 ]
 # fmt: on
 BERT_SPECIALS = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
