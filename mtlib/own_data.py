@@ -650,12 +650,16 @@ def _macro_f1_interval(labels: np.ndarray, predicted: np.ndarray) -> np.ndarray:
     confusion = np.bincount(labels * k + predicted, minlength=k * k)  # (k * k,), gold by predicted
     generator = np.random.default_rng(0)
     resamples = generator.multinomial(len(labels), confusion / len(labels), _RESAMPLES)
-    matrices = resamples.reshape(-1, k, k)
+    macro_f1 = _macro_f1(resamples.reshape(-1, k, k))  # (resamples,)
+    return np.percentile(macro_f1, [2.5, 97.5])
+
+
+def _macro_f1(matrices: np.ndarray) -> np.ndarray:
+    """Of confusion matrices `(resamples, k, k)`, gold by predicted: `(resamples,)`."""
     gold_and_predicted = matrices.sum(1) + matrices.sum(2)  # (resamples, k)
     correct = np.diagonal(matrices, axis1=1, axis2=2)  # (resamples, k)
     f1 = 2 * correct / np.maximum(gold_and_predicted, 1)
-    macro_f1 = f1.sum(1) / (gold_and_predicted > 0).sum(1)  # (resamples,)
-    return np.percentile(macro_f1, [2.5, 97.5])
+    return f1.sum(1) / (gold_and_predicted > 0).sum(1)
 
 
 # --- what is kept ---

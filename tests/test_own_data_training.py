@@ -8,7 +8,10 @@ import pandas
 import pytest
 import torch
 from datasets import ClassLabel, Dataset
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.stats import binomtest
+from sklearn.metrics import confusion_matrix, f1_score
 
 from mtlib import own_data as module
 from mtlib.encoding import predict
@@ -190,11 +193,13 @@ def test_the_best_checkpoint_on_dev_is_taken_and_patience_ends_a_training(
         "mtlib.runs.training._accuracy", lambda answers: {"accuracy": next(accuracies)}
     )
     train = ObjectiveTrainer.train
-    monkeypatch.setattr(
-        ObjectiveTrainer,
-        "train",
-        lambda self, **o: (train(self, **o), states.append(self.state))[0],
-    )
+
+    def kept(trainer, **options):
+        result = train(trainer, **options)
+        states.append(trainer.state)
+        return result
+
+    monkeypatch.setattr(ObjectiveTrainer, "train", kept)
     told, chosen = [], {"method": "fine_tuning", "batch_size": 2, "epochs": 2, "patience": 2}
     debias(rows(400), out=tmp_path, **short(model, report=told.append, **chosen))
     (state,) = states
@@ -404,6 +409,14 @@ def test_scores_by_hand():
     assert scores["macro_f1_low"] < scores["macro_f1"] < scores["macro_f1_high"]
     perfect = module.scores_of(labels, labels)
     assert perfect["macro_f1_low"] == perfect["macro_f1"] == 100
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=12))
+def test_the_f1_of_resamples_is_scikit_learns(pairs):
+    labels, predicted = np.array(pairs).T
+    matrix = confusion_matrix(labels, predicted, labels=range(5))  # (5, 5), one label in no row
+    expected = f1_score(labels, predicted, average="macro")
+    assert module._macro_f1(matrix[None]) == pytest.approx([expected])
 
 
 @pytest.mark.parametrize("missing", [None, float("nan"), -1])
