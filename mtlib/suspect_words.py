@@ -22,6 +22,7 @@ import pandas
 
 from mtlib.errors import UserError
 from mtlib.folding import Finder, spelling
+from mtlib.folding import words_of as words_of  # where it stood before, for notebooks and scripts
 from mtlib.labels import check_look_alike, known_labels, label_column
 
 if TYPE_CHECKING:
