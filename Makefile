@@ -82,7 +82,8 @@ pages: setup
 	cd "$(ROOT)" && $(BIN)/python figures/make.py && $(BIN)/python data/make_tables.py
 
 lint: setup
-	cd "$(ROOT)" && $(BIN)/python -m ruff check . && $(BIN)/python -m ruff format --check . && $(BIN)/python -m codespell_lib
+	cd "$(ROOT)" && $(BIN)/python -m ruff check . && $(BIN)/python -m ruff format --check . && \
+	  $(BIN)/python -m codespell_lib && $(BIN)/python -m mypy
 
 # $(call install,STAMP,WHAT): .venv with the packages of pip's arguments WHAT. The stamp is a file of our own rather than
 # a target: its path may hold blanks, which make's targets may not.

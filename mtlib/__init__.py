@@ -9,8 +9,27 @@ Importing the package imports nothing heavy; each name is loaded when it is firs
 import os
 import sys
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from mtlib.threads import quiet_openmp
+
+if TYPE_CHECKING:  # for type checkers and editors; the same names as in `_NAMES`
+    from mtlib.data.tables import read_table
+    from mtlib.encoding import Collator, predict, tokenise
+    from mtlib.errors import UserError
+    from mtlib.masking import (
+        BernoulliMasking,
+        ExactMasking,
+        GivenWords,
+        MaskingPolicy,
+        WholeWordMasking,
+    )
+    from mtlib.methods import METHODS
+    from mtlib.objectives import FineTuning, MaskedLM, MaskTuning, Objective, ObjectiveOutput
+    from mtlib.own_data import debias
+    from mtlib.plm import SharedPLM
+    from mtlib.suspect_words import conflicts, suspects
+    from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer
 
 __version__ = "0.1.0"
 
@@ -36,21 +55,46 @@ _NAMES = {
     "mtlib.trainer": ("ObjectiveArguments", "ObjectiveTrainer"),
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
-__all__ = sorted(_MODULES)
+__all__ = [
+    "METHODS",
+    "BernoulliMasking",
+    "Collator",
+    "ExactMasking",
+    "FineTuning",
+    "GivenWords",
+    "MaskTuning",
+    "MaskedLM",
+    "MaskingPolicy",
+    "Objective",
+    "ObjectiveArguments",
+    "ObjectiveOutput",
+    "ObjectiveTrainer",
+    "SharedPLM",
+    "UserError",
+    "WholeWordMasking",
+    "conflicts",
+    "debias",
+    "predict",
+    "read_table",
+    "suspects",
+    "tokenise",
+]
 
 
-def __getattr__(name: str):
-    if name not in _MODULES:
-        raise AttributeError(f"module 'mtlib' has no attribute {name!r}")
-    try:
-        return getattr(import_module(_MODULES[name]), name)
-    except ImportError:
-        from mtlib.errors import UserError
-        from mtlib.requirements import misfits
+if not TYPE_CHECKING:  # checkers would take any name for one of the package's
 
-        if sentences := misfits():
-            raise UserError(sentences[0]) from None
-        raise
+    def __getattr__(name: str) -> object:
+        if name not in _MODULES:
+            raise AttributeError(f"module 'mtlib' has no attribute {name!r}")
+        try:
+            return getattr(import_module(_MODULES[name]), name)
+        except ImportError:
+            from mtlib.errors import UserError
+            from mtlib.requirements import misfits
+
+            if sentences := misfits():
+                raise UserError(sentences[0]) from None
+            raise
 
 
 def __dir__() -> list[str]:

@@ -6,6 +6,7 @@ import reprlib
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from numbers import Integral
+from typing import SupportsInt
 
 import numpy as np
 import pandas
@@ -38,7 +39,7 @@ def cell_text(value: object) -> str:
     return _rarer(value)
 
 
-def cell_texts(values: Iterable, place: str, numbers: Iterable[int]) -> list[str]:
+def cell_texts(values: Iterable[object], place: str, numbers: Iterable[int]) -> list[str]:
     """The texts of a column's cells.
 
     Args:
@@ -116,7 +117,7 @@ def _rarer(value: object) -> str:
     raise UserError(f"{reprlib.repr(value)} is of type {kind}; {EXPECTED}.")
 
 
-def _number(value: float | Decimal, missing: bool, finite: bool) -> str:
+def _number(value: SupportsInt, missing: bool, finite: bool) -> str:
     if missing:
         return ""
     if finite and value == int(value):

@@ -1,12 +1,15 @@
 """The files of a saved model, and reading them with errors that say what is wrong."""
 
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
-from transformers.utils import cached_file, logging
+from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils import logging
+from transformers.utils.hub import cached_file
 
 from mtlib.errors import UserError
 
@@ -25,7 +28,7 @@ LOADING = {"trust_remote_code": False, "use_safetensors": True, "dtype": torch.f
 
 
 @contextmanager
-def _quiet():
+def _quiet() -> Iterator[None]:
     """A block without transformers' reports and progress bars.
 
     The report would list the other head as unexpected and the new one as missing; both are
@@ -43,7 +46,7 @@ def _quiet():
             logging.enable_progress_bar()
 
 
-def load_pretrained(auto_class, name_or_path: str, **kwargs):
+def load_pretrained(auto_class: type, name_or_path: str, **kwargs: Any) -> Any:
     """`auto_class.from_pretrained`, without its report and its progress bar.
 
     Raises:
@@ -51,7 +54,8 @@ def load_pretrained(auto_class, name_or_path: str, **kwargs):
     """
     try:
         with _quiet():
-            return auto_class.from_pretrained(name_or_path, **kwargs)
+            # transformers' Auto classes share no base that has it
+            return auto_class.from_pretrained(name_or_path, **kwargs)  # type: ignore[attr-defined]
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         what = auto_class.__name__.removeprefix("Auto")
         reason = str(error).splitlines()[0]
@@ -62,7 +66,11 @@ def load_pretrained(auto_class, name_or_path: str, **kwargs):
         ) from error
 
 
-def load_config(name_or_path: str, changes: dict, where: dict) -> PreTrainedConfig:
+def load_config(
+    name_or_path: str,
+    changes: dict[str, Any],
+    where: Mapping[str, Any],
+) -> PreTrainedConfig:
     """The configuration of a checkpoint with some changes.
 
     Args:
@@ -97,10 +105,10 @@ def load_config(name_or_path: str, changes: dict, where: dict) -> PreTrainedConf
 
 
 def load_model(
-    auto_class,
+    auto_class: type,
     name_or_path: str,
     config: PreTrainedConfig,
-    where: dict,
+    where: Mapping[str, Any],
     new_head: bool = False,
 ) -> PreTrainedModel:
     """A model with the weights of a checkpoint.
@@ -140,7 +148,7 @@ def load_model(
     return model
 
 
-def find_file(name_or_path: str, name: str, where: dict) -> Path | None:
+def find_file(name_or_path: str, name: str, where: Mapping[str, Any]) -> Path | None:
     """A file of a checkpoint, downloaded if that is on the hub; None if there is no such file."""
     path = cached_file(
         name_or_path,
@@ -152,7 +160,7 @@ def find_file(name_or_path: str, name: str, where: dict) -> Path | None:
     return None if path is None else Path(path)
 
 
-def check_tokenizer(tokenizer, n_rows: int) -> None:
+def check_tokenizer(tokenizer: PreTrainedTokenizerBase, n_rows: int) -> None:
     """Raise `UserError` unless the tokenizer has the tokens needed and fits the model.
 
     Args:

@@ -1,5 +1,6 @@
 """The device's precision, and blocks with another state: evaluation mode, gradients, seeds."""
 
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
@@ -7,7 +8,7 @@ from torch import nn
 
 
 @contextmanager
-def evaluating(model: nn.Module):
+def evaluating(model: nn.Module) -> Iterator[None]:
     """Evaluation mode (no dropout) inside the block; afterwards the mode that the model had."""
     training = model.training
     model.eval()
@@ -18,7 +19,7 @@ def evaluating(model: nn.Module):
 
 
 @contextmanager
-def gradients_if(enabled: bool):
+def gradients_if(enabled: bool) -> Iterator[None]:
     """Gradients inside the block only if `enabled`, and if they are enabled outside of it.
 
     After a block without gradients, autocast's cache of cast weights is cleared: torch before 2.11
@@ -34,7 +35,7 @@ def gradients_if(enabled: bool):
 
 
 @contextmanager
-def forked_random_state(device: torch.device, seed: int | None = None):
+def forked_random_state(device: torch.device, seed: int | None = None) -> Iterator[None]:
     """A block after which torch's global generators are as before; it may start with a seed."""
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices):

@@ -1,8 +1,8 @@
 """Training steps as CUDA graphs: the GPU replays a recorded step without waiting for Python."""
 
 import warnings
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -10,6 +10,8 @@ from torch.overrides import TorchFunctionMode
 
 # a batch to its loss and named scalars
 Step = Callable[[dict[str, Tensor]], tuple[Tensor, dict[str, Tensor]]]
+# the shape of each tensor of a batch, by name
+_Shape = tuple[tuple[str, torch.Size], ...]
 
 
 class _Captured(NamedTuple):
@@ -37,10 +39,10 @@ class CapturedStep:
     def __init__(self, step: Step, model: nn.Module):
         self.step = step
         self.model = model
-        self._graphs: dict[tuple, _Captured] = {}
-        self._seen: set[tuple] = set()
+        self._graphs: dict[_Shape, _Captured] = {}
+        self._seen: set[_Shape] = set()
         self._gradients: list[tuple[nn.Parameter, Tensor]] = []
-        self._pool = None
+        self._pool: torch.cuda._POOL_HANDLE | None = None
         self._failed = False
 
     def __call__(self, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
@@ -85,7 +87,7 @@ class CapturedStep:
         with device, _NumbersFilledOnDevice(), torch.cuda.graph(graph, pool=self._pool):
             loss, parts = self.step(inputs)
             kept = [gradient for _, gradient in self._gradients]
-            new = [parameter.grad for parameter, _ in self._gradients]
+            new = [cast(Tensor, parameter.grad) for parameter, _ in self._gradients]
             torch._foreach_copy_(kept, new)
         self._pool = self._pool or graph.pool()
         return _Captured(graph, inputs, loss, parts)
@@ -99,7 +101,13 @@ class _NumbersFilledOnDevice(TorchFunctionMode):
     compute anew in each pass, such as MPNet's relative positions.)
     """
 
-    def __torch_function__(self, function, types, args=(), kwargs=None):
+    def __torch_function__(
+        self,
+        function: Callable[..., object],
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> object:
         kwargs = kwargs or {}
         if function is torch.tensor and isinstance(args[0], int | float):
             return torch.full((), *args, **kwargs)

@@ -14,9 +14,10 @@ from types import MappingProxyType
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
+from transformers import PreTrainedTokenizerBase
 
 from mtlib.marking import MarkWords, word_marks
-from mtlib.plm import mlm_positions_of
+from mtlib.plm import Batch, SharedPLM, mlm_positions_of
 from mtlib.preparing import Transform
 from mtlib.renamed import keep_old_names
 from mtlib.rng import RNG, KeyedRNG
@@ -45,7 +46,7 @@ class MaskingPolicy(ABC):
     # it asks the classifier in training: masks are drawn in the step, not by the collator
     asks_classifier = False
 
-    def __init_subclass__(cls, **kwargs):
+    def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
         keep_old_names(cls, _NEW_NAMES)
 
@@ -59,7 +60,7 @@ class MaskingPolicy(ABC):
         batch: Mapping[str, Tensor],
         maskable: Tensor,
         rng: RNG = None,
-        plm=None,
+        plm: SharedPLM | None = None,
     ) -> Tensor:
         """True where a token is to be masked, bool `(batch, seq)`.
 
@@ -92,14 +93,22 @@ class CountedMasking(MaskingPolicy):
     rate: float = MASK_RATE
     temperature: float = field(default=0.0, kw_only=True)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check("rate", self.rate, Share)
 
-    def scores(self, batch: Mapping[str, Tensor], maskable: Tensor, plm) -> Tensor | None:
+    def scores(
+        self, batch: Mapping[str, Tensor], maskable: Tensor, plm: SharedPLM | None
+    ) -> Tensor | None:
         """How strongly each token should be masked, float `(batch, seq)`; None: all alike."""
         return None
 
-    def __call__(self, batch, maskable, rng=None, plm=None) -> Tensor:
+    def __call__(
+        self,
+        batch: Mapping[str, Tensor],
+        maskable: Tensor,
+        rng: RNG = None,
+        plm: SharedPLM | None = None,
+    ) -> Tensor:
         scores = self.scores(batch, maskable, plm)
         return self.choose(maskable, scores, rng)  # (batch, seq)
 
@@ -178,10 +187,16 @@ class BernoulliMasking(MaskingPolicy):
 
     rate: float = MASK_RATE
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check("rate", self.rate, Share)
 
-    def __call__(self, batch, maskable, rng=None, plm=None) -> Tensor:
+    def __call__(
+        self,
+        batch: Mapping[str, Tensor],
+        maskable: Tensor,
+        rng: RNG = None,
+        plm: SharedPLM | None = None,
+    ) -> Tensor:
         return uniform(maskable, rng) < self.rate  # (batch, seq)
 
 
@@ -195,11 +210,17 @@ class WholeWordMasking(CountedMasking):
         tokenizer: decides which pieces make up a word (`word_marks`).
     """
 
-    def __init__(self, rate: float, tokenizer):
+    def __init__(self, rate: float, tokenizer: PreTrainedTokenizerBase):
         super().__init__(rate)
         self.marks = word_marks(tokenizer)
 
-    def __call__(self, batch, maskable, rng=None, plm=None) -> Tensor:
+    def __call__(
+        self,
+        batch: Mapping[str, Tensor],
+        maskable: Tensor,
+        rng: RNG = None,
+        plm: SharedPLM | None = None,
+    ) -> Tensor:
         begins = self._word_begins(batch["input_ids"], maskable)  # (batch, seq)
         chosen = self.choose(begins, self.scores(batch, begins, plm), rng)
         return maskable & with_all_pieces(chosen, begins)
@@ -230,7 +251,7 @@ class GivenWords(CountedMasking):
 
     def __init__(
         self,
-        words: str | Iterable[str] | re.Pattern,
+        words: str | Iterable[str] | re.Pattern[str],
         rate: float = 1.0,
         match_case: bool = False,
     ):
@@ -240,7 +261,13 @@ class GivenWords(CountedMasking):
     def transforms(self) -> tuple[Transform, ...]:
         return (self.marker,)
 
-    def __call__(self, batch, maskable, rng=None, plm=None) -> Tensor:
+    def __call__(
+        self,
+        batch: Mapping[str, Tensor],
+        maskable: Tensor,
+        rng: RNG = None,
+        plm: SharedPLM | None = None,
+    ) -> Tensor:
         spans = batch["given_words"].masked_fill(~maskable, 0)  # (batch, seq)
         begins = span_begins(spans)
         chosen = self.choose(begins, None, rng)
@@ -248,13 +275,13 @@ class GivenWords(CountedMasking):
 
 
 def draw_mask(
-    batch: dict,
+    batch: Batch,
     masking: MaskingPolicy,
-    tokenizer,
+    tokenizer: PreTrainedTokenizerBase,
     rng: RNG = None,
-    plm=None,
+    plm: SharedPLM | None = None,
     round_up: bool = False,
-) -> dict:
+) -> Batch:
     """The batch with a fresh `mask`, unless it brings one, and the positions to predict.
 
     `mlm_positions` and `mlm_weights`, both `(batch, k)`, are what the masked LM is to predict: the
@@ -274,7 +301,10 @@ def draw_mask(
     return {**batch, "mlm_positions": positions, "mlm_weights": weights}
 
 
-def maskable_positions(batch: Mapping[str, Tensor], tokenizer) -> Tensor:
+def maskable_positions(
+    batch: Mapping[str, Tensor],
+    tokenizer: PreTrainedTokenizerBase,
+) -> Tensor:
     """True at ordinary tokens, bool `(batch, seq)`: no special tokens (nor [UNK]), no padding.
 
     Args:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Literal
 from mtlib.settings import Settings
 
 if TYPE_CHECKING:  # a method is known by name and settings without torch
+    from transformers import PreTrainedTokenizerBase
+
     from mtlib.objectives import Objective
     from mtlib.plm import SharedPLM
     from mtlib.preparing import Transform
@@ -59,7 +61,12 @@ class Method:
         """The names of its settings."""
         return tuple(self.settings.model_fields)
 
-    def stages(self, settings: Settings, rates: LearningRates, tokenizer) -> "tuple[Stage, ...]":
+    def stages(
+        self,
+        settings: Settings,
+        rates: LearningRates,
+        tokenizer: "PreTrainedTokenizerBase",
+    ) -> "tuple[Stage, ...]":
         """Its trainings, done one after the other; the last trains the classifier."""
         recipe = self.recipe
         if isinstance(recipe, str):
@@ -92,19 +99,23 @@ class Stage:
     steps: int | None = None
     measure: "Callable[[SharedPLM, Objective], dict[str, float]] | None" = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not self.name:
             object.__setattr__(self, "name", self.objective.name)
 
 
 # settings, rates and the tokenizer -> the stages
-Recipe = Callable[[Settings, LearningRates, object], tuple[Stage, ...]]
+Recipe = Callable[[Settings, LearningRates, "PreTrainedTokenizerBase"], tuple[Stage, ...]]
 
 
 def one_stage(objective: "Callable[[], Objective]") -> Recipe:
     """The recipe of a method that trains once on the data as they are, and reads no settings."""
 
-    def recipe(settings: Settings, rates: LearningRates, tokenizer) -> tuple[Stage, ...]:
+    def recipe(
+        settings: Settings,
+        rates: LearningRates,
+        tokenizer: "PreTrainedTokenizerBase",
+    ) -> tuple[Stage, ...]:
         return (Stage(objective(), rates),)
 
     return recipe

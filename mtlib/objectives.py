@@ -6,6 +6,7 @@ The losses of other methods are in `mtlib.methods`.
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from datasets import Dataset
@@ -16,7 +17,7 @@ from torch.nn.functional import cross_entropy
 from mtlib.contexts import gradients_if
 from mtlib.errors import UserError
 from mtlib.masking import ExactMasking, MaskingPolicy, draw_mask
-from mtlib.plm import SharedPLM
+from mtlib.plm import Batch, SharedPLM
 from mtlib.renamed import keep_old_names
 from mtlib.rng import RNG
 from mtlib.settings import Above0, ClassifierReads, Count, Fill, Share, check
@@ -50,7 +51,8 @@ class ObjectiveOutput:
     @property
     def loss(self) -> Tensor:
         """The scalar to differentiate."""
-        return sum(weight * self.parts[name] for name, weight in self.weights.items())
+        terms = [weight * self.parts[name] for name, weight in self.weights.items()]
+        return sum(terms[1:], start=terms[0])
 
 
 class Objective(nn.Module, ABC):
@@ -86,7 +88,7 @@ class Objective(nn.Module, ABC):
     learning_rate: float | None = None
     masking: MaskingPolicy | None = None
 
-    def __init_subclass__(cls, **kwargs):
+    def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
         keep_old_names(cls, _NEW_NAMES)
 
@@ -105,7 +107,7 @@ class Objective(nn.Module, ABC):
         trainer calls it with torch's global generator seeded.
         """
 
-    def denominators(self, batch: dict) -> dict[str, Tensor | int]:
+    def denominators(self, batch: Batch) -> dict[str, Tensor | int]:
         """The denominators of its mean parts, for a prepared batch; by default the examples.
 
         The trainer weighs the micro-batches of an optimiser step by these, so that the loss of the
@@ -113,16 +115,21 @@ class Objective(nn.Module, ABC):
         """
         return {}
 
-    def sample(self, plm: SharedPLM, batch: dict, rng: RNG = None) -> dict:
+    def sample(self, plm: SharedPLM, batch: Batch, rng: RNG = None) -> Batch:
         """The batch with everything random drawn (masks, spans), unless the batch brings it."""
         return batch
 
     @abstractmethod
-    def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
+    def forward(self, plm: SharedPLM, batch: Batch) -> ObjectiveOutput:
         """The loss of the batch."""
 
 
 keep_old_names(Objective, _NEW_NAMES)
+
+
+def with_refilled(batch: Batch, filled: ObjectiveOutput) -> Batch:
+    """The batch with the text that `masked_lm` has filled, for `classify`."""
+    return batch | {"perturbed_ids": cast(Tensor, filled.perturbed_ids)}
 
 
 def require_built(objective: Objective, parameters: object) -> None:
@@ -198,16 +205,16 @@ class FineTuning(Objective):
     def build(self, plm: SharedPLM, examples: Dataset | None = None) -> None:
         if self.class_weights == "balanced" and examples is not None:
             labels = torch.tensor(examples["labels"][:])
-            counts = labels.bincount(minlength=plm.config.num_labels)  # (num_labels,)
+            counts = labels.bincount(minlength=plm.num_labels)  # (num_labels,)
             weights = counts.sum() / (len(counts) * counts.clamp(min=1))
             self.weights = weights.to(plm.device)
 
-    def denominators(self, batch: dict) -> dict[str, Tensor | int]:
+    def denominators(self, batch: Batch) -> dict[str, Tensor | int]:
         if self.weights is None:
             return {}
         return {"ft_loss": self.weights[batch["labels"]].sum()}
 
-    def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
+    def forward(self, plm: SharedPLM, batch: Batch) -> ObjectiveOutput:
         if self.class_weights is not None:
             require_built(self, self.weights)
         logits = plm.classify(batch)  # (batch, num_labels)
@@ -254,13 +261,13 @@ class _Masking(Objective):
     def columns(self) -> Mapping[str, int | float]:
         return self.masking.columns
 
-    def denominators(self, batch: dict) -> dict[str, Tensor | int]:
+    def denominators(self, batch: Batch) -> dict[str, Tensor | int]:
         return {"mlm_loss": batch["mlm_weights"].sum()}
 
-    def sample(self, plm: SharedPLM, batch: dict, rng: RNG = None) -> dict:
+    def sample(self, plm: SharedPLM, batch: Batch, rng: RNG = None) -> Batch:
         return draw_mask(batch, self.masking, plm.tokenizer, rng, plm)
 
-    def masked_lm(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
+    def masked_lm(self, plm: SharedPLM, batch: Batch) -> ObjectiveOutput:
         """L_MLM of a prepared batch.
 
         The same pass fills the masks; the filled text is the output's `perturbed_ids`.
@@ -299,7 +306,7 @@ class MaskedLM(_Masking):
         check("masking", masking, InstanceOf[MaskingPolicy] | None)
         self.masking = masking or ExactMasking(0.15)
 
-    def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
+    def forward(self, plm: SharedPLM, batch: Batch) -> ObjectiveOutput:
         output = self.masked_lm(plm, self.sample(plm, batch))
         n_changed = output.parts.pop("n_changed")
         output.parts["n_correct"] = output.parts["n_masked"] - n_changed
@@ -372,31 +379,30 @@ class MaskTuning(_Masking):
     def build(self, plm: SharedPLM, examples: Dataset | None = None) -> None:
         self.classification.build(plm, examples)
 
-    def denominators(self, batch: dict) -> dict[str, Tensor | int]:
+    def denominators(self, batch: Batch) -> dict[str, Tensor | int]:
         return super().denominators(batch) | self.classification.denominators(batch)
 
     def check(self, plm: SharedPLM) -> None:
         self.classification.check(plm)
 
-    def sample(self, plm: SharedPLM, batch: dict, rng: RNG = None) -> dict:
+    def sample(self, plm: SharedPLM, batch: Batch, rng: RNG = None) -> Batch:
         masked = super().sample(plm, batch, rng)
         return self.classification.sample(plm, masked, rng)
 
-    def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
+    def forward(self, plm: SharedPLM, batch: Batch) -> ObjectiveOutput:
         batch = self.sample(plm, batch)
         # a loss of weight 0 is computed without a graph: its gradient would be zeros
         with gradients_if(self.alpha > 0):
             filled = self.masked_lm(plm, batch)
         with gradients_if(self.alpha < 1):
-            refilled = batch | {"perturbed_ids": filled.perturbed_ids}
-            classified = self.classify(plm, refilled)
+            classified = self.classify(plm, with_refilled(batch, filled))
         weights = {"mlm_loss": self.alpha}  # equation 1
         for name, weight in classified.weights.items():  # the second loss may have several terms
             weights[name] = (1 - self.alpha) * weight
         parts = filled.parts | classified.parts
         return ObjectiveOutput(parts, weights, classified.logits, filled.perturbed_ids)
 
-    def classify(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
+    def classify(self, plm: SharedPLM, batch: Batch) -> ObjectiveOutput:
         """The classification loss on what the classifier reads: the refilled `perturbed_ids`."""
         if self.classifier_reads == "original":
             return self.classification(plm, batch)

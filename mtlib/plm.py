@@ -8,14 +8,15 @@ The classifier owns the trunk; the masked-LM model is pointed at it through its
 
 import json
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import signature
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar, cast
 
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 from transformers import (
     AutoModelForMaskedLM,
     AutoModelForSequenceClassification,
@@ -24,8 +25,8 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
-from transformers.modeling_outputs import SequenceClassifierOutput
-from transformers.utils import PushToHubMixin
+from transformers.modeling_outputs import BaseModelOutput, SequenceClassifierOutput
+from transformers.utils.hub import PushToHubMixin
 
 from mtlib import checkpoints
 from mtlib.checkpoints import HEAD_FILE, ON_THE_HUB, SEPARATE_FOLDER, find_file, load_model
@@ -34,6 +35,9 @@ from mtlib.paths import make_writable
 from mtlib.renamed import keep_old_names
 from mtlib.settings import Fill
 from mtlib.tokens import special_tokens
+
+Batch = dict[str, Tensor]  # `input_ids` `(batch, seq)` and the other columns, by name
+_Answer = TypeVar("_Answer")
 
 
 class FilledMasks(NamedTuple):
@@ -60,6 +64,7 @@ class SharedPLM(nn.Module, PushToHubMixin):
         UserError: the two models cannot share a trunk, or the tokenizer is not theirs.
     """
 
+    _blocked: Tensor  # bool (vocab,): what must not be filled in
     accepts_loss_kwargs = False  # the Trainer leaves the loss of a whole step to the objective
 
     def __init__(
@@ -108,7 +113,7 @@ class SharedPLM(nn.Module, PushToHubMixin):
         name_or_path: str | Path,
         num_labels: int | None = None,
         shared: bool = True,
-        **options,
+        **options: Any,
     ) -> "SharedPLM":
         """Load a masked LM with a new classifier head, or what `save_pretrained` wrote.
 
@@ -158,7 +163,7 @@ class SharedPLM(nn.Module, PushToHubMixin):
         mlm = load_model(AutoModelForMaskedLM, name, config, mlm_where)
         return cls(classifier, mlm, tokenizer, shared and not two_trunks)
 
-    def save_pretrained(self, folder: str | Path, **options) -> None:
+    def save_pretrained(self, folder: str | Path, **options: Any) -> None:
         """Write a plain sequence-classification checkpoint with the masked-LM head beside it.
 
         `transformers.pipeline("text-classification", folder)` loads it as it is, and gives the
@@ -205,7 +210,11 @@ class SharedPLM(nn.Module, PushToHubMixin):
             raise UserError(f"{file} is of another masked-LM head ({names}); save it anew.")
         self.mlm.load_state_dict(state, strict=False)
 
-    def resize_token_embeddings(self, new_num_tokens: int | None = None, **options) -> nn.Module:
+    def resize_token_embeddings(
+        self,
+        new_num_tokens: int | None = None,
+        **options: Any,
+    ) -> nn.Embedding:
         """Resize the vocabulary of both heads, after tokens were added to `plm.tokenizer`.
 
         Args:
@@ -229,8 +238,11 @@ class SharedPLM(nn.Module, PushToHubMixin):
 
     def _check_size(self) -> None:
         """Raise `UserError` if embeddings were not resized by `resize_token_embeddings`."""
-        tables = [*word_embeddings(self.trunk), *word_embeddings(self.mlm_trunk)]
-        tables.append(self.mlm.get_output_embeddings())
+        tables: list[nn.Embedding | nn.Linear] = [
+            *word_embeddings(self.trunk),
+            *word_embeddings(self.mlm_trunk),
+            self.mlm.get_output_embeddings(),
+        ]
         n_tokens = len(self._blocked)
         if {len(table.weight) for table in tables} != {n_tokens}:
             raise UserError(
@@ -241,6 +253,16 @@ class SharedPLM(nn.Module, PushToHubMixin):
     @property
     def config(self) -> PreTrainedConfig:
         return self.classifier.config
+
+    @property
+    def num_labels(self) -> int:
+        """The number of classes."""
+        return cast(int, self.config.num_labels)
+
+    @property
+    def id2label(self) -> dict[int, str]:
+        """The names of the classes by their numbers."""
+        return cast(dict[int, str], self.config.id2label)
 
     @property
     def device(self) -> torch.device:
@@ -280,7 +302,7 @@ class SharedPLM(nn.Module, PushToHubMixin):
                 "call plm.resize_token_embeddings()."
             )
 
-    def inputs(self, batch) -> dict:
+    def inputs(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The columns of a batch that the model reads."""
         optional = {key: batch[key] for key in self._keys if key in batch}
         return {"input_ids": batch["input_ids"]} | optional
@@ -290,11 +312,11 @@ class SharedPLM(nn.Module, PushToHubMixin):
     @property
     def trunk(self) -> PreTrainedModel:
         """The classifier's trunk, which is also the masked LM's if it is shared."""
-        return self.classifier.base_model
+        return cast(PreTrainedModel, self.classifier.base_model)
 
     @property
     def mlm_trunk(self) -> PreTrainedModel:
-        return self.mlm.base_model
+        return cast(PreTrainedModel, self.mlm.base_model)
 
     def trunk_parameters(self) -> list[nn.Parameter]:
         """The parameters of one trunk, or of both, each once.
@@ -308,19 +330,25 @@ class SharedPLM(nn.Module, PushToHubMixin):
         parameters = dict.fromkeys([*self.trunk.parameters(), *self.mlm_trunk.parameters()])
         return [parameter for parameter in parameters if parameter not in pooler_parameters]
 
-    def activation_checkpointing_enable(self, **kwargs) -> None:
+    def activation_checkpointing_enable(self, **kwargs: Any) -> None:
         """What `gradient_checkpointing=True` calls: less memory, one more forward pass."""
         for model in (self.classifier, self.mlm):
             model.activation_checkpointing_enable(**kwargs)
 
-    def gradient_checkpointing_enable(self, **kwargs) -> None:
+    def gradient_checkpointing_enable(self, **kwargs: Any) -> None:
         """The same under its former name, which transformers 5.20 calls."""
         for model in (self.classifier, self.mlm):
             model.gradient_checkpointing_enable(**kwargs)
 
     # --- passes ---
 
-    def forward(self, objective=None, batch=None, /, **inputs):
+    def forward(
+        self,
+        objective: "Callable[[SharedPLM, Batch], _Answer] | None" = None,
+        batch: Batch | None = None,
+        /,
+        **inputs: Tensor,
+    ) -> _Answer | SequenceClassifierOutput:
         """Run `objective(self, batch)`; with inputs by name, answer as a sequence classifier.
 
         All training goes through this method, so that whatever wraps a model (autocast,
@@ -336,6 +364,7 @@ class SharedPLM(nn.Module, PushToHubMixin):
             cross-entropy in nats.
         """
         if objective is not None:
+            assert batch is not None, "an objective needs a batch"
             return objective(self, batch)
         labels = inputs.pop("labels", None)
         known = signature(self.classifier.forward).parameters
@@ -351,11 +380,16 @@ class SharedPLM(nn.Module, PushToHubMixin):
             attentions=output.get("attentions"),
         )
 
-    def classify(self, batch) -> Tensor:
+    def classify(self, batch: Mapping[str, Tensor]) -> Tensor:
         """Class logits `(batch, num_labels)` of `batch["input_ids"]` as it stands."""
         return self.classifier(**self.inputs(batch), return_dict=True).logits
 
-    def masked_lm_logits(self, batch, positions: Tensor, masked_ids: Tensor) -> Tensor:
+    def masked_lm_logits(
+        self,
+        batch: Mapping[str, Tensor],
+        positions: Tensor,
+        masked_ids: Tensor,
+    ) -> Tensor:
         """Masked-LM logits at some positions only, `(batch, k, vocab)`.
 
         A forward hook replaces the trunk's `last_hidden_state` by its rows at these positions
@@ -369,7 +403,7 @@ class SharedPLM(nn.Module, PushToHubMixin):
             positions: `(batch, k)`, see `mlm_positions_of`.
             masked_ids: what the trunk reads, `(batch, seq)`.
         """
-        inputs = self.inputs(batch) | {"input_ids": masked_ids}
+        inputs: dict[str, Tensor | bool] = {**self.inputs(batch), "input_ids": masked_ids}
         if self.config.is_encoder_decoder:
             inputs["decoder_input_ids"] = self.shifted_right(batch["input_ids"])
             inputs["use_cache"] = False
@@ -378,7 +412,7 @@ class SharedPLM(nn.Module, PushToHubMixin):
 
     def fill_masks(
         self,
-        batch,
+        batch: Mapping[str, Tensor],
         mask: Tensor,
         fill: Fill = "argmax",
         top_k: int = 10,
@@ -446,12 +480,12 @@ def _check_heads(classifier: PreTrainedModel, mlm: PreTrainedModel, shared: bool
         )
 
 
-def word_embeddings(trunk: PreTrainedModel) -> list[nn.Module]:
+def word_embeddings(trunk: PreTrainedModel) -> list[nn.Embedding]:
     """The modules that embed the text: one, or the encoder's and then the decoder's."""
     parts = [trunk]
     if trunk.config.is_encoder_decoder:
         parts = [trunk.get_encoder(), trunk.get_decoder()]
-    return [part.get_input_embeddings() for part in parts]
+    return [cast(nn.Embedding, part.get_input_embeddings()) for part in parts]
 
 
 def _remove_entries(file: Path, *names: str) -> None:
@@ -484,11 +518,12 @@ def mlm_positions_of(mask: Tensor, round_up: bool = False) -> tuple[Tensor, Tens
     return positions, mask.gather(1, positions).float()
 
 
-def _only_at(trunk: nn.Module, positions: Tensor):
+def _only_at(trunk: nn.Module, positions: Tensor) -> RemovableHandle:
     """A block in which the trunk returns its states at these positions only."""
 
-    def gather(module, args, output):
+    def gather(module: nn.Module, args: object, output: BaseModelOutput) -> BaseModelOutput:
         states = output.last_hidden_state  # (batch, seq, hidden)
+        assert states is not None
         index = positions[:, :, None].expand(-1, -1, states.shape[-1])
         output.last_hidden_state = states.gather(1, index)
         return output
@@ -496,7 +531,12 @@ def _only_at(trunk: nn.Module, positions: Tensor):
     return trunk.register_forward_hook(gather)
 
 
-def _pick(scores: Tensor, fill: str, top_k: int, generator) -> Tensor:
+def _pick(
+    scores: Tensor,
+    fill: Fill,
+    top_k: int,
+    generator: torch.Generator | None,
+) -> Tensor:
     """One token for each row of `scores`, `(batch, k, vocab)`: `(batch, k)`."""
     if fill == "argmax":
         return scores.argmax(dim=-1)

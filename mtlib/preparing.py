@@ -3,8 +3,9 @@
 import json
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from datasets import Dataset, load_from_disk
@@ -22,7 +23,7 @@ class Prepared(NamedTuple):
     """
 
     examples: Dataset
-    counts: dict[str, float] = {}
+    counts: Mapping[str, float] = MappingProxyType({})
 
 
 class Transform(ABC):
@@ -72,7 +73,7 @@ def require_columns(examples: Dataset, transform: Transform, *names: str) -> Non
         )
 
 
-def with_column(examples: Dataset, name: str, rows: Sequence) -> Dataset:
+def with_column(examples: Dataset, name: str, rows: Sequence[object]) -> Dataset:
     """The examples with a column of numbers, one row for each example.
 
     An older column of that name is replaced.
@@ -119,11 +120,11 @@ def prepared_examples(
 def _keep(prepared: Prepared, folder: Path) -> None:
     prepared.examples.save_to_disk(folder)
     part = folder / f"{_COUNTS}.part"
-    part.write_text(json.dumps(prepared.counts))
+    part.write_text(json.dumps(dict(prepared.counts)))
     part.replace(folder / _COUNTS)  # last: it says that the rest is complete
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> type[Transform]:
     if name == "Preparer":
         warnings.warn("Preparer is now called Transform", DeprecationWarning, stacklevel=2)
         return Transform

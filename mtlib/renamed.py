@@ -4,6 +4,10 @@ import functools
 import inspect
 import warnings
 from collections.abc import Callable, Mapping
+from typing import ParamSpec, TypeVar
+
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
 
 
 def keep_old_names(cls: type, new_names: Mapping[str, str]) -> None:
@@ -25,9 +29,13 @@ def keep_old_names(cls: type, new_names: Mapping[str, str]) -> None:
             setattr(cls, new, defined[old])
 
 
-def _with_warning(method: Callable, old: str, new: str) -> Callable:
+def _with_warning(
+    method: Callable[_Arguments, _Result],
+    old: str,
+    new: str,
+) -> Callable[_Arguments, _Result]:
     @functools.wraps(method)
-    def renamed(*args, **kwargs):
+    def renamed(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
         _warn(old, new)
         return method(*args, **kwargs)
 

@@ -6,7 +6,7 @@
 import os
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
-from typing import Annotated, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -49,7 +49,7 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=False)
 
-    def __init__(self, **values):
+    def __init__(self, **values: object):
         try:
             super().__init__(**values)
         except ValidationError as error:
@@ -59,6 +59,7 @@ class Settings(BaseModel):
     @classmethod
     def _refuse_truth_values(cls, value: object, info: ValidationInfo) -> object:
         """pydantic would take `alpha: true` of a sweep file for 1.0."""
+        assert info.field_name is not None
         if isinstance(value, bool) and cls.model_fields[info.field_name].annotation is not bool:
             raise ValueError("a value other than true or false")
         return value
@@ -85,7 +86,7 @@ _NEW_NAMES = {"unread": "ignored"}
 keep_old_names(Settings, _NEW_NAMES)
 
 
-def check(name: str, value: object, kind: object) -> None:
+def check(name: str, value: object, kind: Any) -> None:
     """Raise `UserError` unless `value` is of a type such as `Share` or a `Literal`.
 
     The message calls the value `name`.
@@ -98,7 +99,6 @@ def check(name: str, value: object, kind: object) -> None:
 
 def check_choice(name: str, value: object, names: Collection[str]) -> None:
     """Raise `UserError` unless `value`, which the message calls `name`, is one of these names."""
-    names = get_args(names) or names  # of a Literal
     if not isinstance(value, str) or value not in names:
         raise UserError(f"{name} is {value!r}; {one_of(value, names)}")
 

@@ -2,6 +2,8 @@
 
 import copy
 import json
+from collections.abc import Callable
+from typing import cast
 
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerBase
@@ -14,7 +16,8 @@ def structural_ids(tokenizer: PreTrainedTokenizerBase) -> set[int]:
     They are those that the tokenizer names, and those that it puts around every text.
     """
     named = tokenizer.special_tokens_map.values()
-    ids = {tokenizer.convert_tokens_to_ids(token) for token in named}
+    # their types do not say that one token has one number, and one number one token
+    ids = {cast(int, tokenizer.convert_tokens_to_ids(token)) for token in named}
     for nothing in ([""], ["", ""]):
         empty = tokenizer(*nothing, return_special_tokens_mask=True)
         pairs = zip(empty["input_ids"], empty["special_tokens_mask"], strict=True)
@@ -40,8 +43,8 @@ def text_reader(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
     reader = copy.copy(tokenizer)
     structural = structural_ids(tokenizer)
     if not tokenizer.is_fast:
-        names = {tokenizer.convert_ids_to_tokens(token) for token in structural}
-        reader.tokenize = _without(tokenizer, names)
+        names = {cast(str, tokenizer.convert_ids_to_tokens(token)) for token in structural}
+        reader.tokenize = _without(tokenizer, names)  # type: ignore[method-assign]  # of this copy
         return reader
     reader.split_special_tokens = True
     added = tokenizer.added_tokens_decoder
@@ -55,15 +58,15 @@ def text_reader(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
     return reader
 
 
-def _without(tokenizer: PreTrainedTokenizerBase, structural: set[str]):
+def _without(tokenizer: PreTrainedTokenizerBase, structural: set[str]) -> Callable[..., list[str]]:
     """The `tokenize` of a tokenizer written in Python, which reads these tokens as text."""
     kept = {*tokenizer.tokens_trie._tokens} - structural
 
-    def tokenize(text: str, **options) -> list[str]:
+    def tokenize(text: str, **options: object) -> list[str]:
         if not any(token in text for token in structural):
             return tokenizer.tokenize(text)
         text, _ = tokenizer.prepare_for_tokenization(text)
-        tokens = []
+        tokens: list[str] = []
         for piece in Trie([*kept]).split(text):
             tokens += [piece] if piece in kept else tokenizer._tokenize(piece)
         # some tokenizers only cut at spaces, and so leave a structural token whole

@@ -1,20 +1,22 @@
 """transformers' Trainer around an objective, with its loss, log and batches made right for ours."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any, TypeAlias, cast
 
 import torch
 from accelerate.utils import extract_model_from_parallel
 from datasets import ClassLabel, Dataset
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from torch.utils.data import SequentialSampler
-from transformers import Trainer, TrainingArguments
+from torch.utils.data import DataLoader, Sampler, SequentialSampler
+from transformers import PreTrainedModel, Trainer, TrainingArguments
 from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME
 from transformers.trainer_pt_utils import LengthGroupedSampler
+from transformers.trainer_utils import PredictionOutput, TrainOutput
 
 from mtlib.contexts import forked_random_state
 from mtlib.encoding import Collator, check_labels
@@ -23,9 +25,9 @@ from mtlib.graphs import CapturedStep
 from mtlib.labels import label_column
 from mtlib.objectives import ORIGINAL, FineTuning, Objective, ObjectiveOutput
 from mtlib.paths import make_writable
-from mtlib.plm import SharedPLM
+from mtlib.plm import Batch, SharedPLM
 from mtlib.rng import KeyedRNG, example_keys
-from mtlib.updates import AlternatingUpdate, BalancedUpdate, check_update
+from mtlib.updates import AlternatingUpdate, BalancedUpdate, Loss, check_update
 
 # in a checkpoint, beside the stock files: the parameters of the objective, the state of the update
 OBJECTIVE_FILE = "objective.safetensors"
@@ -46,6 +48,10 @@ TRAINER_INTERNALS = {
     "_save_optimizer_and_scheduler": "adds the state of the update",
     "_load_optimizer_and_scheduler": "adds the state of the update, and refuses torn checkpoints",
 }
+
+# a `datasets.Dataset`, or another set of tokenised examples that has `column_names`
+Examples: TypeAlias = Dataset | torch.utils.data.Dataset[dict[str, Any]]
+Totals = Mapping[str, Tensor]  # the denominators of the means of a whole step, by name
 
 
 @dataclass
@@ -79,11 +85,11 @@ class ObjectiveArguments(TrainingArguments):
     # HfArgumentParser needs this order
     report_to: None | str | list[str] = field(default="none")  # noqa: RUF036
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         self.remove_unused_columns = False  # the collator drops what the objective does not read
         pinned = self.dataloader_pin_memory and torch.cuda.is_available() and not self.use_cpu
         self.accelerator_config = self.accelerator_config or {"non_blocking": pinned}
-        super().__post_init__()
+        super().__post_init__()  # type: ignore[no-untyped-call]  # transformers has no type for it
 
 
 class ObjectiveTrainer(Trainer):
@@ -122,13 +128,15 @@ class ObjectiveTrainer(Trainer):
         UserError: model, objective, arguments and data do not fit together.
     """
 
+    args: ObjectiveArguments
+
     def __init__(
         self,
         plm: SharedPLM | None,
         objective: Objective,
         args: ObjectiveArguments,
-        train_dataset=None,
-        **kwargs,
+        train_dataset: Examples | None = None,
+        **kwargs: Any,
     ):
         _check_arguments(objective, args, kwargs)
         args._n_gpu = min(args.n_gpu, 1)  # DataParallel cannot split our batches
@@ -141,12 +149,12 @@ class ObjectiveTrainer(Trainer):
         self._order = torch.Generator()
         self._forget_parts()
         made_later = plm is None and kwargs.get("model_init")
-        model = None if made_later else self._ready(plm)
+        model = None if made_later else self._ready(cast(SharedPLM, plm))
         super().__init__(model=model, args=args, train_dataset=self.train_dataset, **kwargs)
         self._set_collator(kwargs.get("data_collator"))
         self.processing_class = kwargs.get("processing_class") or self.plm.tokenizer
 
-    def _set_collator(self, data_collator: Callable | None) -> None:
+    def _set_collator(self, data_collator: Callable[[list[dict[str, Any]]], Batch] | None) -> None:
         """The user's collator, or ours, which draws the masks."""
         if data_collator is not None:
             self.data_collator = data_collator
@@ -163,8 +171,8 @@ class ObjectiveTrainer(Trainer):
     def plm(self) -> SharedPLM:
         return self.accelerator.unwrap_model(self.model, keep_torch_compile=False)
 
-    def call_model_init(self, trial=None):
-        return self._ready(super().call_model_init(trial))
+    def call_model_init(self, trial: Any = None) -> SharedPLM:
+        return self._ready(cast(SharedPLM, super().call_model_init(trial)))
 
     def _ready(self, plm: SharedPLM) -> SharedPLM:
         """The model, checked against everything else and with the labels' names.
@@ -188,10 +196,12 @@ class ObjectiveTrainer(Trainer):
         if self.train_dataset is not None or not objective.classifies:
             objective.build(plm, self.train_dataset)
         # the alternating update is made with the optimiser
-        self.update = BalancedUpdate() if args.update == "balanced" else None
+        self.update: AlternatingUpdate | BalancedUpdate | None = None
+        if args.update == "balanced":
+            self.update = BalancedUpdate()
         return plm
 
-    def train(self, *args, **kwargs):
+    def train(self, *args: Any, **kwargs: Any) -> TrainOutput:
         self._forget_parts()  # of steps that an earlier training did not log
         self._captured: CapturedStep | None = None
         try:
@@ -212,12 +222,13 @@ class ObjectiveTrainer(Trainer):
             return False
         return args.gradient_accumulation_steps == args.world_size == 1
 
-    def _run_epoch(self, epoch, **kwargs):
+    def _run_epoch(self, epoch: int, **kwargs: Any) -> None:  # type: ignore[override]  # by name
         self._begin_epoch(epoch)
         # A training that was cut off after its last step has none left, but the stock loop would
         # take one more within the epoch.
         if self.state.global_step < self.state.max_steps:
-            super()._run_epoch(epoch=epoch, **kwargs)
+            # transformers has no type for it
+            super()._run_epoch(epoch=epoch, **kwargs)  # type: ignore[no-untyped-call]
 
     def _begin_epoch(self, epoch: int) -> None:
         """Seed the order of the batches and the masks."""
@@ -226,25 +237,32 @@ class ObjectiveTrainer(Trainer):
         if isinstance(self.data_collator, Collator):
             self.data_collator.epoch.fill_(epoch)
 
-    def get_train_dataloader(self):
+    def get_train_dataloader(self) -> DataLoader[Any]:
         return self._get_dataloader(
             dataset=_Numbered(self.train_dataset),
             description="Training",
             batch_size=self._train_batch_size,
-            sampler_fn=self._get_train_sampler,
+            # the type of this parameter forgets that there may be no sampler
+            sampler_fn=self._get_train_sampler,  # type: ignore[arg-type]
             is_training=True,
         )
 
-    def _get_train_sampler(self, train_dataset=None):
+    def _get_train_sampler(self, train_dataset: Any = None) -> Sampler[int] | None:
         args = self.args
         if args.train_sampling_strategy != "group_by_length":
             return super()._get_train_sampler(train_dataset)
-        examples = self.train_dataset.with_format(None)  # a format may hide columns
+        dataset = cast(Dataset, self.train_dataset)
+        examples = dataset.with_format(None)  # a format may hide columns
         lengths = [len(ids) for ids in examples["input_ids"]]
         step_size = args.train_batch_size * args.gradient_accumulation_steps * args.world_size
         return LengthGroupedSampler(step_size, lengths=lengths, generator=self._order)
 
-    def get_batch_samples(self, epoch_iterator, num_batches, device):
+    def get_batch_samples(
+        self,
+        epoch_iterator: Iterator[Batch],
+        num_batches: int,
+        device: torch.device,
+    ) -> tuple[list[Batch], Any]:
         """The micro-batches of one optimiser step with everything drawn, and its denominators."""
         batches, _ = super().get_batch_samples(epoch_iterator, num_batches, device)
         batches = [self._drawn(batch, number) for number, batch in enumerate(batches)]
@@ -257,7 +275,7 @@ class ObjectiveTrainer(Trainer):
             totals = self.accelerator.reduce(totals, "sum")
         return batches, totals
 
-    def _drawn(self, batch: dict, number: int) -> dict:
+    def _drawn(self, batch: Batch, number: int) -> Batch:
         """A micro-batch with what the collator has not drawn.
 
         A policy may read the model, and the collator may be another one.
@@ -271,7 +289,12 @@ class ObjectiveTrainer(Trainer):
         rng = KeyedRNG(keys, stream="step")  # other numbers than the collator has used
         return self.training_objective.sample(self.plm, batch, rng)
 
-    def training_step(self, model, inputs, num_items_in_batch=None):
+    def training_step(
+        self,
+        model: nn.Module,
+        inputs: Batch,
+        num_items_in_batch: Any = None,
+    ) -> Tensor:
         if self._captured is None and self._captures:
             self._captured = CapturedStep(partial(self._step, model), model)
         step = self._captured or partial(self._step, model, totals=num_items_in_batch)
@@ -282,9 +305,9 @@ class ObjectiveTrainer(Trainer):
 
     def _step(
         self,
-        model,
-        inputs: dict,
-        totals: dict | None = None,
+        model: nn.Module,
+        inputs: Batch,
+        totals: Totals | None = None,
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """All passes over one micro-batch: its loss, and the parts of that loss."""
         self._parts_of_step: dict[str, Tensor] = {}
@@ -294,10 +317,16 @@ class ObjectiveTrainer(Trainer):
             return loss, self._parts_of_step
         # compute_loss divides by the denominators of the whole step; the stock step must not
         self.current_gradient_accumulation_steps = 1
-        loss = super().training_step(model, inputs, totals)
+        loss = super().training_step(model, inputs, cast(Any, totals))  # for compute_loss
         return loss, self._parts_of_step
 
-    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+    def compute_loss(
+        self,
+        model: nn.Module,
+        inputs: Batch,
+        return_outputs: bool = False,
+        num_items_in_batch: Any = None,
+    ) -> Tensor | tuple[Tensor, ObjectiveOutput]:
         output = self.run_loss(model, self.training_objective, inputs, num_items_in_batch)
         # DistributedDataParallel averages gradients over processes, whereas losses are to be summed
         loss = output.loss * self.args.world_size
@@ -305,10 +334,10 @@ class ObjectiveTrainer(Trainer):
 
     def run_loss(
         self,
-        model,
-        loss: Callable[[SharedPLM, dict], ObjectiveOutput],
-        batch: dict,
-        totals: dict | None = None,
+        model: nn.Module,
+        loss: Loss,
+        batch: Batch,
+        totals: Totals | None = None,
     ) -> ObjectiveOutput:
         """The forward pass of a loss on one micro-batch; its means become shares of the step's."""
         output = model(loss, batch)
@@ -319,7 +348,7 @@ class ObjectiveTrainer(Trainer):
             self._parts_of_step[name] = part.detach()
         return output
 
-    def log(self, logs, start_time=None):
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         if "loss" in logs:
             logs.update(self._means_of_parts())
             self._forget_parts()
@@ -345,24 +374,40 @@ class ObjectiveTrainer(Trainer):
 
     # --- evaluation ---
 
-    def evaluate(self, eval_dataset=None, ignore_keys=None, metric_key_prefix="eval"):
+    def evaluate(
+        self,
+        eval_dataset: Any = None,
+        ignore_keys: list[str] | None = None,
+        metric_key_prefix: str = "eval",
+    ) -> dict[str, float]:
         self._check_set("the evaluation set", eval_dataset)
         return super().evaluate(eval_dataset, ignore_keys, metric_key_prefix)
 
-    def predict(self, test_dataset, ignore_keys=None, metric_key_prefix="test"):
+    def predict(
+        self,
+        test_dataset: Any,
+        ignore_keys: list[str] | None = None,
+        metric_key_prefix: str = "test",
+    ) -> PredictionOutput:
         self._check_set("the test set", test_dataset)
         return super().predict(test_dataset, ignore_keys, metric_key_prefix)
 
-    def _check_set(self, name: str, dataset) -> None:
-        check_set(name, dataset, self.plm, self.training_objective, self.plm.config.id2label)
+    def _check_set(self, name: str, dataset: object) -> None:
+        check_set(name, dataset, self.plm, self.training_objective, self.plm.id2label)
 
-    def _get_eval_sampler(self, eval_dataset):
+    def _get_eval_sampler(self, eval_dataset: Any) -> Sampler[int] | None:
         # The stock sampler also groups by length, and then returns predictions in an order that
         # the caller cannot know.
         return SequentialSampler(eval_dataset) if self.args.world_size <= 1 else None
 
     @torch.no_grad()
-    def prediction_step(self, model, inputs, prediction_loss_only, ignore_keys=None):
+    def prediction_step(
+        self,
+        model: nn.Module,
+        inputs: Batch,
+        prediction_loss_only: bool,
+        ignore_keys: list[str] | None = None,
+    ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         inputs = self._prepare_inputs(inputs)
         if not self.training_objective.classifies:
             return self._masked_lm_loss(model, inputs), None, None
@@ -373,7 +418,7 @@ class ObjectiveTrainer(Trainer):
             return output.loss, None, None
         return output.loss, output.logits.float(), inputs["labels"]
 
-    def _masked_lm_loss(self, model, inputs: dict) -> Tensor:
+    def _masked_lm_loss(self, model: nn.Module, inputs: Batch) -> Tensor:
         """The loss of an objective without a classifier; every evaluation draws the same masks."""
         objective = self.training_objective
         # the content of a batch decides its masks
@@ -385,7 +430,7 @@ class ObjectiveTrainer(Trainer):
 
     # --- rates ---
 
-    def create_optimizer(self, model=None):
+    def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
         """AdamW, or what was asked for, with one rate each for the trunk and the two heads.
 
         An `lr` in `optimizer_cls_and_kwargs` stands for `learning_rate`.
@@ -395,23 +440,25 @@ class ObjectiveTrainer(Trainer):
         has_parameters = any(True for _ in objective.parameters())
         self.plm.objective = objective if has_parameters else None
         if self.optimizer is None:
-            self._make_optimizers()
+            self.optimizer = self._make_optimizers()
         _check_optimizer(self.optimizer, objective)
         return self.optimizer
 
-    def _make_optimizers(self) -> None:
-        """The trainer's optimiser, and the second one of the alternating update."""
+    def _make_optimizers(self) -> torch.optim.Optimizer:
+        """The trainer's optimiser; the second one of the alternating update is kept by that."""
         chosen = self.optimizer_cls_and_kwargs
         if not chosen:
-            chosen = self.get_optimizer_cls_and_kwargs(self.args, self.plm)
+            model = cast(PreTrainedModel, self.plm)  # it asks for modules and parameters alone
+            chosen = self.get_optimizer_cls_and_kwargs(self.args, model)
         optimizer_class, options = chosen
         learning_rate = options.get("lr", self.args.learning_rate)
-        self.optimizer = optimizer_class(self._parameter_groups(learning_rate), **options)
+        optimizer = optimizer_class(self._parameter_groups(learning_rate), **options)
         if self.args.update == "alternating":
             second = optimizer_class(self._parameter_groups(learning_rate), **options)
             self.update = AlternatingUpdate(second)
+        return optimizer
 
-    def _parameter_groups(self, learning_rate: float) -> list[dict]:
+    def _parameter_groups(self, learning_rate: float) -> list[dict[str, Any]]:
         """The parameters of model and objective, grouped by learning rate and weight decay."""
         plm, args = self.plm, self.args
         trunk = set(plm.trunk_parameters())
@@ -429,7 +476,7 @@ class ObjectiveTrainer(Trainer):
             return learning_rate if rate is None else rate  # a rate of 0 freezes
 
         with_decay = set(self.get_decay_parameter_names(plm))
-        groups: dict[tuple[float, float], dict] = {}
+        groups: dict[tuple[float, float], dict[str, Any]] = {}
         for name, parameter in plm.named_parameters():
             rate = rate_of(name, parameter)
             decay = args.weight_decay if name in with_decay else 0.0
@@ -440,15 +487,19 @@ class ObjectiveTrainer(Trainer):
 
     # --- checkpoints ---
 
-    def _save(self, output_dir=None, state_dict=None):
+    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         # not the stock way, which would pickle the arguments and fail on tied tensors
         if not self.args.should_save:  # every process comes here
             return
-        folder = Path(output_dir or self.args.output_dir)
+        folder = Path(output_dir or _folder_of(self.args))
         self.plm.save_pretrained(folder)
         save_objective(self.training_objective, folder)
 
-    def _load_from_checkpoint(self, resume_from_checkpoint, model=None):
+    def _load_from_checkpoint(
+        self,
+        resume_from_checkpoint: str,
+        model: nn.Module | None = None,
+    ) -> None:
         plm = self.plm
         saved = SharedPLM.from_pretrained(resume_from_checkpoint).state_dict()
         attached = plm.objective
@@ -458,19 +509,19 @@ class ObjectiveTrainer(Trainer):
         file = Path(resume_from_checkpoint, OBJECTIVE_FILE)
         self.training_objective.load_state_dict(load_file(file) if file.exists() else {})
 
-    def _load_best_model(self):
+    def _load_best_model(self) -> None:
         try:
-            self._load_from_checkpoint(self.state.best_model_checkpoint)
+            self._load_from_checkpoint(cast(str, self.state.best_model_checkpoint))
         except UserError as error:  # after a whole training nothing may cost the model
             message = f"the model is that of the last step, not the best one: {error}"
             warnings.warn(message, stacklevel=2)
 
-    def _save_optimizer_and_scheduler(self, output_dir):
+    def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
         super()._save_optimizer_and_scheduler(output_dir)
         if self.update is not None and self.args.should_save:
             torch.save(self.update.state_dict(), Path(output_dir, UPDATE_FILE))
 
-    def _load_optimizer_and_scheduler(self, checkpoint):
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         sharded = self.is_deepspeed_enabled or self.is_fsdp_enabled  # with files of their own
         if checkpoint is not None and not sharded:
             _check_whole(Path(checkpoint))  # the stock method would silently start anew
@@ -484,7 +535,7 @@ class ObjectiveTrainer(Trainer):
 # --- the loss of a step, however it is cut ---
 
 
-def denominators_of(objective: Objective, batch: dict) -> dict[str, Tensor | int]:
+def denominators_of(objective: Objective, batch: Batch) -> dict[str, Tensor | int]:
     """What the means among an objective's parts are over; "examples" for those it does not name."""
     return {"examples": len(batch["input_ids"])} | objective.denominators(batch)
 
@@ -503,8 +554,8 @@ def totals_of(
 
 def share_of_step(
     output: ObjectiveOutput,
-    denominators: dict,
-    totals: dict[str, Tensor],
+    denominators: Mapping[str, Tensor | int],
+    totals: Totals,
 ) -> ObjectiveOutput:
     """A micro-batch's output, with its means weighted so that all of them add up to the step's.
 
@@ -521,21 +572,25 @@ def share_of_step(
     return replace(output, parts=parts)
 
 
-class _Numbered(torch.utils.data.Dataset):
+class _Numbered(torch.utils.data.Dataset[dict[str, Any]]):
     """A training set whose examples carry their number, `example`, on which their masks depend."""
 
-    def __init__(self, dataset):
+    def __init__(self, dataset: Any):
         self.dataset = dataset
 
     def __len__(self) -> int:
         return len(self.dataset)
 
-    def __getitems__(self, rows: list[int]) -> list[dict]:
+    def __getitems__(self, rows: list[int]) -> list[dict[str, Any]]:
         if isinstance(self.dataset, Dataset):
             examples = self.dataset.__getitems__(rows)
         else:  # batches that are made on the fly, as in data/models/lm_training.py
             examples = [self.dataset[row] for row in rows]
         return [{**example, "example": row} for row, example in zip(rows, examples, strict=True)]
+
+
+def _folder_of(args: TrainingArguments) -> Path:
+    return Path(cast(str, args.output_dir))  # set by TrainingArguments, if not by the user
 
 
 def save_objective(objective: Objective, folder: Path) -> None:
@@ -548,10 +603,14 @@ def save_objective(objective: Objective, folder: Path) -> None:
 # --- what a trainer refuses, before it starts ---
 
 
-def _check_arguments(objective: Objective, args: ObjectiveArguments, others: dict) -> None:
+def _check_arguments(
+    objective: Objective,
+    args: ObjectiveArguments,
+    others: Mapping[str, Any],
+) -> None:
     """`others` holds the remaining arguments of the constructor, by name."""
     if args.should_save:
-        make_writable(Path(args.output_dir))
+        make_writable(_folder_of(args))
     optimizer, *_ = others.get("optimizers") or (None,)
     two_optimizers = args.update == "alternating" and optimizer is not None
     metrics_without_classes = not objective.classifies and others.get("compute_metrics")
@@ -593,7 +652,7 @@ def _check_whole(checkpoint: Path) -> None:
 
 def check_set(
     name: str,
-    dataset,
+    dataset: Any,
     plm: SharedPLM,
     objective: Objective,
     id2label: dict[int, str],
@@ -628,13 +687,13 @@ def check_set(
         return  # batches that are made on the fly also have columns, but cannot be looked into
     plm.check_inputs(dataset.with_format(None)["input_ids"], name)  # a format may hide columns
     if label_name:
-        check_labels(name, dataset, plm.config.num_labels)
+        check_labels(name, dataset, plm.num_labels)
         _check_label_names(name, dataset, id2label)
 
 
 def _check_columns(
     name: str,
-    dataset,
+    dataset: Any,
     objective: Objective,
     label_name: str | None,
     training: bool,
@@ -674,7 +733,12 @@ def _check_label_names(name: str, dataset: Dataset, id2label: dict[int, str]) ->
 # --- what a trainer takes from the training set ---
 
 
-def _with_columns(train, plm: SharedPLM, objective: Objective, seed: int):
+def _with_columns(
+    train: Examples | None,
+    plm: SharedPLM,
+    objective: Objective,
+    seed: int,
+) -> Examples | None:
     """A training set with the columns that the objective's masking policy reads."""
     masking = objective.masking
     if masking is None or not isinstance(train, Dataset):
@@ -686,24 +750,24 @@ def _with_columns(train, plm: SharedPLM, objective: Objective, seed: int):
     return train
 
 
-def _note_trained_length(plm: SharedPLM, train) -> None:
+def _note_trained_length(plm: SharedPLM, train: Examples | None) -> None:
     """Note the length of the longest training text, up to which `predict` will read."""
     if isinstance(train, Dataset):
         lengths = map(len, train.with_format(None)["input_ids"])
         plm.config.trained_length = max(lengths, default=0)
 
 
-def _names_of_labels(plm: SharedPLM, training_set) -> dict[int, str]:
+def _names_of_labels(plm: SharedPLM, training_set: Examples | None) -> dict[int, str]:
     """The model's `id2label`; or the training set's, if it names all labels and the model none."""
-    id2label = plm.config.id2label
+    id2label = plm.id2label
     names = _label_names(training_set)
     nameless = all(name == f"LABEL_{number}" for number, name in id2label.items())
-    if nameless and len(names) == plm.config.num_labels:
+    if nameless and len(names) == plm.num_labels:
         return dict(enumerate(names))
     return id2label
 
 
-def _label_names(dataset) -> list[str]:
+def _label_names(dataset: Examples | None) -> list[str]:
     """The names in a `ClassLabel` column of labels; none if the column is of another kind."""
     features = getattr(dataset, "features", None) or {}
     column = features.get(label_column(features))

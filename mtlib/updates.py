@@ -1,14 +1,61 @@
 """How two losses become optimiser steps when one backward pass is not enough."""
 
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, cast, get_args
+
 import torch
+from accelerate import Accelerator
 from torch import Tensor, nn
+from transformers import TrainingArguments
 
 from mtlib.errors import UserError
-from mtlib.objectives import Objective
-from mtlib.plm import SharedPLM
+from mtlib.objectives import Objective, ObjectiveOutput, with_refilled
+from mtlib.plm import Batch, SharedPLM
 from mtlib.settings import Update, check_choice
 
 DECAY = 0.95  # of the running mean of the norm of the classification gradient
+
+Loss = Callable[[SharedPLM, Batch], ObjectiveOutput]
+
+
+class TwoLosses(Protocol):
+    """What an update reads of an objective with `two_losses`."""
+
+    alpha: float
+
+    def masked_lm(self, plm: SharedPLM, batch: Batch) -> ObjectiveOutput: ...
+
+    def classify(self, plm: SharedPLM, batch: Batch) -> ObjectiveOutput: ...
+
+
+class StepTrainer(Protocol):
+    """What an update reads of the trainer (`mtlib.trainer.ObjectiveTrainer`)."""
+
+    accelerator: Accelerator
+    optimizer: torch.optim.Optimizer | None
+    training_objective: Objective
+
+    @property
+    def args(self) -> TrainingArguments: ...
+
+    def run_loss(
+        self,
+        model: nn.Module,
+        loss: Loss,
+        batch: Batch,
+        totals: Mapping[str, Tensor] | None = None,
+    ) -> ObjectiveOutput: ...
+
+
+class UpdateArguments(Protocol):
+    """What decides whether an update fits (`mtlib.trainer.ObjectiveArguments`)."""
+
+    update: str
+    fp16: bool
+    gradient_accumulation_steps: int
+
+    @property
+    def world_size(self) -> int: ...
 
 
 class AlternatingUpdate:
@@ -26,34 +73,41 @@ class AlternatingUpdate:
     def __init__(self, optimizer: torch.optim.Optimizer):
         self.optimizer = optimizer
 
-    def step(self, trainer, model: nn.Module, batch: dict, totals: dict | None = None) -> Tensor:
+    def step(
+        self,
+        trainer: StepTrainer,
+        model: nn.Module,
+        batch: Batch,
+        totals: Mapping[str, Tensor] | None = None,
+    ) -> Tensor:
         """Both backward passes and the first step; the trainer clips and takes the second step.
 
         Returns:
             The sum of both weighted losses, a scalar without a graph.
         """
-        objective = trainer.training_objective
+        objective = cast(TwoLosses, trainer.training_objective)
         alpha = objective.alpha
         filled = trainer.run_loss(model, objective.masked_lm, batch, totals)
         mlm_loss = _backward(trainer, alpha * filled.loss)
         self._step_on_masked_lm(trainer, model)
-        refilled = batch | {"perturbed_ids": filled.perturbed_ids}
+        refilled = with_refilled(batch, filled)
         classified = trainer.run_loss(model, objective.classify, refilled, totals)
         return mlm_loss + _backward(trainer, (1 - alpha) * classified.loss)
 
-    def _step_on_masked_lm(self, trainer, model: nn.Module) -> None:
+    def _step_on_masked_lm(self, trainer: StepTrainer, model: nn.Module) -> None:
         largest_norm = trainer.args.max_grad_norm or float("inf")
         trainer.accelerator.clip_grad_norm_(model.parameters(), largest_norm)
+        assert trainer.optimizer is not None
         scheduled_groups = trainer.optimizer.param_groups
         for group, scheduled in zip(self.optimizer.param_groups, scheduled_groups, strict=True):
             group["lr"] = scheduled["lr"]
         self.optimizer.step()
         model.zero_grad()
 
-    def state_dict(self) -> dict:
+    def state_dict(self) -> dict[str, Any]:
         return self.optimizer.state_dict()
 
-    def load_state_dict(self, state: dict) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         self.optimizer.load_state_dict(state)
 
 
@@ -81,11 +135,17 @@ class BalancedUpdate:
     the joint update, but never holds the activations of both passes at the same time.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.ft_norm: Tensor | None = None  # r, a scalar
         self._mlm_gradients: list[Tensor | None] | None = None  # of the micro-batches so far
 
-    def step(self, trainer, model: nn.Module, batch: dict, totals: dict | None = None) -> Tensor:
+    def step(
+        self,
+        trainer: StepTrainer,
+        model: nn.Module,
+        batch: Batch,
+        totals: Mapping[str, Tensor] | None = None,
+    ) -> Tensor:
         """Both backward passes of one micro-batch.
 
         After the last micro-batch, `.grad` holds the gradient of the whole step.
@@ -99,34 +159,35 @@ class BalancedUpdate:
         if trainer.accelerator.sync_gradients:
             if trainer.args.world_size > 1:
                 self._average_over_processes(trainer, model)
-            unit = 1.0
+            unit: Tensor | float = 1.0
             scaler = trainer.accelerator.scaler  # of fp16
             if scaler is not None:
                 unit = scaler.scale(torch.ones((), device=loss.device))
-            self.combine(model, trainer.training_objective.alpha, unit)
+            objective = cast(TwoLosses, trainer.training_objective)
+            self.combine(model, objective.alpha, unit)
         return loss
 
     def _both_backward_passes(
         self,
-        trainer,
+        trainer: StepTrainer,
         model: nn.Module,
-        batch: dict,
-        totals: dict | None,
+        batch: Batch,
+        totals: Mapping[str, Tensor] | None,
     ) -> Tensor:
-        objective = trainer.training_objective
+        objective = cast(TwoLosses, trainer.training_objective)
         alpha = objective.alpha
-        loss = 0.0
+        loss: Tensor | float = 0.0
         with torch.set_grad_enabled(alpha > 0):
             filled = trainer.run_loss(model, objective.masked_lm, batch, totals)
         if alpha > 0:  # each loss adds to the gradients of its own micro-batches so far
             ft_gradients = _swap_gradients(model, self._mlm_gradients)
             loss = alpha * _backward(trainer, filled.loss)
             self._mlm_gradients = _swap_gradients(model, ft_gradients)
-        refilled = batch | {"perturbed_ids": filled.perturbed_ids}
+        refilled = with_refilled(batch, filled)
         classified = trainer.run_loss(model, objective.classify, refilled, totals)
         return loss + (1 - alpha) * _backward(trainer, classified.loss)
 
-    def _average_over_processes(self, trainer, model: nn.Module) -> None:
+    def _average_over_processes(self, trainer: StepTrainer, model: nn.Module) -> None:
         ft_gradients = [parameter.grad for parameter in model.parameters()]
         mlm_gradients = self._mlm_gradients or []
         for gradient in (*ft_gradients, *mlm_gradients):
@@ -149,9 +210,9 @@ class BalancedUpdate:
         pairs = list(zip(model.parameters(), mlm_gradients, strict=True))
         shared = [(p.grad, mlm) for p, mlm in pairs if p.grad is not None and mlm is not None]
         shared_ft, shared_mlm = zip(*shared, strict=True)
-        self._update_mean(torch.nn.utils.get_total_norm(shared_ft) / unit)
+        ft_norm = self._update_mean(torch.nn.utils.get_total_norm(shared_ft) / unit)
         mlm_norm = torch.nn.utils.get_total_norm(shared_mlm)
-        scale = torch.where(mlm_norm > 0, self.ft_norm * unit / mlm_norm, 0.0)
+        scale = torch.where(mlm_norm > 0, ft_norm * unit / mlm_norm, 0.0)
         for parameter, mlm in pairs:
             if mlm is None:
                 continue
@@ -160,26 +221,26 @@ class BalancedUpdate:
             else:
                 parameter.grad.mul_(1 - alpha).add_(mlm * (alpha * scale))
 
-    def _update_mean(self, ft_norm: Tensor) -> None:
-        """Take the norm of one step into the running mean r."""
+    def _update_mean(self, ft_norm: Tensor) -> Tensor:
+        """Take the norm of one step into the running mean r, and return that."""
         if self.ft_norm is None:
             self.ft_norm = ft_norm
-            return
+            return ft_norm
         mean = DECAY * self.ft_norm + (1 - DECAY) * ft_norm
         mean = torch.where(self.ft_norm.isfinite(), mean, ft_norm)
         # in place: a CUDA graph reads it from where it stands
-        self.ft_norm.copy_(torch.where(ft_norm.isfinite(), mean, self.ft_norm))
+        return self.ft_norm.copy_(torch.where(ft_norm.isfinite(), mean, self.ft_norm))
 
-    def state_dict(self) -> dict:
+    def state_dict(self) -> dict[str, Any]:
         return {"ft_norm": self.ft_norm}
 
-    def load_state_dict(self, state: dict) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         self.ft_norm = state["ft_norm"]
 
 
-def check_update(plm: SharedPLM, objective: Objective, args) -> None:
+def check_update(plm: SharedPLM, objective: Objective, args: UpdateArguments) -> None:
     """Raise `UserError` if the update in `args` does not fit this model, objective or precision."""
-    check_choice("update", args.update, Update)
+    check_choice("update", args.update, get_args(Update))
     if args.update == "joint":
         return
     if not objective.two_losses:
@@ -198,7 +259,7 @@ def _check_shared_trunk(plm: SharedPLM) -> None:
         raise UserError(f'update="balanced" {message}; use update="joint".')
 
 
-def _check_one_step_per_batch(args) -> None:
+def _check_one_step_per_batch(args: UpdateArguments) -> None:
     if args.fp16 or args.gradient_accumulation_steps > 1 or args.world_size > 1:
         raise UserError(
             'update="alternating" steps twice per batch; it needs gradient_accumulation_steps=1, '
@@ -206,7 +267,7 @@ def _check_one_step_per_batch(args) -> None:
         )
 
 
-def _backward(trainer, loss: Tensor) -> Tensor:
+def _backward(trainer: StepTrainer, loss: Tensor) -> Tensor:
     # DistributedDataParallel averages gradients over processes, whereas losses are to be summed
     loss = loss * trainer.args.world_size
     trainer.accelerator.backward(loss)

@@ -23,6 +23,8 @@ from mtlib.settings import (
 )
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
     from mtlib.masking import MaskingPolicy
     from mtlib.methods.bias import AddBias
     from mtlib.preparing import Transform
@@ -105,7 +107,7 @@ class MaskingSettings(Settings):
             ignored["spacy_pipeline"] = f"masking is {self.masking!r}, which does not read it"
         return ignored
 
-    def policy(self, tokenizer) -> "MaskingPolicy":
+    def policy(self, tokenizer: "PreTrainedTokenizerBase") -> "MaskingPolicy":
         if self.words:
             from mtlib.masking import GivenWords
 
@@ -178,7 +180,10 @@ LOSSES: dict[str, type[Settings]] = {
     "confidence_regularization": BiasSettings,
     "span_cutoff": Settings,
 }
-Classification = Literal[*LOSSES]
+if TYPE_CHECKING:
+    Classification = str  # checkers cannot read the names from a table
+else:
+    Classification = Literal[*LOSSES]
 
 
 class MaskTuningSettings(SharedTrunkSettings, ProductOfExpertsSettings):
