@@ -65,7 +65,7 @@ class Settings(BaseModel):
         return value
 
     @classmethod
-    def __pydantic_init_subclass__(cls, **kwargs):
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
         super().__pydantic_init_subclass__(**kwargs)
         keep_old_names(cls, _NEW_NAMES)
 

@@ -3,6 +3,7 @@
 What a setting asks for is imported where it is made: masking policies, bias models.
 """
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BeforeValidator, Field
@@ -72,7 +73,7 @@ class ProductOfExpertsSettings(BiasSettings):
 # --- masking ---
 
 
-def _phrases(words: object) -> object:
+def _phrases(words: str | Iterable[str] | None) -> tuple[str, ...]:
     """Words and phrases in one order, each once, so that the same words are the same setting."""
     from mtlib.folding import phrases_of  # loads Unicode's tables
 
