@@ -436,7 +436,7 @@ def test_a_method_a_policy_and_a_comparison_are_added_as_the_page_says(copied, m
     insert(methods / "__init__.py", method_line, before="    )\n}\n")
     policies = copied / "mtlib" / "policies"
     (policies / "rarest.py").write_text(policy)
-    insert(policies / "__init__.py", policy_line, before="}\nMasking = ")
+    insert(policies / "__init__.py", policy_line, before="}\nif TYPE_CHECKING:\n    Masking = ")
     comparison = code_blocks("mtlib/README.md", "yaml")[0]
     (copied / "data" / "comparisons" / "mine.yaml").write_text(comparison)
 
