@@ -58,8 +58,8 @@ _CLUSTER = re.compile(rf"(?s:.)[{_MARKS}{INVISIBLE}\u1160-\u11ff\ud7b0-\ud7fb\uf
 def fold(text: str, match_case: bool = False) -> str:
     """The text in the one form in which words are compared.
 
-    All four Turkish letters i are one, since a Turkish text's capital I cannot be told from
-    an English one's. Full-width letters are ordinary ones, and the German sharp s is ss.
+    All four Turkish letters i are one, since a capital I is the same sign in Turkish and in
+    English. Full-width letters are ordinary ones, and the German sharp s is ss.
 
     Args:
         text: any text.

@@ -10,7 +10,6 @@ in a `.npz` beside it.
 import argparse
 import json
 import shutil
-import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +22,7 @@ from mtlib.marking import MarkWords
 from mtlib.paths import DATA_DIR
 from mtlib.plm import SharedPLM
 from mtlib.runs.environment import describe
+from mtlib.runs.records import write_atomically
 
 BRANDS = ["Zorvik", "Malden", "Tolmar", "Quenby", "Harlo", "Vesper", "Brask", "Ondine", "Pellow"]
 SEEDS = range(5)
@@ -101,9 +101,7 @@ def train_arm(name: str, arguments: dict, seed: int, model: str, record: Path) -
         "environment": describe(),
     }
     np.savez_compressed(record.with_suffix(".npz"), **logits)
-    with tempfile.NamedTemporaryFile("w", dir=record.parent, suffix=".part", delete=False) as file:
-        json.dump(content, file, indent=1)
-    Path(file.name).replace(record)
+    write_atomically(record, json.dumps(content, indent=1))
     shutil.rmtree(work)
 
 
