@@ -99,6 +99,8 @@ def _run(paths: list[Path], parameters: dict[str, str], out: Path, publish: bool
         seconds, cell = max(result.cells, default=(0, "none"))
         total = f"{result.name:16} {result.status:6} {result.seconds:4.0f} s"
         print_line(f"{total}; slowest cell {seconds:3.0f} s, {cell}")
+        if result.expected:
+            print_line(f"{'':16} {result.expected}")
         if result.error:
             print(result.error, file=sys.stderr)
         elif publish:

@@ -23,7 +23,8 @@ summary { display: list-item; cursor: pointer }
 {%- endblock html_head_css -%}
 {%- block input_group -%}
 {%- set tags = cell.metadata.get('tags', []) -%}
-{%- set title = 'Check' if 'check' in tags else 'Solution' if 'solution' in tags else '' -%}
+{%- set titles = {'check': 'Check', 'solution': 'Solution', 'expected': 'Expected results'} -%}
+{%- set title = titles[tags | select('in', titles) | first] | default('', true) -%}
 {%- if title -%}
 <details style="margin-left: min(9em, 20%)"><summary>{{ title }}</summary>{{ super() }}</details>
 {%- else -%}

@@ -45,6 +45,7 @@ class Result:
     status: str = "failed"  # or "ok"
     seconds: float = 0.0
     cells: list[tuple[float, str]] = field(default_factory=list)  # (seconds, "heading: first line")
+    expected: str = ""  # what its cell tagged `expected` says of its results
     error: str = ""
 
 
@@ -157,6 +158,7 @@ def _run(path: Path, parameters: dict, out: Path, progress: Progress) -> Result:
     result.seconds = round(time.monotonic() - started, 1)
     executed = nbformat.read(copy, as_version=4)
     result.cells = _costs(executed)
+    result.expected = _said_of_results(executed)
     _drop_widgets(executed)
     nbformat.write(executed, copy)
     copy.with_suffix(".html").write_text(as_html(executed, path.stem), encoding="utf-8")
@@ -172,6 +174,16 @@ def _last_started(copy: Path) -> str:
 
 def _times(cell) -> dict:
     return cell.metadata.get("papermill", {})
+
+
+def _said_of_results(notebook) -> str:
+    """The first line of what the cell tagged `expected` printed or raised."""
+    for cell in notebook.cells:
+        if "expected" in tags_of(cell):
+            outputs = cell.outputs
+            said = [output.get("text") or output.get("evalue", "") for output in outputs]
+            return "".join(said).partition("\n")[0]
+    return ""
 
 
 def _drop_widgets(notebook) -> None:
@@ -212,7 +224,8 @@ def _first_line(code: str) -> str:
 def _summary(results: Sequence[Result]) -> str:
     lines = ["| notebook | status | seconds | cell |", "| --- | --- | ---: | --- |"]
     for result in results:
-        lines.append(f"| {result.name} | {result.status} | {result.seconds:.0f} | all |")
+        said = result.expected or "all"
+        lines.append(f"| {result.name} | {result.status} | {result.seconds:.0f} | {said} |")
         for seconds, cell in result.cells:
             lines.append(f"| {result.name} | | {seconds:.0f} | `{cell}` |")
     return "\n".join(lines) + "\n"

@@ -14,14 +14,22 @@ csv: str = ""  # a file"""
 KERNEL = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
 
 
-def write(folder: Path, stem: str, *sources: str, parameters: str = PARAMETERS) -> Path:
-    """A notebook of a title, parameters, and a cell for each source."""
+def write(
+    folder: Path,
+    stem: str,
+    *sources: str,
+    parameters: str = PARAMETERS,
+    expected: str = "",
+) -> Path:
+    """A notebook of a title, parameters, a cell for each source, and one tagged `expected`."""
     path = folder / f"{stem}.ipynb"
     cells = [
         new_markdown_cell("# Title"),
         new_code_cell(parameters, metadata={"tags": ["parameters"]}),
         *(new_code_cell(source) for source in sources),
     ]
+    if expected:
+        cells.append(new_code_cell(expected, metadata={"tags": ["expected"]}))
     metadata = KERNEL | {"widgets": {"state": {}}}
     nbformat.write(new_notebook(cells=cells, metadata=metadata), path)
     return path

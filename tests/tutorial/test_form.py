@@ -14,7 +14,7 @@ from mtlib.tutorial.runner import check_parameters, find, source_sha256, with_ad
 from tests.tutorial.conftest import code_cells, images, printed, tagged
 
 MACHINE_PATHS = tuple(f"/{name}/" for name in ("tmp", "home", "root", "work"))
-WORDS, CELLS = (600, 1200), 25  # of prose and in all; 03, the longest lesson, may have 1,500 words
+WORDS, CELLS = (600, 1500), 30  # of prose and in all
 STATEMENT = re.compile(r"\*\*Exercise (\d+)\*\* \((easy|medium|hard), \d+ minutes?\)\.")
 
 
@@ -69,11 +69,10 @@ def test_first_screen(path, notebook):
     assert "https://arxiv.org/abs/2307.10457" in opening.source
 
 
-def test_length(path, notebook):
+def test_length(notebook):
     prose = " ".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
     words = [word for word in re.sub(r"<[^>]*>", " ", prose).split() if word.strip("|-:#*")]
-    most = 1500 if path.stem == "03_mask_tuning" else WORDS[1]
-    assert WORDS[0] <= len(words) <= most and len(notebook.cells) <= CELLS
+    assert WORDS[0] <= len(words) <= WORDS[1] and len(notebook.cells) <= CELLS
 
 
 def test_exercises_have_a_check_and_a_folded_solution_that_it_accepts(notebook):
@@ -90,6 +89,14 @@ def test_exercises_have_a_check_and_a_folded_solution_that_it_accepts(notebook):
         for cell in (check, solution):  # both hold the answer
             assert cell.metadata.jupyter.source_hidden is True and cell.metadata.cellView == "form"
         assert "with folded(" in solution.source and f"confirm({number}," in solution.source
+
+
+def test_the_last_cell_says_what_is_expected_and_is_hidden(notebook):
+    expected = tagged(notebook, "expected")
+    assert expected in ([], [notebook.cells[-1]])
+    for cell in expected:
+        assert cell.metadata.jupyter.source_hidden is True and cell.metadata.cellView == "form"
+        assert "expect(" in cell.source and printed(cell).startswith("All "), "it was checked"
 
 
 def test_stored_outputs_are_of_this_code_and_of_an_untouched_notebook(path, notebook):

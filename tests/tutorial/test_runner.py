@@ -166,12 +166,17 @@ def test_publish_puts_the_outputs_into_the_source(folder, tmp_path):
 
 
 def test_the_command_publishes_what_succeeds(folder, tmp_path):
-    path, broken = write(folder, "01_one", "print(n + 1)"), write(folder, "02_broken", "1 / 0")
+    expect = "from mtlib.tutorial.expected import expect\nexpect('cpu', {'share': (n, 0, 1)})"
+    path = write(folder, "01_one", "print(n + 1)", expected=expect)
+    broken = write(folder, "02_broken", "n = 2", expected=expect)
     result = call("--publish", "--out", tmp_path / "new")
-    assert result.exit_code == 1 and "ZeroDivisionError" in result.output
-    begun, ended, *_ = result.output.splitlines()
+    assert result.exit_code == 1 and "share: 2 is not within 0 to 1" in result.output
+    begun, ended, held, *_ = map(str.strip, result.output.splitlines())
     assert begun.split() == ["01_one", "begins", "(1", "of", "2)"] and ended.startswith("01_one")
-    assert nbformat.read(path, as_version=4).cells[-1].outputs[0].text == "2\n"
+    assert held == "All 1 results are within their bounds."
+    summary = (tmp_path / "new" / "summary.md").read_text()
+    assert "| 1 of 1 results are not as expected" in summary
+    assert nbformat.read(path, as_version=4).cells[-2].outputs[0].text == "2\n"
     assert "source_sha256" not in broken.read_text()
 
 

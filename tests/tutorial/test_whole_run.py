@@ -1,4 +1,7 @@
-"""All notebooks in order under the profile `smoke`, and what the run leaves behind."""
+"""Every notebook runs whole: one under `cpu`, with the results it promises, the others in seconds.
+
+`make tutorial`, which runs every night, has all of them under `cpu`.
+"""
 
 import io
 import re
@@ -10,41 +13,38 @@ import pytest
 from matplotlib.image import imread
 
 from mtlib.tutorial.runner import check_parameters, find, run_notebooks, source_sha256
-from tests.tutorial.conftest import code_cells, images, tagged
+from tests.tutorial.conftest import code_cells, images, printed, tagged
 
 NOTEBOOKS = find()
+CHEAPEST = "07_rivals"  # of those that compute their results
 
 
-@pytest.fixture(scope="module")
-def out(tmp_path_factory) -> Path:
-    out = tmp_path_factory.mktemp("smoke")
-    results = run_notebooks(check_parameters(NOTEBOOKS, {"profile": "smoke"}), out)
-    for result in results:
-        assert result.status == "ok", f"{result.name}: {result.error}"
-    return out
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_runs_to_its_end(path: Path, tmp_path):
+    profile = "cpu" if path.stem == CHEAPEST else "smoke"
+    (result,) = run_notebooks(check_parameters([path], {"profile": profile}), tmp_path)
+    assert result.status == "ok", result.error
+    executed = nbformat.read(tmp_path / path.name, as_version=4)
+    assert executed.metadata.papermill.parameters == {"profile": profile}
+    assert source_sha256(executed) == source_sha256(nbformat.read(path, as_version=4))
+    check_every_cell_was_run_and_none_warns(executed)
+    check_pictures_are_drawn_and_described(executed)
+    page = (tmp_path / f"{path.stem}.html").read_text()
+    check_page_opens_without_a_network_and_folds_the_solutions(page, executed)
+    if profile == "cpu":
+        (last,) = tagged(executed, "expected")
+        assert re.fullmatch(r"All \d+ results are within their bounds.\n", printed(last))
 
 
-@pytest.fixture(params=NOTEBOOKS, ids=lambda path: path.stem)
-def path(request) -> Path:
-    return request.param
-
-
-@pytest.fixture
-def executed(out, path):
-    return nbformat.read(out / path.name, as_version=4)
-
-
-def test_every_cell_was_run_and_none_warns(executed, path):
+def check_every_cell_was_run_and_none_warns(executed) -> None:
     for cell in code_cells(executed):
         assert cell.execution_count is not None, cell.source
         assert cell.metadata.papermill.status == "completed", cell.source
         warnings = [output.text for output in cell.outputs if output.get("name") == "stderr"]
         assert not warnings, cell.source
-    assert executed.metadata.papermill.parameters == {"profile": "smoke"}
-    assert source_sha256(executed) == source_sha256(nbformat.read(path, as_version=4))
 
 
-def test_pictures_are_drawn_and_described(executed):
+def check_pictures_are_drawn_and_described(executed) -> None:
     for png, metadata in images(executed):
         pixels = imread(io.BytesIO(png), format="png")  # (height, width, channels)
         assert min(pixels.shape[:2]) > 100
@@ -52,8 +52,7 @@ def test_pictures_are_drawn_and_described(executed):
         assert len(metadata["alt"]) > 20 and "nan" not in metadata["alt"]
 
 
-def test_page_opens_without_a_network_and_folds_the_solutions(out, path, executed):
-    page = (out / f"{path.stem}.html").read_text()
+def check_page_opens_without_a_network_and_folds_the_solutions(page: str, executed) -> None:
     folded = re.findall(r"<details[^>]*><summary>Solution</summary>", page)
     assert len(folded) == len(tagged(executed, "solution"))
     assert page.count("<img") == page.count(" alt=") >= len(images(executed))
