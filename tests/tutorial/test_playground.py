@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from mtlib.paths import FIGURE_DIR
-from mtlib.tutorial import playground
+from mtlib.tutorial import playground, toy
 
 PAGE = FIGURE_DIR / "playground.html"
 BROWSERS = ("chromium", "chromium-headless-shell", "google-chrome")
@@ -84,7 +84,7 @@ def in_browser(text, tmp_path):
 
 
 def with_weights(model, stored: str, tensors: list):
-    """The notebook's model with a page's weights."""
+    """The toy's model with a page's weights."""
     flat = numpy.frombuffer(base64.b64decode(stored), dtype="<f2").astype("float32")
     parts = torch.from_numpy(flat).split([size for _, size in tensors])
     weights = model.state_dict()
@@ -103,29 +103,28 @@ def test_the_page_is_made_from_the_template_and_needs_no_network(text, data):
 
 @torch.no_grad()
 def test_javascript_computes_what_pytorch_computes(data, in_browser):
-    notebook = playground.of_notebook("fill")
     advice = "run `python -m mtlib playground`"
-    assert notebook["vocabulary"] == data["vocabulary"], f"notebook 03 has changed: {advice}"
-    agrees = notebook["data"]["agrees"][0][:100]
-    misleads = notebook["data"]["misleads"][0][:100]
+    assert toy.vocabulary == data["vocabulary"], f"the language has changed: {advice}"
+    agrees = toy.data["agrees"][0][:100]
+    misleads = toy.data["misleads"][0][:100]
     ids = torch.cat([agrees, misleads])  # (200, length)
     torch.manual_seed(0)
-    places = notebook["mask"](ids, 0.3)
+    places = toy.mask(ids, 0.3)
     sentences = []
     for row, mask in zip(ids, places, strict=True):
         sentences.append([row[row > 0].tolist(), mask.nonzero()[:, 0].tolist()])
     found = in_browser(f"{SCORES}({json.dumps(sentences)})")
     for stored, of_sentences in zip(data["models"], found, strict=True):
-        model = with_weights(notebook["Model"](), stored["weights"], data["tensors"])
+        model = with_weights(toy.Model(), stored["weights"], data["tensors"])
         mlm_scores, filled, scores = zip(*of_sentences, strict=True)
-        _, expected = notebook["fill"](model, ids, places)
+        _, expected = toy.fill(model, ids, places)
         assert [*filled] == [row[row > 0].tolist() for row in expected]
         assert_close = partial(torch.testing.assert_close, atol=1e-4, rtol=0)
         assert_close(torch.tensor(scores), model.classify(expected))
-        expected = model.mlm(model.trunk(ids.masked_fill(places, notebook["MASK"]))[places])
+        expected = model.mlm(model.trunk(ids.masked_fill(places, toy.MASK))[places])
         assert_close(torch.tensor([*chain(*mlm_scores)]), expected)
         for name in ("agrees", "misleads"):
-            ids_of, labels = notebook["data"][name]
+            ids_of, labels = toy.data[name]
             right = (model.classify(ids_of).argmax(1) == labels).float().mean().item()
             assert stored[name] == pytest.approx(100 * right, abs=0.15)
 
