@@ -65,7 +65,7 @@ empty
 "$python" -m mtlib --help > help.txt
 "$python" -m mtlib notebooks > refused.txt 2>&1 || grep -q "they come with a checkout of the repository" refused.txt
 
-step "on Colab: no clone, packages imported before"
+step "on Colab: no clone, packages imported before, its widgets; every notebook as far as its imports"
 "$python" - "$root" "$folder/colab" "$address" <<'END'
 import pathlib
 import sys
@@ -74,14 +74,21 @@ import nbformat
 
 root, out = map(pathlib.Path, sys.argv[1:3])
 out.mkdir(exist_ok=True)
-for path in sorted(root.glob("notebooks/0[12]_*.ipynb")):
+for path in sorted(root.glob("notebooks/0*.ipynb")):
     notebook = nbformat.read(path, as_version=4)
+    imports = [
+        number
+        for number, cell in enumerate(notebook.cells)
+        if cell.cell_type == "code" and "mtlib" in cell.source and not cell.metadata.get("tags")
+    ]
+    notebook.cells = notebook.cells[: imports[0] + 1]
     for cell in notebook.cells:
         if "install" in cell.metadata.get("tags", []):
             cell.source = cell.source.replace('repository = ""', f'repository = "{sys.argv[3]}"')
     nbformat.write(notebook, out / path.name)
 END
 "$python" -m pip uninstall --quiet --yes mask-tuning mtlib
+env -u PIP_CONSTRAINT "$python" -m pip install --quiet ipywidgets==7.7.1
 empty
 mkdir -p ipython/profile_default/startup ipython/google/colab
 touch ipython/google/colab/__init__.py

@@ -10,7 +10,7 @@ import io
 import math
 import numbers
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from functools import partial
 from html import escape
@@ -19,13 +19,22 @@ from IPython import get_ipython
 from IPython.display import HTML, display
 
 RIGHT, WRONG = "Right.", "Not yet."
+UNJUDGED = "Not checkable under this profile:"
 _VERDICT = re.compile(rf"^Exercise (\d+): ({re.escape(RIGHT)}|{re.escape(WRONG)})", flags=re.M)
 # By number of the exercise: a function of the answer that returns what is wrong, or None.
 _judges: dict[int, Callable] = {}
 _solved: set[int] = set()
 
 
-def check(number: int, name: str, expected, tolerance: float = 0.0, hint: str = "") -> None:
+def check(
+    number: int,
+    name: str,
+    expected,
+    tolerance: float = 0.0,
+    hint: str = "",
+    mistakes: Mapping[str, float] | None = None,
+    checkable: bool = True,
+) -> None:
     """Print whether the student's variable `name` answers exercise `number`.
 
     Nothing is raised for a wrong answer. The variable is looked up in the notebook that calls this.
@@ -34,19 +43,24 @@ def check(number: int, name: str, expected, tolerance: float = 0.0, hint: str = 
         number: of the exercise.
         name: of the student's variable.
         expected: a number, any other value, or a function of the student's value. A number is right
-            within `tolerance`, also as a tensor without dimensions. Other values must be equal,
-            except that "(B)" is "b". A function returns None if the value is right, and otherwise a
+            within `tolerance`, also as a tensor without dimensions; per cent in place of a share
+            is named as the fault. Other values must be equal, except that "(B)" is "b". A function returns None if the value is right, and otherwise a
             sentence that says what is wrong.
         tolerance: largest difference of a number that is right.
         hint: a sentence that is printed after what is wrong.
+        mistakes: what to say of a wrong number, and the number: `{"You exchanged alpha and
+            1 - alpha.": 0.3}`.
+        checkable: false where the profile trains too little to have the right answer.
     """
-    _judges[number] = _judge(name, expected, tolerance)
+    _judges[number] = _judge(name, expected, tolerance, mistakes or {})
     notebook = inspect.currentframe().f_back.f_globals
     _solved.discard(number)
     if name not in notebook or not getattr(get_ipython(), "last_execution_succeeded", True):
         verdict = f"{WRONG} The cell above was not run, or it failed: mend it, and run both."
     elif _untouched(notebook[name]):
         verdict = f"`{name}` is still `...`; put your answer there, and run both cells."
+    elif not checkable:
+        verdict = f"{UNJUDGED} it trains too little."
     elif fault := _fault(number, notebook[name]):
         verdict = f"{WRONG} {fault} {hint}".rstrip()
     else:
@@ -89,8 +103,16 @@ def folded(title: str = "What the solution prints") -> Iterator[None]:
 
 
 def verdicts(text: str) -> dict[int, bool]:
-    """From what checks printed, whether each exercise is right, by its number."""
+    """From what checks printed, whether each exercise is right, by its number.
+
+    An exercise that is still untouched, or cannot be checked, has no verdict.
+    """
     return {int(number): verdict == RIGHT for number, verdict in _VERDICT.findall(text)}
+
+
+def unjudged(text: str) -> set[int]:
+    """From what checks printed, the numbers of the exercises that the profile cannot check."""
+    return {int(number) for number in re.findall(rf"^Exercise (\d+): {UNJUDGED}", text, re.M)}
 
 
 def _untouched(value) -> bool:
@@ -106,22 +128,35 @@ def _fault(number: int, value) -> str | None:
         return f"Trying your answer raised {type(error).__name__}: {error}."
 
 
-def _judge(name: str, expected, tolerance: float) -> Callable:
+def _judge(name: str, expected, tolerance: float, mistakes: Mapping[str, float]) -> Callable:
     """A function of the answer that returns what is wrong with it, or None."""
     if callable(expected):
         return expected
     if _is_number(expected):
-        return partial(_fault_of_number, name, expected, tolerance)
+        return partial(_fault_of_number, name, expected, tolerance, mistakes)
     return partial(_fault_of_value, name, expected)
 
 
-def _fault_of_number(name: str, expected: float, tolerance: float, value) -> str | None:
+def _fault_of_number(
+    name: str,
+    expected: float,
+    tolerance: float,
+    mistakes: Mapping[str, float],
+    value,
+) -> str | None:
     if getattr(value, "shape", None) == ():  # a tensor without dimensions
         value = value.item()
     if not _is_number(value) or math.isnan(value):
         return f"`{name}` is {_short(value)}; expected a number."
     if abs(value - expected) <= tolerance:
         return None
+    for sentence, mistake in mistakes.items():
+        if abs(value - mistake) <= tolerance:
+            return f"`{name}` is {value:.6g}. {sentence}"
+    if 0 < expected <= 1 < value and abs(value / 100 - expected) <= tolerance:
+        return f"`{name}` is {value:.6g}, which is per cent; expected a share, from 0 to 1."
+    if 0 < value <= 1 < expected and abs(100 * value - expected) <= tolerance:
+        return f"`{name}` is {value:.6g}, which is a share; expected per cent."
     direction = "large" if value > expected else "small"
     return f"`{name}` is {value:.6g}, which is too {direction}."
 

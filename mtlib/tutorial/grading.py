@@ -11,12 +11,13 @@ from papermill import PapermillExecutionError
 from mtlib.errors import UserError
 from mtlib.paths import make_writable
 from mtlib.tutorial import runner
-from mtlib.tutorial.exercises import verdicts
+from mtlib.tutorial.exercises import unjudged, verdicts
 from mtlib.tutorial.kernel import execute
 
 RIGHT = "right"
 WRONG = "wrong"
 UNTRIED = "not tried"
+UNJUDGED = "not checkable"  # under the profile
 CHANGED = "check changed"
 CELL_SECONDS = 600  # after which a cell is interrupted and the next one runs
 
@@ -127,7 +128,9 @@ def _results(original, executed) -> dict[int, str]:
     checks = [cell.source.strip() for cell in original.cells if "check" in runner.tags_of(cell)]
     results = {}
     for number, check in enumerate(checks, start=1):
-        if check in printed:
+        if check in printed and number in unjudged(printed[check]):
+            results[number] = UNJUDGED
+        elif check in printed:
             is_right = verdicts(printed[check]).get(number)
             results[number] = {True: RIGHT, False: WRONG, None: UNTRIED}[is_right]
         else:

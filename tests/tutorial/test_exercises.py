@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from mtlib.tutorial import exercises
-from mtlib.tutorial.exercises import check, confirm, folded, solved, verdicts
+from mtlib.tutorial.exercises import check, confirm, folded, solved, unjudged, verdicts
 
 
 @pytest.fixture(autouse=True)
@@ -57,6 +57,28 @@ def test_untouched_is_no_answer(capsys):
 )
 def test_numbers_and_other_values(capsys, value, expected, said):
     assert printed(capsys, value, expected, tolerance=0.01, hint="Think.") == f"Exercise 3: {said}"
+
+
+@pytest.mark.parametrize(
+    ("value", "expected", "said"),
+    [
+        (64, 0.64, "which is per cent; expected a share, from 0 to 1."),
+        (0.64, 64.0, "which is a share; expected per cent."),
+        (0.36, 0.64, "You exchanged alpha and 1 - alpha."),
+        (63, 0.64, "which is too large."),
+    ],
+)
+def test_common_mistakes_are_named(capsys, value, expected, said):
+    mistakes = {"You exchanged alpha and 1 - alpha.": 0.36}
+    verdict = printed(capsys, value, expected, tolerance=0.001, mistakes=mistakes)
+    assert verdict.startswith("Exercise 3: Not yet.") and verdict.endswith(said)
+
+
+def test_what_the_profile_cannot_check_is_neither_right_nor_wrong(capsys):
+    for value in (0.64, 0.8):
+        said = printed(capsys, value, 0.64, checkable=False)
+        assert said == "Exercise 3: Not checkable under this profile: it trains too little."
+        assert unjudged(said) == {3} and not verdicts(said) and not solved(3)
 
 
 def test_a_function_says_what_is_wrong(capsys):

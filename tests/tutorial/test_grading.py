@@ -2,12 +2,12 @@
 
 import nbformat
 import pytest
-from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 from typer.testing import CliRunner
 
 from mtlib import cli
 from mtlib.errors import UserError
-from mtlib.tutorial import runner
+from mtlib.tutorial import grading, runner
 
 KERNEL = {
     "kernelspec": {
@@ -81,6 +81,14 @@ def test_a_line_for_each_student_and_none_stops_the_others(folder):
     assert table[1:3] == ["ada,01_one,1,right", "ada,01_one,2,right"]
     executed = nbformat.read(folder / "out" / "students" / "bob" / "01_one.ipynb", as_version=4)
     assert executed.metadata.papermill.parameters == {"profile": "smoke"}
+
+
+def test_what_the_profile_cannot_check_is_not_wrong():
+    executed = notebook("a = 5", checks=('check(1, "a", 2, checkable=False)',))
+    said = "Exercise 1: Not checkable under this profile: it trains too little.\n"
+    executed.cells[-1].outputs = [new_output("stream", text=said)]
+    original = notebook("a = ...", checks=('check(1, "a", 2, checkable=False)',))
+    assert grading._results(original, executed) == {1: "not checkable"}
 
 
 def test_a_folder_without_notebooks_is_told(folder):

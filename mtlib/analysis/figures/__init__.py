@@ -4,6 +4,6 @@ Functions that draw return the figure and that sentence.
 """
 
 from mtlib.analysis.figures.results import accuracy
-from mtlib.analysis.figures.style import save, show
+from mtlib.analysis.figures.style import FAMILIES, save, show, styled
 
-__all__ = ["accuracy", "save", "show"]
+__all__ = ["FAMILIES", "accuracy", "save", "show", "styled"]

@@ -16,6 +16,14 @@ _ALL_COLOURS = seaborn.color_palette("colorblind").as_hex()
 PALETTE = [colour for i, colour in enumerate(_ALL_COLOURS) if i not in _TOO_LIGHT]
 MARKERS = "osD^vPhX<>"
 LINES = ("-", "--", "-.", ":")
+# one colour for each family of methods, in every figure that compares families
+FAMILIES = {
+    "fine-tuning": PALETTE[0],
+    "random masks": PALETTE[1],
+    "shortcut's words hidden": PALETTE[2],
+    "bias model": PALETTE[4],
+    "no shortcut in training": "0.5",
+}
 _STYLE = {
     "figure.dpi": 100,
     "savefig.dpi": 160,
