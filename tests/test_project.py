@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-CONDA_NAMES = {"torch": "pytorch", "ray": "ray-core"}
+CONDA_NAMES = {"huggingface-hub": "huggingface_hub", "torch": "pytorch", "ray": "ray-core"}
 
 
 def declared() -> dict[str, Requirement]:
