@@ -21,11 +21,17 @@ is kept, the one over items and seeds.
 
 With `claims: report` each row is a claim of the paper and what came of it.
 
+With `costs`, a list of comparisons and what they are called, each row is one of them (for each
+number of training examples that it has), and fine-tuning and Mask-tuning are columns. With
+`hours: all` the rows are the machines of all records.
+
 With `own_data`, which maps each data set of `data/results/own_data.csv` to a map of "set rows" to
 words, these are the rows, and `recipes` are the columns.
 """
 
 import re
+from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import pandas
@@ -34,6 +40,7 @@ import yaml
 from mtlib.analysis import comparisons, intervals
 from mtlib.analysis.claims import table as claim_table
 from mtlib.paths import DATA_DIR
+from mtlib.runs.records import read_records
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ("README.md", "data/README.md", "data/results/REPORT.md")
@@ -53,6 +60,10 @@ def _made_anew(block: re.Match) -> str:
 def _table(spec: dict) -> pandas.DataFrame:
     if "claims" in spec:
         return claim_table(whole=False)
+    if "costs" in spec:
+        return pandas.DataFrame(_costs(spec["costs"]))
+    if "hours" in spec:
+        return _hours()
     if "own_data" in spec:
         return _own_data(**spec)
     if "measures" in spec:
@@ -112,6 +123,55 @@ def _kept_intervals(
     kept = compared.bootstrap(measure)
     kept = kept[kept["set"] == set_name]
     return {row.arm: f"[{row.low:+.1f}, {row.high:+.1f}]" for row in kept.itertuples()}
+
+
+def _costs(costs: list[dict]) -> Iterator[dict]:
+    """A row for each comparison, task and number of training examples: time and memory.
+
+    Args:
+        costs: for each comparison its name (`comparison`), what its rows are called (`words`), and
+            a condition on the runs (`where`, as of `DataFrame.query`).
+    """
+    for entry in costs:
+        runs = comparisons.load(entry["comparison"]).frame().drop_duplicates("identity")
+        runs = runs.query(entry["where"])
+        words = entry["words"]
+        for steps, of_size in runs.groupby("steps"):
+            means = of_size.groupby("arm")[["seconds", "memory_mb"]].mean()
+            seconds = means["seconds"]
+            memory = means["memory_mb"] / 1000
+            step = 1000 * seconds / steps
+            yield {
+                "runs": words,
+                "steps": f"{steps:,}",
+                "a step, ms": f"{step['fine-tuning']:.0f}; {step['Mask-tuning']:.0f}",
+                "minutes": _pair(seconds / 60),
+                "memory, GB": _pair(memory),
+            }
+            words = ""  # further rows of the comparison need no name
+
+
+def _hours() -> pandas.DataFrame:
+    """How long all recorded trainings and their evaluations took, by machine."""
+    files = sorted((DATA_DIR / "results").rglob("*.jsonl.gz"))
+    records = chain.from_iterable(read_records([file]) for file in files)
+    runs = pandas.DataFrame(
+        {
+            "machine": record["environment"]["device"],
+            "trainings": 1,
+            "process-hours": (
+                record["cost"]["train_seconds"] + record["cost"]["evaluation_seconds"]
+            )
+            / 3600,
+        }
+        for record in records
+    )
+    by_machine = runs.groupby("machine", as_index=False).sum()
+    return by_machine.assign(**{"process-hours": by_machine["process-hours"].round(1)})
+
+
+def _pair(by_arm: pandas.Series) -> str:
+    return f"{by_arm['fine-tuning']:.1f}; {by_arm['Mask-tuning']:.1f}"
 
 
 def _own_data(own_data: dict, recipes: dict) -> pandas.DataFrame:

@@ -38,9 +38,9 @@ sed -n '/^```python$/,/^```$/p' "$root/README.md" | sed '/^```/d' > example.py
 grep -q "'masks_left': 1.0" printed.txt
 
 step "the wheel alone: one command of every group, a method with a bias model, a table"
-short=(--train-size 64 --epochs 1 --sets testbed_contrast --out runs)
-"$python" -m mtlib run --task sentiment --method fine_tuning "${short[@]}"
-"$python" -m mtlib run --task nli --method bias_product "${short[@]}"
+short=(--train-size 64 --epochs 1 --out runs)
+"$python" -m mtlib run --task sentiment --method fine_tuning --sets testbed_contrast "${short[@]}"
+"$python" -m mtlib run --task nli --method bias_product --sets testbed_nli_m "${short[@]}"
 "$python" -m mtlib tables decisive > tables.txt
 "$python" -m mtlib doctor
 "$python" -m mtlib data list > sets.txt

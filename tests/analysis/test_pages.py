@@ -75,7 +75,15 @@ def outside_the_tables() -> set[str]:
     deleted = own_data.query("data == 'nli' and recipe == 'deleted' and set == 'dev_matched.tsv'")
     by_part = deleted.pivot(index="seed", columns="rows", values="accuracy")
     not_collapsed = by_part.conflicting[by_part["all"] > 40]
-    means = [*(100 * np.mean(other_rate, axis=0)), not_collapsed.mean()]
+    step = json.loads((results / "bench_cpu.json").read_text())["measured"][0]
+    mtlib_page = (ROOT / "mtlib/README.md").read_text()
+    with_graphs = re.search(r"([\d,]+); ([\d,]+) sequences a second", mtlib_page).groups()
+    without = re.search(r"without CUDA graphs \| (\d+); (\d+)", mtlib_page).groups()
+    ratios = [
+        int(fine_tuning.replace(",", "")) / int(mask_tuning.replace(",", ""))
+        for fine_tuning, mask_tuning in (with_graphs, without)
+    ]
+    means = [step["ratio"], *ratios, *(100 * np.mean(other_rate, axis=0)), not_collapsed.mean()]
     return {f"{number:.1f}" for number in [*seed_0, *means]}
 
 
