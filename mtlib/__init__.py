@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # for type checkers and editors; the same names as in `_NAMES
     from mtlib.data.tables import read_table
     from mtlib.encoding import Collator, predict, tokenise
     from mtlib.errors import UserError
+    from mtlib.followed_words import leans
     from mtlib.masking import (
         BernoulliMasking,
         ExactMasking,
@@ -40,6 +41,7 @@ _NAMES = {
     "mtlib.data.tables": ("read_table",),
     "mtlib.encoding": ("Collator", "predict", "tokenise"),
     "mtlib.errors": ("UserError",),
+    "mtlib.followed_words": ("leans",),
     "mtlib.masking": (
         "BernoulliMasking",
         "ExactMasking",
@@ -74,6 +76,7 @@ __all__ = [
     "WholeWordMasking",
     "conflicts",
     "debias",
+    "leans",
     "predict",
     "read_table",
     "suspects",

@@ -61,8 +61,8 @@ def load_pretrained(auto_class: type, name_or_path: str, **kwargs: Any) -> Any:
         reason = str(error).splitlines()[0]
         raise UserError(
             f"cannot load {what} from {name_or_path!r}: {reason} Expected a folder with "
-            "config.json, tokenizer and safetensors weights of a masked LM, or the id of such a "
-            "model on the hub (which needs a network)."
+            "config.json, tokenizer and safetensors weights, or the id of such a model on the hub "
+            "(which needs a network)."
         ) from error
 
 
@@ -142,8 +142,8 @@ def load_model(
         raise UserError(
             f"{name_or_path!r} lacks {len(missing)} weights of {type(model).__name__}, for example "
             f"{missing[0]}, or has others than for {config.num_labels} labels; expected a whole "
-            "checkpoint of a masked LM with its head, or what SharedPLM.save_pretrained has "
-            "written, with its own number of labels."
+            "checkpoint: a masked LM with its head, a classifier with its own where one is asked, "
+            "or what SharedPLM.save_pretrained has written, with its own number of labels."
         )
     return model
 
