@@ -116,10 +116,11 @@ def leans(
         that it predicts ("": none), `marked`, the number of `rows`, and its `partners`, at most
         three: suspects of the same kind and of another label in the most similar contexts. Then in
         per cent of these rows: `follows`, the answer becomes the partner's label; `control`, the
-        answer changes when the word is exchanged for suspects of its own label; `leans`, the
-        difference, with its 95 % interval over rows, `low` to `high` (Newcombe's for paired
-        shares); `change`, the mean change of the probability of the answer, in points. `before`
-        and `after` are the texts of one row, one that follows where there is one.
+        answer changes when the word is exchanged for suspects of its own label (0 where there are
+        none); `leans`, the difference, with its 95 % interval over rows, `low` to `high`
+        (Newcombe's for paired shares); `change`, the mean change of the probability of the answer,
+        in points. `before` and `after` are the texts of one row, one that follows where there is
+        one.
 
         Words that are marked and followed (`low` above 0) stand first, then all others, the most
         followed first. A word without a partner of another label is exchanged for words that
@@ -133,7 +134,8 @@ def leans(
     pool = _pool(rows, words, partners)
     numbers = _class_numbers({label for suspect in pool for label in suspect.labels}, classifier)
     asked = [suspect for suspect in pool if suspect.asked]
-    samples = _Samples(pool, seed, with_background=any(_lacks(word, pool) for word in asked))
+    has_rivals = all(_rivals(suspect, pool) for suspect in asked)
+    samples = _Samples(pool, seed, with_background=not has_rivals)
     samples.collect(rows)
     chooser = _Chooser(pool, samples)
     console = Console(stderr=True)
@@ -412,11 +414,6 @@ def _allies(suspect: _Suspect, pool: Iterable[_Suspect]) -> list[_Suspect]:
     ]
 
 
-def _lacks(suspect: _Suspect, pool: Sequence[_Suspect]) -> bool:
-    """Whether words that predict nothing have to stand in for some of its partners."""
-    return not _rivals(suspect, pool) or not _allies(suspect, pool)
-
-
 @dataclass
 class _Exchange:
     """What a suspect is exchanged for, and the texts in which it stands.
@@ -449,11 +446,10 @@ class _Chooser:
     def exchange(self, suspect: _Suspect) -> _Exchange:
         rivals = self._nearest(suspect, _rivals(suspect, self.pool))
         allies = self._nearest(suspect, _allies(suspect, self.pool))
-        neutral = self._nearest(suspect, self.neutral)
-        if rivals and not allies:
-            allies = neutral
+        if not rivals:
+            rivals = self._nearest(suspect, self.neutral)
         texts = self.samples.texts_with(suspect)
-        return _Exchange(rivals or neutral, allies, texts, self.samples.finder)
+        return _Exchange(rivals, allies, texts, self.samples.finder)
 
     def _nearest(self, suspect: _Suspect, others: Iterable[_Suspect]) -> list[_Suspect]:
         """Those in the most similar contexts, without any that are far less similar than these."""

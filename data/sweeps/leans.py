@@ -120,7 +120,7 @@ def nli(releases: Path) -> Data:
     rows = read_table(folder / "train.tsv", **columns)
     parts = rows.train_test_split(500, seed=0, stratify_by_column="label")
     arms = {"fine-tuning": FINE_TUNING}
-    return Data(parts["train"], NEGATIONS, arms, parts["test"], training={"epochs": 2})
+    return Data(parts["train"], NEGATIONS, arms, parts["test"], training={"epochs": 1})
 
 
 def main() -> None:
