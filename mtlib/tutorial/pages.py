@@ -8,6 +8,8 @@ import re
 import nbformat
 from nbconvert import HTMLExporter
 
+from mtlib.paths import FIGURE_DIR
+
 # without jQuery, require.js, MathJax and mermaid, which come from the web and are not needed here
 _TEMPLATE = """\
 {%- extends 'classic/index.html.j2' -%}
@@ -34,6 +36,7 @@ summary { display: list-item; cursor: pointer }
 """
 _FORMULA = re.compile(r"\$\$(.+?)\$\$", flags=re.S)
 _NOTEBOOK_LINK = re.compile(r"\]\((\d\d_\w+)\.ipynb\)")
+_FIGURE = re.compile(r"!\[([^\]]+)\]\(\.\./figures/([\w.]+\.png)\)")
 _FILE_LINK = re.compile(r"\[([^]]+)\]\((?!https?:|\w+\.html)[^)]+\)")
 
 
@@ -52,9 +55,17 @@ def as_html(notebook, name: str) -> str:
 def _offline(source: str) -> str:
     """Markdown for a page that stands alone.
 
-    Formulas become pictures, and links to files that are not beside the page become plain text.
+    Formulas become pictures, figures are put into the page, and links to files that are not beside
+    it become plain text.
     """
+    source = _FIGURE.sub(_embedded, source)
     return _FILE_LINK.sub(r"\1", _FORMULA.sub(_picture, source))
+
+
+def _embedded(figure: re.Match) -> str:
+    data = base64.b64encode((FIGURE_DIR / figure[2]).read_bytes()).decode()
+    alt = html.escape(figure[1])
+    return f'<img style="max-width: 100%" src="data:image/png;base64,{data}" alt="{alt}">'
 
 
 def _picture(formula: re.Match) -> str:
