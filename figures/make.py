@@ -25,11 +25,12 @@ from mtlib.testbed.known_words import shortcut_spans
 _SENTENCE = "The spy novel by Petra Novak was a bore."  # in words of the testbed's grammar
 _RED, _GREEN, _GREY = "#c44e00", "#02805f", "0.5"
 _MISLEADING_SET = "testbed_contrast"
-_POLICIES = (  # label, comparison and arm, words that are hidden (None: the shortcut's), colour
-    ("nothing hidden: fine-tuning", ("ablations", "fine-tuning"), (), _RED),
-    ("5 % at random, as in the paper", ("ablations", "random, 5 %"), ("was",), _RED),
-    ("all words of the shortcut", ("ablations", "Mask-tuning"), None, _GREEN),
-    ("no shortcut in the training data", ("recipe", "fine-tuning, no shortcut"), (), _GREY),
+_NO_SHORTCUT = "testbed (strength 0, seed 0)"
+_POLICIES = (  # label; comparison, arm, data; words that are hidden (None: the shortcut's); colour
+    ("nothing hidden: fine-tuning", ("ablations", "fine-tuning", "testbed"), (), _RED),
+    ("5 % at random, as in the paper", ("ablations", "random, 5 %", "testbed"), ("was",), _RED),
+    ("all words of the shortcut", ("ablations", "Mask-tuning", "testbed"), None, _GREEN),
+    ("no shortcut in the training data", ("recipe", "fine-tuning", _NO_SHORTCUT), (), _GREY),
 )
 _REAL_SETS = {"sst2": "SST-2", "imdb_contrast": "IMDB\ncontrast", "imdb_cad": "IMDB-CAD"}
 _CLAIMED = {"BERT-base": "*", "RoBERTa-base": "^", "BART-base": "s"}  # the markers of the claims
@@ -96,18 +97,17 @@ def front() -> tuple[Figure, str]:
 def _draw_policies(left: Axes, right: Axes) -> list[str]:
     """A row for each policy, with the sentence as it is then read and a bar; the bars in words."""
     words = []
-    for row, (label, (name, arm), hidden, colour) in enumerate(_POLICIES):
-        scores = comparisons.load(name).frame()
-        scores = scores.query("set == @_MISLEADING_SET and arm == @arm and task == 'sentiment'")
-        mean, low, high = mean_with_interval(scores["accuracy"])
+    for row, (label, runs, hidden, colour) in enumerate(_POLICIES):
+        mean, low, high = mean_with_interval(_where_it_misleads(*runs))
         words.append(f"{label}: {mean:.0f} %")
         label_colour = "0.3" if colour == _GREY else colour
         left.text(0, row - 0.2, label, weight="bold", va="center", color=label_colour)
-        _draw_sentence(left, row + 0.17, hidden, has_shortcut=arm != "no shortcut")
+        _draw_sentence(left, row + 0.17, hidden, has_shortcut=runs[-1] != _NO_SHORTCUT)
         interval = [[mean - low], [high - mean]]
         look = {"ecolor": "black", "error_kw": {"capsize": 3, "lw": 1.2}}
         right.barh(row, mean, xerr=interval, height=0.55, color=colour, **look)
-        right.text(high + 3, row, f"{mean:.0f} %", va="center", weight="bold")
+        box = {"facecolor": "white", "edgecolor": "none", "pad": 1}
+        right.text(high + 4, row, f"{mean:.0f} %", va="center", weight="bold", bbox=box)
     right.axvline(50, color="black", ls=":", lw=1.5)
     right.text(50, -0.62, "guessing", ha="center", va="bottom", fontsize=9)
     right.set(xlim=(0, 125), ylim=(3.5, -0.5), yticks=[], xticks=[0, 50, 100])
@@ -115,6 +115,13 @@ def _draw_policies(left: Axes, right: Axes) -> list[str]:
     left.set(xlim=(0, len(_SENTENCE)), ylim=(3.5, -0.5))
     left.axis("off")
     return words
+
+
+def _where_it_misleads(comparison: str, arm: str, source: str) -> pandas.Series:
+    """The accuracy of each seed."""
+    scores = comparisons.load(comparison).frame()
+    wanted = {"set": _MISLEADING_SET, "arm": arm, "source": source, "task": "sentiment"}
+    return scores.loc[(scores[list(wanted)] == wanted).all(axis="columns"), "accuracy"]
 
 
 def _draw_sentence(
@@ -148,8 +155,9 @@ def _draw_claims(axis: Axes) -> list[str]:
         bar = [[mean - claim["low"]], [claim["high"] - mean]]
         look = {"fmt": "o", "ms": 7, "lw": 2.5, "capsize": 4, "color": style.PALETTE[0]}
         axis.errorbar(mean, row, xerr=bar, **look)
-        for model, marker in _CLAIMED.items():
-            axis.plot(claim[model], row, marker, **_of_claim(marker))
+        for number, (model, marker) in enumerate(_CLAIMED.items()):
+            below = row + 0.18 + 0.13 * number  # so that equal claims do not cover one another
+            axis.plot(claim[model], below, marker, **_of_claim(marker))
         claimed = ", ".join(f"{claim[model]:+.1f}" for model in _CLAIMED)
         words.append(f"{label.replace(chr(10), ' ')} {mean:+.1f} (claimed {claimed})")
     look = {"fmt": "o", "color": style.PALETTE[0]}
@@ -159,15 +167,15 @@ def _draw_claims(axis: Axes) -> list[str]:
     axis.axvline(0, color="0.3", lw=1)
     xlabel = "Mask-tuning minus fine-tuning, points of accuracy"
     style.rows_down(axis, _REAL_SETS.values(), xlabel=xlabel)
-    axis.set_xlim(right=7.5)
-    axis.legend(loc="center right", fontsize=9)
+    axis.set(xlim=(-3.3, 8), ylim=(len(_REAL_SETS) - 0.35, -0.5))
+    axis.legend(loc="upper right", fontsize=9)
     return words
 
 
 def _of_claim(marker: str) -> dict:
     """The look of a claim's marker; a star needs more room than other markers."""
-    size = 14 if marker == "*" else 8
-    return {"ms": size, "color": "black", "mec": "white"}
+    size = 11 if marker == "*" else 7
+    return {"ms": size, "ls": "", "color": "black", "mec": "white"}
 
 
 @style.styled
