@@ -63,7 +63,7 @@ address=git://127.0.0.1:$port/mtlib.git
 "$python" -m pip install --quiet "mask-tuning[notebooks] @ git+$address"
 empty
 "$python" -m mtlib --help > help.txt
-"$python" -m mtlib notebooks > refused.txt 2>&1 || grep -q "they come with a checkout of the repository" refused.txt
+"$python" -m mtlib notebooks > refused.txt 2>&1 || grep -q "pip does not install them, git does" refused.txt
 
 step "on Colab: no clone, packages imported before, its widgets; every notebook as far as its imports"
 "$python" - "$root" "$folder/colab" "$address" <<'END'

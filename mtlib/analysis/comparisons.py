@@ -13,6 +13,7 @@ data; they differ in their seed, and in what `by` names.
 
 import itertools
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from functools import cache, cached_property
@@ -63,7 +64,7 @@ class Comparison(BaseModel):
     )
     tuned: tuple[str, ...] = Field(
         (),
-        description="settings of which the best value counts: on dev data, first seed",
+        description="settings of which the best value counts: on dev data, mean over seeds",
     )
     by: tuple[str, ...] = Field((), description="settings of which every value has a row")
     sets: tuple[str, ...] = Field((), description="evaluation sets that are shown; none: all")
@@ -389,21 +390,23 @@ def _cells(runs: Iterable[_Run]) -> dict[tuple, list[_Run]]:
 
 
 def _best_tuned(runs: Sequence[_Run]) -> list[_Run]:
-    """Of each cell the runs with the tuned settings that are best on dev data with the first seed.
+    """Of each cell the runs with the tuned settings whose mean over seeds on dev data is best.
 
-    Of equally good ones the lowest.
+    Settings that were run with fewer seeds than others are out. Of equally good ones the lowest.
     """
     best = {}
     for cell, members in _cells(runs).items():
-        first_seed = min(run.seed for run in members)
-        tried = [run for run in members if run.seed == first_seed]
-        best[cell] = min(tried, key=_goodness).tuned
+        tried = defaultdict(list)
+        for run in members:
+            tried[run.tuned].append(_dev_accuracy(run.record))
+        most_seeds = max(map(len, tried.values()))
+        means = {
+            tuned: fmean(accuracies)
+            for tuned, accuracies in tried.items()
+            if len(accuracies) == most_seeds
+        }
+        best[cell] = min(means, key=lambda tuned: (-means[tuned], [*map(_size, tuned)]))
     return [run for run in runs if run.tuned == best[run.cell]]
-
-
-def _goodness(run: _Run) -> tuple:
-    """Sorts by accuracy on dev data, then by the tuned settings."""
-    return -_dev_accuracy(run.record), [*map(_size, run.tuned)]
 
 
 def _first_difference(record: dict, other: dict) -> tuple[str, object, object] | None:
