@@ -7,11 +7,12 @@ signs, in one case, with one kind of apostrophe and of hyphen. A letter and its 
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
 from mtlib.errors import UserError
+from mtlib.forms import forms_in, is_form
 
 # scripts written without spaces: Thai, Lao, Tibetan, Burmese, Khmer, hiragana, Chinese characters
 # and their punctuation
@@ -93,10 +94,10 @@ def _replacement(match: re.Match) -> str:
 
 # --- words ---
 
-_ASCII_WORD = re.compile(r"[a-z0-9]+(?:['-][a-z0-9]+)*")
+ASCII_WORD = re.compile(r"[a-z0-9]+(?:['-][a-z0-9]+)*")
 _SPACED = rf"[^\W_{UNSPACED}]"
 _RUN = rf"{_SPACED}+(?:[{_MARKS}]+{_SPACED}*)*"
-_WORD = re.compile(rf"{_RUN}(?:['\-\u05f4]{_RUN})*|(?=\w)[{UNSPACED}][{_MARKS}]*")
+ANY_WORD = re.compile(rf"{_RUN}(?:['\-\u05f4]{_RUN})*|(?=\w)[{UNSPACED}][{_MARKS}]*")
 # in texts as they stand: "don't" and "well-made" are one word, and so is a run of Chinese
 # characters
 _INSIDE = rf"\w[\w{_MARKS}{INVISIBLE}]*"
@@ -110,7 +111,7 @@ def words_of(text: str) -> set[str]:
     without spaces every sign counts as a word.
     """
     folded = fold(text)
-    return set((_ASCII_WORD if folded.isascii() else _WORD).findall(folded))
+    return set((ASCII_WORD if folded.isascii() else ANY_WORD).findall(folded))
 
 
 class Found(NamedTuple):
@@ -124,43 +125,59 @@ class Found(NamedTuple):
 class Finder:
     """Finds words in texts, whichever way they are written there.
 
+    An address, a handle, a price, an emoji and other forms (`mtlib.forms`) are found as a whole:
+    "shop.example" is found in "https://shop.example/a", which is then the place, and `<price>` is
+    any price.
+
     Args:
-        words: words and phrases; None: every word.
+        words: words, phrases and forms; None: every word.
         match_case: "May" is not "may".
 
     Raises:
-        UserError: a word that is no text, or an empty one.
+        UserError: a word that is no text, or an empty one, or one that stands for capitals or
+            length.
     """
 
     def __init__(self, words: str | Iterable[str] | None = None, match_case: bool = False):
         self.match_case = match_case
+        self._forms: set[str] = set()
         if words is None:
-            self.pattern, self._ascii_pattern = _WORD, _ASCII_WORD
+            self.pattern, self._ascii_pattern = ANY_WORD, ASCII_WORD
         else:
-            words = phrases_of(words)
+            folded = _folded(words, match_case)
+            self._forms = {name for name in folded if is_form(name)}
+            words = folded - self._forms
             self.pattern = words_pattern(words, match_case)
             self._ascii_pattern = _ascii_pattern(words, match_case)
 
     def found(self, text: str) -> set[str]:
         """Which of the words stand in a text, folded."""
-        if self.pattern is _WORD:
+        if self.pattern is ANY_WORD:
             return words_of(text)
-        return {" ".join(match[0].split()) for match in self._matches(text)}
+        return {name for _, _, names in self._matches(text) for name in names}
 
     def places(self, text: str) -> list[Found]:
-        """Where the words stand in a text."""
+        """Where the words stand in a text, in reading order."""
         matches = list(self._matches(text))
         if not matches:
             return []
         starts, ends = _positions(text, self.match_case)
-        return [
-            Found(starts[match.start()], ends[match.end() - 1], " ".join(match[0].split()))
-            for match in matches
-        ]
+        return [Found(starts[start], ends[end - 1], names[0]) for start, end, names in matches]
 
-    def _matches(self, text: str) -> Iterator[re.Match]:
+    def _matches(self, text: str) -> list[tuple[int, int, tuple[str, ...]]]:
+        """Where the words stand in the folded text, and which words a place has."""
         folded = fold(text, self.match_case)
-        return (self._ascii_pattern if folded.isascii() else self.pattern).finditer(folded)
+        pattern = self._ascii_pattern if folded.isascii() else self.pattern
+        words = [
+            (match.start(), match.end(), (" ".join(match[0].split()),))
+            for match in pattern.finditer(folded)
+        ]
+        if not self._forms:
+            return words
+        forms = list(forms_in(folded, self._forms))
+        within = {position for start, end, _ in forms for position in range(start, end)}
+        outside = [word for word in words if within.isdisjoint(range(word[0], word[1]))]
+        return sorted([*forms, *outside])
 
 
 def _positions(text: str, match_case: bool) -> tuple[Sequence[int], Sequence[int]]:

@@ -1,36 +1,39 @@
 """Which words predict the label beyond chance, and on which rows they point the wrong way.
 
 A word whose presence goes with a label is a *suspect*: a classifier may learn to read it in place
-of the text. Whether it should is for a person to say; an opinion word is a suspect too. The test is
-that of Gardner et al. (2021), "Competency Problems: On Finding and Removing Artifacts in Language
-Data", with each label's own base rate.
+of the text. Whether it should is for a person to say; an opinion word is a suspect too. So are
+phrases, addresses, numbers and other forms (`KINDS`). The test is that of Gardner et al. (2021),
+"Competency Problems: On Finding and Removing Artifacts in Language Data", with each label's own
+base rate.
 """
 
 import itertools
 import sys
 import warnings
-from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from math import sqrt
 from statistics import NormalDist
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas
 
-from mtlib.errors import UserError
+from mtlib.errors import UserError, one_of
 from mtlib.folding import Finder, spelling
 from mtlib.folding import words_of as words_of  # where it stood before, for notebooks and scripts
+from mtlib.forms import KINDS as KINDS
+from mtlib.forms import kind_of
 from mtlib.labels import check_look_alike, known_labels, label_column
+from mtlib.suspect_counts import Corpus, Counts, FinderReader, Reader, count
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
 _BATCH = 10_000  # rows that are held at once
 _MOST_LABELS = 500
-_COLUMNS = ["word", "where", "rows", "label", "share", "base_rate", "z"]
+_NO_ROW = 2**62  # above all numbers of rows
+_COLUMNS = ["word", "kind", "where", "rows", "label", "share", "base_rate", "z"]
+_COLUMNS += ["example", "counterexample"]
 
 
 def suspects(
@@ -39,6 +42,7 @@ def suspects(
     min_count: int = 20,
     significance: float = 0.01,
     words: str | Iterable[str] | None = None,
+    kinds: Iterable[str] = ("word",),
 ) -> pandas.DataFrame:
     """The words whose presence predicts a label beyond chance, the surest first.
 
@@ -50,75 +54,97 @@ def suspects(
     is about standard normal if word and label have nothing to do with each other, and the rows
     nothing with one another: copies of a text are counted (`table.attrs["copies"]`), not left out.
     A word is kept if z exceeds the normal quantile of 1 - significance / (number of words x labels
-    tested), Bonferroni's threshold (`table.attrs["threshold"]`).
+    tested), Bonferroni's threshold (`table.attrs["threshold"]`), which all kinds share.
 
     Words are runs of letters and digits, so numbers are words too. Two spellings are one word if
     they differ in case, in Unicode's form or in invisible signs (`mtlib.folding`).
+
+    Other kinds (`KINDS`): phrases of two or three words; addresses, handles and hashtags, which
+    then are not cut into words, each by itself, by its site and all together (`<address>`); numbers
+    and prices; emoji and signs; runs of punctuation; a word in capitals; the shortest and the
+    longest tenth of the texts. A phrase is kept where its share exceeds those of its parts by the
+    same threshold, and so is an address or a number beside its site or `<number>`. Where a part
+    stands in the very same rows, the whole is listed in its place.
 
     Args:
         rows: `text` (and `text_pair`), and `label` or `labels`: a `Dataset`, whose `ClassLabel`
             gives class numbers their names, or a table with these columns, or several, such as a
             `TableFile`. Read in batches, twice; memory grows with the number of different words,
-            and by eight bytes a row.
-        top: at most so many words, a tenth of them at least of each label; None: all above the
-            threshold.
+            and by four bytes a word.
+        top: at most so many words of each label; None: all above the threshold.
         min_count: words in fewer rows are not tested.
         significance: chance of a single false find among all words tested.
-        words: look for these words and phrases alone, also as parts of others ("acme's",
+        words: look for these words, phrases and forms alone, also as parts of others ("acme's",
             "acme-like").
+        kinds: what to look for, of `KINDS`; `kinds=KINDS` for all.
 
     Returns:
-        A table with `word`, `where` (`text`; in pairs also `text_pair` and `both`, for words that
-        stand in both texts), `rows` (n), `label`, `share` (p), `base_rate` (p0), `z`, and a text
-        with the word on either side: `example` with that label, `counterexample` with another ("":
-        there is none). Its `attrs`: `threshold`, the numbers of words `tested` and `above` it and
-        of `rows`, how many rows are `copies` of an earlier text, and the words that stand
-        `everywhere`. Rows without a label are left out, with a warning.
+        A table with `word`, `kind`, `where` (`text`; in pairs also `text_pair` and `both`, for
+        words that stand in both texts), `rows` (n), `label`, `share` (p), `base_rate` (p0), `z`,
+        and a text with the word on either side: `example` with that label, `counterexample` with
+        another ("": there is none). Its `attrs`: `threshold`, the numbers of words `tested` and
+        `above` it and of `rows`, how many rows are `copies` of an earlier text, and the words that
+        stand `everywhere`. Rows without a label are left out, with a warning.
 
     Raises:
         UserError: a single label, or none, or more than 500; labels that look alike; no column of
-            texts.
+            texts; an unknown kind.
     """
     if isinstance(rows, Iterator):
         raise UserError(
             "the rows can be read only once; expected a list of tables, for they are read twice."
         )
-    finder = Finder(words)
-    counted = _counted(rows, finder)
-    _check_labels(counted)
-    n_rows = counted.labels.total()
-    rows_of = counted.rows_of_words(min_count)
-    threshold = NormalDist().inv_cdf(1 - significance / max(1, len(rows_of) * len(counted.labels)))
-    table = pandas.DataFrame(_lines_above(threshold, rows_of, counted), columns=_COLUMNS)
-    above = table["word"].nunique()
-    table = table.sort_values(["z", "word"], ascending=[False, True]).reset_index(drop=True)
-    table = dealt_out(table, top)
-    table["example"], table["counterexample"] = _examples(rows, table, finder)
-    table["word"] = _spellings(table, finder)
-    table["label"] = _named(table["label"], _label_feature(rows))
+    if words is None:
+        kinds = _known_kinds(kinds)
+        reader, counted_kinds = Reader(kinds), kinds
+    else:
+        kinds = KINDS
+        reader, counted_kinds = FinderReader(Finder(words)), ()
+    corpus = _corpus(rows, reader)
+    tests = [
+        _tested(counts, corpus.base_rates, kinds, min_count)
+        for counts in count(corpus, counted_kinds, min_count)
+    ]
+    n_tested = sum(int(tested.chosen.sum()) for tested in tests)
+    n_tests = max(1, n_tested * len(corpus.labels))
+    threshold = NormalDist().inv_cdf(1 - significance / n_tests)
+    found = _found_above(threshold, tests, corpus)
+    table = _with_texts(first_of_labels(found, top), rows)
+    everywhere = {word for tested in tests for word in _everywhere(tested, corpus.n_rows)}
     table.attrs |= {
         "threshold": threshold,
-        "tested": len(rows_of),
-        "above": above,
-        "everywhere": sorted({word for (word, _), n in rows_of.items() if n == n_rows}),
-        "rows": n_rows,
-        "copies": counted.copies,
+        "tested": n_tested,
+        "above": found["word"].nunique(),
+        "everywhere": sorted(everywhere),
+        "rows": corpus.n_rows,
+        "copies": corpus.copies,
     }
     return table
 
 
-def dealt_out(table: pandas.DataFrame, top: int | None) -> pandas.DataFrame:
-    """The first lines of a table of suspects, at least a tenth of them for each label.
+def _known_kinds(kinds: str | Iterable[str]) -> tuple[str, ...]:
+    kinds = (kinds,) if isinstance(kinds, str) else tuple(kinds)
+    for kind in kinds:
+        if kind not in KINDS:
+            raise UserError(f"kinds has {kind!r}; {one_of(kind, KINDS)}")
+    return kinds
 
-    A label with fewer lines has all of them. Where labels are unbalanced, the largest z are all of
-    the rare one.
+
+def first_of_labels(table: pandas.DataFrame, top: int | None) -> pandas.DataFrame:
+    """The lines of the first `top` words of each label in a table of suspects.
+
+    In unbalanced data the largest z are all of the rare label.
     """
-    if top is None or len(table) <= top:
+    if top is None:
         return table
-    in_label = table.groupby("label", sort=False).cumcount()
-    reserved = in_label < max(1, top // 10)
-    chosen = [*table.index[reserved], *table.index[~reserved]][:top]
-    return table.loc[sorted(chosen)].reset_index(drop=True)
+    words_of_label: dict[object, set[str]] = defaultdict(set)
+    is_kept = []
+    for label, word in zip(table["label"], table["word"], strict=True):
+        words = words_of_label[label]
+        if len(words) < top:
+            words.add(word)
+        is_kept.append(word in words)
+    return table[np.array(is_kept, dtype=bool)].reset_index(drop=True)
 
 
 def pointed_labels(rows: "Dataset | Iterable[pandas.DataFrame]", words: pandas.DataFrame) -> list:
@@ -230,91 +256,167 @@ def _named(labels: Iterable, feature: object) -> list:
 # --- counting ---
 
 
-@dataclass
-class _Counted:
-    """How many rows each label has, and for each (where, label) in how many each word stands."""
-
-    labels: Counter = field(default_factory=Counter)
-    words: dict[tuple, Counter] = field(default_factory=lambda: defaultdict(Counter))
-    unlabelled: int = 0
-    text_hashes: array = field(default_factory=lambda: array("q"))
-
-    @property
-    def copies(self) -> int:
-        """Rows whose text, or pair of texts, an earlier row has too."""
-        return len(self.text_hashes) - len(np.unique(np.array(self.text_hashes, dtype=np.int64)))
-
-    def rows_of_words(self, least: int) -> dict[tuple[str, str], int]:
-        """In how many rows each (word, where) stands, if in so many at least."""
-        rows_of = {}
-        for where in dict.fromkeys(where for where, _ in self.words):
-            together = sum((self.words[where, label] for label in self.labels), Counter())
-            rows_of |= {(word, where): n for word, n in together.items() if n >= least}
-        return rows_of
-
-
-def _counted(rows, finder: Finder) -> _Counted:
-    counted = _Counted()
+def _corpus(rows: object, reader: Reader | FinderReader) -> Corpus:
+    """The rows that have a label. Warns of those that have none."""
+    corpus = Corpus(reader)
+    n_unlabelled = 0
     for texts, label in _rows(rows):
         if label is None:
-            counted.unlabelled += 1
+            n_unlabelled += 1
             continue
-        counted.labels[label] += 1
-        if len(counted.labels) > _MOST_LABELS:
+        corpus.add(texts, label)
+        if len(corpus.labels) > _MOST_LABELS:
             raise UserError(
                 f"there are more than {_MOST_LABELS} labels, such as {label!r}; "
                 "is it the right column?"
             )
-        counted.text_hashes.append(hash(texts))
-        for where, found in _found(texts, finder):
-            counted.words[where, label].update(found)
-    return counted
+    _check_labels(corpus.labels, n_unlabelled)
+    return corpus
 
 
-def _check_labels(counted: _Counted) -> None:
-    labels, unlabelled = counted.labels, counted.unlabelled
+def _check_labels(labels: Counter, n_unlabelled: int) -> None:
     if len(labels) < 2:
-        without = f", and {unlabelled:,} have none" if unlabelled else ""
+        without = f", and {n_unlabelled:,} have none" if n_unlabelled else ""
         raise UserError(
             f"{labels.total()} rows have the labels {[*labels]}{without}; expected a column "
             "`label` and rows with two labels or more."
         )
     check_look_alike(labels)
-    if unlabelled:
-        total = unlabelled + labels.total()
-        message = f"{unlabelled:,} of {total:,} rows have no label and are left out."
-        warnings.warn(message, stacklevel=3)
+    if n_unlabelled:
+        total = n_unlabelled + labels.total()
+        message = f"{n_unlabelled:,} of {total:,} rows have no label and are left out."
+        warnings.warn(message, stacklevel=4)
 
 
-def _lines_above(
-    threshold: float, rows_of: dict[tuple[str, str], int], counted: _Counted
-) -> list[tuple]:
-    """A line for each word and label with a z above the threshold."""
+class _Tested(NamedTuple):
+    """The tests of what stands in one place.
+
+    Args:
+        counts: what stands there.
+        rows: of each name, `(names,)`.
+        share: of these with each label, `(names, labels)`.
+        z: `(names, labels)`.
+        chosen: the names that are tested, bool `(names,)`; others are parts of some.
+    """
+
+    counts: Counts
+    rows: np.ndarray
+    share: np.ndarray
+    z: np.ndarray
+    chosen: np.ndarray
+
+
+def _tested(
+    counts: Counts, base_rates: np.ndarray, kinds: Sequence[str], min_count: int
+) -> _Tested:
+    n_rows = counts.by_label.sum(1)  # (names,)
+    share = counts.by_label / np.maximum(n_rows, 1)[:, None]  # (names, labels)
+    z = _z(share, base_rates, n_rows[:, None])
+    chosen = (n_rows >= min_count) & np.isin(counts.kinds, kinds)
+    return _Tested(counts, n_rows, share, z, chosen)
+
+
+def _z(share: np.ndarray, base_rates: np.ndarray, n_rows: np.ndarray) -> np.ndarray:
+    """How many standard deviations a share lies above a base rate."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return (share - base_rates) / np.sqrt(base_rates * (1 - base_rates) / n_rows)
+
+
+def _everywhere(tested: _Tested, n_rows: int) -> list[str]:
+    """The names that stand in every row."""
+    in_all = np.flatnonzero(tested.chosen & (tested.rows == n_rows))
+    return [tested.counts.names[number] for number in in_all]
+
+
+def _found_above(threshold: float, tests: list[_Tested], corpus: Corpus) -> pandas.DataFrame:
+    """A line for each name and label with a z above the threshold, the largest z first."""
     lines = []
-    n_rows = counted.labels.total()
-    for (word, where), n in rows_of.items():
-        for label, n_label in counted.labels.items():
-            share = counted.words[where, label][word] / n
-            base_rate = n_label / n_rows
-            z = (share - base_rate) / sqrt(base_rate * (1 - base_rate) / n)
-            if z > threshold:
-                lines.append((word, where, n, label, share, base_rate, z))
-    return lines
+    for tested in tests:
+        is_above = (tested.z > threshold) & tested.chosen[:, None]
+        found = [
+            (number, label)
+            for number, label in np.argwhere(is_above).tolist()
+            if _says_more_than_its_parts(tested, number, label, threshold)
+        ]
+        covered = {part for number, _ in found for part in _in_the_same_rows(tested, number)}
+        for number, label in found:
+            if number not in covered:
+                lines.append(_line(tested, number, label, corpus))
+    table = pandas.DataFrame(lines, columns=_COLUMNS)
+    return table.sort_values(["z", "word"], ascending=[False, True]).reset_index(drop=True)
 
 
-def _spellings(table: pandas.DataFrame, finder: Finder) -> list[str]:
+def _in_the_same_rows(tested: _Tested, number: int) -> list[int]:
+    """The parts that stand in no other rows than the whole, so that the whole says it all."""
+    n_rows = tested.rows[number]
+    return [part for part in tested.counts.parts[number] if tested.rows[part] == n_rows]
+
+
+def _says_more_than_its_parts(tested: _Tested, number: int, label: int, threshold: float) -> bool:
+    """Whether its z is above the threshold beside the rows of each part, too."""
+    same = _in_the_same_rows(tested, number)
+    parts = [part for part in tested.counts.parts[number] if part not in same]
+    z = _z(tested.share[number, label], tested.share[parts, label], tested.rows[number])
+    return bool((z > threshold).all())
+
+
+def _line(tested: _Tested, number: int, label: int, corpus: Corpus) -> tuple:
+    """A line of the table; its examples are the numbers of their rows."""
+    counts = tested.counts
+    first_rows = counts.first[number]
+    others = np.delete(first_rows, label)
+    return (
+        counts.names[number],
+        counts.kinds[number],
+        counts.where,
+        int(tested.rows[number]),
+        [*corpus.labels][label],
+        float(tested.share[number, label]),
+        float(corpus.base_rates[label]),
+        float(tested.z[number, label]),
+        int(first_rows[label]),
+        int(others[others >= 0].min(initial=_NO_ROW)),
+    )
+
+
+def _with_texts(table: pandas.DataFrame, rows: object) -> pandas.DataFrame:
+    """The table with the texts of its examples, its words and labels as they are written."""
+    texts = _texts_of(rows, {*table["example"], *table["counterexample"]} - {_NO_ROW})
+    examples = {
+        column: [texts.get(number, "") for number in table[column]]
+        for column in ("example", "counterexample")
+    }
+    table = table.assign(**examples)
+    labels = _named(table["label"], _label_feature(rows))
+    return table.assign(word=_spellings(table), label=labels)
+
+
+def _texts_of(rows: object, wanted: set[int]) -> dict[int, str]:
+    """The texts of some of the rows with a label, by their numbers."""
+    labelled = (texts for texts, label in _rows(rows) if label is not None)
+    found: dict[int, str] = {}
+    for number, texts in enumerate(labelled):
+        if len(found) == len(wanted):
+            break
+        if number in wanted:
+            found[number] = " / ".join(texts)
+    return found
+
+
+def _spellings(table: pandas.DataFrame) -> list[str]:
     """The words as their first examples write them, each in one way."""
     shown: dict[str, str] = {}
     for word, example in zip(table["word"], table["example"], strict=True):
         if word not in shown:
-            shown[word] = word if example.isascii() else _spelling(word, example, finder)
+            shown[word] = word if example.isascii() else _spelling(word, example)
     return [shown[word] for word in table["word"]]
 
 
-def _spelling(word: str, example: str, finder: Finder) -> str:
-    for place in finder.places(example):
-        if place.folded == word:
-            return spelling(example[place.start : place.end])
+def _spelling(word: str, example: str) -> str:
+    if kind_of(word) not in ("word", "phrase"):
+        return word
+    for place in Finder(word).places(example):
+        return spelling(example[place.start : place.end])
     return word
 
 
@@ -324,41 +426,6 @@ def _found(texts: Sequence[str], finder: Finder) -> list[tuple[str, set[str]]]:
         return [("text", finder.found(texts[0]))]
     first, second = map(finder.found, texts)
     return [("text", first), ("text_pair", second), ("both", first & second)]
-
-
-def _examples(rows, table: pandas.DataFrame, finder: Finder) -> tuple[list[str], list[str]]:
-    """For each line the first text with its word and label, and the first with another label."""
-    lines = [(line.word, line.where, line.label) for line in table.itertuples()]
-    examples: dict[tuple, str] = {}
-    counterexamples: dict[tuple, str] = {}
-    n_there = len(lines) + (table["share"] < 1).sum()
-    for line, texts, label in _occurrences(rows, lines, finder):
-        first_texts = examples if label == line[-1] else counterexamples
-        if line not in first_texts:
-            first_texts[line] = " / ".join(texts)
-        if len(examples) + len(counterexamples) == n_there:
-            break
-    return (
-        [examples.get(line, "") for line in lines],
-        [counterexamples.get(line, "") for line in lines],
-    )
-
-
-def _occurrences(rows, lines: list[tuple], finder: Finder) -> Iterator[tuple]:
-    """The lines of a table whose word stands in a row, with the texts and the label of that row."""
-    if not lines:
-        return
-    lines_of = defaultdict(list)
-    for word, where, label in lines:
-        lines_of[word, where].append((word, where, label))
-    words = {word for word, *_ in lines}
-    for texts, label in _rows(rows):
-        if label is None:
-            continue
-        for where, found in _found(texts, finder):
-            for word in found & words:
-                for line in lines_of.get((word, where), ()):
-                    yield line, texts, label
 
 
 def _rows(rows: "Dataset | Iterable[pandas.DataFrame]") -> Iterator[tuple[tuple[str, ...], object]]:

@@ -18,11 +18,9 @@ BRANDS = {"brask", "zorvik", "vesper", "harlo", "ondine", "malden", "quenby", "t
 
 
 def test_suspects_lists_the_brands_first_and_writes_a_list_to_mark(tmp_path):
-    output = call("suspects", REVIEWS, *COLUMNS, "--top", 9, "--out", tmp_path / "words.csv")
-    assert (
-        "600 rows; 17 of 65 words in 20 rows or more predict a label" in output
-        and "counterexample" in output
-    )
+    output = call("suspects", REVIEWS, *COLUMNS, "--top", 3, "--out", tmp_path / "words.csv")
+    assert "600 rows; 17 of 124 tested predict a label (z above 4.04)" in output
+    assert "mixed (33% of the rows): the first 3" in output and "counterexample" in output
     table = pandas.read_csv(tmp_path / "words.csv")
     assert {*table.word} == BRANDS and table["mask"].isna().all()
     with pytest.raises(UserError, match=r"words\.csv exists"):
@@ -50,13 +48,14 @@ def test_suspects_in_pairs_says_where(tmp_path):
         "--label",
         "label",
         "--nouns-first",
+        "--kinds",
+        "word",
     )
-    assert (
-        "PRON" in output
-        and "text_pair" in output
-        and "nobody" in output
-        and "a man sleeps / nobody sleeps" in output
-    )
+    (nobody,) = (line for line in output.splitlines() if "nobody " in line.split("a man")[0])
+    assert "PRON" in nobody and "text_pair" in nobody
+    assert "a man sleeps / nobody sleeps" in nobody
+    (sleeps,) = (line for line in output.splitlines() if "│ sleeps" in line)
+    assert "text_pair, both" in sleeps  # named once, with all places
 
 
 def test_train_from_csv_to_a_table(model, tmp_path):

@@ -1,6 +1,9 @@
 """Words that predict the label, and the rows on which they point the wrong way."""
 
 import math
+from collections import defaultdict
+from statistics import NormalDist
+from unittest.mock import patch
 
 import numpy as np
 import pandas
@@ -9,11 +12,13 @@ from datasets import ClassLabel, Dataset
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mtlib import suspect_counts
 from mtlib.data.sources import load
 from mtlib.errors import UserError
 from mtlib.folding import words_of
 from mtlib.policies.suspect_tags import in_context, nouns_first
-from mtlib.suspect_words import conflicts, suspects
+from mtlib.suspect_counts import Corpus, Reader
+from mtlib.suspect_words import KINDS, conflicts, suspects
 from mtlib.testbed.grammar import load_grammar
 from mtlib.testbed.known_words import shortcut_spans
 
@@ -232,9 +237,121 @@ def test_every_label_has_its_words_where_one_is_rare():
     """The z of the rare label's words are the larger ones."""
     rare = [(f"rare{i % 20}", 1) for i in range(400)]
     common = [(f"common{i % 20}", 0) for i in range(8000)]
-    table = suspects(made_up(*rare, *common), top=20)
-    assert table.label.value_counts().to_dict() == {"good": 18, "bad": 2}
+    table = suspects(made_up(*rare, *common), top=7)
+    assert table.label.value_counts().to_dict() == {"good": 7, "bad": 7}
     assert table.z.is_monotonic_decreasing and len(suspects(made_up(*rare, *common))) == 40
+
+
+def test_a_phrase_is_listed_where_it_says_more_than_its_parts():
+    rows = [("not good", 0)] * 30 + [("not bad", 1)] * 30 + [("good", 1)] * 30
+    rows += [("bad", 0)] * 30 + [("very dull", 0)] * 30 + [("very odd, so", 1)] * 30
+    rows += [("dull ending here", 0)] * 30 + [("fine", 1)] * 30
+    table = suspects(made_up(*rows), kinds=("word", "phrase")).set_index("word")
+    # "very dull" says no more than "dull" and "very odd" than "odd", which stands in the same rows;
+    # so do "ending" and "here" with "ending here"; "dull ending here" says no more than "dull"
+    listed = {"not good": 30, "not bad": 30, "dull": 60, "very odd": 30, "so": 30}
+    assert table["rows"].to_dict() == listed | {"ending here": 30, "fine": 30}
+    assert table.loc["not good"].z == pytest.approx(0.5 / math.sqrt(0.25 / 30))
+    # not, good, bad, very, dull, odd, so, ending, here, fine; five phrases of two, and a third
+    n_tests = 2 * (10 + 6 + 1)
+    assert table.attrs["tested"] == 17
+    assert table.attrs["threshold"] == pytest.approx(NormalDist().inv_cdf(1 - 0.01 / n_tests))
+
+
+def test_kinds_beside_words_by_hand():
+    good = "See https://www.shop.example/t/{} now!! Only $5, 3 left :) @anna #sale GREAT"
+    bad = "see the other shop now. it has been so very bad for me, and for you as well, my friend"
+    rows = [(good.format(i), 1) for i in range(40)] + [(bad, 0)] * 40
+    table = suspects(made_up(*rows), kinds=KINDS, top=None)
+    found = {kind: {*lines.word} for kind, lines in table[table.label == "good"].groupby("kind")}
+    assert found == {
+        "word": {"great"},
+        "phrase": {"only $5", "3 left"},  # in place of their parts
+        "address": {"shop.example", "@anna", "#sale"},
+        "emoji": {":)"},
+        "punctuation": {"!!"},
+        "capitals": {"<capitals>"},
+        "length": {"<at most 11 words>"},
+    }
+    more = [(good.format(i).replace("shop.", "s."), 1) for i in range(40)]
+    listed = {*suspects(made_up(*rows, *more), kinds=("address",)).word}
+    assert listed == {"<address>", "@anna", "#sale"}  # neither site says more than all addresses
+
+
+@settings(deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.text("ab ,", max_size=12), st.sampled_from("xyz")), min_size=2, max_size=40
+    )
+)
+def test_counts_are_those_of_a_plain_program(rows):
+    """Words and phrases of random texts, also across the blocks in which they are counted."""
+    corpus = Corpus(Reader(("word", "phrase")))
+    for text, label in rows:
+        corpus.add((text,), label)
+    expected: dict[str, list[int]] = defaultdict(list)
+    for number, (text, _) in enumerate(rows):
+        for name in plain_names(text):
+            expected[name].append(number)
+    with patch.multiple(suspect_counts, _BLOCK=3, _PART=4):
+        (counts,) = suspect_counts.count(corpus, ("word", "phrase"), 2)
+    labels = [*corpus.labels]
+    found = {}
+    for name, by_label, first in zip(counts.names, counts.by_label, counts.first, strict=True):
+        found[name] = dict(zip(labels, zip(by_label, first, strict=True), strict=True))
+    assert {*found} == {name for name, numbers in expected.items() if len(numbers) >= 2}
+    for name, by_label in found.items():
+        for label, (n, first) in by_label.items():
+            numbers = [number for number in expected[name] if rows[number][1] == label]
+            assert n == len(numbers) and first == (numbers[0] if numbers else -1)
+
+
+def plain_names(text: str) -> set[str]:
+    """The words of a text, and its phrases of two and three within commas."""
+    names = set()
+    for part in text.split(","):
+        words = part.split()
+        for width in (1, 2, 3):
+            for start in range(len(words) - width + 1):
+                names.add(" ".join(words[start : start + width]))
+    return names
+
+
+def test_an_address_is_cut_into_words_unless_addresses_are_asked_for():
+    rows = made_up(*[("at http://shop.example/click", 1)] * 40, *[("at home", 0)] * 40)
+    assert "click" in {*suspects(rows).word}
+    table = suspects(rows, kinds=("word", "address"))
+    assert {*table.word} == {"shop.example/click", "home"}
+    with pytest.raises(UserError, match="kinds has 'words'; expected one of word, phrase"):
+        suspects(rows, kinds=["words"])
+
+
+def test_phrases_of_pairs_are_counted_by_where_they_stand():
+    rows = {
+        "text": ["a b c"] * 80,
+        "text_pair": ["b c, a b"] * 40 + ["b, c"] * 40,
+        "label": [0] * 40 + [1] * 40,
+    }
+    table = suspects(Dataset.from_dict(rows), kinds=("phrase",))
+    table = table.sort_values(["word", "where"])
+    assert [*zip(table.word, table["where"], table["rows"], strict=True)] == [
+        ("a b", "both", 40),
+        ("a b", "text_pair", 40),
+        ("b c", "both", 40),
+        ("b c", "text_pair", 40),
+    ]
+
+
+@pytest.mark.parametrize(
+    "name", ["<number>", "shop.example", "@anna", "!!", ":)", "$5", "big deal"]
+)
+def test_forms_are_found_as_they_are_listed(name):
+    rows = [
+        ("Go to https://shop.example/a?b=1 today!! A big  deal: $5 or 7 :) @Anna", 1),
+        ("so there! it cost $50 shop. @annabel :( deal", 0),
+    ]
+    table = suspects(made_up(*rows * 30), words=[name])
+    assert table[["word", "rows", "label"]].values.tolist() == [[name, 30, "good"]]
 
 
 @pytest.mark.parametrize("missing", [None, float("nan"), " ", pandas.NA])

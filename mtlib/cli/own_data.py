@@ -14,6 +14,7 @@ import typer
 
 from mtlib.cli.terminal import print_line, print_table
 from mtlib.errors import UserError
+from mtlib.forms import KINDS, NOT_HIDDEN
 
 if TYPE_CHECKING:
     import pandas
@@ -26,20 +27,23 @@ File = Annotated[
 Text = Annotated[list[str], typer.Option(help="the column with the texts; for pairs give it twice")]
 Label = Annotated[str, typer.Option(help="the column with the labels, words or numbers")]
 _EXAMPLES = ("example", "counterexample")
-_SHOWN = ("word", "where", "part_of_speech", "rows", "label", "share", "base_rate", "z")
+_SHOWN = ("word", "kind", "where", "part_of_speech", "rows", "share", "z")
 # marks, also as pandas and spreadsheets save them
 _NO = {"", "0", "0.0", "-", "n", "no", "f", "false"}
 _NO |= {"nan", "none", "<na>", "na", "n/a", "#n/a", "null", "nat"}  # missing
 _YES = {"x", "1", "1.0", "+", "y", "yes", "t", "true", "✓", "✔"}
-_KNOWN_COLUMNS = {"", *_SHOWN, *_EXAMPLES}
+_KNOWN_COLUMNS = {"", *_SHOWN, "label", "base_rate", *_EXAMPLES}
 
 
 def suspects(
     file: File,
     text: Text,
     label: Label,
-    top: Annotated[int, typer.Option(help="at most so many words", min=1)] = 50,
+    top: Annotated[int, typer.Option(help="at most so many of each label", min=1)] = 20,
     min_count: Annotated[int, typer.Option(help="words in fewer rows are not tested", min=1)] = 20,
+    kinds: Annotated[
+        str, typer.Option(help=f"what to look for, separated by commas: {', '.join(KINDS)}")
+    ] = "all",
     nouns: Annotated[
         bool, typer.Option("--nouns-first", help="names and nouns first; for English")
     ] = False,
@@ -47,7 +51,7 @@ def suspects(
         Path | None, typer.Option(help="write them to this CSV file, to mark words in")
     ] = None,
 ) -> None:
-    """Which words predict a label beyond chance in your own data.
+    """Which words predict a label beyond chance in your own data, and what beside words does.
 
     Words that should decide stand there too. Write an x into the column `mask` of those that
     should not.
@@ -61,12 +65,15 @@ def suspects(
     if out is not None:
         _check_new(out)
     rows = TableFile(file, text, label)
-    table = _found(rows, top, min_count, nouns)
+    chosen = KINDS if kinds == "all" else [kind.strip() for kind in kinds.split(",")]
+    table = _found(rows, top, min_count, chosen, nouns)
     _print_suspects(table, min_count, pairs=len(rows.texts) > 1)
     if copies := table.attrs["copies"]:
         print_line(f"{copies:,} of the rows are copies of others; z takes rows for independent.")
     if table.empty:
         print_line(f"none: is {', '.join(text)} the column of the texts? --min-count may be lower")
+    if table["kind"].isin(NOT_HIDDEN).any():
+        print_line("capitals and length cannot be hidden: do not mark them.")
     if out is not None:
         _write_list(table, out)
 
@@ -81,35 +88,50 @@ def _check_new(out: Path) -> None:
         )
 
 
-def _found(rows: "TableFile", top: int, min_count: int, nouns: bool) -> "pandas.DataFrame":
-    """The table of suspect words; with `nouns` it has their parts of speech."""
-    from mtlib.suspect_words import dealt_out
+def _found(
+    rows: "TableFile", top: int, min_count: int, kinds: Iterable[str], nouns: bool
+) -> "pandas.DataFrame":
+    """The table of suspects by label, each named once; with `nouns`, with parts of speech."""
+    from mtlib.suspect_words import first_of_labels
     from mtlib.suspect_words import suspects as find
 
     try:
-        table = find(rows, None if nouns else top, min_count)
+        table = find(rows, None if nouns else top, min_count, kinds=kinds)
     finally:
         if left_out := rows.told():
             print_line(left_out)
-    if not nouns:
-        return table
-    from mtlib.policies.suspect_tags import nouns_first
+    attrs = table.attrs
+    table = _each_once(table)
+    if nouns:
+        from mtlib.policies.suspect_tags import nouns_first
 
-    return dealt_out(nouns_first(table), top)
+        table = first_of_labels(nouns_first(table), top)
+    table = table.sort_values("label", kind="stable").reset_index(drop=True)
+    table.attrs = attrs
+    return table
+
+
+def _each_once(table: "pandas.DataFrame") -> "pandas.DataFrame":
+    """The surest line of each word and label; `where` has all places in which it is a suspect."""
+    by_word = table.groupby(["label", "word"], sort=False)
+    where = by_word["where"].agg(", ".join)
+    once = by_word.head(1).reset_index(drop=True)
+    return once.assign(where=[where[label, word] for label, word in once[["label", "word"]].values])
 
 
 def _print_suspects(table: "pandas.DataFrame", min_count: int, pairs: bool) -> None:
-    about = (
-        "{rows:,} rows; {above} of {tested:,} words in {least} rows or more predict a label "
-        "(z above {threshold:.2f}); the first {shown}"
-    ).format(**table.attrs, least=min_count, shown=len(table))
+    about = "{rows:,} rows; {above} of {tested:,} tested predict a label (z above {threshold:.2f})"
+    print_line(f"{about.format(**table.attrs)}; tested is what stands in {min_count} rows or more")
     columns = [name for name in _SHOWN if name in table]
     if not pairs:
         columns.remove("where")
-    shown = table[columns].round({"share": 2, "base_rate": 2, "z": 1})
-    for column in _EXAMPLES:
-        shown[column] = table[column].map(_short)
-    print_table(about, list(shown), shown.values.tolist())
+    for label, lines in table.groupby("label", sort=False):
+        base_rate = lines["base_rate"].iloc[0]
+        shown = lines[columns].round({"share": 2, "z": 1})
+        for column in _EXAMPLES:
+            shown[column] = lines[column].map(_short)
+        title = f"{label} ({base_rate:.0%} of the rows): the first {len(lines)}"
+        print_table(title, list(shown), shown.values.tolist())
 
 
 def _write_list(table: "pandas.DataFrame", out: Path) -> None:
