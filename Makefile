@@ -16,7 +16,7 @@ export GOMP_SPINCOUNT := 1000
 export KMP_BLOCKTIME := 1
 endif
 
-.PHONY: test faults test-install test-lowest test-newest test-cluster lint tutorial slides lab site publish pages setup \
+.PHONY: test faults test-install test-lowest test-newest lint tutorial slides lab site publish pages setup \
   setup-notebooks lock clean
 
 # one torch thread for each test process, so that they do not wait for one another
@@ -38,16 +38,6 @@ test-lowest test-newest:
 	cd "$(ROOT)" && $(PYTHON) -m venv ".venv-$@" && ".venv-$@/bin/python" -m pip install --quiet $(TORCH_SOURCE) torch==$(TORCH) && \
 	  ".venv-$@/bin/python" -m pip install --quiet $(WHAT) --editable ".[notebooks,test]" && \
 	  OMP_NUM_THREADS=1 ".venv-$@/bin/python" -m pytest -n auto --maxprocesses 4 --dist worksteal
-
-# a Ray cluster of three machines (network namespaces: for root), the Slurm script, and records on moto's S3 server:
-# in an environment upon .venv, for s3fs wants other versions; moto is to take the botocore of s3fs
-test-cluster: setup
-	cd "$(ROOT)" && $(BIN)/python -m venv .venv-cluster && \
-	  $(BIN)/python $(PURELIB) > "$$(.venv-cluster/bin/python $(PURELIB))/upon.pth" && \
-	  .venv-cluster/bin/python -m pip install --quiet s3fs && .venv-cluster/bin/python -m pip install --quiet \
-	    "moto[s3,server]" "botocore==$$(.venv-cluster/bin/python -c 'import botocore; print(botocore.__version__)')" && \
-	  MTLIB_FAULTS=1 OMP_NUM_THREADS=1 .venv-cluster/bin/python -m pytest \
-	    tests/sweeps/test_network.py tests/sweeps/test_slurm.py tests/sweeps/test_s3.py
 
 # all notebooks on the bundled data; then open build/notebooks/*.html
 tutorial: setup-notebooks
