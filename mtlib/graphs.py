@@ -20,7 +20,7 @@ class _Captured(NamedTuple):
     graph: torch.cuda.CUDAGraph
     inputs: dict[str, Tensor]
     loss: Tensor
-    parts: dict[str, Tensor]
+    components: dict[str, Tensor]
 
 
 class CapturedStep:
@@ -77,7 +77,7 @@ class CapturedStep:
         captured.graph.replay()
         for parameter, gradient in self._gradients:
             parameter.grad = gradient
-        return captured.loss.clone(), captured.parts
+        return captured.loss.clone(), captured.components
 
     def _capture(self, batch: dict[str, Tensor]) -> _Captured:
         inputs = {name: tensor.clone() for name, tensor in batch.items()}
@@ -85,12 +85,12 @@ class CapturedStep:
         self.model.zero_grad()
         device = batch["input_ids"].device
         with device, _NumbersFilledOnDevice(), torch.cuda.graph(graph, pool=self._pool):
-            loss, parts = self.step(inputs)
+            loss, components = self.step(inputs)
             kept = [gradient for _, gradient in self._gradients]
             new = [cast(Tensor, parameter.grad) for parameter, _ in self._gradients]
             torch._foreach_copy_(kept, new)
         self._pool = self._pool or graph.pool()
-        return _Captured(graph, inputs, loss, parts)
+        return _Captured(graph, inputs, loss, components)
 
 
 class _NumbersFilledOnDevice(TorchFunctionMode):

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -24,6 +25,7 @@ from mtlib.rng import RNG, KeyedRNG
 from mtlib.settings import MASK_RATE, Share, check
 from mtlib.tokens import special_tokens
 
+PLM: TypeAlias = SharedPLM | None  # the one in training, for a policy that asks it
 # of methods and attributes of `MaskingPolicy`, by their old names
 _NEW_NAMES = {"preparers": "transforms", "preparer": "transform"}
 
@@ -55,13 +57,7 @@ class MaskingPolicy(ABC):
         return () if self.transform is None else (self.transform(),)
 
     @abstractmethod
-    def __call__(
-        self,
-        batch: Mapping[str, Tensor],
-        maskable: Tensor,
-        rng: RNG = None,
-        plm: SharedPLM | None = None,
-    ) -> Tensor:
+    def __call__(self, batch: Batch, maskable: Tensor, rng: RNG = None, plm: PLM = None) -> Tensor:
         """True where a token is to be masked, bool `(batch, seq)`.
 
         Args:
@@ -96,19 +92,11 @@ class CountedMasking(MaskingPolicy):
     def __post_init__(self) -> None:
         check("rate", self.rate, Share)
 
-    def scores(
-        self, batch: Mapping[str, Tensor], maskable: Tensor, plm: SharedPLM | None
-    ) -> Tensor | None:
+    def scores(self, batch: Batch, maskable: Tensor, plm: PLM) -> Tensor | None:
         """How strongly each token should be masked, float `(batch, seq)`; None: all alike."""
         return None
 
-    def __call__(
-        self,
-        batch: Mapping[str, Tensor],
-        maskable: Tensor,
-        rng: RNG = None,
-        plm: SharedPLM | None = None,
-    ) -> Tensor:
+    def __call__(self, batch: Batch, maskable: Tensor, rng: RNG = None, plm: PLM = None) -> Tensor:
         scores = self.scores(batch, maskable, plm)
         return self.choose(maskable, scores, rng)  # (batch, seq)
 
@@ -190,13 +178,7 @@ class BernoulliMasking(MaskingPolicy):
     def __post_init__(self) -> None:
         check("rate", self.rate, Share)
 
-    def __call__(
-        self,
-        batch: Mapping[str, Tensor],
-        maskable: Tensor,
-        rng: RNG = None,
-        plm: SharedPLM | None = None,
-    ) -> Tensor:
+    def __call__(self, batch: Batch, maskable: Tensor, rng: RNG = None, plm: PLM = None) -> Tensor:
         return uniform(maskable, rng) < self.rate  # (batch, seq)
 
 
@@ -214,13 +196,7 @@ class WholeWordMasking(CountedMasking):
         super().__init__(rate)
         self.marks = word_marks(tokenizer)
 
-    def __call__(
-        self,
-        batch: Mapping[str, Tensor],
-        maskable: Tensor,
-        rng: RNG = None,
-        plm: SharedPLM | None = None,
-    ) -> Tensor:
+    def __call__(self, batch: Batch, maskable: Tensor, rng: RNG = None, plm: PLM = None) -> Tensor:
         begins = self._word_begins(batch["input_ids"], maskable)  # (batch, seq)
         chosen = self.choose(begins, self.scores(batch, begins, plm), rng)
         return maskable & with_all_pieces(chosen, begins)
@@ -261,13 +237,7 @@ class GivenWords(CountedMasking):
     def transforms(self) -> tuple[Transform, ...]:
         return (self.marker,)
 
-    def __call__(
-        self,
-        batch: Mapping[str, Tensor],
-        maskable: Tensor,
-        rng: RNG = None,
-        plm: SharedPLM | None = None,
-    ) -> Tensor:
+    def __call__(self, batch: Batch, maskable: Tensor, rng: RNG = None, plm: PLM = None) -> Tensor:
         spans = batch["given_words"].masked_fill(~maskable, 0)  # (batch, seq)
         begins = span_begins(spans)
         chosen = self.choose(begins, None, rng)

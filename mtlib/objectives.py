@@ -20,7 +20,7 @@ from mtlib.masking import ExactMasking, MaskingPolicy, draw_mask
 from mtlib.plm import Batch, SharedPLM
 from mtlib.renamed import keep_old_names
 from mtlib.rng import RNG
-from mtlib.settings import Above0, ClassifierReads, Count, Fill, Share, check
+from mtlib.settings import Above0, ClassifierReads, Fill, Share, check
 
 # the column `(batch, seq)` that `MaskTuning` brings to a loss on the refilled text
 ORIGINAL = "original_ids"
@@ -30,28 +30,33 @@ _NEW_NAMES = {"prepare": "sample", "sizes": "denominators"}
 
 @dataclass
 class ObjectiveOutput:
-    """The parts of one batch's loss, and the class logits.
+    """The components of one batch's loss, and the class logits.
 
     Args:
-        parts: named scalars. The losses (`mlm_loss`, `ft_loss`) still carry their graph. A name
-            that begins with `n_` is a count; everything else is a mean over the batch (see
+        components: named scalars. The losses (`mlm_loss`, `ft_loss`) still carry their graph. A
+            name that begins with `n_` is a count; everything else is a mean over the batch (see
             `Objective.denominators`).
-        weights: the loss is the sum of these parts, weighted so.
+        weights: the loss is the sum of these components, weighted so.
         logits: class logits `(batch, num_labels)`, or None for an objective without a classifier.
         perturbed_ids: the text with its masks filled, `(batch, seq)`, for an objective that masks.
             The classifier head read this in place of the original text (unless
             `classifier_reads="original"`).
     """
 
-    parts: dict[str, Tensor]
+    components: dict[str, Tensor]
     weights: Mapping[str, float]
     logits: Tensor | None = None
     perturbed_ids: Tensor | None = None
 
     @property
+    def parts(self) -> dict[str, Tensor]:
+        """The earlier name of `components`."""
+        return self.components
+
+    @property
     def loss(self) -> Tensor:
         """The scalar to differentiate."""
-        terms = [weight * self.parts[name] for name, weight in self.weights.items()]
+        terms = [weight * self.components[name] for name, weight in self.weights.items()]
         return sum(terms[1:], start=terms[0])
 
 
@@ -108,7 +113,7 @@ class Objective(nn.Module, ABC):
         """
 
     def denominators(self, batch: Batch) -> dict[str, Tensor | int]:
-        """The denominators of its mean parts, for a prepared batch; by default the examples.
+        """The denominators of its mean components, for a prepared batch; by default the examples.
 
         The trainer weighs the micro-batches of an optimiser step by these, so that the loss of the
         step is the loss of the whole batch.
@@ -251,11 +256,10 @@ def masked_lm_loss(
 
 
 class _Masking(Objective):
-    """An objective that masks and fills: `masking`, `fill` and `top_k` say how."""
+    """An objective that masks and fills: `masking` and `fill` say how."""
 
     masking: MaskingPolicy
     fill: Fill = "argmax"
-    top_k: int = 10
 
     @property
     def columns(self) -> Mapping[str, int | float]:
@@ -274,7 +278,7 @@ class _Masking(Objective):
         """
         input_ids = batch["input_ids"]  # (batch, seq)
         mask = batch["mask"]  # (batch, seq)
-        mlm_logits, perturbed_ids = plm.fill_masks(batch, mask, self.fill, self.top_k)
+        mlm_logits, perturbed_ids = plm.fill_masks(batch, mask, self.fill)
         mlm_labels = input_ids.gather(1, batch["mlm_positions"])  # (batch, k)
         parts = {
             "mlm_loss": masked_lm_loss(mlm_logits, mlm_labels, batch["mlm_weights"]),
@@ -308,8 +312,8 @@ class MaskedLM(_Masking):
 
     def forward(self, plm: SharedPLM, batch: Batch) -> ObjectiveOutput:
         output = self.masked_lm(plm, self.sample(plm, batch))
-        n_changed = output.parts.pop("n_changed")
-        output.parts["n_correct"] = output.parts["n_masked"] - n_changed
+        n_changed = output.components.pop("n_changed")
+        output.components["n_correct"] = output.components["n_masked"] - n_changed
         return output
 
 
@@ -325,8 +329,7 @@ class MaskTuning(_Masking):
     Args:
         alpha: weight of the masked-LM loss; the paper's are 0.6 (SST-2), 0.7 (MNLI), 0.8 (QQP).
         masking: policy; by default 5 % of each example's tokens, at least one.
-        fill: "argmax" (default), "sample" or "top_k".
-        top_k: for `fill="top_k"`.
+        fill: "argmax" (default) or "sample".
         classification: the loss on the refilled text, any objective that classifies; by default
             cross-entropy (L_FT).
         classifier_reads: "refilled" (default); or "original", a control without the refilled text:
@@ -344,14 +347,12 @@ class MaskTuning(_Masking):
         alpha: float = 0.6,
         masking: MaskingPolicy | None = None,
         fill: Fill = "argmax",
-        top_k: int = 10,
         classification: Objective | None = None,
         classifier_reads: ClassifierReads = "refilled",
     ):
         super().__init__()
         check("alpha", alpha, Share)
         check("fill", fill, Fill)
-        check("top_k", top_k, Count)
         check("classifier_reads", classifier_reads, ClassifierReads)
         check("masking", masking, InstanceOf[MaskingPolicy] | None)
         check("classification", classification, InstanceOf[Objective] | None)
@@ -364,7 +365,6 @@ class MaskTuning(_Masking):
         self.alpha = float(alpha)
         self.masking = masking or ExactMasking()
         self.fill = fill
-        self.top_k = top_k
         self.classifier_reads = classifier_reads
         self.learning_rate = self.classification.learning_rate
         self.static = self.classification.static
@@ -399,7 +399,7 @@ class MaskTuning(_Masking):
         weights = {"mlm_loss": self.alpha}  # equation 1
         for name, weight in classified.weights.items():  # the second loss may have several terms
             weights[name] = (1 - self.alpha) * weight
-        parts = filled.parts | classified.parts
+        parts = filled.components | classified.components
         return ObjectiveOutput(parts, weights, classified.logits, filled.perturbed_ids)
 
     def classify(self, plm: SharedPLM, batch: Batch) -> ObjectiveOutput:

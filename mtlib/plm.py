@@ -76,9 +76,7 @@ class SharedPLM(nn.Module, PushToHubMixin):
     ):
         super().__init__()
         self.classifier = classifier
-        if (
-            classifier.config.problem_type is not None
-        ):  # of what it was before: this one's answers are a softmax
+        if classifier.config.problem_type is not None:  # of its base: these answers are a softmax
             classifier.config.problem_type = "single_label_classification"
         self.mlm = mlm
         self.tokenizer = tokenizer
@@ -415,7 +413,6 @@ class SharedPLM(nn.Module, PushToHubMixin):
         batch: Mapping[str, Tensor],
         mask: Tensor,
         fill: Fill = "argmax",
-        top_k: int = 10,
         generator: torch.Generator | None = None,
     ) -> FilledMasks:
         """Let the masked LM fill the masked positions with its own predictions.
@@ -432,9 +429,7 @@ class SharedPLM(nn.Module, PushToHubMixin):
             batch: `input_ids` `(batch, seq)` holds the original text; `mlm_positions` `(batch, k)`,
                 if it has them, are the positions to predict, and include all masked ones.
             mask: bool `(batch, seq)`.
-            fill: "argmax", "sample" (from the whole distribution) or "top_k" (from the `top_k`
-                most likely tokens).
-            top_k: for `fill="top_k"`.
+            fill: "argmax" or "sample" (from the whole distribution).
             generator: for sampling.
 
         Returns:
@@ -449,7 +444,7 @@ class SharedPLM(nn.Module, PushToHubMixin):
         mlm_logits = self.masked_lm_logits(batch, positions, masked_ids)
         scores = mlm_logits.detach().float()
         scores = scores.masked_fill(self._blocked, -torch.inf)  # (batch, k, vocab)
-        predictions = _pick(scores, fill, top_k, generator)  # (batch, k)
+        predictions = _pick(scores, fill, generator)  # (batch, k)
         filled = input_ids.scatter(1, positions, predictions)  # (batch, seq)
         return FilledMasks(mlm_logits, torch.where(mask, filled, input_ids))
 
@@ -531,19 +526,10 @@ def _only_at(trunk: nn.Module, positions: Tensor) -> RemovableHandle:
     return trunk.register_forward_hook(gather)
 
 
-def _pick(
-    scores: Tensor,
-    fill: Fill,
-    top_k: int,
-    generator: torch.Generator | None,
-) -> Tensor:
+def _pick(scores: Tensor, fill: Fill, generator: torch.Generator | None) -> Tensor:
     """One token for each row of `scores`, `(batch, k, vocab)`: `(batch, k)`."""
     if fill == "argmax":
         return scores.argmax(dim=-1)
-    if fill == "top_k":
-        best = scores.topk(min(top_k, scores.shape[-1]), dim=-1).values
-        lowest = best[..., -1:]  # (batch, k, 1)
-        scores = scores.masked_fill(scores < lowest, -torch.inf)
     # a model that has diverged gives NaN; its loss shows that, and anything may be drawn
     probabilities = scores.softmax(dim=-1).nan_to_num(1.0)
     flat = probabilities.flatten(0, 1)

@@ -36,7 +36,7 @@ Steps = Annotated[int, Field(ge=0)]
 Count = Annotated[int, Field(ge=1)]
 Name = Annotated[str, BeforeValidator(_as_text)]
 
-Fill = Literal["argmax", "sample", "top_k"]
+Fill = Literal["argmax", "sample"]
 Update = Literal["joint", "balanced", "alternating"]
 ClassifierReads = Literal["refilled", "original"]
 

@@ -147,7 +147,7 @@ class ObjectiveTrainer(Trainer):
         # The order of the batches has a generator of its own, seeded for each epoch: torch's
         # global one is in another state there in a resumed run.
         self._order = torch.Generator()
-        self._forget_parts()
+        self._forget_components()
         made_later = plm is None and kwargs.get("model_init")
         model = None if made_later else self._ready(cast(SharedPLM, plm))
         super().__init__(model=model, args=args, train_dataset=self.train_dataset, **kwargs)
@@ -202,7 +202,7 @@ class ObjectiveTrainer(Trainer):
         return plm
 
     def train(self, *args: Any, **kwargs: Any) -> TrainOutput:
-        self._forget_parts()  # of steps that an earlier training did not log
+        self._forget_components()  # of steps that an earlier training did not log
         self._captured: CapturedStep | None = None
         try:
             return super().train(*args, **kwargs)
@@ -266,7 +266,7 @@ class ObjectiveTrainer(Trainer):
         """The micro-batches of one optimiser step with everything drawn, and its denominators."""
         batches, _ = super().get_batch_samples(epoch_iterator, num_batches, device)
         batches = [self._drawn(batch, number) for number, batch in enumerate(batches)]
-        self._steps_in_parts += 1
+        self._steps_since_log += 1
         if self.args.gradient_accumulation_steps == self.args.world_size == 1:
             return batches, None
         denominators = [denominators_of(self.training_objective, batch) for batch in batches]
@@ -298,9 +298,10 @@ class ObjectiveTrainer(Trainer):
         if self._captured is None and self._captures:
             self._captured = CapturedStep(partial(self._step, model), model)
         step = self._captured or partial(self._step, model, totals=num_items_in_batch)
-        loss, parts = step(self._prepare_inputs(inputs))
-        for name, part in parts.items():  # summed on the device, and fetched only when logged
-            self._parts[name] = self._parts.get(name, 0) + part
+        loss, components = step(self._prepare_inputs(inputs))
+        # summed on the device, and fetched only when logged
+        for name, component in components.items():
+            self._components[name] = self._components.get(name, 0) + component
         return loss
 
     def _step(
@@ -309,16 +310,16 @@ class ObjectiveTrainer(Trainer):
         inputs: Batch,
         totals: Totals | None = None,
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """All passes over one micro-batch: its loss, and the parts of that loss."""
-        self._parts_of_step: dict[str, Tensor] = {}
+        """All passes over one micro-batch: its loss, and the components of that loss."""
+        self._components_of_step: dict[str, Tensor] = {}
         if self.update is not None:
             model.train()
             loss = self.update.step(self, model, inputs, totals)
-            return loss, self._parts_of_step
+            return loss, self._components_of_step
         # compute_loss divides by the denominators of the whole step; the stock step must not
         self.current_gradient_accumulation_steps = 1
         loss = super().training_step(model, inputs, cast(Any, totals))  # for compute_loss
-        return loss, self._parts_of_step
+        return loss, self._components_of_step
 
     def compute_loss(
         self,
@@ -344,19 +345,19 @@ class ObjectiveTrainer(Trainer):
         if totals is not None:
             denominators = denominators_of(self.training_objective, batch)
             output = share_of_step(output, denominators, totals)
-        for name, part in output.parts.items():
-            self._parts_of_step[name] = part.detach()
+        for name, component in output.components.items():
+            self._components_of_step[name] = component.detach()
         return output
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         if "loss" in logs:
-            logs.update(self._means_of_parts())
-            self._forget_parts()
+            logs.update(self._means_of_components())
+            self._forget_components()
         super().log(logs, start_time)
 
-    def _means_of_parts(self) -> dict[str, float]:
-        """The parts of the losses since the last log, as means over its steps or as shares."""
-        sums = {name: value.double() for name, value in self._parts.items()}
+    def _means_of_components(self) -> dict[str, float]:
+        """The components of the losses since the last log, as means over its steps or as shares."""
+        sums = {name: value.double() for name, value in self._components.items()}
         if self.args.world_size > 1:
             sums = self.accelerator.reduce(sums, "sum")
         means = {}
@@ -365,12 +366,12 @@ class ObjectiveTrainer(Trainer):
                 share = value / sums["n_masked"].clamp(min=1)
                 means[name.replace("n_", "share_")] = share.item()
             else:
-                means[name] = value.item() / self._steps_in_parts
+                means[name] = value.item() / self._steps_since_log
         return means
 
-    def _forget_parts(self) -> None:
-        self._parts: dict[str, Tensor] = {}
-        self._steps_in_parts = 0
+    def _forget_components(self) -> None:
+        self._components: dict[str, Tensor] = {}
+        self._steps_since_log = 0
 
     # --- evaluation ---
 
@@ -536,7 +537,7 @@ class ObjectiveTrainer(Trainer):
 
 
 def denominators_of(objective: Objective, batch: Batch) -> dict[str, Tensor | int]:
-    """What the means among an objective's parts are over; "examples" for those it does not name."""
+    """The denominators of an objective's mean components; "examples" for those it does not name."""
     return {"examples": len(batch["input_ids"])} | objective.denominators(batch)
 
 
@@ -561,15 +562,16 @@ def share_of_step(
 
     Counts (`n_...`) stay as they are.
     """
-    smallest = torch.finfo(torch.float32).tiny  # where nothing is masked the part is 0
+    smallest = torch.finfo(torch.float32).tiny  # where nothing is masked the component is 0
     shares = {}
     for name, denominator in denominators.items():
         shares[name] = denominator / totals[name].clamp(min=smallest)
-    parts = {}
-    for name, part in output.parts.items():
+    components = {}
+    for name, component in output.components.items():
         is_count = name.startswith("n_")
-        parts[name] = part if is_count else part * shares.get(name, shares["examples"])
-    return replace(output, parts=parts)
+        share = 1 if is_count else shares.get(name, shares["examples"])
+        components[name] = component * share
+    return replace(output, components=components)
 
 
 class _Numbered(torch.utils.data.Dataset[dict[str, Any]]):

@@ -5,17 +5,14 @@ import math
 import pytest
 import torch
 
-from mtlib.encoding import Collator
 from mtlib.errors import UserError
 from mtlib.masking import ExactMasking
 from mtlib.methods import get_method
 from mtlib.methods.classification_variants import DoubleValidated, OriginalAndRefilled
 from mtlib.objectives import FineTuning, MaskTuning
-from mtlib.policies.wrapping import FixedMasking
 from mtlib.runs.config import configure
 from mtlib.trainer import ObjectiveTrainer
-from tests.conftest import make_batch, make_plm, make_tokenizer
-from tests.test_trainer import arguments, examples, history, train
+from tests.conftest import arguments, examples, history, make_batch, make_tokenizer, train
 
 HALF = ExactMasking(0.5)
 
@@ -44,11 +41,11 @@ def test_an_auxiliary_masked_lm_loss_leaves_the_classified_text_alone(still_plm,
     batch = prepared(still_plm, auxiliary)
     output, with_refilling = auxiliary(still_plm, batch), refilled(still_plm, batch)
     on_originals = FineTuning()(still_plm, batch)
-    assert output.parts["mlm_loss"] == with_refilling.parts["mlm_loss"]
+    assert output.components["mlm_loss"] == with_refilling.components["mlm_loss"]
     assert torch.equal(output.logits, on_originals.logits) and not torch.equal(
         output.logits, with_refilling.logits
     )
-    expected = alpha * with_refilling.parts["mlm_loss"] + (1 - alpha) * on_originals.loss
+    expected = alpha * with_refilling.components["mlm_loss"] + (1 - alpha) * on_originals.loss
     torch.testing.assert_close(output.loss, expected)
 
 
@@ -73,8 +70,7 @@ class FixedAnswers:
         )
 
 
-@pytest.mark.parametrize("rejected", ["drop", "original"])
-def test_double_validation_by_hand(rejected):
+def test_double_validation_by_hand():
     # word 1: sure of class 0; word 2: class 1; word 3: unsure, class 0
     plm = FixedAnswers({1: [3.0, 0.0], 2: [0.0, 1.0], 3: [0.1, 0.0]})
     # a sure answer that changes, a sure one that stays, an unsure one that changes
@@ -83,14 +79,14 @@ def test_double_validation_by_hand(rejected):
         "input_ids": torch.tensor([[2], [1], [2]]),
         "labels": torch.tensor([0, 0, 1]),
     }
-    output = DoubleValidated(rejected, confidence=0.9)(plm, batch)
+    output = DoubleValidated(confidence=0.9)(plm, batch)
 
     def loss(word: int, label: int) -> float:
         scores = plm.logits[word]
         return math.log(sum(map(math.exp, scores))) - scores[label]
 
-    kept = loss(1, 0) + loss(2, 1) + (loss(1, 0) if rejected == "original" else 0.0)
-    assert output.parts["n_rejected"] == 1
+    kept = loss(1, 0) + loss(2, 1) + loss(1, 0)  # the first text is replaced by its original
+    assert output.components["n_rejected"] == 1
     assert output.loss.item() == pytest.approx(kept / 3, rel=1e-5)
 
 
@@ -100,17 +96,6 @@ def test_what_only_mask_tuning_brings_is_named(still_plm, tmp_path, reading):
         UserError, match=r"no column original_ids, which .* MaskTuning\(classification=...\) brings"
     ):
         ObjectiveTrainer(still_plm, reading(), arguments(tmp_path), examples(8))
-
-
-def test_fixed_masks_are_one_draw_for_all_epochs():
-    plm, data, masking = make_plm(), examples(16), FixedMasking(HALF)
-    (draw,) = masking.transforms()
-    drawn, again, other = (draw(plm, data, seed).examples for seed in (1, 1, 2))
-    assert drawn["mask"][:] == again["mask"][:] != other["mask"][:]
-    for ids, mask in zip(drawn["input_ids"], drawn["mask"], strict=True):
-        assert sum(mask) == max(1, round(0.5 * (len(ids) - 2))) and not mask[0] and not mask[-1]
-    batch = Collator(plm.tokenizer, masking.columns)(list(drawn))
-    assert torch.equal(MaskTuning(masking=masking).sample(plm, batch)["mask"], batch["mask"].bool())
 
 
 def test_every_reading_is_a_setting_of_the_method():
@@ -126,7 +111,6 @@ def test_every_reading_is_a_setting_of_the_method():
         type(objective(classification="original_and_refilled").classification)
         is OriginalAndRefilled
     )
-    for name, rejected in (("validated_or_dropped", "drop"), ("validated_or_original", "original")):
-        assert objective(classification=name).classification.rejected == rejected
+    validated = objective(classification="validated_or_original")
+    assert type(validated.classification) is DoubleValidated
     assert objective(classifier_reads="original").classifier_reads == "original"
-    assert objective(fixed_masks=True).masking == FixedMasking(ExactMasking())

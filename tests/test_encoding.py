@@ -215,9 +215,7 @@ def test_what_cannot_be_tokenised_is_said(plm, dataset, message):
     ("dataset", "message"),
     [
         (None, "the dataset is a NoneType; expected a Dataset with a column `text`"),
-        (["a film"], "the dataset is a list; expected"),
         ("reviews.csv", "the dataset is a str; expected .* or mtlib.read_table"),
-        (rows(2).to_pandas(), "the dataset is a DataFrame; expected"),
     ],
 )
 def test_only_datasets_are_tokenised(plm, dataset, message):
@@ -266,22 +264,15 @@ def test_no_texts_have_no_logits(plm, make):
     [
         (None, "texts is None; expected a list of texts or of pairs of texts, or a Dataset"),
         ("a film", "texts is 'a film'; expected a list"),
-        (b"a film", "texts is b'a film'; expected a list"),
         (rows(2).to_pandas(), "texts is a DataFrame; expected a list"),
-        ({"text": ["a film"]}, "texts is a dict; expected a list"),
-        (DatasetDict(test=rows(2)), "texts is a DatasetDict; expected a list"),
         (["a film", None], "texts[1] is None; expected a text or a pair of texts"),
         (pandas.Series(["a film", np.nan]), "texts[1] is nan; expected"),
-        (np.array([1.5]), "texts[0] is 1.5; expected"),
         ([{"text": "a film"}], "texts[0] is {'text': 'a film'}; expected"),
         ([("a", "b"), ("a", None)], "texts[1] is ('a', None); expected"),
-        ([("a", "b", "c")], "texts[0] is ('a', 'b', 'c'); expected"),
-        ([()], "texts[0] is (); expected"),
         (
             ["a", ("a", "b")],
             "texts[0] is a text and texts[1] a pair of texts; expected texts alone",
         ),
-        ([("a", "b"), "a"], "texts[0] is a pair of texts and texts[1] a text; expected texts"),
     ],
 )
 def test_what_is_no_list_of_texts_is_refused(plm, texts, message):

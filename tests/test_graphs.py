@@ -9,8 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from mtlib import FineTuning, MaskTuning, ObjectiveArguments, ObjectiveTrainer
 from mtlib.encoding import Collator
 from mtlib.objectives import MaskedLM
-from tests.conftest import make_plm
-from tests.test_trainer import examples
+from tests.conftest import examples, make_plm
 
 
 class Waits(TorchDispatchMode):

@@ -17,36 +17,8 @@ from mtlib.methods.ipt import (
     read_conllu,
 )
 from mtlib.methods.states import classify_with_states
-from tests.conftest import config, make_plm, tiny_bert_config
-from tests.test_objectives import slices_of
+from tests.conftest import NO_DROPOUT, TREES, config, conllu, make_plm, tiny_bert_config
 from tests.test_peers import architecture
-from tests.test_trainer import NO_DROPOUT
-
-TREES = {
-    "the film was slowly boring": ([2, 5, 5, 5, 0], ["det", "nsubj", "cop", "advmod", "root"]),
-    "a great story of the plot": (
-        [3, 3, 0, 6, 6, 3],
-        ["det", "amod", "root", "case", "det", "nmod:of"],
-    ),
-    "not funny": ([2, 0], ["advmod", "root"]),
-}
-# "good", "very good" and so on: 1 to 16 words
-GROWING = {
-    " ".join(["very"] * n + ["good"]): ([n + 1] * n + [0], ["advmod"] * n + ["root"])
-    for n in range(16)
-}
-
-
-def conllu(trees=TREES) -> str:
-    blocks = []
-    for text, (heads, relations) in trees.items():
-        rows = zip(text.split(), heads, relations, strict=True)
-        lines = [
-            f"{i}\t{word}\t_\tX\t_\t_\t{head}\t{of}\t_\t_"
-            for i, (word, head, of) in enumerate(rows, 1)
-        ]
-        blocks.append("\n".join([f"# text = {text}", *lines]) + "\n")
-    return "\n".join(blocks)
 
 
 @pytest.fixture(scope="module")
@@ -159,15 +131,6 @@ class TestObjective:
             (math.log(2) + math.log(4) + math.log(5 / 4)) / 3
         )
 
-    def test_slices_with_unequal_numbers_of_words_add_up(self, treebank, still_plm):
-        batch, _ = batch_of(still_plm, treebank)  # of 5, 6 and 2 words
-        objective = built(still_plm)
-        assert objective.denominators(batch)["arc_loss"] == 13
-        slices = slices_of(objective, still_plm, batch, slice(0, 2), slice(2, 3))
-        torch.testing.assert_close(
-            sum(part.loss for part in slices), objective(still_plm, batch).loss
-        )
-
     @pytest.mark.parametrize("name", ["bert", "roberta", "bart"])
     def test_scores_are_biaffine_and_padding_is_nobodys_head(self, treebank, name):
         plm = architecture(name).eval()
@@ -200,7 +163,7 @@ class TestObjective:
             output = objective(plm, batch)
             output.loss.backward()
             optimizer.step()
-        assert output.parts["share_right_heads"] == 1
+        assert output.components["share_right_heads"] == 1
         scores, real = objective.parse(plm, batch), batch["heads"] != NO_WORD
         assert torch.equal(scores.arc_scores.argmax(-1)[real], batch["heads"][real])
         assert torch.equal(scores.relation_scores.argmax(-1)[real], batch["relations"][real])

@@ -10,7 +10,7 @@ from mtlib.masking import (
     WholeWordMasking,
     maskable_positions,
 )
-from tests.conftest import ROBERTA_SPECIALS, make_tokenizer
+from tests.conftest import ROBERTA_SPECIALS, batch_of, make_tokenizer
 
 TOKENIZER = make_tokenizer()
 FIRST_WORD = 5  # ids below are special
@@ -18,20 +18,6 @@ FIRST_WORD = 5  # ids below are special
 lengths = st.lists(st.integers(0, 20), min_size=1, max_size=5)
 rates = st.floats(0, 1)
 seeds = st.integers(0, 2**31)
-
-
-def batch_of(lengths: list[int], pad_to: int = 0, left: bool = False, seed: int = 0) -> dict:
-    """[CLS] words [SEP] padded to the longest, or to `pad_to`."""
-    generator = torch.Generator().manual_seed(seed)
-    width = max(pad_to, max(lengths) + 2)
-    ids = torch.zeros(len(lengths), width, dtype=torch.long)
-    attention = torch.zeros_like(ids)
-    for row, n in enumerate(lengths):
-        words = torch.randint(FIRST_WORD, len(TOKENIZER), (n,), generator=generator).tolist()
-        text = torch.tensor([TOKENIZER.cls_token_id, *words, TOKENIZER.sep_token_id])
-        place = slice(width - n - 2, width) if left else slice(0, n + 2)
-        ids[row, place], attention[row, place] = text, 1
-    return {"input_ids": ids, "attention_mask": attention}
 
 
 def draw(policy, batch, seed=0):

@@ -9,7 +9,7 @@ import pytest
 from mtlib.cli.own_data import read_words
 from mtlib.errors import UserError
 from mtlib.paths import DATA_DIR
-from tests.test_cli import call
+from tests.conftest import call
 from tests.test_own_data_training import rows
 
 REVIEWS = DATA_DIR / "example" / "reviews.csv"

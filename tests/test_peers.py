@@ -24,9 +24,17 @@ from mtlib.methods.states import classify_with_states
 from mtlib.methods.two_views import HiddenCut, SpanCutoff, jensen_shannon
 from mtlib.objectives import FineTuning, MaskTuning
 from mtlib.trainer import ObjectiveTrainer
-from tests.conftest import make_batch, make_plm, make_tokenizer, tiny_bert_config
-from tests.test_plm import ARCHITECTURES
-from tests.test_trainer import NO_DROPOUT, arguments, examples, history
+from tests.conftest import (
+    ARCHITECTURES,
+    NO_DROPOUT,
+    arguments,
+    examples,
+    make_batch,
+    make_plm,
+    make_tokenizer,
+    slices_of,
+    tiny_bert_config,
+)
 
 LN2 = math.log(2)
 P = torch.tensor([[1 / 2, 1 / 4, 1 / 4], [1 / 8, 1 / 8, 3 / 4]])
@@ -84,7 +92,7 @@ def test_an_objective_gives_its_columns_to_its_loss(still_plm, objective, expect
     still_plm.classify = lambda batch: LOGITS
     batch = {"bias_log_probabilities": BIAS, "teacher_probabilities": TEACHER, "labels": Y}
     output = objective(still_plm, batch)
-    assert output.loss.item() == pytest.approx(expected) and {*output.parts} == {"ft_loss"}
+    assert output.loss.item() == pytest.approx(expected) and {*output.components} == {"ft_loss"}
 
 
 class TestLimits:
@@ -193,21 +201,11 @@ class TestEveryObjective:
             "the masked-LM head"
         )
 
-    def test_it_trains_alike_however_the_batch_is_cut(self, tmp_path, name):
-        def trained(size):
-            slices = {
-                "per_device_train_batch_size": size,
-                "gradient_accumulation_steps": 8 // size,
-                "max_steps": 3,
-            }
-            plm = architecture("bert", **NO_DROPOUT)
-            trainer = ObjectiveTrainer(
-                plm, PEERS[name](), arguments(tmp_path, **slices), with_columns(examples(24))
-            )
-            trainer.train()
-            return torch.tensor(history(trainer))
-
-        torch.testing.assert_close(trained(8), trained(2), rtol=1e-4, atol=1e-6)
+    def test_slices_of_a_batch_add_up_to_it(self, name):
+        plm, objective = architecture("bert", **NO_DROPOUT), PEERS[name]()
+        batch = ready(objective, plm)
+        slices = slices_of(objective, plm, batch, slice(0, 1), slice(1, 4))
+        torch.testing.assert_close(sum(part.loss for part in slices), objective(plm, batch).loss)
 
     def test_mask_tuning_classifies_with_it(self, name):
         plm = architecture("bert").eval()
@@ -215,7 +213,9 @@ class TestEveryObjective:
         batch = ready(objective, plm)
         output = objective(plm, batch)
         alone = objective.classification(plm, batch | {"input_ids": output.perturbed_ids})
-        torch.testing.assert_close(output.loss, 0.3 * output.parts["mlm_loss"] + 0.7 * alone.loss)
+        torch.testing.assert_close(
+            output.loss, 0.3 * output.components["mlm_loss"] + 0.7 * alone.loss
+        )
 
 
 class TestProductOfExperts:
@@ -233,7 +233,7 @@ class TestProductOfExperts:
 
         def reaches(name, parameters):
             gradients = torch.autograd.grad(
-                output.parts[name], parameters, allow_unused=True, retain_graph=True
+                output.components[name], parameters, allow_unused=True, retain_graph=True
             )
             return {gradient is not None for gradient in gradients}
 
@@ -251,7 +251,7 @@ class TestProductOfExperts:
         )
         assert objective.denominators(batch)["bias_loss"] == 3
         by_hand = (losses * torch.tensor([1.0, 0.5, 0.5, 1.0])).sum() / 3
-        torch.testing.assert_close(objective(plm, batch).parts["bias_loss"], by_hand)
+        torch.testing.assert_close(objective(plm, batch).components["bias_loss"], by_hand)
 
     def test_the_bias_network_learns_the_bias_at_a_rate_of_its_own(self, tmp_path):
         """Eighteen numbers hardly move at the rate of a classifier; alone, the shortcut is right in
@@ -318,7 +318,7 @@ class TestLearnedMixin:
             ("misled", wrong.float()),
             ("gate_misled", gate * wrong),
         ):
-            torch.testing.assert_close(output.parts[name], values.mean())
+            torch.testing.assert_close(output.components[name], values.mean())
 
 
 # 22 tokens

@@ -6,17 +6,8 @@ import torch
 from huggingface_hub import ModelCard
 from safetensors.torch import load_file, save_file
 from transformers import (
-    AlbertConfig,
-    BartConfig,
-    DebertaV2Config,
-    DistilBertConfig,
-    ElectraConfig,
     FunnelConfig,
-    IBertConfig,
-    ModernBertConfig,
-    MPNetConfig,
     PerceiverConfig,
-    RobertaConfig,
     pipeline,
     set_seed,
 )
@@ -26,9 +17,10 @@ from mtlib.masking import ExactMasking, maskable_positions
 from mtlib.objectives import MaskTuning
 from mtlib.plm import SharedPLM, mlm_positions_of
 from tests.conftest import (
-    BERT_SPECIALS,
-    ROBERTA_SPECIALS,
+    ARCHITECTURES,
+    SIZE,
     WORDS,
+    architecture,
     at_masks,
     make_batch,
     make_plm,
@@ -36,65 +28,7 @@ from tests.conftest import (
     tiny_bert_config,
 )
 
-SIZE = {
-    "vocab_size": len(WORDS) + 5,
-    "hidden_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-}
-FORM = SIZE | {"intermediate_size": 32, "max_position_embeddings": 66}
-ROBERTA_IDS = {"bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2}
-PAIR_OF_SPECIALS = (ROBERTA_SPECIALS, True)
-ARCHITECTURES = {
-    "bert": (tiny_bert_config(), (BERT_SPECIALS, False)),
-    "roberta": (RobertaConfig(**FORM, **ROBERTA_IDS), PAIR_OF_SPECIALS),
-    "albert": (AlbertConfig(**FORM, embedding_size=8, pad_token_id=0), (BERT_SPECIALS, False)),
-    "distilbert": (
-        DistilBertConfig(
-            vocab_size=SIZE["vocab_size"], dim=16, hidden_dim=32, n_layers=2, n_heads=2
-        ),
-        (BERT_SPECIALS, False),
-    ),
-    "electra": (ElectraConfig(**FORM, embedding_size=8), (BERT_SPECIALS, False)),
-    "deberta_v2": (DebertaV2Config(**FORM), (BERT_SPECIALS, False)),
-    "ibert": (IBertConfig(**FORM, **ROBERTA_IDS), PAIR_OF_SPECIALS),
-    "mpnet": (MPNetConfig(**FORM, **ROBERTA_IDS), PAIR_OF_SPECIALS),
-    "modernbert": (
-        ModernBertConfig(
-            **FORM,
-            pad_token_id=0,
-            cls_token_id=2,
-            sep_token_id=3,
-            bos_token_id=2,
-            eos_token_id=3,
-            reference_compile=False,
-        ),
-        (BERT_SPECIALS, True),
-    ),
-    "bart": (
-        BartConfig(
-            vocab_size=SIZE["vocab_size"],
-            d_model=16,
-            encoder_layers=2,
-            decoder_layers=2,
-            encoder_attention_heads=2,
-            decoder_attention_heads=2,
-            encoder_ffn_dim=32,
-            decoder_ffn_dim=32,
-            max_position_embeddings=64,
-            decoder_start_token_id=2,
-            forced_eos_token_id=2,
-            **ROBERTA_IDS,
-        ),
-        PAIR_OF_SPECIALS,
-    ),
-}
 TEXTS = ["the film is very good and not boring", "the plot was slow", "a warm story of a film"]
-
-
-def architecture(name: str, shared: bool = True) -> SharedPLM:
-    config, (specials, double) = ARCHITECTURES[name]
-    return make_plm(config, make_tokenizer(specials, double), shared)
 
 
 def masked_batch(plm, texts=TEXTS):
@@ -184,12 +118,6 @@ class TestEveryArchitecture:
         torch.testing.assert_close(again.classify(batch), plm.eval().classify(batch))
         torch.testing.assert_close(at_masks(again, batch, mask), at_masks(plm, batch, mask))
 
-    def test_training_step_on_degenerate_texts(self, name):
-        plm = architecture(name)
-        loss = MaskTuning(0.6)(plm, make_batch(plm, ["good", "", "zebra"])).loss
-        loss.backward()
-        assert torch.isfinite(loss)
-
 
 def test_structural_tokens_are_never_filled_in_but_unknown_may_be():
     for name in ("bert", "roberta", "bart"):
@@ -203,8 +131,8 @@ def test_structural_tokens_are_never_filled_in_but_unknown_may_be():
         plm.masked_lm_logits = lambda batch, positions, ids, bias=bias: bias.expand(
             *positions.shape, -1
         )
-        for fill in ("argmax", "sample", "top_k"):
-            perturbed = plm.fill_masks(batch, mask, fill, top_k=1).perturbed_ids
+        for fill in ("argmax", "sample"):
+            perturbed = plm.fill_masks(batch, mask, fill).perturbed_ids
             assert (perturbed[mask] == tokenizer.unk_token_id).all()
             assert torch.equal(perturbed[~mask], batch["input_ids"][~mask])
 
@@ -229,13 +157,12 @@ def test_fills(still_plm):
     assert torch.equal(argmax[mask], allowed.argmax(-1))
     seen = [set() for _ in range(int(mask.sum()))]
     for seed in range(60):
-        drawn = still_plm.fill_masks(
-            batch, mask, "top_k", 3, generator=torch.Generator().manual_seed(seed)
-        )
+        generator = torch.Generator().manual_seed(seed)
+        drawn = still_plm.fill_masks(batch, mask, "sample", generator=generator)
         for row, token in enumerate(drawn.perturbed_ids[mask].tolist()):
             seen[row].add(token)
-    best = [set(row) for row in allowed.topk(3).indices.tolist()]
-    assert seen == best
+    for tokens, scores in zip(seen, allowed, strict=True):
+        assert len(tokens) > 5 and scores[list(tokens)].isfinite().all()
 
 
 @pytest.mark.parametrize("part", ["classifier", "mlm"])
@@ -287,7 +214,7 @@ def test_saved_files_do_not_tell_how_the_last_text_was_cut(plm, tmp_path):
 
 def test_nothing_masked_gives_the_text_back(plm):
     batch, mask = masked_batch(plm)
-    for fill in ("argmax", "sample", "top_k"):
+    for fill in ("argmax", "sample"):
         perturbed = plm.fill_masks(batch, torch.zeros_like(mask), fill).perturbed_ids
         assert torch.equal(perturbed, batch["input_ids"])
 
@@ -346,6 +273,21 @@ def test_checkpoints_in_a_subfolder(plm, tmp_path):
         torch.testing.assert_close(at_masks(loaded, batch, mask), at_masks(source, batch, mask))
         if name != "plain":  # a plain masked LM gets a new classifier
             torch.testing.assert_close(loaded.classify(batch), source.classify(batch))
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_revision_of_the_hub_is_read_from_its_cache(tmp_path, shared):
+    """Both heads, also where the second one has a folder of its own."""
+    commit, plm = "a" * 40, architecture("bert", shared)
+    cached = tmp_path / "models--someone--saved"
+    plm.save_pretrained(cached / "snapshots" / commit / "inner")
+    (cached / "refs").mkdir()
+    (cached / "refs" / "v1.0").write_text(commit)
+    where = {"revision": "v1.0", "subfolder": "inner", "cache_dir": tmp_path}
+    loaded = SharedPLM.from_pretrained("someone/saved", local_files_only=True, **where)
+    assert loaded.shared == shared
+    batch, mask = masked_batch(plm.eval())
+    torch.testing.assert_close(at_masks(loaded.eval(), batch, mask), at_masks(plm, batch, mask))
 
 
 def test_half_precision_checkpoints_are_trained_in_single(plm, tmp_path):

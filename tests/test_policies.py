@@ -42,12 +42,19 @@ from mtlib.runs.run import run
 from mtlib.testbed.generator import generate, shortcut_label
 from mtlib.testbed.grammar import load_grammar, tokens
 from mtlib.testbed.known_words import cause_spans, shortcut_spans
-from tests.conftest import BERT_SPECIALS, SENTENCES, WORDS, make_batch, make_plm, tiny_bert_config
+from tests.conftest import (
+    BERT_SPECIALS,
+    NO_DROPOUT,
+    SENTENCES,
+    WORDS,
+    architecture,
+    batch_of,
+    make_batch,
+    make_plm,
+    record_identity,
+    tiny_bert_config,
+)
 from tests.data.made_up_releases import MADE_UP, expect, write, write_releases
-from tests.runs.test_records import record_identity
-from tests.test_masking import batch_of
-from tests.test_plm import architecture
-from tests.test_trainer import NO_DROPOUT, train
 
 
 def example_set(rows: list[dict], plm) -> Dataset:
@@ -332,7 +339,7 @@ class TestRankedPolicies:
 
     @pytest.mark.parametrize(
         ("method", "settings"),
-        [("augmented", {}), ("sequential", {}), ("mask_tuning", {"fixed_masks": True})],
+        [("augmented", {}), ("sequential", {})],
     )
     def test_a_classifier_that_is_still_new_is_not_asked(self, method, settings):
         with pytest.raises(UserError, match="asks the classifier in training what it leans on"):
@@ -694,18 +701,6 @@ class TestMetaLearned:
     def test_two_trunks_are_refused_for_no_gradient_reaches_the_scorer(self):
         with pytest.raises(UserError, match="this model has two trunks; load it with shared=True"):
             LearnToMask().check(make_plm(shared=False))
-
-    def test_the_precision_of_an_earlier_trainer_does_not_stay(self, tmp_path):
-        plm, fresh = (make_plm(tiny_bert_config(**NO_DROPOUT)) for _ in range(2))
-        examples = example_set(
-            [{"text": text, "label": i % 2} for i, text in enumerate(SENTENCES)], plm
-        )
-        train(tmp_path, FineTuning(), plm, examples, bf16=True, max_steps=1)
-        fresh.load_state_dict(plm.state_dict())
-        after, expected = (
-            LearnToMask(steps=2, batch_size=2)(each, examples) for each in (plm, fresh)
-        )
-        assert after.examples["meta_scores"][:] == expected.examples["meta_scores"][:]
 
     def test_masks_are_a_draw_by_the_scores(self):
         scores = torch.tensor([[math.log(3), 0.0]]).expand(2000, 2)

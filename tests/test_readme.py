@@ -6,14 +6,12 @@ from pathlib import Path
 import pytest
 import yaml
 from typer.core import TyperCommand
-from typer.main import get_command
 
 from mtlib.analysis.comparisons import Comparison
-from mtlib.cli import app, training
 from mtlib.paths import MINI_MODEL_DIR
 from mtlib.plm import SharedPLM
 from mtlib.sweeps.sweep_file import expand
-from tests.conftest import make_batch
+from tests.conftest import code_blocks, commands, make_batch, read
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [
@@ -29,14 +27,6 @@ MOST_WORDS = {
 
 # what follows the program's name
 COMMAND = r"(?:^ {4}|`)(?:python -m )?mtlib ((?:data )?[a-z]+(?: [^`#\n]*)?)(?:`|#|$)"
-
-
-def read(page: str | Path) -> str:
-    return (ROOT / page).read_text(encoding="utf-8")
-
-
-def code_blocks(page: str, language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", read(page), flags=re.S)
 
 
 def anchors(page: Path) -> set[str]:
@@ -67,15 +57,6 @@ def options(command: TyperCommand) -> set[str]:
     for parameter in command.params:
         names.update(parameter.opts, parameter.secondary_opts)
     return names
-
-
-def commands() -> dict[str, TyperCommand]:
-    top = get_command(app).commands
-    return (
-        top
-        | {f"data {name}": command for name, command in top["data"].commands.items()}
-        | get_command(training.app).commands  # whose options are made from settings
-    )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -124,11 +105,13 @@ def test_the_developers_code_runs_as_printed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     own_data, loop, *_ = code_blocks("mtlib/README.md", "python")
     names = {}
-    exec(own_data.replace("num_train_epochs=1", "max_steps=2"), names)
+    own_data = own_data.replace("num_train_epochs=1", "max_steps=2")
+    exec(own_data.replace('reviews.csv")', 'reviews.csv").sample(100, random_state=0)'), names)
     assert any("eval_accuracy" in entry for entry in names["trainer"].state.log_history)
     exec(loop.replace("DataLoader(train,", "DataLoader(train.select(range(32)),"), names)
     assert (
-        names["output"].parts.keys() >= {"mlm_loss", "ft_loss"} and names["output"].loss.isfinite()
+        names["output"].components.keys() >= {"mlm_loss", "ft_loss"}
+        and names["output"].loss.isfinite()
     )
 
 

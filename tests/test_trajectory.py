@@ -52,21 +52,3 @@ def test_training_gives_the_recorded_numbers(recorded, method):
     there, here = recorded["environment"], trajectory.surroundings()
     differing = {name: (there[name], here[name]) for name in there if there[name] != here[name]}
     assert within(gaps), f"(largest, mean) gap {gaps}; recorded and here: {differing}"
-
-
-@pytest.mark.parametrize(
-    "change",
-    [{}, {"threads": 2}, {"alpha": 0.61}, {"dropout": 0.11}, {"other_masks": True}],
-    ids=str,
-)
-def test_a_change_shows_at_the_first_step(recorded, change):
-    """All that the first step's numbers depend on; of threads they must not depend."""
-    first = {part: values[:1] for part, values in recorded["methods"]["mask_tuning"].items()}
-    gaps = trajectory.gaps(trajectory.train("mask_tuning", steps=1, **change), first)
-    assert within(gaps) == (not change or "threads" in change), gaps
-
-
-def test_gaps_by_hand():
-    """1 to 1.1 and 2 to 2, -4 to -3 and 5 to 5: relative 0.1, 0, 0.25, 0."""
-    gaps = trajectory.gaps({"a": [1.1, 2.0], "b": [-3.0, 5.0]}, {"a": [1.0, 2.0], "b": [-4.0, 5.0]})
-    assert gaps == pytest.approx((0.25, 0.0875))

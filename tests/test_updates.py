@@ -11,8 +11,7 @@ from mtlib.errors import UserError
 from mtlib.masking import ExactMasking
 from mtlib.objectives import FineTuning, MaskedLM, MaskTuning, ObjectiveOutput
 from mtlib.updates import AlternatingUpdate, BalancedUpdate
-from tests.conftest import make_plm, tiny_bert_config
-from tests.test_trainer import NO_DROPOUT, history, train
+from tests.conftest import NO_DROPOUT, history, make_plm, tiny_bert_config, train
 
 
 class TwoHeads(nn.Module):
@@ -90,21 +89,6 @@ def test_fp16_scales_the_step_and_nothing_else():
         assert updates[1].ft_norm == updates[0].ft_norm
     step(updates[1], scaled, [1.0, 0.0], [torch.inf, 0.0], unit=512.0)
     assert updates[1].ft_norm == updates[0].ft_norm
-
-
-def test_slices_are_summed_before_they_are_measured():
-    whole, cut, update = TwoHeads(), TwoHeads(), BalancedUpdate()
-    step(BalancedUpdate(), whole, [6.0, 8.0], [1.0, 1.0])
-    step(update, cut, [6.0, 0.0], [1.0, 0.0], last=False)
-    step(update, cut, [0.0, 8.0], [0.0, 1.0])
-    for a, b in zip(whole.parameters(), cut.parameters(), strict=True):
-        torch.testing.assert_close(a.grad, b.grad)
-
-
-def test_nothing_masked_leaves_the_classification_gradient():
-    model = TwoHeads()
-    step(BalancedUpdate(), model, [0.0, 0.0], [3.0, 4.0])
-    torch.testing.assert_close(model.trunk.grad, torch.tensor([1.2, 1.6]))
 
 
 def test_alpha_0_is_no_integrated_loss(tmp_path):

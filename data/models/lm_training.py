@@ -505,7 +505,7 @@ def evaluate(plm: SharedPLM, texts: Batches) -> dict[str, float]:
     loss = correct = masked = 0
     for batch in texts:
         batch = {key: value.to(plm.device) for key, value in batch.items()}
-        parts = objective(plm, objective.sample(plm, batch, generator)).parts
+        parts = objective(plm, objective.sample(plm, batch, generator)).components
         loss += parts["mlm_loss"].item() * parts["n_masked"].item()
         correct += parts["n_correct"].item()
         masked += parts["n_masked"].item()

@@ -98,7 +98,7 @@ def _found(
     try:
         table = find(rows, None if nouns else top, min_count, kinds=kinds)
     finally:
-        if left_out := rows.told():
+        if left_out := rows.left_out():
             print_line(left_out)
     attrs = table.attrs
     table = _each_once(table)

@@ -210,9 +210,9 @@ def _columns(configs: Sequence["RunConfig"]) -> dict[str, list]:
 
     It is None where a run does not read the setting.
     """
-    from mtlib.runs.config import all_settings
+    from mtlib.runs.config import all_settings, effective_settings
 
-    rows = [config.values() for config in configs]
+    rows = [effective_settings(config.values()) for config in configs]
     columns = {}
     for name in all_settings():
         different = {repr(row[name]) for row in rows if name in row}

@@ -39,7 +39,6 @@ _PANELS = {
         "eval_max_length",
         "sets",
         "splits",
-        "hans_rule",
     ),
     "Training": (
         "seed",
@@ -51,8 +50,8 @@ _PANELS = {
         "mlm_head_learning_rate",
         "precision",
     ),
-    "Which words are masked": ("masking", "words", "mask_rate", "fixed_masks", "spacy_pipeline"),
-    "How masks are filled": ("fill", "top_k", "barred"),
+    "Which words are masked": ("masking", "words", "mask_rate", "spacy_pipeline"),
+    "How masks are filled": ("fill", "barred"),
     "Mask-tuning's losses": ("alpha", "update", "shared", "classification", "classifier_reads"),
     "Bias models": ("bias", "bias_learning_rate", "focus"),
 }
@@ -296,7 +295,7 @@ def _read(path: Path, text: Sequence[str], label: str) -> "Dataset":
 
     rows = TableFile(path, text, label)
     dataset = rows.dataset()
-    if left_out := rows.told():
+    if left_out := rows.left_out():
         print_line(left_out)
     return dataset
 

@@ -18,7 +18,6 @@ def score(
     logits: np.ndarray,
     labels: np.ndarray,
     groups: Sequence[str],
-    hans_rule: str = "max",
 ) -> dict:
     """Metrics of one set, ready for JSON: `n`, `correct`, `accuracy` (a fraction), `majority` and
     the set's own.
@@ -28,11 +27,11 @@ def score(
     rows of each gold label: it shows whether a model tells the labels apart or merely gives one
     answer more often.
 
-    - HANS and `testbed_overlap`: three labels fold into two by `hans_rule`. "max" takes the largest
-      logit, then merges neutral and contradiction (HANS README). "sum" first adds their
-      probabilities (Clark et al. 2019). `rule` names the rule of `accuracy`, and `by_rule` has the
-      accuracy under both. `per_group` is the score of each heuristic with each of its gold labels
-      inside, `per_subcase` that of each "heuristic/subcase".
+    - HANS and `testbed_overlap`: three labels fold into two. The label with the largest logit is
+      taken, then neutral and contradiction are merged (HANS README). `by_rule` has the accuracy
+      under this rule, "max", and under "sum", which first adds their probabilities (Clark et al.
+      2019). `per_group` is the score of each heuristic with each of its gold labels inside,
+      `per_subcase` that of each "heuristic/subcase".
     - Sets of pairs: `accuracy` is that of the edited halves, `original` that of the other halves.
       `consistency` is the share of pairs with both halves right. The counts are `original_correct`,
       `consistent` and `pairs`.
@@ -47,7 +46,7 @@ def score(
     groups = np.asarray(groups, dtype=str)
     _check(data_set, logits, labels)
     if data_set.folded:
-        return _folded(data_set, logits, labels, groups, hans_rule)
+        return _folded(data_set, logits, labels, groups)
     correct = logits.argmax(axis=1) == labels  # (n,)
     if data_set.paired:
         return _paired(data_set, correct, labels, groups)
@@ -57,10 +56,10 @@ def score(
     return metrics
 
 
-def score_rows(set_name: str, logits: np.ndarray, rows: Dataset, hans_rule: str = "max") -> dict:
+def score_rows(set_name: str, logits: np.ndarray, rows: Dataset) -> dict:
     """`score` of the rows of a set. Those without a column `group` are one group."""
     groups = rows["group"] if "group" in rows.column_names else [""] * len(rows)
-    return score(set_name, logits, np.asarray(rows["label"]), list(groups), hans_rule)
+    return score(set_name, logits, np.asarray(rows["label"]), list(groups))
 
 
 def _folded(
@@ -68,7 +67,6 @@ def _folded(
     logits: np.ndarray,
     labels: np.ndarray,
     groups: np.ndarray,
-    rule: str,
 ) -> dict:
     # softmax up to its denominator
     odds = np.exp(logits - logits.max(axis=1, keepdims=True))  # (n, 3)
@@ -77,7 +75,7 @@ def _folded(
         "sum": odds[:, 0] < odds[:, 1:].sum(axis=1),
     }  # (n,) each
     correct_by_rule = {rule: predicted == labels for rule, predicted in non_entailment.items()}
-    correct = correct_by_rule[rule]
+    correct = correct_by_rule["max"]
     heuristics = np.array([group.partition("/")[0] for group in groups])
     per_group = _per_group(correct, heuristics)
     for heuristic, metrics in per_group.items():
@@ -86,7 +84,7 @@ def _folded(
     accuracies = {name: _counts(by_rule)["accuracy"] for name, by_rule in correct_by_rule.items()}
     return {
         **_metrics(data_set, correct, labels),
-        "rule": rule,
+        "rule": "max",
         "by_rule": accuracies,
         "per_group": per_group,
         "per_subcase": _per_group(correct, groups),

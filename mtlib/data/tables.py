@@ -94,7 +94,7 @@ class TableFile:
         features["label"] = ClassLabel(names=labels)
         return Dataset.from_pandas(table, features, preserve_index=False)
 
-    def told(self) -> str:
+    def left_out(self) -> str:
         """Which rows were left out, in a sentence; "" for none."""
         parts = [f"{n:,} without a {what}" for what, n in self.dropped.items() if n]
         return f"{self.path}: rows left out: {', '.join(parts)}." if parts else ""
@@ -133,7 +133,7 @@ def read_table(path: str | Path, text: str | Sequence[str], label: str) -> "Data
     """
     file = TableFile(path, text, label)
     dataset = file.dataset()
-    if left_out := file.told():
+    if left_out := file.left_out():
         warnings.warn(left_out, stacklevel=2)
     return dataset
 

@@ -4,9 +4,6 @@ Each is an objective for `MaskTuning(classification=...)`, which passes the refi
 `input_ids` and the original one as `original_ids`.
 """
 
-from functools import partial
-from typing import Literal
-
 import torch
 from torch.nn.functional import cross_entropy
 
@@ -14,8 +11,6 @@ from mtlib.contexts import gradients_if
 from mtlib.method import one_stage
 from mtlib.objectives import ORIGINAL, Objective, ObjectiveOutput, fine_tuning_loss
 from mtlib.plm import SharedPLM
-
-Rejected = Literal["drop", "original"]
 
 
 class OriginalAndRefilled(Objective):
@@ -42,51 +37,38 @@ class OriginalAndRefilled(Objective):
 
 
 class DoubleValidated(Objective):
-    """Cross-entropy of the refilled text, unless the current classifier rejects the refilling.
+    """Cross-entropy of the refilled text, or of the original where the refilling is rejected.
 
     This is our reading of the paper's "double-validated" and "only high-quality examples are
-    incorporated". A refilling is rejected if the classifier is confident of its prediction for the
-    original text (a probability of at least `confidence`) and makes another one for the refilled
-    text. Losses are divided by the number of all examples, including rejected ones. It costs a
-    forward pass over the original texts, and with `rejected="original"` another one over the texts
-    that are classified.
+    incorporated". The current classifier rejects a refilling if it is confident of its prediction
+    for the original text (a probability of at least `confidence`) and makes another one for the
+    refilled text. It costs two more forward passes.
 
     Args:
-        rejected: "drop" leaves a rejected example out of the step; "original" classifies its
-            original text.
         confidence: probability, in [0, 1].
     """
 
     name = "double_validated"
     columns = {ORIGINAL: 0}
 
-    def __init__(self, rejected: Rejected = "drop", confidence: float = 0.9):
+    def __init__(self, confidence: float = 0.9):
         super().__init__()
-        self.rejected = rejected
         self.confidence = confidence
 
     def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
         original_ids = batch[ORIGINAL]  # (batch, seq)
-        with gradients_if(False):
+        with gradients_if(False):  # these passes only decide
             original_logits = plm.classify(batch | {"input_ids": original_ids})
+            refilled_logits = plm.classify(batch)  # (batch, num_labels)
         confidence, prediction = original_logits.float().softmax(dim=-1).max(dim=-1)  # (batch,)
-        # if rejected texts are replaced, this pass only decides and trains nothing
-        with gradients_if(self.rejected == "drop"):
-            logits = plm.classify(batch)  # (batch, num_labels)
-        disagrees = logits.detach().argmax(dim=-1) != prediction  # (batch,)
+        disagrees = refilled_logits.argmax(dim=-1) != prediction  # (batch,)
         rejected = (confidence >= self.confidence) & disagrees  # (batch,)
-        if self.rejected == "original":
-            read_original = rejected[:, None]  # (batch, 1)
-            chosen = torch.where(read_original, original_ids, batch["input_ids"])  # (batch, seq)
-            logits = plm.classify(batch | {"input_ids": chosen})
-            kept = torch.ones_like(rejected)
-        else:
-            kept = ~rejected
+        chosen = torch.where(rejected[:, None], original_ids, batch["input_ids"])  # (batch, seq)
+        logits = plm.classify(batch | {"input_ids": chosen})
         losses = cross_entropy(logits.float(), batch["labels"], reduction="none")  # (batch,)
-        parts = {"ft_loss": (losses * kept).mean(), "n_rejected": rejected.sum()}
+        parts = {"ft_loss": losses.mean(), "n_rejected": rejected.sum()}
         return ObjectiveOutput(parts, {"ft_loss": 1.0}, logits)
 
 
 original_and_refilled = one_stage(OriginalAndRefilled)
-validated_or_dropped = one_stage(DoubleValidated)
-validated_or_original = one_stage(partial(DoubleValidated, "original"))
+validated_or_original = one_stage(DoubleValidated)

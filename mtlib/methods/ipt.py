@@ -176,7 +176,7 @@ class Treebank(Transform):
         with evaluating(plm):
             examples = Dataset.from_list(rows)
             for _, batch in batches_by_length(examples, collate, plm.device, batch_size=16):
-                share = plm(objective, batch).parts["share_right_heads"]
+                share = plm(objective, batch).components["share_right_heads"]
                 n_words = objective.denominators(batch)["share_right_heads"]
                 n_correct += float(share * n_words)
         uas = n_correct / sum(len(row["heads"]) for row in rows)

@@ -124,18 +124,7 @@ class PerturbationSettings(MaskingSettings):
     """How a text becomes its perturbed copy."""
 
     fill: Fill = Field("argmax", description="how a mask is filled")
-    top_k: Count = Field(10, description="for fill top_k")
     barred: bool = Field(False, description="what is masked throughout is never filled in")
-
-    def ignored(self) -> dict[str, str]:
-        ignored = super().ignored()
-        if self.fill != "top_k":
-            ignored["top_k"] = f"fill is {self.fill!r}, which does not read it"
-        return ignored
-
-    def filling(self) -> dict[str, object]:
-        """The arguments of whatever masks and fills."""
-        return {"fill": self.fill, "top_k": self.top_k}
 
     def transforms(self, masking: "MaskingPolicy") -> "tuple[Transform, ...]":
         """And, where asked to, what keeps the masked words from being filled in."""
@@ -169,7 +158,7 @@ class IntermediateSettings(MaskingSettings):
 # --- Mask-tuning ---
 
 # the losses that compare a text with its refilled copy: `classification_variants.py`
-CLASSIFICATION_VARIANTS = ("original_and_refilled", "validated_or_dropped", "validated_or_original")
+CLASSIFICATION_VARIANTS = ("original_and_refilled", "validated_or_original")
 # the losses that Mask-tuning may take for the refilled text, with the settings of each
 LOSSES: dict[str, type[Settings]] = {
     "fine_tuning": Settings,
@@ -202,7 +191,6 @@ class MaskTuningSettings(SharedTrunkSettings, ProductOfExpertsSettings):
         None,
         description="of the MLM head (default: learning_rate if given, else by method and model)",
     )
-    fixed_masks: bool = Field(False, description="one draw of masks for all epochs")
     classification: Classification = Field(
         "fine_tuning",
         description="the loss on the refilled text",
@@ -224,7 +212,7 @@ class MaskTuningSettings(SharedTrunkSettings, ProductOfExpertsSettings):
             ignored["classifier_reads"] = reason
         if self.classifier_reads == "original":
             reason = "classifier_reads is 'original', which fills nothing"
-            ignored |= dict.fromkeys(("fill", "top_k", "barred"), reason)
+            ignored |= dict.fromkeys(("fill", "barred"), reason)
         return ignored
 
 

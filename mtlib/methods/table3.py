@@ -40,14 +40,12 @@ def mask_tuning(settings: MaskTuningSettings, rates: LearningRates, tokenizer) -
     """Equation 1; the loss of the refilled texts may be that of another method's last stage."""
     *before, last = classification_stages(settings, rates, tokenizer)
     masking = settings.policy(tokenizer)
-    if settings.fixed_masks:
-        masking = FixedMasking(masking)
     objective = MaskTuning(
         alpha=settings.alpha,
         masking=masking,
         classification=last.objective,
+        fill=settings.fill,
         classifier_reads=settings.classifier_reads,
-        **settings.filling(),
     )
     transforms = (*settings.transforms(masking), *last.transforms)
     return (*before, replace(last, objective=objective, transforms=transforms, name=""))
@@ -62,7 +60,7 @@ def classification_stages(settings: MaskTuningSettings, rates: LearningRates, to
 
 def no_integrated_loss(settings: SharedTrunkSettings, rates: LearningRates, tokenizer) -> Stages:
     masking = settings.policy(tokenizer)
-    objective = MaskTuning(alpha=0.0, masking=masking, **settings.filling())
+    objective = MaskTuning(alpha=0.0, masking=masking, fill=settings.fill)
     return (Stage(objective, rates, settings.transforms(masking)),)
 
 
@@ -77,8 +75,8 @@ def fine_tuning_once(change: Callable[[MaskingSettings], Transform]):
     return stages
 
 
-augmented = fine_tuning_once(lambda settings: Refill(**settings.filling(), keep_original=True))
-perturb_first = fine_tuning_once(lambda settings: Refill(**settings.filling()))
+augmented = fine_tuning_once(lambda settings: Refill(settings.fill, keep_original=True))
+perturb_first = fine_tuning_once(lambda settings: Refill(settings.fill))
 
 
 def sequential(settings: SequentialSettings, rates: LearningRates, tokenizer) -> Stages:
@@ -108,13 +106,11 @@ class Refill(Transform):
     record gets the number of tokens that changed.
 
     Args:
-        fill: "argmax" (default), "sample" or "top_k"; None leaves the masks.
-        top_k: for `fill="top_k"`.
+        fill: "argmax" (default) or "sample"; None leaves the masks.
         keep_original: the originals first, then the refilled examples: D ∪ {(x̂, y)}.
     """
 
     fill: Fill | None = "argmax"
-    top_k: int = 10
     keep_original: bool = False
 
     def __call__(
@@ -137,7 +133,7 @@ class Refill(Transform):
             mask = batch["mask"].bool()  # (batch, seq)
             if self.fill is None:
                 return batch["input_ids"].masked_fill(mask, plm.tokenizer.mask_token_id)
-            return plm.fill_masks(batch, mask, self.fill, self.top_k).perturbed_ids
+            return plm.fill_masks(batch, mask, self.fill).perturbed_ids
 
         with evaluating(plm), forked_random_state(plm.device, seed), progress:
             task = progress.add_task("refilling", total=len(examples))

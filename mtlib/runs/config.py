@@ -134,9 +134,6 @@ class RunConfig(TrainingConfig):
         dict[str, str],
         Field(default_factory=dict, description="SET=OPTION where the paper leaves the split open"),
     ]
-    hans_rule: Annotated[
-        Literal["max", "sum"], Field(description="how three labels fold into two")
-    ] = "max"
 
     @model_validator(mode="after")
     def _checked(self) -> Self:
@@ -184,7 +181,7 @@ class RunConfig(TrainingConfig):
 
 
 # without a value in a record where other settings make them ineffective
-_NONE_IF_IGNORED = {"top_k", "spacy_pipeline"}
+_NONE_IF_IGNORED = {"spacy_pipeline"}
 
 
 def configure(task: str, method: str, **values) -> RunConfig:
@@ -378,11 +375,10 @@ def check_masking(method: str, settings: Settings) -> None:
     masking = getattr(settings, "masking", None)
     if masking not in ATTRIBUTION:
         return
-    has_fixed_masks = getattr(settings, "fixed_masks", False)
-    if has_fixed_masks or not get_method(method).refills_in_training:
+    if not get_method(method).refills_in_training:
         able = " or ".join(name for name, other in METHODS.items() if other.refills_in_training)
         raise UserError(
             f"masking is {masking!r}, which asks the classifier in training what it leans on; in "
             f"{method} masks are drawn while the classifier is still new. Take {able}, "
-            "without fixed masks, or another policy."
+            "or another policy."
         )

@@ -32,7 +32,6 @@ except ImportError:  # Windows has no such locks
 
 SCHEMA_VERSION = 2
 BUNDLES = (".jsonl.gz", ".jsonl")  # files with a record in each line, gzipped or plain
-_SHARED = "shared"  # in the first line of a bundle that was packed, before December 2026
 TRAIN_SPANS = "train_spans"  # in a record's data: the set whose spans a policy learns to mask
 # The data's content stands for where it came from and which part of it was scored.
 _NOT_DECISIVE = ("task", "method", "model", "source", "sets", "splits")
@@ -140,12 +139,11 @@ def _read_file(path: Path) -> list[dict]:
     """The records in a file; none where it is some other file that lies beside them."""
     is_bundle = path.name.endswith(BUNDLES)
     lines = _read_lines(path) if is_bundle else [parse_json(path.read_bytes(), path)]
-    shared = lines.pop(0)[_SHARED] if lines and _SHARED in lines[0] else None
     found = [line for line in lines if _is_record(line)]
     for record in found:
         if (version := record.get("schema_version")) != SCHEMA_VERSION:
             raise _no_record(path, f"its schema version is {version}, not {SCHEMA_VERSION}")
-    return found if shared is None else [_unpack(record, shared) for record in found]
+    return found
 
 
 def _read_lines(path: Path) -> list:
@@ -263,36 +261,6 @@ def _thinned(record: dict, history: int | None) -> dict:
         return record
     chosen = [round((i + 1) * len(entries) / history) - 1 for i in range(history)]
     return record | {"history": [entries[position] for position in chosen]}
-
-
-# --- bundles that were packed, before December 2026 ---
-
-
-def _unpack(line: dict, shared: list) -> dict:
-    """A record from its line of a packed file. A line that is a whole record stays as it is."""
-    if not isinstance(line.get("history"), dict):
-        return line
-    columns = line["history"]
-    entries = [
-        {name: value for name, value in zip(columns, row, strict=True) if value is not None}
-        for row in zip(*columns.values(), strict=True)
-    ]
-    known = {"data": {name: shared[place] for name, place in line["data"].items()}}
-    if "environment" in line:
-        known["environment"] = shared[line["environment"]]
-    return line | {"metrics": _with_ratios(line["metrics"]), "history": entries} | known
-
-
-def _with_ratios(metrics):
-    """`[n, correct]` as `{"n": n, "correct": correct, "accuracy": correct / n}`, at any depth."""
-    if isinstance(metrics, dict):
-        return {name: _with_ratios(value) for name, value in metrics.items()}
-    if isinstance(metrics, list):
-        n, correct, *rest = metrics
-        return {"n": n, "correct": correct, "accuracy": correct / n} | (
-            _with_ratios(rest[0]) if rest else {}
-        )
-    return metrics
 
 
 # --- writing ---

@@ -201,7 +201,7 @@ def _evaluate(trained: Trained, inputs: Inputs) -> tuple[dict[str, dict], dict[s
         logits = predict(trained.plm, dataset, config.eval_max_length, bf16=in_bf16)
         if not np.isfinite(logits).all():
             return {}, {}
-        metrics[name] = score_rows(inputs.sets[name]["set"], logits, dataset, config.hans_rule)
+        metrics[name] = score_rows(inputs.sets[name]["set"], logits, dataset)
         probabilities[name] = softmax(logits.astype(np.float64), axis=1).astype(np.float32)
     return metrics, probabilities
 

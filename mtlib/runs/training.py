@@ -35,6 +35,7 @@ from mtlib.runs.environment import audience
 from mtlib.runs.records import write_atomically
 from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer
 
+FEWEST_STEPS_BETWEEN_SAVES = 50
 _MODEL = "model"  # in the folder of a finished stage, with _RESULT in it
 _RESULT = "stage.json"
 
@@ -312,7 +313,9 @@ class _Training:
         steps = stage.steps or max(1, round(steps_per_epoch * epochs))
         log_every = max(1, steps // 100)
         # a multiple of `log_every`, or a resumed log would lack steps
-        save_every = log_every * max(1, round(max(50, steps / 10) / log_every))
+        save_every = log_every * max(
+            1, round(max(FEWEST_STEPS_BETWEEN_SAVES, steps / 10) / log_every)
+        )
         update = "joint"
         if stage.objective.two_losses:
             update = getattr(config.settings, "update", "joint")

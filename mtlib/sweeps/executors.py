@@ -17,14 +17,14 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 import torch
 
 from mtlib.errors import UserError
 from mtlib.sweeps.store import OTHER_CODE, Store
 from mtlib.sweeps.sweep_file import GridRun
-from mtlib.sweeps.worker import execute_run, open_log
+from mtlib.sweeps.worker import execute_run
 from mtlib.threads import quiet_openmp
 
 RETRIES = 2  # how often a run is taken up again whose process was killed
@@ -114,7 +114,7 @@ def _outcome(run: GridRun, future: Future[str], store: Store) -> Outcome:
         status = future.result()
     except Exception as error:
         if not isinstance(error, RunFailed):
-            with contextlib.suppress(OSError), open_log(store.log(run.file)) as log:  # a full disk
+            with contextlib.suppress(OSError), _open_log(store.log(run.file)) as log:  # a full disk
                 log.write("".join(traceback.format_exception(error)).encode())
         return Outcome(run, "failed", _cause(error))
     if status in ("written", "diverged", "reused"):
@@ -123,6 +123,11 @@ def _outcome(run: GridRun, future: Future[str], store: Store) -> Outcome:
             status = state
         store.log(run.file).unlink(missing_ok=True)
     return Outcome(run, status)
+
+
+def _open_log(path: Path) -> BinaryIO:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return open(path, "ab")
 
 
 def _cause(error: Exception) -> str:
@@ -148,11 +153,9 @@ def _state_once_visible(run: GridRun, store: Store) -> str:
 
 
 class LocalExecutor:
-    """Processes of this machine, each of which does one run after the other.
+    """A process of this machine for each run: a crash takes one run down, not the sweep.
 
-    So what it imports is loaded once. A process whose run fails ends with it, and another takes its
-    place: a crash takes one run down, not the sweep. Processes share the cores evenly, and take
-    turns at the GPUs.
+    Processes share the cores evenly, and take turns at the GPUs.
 
     Args:
         processes: how many at once.
@@ -167,7 +170,7 @@ class LocalExecutor:
         self._children: set[subprocess.Popen] = set()
         self._closed = False
         self._cleanup = contextlib.ExitStack()
-        self._slots = SimpleQueue()  # the variables of a process, and that process
+        self._environments = SimpleQueue()  # of the processes that work at once
         threads = {"OMP_NUM_THREADS": str(max(1, torch.get_num_threads() // processes))}
         gpus = _visible_gpus()
         sharing = {}
@@ -175,8 +178,7 @@ class LocalExecutor:
             sharing = self._cleanup.enter_context(_sharing(gpus[0]))
         for number in range(processes):
             gpu = {"CUDA_VISIBLE_DEVICES": gpus[number % len(gpus)]} if gpus else {}
-            environment = quiet_openmp(threads | os.environ | gpu | sharing)
-            self._slots.put((environment, None))
+            self._environments.put(quiet_openmp(threads | os.environ | gpu | sharing))
 
     def submit(self, run: GridRun) -> Future[str]:
         return self._pool.submit(self._run, run)
@@ -200,40 +202,41 @@ class LocalExecutor:
         if time.monotonic() > self._end:
             return "left"
         log = self._store.log(run.file)
-        open_log(log).close()  # an error where it cannot be written
         order = {
             "settings": run.config.values(),
             "out": self._store.address,
             "file": run.file,
             "reuse": self._store.reuse,
-            "log": str(log),
         }
-        environment, child = self._slots.get()
+        environment = self._environments.get()
         try:
             for _ in range(RETRIES + 1):
-                child = child or self._start(environment)
-                with contextlib.suppress(BrokenPipeError):
-                    print(json.dumps(order), file=child.stdin, flush=True)
-                if answer := child.stdout.readline().strip():
+                code, answer = self._attempt(json.dumps(order), environment, log)
+                if answer:
                     return answer
-                self._children.discard(child)
-                code, child = child.wait(), None
                 if code >= 0:
                     break
             raise RunFailed(_reason(code, log))
         finally:
-            self._slots.put((environment, child))
+            self._environments.put(environment)
 
-    def _start(self, environment: Mapping[str, str]) -> subprocess.Popen:
-        with self._lock:
+    def _attempt(self, order: str, environment: Mapping[str, str], log: Path) -> tuple[int, str]:
+        """The exit code and the answer of a process that does a run."""
+        with _open_log(log) as output, self._lock:
             if self._closed:
                 raise RunFailed("the sweep was stopped")
             child = subprocess.Popen(
                 [sys.executable, "-m", "mtlib.sweeps.worker"],
-                env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            )  # fmt: skip
+                env=environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=output,
+                text=True,
+            )
             self._children.add(child)
-            return child
+        answer, _ = child.communicate(order)
+        self._children.discard(child)
+        return child.returncode, answer.strip()
 
 
 class RayExecutor:

@@ -1,13 +1,8 @@
-"""A process that does runs of a sweep, whichever executor started it.
-
-It loads nothing heavy before it has a run to do.
-"""
+"""A process that does a run of a sweep, whichever executor started it."""
 
 import json
 import os
 import sys
-from pathlib import Path
-from typing import BinaryIO
 
 from mtlib.errors import UserError
 from mtlib.threads import quiet_openmp
@@ -42,32 +37,17 @@ def execute_run(settings: dict, out: str, file: str, reuse: bool = False) -> str
 
 
 def main() -> None:
-    """Do the runs that standard input names, a line of JSON each, until one fails.
+    """Do the run that standard input describes, and answer with its state.
 
-    Each is answered with its state. What a run prints goes to the `log` that its line names.
+    All that the run prints goes to standard error, which is its log.
     """
     answers = os.fdopen(os.dup(1), "w")
-    for line in sys.stdin:
-        order = json.loads(line)
-        _print_to(order.pop("log"))
-        try:
-            answer = execute_run(**order)
-        except UserError as error:
-            sys.exit(f"error: {error}")
-        _print_to(os.devnull)  # on a network a log that is still open cannot be removed
-        print(answer, file=answers, flush=True)
-
-
-def open_log(path: Path) -> BinaryIO:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return open(path, "ab")
-
-
-def _print_to(path: str) -> None:
-    sys.stdout.flush()
-    with open_log(Path(path)) as file:
-        os.dup2(file.fileno(), 1)
-        os.dup2(file.fileno(), 2)
+    os.dup2(2, 1)
+    try:
+        answer = execute_run(**json.load(sys.stdin))
+    except UserError as error:
+        sys.exit(f"error: {error}")
+    print(answer, file=answers, flush=True)
 
 
 if __name__ == "__main__":

@@ -44,8 +44,8 @@ def check(
         name: of the student's variable.
         expected: a number, any other value, or a function of the student's value. A number is right
             within `tolerance`, also as a tensor without dimensions; per cent in place of a share
-            is named as the fault. Other values must be equal, except that "(B)" is "b". A function returns None if the value is right, and otherwise a
-            sentence that says what is wrong.
+            is named as the fault. Other values must be equal, except that "(B)" is "b". A function
+            returns None if the value is right, and otherwise a sentence that says what is wrong.
         tolerance: largest difference of a number that is right.
         hint: a sentence that is printed after what is wrong.
         mistakes: what to say of a wrong number, and the number: `{"You exchanged alpha and

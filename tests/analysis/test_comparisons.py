@@ -14,7 +14,7 @@ from mtlib.data.scoring import score_rows
 from mtlib.data.sources import load
 from mtlib.errors import UserError
 from mtlib.runs.config import configure
-from tests.test_cli import call
+from tests.conftest import call
 
 INSIDE, OUTSIDE = "testbed_sentiment", ("testbed_contrast", "testbed_counterfactual")
 
@@ -149,7 +149,7 @@ class TestArms:
 
     def test_a_setting_that_an_old_record_lacks_has_its_default(self, compare):
         old, new = (make_record("mask_tuning", seed, 90, 50, 60) for seed in range(2))
-        for name in ("fixed_masks", "hans_rule", "splits"):
+        for name in ("barred", "splits"):
             del old["config"][name]
         assert len(compare([old, new], ARMS).runs) == 2
 

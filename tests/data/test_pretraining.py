@@ -108,70 +108,6 @@ def test_export_is_a_model_that_fills(finished, tmp_path):
     assert plm.config.num_hidden_layers == 2 and plm.config.hidden_dropout_prob == 0.1
 
 
-@pytest.fixture
-def cut_off(monkeypatch):
-    """Stops a training as a power cut would after a step that the test sets; collects the rates of
-    all steps.
-    """
-
-    class Cut(Exception):
-        after = None
-        rates: list[float] = []
-
-    def on_step_end(self, args, state, control, optimizer, **kwargs):
-        Cut.rates.append(optimizer.param_groups[0]["lr"])
-        if state.global_step == Cut.after:
-            raise Cut
-
-    monkeypatch.setattr(lm_training.HeldOutCurve, "on_step_end", on_step_end)
-    return Cut
-
-
-def test_a_training_cut_off_between_checkpoints_ends_alike_to_the_bit(
-    warm_start, corpus, tmp_path, cut_off
-):
-    options = ["--layers", "0", "--batch", "4", "--save-steps", "3"]
-    whole = pretrained(tmp_path / "whole", warm_start, corpus, *options)
-    cut_off.after = 7
-    with pytest.raises(cut_off):
-        pretrained(tmp_path / "cut", warm_start, corpus, *options)
-    cut_off.after = None
-    resumed = pretrained(tmp_path / "cut", warm_start, corpus, *options)
-    weights, again = (
-        load_file(work / "final_mlm" / "model.safetensors") for work in (whole, resumed)
-    )
-    assert weights.keys() == again.keys() and all(
-        weights[name].equal(again[name]) for name in weights
-    )
-    reports = [json.loads((work / "report.json").read_text()) for work in (whole, resumed)]
-    assert reports[0]["steps"] > 7 and reports[0]["held_out"] == reports[1]["held_out"]
-
-
-def test_a_constant_rate_can_be_cut_short_and_still_falls_to_zero(
-    warm_start, corpus, tmp_path, cut_off
-):
-    options = [
-        "--layers",
-        "0",
-        "--batch",
-        "4",
-        "--save-steps",
-        "3",
-        "--warmup",
-        "2",
-        "--decay-steps",
-        "4",
-    ]
-    cut_off.after = 7
-    with pytest.raises(cut_off):
-        pretrained(tmp_path, warm_start, corpus, *options, "--rate", "1e-3")
-    cut_off.after, cut_off.rates = None, []
-    pretrained(tmp_path, warm_start, corpus, *options, "--rate", "1e-3", "--steps", "11")
-    assert cut_off.rates == pytest.approx(
-        [1e-3, 7.5e-4, 5e-4, 2.5e-4, 0]
-    )  # steps 7 to 11, each the next one's rate
-
-
 def test_batches_hold_every_piece_once_in_like_lengths():
     lengths = torch.randint(6, 65, (500,), generator=torch.Generator().manual_seed(0)).numpy()
     pieces = lm_training.Pieces(
@@ -188,17 +124,6 @@ def test_batches_hold_every_piece_once_in_like_lengths():
     assert any(
         row.tolist() == ids[: len(row)] for batch in batches for ids in batch["input_ids"].tolist()
     )
-
-
-def test_what_is_finished_stays(finished, warm_start, corpus, capsys):
-    before = (finished / "report.json").read_bytes()
-    pretrained(finished, warm_start, corpus, "--layers", "0", "2")
-    assert (
-        "is finished" in capsys.readouterr().out
-        and (finished / "report.json").read_bytes() == before
-    )
-    with pytest.raises(SystemExit, match=r"was begun with .*give another --work"):
-        pretrained(finished, warm_start, corpus, "--layers", "0", "2", "--rate", "0.5")
 
 
 # --- restore_head.py ---

@@ -49,7 +49,7 @@ def test_every_format_gives_the_same_rows(tmp_path, ending):
     assert dataset["text"][:] == ["a good film", "NA", "dull, slow"]
     assert dataset.features["label"].names == ["2", "10"]  # numbers by their size
     assert dataset["label"][:] == [0, 1, 1]
-    assert file.told().endswith("rows left out: 1 without a text, 1 without a label.")
+    assert file.left_out().endswith("rows left out: 1 without a text, 1 without a label.")
 
 
 def test_pairs(tmp_path):
@@ -118,7 +118,7 @@ def test_chunks_are_one_table(tmp_path, monkeypatch):
 def test_no_row_is_cut_and_none_swallows_another(tmp_path, name, content, texts):
     (tmp_path / name).write_bytes(content.encode())
     file = TableFile(tmp_path / name, "text", "label")
-    assert file.dataset()["text"][:] == texts and file.told() == ""
+    assert file.dataset()["text"][:] == texts and file.left_out() == ""
 
 
 CELLS = st.text(st.sampled_from('a,"\n\r\t é\u2028\x00') | st.characters(codec="utf-8"), max_size=9)

@@ -14,14 +14,8 @@ from mtlib.runs import run as runs
 from mtlib.runs.code import UNCOMMITTED, code_sha256, origin
 from mtlib.runs.records import read_records
 from mtlib.runs.run import run
-from mtlib.sweeps import store
-from mtlib.sweeps.store import Store
-from mtlib.sweeps.sweep_file import identify
-from mtlib.sweeps.worker import execute_run
-from tests.conftest import config
-from tests.runs.test_records import record_identity
+from tests.conftest import call, config, record_identity
 from tests.sweeps.test_sweep_file import write
-from tests.test_cli import call
 
 PACKAGE = Path(code.__file__).parents[1]
 OTHER = "0" * 64
@@ -117,14 +111,6 @@ class TestRun:
             and json.loads(elsewhere.read_text())["environment"]["code_sha256"] == OTHER
         )
 
-    def test_a_record_that_names_no_code_is_no_answer(self, testbed, model, tmp_path):
-        path, _ = run(config(model), tmp_path)
-        record = json.loads(path.read_text())
-        del record["environment"]["code_sha256"]
-        path.write_text(json.dumps(record))
-        with pytest.raises(UserError, match="whose code may differ from the code that is here"):
-            run(config(model), tmp_path)
-
     def test_a_shipped_record_answers_to_reuse_alone(self, testbed, model, tmp_path, monkeypatch):
         """One that was made in another precision too, where that was left to the machine."""
         chosen = config(model, precision="auto", epochs=1)
@@ -143,28 +129,6 @@ class TestRun:
         assert was_there and read_records([copied]) == [shipped]
         with pytest.raises(UserError, match="either --reuse or --keep-model"):
             run(chosen, tmp_path / "copied", keep_model=True, reuse=True)
-
-    def test_the_line_says_that_nothing_was_trained(self, testbed, model, tmp_path, change_code):
-        command = [
-            "run",
-            "--task",
-            "sentiment",
-            "--method",
-            "fine_tuning",
-            "--model",
-            model,
-            "--out",
-            tmp_path,
-        ]
-        command += ["--epochs", 1, "--max-length", 64]
-        assert "written: " in call(*command)
-        assert "by the code that is here" in " ".join(call(*command).split())
-        change_code()
-        output = " ".join(call(*command, "--reuse").split())
-        assert (
-            "nothing was trained: " in output
-            and "whose code differs from the code that is here" in output
-        )
 
     def test_checkpoints_of_other_code_are_left_alone(
         self, testbed, model, tmp_path, capsys, change_code
@@ -213,36 +177,6 @@ class TestSweep:
         assert {
             path: path.read_bytes() for path in (tmp_path / "out").iterdir() if path.is_file()
         } == files
-
-    def test_a_record_that_other_code_makes_meanwhile_is_not_taken(
-        self, testbed, model, tmp_path, change_code
-    ):
-        chosen = config(model, epochs=1)
-        (planned,) = identify([chosen])
-        assert execute_run(chosen.values(), str(tmp_path / "out"), planned.file) == "written"
-        change_code()
-        assert execute_run(chosen.values(), str(tmp_path / "out"), planned.file) == store.OTHER_CODE
-        assert (
-            execute_run(chosen.values(), str(tmp_path / "out"), planned.file, reuse=True)
-            == "written"
-        )
-
-    def test_shipped_records_are_taken_with_reuse_alone(
-        self, testbed, model, tmp_path, monkeypatch
-    ):
-        chosen = config(model, epochs=1)
-        (shipped,) = read_records([run(chosen, tmp_path / "made")[0]])
-        shipped["environment"] = {"commit": "a" * 40}
-        monkeypatch.setattr(records, "shipped_records", lambda: {shipped["identity"]: shipped})
-        (planned,) = identify([chosen])
-        assert planned.shipped
-        assert (
-            execute_run(chosen.values(), str(tmp_path / "reused"), planned.file, reuse=True)
-            == "reused"
-        )
-        assert read_records([tmp_path / "reused"]) == [shipped]
-        assert Store(str(tmp_path / "reused")).state(planned.file) == store.OTHER_CODE
-        assert execute_run(chosen.values(), str(tmp_path / "trained"), planned.file) == "written"
 
 
 # --- the project's own records ---

@@ -50,7 +50,7 @@ def test_a_method_with_another_default_changes_no_other_identity(monkeypatch):
 
 
 def test_none_stands_for_the_default():
-    given = {"mask_rate": None, "epochs": None, "masking": None, "top_k": None, "bias": None}
+    given = {"mask_rate": None, "epochs": None, "masking": None, "fill": None, "bias": None}
     assert configure("nli", "mask_tuning", **given) == configure("nli", "mask_tuning")
     with pytest.raises(UserError, match="treebank is missing"):
         configure("nli", "ipt", treebank=None)
@@ -60,8 +60,7 @@ def test_none_stands_for_the_default():
     ("given", "effective"),
     [
         ({"method": "fine_tuning", "alpha": 0.1, "seed": 1}, {"seed"}),
-        ({"method": "mask_tuning", "alpha": 0.1, "top_k": 5}, {"alpha"}),
-        ({"method": "mask_tuning", "fill": "top_k", "top_k": 5}, {"fill", "top_k"}),
+        ({"method": "mask_tuning", "alpha": 0.1, "spacy_pipeline": "x"}, {"alpha"}),
         ({"method": "mask_tuning", "masking": "supervised", "mask_rate": 0.1}, {"masking"}),
         ({"method": "mask_tuning", "classification": None, "focus": 2.0}, {"classification"}),
         ({"method": "ipt", "parsing_epochs": None, "parsing_steps": 2}, None),

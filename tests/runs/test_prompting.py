@@ -9,7 +9,6 @@ import torch
 from datasets import Dataset
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (
-    BertLMHeadModel,
     GPT2Config,
     GPT2LMHeadModel,
     PreTrainedTokenizerFast,
@@ -249,24 +248,6 @@ def test_what_is_no_causal_model(tmp_path):
     plm.tokenizer.save_pretrained(tmp_path)
     with pytest.raises(UserError, match=r"is a masked LM \(bert\); expected a causal one"):
         load_causal_lm(str(tmp_path))
-
-
-@pytest.mark.parametrize("family", ["bert", "gpt2"])
-def test_a_causal_model_may_have_a_mask_token(family, tmp_path):
-    tokenizer = make_tokenizer()
-    # BERT's family has masked LMs too
-    decoder = BertLMHeadModel(tiny_bert_config(is_decoder=True))
-    model = decoder if family == "bert" else tiny_gpt2(tokenizer, n_positions=64)
-    model.save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
-    loaded, with_mask = load_causal_lm(str(tmp_path))
-    assert with_mask.mask_token is not None
-    assert type(loaded) is type(model)
-    question = Question("good", ("bad", "great"))
-    scores = [
-        CausalPrompt(lm, tokenizer, question).scores([{"text": "a film"}]) for lm in (model, loaded)
-    ]
-    torch.testing.assert_close(*scores)
 
 
 @pytest.fixture

@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from mtlib import cli
 from mtlib.data.tasks import get_task
 from mtlib.errors import UserError
-from mtlib.methods.table3 import Refill
 from mtlib.plm import SharedPLM
 from mtlib.runs.inputs import HELD_OUT, hold_out, read_inputs
 from mtlib.runs.records import SCHEMA_VERSION, Busy, claim, lock_path, read_records
@@ -65,18 +64,6 @@ def test_a_generated_testbed_is_a_source_and_the_record_says_which(model, tmp_pa
     record = read_records([run(config(model, source=source, epochs=1), tmp_path / "out")[0]])[0]
     assert record["config"]["source"] == "testbed (strength 0.25, seed 1)"
     assert record["data"]["train"]["set"] == "testbed_sentiment_train"
-
-
-def test_same_seed_same_numbers_other_seed_others(testbed, model, tmp_path):
-    records = [
-        read_records([run(config(model, seed=seed), tmp_path / name)[0]])[0]
-        for name, seed in (("a", 0), ("b", 0), ("c", 1))
-    ]
-    assert (
-        records[0]["metrics"] == records[1]["metrics"]
-        and records[0]["history"] == records[1]["history"]
-    )
-    assert records[0]["history"] != records[2]["history"]
 
 
 def test_finished_runs_are_skipped_until_something_changes(testbed, model, tmp_path):
@@ -176,17 +163,6 @@ def test_all_files_that_decide_are_part_of_the_identity(testbed, model, tmp_path
     assert read_inputs(one).record_path(tmp_path) != before
 
 
-def test_a_run_cut_off_after_its_last_step_takes_no_other(testbed, model, tmp_path, monkeypatch):
-    settings = config(model, epochs=1.5)  # ends within an epoch
-    whole = read_records([run(settings, tmp_path / "whole")[0]])[0]
-    with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):
-        patch.setattr("mtlib.runs.run.score_rows", lambda *_: 1 / 0)  # fails after training
-        run(settings, tmp_path / "out")
-    record = read_records([run(settings, tmp_path / "out")[0]])[0]
-    assert record["history"] == whole["history"] and record["metrics"] == whole["metrics"]
-    assert record["cost"]["steps"] == 6 and record["cost"]["interruptions"] == 1
-
-
 # --- training phrases that are kept out ---
 
 WORDS = st.lists(st.sampled_from("abcde"), min_size=1, max_size=5).map(" ".join)
@@ -263,31 +239,17 @@ def test_bad_input_is_told_before_training(testbed, model, tmp_path, monkeypatch
 # --- interrupted runs, in processes of their own ---
 
 
-def start(testbed: Path, model: Path, out: Path) -> subprocess.Popen:
-    options = [
-        "--task",
-        "sentiment",
-        "--method",
-        "mask_tuning",
-        "--model",
-        model,
-        "--out",
-        out,
-        "--epochs",
-        "12",
-    ]
-    options += ["--max-length", "64"]
-    return subprocess.Popen(
-        [sys.executable, "-m", "mtlib", "run", "--source", testbed, *options],
-        env=os.environ | {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-    )
-
-
 def test_killed_run_resumes_and_ends_as_the_uninterrupted_one(model, tmp_path):
-    testbed = write_testbed(tmp_path / "testbed", train=160)  # 120 steps
-    killed = start(testbed, model, tmp_path / "killed")
+    source = write_testbed(tmp_path / "testbed", train=160)  # 60 steps, a checkpoint after 50
+    chosen = config(model, source=str(source), epochs=6, precision="float32")
+    options = ["--source", source, "--model", model, "--out", tmp_path / "killed", "--epochs", "6"]
+    options += ["--task", "sentiment", "--method", "mask_tuning", "--learning-rate", "3e-3"]
+    options += ["--max-length", "64", "--precision", "float32"]
+    killed = subprocess.Popen(
+        [sys.executable, "-m", "mtlib", "run", *options],
+        env=os.environ | {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"},
+        stderr=subprocess.DEVNULL,
+    )
     deadline = time.monotonic() + 120
     while not list((tmp_path / "killed").glob(".work/*/clock.json")):
         assert killed.poll() is None and time.monotonic() < deadline, (
@@ -297,14 +259,12 @@ def test_killed_run_resumes_and_ends_as_the_uninterrupted_one(model, tmp_path):
     killed.send_signal(signal.SIGKILL)
     killed.communicate()
     assert not list((tmp_path / "killed").glob("*.json"))
-    for out in ("killed", "whole"):
-        process = start(testbed, model, tmp_path / out)
-        errors = process.communicate(timeout=300)[1].decode()
-        assert process.returncode == 0, errors
-    killed, whole = (read_records([tmp_path / out])[0] for out in ("killed", "whole"))
-    assert killed["cost"]["interruptions"] == 1 and whole["cost"]["interruptions"] == 0
-    assert killed["metrics"] == whole["metrics"]
-    assert killed["history"] == whole["history"]
+    resumed, whole = (
+        read_records([run(chosen, tmp_path / out)[0]])[0] for out in ("killed", "whole")
+    )
+    assert resumed["cost"]["interruptions"] == 1 and whole["cost"]["interruptions"] == 0
+    assert resumed["metrics"] == whole["metrics"]
+    assert resumed["history"] == whole["history"]
 
 
 def test_torn_checkpoint_is_passed_over(tmp_path):
@@ -315,23 +275,3 @@ def test_torn_checkpoint_is_passed_over(tmp_path):
     (tmp_path / "checkpoint-best").mkdir()
     assert last_checkpoint(tmp_path).name == "checkpoint-50"
     assert not (tmp_path / "checkpoint-100").exists() and (tmp_path / "checkpoint-best").exists()
-
-
-def test_time_of_preparing_survives_a_kill(testbed, model, tmp_path, monkeypatch):
-    refill = Refill.__call__
-
-    def slow(*args, **kwargs):
-        time.sleep(2)
-        return refill(*args, **kwargs)
-
-    def killed(*args, **kwargs):
-        raise KeyboardInterrupt
-
-    perturbed = config(model, method="perturb_first", epochs=1)
-    with monkeypatch.context() as patch:
-        patch.setattr(Refill, "__call__", slow)
-        patch.setattr(ObjectiveTrainer, "train", killed)
-        with pytest.raises(KeyboardInterrupt):
-            run(perturbed, tmp_path / "out")
-    (record,) = read_records([run(perturbed, tmp_path / "out")[0]])
-    assert record["cost"]["train_seconds"] > 2 and record["cost"]["interruptions"] == 1

@@ -16,9 +16,8 @@ from mtlib.runs.inputs import read_inputs
 from mtlib.runs.run import run
 from mtlib.sweeps import executors
 from mtlib.sweeps.sweep_file import identify
-from tests.conftest import config
+from tests.conftest import call, config
 from tests.sweeps.test_sweep_file import write
-from tests.test_cli import call
 
 
 def test_a_dry_run_says_what_is_there(testbed, model, tmp_path):

@@ -42,26 +42,6 @@ def test_what_a_method_does_not_read_is_no_run_of_its_own(tmp_path):
     assert counts == {"fine_tuning": 1, "mask_tuning": 2 * 2 * 2, "no_integrated_loss": 2}
 
 
-BIAS = """
-    tasks: sentiment
-    methods: mask_tuning
-    classification: [fine_tuning, product_of_experts]
-    bias: shortcut
-    bias_learning_rate: [1e-2, 2e-2]
-"""
-FILL = """
-    tasks: nli
-    methods: mask_tuning
-    classifier_reads: [refilled, original]
-    fill: [argmax, sample]
-"""
-
-
-@pytest.mark.parametrize(("text", "n"), [(BIAS, 3), (FILL, 3)])
-def test_what_a_combination_does_not_read_is_no_run_of_its_own(tmp_path, text, n):
-    assert len(expand(write(tmp_path, text))) == n
-
-
 def test_values_that_are_lists_or_look_like_text(tmp_path):
     text = """
         tasks: sentiment
@@ -246,7 +226,7 @@ def test_bad_input(tmp_path, text, message):
     ("text", "unread"),
     [
         ("methods: fine_tuning\nalpha: 0.3", "alpha"),
-        ("methods: mask_tuning\ntop_k: 5", "top_k"),
+        ("methods: mask_tuning\nspacy_pipeline: torch", "spacy_pipeline"),
         ("alpha: 0.3\ngrids: [{methods: fine_tuning}, {methods: augmented}]", "alpha"),
         ("grids: [{methods: mask_tuning}, {methods: fine_tuning, alpha: 0.3}]", "alpha"),
     ],
@@ -263,23 +243,9 @@ def test_seeds_that_are_no_whole_numbers_are_refused(tmp_path, seeds):
         expand(write(tmp_path, f"tasks: sentiment\nmethods: mask_tuning\nseeds: {seeds}\n"))
 
 
-@pytest.mark.parametrize(
-    "text", ["alpha: 0.1\nseeds: 1\nalpha: 0.5", "grids: [{alpha: 0.1, alpha: 0.5}]"]
-)
-def test_a_key_that_stands_twice_is_refused(tmp_path, text):
-    with pytest.raises(UserError, match=r"'alpha' stands twice, in line . and again in line"):
-        expand(write(tmp_path, f"tasks: sentiment\nmethods: mask_tuning\n{text}\n"))
-
-
-@pytest.mark.parametrize("entry", ["alpha: true", "alpha: [0.1, yes]", "epochs: on", "top_k: no"])
+@pytest.mark.parametrize("entry", ["alpha: true", "alpha: [0.1, yes]", "epochs: on"])
 def test_true_and_false_are_no_numbers(tmp_path, entry):
     name = entry.partition(":")[0]
-    text = f"tasks: sentiment\nmethods: mask_tuning\nfill: top_k\n{entry}\n"
+    text = f"tasks: sentiment\nmethods: mask_tuning\n{entry}\n"
     with pytest.raises(UserError, match=rf"{name} is (True|False); expected a value other than"):
         expand(write(tmp_path, text))
-
-
-def test_true_and_false_where_they_are_meant(tmp_path):
-    text = "tasks: sentiment\nmethods: mask_tuning\nfixed_masks: [true, false]\n"
-    configs = expand(write(tmp_path, text))
-    assert [config.values()["fixed_masks"] for config in configs] == [True, False]
