@@ -30,7 +30,7 @@ _POLICIES = (  # label; comparison, arm, data; words that are hidden (None: the 
     ("nothing hidden: fine-tuning", ("ablations", "fine-tuning", "testbed"), (), _RED),
     ("5 % at random, as in the paper", ("ablations", "random, 5 %", "testbed"), ("was",), _RED),
     ("all words of the shortcut", ("ablations", "Mask-tuning", "testbed"), None, _GREEN),
-    ("no shortcut in the training data", ("recipe", "fine-tuning", _NO_SHORTCUT), (), _GREY),
+    ("no shortcut in training", ("recipe", "fine-tuning, rates 1e-4", _NO_SHORTCUT), (), _GREY),
 )
 _REAL_SETS = {"sst2": "SST-2", "imdb_contrast": "IMDB\ncontrast", "imdb_cad": "IMDB-CAD"}
 _CLAIMED = {"BERT-base": "*", "RoBERTa-base": "^", "BART-base": "s"}  # the markers of the claims
