@@ -9,7 +9,7 @@ word is exchanged for suspects of its own label, after which nothing should chan
 import heapq
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from inspect import signature
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 Texts = tuple[str, ...]  # of a row: its text, or a pair of texts
 _MOST_PARTNERS = 3
 _LEAST_SIMILAR = 0.5  # of the similarity of the nearest partner
-_SAMPLE = 500  # texts with a suspect, among which contexts are counted and rows are chosen
+_SAMPLE = 500  # texts with a suspect in which contexts are counted, and some of which are rows
 _BACKGROUND = 5000  # texts among which words that predict nothing are looked for
 _NEUTRAL_WORDS = 200
 _LEAST_ROWS = 5  # of the background that hold a word that predicts nothing
@@ -135,7 +135,7 @@ def leans(
     numbers = _class_numbers({label for suspect in pool for label in suspect.labels}, classifier)
     asked = [suspect for suspect in pool if suspect.asked]
     has_rivals = all(_rivals(suspect, pool) for suspect in asked)
-    samples = _Samples(pool, seed, with_background=not has_rivals)
+    samples = _Samples(pool, max(_SAMPLE, 2 * n_rows), seed, with_background=not has_rivals)
     samples.collect(rows)
     chooser = _Chooser(pool, samples)
     console = Console(stderr=True)
@@ -322,7 +322,7 @@ class _Suspect:
 
     @property
     def folded(self) -> str:
-        return " ".join(fold(self.word).split())
+        return _folded(self.word)
 
     @property
     def label(self) -> str:
@@ -335,16 +335,9 @@ def _pool(
     partners: pandas.DataFrame | None,
 ) -> list[_Suspect]:
     """Words to ask about and words to exchange them for, each once."""
-    tables = [suspects(rows) if partners is None else partners]
     marks = None if words is None else _marks(words)
-    if isinstance(words, pandas.DataFrame) and {"word", "label"} <= {*words}:
-        tables.insert(0, words)
-    if marks is not None:
-        known = {_folded(word) for table in tables for word in table["word"]}
-        if unknown := [word for word in marks if word not in known]:
-            tables.append(suspects(rows, None, 1, words=unknown))
     pool: dict[str, _Suspect] = {}
-    for table in tables:
+    for table in _tables(rows, words, partners, marks or ()):
         for suspect in _suspects_of(table, marks):
             pool.setdefault(suspect.folded, suspect)
     for word, is_marked in (marks or {}).items():
@@ -352,6 +345,24 @@ def _pool(
     if not pool:
         raise UserError("no word of the rows predicts a label; name words to ask about.")
     return list(pool.values())
+
+
+def _tables(
+    rows,
+    words: str | Iterable[str] | pandas.DataFrame | None,
+    partners: pandas.DataFrame | None,
+    asked: Collection[str],
+) -> Iterator[pandas.DataFrame]:
+    """Tables that say which labels words predict; the first one that has a word decides."""
+    known: set[str] = set()
+    if isinstance(words, pandas.DataFrame) and {"word", "label"} <= {*words}:
+        known |= {*map(_folded, words["word"])}
+        yield words
+    partners = suspects(rows) if partners is None else partners
+    known |= {*map(_folded, partners["word"])}
+    yield partners
+    if unknown := [word for word in asked if word not in known]:
+        yield suspects(rows, None, 1, words=unknown)
 
 
 def _folded(word: str) -> str:
@@ -364,6 +375,8 @@ def _kind(word: str) -> str:
 
 def _marks(words: str | Iterable[str] | pandas.DataFrame) -> dict[str, bool]:
     """The words to ask about, folded, and whether a person marked them as misleading."""
+    if isinstance(words, pandas.DataFrame) and words.empty:
+        raise UserError("words names no word; leave it out to ask about all suspects.")
     if not isinstance(words, pandas.DataFrame):
         return {_folded(word): True for word in phrases_of(words)}
     if "word" not in words:
@@ -497,22 +510,22 @@ def _neutral_words(background: Sequence[tuple], pool: Iterable[_Suspect]) -> lis
     for texts, label in background:
         for word in set().union(*map(words_of, texts)):
             rows_of.setdefault(word, Counter())[label] += 1
-    taken = {suspect.folded for suspect in pool}
+    for suspect in pool:
+        rows_of.pop(suspect.folded, None)
+    frequent = sorted(rows_of, key=lambda word: (-rows_of[word].total(), word))
     neutral = [
-        word
-        for word, counts in rows_of.items()
-        if word.isalpha()
-        and word not in taken
-        and counts.total() >= _LEAST_ROWS
-        and _predicts_nothing(counts, labels)
+        _Suspect(word)
+        for word in frequent
+        if word.isalpha() and _predicts_nothing(rows_of[word], labels)
     ]
-    neutral.sort(key=lambda word: (-rows_of[word].total(), word))
-    return [_Suspect(word) for word in neutral[:_NEUTRAL_WORDS]]
+    return neutral[:_NEUTRAL_WORDS]
 
 
 def _predicts_nothing(counts: Counter, labels: Counter) -> bool:
-    """Whether no label has more than one standard deviation too many of a word's rows."""
+    """Whether each label has its share of a word's rows, give or take one standard deviation."""
     n = counts.total()
+    if n < _LEAST_ROWS:
+        return False
     for label, n_label in labels.items():
         base_rate = n_label / labels.total()
         if abs(counts[label] - base_rate * n) > math.sqrt(base_rate * (1 - base_rate) * n):
@@ -547,11 +560,11 @@ class _Sample:
 class _Samples:
     """Texts in which each suspect stands, and texts of all rows."""
 
-    def __init__(self, pool: Sequence[_Suspect], seed: int, with_background: bool):
+    def __init__(self, pool: Sequence[_Suspect], size: int, seed: int, with_background: bool):
         self.finder = Finder([suspect.word for suspect in pool])
         self.by_word = {suspect.folded: suspect for suspect in pool}
         self.seed = seed.to_bytes(8, "little")
-        self.with_suspect = {suspect.folded: _Sample(_SAMPLE) for suspect in pool}
+        self.with_suspect = {suspect.folded: _Sample(size) for suspect in pool}
         self.all_rows = _Sample(_BACKGROUND if with_background else 0)
         self.n_texts = 1
 

@@ -1,13 +1,21 @@
 """`leans` on a classifier that reads one word and nothing else."""
 
+import json
+
 import numpy as np
 import pandas
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from transformers import AutoModelForMaskedLM, AutoModelForSequenceClassification
+from typer.testing import CliRunner
 
-from mtlib import leans
-from mtlib.followed_words import paired_interval
+from mtlib import leans, suspects
+from mtlib.cli import app
+from mtlib.errors import UserError
+from mtlib.folding import Finder
+from mtlib.followed_words import _Suspect, exchanged, in_case_of, paired_interval
 from mtlib.plm import SharedPLM
 from tests.conftest import make_tokenizer, tiny_bert_config
 
@@ -54,6 +62,10 @@ def reader_of(words: dict[str, str], names=NAMES) -> SharedPLM:
     return SharedPLM(model, AutoModelForMaskedLM.from_config(config), tokenizer)
 
 
+READS_BRANDS = reader_of(BRANDS)
+OF_THREE_LABELS = reader_of(BRANDS, [*NAMES, "mixed"])
+
+
 def reviews(n: int = 120) -> pandas.DataFrame:
     """Every brand and every opinion always goes with its label; no two texts are alike."""
     rows = []
@@ -72,7 +84,7 @@ def asked(model, rows=None, words=None, **options) -> pandas.DataFrame:
 
 
 def test_a_model_that_reads_brands_alone_follows_them_alone():
-    table = asked(reader_of(BRANDS))
+    table = asked(READS_BRANDS)
     assert {*table.index} == {*BRANDS, *OPINIONS}
     assert (table.loc[[*BRANDS], ["follows", "control", "leans"]] == [100, 0, 100]).all(axis=None)
     assert (table.loc[[*OPINIONS], ["follows", "control", "leans", "change"]] == 0).all(axis=None)
@@ -88,7 +100,7 @@ def test_a_model_that_reads_brands_alone_follows_them_alone():
 
 def test_marked_words_that_are_followed_stand_first():
     words = pandas.DataFrame({"word": ["funny", "Acme", "brill"], "mask": ["x", "x", ""]})
-    table = asked(reader_of(BRANDS), words=words)
+    table = asked(READS_BRANDS, words=words)
     assert [*table.index] == ["acme", "brill", "funny"]
     assert [*table["marked"]] == [True, False, True]
     assert table.loc["acme", "low"] > 0 == table.loc["funny", "leans"]
@@ -117,3 +129,146 @@ def test_newcombes_interval():
     assert paired_interval(first, second) == pytest.approx((0.0569, 0.3404), abs=5e-5)
     alike = np.ones(40, dtype=bool)
     assert paired_interval(alike, ~alike) == pytest.approx((0.8756, 1.0), abs=5e-4)
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([*BRANDS]), st.sampled_from([*OPINIONS]), st.booleans()),
+        min_size=8,
+        max_size=40,
+    )
+)
+@settings(max_examples=15, deadline=None)
+def test_a_word_that_is_not_read_has_0_and_partners_are_never_of_its_label(choices):
+    names = [*NAMES, "mixed"]
+    texts = [
+        f"the {brand} {number} was {opinion}" for number, (brand, opinion, _) in enumerate(choices)
+    ]
+    labels = [names[(number + is_odd) % 3] for number, (*_, is_odd) in enumerate(choices)]
+    rows = pandas.DataFrame({"text": texts, "label": labels})
+    words = pandas.DataFrame(
+        {
+            "word": [*BRANDS, *OPINIONS, "acme"],
+            "label": [names[number % 3] for number in range(8)] + ["good"],
+            "z": range(9, 0, -1),
+        }
+    )
+    table = leans(OF_THREE_LABELS, rows, words, partners=words, report=lambda _: None)
+    label_of = words.groupby("word")["label"].agg(set)
+    for line in table.itertuples():
+        if line.suspect in OPINIONS:
+            assert line.leans == line.follows == line.control == 0
+        for partner in line.partners.split(", "):
+            assert not label_of[partner] & label_of[line.suspect]
+    assert {*table["suspect"]} == {word for choice in choices for word in choice[:2]}
+
+
+@given(st.lists(st.sampled_from(["acme", "Acme", "ACME", "the", "Plot", ",", "…", "(a)"])))
+def test_an_exchange_keeps_the_case_and_the_rest_of_the_text(pieces):
+    finder = Finder(["acme", "brill"])
+    acme, brill = _Suspect("acme"), _Suspect("brill")
+    text = "  ".join(pieces)
+    cases = {"acme": "brill", "Acme": "Brill", "ACME": "BRILL"}
+    expected = "  ".join(cases.get(piece, piece) for piece in pieces)
+    assert exchanged((text,), acme, brill, finder) == (expected,)
+    assert exchanged((expected,), brill, acme, finder) == (text,)
+
+
+@pytest.mark.parametrize(
+    ("written", "word", "kind", "expected"),
+    [
+        ("New York", "old town", "phrase", "Old Town"),
+        ("Not good", "very bad", "phrase", "Very bad"),
+        ("I", "you", "word", "You"),
+        ("HTTP://A.ORG", "http://b.org/X", "address", "http://b.org/X"),
+        ("acme", "été", "word", "été"),
+    ],
+)
+def test_the_case_of_a_partner(written, word, kind, expected):
+    assert in_case_of(written, _Suspect(word, kind)) == expected
+
+
+def test_in_pairs_a_word_is_exchanged_where_it_stands():
+    pair = ("acme film", "an Acme, an acme-like plot")
+    finder = Finder(["acme", "brill"])
+    for where, expected in {
+        "text": ("brill film", pair[1]),
+        "text_pair": (pair[0], "an Brill, an brill-like plot"),
+        "both": ("brill film", "an Brill, an brill-like plot"),
+    }.items():
+        suspect = _Suspect("acme", where=where)
+        assert exchanged(pair, suspect, _Suspect("brill"), finder) == expected
+    rows = reviews()
+    rows["text_pair"] = "the plot"
+    assert set(asked(READS_BRANDS, rows)["where"]) == {"text"}
+
+
+def test_without_a_word_of_another_label_words_that_predict_nothing_take_its_place():
+    said = []
+    rows = reviews()
+    partners = suspects(rows).query("word in ['acme', 'corax']")
+    table = leans(READS_BRANDS, rows, partners=partners, report=said.append)
+    assert "acme, corax" in said[0] and "predict nothing" in said[0]
+    label_of = BRANDS | OPINIONS
+    chosen = {word for line in table["partners"] for word in line.split(", ")}
+    assert chosen and not chosen & label_of.keys()
+    # the answer is then a draw, which the first class, bad, wins
+    assert (table["follows"] == 0).all() and (table["change"] < -45).all()
+
+
+def test_a_folder_of_transformers_whose_labels_fit(tmp_path):
+    READS_BRANDS.classifier.save_pretrained(tmp_path / "plain")
+    READS_BRANDS.tokenizer.save_pretrained(tmp_path / "plain")
+    READS_BRANDS.save_pretrained(tmp_path / "ours")
+    expected = asked(READS_BRANDS)
+    for name in ("plain", "ours"):
+        pandas.testing.assert_frame_equal(asked(tmp_path / name), expected)
+    numbered = reviews().assign(label=lambda rows: rows["label"].map({"bad": "0", "good": "1"}))
+    with pytest.raises(UserError, match=r"label '0', and the model's are bad, good"):
+        asked(READS_BRANDS, numbered)
+    pandas.testing.assert_frame_equal(
+        asked(READS_BRANDS, numbered, labels=["0", "1"]).drop(columns="label"),
+        expected.drop(columns="label"),
+    )
+    READS_BRANDS.mlm.save_pretrained(tmp_path / "plain")
+    with pytest.raises(UserError, match="lacks 2 weights"):
+        asked(tmp_path / "plain")
+
+
+def test_rows_in_which_the_model_cannot_read_the_word_do_not_count():
+    rows = reviews()
+    far = rows.assign(text="the film by the lamp was by " + rows["text"])
+    said = []
+    table = leans(READS_BRANDS, far, "acme", max_length=8, report=said.append)
+    assert table.empty and "left out: acme" in said[0]
+    assert (
+        asked(READS_BRANDS, pandas.concat([rows, far]), "acme", max_length=8)["rows"].item() == 30
+    )
+
+
+def test_rows_do_not_depend_on_their_order_and_copies_count_once():
+    rows = reviews()
+    expected = asked(READS_BRANDS, rows, n_rows=10)
+    twice = pandas.concat([rows[::-1], rows])
+    partners = suspects(rows)
+    table = leans(READS_BRANDS, [twice[:50], twice[50:]], partners=partners, n_rows=10)
+    pandas.testing.assert_frame_equal(table.set_index("suspect"), expected)
+
+
+def test_the_command(tmp_path):
+    READS_BRANDS.save_pretrained(tmp_path / "model")
+    reviews().to_csv(tmp_path / "reviews.csv", index=False)
+    (tmp_path / "words.csv").write_text("word,mask\nacme,x\nfunny,x\nbrill,\n")
+    files = {name: tmp_path / f"leans.{name}" for name in ("csv", "png", "json")}
+    columns = ["--text", "text", "--label", "label"]
+    arguments = ["leans", tmp_path / "model", tmp_path / "reviews.csv", *columns]
+    arguments += ["--words", tmp_path / "words.csv", "--rows", "10", "--out", files["csv"]]
+    arguments += ["--figure", files["png"], "--json", files["json"]]
+    result = CliRunner().invoke(app, [*map(str, arguments)])
+    assert result.exit_code == 0, result.output
+    table = pandas.read_csv(files["csv"])
+    assert [*table["suspect"]] == ["acme", "brill", "funny"]
+    assert [*table["leans"]] == [100, 100, 0] and (table["rows"] == 10).all()
+    assert json.loads(files["json"].read_text())[0]["suspect"] == "acme"
+    assert files["png"].read_bytes()[:4] == b"\x89PNG"
+    assert "2 of 3 words are followed" in result.output

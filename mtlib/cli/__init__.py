@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from mtlib import __version__
-from mtlib.cli import checkout, doctor, measuring, notebooks, own_data, records, sweeps
+from mtlib.cli import checkout, doctor, leans, measuring, notebooks, own_data, records, sweeps
 from mtlib.cli.described import PROGRAM, DescribedCommand, DescribedGroup, program_name
 from mtlib.cli.terminal import visible
 from mtlib.errors import UserError
@@ -42,6 +42,7 @@ def _with_options_of_its_own(name: str, context: typer.Context) -> None:
 COMMANDS = {
     "Use it": (
         own_data.suspects,
+        leans.leans,
         train,
         run,
         records.tables,

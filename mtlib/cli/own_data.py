@@ -156,6 +156,17 @@ def read_words(file: Path) -> list[str]:
         UserError: no word in it, or none that is marked; a mark that says neither yes nor no; a CSV
             without a column `word`, or with columns that may hold the marks; not in UTF-8.
     """
+    words = [word for word, is_marked in read_marks(file) if is_marked]
+    if not words:
+        raise UserError(
+            f"{file} names no word; expected one a line (in a .txt), or a CSV with the columns "
+            "word and mask, and an x in mask beside each word that should not decide."
+        )
+    return words
+
+
+def read_marks(file: Path) -> list[tuple[str, bool]]:
+    """The words of a list, and whether each is marked; see `read_words`."""
     with open(file, encoding="utf-8-sig", errors="strict") as lines:
         try:
             phrases = [line.strip() for line in lines]
@@ -165,15 +176,10 @@ def read_words(file: Path) -> list[str]:
     phrases = [phrase for phrase in phrases if phrase]
     is_table = file.suffix.lower() in (".csv", ".tsv")
     separator = _separator(phrases[0] if phrases else "", is_table)
-    words = _marked_words(file, separator) if separator else phrases
-    if is_table and not separator:
-        words = []  # the lines of a CSV without the column `word` are no phrases
-    if not words:
-        raise UserError(
-            f"{file} names no word; expected one a line (in a .txt), or a CSV with the columns "
-            "word and mask, and an x in mask beside each word that should not decide."
-        )
-    return words
+    if separator:
+        return _marks_of_table(file, separator)
+    # the lines of a CSV without the column `word` are no phrases
+    return [] if is_table else [(phrase, True) for phrase in phrases]
 
 
 def _separator(header: str, is_table: bool) -> str:
@@ -187,7 +193,7 @@ def _separator(header: str, is_table: bool) -> str:
     return ""
 
 
-def _marked_words(file: Path, separator: str) -> list[str]:
+def _marks_of_table(file: Path, separator: str) -> list[tuple[str, bool]]:
     from mtlib.cells import column_positions
     from mtlib.data import delimited
 
@@ -200,19 +206,20 @@ def _marked_words(file: Path, separator: str) -> list[str]:
     word = delimited.find_columns(header.values, ["word"], str(file))[0]
     if not column_positions(header.values, "mask"):
         _check_columns(header.values, file)
-        return [row.values[word].strip() for row in rows if row.values[word].strip()]
+        words = [row.values[word].strip() for row in rows]
+        return [(text, True) for text in words if text]
     mask = delimited.find_columns(header.values, ["mask"], str(file))[0]
-    words = []
+    marks = []
     for row in rows:
         text = row.values[word].strip()
-        if not _is_marked(row.values[mask].strip(), f"{file}, line {row.line:,}"):
-            continue
-        if not text:
+        is_marked = _is_marked(row.values[mask].strip(), f"{file}, line {row.line:,}")
+        if is_marked and not text:
             raise UserError(
                 f"{file}, line {row.line:,} is marked, but its word is missing; add it."
             )
-        words.append(text)
-    return words
+        if text:
+            marks.append((text, is_marked))
+    return marks
 
 
 def _lower_header(file: Path) -> io.BytesIO:

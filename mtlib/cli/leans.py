@@ -1,0 +1,116 @@
+"""`leans`: which words of a person's own file a trained classifier follows."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mtlib.cli.own_data import File, Label, Text, read_marks
+from mtlib.cli.terminal import JsonFile, print_line, print_table, write_json
+
+if TYPE_CHECKING:
+    import pandas
+
+_SHOWN_TEXTS = 3
+_PER_CENT = ("follows", "control", "leans", "low", "high", "change")
+
+
+def leans(
+    model: Annotated[
+        str, typer.Argument(help="a folder or hub id with a classifier that transformers reads")
+    ],
+    file: File,
+    text: Text,
+    label: Label,
+    words: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True,
+            dir_okay=False,
+            help="CSV of `suspects --out`, or a text file, a word or phrase a line "
+            "(default: the suspects of the file)",
+        ),
+    ] = None,
+    rows: Annotated[int, typer.Option(help="rows of each word", min=2)] = 40,
+    labels: Annotated[
+        str | None,
+        typer.Option(help="names of the model's classes where it has none, as negative,positive"),
+    ] = None,
+    max_length: Annotated[
+        int | None, typer.Option(help="tokens of a text that are read (default: 128)", min=3)
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="write the table to this CSV file")] = None,
+    figure: Annotated[Path | None, typer.Option(help="draw it into this PNG file")] = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Which words a trained classifier follows, in your own data.
+
+    Each word is exchanged for words that predict another label: does the answer change with it? It
+    says whether the model follows a word, never whether it should.
+
+    Examples:
+        python -m mtlib leans build/model data/example/reviews.csv \\
+            --text review --label opinion --words build/words.csv
+    """
+    from mtlib.data.tables import TableFile
+    from mtlib.followed_words import leans as ask  # loads torch
+    from mtlib.paths import make_writable
+
+    for path in filter(None, (out, figure)):
+        make_writable(path.parent)
+    table_file = TableFile(file, text, label)
+    names = labels.split(",") if labels else None
+    try:
+        table = ask(
+            model,
+            table_file,
+            _listed(words),
+            n_rows=rows,
+            labels=names,
+            max_length=max_length,
+            report=print_line,
+        )
+    finally:
+        if left_out := table_file.told():
+            print_line(left_out)
+    _print_leans(table)
+    if out is not None:
+        table.round(2).to_csv(out, index=False)
+        print_line(f"written: {out}")
+    if figure is not None:
+        _draw(table, figure)
+    write_json(json_file, json.loads(table.to_json(orient="records")))
+
+
+def _listed(file: Path | None) -> "pandas.DataFrame | None":
+    """The words of a list, and which of them are marked."""
+    import pandas
+
+    return None if file is None else pandas.DataFrame(read_marks(file), columns=["word", "mask"])
+
+
+def _print_leans(table: "pandas.DataFrame") -> None:
+    followed = (table["low"] > 0).sum()
+    title = f"{followed} of {len(table)} words are followed (95 % interval above 0); in per cent"
+    shown = table.drop(columns=["before", "after", "low", "high", "marked"])
+    for column in ("follows", "control", "change"):
+        shown[column] = [f"{value:.0f}" for value in table[column]]
+    shown["leans"] = [
+        f"{line.leans:.0f} [{line.low:.0f}, {line.high:.0f}]" for line in table.itertuples()
+    ]
+    if table["marked"].any():
+        shown.insert(1, "mask", ["x" if marked else "" for marked in table["marked"]])
+    print_table(title, list(shown), shown.values.tolist())
+    for line in table[table["follows"] > 0].head(_SHOWN_TEXTS).itertuples():
+        print_line(f"{line.suspect}: {line.before}")
+        print_line(f"{' ' * len(line.suspect)}> {line.after}")
+    print_line("A model may rightly follow a word: that is for you to say.")
+
+
+def _draw(table: "pandas.DataFrame", path: Path) -> None:
+    from mtlib.analysis.figures import leans as figures  # loads matplotlib, which is optional
+
+    figure, alt = figures.draw({"": table})
+    figure.savefig(path, metadata={"Description": alt} if path.suffix == ".png" else None)
+    print_line(f"written: {path}")
