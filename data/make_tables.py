@@ -25,6 +25,9 @@ With `costs`, a list of comparisons and what they are called, each row is one of
 number of training examples that it has), and fine-tuning and Mask-tuning are columns. With
 `hours: all` the rows are the machines of all records.
 
+With `leans`, a map of data sets to a map of "marked" and "other" to words, each of these groups of
+suspects is a row, and `arms` are columns: mean over seeds, its interval, and the means of words.
+
 With `own_data`, which maps each data set of `data/results/own_data.csv` to a map of "set rows" to
 words, these are the rows, and `recipes` are the columns.
 """
@@ -37,7 +40,7 @@ from pathlib import Path
 import pandas
 import yaml
 
-from mtlib.analysis import comparisons, intervals
+from mtlib.analysis import comparisons, followed, intervals
 from mtlib.analysis.claims import table as claim_table
 from mtlib.paths import DATA_DIR
 from mtlib.runs.records import read_records
@@ -64,6 +67,8 @@ def _table(spec: dict) -> pandas.DataFrame:
         return pandas.DataFrame(_costs(spec["costs"]))
     if "hours" in spec:
         return _hours()
+    if "leans" in spec:
+        return _leans(**spec)
     if "own_data" in spec:
         return _own_data(**spec)
     if "measures" in spec:
@@ -186,6 +191,27 @@ def _own_data(own_data: dict, recipes: dict) -> pandas.DataFrame:
             row = {"in per cent": words, "rows": on_part["n"].iloc[0]}
             rows.append(row | _against_first(by_recipe, recipes))
     return pandas.DataFrame(rows).rename(columns=str.strip)
+
+
+def _leans(leans: dict, arms: dict) -> pandas.DataFrame:
+    """A row for each group of suspects of a data set."""
+    lines = followed.frame()
+    rows = []
+    for data, groups in leans.items():
+        for group, words in groups.items():
+            of_group = lines[(lines["data"] == data) & (lines["group"] == group)]
+            row = {"per cent of answers that follow": words}
+            for arm, name in arms.items():
+                row[name] = _followed(of_group[of_group["arm"] == arm])
+            rows.append(row)
+    return pandas.DataFrame(rows)
+
+
+def _followed(lines: pandas.DataFrame) -> str:
+    """The mean over words and seeds, its interval over seeds, and the range of the words' means."""
+    mean, low, high = intervals.t_interval(list(followed.by_seed(lines)))
+    of_words = followed.by_word(lines)["leans"]
+    return f"{mean:.1f} [{low:.1f}, {high:.1f}]; {of_words.min():.0f} to {of_words.max():.0f}"
 
 
 def _against_first(

@@ -15,9 +15,9 @@ import pandas
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from mtlib.analysis import comparisons
+from mtlib.analysis import comparisons, followed
 from mtlib.analysis.claims import claims
-from mtlib.analysis.figures import accuracy, save, style
+from mtlib.analysis.figures import accuracy, leans, save, style
 from mtlib.analysis.figures.results import id_first, mean_with_interval
 from mtlib.testbed.grammar import load_grammar
 from mtlib.testbed.known_words import shortcut_spans
@@ -43,6 +43,7 @@ def standard() -> dict[str, tuple[Figure, str]]:
     sizes = comparisons.load("sizes").frame()
     alphas = comparisons.load("study_alpha").frame().query("task == 'sentiment'")
     return {
+        "leans": example_leans(),
         "front": front(),
         "data": curve(
             two_arms,
@@ -75,6 +76,27 @@ def standard() -> dict[str, tuple[Figure, str]]:
             "Testbed: other methods, alone and inside Mask-tuning",
         ),
     }
+
+
+@style.styled
+def example_leans() -> tuple[Figure, str]:
+    """What models of the example follow, before and after the brands are hidden in training."""
+    names = {"fine-tuning": "before: fine-tuning", "masks left in": "after: brands masked"}
+    lines = followed.frame().query("data == 'example'")
+    figure = Figure(figsize=(8, 4.2), layout="constrained")
+    words = {}
+    panels = {"marked": "Brands: should not decide", "other": "Opinions: should decide"}
+    for axis, (group, title) in zip(figure.subplots(1, 2), panels.items(), strict=True):
+        in_group = lines[lines["group"] == group]
+        tables = {
+            name: followed.by_word(in_group[in_group["arm"] == arm]) for arm, name in names.items()
+        }
+        facts = leans.bars(axis, tables, sorted(in_group["suspect"].unique()))
+        words |= {f"{title}, {name}": values for name, values in facts.items()}
+        axis.set_title(title, weight="bold")
+        axis.set(xlim=(-10, 105), xlabel=leans.AXIS)
+    style.finish(figure, "What does the model follow? (example, five seeds)", axis)
+    return figure, style.sentence("Per cent of answers that follow each word", words)
 
 
 @style.styled

@@ -33,7 +33,8 @@ from mtlib.checkpoints import load_config, load_model, load_pretrained
 from mtlib.contexts import evaluating
 from mtlib.encoding import DEFAULT_LENGTH, Collator
 from mtlib.errors import UserError
-from mtlib.folding import Finder, fold, phrases_of, words_of
+from mtlib.folding import Finder, Found, fold, phrases_of, words_of
+from mtlib.forms import NOT_HIDDEN, kind_of
 from mtlib.plm import SharedPLM
 from mtlib.suspect_words import _rows, suspects
 from mtlib.tokens import text_reader
@@ -49,6 +50,7 @@ _BACKGROUND = 5000  # texts among which words that predict nothing are looked fo
 _NEUTRAL_WORDS = 200
 _LEAST_ROWS = 5  # of the background that hold a word that predicts nothing
 _NEAR = 60  # characters on either side of a word in which its neighbours are looked for
+_IN_CASE = ("word", "phrase")  # kinds that are written in the case of what they replace
 _IN_COLUMNS = {"text": (0,), "text_pair": (1,), "both": (0, 1)}
 _NUMBERED = "LABEL_"  # how transformers names classes that nobody has named
 COLUMNS = [
@@ -328,6 +330,17 @@ class _Suspect:
     def label(self) -> str:
         return self.labels[0] if self.labels else ""
 
+    @property
+    def is_class(self) -> bool:
+        """Whether it stands for all of a kind, as `<price>` does, and so for no text."""
+        return self.word.startswith("<") and self.word.endswith(">")
+
+    def places(self, text: str, finder: Finder) -> Iterator[Found]:
+        """Where it stands; `finder` finds it and other words, of which the longest have a place."""
+        if self.kind not in _IN_CASE:
+            finder = Finder([self.word])  # forms stand in one another
+        return (place for place in finder.places(text) if place.folded == self.folded)
+
 
 def _pool(
     rows,
@@ -341,10 +354,11 @@ def _pool(
         for suspect in _suspects_of(table, marks):
             pool.setdefault(suspect.folded, suspect)
     for word, is_marked in (marks or {}).items():
-        pool.setdefault(word, _Suspect(word, _kind(word), asked=True, marked=is_marked))
-    if not pool:
+        pool.setdefault(word, _Suspect(word, kind_of(word), asked=True, marked=is_marked))
+    exchangeable = [suspect for suspect in pool.values() if suspect.kind not in NOT_HIDDEN]
+    if not exchangeable:
         raise UserError("no word of the rows predicts a label; name words to ask about.")
-    return list(pool.values())
+    return exchangeable
 
 
 def _tables(
@@ -367,10 +381,6 @@ def _tables(
 
 def _folded(word: str) -> str:
     return " ".join(fold(word).split())
-
-
-def _kind(word: str) -> str:
-    return "phrase" if len(word.split()) > 1 else "word"
 
 
 def _marks(words: str | Iterable[str] | pandas.DataFrame) -> dict[str, bool]:
@@ -398,7 +408,7 @@ def _suspects_of(table: pandas.DataFrame, marks: Mapping[str, bool] | None) -> I
         folded = _folded(word)
         yield _Suspect(
             word,
-            str(line.get("kind", _kind(word))),
+            str(line.get("kind", kind_of(folded))),
             str(line.get("where", "text")),
             tuple(dict.fromkeys(map(str, lines["label"]))),
             asked=marks is None or folded in marks,
@@ -409,22 +419,20 @@ def _suspects_of(table: pandas.DataFrame, marks: Mapping[str, bool] | None) -> I
 def _rivals(suspect: _Suspect, pool: Iterable[_Suspect]) -> list[_Suspect]:
     """Suspects of the same kind that predict other labels alone."""
     return [
-        other
-        for other in pool
-        if other.labels and other.kind == suspect.kind and not {*other.labels} & {*suspect.labels}
+        other for other in _of_same_kind(suspect, pool) if not {*other.labels} & {*suspect.labels}
     ]
 
 
 def _allies(suspect: _Suspect, pool: Iterable[_Suspect]) -> list[_Suspect]:
     """Other suspects of the same kind that predict the same label."""
-    return [
-        other
-        for other in pool
-        if other.labels
-        and other.kind == suspect.kind
-        and other.label == suspect.label
-        and other is not suspect
-    ]
+    return [other for other in _of_same_kind(suspect, pool) if other.label == suspect.label]
+
+
+def _of_same_kind(suspect: _Suspect, pool: Iterable[_Suspect]) -> Iterator[_Suspect]:
+    for other in pool:
+        is_partner = other.labels and not other.is_class and other is not suspect
+        if is_partner and other.kind == suspect.kind:
+            yield other
 
 
 @dataclass
@@ -480,9 +488,7 @@ def contexts_of(suspect: _Suspect, texts: Iterable[Texts], finder: Finder) -> Co
     for row in texts:
         for column in _columns_of(suspect, row):
             text = row[column]
-            for place in finder.places(text):
-                if place.folded != suspect.folded:
-                    continue
+            for place in suspect.places(text, finder):
                 before = words.places(text[max(0, place.start - _NEAR) : place.start])
                 behind = words.places(text[place.end : place.end + _NEAR])
                 counts["<", before[-1].folded if before else ""] += 1
@@ -611,10 +617,9 @@ def exchanged(texts: Texts, suspect: _Suspect, partner: _Suspect, finder: Finder
 def _replaced(text: str, suspect: _Suspect, partner: _Suspect, finder: Finder) -> str:
     pieces = []
     end = 0
-    for place in finder.places(text):
-        if place.folded == suspect.folded:
-            pieces += [text[end : place.start], in_case_of(text[place.start : place.end], partner)]
-            end = place.end
+    for place in suspect.places(text, finder):
+        pieces += [text[end : place.start], in_case_of(text[place.start : place.end], partner)]
+        end = place.end
     return "".join([*pieces, text[end:]])
 
 
@@ -623,7 +628,7 @@ def in_case_of(written: str, partner: _Suspect) -> str:
 
     Addresses, numbers and signs stay as they are.
     """
-    if partner.kind not in ("word", "phrase"):
+    if partner.kind not in _IN_CASE:
         return partner.word
     if written.isupper() and len(written) > 1:
         return partner.word.upper()

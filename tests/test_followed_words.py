@@ -63,7 +63,7 @@ def reader_of(words: dict[str, str], names=NAMES) -> SharedPLM:
 
 
 READS_BRANDS = reader_of(BRANDS)
-OF_THREE_LABELS = reader_of(BRANDS, [*NAMES, "mixed"])
+READS_NOTHING = reader_of({}, [*NAMES, "mixed"])
 
 
 def reviews(n: int = 120) -> pandas.DataFrame:
@@ -139,7 +139,7 @@ def test_newcombes_interval():
     )
 )
 @settings(max_examples=15, deadline=None)
-def test_a_word_that_is_not_read_has_0_and_partners_are_never_of_its_label(choices):
+def test_words_that_are_not_read_have_0_and_partners_are_never_of_its_label(choices):
     names = [*NAMES, "mixed"]
     texts = [
         f"the {brand} {number} was {opinion}" for number, (brand, opinion, _) in enumerate(choices)
@@ -153,11 +153,10 @@ def test_a_word_that_is_not_read_has_0_and_partners_are_never_of_its_label(choic
             "z": range(9, 0, -1),
         }
     )
-    table = leans(OF_THREE_LABELS, rows, words, partners=words, report=lambda _: None)
+    table = leans(READS_NOTHING, rows, words, partners=words, report=lambda _: None)
     label_of = words.groupby("word")["label"].agg(set)
     for line in table.itertuples():
-        if line.suspect in OPINIONS:
-            assert line.leans == line.follows == line.control == 0
+        assert line.leans == line.follows == line.control == 0
         for partner in line.partners.split(", "):
             assert not label_of[partner] & label_of[line.suspect]
     assert {*table["suspect"]} == {word for choice in choices for word in choice[:2]}
@@ -186,6 +185,21 @@ def test_an_exchange_keeps_the_case_and_the_rest_of_the_text(pieces):
 )
 def test_the_case_of_a_partner(written, word, kind, expected):
     assert in_case_of(written, _Suspect(word, kind)) == expected
+
+
+def test_kinds_are_exchanged_for_their_like_and_as_a_whole():
+    """An address for an address, with all that follows its site; never for all addresses."""
+    rows = reviews()
+    site = ["https://a.org/x?y=1 ", "b.org ", "https://c.org/z ", "$9 "]
+    rows["text"] = [site[number % 4] + text for number, text in enumerate(rows["text"])]
+    pool = suspects(rows, kinds=("word", "address", "number", "length"))
+    table = leans(READS_NOTHING_OF_TWO, rows, partners=pool, report=lambda _: None)
+    table = table.set_index("suspect")
+    assert table.loc["a.org/x?y=1", "partners"] in ("b.org", "b.org, $9")
+    assert table.loc["b.org", "kind"] == "address"
+    acme, other = _Suspect("a.org", "address"), _Suspect("b.org", "address")
+    finder = Finder(["a.org", "acme"])
+    assert exchanged(("At https://a.org/x, acme",), acme, other, finder) == ("At b.org, acme",)
 
 
 def test_in_pairs_a_word_is_exchanged_where_it_stands():

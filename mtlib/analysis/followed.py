@@ -1,0 +1,39 @@
+"""What recorded models follow: the lines that `data/sweeps/leans.py` has kept."""
+
+import json
+
+import pandas
+
+from mtlib.analysis.intervals import t_interval
+from mtlib.paths import DATA_DIR
+
+FILE = DATA_DIR / "results" / "leans.jsonl"
+
+
+def frame() -> pandas.DataFrame:
+    """A line of `leans` for each data set, arm, seed and suspect.
+
+    `group` says whether a person had marked the word as misleading: "marked" or "other".
+    """
+    tables = []
+    for line in FILE.read_text(encoding="utf-8").splitlines():
+        record = json.loads(line)
+        table = pandas.DataFrame(record["lines"]["data"], columns=record["lines"]["columns"])
+        run = {name: record[name] for name in ("data", "arm", "seed")}
+        tables.append(table.assign(**run))
+    lines = pandas.concat(tables, ignore_index=True)
+    return lines.assign(group=lines["marked"].map({True: "marked", False: "other"}))
+
+
+def by_word(lines: pandas.DataFrame) -> pandas.DataFrame:
+    """For each suspect the mean of `leans` over seeds, with its interval, `low` to `high`."""
+    rows = []
+    for suspect, of_word in lines.groupby("suspect", sort=False):
+        mean, low, high = t_interval(list(of_word["leans"]))
+        rows.append({"suspect": suspect, "leans": mean, "low": low, "high": high})
+    return pandas.DataFrame(rows)
+
+
+def by_seed(lines: pandas.DataFrame) -> pandas.Series:
+    """The mean of `leans` over words, for each seed."""
+    return lines.groupby("seed")["leans"].mean()
