@@ -409,7 +409,7 @@ def _suspects_of(table: pandas.DataFrame, marks: Mapping[str, bool] | None) -> I
         yield _Suspect(
             word,
             str(line.get("kind", kind_of(folded))),
-            str(line.get("where", "text")),
+            str(line.get("where", "text")).partition(",")[0],  # the surest place
             tuple(dict.fromkeys(map(str, lines["label"]))),
             asked=marks is None or folded in marks,
             marked=marks is not None and marks.get(folded, False),

@@ -188,18 +188,17 @@ def test_the_case_of_a_partner(written, word, kind, expected):
 
 
 def test_kinds_are_exchanged_for_their_like_and_as_a_whole():
-    """An address for an address, with all that follows its site; never for all addresses."""
-    rows = reviews()
-    site = ["https://a.org/x?y=1 ", "b.org ", "https://c.org/z ", "$9 "]
-    rows["text"] = [site[number % 4] + text for number, text in enumerate(rows["text"])]
-    pool = suspects(rows, kinds=("word", "address", "number", "length"))
-    table = leans(READS_NOTHING_OF_TWO, rows, partners=pool, report=lambda _: None)
-    table = table.set_index("suspect")
-    assert table.loc["a.org/x?y=1", "partners"] in ("b.org", "b.org, $9")
-    assert table.loc["b.org", "kind"] == "address"
-    acme, other = _Suspect("a.org", "address"), _Suspect("b.org", "address")
-    finder = Finder(["a.org", "acme"])
-    assert exchanged(("At https://a.org/x, acme",), acme, other, finder) == ("At b.org, acme",)
+    names = ["a.org", "b.org", "<address>", "acme", "<at most 3 words>"]
+    kinds = ["address"] * 3 + ["word", "length"]
+    labels = ["bad", "good", "good", "bad", "bad"]
+    pool = pandas.DataFrame({"word": names, "kind": kinds, "label": labels, "z": range(5, 0, -1)})
+    texts = [("https://a.org/x?y=1 acme" if i % 2 else "b.org is") + f" {i}" for i in range(20)]
+    rows = pandas.DataFrame({"text": texts})
+    table = leans(READS_BRANDS, rows, partners=pool, report=lambda _: None).set_index("suspect")
+    assert {*table.index} == {*names[:4]}
+    assert [table.loc[name, "partners"] for name in names[:3]] == ["b.org", "a.org", "a.org"]
+    assert "org" not in table.loc["acme", "partners"]
+    assert table.loc["a.org", "after"].startswith("b.org acme ")
 
 
 def test_in_pairs_a_word_is_exchanged_where_it_stands():

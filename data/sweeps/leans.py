@@ -59,7 +59,7 @@ class Data:
         marked: words that are marked as misleading.
         arms: arguments of `debias`, by the arm's name.
         dev, tests: of `debias`.
-        top: so many suspects are asked about.
+        top: so many suspects are asked about, the surest.
         training: settings of `train` that are not its defaults.
     """
 
@@ -160,7 +160,7 @@ def run(options: argparse.Namespace, data: Data, arm: str, seed: int) -> dict:
     """One training, its scores, and a line for each suspect."""
     folder = options.out / "models" / f"{options.name}, {arm}, seed {seed}"
     plm = trained(folder, data, arm, seed)
-    words = suspects(data.train, top=data.top)
+    words = suspects(data.train, top=None).head(data.top)
     words["mask"] = [fold(word) in data.marked for word in words["word"]]
     table = leans(plm, data.train, words, max_length=data.training.get("max_length"))
     scores = pandas.read_csv(folder / "scores.csv").round(2)
