@@ -1,11 +1,16 @@
 """Means of recorded lines of `leans`, and what the pages say of them."""
 
 import json
+import re
+from pathlib import Path
+from statistics import fmean
 
 import pytest
 
 from mtlib.analysis import followed
 from mtlib.analysis.intervals import t_interval
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def record(seed: int, *leans: float) -> str:
@@ -24,3 +29,19 @@ def test_means_of_words_and_of_seeds_by_hand(tmp_path, monkeypatch):
     assert words["leans"].to_dict() == {"acme": 80, "brill": 100}
     assert tuple(words.loc["acme"]) == pytest.approx(t_interval([90, 70]))
     assert lines[lines["group"] == "other"]["suspect"].unique() == ["great"]
+
+
+def test_the_front_page_says_what_the_records_say():
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    records = [json.loads(line) for line in followed.FILE.read_text().splitlines()]
+    lines = followed.frame().query("data == 'example'")
+    numbers = []
+    for arm in ("fine-tuning", "masks left in"):
+        in_arm = lines[lines["arm"] == arm]
+        for group in ("marked", "other"):
+            numbers.append(followed.by_seed(in_arm[in_arm["group"] == group]).mean())
+        of_arm = [record for record in records if record["arm"] == arm]
+        numbers.append(fmean(record["accuracy"]["conflicting"] for record in of_arm))
+    passage = page.partition("600 made-up")[2].partition("```")[0]
+    said = [int(number) for number in re.findall(r"(\d+) %", passage)]
+    assert said == [round(number) for number in numbers]
