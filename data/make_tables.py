@@ -26,7 +26,7 @@ number of training examples that it has), and fine-tuning and Mask-tuning are co
 `hours: all` the rows are the machines of all records.
 
 With `leans`, a map of data sets to a map of "marked" and "other" to words, each of these groups of
-suspects is a row, and `arms` are columns: mean over seeds, its interval, and the means of words.
+suspects is a row, and `arms` are columns: the mean, the range of seeds, and that of words.
 
 With `own_data`, which maps each data set of `data/results/own_data.csv` to a map of "set rows" to
 words, these are the rows, and `recipes` are the columns.
@@ -208,10 +208,11 @@ def _leans(leans: dict, arms: dict) -> pandas.DataFrame:
 
 
 def _followed(lines: pandas.DataFrame) -> str:
-    """The mean over words and seeds, its interval over seeds, and the range of the words' means."""
-    mean, low, high = intervals.t_interval(list(followed.by_seed(lines)))
+    """The mean over words and seeds, the range of the seeds' means, and that of the words'."""
+    of_seeds = followed.by_seed(lines)
     of_words = followed.by_word(lines)["leans"]
-    return f"{mean:.1f} [{low:.1f}, {high:.1f}]; {of_words.min():.0f} to {of_words.max():.0f}"
+    ranges = [f"{means.min():.0f} to {means.max():.0f}" for means in (of_seeds, of_words)]
+    return f"{of_seeds.mean():.0f} (seeds {ranges[0]}; words {ranges[1]})"
 
 
 def _against_first(

@@ -5,10 +5,7 @@ import re
 from pathlib import Path
 from statistics import fmean
 
-import pytest
-
 from mtlib.analysis import followed
-from mtlib.analysis.intervals import t_interval
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -27,7 +24,7 @@ def test_means_of_words_and_of_seeds_by_hand(tmp_path, monkeypatch):
     assert followed.by_seed(marked).to_dict() == {0: 95, 1: 85}
     words = followed.by_word(marked).set_index("suspect")
     assert words["leans"].to_dict() == {"acme": 80, "brill": 100}
-    assert tuple(words.loc["acme"]) == pytest.approx(t_interval([90, 70]))
+    assert tuple(words.loc["acme"]) == (80, 70, 90)
     assert lines[lines["group"] == "other"]["suspect"].unique() == ["great"]
 
 
@@ -44,4 +41,19 @@ def test_the_front_page_says_what_the_records_say():
         numbers.append(fmean(record["accuracy"]["conflicting"] for record in of_arm))
     passage = page.partition("600 made-up")[2].partition("```")[0]
     said = [int(number) for number in re.findall(r"(\d+) %", passage)]
-    assert said == [round(number) for number in numbers]
+    assert said == [abs(round(number)) for number in numbers]
+
+
+def test_the_page_of_own_data_says_how_each_model_is_misled():
+    page = (ROOT / "data/README.md").read_text(encoding="utf-8")
+    passage = page.partition("models of seeds 0 to 4")[2].partition("The plan")[0]
+    said = [float(number) for number in re.findall(r"\d+(?:\.\d)?", passage)]
+    records = [json.loads(line) for line in followed.FILE.read_text().splitlines()]
+    accuracy = {
+        record["seed"]: record["accuracy"]["conflicting"]
+        for record in records
+        if (record["data"], record["arm"]) == ("example", "fine-tuning")
+    }
+    lines = followed.frame().query("data == 'example' and arm == 'fine-tuning' and marked")
+    brands = followed.by_seed(lines).sort_index()
+    assert said == [*map(round, brands), *(accuracy[seed] for seed in sorted(accuracy))]
