@@ -212,7 +212,8 @@ def _followed(lines: pandas.DataFrame) -> str:
     of_seeds = followed.by_seed(lines)
     of_words = followed.by_word(lines)["leans"]
     ranges = [f"{means.min():.0f} to {means.max():.0f}" for means in (of_seeds, of_words)]
-    return f"{of_seeds.mean():.0f} (seeds {ranges[0]}; words {ranges[1]})"
+    mean = round(of_seeds.mean())  # a whole number, so that there is no -0
+    return f"{mean} (seeds {ranges[0]}; words {ranges[1]})"
 
 
 def _against_first(

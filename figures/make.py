@@ -94,9 +94,9 @@ def example_leans() -> tuple[Figure, str]:
         facts = leans.bars(axis, tables, sorted(in_group["suspect"].unique()))
         words |= {f"{title}, {name}": values for name, values in facts.items()}
         axis.set_title(title, weight="bold")
-        axis.set(xlim=(-10, 102))
-    figure.supxlabel(f"{leans.AXIS}; lines: lowest and highest of five seeds", fontsize=9)
-    style.finish(figure, "What does the model follow? (made-up reviews)", axis)
+        axis.set(xlim=(-10, 102), xlabel="answers that follow the word, %")
+    title = "What does the model follow? Bars: means of five seeds; lines: lowest to highest"
+    style.finish(figure, title, axis)
     return figure, style.sentence("Per cent of answers that follow each word", words)
 
 
