@@ -25,7 +25,10 @@ summary { display: list-item; cursor: pointer }
 {%- endblock html_head_css -%}
 {%- block input_group -%}
 {%- set tags = cell.metadata.get('tags', []) -%}
-{%- set titles = {'check': 'Check', 'solution': 'Solution', 'expected': 'Expected results'} -%}
+{%- set titles = {
+  'check': 'Check', 'solution': 'Solution', 'figure': 'Code of the figure',
+  'expected': 'Expected results',
+} -%}
 {%- set title = titles[tags | select('in', titles) | first] | default('', true) -%}
 {%- if title -%}
 <details style="margin-left: min(9em, 20%)"><summary>{{ title }}</summary>{{ super() }}</details>

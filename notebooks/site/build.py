@@ -37,6 +37,7 @@ PAGES = {
 FOLDED = {
     "solution": "hide-cell",
     "check": "hide-input",
+    "figure": "hide-input",
     "expected": "remove-cell",
     "install": "remove-cell",
 }  # tags of cells, and of myst-nb
