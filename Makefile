@@ -16,7 +16,7 @@ export GOMP_SPINCOUNT := 1000
 export KMP_BLOCKTIME := 1
 endif
 
-.PHONY: test faults test-install test-lowest test-newest lint tutorial slides lab site publish pages setup \
+.PHONY: test faults profiles test-install test-lowest test-newest lint tutorial slides lab site publish pages setup \
   setup-notebooks lock clean
 
 # one torch thread for each test process, so that they do not wait for one another
@@ -26,6 +26,10 @@ test: setup
 # sweeps whose processes are killed, also on Ray clusters: some minutes
 faults: setup
 	cd "$(ROOT)" && MTLIB_FAULTS=1 $(BIN)/python -m pytest tests/sweeps
+
+# every profile of every notebook, on tiny models from a stand-in for the hub: some minutes
+profiles: setup
+	cd "$(ROOT)" && MTLIB_PROFILES=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 tests/hub/test_profiles.py
 
 # as users install it: wheel, git, Colab, in a new environment
 test-install:

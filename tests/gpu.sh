@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # All checks that need a GPU, in one call of a few minutes: bash tests/gpu.sh [SECONDS]. Results go to $OUT, or to
-# build/gpu. With MODEL (a base-sized masked LM) and SOURCE (the original releases) in the environment, the decisive
-# experiment goes on for what is left of SECONDS (540 by default): no run is begun that could not end.
+# build/gpu. With MODEL (a base-sized masked LM) and SOURCE (the original releases) in the environment, notebook 03
+# runs under its profile gpu, and the decisive experiment goes on for what is left of SECONDS (540 by default): no run is
+# begun that could not end.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 python=${PYTHON:-python3}
@@ -23,6 +24,8 @@ check losses "$python" -m pytest tests/test_gpu.py
 check throughput "$python" -m mtlib bench --throughput bert-base
 check resume "$python" -m pytest tests/runs/test_runs.py -k killed_run
 if [ -n "${MODEL:-}" ] && [ -n "${SOURCE:-}" ]; then
+  check notebook "$python" -m mtlib notebooks 03 --profile gpu --out "$out/notebooks" \
+    -p model="$MODEL" -p source="$SOURCE" -p train_size=16000
   check decisive "$python" -m mtlib sweep data/sweeps/decisive.yaml --model "$MODEL" --source "$SOURCE" \
     --processes 6 --minutes $(((seconds - SECONDS) / 60 - 2)) --out "$out/runs"
   tar -czf "$out/records.tar.gz" -C "$out/runs" --exclude=.work .

@@ -95,9 +95,9 @@ def _typed_values(texts: Mapping[str, str], declared: Mapping[str, Mapping]) -> 
 def _typed(name: str, text: str, declared: Mapping[str, str]):
     """`text` as the declared type.
 
-    The path of an existing file becomes absolute, because a notebook runs in another folder.
+    An existing file or folder becomes absolute, because a notebook runs in another folder.
     """
-    if re.search(r"\bfile\b", declared["help"]) and Path(text).is_file():
+    if re.search(r"\b(file|folder)\b", declared["help"]) and Path(text).exists():
         return os.path.abspath(text)
     wanted = declared["inferred_type_name"]
     try:
