@@ -15,6 +15,13 @@ from tests.tutorial.conftest import code_cells, images, printed, tagged
 
 MACHINE_PATHS = tuple(f"/{name}/" for name in ("tmp", "home", "root", "work"))
 WORDS, CELLS = (600, 1500), 30  # of prose and in all
+# Per cent and points in the prose that no output shows: of the paper, of a page, of a rule.
+NOT_SHOWN = {
+    "03_mask_tuning": {"83"},
+    "04_ablations": {"81"},
+    "05_diversity": {"37", "76"},
+    "08_reproduction": {"13.9", "41", "95"},
+}
 STATEMENT = re.compile(r"\*\*Exercise (\d+)\*\* \((easy|medium|hard), \d+ minutes?\)\.")
 
 
@@ -73,6 +80,20 @@ def test_length(notebook):
     prose = " ".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
     words = [word for word in re.sub(r"<[^>]*>", " ", prose).split() if word.strip("|-:#*")]
     assert WORDS[0] <= len(words) <= WORDS[1] and len(notebook.cells) <= CELLS
+
+
+def test_numbers_of_the_prose_stand_in_the_outputs(path, notebook):
+    """Per cent and points, rounded as the prose has them; exercises may suppose others."""
+    outputs = "\n".join(shown(cell) for cell in code_cells(notebook))
+    values = [float(number) for number in re.findall(r"\d+(?:\.\d+)?", outputs)]
+    values += [100 * value for value in values if value <= 1]  # shares
+    prose = [cell.source for cell in notebook.cells if cell.cell_type == "markdown"]
+    paragraphs = [part for text in prose for part in text.split("\n\n")]
+    stated = [part for part in paragraphs if not part.startswith("**Exercise")]
+    for number in re.findall(r"(\d+(?:\.\d+)?) (?:%|points)", "\n".join(stated)):
+        half = 0.5 * 10 ** -len(number.partition(".")[2])
+        is_shown = any(abs(value - float(number)) <= half + 1e-9 for value in values)
+        assert is_shown or number in NOT_SHOWN.get(path.stem, ()), f"{number} is in no output"
 
 
 def test_exercises_have_a_check_and_a_folded_solution_that_it_accepts(notebook):
