@@ -150,15 +150,27 @@ def _fault_of_number(
         return f"`{name}` is {_short(value)}; expected a number."
     if abs(value - expected) <= tolerance:
         return None
-    for sentence, mistake in mistakes.items():
-        if abs(value - mistake) <= tolerance:
-            return f"`{name}` is {value:.6g}. {sentence}"
-    if 0 < expected <= 1 < value and abs(value / 100 - expected) <= tolerance:
-        return f"`{name}` is {value:.6g}, which is per cent; expected a share, from 0 to 1."
-    if 0 < value <= 1 < expected and abs(100 * value - expected) <= tolerance:
-        return f"`{name}` is {value:.6g}, which is a share; expected per cent."
+    if sentence := _known_mistake(expected, tolerance, mistakes, value):
+        return f"`{name}` is {value:.6g}. {sentence}"
     direction = "large" if value > expected else "small"
     return f"`{name}` is {value:.6g}, which is too {direction}."
+
+
+def _known_mistake(
+    expected: float,
+    tolerance: float,
+    mistakes: Mapping[str, float],
+    value: float,
+) -> str | None:
+    """What to say of a wrong number that many arrive at; None of any other."""
+    for sentence, mistake in mistakes.items():
+        if abs(value - mistake) <= tolerance:
+            return sentence
+    if 0 < expected <= 1 < value and abs(value / 100 - expected) <= tolerance:
+        return "That is per cent; expected a share, from 0 to 1."
+    if 0 < value <= 1 < expected and abs(100 * value - expected) <= tolerance:
+        return "That is a share; expected per cent."
+    return None
 
 
 def _fault_of_value(name: str, expected, value) -> str | None:

@@ -97,7 +97,8 @@ def _typed(name: str, text: str, declared: Mapping[str, str]):
 
     An existing file or folder becomes absolute, because a notebook runs in another folder.
     """
-    if re.search(r"\b(file|folder)\b", declared["help"]) and Path(text).exists():
+    is_path = re.search(r"\b(file|folder)\b", declared["help"]) is not None
+    if is_path and text and Path(text).exists():
         return os.path.abspath(text)
     wanted = declared["inferred_type_name"]
     try:

@@ -62,8 +62,8 @@ def test_numbers_and_other_values(capsys, value, expected, said):
 @pytest.mark.parametrize(
     ("value", "expected", "said"),
     [
-        (64, 0.64, "which is per cent; expected a share, from 0 to 1."),
-        (0.64, 64.0, "which is a share; expected per cent."),
+        (64, 0.64, "That is per cent; expected a share, from 0 to 1."),
+        (0.64, 64.0, "That is a share; expected per cent."),
         (0.36, 0.64, "You exchanged alpha and 1 - alpha."),
         (63, 0.64, "which is too large."),
     ],
