@@ -3,7 +3,7 @@
 import re
 import reprlib
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +15,7 @@ from transformers import PreTrainedTokenizerBase
 from mtlib.contexts import evaluating, precision
 from mtlib.errors import UserError
 from mtlib.labels import label_column
+from mtlib.marking import mask_words
 from mtlib.masking import MaskingPolicy, draw_mask
 from mtlib.plm import SharedPLM
 from mtlib.rng import KeyedRNG, example_keys
@@ -49,8 +50,8 @@ def tokenise(
             that need more than these. `text` brings `text_pair` with it, where there is one.
 
     Raises:
-        UserError: no `Dataset`; no column `text`; a row without text, or with a label that is no
-            number.
+        UserError: no `Dataset`; no column `text`, or both `label` and `labels`; a row without text,
+            or with a label that is no number.
     """
     _check_dataset(dataset)
     dataset = dataset.with_format(None)  # tensors are neither texts nor labels
@@ -78,6 +79,11 @@ def tokenise(
 def _check_dataset(dataset: object) -> None:
     columns = getattr(dataset, "column_names", None)
     if isinstance(dataset, Dataset) and "text" in columns:
+        if {"label", "labels"} <= {*columns}:
+            raise UserError(
+                "the dataset has a column label and a column labels; expected one of them. Remove "
+                "the other, as with dataset.remove_columns('labels')."
+            )
         return
     has = "" if columns is None else f" with {columns}"
     raise UserError(
@@ -347,8 +353,9 @@ def predict(
     batch_size: int = 64,
     bf16: bool | None = None,
     names: bool = False,
+    hide: str | Iterable[str] = (),
 ) -> np.ndarray | list[str]:
-    """Class logits `(n, num_labels)` of the texts as they stand, in their order, or label names.
+    """Class logits `(n, num_labels)` of the texts, in their order, or label names.
 
     The model is moved to the GPU if there is a CUDA one, else to the CPU. Its mode, its precision
     and the random states stay as they were.
@@ -364,6 +371,8 @@ def predict(
             architectures (DeBERTa's first version, X-MOD) need False.
         names: return the name of each text's likeliest label, of `plm.config.id2label`, in place of
             logits.
+        hide: words, phrases and forms that the model is not to see: a mask takes the place of each
+            of their pieces. None by default: texts are read as they stand.
 
     Raises:
         UserError: something that is neither a text nor a pair of texts, or texts and pairs in one
@@ -372,7 +381,10 @@ def predict(
     trained_length = getattr(plm.config, "trained_length", 0)
     if max_length is None and trained_length > DEFAULT_LENGTH:
         max_length = trained_length
-    examples = tokenise(_unlabelled_dataset(texts), plm.tokenizer, max_length)
+    kept = ("text",) if hide else ()
+    examples = tokenise(_unlabelled_dataset(texts), plm.tokenizer, max_length, keep=kept)
+    if hide:
+        examples = mask_words(plm, examples, hide)
     if len(examples):
         plm.check_inputs(examples["input_ids"], "the dataset")
     logits = _logits(plm, examples, batch_size, bf16)  # (n, num_labels)

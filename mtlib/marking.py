@@ -61,6 +61,10 @@ class MarkTokens(Transform):
         """
 
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
+        return self.mark(plm, examples)
+
+    def mark(self, plm: SharedPLM, examples: Dataset) -> Prepared:
+        """The examples with the column, whether or not they have such a span."""
         marks = []
         rows = zip(examples, self._encoded(plm, examples), self.spans(examples), strict=True)
         for row, (ids, offsets, part_of), spans in rows:
@@ -235,6 +239,26 @@ class MarkWords(MarkTokens):
         if near := {like for part in parts for like in get_close_matches(part, in_texts)}:
             message += f" Words like these stand there: {', '.join(sorted(near))}."
         return message
+
+
+def mask_words(plm: SharedPLM, examples: Dataset, words: str | Iterable[str]) -> Dataset:
+    """The examples with a mask in the place of each piece of the words, as "masks_left" trains.
+
+    Args:
+        plm: whose tokenizer made the examples.
+        examples: tokenised, with the column `text` (and `text_pair`).
+        words: as in `MarkWords`; they may stand in none of the texts.
+    """
+    marker = MarkWords(words)
+    marked = marker.mark(plm, examples).examples
+    masked = {"mask": plm.tokenizer.mask_token_id, "column": marker.column}
+    hidden = marked.map(_with_masks, fn_kwargs=masked, keep_in_memory=True)
+    return hidden.remove_columns([marker.column]) if len(hidden) else hidden
+
+
+def _with_masks(row: dict, mask: int, column: str) -> dict:
+    pieces = zip(row["input_ids"], row[column], strict=True)
+    return {"input_ids": [mask if is_marked else token for token, is_marked in pieces]}
 
 
 class WordMarks(NamedTuple):

@@ -21,7 +21,8 @@ from sklearn.metrics import f1_score
 from mtlib.data.tables import TEXTS
 from mtlib.encoding import predict, tokenise
 from mtlib.errors import UserError, one_of
-from mtlib.folding import phrases_of
+from mtlib.folding import fold, phrases_of
+from mtlib.followed_words import leans
 from mtlib.labels import check_look_alike, known_labels, label_column
 from mtlib.marking import MarkWords
 from mtlib.method import LearningRates, Stage
@@ -47,6 +48,7 @@ from mtlib.suspect_words import pointed_labels, suspects
 
 BASELINE = "fine_tuning"
 DEFAULT = "masks_left"  # where words are given
+HIDDEN = "fine_tuning, words masked"  # the same model, when it reads
 # of Mask-tuning; where words are given, small sets have too few steps for two losses
 _ALPHA = 0.6
 _ALPHA_WITH_WORDS = 0.0
@@ -71,13 +73,31 @@ class Debiased:
         plm: the model that the method trained, as it is saved;
             `predict(plm, texts, names=True)`.
         table: a line for each set, part of its rows and arm: `n`, `accuracy` and `macro_f1` in per
-            cent with 95 % intervals.
+            cent with 95 % intervals. The arm "fine_tuning, words masked" is the fine-tuned model
+            with masks in the place of the words when it reads, which needs no further training.
         words: the given words that point to a label in the training rows, as `suspects` lists them.
+        by_word: a line for each of these words, set and arm: in `n` rows the word points to another
+            label than the row's own, and there `accuracy` is so many per cent. On dev also how much
+            the model `leans` on the word, with `low` and `high` (see `mtlib.leans`).
+        fine_tuning: the fine-tuned model beside it; None where there is none.
     """
 
     plm: SharedPLM
     table: pandas.DataFrame
     words: pandas.DataFrame
+    by_word: pandas.DataFrame
+    fine_tuning: SharedPLM | None = None
+
+    @property
+    def footer(self) -> str:
+        """What to know when reading the table; "" where nothing is special."""
+        dev = self.table[self.table["set"] == "dev"]
+        if self.fine_tuning is None or "conflicting" not in {*dev["rows"]}:
+            return ""
+        return (
+            "Accuracy on dev falls when a shortcut is taken away, and should: in most rows of dev "
+            "the words point to the right label. Compare the conflicting rows."
+        )
 
 
 def debias(
@@ -90,6 +110,7 @@ def debias(
     method: str | None = None,
     settings: Mapping[str, object] | None = None,
     alone: bool = False,
+    keep: bool = True,
     report: Report = print,
     **training,
 ) -> Debiased:
@@ -102,9 +123,9 @@ def debias(
         print(result.table)
 
     The method's model is saved in `out`, a folder that transformers reads, with the words
-    (`words.csv`), the table (`scores.csv`) and a card (`README.md`). The checkpoint with the best
-    accuracy on `dev` is taken. A call that was cut off is resumed by the same call, with the same
-    code.
+    (`words.csv`), the tables (`scores.csv`, `by_word.csv`) and a card (`README.md`), and the
+    fine-tuned one in `out/fine_tuning`. The checkpoint with the best accuracy on `dev` is taken. A
+    call that was cut off is resumed by the same call, with the same code.
 
     Args:
         train: rows with `text` (and `text_pair`) and `label`.
@@ -117,6 +138,7 @@ def debias(
             (data/README.md compares recipes), "fine_tuning" without.
         settings: of the method, such as `{"alpha": 0.3}`.
         alone: without fine-tuning beside it, in half the time or less.
+        keep: keep the fine-tuned model.
         report: is told, a sentence at a time, what was found in the data.
         training: settings of `OwnTraining`.
 
@@ -140,9 +162,15 @@ def debias(
     _check_bias(arms[method].settings, sets)
     pointing = _pointing_words(sets, words, method, report)
     models = train_arms(arms, sets, out / ".work", report)
-    table = score(models, sets, pointing, arms[method].max_length, report)
-    result = Debiased(models[method], table, pointing)
-    _save(result, _card(method, arms[method], words, table), out)
+    predictions = predict_sets(models, sets, words, arms[method].max_length)
+    table = score(predictions, sets, pointing, report)
+    by_word = score_words(predictions, sets, pointing)
+    if len(by_word):
+        leaned = _leans(models, sets, pointing, arms[method].max_length, report)
+        by_word = by_word.merge(leaned, how="left")
+    baseline = models[BASELINE] if method != BASELINE and BASELINE in models else None
+    result = Debiased(models[method], table, pointing, by_word, baseline)
+    _save(result, _card(method, arms[method], words, result), out, keep)
     return result
 
 
@@ -278,6 +306,7 @@ def _labelled(name: str, rows: Dataset, report: Report) -> Dataset:
         )
     rows = _with_known_columns(name, rows.with_format(None), report)
     _check_texts(name, rows)
+    rows = _with_texts(name, rows, report)
     labels = known_labels(name, rows[_LABEL][:], rows.features[_LABEL])
     known = [row for row, label in enumerate(labels) if label is not None]
     if not known:
@@ -309,6 +338,20 @@ def _check_texts(name: str, rows: Dataset) -> None:
             if not isinstance(text, str):
                 advice = "drop such rows, or read them with read_table"
                 raise UserError(f"{name} has {text!r} for a {column}; {advice}.")
+
+
+def _with_texts(name: str, rows: Dataset, report: Report) -> Dataset:
+    """The rows without a blank text."""
+    columns = [rows[column] for column in TEXTS if column in rows.column_names]
+    kept = [
+        number
+        for number, texts in enumerate(zip(*columns, strict=True))
+        if all(fold(text).strip() for text in texts)
+    ]
+    if blank := len(rows) - len(kept):
+        report(f"{blank:,} of {len(rows):,} rows of {name} have a blank text and are left out.")
+        rows = rows.select(kept)
+    return rows
 
 
 def _with_classes(train: Dataset) -> Dataset:
@@ -558,37 +601,110 @@ def _weigh_classes(method: str, stage: Stage, class_weights: str) -> None:
 # --- scoring ---
 
 
+Predictions = Mapping[str, Mapping[str, np.ndarray]]  # set, arm -> class numbers (n,)
+
+
+def predict_sets(
+    models: Mapping[str, SharedPLM],
+    sets: OwnSets,
+    words: Sequence[str],
+    max_length: int | None,
+) -> Predictions:
+    """What each arm answers on each set but the training set, fine-tuning first.
+
+    Args:
+        models: by arm; the last is the first of the answers.
+        sets: what is scored.
+        words: hidden from the fine-tuned model when it reads, as a further arm.
+        max_length: texts are cut to so many tokens, see `predict`.
+    """
+    predictions: dict[str, dict[str, np.ndarray]] = {}
+    for name, rows in sets.scored.items():
+        predictions[name] = {
+            arm: predict(models[arm], rows, max_length).argmax(1) for arm in reversed(models)
+        }
+        if words and BASELINE in models:
+            logits = predict(models[BASELINE], rows, max_length, hide=words)
+            predictions[name][HIDDEN] = logits.argmax(1)
+    return predictions
+
+
 def score(
+    predictions: Predictions,
+    sets: OwnSets,
+    words: pandas.DataFrame,
+    report: Report,
+) -> pandas.DataFrame:
+    """A line for each set but the training set, part of its rows and arm.
+
+    Args:
+        predictions: of `predict_sets`.
+        sets: their labels are gold.
+        words: a table of `suspects`: which labels the words point to.
+        report: is told of an arm that gives nearly all rows one label.
+    """
+    lines = []
+    for set_name, rows in sets.scored.items():
+        labels = np.array(rows[_LABEL])  # (n,)
+        for arm, predicted in predictions[set_name].items():
+            if label := _overused(labels, predicted, sets.label_names):
+                advice = "give more epochs, or another rate or seed"
+                report(f"{arm} calls nearly all of {set_name} {label}; {advice}.")
+        for part, chosen in parts_of(rows, words).items():
+            for arm, predicted in predictions[set_name].items():
+                measured = scores_of(labels[chosen], predicted[chosen])
+                lines.append({"set": set_name, "rows": part, "arm": arm, **measured})
+    return pandas.DataFrame(lines)
+
+
+def score_words(
+    predictions: Predictions, sets: OwnSets, words: pandas.DataFrame
+) -> pandas.DataFrame:
+    """A line for each word, set and arm: the rows in which the word points elsewhere.
+
+    Args:
+        predictions: of `predict_sets`.
+        sets: their labels are gold.
+        words: a table of `suspects`: which labels the words point to.
+    """
+    lines = []
+    for word, word_lines in words.groupby("word", sort=False):
+        for set_name, rows in sets.scored.items():
+            conflicting = parts_of(rows, word_lines).get("conflicting")
+            n = 0 if conflicting is None else int(conflicting.sum())
+            for arm, predicted in predictions[set_name].items():
+                accuracy = np.nan
+                if n:
+                    labels = np.array(rows[_LABEL])[conflicting]
+                    accuracy = 100 * float((labels == predicted[conflicting]).mean())
+                label = ", ".join(word_lines["label"])
+                lines.append((word, label, set_name, arm, n, accuracy))
+    return pandas.DataFrame(lines, columns=["word", "label", "set", "arm", "n", "accuracy"])
+
+
+def _leans(
     models: Mapping[str, SharedPLM],
     sets: OwnSets,
     words: pandas.DataFrame,
     max_length: int | None,
     report: Report,
 ) -> pandas.DataFrame:
-    """A line for each set but the training set, part of its rows and arm, the last arm first.
+    """How much each model leans on each word on dev, with its interval, in per cent."""
+    options = {
+        "partners": suspects(sets.train, kinds={*words["kind"], "word"}),
+        "max_length": max_length,
+    }
+    tables = []
+    for arm in reversed(models):
+        found = leans(models[arm], sets.dev, words, report=report, **options)
+        found = found.rename(columns={"suspect": "word"}).assign(set="dev", arm=arm)
+        tables.append(found[["word", "set", "arm", "leans", "low", "high"]])
+        report = _silent  # both models have the same words and texts
+    return pandas.concat(tables)
 
-    Args:
-        models: by arm.
-        sets: their labels are gold.
-        words: a table of `suspects`: which labels the words point to.
-        max_length: texts are cut to so many tokens, see `predict`.
-        report: is told of an arm that gives nearly all rows one label.
-    """
-    lines = []
-    for set_name, rows in sets.scored.items():
-        labels = np.array(rows[_LABEL])  # (n,)
-        predictions = {
-            arm: predict(plm, rows, max_length).argmax(1) for arm, plm in models.items()
-        }  # (n,) each
-        for arm, predicted in predictions.items():
-            if label := _overused(labels, predicted, sets.label_names):
-                advice = "give more epochs, or another rate or seed"
-                report(f"{arm} calls nearly all of {set_name} {label}; {advice}.")
-        for part, chosen in parts_of(rows, words).items():
-            for arm in reversed(models):
-                measured = scores_of(labels[chosen], predictions[arm][chosen])
-                lines.append({"set": set_name, "rows": part, "arm": arm, **measured})
-    return pandas.DataFrame(lines)
+
+def _silent(sentence: str) -> None:
+    pass
 
 
 def _overused(labels: np.ndarray, predicted: np.ndarray, names: Sequence[str]) -> str | None:
@@ -665,11 +781,14 @@ def _macro_f1(matrices: np.ndarray) -> np.ndarray:
 # --- what is kept ---
 
 
-def _save(result: Debiased, card: ModelCard, out: Path) -> None:
-    """Model, tables and card; then what could be resumed is no longer needed."""
+def _save(result: Debiased, card: ModelCard, out: Path, keep: bool) -> None:
+    """Models, tables and card; then what could be resumed is no longer needed."""
     result.plm.save_pretrained(out)
+    if keep and result.fine_tuning is not None:
+        result.fine_tuning.save_pretrained(out / BASELINE)
     result.words.to_csv(out / "words.csv", index=False)
     result.table.to_csv(out / "scores.csv", index=False)
+    result.by_word.to_csv(out / "by_word.csv", index=False)
     card.save(out / "README.md")
     shutil.rmtree(out / ".work", ignore_errors=True)
 
@@ -687,7 +806,8 @@ row's own label, in conflicting ones to another.
 | set | rows | n | arm | accuracy, % | macro F1, % |
 | --- | --- | ---: | --- | --- | --- |
 {table}
-
+{footer}
+{by_word}
 Settings that are not the defaults:
 
 ```json
@@ -700,25 +820,65 @@ from transformers import pipeline
 answer = pipeline("text-classification", "FOLDER", truncation=True)  # this folder
 ```
 """
+_BY_WORD = """
+Each word in the rows where it points to another label than the row's own, and how much the model
+leans on it on dev (in per cent of the rows the answer follows when the word is exchanged for one of
+another label, beyond what an exchange for one of its own label changes):
+
+{table}
+"""
 
 
 def _card(
     method: str,
     config: OwnTraining,
     words: Sequence[str],
-    scores: pandas.DataFrame,
+    result: Debiased,
 ) -> ModelCard:
     metadata = ModelCardData(library_name="transformers", pipeline_tag="text-classification")
+    by_word = ""
+    if len(result.by_word):
+        columns, lines = words_shown(result.by_word)
+        lines = [columns, ["---"] * len(columns), *lines]
+        table = "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
+        by_word = _BY_WORD.format(table=table)
     return ModelCard(
         _CARD.format(
             metadata=metadata.to_yaml(),
             label=METHODS[method].label,
             model=Path(config.model).name,
             hidden=_hidden_words(method, words),
-            table="\n".join(map(_card_line, scores.itertuples())),
+            table="\n".join(map(_card_line, result.table.itertuples())),
+            footer=f"\n{result.footer}\n" if result.footer else "",
+            by_word=by_word,
             settings=json.dumps(_changed_settings(config), indent=1),
         )
     )
+
+
+def words_shown(by_word: pandas.DataFrame) -> tuple[list[str], list[list]]:
+    """The columns of a table with a line for each word and set, and its lines; as text.
+
+    A set without a row in which the word conflicts has no line, but for dev.
+    """
+    arms = [*dict.fromkeys(by_word["arm"])]
+    leaning = [*dict.fromkeys(by_word.dropna(subset="leans")["arm"])]
+    columns = ["word", "points to", "set", "n", *arms, *(f"leans: {arm}" for arm in leaning)]
+    lines = []
+    for (word, set_name), of_arms in by_word.groupby(["word", "set"], sort=False):
+        first = of_arms.iloc[0]
+        if not first["n"] and set_name != "dev":
+            continue
+        measured = {line.arm: line for line in of_arms.itertuples()}
+        accuracies = [f"{measured[arm].accuracy:.1f}" if first["n"] else "" for arm in arms]
+        shown = [_leans_shown(measured[arm]) for arm in leaning]
+        lines.append([word, first["label"], set_name, first["n"], *accuracies, *shown])
+    return columns, lines
+
+
+def _leans_shown(line) -> str:
+    """How much a model leans on a word, with the interval; "" where that was not measured."""
+    return "" if np.isnan(line.leans) else f"{line.leans:.0f} [{line.low:.0f}, {line.high:.0f}]"
 
 
 def _hidden_words(method: str, words: Sequence[str]) -> str:

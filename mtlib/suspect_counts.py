@@ -96,16 +96,24 @@ class Reader:
 
     def __call__(self, text: str) -> list[int]:
         folded = fold(text)
+        pattern = self._pattern_for(folded)
+        numbers = [self.names.of_token(token) for token in pattern.findall(folded)]
+        more = self._more(numbers, text)
+        return [*numbers, _BREAK, *more, _BREAK] if more else [*numbers, _BREAK]
+
+    def _pattern_for(self, folded: str) -> re.Pattern:
         patterns = self._without_addresses
         if self._sees_addresses and may_have_address(folded):
             patterns = self._patterns
-        pattern = patterns[0] if folded.isascii() else patterns[1]
-        numbers = [self.names.of_token(token) for token in pattern.findall(folded)]
+        return patterns[0] if folded.isascii() else patterns[1]
+
+    def _more(self, numbers: list[int], text: str) -> list[int]:
+        """The more general names, and capitals."""
         general = self.names.general
         more = [other for number in numbers if number in general for other in general[number]]
         if self._sees_capitals and _has_capitals(text):
             more.append(self.names.number(CAPITALS, "capitals"))
-        return [*numbers, _BREAK, *more, _BREAK] if more else [*numbers, _BREAK]
+        return more
 
 
 class FinderReader:

@@ -469,7 +469,7 @@ def test_a_data_set_is_added_as_the_page_says(copied, model, tmp_path):
         ("  licence: all rights reserved\n", "", "the field 'licence' is missing"),
         ("label: stars, ", "", "the field 'columns.label' is missing"),
         ("format: csv ", "format: xls ", "format is 'xls': Input should be 'csv', 'tsv'"),
-        ("when_gone", "when_gonne", "the field 'when_gone' is missing"),
+        ("when_gone", "when_gonne", "no field 'when_gonne'; did you mean 'when_gone'"),
         (
             "labels: [bad, good]",
             "labels: [bad]",

@@ -13,6 +13,7 @@ from transformers import EsmTokenizer
 from mtlib import encoding
 from mtlib.encoding import predict, tokenise
 from mtlib.errors import UserError
+from mtlib.marking import mask_words
 from mtlib.objectives import FineTuning
 from mtlib.plm import SharedPLM
 from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer
@@ -242,6 +243,33 @@ TWO_TEXTS = ["a film", "the plot is slow"]
 )
 def test_texts_may_come_in_any_of_these(telling_plm, texts):
     assert np.array_equal(predict(telling_plm, texts), predict(telling_plm, TWO_TEXTS))
+
+
+def test_hidden_words_are_read_as_masks(telling_plm):
+    mask = telling_plm.tokenizer.mask_token
+    hidden = predict(
+        telling_plm, ["a Film", "the plot is slow"], hide=["film", "absent", "is slow"]
+    )
+    masked = [f"a {mask}", f"the plot {mask} {mask}"]
+    reader = telling_plm.tokenizer(masked)["input_ids"]
+    examples = tokenise(
+        Dataset.from_dict({"text": ["a Film", "the plot is slow"]}),
+        telling_plm.tokenizer,
+        keep={"text"},
+    )
+    assert mask_words(telling_plm, examples, ["film", "is slow"])["input_ids"][:] == reader
+    shown = predict(telling_plm, TWO_TEXTS)
+    assert hidden.shape == shown.shape and not np.array_equal(hidden, shown)
+    assert np.array_equal(predict(telling_plm, TWO_TEXTS, hide=["absent"]), shown)
+    pairs = [("a film", "is slow"), ("a", "film")]
+    assert predict(telling_plm, pairs, hide="film").shape == (2, shown.shape[1])
+    assert predict(telling_plm, [], hide="film").shape == (0, shown.shape[1])
+
+
+def test_two_columns_of_labels_are_refused(plm):
+    rows = Dataset.from_dict({"text": ["a"], "label": [0], "labels": [1]})
+    with pytest.raises(UserError, match="a column label and a column labels; expected one"):
+        tokenise(rows, plm.tokenizer)
 
 
 @pytest.mark.parametrize("make", [list, np.array, pandas.Series])

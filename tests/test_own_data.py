@@ -97,7 +97,28 @@ def test_train_from_csv_to_a_table(model, tmp_path):
     )
     words = list(csv.DictReader((tmp_path / "model" / "words.csv").open()))
     assert {(line["word"], line["label"]) for line in words} == {("film", "good"), ("plot", "bad")}
+    assert "leans: fine_tuning" in output and "Accuracy on dev falls" in output
     assert '"alpha": 0.2' in (tmp_path / "model" / "README.md").read_text()
+    answers = tmp_path / "answers.csv"
+    output = call(
+        "predict",
+        tmp_path / "model",
+        tmp_path / "new.csv",
+        "--text",
+        "text",
+        "--out",
+        answers,
+        "--json",
+        tmp_path / "answers.json",
+    )
+    assert "60 texts" in output
+    table = pandas.read_csv(answers)
+    assert [*table] == ["text", "answer", "p(bad)", "p(good)"]
+    texts = pandas.read_csv(tmp_path / "new.csv")["text"]
+    assert table["text"].tolist() == texts.str.strip().tolist()
+    assert (table["p(bad)"] + table["p(good)"]).to_numpy() == pytest.approx(1)
+    assert ((table["p(good)"] > 0.5) == (table["answer"] == "good")).all()
+    assert json.loads((tmp_path / "answers.json").read_text())[3]["answer"] == table.answer[3]
 
 
 @pytest.mark.parametrize("content", ["", "word,mask\n"])

@@ -7,7 +7,7 @@ import numpy as np
 import pandas
 import pytest
 import torch
-from datasets import ClassLabel, Dataset
+from datasets import ClassLabel, Dataset, concatenate_datasets
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
@@ -62,7 +62,7 @@ def test_table_model_words_and_card(model, tmp_path):
         (of, part, arm)
         for of in ("dev", "new")
         for part in ("all", "agreeing", "conflicting")
-        for arm in ("fine_tuning", "mask_tuning")
+        for arm in ("fine_tuning", "mask_tuning", "fine_tuning, words masked")
     ]
     assert table.index.tolist() == parts
     new = table.xs("new")
@@ -83,17 +83,35 @@ def test_table_model_words_and_card(model, tmp_path):
     )
     chosen = json.loads(card.split("```json\n")[1].split("```")[0])
     assert chosen["settings"] == {"alpha": 0.3} and chosen["seed"] == 3
-    assert sorted(path.name for path in (tmp_path / "m").glob("*.csv")) == [
+    assert {path.name for path in (tmp_path / "m").glob("*.csv")} == {
+        "by_word.csv",
         "scores.csv",
         "words.csv",
+    }
+    # the fine-tuned model is kept, and its third arm is what it answers when the words are masked
+    kept = SharedPLM.from_pretrained(tmp_path / "m" / "fine_tuning")
+    hidden = predict(kept, tested, hide=["Film", "plot"])
+    right = np.mean(hidden.argmax(1) == tested["label"][:])
+    assert 100 * right == pytest.approx(table.accuracy["new", "all", "fine_tuning, words masked"])
+    by_word = result.by_word.set_index(["word", "set", "arm"])
+    conflicting = table.n["new", "conflicting", "mask_tuning"]
+    by_arm = by_word.xs("new", level="set")
+    assert by_arm.n["film", "mask_tuning"] + by_arm.n["plot", "mask_tuning"] == conflicting
+    parts = [
+        by_arm.n[word, "mask_tuning"] * by_arm.accuracy[word, "mask_tuning"]
+        for word in ("film", "plot")
     ]
+    whole = table.accuracy["new", "conflicting", "mask_tuning"]
+    assert sum(parts) / conflicting == pytest.approx(whole)
+    assert by_word.leans.notna().sum() == 4 and "Accuracy on dev falls" in result.footer
+    assert "leans: fine_tuning" in card and result.footer in card
     pandas.testing.assert_frame_equal(pandas.read_csv(tmp_path / "m" / "scores.csv"), result.table)
     assert not (tmp_path / "m" / ".work").exists()
     assert any("kept for it" in line for line in told)
     assert (
         "words to hide: Film, nowhere, plot; 2 of 3 predict a label in the training rows." in told
     )
-    with pytest.raises(UserError, match=r"is not empty: it holds README\.md, config\.json"):
+    with pytest.raises(UserError, match=r"is not empty: it holds README\.md, by_word\.csv"):
         debias(rows(120), out=tmp_path / "m", **short(model))
 
 
@@ -344,9 +362,12 @@ def test_what_is_odd_in_the_data_is_told(model, tmp_path, monkeypatch):
         module, "_trained", lambda *_: (_ for _ in ()).throw(UserError("far enough"))
     )
     given = {"out": tmp_path, "tests": {"t": train.select([0])}, **short(model, report=told.append)}
+    blank = Dataset.from_dict({"text": [" ", "\u200b"], "label": [0, 1]}, train.features)
+    train = concatenate_datasets([train, blank])
     with pytest.raises(UserError, match="far enough"):
-        debias(train.add_column("hypothesis", ["a"] * 60), ["the", "film"], **given)
+        debias(train.add_column("hypothesis", ["a"] * 62), ["the", "film"], **given)
     assert told[0].startswith("columns of train that are not read: hypothesis;")
+    assert "2 of 62 rows of train have a blank text and are left out." in told
     assert "1 of 1 rows of t stand in the training rows too." in told
     assert "in every row, where it tells nothing of labels: the." in told
 

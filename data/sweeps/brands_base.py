@@ -13,14 +13,9 @@ import shutil
 from pathlib import Path
 
 import numpy as np
-import torch
-from datasets import Dataset
 
-from mtlib import debias, read_table, tokenise
-from mtlib.encoding import Collator, batches_by_length
-from mtlib.marking import MarkWords
+from mtlib import debias, predict, read_table
 from mtlib.paths import DATA_DIR
-from mtlib.plm import SharedPLM
 from mtlib.runs.environment import describe
 from mtlib.runs.records import write_atomically
 
@@ -83,10 +78,11 @@ def train_arm(name: str, arguments: dict, seed: int, model: str, record: Path) -
         seed=seed,
         **arguments,
     )
-    logits = {set_name: class_logits(result.plm, rows) for set_name, rows in sets.items()}
+    logits = {name: predict(result.plm, rows, bf16=False) for name, rows in sets.items()}
     if arguments["method"] == "fine_tuning":
         for set_name, rows in sets.items():
-            logits[f"{set_name}, words masked"] = class_logits(result.plm, rows, hide=BRANDS)
+            hidden = predict(result.plm, rows, bf16=False, hide=BRANDS)
+            logits[f"{set_name}, words masked"] = hidden
     content = {
         "arm": name,
         "seed": seed,
@@ -103,27 +99,6 @@ def train_arm(name: str, arguments: dict, seed: int, model: str, record: Path) -
     np.savez_compressed(record.with_suffix(".npz"), **logits)
     write_atomically(record, json.dumps(content, indent=1))
     shutil.rmtree(work)
-
-
-@torch.no_grad()
-def class_logits(plm: SharedPLM, rows: Dataset, hide: list[str] | None = None) -> np.ndarray:
-    """The class logits `(n, num_labels)` of the rows, with each piece of the words in `hide` masked
-    before reading.
-    """
-    examples = tokenise(rows, plm.tokenizer, keep={"text"})
-    if hide:
-        marked = MarkWords(hide)(plm, examples).examples
-        examples = marked.map(mask_marked, fn_kwargs={"mask": plm.tokenizer.mask_token_id})
-    plm.eval()
-    logits = np.empty((len(rows), plm.config.num_labels), dtype=np.float32)
-    for numbers, batch in batches_by_length(examples, Collator(plm.tokenizer), plm.device):
-        logits[numbers] = plm.classify(batch).float().cpu().numpy()
-    return logits
-
-
-def mask_marked(row: dict, mask: int) -> dict:
-    pairs = zip(row["input_ids"], row["given_words"], strict=True)
-    return {"input_ids": [mask if marked else token for token, marked in pairs]}
 
 
 if __name__ == "__main__":

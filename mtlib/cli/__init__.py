@@ -9,7 +9,17 @@ from typing import Annotated
 import typer
 
 from mtlib import __version__
-from mtlib.cli import checkout, doctor, leans, measuring, notebooks, own_data, records, sweeps
+from mtlib.cli import (
+    checkout,
+    doctor,
+    leans,
+    measuring,
+    notebooks,
+    own_data,
+    predicting,
+    records,
+    sweeps,
+)
 from mtlib.cli.described import PROGRAM, DescribedCommand, DescribedGroup, program_name
 from mtlib.cli.terminal import visible
 from mtlib.errors import UserError
@@ -44,6 +54,7 @@ COMMANDS = {
         own_data.suspects,
         leans.leans,
         train,
+        predicting.predict,
         run,
         records.tables,
         checkout.testbed,

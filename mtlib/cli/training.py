@@ -253,6 +253,10 @@ def train(
     alone: Annotated[
         bool, typer.Option("--alone", help="the method without fine-tuning beside it")
     ] = False,
+    keep: Annotated[
+        bool,
+        typer.Option("--keep/--no-keep", help="keep the fine-tuned model, in fine_tuning below it"),
+    ] = True,
     **training,
 ) -> None:
     """Train on your own data with words hidden, beside fine-tuning.
@@ -283,10 +287,15 @@ def train(
         dev=_read(dev, text, label) if dev else None,
         settings=named_values(setting or [], "--set", "alpha=0.3"),
         alone=alone,
+        keep=keep,
         report=print_line,
         **training,
     )
     _print_scores(result.table)
+    if result.footer:
+        print_line(result.footer)
+    if len(result.by_word):
+        _print_words(result.by_word)
     print_line(f"written: {out}, a folder for transformers.pipeline and SharedPLM.from_pretrained")
 
 
@@ -313,6 +322,14 @@ def _print_scores(table) -> None:
         rows.append([line.set, line.rows, line.n, line.arm, *scores])
     columns = ["set", "rows", "n", "arm", "accuracy", "macro F1"]
     print_table("per cent, with 95 % intervals", columns, rows)
+
+
+def _print_words(by_word) -> None:
+    from mtlib.own_data import words_shown
+
+    columns, lines = words_shown(by_word)
+    about = "accuracy where each word conflicts, and how much the model leans on it, per cent"
+    print_table(about, columns, lines)
 
 
 def _with_interval(line, name: str) -> str:

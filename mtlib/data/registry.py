@@ -2,6 +2,7 @@
 
 import string
 from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Literal, Self, TypeVar
 
@@ -162,16 +163,24 @@ def _read_entry(file: str, name: str, fields: object, model: type[NamedEntry]) -
     try:
         return model(**{"name": name} | fields)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        field = ".".join(map(str, first["loc"]))
-        if first["type"] == "missing":
-            message = f"the field {field!r} is missing"
-        elif first["type"] == "extra_forbidden":
-            message = f"there is no field {field!r}"
-        else:
-            value = f"{field} is {first['input']!r}: " if field else ""
-            message = value + first["msg"].removeprefix("Value error, ")
+        message = _described(error)
         raise UserError(f"{where}: {message}. See `{model.__name__}` in mtlib/data.") from error
+
+
+def _described(error: ValidationError) -> str:
+    """What is wrong with an entry, in half a sentence; a misspelt field before a missing one."""
+    errors = error.errors(include_url=False)
+    first = next((found for found in errors if found["type"] == "extra_forbidden"), errors[0])
+    field = ".".join(map(str, first["loc"]))
+    if first["type"] == "missing":
+        return f"the field {field!r} is missing"
+    if first["type"] == "extra_forbidden":
+        known = {name for kind in Entry.__subclasses__() for name in kind.model_fields}
+        near = get_close_matches(str(first["loc"][-1]), known, n=1)
+        hint = f"; did you mean {near[0]!r}" if near else ""
+        return f"there is no field {field!r}{hint}"
+    value = f"{field} is {first['input']!r}: " if field else ""
+    return value + first["msg"].removeprefix("Value error, ")
 
 
 SETS = read_entries("registry.yaml", DataSet)

@@ -46,7 +46,7 @@ class TableFile:
         path: a file that ends in .csv, .tsv, .jsonl or .parquet, in UTF-8; or a folder of
             `Dataset.save_to_disk`.
         text: the column with the texts; for pairs, both columns.
-        label: the column with the labels, words or numbers.
+        label: the column with the labels, words or numbers; None: texts alone.
 
     Raises:
         UserError: when it is read: no such file, another ending, not what its ending says, a column
@@ -54,17 +54,19 @@ class TableFile:
             or a record.
     """
 
-    def __init__(self, path: str | Path, text: str | Sequence[str], label: str):
+    def __init__(self, path: str | Path, text: str | Sequence[str], label: str | None):
         self.path = Path(path)
         columns = [text] if isinstance(text, str) else list(text)
         if not 1 <= len(columns) <= 2:
             raise UserError(f"text is {text!r}; expected one column of texts, or two for pairs.")
-        if len({*columns, label}) <= len(columns):
+        wanted = [*columns] if label is None else [*columns, label]
+        if len({*wanted}) < len(wanted):
             raise UserError(
                 f"text is {', '.join(columns)} and label {label}; expected different columns."
             )
-        self.columns = [*columns, label]
+        self.columns = wanted
         self.texts = TEXTS[: len(columns)]
+        self.names = self.texts if label is None else (*self.texts, "label")
         self.dropped: Counter = Counter()
 
     def __iter__(self) -> Iterator[pandas.DataFrame]:
@@ -85,7 +87,7 @@ class TableFile:
         """All rows, with a `ClassLabel`: numbers by their size, words by the alphabet."""
         from datasets import ClassLabel, Dataset, Features, Value  # takes a second
 
-        names = [*self.texts, "label"]
+        names = [*self.names]
         table = pandas.concat([pandas.DataFrame(columns=names, dtype=object), *self])
         labels = sorted(table["label"].unique(), key=_label_order)
         numbers = {label: number for number, label in enumerate(labels)}
@@ -113,15 +115,16 @@ class TableFile:
     def _complete_rows(self, batch: "_Batch", row: str) -> pandas.DataFrame:
         """The texts of a batch's cells, without the rows that lack one."""
         texts = {}
-        for name, column, values in zip(
-            [*self.texts, "label"], self.columns, batch.values, strict=True
-        ):
+        for name, column, values in zip(self.names, self.columns, batch.values, strict=True):
             place = f"{self.path}, column {column!r}, {row}"
             texts[name] = cell_texts(values, place, batch.numbers)
         table = pandas.DataFrame(texts, dtype=object)
         no_text = (table[[*self.texts]] == "").any(axis=1)
+        self.dropped["text"] += int(no_text.sum())
+        if "label" not in self.names:
+            return table[~no_text]
         no_label = ~no_text & (table["label"] == "")
-        self.dropped.update(text=int(no_text.sum()), label=int(no_label.sum()))
+        self.dropped["label"] += int(no_label.sum())
         return table[~(no_text | no_label)]
 
 
@@ -184,6 +187,8 @@ def _delimited(path: Path, columns: Sequence[str], *, separator: str) -> Iterato
     rows = delimited.read_rows(partial(_opened, path), separator, reading)
     positions = delimited.find_columns(next(rows).values, columns, str(path))
     pick = itemgetter(*positions)
+    if len(positions) == 1:  # else it would pick a cell in place of a row of cells
+        pick = itemgetter(slice(positions[0], positions[0] + 1))
     while batch := [(pick(values), line) for line, values in islice(rows, _ROWS)]:
         cells, lines = zip(*batch, strict=True)
         yield _Batch([*zip(*cells, strict=True)], lines)

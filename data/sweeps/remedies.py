@@ -1,0 +1,324 @@
+"""Remedies for known words, on the example: the plan "remedies" of data/results/PLAN.md.
+
+    python data/sweeps/remedies.py data/results/remedies.csv [--seeds 5] [--arms exchanged ...]
+
+Each line is an arm, one of its settings, a seed and a set. Lines that are there are not made again.
+Without `--arms` all arms are trained, and then the table of data/README.md is printed: of each arm
+the setting with the best mean on `tuning`, which is not reported.
+"""
+
+import argparse
+import importlib.util
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas
+import torch
+from datasets import Dataset
+from sklearn.linear_model import LogisticRegression
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from mtlib import own_data, read_table, suspects
+from mtlib.encoding import each_token, predict, tokenise
+from mtlib.masking import GivenWords
+from mtlib.method import Stage
+from mtlib.methods import get_method
+from mtlib.objectives import FineTuning, ObjectiveOutput
+from mtlib.paths import DATA_DIR
+from mtlib.plm import SharedPLM
+from mtlib.preparing import Prepared, Transform, with_column
+from mtlib.rng import KeyedRNG
+from mtlib.runs.config import OwnTraining, default_rates
+from mtlib.runs.environment import quiet_libraries
+from mtlib.runs.training import pretrained, train
+
+BRANDS = ["Zorvik", "Malden", "Tolmar", "Quenby", "Harlo", "Vesper", "Brask", "Ondine", "Pellow"]
+WEIGHTS = (5, 20, 100)  # of conflicting rows, and of those that JTT's first model gets wrong
+STRENGTHS = (0.01, 0.1, 1.0)  # of the last layer's fit, scikit-learn's C
+DRAWS = 10  # balanced sets that the last layer is fitted on
+COLUMNS = ["arm", "setting", "seed", "set", "n", "accuracy"]
+
+
+# --- what is trained ---
+
+
+class Exchanged(FineTuning):
+    """L_FT on texts in which each listed word is exchanged for one of them, drawn in each epoch."""
+
+    name = "exchanged"
+    static = False
+
+    @property
+    def columns(self) -> dict[str, int]:
+        return {"given_words": 0}
+
+    def build(self, plm: SharedPLM, examples: Dataset | None = None) -> None:
+        """Collect how the listed words are written in the training set, as tokens."""
+        super().build(plm, examples)
+        found = set()
+        for ids, spans in zip(examples["input_ids"], examples["given_words"], strict=True):
+            for number in {*spans} - {0}:
+                found.add(tuple(i for i, span in zip(ids, spans, strict=True) if span == number))
+        self.words = sorted(found)
+        self.padding = plm.tokenizer.pad_token_id
+
+    def sample(self, plm: SharedPLM, batch: dict, rng=None) -> dict:
+        spans = batch["given_words"]  # (batch, seq)
+        rng = KeyedRNG.per_example(rng, len(spans), spans.device)
+        draws = rng.uniform(int(spans.max()) + 1).tolist()
+        rows = []
+        lengths = batch["attention_mask"].sum(1).tolist()
+        for ids, numbers, length, row in zip(
+            batch["input_ids"].tolist(), spans.tolist(), lengths, draws, strict=True
+        ):
+            rows.append(self._exchanged(ids[:length], numbers[:length], row))
+        longest = max(map(len, rows))
+        padded = [row + [self.padding] * (longest - len(row)) for row in rows]
+        attended = [[1] * len(row) + [0] * (longest - len(row)) for row in rows]
+        inputs = {"input_ids": padded, "attention_mask": attended}
+        made = {name: torch.tensor(values, device=spans.device) for name, values in inputs.items()}
+        return {"labels": batch["labels"], **made}
+
+    def _exchanged(self, ids: list[int], numbers: list[int], draws: list[float]) -> list[int]:
+        made: list[int] = []
+        before = 0
+        for token, number in zip(ids, numbers, strict=True):
+            if number == 0:
+                made.append(token)
+            elif number != before:
+                made += self.words[int(draws[number] * len(self.words))]
+            before = number
+        return made
+
+    def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
+        return super().forward(plm, self.sample(plm, batch) if "given_words" in batch else batch)
+
+
+class Weighted(FineTuning):
+    """L_FT as a weighted mean over the rows."""
+
+    name = "weighted"
+
+    @property
+    def columns(self) -> dict[str, float]:
+        return {"row_weight": 1.0}
+
+    def denominators(self, batch: dict) -> dict[str, Tensor]:
+        return {"ft_loss": batch["row_weight"].sum()}
+
+    def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
+        logits = plm.classify(batch)  # (batch, num_labels)
+        losses = cross_entropy(logits.float(), batch["labels"], reduction="none")  # (batch,)
+        weights = batch["row_weight"]  # (batch,)
+        loss = (weights * losses).sum() / weights.sum()
+        return ObjectiveOutput({"ft_loss": loss}, {"ft_loss": 1.0}, logits)
+
+
+class AddWeights(Transform):
+    """Adds the column `row_weight`."""
+
+    def __init__(self, weights: Sequence[float]):
+        self.weights = weights
+
+    def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
+        return Prepared(with_column(examples, "row_weight", self.weights))
+
+
+# --- arms: the answers of each setting ---
+
+Answers = Callable[[Dataset], np.ndarray]  # class numbers (n,) of a set
+
+
+class Experiment:
+    """The rows, and what is trained on them with one seed."""
+
+    def __init__(self, seed: int):
+        self.seed = seed
+        folder = DATA_DIR / "example"
+        columns = {"text": "review", "label": "opinion"}
+        reviews = read_table(folder / "reviews.csv", **columns)
+        self.sets = own_data.prepare(reviews, None, None, lambda sentence: None)
+        self.words = suspects(self.sets.train, None, 1, words=BRANDS)
+        self.scored = {
+            "conflicting": read_table(folder / "conflicting.csv", **columns),
+            "in distribution": made_up(200, 0.95, seed=2),
+            "tuning": made_up(300, 0.5, seed=3),
+        }
+        conflicting = own_data.parts_of(self.sets.train, self.words)["conflicting"]
+        self.conflicting = conflicting  # (training rows,)
+
+    def trained(
+        self,
+        objective: FineTuning,
+        transforms: Sequence[Transform] = (),
+        epochs: float | None = None,
+    ) -> SharedPLM:
+        settings = get_method("fine_tuning").settings()
+        changes = {} if epochs is None else {"epochs": epochs}
+        config = OwnTraining(settings=settings, seed=self.seed, **changes).resolved()
+        stage = Stage(objective, default_rates("fine_tuning", config.model), tuple(transforms))
+        plm = pretrained(config, self.sets.label_names)
+        with tempfile.TemporaryDirectory() as folder:
+            dev = self.sets.dev
+            return train(config, (stage,), plm, self.sets.train, Path(folder), dev=dev).plm
+
+    def fine_tuning(self) -> dict[str, Answers]:
+        return {"": answers_of(self.trained(FineTuning()))}
+
+    def fine_tuning_masked(self) -> dict[str, Answers]:
+        plm = self.trained(FineTuning())
+        return {"": lambda rows: predict(plm, rows, hide=BRANDS).argmax(1)}
+
+    def masks_left(self) -> dict[str, Answers]:
+        config = OwnTraining(settings=get_method("masks_left").settings(words=BRANDS)).resolved()
+        rates = default_rates("fine_tuning", config.model)
+        tokenizer = pretrained(config, self.sets.label_names).tokenizer
+        (stage,) = get_method("masks_left").stages(config.settings, rates, tokenizer)
+        return {"": answers_of(self.trained(stage.objective, stage.transforms))}
+
+    def exchanged(self) -> dict[str, Answers]:
+        transforms = GivenWords(BRANDS).transforms()
+        return {"": answers_of(self.trained(Exchanged(), transforms))}
+
+    def up_weighted(self) -> dict[str, Answers]:
+        return self._weighted(self.conflicting)
+
+    def jtt(self) -> dict[str, Answers]:
+        """JTT (Liu et al. 2021): rows that a model of one epoch gets wrong count more."""
+        first = self.trained(FineTuning(), epochs=1)
+        answers = predict(first, self.sets.train).argmax(1)
+        return self._weighted(answers != np.array(self.sets.train["label"]))
+
+    def _weighted(self, chosen: np.ndarray) -> dict[str, Answers]:
+        found = {}
+        for weight in WEIGHTS:
+            weights = np.where(chosen, float(weight), 1.0).tolist()
+            found[f"weight {weight}"] = answers_of(self.trained(Weighted(), [AddWeights(weights)]))
+        return found
+
+    def dfr(self) -> dict[str, Answers]:
+        """DFR (Kirichenko et al. 2023): the last layer fitted again on balanced training rows."""
+        plm = self.trained(FineTuning())
+        features = last_features(plm, self.sets.train)  # (rows, hidden)
+        labels = np.array(self.sets.train["label"])
+        groups = labels * 2 + self.conflicting
+        generator = np.random.default_rng(self.seed)
+        n = np.bincount(groups)[np.unique(groups)].min()
+        found = {}
+        for strength in STRENGTHS:
+            fits = []
+            for _ in range(DRAWS):
+                rows = [
+                    generator.choice(np.flatnonzero(groups == group), n, replace=False)
+                    for group in np.unique(groups)
+                ]
+                rows = np.concatenate(rows)
+                fit = LogisticRegression(C=strength, max_iter=1000)
+                fits.append(fit.fit(features[rows], labels[rows]))
+            found[f"C {strength:g}"] = answers_of_fits(plm, fits)
+        return found
+
+
+ARMS = {
+    "fine-tuning": Experiment.fine_tuning,
+    "fine-tuning, words masked when read": Experiment.fine_tuning_masked,
+    "masks left in": Experiment.masks_left,
+    "words exchanged": Experiment.exchanged,
+    "conflicting rows up-weighted": Experiment.up_weighted,
+    "DFR": Experiment.dfr,
+    "JTT": Experiment.jtt,
+}
+
+
+def answers_of(plm: SharedPLM) -> Answers:
+    return lambda rows: predict(plm, rows).argmax(1)
+
+
+def answers_of_fits(plm: SharedPLM, fits: Sequence[LogisticRegression]) -> Answers:
+    def answers(rows: Dataset) -> np.ndarray:
+        features = last_features(plm, rows)
+        return np.mean([fit.decision_function(features) for fit in fits], axis=0).argmax(1)
+
+    return answers
+
+
+def last_features(plm: SharedPLM, rows: Dataset) -> np.ndarray:
+    """What the last layer of the classifier reads, `(n, hidden)`."""
+    linear = [layer for layer in plm.classifier.modules() if isinstance(layer, nn.Linear)]
+    last = [layer for layer in linear if layer.out_features == plm.num_labels][-1]
+    kept: list[Tensor] = []
+    hook = last.register_forward_pre_hook(lambda module, inputs: kept.append(inputs[0]))
+
+    def first_token(row_numbers: list[int], batch: Mapping) -> Tensor:
+        kept.clear()
+        plm.classify(batch)
+        read = kept[0] if kept[0].ndim == 2 else kept[0][:, 0]  # (batch, hidden)
+        length = batch["input_ids"].shape[1]
+        return read[:, None].expand(-1, length, -1)
+
+    plm.eval()
+    try:
+        tokens = each_token(plm, tokenise(rows, plm.tokenizer), first_token)
+    finally:
+        hook.remove()
+    return np.stack([values[0].float().numpy() for values in tokens])
+
+
+def made_up(n: int, agreeing: float, seed: int) -> Dataset:
+    """Further reviews by the program that made the example."""
+    path = DATA_DIR / "example" / "make_reviews.py"
+    spec = importlib.util.spec_from_file_location("make_reviews", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    rows = module.reviews(n, agreeing, seed)
+    texts, labels = zip(*rows, strict=True)
+    return Dataset.from_dict({"text": texts, "label": labels}).class_encode_column("label")
+
+
+# --- records and table ---
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--arms", nargs="*", default=[*ARMS])
+    options = parser.parse_args()
+    quiet_libraries()
+    records = pandas.DataFrame(columns=COLUMNS)
+    if options.out.exists():
+        records = pandas.read_csv(options.out, keep_default_na=False)
+    for seed in range(options.seeds):
+        for arm in options.arms:
+            if ((records["arm"] == arm) & (records["seed"] == seed)).any():
+                continue
+            lines = pandas.DataFrame(scores(arm, seed), columns=COLUMNS)
+            records = pandas.concat([records, lines], ignore_index=True)
+            records.to_csv(options.out, index=False)
+    print(table(records).round(1).to_markdown())
+
+
+def scores(arm: str, seed: int) -> list[tuple]:
+    experiment = Experiment(seed)
+    lines = []
+    for setting, answers in ARMS[arm](experiment).items():
+        for set_name, rows in experiment.scored.items():
+            accuracy = 100 * float((answers(rows) == np.array(rows["label"])).mean())
+            lines.append((arm, setting, seed, set_name, len(rows), accuracy))
+    return lines
+
+
+def table(records: pandas.DataFrame) -> pandas.DataFrame:
+    """Mean accuracy of each arm, at the setting with the best mean on `tuning`."""
+    means = records.pivot_table("accuracy", ["arm", "setting"], "set", "mean", sort=False)
+    best = means.groupby("arm", sort=False)["tuning"].idxmax()
+    return means.loc[best, ["in distribution", "conflicting"]]
+
+
+if __name__ == "__main__":
+    main()

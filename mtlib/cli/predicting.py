@@ -1,0 +1,80 @@
+"""`predict`: what a trained model answers on the texts of a file."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mtlib.cli.own_data import File, Text, read_words
+from mtlib.cli.terminal import JsonFile, print_line, print_table, write_json
+from mtlib.errors import UserError
+
+if TYPE_CHECKING:
+    import pandas
+
+_MODEL = "a folder that `train` wrote, or another model with both heads"
+
+
+def predict(
+    model: Annotated[str, typer.Argument(help=_MODEL)],
+    file: File,
+    text: Text,
+    out: Annotated[Path | None, typer.Option(help="write the answers to this new CSV file")] = None,
+    mask_words: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True,
+            dir_okay=False,
+            help="words that the model is not to see, as in `train`; masks take their place",
+        ),
+    ] = None,
+    json: JsonFile = None,
+) -> None:
+    """Label the texts of a file, with the probability of each label.
+
+    Examples:
+        python -m mtlib predict build/model data/example/conflicting.csv \\
+            --text review --out build/answers.csv
+    """
+    if out is not None:
+        _check_new(out)
+    table = _answers(model, file, text, read_words(mask_words) if mask_words else ())
+    counts = table["answer"].value_counts().sort_index()
+    print_table(f"{len(table):,} texts", ["answer", "texts"], counts.items())
+    if out is not None:
+        table.to_csv(out, index=False)
+        print_line(f"written: {out}")
+    write_json(json, table.to_dict("records"))
+
+
+def _check_new(out: Path) -> None:
+    from mtlib.paths import make_writable
+
+    make_writable(out.parent)
+    if out.exists():
+        raise UserError(f"{out} exists; give another name to --out, or remove it.")
+
+
+def _answers(model: str, file: Path, text: list[str], words: list[str]) -> "pandas.DataFrame":
+    """A line for each text: the text, the answer, and a column for each label's probability."""
+    import pandas
+    from datasets import Dataset
+    from scipy.special import softmax
+
+    from mtlib import encoding  # loads torch
+    from mtlib.data.tables import TableFile
+    from mtlib.plm import SharedPLM
+    from mtlib.runs.environment import quiet_libraries
+
+    quiet_libraries()
+    rows = TableFile(file, text, None)
+    table = pandas.concat([*rows], ignore_index=True)
+    if left_out := rows.told():
+        print_line(left_out)
+    plm = SharedPLM.from_pretrained(model)
+    logits = encoding.predict(plm, Dataset.from_pandas(table), hide=words)  # (n, num_labels)
+    names = [plm.config.id2label[number] for number in range(logits.shape[1])]
+    probabilities = softmax(logits, axis=1)
+    columns = {f"p({name})": probabilities[:, number] for number, name in enumerate(names)}
+    answers = [names[number] for number in logits.argmax(1)]
+    return table.assign(answer=answers, **columns)
