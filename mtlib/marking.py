@@ -249,11 +249,13 @@ def mask_words(plm: SharedPLM, examples: Dataset, words: str | Iterable[str]) ->
         examples: tokenised, with the column `text` (and `text_pair`).
         words: as in `MarkWords`; they may stand in none of the texts.
     """
+    if not len(examples):
+        return examples
     marker = MarkWords(words)
     marked = marker.mark(plm, examples).examples
     masked = {"mask": plm.tokenizer.mask_token_id, "column": marker.column}
     hidden = marked.map(_with_masks, fn_kwargs=masked, keep_in_memory=True)
-    return hidden.remove_columns([marker.column]) if len(hidden) else hidden
+    return hidden.remove_columns([marker.column])
 
 
 def _with_masks(row: dict, mask: int, column: str) -> dict:

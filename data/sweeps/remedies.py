@@ -300,7 +300,7 @@ def main() -> None:
             lines = pandas.DataFrame(scores(arm, seed), columns=COLUMNS)
             records = pandas.concat([records, lines], ignore_index=True)
             records.to_csv(options.out, index=False)
-    print(table(records).round(1).to_markdown())
+    print(table(records).round(1).to_string())
 
 
 def scores(arm: str, seed: int) -> list[tuple]:

@@ -69,7 +69,7 @@ def _answers(model: str, file: Path, text: list[str], words: list[str]) -> "pand
     quiet_libraries()
     rows = TableFile(file, text, None)
     table = pandas.concat([*rows], ignore_index=True)
-    if left_out := rows.told():
+    if left_out := rows.left_out():
         print_line(left_out)
     plm = SharedPLM.from_pretrained(model)
     logits = encoding.predict(plm, Dataset.from_pandas(table), hide=words)  # (n, num_labels)
