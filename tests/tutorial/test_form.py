@@ -113,11 +113,10 @@ def test_exercises_have_a_check_and_a_folded_solution_that_it_accepts(notebook):
 
 
 def test_the_last_cell_says_what_is_expected_and_is_hidden(notebook):
-    expected = tagged(notebook, "expected")
-    assert expected in ([], [notebook.cells[-1]])
-    for cell in expected:
-        assert cell.metadata.jupyter.source_hidden is True and cell.metadata.cellView == "form"
-        assert "expect(" in cell.source and printed(cell).startswith("All "), "it was checked"
+    (cell,) = tagged(notebook, "expected")
+    assert cell is notebook.cells[-1]
+    assert cell.metadata.jupyter.source_hidden is True and cell.metadata.cellView == "form"
+    assert "expect(" in cell.source and printed(cell).startswith("All "), "it was checked"
 
 
 def test_stored_outputs_are_of_this_code_and_of_an_untouched_notebook(path, notebook):
