@@ -72,7 +72,7 @@ def leans(
             report=print_line,
         )
     finally:
-        if left_out := table_file.told():
+        if left_out := table_file.left_out():
             print_line(left_out)
     _print_leans(table)
     if out is not None:
