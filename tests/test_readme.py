@@ -22,7 +22,7 @@ MOST_WORDS = {
     "README.md": 900,
     "mtlib/README.md": 1800,
     "notebooks/README.md": 2000,
-    "data/results/REPORT.md": 3600,
+    "data/results/REPORT.md": 3650,
 }
 
 # what follows the program's name
