@@ -343,6 +343,8 @@ def _check_texts(name: str, rows: Dataset) -> None:
 def _with_texts(name: str, rows: Dataset, report: Report) -> Dataset:
     """The rows without a blank text."""
     columns = [rows[column] for column in TEXTS if column in rows.column_names]
+    if not columns:
+        return rows  # that there is no text is said when it is tokenised
     kept = [
         number
         for number, texts in enumerate(zip(*columns, strict=True))

@@ -530,6 +530,8 @@ ADDED = [
     ("check", 'check(1, "twice", 2 * number)'),
     ("solution", "with folded():\n    print(number + number)\n"
                  "confirm(1, right=2 * number, wrong=number)"),
+    ("expected", "from mtlib.tutorial.expected import expect\n"
+                 'expect(profile, {"twice": (number + number, 6, 6)})'),
 ]  # fmt: skip
 
 
@@ -542,7 +544,7 @@ def write_notebook(folder: Path) -> None:
     cells = [new_markdown_cell(opening), install]
     for tag, code in ADDED:
         metadata = {"tags": [tag]} if tag else {}
-        if tag in ("check", "solution"):
+        if tag in ("check", "solution", "expected"):
             metadata |= HIDDEN
         if tag == "exercise":
             cells.append(new_markdown_cell("**Exercise 1** (easy, 5 minutes). " + 600 * "Double "))

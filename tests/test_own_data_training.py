@@ -238,7 +238,8 @@ def test_the_best_checkpoint_on_dev_is_taken_and_patience_ends_a_training(
 def test_any_method_and_balanced_classes(model, tmp_path):
     for method, words in (("perturb_first", ["film"]), ("bias_product", ())):
         result = debias(rows(60), words, out=tmp_path / method, **short(model, method=method))
-        assert {*result.table.arm} == {"fine_tuning", method}
+        masked_when_read = {"fine_tuning, words masked"} if words else set()
+        assert {*result.table.arm} == {"fine_tuning", method} | masked_when_read
     for method in ("fine_tuning", "deleted"):
         alone = debias(
             rows(60), ["film"], out=tmp_path / method, alone=True, **short(model, method=method)
@@ -252,7 +253,7 @@ def test_any_method_and_balanced_classes(model, tmp_path):
 def test_pairs(model, tmp_path):
     pairs = rows(60).add_column("text_pair", ["not good"] * 30 + ["a story"] * 30)
     result = debias(pairs, ["film"], out=tmp_path, **short(model, method=None))
-    assert {*result.table.arm} == {"fine_tuning", "masks_left"}
+    assert {*result.table.arm} == {"fine_tuning", "fine_tuning, words masked", "masks_left"}
     assert {"text", "both"} & {*result.words["where"]} == {"text"}
 
 
