@@ -1,11 +1,10 @@
-"""Every notebook runs whole: one under `cpu`, with the results it promises, the others in seconds.
+"""Two notebooks run whole: one under `cpu`, with the results it promises, one in seconds.
 
-`make tutorial`, which runs every night, has all of them under `cpu`.
+`make tutorial`, which runs every night, has all of them under `cpu`; `make profiles` has the rest.
 """
 
 import io
 import re
-from pathlib import Path
 
 import nbformat
 import numpy as np
@@ -16,12 +15,16 @@ from mtlib.tutorial.runner import check_parameters, find, run_notebooks, source_
 from tests.tutorial.conftest import code_cells, images, printed, tagged
 
 NOTEBOOKS = find()
-CHEAPEST = "07_rivals"  # of those that compute their results
+PROFILES = {
+    "03_mask_tuning": "smoke",
+    "07_rivals": "cpu",  # the cheapest of those that compute their results
+}
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_runs_to_its_end(path: Path, tmp_path):
-    profile = "cpu" if path.stem == CHEAPEST else "smoke"
+@pytest.mark.parametrize("name", PROFILES)
+def test_a_notebook_runs_to_its_end(name: str, tmp_path):
+    profile = PROFILES[name]
+    (path,) = (path for path in NOTEBOOKS if path.stem == name)
     (result,) = run_notebooks(check_parameters([path], {"profile": profile}), tmp_path)
     assert result.status == "ok", result.error
     executed = nbformat.read(tmp_path / path.name, as_version=4)
