@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas
 import torch
+from datasets import Dataset
 from rich.console import Console
 from rich.progress import track
 from scipy.stats import binomtest
@@ -36,11 +36,8 @@ from mtlib.errors import UserError
 from mtlib.folding import Finder, Found, fold, phrases_of, words_of
 from mtlib.forms import NOT_HIDDEN, kind_of
 from mtlib.plm import SharedPLM
-from mtlib.suspect_words import _rows, suspects
+from mtlib.suspect_words import suspects, texts_and_labels
 from mtlib.tokens import text_reader
-
-if TYPE_CHECKING:
-    from datasets import Dataset
 
 Texts = tuple[str, ...]  # of a row: its text, or a pair of texts
 _MOST_PARTNERS = 3
@@ -51,7 +48,8 @@ _NEUTRAL_WORDS = 200
 _LEAST_ROWS = 5  # of the background that hold a word that predicts nothing
 _NEAR = 60  # characters on either side of a word in which its neighbours are looked for
 _IN_CASE = ("word", "phrase")  # kinds that are written in the case of what they replace
-_IN_COLUMNS = {"text": (0,), "text_pair": (1,), "both": (0, 1)}
+_EITHER = "either"  # where a given word is exchanged that predicts nothing
+_IN_COLUMNS = {"text": (0,), "text_pair": (1,), "both": (0, 1), _EITHER: (0, 1)}
 _NUMBERED = "LABEL_"  # how transformers names classes that nobody has named
 COLUMNS = [
     "suspect",
@@ -74,7 +72,7 @@ COLUMNS = [
 
 def leans(
     model: str | Path | SharedPLM,
-    rows: "Dataset | pandas.DataFrame | Iterable[pandas.DataFrame]",
+    rows: Dataset | pandas.DataFrame | Iterable[pandas.DataFrame],
     words: str | Iterable[str] | pandas.DataFrame | None = None,
     *,
     partners: pandas.DataFrame | None = None,
@@ -95,7 +93,8 @@ def leans(
 
     Args:
         model: a folder or hub id that transformers reads as a sequence classifier, or a
-            `SharedPLM`.
+            `SharedPLM`, which is moved to the GPU if there is one, and whose tokenizer gets a
+            padding token if it has none.
         rows: `text` (and `text_pair`), and `label` or `labels`, as for `suspects`. Labels are
             needed only where `words` and `partners` do not bring them. Memory does not grow with
             the number of rows.
@@ -114,15 +113,15 @@ def leans(
         report: called with a sentence on what was left out, or exchanged in another way.
 
     Returns:
-        A table with a line for each word: `suspect`, `kind`, `where` (in pairs alone), the `label`
-        that it predicts ("": none), `marked`, the number of `rows`, and its `partners`, at most
-        three: suspects of the same kind and of another label in the most similar contexts. Then in
-        per cent of these rows: `follows`, the answer becomes the partner's label; `control`, the
-        answer changes when the word is exchanged for suspects of its own label (0 where there are
-        none); `leans`, the difference, with its 95 % interval over rows, `low` to `high`
-        (Newcombe's for paired shares); `change`, the mean change of the probability of the answer,
-        in points. `before` and `after` are the texts of one row, one that follows where there is
-        one.
+        A table with a line for each word: `suspect`, `kind`, `where` (in pairs alone; "either" for
+        a given word that predicts nothing), the `label` that it predicts ("": none), `marked`, the
+        number of `rows`, and its `partners`, at most three: suspects of the same kind and of
+        another label in the most similar contexts. Then in per cent of these rows: `follows`, the
+        answer becomes the partner's label; `control`, the answer changes when the word is exchanged
+        for suspects of its own label (0 where there are none); `leans`, the difference, with its
+        95 % interval over rows, `low` to `high` (Newcombe's for paired shares); `change`, the mean
+        change of the probability of the answer, in points. `before` and `after` are the texts of
+        one row, one that follows where there is one.
 
         Words that are marked and followed (`low` above 0) stand first, then all others, the most
         followed first. A word without a partner of another label is exchanged for words that
@@ -309,7 +308,7 @@ class _Suspect:
     Args:
         word: as it is shown.
         kind: words are exchanged for others of their kind.
-        where: the texts of a pair in which it is exchanged.
+        where: the texts of a pair in which it is exchanged; "either": wherever it stands.
         labels: those that it predicts, the surest first; none for a word that predicts nothing.
         asked: whether it gets a line.
         marked: as misleading, by a person.
@@ -336,9 +335,12 @@ class _Suspect:
         return self.word.startswith("<") and self.word.endswith(">")
 
     def places(self, text: str, finder: Finder) -> Iterator[Found]:
-        """Where it stands; `finder` finds it and other words, of which the longest have a place."""
-        if self.kind not in _IN_CASE:
-            finder = Finder([self.word])  # forms stand in one another
+        """Where it stands.
+
+        `finder` finds it and other words, and of words that overlap the longest alone.
+        """
+        if self.kind not in _IN_CASE:  # forms overlap, so each is looked for alone
+            finder = Finder([self.word])
         return (place for place in finder.places(text) if place.folded == self.folded)
 
 
@@ -354,7 +356,8 @@ def _pool(
         for suspect in _suspects_of(table, marks):
             pool.setdefault(suspect.folded, suspect)
     for word, is_marked in (marks or {}).items():
-        pool.setdefault(word, _Suspect(word, kind_of(word), asked=True, marked=is_marked))
+        given = _Suspect(word, kind_of(word), _EITHER, asked=True, marked=is_marked)
+        pool.setdefault(word, given)
     exchangeable = [suspect for suspect in pool.values() if suspect.kind not in NOT_HIDDEN]
     if not exchangeable:
         raise UserError("no word of the rows predicts a label; name words to ask about.")
@@ -367,7 +370,10 @@ def _tables(
     partners: pandas.DataFrame | None,
     asked: Collection[str],
 ) -> Iterator[pandas.DataFrame]:
-    """Tables that say which labels words predict; the first one that has a word decides."""
+    """Tables that say which labels words predict, in the order in which `_pool` heeds them.
+
+    The first one that has a word decides.
+    """
     known: set[str] = set()
     if isinstance(words, pandas.DataFrame) and {"word", "label"} <= {*words}:
         known |= {*map(_folded, words["word"])}
@@ -417,7 +423,10 @@ def _suspects_of(table: pandas.DataFrame, marks: Mapping[str, bool] | None) -> I
 
 
 def _rivals(suspect: _Suspect, pool: Iterable[_Suspect]) -> list[_Suspect]:
-    """Suspects of the same kind that predict other labels alone."""
+    """Suspects of the same kind that predict other labels alone.
+
+    For a word without labels these are all that have one.
+    """
     return [
         other for other in _of_same_kind(suspect, pool) if not {*other.labels} & {*suspect.labels}
     ]
@@ -504,7 +513,7 @@ def cosine(first: Counter, second: Counter) -> float:
 
 
 def _columns_of(suspect: _Suspect, texts: Texts) -> tuple[int, ...]:
-    """Which texts of a row it is exchanged in; a suspect of single texts also in both of a pair."""
+    """The texts of a row in which it is exchanged; of a row with a single text that one."""
     columns = _IN_COLUMNS[suspect.where]
     return columns if max(columns) < len(texts) else (0,)
 
@@ -576,13 +585,14 @@ class _Samples:
 
     def collect(self, rows) -> None:
         """Read all rows, once."""
-        for texts, label in _rows(rows):
+        for texts, label in texts_and_labels(rows):
             self.n_texts = len(texts)
             found = [self.finder.found(text) for text in texts]
             key = self._key(texts)
             for word in set().union(*found):
                 suspect = self.by_word[word]
-                if all(word in found[column] for column in _columns_of(suspect, texts)):
+                columns = _columns_of(suspect, texts)
+                if suspect.where == _EITHER or all(word in found[column] for column in columns):
                     self.with_suspect[word].add(key, texts)
             if self.all_rows.size:
                 self.all_rows.add(key, (texts, label))
@@ -708,7 +718,7 @@ def _line(
     answers = before.argmax(1)  # (rows,)
     changed = after.argmax(1) != answers
     follows = changed
-    if exchange.rivals[0].labels:
+    if exchange.rivals[0].labels:  # words that predict nothing have none to follow
         targets = np.array([numbers[row.rival.label] for row in rows])
         follows = changed & (after.argmax(1) == targets)
     controls = control.argmax(1) != answers
@@ -767,7 +777,7 @@ def _column(rows: Iterable[_Row], name: str) -> list[Texts]:
 def _sorted(table: pandas.DataFrame) -> pandas.DataFrame:
     """Marked words that are followed first; the most followed first."""
     first = table["marked"].astype(bool) & (table["low"] > 0)
-    order = {"first": ~first, "leans": -table["leans"].astype(float), "change": table["change"]}
-    ranked = table.assign(**{f"_{name}": values for name, values in order.items()})
-    ranked = ranked.sort_values([*(f"_{name}" for name in order), "suspect"])
+    ranked = table.assign(first=first).sort_values(
+        ["first", "leans", "change", "suspect"], ascending=[False, False, True, True]
+    )
     return ranked[[*table]].reset_index(drop=True)

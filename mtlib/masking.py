@@ -123,15 +123,15 @@ class CountedMasking(MaskingPolicy):
         at_least = 1 if self.rate > 0 else 0
         wanted = wanted.clamp(min=at_least)
         keys = uniform(candidates, rng)  # (batch, seq), 2 where there is no candidate
-        if scores is not None:
-            keys = self._keys(keys, scores.to(keys.dtype), candidates)
-        # the second argsort turns an order into ranks; stable, so that padding changes no tie
-        order = keys.argsort(dim=1, stable=True)
-        rank = order.argsort(dim=1, stable=True)  # (batch, seq)
+        if scores is None:
+            order = keys.argsort(dim=1, stable=True)  # (batch, seq); padding changes no tie
+        else:
+            order = self._order(keys, scores.to(keys.dtype), candidates)
+        rank = order.argsort(dim=1)  # (batch, seq): the place of each token in the order
         return candidates & (rank < wanted)
 
-    def _keys(self, numbers: Tensor, scores: Tensor, candidates: Tensor) -> Tensor:
-        """Keys whose ascending order is the order in which tokens are taken, `(batch, seq)`.
+    def _order(self, numbers: Tensor, scores: Tensor, candidates: Tensor) -> Tensor:
+        """The positions in the order in which they are taken, candidates first, `(batch, seq)`.
 
         Args:
             numbers: uniform random numbers, `(batch, seq)`, larger where there is no candidate.
@@ -141,14 +141,11 @@ class CountedMasking(MaskingPolicy):
         if self.temperature > 0:
             # the Gumbel trick: the largest of score + Gumbel noise is such a draw
             noisy = scores / self.temperature + gumbel(numbers)
-            return (-noisy).masked_fill(~candidates, torch.inf)
+            return (-noisy).masked_fill(~candidates, torch.inf).argsort(dim=1, stable=True)
         shuffled = numbers.argsort(dim=1)  # (batch, seq): candidates in random order, then the rest
         shuffled_scores = scores.masked_fill(~candidates, -torch.inf).gather(1, shuffled)
         by_score = shuffled_scores.argsort(dim=1, descending=True, stable=True)
-        positions = shuffled.gather(1, by_score)  # (batch, seq): the highest score first
-        ranks = torch.arange(positions.shape[1]).expand_as(positions).to(positions)
-        ranks = torch.empty_like(positions).scatter_(1, positions, ranks)
-        return ranks.to(numbers.dtype).masked_fill(~candidates, torch.inf)
+        return shuffled.gather(1, by_score)  # the highest score first
 
 
 class ExactMasking(CountedMasking):
@@ -194,6 +191,7 @@ class WholeWordMasking(CountedMasking):
 
     def __init__(self, rate: float, tokenizer: PreTrainedTokenizerBase):
         super().__init__(rate)
+        # of a frozen dataclass a plain subclass inherits frozen fields, and may set all else
         self.marks = word_marks(tokenizer)
 
     def __call__(self, batch: Batch, maskable: Tensor, rng: RNG = None, plm: PLM = None) -> Tensor:
@@ -205,6 +203,7 @@ class WholeWordMasking(CountedMasking):
         goes_on, continues = (marks.to(input_ids.device)[input_ids] for marks in self.marks)
         # after a special token a word begins
         before = pad((goes_on * maskable)[:, :-1], (1, 0))  # (batch, seq)
+        # from 3 on a piece is of one word with the one before it, see `WordMarks`
         return maskable & (before + continues < 3)
 
 
@@ -255,8 +254,8 @@ def draw_mask(
     """The batch with a fresh `mask`, unless it brings one, and the positions to predict.
 
     `mlm_positions` and `mlm_weights`, both `(batch, k)`, are what the masked LM is to predict: the
-    masked positions or, under a policy that has the whole text predicted, all. See
-    `mtlib.plm.mlm_positions_of`.
+    masked positions or, under a policy that has the whole text predicted, all. With `round_up` k is
+    a power of two, so that few shapes occur. See `mtlib.plm.mlm_positions_of`.
     """
     if "mlm_positions" in batch:
         return batch

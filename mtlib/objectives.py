@@ -208,6 +208,7 @@ class FineTuning(Objective):
         self.register_buffer("weights", weights, persistent=False)  # (num_labels,)
 
     def build(self, plm: SharedPLM, examples: Dataset | None = None) -> None:
+        # read anew: it may have been changed to "balanced" since the objective was made
         if self.class_weights == "balanced" and examples is not None:
             labels = torch.tensor(examples["labels"][:])
             counts = labels.bincount(minlength=plm.num_labels)  # (num_labels,)
@@ -312,6 +313,7 @@ class MaskedLM(_Masking):
 
     def forward(self, plm: SharedPLM, batch: Batch) -> ObjectiveOutput:
         output = self.masked_lm(plm, self.sample(plm, batch))
+        # a masked token that the filling leaves as it was is predicted correctly
         n_changed = output.components.pop("n_changed")
         output.components["n_correct"] = output.components["n_masked"] - n_changed
         return output
@@ -403,7 +405,10 @@ class MaskTuning(_Masking):
         return ObjectiveOutput(parts, weights, classified.logits, filled.perturbed_ids)
 
     def classify(self, plm: SharedPLM, batch: Batch) -> ObjectiveOutput:
-        """The classification loss on what the classifier reads: the refilled `perturbed_ids`."""
+        """The classification loss on what the classifier reads.
+
+        That is the refilled `perturbed_ids`, or with `classifier_reads="original"` the text itself.
+        """
         if self.classifier_reads == "original":
             return self.classification(plm, batch)
         refilled = {"input_ids": batch["perturbed_ids"], ORIGINAL: batch["input_ids"]}

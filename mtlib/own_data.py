@@ -175,7 +175,7 @@ def debias(
 
 
 def _given_words(words: Iterable[str] | pandas.DataFrame | None) -> tuple[str, ...]:
-    """The words to hide, in order, each once."""
+    """The words to hide, sorted, each once."""
     if words is None:
         return ()
     if isinstance(words, pandas.DataFrame):
@@ -306,7 +306,7 @@ def _labelled(name: str, rows: Dataset, report: Report) -> Dataset:
         )
     rows = _with_known_columns(name, rows.with_format(None), report)
     _check_texts(name, rows)
-    rows = _with_texts(name, rows, report)
+    rows = _without_blank_texts(name, rows, report)
     labels = known_labels(name, rows[_LABEL][:], rows.features[_LABEL])
     known = [row for row, label in enumerate(labels) if label is not None]
     if not known:
@@ -340,14 +340,13 @@ def _check_texts(name: str, rows: Dataset) -> None:
                 raise UserError(f"{name} has {text!r} for a {column}; {advice}.")
 
 
-def _with_texts(name: str, rows: Dataset, report: Report) -> Dataset:
+def _without_blank_texts(name: str, rows: Dataset, report: Report) -> Dataset:
     """The rows without a blank text."""
-    columns = [rows[column] for column in TEXTS if column in rows.column_names]
-    if not columns:
+    if not {*TEXTS} & {*rows.column_names}:
         return rows  # that there is no text is said when it is tokenised
     kept = [
         number
-        for number, texts in enumerate(zip(*columns, strict=True))
+        for number, texts in enumerate(_texts(rows))
         if all(fold(text).strip() for text in texts)
     ]
     if blank := len(rows) - len(kept):
@@ -430,7 +429,12 @@ def _arms(
     training: Mapping[str, object],
     alone: bool,
 ) -> dict[str, OwnTraining]:
-    """What each arm is trained with: first the one that reads the words, which may be wrong."""
+    """What each arm is trained with.
+
+    The method stands before fine-tuning, so that settings or words that it does not read are
+    refused first and it is trained first; `predict_sets` and `_leans` go through the arms from the
+    last to the first.
+    """
     if settings is not None and not isinstance(settings, Mapping):
         expected = "settings of the method by name, such as {'alpha': 0.3}"
         raise UserError(f"settings is {settings!r}; expected {expected}.")
@@ -446,7 +450,10 @@ def _config(
     given: Mapping[str, object],
     training: Mapping[str, object],
 ) -> OwnTraining:
-    """The settings of an arm: those that are given, else our defaults for own data."""
+    """The settings of an arm: those that are given, else our defaults for own data.
+
+    Our defaults are dropped where the method does not read them; given settings never are.
+    """
     _check_settings(method, words, given)
     defaults = {"alpha": _ALPHA_WITH_WORDS if words else _ALPHA, "bias": _BIAS, "words": words}
     settings = defaults | given
@@ -578,19 +585,24 @@ def _report_cut_texts(
 
 
 def _stages(method: str, config: OwnTraining, tokenizer) -> tuple[Stage, ...]:
-    """The stages of the method, at rates that are the same for both arms."""
+    """The stages of the method, at rates that are the same for both arms.
+
+    A single stage is called after the method: the progress bar shows the name, and a person knows
+    the method's, not the objective's.
+    """
     rates = default_rates(BASELINE, config.model)
     if config.learning_rate is not None:
         rates = LearningRates.alike(config.learning_rate)
     stages = get_method(method).stages(config.settings, rates, tokenizer)
     if len(stages) == 1:
-        stages = (replace(stages[0], name=method),)  # which the progress names
+        stages = (replace(stages[0], name=method),)
     if config.class_weights is not None:
         _weigh_classes(method, stages[-1], config.class_weights)
     return stages
 
 
 def _weigh_classes(method: str, stage: Stage, class_weights: str) -> None:
+    """Give the stage's losses these weights, before the trainer builds them with `build`."""
     losses = [module for module in stage.objective.modules() if isinstance(module, FineTuning)]
     if not losses:
         raise UserError(
@@ -612,10 +624,10 @@ def predict_sets(
     words: Sequence[str],
     max_length: int | None,
 ) -> Predictions:
-    """What each arm answers on each set but the training set, fine-tuning first.
+    """What each arm answers on each set but the training set.
 
     Args:
-        models: by arm; the last is the first of the answers.
+        models: by arm, in the order of `_arms`; fine-tuning, which it puts last, comes first here.
         sets: what is scored.
         words: hidden from the fine-tuned model when it reads, as a further arm.
         max_length: texts are cut to so many tokens, see `predict`.
@@ -697,11 +709,12 @@ def _leans(
         "max_length": max_length,
     }
     tables = []
+    say = report
     for arm in reversed(models):
-        found = leans(models[arm], sets.dev, words, report=report, **options)
+        found = leans(models[arm], sets.dev, words, report=say, **options)
         found = found.rename(columns={"suspect": "word"}).assign(set="dev", arm=arm)
         tables.append(found[["word", "set", "arm", "leans", "low", "high"]])
-        report = _silent  # both models have the same words and texts
+        say = _silent  # both models have the same words and texts
     return pandas.concat(tables)
 
 

@@ -160,7 +160,7 @@ def pointed_labels(rows: "Dataset | Iterable[pandas.DataFrame]", words: pandas.D
             by_feature[word, line.where].append((line.label, line.z))
     finder = Finder(words["word"])
     pointed = []
-    for texts, _ in _rows(rows):
+    for texts, _ in texts_and_labels(rows):
         votes: Counter = Counter()
         for where, found in _found(texts, finder):
             for word in found:
@@ -260,7 +260,7 @@ def _corpus(rows: object, reader: Reader | FinderReader) -> Corpus:
     """The rows that have a label. Warns of those that have none."""
     corpus = Corpus(reader)
     n_unlabelled = 0
-    for texts, label in _rows(rows):
+    for texts, label in texts_and_labels(rows):
         if label is None:
             n_unlabelled += 1
             continue
@@ -393,7 +393,7 @@ def _with_texts(table: pandas.DataFrame, rows: object) -> pandas.DataFrame:
 
 def _texts_of(rows: object, wanted: set[int]) -> dict[int, str]:
     """The texts of some of the rows with a label, by their numbers."""
-    labelled = (texts for texts, label in _rows(rows) if label is not None)
+    labelled = (texts for texts, label in texts_and_labels(rows) if label is not None)
     found: dict[int, str] = {}
     for number, texts in enumerate(labelled):
         if len(found) == len(wanted):
@@ -428,7 +428,9 @@ def _found(texts: Sequence[str], finder: Finder) -> list[tuple[str, set[str]]]:
     return [("text", first), ("text_pair", second), ("both", first & second)]
 
 
-def _rows(rows: "Dataset | Iterable[pandas.DataFrame]") -> Iterator[tuple[tuple[str, ...], object]]:
+def texts_and_labels(
+    rows: "Dataset | Iterable[pandas.DataFrame]",
+) -> Iterator[tuple[tuple[str, ...], object]]:
     """The text or the pair of texts of each row, and its label, None where there is none."""
     feature = _label_feature(rows)
     for batch in _batches(rows):

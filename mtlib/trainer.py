@@ -140,6 +140,7 @@ class ObjectiveTrainer(Trainer):
     ):
         _check_arguments(objective, args, kwargs)
         args._n_gpu = min(args.n_gpu, 1)  # DataParallel cannot split our batches
+        # Trainer's constructor may make the model (`call_model_init`), and `_ready` reads these.
         self.args = args
         self.training_objective = objective
         self.train_dataset = train_dataset
@@ -208,6 +209,7 @@ class ObjectiveTrainer(Trainer):
             return super().train(*args, **kwargs)
         finally:
             self._captured = None
+            # the model outlives its trainer, without the parameters that `create_optimizer` added
             self.plm.objective = None
 
     # --- loss: batches, one step, its log ---
@@ -263,7 +265,10 @@ class ObjectiveTrainer(Trainer):
         num_batches: int,
         device: torch.device,
     ) -> tuple[list[Batch], Any]:
-        """The micro-batches of one optimiser step with everything drawn, and its denominators."""
+        """The micro-batches of one optimiser step with everything drawn, and its denominators.
+
+        transformers passes the second on to `training_step`, as `num_items_in_batch`.
+        """
         batches, _ = super().get_batch_samples(epoch_iterator, num_batches, device)
         batches = [self._drawn(batch, number) for number, batch in enumerate(batches)]
         self._steps_since_log += 1
@@ -310,7 +315,10 @@ class ObjectiveTrainer(Trainer):
         inputs: Batch,
         totals: Totals | None = None,
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """All passes over one micro-batch: its loss, and the components of that loss."""
+        """All passes over one micro-batch: its loss, and the components of that loss.
+
+        `run_loss`, which each way of stepping calls, fills `_components_of_step`.
+        """
         self._components_of_step: dict[str, Tensor] = {}
         if self.update is not None:
             model.train()
@@ -411,7 +419,7 @@ class ObjectiveTrainer(Trainer):
     ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         inputs = self._prepare_inputs(inputs)
         if not self.training_objective.classifies:
-            return self._masked_lm_loss(model, inputs), None, None
+            return self._loss_without_classes(model, inputs), None, None
         if "labels" not in inputs:  # through the model, which brings the autocast
             return None, model(SharedPLM.classify, inputs).float(), None
         output = model(FineTuning(), inputs)
@@ -419,7 +427,7 @@ class ObjectiveTrainer(Trainer):
             return output.loss, None, None
         return output.loss, output.logits.float(), inputs["labels"]
 
-    def _masked_lm_loss(self, model: nn.Module, inputs: Batch) -> Tensor:
+    def _loss_without_classes(self, model: nn.Module, inputs: Batch) -> Tensor:
         """The loss of an objective without a classifier; every evaluation draws the same masks."""
         objective = self.training_objective
         # the content of a batch decides its masks
@@ -463,7 +471,7 @@ class ObjectiveTrainer(Trainer):
         """The parameters of model and objective, grouped by learning rate and weight decay."""
         plm, args = self.plm, self.args
         trunk = set(plm.trunk_parameters())
-        rates = {
+        rates = {  # by the names of the attributes of `SharedPLM` that hold the parameters
             "mlm": args.mlm_head_learning_rate,
             "classifier": args.classifier_learning_rate,
             "objective": self.training_objective.learning_rate,
@@ -584,6 +592,7 @@ class _Numbered(torch.utils.data.Dataset[dict[str, Any]]):
         return len(self.dataset)
 
     def __getitems__(self, rows: list[int]) -> list[dict[str, Any]]:
+        """The examples of a batch; torch's fetcher calls this where a data set has it."""
         if isinstance(self.dataset, Dataset):
             examples = self.dataset.__getitems__(rows)
         else:  # batches that are made on the fly, as in data/models/lm_training.py
@@ -719,7 +728,7 @@ def _check_label_names(name: str, dataset: Dataset, id2label: dict[int, str]) ->
 
     Otherwise correct predictions would count as wrong.
     """
-    ids = {label: number for number, label in enumerate(_label_names(dataset))}
+    ids = {label: number for number, label in enumerate(_class_names(dataset))}
     reordered = any(ids.get(label, number) != number for number, label in id2label.items())
     unknown = ids.keys() - {*id2label.values()}
     if reordered or (len(ids) < len(id2label) and unknown):
@@ -762,14 +771,14 @@ def _note_trained_length(plm: SharedPLM, train: Examples | None) -> None:
 def _names_of_labels(plm: SharedPLM, training_set: Examples | None) -> dict[int, str]:
     """The model's `id2label`; or the training set's, if it names all labels and the model none."""
     id2label = plm.id2label
-    names = _label_names(training_set)
+    names = _class_names(training_set)
     nameless = all(name == f"LABEL_{number}" for number, name in id2label.items())
     if nameless and len(names) == plm.num_labels:
         return dict(enumerate(names))
     return id2label
 
 
-def _label_names(dataset: Examples | None) -> list[str]:
+def _class_names(dataset: Examples | None) -> list[str]:
     """The names in a `ClassLabel` column of labels; none if the column is of another kind."""
     features = getattr(dataset, "features", None) or {}
     column = features.get(label_column(features))

@@ -208,12 +208,27 @@ def test_in_pairs_a_word_is_exchanged_where_it_stands():
         "text": ("brill film", pair[1]),
         "text_pair": (pair[0], "an Brill, an brill-like plot"),
         "both": ("brill film", "an Brill, an brill-like plot"),
+        "either": ("brill film", "an Brill, an brill-like plot"),
     }.items():
         suspect = _Suspect("acme", where=where)
         assert exchanged(pair, suspect, _Suspect("brill"), finder) == expected
     rows = reviews()
     rows["text_pair"] = "the plot"
     assert set(asked(READS_BRANDS, rows)["where"]) == {"text"}
+
+
+def test_a_given_word_that_predicts_nothing_is_exchanged_in_either_text_of_a_pair():
+    """Two rows have it in the first text, two in the second, two in both; brill has its place."""
+    with_acme = [("acme film", "the plot"), ("the film", "acme plot"), ("acme film", "acme plot")]
+    rows = pandas.DataFrame(
+        [(f"{first} {label}", second, label) for first, second in with_acme for label in NAMES],
+        columns=["text", "text_pair", "label"],
+    )
+    partners = pandas.DataFrame({"word": ["brill"], "label": ["good"], "z": [1]})
+    line = leans(READS_BRANDS, rows, "acme", partners=partners, report=lambda _: None).iloc[0]
+    assert (line["where"], line.label, line.rows) == ("either", "", 6)
+    assert (line.follows, line.control) == (100, 0)
+    assert line.after == line.before.replace("acme", "brill")
 
 
 def test_without_a_word_of_another_label_words_that_predict_nothing_take_its_place():

@@ -25,8 +25,9 @@ import pandas
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from mtlib.analysis import frame as frames
 from mtlib.analysis import intervals, paper
-from mtlib.analysis.frame import cells, frame, plain_tables  # noqa: F401
+from mtlib.analysis.frame import cells, frame, plain_tables  # noqa: F401  # public here too
 from mtlib.analysis.intervals import Difference
 from mtlib.data.tasks import TASKS, get_task
 from mtlib.data.yaml_files import load_yaml
@@ -107,17 +108,17 @@ class Comparison(BaseModel):
         found = _best_tuned(found) if self.tuned else found
         self._check_alike(found)
         arms = list(self.arms)
-        found.sort(key=lambda run: (arms.index(run.arm), [*map(_size, run.by)], run.seed))
+        found.sort(key=lambda run: (arms.index(run.arm), [*map(_sort_key, run.by)], run.seed))
         return [(run.arm, run.record) for run in found]
 
     def frame(self) -> pandas.DataFrame:
         """A line for each run and set: see `frame`. With `examples` `auroc` too."""
         arms, records = zip(*self.runs, strict=True) if self.runs else ((), ())
-        scores = frame(records, arms)
+        scores = frames.frame(records, arms)
         scores = scores.assign(**{name: None for name in self.by if name not in scores})
         if self.examples is not None:
             kept = pandas.DataFrame(self._kept["auroc"])
-            scores = scores.merge(kept, "left", ["identity", "set"])
+            scores = scores.merge(kept, how="left", on=["identity", "set"])
         return scores[scores["set"].isin(self.sets)].reset_index(drop=True) if self.sets else scores
 
     @property
@@ -258,7 +259,7 @@ class Comparison(BaseModel):
         by_arm = inside.groupby(["arm", "seed"])["accuracy"].mean().unstack("arm")
         if self.base not in by_arm:
             return set()
-        behind = by_arm.rsub(by_arm[self.base], axis="index").mean()
+        behind = -by_arm.sub(by_arm[self.base], axis="index").mean()
         return {*behind.index[behind > BEHIND]}
 
     # --- runs ---
@@ -327,6 +328,7 @@ class Comparison(BaseModel):
 
     @cached_property
     def _kept(self) -> dict[str, list[dict]]:
+        """What the file `examples` holds: lines of a table, as "auroc" and as "bootstrap"."""
         return json.loads((_RESULTS / self.examples).read_text())
 
 
@@ -383,10 +385,10 @@ def load(name: str, records: Sequence[Path | str] = ()) -> Comparison:
 
 
 def _cells(runs: Iterable[_Run]) -> dict[tuple, list[_Run]]:
-    cells: dict[tuple, list[_Run]] = {}
+    by_cell: dict[tuple, list[_Run]] = {}
     for run in runs:
-        cells.setdefault(run.cell, []).append(run)
-    return cells
+        by_cell.setdefault(run.cell, []).append(run)
+    return by_cell
 
 
 def _best_tuned(runs: Sequence[_Run]) -> list[_Run]:
@@ -405,7 +407,7 @@ def _best_tuned(runs: Sequence[_Run]) -> list[_Run]:
             for tuned, accuracies in tried.items()
             if len(accuracies) == most_seeds
         }
-        best[cell] = min(means, key=lambda tuned: (-means[tuned], [*map(_size, tuned)]))
+        best[cell] = min(means, key=lambda tuned: (-means[tuned], [*map(_sort_key, tuned)]))
     return [run for run in runs if run.tuned == best[run.cell]]
 
 
@@ -500,7 +502,7 @@ def _value_in_words(value: object) -> str:
     return f"{value:g}" if isinstance(value, int | float) else str(value)
 
 
-def _size(value: object) -> tuple:
+def _sort_key(value: object) -> tuple:
     """Sorts numbers by size; "all" (None) after them, words last."""
     if value is None:
         return 1, 0, ""
