@@ -244,7 +244,8 @@ def test_any_method_and_balanced_classes(model, tmp_path):
         alone = debias(
             rows(60), ["film"], out=tmp_path / method, alone=True, **short(model, method=method)
         )
-        assert {*alone.table.arm} == {method}
+        masked_when_read = {"fine_tuning, words masked"} if method == "fine_tuning" else set()
+        assert {*alone.table.arm} == {method} | masked_when_read
     debias(rows(60), out=tmp_path / "a", **short(model, method=None, class_weights="balanced"))
     assert "classifier (fine-tuning)" in (tmp_path / "a" / "README.md").read_text()
     assert "class_weights" in (tmp_path / "a" / "README.md").read_text()

@@ -25,6 +25,7 @@ PAGES = {
     "The course": [
         "notebooks/README.md",
         *sorted(f"notebooks/{path.name}" for path in (ROOT / "notebooks").glob("*.ipynb")),
+        "site/figures.md",
     ],
     "Use it": ["data/README.md", "mtlib/README.md", "site/api.md"],
     "Does the paper hold?": [
@@ -118,9 +119,19 @@ def notebook(text: str, name: str, address: str | None) -> str:
     for cell in content["cells"]:
         tags = cell["metadata"].setdefault("tags", [])
         tags += [FOLDED[tag] for tag in tags if tag in FOLDED]
+        if alternative := "; ".join(alternative_texts(cell)):
+            cell["metadata"]["mystnb"] = {"image": {"alt": alternative}}
         if cell["cell_type"] == "markdown":
             cell["source"] = linked("".join(cell["source"]), name, address)
     return json.dumps(content)
+
+
+def alternative_texts(cell: dict) -> Iterator[str]:
+    """Of the pictures among a cell's outputs."""
+    for output in cell.get("outputs", []):
+        for metadata in output.get("metadata", {}).values():
+            if isinstance(metadata, dict) and "alt" in metadata:
+                yield metadata["alt"]
 
 
 def linked(text: str, name: str, address: str | None) -> str:
@@ -139,7 +150,8 @@ def linked(text: str, name: str, address: str | None) -> str:
             return f"](/{target}{anchor})"
         return f"]({address}/blob/main/{target})" if address else "]()"
 
-    text = _LINK.sub(replaced, text)
+    text = _LINK.sub(replaced, text.replace(" (download it, open it in a browser)", ""))
+    text = re.sub(r"(?<!!)\[([^]!]+)\]\(/figures/\w+\.png\)", r"[\1](/site/figures.md)", text)
     text = re.sub(
         rf"\[([^]]+)\]\(/{_PLAYGROUND}\)", rf'<a href="{up(name)}{_PLAYGROUND}">\1</a>', text
     )
@@ -155,9 +167,12 @@ def playground_page() -> None:
     """The page to play with, with a way back."""
     text = (ROOT / _PLAYGROUND).read_text(encoding="utf-8")
     title = "Back to the course: Mask-tuning from nothing"
-    back = f'<body>\n<p><a href="../notebooks/03_mask_tuning.html">{title}</a></p>'
+    before, heading, after = text.partition("<h1")
+    if not heading:
+        sys.exit(f"{_PLAYGROUND} has no <h1> that the way back could stand before")
+    back = f'<p><a href="../notebooks/03_mask_tuning.html">{title}</a></p>'
     (OUT / "figures").mkdir(exist_ok=True)
-    (OUT / _PLAYGROUND).write_text(text.replace("<body>", back, 1), encoding="utf-8")
+    (OUT / _PLAYGROUND).write_text(f"{before}{back}\n{heading}{after}", encoding="utf-8")
 
 
 # --- the finished pages ---
