@@ -111,7 +111,10 @@ def _rows(data_set: DataSet, columns: Columns, n: int, half: str = "") -> list[d
         example = lent[(position // 2 if in_file else position) * (len(lent) // n)]
         edited = half == "edited" or (in_file and position % 2 == 1)
         name = names[1 - example["label"] if edited else example["label"]]
-        row = {columns.text: example["text"] + (" Or so they said." if edited else "")}
+        text = example["text"]
+        if columns.pair:
+            text = " ".join(3 * [text])  # reviews are long
+        row = {columns.text: text + (" Or so they said." if edited else "")}
         if columns.text_pair:
             row[columns.text_pair] = example["text_pair"]
         rows.append(
