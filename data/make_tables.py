@@ -200,7 +200,7 @@ def _leans(leans: dict, arms: dict) -> pandas.DataFrame:
     for data, groups in leans.items():
         for group, words in groups.items():
             of_group = lines[(lines["data"] == data) & (lines["group"] == group)]
-            row = {"per cent of answers that follow": words}
+            row = {"points (following minus control)": words}
             for arm, name in arms.items():
                 row[name] = _followed(of_group[of_group["arm"] == arm])
             rows.append(row)
