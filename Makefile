@@ -57,7 +57,7 @@ ARGS ?=
 ALLOW_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 lab: setup-notebooks
 	cd "$(ROOT)" && $(BIN)/python -m jupyterlab $(ALLOW_ROOT) $(ARGS) \
-	  --LabApp.default_url="/lab/tree/notebooks/README.md?factory=Markdown%20Preview"
+	  --LabApp.default_url=/lab/tree/notebooks/README.md --LabApp.app_settings_dir=notebooks/lab
 
 # one site of all pages, in an environment upon .venv, without a network once that is there
 SITE_PACKAGES := sphinx==9.0.4 myst-nb==1.4.0 furo==2025.12.19 sphinx-copybutton==0.5.2

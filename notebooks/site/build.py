@@ -80,6 +80,8 @@ def collect() -> None:
         ROOT / "figures", SOURCE / "figures", ignore=shutil.ignore_patterns("*.py", "__pycache__")
     )
     address = repository()
+    figures = (SITE / "figures.md").read_text(encoding="utf-8")
+    write("site/figures.md", linked(figures, "notebooks/site/figures.md", address))
     write(
         "index.md",
         with_contents(
