@@ -1,4 +1,4 @@
-"""Which settings a run reads, which of them count, and what the others stand for."""
+"""Which settings a run reads, and which of them differ from their defaults."""
 
 import pytest
 from pydantic import Field
