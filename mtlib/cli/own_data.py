@@ -26,6 +26,14 @@ File = Annotated[
 ]
 Text = Annotated[list[str], typer.Option(help="the column with the texts; for pairs give it twice")]
 Label = Annotated[str, typer.Option(help="the column with the labels, words or numbers")]
+MaskWords = Annotated[
+    Path | None,
+    typer.Option(
+        exists=True,
+        dir_okay=False,
+        help="words to mask: CSV of `suspects --out`, or a text file, a word or phrase a line",
+    ),
+]
 _EXAMPLES = ("example", "counterexample")
 _SHOWN = ("word", "kind", "where", "part_of_speech", "rows", "share", "z")
 # marks, also as pandas and spreadsheets save them

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mtlib.cli.own_data import File, Text, read_words
+from mtlib.cli.own_data import File, MaskWords, Text, read_words
 from mtlib.cli.terminal import JsonFile, print_line, print_table, write_json
 from mtlib.errors import UserError
 
@@ -20,14 +20,7 @@ def predict(
     file: File,
     text: Text,
     out: Annotated[Path | None, typer.Option(help="write the answers to this new CSV file")] = None,
-    mask_words: Annotated[
-        Path | None,
-        typer.Option(
-            exists=True,
-            dir_okay=False,
-            help="words that the model is not to see, as in `train`; masks take their place",
-        ),
-    ] = None,
+    mask_words: MaskWords = None,
     json: JsonFile = None,
 ) -> None:
     """Label the texts of a file, with the probability of each label.

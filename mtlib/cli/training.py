@@ -15,7 +15,7 @@ import typer
 from pydantic.fields import FieldInfo
 
 from mtlib.cli.described import CommandWithPanels
-from mtlib.cli.own_data import File, Label, Text, read_words
+from mtlib.cli.own_data import File, Label, MaskWords, Text, read_words
 from mtlib.cli.terminal import console, named_values, print_line, print_table, visible
 from mtlib.methods import METHODS, readers
 from mtlib.paths import make_writable
@@ -231,14 +231,7 @@ def train(
     text: Text,
     label: Label,
     out: Annotated[Path, typer.Option(help="a new folder for the model")],
-    mask_words: Annotated[
-        Path | None,
-        typer.Option(
-            exists=True,
-            dir_okay=False,
-            help="CSV of `suspects --out`, or a text file, a word or phrase a line",
-        ),
-    ] = None,
+    mask_words: MaskWords = None,
     dev: Annotated[
         Path | None, typer.Option(help="rows to choose the checkpoint on (default: a fifth)")
     ] = None,
