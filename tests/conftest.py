@@ -1,5 +1,6 @@
 """Tiny models made from configurations, so that no test needs a download."""
 
+import gc
 import json
 import os
 import re
@@ -58,6 +59,14 @@ WORDS = [
 BERT_SPECIALS = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
 ROBERTA_SPECIALS = {"cls": "<s>", "pad": "<pad>", "sep": "</s>", "unk": "<unk>", "mask": "<mask>"}
 SENTENCES = ["the film is very good", "the plot was slow and boring", "a warm story", "not funny"]
+
+
+def pytest_collection_finish():
+    """Spare what was imported from garbage collection.
+
+    Every training collects all garbage, which among a million imported objects takes a second.
+    """
+    gc.freeze()
 
 
 def make_tokenizer(
