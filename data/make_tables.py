@@ -26,7 +26,8 @@ number of training examples that it has), and fine-tuning and Mask-tuning are co
 `hours: all` the rows are the machines of all records.
 
 With `leans`, a map of data sets to a map of "marked" and "other" to words, each of these groups of
-suspects is a row, and `arms` are columns: the mean, the range of seeds, and that of words.
+suspects is a row, and `arms` are columns: the mean, the range of seeds, and that of words. The row
+"auroc" says how well `leans` tells marked suspects from the others.
 
 With `own_data`, which maps each data set of `data/results/own_data.csv` to a map of "set rows" to
 words, these are the rows, and `recipes` are the columns.
@@ -199,21 +200,30 @@ def _leans(leans: dict, arms: dict) -> pandas.DataFrame:
     rows = []
     for data, groups in leans.items():
         for group, words in groups.items():
-            of_group = lines[(lines["data"] == data) & (lines["group"] == group)]
             row = {"points (following minus control)": words}
             for arm, name in arms.items():
-                row[name] = _followed(of_group[of_group["arm"] == arm])
+                of_arm = lines[(lines["data"] == data) & (lines["arm"] == arm)]
+                row[name] = _followed(of_arm, group)
             rows.append(row)
     return pandas.DataFrame(rows)
 
 
-def _followed(lines: pandas.DataFrame) -> str:
-    """The mean over words and seeds, the range of the seeds' means, and that of the words'."""
-    of_seeds = followed.by_seed(lines)
-    of_words = followed.by_word(lines)["leans"]
-    ranges = [f"{means.min():.0f} to {means.max():.0f}" for means in (of_seeds, of_words)]
+def _followed(lines: pandas.DataFrame, group: str) -> str:
+    """What an arm follows: the mean over seeds, their range, and that of the words' means."""
+    if lines.empty:
+        return ""
+    if group == "auroc":
+        of_seeds = followed.auroc_by_seed(lines)
+        return f"{of_seeds.mean():.1f} (seeds {_range(of_seeds, 1)})"
+    of_group = lines[lines["group"] == group]
+    of_seeds = followed.by_seed(of_group)
+    of_words = followed.by_word(of_group)["leans"]
     mean = round(of_seeds.mean())  # a whole number, so that there is no -0
-    return f"{mean} (seeds {ranges[0]}; words {ranges[1]})"
+    return f"{mean} (seeds {_range(of_seeds)}; words {_range(of_words)})"
+
+
+def _range(values: pandas.Series, decimals: int = 0) -> str:
+    return f"{values.min():.{decimals}f} to {values.max():.{decimals}f}"
 
 
 def _against_first(

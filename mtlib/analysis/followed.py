@@ -3,6 +3,7 @@
 import json
 
 import pandas
+from sklearn.metrics import roc_auc_score
 
 from mtlib.paths import DATA_DIR
 
@@ -33,3 +34,10 @@ def by_word(lines: pandas.DataFrame) -> pandas.DataFrame:
 def by_seed(lines: pandas.DataFrame) -> pandas.Series:
     """The mean of `leans` over words, for each seed."""
     return lines.groupby("seed")["leans"].mean()
+
+
+def auroc_by_seed(lines: pandas.DataFrame) -> pandas.Series:
+    """In how many per cent of all pairs a marked word is followed more than another, by seed."""
+    return lines.groupby("seed")[["marked", "leans"]].apply(
+        lambda of_seed: 100 * roc_auc_score(of_seed["marked"].astype(bool), of_seed["leans"])
+    )

@@ -28,6 +28,13 @@ def test_means_of_words_and_of_seeds_by_hand(tmp_path, monkeypatch):
     assert lines[lines["group"] == "other"]["suspect"].unique() == ["great"]
 
 
+def test_auroc_counts_the_pairs_that_are_in_order(tmp_path, monkeypatch):
+    records = [record(0, 90, 100, 5), record(1, 70, 100, 85), record(2, 15, 0, 15)]
+    (tmp_path / "leans.jsonl").write_text("\n".join(records))
+    monkeypatch.setattr(followed, "FILE", tmp_path / "leans.jsonl")
+    assert followed.auroc_by_seed(followed.frame()).to_dict() == {0: 100, 1: 50, 2: 25}
+
+
 def test_the_front_page_says_what_the_records_say():
     page = (ROOT / "README.md").read_text(encoding="utf-8")
     records = [json.loads(line) for line in followed.FILE.read_text().splitlines()]
