@@ -11,13 +11,13 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from mtlib.renamed import find_old_modules
 from mtlib.threads import quiet_openmp
 
 if TYPE_CHECKING:  # for type checkers and editors; the same names as in `_NAMES`
     from mtlib.data.tables import read_table
     from mtlib.encoding import Collator, predict, tokenise
     from mtlib.errors import UserError
-    from mtlib.followed_words import leans
     from mtlib.masking import (
         BernoulliMasking,
         ExactMasking,
@@ -27,21 +27,22 @@ if TYPE_CHECKING:  # for type checkers and editors; the same names as in `_NAMES
     )
     from mtlib.methods import METHODS
     from mtlib.objectives import FineTuning, MaskedLM, MaskTuning, Objective, ObjectiveOutput
-    from mtlib.own_data import debias
+    from mtlib.own_data.debiasing import debias
+    from mtlib.own_data.leans import leans
+    from mtlib.own_data.suspects import conflicts, suspects
     from mtlib.plm import SharedPLM
-    from mtlib.suspect_words import conflicts, suspects
     from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer
 
 __version__ = "0.1.0"
 
 if "torch" not in sys.modules:  # OpenMP reads its settings once, when torch is loaded
     quiet_openmp(os.environ)
+find_old_modules()
 
 _NAMES = {
     "mtlib.data.tables": ("read_table",),
     "mtlib.encoding": ("Collator", "predict", "tokenise"),
     "mtlib.errors": ("UserError",),
-    "mtlib.followed_words": ("leans",),
     "mtlib.masking": (
         "BernoulliMasking",
         "ExactMasking",
@@ -51,9 +52,10 @@ _NAMES = {
     ),
     "mtlib.methods": ("METHODS",),
     "mtlib.objectives": ("FineTuning", "MaskTuning", "MaskedLM", "Objective", "ObjectiveOutput"),
-    "mtlib.own_data": ("debias",),
+    "mtlib.own_data.debiasing": ("debias",),
+    "mtlib.own_data.leans": ("leans",),
+    "mtlib.own_data.suspects": ("conflicts", "suspects"),
     "mtlib.plm": ("SharedPLM",),
-    "mtlib.suspect_words": ("conflicts", "suspects"),
     "mtlib.trainer": ("ObjectiveArguments", "ObjectiveTrainer"),
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}

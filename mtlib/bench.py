@@ -29,13 +29,13 @@ from transformers import (
 from mtlib.contexts import precision, precision_name
 from mtlib.data.sources import load
 from mtlib.encoding import Collator, tokenise
-from mtlib.folding import words_of
 from mtlib.objectives import FineTuning, MaskTuning, Objective
+from mtlib.own_data.suspects import suspects
 from mtlib.paths import MINI_MODEL_DIR
 from mtlib.plm import SharedPLM
+from mtlib.rows.folding import words_of
 from mtlib.runs.environment import quiet_libraries
 from mtlib.settings import check_choice
-from mtlib.suspect_words import suspects
 from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer
 
 # words in SST-2's 67,349 training phrases: the middles of eleven equal parts

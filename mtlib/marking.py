@@ -18,9 +18,9 @@ from torch import Tensor
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from mtlib.errors import UserError
-from mtlib.folding import UNSPACED, WORD, Finder, fold, phrases_of, words_around
 from mtlib.plm import SharedPLM
 from mtlib.preparing import Prepared, Transform, require_columns, with_column
+from mtlib.rows.folding import UNSPACED, WORD, Finder, fold, phrases_of, words_around
 from mtlib.tokens import special_tokens, text_reader
 
 # first character, the one after the last, and perhaps a number

@@ -1,13 +1,60 @@
-"""Old names of public methods, which still work and give a DeprecationWarning."""
+"""Old names of public methods and modules, which still work and give a warning."""
 
 import functools
 import inspect
+import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import ParamSpec, TypeVar
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
+
+# old modules, and those that have their names now
+_MODULES = {
+    "mtlib.runs.debias": ("mtlib.own_data",),
+    "mtlib.suspect_words": ("mtlib.own_data.suspects", "mtlib.rows.folding"),
+    "mtlib.followed_words": ("mtlib.own_data.leans",),
+    "mtlib.folding": ("mtlib.rows.folding",),
+    "mtlib.cells": ("mtlib.rows.cells",),
+}
+
+
+class _OldModules(MetaPathFinder, Loader):
+    """Makes a module of an old name, which looks its names up in the new ones."""
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None,
+        target: ModuleType | None = None,
+    ) -> ModuleSpec | None:
+        return ModuleSpec(fullname, self) if fullname in _MODULES else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        old = module.__name__
+        module.__getattr__ = functools.partial(_from_new_module, old)  # type: ignore[method-assign]
+
+
+def _from_new_module(old: str, name: str) -> object:
+    """What a user of the old module finds there by this name."""
+    if not name.startswith("__"):
+        for new in map(import_module, _MODULES[old]):
+            if hasattr(new, name):
+                message = f"{old}.{name} is now {new.__name__}.{name}"
+                # of this kind, since published notebooks still import by old names
+                warnings.warn(message, PendingDeprecationWarning, stacklevel=2)
+                return getattr(new, name)
+    raise AttributeError(f"module {old!r} has no attribute {name!r}")
+
+
+def find_old_modules() -> None:
+    """Let users import modules by their old names."""
+    sys.meta_path.append(_OldModules())
 
 
 def keep_old_names(cls: type, new_names: Mapping[str, str]) -> None:

@@ -22,11 +22,11 @@ from mtlib.contexts import forked_random_state
 from mtlib.encoding import Collator, check_labels
 from mtlib.errors import UserError
 from mtlib.graphs import CapturedStep
-from mtlib.labels import label_column
 from mtlib.objectives import ORIGINAL, FineTuning, Objective, ObjectiveOutput
 from mtlib.paths import make_writable
 from mtlib.plm import Batch, SharedPLM
 from mtlib.rng import KeyedRNG, example_keys
+from mtlib.rows.labels import label_column
 from mtlib.updates import AlternatingUpdate, BalancedUpdate, Loss, check_update
 
 # in a checkpoint, beside the stock files: the parameters of the objective, the state of the update

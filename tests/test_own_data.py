@@ -10,7 +10,7 @@ from mtlib.cli.own_data import read_words
 from mtlib.errors import UserError
 from mtlib.paths import DATA_DIR
 from tests.conftest import call
-from tests.test_own_data_training import rows
+from tests.own_data.test_debiasing import rows
 
 REVIEWS = DATA_DIR / "example" / "reviews.csv"
 COLUMNS = ("--text", "review", "--label", "opinion")

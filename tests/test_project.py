@@ -80,6 +80,8 @@ def test_this_environment_is_in_the_ranges():
 # Packages from the ground up: one imports itself and those before it. `core` is the top level of
 # mtlib.
 ORDER = (
+    "errors",
+    "rows",
     "core",
     "data",
     "testbed",

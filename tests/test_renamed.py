@@ -4,7 +4,6 @@ import importlib
 
 import pytest
 
-import mtlib
 from mtlib import preparing
 from mtlib.errors import UserError
 from mtlib.masking import ExactMasking
@@ -52,10 +51,22 @@ def test_old_names_of_policies_models_and_transforms(plm):
     assert plm._blocked[7]
 
 
-def test_the_earlier_name_of_own_data():
-    with pytest.deprecated_call(match="mtlib.runs.debias is now mtlib.own_data"):
-        earlier = importlib.import_module("mtlib.runs.debias")
-    assert earlier.debias is mtlib.debias
+@pytest.mark.parametrize(
+    ("old", "name", "new"),
+    [
+        ("mtlib.runs.debias", "debias", "mtlib.own_data"),
+        ("mtlib.suspect_words", "pointed_labels", "mtlib.own_data.suspects"),
+        ("mtlib.suspect_words", "words_of", "mtlib.rows.folding"),
+        ("mtlib.followed_words", "leans", "mtlib.own_data.leans"),
+    ],
+)
+def test_modules_are_found_by_their_old_names(old, name, new):
+    earlier = importlib.import_module(old)
+    with pytest.deprecated_call(match=f"{old}.{name} is now {new}.{name}"):
+        found = getattr(earlier, name)
+    assert found is getattr(importlib.import_module(new), name)
+    with pytest.raises(AttributeError, match=f"'{old}' has no attribute 'nothing'"):
+        earlier.nothing  # noqa: B018
 
 
 def test_the_old_name_of_ignored_settings():

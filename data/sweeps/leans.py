@@ -23,9 +23,9 @@ import pandas
 from datasets import Dataset
 
 from mtlib import debias, leans, read_table, suspects
-from mtlib.folding import fold, words_of
 from mtlib.paths import DATA_DIR, TESTBED_DIR
 from mtlib.plm import SharedPLM
+from mtlib.rows.folding import fold, words_of
 from mtlib.runs.environment import describe
 from mtlib.runs.records import write_atomically
 from mtlib.testbed.grammar import load_grammar

@@ -54,7 +54,7 @@ def leans(
             --text review --label opinion --words build/words.csv
     """
     from mtlib.data.tables import TableFile
-    from mtlib.followed_words import leans as ask  # loads torch
+    from mtlib.own_data.leans import leans as ask  # loads torch
     from mtlib.paths import make_writable
 
     for path in filter(None, (out, figure)):

@@ -14,7 +14,7 @@ import typer
 
 from mtlib.cli.terminal import print_line, print_table
 from mtlib.errors import UserError
-from mtlib.forms import KINDS, NOT_HIDDEN
+from mtlib.rows.forms import KINDS, NOT_HIDDEN
 
 if TYPE_CHECKING:
     import pandas
@@ -100,8 +100,8 @@ def _found(
     rows: "TableFile", top: int, min_count: int, kinds: Iterable[str], nouns: bool
 ) -> "pandas.DataFrame":
     """The table of suspects by label, each named once; with `nouns`, with parts of speech."""
-    from mtlib.suspect_words import first_of_labels
-    from mtlib.suspect_words import suspects as find
+    from mtlib.own_data.suspects import first_of_labels
+    from mtlib.own_data.suspects import suspects as find
 
     try:
         table = find(rows, None if nouns else top, min_count, kinds=kinds)
@@ -202,8 +202,8 @@ def _separator(header: str, is_table: bool) -> str:
 
 
 def _marks_of_table(file: Path, separator: str) -> list[tuple[str, bool]]:
-    from mtlib.cells import column_positions
     from mtlib.data import delimited
+    from mtlib.rows.cells import column_positions
 
     open_file = partial(_lower_header, file)
     try:

@@ -261,7 +261,7 @@ def train(
         python -m mtlib train data/example/reviews.csv --text review --label opinion \\
             --mask-words build/words.csv --out build/model
     """
-    from mtlib.own_data import debias  # loads torch
+    from mtlib.own_data.debiasing import debias  # loads torch
 
     make_writable(out)
     # a line, without where it was raised
@@ -318,7 +318,7 @@ def _print_scores(table) -> None:
 
 
 def _print_words(by_word) -> None:
-    from mtlib.own_data import words_shown
+    from mtlib.own_data.results import words_shown
 
     columns, lines = words_shown(by_word)
     about = "accuracy where each word conflicts, and how much the model leans on it, per cent"

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from io import TextIOWrapper
 from typing import BinaryIO, NamedTuple
 
-from mtlib.cells import find_column
 from mtlib.errors import UserError
+from mtlib.rows.cells import find_column
 
 _LONGEST_VALUE = 2**24  # characters; a longer one is a quotation mark that nobody closed
 _LONGEST_LINE = 2**26

@@ -19,9 +19,9 @@ import pyarrow.parquet
 from rich.console import Console
 from rich.progress import open as open_with_bar
 
-from mtlib.cells import EXPECTED, cell_texts, column_positions, find_column
 from mtlib.data import delimited
 from mtlib.errors import UserError
+from mtlib.rows.cells import EXPECTED, cell_texts, column_positions, find_column
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -35,7 +35,7 @@ TEXTS = ("text", "text_pair")
 class TableFile:
     """The rows of a file, in tables of 10,000: columns `text` (and `text_pair`) and `label`.
 
-    All cells become texts (`mtlib.cells.cell_text`). The file is read anew each time it is
+    All cells become texts (`mtlib.rows.cells.cell_text`). The file is read anew each time it is
     iterated, so that memory stays flat, with a progress bar on a terminal. Rows without a text or a
     label are left out; `dropped` counts them once all are read.
 

@@ -75,7 +75,7 @@ class ProductOfExpertsSettings(BiasSettings):
 
 def _phrases(words: str | Iterable[str] | None) -> tuple[str, ...]:
     """Words and phrases in one order, each once, so that the same words are the same setting."""
-    from mtlib.folding import phrases_of  # loads Unicode's tables
+    from mtlib.rows.folding import phrases_of  # loads Unicode's tables
 
     return () if words is None else tuple(sorted({*phrases_of(words)}))
 

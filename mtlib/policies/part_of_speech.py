@@ -8,10 +8,10 @@ import torch
 from datasets import Dataset
 from torch import Tensor
 
-from mtlib.folding import WORD
 from mtlib.marking import MarkTokens, Spans
 from mtlib.masking import CountedMasking
 from mtlib.policies.pos_probe import PosProbe
+from mtlib.rows.folding import WORD
 
 WordClass = Literal["content", "function"]
 CONTENT = ("NOUN", "PROPN", "VERB", "ADJ", "ADV", "NUM", "INTJ")

@@ -18,13 +18,13 @@ from mtlib.contexts import forked_random_state
 from mtlib.data.sources import CAD_TRAIN, is_testbed, load
 from mtlib.encoding import each_token, tokenise
 from mtlib.errors import UserError
-from mtlib.folding import WORD
 from mtlib.marking import MarkTokens, Spans, check_offsets
 from mtlib.masking import MaskingPolicy, gumbel, maskable_positions, uniform
 from mtlib.plm import SharedPLM, word_embeddings
 from mtlib.policies.known import MarkCause
 from mtlib.policies.pointer import PointedSpan, SpanPointer, best_spans, fit_span_pointer
 from mtlib.preparing import Prepared, Transform, with_column
+from mtlib.rows.folding import WORD
 from mtlib.testbed.known_words import of_testbed
 
 

@@ -5,8 +5,8 @@ import reprlib
 import pandas
 
 from mtlib.errors import UserError
-from mtlib.folding import Finder, Found, fold
 from mtlib.policies.pos_probe import PosProbe
+from mtlib.rows.folding import Finder, Found, fold
 
 _THINGS = ("PROPN", "NOUN")
 _CONTEXT = 300  # characters of the example that the probe reads on either side

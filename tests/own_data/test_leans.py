@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 from mtlib import leans, suspects
 from mtlib.cli import app
 from mtlib.errors import UserError
-from mtlib.folding import Finder
-from mtlib.followed_words import _Suspect, exchanged, in_case_of, paired_interval
+from mtlib.own_data.leans import _Suspect, exchanged, in_case_of, paired_interval
 from mtlib.plm import SharedPLM
+from mtlib.rows.folding import Finder
 from tests.conftest import make_tokenizer, tiny_bert_config
 
 # each brand predicts a label, and so does each opinion

@@ -12,13 +12,13 @@ from datasets import ClassLabel, Dataset
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mtlib import suspect_counts
 from mtlib.data.sources import load
 from mtlib.errors import UserError
-from mtlib.folding import words_of
+from mtlib.own_data import counts as counting
+from mtlib.own_data.counts import Corpus, Reader
+from mtlib.own_data.suspects import KINDS, conflicts, suspects
 from mtlib.policies.suspect_tags import in_context, nouns_first
-from mtlib.suspect_counts import Corpus, Reader
-from mtlib.suspect_words import KINDS, conflicts, suspects
+from mtlib.rows.folding import words_of
 from mtlib.testbed.grammar import load_grammar
 from mtlib.testbed.known_words import shortcut_spans
 
@@ -293,8 +293,8 @@ def test_counts_are_those_of_a_plain_program(rows):
     for number, (text, _) in enumerate(rows):
         for name in plain_names(text):
             expected[name].append(number)
-    with patch.multiple(suspect_counts, _BLOCK=3, _PART=4):
-        (counts,) = suspect_counts.count(corpus, ("word", "phrase"), 2)
+    with patch.multiple(counting, _BLOCK=3, _PART=4):
+        (counts,) = counting.count(corpus, ("word", "phrase"), 2)
     labels = [*corpus.labels]
     found = {}
     for name, by_label, first in zip(counts.names, counts.by_label, counts.first, strict=True):

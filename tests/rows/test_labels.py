@@ -9,7 +9,7 @@ import pytest
 from datasets import ClassLabel
 
 from mtlib.errors import UserError
-from mtlib.labels import check_look_alike, known_labels, label_column
+from mtlib.rows.labels import check_look_alike, known_labels, label_column
 
 CLASSES = ClassLabel(names=["bad", "good"])
 ZERO_WIDTH_SPACE = "\u200b"

@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from mtlib.errors import UserError
-from mtlib.forms import forms_in, is_form
+from mtlib.rows.forms import forms_in, is_form
 
 # scripts written without spaces: Thai, Lao, Tibetan, Burmese, Khmer, hiragana, Chinese characters
 # and their punctuation
@@ -125,9 +125,9 @@ class Found(NamedTuple):
 class Finder:
     """Finds words in texts, whichever way they are written there.
 
-    An address, a handle, a price, an emoji and other forms (`mtlib.forms`) are found as a whole:
-    "shop.example" is found in "https://shop.example/a", which is then the place, and `<price>` is
-    any price.
+    An address, a handle, a price, an emoji and other forms (`mtlib.rows.forms`) are found as a
+    whole: "shop.example" is found in "https://shop.example/a", which is then the place, and
+    `<price>` is any price.
 
     Args:
         words: words, phrases and forms; None: every word.

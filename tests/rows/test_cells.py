@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mtlib.cells import cell_text, cell_texts, find_column
 from mtlib.errors import UserError
+from mtlib.rows.cells import cell_text, cell_texts, find_column
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mtlib.errors import UserError
-from mtlib.folding import WORD, Finder, _positions, fold, spelling, words_of, words_pattern
-from mtlib.forms import is_form
+from mtlib.rows.folding import WORD, Finder, _positions, fold, spelling, words_of, words_pattern
+from mtlib.rows.forms import is_form
 
 TRICKY = "aéßẞİıIσςΣ\u0301\u0307\u0345\u00ad\u200b\u200c\u200dｆＧﾞｶﬁ’-ŉकमी்שׁ한ᄒ\u1161\u11a8ดี字 .'"
 any_text = st.text(

@@ -12,7 +12,7 @@ import numpy as np
 import pandas
 
 from mtlib.errors import UserError
-from mtlib.folding import fold
+from mtlib.rows.folding import fold
 
 _KINDS = (str, Number, np.generic, type(None), type(pandas.NA), datetime.date, type(pandas.NaT))
 _NO_CLASS = -1  # as `datasets` numbers rows without a label

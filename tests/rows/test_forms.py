@@ -3,8 +3,8 @@
 import pytest
 
 from mtlib.errors import UserError
-from mtlib.folding import Finder
-from mtlib.forms import form_of, kind_of
+from mtlib.rows.folding import Finder
+from mtlib.rows.forms import form_of, kind_of
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mtlib.folding import ANY_WORD, ASCII_WORD, UNSPACED, Finder, fold
-from mtlib.forms import CAPITALS, form_of, kind_of, may_have_address, pattern_of
+from mtlib.rows.folding import ANY_WORD, ASCII_WORD, UNSPACED, Finder, fold
+from mtlib.rows.forms import CAPITALS, form_of, kind_of, may_have_address, pattern_of
 
 _BLOCK = 5_000  # rows that are counted at once
 _PART = 4_000_000  # words whose phrases are sorted at once
@@ -32,7 +32,7 @@ class Names:
     """Numbers for the names of what stands in texts.
 
     Args:
-        kinds: what is told apart, of `mtlib.forms.KINDS`.
+        kinds: what is told apart, of `mtlib.rows.forms.KINDS`.
     """
 
     def __init__(self, kinds: Sequence[str] = ()):
@@ -73,8 +73,8 @@ class Reader:
     """Reads a text as numbers of names: first in reading order, then the more general ones.
 
     Args:
-        kinds: of `mtlib.forms.KINDS`. What none of them claims is read as words, so an address is
-            cut into words unless addresses are asked for.
+        kinds: of `mtlib.rows.forms.KINDS`. What none of them claims is read as words, so an
+            address is cut into words unless addresses are asked for.
     """
 
     def __init__(self, kinds: Sequence[str]):
@@ -279,7 +279,7 @@ class Features:
     Args:
         column: the texts.
         names: of their numbers.
-        kinds: of `mtlib.forms.KINDS`, or None: names alone.
+        kinds: of `mtlib.rows.forms.KINDS`, or None: names alone.
         min_count: in so many rows.
     """
 

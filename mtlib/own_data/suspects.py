@@ -19,12 +19,11 @@ import numpy as np
 import pandas
 
 from mtlib.errors import UserError, one_of
-from mtlib.folding import Finder, spelling
-from mtlib.folding import words_of as words_of  # where it stood before, for notebooks and scripts
-from mtlib.forms import KINDS as KINDS
-from mtlib.forms import kind_of
-from mtlib.labels import check_look_alike, known_labels, label_column
-from mtlib.suspect_counts import Corpus, Counts, FinderReader, Reader, count
+from mtlib.own_data.counts import Corpus, Counts, FinderReader, Reader, count
+from mtlib.rows.folding import Finder, spelling
+from mtlib.rows.forms import KINDS as KINDS
+from mtlib.rows.forms import kind_of
+from mtlib.rows.labels import check_look_alike, known_labels, label_column
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -57,7 +56,7 @@ def suspects(
     tested), Bonferroni's threshold (`table.attrs["threshold"]`), which all kinds share.
 
     Words are runs of letters and digits, so numbers are words too. Two spellings are one word if
-    they differ in case, in Unicode's form or in invisible signs (`mtlib.folding`).
+    they differ in case, in Unicode's form or in invisible signs (`mtlib.rows.folding`).
 
     Other kinds (`KINDS`): phrases of two or three words; addresses, handles and hashtags, which
     then are not cut into words, each by itself, by its site and all together (`<address>`); numbers

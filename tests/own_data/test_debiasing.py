@@ -13,12 +13,15 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 from sklearn.metrics import confusion_matrix, f1_score
 
-from mtlib import own_data as module
 from mtlib.encoding import predict
 from mtlib.errors import UserError
 from mtlib.masking import GivenWords
 from mtlib.objectives import FineTuning
-from mtlib.own_data import BASELINE, debias
+from mtlib.own_data import debiasing, training
+from mtlib.own_data.debiasing import debias
+from mtlib.own_data.preparing import prepare
+from mtlib.own_data.scoring import _macro_f1, scores_of
+from mtlib.own_data.training import BASELINE
 from mtlib.plm import SharedPLM
 from mtlib.trainer import ObjectiveTrainer
 
@@ -171,10 +174,10 @@ def test_what_other_code_began_is_not_resumed(model, tmp_path, monkeypatch):
     def cut(models, *_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(module, "score", cut)
+    monkeypatch.setattr(debiasing, "score", cut)
     for code, begun_anew in (("a" * 64, False), ("a" * 64, False), ("b" * 64, True)):
         told.clear()
-        monkeypatch.setattr(module, "code_sha256", lambda code=code: code)
+        monkeypatch.setattr(training, "code_sha256", lambda code=code: code)
         with pytest.raises(KeyboardInterrupt):
             debias(rows(60), **given)
         assert any("training begins anew" in line for line in told) == begun_anew
@@ -182,22 +185,22 @@ def test_what_other_code_began_is_not_resumed(model, tmp_path, monkeypatch):
 
 
 def test_the_identity_of_a_training_has_all_that_decides_it(model, tmp_path):
-    def identity(train=None, words=("film",), **training):
-        sets = module.prepare(train or rows(60), rows(10, seed=1), None, lambda line: None)
-        config = module._config("masks_left", words, {}, {"model": str(model), **training})
-        return module._identity("masks_left", config, sets)
+    def identity(train=None, words=("film",), **options):
+        sets = prepare(train or rows(60), rows(10, seed=1), None, lambda line: None)
+        config = training._config("masks_left", words, {}, {"model": str(model), **options})
+        return training._identity("masks_left", config, sets)
 
     renamed = rows(60).cast_column("label", ClassLabel(names=["no", "yes"]))
     renamed_dev = rows(10, seed=1).cast_column("label", ClassLabel(names=["no", "yes"]))
-    sets = module.prepare(renamed, renamed_dev, None, lambda line: None)
-    config = module._config("masks_left", ("film",), {}, {"model": str(model)})
+    sets = prepare(renamed, renamed_dev, None, lambda line: None)
+    config = training._config("masks_left", ("film",), {}, {"model": str(model)})
     found = [
         identity(),
         identity(rows(59)),
         identity(rows(60, seed=2)),
         identity(words=("plot",)),
         identity(seed=1),
-        module._identity("masks_left", config, sets),
+        training._identity("masks_left", config, sets),
     ]
     assert len({*found}) == len(found)
     assert identity() == found[0]
@@ -361,7 +364,7 @@ def test_bad_input_is_told_before_training(model, tmp_path, monkeypatch, changes
 def test_what_is_odd_in_the_data_is_told(model, tmp_path, monkeypatch):
     told, train = [], rows(60)
     monkeypatch.setattr(
-        module, "_trained", lambda *_: (_ for _ in ()).throw(UserError("far enough"))
+        training, "_trained", lambda *_: (_ for _ in ()).throw(UserError("far enough"))
     )
     given = {"out": tmp_path, "tests": {"t": train.select([0])}, **short(model, report=told.append)}
     blank = Dataset.from_dict({"text": [" ", "\u200b"], "label": [0, 1]}, train.features)
@@ -420,7 +423,7 @@ def test_agreeing_and_conflicting_rows_by_hand(model, tmp_path):
 
 def test_scores_by_hand():
     labels, answers = np.array([0, 0, 0, 1, 1, 2]), np.array([0, 0, 1, 1, 1, 0])
-    scores = module.scores_of(labels, answers)
+    scores = scores_of(labels, answers)
     assert scores["n"] == 6 and scores["accuracy"] == pytest.approx(100 * 4 / 6)
     assert scores["macro_f1"] == pytest.approx(
         100 * (4 / 6 + 4 / 5 + 0) / 3
@@ -430,7 +433,7 @@ def test_scores_by_hand():
         (100 * interval.low, 100 * interval.high)
     )
     assert scores["macro_f1_low"] < scores["macro_f1"] < scores["macro_f1_high"]
-    perfect = module.scores_of(labels, labels)
+    perfect = scores_of(labels, labels)
     assert perfect["macro_f1_low"] == perfect["macro_f1"] == 100
 
 
@@ -439,13 +442,13 @@ def test_the_f1_of_resamples_is_scikit_learns(pairs):
     labels, predicted = np.array(pairs).T
     matrix = confusion_matrix(labels, predicted, labels=range(5))  # (5, 5), one label in no row
     expected = f1_score(labels, predicted, average="macro")
-    assert module._macro_f1(matrix[None]) == pytest.approx([expected])
+    assert _macro_f1(matrix[None]) == pytest.approx([expected])
 
 
 @pytest.mark.parametrize("missing", [None, float("nan"), -1])
 def test_rows_without_a_label_are_left_out_and_told(model, tmp_path, monkeypatch, missing):
     told, seen = [], []
-    monkeypatch.setattr(module, "_trained", lambda *given: seen.append(given) or 1 / 0)
+    monkeypatch.setattr(training, "_trained", lambda *given: seen.append(given) or 1 / 0)
     labels = [0.0, 1.0, missing] if missing != -1 else [0, 1, -1]
     data = Dataset.from_dict(
         {"text": ["the film a", "the plot b", "odd"] * 20, "labels": labels * 20}

@@ -1,6 +1,6 @@
 """What stands in texts beside words: addresses, numbers, prices, signs, runs of punctuation.
 
-All patterns are for folded text (`mtlib.folding`). A form has names, from the special to the
+All patterns are for folded text (`mtlib.rows.folding`). A form has names, from the special to the
 general: an address has its own, that of its site, and `<address>`. Each name can be given where
 words are: it then stands for every form of that name, as a whole.
 """

@@ -33,10 +33,10 @@ from mtlib.checkpoints import load_config, load_model, load_pretrained
 from mtlib.contexts import evaluating
 from mtlib.encoding import DEFAULT_LENGTH, Collator
 from mtlib.errors import UserError
-from mtlib.folding import Finder, Found, fold, phrases_of, words_of
-from mtlib.forms import NOT_HIDDEN, kind_of
+from mtlib.own_data.suspects import suspects, texts_and_labels
 from mtlib.plm import SharedPLM
-from mtlib.suspect_words import suspects, texts_and_labels
+from mtlib.rows.folding import Finder, Found, fold, phrases_of, words_of
+from mtlib.rows.forms import NOT_HIDDEN, kind_of
 from mtlib.tokens import text_reader
 
 Texts = tuple[str, ...]  # of a row: its text, or a pair of texts

@@ -1,0 +1,171 @@
+"""What `debias` gives, and the folder in which it is kept: models, tables, a card."""
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas
+from huggingface_hub import ModelCard, ModelCardData
+
+from mtlib.methods import METHODS
+from mtlib.own_data.training import BASELINE
+from mtlib.plm import SharedPLM
+from mtlib.runs.config import OwnTraining
+
+
+@dataclass
+class Debiased:
+    """What `debias` gives.
+
+    Args:
+        plm: the model that the method trained, as it is saved;
+            `predict(plm, texts, names=True)`.
+        table: a line for each set, part of its rows and arm: `n`, `accuracy` and `macro_f1` in per
+            cent with 95 % intervals. The arm "fine_tuning, words masked" is the fine-tuned model
+            with masks in the place of the words when it reads, which needs no further training.
+        words: the given words that point to a label in the training rows, as `suspects` lists them.
+        by_word: a line for each of these words, set and arm: in `n` rows the word points to another
+            label than the row's own, and there `accuracy` is so many per cent. On dev also how much
+            the model `leans` on the word, with `low` and `high` (see `mtlib.leans`).
+        fine_tuning: the fine-tuned model beside it; None where there is none.
+    """
+
+    plm: SharedPLM
+    table: pandas.DataFrame
+    words: pandas.DataFrame
+    by_word: pandas.DataFrame
+    fine_tuning: SharedPLM | None = None
+
+    @property
+    def footer(self) -> str:
+        """What to know when reading the table; "" where nothing is special."""
+        dev = self.table[self.table["set"] == "dev"]
+        if self.fine_tuning is None or "conflicting" not in {*dev["rows"]}:
+            return ""
+        return (
+            "Accuracy on dev falls when a shortcut is taken away, and should: in most rows of dev "
+            "the words point to the right label. Compare the conflicting rows."
+        )
+
+
+def save(result: Debiased, card: ModelCard, out: Path, keep: bool) -> None:
+    """Models, tables and card; then what could be resumed is no longer needed."""
+    result.plm.save_pretrained(out)
+    if keep and result.fine_tuning is not None:
+        result.fine_tuning.save_pretrained(out / BASELINE)
+    result.words.to_csv(out / "words.csv", index=False)
+    result.table.to_csv(out / "scores.csv", index=False)
+    result.by_word.to_csv(out / "by_word.csv", index=False)
+    card.save(out / "README.md")
+    shutil.rmtree(out / ".work", ignore_errors=True)
+
+
+_CARD = """---
+{metadata}
+---
+
+# A text classifier ({label})
+
+Base model: {model}. {hidden}
+`words.csv` has those that predict a label in the training rows; in agreeing rows they point to the
+row's own label, in conflicting ones to another.
+
+| set | rows | n | arm | accuracy, % | macro F1, % |
+| --- | --- | ---: | --- | --- | --- |
+{table}
+{footer}
+{by_word}
+Settings that are not the defaults:
+
+```json
+{settings}
+```
+
+```python
+from transformers import pipeline
+
+answer = pipeline("text-classification", "FOLDER", truncation=True)  # this folder
+```
+"""
+_BY_WORD = """
+Each word in the rows where it points to another label than the row's own, and how much the model
+leans on it on dev (in per cent of the rows the answer follows when the word is exchanged for one of
+another label, beyond what an exchange for one of its own label changes):
+
+{table}
+"""
+
+
+def model_card(
+    method: str,
+    config: OwnTraining,
+    words: Sequence[str],
+    result: Debiased,
+) -> ModelCard:
+    metadata = ModelCardData(library_name="transformers", pipeline_tag="text-classification")
+    by_word = ""
+    if len(result.by_word):
+        columns, lines = words_shown(result.by_word)
+        lines = [columns, ["---"] * len(columns), *lines]
+        table = "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
+        by_word = _BY_WORD.format(table=table)
+    return ModelCard(
+        _CARD.format(
+            metadata=metadata.to_yaml(),
+            label=METHODS[method].label,
+            model=Path(config.model).name,
+            hidden=_hidden_words(method, words),
+            table="\n".join(map(_card_line, result.table.itertuples())),
+            footer=f"\n{result.footer}\n" if result.footer else "",
+            by_word=by_word,
+            settings=json.dumps(_changed_settings(config), indent=1),
+        )
+    )
+
+
+def words_shown(by_word: pandas.DataFrame) -> tuple[list[str], list[list]]:
+    """The columns of a table with a line for each word and set, and its lines; as text.
+
+    A set without a row in which the word conflicts has no line, but for dev.
+    """
+    arms = [*dict.fromkeys(by_word["arm"])]
+    leaning = [*dict.fromkeys(by_word.dropna(subset="leans")["arm"])]
+    columns = ["word", "points to", "set", "n", *arms, *(f"leans: {arm}" for arm in leaning)]
+    lines = []
+    for (word, set_name), of_arms in by_word.groupby(["word", "set"], sort=False):
+        first = of_arms.iloc[0]
+        if not first["n"] and set_name != "dev":
+            continue
+        measured = {line.arm: line for line in of_arms.itertuples()}
+        accuracies = [f"{measured[arm].accuracy:.1f}" if first["n"] else "" for arm in arms]
+        shown = [_leans_shown(measured[arm]) for arm in leaning]
+        lines.append([word, first["label"], set_name, first["n"], *accuracies, *shown])
+    return columns, lines
+
+
+def _leans_shown(line) -> str:
+    """How much a model leans on a word, with the interval; "" where that was not measured."""
+    return "" if np.isnan(line.leans) else f"{line.leans:.0f} [{line.low:.0f}, {line.high:.0f}]"
+
+
+def _hidden_words(method: str, words: Sequence[str]) -> str:
+    if not words:
+        return "No words were given."
+    hidden = "not hidden" if method == BASELINE else "hidden"
+    return f"These words were {hidden}, in training texts alone: {', '.join(words)}."
+
+
+def _card_line(line) -> str:
+    accuracy = f"{line.accuracy:.1f} [{line.accuracy_low:.1f}, {line.accuracy_high:.1f}]"
+    macro_f1 = f"{line.macro_f1:.1f} [{line.macro_f1_low:.1f}, {line.macro_f1_high:.1f}]"
+    return f"| {line.set} | {line.rows} | {line.n} | {line.arm} | {accuracy} | {macro_f1} |"
+
+
+def _changed_settings(config: OwnTraining) -> dict[str, object]:
+    """Those that differ from their defaults; the words stand in the card's text."""
+    left_out = {"precision": True, "settings": {"words"}}
+    changed = config.model_dump(mode="json", exclude_defaults=True, exclude=left_out)
+    return {name: value for name, value in changed.items() if value != {}}

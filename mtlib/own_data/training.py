@@ -1,0 +1,230 @@
+"""The training of each arm: a method that hides the words, and fine-tuning beside it."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from datasets import Dataset
+
+from mtlib.encoding import tokenise
+from mtlib.errors import UserError, one_of
+from mtlib.method import LearningRates, Stage
+from mtlib.methods import METHODS, get_method, readers
+from mtlib.objectives import FineTuning
+from mtlib.own_data.preparing import OwnSets, Report
+from mtlib.plm import SharedPLM
+from mtlib.policies import TESTBED_ONLY
+from mtlib.runs.code import code_sha256
+from mtlib.runs.config import (
+    OwnTraining,
+    check_masking,
+    check_model,
+    default_rates,
+    effective_settings,
+)
+from mtlib.runs.inputs import model_sha256
+from mtlib.runs.training import pretrained
+from mtlib.runs.training import train as train_stages
+from mtlib.settings import Settings
+
+BASELINE = "fine_tuning"
+# of Mask-tuning; where words are given, small sets have too few steps for two losses
+_ALPHA = 0.6
+_ALPHA_WITH_WORDS = 0.0
+_BIAS = "bag_of_words"  # of methods with a bias model
+_NO_LIMIT = 1_000_000  # tokens
+_ROWS = 1000  # that are hashed at a time
+
+code_sha256()  # of the code that has just been imported, whatever becomes of its files
+
+
+def arms_of(
+    method: str,
+    words: Sequence[str],
+    settings: Mapping[str, object] | None,
+    training: Mapping[str, object],
+    alone: bool,
+) -> dict[str, OwnTraining]:
+    """What each arm is trained with.
+
+    The method stands before fine-tuning, so that settings or words that it does not read are
+    refused first and it is trained first; `predict_sets` and `leans_of_words` go through the arms
+    from the last to the first.
+    """
+    if settings is not None and not isinstance(settings, Mapping):
+        expected = "settings of the method by name, such as {'alpha': 0.3}"
+        raise UserError(f"settings is {settings!r}; expected {expected}.")
+    arms = {method: _config(method, words, dict(settings or {}), training)}
+    if method != BASELINE and not alone:
+        arms[BASELINE] = _config(BASELINE, words, {}, training)
+    return arms
+
+
+def _config(
+    method: str,
+    words: Sequence[str],
+    given: Mapping[str, object],
+    training: Mapping[str, object],
+) -> OwnTraining:
+    """The settings of an arm: those that are given, else our defaults for own data.
+
+    Our defaults are dropped where the method does not read them; given settings never are.
+    """
+    _check_settings(method, words, given)
+    defaults = {"alpha": _ALPHA_WITH_WORDS if words else _ALPHA, "bias": _BIAS, "words": words}
+    settings = defaults | given
+    read = effective_settings({"method": method} | settings)
+    settings = {name: value for name, value in settings.items() if name in given or name in read}
+    training = {name: value for name, value in training.items() if value is not None}
+    model = get_method(method).settings
+    config = OwnTraining(settings=model(**settings), **training).resolved()
+    check_model(config.model)
+    check_masking(method, config.settings)
+    _check_testbed_only(config.settings)
+    return config
+
+
+def _check_testbed_only(settings: Settings) -> None:
+    """Refuse a policy that knows the testbed's grammar."""
+    masking = getattr(settings, "masking", None)
+    if masking in TESTBED_ONLY:
+        raise UserError(
+            f"masking is {masking!r}, which knows the testbed's grammar and no other rows; give "
+            "the words to hide, or take another policy."
+        )
+
+
+def check_bias(settings: Settings, sets: OwnSets) -> None:
+    """Refuse a bias model that cannot read these rows."""
+    bias = getattr(settings, "bias", None)
+    if bias is None or "bias" in settings.ignored():
+        return
+    fitting = [_BIAS]
+    if "text_pair" in sets.train.column_names:
+        fitting.append("lexical_overlap")
+        if sets.label_names[0] == "entailment":  # the label that they tell from the others
+            fitting += ["overlap", "token_overlap"]
+    if bias not in fitting:
+        raise UserError(f"bias is {bias!r}; for these texts and labels {one_of(bias, fitting)}")
+
+
+def _check_settings(method: str, words: Sequence[str], given: Mapping[str, object]) -> None:
+    """Raise `UserError` for words or settings that the method does not read."""
+    known = get_method(method).reads
+    able = readers("words")
+    if words and method not in (BASELINE, *able):
+        names = ", ".join(able)
+        raise UserError(f"{method} masks nothing; leave the words out, or take one of {names}.")
+    if "words" in given:
+        raise UserError("the setting words is made of the words to hide; give them there alone.")
+    for name in sorted(given.keys() - {*known}):
+        others = readers(name)
+        hint = f"methods that have it: {', '.join(others)}." if others else one_of(name, known)
+        raise UserError(f"{method} has no setting {name!r}; {hint}")
+
+
+def train_arms(
+    arms: Mapping[str, OwnTraining],
+    sets: OwnSets,
+    work: Path,
+    report: Report,
+) -> dict[str, SharedPLM]:
+    """The trained models, by the names of their methods.
+
+    What is finished in the folder `work` is read from there, and what was begun is resumed, if
+    settings, model, rows and code are the same.
+    """
+    models = {}
+    for method, config in arms.items():
+        report(f"training: {METHODS[method].label}")
+        folder = work / f"{method}-{_identity(method, config, sets)[:10]}"
+        if any(work.glob(f"{method}-*")) and not folder.exists():
+            report("what was begun here had other settings, rows or code: training begins anew.")
+        finished = folder / "finished"
+        if finished.exists():
+            models[method] = SharedPLM.from_pretrained(finished)
+            continue
+        plm = _trained(method, config, sets, folder, report)
+        plm.save_pretrained(folder / "part")
+        (folder / "part").replace(finished)
+        models[method] = plm
+    return models
+
+
+def _identity(method: str, config: OwnTraining, sets: OwnSets) -> str:
+    """A hash of all that decides a training: code, settings, the model's files, rows."""
+    model = model_sha256(Path(config.model_path))
+    settings = config.model_dump(mode="json")
+    digest = hashlib.sha256()
+    _update(digest, [code_sha256(), method, settings, model, sets.label_names])
+    for rows in (sets.train, sets.dev):
+        _update(digest, len(rows))
+        for batch in rows.iter(_ROWS):
+            _update(digest, batch)
+    return digest.hexdigest()
+
+
+def _update(digest, content: object) -> None:
+    digest.update(json.dumps(content).encode())
+
+
+def _trained(
+    method: str,
+    config: OwnTraining,
+    sets: OwnSets,
+    folder: Path,
+    report: Report,
+) -> SharedPLM:
+    """The model of one arm."""
+    plm = pretrained(config, sets.label_names)
+    _report_cut_texts(config.max_length, sets.train, plm, report)
+    stages = _stages(method, config, plm.tokenizer)
+    trained = train_stages(config, stages, plm, sets.train, folder, dev=sets.dev)
+    if trained.diverged:
+        raise UserError(f"the loss of {method} was no longer finite; give a lower learning rate.")
+    if config.patience and (epochs := trained.history[-1]["epoch"]) < config.epochs - 0.01:
+        report(f"stopped after {epochs:.1f} epochs, since accuracy on dev no longer rose.")
+    return trained.plm
+
+
+def _report_cut_texts(
+    max_length: int | None,
+    train: Dataset,
+    plm: SharedPLM,
+    report: Report,
+) -> None:
+    if max_length is None:
+        return  # then `tokenise` says how many are cut
+    lengths = tokenise(train, plm.tokenizer, _NO_LIMIT)["length"]
+    if cut := sum(length > max_length for length in lengths):
+        report(f"{cut:,} of {len(train):,} texts are cut to {max_length} tokens.")
+
+
+def _stages(method: str, config: OwnTraining, tokenizer) -> tuple[Stage, ...]:
+    """The stages of the method, at rates that are the same for both arms.
+
+    A single stage is called after the method: the progress bar shows the name, and a person knows
+    the method's, not the objective's.
+    """
+    rates = default_rates(BASELINE, config.model)
+    if config.learning_rate is not None:
+        rates = LearningRates.alike(config.learning_rate)
+    stages = get_method(method).stages(config.settings, rates, tokenizer)
+    if len(stages) == 1:
+        stages = (replace(stages[0], name=method),)
+    if config.class_weights is not None:
+        _weigh_classes(method, stages[-1], config.class_weights)
+    return stages
+
+
+def _weigh_classes(method: str, stage: Stage, class_weights: str) -> None:
+    """Give the stage's losses these weights, before the trainer builds them with `build`."""
+    losses = [module for module in stage.objective.modules() if isinstance(module, FineTuning)]
+    if not losses:
+        raise UserError(
+            f"class_weights is {class_weights!r}, which {method} does not read; leave it out."
+        )
+    for loss in losses:
+        loss.class_weights = class_weights

@@ -1,0 +1,1 @@
+"""What the rows of a table are made of: cells, words, other forms such as addresses, labels."""
