@@ -16,7 +16,7 @@ export GOMP_SPINCOUNT := 1000
 export KMP_BLOCKTIME := 1
 endif
 
-.PHONY: test faults profiles test-install test-lowest test-newest lint tutorial slides lab site publish pages setup \
+.PHONY: test faults profiles test-install test-lowest test-newest lint tutorial slides lab site publish playground pages setup \
   setup-notebooks lock clean
 
 # one torch thread for each test process, so that they do not wait for one another
@@ -69,7 +69,11 @@ site: setup-notebooks
 
 # for maintainers: runs the notebooks, stores their outputs, and writes the project's address into them and the README
 publish: setup
-	cd "$(ROOT)" && $(BIN)/python -m mtlib notebooks --publish && $(BIN)/python notebooks/site/address.py
+	cd "$(ROOT)" && $(BIN)/python -m mtlib notebooks && $(BIN)/python -m notebooks.publish
+
+# for maintainers: figures/playground.html, with newly trained models (two minutes)
+playground: setup
+	cd "$(ROOT)" && $(BIN)/python notebooks/playground/build.py
 
 # the figures and tables of README.md, data/README.md and the report, from the records
 pages: setup

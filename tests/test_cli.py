@@ -14,10 +14,9 @@ from mtlib import cli
 from mtlib.cli import doctor, terminal
 from mtlib.data import sources
 from mtlib.errors import UserError
-from mtlib.paths import DATA_DIR, FIGURE_DIR
+from mtlib.paths import DATA_DIR
 from mtlib.runs.config import all_settings, configure
 from mtlib.runs.records import Busy, read_records
-from mtlib.tutorial import playground
 from tests.conftest import ROOT, call, commands
 
 EXIT_CODES = {
@@ -175,19 +174,6 @@ def test_exit_codes_are_stated():
         words = " ".join(text.split())
         for code, meaning in EXIT_CODES.items():
             assert f"{code} {meaning}" in words
-
-
-def test_the_playground_leaves_the_repositorys_page_alone(monkeypatch, tmp_path):
-    before = (FIGURE_DIR / "playground.html").stat().st_mtime_ns
-    monkeypatch.setattr(playground, "contents", dict)
-    monkeypatch.setattr(playground, "page", lambda contents: f"<p>{contents}")
-    monkeypatch.chdir(tmp_path)
-    output = call("playground")
-    assert output.splitlines()[-1] == "written: build/playground.html"
-    assert Path("build/playground.html").read_text() == "<p>{}"
-    assert (FIGURE_DIR / "playground.html").stat().st_mtime_ns == before
-    with pytest.raises(UserError, match="cannot write to"):
-        call("playground", "--out", tmp_path / "build" / "playground.html" / "page.html")
 
 
 @pytest.mark.parametrize(

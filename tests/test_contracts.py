@@ -557,20 +557,23 @@ def write_notebook(folder: Path) -> None:
 def test_a_notebook_is_added_as_the_page_says(copied):
     """Written by its rules, published by its command, then the test runs that the page names."""
     (copied / "notebooks").mkdir()
-    shutil.copy(ROOT / "notebooks" / "01_data.ipynb", copied / "notebooks")
-    shutil.copy(ROOT / "pyproject.toml", copied)
+    for name in ("01_data.ipynb", "address.py", "publish.py"):
+        shutil.copy(ROOT / "notebooks" / name, copied / "notebooks")
+    for name in ("pyproject.toml", "README.md"):
+        shutil.copy(ROOT / name, copied)
     tests = copied / "tests" / "tutorial"
     tests.mkdir(parents=True)
     shutil.copy(ROOT / "tests" / "__init__.py", tests.parent)
     for name in ("__init__.py", "conftest.py", "test_form.py"):
         shutil.copy(ROOT / "tests" / "tutorial" / name, tests)
     write_notebook(copied / "notebooks")
-    (command,) = re.findall(
-        r"python -m mtlib (notebooks NN --publish)", read("notebooks/README.md")
-    )
-    run_commands(copied, command.replace("NN", "09").split())
+    page = read("notebooks/README.md")
+    (run, publish) = re.findall(r"`python -m (mtlib notebooks NN|notebooks.publish NN)`", page)
+    run_commands(copied, run.replace("NN", "09").split()[1:])
 
     environment = os.environ | {"PYTHONPATH": str(copied)}
+    command = [sys.executable, "-m", *publish.replace("NN", "09").split()]
+    subprocess.run(command, env=environment, cwd=copied, check=True)
     check = [sys.executable, "-m", "pytest", "-v", "-k", "09_added", "tests/tutorial/test_form.py"]
     done = subprocess.run(check, env=environment, cwd=copied, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout

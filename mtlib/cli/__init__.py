@@ -68,7 +68,7 @@ COMMANDS = {
         measuring.prompt,
         measuring.bench,
     ),
-    "Maintain": (records.bundle, checkout.playground),
+    "Maintain": (records.bundle,),
 }
 
 app = typer.Typer(

@@ -1,7 +1,4 @@
-"""`testbed`, `data list`, `data verify`, `data fetch` and `playground`.
-
-What a checkout of the repository has, and what can be made of it.
-"""
+"""`testbed`, `data list`, `data verify` and `data fetch`: bundled data, and the paper's."""
 
 from collections import Counter
 from pathlib import Path
@@ -104,24 +101,3 @@ def fetch(
     for name in wanted:
         files = downloads.fetch([name], cache or downloads.CACHE_DIR)
         console.print(f"{name}: {len(files)} file(s)")
-
-
-def playground(
-    out: Annotated[Path, typer.Option(help="the page, an HTML file")] = Path(
-        "build/playground.html"
-    ),
-) -> None:
-    """Train the models of notebook 03 (two minutes) and write them into a page.
-
-    The page runs them in a browser. The repository's own is figures/playground.html.
-
-    Examples:
-        python -m mtlib playground --out build/playground.html
-    """
-    from mtlib.paths import make_writable
-    from mtlib.tutorial.playground import contents, page
-
-    make_writable(out.parent)
-    print_line("training the models of notebook 03: about two minutes")
-    out.write_text(page(contents()), encoding="utf-8")
-    print_line(f"written: {out}")

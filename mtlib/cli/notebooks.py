@@ -1,4 +1,4 @@
-"""`notebooks`: run them, publish them, and grade those of students."""
+"""`notebooks`: run them, and grade those of students."""
 
 import sys
 from collections.abc import Iterator
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from mtlib.cli.terminal import console, named_values, print_line, print_table
-from mtlib.errors import UserError
 
 if TYPE_CHECKING:
     from mtlib.tutorial import runner
@@ -39,13 +38,6 @@ def notebooks(
         bool,
         typer.Option("--list", help="only list the parameters"),
     ] = False,
-    publish: Annotated[
-        bool,
-        typer.Option(
-            "--publish",
-            help="for maintainers: store the outputs in notebooks/ (cpu profile only)",
-        ),
-    ] = False,
     student: Annotated[
         Path | None,
         typer.Option(
@@ -72,11 +64,9 @@ def notebooks(
     if list_parameters:
         _list_parameters(paths)
         return
-    if publish and (profile != "cpu" or parameters):
-        raise UserError("--publish stores a run of the cpu profile: leave out -p and --profile.")
     if profile != "cpu":
         parameters["profile"] = profile
-    _run(paths, parameters, out, publish)
+    _run(paths, parameters, out)
 
 
 def _list_parameters(paths: list[Path]) -> None:
@@ -90,10 +80,8 @@ def _list_parameters(paths: list[Path]) -> None:
     print_table("parameters", ["notebook", "name", "type", "default", "meaning"], rows)
 
 
-def _run(paths: list[Path], parameters: dict[str, str], out: Path, publish: bool) -> None:
+def _run(paths: list[Path], parameters: dict[str, str], out: Path) -> None:
     from mtlib.tutorial import runner
-
-    sources = {path.stem: path for path in paths}
 
     def report(result: runner.Result) -> None:
         seconds, cell = max(result.cells, default=(0, "none"))
@@ -103,8 +91,6 @@ def _run(paths: list[Path], parameters: dict[str, str], out: Path, publish: bool
             print_line(f"{'':16} {result.expected}")
         if result.error:
             print(result.error, file=sys.stderr)
-        elif publish:
-            runner.publish(out / f"{result.name}.ipynb", sources[result.name])
 
     values = runner.check_parameters(paths, parameters)
     with _progress(len(paths)) as progress:

@@ -1,1 +1,1 @@
-"""Running, grading and publishing the notebooks, and the exercises in them."""
+"""Running and grading the notebooks, and the exercises in them."""

@@ -5,12 +5,9 @@ only warns of an unknown name and accepts a value of any type; here both are err
 nteract/papermill#869).
 """
 
-import hashlib
-import json
 import os
 import re
 import time
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,9 +26,6 @@ CELL_SECONDS = 1800  # after which a cell is stopped; it takes at most 30 second
 _TYPES = {"str": str, "int": int, "float": float, "bool": bool}
 _WIDGET = "application/vnd.jupyter.widget-view+json"
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
-# what is kept of a cell's metadata; the rest belongs to one run, such as timings
-_KEPT = ("cellView", "jupyter", "slideshow", "tags")
-
 
 # called with a notebook's name, how many of its cells are done, and how many it has
 Progress = Callable[[str, int, int], None]
@@ -230,45 +224,6 @@ def _summary(results: Sequence[Result]) -> str:
         for seconds, cell in result.cells:
             lines.append(f"| {result.name} | | {seconds:.0f} | `{cell}` |")
     return "\n".join(lines) + "\n"
-
-
-def publish(executed: Path, target: Path) -> None:
-    """Replace a notebook by its executed copy.
-
-    The metadata get a hash of the code that made the outputs.
-    """
-    notebook = nbformat.read(executed, as_version=4)
-    notebook.metadata = {
-        "kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"},
-        "language_info": {"name": "python"},
-        "mtlib": {"source_sha256": source_sha256(notebook)},
-    }
-    for cell in notebook.cells:
-        cell.metadata = {name: cell.metadata[name] for name in _KEPT if cell.metadata.get(name)}
-        if "install" in tags_of(cell):
-            cell.source = with_address(cell.source)
-    nbformat.write(notebook, target)
-
-
-def with_address(install: str) -> str:
-    """The code of an install cell, with the project's address from pyproject.toml.
-
-    If [project.urls] has no Repository, the address is "", and the cell asks for it on Colab.
-    """
-    text = (NOTEBOOK_DIR.parent / "pyproject.toml").read_text(encoding="utf-8")
-    address = tomllib.loads(text)["project"].get("urls", {}).get("Repository", "")
-    return re.sub(r'^repository = ".*?"', f'repository = "{address}"', install, flags=re.M)
-
-
-def source_sha256(notebook) -> str:
-    """A hash of a notebook's code: outputs whose code has another hash are out of date.
-
-    Injected parameters and the install cell, which does nothing outside Colab, are left out.
-    """
-    ignored = {"injected-parameters", "install"}
-    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    code = [cell.source for cell in cells if not ignored & tags_of(cell)]
-    return hashlib.sha256(json.dumps(code).encode()).hexdigest()
 
 
 def tags_of(cell) -> set[str]:

@@ -15,7 +15,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from address import repository
+from notebooks.address import repository
 
 ROOT = Path(__file__).parents[2]
 SITE = Path(__file__).parent

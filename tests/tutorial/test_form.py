@@ -10,7 +10,9 @@ import pytest
 from papermill import inspect_notebook
 
 from mtlib.tutorial.exercises import verdicts
-from mtlib.tutorial.runner import check_parameters, find, source_sha256, with_address
+from mtlib.tutorial.runner import check_parameters, find
+from notebooks.address import in_install, repository
+from notebooks.publish import source_sha256
 from tests.tutorial.conftest import code_cells, images, printed, tagged
 
 MACHINE_PATHS = tuple(f"/{name}/" for name in ("tmp", "home", "root", "work"))
@@ -61,8 +63,8 @@ def test_install_cell(notebook):
     (cell,) = tagged(notebook, "install")
     assert code_cells(notebook)[0] is cell
     (first,) = tagged(nbformat.read(find()[0], as_version=4), "install")
-    advice = "run `python -m mtlib notebooks --publish`"
-    assert cell.source == first.source == with_address(cell.source), advice
+    advice = "run `make publish`"
+    assert cell.source == first.source == in_install(cell.source, repository()), advice
     for other in code_cells(notebook):
         installs = re.search(r"^\s*(!|[%]?pip\b|%conda\b)", other.source, flags=re.M)
         assert other is cell or not installs, other.source
@@ -120,7 +122,7 @@ def test_the_last_cell_says_what_is_expected_and_is_hidden(notebook):
 
 
 def test_stored_outputs_are_of_this_code_and_of_an_untouched_notebook(path, notebook):
-    advice = "run `python -m mtlib notebooks --publish` and commit it"
+    advice = "run `make publish` and commit it"
     made_by = notebook.metadata.mtlib.source_sha256
     assert made_by == source_sha256(notebook), f"outputs of other code; {advice}"
     for cell in code_cells(notebook):

@@ -6,13 +6,12 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from nbformat.v4 import new_code_cell
 from typer.testing import CliRunner
 
 from mtlib import cli
 from mtlib.errors import UserError
 from mtlib.tutorial import runner
-from mtlib.tutorial.runner import check_parameters, find, publish, run_notebooks, source_sha256
+from mtlib.tutorial.runner import check_parameters, find, run_notebooks
 from tests.tutorial.made_up import write
 
 SHOW = """\
@@ -31,7 +30,6 @@ def folder(tmp_path, monkeypatch) -> Path:
     folder = tmp_path / "notebooks"
     folder.mkdir()
     monkeypatch.setattr(runner, "NOTEBOOK_DIR", folder)
-    (tmp_path / "pyproject.toml").write_text("[project]\nname = 'x'\n")
     return folder
 
 
@@ -48,7 +46,6 @@ def call(*arguments):
         ("01 -p word=a", "unknown parameter 'word'"),
         ("-p n=None", "parameter n is 'None'; expected int"),
         ("-p n", "-p is 'n'; expected NAME=VALUE"),
-        ("--publish -p n=2", "--publish stores a run of the cpu profile"),
     ],
 )
 def test_bad_input_stops_before_anything_runs(folder, tmp_path, arguments, message):
@@ -138,56 +135,14 @@ def test_a_hang_is_ended_with_its_kernel(folder, tmp_path, monkeypatch):
         os.kill(int(hung.outputs[0].text), 0)
 
 
-def test_publish_puts_the_outputs_into_the_source(folder, tmp_path):
-    path = write(folder, "01_one", "print(n + 1)")
-    before = nbformat.read(path, as_version=4)
-    metadata = {"tags": ["install"], "cellView": "form", "own": 1}
-    before.cells.insert(1, new_code_cell('repository = ""  # the address', metadata=metadata))
-    before.metadata["mtlib"] = {"source_sha256": "old"}
-    nbformat.write(before, path)
-    project = "[project]\nname = 'x'\n[project.urls]\nRepository = 'https://e.org/a'\n"
-    (tmp_path / "pyproject.toml").write_text(project)
-    executed = tmp_path / "executed.ipynb"
-    run = nbformat.from_dict(before)
-    run.metadata["papermill"] = {"input_path": str(tmp_path)}
-    run.cells[-1].outputs = [nbformat.v4.new_output("stream", text="2\n")]
-    for cell in run.cells:
-        cell.metadata["papermill"] = {"duration": 1.0}
-    nbformat.write(run, executed)
-    publish(executed, path)
-    published = nbformat.read(path, as_version=4)
-    nbformat.validate(published)
-    assert published.metadata.mtlib == {"source_sha256": source_sha256(before)}
-    assert published.metadata.keys() == {"kernelspec", "language_info", "mtlib"}
-    assert published.cells[-1].outputs[0].text == "2\n" and str(tmp_path) not in path.read_text()
-    install = published.cells[1]
-    assert install.metadata == {"tags": ["install"], "cellView": "form"}
-    assert install.source == 'repository = "https://e.org/a"  # the address'
-
-
-def test_the_command_publishes_what_succeeds(folder, tmp_path):
+def test_what_the_last_cell_expects_is_told(folder, tmp_path):
     expect = "from mtlib.tutorial.expected import expect\nexpect('cpu', {'share': (n, 0, 1)})"
-    path = write(folder, "01_one", "print(n + 1)", expected=expect)
-    broken = write(folder, "02_broken", "n = 2", expected=expect)
-    result = call("--publish", "--out", tmp_path / "new")
+    write(folder, "01_one", "print(n + 1)", expected=expect)
+    write(folder, "02_broken", "n = 2", expected=expect)
+    result = call("--out", tmp_path / "new")
     assert result.exit_code == 1 and "share: 2 is not within 0 to 1" in result.output
     begun, ended, held, *_ = map(str.strip, result.output.splitlines())
     assert begun.split() == ["01_one", "begins", "(1", "of", "2)"] and ended.startswith("01_one")
     assert held == "All 1 results are within their bounds."
     summary = (tmp_path / "new" / "summary.md").read_text()
     assert "| 1 of 1 results are not as expected" in summary
-    assert nbformat.read(path, as_version=4).cells[-2].outputs[0].text == "2\n"
-    assert "source_sha256" not in broken.read_text()
-
-
-def test_the_hash_is_of_the_code_alone():
-    def made(*cells):
-        return source_sha256(nbformat.v4.new_notebook(cells=list(cells)))
-
-    code = new_code_cell("a = 1")
-    again = new_code_cell("a = 1")
-    text = nbformat.v4.new_markdown_cell("text")
-    injected = new_code_cell("a = 2", metadata={"tags": ["injected-parameters"]})
-    install = new_code_cell("a = 3", metadata={"tags": ["install"]})
-    assert made(code) == made(text, code) == made(code, injected) == made(install, code)
-    assert len({made(code), made(new_code_cell("a = 2")), made(code, again)}) == 3

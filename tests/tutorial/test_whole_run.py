@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from mtlib.tutorial.runner import check_parameters, find, run_notebooks, source_sha256
+from mtlib.tutorial.runner import check_parameters, find, run_notebooks
+from notebooks.publish import source_sha256
 from tests.tutorial.conftest import code_cells, images, printed, tagged
 
 NOTEBOOKS = find()

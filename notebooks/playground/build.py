@@ -1,6 +1,9 @@
-"""`figures/playground.html`: the models of notebook 03 on one page that needs no network.
+"""Make figures/playground.html: the models of notebook 03 on a page that needs no network.
 
-`playground.html` beside this file is its template, with the forward pass in JavaScript.
+    python notebooks/playground/build.py        # `make playground`: two minutes
+
+`template.html` beside this file is the page without the models. It has the forward pass in
+JavaScript.
 """
 
 import base64
@@ -11,7 +14,11 @@ from pathlib import Path
 
 import torch
 
+from mtlib.paths import FIGURE_DIR
 from mtlib.tutorial import toy
+
+PAGE = FIGURE_DIR / "playground.html"
+_TEMPLATE = Path(__file__).with_name("template.html")
 
 SEEDS = (0, 1, 2)  # one training each for every number of hidden words
 STEP = 4  # by which the number of hidden words grows
@@ -90,7 +97,7 @@ def hiding_order() -> list[str]:
 
 def page(known: dict) -> str:
     """The page with what `contents` gives."""
-    template = Path(__file__).with_suffix(".html").read_text(encoding="utf-8")
+    template = _TEMPLATE.read_text(encoding="utf-8")
     return template.replace("/*DATA*/null", json.dumps(known, separators=(",", ":")))
 
 
@@ -115,3 +122,8 @@ def _misleads(pretrained: toy.Model, hidden: list[str], seed: int) -> float:
 
     model, _ = toy.train(pretrained, loss if hidden else toy.fine_tuning, seed)
     return round(toy.accuracy(model, "misleads"), 1)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(contents()), encoding="utf-8")
+    print(f"written: {PAGE}")

@@ -13,10 +13,9 @@ import numpy
 import pytest
 import torch
 
-from mtlib.paths import FIGURE_DIR
-from mtlib.tutorial import playground, toy
+from mtlib.tutorial import toy
+from notebooks.playground import build
 
-PAGE = FIGURE_DIR / "playground.html"
 BROWSERS = ("chromium", "chromium-headless-shell", "google-chrome")
 BROWSER = next(filter(None, map(shutil.which, BROWSERS)), None)
 
@@ -55,7 +54,7 @@ USE = """(() => {
 
 @pytest.fixture(scope="module")
 def text() -> str:
-    return PAGE.read_text(encoding="utf-8")
+    return build.PAGE.read_text(encoding="utf-8")
 
 
 @pytest.fixture
@@ -96,14 +95,14 @@ def with_weights(model, stored: str, tensors: list):
 
 
 def test_the_page_is_made_from_the_template_and_needs_no_network(text, data):
-    advice = "run `python -m mtlib playground`"
-    assert playground.page(data) == text, f"the template has changed: {advice}"
+    advice = "run `make playground`"
+    assert build.page(data) == text, f"the template has changed: {advice}"
     assert len(text) < 4_000_000 and not re.search(r"https?://|src=|@import|fetch\(", text)
 
 
 @torch.no_grad()
 def test_javascript_computes_what_pytorch_computes(data, in_browser):
-    advice = "run `python -m mtlib playground`"
+    advice = "run `make playground`"
     assert toy.vocabulary == data["vocabulary"], f"the language has changed: {advice}"
     agrees = toy.data["agrees"][0][:100]
     misleads = toy.data["misleads"][0][:100]

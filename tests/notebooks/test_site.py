@@ -1,27 +1,10 @@
 """The site's builder: where its links lead, and that it notices one that leads nowhere."""
 
-import importlib
-
 import pytest
 
-from mtlib.paths import DATA_DIR
-
-ROOT = DATA_DIR.parent
-
-
-def loaded(name: str, monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "notebooks" / "site")
-    return importlib.import_module(name)
-
-
-@pytest.fixture
-def site(monkeypatch):
-    return loaded("build", monkeypatch)
-
-
-@pytest.fixture
-def address(monkeypatch):
-    return loaded("address", monkeypatch)
+from notebooks import address
+from notebooks.site import build as site
+from tests.conftest import ROOT
 
 
 @pytest.mark.parametrize(
@@ -47,18 +30,18 @@ def address(monkeypatch):
         ),
     ],
 )
-def test_links_of_a_page(site, link, repository, found):
+def test_links_of_a_page(link, repository, found):
     assert site.linked(f"See {link}.", "notebooks/README.md", repository) == f"See {found}."
 
 
-def test_a_broken_link_is_noticed(site, tmp_path):
+def test_a_broken_link_is_noticed(tmp_path):
     links = '<a href="b.html#here"></a> <a href="b.html#gone"></a> <img src="c.png">'
     (tmp_path / "a.html").write_text(f"{links} <a href='https://x.org'></a>")
     (tmp_path / "b.html").write_text('<p id="here"></p>')
     assert list(site.check_links(tmp_path)) == ["a.html: b.html#gone", "a.html: c.png"]
 
 
-def test_the_readme_and_the_notebooks_name_the_projects_address_where_it_has_one(address):
+def test_the_readme_and_the_notebooks_name_the_projects_address_where_it_has_one():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     without = address.in_readme(readme, None)
     there = address.in_readme(without, "https://github.com/a/b")
@@ -71,4 +54,8 @@ def test_the_readme_and_the_notebooks_name_the_projects_address_where_it_has_one
     assert (heading, blank, rest) == ("# 03 · Title", "", ["", "**Question** What?"])
     assert badge.endswith("research.google.com/github/a/b/blob/main/notebooks/03.ipynb)")
     assert address.in_opening(linked, "03.ipynb", None) == opening
+    install = 'import sys\nrepository = ""  # the address'
+    given = address.in_install(install, "https://e.org/a")
+    assert given == 'import sys\nrepository = "https://e.org/a"  # the address'
+    assert address.in_install(given, None) == install
     assert address.in_readme(readme, address.repository()) == readme, "run `make publish`"

@@ -1,8 +1,8 @@
 """Write the project's address into the README and the notebooks: part of `make publish`.
 
 The address stands in one place, `[project.urls]` of pyproject.toml, as `Repository`. With it the
-README gets badges and a line to clone, and each notebook a link to Colab; without it neither asks
-for what a reader cannot know.
+README gets badges and a line to clone, and each notebook a link to Colab and what its first cell
+installs there; without it neither asks for what a reader cannot know.
 """
 
 import re
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import nbformat
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 _BADGE = "https://colab.research.google.com/assets/colab-badge.svg"
 _COLAB = "https://colab.research.google.com"
 _COLAB_LINE = re.compile(rf"\n\n\[!\[Open in Colab\]\({re.escape(_BADGE)}\)\]\([^)]*\)")
@@ -25,6 +25,9 @@ def main() -> None:
         notebook = nbformat.read(path, as_version=4)
         opening = notebook.cells[0]
         opening.source = in_opening(opening.source, path.name, address)
+        for cell in notebook.cells:
+            if "install" in cell.metadata.get("tags", []):
+                cell.source = in_install(cell.source, address)
         nbformat.write(notebook, path)
     print(f"address: {address or 'none, see [project.urls] in pyproject.toml'}")
 
@@ -53,6 +56,12 @@ def in_opening(source: str, name: str, address: str | None) -> str:
     heading, line_end, rest = _COLAB_LINE.sub("", source).partition("\n")
     link = f"\n\n{colab(name, address)}" if address else ""
     return f"{heading}{link}{line_end}{rest}"
+
+
+def in_install(code: str, address: str | None) -> str:
+    """The code of an install cell with the address; without one the cell asks for it on Colab."""
+    line = f'repository = "{address or ""}"'
+    return re.sub(r'^repository = ".*?"', lambda match: line, code, flags=re.M)
 
 
 def colab(name: str, address: str) -> str:
