@@ -14,11 +14,11 @@ from transformers import PreTrainedTokenizerBase
 
 from mtlib.contexts import evaluating, precision
 from mtlib.errors import UserError
-from mtlib.marking import mask_words
 from mtlib.masking import MaskingPolicy, draw_mask
 from mtlib.plm import SharedPLM
 from mtlib.rng import KeyedRNG, example_keys
 from mtlib.rows.labels import label_column
+from mtlib.spans import mask_words
 from mtlib.tokens import text_reader
 
 DEFAULT_LENGTH = 128

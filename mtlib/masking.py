@@ -17,12 +17,12 @@ from torch import Tensor
 from torch.nn.functional import pad
 from transformers import PreTrainedTokenizerBase
 
-from mtlib.marking import MarkWords, word_marks
 from mtlib.plm import Batch, SharedPLM, mlm_positions_of
 from mtlib.preparing import Transform
 from mtlib.renamed import keep_old_names
 from mtlib.rng import RNG, KeyedRNG
 from mtlib.settings import MASK_RATE, Share, check
+from mtlib.spans import WordSpans, word_marks
 from mtlib.tokens import special_tokens
 
 PLM: TypeAlias = SharedPLM | None  # the one in training, for a policy that asks it
@@ -231,10 +231,10 @@ class GivenWords(CountedMasking):
         match_case: bool = False,
     ):
         super().__init__(rate)
-        self.marker = MarkWords(words, match_case)
+        self.spans = WordSpans(words, match_case)
 
     def transforms(self) -> tuple[Transform, ...]:
-        return (self.marker,)
+        return (self.spans,)
 
     def __call__(self, batch: Batch, maskable: Tensor, rng: RNG = None, plm: PLM = None) -> Tensor:
         spans = batch["given_words"].masked_fill(~maskable, 0)  # (batch, seq)

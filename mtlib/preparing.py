@@ -1,7 +1,6 @@
 """What is done to a training set before a stage trains on it: adding a column, refilling texts."""
 
 import json
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ from datasets import Dataset, load_from_disk
 
 from mtlib.errors import UserError
 from mtlib.plm import SharedPLM
+from mtlib.renamed import old_names
 
 
 class Prepared(NamedTuple):
@@ -124,8 +124,4 @@ def _keep(prepared: Prepared, folder: Path) -> None:
     part.replace(folder / _COUNTS)  # last: it says that the rest is complete
 
 
-def __getattr__(name: str) -> type[Transform]:
-    if name == "Preparer":
-        warnings.warn("Preparer is now called Transform", DeprecationWarning, stacklevel=2)
-        return Transform
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = old_names(__name__, {"Preparer": "Transform"})

@@ -21,6 +21,7 @@ _MODULES = {
     "mtlib.followed_words": ("mtlib.own_data.leans",),
     "mtlib.folding": ("mtlib.rows.folding",),
     "mtlib.cells": ("mtlib.rows.cells",),
+    "mtlib.marking": ("mtlib.spans",),
 }
 
 
@@ -50,6 +51,25 @@ def _from_new_module(old: str, name: str) -> object:
                 warnings.warn(message, PendingDeprecationWarning, stacklevel=2)
                 return getattr(new, name)
     raise AttributeError(f"module {old!r} has no attribute {name!r}")
+
+
+def old_names(module: str, new_names: Mapping[str, str]) -> Callable[[str], object]:
+    """The `__getattr__` of a module in which some names are new.
+
+    Args:
+        module: its name.
+        new_names: by the old ones.
+    """
+
+    def look_up(name: str) -> object:
+        if name not in new_names:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        new = new_names[name]
+        message = f"{name} is now called {new}"
+        warnings.warn(message, PendingDeprecationWarning, stacklevel=2)
+        return getattr(import_module(module), new)
+
+    return look_up
 
 
 def find_old_modules() -> None:

@@ -13,9 +13,9 @@ from transformers import EsmTokenizer
 from mtlib import encoding
 from mtlib.encoding import predict, tokenise
 from mtlib.errors import UserError
-from mtlib.marking import mask_words
 from mtlib.objectives import FineTuning
 from mtlib.plm import SharedPLM
+from mtlib.spans import mask_words
 from mtlib.trainer import ObjectiveArguments, ObjectiveTrainer
 from tests.conftest import make_plm, tiny_bert_config
 

@@ -244,7 +244,7 @@ class TestSettings:
         assert configure("sentiment", "masks_left", words="plot").settings.words == ("plot",)
         policy = settings.policy(make_tokenizer())
         assert isinstance(policy, GivenWords) and policy.rate == 1
-        assert policy.marker.words == ("New York", "plot")
+        assert policy.spans.words == ("New York", "plot")
 
     @pytest.mark.parametrize(
         "other",
@@ -326,7 +326,7 @@ class TestChangedOnce:
                 plm.tokenizer,
                 keep={"text"},
             )
-            return policy.marker(plm, data).examples
+            return policy.spans(plm, data).examples
 
         def fillings() -> set[str]:
             examples, _ = changed(

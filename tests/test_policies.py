@@ -21,7 +21,6 @@ from mtlib.data.registry import SETS
 from mtlib.diversity.masks_of_policies import describe
 from mtlib.encoding import tokenise
 from mtlib.errors import UserError
-from mtlib.marking import MarkTokens
 from mtlib.masking import CountedMasking, WholeWordMasking, maskable_positions
 from mtlib.methods import get_method
 from mtlib.methods.bias import BIAS_MODELS, predict_out_of_fold
@@ -33,12 +32,13 @@ from mtlib.policies.attribution import attribution
 from mtlib.policies.known import KnownMasking
 from mtlib.policies.meta_learned import LearnToMask, MaskScorer, gumbel_choice, meta_loss
 from mtlib.policies.pointer import SpanPointer, best_spans, pointer_loss
-from mtlib.policies.salient_spans import NUMERALS, MarkSalientSpans, SalientSpanMasking
+from mtlib.policies.salient_spans import NUMERALS, SalientSpanMasking, SalientSpans
 from mtlib.policies.supervised import PointAtAnswers, SupervisedMasking, edited_spans
 from mtlib.runs.config import configure
 from mtlib.runs.inputs import read_inputs
 from mtlib.runs.records import read_records
 from mtlib.runs.run import run
+from mtlib.spans import TokenSpans
 from mtlib.testbed.generator import generate, shortcut_label
 from mtlib.testbed.grammar import load_grammar, tokens
 from mtlib.testbed.known_words import cause_spans, shortcut_spans
@@ -140,9 +140,7 @@ class TestSalientSpans:
 
     def test_numerals_are_no_named_entities(self, installed):
         plm, texts = make_plm(), [f"film {word}" for word in WORDS[: len(NUMERALS) + 2]]
-        marks = MarkSalientSpans(installed)(
-            plm, example_set([{"text": text} for text in texts], plm)
-        )
+        marks = SalientSpans(installed)(plm, example_set([{"text": text} for text in texts], plm))
         assert [max(row) for row in marks.examples["salient_spans"]] == [0] * len(NUMERALS) + [1, 1]
 
     def test_the_record_names_the_pipeline_with_its_version(self):
@@ -162,7 +160,7 @@ class TestSalientSpans:
         with pytest.raises(
             UserError, match=r"pip install spacy.*python -m spacy download none_such"
         ):
-            MarkSalientSpans("none_such").check(make_plm())
+            SalientSpans("none_such").check(make_plm())
 
 
 def without(text: str, spans) -> str:
@@ -355,7 +353,7 @@ def test_a_tokenizer_without_offsets_is_refused_by_what_finds_words(name, tmp_pa
         tmp_path / "vocab.txt", word_tokenizer_type="basic", model_max_length=64
     )
     for transform in masking_policy(name, 0.3, tokenizer).transforms():
-        if isinstance(transform, MarkTokens | PointAtAnswers):
+        if isinstance(transform, TokenSpans | PointAtAnswers):
             with pytest.raises(
                 UserError,
                 match=r"BertJapaneseTokenizer does not say which characters .* exact, whole_",

@@ -4,7 +4,7 @@ import importlib
 
 import pytest
 
-from mtlib import preparing
+from mtlib import preparing, spans
 from mtlib.errors import UserError
 from mtlib.masking import ExactMasking
 from mtlib.methods.settings import MaskingSettings
@@ -46,6 +46,8 @@ def test_old_names_of_policies_models_and_transforms(plm):
         assert ExactMasking().preparers() == ()
     with pytest.deprecated_call(match="Preparer is now called Transform"):
         assert preparing.Preparer is preparing.Transform
+    with pytest.deprecated_call(match="MarkWords is now called WordSpans"):
+        assert spans.MarkWords is spans.WordSpans
     with pytest.deprecated_call(match="never_fill is now called block"):
         plm.never_fill([7])
     assert plm._blocked[7]

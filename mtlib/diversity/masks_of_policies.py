@@ -22,8 +22,8 @@ from mtlib.masking import MaskingPolicy
 from mtlib.plm import SharedPLM
 from mtlib.policies import ATTRIBUTION, OWN_LENGTH, TESTBED_ONLY, masking_policy, parse_policy
 from mtlib.policies.frequency import CountTokens
-from mtlib.policies.known import MarkCause, MarkShortcut
-from mtlib.policies.part_of_speech import PARTS_OF_SPEECH, MarkPartsOfSpeech
+from mtlib.policies.known import CausalSpans, ShortcutSpans
+from mtlib.policies.part_of_speech import PARTS_OF_SPEECH, PartOfSpeechSpans
 from mtlib.policies.wrapping import DrawMasks
 from mtlib.runs.config import RunConfig, configure
 from mtlib.runs.inputs import drawn_rows, read_inputs
@@ -180,7 +180,7 @@ def mark(plm: SharedPLM, examples: Dataset) -> pandas.DataFrame:
     Args:
         examples: whose tokens `CountTokens` has counted in the whole training set.
     """
-    examples = MarkPartsOfSpeech()(plm, examples).examples
+    examples = PartOfSpeechSpans()(plm, examples).examples
     counts = _flat(examples["token_counts"])
     ids = _flat(examples["input_ids"])
     tokens = pandas.DataFrame({
@@ -190,7 +190,7 @@ def mark(plm: SharedPLM, examples: Dataset) -> pandas.DataFrame:
         "ordinary": ~np.isin(ids, special_tokens(plm.tokenizer)),
     })  # fmt: skip
     if "uid" in examples.column_names and all(map(of_testbed, examples["uid"])):
-        for name, transform in (("shortcut", MarkShortcut()), ("cause", MarkCause())):
+        for name, transform in (("shortcut", ShortcutSpans()), ("cause", CausalSpans())):
             marked = transform(plm, examples).examples
             tokens[name] = _flat(marked[f"known_{name}"]) > 0
     return tokens

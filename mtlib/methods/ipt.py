@@ -13,13 +13,13 @@ from torch.nn.functional import cross_entropy, one_hot, pad
 from mtlib.contexts import evaluating
 from mtlib.encoding import Collator, batches_by_length
 from mtlib.errors import UserError
-from mtlib.marking import check_offsets
 from mtlib.method import LearningRates, Stage
 from mtlib.methods.settings import ParsingSettings
 from mtlib.methods.states import classify_with_states
 from mtlib.objectives import FineTuning, Objective, ObjectiveOutput, require_built
 from mtlib.plm import SharedPLM
 from mtlib.preparing import Prepared, Transform
+from mtlib.spans import check_offsets
 from mtlib.tokens import text_reader
 
 NO_WORD = -100  # pads heads and relations; cross_entropy ignores it

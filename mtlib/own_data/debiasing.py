@@ -10,7 +10,6 @@ import pandas
 from datasets import Dataset
 
 from mtlib.errors import UserError
-from mtlib.marking import MarkWords
 from mtlib.own_data.preparing import OwnSets, Report, prepare
 from mtlib.own_data.results import Debiased, model_card, save
 from mtlib.own_data.scoring import leans_of_words, predict_sets, score, score_words
@@ -19,6 +18,7 @@ from mtlib.own_data.training import BASELINE, arms_of, check_bias, train_arms
 from mtlib.paths import make_writable
 from mtlib.rows.folding import phrases_of
 from mtlib.runs.environment import quiet_libraries
+from mtlib.spans import WordSpans
 
 DEFAULT = "masks_left"  # where words are given
 _LISTED = 20  # words, in a message
@@ -132,7 +132,7 @@ def _default_method(words: Sequence[str], report: Report) -> str:
 def _check_words_stand_there(words: Sequence[str], sets: OwnSets) -> None:
     """Warn of words that stand in no training text, or raise `UserError` if none stands in one."""
     if words:
-        MarkWords(words).check_found(sets.train)
+        WordSpans(words).check_found(sets.train)
 
 
 def _report_words(words: Sequence[str], pointing: pandas.DataFrame, report: Report) -> None:

@@ -7,13 +7,13 @@ from functools import partial
 from datasets import Dataset
 from torch import Tensor
 
-from mtlib.marking import MarkTokens, Spans
 from mtlib.masking import CountedMasking
 from mtlib.preparing import Transform
+from mtlib.spans import Spans, TokenSpans
 from mtlib.testbed.known_words import cause_spans, grammar_of, shortcut_spans
 
 
-class MarkShortcut(MarkTokens):
+class ShortcutSpans(TokenSpans):
     """Adds `known_shortcut`: the words that carry the testbed's shortcut."""
 
     column = "known_shortcut"
@@ -25,7 +25,7 @@ class MarkShortcut(MarkTokens):
             yield shortcut_spans(grammar, row["text"], row.get("text_pair"))
 
 
-class MarkCause(MarkTokens):
+class CausalSpans(TokenSpans):
     """Adds `known_cause`: the words that decide the label of a testbed sentence."""
 
     column = "known_cause"
@@ -48,30 +48,30 @@ class KnownMasking(CountedMasking):
     words that decide the label are what it had better leave (negative control).
 
     Args:
-        marker: the preparation that marks tokens.
+        spans: the transform that numbers the tokens of the spans.
         then_others: whether other tokens are masked where the marked ones do not suffice, so that
             every example has the share `rate` masked. For pairs the shortcut is how many words the
             texts share. With marked tokens only, pairs that share more words get more masks, and
             the number of masks gives the label away.
     """
 
-    marker: type[MarkTokens] = field(kw_only=True)
+    spans: type[TokenSpans] = field(kw_only=True)
     then_others: bool = field(default=False, kw_only=True)
 
     @property
     def columns(self) -> dict[str, int]:
-        return {self.marker.column: 0}
+        return {self.spans.column: 0}
 
     def transforms(self) -> tuple[Transform, ...]:
-        return (self.marker(),)
+        return (self.spans(),)
 
     def __call__(self, batch, maskable, rng=None, plm=None) -> Tensor:
-        marked = maskable & (batch[self.marker.column] > 0)  # (batch, seq)
+        marked = maskable & (batch[self.spans.column] > 0)  # (batch, seq)
         if self.then_others:
             return self.choose(maskable, marked.float(), rng)
         return self.choose(marked, None, rng, counted=maskable)
 
 
-known_shortcut = partial(KnownMasking, marker=MarkShortcut)
-known_shortcut_first = partial(KnownMasking, marker=MarkShortcut, then_others=True)
-known_cause = partial(KnownMasking, marker=MarkCause)
+known_shortcut = partial(KnownMasking, spans=ShortcutSpans)
+known_shortcut_first = partial(KnownMasking, spans=ShortcutSpans, then_others=True)
+known_cause = partial(KnownMasking, spans=CausalSpans)

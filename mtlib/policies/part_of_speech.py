@@ -8,10 +8,11 @@ import torch
 from datasets import Dataset
 from torch import Tensor
 
-from mtlib.marking import MarkTokens, Spans
 from mtlib.masking import CountedMasking
 from mtlib.policies.pos_probe import PosProbe
+from mtlib.renamed import old_names
 from mtlib.rows.folding import WORD
+from mtlib.spans import Spans, TokenSpans
 
 WordClass = Literal["content", "function"]
 CONTENT = ("NOUN", "PROPN", "VERB", "ADJ", "ADV", "NUM", "INTJ")
@@ -20,7 +21,7 @@ PARTS_OF_SPEECH = (*CONTENT, "AUX", "DET", "ADP", "PRON", "other")
 _BATCH = 256  # texts that are tagged at a time
 
 
-class MarkPartsOfSpeech(MarkTokens):
+class PartOfSpeechSpans(TokenSpans):
     """Adds `part_of_speech`: the number of each token's part of speech in `PARTS_OF_SPEECH`.
 
     Punctuation has 0. Words are tagged by the bundled probe on the bundled model, whatever model is
@@ -69,7 +70,7 @@ class PartOfSpeechMasking(CountedMasking):
     """
 
     columns = {"part_of_speech": 0}
-    transform = MarkPartsOfSpeech
+    transform = PartOfSpeechSpans
 
     prefer: WordClass = "content"
 
@@ -78,3 +79,6 @@ class PartOfSpeechMasking(CountedMasking):
         if self.prefer == "function":
             return (number > len(CONTENT)).float()
         return ((number > 0) & (number <= len(CONTENT))).float()
+
+
+__getattr__ = old_names(__name__, {"MarkPartsOfSpeech": "PartOfSpeechSpans"})

@@ -7,11 +7,11 @@ from datasets import Dataset
 from torch import Tensor
 
 from mtlib.errors import UserError
-from mtlib.marking import MarkTokens, Spans
 from mtlib.masking import CountedMasking, span_begins, uniform
 from mtlib.plm import SharedPLM
 from mtlib.preparing import Transform
 from mtlib.settings import ENGLISH_PIPELINE
+from mtlib.spans import Spans, TokenSpans
 
 # labels of entities that are not names
 NUMERALS = ("CARDINAL", "ORDINAL", "PERCENT", "MONEY", "QUANTITY")
@@ -35,7 +35,7 @@ class SalientSpanMasking(CountedMasking):
     columns = {"salient_spans": 0}
 
     def transforms(self) -> tuple[Transform, ...]:
-        return (MarkSalientSpans(self.pipeline),)
+        return (SalientSpans(self.pipeline),)
 
     def __call__(self, batch, maskable, rng=None, plm=None) -> Tensor:
         spans = batch["salient_spans"].masked_fill(~maskable, 0)  # (batch, seq)
@@ -47,7 +47,7 @@ class SalientSpanMasking(CountedMasking):
 
 
 @dataclass(frozen=True)
-class MarkSalientSpans(MarkTokens):
+class SalientSpans(TokenSpans):
     """Marks named entities, dates and times, but no numerals (`NUMERALS`).
 
     Args:

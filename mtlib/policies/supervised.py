@@ -18,13 +18,13 @@ from mtlib.contexts import forked_random_state
 from mtlib.data.sources import CAD_TRAIN, is_testbed, load
 from mtlib.encoding import each_token, tokenise
 from mtlib.errors import UserError
-from mtlib.marking import MarkTokens, Spans, check_offsets
 from mtlib.masking import MaskingPolicy, gumbel, maskable_positions, uniform
 from mtlib.plm import SharedPLM, word_embeddings
-from mtlib.policies.known import MarkCause
+from mtlib.policies.known import CausalSpans
 from mtlib.policies.pointer import PointedSpan, SpanPointer, best_spans, fit_span_pointer
 from mtlib.preparing import Prepared, Transform, with_column
 from mtlib.rows.folding import WORD
+from mtlib.spans import Spans, TokenSpans, check_offsets
 from mtlib.testbed.known_words import of_testbed
 
 
@@ -73,7 +73,7 @@ class PointAtAnswers(Transform):
 
     source: str = "hub"
 
-    reads = MarkCause.reads
+    reads = CausalSpans.reads
     epochs = 3
 
     def reading_from(self, source: str) -> "PointAtAnswers":
@@ -98,10 +98,10 @@ class PointAtAnswers(Transform):
         return Prepared(examples, counts)
 
     def training_spans(self, plm: SharedPLM, examples: Dataset, seed: int) -> list[PointedSpan]:
-        """What the pointer learns from. `marked_spans` makes such a list with a `MarkTokens`."""
+        """What the pointer learns from. `marked_spans` makes such a list with a `TokenSpans`."""
         columns = examples.column_names
         if "uid" in columns and all(of_testbed(uid) for uid in examples["uid"]):
-            return marked_spans(MarkCause(), plm, examples)
+            return marked_spans(CausalSpans(), plm, examples)
         if "text_pair" in columns:
             raise UserError(
                 "supervised learns from single reviews, those of IMDB-CAD. For pairs take another "
@@ -110,7 +110,7 @@ class PointAtAnswers(Transform):
         pairs = load(CAD_TRAIN, self.source)
         max_length = max(len(ids) for ids in examples["input_ids"])
         tokenised = tokenise(pairs, plm.tokenizer, max_length, keep=pairs.column_names)
-        return marked_spans(MarkEdits(), plm, tokenised)
+        return marked_spans(EditSpans(), plm, tokenised)
 
 
 def log_probabilities(pointer: SpanPointer, tokenizer, rows: list[int], batch: dict) -> Tensor:
@@ -123,11 +123,11 @@ def log_probabilities(pointer: SpanPointer, tokenizer, rows: list[int], batch: d
     return logarithms.nan_to_num(nan=-torch.inf, neginf=-torch.inf)
 
 
-def marked_spans(marker: MarkTokens, plm: SharedPLM, examples: Dataset) -> list[PointedSpan]:
-    """The spans that `marker` marks in the examples, from the first to the last token of each."""
+def marked_spans(spans: TokenSpans, plm: SharedPLM, examples: Dataset) -> list[PointedSpan]:
+    """The spans in the examples, from the first to the last token of each."""
     spans = []
-    for row in marker(plm, examples).examples:
-        numbers = row[marker.column]
+    for row in spans(plm, examples).examples:
+        numbers = row[spans.column]
         for number in sorted(set(numbers) - {0}):
             first = numbers.index(number)
             last = len(numbers) - 1 - numbers[::-1].index(number)
@@ -135,7 +135,7 @@ def marked_spans(marker: MarkTokens, plm: SharedPLM, examples: Dataset) -> list[
     return spans
 
 
-class MarkEdits(MarkTokens):
+class EditSpans(TokenSpans):
     """Marks the words of a review that its counterfactual does not have.
 
     The column `group` says which reviews are a pair: "<pair>:original" and "<pair>:edited".

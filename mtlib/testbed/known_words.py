@@ -16,8 +16,8 @@ import re
 from functools import cache
 
 from mtlib.errors import UserError
-from mtlib.marking import Spans
 from mtlib.rows.folding import words_pattern
+from mtlib.spans import Spans
 from mtlib.testbed.generator import SPECS
 from mtlib.testbed.grammar import SIDES, SLOT, WORD, Grammar, inflect, load_grammar, tokens
 

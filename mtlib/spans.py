@@ -20,6 +20,7 @@ from transformers.convert_slow_tokenizer import bytes_to_unicode
 from mtlib.errors import UserError
 from mtlib.plm import SharedPLM
 from mtlib.preparing import Prepared, Transform, require_columns, with_column
+from mtlib.renamed import old_names
 from mtlib.rows.folding import UNSPACED, WORD, Finder, fold, phrases_of, words_around
 from mtlib.tokens import special_tokens, text_reader
 
@@ -39,12 +40,12 @@ _MARKS = {
 }
 
 
-class MarkTokens(Transform):
+class TokenSpans(Transform):
     """Adds a column with the number of the span that each token belongs to, or 0.
 
     Spans are numbered in reading order from 1 on, unless they bring numbers of their own. Special
-    tokens ([UNK] among them) belong to none. Examples without a marked token are counted. A class
-    below it says which spans; it may read any dataset columns that it names.
+    tokens ([UNK] among them) belong to none. Examples without a token in a span are counted. A
+    class below it says which spans; it may read any dataset columns that it names.
     """
 
     reads = ("text", "text_pair")
@@ -61,11 +62,11 @@ class MarkTokens(Transform):
         """
 
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
-        return self.mark(plm, examples)
+        return self.numbered(plm, examples)
 
-    def mark(self, plm: SharedPLM, examples: Dataset) -> Prepared:
+    def numbered(self, plm: SharedPLM, examples: Dataset) -> Prepared:
         """The examples with the column, whether or not they have such a span."""
-        marks = []
+        numbers = []
         rows = zip(examples, self._encoded(plm, examples), self.spans(examples), strict=True)
         for row, (ids, offsets, part_of), spans in rows:
             if list(ids) != list(row["input_ids"]):
@@ -75,9 +76,9 @@ class MarkTokens(Transform):
                     "tokens."
                 )
             texts = (row["text"], row.get("text_pair") or "")
-            marks.append(_token_numbers(texts, spans, offsets, part_of))
-        counts = {f"{self.column}_unmarked": sum(not any(row) for row in marks)}
-        return Prepared(with_column(examples, self.column, marks), counts)
+            numbers.append(_token_numbers(texts, spans, offsets, part_of))
+        counts = {f"{self.column}_unmarked": sum(not any(row) for row in numbers)}
+        return Prepared(with_column(examples, self.column, numbers), counts)
 
     def _encoded(self, plm: SharedPLM, examples: Dataset) -> Iterator[tuple]:
         """Of each row: its tokens as `tokenise` has made them, their offsets, and their texts.
@@ -156,7 +157,7 @@ def span_numbers(text: str, spans: Spans, fresh: Iterator[int]) -> list[int]:
     return numbers
 
 
-class MarkWords(MarkTokens):
+class WordSpans(TokenSpans):
     """Adds `given_words`: the places where `GivenWords` stand in the texts, numbered.
 
     Warns of words that stand in none of the texts.
@@ -176,15 +177,16 @@ class MarkWords(MarkTokens):
 
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
         prepared = super().__call__(plm, examples, seed)
-        marked = map(any, prepared.examples[self.column])
-        having = [mark for mark, has in zip(marked, self.check_found(examples), strict=True) if has]
-        if n_without := having.count(False):
+        can_be_hidden = map(any, prepared.examples[self.column])
+        has_word = self.check_found(examples)
+        hidden = [can for can, has in zip(can_be_hidden, has_word, strict=True) if has]
+        if n_without := hidden.count(False):
             message = (
-                f"in {n_without} of {len(having)} texts with given words none can be hidden: "
+                f"in {n_without} of {len(hidden)} texts with given words none can be hidden: "
                 "max_length cuts them off, or the tokenizer of "
                 f"{plm.tokenizer.name_or_path!r} reads them as {plm.tokenizer.unk_token}."
             )
-            if n_without == len(having):
+            if n_without == len(hidden):
                 raise UserError(
                     f"{message} Give a longer max_length, or a model of their language."
                 )
@@ -247,20 +249,20 @@ def mask_words(plm: SharedPLM, examples: Dataset, words: str | Iterable[str]) ->
     Args:
         plm: whose tokenizer made the examples.
         examples: tokenised, with the column `text` (and `text_pair`).
-        words: as in `MarkWords`; they may stand in none of the texts.
+        words: as in `WordSpans`; they may stand in none of the texts.
     """
     if not len(examples):
         return examples
-    marker = MarkWords(words)
-    marked = marker.mark(plm, examples).examples
-    masked = {"mask": plm.tokenizer.mask_token_id, "column": marker.column}
-    hidden = marked.map(_with_masks, fn_kwargs=masked, keep_in_memory=True)
-    return hidden.remove_columns([marker.column])
+    spans = WordSpans(words)
+    numbered = spans.numbered(plm, examples).examples
+    masked = {"mask": plm.tokenizer.mask_token_id, "column": spans.column}
+    hidden = numbered.map(_with_masks, fn_kwargs=masked, keep_in_memory=True)
+    return hidden.remove_columns([spans.column])
 
 
 def _with_masks(row: dict, mask: int, column: str) -> dict:
     pieces = zip(row["input_ids"], row[column], strict=True)
-    return {"input_ids": [mask if is_marked else token for token, is_marked in pieces]}
+    return {"input_ids": [mask if number else token for token, number in pieces]}
 
 
 class WordMarks(NamedTuple):
@@ -346,3 +348,6 @@ def _first_and_last(piece: str, mark: str) -> tuple[str, str]:
     first = (begun + b"\x80\x80").decode(errors="replace")[:1]
     last = text.decode(errors="replace")[-1:]
     return first, last
+
+
+__getattr__ = old_names(__name__, {"MarkTokens": "TokenSpans", "MarkWords": "WordSpans"})

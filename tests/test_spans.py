@@ -22,9 +22,9 @@ from transformers import PreTrainedTokenizerFast
 from mtlib import GivenWords
 from mtlib.encoding import tokenise
 from mtlib.errors import UserError
-from mtlib.marking import span_numbers, word_marks
 from mtlib.masking import WholeWordMasking, maskable_positions
 from mtlib.plm import SharedPLM
+from mtlib.spans import span_numbers, word_marks
 from tests.conftest import BERT_SPECIALS, make_plm, tiny_bert_config
 
 LETTERS = "abzéßñÅİǅ\u0301дЖ中文字한אش👍🏽😀ﬁ½²'-,."
@@ -271,7 +271,7 @@ def test_given_words_are_masked_with_all_pieces_and_no_others(kind, words, data)
 )
 def test_whole_words_phrases_and_expressions(words, expected):
     text = "ab zb   ab abz AB zb-a"
-    spans = GivenWords(words).marker.found(text)
+    spans = GivenWords(words).spans.found(text)
     found = "".join(
         letter if any(a <= i < b for a, b in spans) else "_" for i, letter in enumerate(text)
     )
@@ -286,13 +286,13 @@ def test_case_and_both_texts_of_a_pair(match_case, marked):
         {"text": "zz", "text_pair": "z"},
     ]
     policy = GivenWords(["AB"], match_case=match_case)
-    prepared = policy.marker(MODELS["WordPiece"], examples_of(MODELS["WordPiece"], rows))
+    prepared = policy.spans(MODELS["WordPiece"], examples_of(MODELS["WordPiece"], rows))
     assert [max(numbers) for numbers in prepared.examples["given_words"]] == marked
     assert prepared.counts == {"given_words_unmarked": marked.count(0)}
 
 
 def test_chinese_words_stand_where_there_are_no_spaces():
-    assert GivenWords(["电影", "abab"]).marker.found("这部电影abab的") == [(2, 4), (4, 8)]
+    assert GivenWords(["电影", "abab"]).spans.found("这部电影abab的") == [(2, 4), (4, 8)]
 
 
 def test_a_rate_is_a_share_of_the_places():
