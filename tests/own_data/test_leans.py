@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 from mtlib import leans, suspects
 from mtlib.cli import app
 from mtlib.errors import UserError
-from mtlib.own_data.leans import _Suspect, exchanged, in_case_of, paired_interval
+from mtlib.own_data.exchanges import Suspect, exchanged, in_case_of
+from mtlib.own_data.leans import paired_interval
 from mtlib.plm import SharedPLM
 from mtlib.rows.folding import Finder
 from tests.conftest import make_tokenizer, tiny_bert_config
@@ -165,7 +166,7 @@ def test_words_that_are_not_read_have_0_and_partners_are_never_of_its_label(choi
 @given(st.lists(st.sampled_from(["acme", "Acme", "ACME", "the", "Plot", ",", "…", "(a)"])))
 def test_an_exchange_keeps_the_case_and_the_rest_of_the_text(pieces):
     finder = Finder(["acme", "brill"])
-    acme, brill = _Suspect("acme"), _Suspect("brill")
+    acme, brill = Suspect("acme"), Suspect("brill")
     text = "  ".join(pieces)
     cases = {"acme": "brill", "Acme": "Brill", "ACME": "BRILL"}
     expected = "  ".join(cases.get(piece, piece) for piece in pieces)
@@ -184,7 +185,7 @@ def test_an_exchange_keeps_the_case_and_the_rest_of_the_text(pieces):
     ],
 )
 def test_the_case_of_a_partner(written, word, kind, expected):
-    assert in_case_of(written, _Suspect(word, kind)) == expected
+    assert in_case_of(written, Suspect(word, kind)) == expected
 
 
 def test_kinds_are_exchanged_for_their_like_and_as_a_whole():
@@ -210,8 +211,8 @@ def test_in_pairs_a_word_is_exchanged_where_it_stands():
         "both": ("brill film", "an Brill, an brill-like plot"),
         "either": ("brill film", "an Brill, an brill-like plot"),
     }.items():
-        suspect = _Suspect("acme", where=where)
-        assert exchanged(pair, suspect, _Suspect("brill"), finder) == expected
+        suspect = Suspect("acme", where=where)
+        assert exchanged(pair, suspect, Suspect("brill"), finder) == expected
     rows = reviews()
     rows["text_pair"] = "the plot"
     assert set(asked(READS_BRANDS, rows)["where"]) == {"text"}

@@ -1,0 +1,123 @@
+"""Class probabilities of texts, by any sequence classifier that transformers reads."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from inspect import signature
+from pathlib import Path
+
+import numpy as np
+import torch
+from datasets import Dataset
+from transformers import (
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+
+from mtlib.checkpoints import load_config, load_model, load_pretrained
+from mtlib.contexts import evaluating
+from mtlib.encoding import DEFAULT_LENGTH, Collator, batches_by_length
+from mtlib.errors import UserError
+from mtlib.own_data.exchanges import Texts
+from mtlib.plm import SharedPLM
+from mtlib.rows.folding import fold
+from mtlib.tokens import text_reader
+
+_NUMBERED = "LABEL_"  # how transformers names classes that nobody has named
+
+
+@dataclass
+class Classifier:
+    """Class probabilities of texts, by any model of transformers.
+
+    Args:
+        model: a `*ForSequenceClassification`.
+        tokenizer: the model's.
+        labels: the names of its classes.
+        length: texts are cut to so many tokens.
+        batch_size: texts that are read together.
+    """
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    labels: list[str]
+    length: int
+    batch_size: int
+
+    @classmethod
+    def of(
+        cls,
+        model: str | Path | SharedPLM,
+        labels: Sequence[str] | None,
+        max_length: int | None,
+        batch_size: int,
+    ) -> "Classifier":
+        if isinstance(model, SharedPLM):
+            network, tokenizer = model.classifier, model.tokenizer
+        else:
+            name = str(model)
+            tokenizer = load_pretrained(AutoTokenizer, name)
+            config = load_config(name, {}, {})
+            network = load_model(AutoModelForSequenceClassification, name, config, {})
+        if torch.cuda.is_available():
+            network.to("cuda")
+        if tokenizer.pad_token is None:  # GPT-2's
+            tokenizer.pad_token = tokenizer.eos_token
+            network.config.pad_token_id = tokenizer.pad_token_id
+        names = [network.config.id2label[number] for number in range(network.config.num_labels)]
+        if labels is not None:
+            _check_number(labels, names)
+            names = list(labels)
+        length = max_length or max(DEFAULT_LENGTH, getattr(network.config, "trained_length", 0))
+        length = min(length, tokenizer.model_max_length)
+        return cls(network, tokenizer, names, length, batch_size)
+
+    def __post_init__(self):
+        self.reader = text_reader(self.tokenizer)
+        self.collate = Collator(self.tokenizer)
+        self.inputs = signature(self.model.forward).parameters.keys()
+
+    def encode(self, texts: Sequence[Texts]) -> Dataset:
+        """The model's inputs of each row."""
+        columns = [list(column) for column in zip(*texts, strict=True)]
+        encoded = self.reader(*columns, truncation=True, max_length=self.length)
+        return Dataset.from_dict(dict(encoded))
+
+    @torch.inference_mode()
+    def probabilities(self, examples: Dataset) -> np.ndarray:
+        """`(n, num_labels)` of encoded texts."""
+        probabilities = np.empty((len(examples), len(self.labels)))
+        batches = batches_by_length(examples, self.collate, self.model.device, self.batch_size)
+        with evaluating(self.model):
+            for rows, batch in batches:
+                inputs = {name: batch[name] for name in batch if name in self.inputs}
+                logits = self.model(**inputs, return_dict=True).logits  # (batch, num_labels)
+                probabilities[rows] = logits.float().softmax(-1).cpu().numpy()
+        return probabilities
+
+
+def _check_number(labels: Sequence[str], names: Sequence[str]) -> None:
+    if len(labels) != len(names):
+        raise UserError(
+            f"labels is {', '.join(labels)}; expected {len(names)} names, one for each class of "
+            f"the model ({', '.join(names)})."
+        )
+
+
+def class_numbers(labels: Iterable[str], classifier: Classifier) -> dict[str, int]:
+    """The number of the model's class for each label of the rows.
+
+    Names may differ in case. The numbers 0, 1, 2 are those of classes without names.
+    """
+    by_name = {fold(name): number for number, name in enumerate(classifier.labels)}
+    if all(name.startswith(_NUMBERED) for name in classifier.labels):
+        by_name |= {str(number): number for number in range(len(classifier.labels))}
+    unknown = sorted(label for label in labels if fold(label) not in by_name)
+    if unknown:
+        raise UserError(
+            f"the rows have the label {unknown[0]!r}, and the model's are "
+            f"{', '.join(classifier.labels)}; give the names of its classes as `labels` "
+            "(`--labels`), in the order of their numbers."
+        )
+    return {label: by_name[fold(label)] for label in labels}

@@ -1,0 +1,287 @@
+"""Which suspect words may take the place of which: those in the most similar contexts."""
+
+import heapq
+import math
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+
+import pandas
+
+from mtlib.errors import UserError
+from mtlib.own_data.exchanges import EITHER, Suspect, Texts, columns_of, folded_word
+from mtlib.own_data.suspects import suspects, texts_and_labels
+from mtlib.rows.folding import Finder, phrases_of, words_of
+from mtlib.rows.forms import NOT_HIDDEN, kind_of
+
+_MOST_PARTNERS = 3
+_LEAST_SIMILAR = 0.5  # of the similarity of the nearest partner
+_BACKGROUND = 5000  # texts among which words that predict nothing are looked for
+_NEUTRAL_WORDS = 200
+_LEAST_ROWS = 5  # of the background that hold a word that predicts nothing
+_NEAR = 60  # characters on either side of a word in which its neighbours are looked for
+
+
+# --- the words ---
+
+
+def pool_of(
+    rows,
+    words: str | Iterable[str] | pandas.DataFrame | None,
+    partners: pandas.DataFrame | None,
+) -> list[Suspect]:
+    """Words to ask about and words to exchange them for, each once."""
+    marks = None if words is None else _marks(words)
+    pool: dict[str, Suspect] = {}
+    for table in _tables(rows, words, partners, marks or ()):
+        for suspect in _suspects_of(table, marks):
+            pool.setdefault(suspect.folded, suspect)
+    for word, is_marked in (marks or {}).items():
+        given = Suspect(word, kind_of(word), EITHER, asked=True, marked=is_marked)
+        pool.setdefault(word, given)
+    exchangeable = [suspect for suspect in pool.values() if suspect.kind not in NOT_HIDDEN]
+    if not exchangeable:
+        raise UserError("no word of the rows predicts a label; name words to ask about.")
+    return exchangeable
+
+
+def _tables(
+    rows,
+    words: str | Iterable[str] | pandas.DataFrame | None,
+    partners: pandas.DataFrame | None,
+    asked: Collection[str],
+) -> Iterator[pandas.DataFrame]:
+    """Tables that say which labels words predict, in the order in which `pool_of` heeds them.
+
+    The first one that has a word decides.
+    """
+    known: set[str] = set()
+    if isinstance(words, pandas.DataFrame) and {"word", "label"} <= {*words}:
+        known |= {*map(folded_word, words["word"])}
+        yield words
+    partners = suspects(rows) if partners is None else partners
+    known |= {*map(folded_word, partners["word"])}
+    yield partners
+    if unknown := [word for word in asked if word not in known]:
+        yield suspects(rows, None, 1, words=unknown)
+
+
+def _marks(words: str | Iterable[str] | pandas.DataFrame) -> dict[str, bool]:
+    """The words to ask about, folded, and whether a person marked them as misleading."""
+    if isinstance(words, pandas.DataFrame) and words.empty:
+        raise UserError("words names no word; leave it out to ask about all suspects.")
+    if not isinstance(words, pandas.DataFrame):
+        return {folded_word(word): True for word in phrases_of(words)}
+    if "word" not in words:
+        columns = ", ".join(map(str, words))
+        raise UserError(f"words is a table with {columns}; expected a column word.")
+    listed = map(folded_word, phrases_of(words["word"]))
+    if "mask" in words:
+        is_marked = [mark in (True, "x", "X") for mark in words["mask"]]
+        return dict(zip(listed, is_marked, strict=True))
+    # a table of suspects is what a machine has found, and any other list is a person's
+    return dict.fromkeys(listed, "z" not in words)
+
+
+def _suspects_of(table: pandas.DataFrame, marks: Mapping[str, bool] | None) -> Iterator[Suspect]:
+    """The words of a table of `suspects`, each with all labels that it predicts."""
+    table = table.sort_values("z", ascending=False, kind="stable") if "z" in table else table
+    for word, lines in table.groupby("word", sort=False):
+        line = lines.iloc[0]
+        folded = folded_word(word)
+        yield Suspect(
+            word,
+            str(line.get("kind", kind_of(folded))),
+            str(line.get("where", "text")).partition(",")[0],  # the surest place
+            tuple(dict.fromkeys(map(str, lines["label"]))),
+            asked=marks is None or folded in marks,
+            marked=marks is not None and marks.get(folded, False),
+        )
+
+
+def rivals_of(suspect: Suspect, pool: Iterable[Suspect]) -> list[Suspect]:
+    """Suspects of the same kind that predict other labels alone.
+
+    For a word without labels these are all that have one.
+    """
+    return [
+        other for other in _of_same_kind(suspect, pool) if not {*other.labels} & {*suspect.labels}
+    ]
+
+
+def allies_of(suspect: Suspect, pool: Iterable[Suspect]) -> list[Suspect]:
+    """Other suspects of the same kind that predict the same label."""
+    return [other for other in _of_same_kind(suspect, pool) if other.label == suspect.label]
+
+
+def _of_same_kind(suspect: Suspect, pool: Iterable[Suspect]) -> Iterator[Suspect]:
+    for other in pool:
+        is_partner = other.labels and not other.is_class and other is not suspect
+        if is_partner and other.kind == suspect.kind:
+            yield other
+
+
+# --- the texts in which they stand ---
+
+
+@dataclass
+class _Sample:
+    """So many values with the smallest keys, in whichever order they come; each key once."""
+
+    size: int
+    values: dict[int, object] = field(default_factory=dict)
+    keys: list[int] = field(default_factory=list)  # negative, the largest key first
+
+    def add(self, key: int, value: object) -> None:
+        is_full = len(self.keys) == self.size
+        if key in self.values or (is_full and key > -self.keys[0]):
+            return
+        heapq.heappush(self.keys, -key)
+        self.values[key] = value
+        if is_full:
+            del self.values[-heapq.heappop(self.keys)]
+
+    def in_order(self) -> list:
+        return [self.values[key] for key in sorted(self.values)]
+
+
+class Samples:
+    """Texts in which each suspect stands, and texts of all rows."""
+
+    def __init__(self, pool: Sequence[Suspect], size: int, seed: int, with_background: bool):
+        self.finder = Finder([suspect.word for suspect in pool])
+        self.by_word = {suspect.folded: suspect for suspect in pool}
+        self.seed = seed.to_bytes(8, "little")
+        self.with_suspect = {suspect.folded: _Sample(size) for suspect in pool}
+        self.all_rows = _Sample(_BACKGROUND if with_background else 0)
+        self.n_texts = 1
+
+    def collect(self, rows) -> None:
+        """Read all rows, once."""
+        for texts, label in texts_and_labels(rows):
+            self.n_texts = len(texts)
+            found = [self.finder.found(text) for text in texts]
+            key = self._key(texts)
+            for word in set().union(*found):
+                suspect = self.by_word[word]
+                columns = columns_of(suspect, texts)
+                if suspect.where == EITHER or all(word in found[column] for column in columns):
+                    self.with_suspect[word].add(key, texts)
+            if self.all_rows.size:
+                self.all_rows.add(key, (texts, label))
+
+    def texts_with(self, suspect: Suspect) -> list[Texts]:
+        return self.with_suspect[suspect.folded].in_order()
+
+    @property
+    def background(self) -> list[tuple[Texts, object]]:
+        return self.all_rows.in_order()
+
+    def background_texts(self) -> list[Texts]:
+        return [texts for texts, _ in self.background]
+
+    def _key(self, texts: Texts) -> int:
+        content = "\0".join(texts).encode("utf-8", "surrogatepass")
+        return int.from_bytes(blake2b(content, digest_size=8, key=self.seed).digest())
+
+
+# --- partners ---
+
+
+@dataclass
+class Exchange:
+    """What a suspect is exchanged for, and the texts in which it stands.
+
+    `rivals` are words of another label or, if there is none, words without a label; `allies` are
+    those of the control, which may be none.
+    """
+
+    rivals: list[Suspect]
+    allies: list[Suspect]
+    texts: list[Texts]
+    finder: Finder
+
+
+class PartnerChooser:
+    """Chooses partners by the neighbours that they have in the sampled texts."""
+
+    def __init__(self, pool: Sequence[Suspect], samples: "Samples"):
+        self.pool = pool
+        self.samples = samples
+        self.contexts = {
+            suspect.folded: contexts_of(suspect, samples.texts_with(suspect), samples.finder)
+            for suspect in pool
+        }
+        self.neutral = _neutral_words(samples.background, pool)
+        finder = Finder([word.word for word in self.neutral]) if self.neutral else None
+        for word in self.neutral:
+            self.contexts[word.folded] = contexts_of(word, samples.background_texts(), finder)
+
+    def exchange(self, suspect: Suspect) -> Exchange:
+        rivals = self._nearest(suspect, rivals_of(suspect, self.pool))
+        allies = self._nearest(suspect, allies_of(suspect, self.pool))
+        if not rivals:
+            rivals = self._nearest(suspect, self.neutral)
+        texts = self.samples.texts_with(suspect)
+        return Exchange(rivals, allies, texts, self.samples.finder)
+
+    def _nearest(self, suspect: Suspect, others: Iterable[Suspect]) -> list[Suspect]:
+        """Those in the most similar contexts, without any that are far less similar than these."""
+        context = self.contexts[suspect.folded]
+        similarity = {other: cosine(context, self.contexts[other.folded]) for other in others}
+        nearest = sorted(similarity, key=lambda other: (-similarity[other], other.folded))
+        least = _LEAST_SIMILAR * max(similarity.values(), default=0.0)
+        return [other for other in nearest[:_MOST_PARTNERS] if similarity[other] >= least]
+
+
+def contexts_of(suspect: Suspect, texts: Iterable[Texts], finder: Finder) -> Counter:
+    """How often each word stands directly before ("<") and behind (">") a suspect."""
+    words = Finder()
+    counts: Counter = Counter()
+    for row in texts:
+        for column in columns_of(suspect, row):
+            text = row[column]
+            for place in suspect.places(text, finder):
+                before = words.places(text[max(0, place.start - _NEAR) : place.start])
+                behind = words.places(text[place.end : place.end + _NEAR])
+                counts["<", before[-1].folded if before else ""] += 1
+                counts[">", behind[0].folded if behind else ""] += 1
+    return counts
+
+
+def cosine(first: Counter, second: Counter) -> float:
+    """The cosine of two vectors of counts; 0 where one is empty."""
+    product = sum(n * second[key] for key, n in first.items())
+    squares = sum(n * n for n in first.values()) * sum(n * n for n in second.values())
+    return product / math.sqrt(squares) if squares else 0.0
+
+
+def _neutral_words(background: Sequence[tuple], pool: Iterable[Suspect]) -> list[Suspect]:
+    """Frequent words that stand with each label about as often as chance would have it."""
+    labels = Counter(label for _, label in background)
+    rows_of: dict[str, Counter] = {}
+    for texts, label in background:
+        for word in set().union(*map(words_of, texts)):
+            rows_of.setdefault(word, Counter())[label] += 1
+    for suspect in pool:
+        rows_of.pop(suspect.folded, None)
+    frequent = sorted(rows_of, key=lambda word: (-rows_of[word].total(), word))
+    neutral = [
+        Suspect(word)
+        for word in frequent
+        if word.isalpha() and _predicts_nothing(rows_of[word], labels)
+    ]
+    return neutral[:_NEUTRAL_WORDS]
+
+
+def _predicts_nothing(counts: Counter, labels: Counter) -> bool:
+    """Whether each label has its share of a word's rows, give or take one standard deviation."""
+    n = counts.total()
+    if n < _LEAST_ROWS:
+        return False
+    for label, n_label in labels.items():
+        base_rate = n_label / labels.total()
+        if abs(counts[label] - base_rate * n) > math.sqrt(base_rate * (1 - base_rate) * n):
+            return False
+    return True
