@@ -11,7 +11,7 @@ from datasets import ClassLabel, Dataset, DatasetDict
 from transformers import EsmTokenizer
 
 from mtlib import encoding
-from mtlib.encoding import predict, tokenise
+from mtlib.encoding import each_token, predict, tokenise
 from mtlib.errors import UserError
 from mtlib.objectives import FineTuning
 from mtlib.plm import SharedPLM
@@ -79,6 +79,12 @@ def test_predictions_stand_in_the_order_of_the_rows(telling_plm):
     expected = one_by_one(plm, dataset)
     assert np.median(np.abs(expected - expected[::-1])) > 0.2, "the rows differ, so an order shows"
     np.testing.assert_allclose(logits, expected, atol=1e-4)
+
+
+def test_what_is_computed_of_tokens_stands_in_the_order_of_the_rows(plm):
+    examples = tokenise(rows(20), plm.tokenizer)
+    found = each_token(plm, examples, lambda _, batch: batch["input_ids"], batch_size=3)
+    assert [values.tolist() for values in found] == examples["input_ids"][:]
 
 
 def test_pairs_and_three_labels():

@@ -278,7 +278,7 @@ class TestChangedOnce:
     def test_every_masked_place_and_no_other_is_filled_in_input_order(self, name):
         plm = architecture(name)
         data, good = tokenised(plm), always(plm, "good")
-        refilled, counts = changed(EXACT, Refill(), plm.train(), data, seed=1, batch_size=3)
+        refilled, counts = changed(EXACT, Refill(), plm.train(), data, seed=1)
         assert plm.training
         n_changed = 0
         for old, new, n in zip(data, refilled, N_ORDINARY, strict=True):
@@ -372,7 +372,7 @@ class TestChangedOnce:
 
 def test_the_teacher_answers_for_every_example_in_its_place(plm):
     data = tokenised(plm)
-    examples, counts = AddTeacher()(plm.train(), data, batch_size=3)
+    examples, counts = AddTeacher()(plm.train(), data)
     assert plm.training
     for row in (0, 1, 7):
         inputs = {name: torch.tensor([data[row][name]]) for name in plm.tokenizer.model_input_names}

@@ -155,5 +155,5 @@ def get_method(name: str) -> Method:
 
 
 def readers(setting: str) -> list[str]:
-    """The methods that read a setting."""
+    """The names of the methods that read a setting."""
     return [name for name, method in METHODS.items() if setting in method.reads]

@@ -41,7 +41,8 @@ class BiasModel(NamedTuple):
     Args:
         features: `(plm, texts, second texts or None)` -> numbers `(n, features)`; or texts `(n,)`,
             of which the regression sees which words they contain.
-        options: of scikit-learn's `LogisticRegression`.
+        options: of scikit-learn's `LogisticRegression`; those of the recorded runs, so that words
+            are regularised more (C = 1) than features.
         entailment: it distinguishes entailment (label 0, in GLUE's order) from the rest, which the
             other labels share equally, as in the code of Clark et al.
     """
@@ -182,16 +183,18 @@ def overlap(plm: SharedPLM, texts, pairs) -> np.ndarray:
         pieces = plm.tokenizer(f" {word}", add_special_tokens=False)["input_ids"]
         return normalize(table[pieces].mean(0), dim=0)
 
-    def read(text: str) -> _Words:
+    def embedded(text: str) -> _Embedded:
         found = words(text)
         vectors = torch.stack([*map(vector, found)]) if found else table[:0]
-        return _Words(found, vectors)
+        return _Embedded(found, vectors)
 
-    rows = [_overlap_of(read(a), read(b)) for a, b in zip(texts, pairs, strict=True)]
+    rows = []
+    for premise, hypothesis in zip(texts, pairs, strict=True):
+        rows.append(_overlap_features(embedded(premise), embedded(hypothesis)))
     return np.array(rows, dtype=float)
 
 
-def _overlap_of(premise: "_Words", hypothesis: "_Words") -> list[float]:
+def _overlap_features(premise: "_Embedded", hypothesis: "_Embedded") -> list[float]:
     """The seven features of `overlap` for one pair."""
     in_premise = [word in premise.words for word in hypothesis.words]
     difference = len(premise.words) - len(hypothesis.words)
@@ -226,13 +229,13 @@ def token_overlap(plm: SharedPLM, texts, pairs) -> np.ndarray:
     with torch.no_grad(), evaluating(plm), torch.autocast(plm.device.type, enabled=False):
         for first in range(0, len(texts), _BATCH_SIZE):
             batch = slice(first, first + _BATCH_SIZE)
-            premises = _tokens(plm, texts[batch])
-            hypotheses = _tokens(plm, pairs[batch])
-            rows += map(_token_overlap_of, premises, hypotheses)
+            premises = _embedded_tokens(plm, texts[batch])
+            hypotheses = _embedded_tokens(plm, pairs[batch])
+            rows += map(_token_overlap_features, premises, hypotheses)
     return np.array(rows, dtype=float)
 
 
-def _token_overlap_of(premise: "_Words", hypothesis: "_Words") -> list[float]:
+def _token_overlap_features(premise: "_Embedded", hypothesis: "_Embedded") -> list[float]:
     """The six features of `token_overlap` for one pair."""
     in_premise = [piece in premise.words for piece in {*hypothesis.words}]
     best = _best_cosines(hypothesis, premise)
@@ -254,24 +257,22 @@ def shortcut(plm: SharedPLM, texts, pairs) -> np.ndarray:
     """
     n_labels = plm.config.num_labels
     if pairs is None:
-        task = "sentiment"
-        rows = [(text,) for text in texts]
+        grammar = load_grammar("sentiment")
+        labels = [shortcut_label(grammar, text) for text in texts]
     else:
-        task = "nli" if n_labels == LABELS["nli"] else "paraphrase"
-        rows = zip(texts, pairs, strict=True)
-    grammar = load_grammar(task)
-    labels = [shortcut_label(grammar, *row) for row in rows]
+        grammar = load_grammar("nli" if n_labels == LABELS["nli"] else "paraphrase")
+        labels = [shortcut_label(grammar, *row) for row in zip(texts, pairs, strict=True)]
     return np.eye(n_labels)[labels]
 
 
-class _Words(NamedTuple):
-    """The words of a text, or its tokens."""
+class _Embedded(NamedTuple):
+    """The words of a text, or its tokens, each with its vector."""
 
     words: list[str]
     vectors: Tensor  # (words, hidden), each of length 1
 
 
-def _best_cosines(hypothesis: _Words, premise: _Words) -> Tensor:
+def _best_cosines(hypothesis: _Embedded, premise: _Embedded) -> Tensor:
     """The best cosine of each word of the hypothesis with a word of the premise.
 
     A single 0 if one of the two has no words.
@@ -281,7 +282,7 @@ def _best_cosines(hypothesis: _Words, premise: _Words) -> Tensor:
     return (hypothesis.vectors @ premise.vectors.T).amax(1)  # (words of the hypothesis,)
 
 
-def _tokens(plm: SharedPLM, texts: Sequence[str]) -> list[_Words]:
+def _embedded_tokens(plm: SharedPLM, texts: Sequence[str]) -> list[_Embedded]:
     """The tokens of each text, with their states in the trunk's last layer."""
     read = text_reader(plm.tokenizer)
     batch = read(
@@ -300,7 +301,7 @@ def _tokens(plm: SharedPLM, texts: Sequence[str]) -> list[_Words]:
     found = []
     for ids, vectors, kept in zip(batch["input_ids"].cpu(), states, ordinary, strict=True):
         tokens = plm.tokenizer.convert_ids_to_tokens(ids[kept].tolist())
-        found.append(_Words(tokens, vectors[kept]))
+        found.append(_Embedded(tokens, vectors[kept]))
     return found
 
 

@@ -42,7 +42,7 @@ class DoubleValidated(Objective):
     This is our reading of the paper's "double-validated" and "only high-quality examples are
     incorporated". The current classifier rejects a refilling if it is confident of its prediction
     for the original text (a probability of at least `confidence`) and makes another one for the
-    refilled text. It costs two more forward passes.
+    refilled text. It costs two more forward passes. (As a setting it is `validated_or_original`.)
 
     Args:
         confidence: probability, in [0, 1].

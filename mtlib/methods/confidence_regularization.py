@@ -65,19 +65,12 @@ class AddTeacher(Transform):
     asks_previous = True
 
     @torch.no_grad()
-    def __call__(
-        self,
-        plm: SharedPLM,
-        examples: Dataset,
-        seed: int = 0,
-        batch_size: int = 64,
-    ) -> Prepared:
+    def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
         require_columns(examples, self, "labels")
         collate = Collator(plm.tokenizer)
         probabilities = torch.empty(len(examples), plm.config.num_labels)
         with evaluating(plm):
-            batches = batches_by_length(examples, collate, plm.device, batch_size)
-            for rows, batch in batches:
+            for rows, batch in batches_by_length(examples, collate, plm.device):
                 probabilities[rows] = plm.classify(batch).float().softmax(-1).cpu()
         correct = probabilities.argmax(-1) == torch.tensor(examples["labels"][:])
         examples = with_column(examples, "teacher_probabilities", probabilities.tolist())
@@ -89,6 +82,7 @@ def confidence_regularization(
     rates: LearningRates,
     tokenizer,
 ) -> tuple[Stage, ...]:
+    """A teacher by fine-tuning, then a student of it that starts anew."""
     teacher = Stage(FineTuning(), rates, name="teacher")
     transforms = (settings.add_bias(), AddTeacher())
     return (teacher, Stage(ConfidenceRegularization(), rates, transforms, start="pretrained"))

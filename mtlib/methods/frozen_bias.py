@@ -6,9 +6,10 @@ from datasets import Dataset
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, softplus
 
-from mtlib.method import Stage
+from mtlib.method import LearningRates, Recipe, Stage
 from mtlib.methods.bias import ReadsBias, unexplained
 from mtlib.methods.product_of_experts import product_loss
+from mtlib.methods.settings import BiasSettings
 from mtlib.methods.states import classify_with_states
 from mtlib.objectives import Objective, ObjectiveOutput, require_built
 from mtlib.plm import SharedPLM
@@ -75,16 +76,17 @@ class LearnedMixin(ReadsBias):
 
     def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
         require_built(self, self.gate)
-        logits, state, _ = classify_with_states(plm, batch)  # (batch, classes), (batch, hidden)
-        gate = softplus(self.gate(state).float()).squeeze(1)  # (batch,)
+        states = classify_with_states(plm, batch)
+        gate = softplus(self.gate(states.text).float()).squeeze(1)  # (batch,)
         bias = batch["bias_log_probabilities"]  # (batch, classes)
         labels = batch["labels"]
         misled = (bias.argmax(-1) != labels).float()  # (batch,)
-        parts = learned_mixin_losses(logits, bias, labels, gate)
+        parts = learned_mixin_losses(states.logits, bias, labels, gate)
         parts["gate"] = gate.detach().mean()
         parts["misled"] = misled.mean()
         parts["gate_misled"] = (gate.detach() * misled).mean()
-        return ObjectiveOutput(parts, {"ft_loss": 1.0, "entropy": self.entropy_weight}, logits)
+        weights = {"ft_loss": 1.0, "entropy": self.entropy_weight}
+        return ObjectiveOutput(parts, weights, states.logits)
 
 
 def reweight_loss(logits: Tensor, bias_log_probabilities: Tensor, labels: Tensor) -> Tensor:
@@ -103,7 +105,7 @@ def reweight_loss(logits: Tensor, bias_log_probabilities: Tensor, labels: Tensor
 
 
 class Reweight(ReadsBias):
-    """Cross-entropy in which an example weighs 1 - b_y."""
+    """Cross-entropy in which an example weighs 1 - b_y, see `reweight_loss`."""
 
     name = "reweight"
     loss = staticmethod(reweight_loss)
@@ -112,11 +114,15 @@ class Reweight(ReadsBias):
         return {"ft_loss": unexplained(batch["bias_log_probabilities"], batch["labels"]).sum()}
 
 
-def _stages(make: Callable[[], Objective]):
-    """The stages of a method that trains on one of these objectives."""
-    return lambda settings, rates, tokenizer: (Stage(make(), rates, (settings.add_bias(),)),)
+def _with_bias(objective: Callable[[], Objective]) -> Recipe:
+    """The recipe of a method that trains once, on this objective and the bias model's columns."""
+
+    def recipe(settings: BiasSettings, rates: LearningRates, tokenizer) -> tuple[Stage, ...]:
+        return (Stage(objective(), rates, (settings.add_bias(),)),)
+
+    return recipe
 
 
-learned_mixin = _stages(LearnedMixin)
-bias_product = _stages(BiasProduct)
-reweight = _stages(Reweight)
+learned_mixin = _with_bias(LearnedMixin)
+bias_product = _with_bias(BiasProduct)
+reweight = _with_bias(Reweight)

@@ -65,6 +65,7 @@ def parsing_losses(
 
 
 def _mean_over_words(scores: Tensor, gold: Tensor) -> Tensor:
+    """The mean cross-entropy of the words' gold classes, padding left out."""
     flat_scores = scores.float().flatten(0, 1)  # (batch * words, classes)
     return cross_entropy(flat_scores, gold.flatten(), ignore_index=NO_WORD)
 
@@ -128,8 +129,8 @@ class DependencyParsing(Objective):
         arc_scores = dependents @ self.arc @ candidates.mT
         no_word = pad(heads == NO_WORD, (1, 0), value=False)  # (batch, 1 + words)
         arc_scores = arc_scores.float().masked_fill(no_word[:, None], -torch.inf)
-        index = heads.clamp(min=0)[:, :, None].expand(-1, -1, candidates.shape[-1])
-        gold_heads = candidates.gather(1, index)  # (batch, words, hidden)
+        index = heads.clamp(min=0)[:, :, None]  # (batch, words, 1)
+        gold_heads = candidates.take_along_dim(index, dim=1)  # (batch, words, hidden)
         gold_heads = pad(gold_heads, (0, 1), value=1.0)  # (batch, words, hidden + 1)
         relation_scores = torch.einsum("bwd,rde,bwe->bwr", dependents, self.relation, gold_heads)
         return Parse(arc_scores, relation_scores)
@@ -158,7 +159,7 @@ class Treebank(Transform):
             read_conllu(path)
 
     def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
-        rows, left_out = _rows(files_of(self.folder, "train"), plm)
+        rows, left_out = _encoded_sentences(files_of(self.folder, "train"), plm)
         return Prepared(Dataset.from_list(rows), {"sentences_left_out": left_out})
 
     @torch.no_grad()
@@ -168,7 +169,7 @@ class Treebank(Transform):
         It is measured on the files `*dev*.conllu`, punctuation included; without such files nothing
         is. Sentences are read, and left out, as for training.
         """
-        rows, left_out = _rows(files_of(self.folder, "dev"), plm)
+        rows, left_out = _encoded_sentences(files_of(self.folder, "dev"), plm)
         if not rows:
             return {}
         collate = Collator(plm.tokenizer, objective.columns)
@@ -228,13 +229,13 @@ def _read_sentence(block: str) -> Sentence:
         if row[0].isdecimal():
             relation = row[7].split(":")[0]  # "nmod:poss" is a kind of "nmod"
             words.append((row[1], int(row[6]), RELATIONS.index(relation)))
-    sentence = Sentence(*zip(*words, strict=True))
+    sentence = Sentence(*zip(*words, strict=True))  # a TypeError where there are no words
     if max(sentence.heads) > len(words) or sentence.heads.count(0) != 1:
         raise ValueError("not a tree with one root")
     return sentence
 
 
-def _rows(paths: list[Path], plm: SharedPLM) -> tuple[list[dict], int]:
+def _encoded_sentences(paths: list[Path], plm: SharedPLM) -> tuple[list[dict], int]:
     """The sentences of the files as model inputs, and how many were left out.
 
     Sentences that are too long are left out, and those with a word that has no piece.
@@ -244,13 +245,18 @@ def _rows(paths: list[Path], plm: SharedPLM) -> tuple[list[dict], int]:
     sentences = [sentence for path in paths for sentence in read_conllu(path)]
     rows = []
     for words, heads, relations in sentences:
-        encoded = dict(read(" ".join(words), return_offsets_mapping=True, verbose=False))
-        numbers = _word_numbers(words, encoded.pop("offset_mapping"))
+        inputs = dict(read(" ".join(words), return_offsets_mapping=True, verbose=False))
+        numbers = _word_numbers(words, inputs.pop("offset_mapping"))
         too_long = len(words) > MOST_WORDS or len(numbers) > longest
         has_all_words = len({*numbers} - {0}) == len(words)
         if has_all_words and not too_long:
-            row = {**encoded, "length": len(numbers), "words": numbers}
-            rows.append({**row, "heads": list(heads), "relations": list(relations)})
+            columns = {
+                "length": len(numbers),
+                "words": numbers,
+                "heads": list(heads),
+                "relations": list(relations),
+            }
+            rows.append(inputs | columns)
     return rows, len(sentences) - len(rows)
 
 
@@ -268,10 +274,13 @@ def _word_numbers(words: tuple[str, ...], offsets: list[tuple[int, int]]) -> lis
 
 def ipt(settings: ParsingSettings, rates: LearningRates, tokenizer) -> tuple[Stage, ...]:
     """Parsing runs for the given epochs; the published training stops at the best UAS on dev."""
-    treebank, rate = Treebank(settings.treebank), settings.parsing_learning_rate
+    treebank = Treebank(settings.treebank)
+    parsing_rates = rates
+    if settings.parsing_learning_rate is not None:
+        parsing_rates = LearningRates.alike(settings.parsing_learning_rate)
     parsing = Stage(
         DependencyParsing(),
-        rates if rate is None else LearningRates.alike(rate),
+        parsing_rates,
         (treebank,),
         epochs=settings.parsing_epochs,
         steps=settings.parsing_steps,

@@ -107,7 +107,8 @@ class ProductOfExperts(Objective):
 
     def forward(self, plm: SharedPLM, batch: dict) -> ObjectiveOutput:
         require_built(self, self.bias_network)
-        logits, labels = plm.classify(batch), batch["labels"]  # (batch, classes), (batch,)
+        labels = batch["labels"]  # (batch,)
+        logits = plm.classify(batch)  # (batch, classes)
         features = batch["bias_features"].to(self.bias_network[0].weight.dtype)  # (batch, n)
         bias_logits = self.bias_network(features)  # (batch, classes)
         if self.focus is None:
@@ -124,6 +125,11 @@ def product_of_experts(
     rates: LearningRates,
     tokenizer,
 ) -> tuple[Stage, ...]:
+    """One training; a bias model on entailment's features tells two labels apart, not three."""
     bias = settings.add_bias()
-    experts = ProductOfExperts(bias.model.entailment, settings.focus, settings.bias_learning_rate)
+    experts = ProductOfExperts(
+        halve_others=bias.model.entailment,
+        focus=settings.focus,
+        learning_rate=settings.bias_learning_rate,
+    )
     return (Stage(experts, rates, (bias,)),)

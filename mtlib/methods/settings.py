@@ -98,10 +98,10 @@ class MaskingSettings(Settings):
     )
 
     def ignored(self) -> dict[str, str]:
-        ignored = {}
         if self.words:
             reason = "words are given, all of which are masked"
             return dict.fromkeys(("mask_rate", "masking", "spacy_pipeline"), reason)
+        ignored = {}
         if self.masking in OWN_LENGTH:
             ignored["mask_rate"] = f"masking is {self.masking!r}, a span of its own length"
         if self.masking != "salient_spans":
@@ -116,7 +116,7 @@ class MaskingSettings(Settings):
         return masking_policy(self.masking, self.mask_rate, tokenizer, self.spacy_pipeline)
 
     def transforms(self, masking: "MaskingPolicy") -> "tuple[Transform, ...]":
-        """What makes the columns of the policy."""
+        """What adds the columns that the policy reads."""
         return masking.transforms()
 
 
@@ -127,11 +127,13 @@ class PerturbationSettings(MaskingSettings):
     barred: bool = Field(False, description="what is masked throughout is never filled in")
 
     def transforms(self, masking: "MaskingPolicy") -> "tuple[Transform, ...]":
-        """And, where asked to, what keeps the masked words from being filled in."""
+        """What adds the policy's columns and, where asked to, blocks the masked words."""
+        transforms = super().transforms(masking)
+        if not self.barred:
+            return transforms
         from mtlib.policies.wrapping import BlockMasked
 
-        transforms = super().transforms(masking)
-        return (*transforms, BlockMasked(masking)) if self.barred else transforms
+        return (*transforms, BlockMasked(masking))
 
 
 class SharedTrunkSettings(PerturbationSettings):
@@ -203,7 +205,7 @@ class MaskTuningSettings(SharedTrunkSettings, ProductOfExpertsSettings):
     def ignored(self) -> dict[str, str]:
         ignored = super().ignored()
         loss = self.classification
-        if loss in [*LOSSES]:  # a grid asks before it is checked
+        if loss in [*LOSSES]:  # a grid asks before the value is checked: it may be unhashable
             reason = f"classification is {loss!r}, which does not read it"
             of_losses = ProductOfExpertsSettings.model_fields.keys()
             ignored |= dict.fromkeys(of_losses - LOSSES[loss].model_fields.keys(), reason)

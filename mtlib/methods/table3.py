@@ -15,7 +15,7 @@ from torch import Tensor
 
 from mtlib.contexts import evaluating, forked_random_state
 from mtlib.encoding import each_token
-from mtlib.method import LearningRates, Stage, one_stage
+from mtlib.method import LearningRates, Recipe, Stage, one_stage
 from mtlib.methods import METHODS, classification_variants
 from mtlib.methods.settings import (
     IntermediateSettings,
@@ -48,6 +48,7 @@ def mask_tuning(settings: MaskTuningSettings, rates: LearningRates, tokenizer) -
         classifier_reads=settings.classifier_reads,
     )
     transforms = (*settings.transforms(masking), *last.transforms)
+    # without a name of its own the stage is called as its new objective is
     return (*before, replace(last, objective=objective, transforms=transforms, name=""))
 
 
@@ -59,27 +60,33 @@ def classification_stages(settings: MaskTuningSettings, rates: LearningRates, to
 
 
 def no_integrated_loss(settings: SharedTrunkSettings, rates: LearningRates, tokenizer) -> Stages:
+    """Equation 1 at alpha 0: L_FT on texts that are refilled in each step."""
     masking = settings.policy(tokenizer)
     objective = MaskTuning(alpha=0.0, masking=masking, fill=settings.fill)
     return (Stage(objective, rates, settings.transforms(masking)),)
 
 
-def fine_tuning_once(change: Callable[[MaskingSettings], Transform]):
-    """The stages of fine-tuning on texts that are masked once and then changed by a transform."""
+def fine_tuning_on_changed(make_change: Callable[[MaskingSettings], Transform]) -> Recipe:
+    """The recipe of fine-tuning on texts that are masked, and changed there, before training.
 
-    def stages(settings: MaskingSettings, rates: LearningRates, tokenizer) -> Stages:
+    Args:
+        make_change: from the method's settings the transform that changes the masked tokens.
+    """
+
+    def recipe(settings: MaskingSettings, rates: LearningRates, tokenizer) -> Stages:
         masking = FixedMasking(settings.policy(tokenizer))
-        transforms = (*settings.transforms(masking), change(settings))
+        transforms = (*settings.transforms(masking), make_change(settings))
         return (Stage(FineTuning(), rates, transforms),)
 
-    return stages
+    return recipe
 
 
-augmented = fine_tuning_once(lambda settings: Refill(settings.fill, keep_original=True))
-perturb_first = fine_tuning_once(lambda settings: Refill(settings.fill))
+augmented = fine_tuning_on_changed(lambda settings: Refill(settings.fill, keep_original=True))
+perturb_first = fine_tuning_on_changed(lambda settings: Refill(settings.fill))
 
 
 def sequential(settings: SequentialSettings, rates: LearningRates, tokenizer) -> Stages:
+    """L_MLM on the texts, then L_FT on texts that the adapted masked LM has refilled."""
     return (_masked_lm(settings, rates, tokenizer), *perturb_first(settings, rates, tokenizer))
 
 
@@ -88,6 +95,7 @@ def intermediate_pretraining(
     rates: LearningRates,
     tokenizer,
 ) -> Stages:
+    """L_MLM on the texts, then L_FT on the texts as they are (Ye et al. 2021)."""
     return (_masked_lm(settings, rates, tokenizer), Stage(FineTuning(), rates))
 
 
@@ -113,32 +121,13 @@ class Refill(Transform):
     fill: Fill | None = "argmax"
     keep_original: bool = False
 
-    def __call__(
-        self,
-        plm: SharedPLM,
-        examples: Dataset,
-        seed: int = 0,
-        batch_size: int = 64,
-    ) -> Prepared:
+    def __call__(self, plm: SharedPLM, examples: Dataset, seed: int = 0) -> Prepared:
         """Refill tokenised `examples` with a column `mask`, in their order, on the model's device.
 
         All randomness comes from `seed`; torch's global random state and the model's mode are the
         same afterwards.
         """
-        console = Console(stderr=True)
-        progress = Progress(console=console, transient=True, disable=not console.is_terminal)
-
-        def perturbed(rows: list[int], batch: dict) -> Tensor:
-            progress.advance(task, len(rows))
-            mask = batch["mask"].bool()  # (batch, seq)
-            if self.fill is None:
-                return batch["input_ids"].masked_fill(mask, plm.tokenizer.mask_token_id)
-            return plm.fill_masks(batch, mask, self.fill).perturbed_ids
-
-        with evaluating(plm), forked_random_state(plm.device, seed), progress:
-            task = progress.add_task("refilling", total=len(examples))
-            rows = each_token(plm, examples, perturbed, {"mask": 0}, batch_size)
-        new_ids = [row.tolist() for row in rows]
+        new_ids = self._new_ids(plm, examples, seed)
         before = chain.from_iterable(examples["input_ids"])
         after = chain.from_iterable(new_ids)
         n_changed = sum(map(operator.ne, before, after))
@@ -148,3 +137,20 @@ class Refill(Transform):
         if self.keep_original:
             refilled = concatenate_datasets([examples, refilled])
         return Prepared(refilled, {"changed": n_changed})
+
+    def _new_ids(self, plm: SharedPLM, examples: Dataset, seed: int) -> list[list[int]]:
+        """The tokens of each example with its masks filled, or left."""
+        console = Console(stderr=True)
+        progress = Progress(console=console, transient=True, disable=not console.is_terminal)
+        task = progress.add_task("refilling", total=len(examples))
+
+        def new_ids(rows: list[int], batch: dict) -> Tensor:
+            progress.advance(task, len(rows))
+            mask = batch["mask"].bool()  # (batch, seq)
+            if self.fill is None:
+                return batch["input_ids"].masked_fill(mask, plm.tokenizer.mask_token_id)
+            return plm.fill_masks(batch, mask, self.fill).perturbed_ids
+
+        with evaluating(plm), forked_random_state(plm.device, seed), progress:
+            rows = each_token(plm, examples, new_ids, {"mask": 0})
+        return [row.tolist() for row in rows]

@@ -23,7 +23,7 @@ from mtlib.settings import Share, check
 # families with one kind of layer, under one set of names
 BERT_LIKE = ("bert", "roberta", "xlm-roberta", "camembert", "electra")
 # a span may start at this share of the tokens, those that receive the most attention
-TOP = 0.4
+TOP_SHARE = 0.4
 
 
 def jensen_shannon(logits: Tensor, other_logits: Tensor) -> Tensor:
@@ -111,11 +111,11 @@ class SpanCutoff(TwoViews):
             for shift, layer in enumerate(embedding_layers(plm)):
                 # a decoder reads each token one position further on
                 shifted_cut = pad(cut, (shift, -shift))[:, :, None]
-                hooks.enter_context(layer.register_forward_hook(_set_to_zero(shifted_cut)))
+                hooks.enter_context(layer.register_forward_hook(_zeroing_hook(shifted_cut)))
             return plm.classify(batch | {"attention_mask": batch["attention_mask"] * ~cut})
 
 
-def _set_to_zero(positions: Tensor):
+def _zeroing_hook(positions: Tensor):
     """A forward hook that sets a module's output to 0 at these positions."""
 
     def zero(module, args, output):
@@ -168,7 +168,7 @@ class HiddenCut(TwoViews):
     name = "hidden_cut"
 
     def check(self, plm: SharedPLM) -> None:
-        layers(plm)
+        attention_and_feed_forward(plm)
 
     def build(self, plm: SharedPLM, examples: Dataset | None = None) -> None:
         plm.classifier.set_attn_implementation("eager")
@@ -179,18 +179,22 @@ class HiddenCut(TwoViews):
             return batch
         input_ids = batch["input_ids"]
         rng = KeyedRNG.per_example(rng, len(input_ids), input_ids.device)
-        return {**batch, "cut_starts": rng.uniform(len(layers(plm)))}
+        return {**batch, "cut_starts": rng.uniform(len(attention_and_feed_forward(plm)))}
 
     def classify_cut(self, plm: SharedPLM, batch: dict) -> Tensor:
         with ExitStack() as hooks:
-            for number, (attention, feed_forward) in enumerate(layers(plm)):
-                note_weights, cut = self._hooks(batch, number)
+            for layer, (attention, feed_forward) in enumerate(attention_and_feed_forward(plm)):
+                note_weights, cut = self._hooks(batch, layer)
                 hooks.enter_context(attention.register_forward_hook(note_weights))
                 hooks.enter_context(feed_forward.register_forward_hook(cut))
             return plm.classify(batch)
 
     def _hooks(self, batch: dict, layer: int):
-        """Two forward hooks of a layer: one keeps its attention weights, one cuts its output."""
+        """Two forward hooks of a layer, of which the second cuts by what the first has kept.
+
+        The attention comes first in a layer; the first hook keeps its weights until the output of
+        the feed-forward sublayer is there, where the second hook takes them.
+        """
         attended = batch["attention_mask"].bool()  # (batch, seq)
         numbers = batch["cut_starts"][:, layer]  # (batch,)
         kept = []
@@ -199,8 +203,9 @@ class HiddenCut(TwoViews):
             kept.append(output[1].detach().float())  # (batch, heads, queries, keys)
 
         def cut(module, args, output):
-            cut_span = self.cut_at(kept.pop(), attended, numbers)  # (batch, seq)
+            # of a dropout what goes in, so that the cut replaces it
             before_dropout = args[0] if isinstance(module, nn.Dropout) else output
+            cut_span = self.cut_at(kept.pop(), attended, numbers)  # (batch, seq)
             return before_dropout.masked_fill(cut_span[:, :, None], 0.0)
 
         return note_weights, cut
@@ -217,7 +222,7 @@ class HiddenCut(TwoViews):
         received = (weights * attended[:, None, :, None]).mean(1).sum(1)  # (batch, seq)
         received = received.masked_fill(~attended, -torch.inf)
         by_attention = received.argsort(dim=1, descending=True, stable=True)  # (batch, seq)
-        n_candidates = (TOP * n.double()).long().clamp(min=1)  # (batch,)
+        n_candidates = (TOP_SHARE * n.double()).long().clamp(min=1)  # (batch,)
         rank = (numbers * n_candidates).long()  # (batch,), 0 for the token with the most attention
         position = by_attention.gather(1, rank[:, None])  # (batch, 1)
         n_before = attended.long().cumsum(1) - 1  # (batch, seq): attended tokens before this one
@@ -226,7 +231,7 @@ class HiddenCut(TwoViews):
         return span(attended, start, length)
 
 
-def layers(plm: SharedPLM) -> list[tuple[nn.Module, nn.Module]]:
+def attention_and_feed_forward(plm: SharedPLM) -> list[tuple[nn.Module, nn.Module]]:
     """Two modules of each layer of the trunk, an encoder's before a decoder's.
 
     The first returns (output, attention weights). The second returns the output of the feed-forward

@@ -2,7 +2,7 @@
 
 from datasets import Dataset
 
-from mtlib.methods.table3 import Refill, fine_tuning_once
+from mtlib.methods.table3 import Refill, fine_tuning_on_changed
 from mtlib.plm import SharedPLM
 from mtlib.preparing import Prepared, Transform
 
@@ -27,5 +27,5 @@ def _without_masked(row: dict) -> dict:
     return changed
 
 
-masks_left = fine_tuning_once(lambda settings: Refill(None))
-deleted = fine_tuning_once(lambda settings: DeleteMasked())
+masks_left = fine_tuning_on_changed(lambda settings: Refill(None))
+deleted = fine_tuning_on_changed(lambda settings: DeleteMasked())
